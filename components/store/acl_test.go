@@ -1,0 +1,66 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// TestOperatorRules asks a real Consul with ACLs what operators may do.
+func TestOperatorRules(t *testing.T) {
+	server := storetest.StartConsulACL(t)
+	leader := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken})
+	secret := mintToken(t, client(t, server.Addr, server.ManagementToken), store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	operator := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: secret})
+	commit(t, leader, store.Op{Kind: store.OpPut, Key: store.GroupStatusKey("pg"), Value: []byte(`{}`)})
+
+	for _, key := range []string{store.GroupSpecKey("pg"), store.PauseKey("pg"), store.FreezeKey(), store.QueueKey("q1")} {
+		commit(t, operator, store.Op{Kind: store.OpPutCAS, Key: key, Value: []byte(`{}`)})
+	}
+	for _, key := range []string{
+		store.GroupSpecKey("other"), store.GroupStatusKey("pg"), store.SlotKey("pg", "pg-0"), store.OperationKey("x"),
+		store.SlotPolicyKey("pg-0"), store.AdmissionKey("pg-0"), store.RevisionKey("x"), store.RolloutKey("x"),
+	} {
+		if err := operator.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: key}); !errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrConflict) {
+			t.Errorf("operator writes %s: got %v, want %v", key, err, store.ErrDenied)
+		}
+	}
+	if _, err := operator.Get(t.Context(), store.GroupStatusKey("pg")); err != nil {
+		t.Errorf("operator reads the status: %v", err)
+	}
+	if _, err := operator.Acquire(t.Context(), "operator"); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("operator takes the lease: got %v, want %v", err, store.ErrDenied)
+	}
+
+	half := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: mintToken(t, client(t, server.Addr, server.ManagementToken),
+		`key "cadre/v1/groups/pg/spec" { policy = "read" }`)})
+	if entries, _, err := half.List(t.Context(), store.GroupsPrefix); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("a list with holes: got %v, %v, want %v", entries, err, store.ErrDenied)
+	}
+
+	stranger := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: "00000000-1111-2222-3333-444444444444"})
+	if _, err := stranger.Get(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("stranger reads: got %v, want %v", err, store.ErrDenied)
+	}
+	if err := stranger.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.FreezeKey()}); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("stranger writes: got %v, want %v", err, store.ErrDenied)
+	}
+}
+
+func mintToken(t *testing.T, c *api.Client, rules string) string {
+	t.Helper()
+	p, _, err := c.ACL().PolicyCreate(&api.ACLPolicy{Name: fmt.Sprintf("policy-%d", len(rules)), Rules: rules}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := c.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: p.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.SecretID
+}

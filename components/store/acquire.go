@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	acquireBackoffMin = 100 * time.Millisecond
+	acquireBackoffMax = 2 * time.Second
+)
+
+// AcquireBlocking waits until holder has the Lease. It watches the lock, so that
+// it takes over as soon as the lock is free. Errors of the store are waited out
+// with a growing, jittered pause; onError (may be nil) is told of each. It
+// returns when ctx ends, or at once on ErrDenied and ErrTermRegression, which
+// waiting does not cure.
+func AcquireBlocking(ctx context.Context, s Store, holder string, onError func(error)) (Lease, error) {
+	backoff := acquireBackoffMin
+	for {
+		lease, err := acquireOrWait(ctx, s, holder)
+		if lease != nil {
+			return lease, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		switch {
+		case err == nil:
+			backoff = acquireBackoffMin
+			continue
+		case errors.Is(err, ErrDenied), errors.Is(err, ErrTermRegression):
+			return nil, err
+		}
+		if onError != nil {
+			onError(err)
+		}
+		if err := pause(ctx, jitter(backoff)); err != nil {
+			return nil, err
+		}
+		backoff = min(2*backoff, acquireBackoffMax)
+	}
+}
+
+// jitter keeps coordinators from knocking in step.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains from guessing it
+}
+
+// acquireOrWait returns nil, nil when the lock was held and may be free now.
+func acquireOrWait(ctx context.Context, s Store, holder string) (Lease, error) {
+	// The index is read before the attempt: a release between the two is seen by
+	// Watch at once.
+	_, index, err := s.List(ctx, LeaseKey)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := s.Acquire(ctx, holder)
+	if !errors.Is(err, ErrHeld) {
+		return lease, err
+	}
+	_, err = s.Watch(ctx, LeaseKey, index)
+	return nil, err
+}

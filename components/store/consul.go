@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// DefaultPrefix is where all records live in Consul KV.
+const DefaultPrefix = "cadre/v1/"
+
+// ConsulConfig of a Consul. Only Address is required.
+type ConsulConfig struct {
+	// Address of the agent's HTTP API: "127.0.0.1:8500", or with http:// or https://.
+	Address string
+	// Token is the ACL token; empty where Consul runs without ACLs.
+	Token string
+	// Prefix of all keys; default DefaultPrefix. Ends with "/".
+	Prefix string
+	// SessionTTL of the Lease; default 10s, the least that Consul allows unless
+	// its session_ttl_min says otherwise.
+	SessionTTL time.Duration
+	// Margin is taken off the Lease's local deadline: the longest single call that
+	// a holder makes after looking at it. Default a fifth of SessionTTL.
+	Margin time.Duration
+	// Resync is the longest that Watch blocks; default 60s, at most 10m.
+	Resync time.Duration
+	// CallTimeout bounds every call but Watch; default 10s.
+	CallTimeout time.Duration
+	// Transport carries the requests; nil: a pooled one without proxies.
+	Transport http.RoundTripper
+}
+
+// Consul is the Store in Consul's KV. Safe for concurrent use.
+type Consul struct {
+	// Constant after NewConsul.
+	cfg    ConsulConfig
+	client *api.Client
+	pool   *http.Transport
+
+	mu sync.Mutex
+	// leases that this process acquired, by session, so that a write that finds
+	// the fence broken ends the right one at once.
+	leases map[string]*consulLease
+	// maxTerm is the highest Term ever seen by this process.
+	maxTerm uint64
+}
+
+var _ Store = (*Consul)(nil)
+
+// NewConsul makes the client; it does not connect.
+func NewConsul(cfg ConsulConfig) (*Consul, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	c := &Consul{cfg: cfg, leases: make(map[string]*consulLease)}
+	transport := cfg.Transport
+	if transport == nil {
+		c.pool = newPool()
+		transport = c.pool
+	}
+	scheme, address := "http", cfg.Address
+	if s, rest, found := strings.Cut(cfg.Address, "://"); found {
+		scheme, address = s, rest
+	}
+	client, err := api.NewClient(&api.Config{
+		Address: address, Scheme: scheme, Token: cfg.Token,
+		HttpClient: &http.Client{Transport: statusRecorder{transport}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the consul client: %w", err)
+	}
+	c.client = client
+	return c, nil
+}
+
+func (cfg *ConsulConfig) complete() error {
+	var problems []error
+	if cfg.Address == "" {
+		problems = append(problems, errors.New("address is empty: name consul's HTTP address, e.g. 127.0.0.1:8500"))
+	}
+	if scheme, _, found := strings.Cut(cfg.Address, "://"); found && scheme != "http" && scheme != "https" {
+		problems = append(problems, fmt.Errorf("address %q: the scheme is http or https", cfg.Address))
+	}
+	if cfg.Prefix == "" {
+		cfg.Prefix = DefaultPrefix
+	}
+	if err := CheckPrefix(cfg.Prefix); err != nil || !strings.HasSuffix(cfg.Prefix, "/") {
+		problems = append(problems, fmt.Errorf("prefix %q: a clean path that ends with \"/\"", cfg.Prefix))
+	}
+	setDefault(&cfg.SessionTTL, 10*time.Second)
+	setDefault(&cfg.Margin, cfg.SessionTTL/5)
+	setDefault(&cfg.Resync, time.Minute)
+	setDefault(&cfg.CallTimeout, 10*time.Second)
+	if cfg.SessionTTL < 0 || cfg.Margin < 0 || cfg.Margin > cfg.SessionTTL/2 {
+		problems = append(problems, fmt.Errorf("session TTL %v with margin %v: the margin is between 0 and half the TTL, or nothing is left to act in",
+			cfg.SessionTTL, cfg.Margin))
+	}
+	if cfg.Resync < 0 || cfg.Resync > 10*time.Minute {
+		problems = append(problems, fmt.Errorf("resync %v: between 0 and 10m, which is consul's bound", cfg.Resync))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("consul store: %w", err)
+	}
+	return nil
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// newPool is a transport of our own: the default one would send control-plane
+// traffic through a proxy that an environment variable names.
+func newPool() *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second}
+}
+
+// Close frees idle connections. Leases are not touched.
+func (c *Consul) Close() {
+	if c.pool != nil {
+		c.pool.CloseIdleConnections()
+	}
+}
+
+// Get reads one key through the Raft leader.
+func (c *Consul) Get(ctx context.Context, key string) (Entry, error) {
+	pair, err := c.get(ctx, key)
+	if err != nil {
+		return Entry{}, err
+	}
+	if pair == nil {
+		return Entry{}, fmt.Errorf("read %s: %w", key, ErrNotFound)
+	}
+	return c.entry(pair), nil
+}
+
+// get gives nil for a key that is absent.
+func (c *Consul) get(ctx context.Context, key string) (*api.KVPair, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.call(ctx)
+	defer cancel()
+	pair, _, err := c.client.KV().Get(c.cfg.Prefix+key, consistent(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, deniedOr(err))
+	}
+	return pair, nil
+}
+
+// List reads everything below prefix through the Raft leader. Consul sorts by key.
+func (c *Consul) List(ctx context.Context, prefix string) ([]Entry, uint64, error) {
+	if err := CheckPrefix(prefix); err != nil {
+		return nil, 0, err
+	}
+	ctx, cancel := c.call(ctx)
+	defer cancel()
+	pairs, meta, err := c.client.KV().List(c.cfg.Prefix+prefix, consistent(ctx))
+	if err != nil {
+		return nil, 0, fmt.Errorf("list %s: %w", prefix, deniedOr(err))
+	}
+	if meta.ResultsFilteredByACLs {
+		// A list with holes would read as "these records do not exist".
+		return nil, 0, fmt.Errorf("list %s: %w: the token may not read all of it", prefix, ErrDenied)
+	}
+	entries := make([]Entry, 0, len(pairs))
+	for _, pair := range pairs {
+		// A directory marker, as web UIs write it, is not a record.
+		if strings.HasSuffix(pair.Key, "/") {
+			continue
+		}
+		entries = append(entries, c.entry(pair))
+	}
+	return entries, meta.LastIndex, nil
+}
+
+func (c *Consul) entry(pair *api.KVPair) Entry {
+	return Entry{Key: strings.TrimPrefix(pair.Key, c.cfg.Prefix), Value: pair.Value, Index: pair.ModifyIndex}
+}
+
+func (c *Consul) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.cfg.CallTimeout, fmt.Errorf("consul did not answer in %v", c.cfg.CallTimeout))
+}
+
+// consistent reads are confirmed by a quorum: a deposed Raft leader in a
+// minority cannot answer them (F22).
+func consistent(ctx context.Context) *api.QueryOptions {
+	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
+}
+
+// deniedOr marks a refusal by the ACL system as ErrDenied.
+func deniedOr(err error) error {
+	if status, ok := errors.AsType[api.StatusError](err); ok && status.Code == http.StatusForbidden {
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Sentinels beside those of the contract in store.go.
+var (
+	// ErrBadKey: the key is not a clean path, or a key builder refused a segment.
+	ErrBadKey = errors.New("bad key")
+	// ErrUnknownKey: no record of the table has this key.
+	ErrUnknownKey = errors.New("key is not in the table of records")
+	// ErrBadOp: the transaction cannot be sent as it is; nothing was written.
+	ErrBadOp = errors.New("bad transaction")
+	// ErrDenied: the token may not do this; nothing was written.
+	ErrDenied = errors.New("permission denied")
+	// ErrTermRegression: the Term went down, so the store was restored from an
+	// older state. No leader may act until the Term is above the highest one seen
+	// (threat model 9.4, rule 7).
+	ErrTermRegression = errors.New("term went backwards")
+	// ErrReleased is the cause of a Lease's context that its holder gave up.
+	ErrReleased = errors.New("lease released")
+)
+
+// FailedOp is one operation that made a transaction roll back.
+type FailedOp struct {
+	// Index in the slice given to Commit.
+	Index int
+	Op    Op
+	What  string
+}
+
+// ConflictError says which checks of a transaction failed. It Is ErrConflict;
+// it Is ErrFenced too when a check on a lease key failed.
+type ConflictError struct {
+	Failed []FailedOp
+}
+
+// Error names every failed check.
+func (e *ConflictError) Error() string {
+	whats := make([]string, 0, len(e.Failed))
+	for _, f := range e.Failed {
+		whats = append(whats, fmt.Sprintf("%s %s: %s", f.Op.Kind, f.Op.Key, f.What))
+	}
+	kind := ErrConflict
+	if e.Fenced() {
+		kind = ErrFenced
+	}
+	return fmt.Sprintf("%v: %s", kind, strings.Join(whats, "; "))
+}
+
+// Fenced reports whether a fence was among the failed checks.
+func (e *ConflictError) Fenced() bool {
+	for _, f := range e.Failed {
+		if f.Op.isFence() {
+			return true
+		}
+	}
+	return false
+}
+
+// Is makes errors.Is work for ErrConflict and ErrFenced.
+func (e *ConflictError) Is(target error) bool {
+	return target == ErrConflict || (target == ErrFenced && e.Fenced())
+}
+
+// isFence reports whether o is one of the checks that Lease.Fence returns.
+func (o Op) isFence() bool {
+	return (o.Kind == OpCheckSession && o.Key == LeaseKey) || (o.Kind == OpCheckIndex && o.Key == TermKey)
+}

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Prefixes of the records, for List, ReadAll and Watch.
+const (
+	GroupsPrefix     = "groups/"
+	RevisionsPrefix  = "revisions/"
+	SlotsPrefix      = "slots/"
+	OperationsPrefix = "operations/"
+	RolloutsPrefix   = "rollouts/"
+	PolicyPrefix     = "policy/slots/"
+	AdmissionsPrefix = "admissions/"
+	RefusalsPrefix   = "refusals/"
+	NoncesPrefix     = "admission/nonces/"
+	ControlPrefix    = "control/"
+	PausePrefix      = "control/pause/"
+	QueuePrefix      = "control/queue/"
+	LeasePrefix      = "lease/"
+)
+
+const (
+	// LeaseKey is locked by the leader's session. It is never deleted.
+	LeaseKey = "lease/coordinator"
+	// TermKey carries the Term; its modify index is the fence.
+	TermKey = "lease/term"
+)
+
+// maxKeyBytes is Consul's practical bound with room for the prefix.
+const maxKeyBytes = 400
+
+// GroupSpecKey is where the operator writes the desired state of group g.
+func GroupSpecKey(g string) string { return key("groups", name(g), "spec") }
+
+// GroupStatusKey is where the leader reports about group g.
+func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
+
+// RevisionKey is the immutable content of the Revision with digest d.
+func RevisionKey(d string) string { return key("revisions", id(d)) }
+
+// SlotKey binds slot of group g to its Instance.
+func SlotKey(g, slot string) string { return key("slots", name(g), name(slot)) }
+
+// SlotsOf is the prefix of the Slot records of group g.
+func SlotsOf(g string) string { return key("slots", name(g)) + "/" }
+
+// OperationKey is one Action being carried out.
+func OperationKey(op string) string { return key("operations", id(op)) }
+
+// RolloutKey is one entry of the history.
+func RolloutKey(r string) string { return key("rollouts", id(r)) }
+
+// SlotPolicyKey is what slot may run now.
+func SlotPolicyKey(slot string) string { return key("policy", "slots", name(slot)) }
+
+// AdmissionKey is which Boot holds slot.
+func AdmissionKey(slot string) string { return key("admissions", name(slot)) }
+
+// RefusalKey is the last refused admission for slot.
+func RefusalKey(slot string) string { return key("refusals", name(slot)) }
+
+// NonceKey marks the challenge nonce n (hex) as spent.
+func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }
+
+// PauseKey is the operator's switch that pauses the rollout of group g.
+func PauseKey(g string) string { return key("control", "pause", name(g)) }
+
+// FreezeKey is the operator's switch that stops every voluntary disruption.
+func FreezeKey() string { return "control/freeze" }
+
+// QueueKey is one request of an operator, e.g. a restart of a Slot.
+func QueueKey(request string) string { return key("control", "queue", id(request)) }
+
+// Every name is matched as bytes against one grammar, as narrow as the
+// strictest consumer of it (IDN-02). A slash can never come in.
+var (
+	nameGrammar  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+	idGrammar    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,127}$`)
+	nonceGrammar = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+)
+
+// badMark starts what a key builder returns for a segment that it refuses. No
+// stored key has it, and every Store method refuses it and says why.
+const badMark = "!"
+
+func name(s string) string  { return segment(nameGrammar, s) }
+func id(s string) string    { return segment(idGrammar, s) }
+func nonce(s string) string { return segment(nonceGrammar, s) }
+
+func segment(grammar *regexp.Regexp, s string) string {
+	if grammar.MatchString(s) {
+		return s
+	}
+	if len(s) > 80 {
+		s = s[:80]
+	}
+	return badMark + strconv.Quote(s)
+}
+
+func key(segments ...string) string {
+	for _, s := range segments {
+		if strings.HasPrefix(s, badMark) {
+			return s
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// CheckKey refuses keys that a builder refused and keys that are not clean
+// paths. The error is ErrBadKey and names the segment.
+func CheckKey(key string) error {
+	if bad, found := strings.CutPrefix(key, badMark); found {
+		return fmt.Errorf("%w: %s is not a name (lower-case letters, digits and '-', starting with a letter) or id for a key segment",
+			ErrBadKey, strings.TrimSuffix(bad, "/"))
+	}
+	if key == "" || strings.HasSuffix(key, "/") {
+		return fmt.Errorf("%w: %q is a prefix, not a key", ErrBadKey, key)
+	}
+	return checkPath(key)
+}
+
+// CheckPrefix is CheckKey for what List and Watch take; "" is everything.
+func CheckPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	if strings.HasPrefix(prefix, badMark) {
+		return CheckKey(prefix)
+	}
+	return checkPath(prefix)
+}
+
+func checkPath(path string) error {
+	if len(path) > maxKeyBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrBadKey, len(path), maxKeyBytes)
+	}
+	if strings.HasPrefix(path, "/") || strings.Contains(path, "//") {
+		return fmt.Errorf("%w: %q has an empty segment", ErrBadKey, path)
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return fmt.Errorf("%w: %q has the segment %q", ErrBadKey, path, segment)
+		}
+	}
+	for i := range len(path) {
+		if c := path[i]; c <= ' ' || c >= 0x7f {
+			return fmt.Errorf("%w: %q has the byte %#x", ErrBadKey, path, c)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package store_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"cadre.dev/store"
+)
+
+func TestKeyBuildersMatchTheTable(t *testing.T) {
+	for pattern, key := range map[string]string{
+		"groups/<group>/spec":      store.GroupSpecKey("pg"),
+		"groups/<group>/status":    store.GroupStatusKey("pg"),
+		"revisions/<digest>":       store.RevisionKey("sha256:00ff"),
+		"slots/<group>/<slot>":     store.SlotKey("pg", "pg-0"),
+		"operations/<id>":          store.OperationKey("01J8Z3-pg-0"),
+		"rollouts/<id>":            store.RolloutKey("pg.7"),
+		"policy/slots/<slot>":      store.SlotPolicyKey("pg-0"),
+		"admissions/<slot>":        store.AdmissionKey("pg-0"),
+		"refusals/<slot>":          store.RefusalKey("pg-0"),
+		"admission/nonces/<nonce>": store.NonceKey("00112233445566778899aabbccddeeff"),
+		"control/pause/<group>":    store.PauseKey("pg"),
+		"control/freeze":           store.FreezeKey(),
+		"control/queue/<id>":       store.QueueKey("f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
+		"lease/coordinator":        store.LeaseKey,
+		"lease/term":               store.TermKey,
+	} {
+		kind, err := store.KindOf(key)
+		if err != nil || kind.Pattern != pattern {
+			t.Errorf("KindOf(%q): got %q, %v, want %q", key, kind.Pattern, err, pattern)
+		}
+	}
+}
+
+func TestKeyBuildersRefuseBadSegments(t *testing.T) {
+	for _, bad := range []string{
+		"", "a/b", "../a", ".", "..", "A", "a_b", "-a", "0a", "a b", "a\x00", "ä", "ＰＧ", strings.Repeat("g", 64), "!x", "a/spec",
+	} {
+		for name, key := range map[string]string{
+			"GroupSpecKey": store.GroupSpecKey(bad), "GroupStatusKey": store.GroupStatusKey(bad),
+			"SlotKey group": store.SlotKey(bad, "pg-0"), "SlotKey slot": store.SlotKey("pg", bad),
+			"SlotPolicyKey": store.SlotPolicyKey(bad), "AdmissionKey": store.AdmissionKey(bad),
+			"RefusalKey": store.RefusalKey(bad), "PauseKey": store.PauseKey(bad), "NonceKey": store.NonceKey(bad),
+		} {
+			if err := store.CheckKey(key); !errors.Is(err, store.ErrBadKey) {
+				t.Errorf("%s(%q) = %q: got %v, want %v", name, bad, key, err, store.ErrBadKey)
+			}
+			if _, err := store.Put(key, store.Pause{}, 0); !errors.Is(err, store.ErrBadKey) {
+				t.Errorf("%s(%q) = %q: put: got %v, want %v", name, bad, key, err, store.ErrBadKey)
+			}
+		}
+		if err := store.CheckPrefix(store.SlotsOf(bad)); !errors.Is(err, store.ErrBadKey) {
+			t.Errorf("SlotsOf(%q): got %v, want %v", bad, err, store.ErrBadKey)
+		}
+	}
+	for _, bad := range []string{"", "a/b", "..", ".a", "-a", "a b", "a\n", strings.Repeat("a", 129)} {
+		for name, key := range map[string]string{
+			"RevisionKey": store.RevisionKey(bad), "OperationKey": store.OperationKey(bad),
+			"RolloutKey": store.RolloutKey(bad), "QueueKey": store.QueueKey(bad),
+		} {
+			if err := store.CheckKey(key); !errors.Is(err, store.ErrBadKey) {
+				t.Errorf("%s(%q) = %q: got %v, want %v", name, bad, key, err, store.ErrBadKey)
+			}
+		}
+	}
+}
+
+func TestBadSegmentIsNamed(t *testing.T) {
+	err := store.CheckKey(store.SlotKey("pg", "pg/0"))
+	if err == nil || !strings.Contains(err.Error(), `"pg/0"`) {
+		t.Fatalf("got %v, want the segment in it", err)
+	}
+}
+
+func TestNoKeyMatchesTwoRows(t *testing.T) {
+	for _, kind := range store.Records {
+		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<id>", "a", "<digest>", "a",
+			"<nonce>", "00112233445566778899aabbccddeeff").Replace(kind.Pattern)
+		matches := 0
+		for _, other := range store.Records {
+			if other.Matches(key) {
+				matches++
+			}
+		}
+		if matches != 1 {
+			t.Errorf("%s matches %d rows", key, matches)
+		}
+	}
+}
+
+func FuzzKindOf(f *testing.F) {
+	f.Add("groups/pg/spec")
+	f.Add("admission/nonces/00")
+	f.Fuzz(func(t *testing.T, key string) {
+		kind, err := store.KindOf(key)
+		if err == nil && strings.Count(key, "/") != strings.Count(kind.Pattern, "/") {
+			t.Errorf("%q is %q", key, kind.Pattern)
+		}
+	})
+}

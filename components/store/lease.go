@@ -1,0 +1,291 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"cadre.dev/store/internal/leasing"
+)
+
+// lockDelay is as good as none: the fence protects the records, so a successor
+// need not wait. Zero would mean Consul's default of 15 s.
+const lockDelay = time.Millisecond
+
+// errLockDelay: the lock was freed a moment ago.
+var errLockDelay = errors.New("lock delay")
+
+// FenceOps are the checks that a leader's write carries: its session holds the
+// lock, and the Term key is the one that it wrote.
+func FenceOps(session string, termIndex uint64) []Op {
+	return []Op{
+		{Kind: OpCheckSession, Key: LeaseKey, Session: session},
+		{Kind: OpCheckIndex, Key: TermKey, Index: termIndex},
+	}
+}
+
+// Acquire takes the lock and the next Term in one transaction (threat model
+// 9.4, rule 2). The Lease outlives ctx; give it up with Release.
+//
+// Errors: ErrHeld; ErrTermRegression; ErrUnknown when Consul did not answer (the
+// session was then destroyed as well as possible, so nothing is held for long).
+func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
+	if holder == "" {
+		return nil, errors.New("acquire the lease: the holder has no name")
+	}
+	lock, err := c.get(ctx, LeaseKey)
+	if err != nil {
+		return nil, fmt.Errorf("acquire the lease: %w", err)
+	}
+	if lock != nil && lock.Session != "" {
+		return nil, ErrHeld
+	}
+	term, termIndex, err := c.readTerm(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("acquire the lease: %w", err)
+	}
+	sentAt := time.Now()
+	session, err := c.createSession(ctx, holder)
+	if err != nil {
+		return nil, fmt.Errorf("acquire the lease: %w", err)
+	}
+	lease := &consulLease{session: session, term: term + 1}
+	lease.termIndex, err = c.takeLock(ctx, lease, holder, termIndex)
+	if err != nil {
+		if destroyErr := c.destroySession(context.WithoutCancel(ctx), session); destroyErr != nil {
+			err = errors.Join(err, destroyErr)
+		}
+		return nil, fmt.Errorf("acquire the lease: %w", err)
+	}
+	c.sawTerm(lease.term)
+	lease.Held = leasing.Start(ctx, leasing.Config{
+		TTL: c.cfg.SessionTTL, Margin: c.cfg.Margin, Clock: leasing.System{},
+		Renew:    func(ctx context.Context) error { return c.renewSession(ctx, session) },
+		Destroy:  func(ctx context.Context) error { return c.destroySession(ctx, session) },
+		Lost:     ErrFenced,
+		Released: ErrReleased,
+	}, sentAt)
+	c.mu.Lock()
+	c.leases[session] = lease
+	c.mu.Unlock()
+	context.AfterFunc(lease.Context(), func() { //nolint:contextcheck // at the end of the lease, not of ctx
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.leases, session)
+	})
+	return lease, nil
+}
+
+// takeLock returns the modify index of the Term key that it wrote.
+func (c *Consul) takeLock(ctx context.Context, lease *consulLease, holder string, termIndex uint64) (uint64, error) {
+	lockValue, err := json.Marshal(LeaseRecord{Holder: holder, Term: lease.term, Since: time.Now().UTC()})
+	if err != nil {
+		return 0, err
+	}
+	termValue, err := json.Marshal(TermRecord{Term: lease.term})
+	if err != nil {
+		return 0, err
+	}
+	ops := api.TxnOps{
+		{KV: &api.KVTxnOp{Verb: api.KVLock, Key: c.cfg.Prefix + LeaseKey, Value: lockValue, Session: lease.session}},
+		{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: c.cfg.Prefix + TermKey, Value: termValue, Index: termIndex}},
+	}
+	// The lock delay ends in a millisecond of the Raft leader's clock.
+	const attempts = 20
+	for range attempts {
+		var pairs []*api.KVPair
+		if pairs, err = c.lockOnce(ctx, ops); err == nil {
+			if len(pairs) != len(ops) || pairs[1] == nil || pairs[1].ModifyIndex == 0 {
+				return 0, errors.New("consul did not tell the index of the term")
+			}
+			return pairs[1].ModifyIndex, nil
+		}
+		if !errors.Is(err, errLockDelay) {
+			return 0, err
+		}
+		if err := pause(ctx, 5*lockDelay); err != nil {
+			return 0, err
+		}
+	}
+	return 0, err
+}
+
+func (c *Consul) lockOnce(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, error) {
+	pairs, failures, err := c.txn(ctx, ops)
+	if err != nil {
+		return nil, err
+	}
+	for _, failure := range failures {
+		switch {
+		case strings.Contains(failure.What, "Permission denied"):
+			return nil, fmt.Errorf("%w: %s", ErrDenied, failure.What)
+		case strings.Contains(failure.What, "lock delay"):
+			return nil, fmt.Errorf("%w: %s", errLockDelay, failure.What)
+		case strings.Contains(failure.What, "invalid session"):
+			return nil, errors.New("the new session is gone already")
+		}
+	}
+	if len(failures) > 0 {
+		return nil, ErrHeld
+	}
+	return pairs, nil
+}
+
+// Holder reads who holds the lock now, and the Term.
+func (c *Consul) Holder(ctx context.Context) (string, uint64, error) {
+	term, _, err := c.readTerm(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	lock, err := c.get(ctx, LeaseKey)
+	if err != nil {
+		return "", term, err
+	}
+	if lock == nil || lock.Session == "" {
+		return "", term, nil
+	}
+	var record LeaseRecord
+	if err := decodeStrict(lock.Value, &record); err != nil {
+		return "", term, &RecordError{Key: LeaseKey, Index: lock.ModifyIndex, Err: err}
+	}
+	// The lock was read after the Term, so it may be of a later one.
+	return record.Holder, max(term, record.Term), nil
+}
+
+// readTerm gives the Term and the modify index of its key, 0 and 0 before the
+// first leader. It refuses a Term below one that this process has seen.
+func (c *Consul) readTerm(ctx context.Context) (term, index uint64, err error) {
+	// What was seen before the read was sent must be there when it is answered.
+	seen := c.sawTerm(0)
+	record, index, err := Read[TermRecord](ctx, c, TermKey)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return 0, 0, err
+	}
+	if record.Term < seen {
+		return 0, 0, fmt.Errorf("%w: %s is %d, but %d was seen: the store was restored or edited; raise it above every term that agents and audit know",
+			ErrTermRegression, TermKey, record.Term, seen)
+	}
+	c.sawTerm(record.Term)
+	return record.Term, index, nil
+}
+
+// SawTerm tells the highest Term known from elsewhere (agents, an audit
+// export): Acquire and Holder refuse a store that is below it.
+func (c *Consul) SawTerm(term uint64) { c.sawTerm(term) }
+
+func (c *Consul) sawTerm(term uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maxTerm = max(c.maxTerm, term)
+	return c.maxTerm
+}
+
+// DestroyHolderSession frees the lock at once if holder has it: a supervisor
+// calls it when it saw the coordinator process die. It reports whether it did.
+func (c *Consul) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
+	lock, err := c.get(ctx, LeaseKey)
+	if err != nil || lock == nil || lock.Session == "" {
+		return false, err
+	}
+	var record LeaseRecord
+	if err := decodeStrict(lock.Value, &record); err != nil {
+		return false, &RecordError{Key: LeaseKey, Index: lock.ModifyIndex, Err: err}
+	}
+	if record.Holder != holder {
+		return false, nil
+	}
+	// Sessions are never reused: one that was replaced meanwhile is another one.
+	return true, c.destroySession(ctx, lock.Session)
+}
+
+// loseLeases ends the Leases whose fence is in conflict: the process learns
+// from its own write what its renewals have not told it yet.
+func (c *Consul) loseLeases(conflict *ConflictError) {
+	c.mu.Lock()
+	var lost []*consulLease
+	for _, lease := range c.leases {
+		for _, f := range conflict.Failed {
+			if (f.Op.Kind == OpCheckSession && f.Op.Session == lease.session) ||
+				(f.Op.Kind == OpCheckIndex && f.Op.Key == TermKey && f.Op.Index == lease.termIndex) {
+				lost = append(lost, lease)
+				break
+			}
+		}
+	}
+	c.mu.Unlock()
+	for _, lease := range lost {
+		lease.Lose(conflict)
+	}
+}
+
+// createSession makes a session that only its TTL and its owner can end: no
+// node checks, or a gossip false positive would depose the leader.
+func (c *Consul) createSession(ctx context.Context, holder string) (string, error) {
+	ctx, cancel := c.call(ctx)
+	defer cancel()
+	session, _, err := c.client.Session().CreateNoChecks(&api.SessionEntry{
+		Name: "cadre coordinator " + holder, TTL: c.cfg.SessionTTL.String(),
+		LockDelay: lockDelay, Behavior: api.SessionBehaviorRelease,
+	}, (&api.WriteOptions{}).WithContext(ctx))
+	if err != nil {
+		return "", fmt.Errorf("create the session: %w", deniedOr(err))
+	}
+	return session, nil
+}
+
+func (c *Consul) renewSession(ctx context.Context, session string) error {
+	entry, _, err := c.client.Session().Renew(session, (&api.WriteOptions{}).WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("renew the session: %w", err)
+	}
+	if entry == nil {
+		return leasing.ErrGone
+	}
+	return nil
+}
+
+func (c *Consul) destroySession(ctx context.Context, session string) error {
+	ctx, cancel := c.call(ctx)
+	defer cancel()
+	_, err := c.client.Session().Destroy(session, (&api.WriteOptions{}).WithContext(ctx))
+	if status, ok := errors.AsType[api.StatusError](err); ok && status.Code == http.StatusNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("destroy the session: %w", deniedOr(err))
+	}
+	return nil
+}
+
+// consulLease is a held lock on Consul.
+type consulLease struct {
+	*leasing.Held
+	session   string
+	term      uint64
+	termIndex uint64
+}
+
+var _ Lease = (*consulLease)(nil)
+
+// Term of this holder.
+func (l *consulLease) Term() uint64 { return l.term }
+
+// Fence returns the checks of this holder.
+func (l *consulLease) Fence() []Op { return FenceOps(l.session, l.termIndex) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

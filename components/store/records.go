@@ -1,0 +1,119 @@
+package store
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+//go:generate go run ./internal/gendocs -o ../../docs/kv.md
+
+// Writer is who alone writes a record.
+type Writer string
+
+const (
+	// Operator writes through the API, the CLI, Terraform or plain KV edits.
+	Operator Writer = "operator"
+	// Leader is the coordinator that holds the Lease; its writes are fenced.
+	Leader Writer = "leader"
+	// Admitter is any coordinator that admits a Boot; its writes check the Term's
+	// index and the policy's index, and use check-and-set.
+	Admitter Writer = "admission"
+)
+
+// Kind describes the records of one key pattern.
+type Kind struct {
+	// Pattern of the key below the prefix; <x> stands for one segment.
+	Pattern string
+	// Type of the value.
+	Type   reflect.Type
+	Writer Writer
+	// MaxBytes bounds the JSON text, for writing and before parsing.
+	MaxBytes int
+	// Meaning in a sentence or two.
+	Meaning string
+}
+
+// kib is 1 KiB. A Revision in base64 must leave room in a transaction
+// (MaxTxnBytes) for a status and the small records.
+const kib = 1 << 10
+
+// Records is the table of all records. docs/kv.md is generated from it.
+var Records = []Kind{
+	{"groups/<group>/spec", typeOf[group.Spec](), Operator, group.MaxSpecBytes,
+		"What the operator wants the group to be. Editing it starts a rollout; a spec that does not validate becomes a condition in the status and changes nothing."},
+	{"groups/<group>/status", typeOf[group.Status](), Leader, 96 * kib,
+		"What the leader sees and does about the group, with reasons. observed_index is the modify index of the spec that it speaks of."},
+	{"revisions/<digest>", typeOf[group.RevisionRecord](), Leader, group.MaxSpecBytes + 8*kib,
+		"Content of one Revision. Written once, never changed."},
+	{"slots/<group>/<slot>", typeOf[group.SlotRecord](), Leader, 8 * kib,
+		"Binding of a Slot to the Instance that fills it, and the Revision assigned to it."},
+	{"operations/<id>", typeOf[operation.Operation](), Leader, 32 * kib,
+		"One Action being carried out. Written before the first effect; a successor continues from it."},
+	{"rollouts/<id>", typeOf[operation.Rollout](), Leader, 16 * kib,
+		"One rollout of a group: progress and history."},
+	{"policy/slots/<slot>", typeOf[policy.SlotPolicy](), Leader, 32 * kib,
+		"Which Revisions the Slot may run now and which Instance may be it. Admission checks its index in the transaction that admits."},
+	{"admissions/<slot>", typeOf[policy.Admission](), Admitter, 16 * kib,
+		"The Boot that holds the Slot, by check-and-set with generation + 1."},
+	{"refusals/<slot>", typeOf[policy.Refusal](), Admitter, 8 * kib,
+		"The last refused admission for the Slot, with the code that says why."},
+	{"admission/nonces/<nonce>", typeOf[SpentNonce](), Admitter, 2 * kib,
+		"A spent challenge. Created if absent in the transaction that admits, so that a nonce is used once across all coordinators."},
+	{"control/pause/<group>", typeOf[Pause](), Operator, 4 * kib,
+		"While it exists, the group's rollout starts no further step. Delete it to resume."},
+	{"control/freeze", typeOf[Freeze](), Operator, 4 * kib,
+		"While it exists, nothing voluntary that disrupts starts in any group. Delete it to go on."},
+	{"control/queue/<id>", typeOf[QueueRequest](), Operator, 4 * kib,
+		"A request, such as the restart of one Slot. The leader deletes it when it records the Operation."},
+	{LeaseKey, typeOf[LeaseRecord](), Leader, 4 * kib,
+		"The lock of the leader: a Consul session holds the key. The value tells people who it is. Never deleted."},
+	{TermKey, typeOf[TermRecord](), Leader, 1 * kib,
+		"The Term, raised in the transaction that takes the lock. Every leader write checks the session on lease/coordinator and the index of this key."},
+}
+
+// KindOf finds the row of the table for key: ErrBadKey or ErrUnknownKey.
+func KindOf(key string) (Kind, error) {
+	if err := CheckKey(key); err != nil {
+		return Kind{}, err
+	}
+	for _, kind := range Records {
+		if kind.Matches(key) {
+			return kind, nil
+		}
+	}
+	return Kind{}, fmt.Errorf("%w: %q", ErrUnknownKey, key)
+}
+
+// Matches reports whether key belongs to k: literal segments equal, every
+// variable segment well-formed.
+func (k Kind) Matches(key string) bool {
+	pattern, segments := strings.Split(k.Pattern, "/"), strings.Split(key, "/")
+	if len(pattern) != len(segments) {
+		return false
+	}
+	for i, p := range pattern {
+		grammar, variable := variables[p]
+		if variable && !grammar.MatchString(segments[i]) {
+			return false
+		}
+		if !variable && p != segments[i] {
+			return false
+		}
+	}
+	return true
+}
+
+var variables = map[string]interface{ MatchString(string) bool }{
+	"<group>":  nameGrammar,
+	"<slot>":   nameGrammar,
+	"<digest>": idGrammar,
+	"<id>":     idGrammar,
+	"<nonce>":  nonceGrammar,
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

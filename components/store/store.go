@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Entry is one stored value. Index is its modify index.
+type Entry struct {
+	Key   string
+	Value []byte
+	Index uint64
+}
+
+// Store is a linearizable key-value store with transactions. Keys are full
+// paths below the prefix, e.g. "groups/pg/spec". Implementations are safe for
+// concurrent use. Every call honours ctx.
+type Store interface {
+	// Get reads one key consistently; ErrNotFound when it is absent.
+	Get(ctx context.Context, key string) (Entry, error)
+	// List reads all keys below prefix consistently, sorted by key. The index is
+	// what Watch continues from.
+	List(ctx context.Context, prefix string) ([]Entry, uint64, error)
+	// Watch blocks until something below prefix may have changed since index, or
+	// ctx ends, or the resync time passed; it returns the index to continue from.
+	// Intermediate changes are not delivered: read again.
+	Watch(ctx context.Context, prefix string, index uint64) (uint64, error)
+	// Commit applies all operations or none. ErrConflict when a check failed;
+	// ErrUnknown when the outcome is not known (time-out): read back.
+	Commit(ctx context.Context, ops ...Op) error
+	// Acquire tries to become the holder of the lease; ErrHeld when another holds it.
+	Acquire(ctx context.Context, holder string) (Lease, error)
+	// Holder tells who holds the lease now ("" when nobody) and the current Term.
+	Holder(ctx context.Context) (holder string, term uint64, err error)
+}
+
+// Lease is the held lock with its fencing number.
+type Lease interface {
+	// Term of this holder; greater than every earlier one.
+	Term() uint64
+	// Context dies with the lease, before its TTL can have ended elsewhere.
+	Context() context.Context
+	// Remaining is how long the lease surely lasts by the local monotonic clock.
+	Remaining() time.Duration
+	// Fence returns the checks that every write of this holder carries:
+	// check-session on the lock key and check-index on the Term key.
+	Fence() []Op
+	// Release gives the lease up at once.
+	Release(ctx context.Context) error
+}
+
+// OpKind is what one Op of a transaction does.
+type OpKind string
+
+const (
+	// OpPut writes unconditionally.
+	OpPut OpKind = "put"
+	// OpPutCAS writes when the key's modify index equals Index; 0: when it is absent.
+	OpPutCAS OpKind = "put-cas"
+	// OpCheckIndex requires the key's modify index to equal Index.
+	OpCheckIndex OpKind = "check-index"
+	// OpCheckAbsent requires that the key does not exist.
+	OpCheckAbsent OpKind = "check-absent"
+	// OpCheckSession requires that Session holds the key.
+	OpCheckSession OpKind = "check-session"
+	// OpDelete deletes unconditionally; an absent key is fine.
+	OpDelete OpKind = "delete"
+	// OpDeleteCAS deletes when the key exists and its modify index equals Index.
+	OpDeleteCAS OpKind = "delete-cas"
+)
+
+// Op is one operation of a transaction.
+type Op struct {
+	Kind    OpKind
+	Key     string
+	Value   []byte
+	Index   uint64
+	Session string
+}
+
+var (
+	// ErrNotFound means that the key does not exist.
+	ErrNotFound = errors.New("no such key")
+	// ErrConflict means that a check of the transaction failed; nothing was written.
+	ErrConflict = errors.New("transaction conflict")
+	// ErrFenced means that the lease check failed; this holder must stop. Also ErrConflict.
+	ErrFenced = errors.New("lease lost")
+	// ErrHeld means that another holder has the lease.
+	ErrHeld = errors.New("lease is held by another")
+	// ErrUnknown means that the transaction may or may not have been applied.
+	ErrUnknown = errors.New("transaction outcome unknown")
+	// ErrTooLarge means that a value exceeds its record's bound.
+	ErrTooLarge = errors.New("record too large")
+)

@@ -1,0 +1,235 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"cadre.dev/store"
+)
+
+// ConsulServer is a running Consul server with ACLs.
+type ConsulServer struct {
+	// Addr of the HTTP API, host:port.
+	Addr string
+	// ManagementToken may do everything.
+	ManagementToken string
+}
+
+// SessionTTL is the least that test servers allow, so that tests of expiry are
+// short. A Consul session lives up to twice its TTL.
+const SessionTTL = 2 * time.Second
+
+// startTimeout bounds the start of a server on a busy machine.
+const startTimeout = 60 * time.Second
+
+// StartConsul gives a real single-server Consul without ACLs (token is ""). All
+// tests of a test binary share it: use NewConsul, or a prefix of your own. It
+// ends with the test binary. Without a consul binary the test is skipped.
+func StartConsul(t testing.TB) (addr, token string) {
+	t.Helper()
+	binary := consulBinary(t)
+	shared.once.Do(func() {
+		dir, err := os.MkdirTemp("", "cadre-consul-") //nolint:usetesting // it outlives the first test
+		if err != nil {
+			shared.err = err
+			return
+		}
+		shared.addr, _, shared.err = launch(context.WithoutCancel(t.Context()), binary, dir, "")
+	})
+	if shared.err != nil {
+		t.Fatalf("start consul: %v", shared.err)
+	}
+	return shared.addr, ""
+}
+
+var shared struct {
+	once sync.Once
+	addr string
+	err  error
+}
+
+// StartConsulACL gives a real single-server Consul of this test's own with ACLs
+// on, default deny, and an initial management token. It ends with the test.
+func StartConsulACL(t testing.TB) ConsulServer {
+	t.Helper()
+	binary := consulBinary(t)
+	const token = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of a server on loopback that ends with the test
+	addr, stop, err := launch(context.WithoutCancel(t.Context()), binary, t.TempDir(), token)
+	if err != nil {
+		t.Fatalf("start consul: %v", err)
+	}
+	t.Cleanup(stop)
+	return ConsulServer{Addr: addr, ManagementToken: token}
+}
+
+// NewConsul gives a Store on the shared server under a prefix of its own, with
+// the short SessionTTL.
+func NewConsul(t testing.TB) *ConsulStore {
+	t.Helper()
+	addr, token := StartConsul(t)
+	return ConsulAt(t, addr, token, fmt.Sprintf("cadre/t%d/", prefixes.Add(1)))
+}
+
+var prefixes atomic.Int64
+
+// ConsulAt gives a Store at a given server and prefix, with the short SessionTTL.
+func ConsulAt(t testing.TB, addr, token, prefix string) *ConsulStore {
+	t.Helper()
+	switchable := newSwitchTransport()
+	c, err := store.NewConsul(store.ConsulConfig{
+		Address: addr, Token: token, Prefix: prefix, SessionTTL: SessionTTL,
+		Resync: 5 * time.Second, Transport: switchable,
+	})
+	if err != nil {
+		t.Fatalf("new consul store: %v", err)
+	}
+	t.Cleanup(switchable.close)
+	return &ConsulStore{Consul: c, transport: switchable}
+}
+
+// consulBinary finds CADRE_CONSUL, .tools/bin/consul in a parent directory, or
+// consul on PATH; it skips the test when there is none.
+func consulBinary(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("CADRE_CONSUL"); path != "" {
+		return path
+	}
+	if dir, err := os.Getwd(); err == nil {
+		for {
+			path := filepath.Join(dir, ".tools", "bin", "consul")
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				return path
+			}
+			parent := filepath.Dir(dir)
+			if parent == dir {
+				break
+			}
+			dir = parent
+		}
+	}
+	if path, err := exec.LookPath("consul"); err == nil {
+		return path
+	}
+	t.Skip("no consul binary: set CADRE_CONSUL, put it at .tools/bin/consul (scripts/tools does), or on PATH")
+	return ""
+}
+
+// launch starts a server and waits until it has a leader, its node is in the
+// catalog, and sessions can be made. Ports are picked free; a start that loses
+// one to another process is tried again.
+func launch(ctx context.Context, binary, dir, managementToken string) (addr string, stop func(), err error) {
+	for attempt := range 3 {
+		addr, stop, err = launchOnce(ctx, binary, filepath.Join(dir, strconv.Itoa(attempt)), managementToken)
+		if err == nil {
+			return addr, stop, nil
+		}
+	}
+	return "", nil, err
+}
+
+func launchOnce(ctx context.Context, binary, dir, managementToken string) (string, func(), error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	ports, err := freePorts(ctx, 3)
+	if err != nil {
+		return "", nil, err
+	}
+	config, err := json.Marshal(serverConfig(ports, managementToken))
+	if err != nil {
+		return "", nil, err
+	}
+	file := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return "", nil, err
+	}
+	process, err := start(ctx, dir, binary, "agent", "-config-file="+file, "-data-dir="+filepath.Join(dir, "data"))
+	if err != nil {
+		return "", nil, err
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
+	if err := awaitReady(ctx, addr, managementToken, process); err != nil {
+		process.stop()
+		return "", nil, fmt.Errorf("%w\n%s", err, process.tail())
+	}
+	return addr, process.stop, nil
+}
+
+func serverConfig(ports []int, managementToken string) map[string]any {
+	config := map[string]any{
+		"server": true, "bootstrap_expect": 1, "node_name": "test",
+		"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "log_level": "WARN",
+		"ports": map[string]int{
+			"http": ports[0], "server": ports[1], "serf_lan": ports[2], "serf_wan": -1,
+			"dns": -1, "grpc": -1, "grpc_tls": -1, "https": -1,
+		},
+		"performance":     map[string]any{"raft_multiplier": 1},
+		"session_ttl_min": SessionTTL.String(), "disable_update_check": true, "leave_on_terminate": false,
+	}
+	if managementToken != "" {
+		config["acl"] = map[string]any{
+			"enabled": true, "default_policy": "deny", "enable_token_persistence": false,
+			"tokens": map[string]string{"initial_management": managementToken, "agent": managementToken},
+		}
+	}
+	return config
+}
+
+// awaitReady polls until a session can be made and destroyed, which needs a
+// leader and the node's registration.
+func awaitReady(ctx context.Context, addr, token string, process *process) error {
+	client, err := api.NewClient(&api.Config{Address: addr, Token: token})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	last := errors.New("never answered")
+	for {
+		select {
+		case <-process.exited:
+			return errors.New("consul exited")
+		case <-ctx.Done():
+			return fmt.Errorf("consul is not ready after %v: %w", startTimeout, last)
+		case <-tick.C:
+		}
+		write := (&api.WriteOptions{}).WithContext(ctx)
+		id, _, err := client.Session().CreateNoChecks(&api.SessionEntry{TTL: "10s", LockDelay: time.Millisecond}, write)
+		if err == nil {
+			_, err = client.Session().Destroy(id, write)
+		}
+		if err == nil {
+			return nil
+		}
+		last = err
+	}
+}
+
+// freePorts holds all of them before it lets go, so that they differ.
+func freePorts(ctx context.Context, n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = listener.Close() }()
+		ports[i] = listener.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}

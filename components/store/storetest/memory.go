@@ -1,0 +1,223 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cadre.dev/store"
+	"cadre.dev/store/internal/leasing"
+)
+
+// MemoryConfig of a Memory; the zero value has the defaults of Consul.
+type MemoryConfig struct {
+	// Clock of sessions and resyncs; nil: the machine's (virtual in a synctest bubble).
+	Clock Clock
+	// SessionTTL default 10s; Margin default a fifth of it; Resync default 60s.
+	SessionTTL, Margin, Resync time.Duration
+}
+
+// Memory is a Store in memory with the semantics of Consul: one index for all
+// writes, a put that changes nothing keeps the index, transactions see their own
+// earlier operations, deletions count for List's index. Safe for concurrent use.
+type Memory struct {
+	// Constant after NewMemory.
+	cfg MemoryConfig
+
+	mu sync.Mutex
+	// index of the last transaction, also of one that was rolled back.
+	index uint64
+	// written is the index of the last transaction that changed something.
+	written uint64
+	items   map[string]item
+	// graves are the indices of deletions.
+	graves map[string]uint64
+	// changed is closed and replaced with each change.
+	changed  chan struct{}
+	sessions map[string]*session
+	leases   map[*memoryLease]struct{}
+	sequence int
+	maxTerm  uint64
+	faults   faults
+}
+
+type item struct {
+	value   []byte
+	index   uint64
+	session string
+}
+
+var _ store.Store = (*Memory)(nil)
+
+// NewMemory makes an empty Memory with the defaults.
+func NewMemory() *Memory { return NewMemoryWith(MemoryConfig{}) }
+
+// NewMemoryWith makes an empty Memory.
+func NewMemoryWith(cfg MemoryConfig) *Memory {
+	if cfg.Clock == nil {
+		cfg.Clock = leasing.System{}
+	}
+	if cfg.SessionTTL == 0 {
+		cfg.SessionTTL = 10 * time.Second
+	}
+	if cfg.Margin == 0 {
+		cfg.Margin = cfg.SessionTTL / 5
+	}
+	if cfg.Resync == 0 {
+		cfg.Resync = time.Minute
+	}
+	return &Memory{
+		cfg: cfg, index: 1, written: 1,
+		items: make(map[string]item), graves: make(map[string]uint64),
+		changed: make(chan struct{}), sessions: make(map[string]*session),
+		leases: make(map[*memoryLease]struct{}),
+	}
+}
+
+// Get reads one key.
+func (m *Memory) Get(ctx context.Context, key string) (store.Entry, error) {
+	if err := store.CheckKey(key); err != nil {
+		return store.Entry{}, err
+	}
+	if err := m.beforeRead(ctx); err != nil {
+		return store.Entry{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, ok := m.items[key]
+	if !ok {
+		return store.Entry{}, fmt.Errorf("read %s: %w", key, store.ErrNotFound)
+	}
+	return found.entry(key), nil
+}
+
+// List reads everything below prefix, sorted by key.
+func (m *Memory) List(ctx context.Context, prefix string) ([]store.Entry, uint64, error) {
+	if err := store.CheckPrefix(prefix); err != nil {
+		return nil, 0, err
+	}
+	if err := m.beforeRead(ctx); err != nil {
+		return nil, 0, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entries := []store.Entry{}
+	for _, key := range slices.Sorted(maps.Keys(m.items)) {
+		if strings.HasPrefix(key, prefix) {
+			entries = append(entries, m.items[key].entry(key))
+		}
+	}
+	return entries, m.listIndexLocked(prefix), nil
+}
+
+func (i item) entry(key string) store.Entry {
+	return store.Entry{Key: key, Value: bytes.Clone(i.value), Index: i.index}
+}
+
+// listIndexLocked is the latest change below prefix, or of everything when
+// there never was one.
+func (m *Memory) listIndexLocked(prefix string) uint64 {
+	var index uint64
+	for key, found := range m.items {
+		if strings.HasPrefix(key, prefix) {
+			index = max(index, found.index)
+		}
+	}
+	for key, grave := range m.graves {
+		if strings.HasPrefix(key, prefix) {
+			index = max(index, grave)
+		}
+	}
+	if index == 0 {
+		return m.written
+	}
+	return index
+}
+
+// Watch blocks until the index below prefix differs from index.
+func (m *Memory) Watch(ctx context.Context, prefix string, index uint64) (uint64, error) {
+	if err := store.CheckPrefix(prefix); err != nil {
+		return index, err
+	}
+	resync := make(chan struct{})
+	stop := m.cfg.Clock.AfterFunc(m.cfg.Resync, func() { close(resync) })
+	defer stop()
+	for {
+		if err := m.beforeRead(ctx); err != nil {
+			return index, watchError(ctx, prefix, err)
+		}
+		m.mu.Lock()
+		now, changed := m.listIndexLocked(prefix), m.changed
+		m.mu.Unlock()
+		if now != index {
+			return now, nil
+		}
+		select {
+		case <-changed:
+		case <-resync:
+			return now, nil
+		case <-ctx.Done():
+			return index, ctx.Err()
+		}
+	}
+}
+
+func watchError(ctx context.Context, prefix string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("watch %s: %w", prefix, err)
+}
+
+func (m *Memory) wakeLocked() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Snapshot of everything stored, for Restore.
+type Snapshot struct {
+	index, written uint64
+	items          map[string]item
+	graves         map[string]uint64
+}
+
+// Snapshot copies the state.
+func (m *Memory) Snapshot() Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Snapshot{index: m.index, written: m.written, items: maps.Clone(m.items), graves: maps.Clone(m.graves)}
+}
+
+// Restore goes back to a snapshot, as an operator restores a backup: indices go
+// back with it and every session ends.
+func (m *Memory) Restore(s Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.index, m.written = s.index, s.written
+	m.items, m.graves = maps.Clone(s.items), maps.Clone(s.graves)
+	for key, found := range m.items {
+		found.session = ""
+		m.items[key] = found
+	}
+	for _, open := range m.sessions {
+		open.stop()
+	}
+	m.sessions = make(map[string]*session)
+	m.wakeLocked()
+}
+
+// Dump gives all values by key, for assertions and failure messages.
+func (m *Memory) Dump() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	values := make(map[string]string, len(m.items))
+	for key, found := range m.items {
+		values[key] = string(found.value)
+	}
+	return values
+}

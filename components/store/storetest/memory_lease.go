@@ -1,0 +1,236 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"cadre.dev/store"
+	"cadre.dev/store/internal/leasing"
+)
+
+// session is one session of the twin.
+type session struct {
+	id     string
+	holder string
+	// stop cancels its expiry.
+	stop func() bool
+	// paused holds renewals up until it is closed; nil: not paused.
+	paused chan struct{}
+}
+
+// Acquire takes the lock and the next Term.
+func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error) {
+	if holder == "" {
+		return nil, errors.New("acquire the lease: the holder has no name")
+	}
+	if err := m.beforeRead(ctx); err != nil {
+		return nil, fmt.Errorf("acquire the lease: %w", err)
+	}
+	sentAt := m.cfg.Clock.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.items[store.LeaseKey].session != "" {
+		return nil, store.ErrHeld
+	}
+	term, err := m.readTermLocked()
+	if err != nil {
+		return nil, fmt.Errorf("acquire the lease: %w", err)
+	}
+	term++
+	lockValue, err := json.Marshal(store.LeaseRecord{Holder: holder, Term: term, Since: sentAt.UTC()})
+	if err != nil {
+		return nil, err
+	}
+	termValue, err := json.Marshal(store.TermRecord{Term: term})
+	if err != nil {
+		return nil, err
+	}
+	m.sequence++
+	open := &session{id: fmt.Sprintf("session-%d", m.sequence), holder: holder}
+	take := m.beginLocked()
+	take.put(store.LeaseKey, lockValue, open.id)
+	take.put(store.TermKey, termValue, "")
+	take.finishLocked()
+	m.maxTerm = term
+	m.sessions[open.id] = open
+	m.armLocked(open)
+	lease := &memoryLease{session: open.id, term: term, termIndex: take.index}
+	lease.Held = leasing.Start(ctx, leasing.Config{
+		TTL: m.cfg.SessionTTL, Margin: m.cfg.Margin, Clock: m.cfg.Clock,
+		Renew:    func(ctx context.Context) error { return m.renew(ctx, open) },
+		Destroy:  func(context.Context) error { m.destroy(open.id); return nil },
+		Lost:     store.ErrFenced,
+		Released: store.ErrReleased,
+	}, sentAt)
+	m.leases[lease] = struct{}{}
+	context.AfterFunc(lease.Context(), func() { //nolint:contextcheck // at the end of the lease, not of ctx
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.leases, lease)
+	})
+	return lease, nil
+}
+
+// Holder tells who holds the lock, and the Term.
+func (m *Memory) Holder(ctx context.Context) (string, uint64, error) {
+	if err := m.beforeRead(ctx); err != nil {
+		return "", 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	term, err := m.readTermLocked()
+	if err != nil {
+		return "", 0, err
+	}
+	if open, held := m.sessions[m.items[store.LeaseKey].session]; held {
+		return open.holder, term, nil
+	}
+	return "", term, nil
+}
+
+// SawTerm is store.Consul's.
+func (m *Memory) SawTerm(term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.maxTerm = max(m.maxTerm, term)
+}
+
+func (m *Memory) readTermLocked() (uint64, error) {
+	var record store.TermRecord
+	if found, ok := m.items[store.TermKey]; ok {
+		if err := json.Unmarshal(found.value, &record); err != nil {
+			return 0, &store.RecordError{Key: store.TermKey, Index: found.index, Err: err}
+		}
+	}
+	if record.Term < m.maxTerm {
+		return 0, fmt.Errorf("%w: %s is %d, but %d was seen", store.ErrTermRegression, store.TermKey, record.Term, m.maxTerm)
+	}
+	m.maxTerm = record.Term
+	return record.Term, nil
+}
+
+// DestroyHolderSession is store.Consul's.
+func (m *Memory) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
+	if err := m.beforeRead(ctx); err != nil {
+		return false, err
+	}
+	m.mu.Lock()
+	open, held := m.sessions[m.items[store.LeaseKey].session]
+	m.mu.Unlock()
+	if !held || open.holder != holder {
+		return false, nil
+	}
+	m.destroy(open.id)
+	return true, nil
+}
+
+// ExpireSession ends the session that holds the lock, as if its TTL had passed;
+// the holder is not told. It reports whether there was one.
+func (m *Memory) ExpireSession() bool {
+	m.mu.Lock()
+	id := m.items[store.LeaseKey].session
+	m.mu.Unlock()
+	m.destroy(id)
+	return id != ""
+}
+
+// PauseRenewals makes every renewal hang until it is called with false, as if
+// the holders' processes had been paused.
+func (m *Memory) PauseRenewals(paused bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, open := range m.sessions {
+		switch {
+		case paused && open.paused == nil:
+			open.paused = make(chan struct{})
+		case !paused && open.paused != nil:
+			close(open.paused)
+			open.paused = nil
+		}
+	}
+}
+
+func (m *Memory) renew(ctx context.Context, open *session) error {
+	m.mu.Lock()
+	paused := open.paused
+	m.mu.Unlock()
+	if paused != nil {
+		select {
+		case <-paused:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := m.beforeRead(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions[open.id] != open {
+		return leasing.ErrGone
+	}
+	m.armLocked(open)
+	return nil
+}
+
+// armLocked (re)starts the TTL of a session.
+func (m *Memory) armLocked(open *session) {
+	if open.stop != nil {
+		open.stop()
+	}
+	open.stop = m.cfg.Clock.AfterFunc(m.cfg.SessionTTL, func() { m.destroy(open.id) })
+}
+
+// destroy ends a session and frees the lock that it holds. Unknown ones are fine.
+func (m *Memory) destroy(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	open, ok := m.sessions[id]
+	if !ok {
+		return
+	}
+	open.stop()
+	delete(m.sessions, id)
+	if lock := m.items[store.LeaseKey]; lock.session == id {
+		free := m.beginLocked()
+		free.put(store.LeaseKey, lock.value, "")
+		free.finishLocked()
+	}
+}
+
+// loseLeases ends the Leases whose fence is in conflict, as store.Consul does.
+func (m *Memory) loseLeases(conflict *store.ConflictError) {
+	m.mu.Lock()
+	var lost []*memoryLease
+	for lease := range m.leases {
+		for _, f := range conflict.Failed {
+			if (f.Op.Kind == store.OpCheckSession && f.Op.Session == lease.session) ||
+				(f.Op.Kind == store.OpCheckIndex && f.Op.Key == store.TermKey && f.Op.Index == lease.termIndex) {
+				lost = append(lost, lease)
+				break
+			}
+		}
+	}
+	m.mu.Unlock()
+	for _, lease := range lost {
+		lease.Lose(conflict)
+	}
+}
+
+// memoryLease is a held lock on a Memory.
+type memoryLease struct {
+	*leasing.Held
+	session   string
+	term      uint64
+	termIndex uint64
+}
+
+var _ store.Lease = (*memoryLease)(nil)
+
+// Term of this holder.
+func (l *memoryLease) Term() uint64 { return l.term }
+
+// Fence returns the checks of this holder.
+func (l *memoryLease) Fence() []store.Op { return store.FenceOps(l.session, l.termIndex) }

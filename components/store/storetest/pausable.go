@@ -1,0 +1,78 @@
+package storetest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	"cadre.dev/store"
+)
+
+// ConsulStore is a Store on a real Consul whose renewals can be held up, as if
+// the process had been paused.
+type ConsulStore struct {
+	*store.Consul
+	transport *switchTransport
+}
+
+// PauseRenewals makes every renewal of a session hang until it is called with
+// false, or the caller gives up.
+func (c *ConsulStore) PauseRenewals(paused bool) { c.transport.pause(paused) }
+
+// LoseReplies makes transactions reach the server while their replies are
+// lost, until it is called with false.
+func (c *ConsulStore) LoseReplies(lose bool) {
+	c.transport.mu.Lock()
+	defer c.transport.mu.Unlock()
+	c.transport.loseReplies = lose
+}
+
+type switchTransport struct {
+	pool *http.Transport
+
+	mu sync.Mutex
+	// resume is closed to let the renewals go; nil when nothing is held up.
+	resume      chan struct{}
+	loseReplies bool
+}
+
+func newSwitchTransport() *switchTransport {
+	return &switchTransport{pool: &http.Transport{MaxIdleConnsPerHost: 16}}
+}
+
+func (s *switchTransport) close() {
+	s.pause(false)
+	s.pool.CloseIdleConnections()
+}
+
+func (s *switchTransport) pause(paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case paused && s.resume == nil:
+		s.resume = make(chan struct{})
+	case !paused && s.resume != nil:
+		close(s.resume)
+		s.resume = nil
+	}
+}
+
+func (s *switchTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	resume, lose := s.resume, s.loseReplies
+	s.mu.Unlock()
+	if resume != nil && strings.Contains(request.URL.Path, "/session/renew/") {
+		select {
+		case <-resume:
+		case <-request.Context().Done():
+			return nil, context.Cause(request.Context())
+		}
+	}
+	response, err := s.pool.RoundTrip(request)
+	if err == nil && lose && strings.HasSuffix(request.URL.Path, "/txn") {
+		_ = response.Body.Close()
+		return nil, http.ErrServerClosed
+	}
+	return response, err
+}

@@ -1,0 +1,63 @@
+package store
+
+import "time"
+
+// Pause is the operator's switch at control/pause/<g>: the rollout of the group
+// starts nothing new while it exists.
+type Pause struct {
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
+// Freeze is the operator's switch at control/freeze: nothing voluntary that
+// disrupts starts in any group while it exists.
+type Freeze struct {
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
+// RequestKind is what an operator asks for through the queue.
+type RequestKind string
+
+const (
+	// RequestRestart asks for a restart of one Slot at its Revision.
+	RequestRestart RequestKind = "restart"
+)
+
+// QueueRequest is one request of an operator at control/queue/<id>. The leader
+// deletes it in the transaction that records its Operation.
+type QueueRequest struct {
+	ID   string      `json:"id"`
+	Kind RequestKind `json:"kind"`
+	// Group may be left out: Slot names are unique in the cluster.
+	Group  string    `json:"group,omitempty"`
+	Slot   string    `json:"slot"`
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
+// SpentNonce is the record at admission/nonces/<n>: its existence means that the
+// nonce was used. It may be deleted after ExpiresAt.
+type SpentNonce struct {
+	Slot      string    `json:"slot"`
+	BootID    string    `json:"boot_id,omitempty"`
+	SpentAt   time.Time `json:"spent_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	By        string    `json:"by,omitempty"`
+}
+
+// LeaseRecord is the value of the lock key, for people: the lock itself is the
+// session on the key, and the fence is the index of the Term key.
+type LeaseRecord struct {
+	Holder string    `json:"holder"`
+	Term   uint64    `json:"term"`
+	Since  time.Time `json:"since"`
+}
+
+// TermRecord is the value of the Term key.
+type TermRecord struct {
+	Term uint64 `json:"term"`
+}

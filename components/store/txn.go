@@ -1,0 +1,210 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+const (
+	// MaxTxnOps is how many operations one transaction may have.
+	MaxTxnOps = 64
+	// MaxTxnBytes bounds the request of one transaction; Consul's default is 512 KiB.
+	MaxTxnBytes = 500 * kib
+	// opOverhead is more than the JSON around one operation's value and key.
+	opOverhead = 256
+)
+
+// ValidateOps refuses what must not reach any store: ErrBadOp, ErrBadKey or
+// ErrTooLarge. Every implementation of Store calls it first.
+func ValidateOps(ops []Op) error {
+	if len(ops) == 0 {
+		return fmt.Errorf("%w: it has no operations", ErrBadOp)
+	}
+	if len(ops) > MaxTxnOps {
+		return fmt.Errorf("%w: %d operations, at most %d: split the work into several transactions", ErrBadOp, len(ops), MaxTxnOps)
+	}
+	size := 0
+	for i, op := range ops {
+		if err := op.validate(); err != nil {
+			return fmt.Errorf("operation %d: %w", i, err)
+		}
+		size += opOverhead + len(op.Key) + (len(op.Value)+2)/3*4
+	}
+	if size > MaxTxnBytes {
+		return fmt.Errorf("%w: the transaction has about %d bytes, at most %d", ErrTooLarge, size, MaxTxnBytes)
+	}
+	return nil
+}
+
+func (o Op) validate() error {
+	if err := CheckKey(o.Key); err != nil {
+		return err
+	}
+	if _, known := verbs[o.Kind]; !known {
+		return fmt.Errorf("%w: kind %q is unknown", ErrBadOp, o.Kind)
+	}
+	switch o.Kind {
+	case OpCheckSession:
+		if o.Session == "" {
+			// Consul would read it as "nobody holds the key" and let it pass.
+			return fmt.Errorf("%w: %s of %s has no session", ErrBadOp, o.Kind, o.Key)
+		}
+	case OpCheckIndex, OpDeleteCAS:
+		if o.Index == 0 {
+			return fmt.Errorf("%w: %s of %s has index 0", ErrBadOp, o.Kind, o.Key)
+		}
+	case OpPut, OpPutCAS, OpDelete:
+		if strings.HasPrefix(o.Key, LeasePrefix) {
+			return fmt.Errorf("%w: %s is written only by taking the Lease", ErrBadOp, o.Key)
+		}
+	case OpCheckAbsent:
+	}
+	if o.Kind == OpDeleteCAS && strings.HasPrefix(o.Key, LeasePrefix) {
+		return fmt.Errorf("%w: %s is never deleted", ErrBadOp, o.Key)
+	}
+	return nil
+}
+
+// verbs says what each kind is in Consul. Deleting by index is two verbs, since
+// Consul's own "delete-cas" succeeds on an absent key (and plain "delete" would
+// hide from the later operations of a transaction that the check failed).
+var verbs = map[OpKind][]api.KVOp{
+	OpPut:          {api.KVSet},
+	OpPutCAS:       {api.KVCAS},
+	OpCheckIndex:   {api.KVCheckIndex},
+	OpCheckAbsent:  {api.KVCheckNotExists},
+	OpCheckSession: {api.KVCheckSession},
+	OpDelete:       {api.KVDelete},
+	OpDeleteCAS:    {api.KVCheckIndex, api.KVDeleteCAS},
+}
+
+// Commit sends one Consul transaction. A fence that fails also ends the Lease
+// of this process that it belongs to.
+func (c *Consul) Commit(ctx context.Context, ops ...Op) error {
+	if err := ValidateOps(ops); err != nil {
+		return err
+	}
+	sent := make(api.TxnOps, 0, len(ops)+4)
+	origin := make([]int, 0, len(ops)+4)
+	for i, op := range ops {
+		for _, verb := range verbs[op.Kind] {
+			sent = append(sent, &api.TxnOp{KV: &api.KVTxnOp{
+				Verb: verb, Key: c.cfg.Prefix + op.Key, Value: op.Value, Index: op.Index, Session: op.Session,
+			}})
+			origin = append(origin, i)
+		}
+	}
+	_, failures, err := c.txn(ctx, sent)
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if len(failures) == 0 {
+		return nil
+	}
+	conflict := &ConflictError{}
+	for _, failure := range failures {
+		if strings.Contains(failure.What, "Permission denied") {
+			return fmt.Errorf("commit: %w: %s", ErrDenied, failure.What)
+		}
+		i := origin[failure.OpIndex]
+		if n := len(conflict.Failed); n > 0 && conflict.Failed[n-1].Index == i {
+			continue
+		}
+		conflict.Failed = append(conflict.Failed, FailedOp{Index: i, Op: ops[i], What: failure.What})
+	}
+	if conflict.Fenced() {
+		c.loseLeases(conflict)
+	}
+	return conflict
+}
+
+// txn sends ops once. The outcomes are: applied (results), rolled back
+// (failures), certainly not applied (plain error), ErrUnknown.
+func (c *Consul) txn(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, api.TxnErrors, error) {
+	ctx, cancel := c.call(ctx)
+	defer cancel()
+	// A request that never had a connection was never sent.
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	status := &atomic.Int64{}
+	ctx = context.WithValue(ctx, statusKey{}, status)
+	ok, response, _, err := c.client.Txn().Txn(ops, consistent(ctx))
+	if err != nil {
+		switch code := status.Load(); {
+		case code == http.StatusForbidden:
+			return nil, nil, fmt.Errorf("%w: %w", ErrDenied, err)
+		case code >= 400 && code < 500 && code != http.StatusConflict:
+			return nil, nil, err
+		case !connected.Load():
+			return nil, nil, err
+		default:
+			return nil, nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+	}
+	if !ok {
+		if len(response.Errors) == 0 {
+			return nil, nil, errors.New("rolled back without a reason")
+		}
+		for _, failure := range response.Errors {
+			if failure.OpIndex < 0 || failure.OpIndex >= len(ops) {
+				return nil, nil, fmt.Errorf("rolled back: %s", failure.What)
+			}
+		}
+		return nil, response.Errors, nil
+	}
+	pairs := make([]*api.KVPair, 0, len(response.Results))
+	for _, result := range response.Results {
+		pairs = append(pairs, result.KV)
+	}
+	return pairs, nil, nil
+}
+
+// statusRecorder tells the status code of a response to the caller, since the
+// API client drops it for transactions.
+type statusRecorder struct{ next http.RoundTripper }
+
+type statusKey struct{}
+
+func (r statusRecorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.next.RoundTrip(request)
+	if status, ok := request.Context().Value(statusKey{}).(*atomic.Int64); ok && response != nil {
+		status.Store(int64(response.StatusCode))
+	}
+	return response, err
+}
+
+// readBackTimeout bounds the read-back of CommitResolved: the caller's own
+// deadline may be what made the outcome unknown.
+const readBackTimeout = 5 * time.Second
+
+// CommitResolved is Commit that settles an unknown outcome by reading back:
+// done reports whether the effect of ops is there. It returns nil when it is.
+// When it is not, the error still Is ErrUnknown: the transaction may yet arrive,
+// so that only operations that carry a check may be tried again. done gets its
+// own short context.
+func CommitResolved(ctx context.Context, s Store, ops []Op, done func(ctx context.Context) (bool, error)) error {
+	err := s.Commit(ctx, ops...)
+	if !errors.Is(err, ErrUnknown) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTimeout)
+	defer cancel()
+	switch applied, readErr := done(ctx); {
+	case readErr != nil:
+		return errors.Join(err, fmt.Errorf("read back: %w", readErr))
+	case applied:
+		return nil
+	default:
+		return fmt.Errorf("not there when read back: %w", err)
+	}
+}
