@@ -1,0 +1,73 @@
+package attestsim
+
+import (
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+
+	"cadre.dev/core/policy"
+)
+
+// defaultImages are the OS images that a Cloud has when nobody names others.
+var defaultImages = []string{"dstack-0.5.4", "dstack-0.5.7", "dstack-0.5.11"}
+
+// Images says what the named OS images measure to; without names, a default set.
+// Any name is an image: its measurements are derived from the name alone, the
+// same in every Cloud.
+func (c *Cloud) Images(names ...string) map[string][]policy.Measurement {
+	if len(names) == 0 {
+		names = defaultImages
+	}
+	images := make(map[string][]policy.Measurement, len(names))
+	for _, name := range names {
+		images[name] = []policy.Measurement{imageNamed(name).measurement()}
+	}
+	return images
+}
+
+// image is an invented guest OS.
+type image struct {
+	name   string
+	mrtd   [48]byte
+	rtmr   [3][48]byte
+	hash   [32]byte // the os-image-hash event
+	events []event  // what firmware and kernel measured, imr 0 to 2
+}
+
+// The event types of UEFI that the invented boot uses.
+const (
+	evSeparator uint32 = 4
+	evEFIAction uint32 = 0x80000007
+)
+
+func imageNamed(name string) image {
+	img := image{
+		name: name,
+		mrtd: sha512.Sum384([]byte("cadre simulated image\x00mrtd\x00" + name)),
+		hash: sha256.Sum256([]byte("cadre simulated image\x00hash\x00" + name)),
+	}
+	for imr := range img.rtmr {
+		for i, kind := range []uint32{evEFIAction, evSeparator} {
+			payload := fmt.Appendf(nil, "cadre simulated image\x00rtmr%d event %d\x00%s", imr, i, name)
+			img.events = append(img.events, event{IMR: imr, Type: kind, Payload: payload, Digest: sha512.Sum384(payload)})
+		}
+	}
+	for _, ev := range img.events {
+		img.rtmr[ev.IMR] = extend(img.rtmr[ev.IMR], ev.Digest)
+	}
+	return img
+}
+
+func (i image) measurement() policy.Measurement {
+	return policy.Measurement{
+		MRTD:  hex.EncodeToString(i.mrtd[:]),
+		RTMR0: hex.EncodeToString(i.rtmr[0][:]),
+		RTMR1: hex.EncodeToString(i.rtmr[1][:]),
+		RTMR2: hex.EncodeToString(i.rtmr[2][:]),
+	}
+}
+
+func extend(register, digest [48]byte) [48]byte {
+	return sha512.Sum384(append(register[:], digest[:]...))
+}

@@ -1,0 +1,229 @@
+package attestsim
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"time"
+)
+
+// The validity of all certificates: fixed, so that they are the same each time.
+var (
+	notBefore = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	notAfter  = time.Date(2049, 12, 31, 0, 0, 0, 0, time.UTC)
+)
+
+// derive expands seed for one label.
+func derive(seed []byte, label string, size int) ([]byte, error) {
+	return hkdf.Key(sha256.New, seed, []byte("cadre attestsim"), label, size)
+}
+
+// deriveP256 makes the P-256 key of one label.
+func deriveP256(seed []byte, label string) (*ecdsa.PrivateKey, error) {
+	// A value that is no scalar has a chance of 2^-32; the next attempt is as good.
+	for attempt := range 8 {
+		raw, err := derive(seed, fmt.Sprintf("p256/%s/%d", label, attempt), 32)
+		if err != nil {
+			return nil, err
+		}
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), raw); err == nil {
+			return key, nil
+		}
+	}
+	return nil, fmt.Errorf("no P-256 key for %q", label)
+}
+
+// steady signs with nonces from the message (RFC 6979), whatever the source of
+// randomness: the same certificate comes out the same.
+type steady struct{ *ecdsa.PrivateKey }
+
+func (s steady) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	return s.PrivateKey.Sign(nil, digest, opts)
+}
+
+// subject is a full Intel subject; the organisation tells the truth.
+func subject(cn string) pkix.Name {
+	return pkix.Name{
+		CommonName:   cn,
+		Organization: []string{"SIMULATED"},
+		Locality:     []string{"Santa Clara"},
+		Province:     []string{"CA"},
+		Country:      []string{"US"},
+	}
+}
+
+// template has what all certificates of the chain share. The subject key id and
+// the CRL distribution point are there because Intel's have them: the leaf must
+// have exactly six extensions.
+func template(cn string, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
+	spki, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	id := sha256.Sum256(spki)
+	return &x509.Certificate{
+		SerialNumber:          new(big.Int).SetBytes(id[:15]),
+		Subject:               subject(cn),
+		NotBefore:             notBefore,
+		NotAfter:              notAfter,
+		SignatureAlgorithm:    x509.ECDSAWithSHA256,
+		BasicConstraintsValid: true,
+		SubjectKeyId:          id[:20],
+		CRLDistributionPoints: []string{"https://crl.simulated.invalid/crl.der"},
+	}, nil
+}
+
+func caTemplate(cn string, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
+	t, err := template(cn, key)
+	if err != nil {
+		return nil, err
+	}
+	t.IsCA = true
+	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	return t, nil
+}
+
+func makeRoot(key *ecdsa.PrivateKey) ([]byte, error) {
+	t, err := caTemplate("Intel SGX Root CA", key)
+	if err != nil {
+		return nil, err
+	}
+	return sign(t, t, key, key)
+}
+
+// sign issues a certificate and returns it as PEM.
+func sign(t, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.CreateCertificate(nil, t, parent, key.Public(), steady{parentKey})
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+func parsePEMCertificate(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no PEM certificate")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// host is one simulated machine: its PCK chain and its attestation key stay the
+// same, so its device id does.
+type host struct {
+	pckKey, attestationKey *ecdsa.PrivateKey
+	ppid                   []byte
+	chain                  []byte // PEM leaf, intermediate, root, NUL
+	leaf                   *x509.Certificate
+	userData               []byte // of the quote header, 20 bytes
+}
+
+// hostNamed returns the machine of that name.
+func (c *Cloud) hostNamed(name string) (*host, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.hosts[name]; h != nil {
+		return h, nil
+	}
+	h, err := c.makeHost(name)
+	if err != nil {
+		return nil, fmt.Errorf("make simulated host %q: %w", name, err)
+	}
+	c.hosts[name] = h
+	return h, nil
+}
+
+func (c *Cloud) makeHost(name string) (*host, error) {
+	caKey, err := deriveP256(c.seed, "platform-ca")
+	if err != nil {
+		return nil, err
+	}
+	ca, err := caTemplate("Intel SGX PCK Platform CA", caKey)
+	if err != nil {
+		return nil, err
+	}
+	caPEM, err := sign(ca, c.root, caKey, c.rootKey)
+	if err != nil {
+		return nil, err
+	}
+	if ca, err = parsePEMCertificate(caPEM); err != nil {
+		return nil, err
+	}
+	h := &host{}
+	if h.pckKey, err = deriveP256(c.seed, "pck/"+name); err != nil {
+		return nil, err
+	}
+	if h.attestationKey, err = deriveP256(c.seed, "attestation-key/"+name); err != nil {
+		return nil, err
+	}
+	if h.ppid, err = derive(c.seed, "ppid/"+name, 16); err != nil {
+		return nil, err
+	}
+	if h.userData, err = derive(c.seed, "user-data/"+name, 20); err != nil {
+		return nil, err
+	}
+	leaf, err := template("Intel SGX PCK Certificate", h.pckKey)
+	if err != nil {
+		return nil, err
+	}
+	leaf.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageContentCommitment
+	sgx, err := sgxExtension(h.ppid)
+	if err != nil {
+		return nil, err
+	}
+	leaf.ExtraExtensions = []pkix.Extension{sgx}
+	leafPEM, err := sign(leaf, ca, h.pckKey, caKey)
+	if err != nil {
+		return nil, err
+	}
+	if h.leaf, err = parsePEMCertificate(leafPEM); err != nil {
+		return nil, err
+	}
+	h.chain = append(h.chain, leafPEM...)
+	h.chain = append(h.chain, caPEM...)
+	h.chain = append(h.chain, c.rootPEM...)
+	h.chain = append(h.chain, 0)
+	return h, nil
+}
+
+// cpuSVN is the TCB level that every simulated machine shows.
+var cpuSVN = []byte{5, 5, 2, 2, 3, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0}
+
+const pceSVN = 11
+
+// fmspc names the machine type; this one does not exist.
+var fmspc = []byte{'S', 'I', 'M', 0, 0, 0}
+
+func sgxOID(arcs ...int) asn1.ObjectIdentifier {
+	return append(asn1.ObjectIdentifier{1, 2, 840, 113741, 1, 13, 1}, arcs...)
+}
+
+// sgxExtension is SEQUENCE of SEQUENCE{OID, value}: PPID, TCB, PCE id, FMSPC.
+func sgxExtension(ppid []byte) (pkix.Extension, error) {
+	type pair struct {
+		ID    asn1.ObjectIdentifier
+		Value any
+	}
+	var tcb []pair
+	for i, svn := range cpuSVN {
+		tcb = append(tcb, pair{sgxOID(2, i+1), int(svn)})
+	}
+	tcb = append(tcb, pair{sgxOID(2, 17), pceSVN}, pair{sgxOID(2, 18), cpuSVN})
+	value, err := asn1.Marshal([]pair{
+		{sgxOID(1), ppid},
+		{sgxOID(2), tcb},
+		{sgxOID(3), []byte{0, 0}},
+		{sgxOID(4), fmspc},
+	})
+	return pkix.Extension{Id: sgxOID(), Value: value}, err
+}

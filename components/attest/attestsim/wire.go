@@ -1,0 +1,144 @@
+package attestsim
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxRequest is the agent's own limit, in bytes.
+const maxRequest = 10 << 20
+
+// hexBytes is how the agent writes bytes: hex without 0x, both ways.
+type hexBytes []byte
+
+func (b hexBytes) MarshalText() ([]byte, error) { return []byte(hexOf(b)), nil }
+
+func (b *hexBytes) UnmarshalText(text []byte) error {
+	raw, err := hex.DecodeString(string(text))
+	if err != nil {
+		return fmt.Errorf("invalid hex: %w", err)
+	}
+	*b = raw
+	return nil
+}
+
+func hexOf(b []byte) string { return hex.EncodeToString(b) }
+
+// method is one call of the agent.
+type method struct {
+	// since is the release that brought the call.
+	since version
+	call  func(g *Guest, request []byte) (any, error)
+}
+
+// methods is the table of DstackGuest.
+var methods = map[string]method{
+	"GetTlsKey": {version{0, 5, 0}, handle((*Guest).getTLSKey)},
+	"GetKey":    {version{0, 5, 0}, handle((*Guest).getKey)},
+	"GetQuote":  {version{0, 5, 0}, handle((*Guest).getQuote)},
+	"EmitEvent": {version{0, 5, 0}, handle((*Guest).emitEvent)},
+	"Info":      {version{0, 5, 0}, handle((*Guest).info)},
+	"Attest":    {version{0, 5, 6}, handle((*Guest).attest)},
+	"Sign":      {version{0, 5, 6}, handle((*Guest).sign)},
+	"Verify":    {version{0, 5, 6}, handle((*Guest).verify)},
+	"Version":   {version{0, 5, 7}, handle((*Guest).getVersion)},
+}
+
+func handle[Q, R any](f func(*Guest, Q) (R, error)) func(*Guest, []byte) (any, error) {
+	return func(g *Guest, raw []byte) (any, error) {
+		var request Q
+		if len(raw) > 0 {
+			if err := json.Unmarshal(raw, &request); err != nil {
+				return nil, err
+			}
+		}
+		return f(g, request)
+	}
+}
+
+func (g *Guest) serve(w http.ResponseWriter, r *http.Request) {
+	if g.faults.Latency > 0 {
+		timer := time.NewTimer(g.faults.Latency)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	m, ok := methods[strings.TrimPrefix(r.URL.Path, "/")]
+	if !ok || !g.version.atLeast(m.since[0], m.since[1], m.since[2]) {
+		writeError(w, http.StatusNotFound, agentError("Method not found"))
+		return
+	}
+	raw, err := requestBody(r)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, err)
+		return
+	}
+	reply, err := m.call(g, raw)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// The reply is complete or the connection is broken; there is nobody to tell.
+	_ = json.NewEncoder(w).Encode(reply)
+}
+
+// requestBody is the JSON of a POST, or that of a GET's query.
+func requestBody(r *http.Request) ([]byte, error) {
+	switch r.Method {
+	case http.MethodPost:
+		raw, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
+		if err == nil && len(raw) > maxRequest {
+			err = fmt.Errorf("request is longer than %d bytes", maxRequest)
+		}
+		return raw, err
+	case http.MethodGet:
+		return queryJSON(r.URL.Query())
+	}
+	return nil, fmt.Errorf("method %s is not supported", r.Method)
+}
+
+func queryJSON(query url.Values) ([]byte, error) {
+	fields := map[string]any{}
+	for name, values := range query {
+		switch name {
+		case "alt_names":
+			fields[name] = values
+		case "not_before", "not_after":
+			n, err := strconv.ParseUint(values[0], 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s is not a number", name)
+			}
+			fields[name] = n
+		case "usage_ra_tls", "usage_server_auth", "usage_client_auth", "with_app_info":
+			fields[name] = values[0] == "true"
+		default:
+			fields[name] = values[0]
+		}
+	}
+	return json.Marshal(fields)
+}
+
+// agentError is an error in the agent's own words.
+type agentError string
+
+func (e agentError) Error() string { return string(e) }
+
+// writeError answers as the agent does: pretty JSON with one field.
+func writeError(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(map[string]string{"error": err.Error()})
+}

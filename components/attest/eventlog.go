@@ -1,0 +1,162 @@
+package attest
+
+import (
+	"bytes"
+	"crypto/sha512"
+	"encoding/binary"
+	"encoding/hex"
+
+	"cadre.dev/attest/internal/strictjson"
+)
+
+// Bounds of an event log. Real ones have about 40 entries and 20 KiB.
+const (
+	MaxEventLogSize = 1 << 20
+	maxEvents       = 1024
+	maxEventName    = 256
+)
+
+// runtimeEventType marks the events that dstack's software emits into RTMR3.
+const runtimeEventType uint32 = 0x08000001
+
+const registers = 4
+
+// register is the value of one RTMR.
+type register [sha512.Size384]byte
+
+// event is one entry of the log.
+type event struct {
+	imr  int
+	kind uint32
+	name string
+	// payload is nil for boot events (imr 0 to 2), where nothing is read from it.
+	payload []byte
+	// digest is what the register was extended with. For imr 3 it is recomputed
+	// from name and payload, never taken from the log.
+	digest register
+}
+
+// logEntry is the wire form.
+type logEntry struct {
+	IMR          *int    `json:"imr"`
+	EventType    *uint32 `json:"event_type"`
+	Digest       string  `json:"digest"`
+	Event        string  `json:"event"`
+	EventPayload string  `json:"event_payload"`
+	Version      int     `json:"version"`
+}
+
+// parseEventLog reads a log in either of the agents' styles: all runtime events
+// with their digests (agents up to 0.5.5), or all without (from 0.5.6). A digest
+// that is there must be right; a mixture of both styles is nobody's.
+func parseEventLog(text string) ([]event, error) {
+	if len(text) > MaxEventLogSize {
+		return nil, refuse(CodeTooLarge, "event log has %d bytes, the limit is %d", len(text), MaxEventLogSize)
+	}
+	var entries []logEntry
+	if err := strictjson.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, refuse(CodeEventLogInvalid, "event log: %v", err)
+	}
+	if len(entries) > maxEvents {
+		return nil, refuse(CodeTooLarge, "event log has %d entries, the limit is %d", len(entries), maxEvents)
+	}
+	events := make([]event, 0, len(entries))
+	var withDigest, without int
+	for i, entry := range entries {
+		ev, err := entry.parse(i)
+		if err != nil {
+			return nil, err
+		}
+		if ev.imr == registers-1 {
+			if entry.Digest == "" {
+				without++
+			} else {
+				withDigest++
+			}
+		}
+		events = append(events, ev)
+	}
+	if withDigest > 0 && without > 0 {
+		return nil, refuse(CodeEventLogAmbiguous, "event log mixes runtime events with (%d) and without (%d) digests", withDigest, without)
+	}
+	return events, nil
+}
+
+func (e logEntry) parse(i int) (event, error) {
+	if e.IMR == nil || *e.IMR < 0 || *e.IMR >= registers {
+		return event{}, refuse(CodeEventLogInvalid, "event %d: imr is missing or not 0 to 3", i)
+	}
+	if e.EventType == nil {
+		return event{}, refuse(CodeEventLogInvalid, "event %d: event_type is missing", i)
+	}
+	if e.Version != 0 && e.Version != 1 {
+		return event{}, refuse(CodeUnsupportedVersion, "event %d has version %d, only version 1 is supported", i, e.Version)
+	}
+	if len(e.Event) > maxEventName {
+		return event{}, refuse(CodeTooLarge, "event %d: name has %d bytes, the limit is %d", i, len(e.Event), maxEventName)
+	}
+	ev := event{imr: *e.IMR, kind: *e.EventType, name: e.Event}
+	given, err := hex.DecodeString(e.Digest)
+	if err != nil || (len(given) != 0 && len(given) != len(ev.digest)) {
+		return event{}, refuse(CodeEventLogInvalid, "event %d: digest is not %d bytes of hex", i, len(ev.digest))
+	}
+	if ev.imr < registers-1 {
+		if len(given) == 0 {
+			return event{}, refuse(CodeEventLogInvalid, "event %d: a boot event without digest", i)
+		}
+		copy(ev.digest[:], given)
+		return ev, nil
+	}
+	// An odd type would be replayed by some readers and skipped by others.
+	if ev.kind != runtimeEventType {
+		return event{}, refuse(CodeEventLogInvalid, "event %d extends RTMR3 with type %#x, only %#x is accepted", i, ev.kind, runtimeEventType)
+	}
+	ev.payload, err = hex.DecodeString(e.EventPayload)
+	if err != nil {
+		return event{}, refuse(CodeEventLogInvalid, "event %d: payload is not hex", i)
+	}
+	ev.digest = runtimeDigest(ev.name, ev.payload)
+	if len(given) != 0 && !bytes.Equal(given, ev.digest[:]) {
+		return event{}, refuse(CodeEventLogInvalid, "event %d (%q): the digest does not belong to the payload", i, ev.name)
+	}
+	return ev, nil
+}
+
+// runtimeDigest is SHA-384(LE32(type) ":" name ":" payload).
+func runtimeDigest(name string, payload []byte) register {
+	b := binary.LittleEndian.AppendUint32(nil, runtimeEventType)
+	b = append(b, ':')
+	b = append(b, name...)
+	b = append(b, ':')
+	return sha512.Sum384(append(b, payload...))
+}
+
+// replay extends each register with its events, from zero. count says how many
+// events each had.
+func replay(events []event) (regs [registers]register, count [registers]int) {
+	for _, ev := range events {
+		r := &regs[ev.imr]
+		*r = sha512.Sum384(append(r[:], ev.digest[:]...))
+		count[ev.imr]++
+	}
+	return regs, count
+}
+
+// checkReplay compares the replay with the quoted registers. RTMR3 must be
+// explained in full. The other three count by their value, so a log without
+// their events is accepted; one that has them must get them right.
+func checkReplay(events []event, quoted [][]byte) error {
+	regs, count := replay(events)
+	if len(quoted) != registers {
+		return refuse(CodeQuoteMalformed, "quote has %d RTMRs, not %d", len(quoted), registers)
+	}
+	for i, reg := range regs {
+		if i < registers-1 && count[i] == 0 {
+			continue
+		}
+		if want := quoted[i]; !bytes.Equal(reg[:], want) {
+			return refuse(CodeEventLogInvalid, "event log replays to RTMR%d %x, the quote has %x", i, reg, want)
+		}
+	}
+	return nil
+}

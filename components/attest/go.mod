@@ -1,0 +1,22 @@
+module cadre.dev/attest
+
+go 1.26.0
+
+require (
+	cadre.dev/core v0.0.0
+	github.com/Dstack-TEE/dstack/sdk/go v0.1.0
+	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1
+	github.com/google/go-tdx-guest v0.3.1
+	golang.org/x/crypto v0.45.0
+)
+
+require (
+	github.com/ethereum/go-ethereum v1.14.13 // indirect; never compiled: files of the dstack SDK behind a build tag, which tidy counts. An old release, so that it raises no other version
+	github.com/google/logger v1.1.1 // indirect
+	github.com/holiman/uint256 v1.3.2 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
+	golang.org/x/sys v0.39.0 // indirect
+	google.golang.org/protobuf v1.36.10 // indirect
+)
+
+replace cadre.dev/core => ../core

@@ -1,0 +1,116 @@
+package statement
+
+import (
+	"fmt"
+
+	"cadre.dev/core/policy"
+)
+
+// The purpose tags. They are inside the encoding and in front of it in the digest.
+const (
+	agentTag       = "cadre-agent-statement"
+	coordinatorTag = "cadre-coordinator-statement"
+)
+
+// Agent is what a Boot asserts when it asks for admission to a Slot.
+type Agent struct {
+	// Cluster, Group and Slot are names: lower-case letters, digits and '-',
+	// 1 to 63 bytes, starting and ending with a letter or digit.
+	Cluster, Group, Slot string
+	// AppID and InstanceID, 40 lower-case hex characters each.
+	AppID, InstanceID string
+	// ComposeHash, 64 lower-case hex characters.
+	ComposeHash string
+	// BootPublicKey is the DER SubjectPublicKeyInfo of the Boot's in-memory key.
+	BootPublicKey []byte
+	// Nonce is the coordinator's challenge, byte for byte; 16 to 256 bytes.
+	Nonce []byte
+	// Exporter is the TLS exporter value of this connection, 32 bytes.
+	Exporter []byte
+}
+
+// Coordinator is what a coordinator asserts to an agent before the agent tells
+// it anything.
+type Coordinator struct {
+	Cluster string
+	AppID   string
+	Slot    string
+	// TLSPublicKey is the DER SubjectPublicKeyInfo of its certificate on this connection.
+	TLSPublicKey []byte
+	Exporter     []byte
+	// PeerNonce is the agent's boot nonce, 16 to 256 bytes.
+	PeerNonce []byte
+	// CABundleSHA256 commits to the cluster CA that the agent will trust, 32 bytes.
+	CABundleSHA256 []byte
+}
+
+// Encode returns the one encoding. It never fails: what a statement with fields
+// out of bounds encodes to, DecodeAgent refuses.
+func (s Agent) Encode() []byte {
+	return encode(agentTag, s.fields())
+}
+
+// ReportData is what a quote for this statement must carry.
+func (s Agent) ReportData() [64]byte { return digest(agentTag, s.Encode()) }
+
+// Validate says which fields are out of bounds; all problems at once.
+func (s Agent) Validate() error { return validate(s.fields()) }
+
+// Policy is the part of the statement that Appraise compares with Claims.
+func (s Agent) Policy() policy.Statement {
+	return policy.Statement{
+		Cluster: s.Cluster, Group: s.Group, Slot: s.Slot,
+		AppID: s.AppID, InstanceID: s.InstanceID, ComposeHash: s.ComposeHash,
+	}
+}
+
+// DecodeAgent reads an encoding that Encode could have made, and nothing else.
+// The error wraps ErrNoncanonical or ErrVersion.
+func DecodeAgent(b []byte) (Agent, error) {
+	var s Agent
+	if err := decode(agentTag, b, s.fields()); err != nil {
+		return Agent{}, fmt.Errorf("agent statement: %w", err)
+	}
+	return s, nil
+}
+
+// fields lists the fields in the order of the encoding.
+func (s *Agent) fields() []field {
+	return []field{
+		name("cluster", &s.Cluster), name("group", &s.Group), name("slot", &s.Slot),
+		hexText("app_id", &s.AppID, 40), hexText("instance_id", &s.InstanceID, 40),
+		hexText("compose_hash", &s.ComposeHash, 64),
+		octets("boot_public_key", &s.BootPublicKey, minKey, maxKey),
+		octets("nonce", &s.Nonce, minNonce, maxNonce),
+		octets("exporter", &s.Exporter, exporterSize, exporterSize),
+	}
+}
+
+// Encode returns the one encoding, as Agent.Encode does.
+func (s Coordinator) Encode() []byte { return encode(coordinatorTag, s.fields()) }
+
+// ReportData is what a quote for this statement must carry.
+func (s Coordinator) ReportData() [64]byte { return digest(coordinatorTag, s.Encode()) }
+
+// Validate says which fields are out of bounds; all problems at once.
+func (s Coordinator) Validate() error { return validate(s.fields()) }
+
+// DecodeCoordinator reads an encoding that Encode could have made, and nothing
+// else. The error wraps ErrNoncanonical or ErrVersion.
+func DecodeCoordinator(b []byte) (Coordinator, error) {
+	var s Coordinator
+	if err := decode(coordinatorTag, b, s.fields()); err != nil {
+		return Coordinator{}, fmt.Errorf("coordinator statement: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Coordinator) fields() []field {
+	return []field{
+		name("cluster", &s.Cluster), hexText("app_id", &s.AppID, 40), name("slot", &s.Slot),
+		octets("tls_public_key", &s.TLSPublicKey, minKey, maxKey),
+		octets("exporter", &s.Exporter, exporterSize, exporterSize),
+		octets("peer_nonce", &s.PeerNonce, minNonce, maxNonce),
+		octets("ca_bundle_sha256", &s.CABundleSHA256, 32, 32),
+	}
+}

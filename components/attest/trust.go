@@ -1,0 +1,181 @@
+package attest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+
+	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/policy"
+)
+
+// MaxTrustSize bounds a trust file in bytes.
+const MaxTrustSize = 1 << 20
+
+// Trust is the trust file: what a cluster's measured compose says to trust. The
+// zero value trusts nobody.
+type Trust struct {
+	// Cluster is the cluster's name, one DNS label.
+	Cluster string `json:"cluster"`
+	// CoordinatorAppID is the app whose instances are coordinators, 40 hex.
+	CoordinatorAppID string `json:"coordinator_app_id"`
+	// RootsPEM are roots beside Intel's: another manufacturer, a simulated one.
+	RootsPEM string `json:"roots_pem"`
+	// KeyProvider is a mandatory pin (ATT-21): without it a host could run the
+	// same compose under a KMS of its own.
+	KeyProvider KeyProvider `json:"key_provider"`
+	// Images are the OS images that may run, by name, each with at least one set
+	// of measurements: RTMR0 depends on the shape of the VM.
+	Images map[string][]policy.Measurement `json:"images"`
+	// AllowSimulated admits evidence under RootsPEM.
+	AllowSimulated bool `json:"allow_simulated"`
+	// OperatorTokenSHA256 is the hash of the first operator's token; empty where
+	// nobody is let in that way.
+	OperatorTokenSHA256 string `json:"operator_token_sha256"`
+	// PreLaunchScriptsSHA256 are the pre_launch_script texts that the platform may
+	// add to an app-compose.json, by hex SHA-256. Empty: none.
+	PreLaunchScriptsSHA256 []string `json:"pre_launch_scripts_sha256,omitempty"`
+}
+
+// LoadTrust reads the trust file at path and checks it as ParseTrust does.
+func LoadTrust(path string) (Trust, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Trust{}, fmt.Errorf("load trust file: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxTrustSize+1))
+	if err != nil {
+		return Trust{}, fmt.Errorf("load trust file %s: %w", path, err)
+	}
+	t, err := ParseTrust(data)
+	if err != nil {
+		return Trust{}, fmt.Errorf("load trust file %s: %w", path, err)
+	}
+	return t, nil
+}
+
+// ParseTrust decodes and validates a trust file. The error is an *Error with
+// CodePolicyInvalid, or CodeTooLarge, and names every problem at once.
+func ParseTrust(data []byte) (Trust, error) {
+	if len(data) > MaxTrustSize {
+		return Trust{}, refuse(CodeTooLarge, "trust file has more than %d bytes", MaxTrustSize)
+	}
+	var t Trust
+	if err := strictjson.Unmarshal(data, &t); err != nil {
+		return Trust{}, refuse(CodePolicyInvalid, "trust file: %v", err)
+	}
+	if err := t.Validate(); err != nil {
+		return Trust{}, refuse(CodePolicyInvalid, "trust file: %v", err)
+	}
+	return t, nil
+}
+
+// ImagePolicy is the part of Trust that Appraise uses.
+func (t Trust) ImagePolicy() policy.ImagePolicy {
+	images := make(map[string][]policy.Measurement, len(t.Images))
+	for name, sets := range t.Images {
+		images[name] = slices.Clone(sets)
+	}
+	return policy.ImagePolicy{
+		Images:          images,
+		KeyProviderName: t.KeyProvider.Name,
+		KeyProviderID:   t.KeyProvider.ID,
+		AllowSimulated:  t.AllowSimulated,
+	}
+}
+
+// VerifierConfig is the part of Trust that a Verifier uses.
+func (t Trust) VerifierConfig() VerifierConfig {
+	cfg := VerifierConfig{PreLaunchScripts: slices.Clone(t.PreLaunchScriptsSHA256)}
+	if t.RootsPEM != "" {
+		cfg.RootsPEM = []byte(t.RootsPEM)
+	}
+	return cfg
+}
+
+var (
+	clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	hex40       = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	hex64       = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	hex96       = regexp.MustCompile(`^[0-9a-f]{96}$`)
+	// providerID: an MRENCLAVE has 32 bytes, a P-256 SubjectPublicKeyInfo 91.
+	providerID = regexp.MustCompile(`^([0-9a-f]{2}){32,128}$`)
+)
+
+// Validate reports every problem of t at once; ParseTrust calls it.
+func (t Trust) Validate() error {
+	var problems []error
+	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if !clusterName.MatchString(t.Cluster) {
+		add("cluster %q is not a name: 1 to 63 lower-case letters, digits and inner '-'", t.Cluster)
+	}
+	if !hex40.MatchString(t.CoordinatorAppID) {
+		add("coordinator_app_id %q is not 40 lower-case hex characters", t.CoordinatorAppID)
+	}
+	switch t.KeyProvider.Name {
+	case "kms", "local-sgx", "tpm":
+	case "none", "":
+		add("key_provider.name %q pins nobody; set it to \"kms\" and the id to that of the platform's KMS", t.KeyProvider.Name)
+	default:
+		add("key_provider.name %q is not one of kms, local-sgx, tpm", t.KeyProvider.Name)
+	}
+	if !providerID.MatchString(t.KeyProvider.ID) {
+		add("key_provider.id is not 32 to 128 bytes of lower-case hex; copy it from the key-provider event of a CVM you trust")
+	}
+	if len(t.Images) == 0 {
+		add("images is empty: no CVM could be admitted; name at least one OS image")
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Images)) {
+		problems = append(problems, validateImage(name, t.Images[name])...)
+	}
+	if t.RootsPEM != "" {
+		if _, err := loadRoots([]byte(t.RootsPEM)); err != nil {
+			add("roots_pem: %w", err)
+		}
+	}
+	// Both say the same thing, so that neither is set by accident.
+	if t.AllowSimulated != (t.RootsPEM != "") {
+		add("allow_simulated is %t, roots_pem is %s: set both or neither", t.AllowSimulated, emptyOrSet(t.RootsPEM))
+	}
+	if t.OperatorTokenSHA256 != "" && !hex64.MatchString(t.OperatorTokenSHA256) {
+		add("operator_token_sha256 is not 64 lower-case hex characters")
+	}
+	for i, digest := range t.PreLaunchScriptsSHA256 {
+		if !hex64.MatchString(digest) {
+			add("pre_launch_scripts_sha256[%d] is not 64 lower-case hex characters", i)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func validateImage(name string, sets []policy.Measurement) []error {
+	if name == "" {
+		return []error{errors.New("images has an image without a name")}
+	}
+	if len(sets) == 0 {
+		return []error{fmt.Errorf("images[%q] has no measurements; remove it or add a set", name)}
+	}
+	var problems []error
+	for i, m := range sets {
+		for _, register := range []struct{ name, value string }{
+			{"mrtd", m.MRTD}, {"rtmr0", m.RTMR0}, {"rtmr1", m.RTMR1}, {"rtmr2", m.RTMR2},
+		} {
+			if !hex96.MatchString(register.value) {
+				problems = append(problems, fmt.Errorf("images[%q][%d].%s is not 96 lower-case hex characters", name, i, register.name))
+			}
+		}
+	}
+	return problems
+}
+
+func emptyOrSet(s string) string {
+	if s == "" {
+		return "empty"
+	}
+	return "set"
+}
