@@ -1,0 +1,160 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"cadre.dev/overlay/internal/identity"
+	"github.com/hashicorp/yamux"
+)
+
+// withAdmission makes a node serve first contact.
+func withAdmission(f func(context.Context, net.Conn, tls.ConnectionState)) func(*Config) {
+	return func(c *Config) { c.ServeAdmission = f }
+}
+
+func TestFirstContact(t *testing.T) {
+	w := newWorld(t)
+	type seen struct {
+		boot     string
+		exporter []byte
+	}
+	got := make(chan seen, 1)
+	c := w.node(CoordinatorGroup, "coordinator-0", 1, withAdmission(
+		func(_ context.Context, conn net.Conn, state tls.ConnectionState) {
+			x, err := state.ExportKeyingMaterial(AdmissionExporter, nil, 32)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- seen{BootID(state.PeerCertificates[0]), x}
+			_, _ = io.CopyN(conn, conn, 5)
+		}))
+	boot := bootCert(t)
+	conn, err := DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil || string(answer) != "hello" {
+		t.Fatalf("answer %q, error %v", answer, err)
+	}
+	s := <-got
+	if want := BootID(boot.Leaf); s.boot != want {
+		t.Errorf("server saw boot %s, want %s", s.boot, want)
+	}
+	state := conn.State()
+	x, err := state.ExportKeyingMaterial(AdmissionExporter, nil, 32)
+	if err != nil || !bytes.Equal(x, s.exporter) {
+		t.Errorf("exporters differ: %x and %x, error %v", x, s.exporter, err)
+	}
+	if want := c.bootID(); BootID(state.PeerCertificates[0]) != want {
+		t.Error("client does not see the coordinator's certificate")
+	}
+}
+
+func TestFirstContactOpensNothingElse_OVL06(t *testing.T) {
+	w := newWorld(t)
+	c := w.node(CoordinatorGroup, "coordinator-0", 1, withAdmission(
+		func(ctx context.Context, conn net.Conn, _ tls.ConnectionState) { _, _ = io.Copy(conn, conn) }))
+	boot := bootCert(t)
+	if code, err := knock(t, c, boot); err == nil {
+		t.Errorf("an unadmitted boot was greeted with %v as a peer", code)
+	}
+	conn, err := dialTLS(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance),
+		identity.AdmissionClient(boot, w.gw.gateway().Name(c.instance)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux, err := yamux.Client(conn, admissionMux(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mux.Close()
+	first, err := mux.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(first, make([]byte, 1)); err != nil {
+		t.Fatalf("the one stream: %v", err)
+	}
+	// A caller that ignores the GoAway is reset.
+	if second, err := mux.OpenStream(); err == nil {
+		_ = second.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := second.Read(make([]byte, 1)); err == nil {
+			t.Error("a second stream was served")
+		}
+	}
+}
+
+func TestFirstContactNeedsABootCertificate(t *testing.T) {
+	w := newWorld(t)
+	c := w.node(CoordinatorGroup, "coordinator-0", 1, withAdmission(
+		func(context.Context, net.Conn, tls.ConnectionState) { t.Error("served") }))
+	forged := bootCert(t)
+	forged.Certificate[0] = bytes.Clone(forged.Certificate[0])
+	forged.Certificate[0][len(forged.Certificate[0])-1] ^= 1
+	for name, cert := range map[string]tls.Certificate{
+		"signed by a CA":      w.ca.issue(t, []string{"spiffe://test.cadre/db/a"}),
+		"signature is broken": forged,
+		"none":                {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := knock(t, c, cert, func(c *tls.Config) {
+				c.NextProtos = []string{identity.ALPNAdmission}
+				if cert.Certificate == nil {
+					c.Certificates = nil
+				}
+			})
+			if err == nil {
+				t.Error("let in")
+			}
+		})
+	}
+}
+
+func TestFirstContactsAreBounded_INP05(t *testing.T) {
+	w := newWorld(t)
+	cancelled := make(chan struct{}, 8)
+	c := w.node(CoordinatorGroup, "coordinator-0", 1,
+		withAdmission(func(ctx context.Context, conn net.Conn, _ tls.ConnectionState) {
+			<-ctx.Done()
+			cancelled <- struct{}{}
+		}),
+		func(c *Config) { c.limits.admissions, c.limits.admissionTime = 2, time.Second })
+	for range 6 {
+		conn, err := DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), bootCert(t))
+		if err == nil {
+			defer conn.Close()
+		}
+	}
+	eventually(t, "the rest turned away", func() bool { return c.Stats().Overloaded >= 4 })
+	if n := c.Stats().Admissions; n != 2 {
+		t.Errorf("%d first contacts served, want 2", n)
+	}
+	<-cancelled // their time is up
+	<-cancelled
+}
+
+func TestVerifyBootKeyKinds(t *testing.T) {
+	if err := identity.VerifyBoot(tls.ConnectionState{Version: tls.VersionTLS13,
+		PeerCertificates: []*x509.Certificate{bootCert(t).Leaf}}); err != nil {
+		t.Errorf("P-256: %v", err)
+	}
+	if err := identity.VerifyBoot(tls.ConnectionState{Version: tls.VersionTLS12}); err == nil {
+		t.Error("TLS 1.2 was accepted")
+	}
+}

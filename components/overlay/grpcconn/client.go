@@ -1,0 +1,81 @@
+package grpcconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// pingAfter is how long a connection may be silent before gRPC asks whether
+	// the far side still serves. The Session beneath notices dead machines.
+	pingAfter = 10 * time.Second
+	// pingWait is how long the answer may take.
+	pingWait = 10 * time.Second
+)
+
+// errSpent ends a second attempt to connect: there is one connection only.
+var errSpent = errors.New("the connection has been used")
+
+// Client makes a gRPC client whose only connection is conn, which it owns from
+// now on. When conn dies the client closes, and its calls end with Unavailable
+// or Canceled; it never connects again. Closing the client closes conn. The
+// connection must already be secure.
+func Client(conn net.Conn, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	watched := watch(conn)
+	var used atomic.Bool
+	dial := func(context.Context, string) (net.Conn, error) {
+		if !used.CompareAndSwap(false, true) {
+			return nil, errSpent
+		}
+		return watched, nil
+	}
+	cc, err := grpc.NewClient("passthrough:///overlay", append([]grpc.DialOption{
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: pingAfter, Timeout: pingWait, PermitWithoutStream: true,
+		}),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDisableServiceConfig(),
+	}, opts...)...)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("make client on one connection: %w", err)
+	}
+	cc.Connect()
+	go closeWhenSpent(cc, watched)
+	return cc, nil
+}
+
+// closeWhenSpent ends with the client, which ends with its connection.
+func closeWhenSpent(cc *grpc.ClientConn, conn *watchedConn) {
+	defer conn.Close()
+	defer cc.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		defer cancel()
+		select {
+		case <-conn.closed:
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		state := cc.GetState()
+		if state == connectivity.Shutdown || state == connectivity.TransientFailure {
+			return
+		}
+		if !cc.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
+}

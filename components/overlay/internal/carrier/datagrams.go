@@ -1,0 +1,39 @@
+package carrier
+
+import (
+	"fmt"
+
+	"cadre.dev/overlay/internal/frame"
+)
+
+func (s *session) SendDatagram(b []byte) { s.queue.push(b) }
+
+func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
+	b, err := frame.ReadPrefixed(s.datagrams, buf)
+	if err != nil {
+		s.Close(err)
+		return nil, fmt.Errorf("receive datagram: %w", s.closedError())
+	}
+	return b, nil
+}
+
+// sendDatagrams writes what the queue holds, many datagrams in one go.
+func (s *session) sendDatagrams() {
+	var buf []byte
+	for {
+		select {
+		case <-s.queue.ready:
+		case <-s.done:
+			return
+		}
+		buf = s.queue.take(buf)
+		for rest := buf; len(rest) > 0; {
+			n := min(len(rest), writeChunk)
+			if _, err := s.datagrams.Write(rest[:n]); err != nil {
+				s.Close(ErrStalled)
+				return
+			}
+			rest = rest[n:]
+		}
+	}
+}

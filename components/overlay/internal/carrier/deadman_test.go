@@ -1,0 +1,105 @@
+package carrier
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// frozen is a connection whose far machine can stop without a word.
+type frozen struct {
+	net.Conn
+	once sync.Once
+	ice  chan struct{} // closed when nothing passes any more
+	gone chan struct{} // closed by Close
+}
+
+func (f *frozen) Read(b []byte) (int, error) {
+	n, err := f.Conn.Read(b)
+	select {
+	case <-f.ice:
+		<-f.gone
+		return 0, net.ErrClosed
+	default:
+		return n, err
+	}
+}
+
+func (f *frozen) Write(b []byte) (int, error) {
+	select {
+	case <-f.ice:
+		<-f.gone
+		return 0, net.ErrClosed
+	default:
+		return f.Conn.Write(b)
+	}
+}
+
+func (f *frozen) Close() error {
+	f.once.Do(func() { close(f.gone) })
+	return f.Conn.Close()
+}
+
+func TestSilentPeerIsNoticed(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		ice := make(chan struct{})
+		near = &frozen{Conn: near, ice: ice, gone: make(chan struct{})}
+		far = &frozen{Conn: far, ice: ice, gone: make(chan struct{})}
+		log := slog.New(slog.DiscardHandler)
+		accepted := make(chan Session, 1)
+		go func() {
+			defer close(accepted)
+			s, err := Server(t.Context(), tls.Server(Metered(far), &tls.Config{
+				Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+			}), log)
+			if err == nil {
+				accepted <- s
+			}
+		}()
+		d, err := Client(t.Context(), tls.Client(Metered(near), &tls.Config{InsecureSkipVerify: true}), log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, ok := <-accepted
+		if !ok {
+			t.Fatal("no session at the acceptor")
+		}
+		// An idle Session lives for as long as both ends do.
+		select {
+		case <-d.Done():
+			t.Fatalf("idle session ended: %v", d.Err())
+		case <-time.After(time.Hour):
+		}
+		close(ice)
+		begin := time.Now()
+		for _, s := range []Session{d, a} {
+			<-s.Done()
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("noticed after %v, want at most 10 s", took)
+			}
+			if err := s.Err(); !errors.Is(err, ErrClosed) {
+				t.Errorf("session ended with %v", err)
+			}
+			s.Wait()
+		}
+	})
+}

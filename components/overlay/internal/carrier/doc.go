@@ -1,0 +1,15 @@
+// Package carrier moves streams and datagrams between two nodes that have
+// already agreed on who they are. [Session] is the seam: the byte-stream
+// carrier here is TLS 1.3 and yamux over one TCP connection; a datagram carrier
+// fits behind the same interface.
+//
+//	[Session] ── streams ──┐
+//	          ── datagrams ┤ yamux ── join ── TLS 1.3 ── meter ── TCP
+//	          ── signals ──┘
+//
+// yamux has no public way to reset a stream and reports the death of its
+// session to readers as a clean end. Both would turn a broken application
+// connection into a truncated one, so this package carries resets as signals
+// on a stream of their own and never reports [io.EOF] for anything but the far
+// side's own half-close.
+package carrier

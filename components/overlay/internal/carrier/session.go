@@ -1,0 +1,73 @@
+package carrier
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+var (
+	// ErrReset reports a stream that either side has reset.
+	ErrReset = errors.New("stream reset")
+	// ErrClosed reports a Session that is over; it wraps the reason.
+	ErrClosed = errors.New("session closed")
+	// ErrDead reports a far side that was silent for too long.
+	ErrDead = errors.New("peer silent")
+	// ErrStalled reports a connection that takes no bytes.
+	ErrStalled = errors.New("connection stalled")
+)
+
+// Session is one authenticated connection to a Peer. All methods may be called
+// concurrently.
+type Session interface {
+	// OpenStream opens a stream. It does not wait for the far side.
+	OpenStream() (Stream, error)
+	// AcceptStream waits for the far side to open one, until the Session ends.
+	AcceptStream() (Stream, error)
+	// SendDatagram queues one datagram and never waits. When the queue is full
+	// the oldest goes. It copies b.
+	SendDatagram(b []byte)
+	// ReceiveDatagram waits for one datagram until the Session ends. buf must
+	// hold frame.MaxDatagram bytes; the result aliases it.
+	ReceiveDatagram(buf []byte) ([]byte, error)
+	// Stats may be called at any time, also after the end.
+	Stats() Stats
+	// Done is closed when the Session is over, by whichever side or cause.
+	Done() <-chan struct{}
+	// Err tells why, once Done is closed; nil before. It wraps ErrClosed.
+	Err() error
+	// Close ends the Session and resets every stream. The first reason counts.
+	Close(reason error)
+	// Wait returns when the Session is over and holds no goroutine any more.
+	Wait()
+}
+
+// Stream is one byte stream of a Session. Reading, writing and resetting may
+// happen concurrently, each by one goroutine.
+type Stream interface {
+	io.Reader
+	io.Writer
+	// CloseWrite tells the far side that no more bytes come: it reads io.EOF.
+	CloseWrite() error
+	// Reset drops the stream: local calls end with ErrReset at once, and so do
+	// the far side's, whatever data is on its way. A stream that has ended in
+	// both directions is left alone. Every stream must be either reset, or
+	// half-closed by both sides and read to its end.
+	Reset()
+	SetDeadline(t time.Time) error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+}
+
+// Stats counts what a Session moved.
+type Stats struct {
+	// BytesIn and BytesOut are counted below TLS.
+	BytesIn, BytesOut uint64
+	// RTT is the last round trip measured, 0 before the first.
+	RTT time.Duration
+	// DatagramsDropped were queued and then displaced.
+	DatagramsDropped uint64
+}

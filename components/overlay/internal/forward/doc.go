@@ -1,0 +1,11 @@
+// Package forward carries the ports of one machine's workloads to another over
+// a Session, so that a workload sees its peers at their VIPs as if they were
+// hosts on its network.
+//
+//	app ─► peerVIP:port ─ listener ══ stream ══ check ─► ownVIP:port ─► workload
+//	                                    (source address: the sender's VIP)
+//
+// The receiver decides: (Peer, protocol, port) must be among what the policy
+// lets that Peer reach, else the stream ends with PORT_FORBIDDEN and the app's
+// connection with a reset (OVL-07, OVL-08). It dials no address but its own.
+package forward

@@ -1,0 +1,196 @@
+package forward
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+)
+
+// Protocol is the transport protocol of a port.
+type Protocol string
+
+const (
+	// TCP ports are carried as streams.
+	TCP Protocol = "tcp"
+	// UDP ports are carried as datagrams.
+	UDP Protocol = "udp"
+)
+
+// Port is one port of one protocol.
+type Port struct {
+	Protocol Protocol
+	Port     uint16
+}
+
+// Rules are what the policy says about one Peer. The zero Rules allow nothing.
+type Rules struct {
+	// VIP is the Peer's address on this machine's loopback.
+	VIP netip.Addr
+	// Offers are the Peer's ports to listen for on VIP.
+	Offers []Port
+	// Accepts are this machine's ports that the Peer may reach.
+	Accepts []Port
+}
+
+const (
+	// holdLimit is how long an app's connection waits for a Session.
+	holdLimit = time.Second
+	// replyLimit is how long the receiver may take to answer a stream.
+	replyLimit = 10 * time.Second
+	// dialLimit is how long the receiver tries to reach the workload.
+	dialLimit = 5 * time.Second
+	// rebindWait is how long to wait before trying again to listen.
+	rebindWait = time.Second
+	// maxConns bounds the connections of one Peer in each direction (OVL-17).
+	maxConns = 1024
+)
+
+// Config is the same for all Peers of a node.
+type Config struct {
+	// SelfVIP is where this machine's workloads listen.
+	SelfVIP netip.Addr
+	Log     *slog.Logger
+}
+
+// Peer forwards to and from one Peer. Make it with [NewPeer]; all methods may
+// be called concurrently.
+type Peer struct {
+	cfg     Config
+	log     *slog.Logger
+	udp     *udp
+	closing chan struct{}
+	wg      sync.WaitGroup
+
+	mu        sync.Mutex
+	rules     Rules
+	session   carrier.Session       // nil while there is none
+	changed   chan struct{}         // closed and renewed when session changes
+	listeners map[uint16]*listener  // by offered TCP port
+	pipes     map[*pipe]struct{}    // every open connection
+	open      [2]int                // number of pipes by direction
+	counters  map[counterKey]*count // never shrinks: bounded by the rules seen
+	refused   map[Protocol]uint64
+	closed    bool
+}
+
+// NewPeer listens for r.Offers at once. Stop it when the Peer leaves the map.
+// log names the Peer already.
+func NewPeer(cfg Config, r Rules) *Peer {
+	p := &Peer{
+		cfg: cfg, log: cfg.Log,
+		closing:   make(chan struct{}),
+		changed:   make(chan struct{}),
+		listeners: make(map[uint16]*listener),
+		pipes:     make(map[*pipe]struct{}),
+		counters:  make(map[counterKey]*count),
+		refused:   make(map[Protocol]uint64),
+	}
+	p.udp = newUDP(p)
+	p.Update(r)
+	return p
+}
+
+// Update replaces the rules. Listeners and connections that they no longer
+// allow end at once.
+func (p *Peer) Update(r Rules) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	moved := r.VIP != p.rules.VIP
+	p.rules = r
+	for port, l := range p.listeners {
+		if moved || !slices.Contains(r.Offers, Port{TCP, port}) {
+			l.close()
+			delete(p.listeners, port)
+		}
+	}
+	for pipe := range p.pipes {
+		allowed := r.Accepts
+		if pipe.dir == outbound {
+			allowed = r.Offers
+		}
+		if moved || !slices.Contains(allowed, Port{TCP, pipe.port}) {
+			p.wg.Go(pipe.abort)
+		}
+	}
+	var datagrams []uint16
+	for _, o := range r.Offers {
+		switch o.Protocol {
+		case TCP:
+			if p.listeners[o.Port] == nil {
+				l := newListener(netip.AddrPortFrom(r.VIP, o.Port))
+				p.listeners[o.Port] = l
+				p.wg.Go(func() { p.listen(l) })
+			}
+		case UDP:
+			datagrams = append(datagrams, o.Port)
+		}
+	}
+	p.udp.update(r.VIP, datagrams, moved)
+}
+
+// Use makes s carry what comes from now on; nil means that there is none.
+// Connections on an earlier Session end when it does.
+func (p *Peer) Use(s carrier.Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.session = s
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// current gives the Session in use, and a channel that closes when it changes.
+func (p *Peer) current() (carrier.Session, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session, p.changed
+}
+
+// Stop frees every address and begins to reset every connection.
+func (p *Peer) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.closed = true
+	close(p.closing)
+	for _, l := range p.listeners {
+		l.close()
+	}
+	for pipe := range p.pipes {
+		p.wg.Go(pipe.abort)
+	}
+	p.udp.close()
+}
+
+// Wait returns when a stopped Peer holds no goroutine any more.
+func (p *Peer) Wait() { p.wg.Wait() }
+
+// accepts tells whether the Peer may reach a port here, and counts a refusal.
+func (p *Peer) accepts(port Port) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.rules.Accepts, port) && !p.closed {
+		return true
+	}
+	p.refused[port.Protocol]++
+	return false
+}
+
+// spawn runs f as part of the Peer, unless it is closed.
+func (p *Peer) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.wg.Go(f)
+	return true
+}

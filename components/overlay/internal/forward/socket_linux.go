@@ -1,0 +1,27 @@
+package forward
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// tcpClosed is the state of a socket that has been reset, in the kernel's
+// numbering (include/net/tcp_states.h).
+const tcpClosed = 7
+
+// wasReset tells whether the far side has reset a connection that we have not
+// half-closed. The kernel reports a reset once: when a write has taken the
+// error, a read sees what looks like a clean end.
+func wasReset(conn *net.TCPConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true // we have aborted it ourselves
+	}
+	reset := true
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		reset = err == nil && info.State == tcpClosed
+	})
+	return reset
+}

@@ -1,0 +1,100 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrUntrusted reports a certificate that does not lead to the cluster CA
+	// or is not usable as an SVID (SVID_UNTRUSTED).
+	ErrUntrusted = errors.New("untrusted certificate")
+	// ErrMismatch reports a genuine certificate of somebody else than was meant
+	// (PEER_ID_MISMATCH).
+	ErrMismatch = errors.New("peer identity mismatch")
+	// ErrALPN reports a connection that speaks none of our protocols.
+	ErrALPN = errors.New("unknown application protocol")
+)
+
+// maxChain bounds what we look at: leaf, one intermediate, root.
+const maxChain = 3
+
+// Verified is who a TLS connection turned out to lead to.
+type Verified struct {
+	ID     ID
+	BootID string
+	// Expires is when the certificate does.
+	Expires time.Time
+}
+
+// Verify checks the certificates of the far side: a chain to roots that is
+// good now for usage, exactly one URI name, of the strict grammar, in cluster.
+// Server names do not count.
+func Verify(state tls.ConnectionState, roots *x509.CertPool, cluster string, usage x509.ExtKeyUsage) (Verified, error) {
+	if state.Version != tls.VersionTLS13 {
+		return Verified{}, fmt.Errorf("%w: TLS version %#x, want 1.3", ErrUntrusted, state.Version)
+	}
+	if roots == nil {
+		// A nil pool would mean the system's roots.
+		return Verified{}, fmt.Errorf("%w: no cluster CA is known", ErrUntrusted)
+	}
+	certs := state.PeerCertificates
+	if len(certs) == 0 || len(certs) > maxChain {
+		return Verified{}, fmt.Errorf("%w: %d certificates, want 1 to %d", ErrUntrusted, len(certs), maxChain)
+	}
+	leaf := certs[0]
+	between := x509.NewCertPool()
+	for _, c := range certs[1:] {
+		between.AddCert(c)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage},
+	}); err != nil {
+		return Verified{}, fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	if leaf.IsCA {
+		return Verified{}, fmt.Errorf("%w: a CA's certificate is no SVID", ErrUntrusted)
+	}
+	if len(leaf.URIs) != 1 {
+		return Verified{}, fmt.Errorf("%w: %d URI names, want exactly 1", ErrUntrusted, len(leaf.URIs))
+	}
+	id, err := ParseID(leaf.URIs[0].String())
+	if err != nil {
+		return Verified{}, fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	if id.Cluster != cluster {
+		return Verified{}, fmt.Errorf("%w: certificate of cluster %s, want %s", ErrMismatch, id.Cluster, cluster)
+	}
+	return Verified{ID: id, BootID: BootID(leaf), Expires: leaf.NotAfter}, nil
+}
+
+// VerifyBoot checks the certificate of a first contact: one certificate, signed
+// by its own key, of a kind that Boots have. It proves possession, no name.
+func VerifyBoot(state tls.ConnectionState) error {
+	if state.Version != tls.VersionTLS13 {
+		return fmt.Errorf("%w: TLS version %#x, want 1.3", ErrUntrusted, state.Version)
+	}
+	if n := len(state.PeerCertificates); n != 1 {
+		return fmt.Errorf("%w: first contact with %d certificates, want exactly 1", ErrUntrusted, n)
+	}
+	cert := state.PeerCertificates[0]
+	switch key := cert.PublicKey.(type) {
+	case *ecdsa.PublicKey:
+		if key.Curve != elliptic.P256() {
+			return fmt.Errorf("%w: boot key on curve %s, want P-256", ErrUntrusted, key.Curve.Params().Name)
+		}
+	case ed25519.PublicKey:
+	default:
+		return fmt.Errorf("%w: boot key of kind %T, want P-256 or Ed25519", ErrUntrusted, key)
+	}
+	if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil {
+		return fmt.Errorf("%w: boot certificate is not signed by its own key: %w", ErrUntrusted, err)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package overlay
+
+import (
+	"cmp"
+	"time"
+)
+
+// limits bound what strangers and peers can make a node spend.
+type limits struct {
+	// handshakes is how many connections may be short of a known Peer.
+	handshakes int
+	// handshakeTime is how long each may take for it.
+	handshakeTime time.Duration
+	// admissions is how many first contacts may be served at once.
+	admissions int
+	// admissionTime is how long each may last.
+	admissionTime time.Duration
+	// parked is how many connections of Boots that the peer map does not name
+	// (yet) may wait for a map that does; parkTime is for how long.
+	parked   int
+	parkTime time.Duration
+	// streams is how many streams one Peer may have open here.
+	streams int
+	// dialTime bounds an attempt, from the TCP connection to the Session.
+	dialTime time.Duration
+}
+
+func (l limits) withDefaults() limits {
+	return limits{
+		handshakes:    cmp.Or(l.handshakes, 256),
+		handshakeTime: cmp.Or(l.handshakeTime, 10*time.Second),
+		admissions:    cmp.Or(l.admissions, 64),
+		admissionTime: cmp.Or(l.admissionTime, 60*time.Second),
+		parked:        cmp.Or(l.parked, 64),
+		parkTime:      cmp.Or(l.parkTime, 3*time.Second),
+		streams:       cmp.Or(l.streams, 1024),
+		dialTime:      cmp.Or(l.dialTime, 10*time.Second),
+	}
+}

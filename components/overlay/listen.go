@@ -1,0 +1,137 @@
+package overlay
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/frame"
+	"cadre.dev/overlay/internal/identity"
+)
+
+// serve accepts connections until ln closes. Strangers share a fixed number of
+// places: one that finds none free is closed at once (INP-04).
+func (n *Node) serve(ctx context.Context, ln net.Listener) error {
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accept session: %w", err)
+		case err != nil:
+			n.log.Warn("connection not accepted", "error", err)
+			select {
+			case <-time.After(pauseAfter):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		select {
+		case n.handshakes <- struct{}{}:
+		default:
+			n.counts.overloaded.Add(1)
+			conn.Close()
+			continue
+		}
+		n.wg.Go(func() { n.welcome(ctx, conn) })
+	}
+}
+
+// welcome takes a connection through its handshake to what its ALPN asks for.
+// It holds a place among the handshakes until the far side is known.
+func (n *Node) welcome(ctx context.Context, conn net.Conn) {
+	release := func() { <-n.handshakes }
+	carrier.Tune(conn)
+	hs, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errors.New("handshake took too long"))
+	defer cancel()
+	tc := tls.Server(carrier.Metered(conn), n.serverConfig())
+	// Handshake, greeting and set-up all end with hs.
+	stop := context.AfterFunc(hs, func() { conn.Close() })
+	err := tc.HandshakeContext(hs)
+	if err != nil {
+		stop()
+		conn.Close()
+		release()
+		n.counts.failedHandshakes.Add(1)
+		n.log.Debug("handshake refused", "error", err)
+		return
+	}
+	state := tc.ConnectionState()
+	if state.NegotiatedProtocol == identity.ALPNAdmission {
+		stop()
+		release()
+		n.admit(ctx, conn, tc, state)
+		return
+	}
+	defer release()
+	err = n.join(hs, tc, state, stop)
+	if err != nil {
+		conn.Close()
+		n.log.Info("session refused", "error", err)
+	}
+}
+
+// serverConfig chooses by ALPN, with the credentials of the moment.
+func (n *Node) serverConfig() *tls.Config {
+	return identity.ServerConfig(func(alpn string) (*tls.Config, error) {
+		creds := n.creds.Load()
+		if creds == nil {
+			return nil, ErrNoCredentials
+		}
+		switch {
+		case alpn == identity.ALPNOverlay:
+			return identity.OverlayServer(creds.Certificate, creds.Roots, n.cfg.Self.Cluster), nil
+		case alpn == identity.ALPNAdmission && n.cfg.ServeAdmission != nil:
+			return identity.AdmissionServer(creds.Certificate), nil
+		}
+		return nil, fmt.Errorf("%w: %q", identity.ErrALPN, alpn)
+	})
+}
+
+// join turns a connection with a genuine certificate into a Session, if the
+// peer map names its Boot. stop is called once the Session outlives hs.
+func (n *Node) join(hs context.Context, tc *tls.Conn, state tls.ConnectionState, stop func() bool) error {
+	creds := n.creds.Load()
+	who, err := identity.Verify(state, creds.Roots, n.cfg.Self.Cluster, x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		return err
+	}
+	if err := n.authorize(hs, who); err != nil {
+		n.counts.notAdmitted.Add(1)
+		_, _ = tc.Write(frame.AppendGreeting(nil, frame.PeerNotAdmitted))
+		tc.Close()
+		return err
+	}
+	if _, err := tc.Write(frame.AppendGreeting(nil, frame.Accepted)); err != nil {
+		return fmt.Errorf("greet %s: %w", who.ID, err)
+	}
+	s, err := carrier.Server(hs, tc, n.log.With("peer", who.ID.Slot))
+	if err != nil {
+		return fmt.Errorf("session with %s: %w", who.ID, err)
+	}
+	if !stop() {
+		s.Close(context.Cause(hs))
+	}
+	n.deliver(live{Session: s, who: who, number: n.sessions.Add(1)})
+	return nil
+}
+
+// deliver hands a Session that the Peer opened to its link.
+func (n *Node) deliver(s live) {
+	n.mu.Lock()
+	l := n.links[s.who.ID]
+	n.mu.Unlock()
+	if l == nil || !l.connected(s, 0) {
+		s.Close(ErrPeerNotAdmitted)
+		s.Wait()
+	}
+}

@@ -1,0 +1,240 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/overlay/internal/forward"
+	"cadre.dev/overlay/internal/link"
+)
+
+// ErrNoCredentials reports an attempt before [Node.SetCredentials].
+var ErrNoCredentials = errors.New("node has no credentials yet")
+
+// Node keeps a Session with every Peer and forwards their ports. Make it with
+// [New]; all methods may be called concurrently.
+type Node struct {
+	// Constant after New.
+	cfg    Config
+	log    *slog.Logger
+	limits limits
+
+	creds     atomic.Pointer[Credentials]
+	haveCreds chan struct{} // closed by the first SetCredentials
+	credsOnce sync.Once
+	counts    nodeCounts
+	sessions  atomic.Uint64 // numbers Sessions
+
+	handshakes, admissions, parked chan struct{} // semaphores
+
+	mu      sync.Mutex
+	peers   map[ID]Peer      // guarded by mu
+	changed chan struct{}    // closed and renewed by SetPeers; guarded by mu
+	links   map[ID]*peerLink // nil unless running; guarded by mu
+	addr    net.Addr         // of the listener while running; guarded by mu
+	wg      sync.WaitGroup   // what Run waits for
+}
+
+// New checks cfg; nothing is opened before [Node.Run].
+func New(cfg Config) (*Node, error) {
+	if err := cfg.Self.Validate(); err != nil {
+		return nil, fmt.Errorf("overlay config: self: %w", err)
+	}
+	if !cfg.SelfVIP.Is4() {
+		return nil, fmt.Errorf("overlay config: self VIP %q: want an IPv4 address", cfg.SelfVIP)
+	}
+	if cfg.Gateway.Domain == "" {
+		return nil, errors.New("overlay config: gateway domain is empty: name the domain that the gateway routes by")
+	}
+	if cfg.Listen == "" {
+		cfg.Listen = fmt.Sprintf(":%d", sessionPort)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	lim := cfg.limits.withDefaults()
+	return &Node{
+		cfg: cfg, log: cfg.Log, limits: lim,
+		haveCreds:  make(chan struct{}),
+		handshakes: make(chan struct{}, lim.handshakes),
+		admissions: make(chan struct{}, lim.admissions),
+		parked:     make(chan struct{}, lim.parked),
+		peers:      make(map[ID]Peer),
+		changed:    make(chan struct{}),
+	}, nil
+}
+
+// SetCredentials replaces the node's credentials. Sessions made from now on use
+// them; live ones last until the certificates they were made with expire.
+func (n *Node) SetCredentials(c Credentials) {
+	n.creds.Store(&c)
+	n.credsOnce.Do(func() { close(n.haveCreds) })
+}
+
+// SetPeers replaces the whole peer map. Entries for the node itself, for other
+// clusters or with a VIP that is not IPv4 are left out, with a warning. Before
+// it returns, the Sessions of Peers and Boots that are gone can carry nothing
+// new; they and their ports close within moments. Giving the same map again
+// changes nothing.
+func (n *Node) SetPeers(peers []Peer) {
+	next := make(map[ID]Peer, len(peers))
+	for _, p := range peers {
+		if p.ID == n.cfg.Self {
+			continue
+		}
+		if err := n.checkPeer(p); err != nil {
+			n.log.Warn("peer left out of the map", "peer", p.ID, "error", err)
+			continue
+		}
+		p.Offers, p.Accepts = slices.Clone(p.Offers), slices.Clone(p.Accepts)
+		next[p.ID] = p
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.peers = next
+	close(n.changed)
+	n.changed = make(chan struct{})
+	if n.links != nil {
+		n.applyLocked()
+	}
+}
+
+func (n *Node) checkPeer(p Peer) error {
+	if err := p.ID.Validate(); err != nil {
+		return err
+	}
+	if p.ID.Cluster != n.cfg.Self.Cluster {
+		return fmt.Errorf("cluster %s is not this node's %s", p.ID.Cluster, n.cfg.Self.Cluster)
+	}
+	if !p.VIP.Is4() {
+		return fmt.Errorf("VIP %q: want an IPv4 address", p.VIP)
+	}
+	return nil
+}
+
+// applyLocked makes the links follow the peer map. Links that go free their
+// listeners before others that may want the same address begin.
+func (n *Node) applyLocked() {
+	for id, l := range n.links {
+		if _, keep := n.peers[id]; !keep {
+			delete(n.links, id)
+			l.stop(link.ErrRevoked)
+		}
+	}
+	for id, p := range n.peers {
+		if l := n.links[id]; l != nil {
+			l.update(p)
+			continue
+		}
+		n.links[id] = n.startLink(p)
+	}
+}
+
+// coordinator tells whether this node is one.
+func (n *Node) coordinator() bool { return n.cfg.Self.Group == CoordinatorGroup }
+
+// dials tells whether this side opens the Sessions with p: workers dial
+// coordinators; among equals the lexically smaller Slot dials.
+func (n *Node) dials(p Peer) bool {
+	if n.coordinator() != p.Coordinator {
+		return p.Coordinator
+	}
+	return n.cfg.Self.Slot < p.ID.Slot
+}
+
+// Run listens and keeps Sessions until ctx ends, then closes them all and
+// returns nil. Call it once. An error means that the listener could not be
+// opened or broke.
+func (n *Node) Run(ctx context.Context) error {
+	ln, err := net.Listen("tcp", n.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for sessions: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.mu.Lock()
+	n.addr = ln.Addr()
+	n.links = make(map[ID]*peerLink)
+	n.applyLocked()
+	n.mu.Unlock()
+
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
+	err = n.serve(ctx, ln)
+
+	cancel()
+	n.mu.Lock()
+	links := n.links
+	n.links = nil
+	n.mu.Unlock()
+	for _, l := range links {
+		l.stop(errStopped)
+	}
+	n.wg.Wait()
+	return err
+}
+
+// ListenAddr is where the node listens while it runs, nil otherwise.
+func (n *Node) ListenAddr() net.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.addr
+}
+
+// Sessions describes the Link to every Peer of the map, ordered by name.
+func (n *Node) Sessions() []SessionInfo {
+	n.mu.Lock()
+	links := make([]*peerLink, 0, len(n.links))
+	for _, l := range n.links {
+		links = append(links, l)
+	}
+	n.mu.Unlock()
+	infos := make([]SessionInfo, 0, len(links))
+	for _, l := range links {
+		infos = append(infos, l.info())
+	}
+	slices.SortFunc(infos, func(a, b SessionInfo) int { return strings.Compare(a.Peer.String(), b.Peer.String()) })
+	return infos
+}
+
+// credentials waits for the first ones.
+func (n *Node) credentials(ctx context.Context) (*Credentials, error) {
+	select {
+	case <-n.haveCreds:
+		return n.creds.Load(), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrNoCredentials, context.Cause(ctx))
+	}
+}
+
+// forwardRules translates a map entry.
+func forwardRules(p Peer) forward.Rules {
+	return forward.Rules{VIP: p.VIP, Offers: forwardPorts(p.Offers), Accepts: forwardPorts(p.Accepts)}
+}
+
+func forwardPorts(refs []PortRef) []forward.Port {
+	ports := make([]forward.Port, 0, len(refs))
+	for _, r := range refs {
+		if r.Port == 0 {
+			continue
+		}
+		switch r.Protocol {
+		case TCP:
+			ports = append(ports, forward.Port{Protocol: forward.TCP, Port: r.Port})
+		case UDP:
+			ports = append(ports, forward.Port{Protocol: forward.UDP, Port: r.Port})
+		}
+	}
+	return ports
+}
+
+// pauseAfter keeps a listener that fails for want of resources from spinning.
+const pauseAfter = 50 * time.Millisecond

@@ -1,0 +1,148 @@
+package overlay
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"cadre.dev/overlay/internal/identity"
+)
+
+// ID names a Peer: spiffe://cluster/group/slot.
+type ID = identity.ID
+
+// ErrInvalidID reports a name outside the grammar of [ParseID].
+var ErrInvalidID = identity.ErrInvalidID
+
+// ParseID reads spiffe://cluster/group/slot strictly.
+func ParseID(s string) (ID, error) { return identity.ParseID(s) }
+
+// BootID names the Boot that holds the key of cert: the lower-case hex SHA-256
+// of its SubjectPublicKeyInfo.
+func BootID(cert *x509.Certificate) string { return identity.BootID(cert) }
+
+// CoordinatorGroup is the Group of every coordinator's [ID].
+const CoordinatorGroup = "coordinator"
+
+// AdmissionExporter is the TLS exporter label that binds an admission's
+// statements to the connection they travel on; 32 bytes, no context.
+const AdmissionExporter = "EXPORTER-cadre-admission-v1"
+
+// Protocol is the transport protocol of a forwarded port.
+type Protocol string
+
+const (
+	// TCP ports are forwarded as streams.
+	TCP Protocol = "tcp"
+	// UDP ports are forwarded as datagrams, which may be lost.
+	UDP Protocol = "udp"
+)
+
+// PortRef is one port of one protocol.
+type PortRef struct {
+	Protocol Protocol
+	Port     uint16
+}
+
+// Credentials are what this node presents and whom it believes.
+type Credentials struct {
+	// Certificate is the node's SVID with its private key.
+	Certificate tls.Certificate
+	// Roots is the cluster CA.
+	Roots *x509.CertPool
+}
+
+// Peer is one entry of the peer map.
+type Peer struct {
+	ID ID
+	// BootID is the admitted Boot. A worker without one is not admitted: it is
+	// neither dialed nor let in. For a coordinator "" means any Boot that the
+	// cluster CA vouches for.
+	BootID string
+	// InstanceID is where the gateway finds the Peer; "" means nowhere now.
+	InstanceID string
+	// VIP is the Peer's address on this machine's loopback.
+	VIP netip.Addr
+	// Offers are the Peer's ports that this node forwards to: it listens on
+	// VIP:port for each, also while the Peer is away.
+	Offers []PortRef
+	// Accepts are this node's own ports that the Peer may reach. Nil means none.
+	Accepts []PortRef
+	// Coordinator tells that workers dial this Peer, and that Sessions with it
+	// carry control connections.
+	Coordinator bool
+}
+
+// Config makes a [Node]. Fields without a note are required.
+type Config struct {
+	Self ID
+	// SelfVIP is the address that workloads of this machine listen on.
+	SelfVIP netip.Addr
+	// Listen is the TCP address for Sessions, ":7443" when empty.
+	Listen  string
+	Gateway Gateway
+	// Log may be nil.
+	Log *slog.Logger
+	// ServeAdmission serves the one stream of a first contact. conn closes when
+	// it returns, and ctx ends when the connection's time is up. The other side
+	// has shown nothing but the possession of a key. Nil refuses first contact.
+	ServeAdmission func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
+	// OnControl is called, in a goroutine of its own, once for each Session that
+	// has a coordinator on either side. ctx ends with the Session and OnControl
+	// must return soon after; a newer Session's OnControl may begin before an
+	// older one's has returned. Closing either connection ends the Session (the
+	// dialer then makes a new one); returning alone does not. Nil refuses
+	// control connections.
+	OnControl func(ctx context.Context, peer Peer, c ControlConns)
+
+	// limits are smaller in tests; zero fields mean the defaults.
+	limits limits
+}
+
+// ControlConns are the two control connections of a Session. Their
+// RemoteAddr is an [Addr] that names the authenticated Peer.
+type ControlConns struct {
+	// Dialer tells that this side opened the Session.
+	Dialer bool
+	// First carries gRPC with the dialer as client.
+	First net.Conn
+	// Second carries gRPC with the dialer as server.
+	Second net.Conn
+}
+
+// SessionState tells where the Link to a Peer stands.
+type SessionState string
+
+const (
+	// SessionAbsent: the map names no Boot or no place for the Peer.
+	SessionAbsent SessionState = "absent"
+	// SessionAwaited: the Peer dials, and has not yet.
+	SessionAwaited SessionState = "awaited"
+	// SessionDialing: an attempt is under way.
+	SessionDialing SessionState = "dialing"
+	// SessionBackOff: the last attempt failed and the next is scheduled.
+	SessionBackOff SessionState = "back-off"
+	// SessionUp: streams may be opened.
+	SessionUp SessionState = "up"
+)
+
+// SessionInfo describes the Link to one Peer at one moment.
+type SessionInfo struct {
+	Peer   ID
+	BootID string // of the live Session, "" when there is none
+	State  SessionState
+	// Since is when State began.
+	Since time.Time
+	// RTT is the last measured round trip, 0 before the first.
+	RTT time.Duration
+	// BytesIn and BytesOut count what the carrier of the live Session moved.
+	BytesIn, BytesOut uint64
+	// Streams is the number of open forwarded connections.
+	Streams int
+	// LastError is why the last attempt failed or the last Session ended.
+	LastError string
+}

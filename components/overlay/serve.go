@@ -1,0 +1,132 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/forward"
+	"cadre.dev/overlay/internal/frame"
+)
+
+var (
+	// errControlClosed ends a Session whose control connections were closed.
+	errControlClosed = errors.New("control connection closed")
+	// errExpired ends a Session whose certificate does not hold any more.
+	errExpired = errors.New("peer certificate expired")
+	// errControlTwice ends a Session whose dialer opens a control connection again.
+	errControlTwice = fmt.Errorf("%w: control connection opened twice", frame.ErrInvalid)
+)
+
+// headerTime is how long a stream may take to say what it is.
+const headerTime = 10 * time.Second
+
+// serve runs everything that happens on a Session in use, and returns when the
+// Session and all of that is over.
+func (l *peerLink) serve(s live, peer Peer) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	expiry := time.AfterFunc(time.Until(s.who.Expires), func() { s.Close(errExpired) })
+	defer expiry.Stop()
+
+	var wg sync.WaitGroup
+	wg.Go(func() { <-s.Done(); cancel(s.Err()) })
+	wg.Go(func() { _ = l.forward.ServeDatagrams(s) })
+	control := &controlPair{dialer: s.dialer}
+	if l.node.controls(peer) && s.dialer {
+		if err := l.openControl(s, control); err != nil {
+			s.Close(err)
+		} else {
+			wg.Go(func() { l.node.cfg.OnControl(ctx, peer, control.conns()) })
+		}
+	}
+	var open atomic.Int64
+	for {
+		st, err := s.AcceptStream()
+		if err != nil {
+			break
+		}
+		if open.Add(1) > int64(l.node.limits.streams) {
+			open.Add(-1)
+			l.node.counts.linkLimit.Add(1)
+			st.Reset()
+			continue
+		}
+		wg.Go(func() {
+			defer open.Add(-1)
+			l.serveStream(ctx, s, peer, control, &wg, st)
+		})
+	}
+	wg.Wait()
+}
+
+// controls tells whether Sessions with p carry control connections.
+func (n *Node) controls(p Peer) bool {
+	return n.cfg.OnControl != nil && (n.coordinator() || p.Coordinator)
+}
+
+// serveStream serves one stream that the Peer opened.
+func (l *peerLink) serveStream(ctx context.Context, s live, peer Peer, control *controlPair, wg *sync.WaitGroup, st carrier.Stream) {
+	_ = st.SetReadDeadline(time.Now().Add(headerTime))
+	h, err := frame.ReadHeader(st)
+	if err != nil {
+		if errors.Is(err, frame.ErrInvalid) {
+			l.node.counts.invalidFrames.Add(1)
+			forward.Refuse(st, frame.FrameInvalid)
+		}
+		st.Reset()
+		return
+	}
+	_ = st.SetReadDeadline(time.Time{})
+	switch h.Kind {
+	case frame.KindTCP:
+		l.forward.ServeStream(ctx, st, h.Port)
+	case frame.KindControl1, frame.KindControl2:
+		if s.dialer || !l.node.controls(peer) {
+			l.node.counts.forbidden.Add(1)
+			forward.Refuse(st, frame.PortForbidden)
+			return
+		}
+		complete, err := control.add(h.Kind, l.controlConn(s, st))
+		switch {
+		case err != nil:
+			s.Close(err)
+		case complete:
+			wg.Go(func() { l.node.cfg.OnControl(ctx, peer, control.conns()) })
+		}
+	default:
+		l.node.counts.invalidFrames.Add(1)
+		forward.Refuse(st, frame.FrameInvalid)
+	}
+}
+
+// openControl opens both control connections, first things first.
+func (l *peerLink) openControl(s live, control *controlPair) error {
+	for _, kind := range []frame.Kind{frame.KindControl1, frame.KindControl2} {
+		st, err := s.OpenStream()
+		if err != nil {
+			return err
+		}
+		if _, err := st.Write(frame.Header{Kind: kind}.Append(nil)); err != nil {
+			return fmt.Errorf("open %s stream: %w", kind, err)
+		}
+		if _, err := control.add(kind, l.controlConn(s, st)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// controlConn makes a stream the connection that OnControl gets.
+func (l *peerLink) controlConn(s live, st carrier.Stream) net.Conn {
+	return &controlConn{
+		Stream: st, session: s,
+		local:  Addr{ID: l.node.cfg.Self},
+		remote: Addr{ID: s.who.ID, BootID: s.who.BootID},
+	}
+}
