@@ -1,0 +1,81 @@
+// Command cadre-agent is the sidecar of a workload CVM: it gets the Boot
+// admitted, connects it to its Peers, and carries out what the leader orders.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"cadre.dev/agent/internal/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stderr))
+}
+
+// run returns the exit code: 0 stopped by a signal, 1 failed, 2 wrong usage.
+func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
+	var (
+		cfg     agent.Config
+		level   slog.Level
+		version bool
+	)
+	flags := flag.NewFlagSet("cadre-agent", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&cfg.TrustFile, "trust-file", "", "measured trust `file` (JSON)")
+	flags.StringVar(&cfg.Gateway.Domain, "gateway-domain", getenv("CADRE_GATEWAY_DOMAIN"), "base `domain` of the gateway (env CADRE_GATEWAY_DOMAIN)")
+	flags.StringVar(&cfg.Gateway.Address, "gateway-address", getenv("CADRE_GATEWAY_ADDRESS"), "`host:port` to dial instead of the resolved name (env CADRE_GATEWAY_ADDRESS)")
+	flags.StringVar(&cfg.StateDir, "state-dir", "/var/lib/cadre", "`folder` on the preserved disk")
+	flags.StringVar(&cfg.RunDir, "run-dir", "/run/cadre", "tmpfs `folder` of this service alone, for the Consul agent's keys")
+	flags.StringVar(&cfg.MeshDir, "mesh-dir", "/run/mesh", "tmpfs `folder` shared with the workloads")
+	flags.IntVar(&cfg.MeshGID, "mesh-gid", 0, "group `id` that may read secrets in the mesh folder; 0 is root only")
+	flags.StringVar(&cfg.DstackSocket, "dstack-socket", "", "guest agent's unix `socket`; empty is the default search order")
+	flags.StringVar(&cfg.ConsulBinary, "consul-binary", "consul", "Consul `binary`; empty runs no Consul agent")
+	flags.StringVar(&cfg.API, "api", "127.0.0.1:7070", "loopback `address` of the HTTP interface for workloads")
+	flags.StringVar(&cfg.Listen, "listen", ":7443", "TCP `address` for overlay sessions")
+	flags.TextVar(&level, "log-level", slog.LevelInfo, "least `level` that is logged: DEBUG, INFO, WARN, ERROR")
+	flags.BoolVar(&version, "version", false, "print the version and exit")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return 2
+	}
+	cfg.Version = buildVersion()
+	if version {
+		_, _ = fmt.Fprintln(stderr, "cadre-agent", cfg.Version)
+		return 0
+	}
+	if flags.NArg() > 0 {
+		_, _ = fmt.Fprintf(stderr, "cadre-agent: unexpected argument %q\n", flags.Arg(0))
+		return 2
+	}
+	cfg.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	cfg.ChildOutput = stderr
+	a, err := agent.New(cfg)
+	if err == nil {
+		err = a.Run(ctx)
+	}
+	if err != nil {
+		cfg.Log.Error("agent ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,200 @@
+package admit
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/attest/statement"
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
+	"cadre.dev/overlay/grpcconn"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"google.golang.org/grpc"
+)
+
+// attemptLimit bounds one exchange: quoting takes about a second on real hardware.
+const attemptLimit = 30 * time.Second
+
+// answerLimit bounds one answer of a coordinator that has proved nothing yet.
+const answerLimit = 1 << 20
+
+// Conn is one first-contact stream and the TLS connection beneath.
+type Conn interface {
+	net.Conn
+	State() tls.ConnectionState
+}
+
+// Config makes a Client. All fields are required except Log.
+type Config struct {
+	Boot     *Boot
+	Guest    attest.Guest
+	Verifier verifier
+	Trust    attest.Trust
+	// Dial opens a first contact with any coordinator.
+	Dial func(ctx context.Context) (Conn, error)
+	Log  *slog.Logger
+}
+
+// Client asks for admission.
+type Client struct{ cfg Config }
+
+// New returns a Client.
+func New(cfg Config) *Client {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{cfg: cfg}
+}
+
+// Admitted is what an admitted Boot has. Every part of it was checked against
+// what the coordinator proved.
+type Admitted struct {
+	ID overlay.ID
+	// AppID and InstanceID as the guest agent names this CVM.
+	AppID, InstanceID string
+	Grant             *admissionv1.Credentials
+	Credentials       overlay.Credentials
+	// Peers holds at least the coordinators.
+	Peers     []overlay.Peer
+	ExpiresAt time.Time
+}
+
+// Admit makes one attempt with one coordinator.
+func (c *Client) Admit(ctx context.Context) (Admitted, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, attemptLimit,
+		fmt.Errorf("admission took longer than %s", attemptLimit))
+	defer cancel()
+	info, err := c.cfg.Guest.Info(ctx)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("ask guest agent: %w", err)
+	}
+	conn, err := c.cfg.Dial(ctx)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("reach coordinator: %w", err)
+	}
+	defer conn.Close() //nolint:errcheck // one exchange per connection
+	state := conn.State()
+	exporter, err := state.ExportKeyingMaterial(overlay.AdmissionExporter, nil, 32)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("bind to connection: %w", err)
+	}
+	client, err := grpcconn.Client(conn)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("reach coordinator: %w", err)
+	}
+	defer client.Close() //nolint:errcheck // as above
+	service := admissionv1.NewAdmissionServiceClient(client)
+
+	nonce := make([]byte, 32)
+	if _, err := rand.Read(nonce); err != nil {
+		return Admitted{}, fmt.Errorf("make nonce: %w", err)
+	}
+	challenge, err := service.Challenge(ctx, &admissionv1.ChallengeRequest{
+		AppId: info.AppID, InstanceId: info.InstanceID, BootPublicKey: c.cfg.Boot.PublicKey, BootNonce: nonce,
+	}, grpc.MaxCallRecvMsgSize(answerLimit))
+	if err != nil {
+		return Admitted{}, fmt.Errorf("challenge: %w", err)
+	}
+	proved, err := c.checkCoordinator(ctx, challenge, state, exporter, nonce)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("check coordinator: %w", err)
+	}
+	claim := statement.Agent{
+		Cluster: challenge.GetCluster(), Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
+		AppID: info.AppID, InstanceID: info.InstanceID, ComposeHash: info.ComposeHash,
+		BootPublicKey: c.cfg.Boot.PublicKey, Nonce: challenge.GetNonce(), Exporter: exporter,
+	}
+	if err := claim.Validate(); err != nil {
+		return Admitted{}, fmt.Errorf("state identity: %w", err)
+	}
+	reportData := claim.ReportData()
+	evidence, err := c.cfg.Guest.GetQuote(ctx, reportData[:])
+	if err != nil {
+		return Admitted{}, fmt.Errorf("quote: %w", err)
+	}
+	answer, err := service.Admit(ctx, &admissionv1.AdmitRequest{
+		Statement: claim.Encode(),
+		Evidence: &admissionv1.Evidence{
+			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose,
+		},
+	}, grpc.MaxCallRecvMsgSize(answerLimit))
+	if err != nil {
+		return Admitted{}, fmt.Errorf("admit: %w", err)
+	}
+	return c.accept(answer, claim, proved)
+}
+
+// checkCoordinator verifies that a genuine coordinator of our cluster holds the
+// other end of this very connection.
+func (c *Client) checkCoordinator(ctx context.Context, ch *admissionv1.ChallengeResponse,
+	state tls.ConnectionState, exporter, nonce []byte,
+) (statement.Coordinator, error) {
+	trust := c.cfg.Trust
+	said, err := statement.DecodeCoordinator(ch.GetCoordinatorStatement())
+	if err != nil {
+		return said, err
+	}
+	if len(state.PeerCertificates) == 0 {
+		return said, errors.New("BROKER_UNTRUSTED: the connection shows no certificate")
+	}
+	for _, same := range []struct {
+		what      string
+		got, want []byte
+	}{
+		{"TLS key", said.TLSPublicKey, state.PeerCertificates[0].RawSubjectPublicKeyInfo},
+		{"TLS exporter", said.Exporter, exporter},
+		{"nonce", said.PeerNonce, nonce},
+	} {
+		if !equal(same.got, same.want) {
+			return said, fmt.Errorf("CHANNEL_BINDING_MISMATCH: the coordinator's statement has another %s than this connection", same.what)
+		}
+	}
+	if said.Cluster != trust.Cluster || ch.GetCluster() != trust.Cluster {
+		return said, fmt.Errorf("CLUSTER_MISMATCH: the coordinator serves cluster %q, we belong to %q", said.Cluster, trust.Cluster)
+	}
+	ev := ch.GetCoordinatorEvidence()
+	claims, err := c.cfg.Verifier.Verify(ctx, attest.Evidence{
+		Quote: ev.GetQuote(), EventLog: ev.GetEventLog(), AppCompose: ev.GetAppCompose(),
+	}, said.ReportData())
+	if err != nil {
+		return said, err
+	}
+	if said.AppID != claims.AppID {
+		return said, fmt.Errorf("STATEMENT_MISMATCH: the coordinator states app %s, its quote says %s", said.AppID, claims.AppID)
+	}
+	return said, trusted(trust, claims)
+}
+
+// trusted compares a coordinator's claims with the measured trust file.
+func trusted(trust attest.Trust, claims policy.Claims) error {
+	switch {
+	case claims.AppID != trust.CoordinatorAppID:
+		return fmt.Errorf("BROKER_UNTRUSTED: app %s answered, the coordinators are app %s", claims.AppID, trust.CoordinatorAppID)
+	case claims.Simulated && !trust.AllowSimulated:
+		return errors.New("BROKER_UNTRUSTED: the coordinator's evidence is simulated and the trust file does not allow that")
+	case trust.KeyProvider.ID == "" || claims.KeyProviderID != trust.KeyProvider.ID || claims.KeyProviderName != trust.KeyProvider.Name:
+		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's key provider is %s %s, the trust file pins %s %s",
+			claims.KeyProviderName, claims.KeyProviderID, trust.KeyProvider.Name, trust.KeyProvider.ID)
+	case claims.AppComposeProblem != "":
+		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: %s", claims.AppComposeProblem)
+	}
+	for _, image := range trust.Images {
+		for _, m := range image {
+			if m == (policy.Measurement{MRTD: claims.MRTD, RTMR0: claims.RTMR0, RTMR1: claims.RTMR1, RTMR2: claims.RTMR2}) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's OS image (MRTD %.16s...) is not in the trust file", claims.MRTD)
+}
+
+type verifier interface {
+	Verify(ctx context.Context, ev attest.Evidence, reportData [64]byte) (policy.Claims, error)
+}

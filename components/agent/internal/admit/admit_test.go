@@ -1,0 +1,136 @@
+package admit_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/agenttest"
+	"cadre.dev/attest"
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/attest/statement"
+	"cadre.dev/overlay"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+)
+
+func newClient(t *testing.T, w *agenttest.World, trust attest.Trust) (*admit.Client, *admit.Boot) {
+	t.Helper()
+	socket, _ := w.Guest(t, agenttest.WorkerAppID, 1, attestsim.Faults{})
+	guest := attest.NewGuestClient(socket)
+	t.Cleanup(guest.Close)
+	boot, err := admit.NewBoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := attest.NewVerifier(trust.VerifierConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := w.Gateway.Config()
+	return admit.New(admit.Config{
+		Boot: boot, Guest: guest, Verifier: verifier, Trust: trust,
+		Dial: func(ctx context.Context) (admit.Conn, error) {
+			return overlay.DialAdmission(ctx, gateway, gateway.Name(agenttest.CoordinatorAppID), boot.Certificate)
+		},
+	}), boot
+}
+
+func TestAdmit(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	c.Start(t)
+	client, boot := newClient(t, w, w.Trust())
+	got, err := client.Admit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ID != c.Slot || got.Grant.GetBootId() != boot.ID || len(got.Peers) != 1 || !got.Peers[0].Coordinator {
+		t.Errorf("admitted = %+v, want %s with one coordinator", got, c.Slot)
+	}
+}
+
+// The agent must send no evidence to, and accept nothing from, anybody but a
+// genuine coordinator of its cluster at the other end of this connection.
+func TestAdmitRefuses(t *testing.T) {
+	const otherApp = "c0000000000000000000000000000000000000ff"
+	for name, tc := range map[string]struct {
+		coordinator func(*agenttest.Coordinator)
+		trust       func(*attest.Trust)
+		want        string
+		// late: the refusal is about the answer, after our evidence was sent.
+		late bool
+	}{
+		"another app answers":          {coordinator: func(c *agenttest.Coordinator) { c.AppID = otherApp }, want: "BROKER_UNTRUSTED"},
+		"statement names another app":  {coordinator: func(c *agenttest.Coordinator) { c.Tamper = func(s *statement.Coordinator) { s.AppID = otherApp } }, want: "STATEMENT_MISMATCH"},
+		"statement of another cluster": {coordinator: func(c *agenttest.Coordinator) { c.Tamper = func(s *statement.Coordinator) { s.Cluster = "other" } }, want: "CLUSTER_MISMATCH"},
+		"statement for another connection": {coordinator: func(c *agenttest.Coordinator) {
+			c.Tamper = func(s *statement.Coordinator) { s.Exporter = make([]byte, 32) }
+		}, want: "CHANNEL_BINDING_MISMATCH"},
+		"statement for another nonce": {coordinator: func(c *agenttest.Coordinator) {
+			c.Tamper = func(s *statement.Coordinator) { s.PeerNonce = make([]byte, 32) }
+		}, want: "CHANNEL_BINDING_MISMATCH"},
+		"statement for another key": {coordinator: func(c *agenttest.Coordinator) {
+			c.Tamper = func(s *statement.Coordinator) { s.TLSPublicKey = append([]byte{1}, s.TLSPublicKey[1:]...) }
+		}, want: "CHANNEL_BINDING_MISMATCH"},
+		"quote under a foreign root":    {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignRoot = true }, want: "QUOTE_INVALID"},
+		"quote of a debug TD":           {coordinator: func(c *agenttest.Coordinator) { c.Faults.DebugTD = true }, want: "TD_DEBUG"},
+		"replayed quote is not ours":    {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignImage = true }, want: "BROKER_UNTRUSTED"},
+		"foreign key provider":          {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignKeyProvider = true }, want: "BROKER_UNTRUSTED"},
+		"simulated root is not allowed": {trust: func(tr *attest.Trust) { tr.AllowSimulated = false }, want: "BROKER_UNTRUSTED"},
+		"another cluster is ours":       {trust: func(tr *attest.Trust) { tr.Cluster = "prod" }, want: "CLUSTER_MISMATCH"},
+		"another CA bundle": {late: true, want: "SVID_UNTRUSTED", coordinator: func(c *agenttest.Coordinator) {
+			c.Grant = func(r *admissionv1.AdmitResponse) {
+				r.Credentials.CaBundlePem = append(r.Credentials.CaBundlePem, '\n')
+			}
+		}},
+		"credentials for another slot": {late: true, want: "asked for", coordinator: func(c *agenttest.Coordinator) {
+			c.Grant = func(r *admissionv1.AdmitResponse) { r.Credentials.Slot = "web-1" }
+		}},
+		"credentials for another boot": {late: true, want: "another boot", coordinator: func(c *agenttest.Coordinator) {
+			c.Grant = func(r *admissionv1.AdmitResponse) { r.Credentials.BootId = "00" }
+		}},
+		"no svid": {late: true, want: "chain is empty", coordinator: func(c *agenttest.Coordinator) {
+			c.Grant = func(r *admissionv1.AdmitResponse) { r.Credentials.SvidChainPem = nil }
+		}},
+		"a peer map that cannot be read": {late: true, want: "initial peers", coordinator: func(c *agenttest.Coordinator) {
+			c.Grant = func(r *admissionv1.AdmitResponse) { r.InitialPeers[0].Vip = "nowhere" }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := agenttest.NewWorld(t)
+			c := agenttest.NewCoordinator(w)
+			if tc.coordinator != nil {
+				tc.coordinator(c)
+			}
+			c.Start(t)
+			trust := w.Trust()
+			if tc.trust != nil {
+				tc.trust(&trust)
+			}
+			client, _ := newClient(t, w, trust)
+			_, err := client.Admit(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("admit = %v, want %s", err, tc.want)
+			}
+			if sent := len(c.Boots()) > 0; sent != tc.late {
+				t.Errorf("evidence was sent: %t, want %t", sent, tc.late)
+			}
+		})
+	}
+}
+
+func TestCode(t *testing.T) {
+	for text, want := range map[string]string{
+		"admit: rpc error: code = X desc = REVISION_NOT_ALLOWED: not now": "REVISION_NOT_ALLOWED",
+		"reach coordinator: connection refused":                           "Unknown",
+	} {
+		if got := admit.Code(errText(text)); got != want && (want != "Unknown" || got == "") {
+			t.Errorf("Code(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+type errText string
+
+func (e errText) Error() string { return string(e) }

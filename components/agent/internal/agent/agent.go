@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/api"
+	"cadre.dev/agent/internal/control"
+	"cadre.dev/agent/internal/health"
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/agent/internal/member"
+	"cadre.dev/agent/internal/mesh"
+	"cadre.dev/agent/internal/report"
+	"cadre.dev/agent/internal/supervise"
+	"cadre.dev/attest"
+	"cadre.dev/core/group"
+	"cadre.dev/overlay"
+)
+
+// Agent is one run of cadre-agent.
+type Agent struct {
+	cfg    Config
+	boot   *admit.Boot
+	bootAt time.Time
+	guest  attest.Guest
+	admit  *admit.Client
+	mesh   *mesh.Folder
+
+	// Parts that need no name.
+	member  *member.Watcher
+	checker *health.Checker
+	hub     *control.Hub
+	consul  *supervise.Consul
+	builder *report.Builder
+	changed latest.Value[struct{}]
+
+	// Set once, after the first admission.
+	node      atomic.Pointer[overlay.Node]
+	lifecycle atomic.Pointer[lifecycle.Executor]
+
+	// Replaced as a whole.
+	admitted latest.Value[*admit.Admitted]
+	config   latest.Value[*group.AgentConfig]
+	peers    atomic.Pointer[[]overlay.Peer]
+}
+
+// New checks cfg and prepares the parts; nothing runs yet.
+func New(cfg Config) (*Agent, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	trust, err := attest.LoadTrust(cfg.TrustFile)
+	if err != nil {
+		return nil, fmt.Errorf("trust file %s: %w", cfg.TrustFile, err)
+	}
+	verifier, err := attest.NewVerifier(trust.VerifierConfig())
+	if err != nil {
+		return nil, fmt.Errorf("trust file %s: %w", cfg.TrustFile, err)
+	}
+	boot, err := admit.NewBoot()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := mesh.Open(cfg.MeshDir, cfg.MeshGID)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		cfg: cfg, boot: boot, bootAt: time.Now(), mesh: folder,
+		guest:   attest.NewGuestClient(cfg.DstackSocket),
+		member:  member.NewWatcher(cfg.Log),
+		checker: health.NewChecker(cfg.Log),
+		consul: supervise.NewConsul(supervise.Config{
+			Binary: cfg.ConsulBinary, StateDir: cfg.StateDir, RunDir: cfg.RunDir, HTTPPort: supervise.HTTPPort,
+			Output: cfg.ChildOutput, Log: cfg.Log,
+		}),
+	}
+	a.admit = admit.New(admit.Config{
+		Boot: boot, Guest: a.guest, Verifier: verifier, Trust: trust, Log: cfg.Log,
+		Dial: func(ctx context.Context) (admit.Conn, error) {
+			return overlay.DialAdmission(ctx, cfg.Gateway, cfg.Gateway.Name(trust.CoordinatorAppID), boot.Certificate)
+		},
+	})
+	a.builder = report.NewBuilder(report.Sources{
+		Member: a.member.State, Checks: a.checker.Results, Results: a.results,
+		ConsulReady: a.consulReady, Version: cfg.Version, BootAt: a.bootAt,
+	})
+	a.hub, err = control.New(control.Config{
+		StateDir: cfg.StateDir, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Run serves until ctx ends. It returns an error only when the agent cannot work
+// at all, so that whoever started it starts it again.
+func (a *Agent) Run(ctx context.Context) error {
+	listener, err := api.Listen(ctx, a.cfg.API)
+	if err != nil {
+		return err
+	}
+	server := api.New(api.Config{
+		Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
+		Metrics: a.metricsHandler(), Log: a.cfg.Log,
+	})
+	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())
+	return runAll(ctx,
+		func(ctx context.Context) error { return server.Run(ctx, listener) },
+		a.member.Run,
+		a.checker.Run,
+		a.runAdmitted,
+	)
+}
+
+// runAdmitted gets this Boot admitted and then runs everything that needs a name.
+func (a *Agent) runAdmitted(ctx context.Context) error {
+	first, err := a.admit.AdmitUntil(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // only ctx ends it
+	}
+	vip, err := parseVIP(first.Grant.GetVip())
+	if err != nil {
+		return err
+	}
+	node, err := overlay.New(overlay.Config{
+		Self: first.ID, SelfVIP: vip, Listen: a.cfg.Listen, Gateway: a.cfg.Gateway, Log: a.cfg.Log,
+		OnControl: a.hub.Serve,
+	})
+	if err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	exec, err := lifecycle.New(lifecycle.Config{
+		Slot: first.ID.Slot, StateDir: a.cfg.StateDir, Member: a.member, Hooks: a.hooks, Log: a.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	a.node.Store(node)
+	a.lifecycle.Store(exec)
+	a.peers.Store(&first.Peers)
+	a.take(first)
+	return runAll(ctx,
+		node.Run,
+		a.hub.Run,
+		exec.Run,
+		a.runConsul,
+		a.renew,
+		a.applyDesired,
+		a.applyPeers,
+		a.writeMesh,
+		a.watchHealth,
+	)
+}
+
+// runAll runs all parts until ctx ends or one fails, and waits for every one.
+func runAll(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs error
+	)
+	for _, part := range parts {
+		wg.Go(func() {
+			if err := part(ctx); err != nil && ctx.Err() == nil {
+				mu.Lock()
+				errs = errors.Join(errs, err)
+				mu.Unlock()
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+func (a *Agent) apiLifecycle() api.Lifecycle {
+	if e := a.lifecycle.Load(); e != nil {
+		return e
+	}
+	return nil
+}

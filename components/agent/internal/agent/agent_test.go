@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/agent/internal/agenttest"
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/group"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+const soon = 10 * time.Second
+
+// testAgent is a running agent in a folder that outlives it, as a CVM's disk does.
+type testAgent struct {
+	t    *testing.T
+	cfg  Config
+	api  string
+	stop func()
+}
+
+func newTestAgent(t *testing.T, w *agenttest.World) *testAgent {
+	t.Helper()
+	socket, _ := w.Guest(t, agenttest.WorkerAppID, 1, attestsim.Faults{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := ln.Addr().String()
+	_ = ln.Close()
+	dir := t.TempDir()
+	return &testAgent{t: t, api: "http://" + api, cfg: Config{
+		TrustFile: agenttest.TrustFile(t, w.Trust()), Gateway: w.Gateway.Config(),
+		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), MeshDir: filepath.Join(dir, "mesh"),
+		DstackSocket: socket, API: api, Listen: "127.0.0.1:0", Version: "test", ChildOutput: io.Discard,
+	}}
+}
+
+// start runs a new Boot.
+func (a *testAgent) start() {
+	a.t.Helper()
+	log := io.Discard
+	if os.Getenv("AGENT_TEST_LOG") != "" {
+		log = os.Stderr
+	}
+	a.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	agent, err := New(a.cfg)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- agent.Run(ctx) }()
+	stopped := false
+	a.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			a.t.Errorf("agent ended: %v", err)
+		}
+	}
+	a.t.Cleanup(a.stop)
+}
+
+func (a *testAgent) call(method, path, body string) (int, string) {
+	a.t.Helper()
+	req, err := http.NewRequest(method, a.api+path, strings.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close() //nolint:errcheck // test
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
+func config(t *testing.T, c group.AgentConfig) []byte {
+	t.Helper()
+	c.Group, c.Slot, c.Members, c.Revision = "web", "web-0", []string{"web-0", "web-1"}, "r1"
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func step(r *controlv1.Report, operation string) *controlv1.StepResult {
+	for _, s := range r.GetSteps() {
+		if s.GetOperationId() == operation {
+			return s
+		}
+	}
+	return nil
+}
+
+func TestAgentFromBootToDrain(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	c.Start(t)
+	hooked := group.AgentConfig{
+		Workload: group.Workload{Kind: "none"}, Meta: map[string]string{"color": "it's blue"},
+		LifecycleHooks: []group.LifecycleHook{{Name: "flush", Transition: group.PreTerminate, Wait: &group.WaitAction{}}},
+	}
+	c.Order(&controlv1.Desired{Version: 10, Term: 3, ConfigJson: config(t, hooked)})
+	a := newTestAgent(t, w)
+	a.start()
+
+	agenttest.Eventually(t, soon, "a report with a healthy member", func() bool {
+		r := c.Last()
+		return r.GetMemberKnown() && r.GetMember().GetRole() == controlv1.Role_ROLE_NONE && r.GetDesiredVersion() == 10 && r.GetTerm() == 3
+	})
+	agenttest.Eventually(t, soon, "workloads may start", func() bool {
+		_, err := os.Stat(filepath.Join(a.cfg.MeshDir, "ready"))
+		return err == nil
+	})
+	if code, body := a.call("GET", "/readyz", ""); code != http.StatusOK {
+		t.Errorf("readyz = %d %s, want 200", code, body)
+	}
+	if code, body := a.call("GET", "/v1/instance", ""); code != http.StatusOK || !strings.Contains(body, `"slot":"web-0"`) {
+		t.Errorf("instance = %d %s", code, body)
+	}
+	if code, body := a.call("GET", "/metrics", ""); code != http.StatusOK || !strings.Contains(body, "cadre_agent_admitted 1") {
+		t.Errorf("metrics = %d %.200s", code, body)
+	}
+	checkMesh(t, a.cfg.MeshDir)
+
+	order := &controlv1.OperationOrder{OperationId: "op-1", Verb: controlv1.Verb_VERB_DRAIN, Attempt: 1}
+	c.Order(&controlv1.Desired{Version: 11, Term: 3, ConfigJson: config(t, hooked), Operation: order})
+	agenttest.Eventually(t, soon, "the drain runs", func() bool {
+		return step(c.Last(), "op-1").GetState() == controlv1.StepState_STEP_STATE_RUNNING
+	})
+	completeHook(t, a, "flush", "CONTINUE")
+	agenttest.Eventually(t, soon, "the drain is done", func() bool {
+		return step(c.Last(), "op-1").GetState() == controlv1.StepState_STEP_STATE_DONE
+	})
+
+	t.Run("an older term is not obeyed", func(t *testing.T) {
+		c.Order(&controlv1.Desired{Version: 99, Term: 2, ConfigJson: config(t, hooked),
+			Operation: &controlv1.OperationOrder{OperationId: "op-old", Verb: controlv1.Verb_VERB_DRAIN, Attempt: 1}})
+		before := c.Last().GetSequence()
+		agenttest.Eventually(t, soon, "two more reports", func() bool { return c.Last().GetSequence() > before+1 })
+		if s := step(c.Last(), "op-old"); s != nil {
+			t.Errorf("order of an older term was carried out: %v", s)
+		}
+	})
+	t.Run("a cut session comes back", func(t *testing.T) {
+		sessions, sequence := c.Sessions(), c.Last().GetSequence()
+		w.Gateway.Cut()
+		agenttest.Eventually(t, soon, "a new session and a new report", func() bool {
+			return c.Sessions() > sessions && c.Last().GetSequence() > sequence
+		})
+	})
+	t.Run("a finished order is answered after a reboot", func(t *testing.T) {
+		c.Order(&controlv1.Desired{Version: 12, Term: 4, ConfigJson: config(t, hooked), Operation: order})
+		a.stop()
+		boots := len(c.Boots())
+		a.start()
+		agenttest.Eventually(t, soon, "another boot reports the result", func() bool {
+			r := c.Last()
+			return len(c.Boots()) > boots && r.GetDesiredVersion() == 12 && r.GetSequence() < 30 &&
+				step(r, "op-1").GetState() == controlv1.StepState_STEP_STATE_DONE
+		})
+		if got := c.Boots(); got[len(got)-1] == got[0] {
+			t.Errorf("boot id %s was used twice", got[0])
+		}
+	})
+}
+
+func checkMesh(t *testing.T, dir string) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"env":              `CADRE_META_COLOR='it'\''s blue'`,
+		"hosts":            "coordinator-0",
+		"secrets/password": "s3cret",
+	} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("%s = %q, %v; want %q in it", name, data, err, want)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "secrets/password"))
+	if err != nil || info.Mode().Perm() != 0o400 {
+		t.Errorf("mode of a secret = %v, %v; want 0400", info.Mode(), err)
+	}
+}
+
+func completeHook(t *testing.T, a *testAgent, hook, result string) {
+	t.Helper()
+	code, body := a.call("POST", "/v1/lifecycle/"+hook+"/complete", fmt.Sprintf(`{"result":%q}`, result))
+	if code != http.StatusOK || !strings.Contains(body, `"applied":true`) {
+		t.Fatalf("complete %s = %d %s, want applied", hook, code, body)
+	}
+}
+
+func TestAdmissionWaitsForItsTurn(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	refusals := make(chan struct{}, 100)
+	var tries int
+	c.Refuse = func() error { // called by one connection at a time: the agent makes one attempt at a time
+		if tries++; tries < 4 {
+			refusals <- struct{}{}
+			return status.Error(codes.FailedPrecondition, "REVISION_NOT_ALLOWED: not now")
+		}
+		return nil
+	}
+	c.Start(t)
+	a := newTestAgent(t, w)
+	a.start()
+	agenttest.Eventually(t, soon, "first refusal", func() bool { return len(refusals) > 0 })
+	if code, _ := a.call("GET", "/readyz", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("readyz before admission = %d, want 503", code)
+	}
+	agenttest.Eventually(t, soon, "admission", func() bool { return len(c.Boots()) == 1 })
+}
+
+func TestCredentialsAreRenewedBySameBoot(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	c.Life = 3 * time.Second
+	c.Start(t)
+	a := newTestAgent(t, w)
+	a.start()
+	agenttest.Eventually(t, soon, "two admissions", func() bool { return len(c.Boots()) >= 2 })
+	if got := c.Boots(); got[0] != got[1] {
+		t.Errorf("renewed by boot %s, want %s", got[1], got[0])
+	}
+}

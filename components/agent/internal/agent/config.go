@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"cadre.dev/overlay"
+)
+
+// Config is everything that flags say.
+type Config struct {
+	// TrustFile is a literal of the measured compose file.
+	TrustFile string
+	// Gateway locates coordinators and Peers; it is not trusted.
+	Gateway overlay.Gateway
+	// StateDir is on the preserved disk.
+	StateDir string
+	// RunDir is a tmpfs of this service alone: the Consul agent's keys.
+	RunDir string
+	// MeshDir is a tmpfs shared with the workloads; MeshGID may read its secrets.
+	MeshDir string
+	MeshGID int
+	// DstackSocket is the guest agent's; "" is the default search order.
+	DstackSocket string
+	// ConsulBinary "" runs no Consul agent here.
+	ConsulBinary string
+	// API is the loopback address for workloads.
+	API string
+	// Listen is the overlay's TCP address.
+	Listen  string
+	Version string
+	// ChildOutput takes the Consul agent's log lines.
+	ChildOutput io.Writer
+	Log         *slog.Logger
+}
+
+// check names all problems at once and prepares the folders.
+func (c *Config) check() error {
+	var errs []error
+	if c.TrustFile == "" {
+		errs = append(errs, errors.New("--trust-file is required: the measured trust file"))
+	}
+	if c.Gateway.Domain == "" {
+		errs = append(errs, errors.New("--gateway-domain is required (or CADRE_GATEWAY_DOMAIN)"))
+	}
+	if c.Gateway.Address != "" {
+		if _, _, err := net.SplitHostPort(c.Gateway.Address); err != nil {
+			errs = append(errs, fmt.Errorf("--gateway-address: %w; use host:port", err))
+		}
+	}
+	for _, dir := range []struct {
+		flag string
+		path *string
+	}{{"--state-dir", &c.StateDir}, {"--run-dir", &c.RunDir}, {"--mesh-dir", &c.MeshDir}} {
+		if *dir.path == "" {
+			errs = append(errs, fmt.Errorf("%s is required", dir.flag))
+			continue
+		}
+		*dir.path = filepath.Clean(*dir.path)
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, dir := range []string{c.StateDir, c.RunDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+
+	"cadre.dev/agent/internal/api"
+	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/agent/internal/mesh"
+)
+
+// watchHealth keeps the healthy streak and asks for a report on every change.
+func (a *Agent) watchHealth(ctx context.Context) error {
+	exec := a.lifecycle.Load()
+	for {
+		_, members := a.member.Changes().Get()
+		_, checks := a.checker.Changes().Get()
+		_, steps := exec.Changes().Get()
+		_, consul := a.consul.Ready().Get()
+		a.builder.Note()
+		a.changed.Set(struct{}{})
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.member.Changes().Changed(members):
+		case <-a.checker.Changes().Changed(checks):
+		case <-exec.Changes().Changed(steps):
+		case <-a.consul.Ready().Changed(consul):
+		}
+	}
+}
+
+// writeMesh keeps the workloads' files up to date, and says ready once they are
+// complete: admitted, configured, and Consul reachable.
+func (a *Agent) writeMesh(ctx context.Context) error {
+	announced := false
+	for {
+		_, admitted := a.admitted.Get()
+		_, config := a.config.Get()
+		_, consul := a.consul.Ready().Get()
+		_, peers := a.hub.Peers().Get()
+		if err := a.updateMesh(&announced); err != nil {
+			a.cfg.Log.Error("mesh files are not up to date", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.admitted.Changed(admitted):
+		case <-a.config.Changed(config):
+		case <-a.consul.Ready().Changed(consul):
+		case <-a.hub.Peers().Changed(peers):
+		}
+	}
+}
+
+func (a *Agent) updateMesh(announced *bool) error {
+	current, _ := a.admitted.Get()
+	config, _ := a.config.Get()
+	if current == nil || config == nil {
+		return nil
+	}
+	vip, err := parseVIP(current.Grant.GetVip())
+	if err != nil {
+		return err
+	}
+	info := mesh.Info{
+		Cluster: current.ID.Cluster, Group: current.ID.Group, Slot: current.ID.Slot, VIP: vip,
+		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta,
+		Secrets: current.Grant.GetSecrets(), ConsulToken: current.Grant.GetConsul().GetWorkloadToken(),
+	}
+	for _, p := range *a.peers.Load() {
+		info.VIPs[p.ID.Slot] = p.VIP
+	}
+	if err := a.mesh.Write(info); err != nil {
+		return err
+	}
+	if *announced || !a.consulReady() {
+		return nil
+	}
+	if err := a.mesh.Ready(); err != nil {
+		return err
+	}
+	*announced = true
+	a.cfg.Log.Info("workloads may start", "slot", current.ID.Slot)
+	return nil
+}
+
+func (a *Agent) results() []lifecycle.Result {
+	if e := a.lifecycle.Load(); e != nil {
+		return e.Results()
+	}
+	return nil
+}
+
+// notReady says what is missing; empty when ready.
+func (a *Agent) notReady() string {
+	current, _ := a.admitted.Get()
+	sessions, _ := a.hub.Sessions().Get()
+	switch {
+	case current == nil:
+		return "not admitted yet"
+	case sessions == 0:
+		return "no coordinator is connected"
+	case !a.consulReady():
+		return "the Consul agent is not ready"
+	}
+	return ""
+}
+
+func (a *Agent) instance() (api.Instance, bool) {
+	current, _ := a.admitted.Get()
+	if current == nil {
+		return api.Instance{}, false
+	}
+	state := a.member.State()
+	v := state.View
+	out := api.Instance{
+		Cluster: current.ID.Cluster, Group: current.ID.Group, Slot: current.ID.Slot,
+		VIP: current.Grant.GetVip(), BootID: a.boot.ID, AppID: current.AppID, InstanceID: current.InstanceID,
+		Revision: current.Grant.GetRevision(), Members: []string{}, Meta: map[string]string{},
+		Term: a.hub.Term(), Checks: []api.Check{},
+		Member: api.Member{
+			Known: state.Known, Role: string(v.Role), Ready: v.Ready, CaughtUp: v.CaughtUp, LagBytes: v.LagBytes,
+			Leader: v.Leader, Epoch: v.Epoch, MayDisrupt: v.MayDisrupt, MayDisruptReason: v.MayDisruptReason,
+			Message: v.Message,
+		},
+	}
+	if c, _ := a.config.Get(); c != nil {
+		out.Members = append(out.Members, c.Members...)
+		for k, value := range c.Meta {
+			out.Meta[k] = value
+		}
+	}
+	for _, c := range a.checker.Results() {
+		out.Checks = append(out.Checks, api.Check{Name: c.Name, Health: string(c.Health), Message: c.Message, Since: c.Since})
+	}
+	return out, true
+}

@@ -1,0 +1,168 @@
+package agenttest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/overlay"
+)
+
+// Names of the world.
+const (
+	Cluster          = "demo"
+	CoordinatorAppID = "c000000000000000000000000000000000000001"
+	WorkerAppID      = "a000000000000000000000000000000000000001"
+	OSImage          = "dstack-0.5.7"
+)
+
+var appCompose = []byte(`{"manifest_version":2,"name":"web-0","runner":"docker-compose",` +
+	`"docker_compose_file":"services: {}","kms_enabled":true,"key_provider":"kms"}`)
+
+// World is one cloud with one cluster's CA.
+type World struct {
+	Cloud   *attestsim.Cloud
+	Gateway *Gateway
+	CA      *x509.Certificate
+	CAPEM   []byte
+	Roots   *x509.CertPool
+	caKey   ed25519.PrivateKey
+}
+
+// NewWorld makes a fresh one.
+func NewWorld(t testing.TB) *World {
+	t.Helper()
+	cloud, err := attestsim.OpenCloud(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &World{Cloud: cloud, Gateway: NewGateway(t), Roots: x509.NewCertPool()}
+	_, w.caKey, err = ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, w.caKey.Public(), w.caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.CA, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	w.CAPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	w.Roots.AddCert(w.CA)
+	return w
+}
+
+// Trust is the world's trust file.
+func (w *World) Trust() attest.Trust {
+	return attest.Trust{
+		Cluster: Cluster, CoordinatorAppID: CoordinatorAppID, RootsPEM: string(w.Cloud.RootPEM()),
+		KeyProvider: attest.KeyProvider{Name: "kms", ID: w.Cloud.KeyProviderID()},
+		Images:      w.Cloud.Images(OSImage), AllowSimulated: true,
+	}
+}
+
+// TrustFile writes trust into a file.
+func TrustFile(t testing.TB, trust attest.Trust) string {
+	t.Helper()
+	data, err := json.Marshal(trust)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "trust.json")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Guest starts a guest agent and returns its socket and instance id. The seed
+// names the CVM.
+func (w *World) Guest(t testing.TB, appID string, seed byte, faults attestsim.Faults) (socket, instanceID string) {
+	t.Helper()
+	guest, err := w.Cloud.Boot(attestsim.BootConfig{
+		AppID: appID, AppCompose: appCompose, OSImage: OSImage, Faults: faults,
+		InstanceIDSeed: append(make([]byte, 19), seed),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "ca") //nolint:usetesting // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket = filepath.Join(dir, "s")
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: guest.Handler(), ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(ln) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+		_ = os.RemoveAll(dir)
+	})
+	return socket, guest.InstanceID()
+}
+
+// Issue makes an SVID for a public key.
+func (w *World) Issue(id overlay.ID, public any, life time.Duration) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		return nil, err
+	}
+	name, err := url.Parse(id.String())
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: id.Slot}, URIs: []*url.URL{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
+		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	return x509.CreateCertificate(rand.Reader, template, w.CA, public, w.caKey)
+}
+
+// VIP of a coordinator (group 0) or worker in the addresses of one test process.
+func VIP(group, n byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, 120 + byte(os.Getpid()%100), group, n + 1})
+}
+
+// Eventually waits for f on a ticker; what is the failure's text.
+func Eventually(t testing.TB, limit time.Duration, what string, f func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/core/group"
+)
+
+// fakeLifecycle has one open hook, "flush" with token "t0k".
+type fakeLifecycle struct {
+	status latest.Value[lifecycle.Status]
+	did    []string
+}
+
+func (f *fakeLifecycle) Status() (lifecycle.Status, uint64) { return f.status.Get() }
+
+func (f *fakeLifecycle) WaitStatus(ctx context.Context, index uint64) (lifecycle.Status, uint64) {
+	s, now, _ := f.status.Wait(ctx, index)
+	return s, now
+}
+
+func (f *fakeLifecycle) Complete(hook, token string, result group.HookResult) (bool, error) {
+	return f.take(hook, token, string(result))
+}
+
+func (f *fakeLifecycle) Heartbeat(hook, token string) (bool, error) {
+	return f.take(hook, token, "heartbeat")
+}
+
+func (f *fakeLifecycle) take(hook, token, what string) (bool, error) {
+	if hook != "flush" {
+		return false, fmt.Errorf("%w: %q", lifecycle.ErrNoHook, hook)
+	}
+	if token != "" && token != "t0k" {
+		return false, nil
+	}
+	f.did = append(f.did, what)
+	return true, nil
+}
+
+func newTestServer(admitted bool) (*Server, *fakeLifecycle) {
+	life := &fakeLifecycle{}
+	life.status.Set(lifecycle.Status{State: lifecycle.InService})
+	return New(Config{
+		Instance: func() (Instance, bool) { return Instance{Slot: "web-0"}, admitted },
+		Lifecycle: func() Lifecycle {
+			if admitted {
+				return life
+			}
+			return nil
+		},
+		NotReady: func() string {
+			if admitted {
+				return ""
+			}
+			return "not admitted yet"
+		},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("cadre_agent_x 1\n")) }),
+		Log:     slog.New(slog.DiscardHandler),
+	}), life
+}
+
+func TestAnswers(t *testing.T) {
+	const complete, beat = "/v1/lifecycle/flush/complete", "/v1/lifecycle/flush/heartbeat"
+	for name, tc := range map[string]struct {
+		method, path, body string
+		fresh              bool // not admitted yet
+		header             string
+		want               int
+		says               string
+	}{
+		"instance":                   {method: "GET", path: "/v1/instance", want: 200, says: `"slot":"web-0"`},
+		"instance too early":         {method: "GET", path: "/v1/instance", fresh: true, want: 503, says: "NOT_ADMITTED"},
+		"lifecycle":                  {method: "GET", path: "/v1/lifecycle", want: 200, says: `"index":1,"state":"IN_SERVICE"`},
+		"lifecycle too early":        {method: "GET", path: "/v1/lifecycle", fresh: true, want: 503, says: "NOT_ADMITTED"},
+		"long poll that is answered": {method: "GET", path: "/v1/lifecycle?wait=5m&index=0", want: 200, says: `"index":1`},
+		"long poll that ends":        {method: "GET", path: "/v1/lifecycle?wait=10ms&index=1", want: 200, says: `"index":1`},
+		"wait is no duration":        {method: "GET", path: "/v1/lifecycle?wait=30", want: 400, says: "QUERY_INVALID"},
+		"wait is too long":           {method: "GET", path: "/v1/lifecycle?wait=1h", want: 400, says: "5m0s"},
+		"index is no number":         {method: "GET", path: "/v1/lifecycle?index=x", want: 400, says: "index"},
+		"complete":                   {method: "POST", path: complete, body: `{"result":"CONTINUE","token":"t0k"}`, want: 200, says: `"applied":true`},
+		"complete without token":     {method: "POST", path: complete, body: `{"result":"ABANDON"}`, want: 200, says: `"applied":true`},
+		"complete an old run":        {method: "POST", path: complete, body: `{"result":"CONTINUE","token":"old"}`, want: 200, says: `"applied":false`},
+		"complete another hook":      {method: "POST", path: "/v1/lifecycle/x/complete", body: `{"result":"CONTINUE"}`, want: 404, says: "HOOK_NOT_OPEN"},
+		"complete too early":         {method: "POST", path: complete, body: `{"result":"CONTINUE"}`, fresh: true, want: 503, says: "NOT_ADMITTED"},
+		"unknown result":             {method: "POST", path: complete, body: `{"result":"continue"}`, want: 400, says: "RESULT_INVALID"},
+		"no result":                  {method: "POST", path: complete, want: 400, says: "RESULT_INVALID"},
+		"unknown field":              {method: "POST", path: complete, body: `{"result":"CONTINUE","force":true}`, want: 400, says: "BODY_INVALID"},
+		"two values":                 {method: "POST", path: complete, body: `{"result":"CONTINUE"}{}`, want: 400, says: "BODY_INVALID"},
+		"not JSON":                   {method: "POST", path: complete, body: `result=CONTINUE`, want: 400, says: "BODY_INVALID"},
+		"large body":                 {method: "POST", path: complete, body: `{"token":"` + strings.Repeat("x", bodyLimit) + `"}`, want: 413, says: "REQUEST_TOO_LARGE"},
+		"heartbeat":                  {method: "POST", path: beat, want: 200, says: `"applied":true`},
+		"heartbeat of another hook":  {method: "POST", path: "/v1/lifecycle/x/heartbeat", want: 404, says: "HOOK_NOT_OPEN"},
+		"healthz before admission":   {method: "GET", path: "/healthz", fresh: true, want: 200, says: "ok"},
+		"readyz":                     {method: "GET", path: "/readyz", want: 200, says: "ready"},
+		"readyz before admission":    {method: "GET", path: "/readyz", fresh: true, want: 503, says: "not admitted yet"},
+		"metrics":                    {method: "GET", path: "/metrics", want: 200, says: "cadre_agent_x 1"},
+		"a web page asks":            {method: "GET", path: "/v1/instance", header: "http://evil.example", want: 403, says: "ORIGIN_FORBIDDEN"},
+		"unknown route":              {method: "GET", path: "/v2", want: 404, says: "ROUTE_UNKNOWN"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newTestServer(!tc.fresh)
+			req := httptest.NewRequest(tc.method, tc.path, strings.NewReader(tc.body))
+			if tc.header != "" {
+				req.Header.Set("Origin", tc.header)
+			}
+			rec := httptest.NewRecorder()
+			s.Handler().ServeHTTP(rec, req)
+			if rec.Code != tc.want || !strings.Contains(rec.Body.String(), tc.says) {
+				t.Errorf("%s %s = %d %s, want %d with %q", tc.method, tc.path, rec.Code, rec.Body, tc.want, tc.says)
+			}
+			if rec.Code >= 400 {
+				var e errorAnswer
+				if err := json.Unmarshal(rec.Body.Bytes(), &e); err != nil || e.Code == "" || e.Message == "" {
+					t.Errorf("refusal %s has no code and message: %v", rec.Body, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLongPollWakes(t *testing.T) {
+	s, life := newTestServer(true)
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	type answer struct {
+		body lifecycleAnswer
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		var a answer
+		res, err := http.Get(server.URL + "/v1/lifecycle?wait=1m&index=1")
+		if err == nil {
+			a.err = json.NewDecoder(res.Body).Decode(&a.body)
+			_ = res.Body.Close()
+		} else {
+			a.err = err
+		}
+		got <- a
+	}()
+	life.status.Set(lifecycle.Status{State: lifecycle.Draining})
+	select {
+	case a := <-got:
+		if a.err != nil || a.body.State != lifecycle.Draining || a.body.Index != 2 {
+			t.Errorf("answer = %+v, %v; want DRAINING at index 2", a.body, a.err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the long poll did not wake")
+	}
+}
+
+func TestListenRefusesOtherAddresses(t *testing.T) {
+	if l, err := Listen(t.Context(), "0.0.0.0:0"); err == nil {
+		_ = l.Close()
+		t.Error("listen on 0.0.0.0 succeeded, want a refusal")
+	}
+}
+
+// TestRoutesAreDocumented keeps docs/openapi-agent.yaml and the routes equal.
+func TestRoutesAreDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../../../docs/openapi-agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	path := ""
+	inPaths := false
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case line == "paths:":
+			inPaths = true
+		case inPaths && line != "" && !strings.HasPrefix(line, " "):
+			inPaths = false
+		case inPaths && strings.HasPrefix(line, "  /"):
+			path = strings.TrimSuffix(strings.TrimSpace(line), ":")
+		case inPaths && (line == "    get:" || line == "    post:"):
+			documented[strings.ToUpper(strings.TrimSuffix(strings.TrimSpace(line), ":"))+" "+path] = true
+		}
+	}
+	for _, r := range routes {
+		if !documented[r.method+" "+r.path] {
+			t.Errorf("%s %s is not in docs/openapi-agent.yaml", r.method, r.path)
+		}
+		delete(documented, r.method+" "+r.path)
+	}
+	for extra := range documented {
+		t.Errorf("docs/openapi-agent.yaml has %s, which does not exist", extra)
+	}
+}

@@ -1,0 +1,136 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/peers"
+	"cadre.dev/overlay"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// Config makes a Hub. All fields are required.
+type Config struct {
+	StateDir string
+	// Report builds the whole current report, without sequence, term and version.
+	Report func() *controlv1.Report
+	// ReportChanged has a channel ready whenever Report would differ from before.
+	ReportChanged *latest.Value[struct{}]
+	Log           *slog.Logger
+}
+
+// Hub joins the sessions with all coordinators. Safe for concurrent use.
+type Hub struct {
+	cfg     Config
+	term    *termKeeper
+	desired latest.Value[*controlv1.Desired]
+	peers   latest.Value[[]overlay.Peer]
+	reports latest.Value[*controlv1.Report]
+	// sessions counts live ones.
+	sessions latest.Value[int]
+
+	mu             sync.Mutex
+	desiredVersion uint64                       // guarded by mu
+	desiredTerm    uint64                       // guarded by mu
+	peersVersion   uint64                       // guarded by mu
+	sequence       uint64                       // guarded by mu
+	fetches        map[overlay.ID]chan struct{} // guarded by mu; wakes each session's fetch loop
+}
+
+// New reads the last Term from StateDir.
+func New(cfg Config) (*Hub, error) {
+	term, err := openTerm(cfg.StateDir, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &Hub{cfg: cfg, term: term, fetches: map[overlay.ID]chan struct{}{}}, nil
+}
+
+// Desired is the newest desired state that may be obeyed; nil before the first.
+func (h *Hub) Desired() *latest.Value[*controlv1.Desired] { return &h.desired }
+
+// Peers is the newest peer map that coordinators gave.
+func (h *Hub) Peers() *latest.Value[[]overlay.Peer] { return &h.peers }
+
+// Sessions is the number of coordinators we are connected to.
+func (h *Hub) Sessions() *latest.Value[int] { return &h.sessions }
+
+// Term is the highest Term seen.
+func (h *Hub) Term() uint64 { return h.term.highest() }
+
+// acceptDesired takes d if it is newer and of no older Term. The (Term, version)
+// pair orders: a restored store may count versions from a lower number again.
+func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) {
+	if d.GetVersion() == 0 {
+		return // this coordinator does not know yet
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	newer := d.GetTerm() > h.desiredTerm || d.GetTerm() == h.desiredTerm && d.GetVersion() > h.desiredVersion
+	if h.desiredVersion != 0 && !newer {
+		if d.GetTerm() < h.desiredTerm && d.GetVersion() > h.desiredVersion {
+			h.term.obey(d.GetTerm()) // refuses, and says so once
+		}
+		return
+	}
+	if !h.term.obey(d.GetTerm()) {
+		return
+	}
+	h.desiredTerm, h.desiredVersion = d.GetTerm(), d.GetVersion()
+	h.cfg.Log.Info("desired state received", "version", d.GetVersion(), "term", d.GetTerm(),
+		"operation", d.GetOperation().GetOperationId(), "peer", from.Slot)
+	h.desired.Set(d)
+}
+
+// acceptPeers takes a newer map. A map without coordinators would cut us off
+// from whoever could correct it, so it is refused.
+func (h *Hub) acceptPeers(from overlay.ID, r *controlv1.GetPeersResponse) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.GetVersion() <= h.peersVersion {
+		return nil
+	}
+	list, err := peers.FromProto(from.Cluster, r.GetPeers())
+	if err != nil {
+		return err
+	}
+	coordinators := 0
+	for _, p := range list {
+		if p.Coordinator {
+			coordinators++
+		}
+	}
+	if coordinators == 0 {
+		return fmt.Errorf("peer map %d of %s names no coordinator", r.GetVersion(), from.Slot)
+	}
+	h.peersVersion = r.GetVersion()
+	h.cfg.Log.Info("peer map received", "version", r.GetVersion(), "peers", len(list), "peer", from.Slot)
+	h.peers.Set(list)
+	return nil
+}
+
+// known returns the versions we have.
+func (h *Hub) known() (desired, peerMap uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.desiredVersion, h.peersVersion
+}
+
+// wake makes every session fetch: whoever woke us need not be the one that
+// answers first.
+func (h *Hub) wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.fetches {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run builds reports until ctx ends. Sessions run beside it in Serve.
+func (h *Hub) Run(ctx context.Context) error { return h.runReports(ctx) }

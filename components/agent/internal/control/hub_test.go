@@ -1,0 +1,122 @@
+package control
+
+import (
+	"log/slog"
+	"testing"
+
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/overlay"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+var from = overlay.ID{Cluster: "demo", Group: "coordinator", Slot: "coordinator-0"}
+
+func newHub(t *testing.T, dir string) *Hub {
+	t.Helper()
+	h, err := New(Config{
+		StateDir: dir, Report: func() *controlv1.Report { return &controlv1.Report{} },
+		ReportChanged: &latest.Value[struct{}]{}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestNewestDesiredStateWins(t *testing.T) {
+	type d struct{ term, version uint64 }
+	for name, tc := range map[string]struct {
+		in   []d
+		want d
+	}{
+		"a newer version":                  {[]d{{3, 10}, {3, 11}}, d{3, 11}},
+		"an older version is ignored":      {[]d{{3, 10}, {3, 9}}, d{3, 10}},
+		"not known by this coordinator":    {[]d{{3, 10}, {9, 0}}, d{3, 10}},
+		"a newer term":                     {[]d{{3, 10}, {4, 12}}, d{4, 12}},
+		"an older term is not obeyed":      {[]d{{3, 10}, {2, 99}}, d{3, 10}},
+		"a restored store counts from low": {[]d{{3, 10}, {4, 2}}, d{4, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHub(t, t.TempDir())
+			for _, one := range tc.in {
+				h.acceptDesired(from, &controlv1.Desired{Term: one.term, Version: one.version})
+			}
+			got, _ := h.Desired().Get()
+			if (d{got.GetTerm(), got.GetVersion()}) != tc.want {
+				t.Errorf("desired = term %d version %d, want %+v", got.GetTerm(), got.GetVersion(), tc.want)
+			}
+		})
+	}
+}
+
+func TestTermSurvivesAReboot(t *testing.T) {
+	dir := t.TempDir()
+	newHub(t, dir).acceptDesired(from, &controlv1.Desired{Term: 7, Version: 1})
+	h := newHub(t, dir)
+	if h.Term() != 7 {
+		t.Errorf("term after a reboot = %d, want 7", h.Term())
+	}
+	h.acceptDesired(from, &controlv1.Desired{Term: 6, Version: 100})
+	if got, _ := h.Desired().Get(); got != nil {
+		t.Errorf("desired state of term 6 was obeyed after term 7: %v", got)
+	}
+	h.acceptDesired(from, &controlv1.Desired{Term: 7, Version: 100})
+	if got, _ := h.Desired().Get(); got.GetVersion() != 100 {
+		t.Errorf("desired state of the same term was not obeyed: %v", got)
+	}
+}
+
+func TestWakeOfAnOldLeaderIsRefused(t *testing.T) {
+	h := newHub(t, t.TempDir())
+	w := &wakeServer{hub: h}
+	if _, err := w.Wake(t.Context(), &controlv1.WakeRequest{Term: 5}); err != nil {
+		t.Errorf("wake of term 5 = %v, want nil", err)
+	}
+	if _, err := w.Wake(t.Context(), &controlv1.WakeRequest{Term: 4}); err == nil {
+		t.Error("wake of term 4 after term 5 was accepted")
+	}
+	// A Wake's Term may be ahead of the desired state's: the last change was an earlier leader's.
+	h.acceptDesired(from, &controlv1.Desired{Term: 4, Version: 10})
+	if got, _ := h.Desired().Get(); got.GetVersion() != 10 {
+		t.Error("desired state that an earlier leader wrote last is not obeyed any more")
+	}
+}
+
+func TestPeerMaps(t *testing.T) {
+	coordinator := &controlv1.Peer{Group: "coordinator", Slot: "coordinator-0", Vip: "127.50.0.1", Coordinator: true}
+	worker := &controlv1.Peer{Group: "web", Slot: "web-1", Vip: "127.50.1.2", Offers: []*controlv1.Port{{Protocol: controlv1.Protocol_PROTOCOL_TCP, Port: 80}}}
+	for name, tc := range map[string]struct {
+		peers []*controlv1.Peer
+		want  int
+	}{
+		"good":            {[]*controlv1.Peer{coordinator, worker}, 2},
+		"no coordinator":  {[]*controlv1.Peer{worker}, 0},
+		"bad address":     {[]*controlv1.Peer{coordinator, {Group: "web", Slot: "web-1", Vip: "x"}}, 0},
+		"bad name":        {[]*controlv1.Peer{coordinator, {Group: "web", Slot: "../x", Vip: "127.50.1.2"}}, 0},
+		"port zero":       {[]*controlv1.Peer{coordinator, {Group: "web", Slot: "web-1", Vip: "127.50.1.2", Offers: []*controlv1.Port{{Protocol: controlv1.Protocol_PROTOCOL_TCP}}}}, 0},
+		"no protocol":     {[]*controlv1.Peer{coordinator, {Group: "web", Slot: "web-1", Vip: "127.50.1.2", Accepts: []*controlv1.Port{{Port: 80}}}}, 0},
+		"port over 65535": {[]*controlv1.Peer{coordinator, {Group: "web", Slot: "web-1", Vip: "127.50.1.2", Accepts: []*controlv1.Port{{Protocol: 1, Port: 65536 + 80}}}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHub(t, t.TempDir())
+			err := h.acceptPeers(from, &controlv1.GetPeersResponse{Version: 1, Peers: tc.peers})
+			got, _ := h.Peers().Get()
+			if len(got) != tc.want || (err == nil) != (tc.want > 0) {
+				t.Errorf("peers = %v, %v; want %d", got, err, tc.want)
+			}
+		})
+	}
+	t.Run("older map", func(t *testing.T) {
+		h := newHub(t, t.TempDir())
+		for _, r := range []*controlv1.GetPeersResponse{
+			{Version: 5, Peers: []*controlv1.Peer{coordinator, worker}}, {Version: 4, Peers: []*controlv1.Peer{coordinator}},
+		} {
+			if err := h.acceptPeers(from, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, _ := h.Peers().Get(); len(got) != 2 {
+			t.Errorf("peers = %v, want the newer map", got)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay"
+	"cadre.dev/overlay/grpcconn"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// poll is the longest time between two fetches; jittered downwards by half.
+	poll = 5 * time.Second
+	// callLimit bounds one call; a coordinator that needs longer is not connected.
+	callLimit = 5 * time.Second
+	// messageLimit bounds what a coordinator may send.
+	messageLimit = 4 << 20
+	// pause after a call that failed.
+	pause = 500 * time.Millisecond
+)
+
+// Serve runs one control session until ctx ends or it breaks. It is overlay's
+// OnControl. Workers dial coordinators, so we are the client of First.
+func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
+	if !peer.Coordinator || !conns.Dialer {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	client, err := grpcconn.Client(conns.First)
+	if err != nil {
+		h.cfg.Log.Warn("control session did not open", "peer", peer.ID.Slot, "error", err)
+		return
+	}
+	defer client.Close() //nolint:errcheck // ends with the session
+	s := &session{hub: h, peer: peer.ID, conn: client, end: cancel, client: controlv1.NewCoordinatorServiceClient(client)}
+	fetch := make(chan struct{}, 1)
+	h.mu.Lock()
+	h.fetches[peer.ID] = fetch
+	h.mu.Unlock()
+	h.sessions.Update(func(n int) int { return n + 1 })
+	h.cfg.Log.Info("control session up", "peer", peer.ID.Slot)
+
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) {
+			controlv1.RegisterAgentServiceServer(g, &wakeServer{hub: h})
+		})
+		cancel(errors.Join(errors.New("control session closed"), err))
+	})
+	wg.Go(func() { s.fetchLoop(ctx, fetch) })
+	wg.Go(func() { s.reportLoop(ctx) })
+	<-ctx.Done()
+	// A session that is up but whose gRPC died would be useless for ever: closing
+	// the connections makes the overlay dial anew.
+	_ = conns.First.Close()
+	_ = conns.Second.Close()
+	wg.Wait()
+	h.mu.Lock()
+	if h.fetches[peer.ID] == fetch {
+		delete(h.fetches, peer.ID)
+	}
+	h.mu.Unlock()
+	h.sessions.Update(func(n int) int { return n - 1 })
+	h.cfg.Log.Info("control session down", "peer", peer.ID.Slot, "error", context.Cause(ctx))
+}
+
+// session is the client side towards one coordinator.
+type session struct {
+	hub    *Hub
+	peer   overlay.ID
+	conn   *grpc.ClientConn
+	end    context.CancelCauseFunc
+	client controlv1.CoordinatorServiceClient
+	failed sync.Map // call name → last error text, so that each is logged once
+}
+
+func (s *session) fetchLoop(ctx context.Context, wake <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-timer.C:
+		}
+		next := poll/2 + rand.N(poll/2) //nolint:gosec // jitter is no secret
+		if err := s.fetch(ctx); err != nil {
+			next = pause
+		}
+		timer.Reset(next)
+	}
+}
+
+func (s *session) fetch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	desired, peerMap := s.hub.known()
+	d, errDesired := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired}, grpc.MaxCallRecvMsgSize(messageLimit))
+	if errDesired == nil {
+		s.hub.acceptDesired(s.peer, d.GetDesired())
+	}
+	s.note(ctx, "get desired state", errDesired)
+	p, errPeers := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: peerMap}, grpc.MaxCallRecvMsgSize(messageLimit))
+	if errPeers == nil {
+		errPeers = s.hub.acceptPeers(s.peer, p)
+	}
+	s.note(ctx, "get peers", errPeers)
+	return errors.Join(errPeers, errDesired)
+}
+
+func (s *session) reportLoop(ctx context.Context) {
+	var index uint64
+	for {
+		report, now, err := s.hub.reports.Wait(ctx, index)
+		if err != nil {
+			return
+		}
+		index = now
+		if report == nil {
+			continue
+		}
+		if err := s.report(ctx, report); err != nil {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+		}
+	}
+}
+
+func (s *session) report(ctx context.Context, r *controlv1.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	answer, err := s.client.Report(ctx, &controlv1.ReportRequest{Report: r})
+	s.note(ctx, "report", err)
+	if err != nil {
+		return err
+	}
+	s.hub.term.note(answer.GetTerm())
+	desired, peerMap := s.hub.known()
+	if answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > peerMap {
+		s.hub.wake()
+	}
+	return nil
+}
+
+// note logs the first error of a kind of call, and its end.
+func (s *session) note(ctx context.Context, call string, err error) {
+	if err == nil {
+		if _, was := s.failed.LoadAndDelete(call); was {
+			s.hub.cfg.Log.Info("coordinator answers again", "call", call, "peer", s.peer.Slot)
+		}
+		return
+	}
+	if s.conn.GetState() == connectivity.Shutdown {
+		s.end(err) // its one connection is gone: nothing can be called any more
+		return
+	}
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	if old, was := s.failed.Swap(call, err.Error()); !was || old != err.Error() {
+		s.hub.cfg.Log.Warn("coordinator does not answer", "call", call, "peer", s.peer.Slot, "error", err)
+	}
+}
+
+// wakeServer is what coordinators may call.
+type wakeServer struct {
+	controlv1.UnimplementedAgentServiceServer
+	hub *Hub
+}
+
+// Wake fetches, unless the sender's Term is old.
+func (w *wakeServer) Wake(_ context.Context, r *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
+	if !w.hub.term.note(r.GetTerm()) {
+		return nil, status.Errorf(codes.FailedPrecondition, "FENCED: term %d is older than the last seen", r.GetTerm())
+	}
+	w.hub.wake()
+	return &controlv1.WakeResponse{}, nil
+}

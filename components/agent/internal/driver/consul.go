@@ -1,0 +1,186 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// consul drives a Consul server of this CVM through its own HTTP port. Servers
+// are named (node_name) as their Slots.
+//
+// Settings:
+//
+//	http_addr   address of the server's HTTP port, default 127.0.0.1:8500.
+//	token_file  file with a token that has operator = "write"; read for each call.
+type consul struct {
+	self      string
+	base      string
+	tokenFile string
+	client    *http.Client
+}
+
+var _ Driver = (*consul)(nil)
+
+// consulTrailing is autopilot's MaxTrailingLogs: as close as it wants a voter.
+const consulTrailing = 250
+
+func newConsul(cfg Config) (Driver, error) {
+	c := &consul{
+		self: cfg.Self, base: "http://127.0.0.1:8500",
+		tokenFile: cfg.Settings["token_file"], client: newRESTClient(),
+	}
+	err := refuseUnknown(cfg, "http_addr", "token_file")
+	if addr := cfg.Settings["http_addr"]; addr != "" {
+		c.base = "http://" + addr
+		if u, urlErr := url.Parse(c.base); urlErr != nil || u.Host != addr || u.Port() == "" {
+			err = errors.Join(err, fmt.Errorf("workload setting http_addr: %q is not host:port", addr))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Observe reads the server's own raft state, the raft configuration and
+// autopilot's judgement. The last two come through the leader.
+func (c *consul) Observe(ctx context.Context) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	header, err := c.header()
+	if err != nil {
+		return View{}, err
+	}
+	var (
+		me                      consulSelf
+		raft                    consulRaft
+		auto                    consulHealth
+		selfErr, raftErr, auErr error
+		wg                      sync.WaitGroup
+	)
+	wg.Go(func() { raftErr = c.get(ctx, "/v1/operator/raft/configuration", header, &raft) })
+	wg.Go(func() { auErr = c.get(ctx, "/v1/operator/autopilot/health", header, &auto) })
+	selfErr = c.get(ctx, "/v1/agent/self", header, &me)
+	wg.Wait()
+	if selfErr != nil {
+		return View{Role: RoleUnknown, Message: "Consul does not answer: " + selfErr.Error(),
+			MayDisruptReason: "Consul does not answer"}, nil
+	}
+	v := View{Role: RoleUnknown, Alive: true, Version: me.Config.Version, Epoch: number(me.Stats.Raft.Term)}
+	switch {
+	case me.Config.NodeName != c.self:
+		v.Message = fmt.Sprintf("the server is named %q; it must be named as the slot, %q", me.Config.NodeName, c.self)
+	case !me.Config.Server:
+		v.Message = "this is a Consul client, not a server"
+	case raftErr != nil || auErr != nil:
+		v.Message = "the servers have no leader that answers: " + errors.Join(raftErr, auErr).Error()
+	}
+	if v.Message != "" {
+		v.MayDisruptReason = v.Message
+		return v, nil
+	}
+	judgeConsul(&v, c.self, me, raft, auto)
+	return v, nil
+}
+
+func judgeConsul(v *View, self string, me consulSelf, raft consulRaft, auto consulHealth) {
+	for _, s := range raft.Servers {
+		if s.Voter {
+			v.Voters = append(v.Voters, s.Node)
+		}
+		if s.Leader {
+			v.Leader = s.Node
+		}
+	}
+	slices.Sort(v.Voters)
+	v.QuorumMember = slices.Contains(v.Voters, self)
+	switch {
+	case me.Stats.Raft.State == "Leader" && v.Leader == self:
+		v.Role = RoleLeader
+	case v.QuorumMember:
+		v.Role = RoleFollower
+	case me.Stats.Raft.State != "":
+		v.Role = RoleLearner
+	}
+	mine, leader := auto.server(self), auto.server(v.Leader)
+	applied := number(me.Stats.Raft.Applied)
+	v.Ready = v.Leader != "" && v.Role != RoleUnknown
+	switch {
+	case v.Role == RoleLeader:
+		v.CaughtUp = ptr(true)
+	case mine.Name == "" || leader.Name == "":
+		v.Message = "autopilot does not know this server yet"
+	default:
+		near := applied+consulTrailing >= leader.LastIndex
+		v.CaughtUp = ptr(mine.Healthy && mine.Voter && near)
+		if !*v.CaughtUp {
+			v.Message = fmt.Sprintf("autopilot: healthy %t, voter %t; applied %d of %d", mine.Healthy, mine.Voter, applied, leader.LastIndex)
+		}
+	}
+	for _, s := range auto.Servers {
+		if !s.Voter {
+			v.Busy = append(v.Busy, s.Name+" is not a voter yet")
+		}
+	}
+	switch {
+	case v.Leader == "":
+		v.MayDisruptReason = "the servers have no leader"
+	case len(v.Busy) > 0:
+		v.MayDisruptReason = "busy: " + v.Busy[0]
+	case len(v.Voters) > 2 && auto.FailureTolerance < 1:
+		v.MayDisruptReason = "autopilot's failure tolerance is 0"
+	}
+	v.MayDisrupt = v.MayDisruptReason == ""
+}
+
+// Drain keeps autopilot from pruning this server while it is away: a pruned
+// server needs 20 s to become a voter again, and the set shrinks meanwhile.
+func (c *consul) Drain(ctx context.Context) error {
+	header, err := c.header()
+	if err != nil {
+		return err
+	}
+	var raft consulRaft
+	if err := c.get(ctx, "/v1/operator/raft/configuration", header, &raft); err != nil {
+		return fmt.Errorf("%w: %w", ErrTransient, err)
+	}
+	return poll(ctx, consulCASPause, func(ctx context.Context) (bool, error) {
+		return c.keepVoters(ctx, header, len(raft.Servers))
+	})
+}
+
+func (c *consul) CancelDrain(context.Context) error { return nil }
+
+func (c *consul) get(ctx context.Context, path string, header http.Header, v any) error {
+	status, err := getJSON(ctx, c.client, c.base+path, header, v)
+	// autopilot/health says 429 with the same body when a server is unhealthy.
+	if err == nil && status != http.StatusOK && status != http.StatusTooManyRequests {
+		return fmt.Errorf("get %s: status %d", path, status)
+	}
+	return err
+}
+
+// header carries the token, read each time so that rotation needs no restart.
+func (c *consul) header() (http.Header, error) {
+	if c.tokenFile == "" {
+		return nil, nil
+	}
+	token, err := os.ReadFile(c.tokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("workload setting token_file: %w", err)
+	}
+	return http.Header{"X-Consul-Token": {strings.TrimSpace(string(token))}}, nil
+}
+
+func number(text string) uint64 {
+	n, _ := strconv.ParseUint(text, 10, 64) // a figure that is missing reads as 0
+	return n
+}

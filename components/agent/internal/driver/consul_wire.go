@@ -1,0 +1,108 @@
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// consulCASPause is between two tries of a configuration that others changed.
+const consulCASPause = 100 * time.Millisecond
+
+// consulSelf is the part of GET /v1/agent/self that the driver reads. All
+// figures are strings there.
+type consulSelf struct {
+	Config struct {
+		NodeName string
+		Version  string
+		Server   bool
+	}
+	Stats struct {
+		Raft struct {
+			State   string `json:"state"`
+			Term    string `json:"term"`
+			Applied string `json:"applied_index"`
+		} `json:"raft"`
+	}
+}
+
+type consulRaft struct {
+	Servers []struct {
+		ID     string
+		Node   string
+		Leader bool
+		Voter  bool
+	}
+}
+
+func (r consulRaft) leader() string {
+	for _, s := range r.Servers {
+		if s.Leader {
+			return s.Node
+		}
+	}
+	return ""
+}
+
+// voter returns the id of the voter that is named node.
+func (r consulRaft) voter(node string) (string, bool) {
+	for _, s := range r.Servers {
+		if s.Node == node && s.Voter {
+			return s.ID, true
+		}
+	}
+	return "", false
+}
+
+type consulHealth struct {
+	Healthy          bool
+	FailureTolerance int
+	Servers          []consulServer
+}
+
+type consulServer struct {
+	Name      string
+	Healthy   bool
+	Voter     bool
+	LastIndex uint64
+}
+
+func (h consulHealth) server(name string) consulServer {
+	for _, s := range h.Servers {
+		if s.Name == name {
+			return s
+		}
+	}
+	return consulServer{}
+}
+
+// keepVoters raises autopilot's MinQuorum to servers, unless somebody changed
+// the configuration in between (not done, read again). Everything else in it is
+// kept as read.
+func (c *consul) keepVoters(ctx context.Context, header http.Header, servers int) (bool, error) {
+	var config map[string]json.RawMessage
+	if err := c.get(ctx, "/v1/operator/autopilot/configuration", header, &config); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrTransient, err)
+	}
+	var have int
+	if err := json.Unmarshal(config["MinQuorum"], &have); err == nil && have >= servers {
+		return true, nil
+	}
+	cas := strings.TrimSpace(string(config["ModifyIndex"]))
+	delete(config, "ModifyIndex")
+	delete(config, "CreateIndex")
+	config["MinQuorum"] = json.RawMessage(strconv.Itoa(servers))
+	status, answer, err := call(ctx, c.client, http.MethodPut,
+		c.base+"/v1/operator/autopilot/configuration?cas="+cas, header, config)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", ErrTransient, err)
+	case status != http.StatusOK:
+		return false, fmt.Errorf("%w: set MinQuorum: status %d: %s", ErrUnsafe, status, strings.TrimSpace(string(answer)))
+	}
+	return strings.TrimSpace(string(answer)) == "true", nil
+}

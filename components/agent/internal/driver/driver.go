@@ -1,0 +1,198 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Role of the member in its workload's own cluster.
+type Role string
+
+const (
+	// RoleUnknown means that the workload did not say. The zero value reads as this.
+	RoleUnknown Role = "unknown"
+	// RoleLeader leads.
+	RoleLeader Role = "leader"
+	// RoleFollower votes or can be promoted.
+	RoleFollower Role = "follower"
+	// RoleLearner does not vote.
+	RoleLearner Role = "learner"
+	// RoleNone is for a workload without roles.
+	RoleNone Role = "none"
+)
+
+// View is what one Observe saw (workload-handover 2.1). Names are Slot names.
+type View struct {
+	Role Role
+	// Alive: the local process answers; says nothing about the cluster.
+	Alive bool
+	// Ready: may receive traffic of its role.
+	Ready bool
+	// CaughtUp and LagBytes: nil is not known; never substitute zero (R52).
+	CaughtUp *bool
+	LagBytes *int64
+	// Leader as this member sees it; empty when unknown.
+	Leader string
+	// Epoch is the raft term or timeline: monotonic.
+	Epoch uint64
+	// Voters as the member's own configuration lists them, sorted (R43).
+	Voters []string
+	// QuorumMember: this member votes in a majority of Voters.
+	QuorumMember bool
+	// Busy lists work in progress that a stop would hurt.
+	Busy    []string
+	Version string
+	// Message says what is missing, for people.
+	Message string
+	// MayDisrupt is false while the workload says that this member must not be
+	// stopped; the reason says why.
+	MayDisrupt       bool
+	MayDisruptReason string
+}
+
+// Equal compares everything except LagBytes, which moves all the time.
+func (v View) Equal(o View) bool {
+	return v.Role == o.Role && v.Alive == o.Alive && v.Ready == o.Ready &&
+		equalPtr(v.CaughtUp, o.CaughtUp) && v.Leader == o.Leader && v.Epoch == o.Epoch &&
+		slices.Equal(v.Voters, o.Voters) && v.QuorumMember == o.QuorumMember &&
+		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.Message == o.Message &&
+		v.MayDisrupt == o.MayDisrupt && v.MayDisruptReason == o.MayDisruptReason
+}
+
+// TransferRequest asks to move leadership off ExpectedLeader (R54).
+type TransferRequest struct {
+	// ExpectedLeader must be this member; the transfer is made only while it leads.
+	ExpectedLeader string
+	// Candidates, best first; only these are chosen.
+	Candidates []string
+}
+
+// Transferred is the confirmed outcome of a Transfer.
+type Transferred struct {
+	// Moved is true when this call moved leadership; false when somebody else
+	// led already, which is success for "move off this member".
+	Moved bool
+	// Leader now.
+	Leader string
+	Epoch  uint64
+}
+
+// Driver knows one workload. All methods are safe for concurrent use, end with
+// ctx, and may be repeated.
+type Driver interface {
+	// Observe reads the member's state in under a second. A member that is down
+	// is a View that says so, not an error; an error means the driver itself
+	// could not work.
+	Observe(ctx context.Context) (View, error)
+	// Transfer moves leadership off this member and returns when the new leader
+	// is confirmed independently of the call's reply. Errors are ErrBusy,
+	// ErrUnsafe or ErrTransient.
+	Transfer(ctx context.Context, r TransferRequest) (Transferred, error)
+	// Drain gets the member ready to be stopped: it no longer leads if it was
+	// handed over, and nothing is half done. Membership is not changed.
+	Drain(ctx context.Context) error
+	// CancelDrain returns to service what Drain took out.
+	CancelDrain(ctx context.Context) error
+}
+
+var (
+	// ErrBusy tells that another change of the workload is in progress; observe, then try again.
+	ErrBusy = errors.New("workload is busy")
+	// ErrUnsafe tells that the workload refused, or that no candidate qualifies; never force.
+	ErrUnsafe = errors.New("workload refuses")
+	// ErrTransient tells that no answer came in time; the effect is unknown, observe before repeating.
+	ErrTransient = errors.New("workload did not answer")
+)
+
+// Config makes a Driver.
+type Config struct {
+	// Kind and Settings as in group.Workload.
+	Kind     string
+	Settings map[string]string
+	// Self is this Slot's name, which is also the member's name in the workload.
+	Self string
+	// VIP returns a Slot's virtual address, if it is known.
+	VIP func(slot string) (netip.Addr, bool)
+	// Local is where the own member listens; the zero value is 127.0.0.1. Several
+	// members on one machine (tests) have one each.
+	Local netip.Addr
+	Log   *slog.Logger
+}
+
+// New returns the driver of cfg.Kind; empty means "none".
+func New(cfg Config) (Driver, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if !cfg.Local.IsValid() {
+		cfg.Local = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	switch cfg.Kind {
+	case "", "none":
+		return newNone(cfg)
+	case "patroni":
+		return newPatroni(cfg)
+	case "consul":
+		return newConsul(cfg)
+	case "etcd":
+		return newEtcd(cfg)
+	default:
+		return nil, fmt.Errorf("workload kind %q is not known; use none, patroni, consul or etcd", cfg.Kind)
+	}
+}
+
+// Close ends what d keeps open, if anything.
+func Close(d Driver) {
+	if c, ok := d.(interface{ close() }); ok {
+		c.close()
+	}
+}
+
+// refuseUnknown names every setting that the driver does not know.
+func refuseUnknown(cfg Config, known ...string) error {
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(cfg.Settings)) {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("workload %q: settings %s are not known; it has %s",
+		cfg.Kind, strings.Join(unknown, ", "), strings.Join(known, ", "))
+}
+
+// poll calls f at once and then every interval until it reports done, fails, or
+// ctx ends; a ctx that ends is ErrTransient with its cause.
+func poll(ctx context.Context, every time.Duration, f func(context.Context) (bool, error)) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		done, err := f(ctx)
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrTransient, context.Cause(ctx))
+		}
+	}
+}
+
+func equalPtr[T comparable](a, b *T) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+func ptr[T any](v T) *T { return &v }

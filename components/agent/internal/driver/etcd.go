@@ -1,0 +1,210 @@
+package driver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// etcd drives an etcd 3.4 to 3.6 member through its own client port. Members are
+// named as their Slots.
+//
+// Settings:
+//
+//	client_port  client port on every member, default 2379.
+//	ca_file, cert_file, key_file  TLS of the client port; all three or none.
+type etcd struct {
+	self  string
+	vip   func(string) (netip.Addr, bool)
+	port  uint16
+	tls   *tls.Config
+	local *clientv3.Client
+}
+
+var _ Driver = (*etcd)(nil)
+
+// etcdProbeKey is read, never written: the read's linearizability is what counts.
+const etcdProbeKey = "cadre/probe"
+
+func newEtcd(cfg Config) (Driver, error) {
+	e := &etcd{self: cfg.Self, vip: cfg.VIP, port: 2379}
+	err := refuseUnknown(cfg, "client_port", "ca_file", "cert_file", "key_file")
+	if s := cfg.Settings["client_port"]; s != "" {
+		n, portErr := strconv.ParseUint(s, 10, 16)
+		if portErr != nil || n == 0 {
+			err = errors.Join(err, fmt.Errorf("workload setting client_port: %q is not a port number 1..65535", s))
+		}
+		e.port = uint16(n)
+	}
+	var tlsErr error
+	e.tls, tlsErr = etcdTLS(cfg.Settings)
+	if err = errors.Join(err, tlsErr); err != nil {
+		return nil, err
+	}
+	e.local, err = e.client(cfg.Local)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func etcdTLS(settings map[string]string) (*tls.Config, error) {
+	ca, cert, key := settings["ca_file"], settings["cert_file"], settings["key_file"]
+	if ca == "" && cert == "" && key == "" {
+		return nil, nil
+	}
+	if ca == "" || cert == "" || key == "" {
+		return nil, errors.New("workload settings ca_file, cert_file and key_file: give all three or none")
+	}
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("workload setting ca_file: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("workload setting ca_file: %s holds no certificate", ca)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: roots,
+		// Loaded per handshake, so that rotation needs no restart.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			return &pair, err
+		},
+	}, nil
+}
+
+// client talks to exactly one member: a balanced client would ask another one.
+func (e *etcd) client(at netip.Addr) (*clientv3.Client, error) {
+	scheme := "http://"
+	if e.tls != nil {
+		scheme = "https://"
+	}
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{scheme + netip.AddrPortFrom(at, e.port).String()},
+		TLS:       e.tls, DialTimeout: 300 * time.Millisecond, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd client: %w", err)
+	}
+	return c, nil
+}
+
+func (e *etcd) close() { _ = e.local.Close() }
+
+// Observe asks the own endpoint. A linearizable read that it answers proves that
+// this member has a leader and has applied everything committed when the read
+// began: that is catch-up, read now.
+func (e *etcd) Observe(ctx context.Context) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	endpoint := e.local.Endpoints()[0]
+	var (
+		members                    *clientv3.MemberListResponse
+		alarms                     *clientv3.AlarmResponse
+		listErr, alarmErr, readErr error
+		wg                         sync.WaitGroup
+	)
+	wg.Go(func() { members, listErr = e.local.MemberList(ctx, clientv3.WithSerializable()) })
+	wg.Go(func() { alarms, alarmErr = e.local.AlarmList(ctx) })
+	wg.Go(func() { _, readErr = e.local.Get(ctx, etcdProbeKey, clientv3.WithKeysOnly()) })
+	status, err := e.local.Status(ctx, endpoint)
+	wg.Wait()
+	if err != nil {
+		return View{Role: RoleUnknown, Message: "etcd does not answer: " + err.Error(),
+			MayDisruptReason: "etcd does not answer"}, nil
+	}
+	v := View{Role: RoleUnknown, Alive: true, Version: status.Version, Epoch: status.RaftTerm}
+	if listErr != nil {
+		v.Message = "etcd's member list is not known: " + listErr.Error()
+		v.MayDisruptReason = v.Message
+		return v, nil
+	}
+	e.judge(&v, status, members.Members, readErr)
+	e.judgeDisruption(&v, status, alarms, alarmErr)
+	return v, nil
+}
+
+func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Member, readErr error) {
+	me := ""
+	for _, m := range members {
+		if m.ID == status.Header.MemberId {
+			me = m.Name
+		}
+		if m.ID == status.Leader {
+			v.Leader = m.Name
+		}
+		if m.IsLearner || m.Name == "" {
+			v.Busy = append(v.Busy, fmt.Sprintf("member %x joins", m.ID))
+		}
+		if !m.IsLearner {
+			v.Voters = append(v.Voters, memberName(m))
+		}
+	}
+	slices.Sort(v.Voters)
+	v.QuorumMember = slices.Contains(v.Voters, e.self)
+	switch {
+	case me != e.self:
+		v.Message = fmt.Sprintf("the member is named %q; it must be named as the slot, %q", me, e.self)
+		return
+	case status.IsLearner:
+		v.Role = RoleLearner
+	case status.Leader != 0 && status.Leader == status.Header.MemberId:
+		v.Role = RoleLeader
+	default:
+		v.Role = RoleFollower
+	}
+	switch {
+	case status.IsLearner: // a learner answers no linearizable reads
+		v.CaughtUp = ptr(false)
+		v.Message = "learner"
+	case readErr != nil:
+		v.CaughtUp = nil
+		v.Message = "linearizable read: " + readErr.Error()
+	default:
+		v.Ready = true
+		v.CaughtUp = ptr(true)
+	}
+}
+
+func (e *etcd) judgeDisruption(v *View, status *clientv3.StatusResponse, alarms *clientv3.AlarmResponse, alarmErr error) {
+	switch {
+	case v.Role == RoleUnknown:
+		v.MayDisruptReason = v.Message
+	case v.Leader == "":
+		v.MayDisruptReason = "the members have no leader"
+	case alarmErr != nil:
+		v.MayDisruptReason = "alarms are not known: " + alarmErr.Error()
+	case len(alarms.Alarms) > 0:
+		v.MayDisruptReason = fmt.Sprintf("alarm %s of member %x", alarms.Alarms[0].Alarm, alarms.Alarms[0].MemberID)
+	case len(status.Errors) > 0:
+		v.MayDisruptReason = "etcd reports " + status.Errors[0]
+	case len(v.Busy) > 0:
+		v.MayDisruptReason = "busy: " + v.Busy[0]
+	}
+	v.MayDisrupt = v.MayDisruptReason == ""
+}
+
+// Drain has nothing to do: a member without leadership may stop at any moment.
+func (e *etcd) Drain(context.Context) error { return nil }
+
+func (e *etcd) CancelDrain(context.Context) error { return nil }
+
+func memberName(m *pb.Member) string {
+	if m.Name == "" {
+		return fmt.Sprintf("%x", m.ID)
+	}
+	return m.Name
+}

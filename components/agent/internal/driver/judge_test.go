@@ -1,0 +1,123 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func listenOn(at netip.Addr, port uint16) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", netip.AddrPortFrom(at, port).String())
+}
+
+func TestConsulJudgement(t *testing.T) {
+	type world struct {
+		me   consulSelf
+		raft consulRaft
+		auto consulHealth
+	}
+	healthy := func() world {
+		var w world
+		w.me.Stats.Raft.State, w.me.Stats.Raft.Applied = "Follower", "900"
+		w.auto.FailureTolerance = 1
+		for i, name := range []string{"c-0", "c-1", "c-2"} {
+			w.raft.Servers = append(w.raft.Servers, struct {
+				ID     string
+				Node   string
+				Leader bool
+				Voter  bool
+			}{name, name, i == 0, true})
+			w.auto.Servers = append(w.auto.Servers, consulServer{Name: name, Healthy: true, Voter: true, LastIndex: 1000})
+		}
+		return w
+	}
+	for name, tc := range map[string]struct {
+		self     string
+		change   func(*world)
+		role     Role
+		caughtUp *bool
+		disrupt  bool
+		says     string
+	}{
+		"follower":                  {self: "c-1", role: RoleFollower, caughtUp: ptr(true), disrupt: true},
+		"leader":                    {self: "c-0", change: func(w *world) { w.me.Stats.Raft.State = "Leader" }, role: RoleLeader, caughtUp: ptr(true), disrupt: true},
+		"deposed but does not know": {self: "c-1", change: func(w *world) { w.me.Stats.Raft.State = "Leader" }, role: RoleFollower, caughtUp: ptr(true), disrupt: true},
+		"behind":                    {self: "c-1", change: func(w *world) { w.me.Stats.Raft.Applied = "100" }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "applied 100"},
+		"not a voter yet":           {self: "c-1", change: func(w *world) { w.raft.Servers[1].Voter, w.auto.Servers[1].Voter = false, false }, role: RoleLearner, caughtUp: ptr(false), says: "not a voter yet"},
+		"another joins":             {self: "c-1", change: func(w *world) { w.auto.Servers[2].Voter = false }, role: RoleFollower, caughtUp: ptr(true), says: "c-2 is not a voter yet"},
+		"no tolerance left":         {self: "c-1", change: func(w *world) { w.auto.FailureTolerance = 0 }, role: RoleFollower, caughtUp: ptr(true), says: "tolerance"},
+		"no leader":                 {self: "c-1", change: func(w *world) { w.raft.Servers[0].Leader = false }, role: RoleFollower, says: "no leader"},
+		"unknown to autopilot":      {self: "c-1", change: func(w *world) { w.auto.Servers = w.auto.Servers[:1] }, role: RoleFollower, disrupt: true, says: "does not know"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := healthy()
+			if tc.change != nil {
+				tc.change(&w)
+			}
+			v := View{Role: RoleUnknown}
+			judgeConsul(&v, tc.self, w.me, w.raft, w.auto)
+			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caughtUp) || v.MayDisrupt != tc.disrupt {
+				t.Errorf("view = %+v, want role %s, caught up %v, may disrupt %t", v, tc.role, tc.caughtUp, tc.disrupt)
+			}
+			if !strings.Contains(v.Message+v.MayDisruptReason, tc.says) {
+				t.Errorf("message %q, reason %q; want %q in one", v.Message, v.MayDisruptReason, tc.says)
+			}
+		})
+	}
+}
+
+func TestEtcdJudgement(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*clientv3.StatusResponse, []*pb.Member, *clientv3.AlarmResponse)
+		readErr error
+		role    Role
+		caught  *bool
+		disrupt bool
+		voters  int
+		says    string
+	}{
+		"follower": {role: RoleFollower, caught: ptr(true), disrupt: true, voters: 3},
+		"leader":   {change: func(s *clientv3.StatusResponse, _ []*pb.Member, _ *clientv3.AlarmResponse) { s.Leader = 2 }, role: RoleLeader, caught: ptr(true), disrupt: true, voters: 3},
+		"no leader": {change: func(s *clientv3.StatusResponse, _ []*pb.Member, _ *clientv3.AlarmResponse) { s.Leader = 0 }, readErr: errors.New("timed out"),
+			role: RoleFollower, voters: 3, says: "no leader"},
+		"learner": {change: func(s *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) {
+			s.IsLearner, m[1].IsLearner = true, true
+		},
+			role: RoleLearner, caught: ptr(false), voters: 2, says: "joins"},
+		"a learner elsewhere": {change: func(_ *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) { m[2].IsLearner = true },
+			role: RoleFollower, caught: ptr(true), voters: 2, says: "joins"},
+		"unnamed voter still counts": {change: func(_ *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) { m[2].Name = "" },
+			role: RoleFollower, caught: ptr(true), voters: 3, says: "joins"},
+		"alarm": {change: func(_ *clientv3.StatusResponse, _ []*pb.Member, a *clientv3.AlarmResponse) {
+			a.Alarms = []*pb.AlarmMember{{MemberID: 1, Alarm: pb.AlarmType_NOSPACE}}
+		}, role: RoleFollower, caught: ptr(true), voters: 3, says: "NOSPACE"},
+		"read timed out": {readErr: errors.New("timed out"), role: RoleFollower, disrupt: true, voters: 3, says: "linearizable"},
+		"other name": {change: func(_ *clientv3.StatusResponse, m []*pb.Member, _ *clientv3.AlarmResponse) { m[1].Name = "x" },
+			role: RoleUnknown, voters: 3, says: `named "x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := &clientv3.StatusResponse{Header: &pb.ResponseHeader{MemberId: 2}, Leader: 1, RaftTerm: 5}
+			members := []*pb.Member{{ID: 1, Name: "e-0"}, {ID: 2, Name: "e-1"}, {ID: 3, Name: "e-2"}}
+			alarms := &clientv3.AlarmResponse{}
+			if tc.change != nil {
+				tc.change(status, members, alarms)
+			}
+			e := &etcd{self: "e-1"}
+			v := View{Role: RoleUnknown}
+			e.judge(&v, status, members, tc.readErr)
+			e.judgeDisruption(&v, status, alarms, nil)
+			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caught) || v.MayDisrupt != tc.disrupt || len(v.Voters) != tc.voters {
+				t.Errorf("view = %+v, want role %s, caught up %v, may disrupt %t, %d voters", v, tc.role, tc.caught, tc.disrupt, tc.voters)
+			}
+			if !strings.Contains(v.Message+v.MayDisruptReason, tc.says) {
+				t.Errorf("message %q, reason %q; want %q in one", v.Message, v.MayDisruptReason, tc.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,28 @@
+package driver
+
+import "context"
+
+// none is for workloads without roles and without quorum: health checks and
+// hooks alone judge them. It has no settings.
+type none struct{ self string }
+
+var _ Driver = none{}
+
+func newNone(cfg Config) (Driver, error) {
+	if err := refuseUnknown(cfg); err != nil {
+		return nil, err
+	}
+	return none{self: cfg.Self}, nil
+}
+
+func (none) Observe(context.Context) (View, error) {
+	return View{Role: RoleNone, Alive: true, Ready: true, CaughtUp: ptr(true), MayDisrupt: true}, nil
+}
+
+func (none) Transfer(context.Context, TransferRequest) (Transferred, error) {
+	return Transferred{}, nil
+}
+
+func (none) Drain(context.Context) error { return nil }
+
+func (none) CancelDrain(context.Context) error { return nil }

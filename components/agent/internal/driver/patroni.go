@@ -1,0 +1,234 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// patroni drives PostgreSQL under Patroni 3.x and 4.x through its REST API.
+// Members are named as their Slots. Patroni's voters are its DCS's, so the
+// member itself takes part in no quorum.
+//
+// Settings:
+//
+//	port           REST port on every member, default 8008. Members must offer it to their group.
+//	scope          when set, a cluster of another scope is refused.
+//	max_lag_bytes  replay lag at which a streaming replica still counts as caught up, default 16777216.
+//	username, password_file  for Patroni's unsafe REST methods, when restapi.authentication is set.
+type patroni struct {
+	self   string
+	vip    func(string) (netip.Addr, bool)
+	at     netip.Addr
+	port   uint16
+	scope  string
+	maxLag int64
+	user   string
+	secret string
+	client *http.Client
+	// good is the index into bases() that answered last.
+	good atomic.Int32
+}
+
+var _ Driver = (*patroni)(nil)
+
+// observeBudget keeps an Observe under a second even when a Peer hangs.
+const observeBudget = 900 * time.Millisecond
+
+func newPatroni(cfg Config) (Driver, error) {
+	p := &patroni{
+		self: cfg.Self, vip: cfg.VIP, at: cfg.Local, port: 8008, maxLag: 16 << 20,
+		scope: cfg.Settings["scope"], user: cfg.Settings["username"], secret: cfg.Settings["password_file"],
+		client: newRESTClient(),
+	}
+	err := refuseUnknown(cfg, "port", "scope", "max_lag_bytes", "username", "password_file")
+	if s := cfg.Settings["port"]; s != "" {
+		n, portErr := strconv.ParseUint(s, 10, 16)
+		if portErr != nil || n == 0 {
+			err = errors.Join(err, fmt.Errorf("workload setting port: %q is not a port number 1..65535", s))
+		}
+		p.port = uint16(n)
+	}
+	if s := cfg.Settings["max_lag_bytes"]; s != "" {
+		n, lagErr := strconv.ParseInt(s, 10, 64)
+		if lagErr != nil || n < 0 {
+			err = errors.Join(err, fmt.Errorf("workload setting max_lag_bytes: %q is not a number of bytes", s))
+		}
+		p.maxLag = n
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Observe asks the own member for its state and the cluster view, and the
+// leader for its list of streaming replicas: only that list, with positions read
+// from both sides now, says that a replica has caught up. Patroni's own lag
+// figures are up to loop_wait old.
+func (p *patroni) Observe(ctx context.Context) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	var (
+		me         patroniStatus
+		cluster    patroniCluster
+		clusterErr error
+		wg         sync.WaitGroup
+	)
+	wg.Go(func() { clusterErr = p.local(ctx, "/cluster", &cluster) })
+	statusErr := p.local(ctx, "/patroni", &me)
+	wg.Wait()
+	if statusErr != nil {
+		return View{Role: RoleUnknown, Message: "Patroni does not answer: " + statusErr.Error(),
+			MayDisruptReason: "Patroni does not answer"}, nil
+	}
+	v := View{Role: RoleUnknown, Alive: true, Version: me.Patroni.Version, Epoch: me.Timeline}
+	switch {
+	case p.scope != "" && me.Patroni.Scope != p.scope:
+		v.Message = fmt.Sprintf("Patroni serves scope %q, not %q", me.Patroni.Scope, p.scope)
+		v.MayDisruptReason = v.Message
+		return v, nil
+	case me.Patroni.Name != "" && me.Patroni.Name != p.self:
+		v.Message = fmt.Sprintf("Patroni's member is named %q; it must be named as the slot, %q", me.Patroni.Name, p.self)
+		v.MayDisruptReason = v.Message
+		return v, nil
+	case clusterErr != nil:
+		v.Message = "Patroni has no cluster view: " + clusterErr.Error()
+		v.MayDisruptReason = v.Message
+		return v, nil
+	}
+	v.Leader = cluster.leader()
+	var (
+		leader    patroniStatus
+		leaderErr error
+	)
+	switch {
+	case v.Leader == p.self:
+		leader = me
+	case v.Leader != "":
+		leaderErr = p.remote(ctx, v.Leader, &leader)
+	default:
+		leaderErr = errors.New("the cluster has no leader")
+	}
+	p.judge(&v, me, leader, leaderErr, cluster)
+	return v, nil
+}
+
+// judge fills role, readiness, catch-up and may-disrupt. leaderErr says why
+// leader is not known.
+func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, cluster patroniCluster) {
+	mine, _ := cluster.member(p.self)
+	v.Busy = busy(p.self, me, cluster)
+	switch {
+	case me.primary() && v.Leader == p.self:
+		v.Role = RoleLeader
+		v.Ready = me.State == "running"
+		v.CaughtUp, v.LagBytes = ptr(true), ptr(int64(0))
+		if !v.Ready {
+			v.Message = "PostgreSQL is " + me.State
+		}
+	case me.primary():
+		v.Message = "PostgreSQL is primary without the leader lock"
+	case me.Role == "replica":
+		v.Role = RoleFollower
+		if mine.tag("nofailover") {
+			v.Role = RoleLearner
+		}
+		p.judgeReplica(v, me, leader, leaderErr)
+	default:
+		v.Message = fmt.Sprintf("PostgreSQL is %s (%s)", me.State, me.Role)
+	}
+	v.MayDisruptReason = p.refusal(*v, me, cluster)
+	v.MayDisrupt = v.MayDisruptReason == ""
+}
+
+func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr error) {
+	running := me.State == "running" || me.State == "streaming"
+	switch {
+	case !running:
+		v.Message = "PostgreSQL is " + me.State
+		v.CaughtUp = ptr(false)
+		return
+	case leaderErr != nil:
+		v.Ready = me.ReplicationState == "streaming"
+		v.Message = fmt.Sprintf("catch-up is not known: leader's Patroni at port %d: %v", p.port, leaderErr)
+		return
+	case !leader.primary():
+		v.Ready = me.ReplicationState == "streaming"
+		v.Message = fmt.Sprintf("catch-up is not known: %s is not a running primary yet", v.Leader)
+		return
+	}
+	streaming := leader.streams(p.self)
+	v.Ready = streaming
+	lag := max(0, leader.XLog.Location-me.XLog.Replayed)
+	v.LagBytes = &lag
+	caught := streaming && me.Timeline == leader.Timeline && lag <= p.maxLag && !me.XLog.Paused
+	v.CaughtUp = &caught
+	switch {
+	case !streaming:
+		v.Message = fmt.Sprintf("%s does not list this replica as streaming", v.Leader)
+	case me.Timeline != leader.Timeline:
+		v.Message = fmt.Sprintf("timeline %d, leader's is %d", me.Timeline, leader.Timeline)
+	case me.XLog.Paused:
+		v.Message = "replay is paused"
+	case lag > p.maxLag:
+		v.Message = fmt.Sprintf("replay is %d bytes behind", lag)
+	}
+}
+
+// refusal says why this member must not be stopped; empty when it may.
+func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) string {
+	switch {
+	case cluster.Pause || me.Pause:
+		return "Patroni is paused: a stop would leave PostgreSQL without failover"
+	case len(v.Busy) > 0:
+		return "busy: " + v.Busy[0]
+	case v.Leader == "":
+		return "the cluster has no leader"
+	case v.Role == RoleLeader && len(cluster.Members) > 1 && !cluster.anyEligible(p.self, me):
+		return "no streaming replica can take over"
+	}
+	return ""
+}
+
+// Drain waits until the own PostgreSQL is settled: right after a switchover it
+// is stopped, perhaps rewound, and started as a replica, and a stop in the
+// middle of that would leave a half rewound data folder.
+func (p *patroni) Drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("PostgreSQL did not settle in %s", drainLimit))
+	defer cancel()
+	var stopped time.Time
+	return poll(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
+		var me patroniStatus
+		probe, cancel := context.WithTimeout(ctx, observeBudget)
+		defer cancel()
+		if err := p.local(probe, "/patroni", &me); err != nil {
+			return isRefused(err), nil // nothing listens: nothing to settle
+		}
+		switch me.State {
+		case "running", "streaming", "start failed", "crashed", "initdb failed":
+			return true, nil
+		case "stopped", "stop failed":
+			if stopped.IsZero() {
+				stopped = time.Now()
+			}
+			return time.Since(stopped) > stoppedLimit, nil // it stays down
+		}
+		stopped = time.Time{}
+		return false, nil
+	})
+}
+
+const (
+	drainLimit = 60 * time.Second
+	// stoppedLimit is longer than Patroni leaves a demoted member stopped.
+	stoppedLimit = 10 * time.Second
+)
+
+func (p *patroni) CancelDrain(context.Context) error { return nil }

@@ -1,0 +1,264 @@
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakePatroni is three members that share one cluster. Only what a test changes
+// differs from a healthy cluster led by db-0 on timeline 3.
+type fakePatroni struct {
+	mu       sync.Mutex
+	status   map[string]map[string]any // guarded by mu; GET /patroni by member
+	cluster  map[string]any            // guarded by mu; GET /cluster
+	switches int                       // guarded by mu
+	// reply of POST /switchover; onSwitch runs before it.
+	code     int
+	text     string
+	onSwitch func(*fakePatroni)
+	port     uint16
+	vips     map[string]netip.Addr
+}
+
+func newFakePatroni(t *testing.T) *fakePatroni {
+	t.Helper()
+	f := &fakePatroni{code: 200, text: `Successfully switched over to "db-1"`, vips: map[string]netip.Addr{}}
+	f.status = map[string]map[string]any{}
+	var members []any
+	for i, name := range []string{"db-0", "db-1", "db-2"} {
+		f.vips[name] = subnet(t, 9)(i)
+		role := "replica"
+		s := map[string]any{
+			"state": "running", "role": role, "timeline": 3, "replication_state": "streaming",
+			"xlog":    map[string]any{"received_location": 1000, "replayed_location": 1000},
+			"patroni": map[string]any{"version": "4.1.0", "scope": "demo", "name": name},
+		}
+		if i == 0 {
+			role = "leader"
+			s["role"], s["xlog"] = "primary", map[string]any{"location": 1000}
+			s["replication"] = []any{
+				map[string]any{"application_name": "db-1", "state": "streaming"},
+				map[string]any{"application_name": "db-2", "state": "streaming"},
+			}
+		}
+		f.status[name] = s
+		members = append(members, map[string]any{"name": name, "role": role, "state": "running"})
+	}
+	f.cluster = map[string]any{"members": members}
+	for i, name := range []string{"db-0", "db-1", "db-2"} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(name, w, r) }))
+		_ = server.Listener.Close()
+		ln, err := listenOn(f.vips[name], f.port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Listener = ln
+		if i == 0 {
+			f.port = netip.MustParseAddrPort(ln.Addr().String()).Port()
+		}
+		server.Start()
+		t.Cleanup(server.Close)
+	}
+	return f
+}
+
+func (f *fakePatroni) serve(name string, w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var answer any = f.status[name]
+	switch r.URL.Path {
+	case "/cluster":
+		answer = f.cluster
+	case "/primary":
+		if f.member(name)["role"] != "leader" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	case "/switchover":
+		f.switches++
+		if f.onSwitch != nil {
+			f.onSwitch(f)
+		}
+		w.WriteHeader(f.code)
+		_, _ = w.Write([]byte(f.text))
+		return
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (f *fakePatroni) member(name string) map[string]any {
+	for _, m := range f.cluster["members"].([]any) {
+		if m := m.(map[string]any); m["name"] == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// promote makes name the leader of the next timeline.
+func (f *fakePatroni) promote(name string) {
+	for _, m := range f.cluster["members"].([]any) {
+		m := m.(map[string]any)
+		m["role"] = "replica"
+		if m["name"] == name {
+			m["role"] = "leader"
+		}
+	}
+	for member, s := range f.status {
+		s["role"] = "replica"
+		if member == name {
+			s["role"], s["timeline"] = "primary", 4
+		}
+	}
+}
+
+func (f *fakePatroni) driver(t *testing.T, self string, settings map[string]string) *patroni {
+	t.Helper()
+	if settings == nil {
+		settings = map[string]string{}
+	}
+	settings["port"] = strconv.Itoa(int(f.port))
+	d, err := New(Config{Kind: "patroni", Self: self, Local: f.vips[self], Settings: settings,
+		VIP: func(slot string) (netip.Addr, bool) { a, ok := f.vips[slot]; return a, ok }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.(*patroni)
+}
+
+func TestPatroniView(t *testing.T) {
+	for name, tc := range map[string]struct {
+		self     string
+		settings map[string]string
+		change   func(*fakePatroni)
+		role     Role
+		caughtUp *bool
+		disrupt  bool
+		says     string
+	}{
+		"leader":        {self: "db-0", role: RoleLeader, caughtUp: ptr(true), disrupt: true},
+		"3.x leader":    {self: "db-0", change: func(f *fakePatroni) { f.status["db-0"]["role"] = "master" }, role: RoleLeader, caughtUp: ptr(true), disrupt: true},
+		"replica":       {self: "db-1", role: RoleFollower, caughtUp: ptr(true), disrupt: true},
+		"nofailover":    {self: "db-1", change: func(f *fakePatroni) { f.member("db-1")["tags"] = map[string]any{"nofailover": true} }, role: RoleLearner, caughtUp: ptr(true), disrupt: true},
+		"other scope":   {self: "db-1", settings: map[string]string{"scope": "prod"}, role: RoleUnknown, says: `scope "demo"`},
+		"other name":    {self: "db-1", change: func(f *fakePatroni) { f.status["db-1"]["patroni"] = map[string]any{"name": "pg1"} }, role: RoleUnknown, says: `named "pg1"`},
+		"not streaming": {self: "db-1", change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "does not list"},
+		"dead timeline": {self: "db-1", change: func(f *fakePatroni) { f.status["db-1"]["timeline"] = 2 }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "timeline 2"},
+		"far behind":    {self: "db-1", settings: map[string]string{"max_lag_bytes": "100"}, change: func(f *fakePatroni) { f.status["db-1"]["xlog"] = map[string]any{"replayed_location": 800} }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "200 bytes"},
+		"replay paused": {self: "db-1", change: func(f *fakePatroni) {
+			f.status["db-1"]["xlog"] = map[string]any{"replayed_location": 1000, "paused": true}
+		}, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "paused"},
+		"leader hidden": {self: "db-1", change: func(f *fakePatroni) { delete(f.vips, "db-0") }, role: RoleFollower, disrupt: true, says: "catch-up is not known"},
+		"starting":      {self: "db-1", change: func(f *fakePatroni) { f.status["db-1"]["state"] = "starting" }, role: RoleFollower, caughtUp: ptr(false), disrupt: true, says: "starting"},
+		"no leader":     {self: "db-1", change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }, role: RoleFollower, says: "no leader"},
+		"lost the lock": {self: "db-0", change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }, role: RoleUnknown, says: "without the leader lock"},
+		"paused":        {self: "db-1", change: func(f *fakePatroni) { f.cluster["pause"] = true }, role: RoleFollower, caughtUp: ptr(true), says: "Patroni is paused"},
+		"scheduled":     {self: "db-1", change: func(f *fakePatroni) { f.cluster["scheduled_switchover"] = map[string]any{"at": "x"} }, role: RoleFollower, caughtUp: ptr(true), says: "scheduled"},
+		"backup": {self: "db-0", change: func(f *fakePatroni) {
+			f.status["db-0"]["replication"] = []any{map[string]any{"application_name": "pg_basebackup", "state": "backup"}, map[string]any{"application_name": "db-1", "state": "streaming"}}
+		}, role: RoleLeader, caughtUp: ptr(true), says: "base backup"},
+		"nobody follows": {self: "db-0", change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }, role: RoleLeader, caughtUp: ptr(true), says: "no streaming replica"},
+		"sync not in use": {self: "db-0", change: func(f *fakePatroni) {
+			f.member("db-1")["role"] = "sync_standby"
+			f.status["db-0"]["replication"] = []any{map[string]any{"application_name": "db-2", "state": "streaming"}}
+		}, role: RoleLeader, caughtUp: ptr(true), says: "no streaming replica"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakePatroni(t)
+			d := f.driver(t, tc.self, tc.settings)
+			if tc.change != nil {
+				tc.change(f)
+			}
+			v, err := d.Observe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Role != tc.role || !equalPtr(v.CaughtUp, tc.caughtUp) || v.MayDisrupt != tc.disrupt || !v.Alive {
+				t.Errorf("view = %+v, want role %s, caught up %v, may disrupt %t", v, tc.role, tc.caughtUp, tc.disrupt)
+			}
+			if !strings.Contains(v.Message+v.MayDisruptReason, tc.says) {
+				t.Errorf("message %q, reason %q; want %q in one", v.Message, v.MayDisruptReason, tc.says)
+			}
+		})
+	}
+}
+
+func TestPatroniSwitchover(t *testing.T) {
+	promote := func(name string) func(*fakePatroni) { return func(f *fakePatroni) { f.promote(name) } }
+	for name, tc := range map[string]struct {
+		change func(*fakePatroni)
+		code   int
+		text   string
+		on     func(*fakePatroni)
+		want   Transferred
+		err    error
+		calls  int
+	}{
+		"as asked":                          {code: 200, on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
+		"another replica won":               {code: 200, text: `Switched over to "db-2" instead of "db-1"`, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1},
+		"status unknown but done":           {code: 503, text: "Switchover status unknown", on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
+		"refused since somebody else leads": {code: 412, text: "leader name does not match", on: promote("db-2"), want: Transferred{false, "db-2", 4}, calls: 1},
+		"no good candidates":                {code: 412, text: "switchover is not possible: no good candidates have been found", err: ErrUnsafe, calls: 1},
+		"failed":                            {code: 503, text: "Switchover failed", err: ErrBusy, calls: 1},
+		"first candidate lags": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
+			change: func(f *fakePatroni) { f.status["db-1"]["xlog"] = map[string]any{"replayed_location": -(64 << 20)} }},
+		"only the synchronous one may lead": {code: 200, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1,
+			change: func(f *fakePatroni) { f.member("db-2")["role"] = "sync_standby" }},
+		"nobody qualifies": {err: ErrUnsafe, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
+		"backup runs":      {err: ErrBusy, change: func(f *fakePatroni) { f.status["db-0"]["replication"] = []any{map[string]any{"state": "backup"}} }},
+		"no leader":        {err: ErrTransient, change: func(f *fakePatroni) { f.member("db-0")["role"] = "replica" }},
+		"is moved already": {want: Transferred{false, "db-1", 3}, change: func(f *fakePatroni) { f.member("db-0")["role"], f.member("db-1")["role"] = "replica", "leader" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakePatroni(t)
+			if tc.change != nil {
+				tc.change(f)
+			}
+			f.code, f.text, f.onSwitch = tc.code, tc.text, tc.on
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			got, err := f.driver(t, "db-0", nil).Transfer(ctx, TransferRequest{ExpectedLeader: "db-0", Candidates: []string{"db-1", "db-2"}})
+			if got != tc.want || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
+				t.Errorf("transfer = %+v, %v; want %+v, %v", got, err, tc.want, tc.err)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.switches != tc.calls {
+				t.Errorf("%d switchovers were asked for, want %d", f.switches, tc.calls)
+			}
+		})
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind     string
+		settings map[string]string
+		want     string
+	}{
+		"unknown kind":           {"mysql", nil, "none, patroni, consul or etcd"},
+		"none has no settings":   {"none", map[string]string{"port": "1"}, "port"},
+		"patroni unknown":        {"patroni", map[string]string{"prot": "1", "force": "x"}, "force, prot"},
+		"patroni port":           {"patroni", map[string]string{"port": "0"}, "1..65535"},
+		"patroni lag":            {"patroni", map[string]string{"max_lag_bytes": "1MB"}, "max_lag_bytes"},
+		"consul address":         {"consul", map[string]string{"http_addr": "localhost"}, "host:port"},
+		"etcd port":              {"etcd", map[string]string{"client_port": "x"}, "client_port"},
+		"etcd part of TLS":       {"etcd", map[string]string{"ca_file": "/x"}, "all three or none"},
+		"etcd missing authority": {"etcd", map[string]string{"ca_file": "/no/x", "cert_file": "/no/y", "key_file": "/no/z"}, "ca_file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(Config{Kind: tc.kind, Settings: tc.settings, Self: "a"})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("New = %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}

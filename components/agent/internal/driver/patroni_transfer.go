@@ -1,0 +1,168 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// patroniTransferLimit bounds a switchover including its confirmation: Patroni
+// demotes as long as PostgreSQL needs for its shutdown checkpoint.
+const patroniTransferLimit = 60 * time.Second
+
+// Transfer makes a switchover. The reply of POST /switchover comes 0.7 s or more
+// after the new primary took over, and may say "status unknown" while it still
+// goes on; so the target's own answer is watched beside it.
+func (p *patroni) Transfer(ctx context.Context, r TransferRequest) (Transferred, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patroniTransferLimit,
+		fmt.Errorf("switchover was not confirmed within %s", patroniTransferLimit))
+	defer cancel()
+	var (
+		me      patroniStatus
+		cluster patroniCluster
+	)
+	if err := errors.Join(p.local(ctx, "/patroni", &me), p.local(ctx, "/cluster", &cluster)); err != nil {
+		return Transferred{}, fmt.Errorf("%w: %w", ErrTransient, err)
+	}
+	switch leader := cluster.leader(); {
+	case leader == "":
+		return Transferred{}, fmt.Errorf("%w: the cluster has no leader now", ErrTransient)
+	case leader != p.self:
+		return Transferred{Leader: leader, Epoch: me.Timeline}, nil
+	case r.ExpectedLeader != p.self:
+		return Transferred{}, fmt.Errorf("%w: %s leads, but %q was expected to", ErrUnsafe, p.self, r.ExpectedLeader)
+	}
+	if why := busy(p.self, me, cluster); len(why) > 0 {
+		return Transferred{}, fmt.Errorf("%w: %s", ErrBusy, why[0])
+	}
+	target, err := p.choose(ctx, r.Candidates, me, cluster)
+	if err != nil {
+		return Transferred{}, err
+	}
+	reply := make(chan error, 1)
+	asking, stopAsking := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { reply <- p.askSwitchover(asking, target) })
+	out, err := p.confirm(ctx, target, me.Timeline, reply)
+	stopAsking() // the rest of the reply says nothing new
+	wg.Wait()
+	return out, err
+}
+
+// choose takes the first candidate that streams from this leader, is close to
+// it now, and may be promoted.
+func (p *patroni) choose(ctx context.Context, candidates []string, me patroniStatus, cluster patroniCluster) (string, error) {
+	if len(candidates) == 0 {
+		return "", fmt.Errorf("%w: no transfer candidates were named", ErrUnsafe)
+	}
+	var reasons []string
+	for _, name := range candidates {
+		if name == p.self {
+			continue
+		}
+		err := cluster.eligible(name, me)
+		if err == nil {
+			var their patroniStatus
+			probe, cancel := context.WithTimeout(ctx, observeBudget)
+			err = p.remote(probe, name, &their)
+			cancel()
+			switch lag := me.XLog.Location - their.XLog.Replayed; {
+			case err != nil:
+				err = fmt.Errorf("its Patroni does not answer: %w", err)
+			case their.Timeline != me.Timeline:
+				err = fmt.Errorf("it is on timeline %d, not %d", their.Timeline, me.Timeline)
+			case lag > p.maxLag:
+				err = fmt.Errorf("it is %d bytes behind", lag)
+			}
+		}
+		if err == nil {
+			return name, nil
+		}
+		reasons = append(reasons, name+": "+err.Error())
+	}
+	return "", fmt.Errorf("%w: no candidate can take over: %s", ErrUnsafe, strings.Join(reasons, "; "))
+}
+
+// askSwitchover returns nil when the outcome must be read from the members, an
+// error when Patroni certainly refused.
+func (p *patroni) askSwitchover(ctx context.Context, target string) error {
+	header, err := p.authorization()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsafe, err)
+	}
+	url := p.bases()[int(p.good.Load())%len(p.bases())] + "/switchover"
+	status, answer, err := call(ctx, p.client, http.MethodPost, url, header,
+		map[string]string{"leader": p.self, "candidate": target})
+	text := strings.TrimSpace(string(answer))
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // unknown: the members say
+	case status == http.StatusOK, status == http.StatusServiceUnavailable && strings.Contains(text, "unknown"):
+		return nil
+	case status == http.StatusServiceUnavailable:
+		return fmt.Errorf("%w: switchover: %s", ErrBusy, text)
+	default: // 412 no good candidate or leader mismatch, 400, 401
+		return fmt.Errorf("%w: switchover: status %d: %s", ErrUnsafe, status, text)
+	}
+}
+
+// confirm watches until somebody else holds the lock and says about itself that
+// it is primary on a newer timeline.
+func (p *patroni) confirm(ctx context.Context, target string, epoch uint64, reply <-chan error) (Transferred, error) {
+	var (
+		out     Transferred
+		refused error
+		rounds  int
+	)
+	err := poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
+		rounds++
+		select {
+		case refused = <-reply:
+		default:
+		}
+		if refused != nil || rounds%10 == 0 {
+			leader := p.lockHolder(ctx)
+			if refused != nil && leader == p.self {
+				return false, refused
+			}
+			if leader != "" && leader != p.self {
+				target = leader // may be another than asked for; it still moved
+			}
+		}
+		timeline, leads := p.leads(ctx, target)
+		if !leads || timeline <= epoch {
+			return false, nil
+		}
+		out = Transferred{Moved: refused == nil, Leader: target, Epoch: timeline}
+		return true, nil
+	})
+	return out, err
+}
+
+// leads asks target whether it is primary and holds the lock.
+func (p *patroni) leads(ctx context.Context, target string) (timeline uint64, leads bool) {
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	base, err := p.remoteBase(target)
+	if err != nil {
+		return 0, false
+	}
+	// GET /primary answers with the same body as /patroni; 200 only while the lock is held.
+	var s patroniStatus
+	status, err := getJSON(ctx, p.client, base+"/primary", nil, &s)
+	return s.Timeline, err == nil && status == http.StatusOK && s.primary()
+}
+
+func (p *patroni) lockHolder(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	var c patroniCluster
+	if err := p.local(ctx, "/cluster", &c); err != nil {
+		return ""
+	}
+	return c.leader()
+}

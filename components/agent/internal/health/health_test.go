@@ -1,0 +1,168 @@
+package health
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+func TestJudge(t *testing.T) {
+	const ok, bad = "", "down"
+	type probe struct {
+		after   time.Duration
+		problem string
+		want    rollout.Health
+	}
+	s := time.Second
+	for name, probes := range map[string][]probe{
+		"unknown until the healthy threshold": {{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}},
+		"a failure starts the count anew":     {{0, ok, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, ok, rollout.Unknown}, {s, ok, rollout.Healthy}},
+		"fast failures are no quicker verdict": {
+			{0, bad, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, bad, rollout.Unknown},
+			{17 * s, bad, rollout.Unhealthy},
+		},
+		"one failure is not unhealthy":    {{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}, {10 * s, bad, rollout.Healthy}, {s, ok, rollout.Healthy}},
+		"few failures are not unhealthy":  {{0, bad, rollout.Unknown}, {30 * s, bad, rollout.Unknown}, {s, bad, rollout.Unhealthy}},
+		"unhealthy needs two to recover":  {{0, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}, {s, ok, rollout.Unhealthy}, {s, ok, rollout.Healthy}},
+		"unknown stays unknown for a mix": {{0, ok, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, ok, rollout.Unknown}, {s, bad, rollout.Unknown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			j := newJudge(group.HealthCheck{}, Result{Health: rollout.Unknown, Since: start})
+			at, since := start, start
+			for i, p := range probes {
+				at = at.Add(p.after)
+				before := j.result.Health
+				j.add(p.problem, at)
+				if before != j.result.Health {
+					since = at
+				}
+				if j.result.Health != p.want || !j.result.Since.Equal(since) {
+					t.Fatalf("probe %d: %s since %s, want %s since %s", i, j.result.Health, j.result.Since, p.want, since)
+				}
+			}
+		})
+	}
+}
+
+func TestProbes(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.URL.Path[1:])
+		w.WriteHeader(code)
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := ln.Addr().(*net.TCPAddr).Port
+	_ = ln.Close()
+	for name, tc := range map[string]struct {
+		check group.HealthCheck
+		pass  bool
+	}{
+		"http 200":             {group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: "/200"}}, true},
+		"http 503":             {group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: "/503"}}, false},
+		"http 503 as expected": {group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: "/503", Expect: "503"}}, true},
+		"http redirect":        {group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: "/302"}}, false},
+		"http refused":         {group.HealthCheck{HTTP: &group.HTTPCheck{Port: closed, RequestPath: "/"}}, false},
+		"tcp":                  {group.HealthCheck{TCP: &group.TCPCheck{Port: port}}, true},
+		"tcp refused":          {group.HealthCheck{TCP: &group.TCPCheck{Port: closed}}, false},
+		"exec":                 {group.HealthCheck{Exec: &group.ExecAction{Command: []string{"true"}}}, true},
+		"exec failure":         {group.HealthCheck{Exec: &group.ExecAction{Command: []string{"false"}}}, false},
+		"exec that hangs":      {group.HealthCheck{Exec: &group.ExecAction{Command: []string{"sleep", "600"}}}, false},
+		"nothing":              {group.HealthCheck{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if problem := probe(ctx, tc.check); (problem == "") != tc.pass {
+				t.Errorf("probe = %q, want pass %t", problem, tc.pass)
+			}
+		})
+	}
+}
+
+func TestCheckerReportsAndReplaces(t *testing.T) {
+	var status atomic.Int32
+	status.Store(200)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewChecker(slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	spec := group.HealthCheck{Name: "ready", HTTP: &group.HTTPCheck{Port: port, RequestPath: "/"}, CheckIntervalSec: 1, HealthyThreshold: 1, UnhealthyThreshold: 1}
+	c.SetChecks([]group.HealthCheck{spec})
+	await := func(want rollout.Health) {
+		t.Helper()
+		for {
+			_, index := c.Changes().Get()
+			if r := c.Results(); len(r) == 1 && r[0].Health == want {
+				return
+			}
+			wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+			_, _, err := c.Changes().Wait(wait, index)
+			cancel()
+			if err != nil {
+				t.Fatalf("results = %+v, want %s", c.Results(), want)
+			}
+		}
+	}
+	await(rollout.Healthy)
+	status.Store(500)
+	await(rollout.Unhealthy)
+	spec.Name = "other"
+	status.Store(200)
+	c.SetChecks([]group.HealthCheck{spec})
+	await(rollout.Healthy)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPauseIsShortUntilHealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJudge(group.HealthCheck{CheckIntervalSec: 10}, Result{Health: rollout.Unknown})
+		if got := j.pause(); got != time.Second {
+			t.Errorf("pause while unknown = %s, want 1s", got)
+		}
+		j.add("", time.Now())
+		j.add("", time.Now())
+		if got := j.pause(); got != 10*time.Second {
+			t.Errorf("pause while healthy = %s, want the interval", got)
+		}
+		j.add("down", time.Now())
+		if got := j.pause(); got != time.Second {
+			t.Errorf("pause after a failure = %s, want 1s", got)
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"cadre.dev/agent/internal/driver"
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/member"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+// regainLimit bounds how often leadership that came back is handed over again
+// for one order: something pulls it back (workload-handover 2.5).
+const regainLimit = 2
+
+// Config makes an Executor. All fields are required.
+type Config struct {
+	Slot     string
+	StateDir string
+	Member   *member.Watcher
+	// Hooks returns the hooks of the newest configuration.
+	Hooks func() []group.LifecycleHook
+	Log   *slog.Logger
+}
+
+// Executor carries out one order at a time. Safe for concurrent use.
+type Executor struct {
+	cfg    Config
+	orders latest.Value[*Order]
+	status latest.Value[Status]
+
+	mu      sync.Mutex
+	results *results  // guarded by mu
+	current *Result   // guarded by mu; of the order at work
+	open    *openHook // guarded by mu
+}
+
+// New reads the finished results from StateDir.
+func New(cfg Config) (*Executor, error) {
+	finished, err := openResults(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	e := &Executor{cfg: cfg, results: finished}
+	e.status.Set(Status{State: InService})
+	return e, nil
+}
+
+// Apply sets what the leader wants now; nil is nothing. It does not block, and
+// may be repeated.
+func (e *Executor) Apply(o *Order) {
+	e.orders.Update(func(*Order) *Order { return o })
+}
+
+// Results returns the result of the present order and recent finished ones, newest first.
+func (e *Executor) Results() []Result {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []Result
+	if e.current != nil {
+		out = append(out, *e.current)
+	}
+	const reported = 8
+	for _, r := range slices.Backward(e.results.list) {
+		if len(out) < reported && (e.current == nil || r.Key != e.current.Key) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Run carries out orders until ctx ends. Work that is cut off then has no
+// result, and is begun again by the next Boot if it is still ordered.
+func (e *Executor) Run(ctx context.Context) error {
+	var (
+		at      *running
+		regains = map[Key]int{}
+	)
+	for {
+		order, index := e.orders.Get()
+		_, views := e.cfg.Member.Changes().Get()
+		at = e.reconcile(ctx, at, order, regains)
+		var done chan struct{}
+		if at != nil {
+			done = at.done
+		}
+		select {
+		case <-done:
+			at = nil
+			e.cfg.Member.SetActive(false)
+		case <-e.orders.Changed(index):
+		case <-e.cfg.Member.Changes().Changed(views):
+		case <-ctx.Done():
+			if at != nil {
+				at.stop(context.Cause(ctx))
+			}
+			return nil
+		}
+	}
+}
+
+// running is a step in its own goroutine.
+type running struct {
+	order  Order
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+func (r *running) stop(why error) {
+	r.cancel(why)
+	<-r.done
+}
+
+var errSuperseded = errors.New("the leader ordered something else")
+
+// reconcile makes what runs agree with what is ordered.
+func (e *Executor) reconcile(ctx context.Context, at *running, order *Order, regains map[Key]int) *running {
+	if at != nil && (order == nil || order.Key != at.order.Key) {
+		at.stop(errSuperseded)
+		e.callOff(ctx, at.order, order)
+		at = nil
+	}
+	if at != nil || order == nil {
+		return at
+	}
+	e.mu.Lock()
+	old, finished := e.results.find(order.Key)
+	e.mu.Unlock()
+	if !finished {
+		regains[order.Key] = 0 // finished by this Boot from here on
+		return e.start(ctx, *order, Result{})
+	}
+	used, here := regains[order.Key]
+	if here && used < regainLimit && e.regained(*order, old) {
+		regains[order.Key]++
+		e.cfg.Log.Warn("leadership came back after the drain", "operation", order.Operation)
+		return e.start(ctx, *order, old)
+	}
+	return nil
+}
+
+// callOff returns to service when a drain at work is no longer wanted and no
+// order of the same Operation takes it up (R82).
+func (e *Executor) callOff(ctx context.Context, was Order, now *Order) {
+	e.mu.Lock()
+	_, finished := e.results.find(was.Key)
+	e.current = nil
+	e.mu.Unlock()
+	e.cfg.Member.SetActive(false)
+	if finished {
+		return
+	}
+	e.cfg.Log.Info("order called off", "operation", was.Operation, "verb", was.Verb, "attempt", was.Attempt)
+	e.status.Set(Status{State: InService})
+	sameOperation := now != nil && now.Operation == was.Operation
+	if was.Verb != rollout.VerbDrain || sameOperation {
+		return
+	}
+	if err := e.cfg.Member.Driver().CancelDrain(ctx); err != nil {
+		e.cfg.Log.Warn("return to service did not succeed", "operation", was.Operation, "error", err)
+	}
+}
+
+// regained reports that a drained member leads again although it was to hand over (R86).
+func (e *Executor) regained(o Order, r Result) bool {
+	s := e.cfg.Member.State()
+	return o.Verb == rollout.VerbDrain && r.State == rollout.StepDone && o.ExpectedLeader == e.cfg.Slot &&
+		s.Known && s.View.Role == driver.RoleLeader && s.View.Leader == e.cfg.Slot
+}
+
+// start begins order; before is its earlier result when leadership came back.
+func (e *Executor) start(ctx context.Context, order Order, before Result) *running {
+	ctx, cancel := context.WithCancelCause(ctx)
+	r := &running{order: order, cancel: cancel, done: make(chan struct{})}
+	s := &step{exec: e, order: order, again: before.State != "", transferred: before.Transferred, newLeader: before.NewLeader}
+	e.cfg.Log.Info("order begun", "operation", order.Operation, "verb", order.Verb, "attempt", order.Attempt)
+	e.setCurrent(order, rollout.StepRunning, "")
+	e.cfg.Member.SetActive(true)
+	go func() {
+		defer close(r.done)
+		defer cancel(nil)
+		if result, ended := s.run(ctx); ended {
+			e.finish(result)
+		}
+	}()
+	return r
+}
+
+func (e *Executor) finish(r Result) {
+	e.mu.Lock()
+	e.current = nil
+	err := e.results.put(r)
+	e.mu.Unlock()
+	if err != nil {
+		e.cfg.Log.Error("result is not on disk", "operation", r.Operation, "error", err)
+	}
+	e.cfg.Log.Info("order ended", "operation", r.Operation, "verb", r.Verb, "attempt", r.Attempt,
+		"state", r.State, "transferred", r.Transferred, "leader", r.NewLeader, "reason", r.Message)
+	e.status.Update(func(s Status) Status {
+		s.State = stateAfter(r)
+		s.Result = &r
+		return s
+	})
+}
+
+func (e *Executor) setCurrent(o Order, state rollout.StepState, message string) {
+	e.mu.Lock()
+	e.current = &Result{Key: o.Key, State: state, Message: message, At: time.Now().UTC()}
+	e.mu.Unlock()
+	e.status.Set(Status{State: stateDuring(o.Verb), Operation: &o.Key, Deadline: o.Deadline})
+}

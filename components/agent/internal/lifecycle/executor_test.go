@@ -1,0 +1,311 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cadre.dev/agent/internal/driver"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+func drainOrder(attempt uint32) *Order {
+	return &Order{Key: Key{"op", rollout.VerbDrain, attempt}, ExpectedLeader: self, Candidates: []string{"db-2", "db-1"}}
+}
+
+func wait(name string) group.LifecycleHook {
+	return group.LifecycleHook{Name: name, Transition: group.PreTerminate, Wait: &group.WaitAction{}}
+}
+
+func TestTransferOfADrain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(*fakeDriver)
+		order   func(*Order)
+		state   rollout.StepState
+		moved   bool
+		leader  string
+		calls   string
+	}{
+		"leader hands over":                     {prepare: func(d *fakeDriver) { d.leader = self }, state: rollout.StepDone, moved: true, leader: "db-2", calls: "transfer drain"},
+		"follower has nothing to hand over":     {state: rollout.StepDone, leader: "db-1", calls: "drain"},
+		"no transfer ordered":                   {prepare: func(d *fakeDriver) { d.leader = self }, order: func(o *Order) { o.ExpectedLeader = "" }, state: rollout.StepDone, calls: "drain"},
+		"busy is tried again":                   {prepare: func(d *fakeDriver) { d.leader = self; d.fail = []error{driver.ErrBusy} }, state: rollout.StepDone, moved: true, leader: "db-2", calls: "transfer transfer drain"},
+		"lost answer is observed, not repeated": {prepare: func(d *fakeDriver) { d.leader = self; d.lost = true }, state: rollout.StepDone, moved: true, leader: "db-2", calls: "transfer drain"},
+		"unsafe is not repeated":                {prepare: func(d *fakeDriver) { d.leader = self; d.fail = []error{driver.ErrUnsafe} }, state: rollout.StepFailed, calls: "transfer"},
+		"three attempts and no more": {prepare: func(d *fakeDriver) {
+			d.leader = self
+			d.fail = []error{driver.ErrBusy, driver.ErrTransient, driver.ErrBusy, errors.New("a fourth call")}
+		}, state: rollout.StepFailed, calls: "transfer transfer transfer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, t.TempDir())
+			if tc.prepare != nil {
+				b.driver.mu.Lock()
+				tc.prepare(b.driver)
+				b.driver.mu.Unlock()
+			}
+			o := drainOrder(1)
+			if tc.order != nil {
+				tc.order(o)
+			}
+			b.Apply(o)
+			got := b.await(o.Key, tc.state)
+			if got.Transferred != tc.moved || got.NewLeader != tc.leader || b.driver.did() != tc.calls {
+				t.Errorf("result = %+v after %q, want moved %t leader %q after %q", got, b.driver.did(), tc.moved, tc.leader, tc.calls)
+			}
+		})
+	}
+}
+
+func TestHookOutcomes(t *testing.T) {
+	short := group.Duration(20 * time.Millisecond)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Cadre-Hook-Token") == "" || r.Header.Get("Cadre-Operation") != "op" {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		code, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+		w.WriteHeader(code)
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := func(change func(*group.LifecycleHook)) group.LifecycleHook {
+		h := group.LifecycleHook{Name: "h", Transition: group.PreTerminate}
+		change(&h)
+		return h
+	}
+	for name, tc := range map[string]struct {
+		hook group.LifecycleHook
+		want rollout.StepState
+		says string
+	}{
+		"http 2xx continues":               {hook(func(h *group.LifecycleHook) { h.HTTP = &group.HTTPAction{Port: port, Path: "/204"} }), rollout.StepDone, ""},
+		"http with the expected status":    {hook(func(h *group.LifecycleHook) { h.HTTP = &group.HTTPAction{Port: port, Path: "/503", Expect: 503} }), rollout.StepDone, ""},
+		"http failure abandons by default": {hook(func(h *group.LifecycleHook) { h.HTTP = &group.HTTPAction{Port: port, Path: "/500"} }), rollout.StepAborted, "status 500"},
+		"http failure may continue": {hook(func(h *group.LifecycleHook) {
+			h.HTTP = &group.HTTPAction{Port: port, Path: "/500"}
+			h.DefaultResult = group.HookContinue
+		}), rollout.StepDone, ""},
+		"http failure may hold": {hook(func(h *group.LifecycleHook) {
+			h.HTTP = &group.HTTPAction{Port: port, Path: "/500"}
+			h.DefaultResult = group.HookHold
+		}), rollout.StepHeld, "HOLD"},
+		"nobody listens until the heartbeat": {hook(func(h *group.LifecycleHook) {
+			h.HTTP = &group.HTTPAction{Port: 1, Path: "/"}
+			h.HeartbeatTimeout = short
+		}), rollout.StepAborted, "no heartbeat"},
+		"exec 0 continues": {hook(func(h *group.LifecycleHook) {
+			h.Exec = &group.ExecAction{Command: []string{"sh", "-c", `test "$CADRE_OPERATION" = op -a -n "$CADRE_HOOK_TOKEN"`}}
+		}), rollout.StepDone, ""},
+		"exec failure abandons": {hook(func(h *group.LifecycleHook) {
+			h.Exec = &group.ExecAction{Command: []string{"sh", "-c", "echo no; exit 3"}}
+		}), rollout.StepAborted, "code 3: no"},
+		"exec that does not exist": {hook(func(h *group.LifecycleHook) { h.Exec = &group.ExecAction{Command: []string{"/no/such"}} }), rollout.StepAborted, "/no/such"},
+		"exec that hangs is ended": {hook(func(h *group.LifecycleHook) {
+			h.Exec = &group.ExecAction{Command: []string{"sleep", "600"}}
+			h.MaxDuration = short
+		}), rollout.StepAborted, "after 20ms"},
+		"wait times out":                         {hook(func(h *group.LifecycleHook) { h.Wait = &group.WaitAction{}; h.HeartbeatTimeout = short }), rollout.StepAborted, "no heartbeat"},
+		"driver drain":                           {hook(func(h *group.LifecycleHook) { h.Driver = &group.DriverAction{Do: "drain"} }), rollout.StepDone, ""},
+		"driver work that does not exist":        {hook(func(h *group.LifecycleHook) { h.Driver = &group.DriverAction{Do: "dance"} }), rollout.StepAborted, "dance"},
+		"hooks of the other transition are idle": {group.LifecycleHook{Name: "h", Transition: group.PostLaunch, Wait: &group.WaitAction{}}, rollout.StepDone, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, t.TempDir(), tc.hook)
+			b.Apply(drainOrder(1))
+			got := b.await(drainOrder(1).Key, tc.want)
+			if !strings.Contains(got.Message, tc.says) {
+				t.Errorf("message = %q, want %q in it", got.Message, tc.says)
+			}
+			if tc.want == rollout.StepAborted && !strings.Contains(b.driver.did(), "cancel") {
+				t.Errorf("calls = %q; an abandoned drain must return to service", b.driver.did())
+			}
+		})
+	}
+}
+
+func TestHooksRunInOrderAndAreCompleted(t *testing.T) {
+	b := newBench(t, t.TempDir(), wait("first"), wait("second"))
+	b.Apply(drainOrder(1))
+	first := b.hook("first")
+	if applied, err := b.Complete("second", "", group.HookContinue); applied || !errors.Is(err, ErrNoHook) {
+		t.Errorf("complete a hook before its turn = %t, %v; want ErrNoHook", applied, err)
+	}
+	if applied, err := b.Complete("first", "foreign", group.HookAbandon); applied || err != nil {
+		t.Errorf("complete with a foreign token = %t, %v; want no effect", applied, err)
+	}
+	if applied, err := b.Complete("first", first, group.HookContinue); !applied || err != nil {
+		t.Errorf("complete = %t, %v; want applied", applied, err)
+	}
+	second := b.hook("second")
+	if applied, err := b.Complete("first", first, group.HookAbandon); applied || err != nil {
+		t.Errorf("late completion = %t, %v; want no effect", applied, err)
+	}
+	if second == first {
+		t.Error("two hooks share a token")
+	}
+	if applied, err := b.Complete("second", "", group.HookContinue); !applied || err != nil {
+		t.Errorf("complete without token = %t, %v; want applied", applied, err)
+	}
+	b.await(drainOrder(1).Key, rollout.StepDone)
+	if s, _ := b.Status(); s.State != Drained {
+		t.Errorf("state = %s, want DRAINED", s.State)
+	}
+}
+
+func TestHeartbeatExtendsOnlyTheHeartbeat(t *testing.T) {
+	h := wait("h")
+	h.HeartbeatTimeout, h.MaxDuration = group.Duration(60*time.Millisecond), group.Duration(300*time.Millisecond)
+	b := newBench(t, t.TempDir(), h)
+	b.Apply(drainOrder(1))
+	token := b.hook("h")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_, _ = b.Heartbeat("h", token)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	got := b.await(drainOrder(1).Key, rollout.StepAborted)
+	cancel()
+	wg.Wait()
+	if !strings.Contains(got.Message, "not done after 300ms") {
+		t.Errorf("message = %q, want the absolute cap", got.Message)
+	}
+}
+
+func TestHoldWaitsForPeople(t *testing.T) {
+	b := newBench(t, t.TempDir(), wait("h"))
+	o := drainOrder(1)
+	o.Deadline = time.Now().Add(150 * time.Millisecond)
+	b.Apply(o)
+	b.hook("h")
+	if _, err := b.Complete("h", "", group.HookHold); err != nil {
+		t.Fatal(err)
+	}
+	b.await(o.Key, rollout.StepHeld)
+	if applied, err := b.Complete("h", "", group.HookAbandon); !applied || err != nil {
+		t.Errorf("complete a held hook = %t, %v; want applied", applied, err)
+	}
+	b.await(o.Key, rollout.StepAborted)
+}
+
+func TestCancelDrainReturnsToService(t *testing.T) {
+	b := newBench(t, t.TempDir(), wait("h"))
+	b.Apply(drainOrder(1))
+	b.hook("h")
+	cancel := &Order{Key: Key{"op", rollout.VerbCancelDrain, 1}}
+	b.Apply(cancel)
+	b.await(cancel.Key, rollout.StepDone)
+	if got := b.driver.did(); got != "cancel" {
+		t.Errorf("calls = %q, want exactly one cancel", got)
+	}
+	if s, _ := b.Status(); s.State != InService {
+		t.Errorf("state = %s, want IN_SERVICE", s.State)
+	}
+}
+
+func TestOrderThatVanishesReturnsToService(t *testing.T) {
+	b := newBench(t, t.TempDir(), wait("h"))
+	b.Apply(drainOrder(1))
+	b.hook("h")
+	b.Apply(nil)
+	next := &Order{Key: Key{"op-2", rollout.VerbPostLaunch, 1}}
+	b.Apply(next)
+	b.await(next.Key, rollout.StepDone)
+	if got := b.driver.did(); got != "cancel" {
+		t.Errorf("calls = %q, want exactly one cancel", got)
+	}
+	for _, r := range b.Results() {
+		if r.Key == drainOrder(1).Key {
+			t.Errorf("the drain that was called off has a result: %+v", r)
+		}
+	}
+}
+
+func TestFinishedOrderIsAnsweredNotRepeated(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t, dir)
+	b.driver.lead(self)
+	b.Apply(drainOrder(1))
+	want := b.await(drainOrder(1).Key, rollout.StepDone)
+	b.stop()
+
+	rebooted := newBench(t, dir)
+	rebooted.driver.lead(self) // by itself: not this Boot's drain
+	rebooted.Apply(drainOrder(1))
+	got := rebooted.await(drainOrder(1).Key, rollout.StepDone)
+	if got != want {
+		t.Errorf("result after a reboot = %+v, want %+v", got, want)
+	}
+	rebooted.Apply(drainOrder(2))
+	rebooted.await(drainOrder(2).Key, rollout.StepDone)
+	if calls := rebooted.driver.did(); calls != "transfer drain" {
+		t.Errorf("calls = %q, want those of the second attempt only", calls)
+	}
+}
+
+func TestRegainedLeadershipIsHandedOverAgain(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	b.driver.lead(self)
+	b.Apply(drainOrder(1))
+	first := b.await(drainOrder(1).Key, rollout.StepDone)
+	b.driver.lead(self)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for again := first; !again.At.After(first.At); again = b.await(drainOrder(1).Key, rollout.StepDone, rollout.StepRunning) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("leadership that came back was kept (R86)")
+		}
+	}
+	b.await(drainOrder(1).Key, rollout.StepDone)
+	if got := b.driver.did(); got != "transfer drain transfer drain" {
+		t.Errorf("calls = %q, want a second hand-over", got)
+	}
+}
+
+func TestResultsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	r, err := openResults(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint32(3 * resultsKept) {
+		if err := r.put(Result{Key: Key{"op", rollout.VerbDrain, i}, State: rollout.StepDone}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := openResults(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.list) != resultsKept || again.list[resultsKept-1].Attempt != 3*resultsKept-1 {
+		t.Errorf("%d results with last attempt %d, want the newest %d", len(again.list), again.list[len(again.list)-1].Attempt, resultsKept)
+	}
+}

@@ -1,0 +1,35 @@
+package lifecycle
+
+import (
+	"time"
+
+	"cadre.dev/core/rollout"
+)
+
+// Key names one order; equal keys are the same work.
+type Key struct {
+	Operation string       `json:"operation"`
+	Verb      rollout.Verb `json:"verb"`
+	Attempt   uint32       `json:"attempt"`
+}
+
+// Order is one step that the leader wants from this Boot.
+type Order struct {
+	Key
+	// Deadline is absolute; zero means none.
+	Deadline time.Time
+	// ExpectedLeader is set when a transfer is ordered: it must lead for it (R54).
+	ExpectedLeader string
+	// Candidates for the transfer, best first.
+	Candidates []string
+}
+
+// Result is how far an Order got.
+type Result struct {
+	Key
+	State       rollout.StepState `json:"state"`
+	Message     string            `json:"message,omitempty"`
+	Transferred bool              `json:"transferred,omitempty"`
+	NewLeader   string            `json:"new_leader,omitempty"`
+	At          time.Time         `json:"at"`
+}

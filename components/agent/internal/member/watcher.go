@@ -1,0 +1,152 @@
+package member
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/agent/internal/driver"
+	"cadre.dev/agent/internal/latest"
+)
+
+const (
+	calm = time.Second
+	busy = 200 * time.Millisecond
+	// budget is what one observation may take before the view counts as unknown.
+	budget = 2 * time.Second
+)
+
+// State is what is known about the member.
+type State struct {
+	View driver.View
+	// Known is false until the driver answered, and again while it cannot.
+	Known bool
+}
+
+// Watcher observes one driver. Safe for concurrent use.
+type Watcher struct {
+	log     *slog.Logger
+	state   atomic.Pointer[State]
+	changes latest.Value[struct{}]
+	active  atomic.Bool
+	kick    chan struct{}
+
+	mu     sync.Mutex
+	driver driver.Driver // guarded by mu; never nil
+	epoch  int           // guarded by mu; grows with SetDriver
+}
+
+// NewWatcher starts with the driver "none" as unknown.
+func NewWatcher(log *slog.Logger) *Watcher {
+	w := &Watcher{log: log, kick: make(chan struct{}, 1)}
+	w.state.Store(&State{View: driver.View{Role: driver.RoleUnknown}})
+	return w
+}
+
+// SetDriver replaces the driver; the state is unknown until it answers.
+func (w *Watcher) SetDriver(d driver.Driver) {
+	w.mu.Lock()
+	old := w.driver
+	w.driver = d
+	w.epoch++
+	w.mu.Unlock()
+	if old != nil {
+		driver.Close(old)
+	}
+	w.publish(State{View: driver.View{Role: driver.RoleUnknown}})
+	w.Kick()
+}
+
+// Driver returns the present driver; nil before the first SetDriver.
+func (w *Watcher) Driver() driver.Driver {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.driver
+}
+
+// State returns the newest state.
+func (w *Watcher) State() State { return *w.state.Load() }
+
+// Changes wakes whoever waits for another state; small moves of the lag do not count.
+func (w *Watcher) Changes() *latest.Value[struct{}] { return &w.changes }
+
+// SetActive asks for more frequent observations while an order is carried out.
+func (w *Watcher) SetActive(active bool) {
+	w.active.Store(active)
+	w.Kick()
+}
+
+// Kick asks for an observation now.
+func (w *Watcher) Kick() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run observes until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.kick:
+		case <-timer.C:
+		}
+		w.observe(ctx)
+		timer.Reset(w.pause())
+	}
+}
+
+// pause is short until the member is ready, so that a rejoin is seen at once.
+func (w *Watcher) pause() time.Duration {
+	s := w.State()
+	settled := s.Known && s.View.Ready && (s.View.CaughtUp == nil || *s.View.CaughtUp)
+	if settled && !w.active.Load() {
+		return calm
+	}
+	return busy
+}
+
+func (w *Watcher) observe(ctx context.Context) {
+	w.mu.Lock()
+	d, epoch := w.driver, w.epoch
+	w.mu.Unlock()
+	if d == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	view, err := d.Observe(ctx)
+	w.mu.Lock()
+	stale := epoch != w.epoch
+	w.mu.Unlock()
+	if stale {
+		return
+	}
+	if err != nil {
+		if w.State().Known {
+			w.log.Warn("workload cannot be observed", "error", err)
+		}
+		w.publish(State{View: driver.View{Role: driver.RoleUnknown, Message: err.Error()}})
+		return
+	}
+	w.publish(State{View: view, Known: true})
+}
+
+func (w *Watcher) publish(s State) {
+	old := w.State()
+	w.state.Store(&s)
+	if old.Known == s.Known && old.View.Equal(s.View) {
+		return
+	}
+	if old.View.Role != s.View.Role || old.View.Leader != s.View.Leader || old.View.Epoch != s.View.Epoch {
+		w.log.Info("member changed", "role", s.View.Role, "leader", s.View.Leader, "epoch", s.View.Epoch,
+			"ready", s.View.Ready, "reason", s.View.Message)
+	}
+	w.changes.Set(struct{}{})
+}

@@ -1,0 +1,10 @@
+// Package mesh writes what workloads of this CVM need to know into a shared
+// tmpfs folder:
+//
+//	hosts          VIP and Slot name of every Peer, in /etc/hosts form
+//	env            CADRE_* and CONSUL_HTTP_ADDR, for a POSIX shell
+//	secrets/<name> declared secrets; readable by root and the mesh group only
+//	consul-token   the workload's Consul token
+//	exec.sh        waits for ready, loads env, then runs its arguments
+//	ready          created last, when everything above is complete
+package mesh

@@ -1,0 +1,90 @@
+package report
+
+import (
+	"strings"
+	"time"
+
+	"cadre.dev/agent/internal/health"
+	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/agent/internal/member"
+	"cadre.dev/core/rollout"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// Sources are what a report is made of.
+type Sources struct {
+	Member  func() member.State
+	Checks  func() []health.Result
+	Results func() []lifecycle.Result
+	// ConsulReady is also true when the Slot was given no Consul credentials.
+	ConsulReady func() bool
+	Version     string
+	BootAt      time.Time
+}
+
+// Builder makes reports. Safe for concurrent use.
+type Builder struct {
+	src    Sources
+	streak streak
+}
+
+// NewBuilder returns a Builder.
+func NewBuilder(src Sources) *Builder { return &Builder{src: src} }
+
+// Note takes the present health into the streak; call it on each change.
+func (b *Builder) Note() {
+	b.streak.add(b.verdict(b.src.Member(), b.src.Checks(), b.src.ConsulReady()), time.Now())
+}
+
+// Build makes the whole current report, without sequence, time, term and version.
+func (b *Builder) Build() *controlv1.Report {
+	state, checks, consul := b.src.Member(), b.src.Checks(), b.src.ConsulReady()
+	lasting := b.streak.add(b.verdict(state, checks, consul), time.Now())
+	r := &controlv1.Report{
+		MemberKnown: state.Known, Member: memberView(state),
+		HealthyFor: durationpb.New(lasting), ConsulReady: consul,
+		AgentVersion: b.src.Version, BootAt: timestamppb.New(b.src.BootAt),
+	}
+	for _, c := range checks {
+		r.Checks = append(r.Checks, &controlv1.CheckResult{
+			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since),
+		})
+	}
+	for _, s := range b.src.Results() {
+		r.Steps = append(r.Steps, stepResult(s))
+	}
+	return r
+}
+
+// verdict is healthy only when every input says so; unknown is never healthy (R10).
+func (b *Builder) verdict(state member.State, checks []health.Result, consul bool) verdict {
+	v := state.View
+	if !consul || state.Known && (!v.Alive || !v.Ready) || v.CaughtUp != nil && !*v.CaughtUp {
+		return unhealthy
+	}
+	out := healthy
+	if !state.Known || v.CaughtUp == nil {
+		out = unknown
+	}
+	for _, c := range checks {
+		switch c.Health {
+		case rollout.Unhealthy:
+			return unhealthy
+		case rollout.Unknown:
+			out = unknown
+		case rollout.Healthy:
+		}
+	}
+	return out
+}
+
+// clip bounds a text for people and makes it fit for the wire, which takes UTF-8 only.
+func clip(s string) string {
+	const limit = 512
+	if len(s) > limit {
+		s = s[:limit] + "..."
+	}
+	return strings.ToValidUTF8(s, "?")
+}

@@ -1,0 +1,91 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/agent/internal/driver"
+	"cadre.dev/agent/internal/health"
+	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/agent/internal/member"
+	"cadre.dev/core/rollout"
+	"google.golang.org/protobuf/proto"
+)
+
+func yes() *bool { v := true; return &v }
+func no() *bool  { v := false; return &v }
+
+func TestVerdict(t *testing.T) {
+	good := member.State{Known: true, View: driver.View{Alive: true, Ready: true, CaughtUp: yes()}}
+	with := func(change func(*member.State)) member.State { s := good; change(&s); return s }
+	check := func(h rollout.Health) []health.Result {
+		return []health.Result{{Name: "a", Health: rollout.Healthy}, {Name: "b", Health: h}}
+	}
+	for name, tc := range map[string]struct {
+		state  member.State
+		checks []health.Result
+		consul bool
+		want   verdict
+	}{
+		"everything says so":        {good, check(rollout.Healthy), true, healthy},
+		"no checks":                 {good, nil, true, healthy},
+		"a check is unknown":        {good, check(rollout.Unknown), true, unknown},
+		"a check is unhealthy":      {good, check(rollout.Unhealthy), true, unhealthy},
+		"consul is not ready":       {good, nil, false, unhealthy},
+		"member is not known":       {member.State{}, nil, true, unknown},
+		"member is down":            {with(func(s *member.State) { s.View.Alive = false }), nil, true, unhealthy},
+		"member is not ready":       {with(func(s *member.State) { s.View.Ready = false }), nil, true, unhealthy},
+		"catch-up is not known":     {with(func(s *member.State) { s.View.CaughtUp = nil }), nil, true, unknown},
+		"member is behind":          {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, true, unhealthy},
+		"unknown hides no bad news": {member.State{}, check(rollout.Unhealthy), true, unhealthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (&Builder{}).verdict(tc.state, tc.checks, tc.consul); got != tc.want {
+				t.Errorf("verdict = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestStreak(t *testing.T) {
+	start := time.Now()
+	var s streak
+	for i, one := range []struct {
+		at   time.Duration
+		v    verdict
+		want time.Duration
+	}{
+		{0, unknown, 0},
+		{1 * time.Second, healthy, 0},
+		{5 * time.Second, healthy, 4 * time.Second},
+		{6 * time.Second, unknown, 5 * time.Second},  // one probe timed out
+		{8 * time.Second, unknown, 7 * time.Second},  // within the grace
+		{9 * time.Second, healthy, 8 * time.Second},  // not broken
+		{10 * time.Second, unknown, 9 * time.Second}, // the grace begins anew
+		{14 * time.Second, unknown, 0},               // too long
+		{15 * time.Second, healthy, 0},
+		{20 * time.Second, healthy, 5 * time.Second},
+		{21 * time.Second, unhealthy, 0},
+		{22 * time.Second, healthy, 0},
+	} {
+		if got := s.add(one.v, start.Add(one.at)); got != one.want {
+			t.Fatalf("entry %d at %s: streak = %s, want %s", i, one.at, got, one.want)
+		}
+	}
+}
+
+// A workload's output must not be able to stop reports.
+func TestReportWithHostileTextIsEncodable(t *testing.T) {
+	bad := string([]byte{0xff, 0xfe}) + string(make([]byte, 511)) + "é"
+	b := NewBuilder(Sources{
+		Member: func() member.State {
+			return member.State{Known: true, View: driver.View{Message: bad, MayDisruptReason: bad}}
+		},
+		Checks:      func() []health.Result { return []health.Result{{Name: "a", Message: bad}} },
+		Results:     func() []lifecycle.Result { return []lifecycle.Result{{Message: bad}} },
+		ConsulReady: func() bool { return true },
+	})
+	if _, err := proto.Marshal(b.Build()); err != nil {
+		t.Errorf("marshal = %v", err)
+	}
+}
