@@ -1,0 +1,3 @@
+module cadre.dev/platform
+
+go 1.26.0

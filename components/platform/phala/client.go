@@ -1,0 +1,110 @@
+package phala
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/platform"
+)
+
+// DefaultBaseURL is Phala Cloud's public API.
+const DefaultBaseURL = "https://cloud-api.phala.com/api/v1"
+
+// APIVersion is sent with each request; later versions have other shapes.
+const APIVersion = "2026-05-22"
+
+// Config says how to reach the platform.
+type Config struct {
+	// BaseURL of the API, with its path prefix; empty: DefaultBaseURL. Credentials
+	// in it are refused. A plain http URL is accepted, since the local cloud is
+	// reached over a private link.
+	BaseURL string
+	// APIKey is sent as X-API-Key and appears in no error or log.
+	APIKey string
+	// HTTPClient is copied; its CheckRedirect is replaced, since a redirect would
+	// carry the API key to another host. nil: a client of its own.
+	HTTPClient *http.Client
+	// Log receives retries; nil discards.
+	Log *slog.Logger
+	// CallTimeout bounds one request, default 10 s: a new leader waits out this
+	// long before its own first effect (R62).
+	CallTimeout time.Duration
+	// ReadAttempts of one read, default 4; ReadBackoff is the first pause, doubled
+	// each time up to 20 s, default 1 s.
+	ReadAttempts int
+	ReadBackoff  time.Duration
+}
+
+// Client is a platform.Platform. Safe for concurrent use.
+type Client struct {
+	base     string
+	key      string
+	http     *http.Client
+	log      *slog.Logger
+	timeout  time.Duration
+	attempts int
+	backoff  time.Duration
+
+	// creating serialises creates; a channel so that waiting honours ctx.
+	creating chan struct{}
+	noBatch  atomic.Bool // the server has no /status/batch
+
+	mu         sync.Mutex // guards quietUntil
+	quietUntil time.Time  // the account is throttled until then (R73)
+}
+
+var _ platform.Platform = (*Client)(nil)
+
+// New checks cfg and returns a Client. It makes no request.
+func New(cfg Config) (*Client, error) {
+	base := cfg.BaseURL
+	if base == "" {
+		base = DefaultBaseURL
+	}
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("platform base url: %w", err)
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, fmt.Errorf("platform base url %q: scheme must be https (or http for a local cloud)", base)
+	case u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("platform base url %q: want scheme://host[:port]/path and nothing else", u.Redacted())
+	}
+	if cfg.APIKey == "" {
+		return nil, errors.New("platform api key is empty: set it in the environment variable that the configuration names")
+	}
+	if strings.ContainsAny(cfg.APIKey, "\r\n") {
+		return nil, errors.New("platform api key contains a line break: remove it")
+	}
+	c := &Client{
+		base: strings.TrimRight(base, "/"), key: cfg.APIKey, log: cfg.Log,
+		timeout: cfg.CallTimeout, attempts: cfg.ReadAttempts, backoff: cfg.ReadBackoff,
+		creating: make(chan struct{}, 1),
+	}
+	httpClient := http.Client{}
+	if cfg.HTTPClient != nil {
+		httpClient = *cfg.HTTPClient
+	}
+	httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &httpClient
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.timeout <= 0 {
+		c.timeout = 10 * time.Second
+	}
+	if c.attempts <= 0 {
+		c.attempts = 4
+	}
+	if c.backoff <= 0 {
+		c.backoff = time.Second
+	}
+	return c, nil
+}

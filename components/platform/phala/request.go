@@ -1,0 +1,197 @@
+package phala
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"cadre.dev/platform"
+)
+
+const (
+	// maxReply bounds one object, maxListReply a list.
+	maxReply     = 2 << 20
+	maxListReply = 16 << 20
+	maxBackoff   = 20 * time.Second
+)
+
+// call is one request.
+type call struct {
+	doing  string
+	method string
+	path   string
+	body   any // JSON; nil sends none
+	into   any // decoded reply; nil ignores it
+	limit  int64
+}
+
+// read makes a call without effect, repeating it while that can help.
+func (c *Client) read(ctx context.Context, r call) error {
+	pause := c.backoff
+	for attempt := 1; ; attempt++ {
+		err := c.once(ctx, r)
+		if err == nil || attempt >= c.attempts || !worthRepeating(err) {
+			return err
+		}
+		wait := pause/2 + rand.N(pause/2+1)
+		var answer *Error
+		if errors.As(err, &answer) && answer.RetryAfter > 0 {
+			wait = answer.RetryAfter
+		}
+		c.log.Warn("platform read repeated", "doing", r.doing, "attempt", attempt, "wait", wait, "error", err)
+		if !sleep(ctx, wait) {
+			return fmt.Errorf("%w (while waiting to repeat: %w)", err, context.Cause(ctx))
+		}
+		pause = min(2*pause, maxBackoff)
+	}
+}
+
+// write makes a call with an effect exactly once.
+func (c *Client) write(ctx context.Context, r call) error { return c.once(ctx, r) }
+
+func worthRepeating(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	var answer *Error
+	if !errors.As(err, &answer) {
+		var bad *replyError
+		return !errors.As(err, &bad)
+	}
+	switch {
+	case answer.Status == http.StatusTooManyRequests, answer.Status == http.StatusRequestTimeout, answer.Status >= 500:
+		return true
+	}
+	return errors.Is(err, platform.ErrBusy)
+}
+
+// replyError is a success whose body cannot be used.
+type replyError struct{ err error }
+
+func (e *replyError) Error() string { return e.err.Error() }
+func (e *replyError) Unwrap() error { return e.err }
+
+func (c *Client) once(ctx context.Context, r call) error {
+	if err := c.waitQuiet(ctx); err != nil {
+		// Nothing was sent.
+		return fmt.Errorf("%s: %w: %w: %w", r.doing, platform.ErrThrottled, platform.ErrRefused, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: not sent: %w: %w", r.doing, platform.ErrRefused, context.Cause(ctx))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
+	defer cancel()
+	req, err := c.request(ctx, r)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", r.doing, platform.ErrRefused, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return fmt.Errorf("%s: %w (%w)", r.doing, cause, err)
+		}
+		return fmt.Errorf("%s: %w", r.doing, err)
+	}
+	defer resp.Body.Close()
+	limit := r.limit
+	if limit == 0 {
+		limit = maxReply
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return fmt.Errorf("%s: read the reply (status %d): %w", r.doing, resp.StatusCode, err)
+	}
+	if int64(len(body)) > limit {
+		return &replyError{fmt.Errorf("%s: the reply is larger than %d bytes", r.doing, limit)}
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		answer := newError(r.doing, resp, body, time.Now())
+		if answer.Status == http.StatusTooManyRequests {
+			c.throttled(answer.RetryAfter)
+		}
+		return answer
+	}
+	if r.into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, r.into); err != nil {
+		return &replyError{fmt.Errorf("%s: the platform's reply (request %s) is not of the expected form: %w",
+			r.doing, oneLine(resp.Header.Get("X-Request-ID"), 100), err)}
+	}
+	return nil
+}
+
+func (c *Client) request(ctx context.Context, r call) (*http.Request, error) {
+	var body io.Reader
+	if r.body != nil {
+		var buf bytes.Buffer
+		enc := json.NewEncoder(&buf)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(r.body); err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		body = &buf
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, body)
+	if err != nil {
+		return nil, err
+	}
+	// net/http sends a request with an effect again only when not one byte of it
+	// was written, which is no second effect.
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	} else if r.method != http.MethodGet {
+		req.Body = http.NoBody
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("X-API-Key", c.key)
+	req.Header.Set("X-Phala-Version", APIVersion)
+	req.Header.Set("User-Agent", "cadre")
+	return req, nil
+}
+
+// throttled keeps the whole account quiet for a while (R73).
+func (c *Client) throttled(after time.Duration) {
+	if after <= 0 {
+		after = c.backoff
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := time.Now().Add(after); until.After(c.quietUntil) {
+		c.quietUntil = until
+	}
+}
+
+func (c *Client) waitQuiet(ctx context.Context) error {
+	c.mu.Lock()
+	wait := time.Until(c.quietUntil)
+	c.mu.Unlock()
+	if wait <= 0 {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		return fmt.Errorf("the account must wait %s more", wait.Round(time.Millisecond))
+	}
+	if !sleep(ctx, wait) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// sleep reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,118 @@
+package phala
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"cadre.dev/platform"
+	"cadre.dev/platform/phala/envcrypt"
+)
+
+// receipt is the reply to the asynchronous calls; any field may be missing.
+type receipt struct {
+	Status      text `json:"status"`
+	Message     text `json:"message"`
+	Correlation text `json:"correlation_id"`
+}
+
+// Update implements platform.Platform: it applies a provisioned compose file to
+// one CVM in place.
+func (c *Client) Update(ctx context.Context, req platform.UpdateRequest) (platform.Accepted, error) {
+	doing := "update cvm " + req.VMUUID
+	path, err := cvmPath(req.VMUUID, "/compose_file")
+	if err != nil {
+		return platform.Accepted{}, err
+	}
+	if req.ComposeHash == "" {
+		return platform.Accepted{}, fmt.Errorf("%s: no compose hash given: %w", doing, platform.ErrRefused)
+	}
+	body := map[string]any{"compose_hash": bareID(req.ComposeHash)}
+	if len(req.Env) > 0 {
+		key := req.EnvKey
+		if len(key) == 0 {
+			inst, err := c.Describe(ctx, req.VMUUID)
+			if err != nil {
+				return platform.Accepted{}, fmt.Errorf("%s: read its env key: %w: %w", doing, err, platform.ErrRefused)
+			}
+			key = inst.EnvKey
+		}
+		sealed, err := sealEnv(key, req.Env)
+		if err != nil {
+			return platform.Accepted{}, fmt.Errorf("%s: %w", doing, err)
+		}
+		body["encrypted_env"], body["env_keys"], body["update_env_vars"] = sealed, envcrypt.Keys(req.Env), true
+	}
+	return c.accept(ctx, call{doing: doing, method: http.MethodPatch, path: path, body: body})
+}
+
+// Restart implements platform.Platform.
+func (c *Client) Restart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return c.power(ctx, vmUUID, "restart", map[string]any{"force": false})
+}
+
+// Stop implements platform.Platform; it lets the guest shut down.
+func (c *Client) Stop(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return c.power(ctx, vmUUID, "shutdown", nil)
+}
+
+// Start implements platform.Platform.
+func (c *Client) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return c.power(ctx, vmUUID, "start", nil)
+}
+
+func (c *Client) power(ctx context.Context, vmUUID, verb string, body any) (platform.Accepted, error) {
+	path, err := cvmPath(vmUUID, "/"+verb)
+	if err != nil {
+		return platform.Accepted{}, err
+	}
+	return c.accept(ctx, call{doing: verb + " cvm " + vmUUID, method: http.MethodPost, path: path, body: body})
+}
+
+// accept makes an asynchronous call. A success whose body says nothing useful is
+// still accepted: the caller polls either way.
+func (c *Client) accept(ctx context.Context, r call) (platform.Accepted, error) {
+	var reply object[receipt]
+	r.into = &reply
+	err := c.write(ctx, r)
+	if bad := (*replyError)(nil); errors.As(err, &bad) {
+		c.log.Warn("platform accepted without a readable reply", "doing", r.doing, "error", err)
+		err = nil
+	}
+	if err != nil {
+		return platform.Accepted{}, err
+	}
+	switch got := reply.V; strings.ToLower(string(got.Status)) {
+	case "precondition_required":
+		return platform.Accepted{}, fmt.Errorf("%s: the platform wants a precondition first (on-chain registration): %s: %w",
+			r.doing, oneLine(string(got.Message), maxMessage), platform.ErrRefused)
+	case "no_change":
+		return platform.Accepted{Correlation: string(got.Correlation), NoChange: true}, nil
+	default:
+		return platform.Accepted{Correlation: string(got.Correlation)}, nil
+	}
+}
+
+// Delete implements platform.Platform: gone already is success (R68).
+func (c *Client) Delete(ctx context.Context, vmUUID string) error {
+	path, err := cvmPath(vmUUID, "")
+	if err != nil {
+		return err
+	}
+	err = c.write(ctx, call{doing: "delete cvm " + vmUUID, method: http.MethodDelete, path: path})
+	if errors.Is(err, platform.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// nodeID is a number on the wire where it is one.
+func nodeID(s string) any {
+	if n, err := strconv.Atoi(s); err == nil {
+		return n
+	}
+	return s
+}

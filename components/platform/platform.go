@@ -1,0 +1,134 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Platform makes, describes and changes CVMs. Every call names exactly one CVM
+// (R64). Implementations are safe for concurrent use, serialise creates per
+// workspace, and honour ctx.
+//
+// Errors: calls with an effect have three outcomes. nil is done (accepted);
+// an error for which errors.Is(err, ErrRefused) holds certainly had no effect;
+// any other error is unknown and must be read back (R65, R66).
+type Platform interface {
+	// List returns every CVM of the app, or of the workspace when appID is empty.
+	// A failed list is an error, never an empty list (R11).
+	List(ctx context.Context, appID string) ([]Instance, error)
+	// Describe returns one CVM; ErrNotFound when there is none.
+	Describe(ctx context.Context, vmUUID string) (Instance, error)
+	// Provision asks what compose hash the platform would measure for t. No effect
+	// on any CVM; the platform remembers the content by its hash for a while.
+	// vmUUID is a CVM of the app, or empty for a new app (then AppID of the reply is set).
+	Provision(ctx context.Context, vmUUID string, t Template) (Provisioned, error)
+	// Create makes one CVM. The caller has listed by name before (R67).
+	Create(ctx context.Context, req CreateRequest) (Instance, error)
+	// Update moves one CVM to a provisioned compose hash in place: same disk, same identity.
+	Update(ctx context.Context, req UpdateRequest) (Accepted, error)
+	// Restart restarts one CVM on its disk.
+	Restart(ctx context.Context, vmUUID string) (Accepted, error)
+	Stop(ctx context.Context, vmUUID string) (Accepted, error)
+	Start(ctx context.Context, vmUUID string) (Accepted, error)
+	// Delete removes one CVM and its disk; not found is success (R68).
+	Delete(ctx context.Context, vmUUID string) error
+	// Nodes lists where CVMs can be placed.
+	Nodes(ctx context.Context) ([]Node, error)
+}
+
+// Template is what a CVM runs.
+type Template struct {
+	// Name inside app-compose.json: belongs to the app, not to a Slot.
+	Name         string
+	Compose      string
+	Env          map[string]string
+	InstanceType string
+	OSImage      string
+	DiskGB       int
+	// AppID and AppNonce ask for an application id allotted beforehand (the
+	// driver's NextAppID) when a new app is made. Empty: the platform allots one.
+	AppID    string
+	AppNonce string
+}
+
+// Provisioned is the platform's answer to Provision. A hint: admission decides
+// on the attested app-compose.
+type Provisioned struct {
+	AppID       string
+	ComposeHash string
+	// EnvKey is the X25519 key for encrypted env, 32 bytes.
+	EnvKey []byte
+}
+
+// CreateRequest makes one CVM.
+type CreateRequest struct {
+	// Name is unique in the workspace: the Slot's platform name.
+	Name string
+	// AppID joins an existing app; empty creates the provisioned app.
+	AppID string
+	// Provisioned must come from Provision of the same template.
+	Provisioned Provisioned
+	Template    Template
+	// Node places the CVM (Node.ID); empty: the platform chooses.
+	Node string
+}
+
+// UpdateRequest moves one CVM.
+type UpdateRequest struct {
+	VMUUID      string
+	ComposeHash string
+	// EnvKey and Env replace the whole env set; the platform drops it otherwise.
+	EnvKey []byte
+	Env    map[string]string
+}
+
+// Accepted is the platform's receipt.
+type Accepted struct {
+	// Correlation is the platform's handle, empty when it gives none.
+	Correlation string
+	// NoChange: the platform says there was nothing to do.
+	NoChange bool
+}
+
+// Instance is the platform's view of one CVM. Never evidence.
+type Instance struct {
+	// ID is the platform's own id (path segment); VMUUID names the CVM.
+	ID          string
+	VMUUID      string
+	Name        string
+	AppID       string
+	InstanceID  string
+	Status      string // lower case, e.g. "running", "stopped", "updating"
+	InProgress  bool
+	ComposeHash string
+	OSImage     string
+	Node        string
+	BootError   string
+	UpdatedAt   time.Time
+	// EnvKey is the app's X25519 key for encrypted env, nil when the reply has none.
+	EnvKey []byte
+}
+
+// Running reports a stable running CVM.
+func (i Instance) Running() bool { return i.Status == "running" && !i.InProgress }
+
+// Node is a place for CVMs.
+type Node struct {
+	ID       string
+	Name     string
+	Region   string
+	Images   []string
+	CVMSlots int
+}
+
+var (
+	// ErrRefused: the call certainly had no effect.
+	ErrRefused = errors.New("refused by the platform")
+	// ErrNotFound: the CVM does not exist. Also ErrRefused.
+	ErrNotFound = errors.New("no such instance on the platform")
+	// ErrBusy: another operation is running on this CVM; certainly no effect; retry later.
+	ErrBusy = errors.New("platform is busy with this instance")
+	// ErrThrottled: a property of the account, not of the CVM (R73).
+	ErrThrottled = errors.New("throttled by the platform")
+)

@@ -1,0 +1,347 @@
+package platformtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/platform"
+)
+
+// Target is one cloud under test, reached through a driver. Names of CVMs that
+// the suite makes start with "contract-"; it deletes them.
+type Target struct {
+	Platform platform.Platform
+	// Template gives a template whose content differs by revision. Its AppID and
+	// AppNonce may be set.
+	Template func(revision int) platform.Template
+	// Settle bounds how long one task (create, update, ...) takes.
+	Settle time.Duration
+	// Inject arms a fault; nil: the cases that need faults are skipped, with the reason printed.
+	Inject func(Fault)
+	// NextAppID, where the cloud has it; nil skips its case.
+	NextAppID func(ctx context.Context) (appID, nonce string, err error)
+	// Unreachable is the same driver pointed at nothing; nil skips its case.
+	Unreachable platform.Platform
+}
+
+// Run holds a driver and its cloud to the contract of platform.Platform. factory
+// is called once per case; each case starts on a cloud that may keep CVMs of others.
+func Run(t *testing.T, factory func(t *testing.T) Target) {
+	cases := []struct {
+		name string
+		run  func(*suite)
+	}{
+		{"life of a cvm keeps its identity", (*suite).life},
+		{"further instances join the app", (*suite).secondInstance},
+		{"names are unique", (*suite).uniqueNames},
+		{"absent cvm", (*suite).absent},
+		{"env reaches a provisioned hash", (*suite).env},
+		{"allotted app id", (*suite).allotted},
+		{"refusals are certain", (*suite).refused},
+		{"lost answers are unknown", (*suite).unknown},
+		{"reads are repeated", (*suite).reads},
+		{"failed list is an error", (*suite).failedList},
+		{"incompatible create is repeated", (*suite).incompatible},
+		{"nodes", (*suite).nodes},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			target := factory(t)
+			c.run(&suite{T: t, Target: target, ctx: ctx, p: target.Platform})
+		})
+	}
+}
+
+type suite struct {
+	*testing.T
+	Target
+	ctx context.Context
+	p   platform.Platform
+}
+
+func (s *suite) life() {
+	made := s.create("contract-life", 0)
+	if made.InstanceID == "" || made.VMUUID == "" || len(made.AppID) != 40 {
+		s.Fatalf("a running cvm lacks an id: %+v", made)
+	}
+	next, err := s.p.Provision(s.ctx, made.VMUUID, s.Template(1))
+	if err != nil {
+		s.Fatalf("provision revision 1: %v", err)
+	}
+	if next.ComposeHash == made.ComposeHash {
+		s.Fatalf("another template gave the same compose hash %s", next.ComposeHash)
+	}
+	if still := s.describe(made.VMUUID); still.ComposeHash != made.ComposeHash {
+		s.Fatal("provision changed the cvm")
+	}
+	if _, err := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next.ComposeHash,
+		EnvKey: next.EnvKey, Env: s.Template(1).Env}); err != nil {
+		s.Fatalf("update: %v", err)
+	}
+	updated := s.await(made.VMUUID, "running at the new hash", func(i platform.Instance) bool {
+		return i.Running() && i.ComposeHash == next.ComposeHash
+	})
+	s.sameIdentity("update", made, updated)
+	for _, step := range []struct {
+		name string
+		call func(context.Context, string) (platform.Accepted, error)
+		want func(platform.Instance) bool
+	}{
+		{"restart", s.p.Restart, platform.Instance.Running},
+		{"stop", s.p.Stop, func(i platform.Instance) bool { return i.Status == "stopped" && !i.InProgress }},
+		{"start", s.p.Start, platform.Instance.Running},
+	} {
+		if _, err := step.call(s.ctx, made.VMUUID); err != nil {
+			s.Fatalf("%s: %v", step.name, err)
+		}
+		s.sameIdentity(step.name, made, s.await(made.VMUUID, step.name, step.want))
+	}
+	s.remove(made)
+	if err := s.p.Delete(s.ctx, made.VMUUID); err != nil {
+		s.Errorf("delete of a deleted cvm: %v, want success", err)
+	}
+}
+
+func (s *suite) secondInstance() {
+	first := s.create("contract-first", 0)
+	p, err := s.p.Provision(s.ctx, first.VMUUID, s.Template(0))
+	if err != nil {
+		s.Fatalf("provision: %v", err)
+	}
+	if p.ComposeHash != first.ComposeHash {
+		s.Fatalf("the same template gives compose hash %s on the app, %s at create", p.ComposeHash, first.ComposeHash)
+	}
+	_, err = s.p.Create(s.ctx, platform.CreateRequest{Name: "contract-second", AppID: first.AppID, Provisioned: p, Template: s.Template(0)})
+	if err != nil {
+		s.Fatalf("create in the app: %v", err)
+	}
+	second := s.awaitName("contract-second")
+	if second.AppID != first.AppID || second.InstanceID == first.InstanceID || second.VMUUID == first.VMUUID {
+		s.Errorf("second instance %+v, want app %s and own ids", second, first.AppID)
+	}
+	list, err := s.p.List(s.ctx, first.AppID)
+	if err != nil || len(list) != 2 {
+		s.Errorf("list of the app = %d cvms, %v, want 2", len(list), err)
+	}
+	if prefixed, err := s.p.List(s.ctx, "app_"+strings.ToUpper(first.AppID)); err != nil || len(prefixed) != 2 {
+		s.Errorf("list by app_<ID> = %d cvms, %v, want 2", len(prefixed), err)
+	}
+	s.remove(second)
+	if left := s.describe(first.VMUUID); !left.Running() {
+		s.Errorf("deleting one cvm touched another: %+v", left)
+	}
+	s.remove(first)
+}
+
+func (s *suite) uniqueNames() {
+	first := s.create("contract-name", 0)
+	defer s.remove(first)
+	p := s.provision(1)
+	_, err := s.p.Create(s.ctx, platform.CreateRequest{Name: "contract-name", Provisioned: p, Template: s.Template(1)})
+	if !errors.Is(err, platform.ErrRefused) {
+		s.Errorf("create with a taken name: %v, want ErrRefused", err)
+	}
+	if n := s.count("contract-name"); n != 1 {
+		s.Errorf("%d cvms have the name, want 1", n)
+	}
+}
+
+func (s *suite) absent() {
+	const nobody = "00000000-0000-4000-8000-00000000dead"
+	_, describe := s.p.Describe(s.ctx, nobody)
+	_, restart := s.p.Restart(s.ctx, nobody)
+	_, update := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: nobody, ComposeHash: strings.Repeat("ab", 32)})
+	for call, err := range map[string]error{"describe": describe, "restart": restart, "update": update} {
+		if !errors.Is(err, platform.ErrNotFound) || !errors.Is(err, platform.ErrRefused) {
+			s.Errorf("%s of an absent cvm: %v, want ErrNotFound and ErrRefused", call, err)
+		}
+	}
+	if err := s.p.Delete(s.ctx, nobody); err != nil {
+		s.Errorf("delete of an absent cvm: %v, want success", err)
+	}
+	if _, err := s.p.Describe(s.ctx, ""); !errors.Is(err, platform.ErrRefused) {
+		s.Errorf("describe of the empty id: %v, want ErrRefused", err)
+	}
+}
+
+func (s *suite) env() {
+	made := s.create("contract-env", 0)
+	defer s.remove(made)
+	t := s.Template(0)
+	t.Env = map[string]string{"CADRE_CONTRACT": "a b"}
+	p, err := s.p.Provision(s.ctx, made.VMUUID, t)
+	if err != nil {
+		s.Fatalf("provision with env: %v", err)
+	}
+	if len(p.EnvKey) != 32 {
+		s.Fatalf("env key has %d bytes, want 32", len(p.EnvKey))
+	}
+	if p.ComposeHash == made.ComposeHash {
+		s.Error("other env names gave the same compose hash")
+	}
+	if _, err := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: p.ComposeHash, EnvKey: p.EnvKey, Env: t.Env}); err != nil {
+		s.Fatalf("update with env: %v", err)
+	}
+	s.await(made.VMUUID, "running with env", func(i platform.Instance) bool { return i.Running() && i.ComposeHash == p.ComposeHash })
+}
+
+func (s *suite) allotted() {
+	if s.NextAppID == nil {
+		s.Skip("this target allots no app ids")
+	}
+	appID, nonce, err := s.NextAppID(s.ctx)
+	if err != nil {
+		s.Fatalf("allot an app id: %v", err)
+	}
+	t := s.Template(0)
+	t.AppID, t.AppNonce = appID, nonce
+	p, err := s.p.Provision(s.ctx, "", t)
+	if err != nil || p.AppID != appID {
+		s.Fatalf("provision with app id %s = %+v, %v", appID, p, err)
+	}
+	if _, err := s.p.Create(s.ctx, platform.CreateRequest{Name: "contract-allotted", Provisioned: p, Template: t}); err != nil {
+		s.Fatalf("create: %v", err)
+	}
+	made := s.awaitName("contract-allotted")
+	if made.AppID != appID {
+		s.Errorf("app id = %s, want the allotted %s", made.AppID, appID)
+	}
+	s.remove(made)
+}
+
+func (s *suite) nodes() {
+	nodes, err := s.p.Nodes(s.ctx)
+	if err != nil || len(nodes) == 0 || nodes[0].ID == "" {
+		s.Errorf("nodes = %+v, %v, want at least one with an id", nodes, err)
+	}
+}
+
+func (s *suite) provision(revision int) platform.Provisioned {
+	s.Helper()
+	p, err := s.p.Provision(s.ctx, "", s.Template(revision))
+	if err != nil {
+		s.Fatalf("provision revision %d: %v", revision, err)
+	}
+	if len(p.ComposeHash) != 64 || len(p.AppID) != 40 {
+		s.Fatalf("provision = %+v, want a 64 digit hash and a 40 digit app id", p)
+	}
+	return p
+}
+
+// create makes an app with one running CVM.
+func (s *suite) create(name string, revision int) platform.Instance {
+	s.Helper()
+	p := s.provision(revision)
+	made, err := s.p.Create(s.ctx, platform.CreateRequest{Name: name, Provisioned: p, Template: s.Template(revision)})
+	if err != nil {
+		s.Fatalf("create %s: %v", name, err)
+	}
+	if made.Name != name {
+		s.Fatalf("create %s gave a cvm called %q", name, made.Name)
+	}
+	running := s.awaitName(name)
+	if running.ComposeHash != p.ComposeHash {
+		s.Fatalf("%s runs compose hash %s, provisioned was %s", name, running.ComposeHash, p.ComposeHash)
+	}
+	return running
+}
+
+func (s *suite) describe(id string) platform.Instance {
+	s.Helper()
+	i, err := s.p.Describe(s.ctx, id)
+	if err != nil {
+		s.Fatalf("describe %s: %v", id, err)
+	}
+	return i
+}
+
+func (s *suite) await(id, what string, done func(platform.Instance) bool) platform.Instance {
+	s.Helper()
+	var last platform.Instance
+	s.poll(what, func() (bool, string) {
+		i, err := s.p.Describe(s.ctx, id)
+		last = i
+		return err == nil && done(i), fmt.Sprintf("%+v, %v", i, err)
+	})
+	return last
+}
+
+// awaitName waits for the CVM called name to run; a create may not show its ids at once.
+func (s *suite) awaitName(name string) platform.Instance {
+	s.Helper()
+	var found platform.Instance
+	s.poll(name+" running", func() (bool, string) {
+		list, err := s.p.List(s.ctx, "")
+		for _, i := range list {
+			if i.Name == name {
+				found = i
+			}
+		}
+		return err == nil && found.Running() && found.InstanceID != "", fmt.Sprintf("%+v, %v", found, err)
+	})
+	return found
+}
+
+func (s *suite) count(name string) int {
+	s.Helper()
+	list, err := s.p.List(s.ctx, "")
+	if err != nil {
+		s.Fatalf("list: %v", err)
+	}
+	n := 0
+	for _, i := range list {
+		if strings.EqualFold(i.Name, name) && i.Status != "deleting" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *suite) remove(i platform.Instance) {
+	s.Helper()
+	if err := s.p.Delete(s.ctx, i.VMUUID); err != nil {
+		s.Errorf("delete %s: %v", i.Name, err)
+	}
+	s.poll(i.Name+" gone", func() (bool, string) {
+		_, err := s.p.Describe(s.ctx, i.VMUUID)
+		return errors.Is(err, platform.ErrNotFound), fmt.Sprint(err)
+	})
+}
+
+func (s *suite) sameIdentity(step string, before, after platform.Instance) {
+	s.Helper()
+	if before.VMUUID != after.VMUUID || before.InstanceID != after.InstanceID || before.AppID != after.AppID || before.Name != after.Name {
+		s.Errorf("%s changed the identity:\nbefore %+v\nafter  %+v", step, before, after)
+	}
+}
+
+func (s *suite) poll(what string, done func() (bool, string)) {
+	s.Helper()
+	settle := s.Settle
+	if settle == 0 {
+		settle = 30 * time.Second
+	}
+	deadline := time.NewTimer(settle)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, seen := done()
+		if ok {
+			return
+		}
+		select {
+		case <-deadline.C:
+			s.Fatalf("%s: not within %s; last seen: %s", what, settle, seen)
+		case <-s.ctx.Done():
+			s.Fatalf("%s: %v", what, context.Cause(s.ctx))
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package platformtest
+
+import "strings"
+
+// Mode is what a Fault does to a request.
+type Mode string
+
+const (
+	// Refuse answers 400 with a body; nothing happens.
+	Refuse Mode = "refuse"
+	// Incompatible answers the 400 that concurrent creates get; nothing happens.
+	Incompatible Mode = "incompatible"
+	// Busy answers 409 without an error code; nothing happens.
+	Busy Mode = "busy"
+	// Throttle answers 429 with Retry-After 0; nothing happens.
+	Throttle Mode = "throttle"
+	// ErrorBefore answers 500; nothing happens.
+	ErrorBefore Mode = "error-before"
+	// ErrorAfter answers 500 after the effect.
+	ErrorAfter Mode = "error-after"
+	// ResetBefore closes the connection; nothing happens.
+	ResetBefore Mode = "reset-before"
+	// ResetAfter closes the connection after the effect.
+	ResetAfter Mode = "reset-after"
+)
+
+// Fault hits the next Times requests that match.
+type Fault struct {
+	// Method of the request, e.g. "POST"; empty: any.
+	Method string
+	// Path is a part of the request's path, e.g. "/compose_file"; "$" at its end
+	// anchors it at the end of the path; empty: any.
+	Path string
+	Mode Mode
+	// Times is how many requests it hits; 0 reads as 1.
+	Times int
+}
+
+func (f Fault) matches(method, path string) bool {
+	if f.Method != "" && f.Method != method {
+		return false
+	}
+	if end, ok := strings.CutSuffix(f.Path, "$"); ok {
+		return strings.HasSuffix(path, end)
+	}
+	return strings.Contains(path, f.Path)
+}
