@@ -1,0 +1,70 @@
+# Every habit of this repository is one target. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+MODULES := proto $(sort $(patsubst components/%/go.mod,components/%,$(wildcard components/*/go.mod)))
+BIN := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+export PATH := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: tools
+tools: ## install what building and running need (skips what is there)
+	@scripts/tools.sh run
+
+.PHONY: tools-dev
+tools-dev: ## install what `make check` and `make generate` need as well
+	@scripts/tools.sh dev
+
+.PHONY: build
+build: ## build all binaries into bin/
+	@mkdir -p $(BIN)
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/*)
+
+.PHONY: generate
+generate: tools-dev ## regenerate code and docs
+	@cd proto && buf generate
+	@for m in $(MODULES); do (cd $$m && go generate ./...) || exit 1; done
+
+.PHONY: fmt
+fmt: tools-dev ## format everything
+	@gofmt -w $(MODULES)
+	@cd proto && buf format -w
+
+.PHONY: lint
+lint: tools-dev ## lint Go, protos, shell and the import arrows
+	@for m in $(filter-out proto,$(MODULES)); do (cd $$m && golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@cd proto && buf lint && buf format --diff --exit-code
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "lint: shellcheck is not installed: scripts were not linted"; fi
+
+.PHONY: check
+check: tools-dev ## what every commit must pass: format, vet, lint, generated files, tidy modules
+	@scripts/check.sh
+
+.PHONY: test
+test: tools build ## unit, contract, property, scenario and end-to-end tests, with the race detector
+	@scripts/test.sh
+
+.PHONY: demo
+demo: tools build ## roll a live PostgreSQL cluster on this machine and measure it (root)
+	@$(BIN)/cadre-demo run
+
+.PHONY: up
+up: tools build ## start the demo cluster and leave it running (root)
+	@$(BIN)/cadre-demo up
+
+.PHONY: down
+down: build ## remove the demo cluster and every trace of it (root)
+	@$(BIN)/cadre-demo down
+
+.PHONY: bench-rollout
+bench-rollout: tools build ## measure the engine's own overhead in a rollout (root)
+	@$(BIN)/cadre-demo bench-rollout
+
+.PHONY: clean
+clean: ## remove build results (tools stay)
+	@rm -rf $(BIN) .out

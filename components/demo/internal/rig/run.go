@@ -1,0 +1,185 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"cadre.dev/client"
+)
+
+// Rig is one local cloud with one cluster on it.
+type Rig struct {
+	// Root is the checkout; State the folder of everything that the rig makes.
+	Root  string
+	State string
+	// BootDelay is how long a CVM of the local cloud boots.
+	BootDelay time.Duration
+	// Log gets what the cadre binary prints while it works; nil discards it.
+	Log io.Writer
+
+	images ImageMap
+	client *client.Client
+}
+
+// Cloud is the part of the local cloud's cloud.json that the rig needs.
+type Cloud struct {
+	APIURL string `json:"api_url"`
+	APIKey string `json:"api_key"`
+}
+
+// New returns a rig for the checkout at root with its state below state.
+func New(root, state string, bootDelay time.Duration, log io.Writer) (*Rig, error) {
+	postgres, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = io.Discard
+	}
+	return &Rig{
+		Root: root, State: state, BootDelay: bootDelay, Log: log,
+		images: Images(filepath.Join(root, "bin"), filepath.Join(root, ".tools"), postgres),
+	}, nil
+}
+
+// postgresBin finds the newest installed server's programs.
+func postgresBin() (string, error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil || len(found) == 0 {
+		return "", errors.New("no PostgreSQL server below /usr/lib/postgresql: run make tools")
+	}
+	return found[len(found)-1], nil
+}
+
+// groupID is the numeric id of one of this machine's groups.
+func groupID(name string) (string, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return "", fmt.Errorf("find the group %s, which comes with PostgreSQL: %w", name, err)
+	}
+	return g.Gid, nil
+}
+
+// ContextFile is the operator's context of the rig's cluster.
+func (r *Rig) ContextFile() string { return filepath.Join(r.State, "context.json") }
+
+// CloudFile is the local cloud's description of itself.
+func (r *Rig) CloudFile() string { return filepath.Join(r.State, "cloud", "cloud.json") }
+
+// Cloud reads the local cloud's description.
+func (r *Rig) Cloud() (Cloud, error) {
+	data, err := os.ReadFile(r.CloudFile())
+	if err != nil {
+		return Cloud{}, fmt.Errorf("read the local cloud's description: %w", err)
+	}
+	var cloud Cloud
+	if err := json.Unmarshal(data, &cloud); err != nil {
+		return Cloud{}, fmt.Errorf("read %s: %w", r.CloudFile(), err)
+	}
+	return cloud, nil
+}
+
+// ImageVars are the -var flags that name pinned images.
+func (r *Rig) ImageVars(names ...string) ([]string, error) {
+	var vars []string
+	for _, name := range names {
+		ref, err := r.images.Reference(name)
+		if err != nil {
+			return nil, err
+		}
+		_, short, _ := strings.Cut(name, "/")
+		vars = append(vars, "--var", short+"_image="+ref)
+	}
+	return vars, nil
+}
+
+// Cadre runs the cadre binary with the rig's context and returns what it printed.
+func (r *Rig) Cadre(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.Root, "bin", "cadre"), args...)
+	cmd.Env = append(os.Environ(), "CADRE_CONTEXT="+r.ContextFile(), "NO_COLOR=1")
+	// An interrupted demo must not leave half an operation behind: the command ends itself.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout = io.MultiWriter(&out, r.Log)
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("cadre %s: %w: %s", args[0], err, tail(out.String(), 2000))
+	}
+	return out.String(), nil
+}
+
+func tail(s string, n int) string {
+	s = strings.TrimSpace(s)
+	if len(s) > n {
+		return "..." + s[len(s)-n:]
+	}
+	return s
+}
+
+// Up starts the local cloud and creates the cluster's coordinators.
+func (r *Rig) Up(ctx context.Context) error {
+	if err := os.MkdirAll(r.State, 0o700); err != nil {
+		return fmt.Errorf("make the state folder: %w", err)
+	}
+	imageFile := filepath.Join(r.State, "images.json")
+	if err := r.images.Write(imageFile); err != nil {
+		return fmt.Errorf("write the image map: %w", err)
+	}
+	_, err := r.Cadre(ctx, "local", "up", "--state", filepath.Dir(r.CloudFile()),
+		"--images", imageFile, "--boot-delay", r.BootDelay.String())
+	return err
+}
+
+// CreateCluster deploys the coordinators and waits until they answer and are proven.
+func (r *Rig) CreateCluster(ctx context.Context) error {
+	vars, err := r.ImageVars("cadre/coordinator")
+	if err != nil {
+		return err
+	}
+	args := append([]string{"cluster", "create", "--context", r.ContextFile(), "--var", "cloud=" + r.CloudFile()}, vars...)
+	if _, err := r.Cadre(ctx, append(args, filepath.Join(r.Root, "clusters/demo/cluster.hcl"))...); err != nil {
+		return err
+	}
+	_, err = r.Client()
+	return err
+}
+
+// Client returns the API client of the rig's cluster.
+func (r *Rig) Client() (*client.Client, error) {
+	if r.client != nil {
+		return r.client, nil
+	}
+	c, err := client.LoadContext(r.ContextFile())
+	if err != nil {
+		return nil, err
+	}
+	r.client, err = client.Dial(c, client.Options{})
+	return r.client, err
+}
+
+// Down removes the local cloud and everything in it.
+func (r *Rig) Down(ctx context.Context) error {
+	if r.client != nil {
+		_ = r.client.Close()
+		r.client = nil
+	}
+	if _, err := os.Stat(filepath.Dir(r.CloudFile())); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if _, err := r.Cadre(ctx, "local", "down", "--state", filepath.Dir(r.CloudFile())); err != nil {
+		return err
+	}
+	return os.RemoveAll(r.State)
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What every commit must pass. Prints one line for each part; the first failure ends it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+mapfile -t modules < <(printf 'proto\n'; dirname components/*/go.mod)
+
+step() { printf 'check: %s\n' "$*"; }
+die() {
+	printf 'check: %s\n' "$*" >&2
+	exit 1
+}
+
+step format
+unformatted=$(gofmt -l "${modules[@]}")
+[[ -z $unformatted ]] || die "not gofmt-ed, run make fmt: $unformatted"
+
+step tidy
+for m in "${modules[@]}"; do
+	(cd "$m" && GOWORK=off go mod tidy -diff) || die "go.mod of $m is not tidy: run go mod tidy there"
+done
+
+step vet
+for m in "${modules[@]}"; do (cd "$m" && go vet ./...); done
+
+step generated
+before=$(git status --porcelain; git diff)
+make -s generate
+after=$(git status --porcelain; git diff)
+[[ $before == "$after" ]] || die "generated code or docs are not current: commit what make generate changed"
+
+step lint
+make -s lint
+step ok

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Installs what Cadre builds, tests and demonstrates with. Nothing outside .tools/
+# is touched except distribution packages, and each step says what it does and
+# why. A step whose result is already there is skipped.
+#
+#   scripts/tools.sh run    what `make demo`, `make up` and `make test` need
+#   scripts/tools.sh dev    what `make check` and `make generate` need as well
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+bin=$root/.tools/bin
+mkdir -p "$bin"
+
+consul_version=1.22.3
+etcd_version=3.6.5
+patroni_version=4.1.0
+psycopg_version=3.2.12
+golangci_version=2.6.2
+buf_version=1.59.0
+protoc_gen_go_version=1.36.10
+protoc_gen_go_grpc_version=1.5.1
+
+# The system's interpreter: services of a CVM run as unprivileged users, who may not
+# be able to read one that lives in somebody's home.
+python=/usr/bin/python3
+[[ -x $python ]] || python=python3
+
+say() { printf 'tools: %s\n' "$*"; }
+
+# Distribution packages: the real software under test and the tools that isolate it.
+packages() {
+	local missing=() spec cmd pkg
+	for spec in bwrap:bubblewrap ip:iproute2 setpriv:util-linux nsenter:util-linux; do
+		cmd=${spec%%:*} pkg=${spec##*:}
+		command -v "$cmd" >/dev/null || missing+=("$pkg")
+	done
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing+=(postgresql)
+	"$python" -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+	((${#missing[@]} == 0)) && return
+	say "installing distribution packages: ${missing[*]} (PostgreSQL is a workload; bubblewrap and iproute2 make local CVMs)"
+	local sudo=()
+	((EUID == 0)) || sudo=(sudo)
+	"${sudo[@]}" apt-get update -qq
+	# RUNLEVEL=1 keeps the package from starting a database of its own.
+	"${sudo[@]}" env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<name>.
+module_binary() {
+	local name=$1 version=$2 pkg=$3 why=$4
+	if [[ -x $bin/$name ]] && "$bin/$name" version 2>/dev/null | grep -qF "$version" ||
+		[[ -x $bin/$name ]] && "$bin/$name" --version 2>/dev/null | grep -qF "$version"; then
+		return
+	fi
+	say "building $name $version from its Go module ($why); once, can take minutes"
+	(cd "$root/scripts/tools/$name" && GOWORK=off GOFLAGS='' go build -trimpath -ldflags '-s -w' -o "$bin/$name" "$pkg")
+}
+
+consul() {
+	local have
+	if [[ ! -x $bin/consul ]] && have=$(command -v consul) && "$have" version | head -n1 | grep -q 'v1\.22\.'; then
+		say "using $("$have" version | head -n1) from PATH"
+		ln -sf "$have" "$bin/consul"
+		return
+	fi
+	module_binary consul "$consul_version" github.com/hashicorp/consul "the control plane's store"
+}
+
+etcd() {
+	module_binary etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests"
+}
+
+patroni() {
+	[[ -x $root/.tools/patroni/bin/patroni ]] && "$root/.tools/patroni/bin/patroni" --version | grep -qF "$patroni_version" && return
+	say "installing Patroni $patroni_version into .tools/patroni (the distribution's is older than 4.1, whose readiness lies)"
+	"$python" -m venv --clear "$root/.tools/patroni"
+	"$root/.tools/patroni/bin/pip" install -q --disable-pip-version-check \
+		"patroni[consul]==$patroni_version" "psycopg[binary]==$psycopg_version"
+}
+
+go_tool() {
+	local name=$1 version=$2 pkg=$3 why=$4
+	local stamp=$bin/.$name-$version
+	[[ -x $bin/$name && -e $stamp ]] && return
+	say "building $name $version ($why)"
+	(cd / && GOBIN=$bin GOWORK=off GOFLAGS='' go install "$pkg@v$version")
+	rm -f "$bin/.$name-"*
+	: >"$stamp"
+}
+
+case ${1:-run} in
+run)
+	packages
+	patroni
+	etcd
+	consul
+	;;
+dev)
+	go_tool golangci-lint "$golangci_version" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "lint"
+	go_tool buf "$buf_version" github.com/bufbuild/buf/cmd/buf "wire contracts"
+	go_tool protoc-gen-go "$protoc_gen_go_version" google.golang.org/protobuf/cmd/protoc-gen-go "wire contracts"
+	go_tool protoc-gen-go-grpc "$protoc_gen_go_grpc_version" google.golang.org/grpc/cmd/protoc-gen-go-grpc "wire contracts"
+	;;
+*)
+	echo "usage: scripts/tools.sh run|dev" >&2
+	exit 2
+	;;
+esac
