@@ -37,7 +37,7 @@ fmt: tools-dev ## format everything
 
 .PHONY: lint
 lint: tools-dev ## lint Go, protos, shell and the import arrows
-	@for m in $(filter-out proto,$(MODULES)); do (cd $$m && golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@for m in $(filter-out proto,$(MODULES)); do (cd $$m && golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
 	@cd proto && buf lint && buf format --diff --exit-code
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "lint: shellcheck is not installed: scripts were not linted"; fi
 

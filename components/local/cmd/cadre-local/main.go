@@ -1,0 +1,104 @@
+// Command cadre-local runs a local cloud: a Phala-compatible API, CVMs made of
+// host processes, a guest agent simulator and a TLS pass-through gateway.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"cadre.dev/local/internal/cloud"
+	"cadre.dev/local/internal/cvminit"
+	"cadre.dev/local/internal/daemon"
+	"cadre.dev/local/internal/images"
+)
+
+const usage = `usage:
+  cadre-local serve --state DIR --images FILE.json [flags]   run a cloud in the foreground
+  cadre-local cleanup --state DIR                            remove what a killed daemon left
+  cadre-local cvm-init --spec FILE                           internal: pid 1 of a CVM
+`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "cadre-local:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errors.New("a command is missing; see cadre-local help")
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	switch args[0] {
+	case "help", "-h", "--help":
+		fmt.Print(usage)
+		return nil
+	case "serve":
+		return serve(flags, args[1:])
+	case "cleanup":
+		state := flags.String("state", "", "state directory")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		if *state == "" {
+			return errors.New("--state is required")
+		}
+		return daemon.Cleanup(*state)
+	case "cvm-init":
+		spec := flags.String("spec", "", "boot spec")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return cvminit.Run(*spec)
+	default:
+		return fmt.Errorf("unknown command %q; see cadre-local help", args[0])
+	}
+}
+
+func serve(flags *flag.FlagSet, args []string) error {
+	var cfg daemon.Config
+	var boot, lag, hidden, restart time.Duration
+	flags.StringVar(&cfg.StateDir, "state", "", "state directory; one daemon each")
+	imageFile := flags.String("images", "", "JSON file that maps image repositories to host programs")
+	flags.StringVar(&cfg.APIListen, "api", "127.0.0.1:0", "host address of the API")
+	flags.StringVar(&cfg.GatewayListen, "gateway", "127.0.0.1:0", "host address of the gateway")
+	flags.StringVar(&cfg.Domain, "domain", "gw.cadre.test", "base domain of gateway names")
+	flags.DurationVar(&boot, "boot-delay", 3*time.Second, "time a CVM boots before its services start")
+	flags.DurationVar(&lag, "accept-lag", 0, "time an accepted operation does not show")
+	flags.DurationVar(&hidden, "create-hidden", 300*time.Millisecond, "time a new CVM is not found")
+	flags.DurationVar(&restart, "auto-restart", 0, "boot a CVM again this long after an unplanned death; 0 never")
+	flags.DurationVar(&cfg.StopGrace, "stop-grace", 20*time.Second, "time CVMs have to end in order when the daemon stops")
+	debug := flags.Bool("debug", false, "log more")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if cfg.StateDir == "" || *imageFile == "" {
+		return errors.New("--state and --images are required; see cadre-local help")
+	}
+	var err error
+	if cfg.Images, err = images.Load(*imageFile); err != nil {
+		return err
+	}
+	if cfg.Program, err = os.Executable(); err != nil {
+		return fmt.Errorf("find own program: %w", err)
+	}
+	level := slog.LevelInfo
+	if *debug {
+		level = slog.LevelDebug
+	}
+	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	cfg.Settings = cloud.Settings{
+		BootDelay: cloud.Duration(boot), AcceptLag: cloud.Duration(lag), CreateHidden: cloud.Duration(hidden), AutoRestart: cloud.Duration(restart),
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return daemon.Serve(ctx, cfg, nil)
+}

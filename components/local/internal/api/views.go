@@ -1,0 +1,125 @@
+package api
+
+import (
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"time"
+
+	"cadre.dev/local/internal/cloud"
+)
+
+// cvmView is the CVM object. Early in a create most of it is null.
+func (s *Server) cvmView(r *http.Request, v cloud.CVM) map[string]any {
+	envKey := s.envPubkey(v.AppID)
+	progress := map[string]any{"target": nil, "started_at": nil, "correlation_id": nil}
+	busy := false
+	if p := v.Progress; p != nil && p.Shown {
+		busy = true
+		progress = map[string]any{"target": p.Target, "started_at": timeOrNil(p.StartedAt), "correlation_id": p.CorrelationID}
+	}
+	endpoints := []any{}
+	if v.InstanceID != "" {
+		endpoints = append(endpoints, map[string]any{
+			"app":      "https://" + v.AppID + "-8080." + s.cfg.Domain,
+			"instance": "https://" + v.InstanceID + "-8080." + s.cfg.Domain,
+		})
+	}
+	return map[string]any{
+		"id": s.idFor(r, v), "name": v.Name, "app_id": "app_" + v.AppID, "vm_uuid": v.VMUUID, "instance_id": orNil(v.InstanceID),
+		"status": v.Status, "in_progress": busy, "progress": progress, "compose_hash": v.ComposeHash,
+		"resource":  map[string]any{"instance_type": v.InstanceType, "vcpu": 1, "memory_in_gb": 2, "disk_in_gb": v.DiskGB, "gpus": 0},
+		"node_info": map[string]any{"object_type": "node", "id": v.NodeID, "name": nodeName(v.NodeID), "region": "local", "status": "ONLINE"},
+		"os":        map[string]any{"name": v.OSImage, "version": v.OSImage, "is_dev": false, "os_image_hash": nil},
+		"kms_type":  "phala", "kms_info": map[string]any{"encrypted_env_pubkey": envKey}, "encrypted_env_pubkey": envKey,
+		"gateway":   map[string]any{"base_domain": s.cfg.Domain, "cname": nil},
+		"endpoints": endpoints, "public_urls": endpoints, "public_logs": true, "public_sysinfo": true, "public_tcbinfo": true,
+		"gateway_enabled": true, "listed": v.Listed, "disk_size": v.DiskGB, "boot_error": orNil(v.BootError),
+		"workspace": map[string]any{"name": "local"}, "creator": map[string]any{"username": "local"},
+		"created_at": timeOrNil(v.CreatedAt), "updated_at": timeOrNil(v.UpdatedAt), "deleted_at": nil,
+	}
+}
+
+// idFor is a string since API version 2026-05-22 and an integer before; without
+// a version, the newest.
+func (s *Server) idFor(r *http.Request, v cloud.CVM) any {
+	if version := r.Header.Get("X-Phala-Version"); version != "" && version < "2026-05-22" {
+		return v.Num
+	}
+	return v.ID
+}
+
+// partialView is what a create answers.
+func (s *Server) partialView(r *http.Request, v cloud.CVM) map[string]any {
+	return map[string]any{
+		"id": s.idFor(r, v), "name": v.Name, "app_id": "app_" + v.AppID, "vm_uuid": v.VMUUID, "instance_id": nil, "status": v.Status,
+		"in_progress": true, "progress": nil, "created_at": timeOrNil(v.CreatedAt),
+	}
+}
+
+func statusView(v cloud.CVM) map[string]any {
+	busy := v.Progress != nil && v.Progress.Shown
+	var operation any
+	if busy {
+		operation = map[string]any{
+			"type": v.Progress.Operation, "phase": v.Status, "started_at": timeOrNil(v.Progress.StartedAt), "correlation_id": v.Progress.CorrelationID,
+		}
+	}
+	uptime := ""
+	if v.Status == cloud.Running {
+		uptime = time.Since(v.BootedAt).Round(time.Second).String()
+	}
+	return map[string]any{
+		"vm_uuid": v.VMUUID, "status": v.Status, "uptime": uptime, "in_progress": busy, "boot_progress": v.BootProgress,
+		"boot_error": v.BootError, "shutdown_progress": "", "operation": operation,
+	}
+}
+
+func appView(a cloud.App, cvms int) map[string]any {
+	return map[string]any{
+		"id": "app_" + a.ID, "app_id": a.ID, "name": a.Name, "app_provision_type": nil, "kms_type": "phala", "compose_hash": a.Template,
+		"cvm_count": cvms, "created_at": timeOrNil(a.CreatedAt),
+	}
+}
+
+func revisionView(a cloud.App, r cloud.Revision) map[string]any {
+	return map[string]any{
+		"revision_id": r.ID, "app_id": "app_" + a.ID, "vm_uuid": r.VMUUID, "compose_hash": r.ComposeHash, "created_at": timeOrNil(r.CreatedAt),
+		"trace_id": r.TraceID, "operation_type": r.Operation, "triggered_by": map[string]any{"username": "local"}, "cvm": nil, "workspace": nil,
+	}
+}
+
+func (s *Server) envPubkey(appID string) string {
+	key, err := s.cfg.EnvKey(appID)
+	if err != nil {
+		s.cfg.Log.Error("env key not derived", "error", err)
+		return ""
+	}
+	return hex.EncodeToString(key.PublicKey().Bytes())
+}
+
+// page cuts items by ?page and ?page_size.
+func page[T any](r *http.Request, items []T) (cut []T, meta map[string]any) {
+	number := atLeast(r.URL.Query().Get("page"), 1, 1)
+	size := min(atLeast(r.URL.Query().Get("page_size"), 1, 30), 100)
+	from := min((number-1)*size, len(items))
+	cut = items[from:min(from+size, len(items))]
+	return cut, map[string]any{"total": len(items), "page": number, "page_size": size, "pages": (len(items) + size - 1) / size}
+}
+
+func atLeast(text string, low, def int) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < low || n > 1<<20 {
+		return def
+	}
+	return n
+}
+
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func nodeName(id int) string { return "local-" + strconv.Itoa(id) }

@@ -1,0 +1,151 @@
+package appcompose
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MaxBytes bounds compose plus pre-launch script, as the real cloud does.
+const MaxBytes = 200 << 10
+
+// Fields is the part of app-compose.json that a caller chooses. nil pointers
+// take the server's default.
+type Fields struct {
+	Name              string         `json:"name"`
+	DockerComposeFile string         `json:"docker_compose_file"`
+	PreLaunchScript   string         `json:"pre_launch_script"`
+	AllowedEnvs       []string       `json:"allowed_envs"`
+	GatewayEnabled    *bool          `json:"gateway_enabled"`
+	PublicLogs        *bool          `json:"public_logs"`
+	PublicSysinfo     *bool          `json:"public_sysinfo"`
+	PublicTcbinfo     *bool          `json:"public_tcbinfo"`
+	SecureTime        *bool          `json:"secure_time"`
+	NoInstanceID      *bool          `json:"no_instance_id"`
+	StorageFS         string         `json:"storage_fs"`
+	KeyProvider       string         `json:"key_provider"`
+	SwapSize          *int64         `json:"swap_size"`
+	PortPolicy        map[string]any `json:"port_policy"`
+}
+
+// Build returns the bytes of app-compose.json for f.
+func Build(f Fields) ([]byte, error) {
+	if strings.TrimSpace(f.DockerComposeFile) == "" {
+		return nil, errors.New("docker_compose_file: is empty; send the text of a compose file")
+	}
+	if n := len(f.DockerComposeFile) + len(f.PreLaunchScript); n > MaxBytes {
+		return nil, fmt.Errorf("docker_compose_file: %d bytes with the pre-launch script; the limit is %d", n, MaxBytes)
+	}
+	if f.KeyProvider != "" && f.KeyProvider != "kms" {
+		return nil, fmt.Errorf("key_provider: %q is not offered here; leave it out or use \"kms\"", f.KeyProvider)
+	}
+	if f.NoInstanceID != nil && *f.NoInstanceID {
+		return nil, errors.New("no_instance_id: is not offered here; leave it out")
+	}
+	doc := map[string]any{
+		"manifest_version":           2,
+		"runner":                     "docker-compose",
+		"name":                       f.Name,
+		"docker_compose_file":        f.DockerComposeFile,
+		"features":                   []string{"kms", "tproxy-net"},
+		"kms_enabled":                true,
+		"local_key_provider_enabled": false,
+		"key_provider_id":            "",
+		"allowed_envs":               NormalEnvs(f.AllowedEnvs),
+		"gateway_enabled":            orDefault(f.GatewayEnabled, true),
+		"tproxy_enabled":             orDefault(f.GatewayEnabled, true),
+		"public_logs":                orDefault(f.PublicLogs, true),
+		"public_sysinfo":             orDefault(f.PublicSysinfo, true),
+		"public_tcbinfo":             orDefault(f.PublicTcbinfo, true),
+		"secure_time":                orDefault(f.SecureTime, false),
+		"no_instance_id":             false,
+	}
+	if f.KeyProvider != "" {
+		doc["key_provider"] = f.KeyProvider
+	}
+	if f.PreLaunchScript != "" {
+		doc["pre_launch_script"] = f.PreLaunchScript
+	}
+	if f.StorageFS != "" {
+		doc["storage_fs"] = f.StorageFS
+	}
+	if f.SwapSize != nil {
+		doc["swap_size"] = *f.SwapSize
+	}
+	if f.PortPolicy != nil {
+		doc["port_policy"] = f.PortPolicy
+	}
+	return encode(doc)
+}
+
+// Hash is the compose hash of raw: lower-case hex SHA-256 of the exact bytes.
+func Hash(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// Parsed is what the cloud and the guest read back from app-compose.json.
+type Parsed struct {
+	Name              string   `json:"name"`
+	DockerComposeFile string   `json:"docker_compose_file"`
+	PreLaunchScript   string   `json:"pre_launch_script"`
+	AllowedEnvs       []string `json:"allowed_envs"`
+	PublicLogs        bool     `json:"public_logs"`
+	PublicSysinfo     bool     `json:"public_sysinfo"`
+	PublicTcbinfo     bool     `json:"public_tcbinfo"`
+	GatewayEnabled    bool     `json:"gateway_enabled"`
+	SecureTime        bool     `json:"secure_time"`
+	StorageFS         string   `json:"storage_fs"`
+}
+
+// Parse reads back the bytes that Build made.
+func Parse(raw []byte) (Parsed, error) {
+	var p Parsed
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return Parsed{}, fmt.Errorf("parse app-compose.json: %w", err)
+	}
+	return p, nil
+}
+
+// WithAllowedEnvs returns raw with another allowed_envs; everything else stays.
+func WithAllowedEnvs(raw []byte, keys []string) ([]byte, error) {
+	var doc map[string]any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("parse app-compose.json: %w", err)
+	}
+	doc["allowed_envs"] = NormalEnvs(keys)
+	return encode(doc)
+}
+
+// NormalEnvs sorts keys and drops repeats; never nil, so that the JSON is [].
+func NormalEnvs(keys []string) []string {
+	out := append([]string{}, keys...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// encode writes sorted compact JSON. Plain json.Marshal would escape & < >,
+// which no other writer does, and change the hash.
+func encode(doc map[string]any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(doc); err != nil {
+		return nil, fmt.Errorf("encode app-compose.json: %w", err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+func orDefault(v *bool, def bool) bool {
+	if v == nil {
+		return def
+	}
+	return *v
+}

@@ -1,0 +1,46 @@
+package appcompose
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestBuildIsSortedCompactAndUnescaped(t *testing.T) {
+	raw, err := Build(Fields{Name: "app", DockerComposeFile: "command: sh -c 'a && b > /tmp/x <y'", AllowedEnvs: []string{"B", "A", "B"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	want := `{"allowed_envs":["A","B"],"docker_compose_file":"command: sh -c 'a && b > /tmp/x <y'","features":["kms","tproxy-net"],`
+	if !strings.HasPrefix(text, want) || strings.HasSuffix(text, "\n") {
+		t.Errorf("Build = %s\nwant it to begin with %s", text, want)
+	}
+	if len(Hash(raw)) != 64 {
+		t.Errorf("Hash = %q", Hash(raw))
+	}
+	p, err := Parse(raw)
+	if err != nil || p.Name != "app" || !p.GatewayEnabled || p.SecureTime {
+		t.Errorf("Parse = %+v, %v", p, err)
+	}
+	again, err := WithAllowedEnvs(raw, []string{"A", "B"})
+	if err != nil || string(again) != text {
+		t.Errorf("the same names gave another file: %s, %v", again, err)
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	yes := true
+	for name, tc := range map[string]struct {
+		in   Fields
+		want string
+	}{
+		"no compose":     {Fields{}, "docker_compose_file"},
+		"too large":      {Fields{DockerComposeFile: strings.Repeat("x", MaxBytes), PreLaunchScript: "y"}, "docker_compose_file"},
+		"key provider":   {Fields{DockerComposeFile: "x", KeyProvider: "none"}, "key_provider"},
+		"no instance id": {Fields{DockerComposeFile: "x", NoInstanceID: &yes}, "no_instance_id"},
+	} {
+		if _, err := Build(tc.in); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want it to name %s", name, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package cloud
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cadre.dev/local/internal/appcompose"
+	"cadre.dev/local/internal/envelope"
+)
+
+// boot spends the boot delay and starts v's machine.
+func (c *Cloud) boot(ctx context.Context, v *CVM) Status {
+	c.mu.Lock()
+	delay, ok := c.settings.BootDelays[v.Name]
+	if !ok {
+		delay = c.settings.BootDelay
+	}
+	if v.Status == Pending {
+		v.Status = Starting
+	}
+	v.BootError, v.BootProgress = "", "booting"
+	c.mu.Unlock()
+	if !c.sleep(time.Duration(delay)) {
+		return Stopped
+	}
+	spec, err := c.bootSpec(v)
+	var m Machine
+	if err == nil {
+		m, err = c.cfg.Hypervisor.Boot(ctx, spec)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		v.BootError, v.BootProgress = err.Error(), ""
+		c.cfg.Log.Warn("boot refused", "instance", v.Name, "error", err)
+		return Stopped
+	}
+	if c.closing {
+		// Close has not seen this machine.
+		c.tasks.Go(m.Kill)
+		return Stopped
+	}
+	c.machines[v.VMUUID] = m
+	v.InstanceID, v.BootedAt = m.InstanceID(), time.Now().UTC()
+	if v.BootProgress == "booting" { // else the services were quicker
+		v.BootProgress = "setting up docker"
+	}
+	v.Boots++
+	c.tasks.Go(func() { c.watch(v, m) })
+	return Running
+}
+
+func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
+	raw, err := c.Compose(v.AppID, v.ComposeHash)
+	if err != nil {
+		return BootSpec{}, err
+	}
+	parsed, err := appcompose.Parse(raw)
+	if err != nil {
+		return BootSpec{}, err
+	}
+	if parsed.PreLaunchScript != "" {
+		return BootSpec{}, fmt.Errorf("pre_launch_script: the local cloud runs none; leave it out")
+	}
+	key, err := c.cfg.EnvKey(v.AppID)
+	if err != nil {
+		return BootSpec{}, fmt.Errorf("env key: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	vars, err := envelope.Decrypt(key, v.EncryptedEnv)
+	if err != nil {
+		return BootSpec{}, fmt.Errorf("encrypted env: %w", err)
+	}
+	boot := v.Boots
+	return BootSpec{
+		UUID: v.VMUUID, Name: v.Name, Index: v.Index, AppID: v.AppID, AppCompose: raw, Compose: parsed.DockerComposeFile,
+		Env: envelope.Filter(vars, parsed.AllowedEnvs), Seed: v.Seed, OSImage: v.OSImage,
+		Notify: func(bootError string) { c.servicesStarted(v, boot+1, bootError) },
+	}, nil
+}
+
+// servicesStarted notes the outcome of starting the services of v's boot n.
+func (c *Cloud) servicesStarted(v *CVM, n int, bootError string) {
+	// Boot may not have returned yet; its caller then still counts the old number.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v.Boots > n {
+		return
+	}
+	v.BootError, v.BootProgress = bootError, "done"
+	if bootError != "" {
+		v.BootProgress = "setting up docker"
+		c.cfg.Log.Warn("services not started", "instance", v.Name, "error", bootError)
+	}
+	v.UpdatedAt = time.Now().UTC()
+	c.keep()
+}
+
+// watch waits for the end of m and deals with an unplanned one.
+func (c *Cloud) watch(v *CVM, m Machine) {
+	<-m.Done()
+	c.forget(v.VMUUID, m)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v.Progress != nil || c.closing || c.machines[v.VMUUID] != nil {
+		return // an operation's doing, or one sees to it
+	}
+	v.Status, v.UpdatedAt = Stopped, time.Now().UTC()
+	c.keep()
+	c.cfg.Log.Warn("cvm died", "instance", v.Name)
+	after := time.Duration(c.settings.AutoRestart)
+	if after > 0 {
+		c.tasks.Go(func() { c.revive(v, after) })
+	}
+}
+
+// revive boots a CVM that died, unless its owner did something first.
+func (c *Cloud) revive(v *CVM, after time.Duration) {
+	if !c.sleep(after) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v.Status != Stopped || !v.PowerOn || v.Progress != nil {
+		return
+	}
+	err := c.begin(v, operation{name: "auto_restart", during: Starting, target: Running, work: c.workBoot, shown: true})
+	if err != nil {
+		c.cfg.Log.Warn("cvm not restarted", "instance", v.Name, "error", err)
+	}
+}

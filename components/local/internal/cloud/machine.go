@@ -1,0 +1,51 @@
+package cloud
+
+import (
+	"context"
+	"net/netip"
+
+	"cadre.dev/local/internal/initctl"
+)
+
+// BootSpec is what one boot of a CVM needs.
+type BootSpec struct {
+	UUID       string
+	Name       string
+	Index      int
+	AppID      string
+	AppCompose []byte
+	Compose    string
+	Env        map[string]string
+	Seed       []byte
+	OSImage    string
+	// Notify is called at most once, later, with the outcome of starting the
+	// services: "" when all are up, else what went wrong.
+	Notify func(bootError string)
+}
+
+// Hypervisor boots CVMs. The error of Boot is the CVM's boot error.
+type Hypervisor interface {
+	Boot(ctx context.Context, spec BootSpec) (Machine, error)
+	// Erase removes the CVM's disk and logs.
+	Erase(uuid string) error
+	// LoseDisk removes the disk only: the next boot finds an empty one.
+	LoseDisk(uuid string) error
+}
+
+// Machine is one boot of a CVM. Safe for concurrent use.
+type Machine interface {
+	InstanceID() string
+	Addr() netip.Addr
+	// Done is closed when every process of the CVM is gone.
+	Done() <-chan struct{}
+	// Stop ends the services in order, each with its grace, then the machine. It
+	// returns when the machine is gone.
+	Stop(ctx context.Context)
+	// Kill ends everything at once, without a word on the network.
+	Kill()
+	Exec(ctx context.Context, e initctl.Exec) (initctl.Output, error)
+	Hold(ctx context.Context, h initctl.Hold) error
+	Services(ctx context.Context) ([]initctl.Service, error)
+	// SetLink plugs (true) or pulls (false) the network cable.
+	SetLink(up bool) error
+}

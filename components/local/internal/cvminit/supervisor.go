@@ -1,0 +1,349 @@
+package cvminit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"cadre.dev/local/internal/compose"
+	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/initctl"
+	"cadre.dev/local/internal/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// The states of a unit.
+//
+//	waiting ─► running ─► exited ─► (back-off) running ...
+//	   └─────► blocked   (a dependency will never be what it must be)
+const (
+	stateWaiting = "waiting"
+	stateRunning = "running"
+	stateExited  = "exited"
+	stateBlocked = "blocked"
+)
+
+// Back-off between restarts, as the container engine's: it doubles, and a run
+// of steadyRun starts it anew.
+const (
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = time.Minute
+	steadyRun    = 10 * time.Second
+)
+
+type supervisor struct {
+	// constant after newSupervisor
+	spec    initctl.Spec
+	conn    *initctl.Conn
+	units   []*unit
+	volumes *volumeSet
+	procs   *procs
+	log     *logFile
+	running sync.WaitGroup // the unit goroutines
+
+	mu       sync.Mutex // guards the following and the state of every unit
+	changed  chan struct{}
+	stopping bool
+	told     bool // EventUp was sent
+}
+
+type unit struct {
+	// constant after newSupervisor
+	svc    compose.Service
+	img    images.Image
+	who    account
+	mounts []sandbox.Mount // files made at boot; volumes are added at start
+
+	// guarded by supervisor.mu
+	state    string
+	why      string // of blocked
+	pid      int    // pid 1 of the sandbox, in the CVM's pid namespace; 0 when not running
+	started  bool   // at least once
+	final    bool   // exited and will not be started again
+	code     int    // of the last exit
+	restarts int
+	health   string
+}
+
+func (u *unit) argv() []string {
+	entry, cmd := u.img.Entrypoint, u.img.Command
+	if u.svc.Entrypoint != nil {
+		entry, cmd = u.svc.Entrypoint, nil
+	}
+	if u.svc.Command != nil {
+		cmd = u.svc.Command
+	}
+	return append(append([]string{}, entry...), cmd...)
+}
+
+func (u *unit) dir() string {
+	if u.svc.WorkingDir != "" {
+		return u.svc.WorkingDir
+	}
+	return u.img.WorkingDir
+}
+
+func (s *supervisor) hostname(u *unit) string {
+	if u.svc.Hostname != "" {
+		return u.svc.Hostname
+	}
+	return s.spec.Hostname
+}
+
+func (s *supervisor) start(ctx context.Context) {
+	for _, u := range s.units {
+		s.running.Go(func() { s.run(ctx, u) })
+	}
+}
+
+// run is the life of one unit.
+func (s *supervisor) run(ctx context.Context, u *unit) {
+	for _, d := range u.svc.DependsOn {
+		if err := s.await(ctx, d); err != nil {
+			s.set(func() { u.state, u.why, u.final = stateBlocked, err.Error(), true })
+			return
+		}
+	}
+	backoff := firstBackoff
+	for {
+		began := time.Now()
+		code, err := s.once(ctx, u)
+		if err != nil {
+			s.logf("service %s: %v", u.svc.Name, err)
+		}
+		if time.Since(began) >= steadyRun {
+			backoff = firstBackoff
+		}
+		again := false
+		s.set(func() {
+			u.pid, u.state, u.code, u.health = 0, stateExited, code, ""
+			again = !s.stopping && restarts(u, code)
+			u.final = !again
+		})
+		s.logf("service %s ended with code %d after %s", u.svc.Name, code, time.Since(began).Round(time.Millisecond))
+		if !again || !s.pause(ctx, backoff) {
+			s.set(func() { u.final = true })
+			return
+		}
+		s.set(func() { u.restarts++ })
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+func restarts(u *unit, code int) bool {
+	switch u.svc.Restart {
+	case compose.RestartAlways:
+		return true
+	case compose.RestartOnFailure:
+		return code != 0 && (u.svc.MaxRetries == 0 || u.restarts < u.svc.MaxRetries)
+	default:
+		return false
+	}
+}
+
+// pause waits d; false when the CVM is stopping.
+func (s *supervisor) pause(ctx context.Context, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	s.waitFor(ctx, func() bool { return s.stopping })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.stopping
+}
+
+// once starts the service and waits for its end.
+func (s *supervisor) once(ctx context.Context, u *unit) (int, error) {
+	const cannotStart = 125
+	cmd, info, err := s.command(ctx, u)
+	if err != nil {
+		return cannotStart, err
+	}
+	defer info.Close()
+	out, err := openLog(filepath.Join(s.spec.Logs, u.svc.Name+".log"))
+	if err != nil {
+		return cannotStart, err
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		return cannotStart, errors.New("not started: the CVM is stopping")
+	}
+	err = s.procs.start(cmd)
+	s.mu.Unlock()
+	for _, f := range cmd.ExtraFiles {
+		f.Close()
+	}
+	if err != nil {
+		return cannotStart, fmt.Errorf("start bwrap: %w", err)
+	}
+	pid, err := childPID(info)
+	if err != nil {
+		code := s.procs.wait(cmd)
+		return code, fmt.Errorf("sandbox did not start (see its log): %w", err)
+	}
+	awaitExec(ctx, pid)
+	healthCtx, endHealth := context.WithCancel(ctx)
+	s.set(func() {
+		u.pid, u.state, u.started = pid, stateRunning, true
+		if u.svc.Health != nil {
+			u.health = "starting"
+		}
+	})
+	s.logf("service %s started, pid %d", u.svc.Name, pid)
+	var checks sync.WaitGroup
+	if u.svc.Health != nil {
+		checks.Go(func() { s.checkHealth(healthCtx, u, pid) })
+	}
+	code := s.procs.wait(cmd)
+	endHealth()
+	checks.Wait()
+	return code, nil
+}
+
+// await blocks until d holds, or can never hold.
+func (s *supervisor) await(ctx context.Context, d compose.Dependency) error {
+	dep := s.find(d.Service)
+	var err error
+	s.waitFor(ctx, func() bool {
+		switch {
+		case s.stopping:
+			err = errors.New("the CVM is stopping")
+		case dep.state == stateBlocked:
+			err = fmt.Errorf("depends on %s, which is blocked: %s", d.Service, dep.why)
+		case d.Condition == compose.Started:
+			return dep.started
+		case d.Condition == compose.Healthy:
+			switch {
+			case dep.health == "healthy":
+				return true
+			case dep.svc.Health == nil:
+				err = fmt.Errorf("depends on %s being healthy, but it has no health check", d.Service)
+			case dep.health == "unhealthy":
+				err = fmt.Errorf("depends on %s, which is unhealthy", d.Service)
+			case dep.final:
+				err = fmt.Errorf("depends on %s, which ended with code %d", d.Service, dep.code)
+			}
+		case d.Condition == compose.Completed && dep.final && dep.code != 0:
+			err = fmt.Errorf("depends on %s, which ended with code %d", d.Service, dep.code)
+		case d.Condition == compose.Completed:
+			return dep.final || (dep.state == stateExited && dep.code == 0)
+		}
+		return err != nil
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+func (s *supervisor) find(name string) *unit {
+	for _, u := range s.units {
+		if u.svc.Name == name {
+			return u
+		}
+	}
+	return nil
+}
+
+// set changes state under the lock, wakes the waiters and reports the boot.
+func (s *supervisor) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	close(s.changed)
+	s.changed = make(chan struct{})
+	if s.told || s.stopping {
+		return
+	}
+	var blocked []error
+	for _, u := range s.units {
+		if u.state == stateBlocked {
+			blocked = append(blocked, fmt.Errorf("service %s: %s", u.svc.Name, u.why))
+		} else if !u.started && !u.final {
+			return
+		}
+	}
+	s.told = true
+	m := initctl.Message{Event: initctl.EventUp}
+	if err := errors.Join(blocked...); err != nil {
+		m = initctl.Message{Event: initctl.EventBootError, Text: err.Error()}
+	}
+	// The socket holds far more than this one line; a dead daemon ends us anyway.
+	_ = s.conn.Send(m)
+}
+
+// waitFor blocks until ok, called under the lock after every change, or ctx ends.
+func (s *supervisor) waitFor(ctx context.Context, ok func() bool) {
+	for {
+		s.mu.Lock()
+		done, changed := ok(), s.changed
+		s.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// command composes bubblewrap around the service. info yields bubblewrap's
+// description of the sandbox.
+func (s *supervisor) command(ctx context.Context, u *unit) (*exec.Cmd, *os.File, error) {
+	mounts, err := s.volumes.mounts(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	hostname := s.hostname(u)
+	cfg := sandbox.Config{
+		Hostname: hostname, Visible: visible(u.img), Hide: s.spec.Hide, Mounts: append(mounts, u.mounts...),
+		Writable: !u.svc.ReadOnly, CapAdd: u.svc.CapAdd, CapDrop: u.svc.CapDrop, Dir: u.dir(), InfoFD: 3,
+	}
+	args, err := sandbox.Args(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make pipe: %w", err)
+	}
+	cmd, err := bwrap(ctx, args, []*os.File{w}, prlimit(u.svc.Limits), u.who.setpriv(), u.argv())
+	if err != nil {
+		return nil, nil, errors.Join(err, r.Close(), w.Close())
+	}
+	cmd.Env = u.env(hostname)
+	return cmd, r, nil
+}
+
+// bwrap composes the command. Its arguments travel in a file: they are long, and
+// /proc/<pid>/cmdline of a service is better the service. files come first, as
+// descriptors 3 and up; the caller closes cmd.ExtraFiles after the start.
+func bwrap(ctx context.Context, args []string, files []*os.File, command ...[]string) (*exec.Cmd, error) {
+	fd, err := unix.MemfdCreate("bwrap-args", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make file of arguments: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "bwrap-args")
+	if _, err = f.WriteString(strings.Join(args, "\x00") + "\x00"); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write file of arguments: %w", err), f.Close())
+	}
+	head := []string{"--args", strconv.Itoa(3 + len(files)), "--"}
+	cmd := exec.CommandContext(ctx, "bwrap", append(head, slices.Concat(command...)...)...)
+	cmd.Dir, cmd.ExtraFiles = "/", append(files, f)
+	return cmd, nil
+}

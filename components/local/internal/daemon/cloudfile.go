@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"cadre.dev/core/policy"
+)
+
+// CloudFile is DIR/cloud.json: everything a client of this cloud needs. It
+// exists while the daemon is ready.
+type CloudFile struct {
+	// APIURL is the API's base, "/api/v1" included, for the host; APIURLInCVM the
+	// same for programs in CVMs. LocalURL is the base of the /_local endpoints.
+	APIURL      string `json:"api_url"`
+	APIURLInCVM string `json:"api_url_in_cvm"`
+	LocalURL    string `json:"local_url"`
+	APIKey      string `json:"api_key"`
+	// GatewayDomain is the base domain of gateway names; GatewayAddress is what to
+	// dial instead of resolving them, on the host, GatewayAddressInCVM in CVMs.
+	GatewayDomain       string `json:"gateway_domain"`
+	GatewayAddress      string `json:"gateway_address"`
+	GatewayAddressInCVM string `json:"gateway_address_in_cvm"`
+	// RootPEMFile is the simulated attestation root; RootPEM its content.
+	RootPEMFile string      `json:"root_pem_file"`
+	RootPEM     string      `json:"root_pem"`
+	KeyProvider KeyProvider `json:"key_provider"`
+	// Images are the measurements of the OS images on offer.
+	Images map[string][]policy.Measurement `json:"images"`
+	// StateDir is the daemon's state directory, PID its process.
+	StateDir string `json:"state_dir"`
+	PID      int    `json:"pid"`
+}
+
+// KeyProvider is what the key-provider event of every CVM here says.
+type KeyProvider struct {
+	Name string `json:"name"`
+	ID   string `json:"id"`
+}
+
+func cloudFilePath(dir string) string { return filepath.Join(dir, "cloud.json") }
+
+// write replaces the file as a whole, so that a reader never sees half of it.
+func (f CloudFile) write() error {
+	raw, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode cloud.json: %w", err)
+	}
+	path := cloudFilePath(f.StateDir)
+	if err := os.WriteFile(path+".tmp", append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write cloud.json: %w", err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("replace cloud.json: %w", err)
+	}
+	return nil
+}

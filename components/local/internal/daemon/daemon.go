@@ -1,0 +1,208 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/local/internal/api"
+	"cadre.dev/local/internal/cloud"
+	"cadre.dev/local/internal/fabric"
+	"cadre.dev/local/internal/gateway"
+	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/machine"
+)
+
+// Config is one daemon.
+type Config struct {
+	StateDir string
+	Images   images.Map
+	// APIListen and GatewayListen are host addresses, "127.0.0.1:0" for example.
+	APIListen     string
+	GatewayListen string
+	Domain        string
+	Settings      cloud.Settings
+	// Program is this binary, for pid 1 of the CVMs.
+	Program string
+	// StopGrace bounds the orderly stop of all CVMs at the end.
+	StopGrace time.Duration
+	Log       *slog.Logger
+}
+
+const (
+	gatewayPort = 443
+	apiPort     = 80
+)
+
+// Serve runs the cloud until ctx ends and leaves nothing running. ready, when
+// not nil, is called once cloud.json is written.
+func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
+	dir, err := openStateDir(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	defer dir.close()
+	if err := dir.cleanUp(); err != nil {
+		return fmt.Errorf("clean up after an earlier daemon: %w", err)
+	}
+	sim, err := attestsim.OpenCloud(filepath.Join(dir.path, "attest"))
+	if err != nil {
+		return fmt.Errorf("open simulated platform: %w", err)
+	}
+	file, err := describe(dir, sim, cfg)
+	if err != nil {
+		return err
+	}
+	fab, err := fabric.Open()
+	if err != nil {
+		return err
+	}
+	defer fab.Close()
+	hv, err := machine.New(machine.Config{
+		Dir: dir.path, Fabric: fab, Sim: sim, Images: cfg.Images, Program: cfg.Program, Log: cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	listeners, err := listen(ctx, fab, cfg)
+	if err != nil {
+		return err
+	}
+	defer listeners.close()
+	file.APIURL = "http://" + listeners.apiHost.Addr().String() + "/api/v1"
+	file.LocalURL = "http://" + listeners.apiHost.Addr().String() + "/_local"
+	file.GatewayAddress = listeners.gatewayHost.Addr().String()
+
+	var cl *cloud.Cloud // set before anything is served
+	gw := gateway.New(gateway.Config{
+		Domain: cfg.Domain, Log: cfg.Log,
+		Resolve: func(id string) []gateway.Backend { return backends(fab, cl.Resolve(id)) },
+		Alive:   func(uuid string) bool { _, ok := cl.Machine(uuid); return ok },
+	})
+	cl, err = cloud.Open(cloud.Config{
+		Dir: dir.path, Hypervisor: hv, EnvKey: sim.EnvKey, Settings: cfg.Settings, OnDown: gw.Drop, Log: cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	srv := api.New(api.Config{
+		Cloud: cl, Key: file.APIKey, Domain: cfg.Domain, Images: slices.Sorted(maps.Keys(file.Images)),
+		EnvKey: sim.EnvKey, SignEnvKey: sim.SignEnvKey, EvidenceFaults: hv.SetFaults,
+		Gateway: func() any { return gw.Counters() },
+		LogDir:  func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },
+		Log:     cfg.Log,
+	})
+	// The gateway outlives the CVMs' stop: their last words go through it.
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	var tasks sync.WaitGroup
+	failed := make(chan error, 4)
+	run := func(name string, f func() error) {
+		tasks.Go(func() {
+			if err := f(); err != nil {
+				failed <- fmt.Errorf("serve %s: %w", name, err)
+			}
+		})
+	}
+	run("gateway in the fabric", func() error { return gw.Serve(serving, listeners.gatewayFabric) })
+	run("gateway on the host", func() error { return gw.Serve(serving, listeners.gatewayHost) })
+	run("api in the fabric", func() error { return serveHTTP(serving, listeners.apiFabric, srv.Public()) })
+	run("api on the host", func() error { return serveHTTP(serving, listeners.apiHost, srv.Host()) })
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StopGrace)
+		defer cancel()
+		_ = os.Remove(cloudFilePath(dir.path))
+		cl.Close(stop)
+		endServing()
+		tasks.Wait()
+	}()
+	if err := file.write(); err != nil {
+		return err
+	}
+	cfg.Log.Info("local cloud ready", "api", file.APIURL, "gateway", file.GatewayAddress, "domain", cfg.Domain, "state", dir.path)
+	if ready != nil {
+		ready(file)
+	}
+	select {
+	case <-ctx.Done():
+		cfg.Log.Info("local cloud stops")
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// describe fills what does not depend on listeners.
+func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error) {
+	key, err := dir.apiKey()
+	if err != nil {
+		return CloudFile{}, err
+	}
+	root := filepath.Join(dir.path, "attestation-root.pem")
+	if err := os.WriteFile(root, sim.RootPEM(), 0o644); err != nil { //nolint:gosec // a certificate is public
+		return CloudFile{}, fmt.Errorf("write attestation root: %w", err)
+	}
+	inCVM := netip.AddrPortFrom(fabric.Address, gatewayPort)
+	return CloudFile{
+		APIURLInCVM: "http://" + fabric.Address.String() + "/api/v1", APIKey: key,
+		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(),
+		RootPEMFile: root, RootPEM: string(sim.RootPEM()), KeyProvider: KeyProvider{Name: "kms", ID: sim.KeyProviderID()},
+		Images: sim.Images(), StateDir: dir.path, PID: os.Getpid(),
+	}, nil
+}
+
+type listenerSet struct {
+	apiHost, apiFabric, gatewayHost, gatewayFabric net.Listener
+}
+
+func (l *listenerSet) close() {
+	for _, x := range []net.Listener{l.apiHost, l.apiFabric, l.gatewayHost, l.gatewayFabric} {
+		if x != nil {
+			_ = x.Close()
+		}
+	}
+}
+
+func listen(ctx context.Context, fab *fabric.Fabric, cfg Config) (*listenerSet, error) {
+	l, lc := &listenerSet{}, net.ListenConfig{}
+	var errs [4]error
+	l.apiHost, errs[0] = lc.Listen(ctx, "tcp", cfg.APIListen)
+	l.gatewayHost, errs[1] = lc.Listen(ctx, "tcp", cfg.GatewayListen)
+	l.apiFabric, errs[2] = fab.Listen(ctx, apiPort)
+	l.gatewayFabric, errs[3] = fab.Listen(ctx, gatewayPort)
+	if err := errors.Join(errs[:]...); err != nil {
+		l.close()
+		return nil, fmt.Errorf("open listeners: %w", err)
+	}
+	return l, nil
+}
+
+func backends(fab *fabric.Fabric, targets []cloud.Target) []gateway.Backend {
+	out := make([]gateway.Backend, 0, len(targets))
+	for _, t := range targets {
+		out = append(out, gateway.Backend{UUID: t.UUID, Dial: func(ctx context.Context, port uint16) (net.Conn, error) {
+			return fab.Dial(ctx, netip.AddrPortFrom(t.Machine.Addr(), port))
+		}})
+	}
+	return out
+}
+
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

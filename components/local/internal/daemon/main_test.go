@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/local/internal/cvminit"
+)
+
+// The test binary is also pid 1 of the CVMs and the programs inside them.
+func TestMain(m *testing.M) {
+	var err error
+	switch {
+	case len(os.Args) > 3 && os.Args[1] == "cvm-init":
+		err = cvminit.Run(os.Args[3])
+	case len(os.Args) > 1 && os.Args[1] == "helper-serve":
+		err = Serve(context.Background(), config(os.Args[2], "/proc/self/exe", os.Stderr), nil)
+	case len(os.Args) > 1 && os.Args[1] == "helper-tls":
+		err = serveTLS(os.Args[2])
+	case len(os.Args) > 1 && os.Args[1] == "helper-quote":
+		err = printQuote(os.Args[2])
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serveTLS answers each connection with word and echoes.
+func serveTLS(word string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	l, err := tls.Listen("tcp", ":7443", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	if err != nil {
+		return err
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func(c net.Conn) {
+			defer c.Close()
+			_, _ = io.WriteString(c, word+"\n")
+			_, _ = io.Copy(c, c)
+		}(c)
+	}
+}
+
+// printQuote prints the evidence for the report data in hex.
+func printQuote(reportData string) error {
+	data, err := hex.DecodeString(reportData)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	ev, err := attest.NewGuestClient("").GetQuote(ctx, data)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(ev)
+}

@@ -1,0 +1,151 @@
+package initctl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"cadre.dev/local/internal/images"
+)
+
+// ControlFD is the descriptor of the socket pair inside pid 1.
+const ControlFD = 3
+
+// Spec is one boot of one CVM.
+type Spec struct {
+	Hostname string            `json:"hostname"`
+	Compose  string            `json:"compose"`
+	Env      map[string]string `json:"env"`
+	Images   images.Map        `json:"images"`
+	// Disk outlives the boot; Run does not and is private to it; Logs outlives it.
+	Disk string `json:"disk"`
+	Run  string `json:"run"`
+	Logs string `json:"logs"`
+	// GuestSocket is the guest agent's socket on the host.
+	GuestSocket string `json:"guest_socket"`
+	// Hide lists host directories that no service may see.
+	Hide []string `json:"hide"`
+}
+
+// Request asks pid 1 for something. Exactly one of the pointers is set.
+type Request struct {
+	ID   uint64 `json:"id"`
+	Stop *Stop  `json:"stop,omitempty"`
+	Exec *Exec  `json:"exec,omitempty"`
+	Hold *Hold  `json:"hold,omitempty"`
+	List *List  `json:"list,omitempty"`
+}
+
+// Stop ends all services in reverse dependency order, each with its grace.
+type Stop struct{}
+
+// List asks for the state of the services.
+type List struct{}
+
+// Exec runs a command in the namespaces of Service, or beside the services
+// when Service is empty. Env is added to the service's own.
+type Exec struct {
+	Service string   `json:"service,omitempty"`
+	Command []string `json:"command"`
+	Stdin   string   `json:"stdin,omitempty"`
+	User    string   `json:"user,omitempty"`
+}
+
+// Hold stops (SIGSTOP) or continues all processes of Service; "" is all services.
+type Hold struct {
+	Service string `json:"service,omitempty"`
+	Stop    bool   `json:"stop"`
+}
+
+// Message is what pid 1 says: an Event of its own, or the reply to Request ID.
+type Message struct {
+	ID    uint64 `json:"id,omitempty"`
+	Event Event  `json:"event,omitempty"`
+	// Text explains a boot error, or why a request was not carried out.
+	Text     string    `json:"text,omitempty"`
+	Output   *Output   `json:"output,omitempty"`
+	Services []Service `json:"services,omitempty"`
+}
+
+// Event is a transition of the boot.
+type Event string
+
+const (
+	// EventAccepted says that the compose file was understood; services are starting.
+	EventAccepted Event = "accepted"
+	// EventUp says that every service has been started once and is what its dependants need.
+	EventUp Event = "up"
+	// EventBootError says that the compose file was refused (nothing runs), or a service
+	// could not be started.
+	EventBootError Event = "boot_error"
+	// EventStopped answers Stop: no service runs any more.
+	EventStopped Event = "stopped"
+	// EventReply answers any other request.
+	EventReply Event = "reply"
+)
+
+// Output is what an Exec gave back.
+type Output struct {
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	Code   int    `json:"code"`
+}
+
+// Service is the state of one service.
+type Service struct {
+	Name     string `json:"name"`
+	State    string `json:"state"`
+	PID      int    `json:"pid,omitempty"` // of its first process, in the CVM
+	Restarts int    `json:"restarts"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Health   string `json:"health,omitempty"`
+}
+
+// Conn carries JSON lines. Send is safe for concurrent use; Receive is for one
+// goroutine.
+type Conn struct {
+	c   net.Conn
+	dec *json.Decoder
+	mu  sync.Mutex
+	enc *json.Encoder
+}
+
+// NewConn wraps c.
+func NewConn(c net.Conn) *Conn {
+	return &Conn{c: c, dec: json.NewDecoder(c), enc: json.NewEncoder(c)}
+}
+
+// FromFile makes a Conn of one end of the socket pair and closes f.
+func FromFile(f *os.File) (*Conn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("open control socket: %w", err)
+	}
+	return NewConn(c), nil
+}
+
+// Send writes one message.
+func (c *Conn) Send(v any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.enc.Encode(v)
+}
+
+// Receive reads one message; io.EOF when the other side is gone.
+func (c *Conn) Receive(v any) error {
+	if err := c.dec.Decode(v); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return io.EOF
+		}
+		return err
+	}
+	return nil
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return c.c.Close() }

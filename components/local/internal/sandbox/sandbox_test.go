@@ -1,0 +1,89 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCaps(t *testing.T) {
+	b := &builder{}
+	b.caps([]string{"CAP_SYS_NICE"}, []string{"ALL"})
+	if want := []string{"--cap-drop", "ALL", "--cap-add", "CAP_SYS_NICE"}; !slices.Equal(b.args, want) {
+		t.Errorf("caps = %v, want %v", b.args, want)
+	}
+	b = &builder{}
+	b.caps(nil, []string{"net_raw"})
+	if slices.Contains(b.args, "CAP_NET_RAW") || !slices.Contains(b.args, "CAP_CHOWN") || slices.Contains(b.args, "CAP_NET_ADMIN") {
+		t.Errorf("caps = %v", b.args)
+	}
+}
+
+// run runs a shell text in the sandbox c and returns its output.
+func run(t *testing.T, c Config, text string) string {
+	t.Helper()
+	c.Hostname = "box"
+	args, err := Args(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("bwrap", append(args, "--", "/bin/sh", "-c", text)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", text, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestSandboxShowsMountsAnywhereAndHidesState(t *testing.T) {
+	if _, err := exec.LookPath("bwrap"); err != nil || os.Getuid() != 0 {
+		t.Skip("skipped: needs root and bwrap")
+	}
+	state := t.TempDir()
+	data := filepath.Join(state, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "tool"), []byte("#!/bin/sh\necho tool\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{
+		Hide: []string{state}, Visible: []string{bin}, Writable: true, Dir: "/data",
+		Mounts: []Mount{
+			{Source: data, Target: "/data"},
+			{Source: data, Target: "/data/sub/deep"},
+			{Source: data, Target: "/var/lib/absent/deep/data", ReadOnly: true},
+			{Source: filepath.Join(bin, "tool"), Target: "/var/run/tool"},
+			{Source: filepath.Join(bin, "tool"), Target: "/etc/hosts", ReadOnly: true},
+			{Target: "/srv/scratch/x", Size: 1 << 20},
+			{Source: filepath.Join(bin, "tool"), Target: "/etc/absent/tool"},
+			{Source: filepath.Join(bin, "tool"), Target: "/etc/ssl/absent/tool"},
+		},
+	}
+	for text, want := range map[string]string{
+		"pwd; hostname": "/data\nbox",
+		"echo hi > /data/f && cat /var/lib/absent/deep/data/f":                                    "hi",
+		"ls /var/lib | grep -c dpkg":                                                              "1",
+		"touch /var/lib/dpkg/x 2>&1 || true":                                                      "touch: cannot touch '/var/lib/dpkg/x': Read-only file system",
+		"touch /var/lib/absent/deep/data/x 2>&1 || true":                                          "touch: cannot touch '/var/lib/absent/deep/data/x': Read-only file system",
+		bin + "/tool; /run/tool":                                                                  "tool\ntool",
+		"/etc/absent/tool; /etc/ssl/absent/tool; ls /etc/ssl/certs | grep -c ca-certificates.crt": "tool\ntool\n1",
+		"sh /etc/hosts": "tool",
+		"ls " + state + " 2>&1 | grep -vc 'No such file' || true":                                                                                 "0",
+		"touch /srv/scratch/x/y /anywhere /tmp/t /run/r /var/tmp/v && echo ok":                                                                    "ok",
+		"setpriv --reuid=1000 --regid=1000 --clear-groups -- sh -c 'touch /tmp/u && ls -d /var/lib/absent/deep && grep CapEff /proc/self/status'": "/var/lib/absent/deep\nCapEff:\t0000000000000000",
+		"ip route add 1.2.3.4 dev lo 2>&1 || true":                                                                                                "RTNETLINK answers: Operation not permitted",
+	} {
+		if got := run(t, c, text); got != want {
+			t.Errorf("%s\n got %q\nwant %q", text, got, want)
+		}
+	}
+	c.Writable = false
+	c.Mounts, c.Dir = nil, ""
+	if got := run(t, c, "touch /anywhere 2>&1 || true"); !strings.Contains(got, "Read-only") {
+		t.Errorf("read-only root: %q", got)
+	}
+}
