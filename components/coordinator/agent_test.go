@@ -1,0 +1,168 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/netip"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"cadre.dev/attest"
+	"cadre.dev/attest/statement"
+	"cadre.dev/overlay"
+	"cadre.dev/overlay/grpcconn"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// agent is the least that an agent does: it gets admitted, opens its control
+// session, follows orders at once and reports that all is well.
+func (h *harness) agent(ctx context.Context, compose, seed []byte, app string) error {
+	guest, client := bootCVM(h.t, h.cloud, app, compose, seed)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "boot"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	boot := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	creds, peers, err := h.admit(ctx, client, guest.InstanceID(), app, boot)
+	if err != nil {
+		return err
+	}
+	return h.session(ctx, key, creds, peers)
+}
+
+func (h *harness) admit(ctx context.Context, client *attest.GuestClient, instance, app string, boot tls.Certificate) (*admissionv1.Credentials, []*controlv1.Peer, error) {
+	conn, err := overlay.DialAdmission(ctx, h.config.Gateway, h.config.Gateway.Name(coordinatorApp), boot)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	state := conn.State()
+	exporter, err := state.ExportKeyingMaterial(overlay.AdmissionExporter, nil, 32)
+	if err != nil {
+		return nil, nil, err
+	}
+	channel, err := grpcconn.Client(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = channel.Close() }()
+	service := admissionv1.NewAdmissionServiceClient(channel)
+	leaf, err := x509.ParseCertificate(boot.Certificate[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := service.Challenge(ctx, &admissionv1.ChallengeRequest{AppId: app, InstanceId: instance, BootPublicKey: leaf.RawSubjectPublicKeyInfo, BootNonce: bytes.Repeat([]byte{6}, 32)})
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := client.Info(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	said := statement.Agent{
+		Cluster: c.GetCluster(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: app, InstanceID: instance, ComposeHash: info.ComposeHash,
+		BootPublicKey: leaf.RawSubjectPublicKeyInfo, Nonce: c.GetNonce(), Exporter: exporter,
+	}
+	data := said.ReportData()
+	ev, err := client.GetQuote(ctx, data[:])
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := service.Admit(ctx, &admissionv1.AdmitRequest{
+		Statement: said.Encode(), Evidence: &admissionv1.Evidence{Quote: ev.Quote, EventLog: ev.EventLog, AppCompose: ev.AppCompose},
+	})
+	return out.GetCredentials(), out.GetInitialPeers(), err
+}
+
+func (h *harness) session(ctx context.Context, key *ecdsa.PrivateKey, creds *admissionv1.Credentials, peers []*controlv1.Peer) error {
+	svid := tls.Certificate{PrivateKey: key}
+	for rest := creds.GetSvidChainPem(); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		svid.Certificate = append(svid.Certificate, block.Bytes)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(creds.GetCaBundlePem())
+	node, err := overlay.New(overlay.Config{
+		Self:    overlay.ID{Cluster: creds.GetCluster(), Group: creds.GetGroup(), Slot: creds.GetSlot()},
+		SelfVIP: netip.MustParseAddr(creds.GetVip()), Listen: "127.0.0.1:0", Gateway: h.config.Gateway,
+		OnControl: func(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) { reportLoop(ctx, c) },
+	})
+	if err != nil {
+		return err
+	}
+	node.SetCredentials(overlay.Credentials{Certificate: svid, Roots: roots})
+	var known []overlay.Peer
+	for _, p := range peers {
+		known = append(known, overlay.Peer{
+			ID:         overlay.ID{Cluster: creds.GetCluster(), Group: p.GetGroup(), Slot: p.GetSlot()},
+			InstanceID: p.GetInstanceId(), VIP: netip.MustParseAddr(p.GetVip()), Coordinator: p.GetCoordinator(),
+		})
+	}
+	node.SetPeers(known)
+	return node.Run(ctx)
+}
+
+type wakeSink struct {
+	controlv1.UnimplementedAgentServiceServer
+}
+
+func (wakeSink) Wake(context.Context, *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
+	return &controlv1.WakeResponse{}, nil
+}
+
+func reportLoop(ctx context.Context, c overlay.ControlConns) {
+	channel, err := grpcconn.Client(c.First)
+	if err != nil {
+		return
+	}
+	defer func() { _ = channel.Close() }()
+	var served sync.WaitGroup
+	defer served.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served.Go(func() {
+		_ = grpcconn.Serve(ctx, c.Second, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, wakeSink{}) })
+	})
+	service := controlv1.NewCoordinatorServiceClient(channel)
+	started := time.Now()
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for sequence := uint64(1); ; sequence++ {
+		desired, err := service.GetDesired(ctx, &controlv1.GetDesiredRequest{})
+		report := &controlv1.Report{
+			Sequence: sequence, MemberKnown: true, ConsulReady: true, HealthyFor: durationpb.New(time.Since(started)),
+			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
+		}
+		if order := desired.GetDesired().GetOperation(); err == nil && order != nil {
+			report.Steps = append(report.Steps, &controlv1.StepResult{
+				OperationId: order.GetOperationId(), Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE,
+			})
+		}
+		_, _ = service.Report(ctx, &controlv1.ReportRequest{Report: report})
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

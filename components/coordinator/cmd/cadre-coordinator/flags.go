@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// options are the command line and the environment. The environment is not
+// measured, so it may only locate things; the platform key comes that way
+// because it is encrypted to this app.
+type options struct {
+	cluster, trustFile, slot      string
+	replicas                      int
+	gatewayDomain, gatewayAddress string
+	platformAPI, platformKeyFile  string
+	platformKey                   string
+	stateDir, runDir              string
+	consulBinary, dstackSocket    string
+	datacenter, logLevel          string
+	failpoint                     string
+}
+
+func parse(args []string, env func(string) string) (options, error) {
+	var o options
+	set := flag.NewFlagSet("cadre-coordinator", flag.ContinueOnError)
+	set.StringVar(&o.cluster, "cluster", "", "cluster name (required)")
+	set.StringVar(&o.trustFile, "trust-file", "", "what this cluster trusts, JSON; part of the measured compose file (required)")
+	set.StringVar(&o.slot, "slot", env("CADRE_SLOT"), "coordinator-<n>; environment CADRE_SLOT")
+	set.IntVar(&o.replicas, "replicas", 3, "how many coordinators the cluster has: 1, 3 or 5")
+	set.StringVar(&o.gatewayDomain, "gateway-domain", env("CADRE_GATEWAY_DOMAIN"), "base domain of the TLS pass-through gateway; environment CADRE_GATEWAY_DOMAIN")
+	set.StringVar(&o.gatewayAddress, "gateway-address", env("CADRE_GATEWAY_ADDRESS"), "host:port of the gateway; empty: resolve its names; environment CADRE_GATEWAY_ADDRESS")
+	set.StringVar(&o.platformAPI, "platform-api", env("CADRE_PLATFORM_API"), "base URL of the platform's API; empty: Phala Cloud; environment CADRE_PLATFORM_API")
+	set.StringVar(&o.platformKeyFile, "platform-key-file", "", "file with the platform's API key; else environment CADRE_PLATFORM_API_KEY")
+	set.StringVar(&o.stateDir, "state-dir", "/var/lib/cadre", "directory on the encrypted disk")
+	set.StringVar(&o.runDir, "run-dir", "/run/cadre", "directory in memory, for configuration that holds keys")
+	set.StringVar(&o.consulBinary, "consul-binary", "consul", "Consul server binary")
+	set.StringVar(&o.dstackSocket, "dstack-socket", "", "guest agent socket; empty: the usual places")
+	set.StringVar(&o.datacenter, "datacenter", "dc1", "Consul datacenter")
+	set.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
+	set.StringVar(&o.failpoint, "failpoint", env("CADRE_FAILPOINT"), "")
+	set.SetOutput(os.Stderr)
+	set.Usage = func() { usage(set, os.Stderr) }
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	o.platformKey = env("CADRE_PLATFORM_API_KEY")
+	var errs []error
+	if set.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unexpected argument %q", set.Arg(0)))
+	}
+	if o.cluster == "" {
+		errs = append(errs, errors.New("--cluster is required"))
+	}
+	if o.trustFile == "" {
+		errs = append(errs, errors.New("--trust-file is required"))
+	}
+	return o, errors.Join(errs...)
+}
+
+// usage leaves out flags without a description: they serve tests.
+func usage(set *flag.FlagSet, w io.Writer) {
+	_, _ = fmt.Fprintln(w, "Usage of cadre-coordinator:")
+	set.VisitAll(func(f *flag.Flag) {
+		if f.Usage == "" {
+			return
+		}
+		_, _ = fmt.Fprintf(w, "  --%s\n    \t%s", f.Name, f.Usage)
+		if f.DefValue != "" {
+			_, _ = fmt.Fprintf(w, " (default %s)", f.DefValue)
+		}
+		_, _ = fmt.Fprintln(w)
+	})
+}
+
+func (o options) apiKey() (string, error) {
+	if o.platformKeyFile == "" {
+		return o.platformKey, nil
+	}
+	raw, err := os.ReadFile(o.platformKeyFile)
+	if err != nil {
+		return "", fmt.Errorf("read platform key: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}

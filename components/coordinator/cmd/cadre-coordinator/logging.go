@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// newLogger writes log/slog records through go-hclog, so that the coordinator's
+// lines read like those of its Consul server.
+func newLogger(level string) *slog.Logger {
+	backend := hclog.New(&hclog.LoggerOptions{Name: "cadre-coordinator", Level: hclog.LevelFromString(level), Output: os.Stderr, JSONFormat: true})
+	return slog.New(&handler{log: backend})
+}
+
+// handler adapts one slog.Handler to one hclog.Logger.
+type handler struct {
+	log    hclog.Logger
+	prefix string
+}
+
+var levels = []struct {
+	from slog.Level
+	to   hclog.Level
+}{{slog.LevelError, hclog.Error}, {slog.LevelWarn, hclog.Warn}, {slog.LevelInfo, hclog.Info}, {slog.LevelDebug, hclog.Debug}}
+
+func toHCLog(level slog.Level) hclog.Level {
+	for _, l := range levels {
+		if level >= l.from {
+			return l.to
+		}
+	}
+	return hclog.Trace
+}
+
+// Enabled implements slog.Handler.
+func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
+	return toHCLog(level) >= h.log.GetLevel()
+}
+
+// Handle implements slog.Handler.
+func (h *handler) Handle(_ context.Context, record slog.Record) error {
+	args := make([]any, 0, 2*record.NumAttrs())
+	record.Attrs(func(a slog.Attr) bool {
+		args = append(args, h.prefix+a.Key, value(a))
+		return true
+	})
+	h.log.Log(toHCLog(record.Level), record.Message, args...)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	args := make([]any, 0, 2*len(attrs))
+	for _, a := range attrs {
+		args = append(args, h.prefix+a.Key, value(a))
+	}
+	return &handler{log: h.log.With(args...), prefix: h.prefix}
+}
+
+// WithGroup implements slog.Handler.
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{log: h.log, prefix: h.prefix + name + "."}
+}
+
+// value makes errors and stringers readable in JSON.
+func value(a slog.Attr) any {
+	switch v := a.Value.Resolve().Any().(type) {
+	case error:
+		return v.Error()
+	case nil:
+		return ""
+	default:
+		return v
+	}
+}

@@ -1,0 +1,76 @@
+// Command cadre-coordinator is the one service of a coordinator CVM.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"cadre.dev/attest"
+	"cadre.dev/coordinator"
+	"cadre.dev/overlay"
+	"cadre.dev/platform/phala"
+)
+
+// version is set at link time.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			os.Exit(2)
+		}
+		fmt.Fprintln(os.Stderr, "cadre-coordinator:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args, os.Getenv)
+	if err != nil {
+		return err
+	}
+	log := newLogger(o.logLevel)
+	trust, err := attest.LoadTrust(o.trustFile)
+	if err != nil {
+		return err
+	}
+	key, err := o.apiKey()
+	if err != nil {
+		return err
+	}
+	cloud, err := phala.New(phala.Config{BaseURL: o.platformAPI, APIKey: key, Log: log})
+	if err != nil {
+		return err
+	}
+	verifier, err := attest.NewVerifier(attest.VerifierConfig{
+		RootsPEM: []byte(trust.RootsPEM), PreLaunchScripts: trust.PreLaunchScriptsSHA256,
+	})
+	if err != nil {
+		return err
+	}
+	if trust.AllowSimulated {
+		log.Warn("simulated attestation is allowed by the measured trust file")
+	}
+	c, err := coordinator.New(coordinator.Config{
+		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust,
+		Gateway:  overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
+		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
+	}, coordinator.Deps{
+		Guest: attest.NewGuestClient(o.dstackSocket), Platform: cloud, Verifier: verifier, Log: log,
+		Failpoint: failpoint(o.failpoint, o.stateDir, log),
+	})
+	if err != nil {
+		return err
+	}
+	slog.SetDefault(log)
+	return c.Run(ctx)
+}

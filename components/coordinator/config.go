@@ -1,0 +1,137 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"regexp"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/coordinator/internal/admission"
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/core/rollout"
+	"cadre.dev/overlay"
+	"cadre.dev/platform"
+)
+
+// Config of one coordinator.
+type Config struct {
+	Cluster string
+	// Slot is coordinator-<n>. It locates: which virtual address and which Consul
+	// node this process is. The right to be a coordinator comes from the app key.
+	Slot string
+	// Replicas is how many coordinators the cluster has: 1, 3 or 5.
+	Replicas int
+	Trust    attest.Trust
+	Gateway  overlay.Gateway
+	// StateDir is on the CVM's encrypted disk, RunDir in memory.
+	StateDir, RunDir string
+	ConsulBinary     string
+	Datacenter       string
+	// SessionListen, APIListen and StatusListen are listen addresses; empty means
+	// ":7443", ":7444" and "127.0.0.1:7071".
+	SessionListen, APIListen, StatusListen string
+	Version                                string
+}
+
+// Guest is the guest agent of this CVM.
+type Guest = attest.Guest
+
+// Verifier decides whether evidence is genuine.
+type Verifier = admission.Verifier
+
+// Deps are the seams to the outside.
+type Deps struct {
+	Guest    Guest
+	Platform platform.Platform
+	Verifier Verifier
+	Log      *slog.Logger
+	// Now is the clock; nil: the system's.
+	Now func() time.Time
+	// Timing of the engine; zero fields take their defaults.
+	Timing rollout.Timing
+	// Failpoint is told of points at which a test may end the process; nil in
+	// production. See package operate for the names.
+	Failpoint func(name string)
+}
+
+var clusterForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// complete fills defaults and reports every problem at once.
+func (c *Config) complete() error {
+	var errs []error
+	if !clusterForm.MatchString(c.Cluster) {
+		errs = append(errs, fmt.Errorf("cluster %q: want lower-case letters, digits and '-', at most 40, from a letter", c.Cluster))
+	}
+	n, err := peering.CoordinatorOrdinal(c.Slot)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	switch c.Replicas {
+	case 1, 3, 5:
+		if err == nil && n >= c.Replicas {
+			errs = append(errs, fmt.Errorf("slot %q: with %d replicas the last one is %s", c.Slot, c.Replicas, peering.CoordinatorSlot(c.Replicas-1)))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("replicas %d: want 1, 3 or 5, so that a majority is one", c.Replicas))
+	}
+	if c.Trust.Cluster != "" && c.Trust.Cluster != c.Cluster {
+		errs = append(errs, fmt.Errorf("cluster %q: the trust file is for cluster %q", c.Cluster, c.Trust.Cluster))
+	}
+	if c.Gateway.Domain == "" {
+		errs = append(errs, errors.New("gateway domain: is missing; set --gateway-domain or CADRE_GATEWAY_DOMAIN"))
+	}
+	fill := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	fill(&c.StateDir, "/var/lib/cadre")
+	fill(&c.RunDir, "/run/cadre")
+	fill(&c.ConsulBinary, "consul")
+	fill(&c.Datacenter, "dc1")
+	fill(&c.SessionListen, ":7443")
+	fill(&c.APIListen, ":7444")
+	fill(&c.StatusListen, "127.0.0.1:7071")
+	return errors.Join(errs...)
+}
+
+func (c *Config) ordinal() int {
+	n, err := peering.CoordinatorOrdinal(c.Slot)
+	if err != nil {
+		return 0 // complete refused it
+	}
+	return n
+}
+
+func (c *Config) vip() netip.Addr { return netip.MustParseAddr(peering.CoordinatorVIP(c.ordinal())) }
+
+// serverVIPs are all coordinators' addresses, this one's first left out when others is true.
+func (c *Config) serverVIPs(othersOnly bool) []string {
+	var out []string
+	for n := range c.Replicas {
+		if othersOnly && n == c.ordinal() {
+			continue
+		}
+		out = append(out, peering.CoordinatorVIP(n))
+	}
+	return out
+}
+
+func (d *Deps) complete() error {
+	if d.Guest == nil || d.Platform == nil || d.Verifier == nil {
+		return errors.New("coordinator: Guest, Platform and Verifier are needed")
+	}
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Failpoint == nil {
+		d.Failpoint = func(string) {}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/coordinator/internal/admission"
+	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/operate"
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/reconcile"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/server"
+	"cadre.dev/coordinator/internal/status"
+	"cadre.dev/coordinator/internal/supervise"
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/overlay"
+	"cadre.dev/store"
+)
+
+// renewEvery is well before keys.LeafTTL.
+const renewEvery = 8 * time.Hour
+
+// Coordinator is one coordinator. Make it with New, run it once.
+type Coordinator struct {
+	cfg  Config
+	deps Deps
+	log  *slog.Logger
+
+	// Made by assemble, constant afterwards.
+	info      attest.Info
+	root      *keys.Root
+	identity  *keys.Identity
+	store     *store.Consul
+	consul    *supervise.Consul
+	issuer    *tokens.Issuer
+	peers     *peering.Coordinators
+	node      *overlay.Node
+	views     *view.Watcher
+	reports   *reports.Reports
+	directory *control.Directory
+	control   *control.Service
+	admission *admission.Service
+	platform  *observe.Platform
+	reconcile *reconcile.Reconciler
+	server    *server.Server
+	metrics   *status.Metrics
+	relocated chan struct{} // capacity 1: the coordinators' places changed
+
+	mu   sync.Mutex
+	cert tls.Certificate // guarded by mu
+}
+
+// New checks cfg and deps. Nothing is opened before Run.
+func New(cfg Config, deps Deps) (*Coordinator, error) {
+	if err := errors.Join(cfg.complete(), deps.complete()); err != nil {
+		return nil, err
+	}
+	return &Coordinator{cfg: cfg, deps: deps, log: deps.Log, relocated: make(chan struct{}, 1)}, nil
+}
+
+// Run is the coordinator until ctx ends or a part of it fails. It gives the
+// Lease up before it stops Consul, so that a successor takes over at once.
+func (c *Coordinator) Run(ctx context.Context) error {
+	if err := c.assemble(ctx); err != nil {
+		return err
+	}
+	api, err := new(net.ListenConfig).Listen(ctx, "tcp", c.cfg.APIListen)
+	if err != nil {
+		return fmt.Errorf("listen for operators: %w", err)
+	}
+	local, err := new(net.ListenConfig).Listen(ctx, "tcp", c.cfg.StatusListen)
+	if err != nil {
+		_ = api.Close()
+		return fmt.Errorf("listen for health checks: %w", err)
+	}
+	// Below lives what the rest needs to shut down cleanly, so it ends last.
+	base := newTasks(context.WithoutCancel(ctx))
+	defer base.stop()
+	base.run("consul", c.consul.Run)
+	base.run("overlay", c.node.Run)
+	base.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, c.relocate) })
+
+	work := newTasks(ctx)
+	defer work.stop()
+	work.run("genesis", c.genesis)
+	work.run("records", c.views.Run)
+	work.run("peers", c.followPeers)
+	work.run("credentials", c.renewCredentials)
+	work.run("reconcile", c.reconcile.Run)
+	work.run("api", func(ctx context.Context) error { return c.server.Run(ctx, api) })
+	work.run("status", func(ctx context.Context) error { return status.Run(ctx, local, c.metrics, c.health) })
+	c.log.Info("coordinator started", "slot", c.cfg.Slot, "instance", c.info.InstanceID, "version", c.cfg.Version)
+
+	select {
+	case <-work.ctx.Done():
+	case <-base.ctx.Done():
+		return context.Cause(base.ctx) //nolint:contextcheck // why the tasks ended
+	}
+	if ctx.Err() != nil {
+		c.log.Info("coordinator stops", "slot", c.cfg.Slot)
+		return nil
+	}
+	return context.Cause(work.ctx) //nolint:contextcheck // why the tasks ended
+}
+
+// assemble makes every part, from the keys up.
+func (c *Coordinator) assemble(ctx context.Context) error {
+	var err error
+	if c.info, err = c.deps.Guest.Info(ctx); err != nil {
+		return fmt.Errorf("ask the guest agent who this is: %w", err)
+	}
+	if want := c.cfg.Trust.CoordinatorAppID; want != "" && want != c.info.AppID {
+		return fmt.Errorf("this CVM belongs to app %s, the trust file names %s as the coordinators' app", c.info.AppID, want)
+	}
+	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster); err != nil {
+		return err
+	}
+	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot); err != nil {
+		return err
+	}
+	consul := c.consulConfig()
+	c.consul = supervise.New(consul, func(now time.Time) ([]byte, []byte, error) {
+		return c.root.CA().ConsulTLS(keys.ConsulServer, c.cfg.Slot, c.cfg.Datacenter, now)
+	}, c.log)
+	if c.store, err = store.NewConsul(store.ConsulConfig{Address: consul.Address(), Token: c.root.ManagementToken()}); err != nil {
+		return err
+	}
+	if c.issuer, err = tokens.New(consul.Address(), c.root.ManagementToken()); err != nil {
+		return err
+	}
+	c.metrics = status.NewMetrics()
+	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
+	c.reports = reports.New(c.deps.Now)
+	c.views = view.NewWatcher(c.store, c.log)
+	c.directory = &control.Directory{}
+	c.directory.Update(&view.View{}, c.peers.Members())
+	c.control = control.New(c.views, c.directory, c.reports, c.log)
+	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
+	c.assembleServices(consul.Address())
+	return c.assembleOverlay() //nolint:contextcheck // the overlay's links outlive this call
+}
+
+func (c *Coordinator) consulConfig() supervise.Config {
+	cfg := supervise.Config{
+		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: filepath.Join(c.cfg.RunDir, "consul"),
+		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
+		GossipKey: c.root.GossipKey(), ManagementToken: c.root.ManagementToken(),
+		AgentToken: c.root.CoordinatorAgentToken(c.cfg.Slot), CAPEM: c.root.CA().PEM(),
+	}
+	for _, vip := range c.cfg.serverVIPs(true) {
+		cfg.Others = append(cfg.Others, netip.MustParseAddr(vip))
+	}
+	return cfg
+}
+
+func (c *Coordinator) assembleServices(consulAddress string) {
+	c.admission = admission.New(admission.Config{
+		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
+		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
+		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer,
+		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Now: c.deps.Now, Log: c.log,
+	})
+	operator := operate.New(operate.Config{
+		Cluster: c.cfg.Cluster, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
+		Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
+		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
+	})
+	c.reconcile = reconcile.New(reconcile.Config{
+		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
+		Operator: operator, Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+	})
+	c.server = server.New(server.Config{
+		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
+		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
+		Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
+		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.deps.Guest,
+		StoreFor: func(token string) (store.Store, error) {
+			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
+		},
+		Now: c.deps.Now, Log: c.log,
+	})
+	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
+	c.metrics.Gauge("cadre_consul_restarts", "Times the Consul server was started again.", func() float64 { return float64(c.consul.Restarts()) })
+}
+
+func (c *Coordinator) assembleOverlay() error {
+	node, err := overlay.New(overlay.Config{
+		Self:    overlay.ID{Cluster: c.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: c.cfg.Slot},
+		SelfVIP: c.cfg.vip(), Listen: c.cfg.SessionListen, Gateway: c.cfg.Gateway, Log: c.log,
+		ServeAdmission: c.admission.Serve, OnControl: c.control.OnControl,
+	})
+	if err != nil {
+		return fmt.Errorf("make overlay node: %w", err)
+	}
+	c.node = node
+	if err := c.renew(); err != nil {
+		return err
+	}
+	c.setPeers()
+	return nil
+}

@@ -1,0 +1,121 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/attest"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// Codes that admission itself answers with (threat model, section 10).
+const (
+	codeRejected   policy.Code = "ADMISSION_REJECTED"
+	codeBadRequest policy.Code = "BAD_REQUEST"
+	codeTooLarge   policy.Code = "REQUEST_TOO_LARGE"
+	codeNonce      policy.Code = "NONCE_INVALID"
+	codeContext    policy.Code = "NONCE_WRONG_CONTEXT"
+	codeChannel    policy.Code = "CHANNEL_BINDING_MISMATCH"
+	codeStatement  policy.Code = "STATEMENT_MISMATCH"
+	codeCanonical  policy.Code = "STATEMENT_NONCANONICAL"
+	codeUnknown    policy.Code = "SLOT_UNKNOWN"
+	codeConflict   policy.Code = "INSTANCE_CONFLICT"
+	codeStale      policy.Code = "INCARNATION_STALE"
+	codeGate       policy.Code = "GATE_UNREADABLE"
+	codeOverloaded policy.Code = "OVERLOADED"
+	codeTokens     policy.Code = "TOKEN_ISSUE_FAILED"
+	codeQuote      policy.Code = "QUOTE_INVALID"
+)
+
+// refusal is why a Boot was not admitted.
+type refusal struct {
+	code    policy.Code
+	message string
+	// verified: the evidence was genuine, so the precise code may be told.
+	verified bool
+	// retry: the same request may succeed later.
+	retry bool
+}
+
+func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
+
+func refuse(code policy.Code, format string, args ...any) *refusal {
+	return &refusal{code: code, message: fmt.Sprintf(format, args...)}
+}
+
+func (r *refusal) later() *refusal { r.retry = true; return r }
+func (r *refusal) known() *refusal { r.verified = true; return r }
+
+// public is what the other side learns. A code that is the caller's own fault
+// or asks it to come back helps nobody else and is told at once.
+func (r *refusal) public() error {
+	switch {
+	case r.retry:
+		return status.Error(codes.Unavailable, r.Error())
+	case r.code == codeBadRequest, r.code == codeTooLarge, r.code == codeNonce, r.code == codeCanonical:
+		return status.Error(codes.InvalidArgument, r.Error())
+	case r.verified:
+		return status.Error(codes.PermissionDenied, r.Error())
+	}
+	return status.Error(codes.PermissionDenied, string(codeRejected)+": the evidence was not accepted; the coordinator's log and the slot's record say why")
+}
+
+// asRefusal takes the code out of a verification error.
+func asRefusal(err error) *refusal {
+	if e, ok := errors.AsType[*attest.Error](err); ok {
+		return &refusal{code: e.Code, message: e.Message}
+	}
+	return &refusal{code: codeQuote, message: err.Error()}
+}
+
+// refusalEvery bounds how often one Slot's refusal is written: whoever knows an
+// instance id can cause refusals.
+const refusalEvery = 2 * time.Second
+
+// maxRefusalText bounds the stored message.
+const maxRefusalText = 1 << 10
+
+// note writes the Slot's last refusal. It never changes the answer.
+func (s *Service) note(ctx context.Context, slot, bootID, instanceID string, r *refusal) {
+	s.log.Warn("admission refused", "slot", slot, "instance", instanceID, "code", r.code, "error", r.message)
+	s.metrics.Refused(string(r.code))
+	if slot == "" {
+		return
+	}
+	now := s.now()
+	s.mu.Lock()
+	recent := now.Sub(s.noted[slot]) < refusalEvery
+	if !recent {
+		s.noted[slot] = now
+	}
+	s.mu.Unlock()
+	if recent {
+		return
+	}
+	message := r.message
+	if len(message) > maxRefusalText {
+		message = message[:maxRefusalText]
+	}
+	err := func() error {
+		_, index, err := store.Read[policy.Refusal](ctx, s.store, store.RefusalKey(slot))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		op, err := store.Put(store.RefusalKey(slot), policy.Refusal{
+			Slot: slot, BootID: bootID, InstanceID: instanceID, Code: r.code, Message: message, At: now.UTC(), By: s.self,
+		}, index)
+		if err != nil {
+			return err
+		}
+		return s.store.Commit(ctx, op)
+	}()
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		s.log.Warn("refusal not recorded", "slot", slot, "error", err)
+	}
+}

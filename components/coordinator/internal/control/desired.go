@@ -1,0 +1,67 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// Desired is what the Boot that holds slot should do, by v. spec is the group's
+// last valid spec. The version is the highest index among the records that it
+// is made of, so it grows with each change and is equal on all coordinators.
+func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Desired, error) {
+	record, ok := v.Slots[slot]
+	if !ok {
+		return nil, fmt.Errorf("slot %s has no record", slot)
+	}
+	config, err := json.Marshal(spec.AgentConfig(slot, record.Value.Assigned))
+	if err != nil {
+		return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
+	}
+	out := &controlv1.Desired{
+		Version:    max(v.Specs[record.Value.Group].Index, record.Index),
+		Term:       v.Term,
+		ConfigJson: config,
+	}
+	operations := v.OperationsOf(slot)
+	for _, o := range operations {
+		out.Version = max(out.Version, o.Index)
+	}
+	if len(operations) > 0 {
+		out.Operation = order(operations[0].Value, bootID)
+	}
+	return out, nil
+}
+
+// order is what an Operation asks of one Boot now; nil: nothing. The Boot that
+// was drained stays drained until it is gone: the order after the platform call
+// is for the Boot that comes next.
+func order(op operation.Operation, bootID string) *controlv1.OperationOrder {
+	if op.Phase == operation.Booting && op.BootBefore != "" && op.BootBefore == bootID {
+		op.Phase = operation.Acting
+	}
+	current, ok := operation.CurrentOrder(op)
+	if !ok {
+		return nil
+	}
+	out := &controlv1.OperationOrder{
+		OperationId: current.Operation, Verb: verbs[current.Verb], Attempt: uint32(max(current.Attempt, 0)),
+		ExpectedLeader: current.ExpectedLeader, TransferCandidates: current.Candidates,
+	}
+	if !current.Deadline.IsZero() {
+		out.Deadline = timestamppb.New(current.Deadline)
+	}
+	return out
+}
+
+var verbs = map[operation.Verb]controlv1.Verb{
+	operation.VerbDrain:       controlv1.Verb_VERB_DRAIN,
+	operation.VerbCancelDrain: controlv1.Verb_VERB_CANCEL_DRAIN,
+	operation.VerbPostLaunch:  controlv1.Verb_VERB_POST_LAUNCH,
+}

@@ -1,0 +1,187 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/overlay"
+	"cadre.dev/overlay/grpcconn"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// Bounds of a report: an agent is admitted, not trusted to be sane.
+const (
+	maxChecks = 64
+	maxSteps  = 64
+	maxList   = 128
+	maxText   = 4 << 10
+)
+
+// Service serves CoordinatorService on each control session.
+type Service struct {
+	controlv1.UnimplementedCoordinatorServiceServer
+
+	views     *view.Watcher
+	directory *Directory
+	reports   *reports.Reports
+	log       *slog.Logger
+
+	mu    sync.Mutex
+	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
+}
+
+// New makes the service.
+func New(views *view.Watcher, directory *Directory, r *reports.Reports, log *slog.Logger) *Service {
+	return &Service{views: views, directory: directory, reports: r, log: log, wakes: map[string]map[*session]struct{}{}}
+}
+
+// session is one agent's control session.
+type session struct {
+	slot, bootID string
+	wake         chan struct{} // capacity 1: a pending wake-up stands for all
+}
+
+// OnControl serves one control session until it ends; the overlay calls it.
+func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
+	if peer.ID.Group == peering.CoordinatorGroup {
+		// Coordinators have nothing to tell each other but through the records.
+		return
+	}
+	log := s.log.With("slot", peer.ID.Slot, "boot", peer.BootID)
+	client, err := grpcconn.Client(conns.Second)
+	if err != nil {
+		log.Warn("control session not usable", "error", err)
+		_ = conns.First.Close() // ends the Session; the agent makes a new one
+		return
+	}
+	defer func() { _ = client.Close() }()
+	one := &session{slot: peer.ID.Slot, bootID: peer.BootID, wake: make(chan struct{}, 1)}
+	s.add(one)
+	defer s.remove(one)
+	defer s.reports.Connect(one.slot, one.bootID)()
+	log.Info("control session opened")
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wakes sync.WaitGroup
+	defer wakes.Wait()
+	wakes.Go(func() { s.wakeLoop(ctx, one, controlv1.NewAgentServiceClient(client)) })
+	err = grpcconn.Serve(ctx, conns.First, func(server *grpc.Server) {
+		controlv1.RegisterCoordinatorServiceServer(server, s)
+	})
+	cancel()
+	log.Info("control session closed", "error", err)
+}
+
+// GetDesired implements CoordinatorService.
+func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest) (*controlv1.GetDesiredResponse, error) {
+	id, boot, v, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec, ok := s.directory.Spec(id.Group)
+	if !ok {
+		return &controlv1.GetDesiredResponse{Desired: &controlv1.Desired{}}, nil
+	}
+	desired, err := Desired(v, spec, id.Slot, boot)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &controlv1.GetDesiredResponse{Desired: desired}, nil
+}
+
+// Report implements CoordinatorService.
+func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*controlv1.ReportResponse, error) {
+	id, boot, v, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := req.GetReport()
+	if err := bound(report); err != nil {
+		return nil, err
+	}
+	s.reports.Put(id.Slot, boot, report)
+	out := &controlv1.ReportResponse{PeersVersion: s.directory.Version(), Term: v.Term}
+	if spec, ok := s.directory.Spec(id.Group); ok {
+		if desired, err := Desired(v, spec, id.Slot, boot); err == nil {
+			out.DesiredVersion = desired.GetVersion()
+		}
+	}
+	return out, nil
+}
+
+// GetPeers implements CoordinatorService.
+func (s *Service) GetPeers(ctx context.Context, _ *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
+	id, _, _, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	peers, version := s.directory.Peers(id.Group, id.Slot)
+	return &controlv1.GetPeersResponse{Version: version, Peers: Wire(peers)}, nil
+}
+
+// caller authenticates: the name and Boot come from the session's certificate,
+// and the Boot must be the one that holds the Slot now.
+func (s *Service) caller(ctx context.Context) (overlay.ID, string, *view.View, error) {
+	id, boot, ok := grpcconn.PeerFromContext(ctx)
+	if !ok {
+		return id, "", nil, status.Error(codes.Unauthenticated, "PEER_NOT_ADMITTED: the call did not come over an overlay session")
+	}
+	v, _ := s.views.Latest()
+	if v == nil {
+		return id, "", nil, status.Error(codes.Unavailable, "records are not readable yet")
+	}
+	admission, ok := v.Admissions[id.Slot]
+	if !ok || admission.Value.Group != id.Group {
+		return id, "", nil, status.Error(codes.PermissionDenied, "PEER_NOT_ADMITTED: the slot has no admitted boot")
+	}
+	if admission.Value.BootID != boot {
+		return id, "", nil, status.Error(codes.FailedPrecondition, "INCARNATION_STALE: another boot holds the slot")
+	}
+	return id, boot, v, nil
+}
+
+func bound(r *controlv1.Report) error {
+	m := r.GetMember()
+	switch {
+	case r == nil:
+		return status.Error(codes.InvalidArgument, "report: missing")
+	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList:
+		return status.Error(codes.InvalidArgument, "report: too many entries")
+	case len(m.GetMessage()) > maxText, len(m.GetMayDisruptReason()) > maxText:
+		return status.Error(codes.InvalidArgument, "report: text too long")
+	}
+	return nil
+}
+
+// Wire turns a peer map into its message.
+func Wire(peers []peering.Peer) []*controlv1.Peer {
+	out := make([]*controlv1.Peer, 0, len(peers))
+	for _, p := range peers {
+		out = append(out, &controlv1.Peer{
+			Group: p.Group, Slot: p.Slot, Vip: p.VIP, AppId: p.AppID, InstanceId: p.InstanceID, BootId: p.BootID,
+			Offers: wirePorts(p.Offers), Accepts: wirePorts(p.Accepts), Coordinator: p.Coordinator,
+		})
+	}
+	return out
+}
+
+func wirePorts(ports []peering.Port) []*controlv1.Port {
+	out := make([]*controlv1.Port, 0, len(ports))
+	for _, p := range ports {
+		protocol := controlv1.Protocol_PROTOCOL_TCP
+		if p.Protocol == "udp" {
+			protocol = controlv1.Protocol_PROTOCOL_UDP
+		}
+		out = append(out, &controlv1.Port{Protocol: protocol, Port: uint32(p.Number)})
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+package keys
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"time"
+)
+
+// Validity of issued certificates. Backdating forgives clocks that are a little behind.
+const (
+	LeafTTL  = 24 * time.Hour
+	Backdate = 5 * time.Minute
+)
+
+// The CA's validity is a constant, since the certificate must be byte-identical
+// on every coordinator and at every start.
+var (
+	caNotBefore = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	caNotAfter  = time.Date(2055, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// CA issues the cluster's certificates. Safe for concurrent use.
+type CA struct {
+	cluster string
+	key     ed25519.PrivateKey
+	cert    *x509.Certificate
+	pem     []byte
+}
+
+// newCA makes the CA of a seed. Ed25519 signatures have no randomness, so equal
+// seeds give equal bytes.
+func newCA(cluster string, seed []byte) (*CA, error) {
+	key := ed25519.NewKeyFromSeed(seed)
+	public := key.Public().(ed25519.PublicKey)
+	digest := sha256.Sum256(public)
+	template := &x509.Certificate{
+		SerialNumber:          new(big.Int).SetBytes(digest[:16]),
+		Subject:               pkix.Name{CommonName: "cadre " + cluster + " CA"},
+		NotBefore:             caNotBefore,
+		NotAfter:              caNotAfter,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		SubjectKeyId:          digest[:20],
+		URIs:                  []*url.URL{{Scheme: "spiffe", Host: cluster}},
+	}
+	der, err := x509.CreateCertificate(nil, template, template, public, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign cluster CA: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read back cluster CA: %w", err)
+	}
+	return &CA{cluster: cluster, key: key, cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// PEM is the CA bundle.
+func (c *CA) PEM() []byte { return c.pem }
+
+// BundleSHA256 is the digest that coordinator statements carry.
+func (c *CA) BundleSHA256() [32]byte { return sha256.Sum256(c.pem) }
+
+// Pool has the CA as its only root.
+func (c *CA) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(c.cert)
+	return pool
+}
+
+// SVID issues the identity certificate of a Slot for a Boot's public key. The
+// only URI SAN is the SPIFFE ID; dnsNames are for coordinators only.
+func (c *CA) SVID(public crypto.PublicKey, group, slot string, dnsNames []string, now time.Time) (der []byte, notAfter time.Time, err error) {
+	id := &url.URL{Scheme: "spiffe", Host: c.cluster, Path: "/" + group + "/" + slot}
+	template := leaf(slot, now)
+	template.URIs = []*url.URL{id}
+	template.DNSNames = dnsNames
+	der, err = c.sign(template, public)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", slot, err)
+	}
+	return der, template.NotAfter, nil
+}
+
+// ConsulRole says which Consul name a certificate may carry. Only
+// "server.<dc>.consul" may take part in Raft (verify_server_hostname).
+type ConsulRole string
+
+const (
+	// ConsulClient is every workload CVM.
+	ConsulClient ConsulRole = "client"
+	// ConsulServer is a coordinator.
+	ConsulServer ConsulRole = "server"
+)
+
+// ConsulTLS issues a certificate with a fresh key for Consul's internal RPC.
+func (c *CA) ConsulTLS(role ConsulRole, node, datacenter string, now time.Time) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make Consul key of %s: %w", node, err)
+	}
+	template := leaf(node, now)
+	template.DNSNames = []string{string(role) + "." + datacenter + ".consul", "localhost"}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	der, err := c.sign(template, key.Public())
+	if err != nil {
+		return nil, nil, fmt.Errorf("issue Consul certificate of %s: %w", node, err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode Consul key of %s: %w", node, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), nil
+}
+
+func leaf(name string, now time.Time) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		NotBefore:   now.Add(-Backdate),
+		NotAfter:    now.Add(LeafTTL),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+}
+
+func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+	serial := make([]byte, 16)
+	if _, err := rand.Read(serial); err != nil {
+		return nil, err
+	}
+	serial[0] &= 0x7f
+	template.SerialNumber = new(big.Int).SetBytes(serial)
+	return x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
+}

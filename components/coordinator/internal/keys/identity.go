@@ -1,0 +1,63 @@
+package keys
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// CoordinatorGroup is the group name in every coordinator's SPIFFE ID.
+const CoordinatorGroup = "coordinator"
+
+// Identity is this coordinator's own key and SVID. The key lives as long as the
+// process: it is this Boot's name.
+type Identity struct {
+	key  *ecdsa.PrivateKey
+	spki []byte
+	slot string
+	ca   *CA
+}
+
+// NewIdentity makes the Boot key of a coordinator.
+func NewIdentity(ca *CA, slot string) (*Identity, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make boot key: %w", err)
+	}
+	spki, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, fmt.Errorf("encode boot key: %w", err)
+	}
+	return &Identity{key: key, spki: spki, slot: slot, ca: ca}, nil
+}
+
+// PublicKey is the DER SubjectPublicKeyInfo of the Boot key.
+func (i *Identity) PublicKey() []byte { return i.spki }
+
+// BootID names this Boot.
+func (i *Identity) BootID() string {
+	sum := sha256.Sum256(i.spki)
+	return hex.EncodeToString(sum[:])
+}
+
+// Certificate issues an SVID that is valid from now.
+func (i *Identity) Certificate(now time.Time) (tls.Certificate, error) {
+	der, _, err := i.ca.SVID(i.key.Public(), CoordinatorGroup, i.slot, []string{ServerName(i.ca.cluster)}, now)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("read back SVID: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der, i.ca.cert.Raw}, PrivateKey: i.key, Leaf: parsed}, nil
+}
+
+// ServerName is the DNS SAN that every coordinator's SVID carries.
+func ServerName(cluster string) string { return "coordinator." + cluster + ".cadre" }

@@ -1,0 +1,174 @@
+package observe
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
+	"cadre.dev/platform"
+	"cadre.dev/store"
+)
+
+// Reports gives the last report of a Slot.
+type Reports interface {
+	Of(slot string) (reports.Received, bool)
+}
+
+// Seen is one group as a whole, at one moment.
+type Seen struct {
+	Spec    group.Spec
+	Records rollout.Records
+	Now     rollout.Observation
+	// Listing is the platform's word behind Now.
+	Listing Listing
+}
+
+// Group joins everything about one group. cluster names the CVMs.
+func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agents Reports) Seen {
+	seen := Seen{Spec: spec, Records: records(v, spec.Name), Listing: listing}
+	seen.Now = rollout.Observation{
+		Complete: listing.Err == nil, At: listing.At,
+		Frozen: v.Freeze != nil, RestartRequests: restarts(v, spec.Name),
+	}
+	_, seen.Now.Paused = v.Pauses[spec.Name]
+	if listing.Err != nil {
+		seen.Now.Incomplete = "the platform did not answer: " + listing.Err.Error()
+	}
+	names := map[string]group.SlotRecord{}
+	for _, record := range v.SlotsOf(spec.Name) {
+		names[record.PlatformName] = record
+		one := slot(v, record, listing, agents)
+		if one.Admission != nil && one.Admission.Simulated {
+			seen.Now.Simulated = true
+		}
+		seen.Now.Slots = append(seen.Now.Slots, one)
+	}
+	for _, i := range listing.Instances {
+		if _, claimed := names[i.Name]; !claimed && ofGroup(i.Name, cluster, spec.Name) {
+			seen.Now.Orphans = append(seen.Now.Orphans, i.Name+" ("+cmp.Or(i.VMUUID, i.ID)+")")
+		}
+	}
+	slices.Sort(seen.Now.Orphans)
+	return seen
+}
+
+func records(v *view.View, name string) rollout.Records {
+	rec := rollout.Records{
+		SpecIndex: v.Specs[name].Index, Status: v.Statuses[name].Value, Slots: v.SlotsOf(name),
+		Revisions: map[string]group.RevisionRecord{}, Policies: map[string]policy.SlotPolicy{},
+	}
+	if rec.Status.Group == "" {
+		rec.Status.Group = name
+	}
+	// A digest names content, so two groups may share a record.
+	for digest, r := range v.Revisions {
+		rec.Revisions[digest] = r.Value
+	}
+	for _, s := range rec.Slots {
+		if p, ok := v.Policies[s.Slot]; ok {
+			rec.Policies[s.Slot] = p.Value
+		}
+	}
+	rec.Rollout = current(v, name)
+	for _, o := range v.Operations {
+		op := o.Value
+		if op.Group == name && (!op.Phase.Ended() || rec.Rollout != nil && op.Rollout == rec.Rollout.ID) {
+			rec.Operations = append(rec.Operations, op)
+		}
+	}
+	slices.SortFunc(rec.Operations, func(a, b operation.Operation) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return rec
+}
+
+// current is the group's newest rollout.
+func current(v *view.View, name string) *operation.Rollout {
+	var newest *operation.Rollout
+	for _, r := range v.Rollouts {
+		one := r.Value
+		if one.Group != name {
+			continue
+		}
+		if newest == nil || cmp.Or(one.StartedAt.Compare(newest.StartedAt), cmp.Compare(one.Generation, newest.Generation), cmp.Compare(one.ID, newest.ID)) > 0 {
+			newest = &one
+		}
+	}
+	return newest
+}
+
+func restarts(v *view.View, name string) map[string]string {
+	out := map[string]string{}
+	for id, q := range v.Queue {
+		if q.Value.Kind != store.RequestRestart {
+			continue
+		}
+		if record, ok := v.Slots[q.Value.Slot]; ok && record.Value.Group == name {
+			// Several requests for one Slot are one restart; the first id is as good as any.
+			if old, has := out[q.Value.Slot]; !has || id < old {
+				out[q.Value.Slot] = id
+			}
+		}
+	}
+	return out
+}
+
+// slot joins what is known about one Slot. A report counts only from the Boot
+// that was admitted (R11).
+func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
+	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal}
+	one.Instance, one.Duplicates = instances(record, listing.Instances)
+	if a, ok := v.Admissions[record.Slot]; ok {
+		one.Admission = &a.Value
+		if r, ok := agents.Of(record.Slot); ok && r.BootID == a.Value.BootID {
+			one.Report = r.Observed()
+		}
+	}
+	if r, ok := v.Refusals[record.Slot]; ok {
+		one.Refusal = &r.Value
+	}
+	return one
+}
+
+// instances finds the CVM that fills the Slot: the recorded one, else the one
+// with the Slot's name. Others with the name are duplicates (R67).
+func instances(record group.SlotRecord, list []platform.Instance) (*rollout.Instance, []rollout.Instance) {
+	var same []rollout.Instance
+	for _, i := range list {
+		if i.Name != record.PlatformName && (record.VMUUID == "" || i.VMUUID != record.VMUUID) {
+			continue
+		}
+		same = append(same, rollout.Instance{
+			VMUUID: cmp.Or(i.VMUUID, i.ID), InstanceID: i.InstanceID, AppID: i.AppID, Name: i.Name, Status: i.Status,
+			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
+		})
+	}
+	if len(same) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(same, func(a, b rollout.Instance) int {
+		mine := func(i rollout.Instance) int {
+			if record.VMUUID != "" && i.VMUUID == record.VMUUID {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(mine(a), mine(b)), cmp.Compare(a.VMUUID, b.VMUUID))
+	})
+	return &same[0], same[1:]
+}
+
+func ofGroup(name, cluster, groupName string) bool {
+	rest, ok := strings.CutPrefix(name, cluster+"-")
+	if !ok {
+		return false
+	}
+	g, _, err := group.ParseSlot(rest)
+	return err == nil && g == groupName
+}

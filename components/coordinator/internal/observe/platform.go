@@ -1,0 +1,85 @@
+package observe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"cadre.dev/platform"
+)
+
+// Lister is the platform's list.
+type Lister interface {
+	List(ctx context.Context, appID string) ([]platform.Instance, error)
+}
+
+// Listing is what the platform said, and when it was asked.
+type Listing struct {
+	Instances []platform.Instance
+	// At is before the request was sent: nothing older than At is in it.
+	At  time.Time
+	Err error
+}
+
+// Platform keeps the platform's last list for a moment, so that many groups and
+// readers cost one call. Safe for concurrent use.
+type Platform struct {
+	lister  Lister
+	now     func() time.Time
+	timeout time.Duration
+
+	turn chan struct{} // held by whoever asks the platform
+
+	mu   sync.Mutex
+	last Listing // guarded by mu
+}
+
+// NewPlatform wraps lister; timeout bounds one list.
+func NewPlatform(lister Lister, now func() time.Time, timeout time.Duration) *Platform {
+	return &Platform{lister: lister, now: now, timeout: timeout, turn: make(chan struct{}, 1)}
+}
+
+// List gives a list that was asked for at most maxAge ago. A list that failed is
+// an error in the Listing, never an empty list (R11).
+func (p *Platform) List(ctx context.Context, maxAge time.Duration) Listing {
+	if fresh, ok := p.fresh(maxAge); ok {
+		return fresh
+	}
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return Listing{Err: ctx.Err(), At: p.now()}
+	}
+	// Another caller may have asked while this one waited.
+	if fresh, ok := p.fresh(maxAge); ok {
+		return fresh
+	}
+	call, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	next := Listing{At: p.now()}
+	next.Instances, next.Err = p.lister.List(call, "")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() == nil {
+		p.last = next
+	}
+	return next
+}
+
+// Forget makes the next List ask the platform: after a call with an effect, the
+// own write must be seen (R69).
+func (p *Platform) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = Listing{}
+}
+
+func (p *Platform) fresh(maxAge time.Duration) (Listing, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last.At.IsZero() || p.now().Sub(p.last.At) > maxAge {
+		return Listing{}, false
+	}
+	return p.last, true
+}

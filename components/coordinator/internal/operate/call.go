@@ -1,0 +1,112 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/core/operation"
+	"cadre.dev/platform"
+	"cadre.dev/store"
+)
+
+// call makes the one platform call that the record announces, and keeps its
+// answer for the next Advance. The call ends before the Lease can (R61).
+func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.Seen, op operation.Operation, effect operation.Effect) {
+	log := o.cfg.Log.With("group", op.Group, "operation", op.ID, "slot", op.Slot, "instance", op.InstanceID, "term", op.Term)
+	remaining := awaitRemaining(ctx, lease)
+	if remaining < minRemaining {
+		// Nothing was sent: a successor, or this process with a new Lease, finds no effect.
+		log.Warn("platform call not made: the lease would not outlast it")
+		return
+	}
+	under, cancel := context.WithTimeout(lease.Context(), min(o.cfg.Timing.MaxCallTimeout, remaining))
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	log.Info("platform call", "kind", effect.Call, "number", effect.Number)
+	result := operation.CallResult{Number: effect.Number}
+	err := o.send(under, seen, op, effect, &result) //nolint:contextcheck // the call dies with the Lease; ctx ends it too
+	result.Outcome = outcomeOf(err)
+	if err != nil {
+		result.Message = err.Error()
+	}
+	o.cfg.Listing.Forget()
+	o.cfg.Metrics.Call(string(effect.Call), result.Outcome)
+	log.Info("platform answered", "kind", effect.Call, "number", effect.Number, "outcome", result.Outcome, "error", err)
+	o.cfg.Failpoint(FailAfterCall)
+	o.mu.Lock()
+	o.answers[op.ID] = result
+	o.mu.Unlock()
+}
+
+// send is the call of each Kind.
+func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Operation, effect operation.Effect, result *operation.CallResult) error {
+	switch effect.Call {
+	case operation.Create:
+		return o.create(ctx, seen, op, result)
+	case operation.Update:
+		p, ok := o.preparedFor(op.ID)
+		if !ok {
+			return fmt.Errorf("%w: the update is not prepared any more", platform.ErrBusy)
+		}
+		accepted, err := o.cfg.Platform.Update(ctx, platform.UpdateRequest{
+			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, Env: p.template.Env,
+		})
+		result.Correlation = accepted.Correlation
+		return err
+	case operation.Restart:
+		accepted, err := o.cfg.Platform.Restart(ctx, effect.VMUUID)
+		result.Correlation = accepted.Correlation
+		return err
+	case operation.Delete:
+		return o.cfg.Platform.Delete(ctx, effect.VMUUID)
+	}
+	return fmt.Errorf("%w: no such kind of operation %q", platform.ErrRefused, effect.Call)
+}
+
+// create makes the Slot's CVM, in the group's app or, for the first, in the app
+// that was provisioned for it.
+func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.Operation, result *operation.CallResult) error {
+	p, ok := o.preparedFor(op.ID)
+	if !ok {
+		return fmt.Errorf("%w: the creation is not prepared any more", platform.ErrBusy)
+	}
+	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template}
+	if !p.newApp {
+		req.AppID = p.provisioned.AppID
+	}
+	made, err := o.cfg.Platform.Create(ctx, req)
+	result.VMUUID, result.InstanceID = cmp.Or(made.VMUUID, made.ID), made.InstanceID
+	return err
+}
+
+// platformName is the recorded name of the Slot's CVM.
+func (o *Operator) platformName(seen observe.Seen, slot string) string {
+	for _, s := range seen.Records.Slots {
+		if s.Slot == slot && s.PlatformName != "" {
+			return s.PlatformName
+		}
+	}
+	return o.cfg.Cluster + "-" + slot
+}
+
+// awaitRemaining waits for the renewal that is due anyway when the Lease is
+// almost used up.
+func awaitRemaining(ctx context.Context, lease store.Lease) time.Duration {
+	ticker := time.NewTicker(remainingPoll)
+	defer ticker.Stop()
+	for {
+		if left := lease.Remaining(); left >= minRemaining {
+			return left
+		}
+		select {
+		case <-ctx.Done():
+			return 0
+		case <-lease.Context().Done():
+			return 0
+		case <-ticker.C:
+		}
+	}
+}

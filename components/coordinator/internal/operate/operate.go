@@ -1,0 +1,208 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	"cadre.dev/platform"
+	"cadre.dev/store"
+)
+
+// Failpoints: where a test may end the process.
+const (
+	FailDuringDrain      = "during-drain"
+	FailAfterHandover    = "after-handover"
+	FailAfterCall        = "after-platform-call"
+	FailBeforeMinReady   = "before-min-ready-ends"
+	minRemaining         = 2 * time.Second
+	remainingPoll        = 100 * time.Millisecond
+	provisionedFor       = 5 * time.Minute
+	defaultProvisionTime = 15 * time.Second
+)
+
+// Metrics counts platform calls with an effect.
+type Metrics interface {
+	Call(kind, outcome string)
+}
+
+// Config of an Operator. All fields are required.
+type Config struct {
+	Cluster  string
+	Store    store.Store
+	Platform platform.Platform
+	// Listing is told to look again after each call.
+	Listing interface{ Forget() }
+	// Wake tells a Slot's agent that its desired state changed.
+	Wake      func(slot string)
+	Timing    rollout.Timing
+	Now       func() time.Time
+	Failpoint func(name string)
+	Log       *slog.Logger
+	Metrics   Metrics
+}
+
+// Operator carries Operations out. Safe for concurrent use by different groups.
+type Operator struct {
+	cfg Config
+
+	mu sync.Mutex
+	// took is when the Lease was taken; guarded by mu.
+	took time.Time
+	// prepared by Operation id; guarded by mu. Losing it costs one provision.
+	prepared map[string]prepared
+	// answers are call results that were not recorded yet; guarded by mu. Losing
+	// one costs a read-back.
+	answers map[string]operation.CallResult
+	// notBefore paces provisioning that failed, by Revision; guarded by mu.
+	notBefore map[string]time.Time
+}
+
+// New makes an Operator.
+func New(cfg Config) *Operator {
+	cfg.Timing = withDefaults(cfg.Timing)
+	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}}
+}
+
+func withDefaults(t rollout.Timing) rollout.Timing {
+	d := rollout.DefaultTiming()
+	for _, f := range []struct{ field, value *time.Duration }{
+		{&t.StaleAfter, &d.StaleAfter}, {&t.MaxCallTimeout, &d.MaxCallTimeout},
+		{&t.UnknownDeadline, &d.UnknownDeadline}, {&t.LostAfter, &d.LostAfter},
+	} {
+		if *f.field <= 0 {
+			*f.field = *f.value
+		}
+	}
+	return t
+}
+
+// Took notes when the Lease was taken. What an earlier holder prepared or heard
+// is not known here; what this process knew from an earlier Term is not trusted.
+func (o *Operator) Took(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.took = at
+	clear(o.prepared)
+	clear(o.answers)
+}
+
+// Step moves one open Operation on by one Phase at most, and does what follows.
+// again asks for another pass at once.
+func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error) {
+	now := o.cfg.Now().UTC()
+	facts := rollout.FactsFor(seen.Spec, seen.Records, seen.Now, now, o.cfg.Timing, op.Value)
+	facts.Term = lease.Term()
+	if answer, ok := o.answer(op.Value.ID); ok {
+		facts.Call = &answer
+	}
+	changed, err := o.prepare(ctx, lease, v, seen, op.Value, &facts)
+	if err != nil || changed {
+		return changed, err
+	}
+	o.quiet(op.Value, &facts)
+
+	next, effects := operation.Advance(op.Value, facts, now)
+	if operation.Same(op.Value, next) {
+		return false, nil
+	}
+	if err := o.record(ctx, lease, op, next); err != nil {
+		return false, err
+	}
+	if facts.Call != nil && next.CallOutcome != "" {
+		o.forget(op.Value.ID, false)
+	}
+	if next.Phase.Ended() {
+		o.forget(op.Value.ID, true)
+	}
+	o.transition(op.Value, next)
+	for _, effect := range effects {
+		switch effect.Kind {
+		case operation.SendOrder:
+			o.cfg.Wake(next.Slot)
+		case operation.CallPlatform:
+			o.call(ctx, lease, seen, next, effect)
+		}
+	}
+	return true, nil
+}
+
+// record writes the Operation with check-and-set under the Lease. An unknown
+// outcome is an error too: nothing is done on a record that may not exist.
+func (o *Operator) record(ctx context.Context, lease store.Lease, old view.Rec[operation.Operation], next operation.Operation) error {
+	put, err := store.Put(store.OperationKey(next.ID), next, old.Index)
+	if err != nil {
+		return err
+	}
+	return o.cfg.Store.Commit(ctx, append(lease.Fence(), put)...)
+}
+
+// transition logs a change of Phase once, and lets tests end the process there.
+func (o *Operator) transition(old, next operation.Operation) {
+	handedOver := next.Transfer != nil && next.Transfer.Made && (old.Transfer == nil || !old.Transfer.Made)
+	if handedOver {
+		o.cfg.Log.Info("leadership handed over", "group", next.Group, "operation", next.ID, "slot", next.Slot, "to", next.Transfer.To, "term", next.Term)
+	}
+	if old.Phase != next.Phase {
+		o.cfg.Log.Info("operation phase", "group", next.Group, "operation", next.ID, "slot", next.Slot,
+			"phase", next.Phase, "reason", next.Reason, "revision", next.To, "term", next.Term)
+		o.cfg.Wake(next.Slot)
+	}
+	switch {
+	case handedOver:
+		o.cfg.Failpoint(FailAfterHandover)
+	case next.Phase == operation.Draining && old.Phase != operation.Draining:
+		o.cfg.Failpoint(FailDuringDrain)
+	case next.Phase == operation.Settling && old.Phase != operation.Settling:
+		o.cfg.Failpoint(FailBeforeMinReady)
+	}
+}
+
+// quiet holds back a repeated call while a call of an earlier holder may still
+// be on its way (R62).
+func (o *Operator) quiet(op operation.Operation, facts *operation.Facts) {
+	o.mu.Lock()
+	took := o.took
+	o.mu.Unlock()
+	if op.CallIssuedAt.IsZero() || op.CallIssuedAt.After(took) {
+		return
+	}
+	if o.cfg.Now().Sub(took) < o.cfg.Timing.MaxCallTimeout {
+		facts.Safe, facts.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
+	}
+}
+
+func (o *Operator) answer(id string) (operation.CallResult, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a, ok := o.answers[id]
+	return a, ok
+}
+
+func (o *Operator) forget(id string, all bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.answers, id)
+	if all {
+		delete(o.prepared, id)
+	}
+}
+
+// outcomeOf reads the three outcomes out of a driver's error (R65).
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return operation.OutcomeDone
+	case errors.Is(err, platform.ErrBusy), errors.Is(err, platform.ErrThrottled):
+		return operation.OutcomeBusy
+	case errors.Is(err, platform.ErrRefused), errors.Is(err, platform.ErrNotFound):
+		return operation.OutcomeRefused
+	}
+	return operation.OutcomeUnknown
+}

@@ -1,0 +1,225 @@
+package operate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/platform"
+	"cadre.dev/store"
+)
+
+// maxAllowed bounds what one Slot may run at a time.
+const maxAllowed = 4
+
+// prepared is what the platform said it would run for one Operation.
+type prepared struct {
+	provisioned platform.Provisioned
+	template    platform.Template
+	// newApp: the Create makes the app that was provisioned.
+	newApp bool
+	at     time.Time
+}
+
+func (o *Operator) preparedFor(id string) (prepared, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p, ok := o.prepared[id]
+	return p, ok && o.cfg.Now().Sub(p.at) < provisionedFor
+}
+
+// prepare does what must be so before the irreversible call: the platform knows
+// the content, and the Slot's policy allows it, so that the new Boot will be let
+// in. What fails here has disturbed nobody (R74) and only holds the call back.
+func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op operation.Operation, facts *operation.Facts) (changed bool, err error) {
+	if op.Phase != operation.Drained && op.Phase != operation.Acting {
+		return false, nil
+	}
+	hold := func(format string, args ...any) {
+		facts.Safe, facts.SafeReason = false, fmt.Sprintf(format, args...)
+	}
+	switch op.Kind {
+	case operation.Delete:
+		return false, nil
+	case operation.Restart:
+		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
+			facts.WantedHash = allowed.ComposeHash
+		}
+		return false, nil
+	case operation.Create, operation.Update:
+	}
+	if op.Phase == operation.Acting {
+		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
+			facts.WantedHash = allowed.ComposeHash
+		}
+		// Only a call that may have to be repeated needs preparing.
+		if facts.Call != nil || op.Kind == operation.Create && facts.Platform != nil {
+			return false, nil
+		}
+	}
+	p, ok := o.preparedFor(op.ID)
+	if !ok {
+		if p, err = o.provision(ctx, v, seen, op); err != nil {
+			hold("blocked(precondition): %v", err)
+			return false, nil
+		}
+		o.mu.Lock()
+		o.prepared[op.ID] = p
+		o.mu.Unlock()
+	}
+	facts.WantedHash = p.provisioned.ComposeHash
+	return o.allow(ctx, lease, v, op, p)
+}
+
+// provision asks the platform what it would measure. It has no effect on any CVM.
+func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.Seen, op operation.Operation) (prepared, error) {
+	template, ok := templateOf(v, seen.Spec, op.To)
+	if !ok {
+		return prepared{}, fmt.Errorf("the content of revision %s is not recorded", op.To)
+	}
+	p := prepared{template: o.template(seen.Spec.Name, template), at: o.cfg.Now()}
+	vm := op.VMUUID
+	app := appOf(seen)
+	if op.Kind == operation.Create {
+		vm = anyInstance(seen, app)
+		if p.newApp = vm == ""; p.newApp && seen.Spec.AppID != "" {
+			p.template.AppID = seen.Spec.AppID
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
+	defer cancel()
+	provisioned, err := o.cfg.Platform.Provision(ctx, vm, p.template)
+	if err != nil {
+		return prepared{}, err
+	}
+	p.provisioned = provisioned
+	if p.provisioned.AppID == "" {
+		p.provisioned.AppID = app
+	}
+	if p.provisioned.ComposeHash == "" || p.provisioned.AppID == "" {
+		return prepared{}, errors.New("the platform named no compose hash or no app")
+	}
+	return p, nil
+}
+
+// allow adds the Revision to what the Slot may run; what it runs now stays
+// allowed until the Operation ends.
+func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, op operation.Operation, p prepared) (changed bool, err error) {
+	before := v.Policies[op.Slot]
+	after := before.Value
+	after.Group, after.Slot = op.Group, op.Slot
+	if after.InstanceID == "" {
+		after.AppID = p.provisioned.AppID
+	}
+	wanted := policy.AllowedRevision{
+		Revision: op.To, ComposeHash: p.provisioned.ComposeHash,
+		ComposeTextSHA256: textDigest(p.template.Compose), OSImage: p.template.OSImage,
+	}
+	after.Allowed = slices.DeleteFunc(slices.Clone(after.Allowed), func(a policy.AllowedRevision) bool {
+		return a.Revision != op.From && a.Revision != op.To || a == wanted
+	})
+	// The same Revision may have had another hash before the platform changed; the
+	// Boot that runs it must stay renewable.
+	after.Allowed = append(after.Allowed, wanted)
+	if extra := len(after.Allowed) - maxAllowed; extra > 0 {
+		after.Allowed = after.Allowed[extra:]
+	}
+	changed, err = o.putPolicy(ctx, lease, before, after)
+	if err != nil {
+		return false, err
+	}
+	if changed {
+		o.cfg.Log.Info("revision allowed", "group", op.Group, "slot", op.Slot, "operation", op.ID, "revision", op.To,
+			"compose_hash", wanted.ComposeHash, "term", lease.Term())
+	}
+	recorded, err := o.recordRevision(ctx, lease, v, op.Group, op.To, p)
+	return changed || recorded, err
+}
+
+func (o *Operator) putPolicy(ctx context.Context, lease store.Lease, before view.Rec[policy.SlotPolicy], after policy.SlotPolicy) (changed bool, err error) {
+	if before.Index != 0 && samePolicy(before.Value, after) {
+		return false, nil
+	}
+	after.Epoch, after.Term = before.Value.Epoch+1, lease.Term()
+	put, err := store.Put(store.SlotPolicyKey(after.Slot), after, before.Index)
+	if err != nil {
+		return false, err
+	}
+	if err := o.cfg.Store.Commit(ctx, append(lease.Fence(), put)...); err != nil {
+		return false, fmt.Errorf("write policy of %s: %w", after.Slot, err)
+	}
+	return true, nil
+}
+
+func samePolicy(a, b policy.SlotPolicy) bool {
+	return a.Group == b.Group && a.Slot == b.Slot && a.AppID == b.AppID && a.InstanceID == b.InstanceID && slices.Equal(a.Allowed, b.Allowed)
+}
+
+func allowedIn(p policy.SlotPolicy, revision string) (policy.AllowedRevision, bool) {
+	for _, a := range slices.Backward(p.Allowed) {
+		if a.Revision == revision {
+			return a, true
+		}
+	}
+	return policy.AllowedRevision{}, false
+}
+
+func (o *Operator) template(groupName string, t group.Template) platform.Template {
+	return platform.Template{
+		Name: o.cfg.Cluster + "-" + groupName, Compose: t.Compose, Env: t.Env,
+		InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB,
+	}
+}
+
+// templateOf is the content of a Revision: from its record, or from the spec.
+func templateOf(v *view.View, spec group.Spec, revision string) (group.Template, bool) {
+	if r, ok := v.Revisions[revision]; ok {
+		return r.Value.Template, true
+	}
+	if group.Revision(spec.Template, spec.RestartToken) == revision {
+		return spec.Template, true
+	}
+	return group.Template{}, false
+}
+
+// appOf is the group's app, once a CVM of it is known.
+func appOf(seen observe.Seen) string {
+	if seen.Spec.AppID != "" {
+		return seen.Spec.AppID
+	}
+	for _, s := range seen.Records.Slots {
+		if s.AppID != "" {
+			return s.AppID
+		}
+	}
+	for _, s := range seen.Now.Slots {
+		if s.Instance != nil && s.Instance.AppID != "" {
+			return s.Instance.AppID
+		}
+	}
+	return ""
+}
+
+// anyInstance is a CVM of the app, through which the platform provisions for it.
+func anyInstance(seen observe.Seen, app string) string {
+	for _, i := range seen.Listing.Instances {
+		if app != "" && i.AppID == app && i.VMUUID != "" {
+			return i.VMUUID
+		}
+	}
+	return ""
+}
+
+func textDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

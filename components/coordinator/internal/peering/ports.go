@@ -1,0 +1,99 @@
+package peering
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"cadre.dev/core/group"
+)
+
+// Port is one port of one protocol ("tcp" or "udp").
+type Port struct {
+	Protocol string
+	Number   uint16
+}
+
+// Consul's ports. Gossip runs between all members of the cluster; RPC goes to
+// the servers only.
+var (
+	gossip = []Port{{"tcp", 8301}, {"udp", 8301}}
+	rpc    = Port{"tcp", 8300}
+)
+
+// Member is one party of the overlay.
+type Member struct {
+	Group, Slot string
+	VIP         string
+	AppID       string
+	// InstanceID is where the gateway finds it, BootID which Boot is admitted.
+	InstanceID, BootID string
+	Coordinator        bool
+}
+
+// Peer is a Member as another one may see it.
+type Peer struct {
+	Member
+	// Offers are the Peer's ports that self may reach; Accepts are self's ports
+	// that the Peer may reach.
+	Offers, Accepts []Port
+}
+
+// Map lists the Peers of self: all other members with a port to share, sorted
+// by Slot.
+func Map(self Member, members []Member, specs map[string]group.Spec) []Peer {
+	out := make([]Peer, 0, len(members))
+	for _, m := range members {
+		if m.Group == self.Group && m.Slot == self.Slot {
+			continue
+		}
+		out = append(out, Peer{Member: m, Offers: Reach(self, m, specs), Accepts: Reach(m, self, specs)})
+	}
+	slices.SortFunc(out, func(a, b Peer) int { return cmp.Compare(a.Slot, b.Slot) })
+	return out
+}
+
+// Reach lists the ports of server that client may reach, sorted.
+func Reach(client, server Member, specs map[string]group.Spec) []Port {
+	ports := slices.Clone(gossip)
+	if server.Coordinator {
+		ports = append(ports, rpc)
+		return sortPorts(ports)
+	}
+	spec, known := specs[server.Group]
+	if !known || client.Coordinator {
+		return sortPorts(ports)
+	}
+	own := client.Group == server.Group
+	if own {
+		ports = append(ports, driverPorts(spec.Workload)...)
+	}
+	for _, b := range spec.Backends {
+		if own || slices.Contains(b.Allow, client.Group) {
+			ports = append(ports, Port{Protocol: cmp.Or(b.Protocol, "tcp"), Number: uint16(b.Port)})
+		}
+	}
+	return sortPorts(ports)
+}
+
+// driverPorts are what members of one workload cluster need among themselves.
+func driverPorts(workload group.Workload) []Port {
+	switch workload.Kind {
+	case group.WorkloadPatroni:
+		rest := Port{"tcp", 8008}
+		if n, err := strconv.ParseUint(workload.Settings["rest_port"], 10, 16); err == nil && n > 0 {
+			rest.Number = uint16(n)
+		}
+		return []Port{{"tcp", 5432}, rest}
+	case group.WorkloadEtcd:
+		return []Port{{"tcp", 2379}, {"tcp", 2380}}
+	}
+	return nil
+}
+
+func sortPorts(ports []Port) []Port {
+	slices.SortFunc(ports, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol))
+	})
+	return slices.Compact(ports)
+}

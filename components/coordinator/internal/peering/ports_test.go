@@ -1,0 +1,61 @@
+package peering
+
+import (
+	"reflect"
+	"testing"
+
+	"cadre.dev/core/group"
+)
+
+func TestReach(t *testing.T) {
+	specs := map[string]group.Spec{
+		"pg": {Name: "pg", Workload: group.Workload{Kind: "patroni"},
+			Backends: []group.Backend{{Name: "pooler", Port: 6432, Allow: []string{"web"}}}},
+		"web": {Name: "web", Backends: []group.Backend{{Name: "stats", Protocol: "udp", Port: 9000}}},
+	}
+	pg0, pg1 := Member{Group: "pg", Slot: "pg-0"}, Member{Group: "pg", Slot: "pg-1"}
+	web0, web1 := Member{Group: "web", Slot: "web-0"}, Member{Group: "web", Slot: "web-1"}
+	c0, c1 := Member{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}, Member{Group: "coordinator", Slot: "coordinator-1", Coordinator: true}
+	g := []Port{{"tcp", 8301}, {"udp", 8301}}
+	toServer := append([]Port{{"tcp", 8300}}, g...)
+	for name, tc := range map[string]struct {
+		client, server Member
+		want           []Port
+	}{
+		"members of a workload cluster": {pg0, pg1, []Port{{"tcp", 5432}, {"tcp", 6432}, {"tcp", 8008}, {"tcp", 8301}, {"udp", 8301}}},
+		"an allowed group":              {web0, pg1, append([]Port{{"tcp", 6432}}, g...)},
+		"a group that is not allowed":   {pg0, web1, g},
+		"own udp backend":               {web0, web1, []Port{{"tcp", 8301}, {"udp", 8301}, {"udp", 9000}}},
+		"slot to coordinator":           {pg0, c0, toServer},
+		"coordinator to slot":           {c0, pg0, g},
+		"among coordinators":            {c0, c1, toServer},
+		"slot of a group without spec":  {pg0, Member{Group: "gone", Slot: "gone-0"}, g},
+	} {
+		if got := Reach(tc.client, tc.server, specs); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestBothSidesOfAPairAgree(t *testing.T) {
+	specs := map[string]group.Spec{"pg": {Name: "pg", Workload: group.Workload{Kind: "patroni"}}, "web": {Name: "web"}}
+	members := []Member{
+		{Group: "pg", Slot: "pg-0"}, {Group: "pg", Slot: "pg-1"}, {Group: "web", Slot: "web-0"},
+		{Group: "coordinator", Slot: "coordinator-0", Coordinator: true},
+	}
+	seen := map[[2]string]Peer{}
+	for _, self := range members {
+		for _, p := range Map(self, members, specs) {
+			seen[[2]string{self.Slot, p.Slot}] = p
+		}
+	}
+	if len(seen) != 12 {
+		t.Fatalf("pairs: %d, want 12", len(seen))
+	}
+	for pair, p := range seen {
+		back := seen[[2]string{pair[1], pair[0]}]
+		if !reflect.DeepEqual(p.Offers, back.Accepts) || !reflect.DeepEqual(p.Accepts, back.Offers) {
+			t.Errorf("%v: halves differ", pair)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+// Package reconcile is the leader's loop, one per group, run only under the
+// Lease:
+//
+//	observe ──► plan ──► record ──► act ──► wait
+//	   ▲       (pure)   (fenced)  (operate)   │ a change, or plan.Wake
+//	   └──────────────────────────────────────┘
+//
+// Each pass starts from the store, the platform and the agents' reports, never
+// from what an earlier pass remembered, so a successor goes on at any point.
+package reconcile

@@ -1,0 +1,184 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	"cadre.dev/store"
+)
+
+// next is when to look again.
+type next struct {
+	again bool
+	in    time.Duration
+}
+
+// pass is one turn of the loop for one group.
+type pass struct {
+	*Reconciler
+	log   *slog.Logger
+	lease store.Lease
+	name  string
+
+	view *view.View
+	seen observe.Seen
+	plan rollout.Plan
+	now  time.Time
+}
+
+func (p *pass) run(ctx context.Context) (next, error) {
+	ready, err := p.observe(ctx)
+	if err != nil || !ready {
+		return next{in: resync}, err
+	}
+	if fresh, err := p.cfg.Operator.EnsureRevision(ctx, p.lease, p.view, p.seen); err != nil || fresh {
+		return next{again: fresh}, err
+	}
+	p.plan = rollout.Decide(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
+	changed, err := p.record(ctx)
+	if err != nil {
+		return next{}, err
+	}
+	if changed {
+		// The next decision is made from what was written (R69).
+		return next{again: true}, nil
+	}
+	again, err := p.act(ctx)
+	if err != nil {
+		return next{}, err
+	}
+	return next{again: again, in: p.wake()}, nil
+}
+
+// observe reads everything afresh. It is not ready while there is no usable
+// spec: then its problems are in the status and nothing else changes.
+func (p *pass) observe(ctx context.Context) (ready bool, err error) {
+	p.view, err = view.Read(ctx, p.cfg.Store)
+	if err != nil {
+		return false, err
+	}
+	spec, ok := p.view.Specs[p.name]
+	if !ok {
+		return false, nil
+	}
+	p.now = p.cfg.Now().UTC()
+	if spec.Err != nil {
+		return false, p.recordInvalid(ctx, spec)
+	}
+	maxAge := listIdle
+	if p.open() > 0 {
+		maxAge = listBusy
+	}
+	listing := p.cfg.Listing.List(ctx, maxAge)
+	p.now = p.cfg.Now().UTC()
+	p.seen = observe.Group(p.view, spec.Value, p.cfg.Cluster, listing, p.cfg.Reports)
+	return ctx.Err() == nil, ctx.Err()
+}
+
+func (p *pass) open() int {
+	n := 0
+	for _, o := range p.view.Operations {
+		if o.Value.Group == p.name && !o.Value.Phase.Ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// act carries every open Operation on. One that cannot be does not stop the others.
+func (p *pass) act(ctx context.Context) (again bool, err error) {
+	if fresh, err := p.cfg.Operator.TidyPolicies(ctx, p.lease, p.view, p.name); err != nil || fresh {
+		return fresh, err
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
+		op := p.view.Operations[id]
+		if op.Value.Group != p.name || op.Value.Phase.Ended() {
+			continue
+		}
+		more, err := p.cfg.Operator.Step(ctx, p.lease, p.view, p.seen, op)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("operation %s: %w", id, err))
+		}
+		again = again || more
+	}
+	return again, errors.Join(errs...)
+}
+
+// wake is how long nothing needs to be looked at, changes aside.
+func (p *pass) wake() time.Duration {
+	in := resync
+	if p.open() > 0 {
+		in = listBusy
+	} else if listIdle < in {
+		in = listIdle
+	}
+	if !p.plan.Wake.IsZero() {
+		in = min(in, p.plan.Wake.Sub(p.cfg.Now()))
+	}
+	return max(in, burst)
+}
+
+// begun are the Operations that this pass starts, with the writes that go along.
+func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error) {
+	for _, a := range p.plan.Actions {
+		op, ok := p.plan.Begin(a, p.lease.Term(), p.now)
+		if !ok {
+			continue
+		}
+		put, err := store.Put(store.OperationKey(op.ID), op, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		ops = append(ops, put)
+		started = append(started, op)
+		if a.Retarget != "" {
+			old := p.view.Operations[a.Retarget]
+			ended, _ := operation.Advance(old.Value, operation.Facts{Term: p.lease.Term(), Retargeted: true}, p.now)
+			put, err := store.Put(store.OperationKey(a.Retarget), ended, old.Index)
+			if err != nil {
+				return nil, nil, err
+			}
+			ops = append(ops, put)
+		}
+		if request, asked := p.seen.Now.RestartRequests[a.Slot]; asked {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(request), Index: p.view.Queue[request].Index})
+		}
+	}
+	return ops, started, nil
+}
+
+// same compares records as they are stored.
+func same[T any](a, b T) bool {
+	x, errA := json.Marshal(a)
+	y, errB := json.Marshal(b)
+	return errA == nil && errB == nil && string(x) == string(y)
+}
+
+// platformName is the CVM's name, unique in the workspace.
+func (p *pass) platformName(slot string) string { return p.cfg.Cluster + "-" + slot }
+
+// completeSlots gives the planner's Slot records what the planner does not know.
+func (p *pass) completeSlots(slots []group.SlotRecord) ([]group.SlotRecord, error) {
+	out, _, err := addresses(p.view, p.name, slots)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if out[i].PlatformName == "" {
+			out[i].PlatformName = p.platformName(out[i].Slot)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,141 @@
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cadre.dev/platform"
+)
+
+var _ platform.Platform = (*world)(nil)
+
+// act runs one call with an effect through the injected fault.
+func (w *world) act(call string, apply func()) error {
+	w.calls = append(w.calls, call)
+	if w.fault != nil {
+		do, err := w.fault(call)
+		if do {
+			apply()
+		}
+		return err
+	}
+	apply()
+	return nil
+}
+
+func (w *world) List(_ context.Context, appID string) ([]platform.Instance, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []platform.Instance
+	for _, name := range sortedNames(w.cvms) {
+		if c := w.cvms[name]; appID == "" || c.AppID == appID {
+			out = append(out, c.Instance)
+		}
+	}
+	return out, nil
+}
+
+func (w *world) Describe(_ context.Context, vmUUID string) (platform.Instance, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.byID(vmUUID); c != nil {
+		return c.Instance, nil
+	}
+	return platform.Instance{}, platform.ErrNotFound
+}
+
+func (w *world) byID(vmUUID string) *cvm {
+	for _, c := range w.cvms {
+		if c.VMUUID == vmUUID {
+			return c
+		}
+	}
+	return nil
+}
+
+func (w *world) Provision(_ context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := platform.Provisioned{ComposeHash: hashOf(t), AppID: fmt.Sprintf("%040d", 7)}
+	if vmUUID != "" && w.byID(vmUUID) == nil {
+		return p, platform.ErrNotFound
+	}
+	return p, nil
+}
+
+func (w *world) Create(_ context.Context, req platform.CreateRequest) (platform.Instance, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.cvms)
+	c := &cvm{slot: req.Name[len("demo-"):], Instance: platform.Instance{
+		Name: req.Name, VMUUID: fmt.Sprintf("vm-%d", n), InstanceID: fmt.Sprintf("%040d", 100+n), AppID: req.Provisioned.AppID,
+	}}
+	err := w.act("create "+req.Name, func() {
+		if _, exists := w.cvms[req.Name]; exists {
+			w.t.Errorf("%s created twice", req.Name)
+		}
+		w.cvms[req.Name] = c
+		w.boot(c, req.Provisioned.ComposeHash)
+	})
+	if err != nil {
+		return platform.Instance{}, err
+	}
+	return c.Instance, nil
+}
+
+func (w *world) Update(_ context.Context, req platform.UpdateRequest) (platform.Accepted, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.byID(req.VMUUID)
+	if c == nil {
+		return platform.Accepted{}, platform.ErrNotFound
+	}
+	err := w.act("update "+c.Name, func() {
+		if w.leader == c.slot {
+			w.t.Errorf("%s is updated while it leads", c.slot)
+		}
+		w.boot(c, req.ComposeHash)
+	})
+	return platform.Accepted{}, err
+}
+
+func (w *world) Restart(_ context.Context, vmUUID string) (platform.Accepted, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.byID(vmUUID)
+	if c == nil {
+		return platform.Accepted{}, platform.ErrNotFound
+	}
+	return platform.Accepted{}, w.act("restart "+c.Name, func() { w.boot(c, c.ComposeHash) })
+}
+
+func (w *world) Stop(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+func (w *world) Start(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+func (w *world) Delete(_ context.Context, vmUUID string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.byID(vmUUID)
+	if c == nil {
+		return nil
+	}
+	return w.act("delete "+c.Name, func() { delete(w.cvms, c.Name) })
+}
+
+func (w *world) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }
+
+// boot takes the CVM down and brings it up with another content after a while.
+func (w *world) boot(c *cvm, hash string) {
+	c.booted, c.InProgress, c.Status = false, true, "updating"
+	time.AfterFunc(bootTime, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		c.InProgress, c.Status, c.ComposeHash, c.UpdatedAt = false, "running", hash, time.Now()
+	})
+}

@@ -1,0 +1,248 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	"cadre.dev/store"
+)
+
+// Paces of the loop.
+const (
+	// resync is the longest a group waits for a change: a lost wake-up is harmless.
+	resync = 10 * time.Second
+	// listIdle and listBusy are how old the platform's list may be without and with
+	// an open Operation.
+	listIdle = 5 * time.Second
+	listBusy = time.Second
+	// burst lets changes that come together be seen together.
+	burst = 50 * time.Millisecond
+	// errorWait follows a pass that could not be done.
+	errorWait = time.Second
+	// refusedWait follows a lease that cannot be had by waiting alone.
+	refusedWait = 2 * time.Second
+	// pastRetry paces the first contact with a store that is starting.
+	pastRetry = 500 * time.Millisecond
+)
+
+// Reports is what the loop needs of the agents' reports.
+type Reports interface {
+	Of(slot string) (reports.Received, bool)
+	Changed() <-chan struct{}
+}
+
+// Operator carries Operations out.
+type Operator interface {
+	// Step moves one open Operation on as far as it goes without looking again;
+	// again asks for another pass at once.
+	Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error)
+	// EnsureRevision records the content of the spec's Revision.
+	EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error)
+	// TidyPolicies binds Slots to the CVMs that fill them and withdraws Revisions
+	// that nobody is to run any more.
+	TidyPolicies(ctx context.Context, lease store.Lease, v *view.View, groupName string) (changed bool, err error)
+	// Took notes when the Lease was taken.
+	Took(at time.Time)
+}
+
+// Metrics counts what the loop does.
+type Metrics interface {
+	Leads(leads bool, term uint64)
+	Pass(group, result string, seconds float64)
+}
+
+// Config of a Reconciler. All fields are required.
+type Config struct {
+	Cluster, Slot string
+	Store         store.Store
+	Views         *view.Watcher
+	Listing       *observe.Platform
+	Reports       Reports
+	Operator      Operator
+	Timing        rollout.Timing
+	Now           func() time.Time
+	Failpoint     func(name string)
+	Log           *slog.Logger
+	Metrics       Metrics
+}
+
+// Reconciler runs the loop on whichever coordinator holds the Lease.
+type Reconciler struct {
+	cfg Config
+	log *slog.Logger
+	// addresses serialises the giving of virtual addresses among groups.
+	addresses sync.Mutex
+}
+
+// New makes a Reconciler.
+func New(cfg Config) *Reconciler { return &Reconciler{cfg: cfg, log: cfg.Log} }
+
+// Run waits for the Lease and leads while it lasts, until ctx ends.
+func (r *Reconciler) Run(ctx context.Context) error {
+	last := ""
+	complain := func(err error) {
+		// An unreachable store says the same thing at each try.
+		if text := err.Error(); text != last && ctx.Err() == nil {
+			r.log.Info("lease not available", "error", err)
+			last = text
+		}
+	}
+	r.endOwnPast(ctx, complain)
+	for ctx.Err() == nil {
+		lease, err := store.AcquireBlocking(ctx, r.cfg.Store, r.cfg.Slot, complain)
+		if err != nil {
+			// Denied before Consul's ACL system is up, or the Term went back.
+			complain(err)
+			wait(ctx, refusedWait)
+			continue
+		}
+		last = ""
+		r.lead(ctx, lease)
+	}
+	return nil
+}
+
+// endOwnPast ends the session that an earlier process of this Slot left behind
+// when it died: there is one process per Slot, so nobody uses it any more, and
+// waiting for its TTL would leave the cluster without a leader for that long.
+func (r *Reconciler) endOwnPast(ctx context.Context, complain func(error)) {
+	past, ok := r.cfg.Store.(interface {
+		DestroyHolderSession(ctx context.Context, holder string) (bool, error)
+	})
+	for ok && ctx.Err() == nil {
+		ended, err := past.DestroyHolderSession(ctx, r.cfg.Slot)
+		if err == nil {
+			if ended {
+				r.log.Info("lease of this slot's last process ended")
+			}
+			return
+		}
+		complain(err)
+		wait(ctx, pastRetry)
+	}
+}
+
+// lead runs one loop per group until the Lease or ctx ends, then gives it up.
+func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
+	r.log.Info("lease taken", "term", lease.Term())
+	r.cfg.Operator.Took(r.cfg.Now())
+	r.cfg.Metrics.Leads(true, lease.Term())
+	r.cfg.Listing.Forget()
+
+	under, cancel := context.WithCancel(lease.Context())
+	stop := context.AfterFunc(ctx, cancel)
+	r.runGroups(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+	stop()
+	cancel()
+
+	r.cfg.Metrics.Leads(false, lease.Term())
+	release, done := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer done()
+	if err := lease.Release(release); err != nil {
+		r.log.Warn("lease not given up; it ends by itself", "term", lease.Term(), "error", err)
+	}
+	cause := context.Cause(lease.Context()) //nolint:contextcheck // why the Lease ended
+	r.log.Info("lease ended", "term", lease.Term(), "error", cause)
+}
+
+// runGroups keeps one worker for each group that exists.
+func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	workers := map[string]context.CancelFunc{}
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		v, changed := r.cfg.Views.Latest()
+		if v != nil {
+			for name, stop := range workers {
+				if _, exists := v.Specs[name]; !exists {
+					stop()
+					delete(workers, name)
+				}
+			}
+			for _, name := range v.Groups() {
+				if _, runs := workers[name]; runs {
+					continue
+				}
+				own, stop := context.WithCancel(ctx)
+				workers[name] = stop
+				all.Go(func() { r.runGroup(own, lease, name) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-sweep.C:
+			if err := r.sweep(ctx, lease); err != nil && ctx.Err() == nil {
+				r.log.Warn("old records not removed", "error", err)
+			}
+		}
+	}
+}
+
+// runGroup is the loop on one screen.
+func (r *Reconciler) runGroup(ctx context.Context, lease store.Lease, name string) {
+	log := r.log.With("group", name, "term", lease.Term())
+	failing := ""
+	for ctx.Err() == nil {
+		_, changed := r.cfg.Views.Latest()
+		reported := r.cfg.Reports.Changed()
+		started := time.Now()
+		next, err := (&pass{Reconciler: r, log: log, lease: lease, name: name}).run(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, store.ErrFenced):
+			log.Warn("fenced: another leader writes", "error", err)
+			return
+		case errors.Is(err, store.ErrConflict):
+			// Somebody wrote what was read: look again.
+			r.cfg.Metrics.Pass(name, "conflict", time.Since(started).Seconds())
+			wait(ctx, burst)
+			continue
+		case err != nil:
+			r.cfg.Metrics.Pass(name, "error", time.Since(started).Seconds())
+			if text := err.Error(); text != failing {
+				log.Error("pass not done", "error", err)
+				failing = text
+			}
+			wait(ctx, errorWait)
+			continue
+		}
+		r.cfg.Metrics.Pass(name, "done", time.Since(started).Seconds())
+		failing = ""
+		wait(ctx, burst)
+		if next.again {
+			continue
+		}
+		timer := time.NewTimer(next.in)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-reported:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,303 @@
+package reconcile_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/operate"
+	"cadre.dev/coordinator/internal/reconcile"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	"cadre.dev/platform"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// world is a cluster without machines: a platform whose CVMs boot after a while,
+// agents that follow their orders, and any number of coordinators on one store.
+type world struct {
+	t       *testing.T
+	store   *storetest.Memory
+	reports *reports.Reports
+	views   *view.Watcher
+
+	mu sync.Mutex
+	// cvms by name; all below guarded by mu.
+	cvms   map[string]*cvm
+	order  int
+	leader string // Slot that leads the workload
+	epoch  uint64
+	// calls with an effect, in order, such as "update demo-pg-1".
+	calls []string
+	// fault decides what happens to a call; nil: it works.
+	fault func(call string) (apply bool, err error)
+	// away is the worst number of members that were away at once.
+	away int
+}
+
+type cvm struct {
+	platform.Instance
+	slot    string
+	booted  bool
+	bootID  string
+	bootAt  time.Time
+	drained map[string]bool // by Operation
+	seq     uint64
+}
+
+const bootTime = 3 * time.Second
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, store: storetest.NewMemory(), cvms: map[string]*cvm{}, epoch: 1}
+	w.reports = reports.New(time.Now)
+	w.views = view.NewWatcher(w.store, slog.New(slog.DiscardHandler))
+	return w
+}
+
+// start runs the agents and the view until the test's end.
+func (w *world) start(ctx context.Context) (wait func()) {
+	var all sync.WaitGroup
+	all.Go(func() { _ = w.views.Run(ctx) })
+	all.Go(func() { w.agents(ctx) })
+	return all.Wait
+}
+
+// coordinator runs one reconciler until its context ends.
+func (w *world) coordinator(ctx context.Context, slot string, failpoint func(string)) (wait func()) {
+	if failpoint == nil {
+		failpoint = func(string) {}
+	}
+	log := slog.New(slog.DiscardHandler)
+	listing := observe.NewPlatform(w, time.Now, 10*time.Second)
+	operator := operate.New(operate.Config{
+		Cluster: "demo", Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
+		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
+	})
+	r := reconcile.New(reconcile.Config{
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator,
+		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
+	})
+	var all sync.WaitGroup
+	all.Go(func() { _ = r.Run(ctx) })
+	return all.Wait
+}
+
+type noMetrics struct{}
+
+func (noMetrics) Leads(bool, uint64)           {}
+func (noMetrics) Pass(string, string, float64) {}
+func (noMetrics) Call(string, string)          {}
+
+// spec of three members under Patroni; release makes the Revision.
+func spec(release string) group.Spec {
+	ready := 2
+	s := group.Spec{
+		Name: "pg", Platform: "phala", Replicas: 3, ManagementPolicy: group.Parallel,
+		Template: group.Template{
+			Compose:      "services:\n  pg:\n    image: example.org/pg@sha256:" + strings.Repeat("a", 64) + "\n    environment:\n      RELEASE: " + release + "\n",
+			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
+		},
+		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},
+		Workload:     group.Workload{Kind: group.WorkloadPatroni},
+	}
+	s.Normalize()
+	return s
+}
+
+// apply writes a spec as an operator does.
+func (w *world) apply(s any) {
+	w.t.Helper()
+	raw, err := json.Marshal(s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.put(store.GroupSpecKey("pg"), raw)
+}
+
+func (w *world) put(key string, raw []byte) {
+	w.t.Helper()
+	if err := w.store.Commit(w.t.Context(), store.Op{Kind: store.OpPut, Key: key, Value: raw}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) status() group.Status {
+	w.t.Helper()
+	s, _, err := store.Read[group.Status](w.t.Context(), w.store, store.GroupStatusKey("pg"))
+	if err != nil {
+		return group.Status{}
+	}
+	return s
+}
+
+// until waits in virtual time.
+func (w *world) until(what string, limit time.Duration, ok func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if time.Now().After(deadline) {
+			st := w.status()
+			text, _ := json.MarshalIndent(st, "", " ")
+			w.t.Fatalf("%s: not within %v; calls %v; status %s", what, limit, w.made(""), text)
+		}
+		tick(w.t.Context(), 100*time.Millisecond)
+	}
+}
+
+func (w *world) complete(release string) func() bool {
+	s := spec(release)
+	target := group.Revision(s.Template, s.RestartToken)
+	return func() bool {
+		st := w.status()
+		return st.Target == target && st.Stable == target && st.Available == 3
+	}
+}
+
+// made lists the calls with an effect of one kind.
+func (w *world) made(kind string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, c := range w.calls {
+		if strings.HasPrefix(c, kind) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func tick(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func hashOf(t platform.Template) string {
+	sum := sha256.Sum256([]byte(t.Compose))
+	return hex.EncodeToString(sum[:])
+}
+
+// agents ticks every CVM: admission at boot, then orders and reports.
+func (w *world) agents(ctx context.Context) {
+	for ctx.Err() == nil {
+		v, err := view.Read(ctx, w.store)
+		if err == nil {
+			w.mu.Lock()
+			down := 0
+			for _, name := range sortedNames(w.cvms) {
+				c := w.cvms[name]
+				w.tickLocked(ctx, v, c)
+				if !c.booted {
+					down++
+				}
+			}
+			if len(w.cvms) == 3 && w.leader != "" {
+				w.away = max(w.away, down)
+			}
+			w.mu.Unlock()
+		}
+		tick(ctx, 250*time.Millisecond)
+	}
+}
+
+func sortedNames(m map[string]*cvm) []string {
+	var out []string
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) tickLocked(ctx context.Context, v *view.View, c *cvm) {
+	if c.InProgress {
+		return
+	}
+	if !c.booted && !w.admitLocked(ctx, v, c) {
+		return
+	}
+	if w.leader == "" {
+		w.leader = c.slot
+		w.epoch++
+	}
+	desired, err := control.Desired(v, spec("any"), c.slot, c.bootID)
+	if err != nil {
+		return
+	}
+	w.reportLocked(c, desired.GetOperation())
+}
+
+// admitLocked is what admission does when a Boot shows the right evidence.
+func (w *world) admitLocked(ctx context.Context, v *view.View, c *cvm) bool {
+	p, ok := v.Policies[c.slot]
+	if !ok || p.Value.InstanceID != c.InstanceID {
+		return false
+	}
+	for _, a := range slices.Backward(p.Value.Allowed) {
+		if a.ComposeHash != c.ComposeHash {
+			continue
+		}
+		w.order++
+		before := v.Admissions[c.slot]
+		boot := fmt.Sprintf("boot-%d", w.order)
+		op, err := store.Put(store.AdmissionKey(c.slot), policy.Admission{
+			Group: "pg", Slot: c.slot, BootID: boot, InstanceID: c.InstanceID, AppID: c.AppID, Revision: a.Revision,
+			Generation: before.Value.Generation + 1, AdmittedAt: time.Now(),
+		}, before.Index)
+		if err != nil || w.store.Commit(ctx, op) != nil {
+			return false
+		}
+		c.booted, c.bootID, c.bootAt, c.drained, c.seq = true, boot, time.Now(), map[string]bool{}, 0
+		return true
+	}
+	return false
+}
+
+// reportLocked answers the order: the leader hands over to the first candidate,
+// if it leads as expected, then says done.
+func (w *world) reportLocked(c *cvm, order *controlv1.OperationOrder) {
+	c.seq++
+	role, caught := controlv1.Role_ROLE_FOLLOWER, true
+	var steps []*controlv1.StepResult
+	if order != nil {
+		step := &controlv1.StepResult{OperationId: order.GetOperationId(), Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE}
+		if order.GetVerb() == controlv1.Verb_VERB_DRAIN && w.leader == c.slot && len(order.GetTransferCandidates()) > 0 {
+			w.leader = order.GetTransferCandidates()[0]
+			w.epoch++
+			w.calls = append(w.calls, "transfer "+c.slot+" to "+w.leader)
+			c.drained[order.GetOperationId()] = true
+		}
+		if c.drained[order.GetOperationId()] {
+			step.Transferred, step.NewLeader = true, w.leader
+		}
+		steps = append(steps, step)
+	}
+	if w.leader == c.slot {
+		role = controlv1.Role_ROLE_LEADER
+	}
+	w.reports.Put(c.slot, c.bootID, &controlv1.Report{
+		Sequence: c.seq, MemberKnown: true, ConsulReady: true, Steps: steps,
+		HealthyFor: durationpb.New(time.Since(c.bootAt)), BootAt: timestamppb.New(c.bootAt),
+		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: w.leader, Epoch: w.epoch, MayDisrupt: true},
+	})
+}

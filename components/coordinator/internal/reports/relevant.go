@@ -1,0 +1,138 @@
+package reports
+
+import (
+	"slices"
+	"time"
+
+	"cadre.dev/core/rollout"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// relevant reports whether a plan could come out differently with b than with
+// a. Sequence, time and byte counts change all the time and decide nothing.
+func relevant(a, b *controlv1.Report) bool {
+	ma, mb := a.GetMember(), b.GetMember()
+	switch {
+	case a.GetMemberKnown() != b.GetMemberKnown(), a.GetConsulReady() != b.GetConsulReady(),
+		ma.GetRole() != mb.GetRole(), ma.GetAlive() != mb.GetAlive(), ma.GetReady() != mb.GetReady(),
+		ma.GetCaughtUp() != mb.GetCaughtUp(), (ma.GetCaughtUp() || ma != nil && ma.CaughtUp != nil) != (mb.GetCaughtUp() || mb != nil && mb.CaughtUp != nil),
+		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
+		!slices.Equal(ma.GetBusy(), mb.GetBusy()), ma.GetMayDisrupt() != mb.GetMayDisrupt(), ma.GetQuorumMember() != mb.GetQuorumMember(),
+		len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
+		(a.GetHealthyFor().AsDuration() == 0) != (b.GetHealthyFor().AsDuration() == 0):
+		return true
+	}
+	for i, check := range a.GetChecks() {
+		if check.GetHealth() != b.GetChecks()[i].GetHealth() {
+			return true
+		}
+	}
+	for i, step := range a.GetSteps() {
+		other := b.GetSteps()[i]
+		if step.GetState() != other.GetState() || step.GetOperationId() != other.GetOperationId() ||
+			step.GetAttempt() != other.GetAttempt() || step.GetVerb() != other.GetVerb() || step.GetMessage() != other.GetMessage() {
+			return true
+		}
+	}
+	return false
+}
+
+// Observed turns a report into the planner's words.
+func (r Received) Observed() *rollout.Report {
+	report, member := r.Report, r.Report.GetMember()
+	health, reason := healthOf(report)
+	out := &rollout.Report{
+		BootID: r.BootID, ReceivedAt: r.At, Health: health, HealthReason: reason,
+		HealthyFor: report.GetHealthyFor().AsDuration(), BootAt: timeOf(report),
+		Role: roleOf(report), MemberAlive: member.GetAlive(), MemberReady: member.GetReady(),
+		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(),
+		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
+		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
+		Message: member.GetMessage(), ConsulReady: report.GetConsulReady(),
+	}
+	if member != nil {
+		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes
+	}
+	for _, s := range report.GetSteps() {
+		out.Steps = append(out.Steps, rollout.StepReport{
+			Operation: s.GetOperationId(), Verb: verbs[s.GetVerb()], Attempt: int(s.GetAttempt()), State: states[s.GetState()],
+			Message: s.GetMessage(), Transferred: s.GetTransferred(), NewLeader: s.GetNewLeader(),
+		})
+	}
+	return out
+}
+
+// healthOf is the worst of the checks and of the driver's own word: negative
+// beats unknown, unknown beats positive (R10).
+func healthOf(report *controlv1.Report) (rollout.Health, string) {
+	health, reason := rollout.Healthy, ""
+	worsen := func(to rollout.Health, why string) {
+		if health == rollout.Healthy || health == rollout.Unknown && to == rollout.Unhealthy {
+			health, reason = to, why
+		}
+	}
+	switch member := report.GetMember(); {
+	case !report.GetMemberKnown():
+		worsen(rollout.Unknown, "the workload driver has not answered yet")
+	case !member.GetAlive():
+		worsen(rollout.Unhealthy, orElse(member.GetMessage(), "the workload does not answer"))
+	case !member.GetReady():
+		worsen(rollout.Unhealthy, orElse(member.GetMessage(), "the workload is not ready"))
+	}
+	for _, check := range report.GetChecks() {
+		switch check.GetHealth() {
+		case controlv1.Health_HEALTH_HEALTHY:
+		case controlv1.Health_HEALTH_UNHEALTHY:
+			worsen(rollout.Unhealthy, "check "+check.GetName()+": "+check.GetMessage())
+		default:
+			worsen(rollout.Unknown, "check "+check.GetName()+" has no result yet")
+		}
+	}
+	return health, reason
+}
+
+func roleOf(report *controlv1.Report) rollout.Role {
+	if !report.GetMemberKnown() {
+		return rollout.RoleUnknown
+	}
+	switch report.GetMember().GetRole() {
+	case controlv1.Role_ROLE_LEADER:
+		return rollout.RoleLeader
+	case controlv1.Role_ROLE_FOLLOWER:
+		return rollout.RoleFollower
+	case controlv1.Role_ROLE_LEARNER:
+		return rollout.RoleLearner
+	case controlv1.Role_ROLE_NONE:
+		return rollout.RoleNone
+	case controlv1.Role_ROLE_UNSPECIFIED, controlv1.Role_ROLE_UNKNOWN:
+	}
+	return rollout.RoleUnknown
+}
+
+var verbs = map[controlv1.Verb]rollout.Verb{
+	controlv1.Verb_VERB_DRAIN:        rollout.VerbDrain,
+	controlv1.Verb_VERB_CANCEL_DRAIN: rollout.VerbCancelDrain,
+	controlv1.Verb_VERB_POST_LAUNCH:  rollout.VerbPostLaunch,
+}
+
+var states = map[controlv1.StepState]rollout.StepState{
+	controlv1.StepState_STEP_STATE_RUNNING: rollout.StepRunning,
+	controlv1.StepState_STEP_STATE_DONE:    rollout.StepDone,
+	controlv1.StepState_STEP_STATE_ABORTED: rollout.StepAborted,
+	controlv1.StepState_STEP_STATE_HELD:    rollout.StepHeld,
+	controlv1.StepState_STEP_STATE_FAILED:  rollout.StepFailed,
+}
+
+func timeOf(report *controlv1.Report) (t time.Time) {
+	if report.GetBootAt() != nil {
+		t = report.GetBootAt().AsTime()
+	}
+	return t
+}
+
+func orElse(text, otherwise string) string {
+	if text != "" {
+		return text
+	}
+	return otherwise
+}

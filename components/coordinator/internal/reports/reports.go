@@ -1,0 +1,115 @@
+package reports
+
+import (
+	"sync"
+	"time"
+
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// LiveWithin is how recent a report must be for its Boot to hold its Slot
+// against another Boot. Agents report at least every 2 s.
+const LiveWithin = 6 * time.Second
+
+// Received is one report and when it came.
+type Received struct {
+	BootID string
+	At     time.Time
+	Report *controlv1.Report
+}
+
+// Reports is safe for concurrent use.
+type Reports struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	last    map[string]Received        // guarded by mu; by Slot
+	live    map[string]map[*int]string // guarded by mu; Slot → open sessions → Boot
+	changed chan struct{}              // guarded by mu; closed at the next relevant change
+}
+
+// New starts empty.
+func New(now func() time.Time) *Reports {
+	return &Reports{now: now, last: map[string]Received{}, live: map[string]map[*int]string{}, changed: make(chan struct{})}
+}
+
+// Put takes a Slot's report from the Boot that the session authenticated.
+// Older sequence numbers of the same Boot are dropped.
+func (r *Reports) Put(slot, bootID string, report *controlv1.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, had := r.last[slot]
+	if had && before.BootID == bootID && report.GetSequence() < before.Report.GetSequence() {
+		return
+	}
+	r.last[slot] = Received{BootID: bootID, At: r.now(), Report: report}
+	if !had || before.BootID != bootID || relevant(before.Report, report) {
+		r.wakeLocked()
+	}
+}
+
+// Of gives the Slot's last report.
+func (r *Reports) Of(slot string) (Received, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got, ok := r.last[slot]
+	return got, ok
+}
+
+// Changed closes at the next change that may matter to a plan.
+func (r *Reports) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+// Connect notes an open control session; the caller calls the result at its end.
+func (r *Reports) Connect(slot, bootID string) (disconnect func()) {
+	handle := new(int)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.live[slot] == nil {
+		r.live[slot] = map[*int]string{}
+	}
+	r.live[slot][handle] = bootID
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.live[slot], handle)
+		r.wakeLocked()
+	}
+}
+
+// Live reports whether the Boot holds an open session and reported lately.
+func (r *Reports) Live(slot, bootID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got, ok := r.last[slot]
+	if !ok || got.BootID != bootID || r.now().Sub(got.At) > LiveWithin {
+		return false
+	}
+	for _, boot := range r.live[slot] {
+		if boot == bootID {
+			return true
+		}
+	}
+	return false
+}
+
+// Connected counts the Slots with an open session.
+func (r *Reports) Connected() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, sessions := range r.live {
+		if len(sessions) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Reports) wakeLocked() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}

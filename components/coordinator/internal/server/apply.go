@@ -1,0 +1,111 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// ruleWait is how long a new ACL rule may take to be known to every server.
+const ruleWait = 3 * time.Second
+
+// ApplyGroup implements ClusterService.
+func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (*apiv1.ApplyGroupResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := view.DecodeSpec(req.GetSpecJson(), req.GetGroup())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, "SPEC_INVALID: "+err.Error())
+	}
+	if err := c.mayRead(ctx, spec.Name); err != nil {
+		return nil, err
+	}
+	out := &apiv1.ApplyGroupResponse{Revision: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
+	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, wire(err)
+	}
+	out.Index = index
+	if req.GetExpectedIndex() != 0 && req.GetExpectedIndex() != index {
+		return nil, status.Error(codes.Aborted, fmt.Sprintf(
+			"SPEC_CONFLICT: the spec of %s has index %d, not %d: somebody changed it; read it again", spec.Name, index, req.GetExpectedIndex()))
+	}
+	if index != 0 && sameSpec(old, spec) {
+		return out, nil
+	}
+	out.Changed = true
+	if req.GetDryRun() {
+		return out, nil
+	}
+	if err := c.writeSpec(ctx, spec.Name, req.GetSpecJson(), index); err != nil {
+		return nil, err
+	}
+	_, out.Index, err = store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
+	if err != nil {
+		return nil, wire(err)
+	}
+	s.cfg.Log.Info("spec applied", "group", spec.Name, "revision", out.GetRevision())
+	return out, nil
+}
+
+// writeSpec writes with the caller's own token. Consul's rules name each group's
+// key, so a group that is new has none yet: an operator gets it made, and the
+// write is tried again until every server knows it.
+func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index uint64) error {
+	op, err := store.PutRaw(store.GroupSpecKey(name), compact(raw), index)
+	if err != nil {
+		return wire(err)
+	}
+	deadline := time.Now().Add(ruleWait)
+	for {
+		err = c.store.Commit(ctx, op)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, store.ErrConflict):
+			return status.Error(codes.Aborted, "SPEC_CONFLICT: somebody changed the spec at the same time; read it again")
+		case !errors.Is(err, store.ErrDenied) || time.Now().After(deadline):
+			return wire(err)
+		}
+		if err := c.server.cfg.Tokens.AllowGroup(ctx, c.token, name, c.view.Groups()); err != nil {
+			return wire(err)
+		}
+		select {
+		case <-ctx.Done():
+			return wire(ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// sameSpec compares what two documents mean.
+func sameSpec(old []byte, spec group.Spec) bool {
+	before, err := view.DecodeSpec(old, spec.Name)
+	if err != nil {
+		return false
+	}
+	a, errA := json.Marshal(before)
+	b, errB := json.Marshal(spec)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+func compact(raw []byte) []byte {
+	var out bytes.Buffer
+	if err := json.Compact(&out, raw); err != nil {
+		return raw
+	}
+	return out.Bytes()
+}

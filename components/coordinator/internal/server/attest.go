@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/attest/statement"
+	"cadre.dev/overlay"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// AttestCoordinator implements ClusterService: evidence over the caller's nonce,
+// this server's key and this very connection.
+func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
+	if len(req.GetNonce()) != 32 {
+		return nil, status.Error(codes.InvalidArgument, "nonce: want 32 bytes")
+	}
+	from, _ := peer.FromContext(ctx)
+	info, ok := from.AuthInfo.(credentials.TLSInfo)
+	if !ok {
+		return nil, status.Error(codes.Unauthenticated, "the call did not come over TLS")
+	}
+	channel, err := info.State.ExportKeyingMaterial(overlay.AdmissionExporter, nil, 32)
+	if err != nil {
+		return nil, status.Error(codes.Internal, "channel binding: "+err.Error())
+	}
+	select {
+	case s.quotes <- struct{}{}:
+		defer func() { <-s.quotes }()
+	case <-ctx.Done():
+		return nil, status.Error(codes.Unavailable, "OVERLOADED: too many attestations at once; try again")
+	}
+	bundle := s.cfg.Root.CA().BundleSHA256()
+	own := statement.Coordinator{
+		Cluster: s.cfg.Cluster, AppID: s.cfg.AppID, Slot: s.cfg.Slot, TLSPublicKey: s.cfg.Identity.PublicKey(),
+		Exporter: channel, PeerNonce: req.GetNonce(), CABundleSHA256: bundle[:],
+	}
+	reportData := own.ReportData()
+	evidence, err := s.cfg.Quoter.GetQuote(ctx, reportData[:])
+	if err != nil {
+		s.cfg.Log.Error("own evidence not available", "error", err)
+		return nil, status.Error(codes.Unavailable, "VERIFIER_UNAVAILABLE: the coordinator cannot make its own evidence now")
+	}
+	return &apiv1.AttestCoordinatorResponse{
+		Statement: own.Encode(), Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose,
+		CaBundlePem: s.cfg.Root.CA().PEM(),
+	}, nil
+}

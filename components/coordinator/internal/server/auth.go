@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+// tokenHeader carries the caller's Consul ACL token.
+const tokenHeader = "x-consul-token"
+
+// caller is an operator with its token, whatever that may do.
+type caller struct {
+	server *Server
+	token  string
+	store  store.Store
+	// view is what the records said after the caller was found to have a right to
+	// ask; nil before.
+	view *view.View
+}
+
+// operatorOnce remembers that the operator's first token exists.
+type operatorOnce struct {
+	mu   sync.Mutex
+	done bool // guarded by mu
+}
+
+// caller takes the token of a call. What it may do is found out by doing it.
+func (s *Server) caller(ctx context.Context) (*caller, error) {
+	values := metadata.ValueFromIncomingContext(ctx, tokenHeader)
+	if len(values) != 1 || values[0] == "" || len(values[0]) > 128 {
+		return nil, status.Error(codes.Unauthenticated, "a Consul ACL token is needed in the metadata "+tokenHeader)
+	}
+	v, _ := s.cfg.Views.Latest()
+	if v == nil {
+		return nil, status.Error(codes.Unavailable, "records are not readable yet")
+	}
+	token := values[0]
+	if err := s.firstUse(ctx, token, v); err != nil {
+		return nil, err
+	}
+	own, err := s.cfg.StoreFor(token)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &caller{server: s, token: token, store: own}, nil
+}
+
+// firstUse makes the operator's token in Consul when the cluster's measured
+// trust names its digest and Consul does not know it yet.
+func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error {
+	sum := sha256.Sum256([]byte(token))
+	if s.cfg.OperatorTokenSHA256 == "" ||
+		subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(s.cfg.OperatorTokenSHA256)) != 1 {
+		return nil
+	}
+	s.operator.mu.Lock()
+	defer s.operator.mu.Unlock()
+	if s.operator.done {
+		return nil
+	}
+	if err := s.cfg.Tokens.EnsureOperator(ctx, token, v.Groups()); err != nil {
+		return status.Error(codes.Unavailable, fmt.Sprintf("make the operator's token: %v", err))
+	}
+	s.operator.done = true
+	return nil
+}
+
+// mayRead asks Consul whether the caller may read a group, by reading it, and
+// then reads the records, so that a caller sees its own last write. A group that
+// does not exist may be asked for by whoever could read it.
+func (c *caller) mayRead(ctx context.Context, name string) error {
+	if _, err := c.store.Get(ctx, store.GroupSpecKey(name)); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return wire(err)
+	}
+	return c.load(ctx)
+}
+
+// load reads the records for a caller that may ask.
+func (c *caller) load(ctx context.Context) error {
+	v, err := view.Read(ctx, c.server.cfg.Store)
+	if err != nil {
+		return wire(err)
+	}
+	c.view = v
+	return nil
+}
+
+// mayReadSlot is mayRead for the group of a Slot.
+func (c *caller) mayReadSlot(ctx context.Context, slot string) (group.SlotRecord, error) {
+	name, _, err := group.ParseSlot(slot)
+	if err != nil {
+		return group.SlotRecord{}, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := c.mayRead(ctx, name); err != nil {
+		return group.SlotRecord{}, err
+	}
+	record, ok := c.view.Slots[slot]
+	if !ok {
+		return group.SlotRecord{}, status.Error(codes.NotFound, "no such slot: "+slot)
+	}
+	return record.Value, nil
+}
+
+// wire gives an error its status code.
+func wire(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, is := status.FromError(err); is {
+		return err
+	}
+	code := codes.Internal
+	switch {
+	case errors.Is(err, store.ErrDenied), errors.Is(err, tokens.ErrDenied):
+		code = codes.PermissionDenied
+	case errors.Is(err, store.ErrNotFound):
+		code = codes.NotFound
+	case errors.Is(err, store.ErrConflict):
+		code = codes.Aborted
+	case errors.Is(err, store.ErrBadKey), errors.Is(err, store.ErrTooLarge):
+		code = codes.InvalidArgument
+	case errors.Is(err, store.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+		code = codes.Unavailable
+	}
+	return status.Error(code, err.Error())
+}

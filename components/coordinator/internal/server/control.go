@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// maxReason bounds an operator's text.
+const maxReason = 500
+
+// PauseRollout implements ClusterService.
+func (s *Server) PauseRollout(ctx context.Context, req *apiv1.PauseRolloutRequest) (*apiv1.PauseRolloutResponse, error) {
+	c, err := s.callerFor(ctx, req.GetGroup(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	key := store.PauseKey(req.GetGroup())
+	_, index, err := store.ReadRaw(ctx, c.store, key)
+	if err == nil {
+		return &apiv1.PauseRolloutResponse{}, nil
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return nil, wire(err)
+	}
+	op, err := store.Put(key, store.Pause{Reason: req.GetReason(), By: "operator", At: s.cfg.Now().UTC()}, index)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &apiv1.PauseRolloutResponse{}, wire(c.store.Commit(ctx, op))
+}
+
+// ResumeRollout implements ClusterService. Resuming what is not paused is fine.
+func (s *Server) ResumeRollout(ctx context.Context, req *apiv1.ResumeRolloutRequest) (*apiv1.ResumeRolloutResponse, error) {
+	c, err := s.callerFor(ctx, req.GetGroup(), "")
+	if err != nil {
+		return nil, err
+	}
+	err = c.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: store.PauseKey(req.GetGroup())})
+	return &apiv1.ResumeRolloutResponse{}, wire(err)
+}
+
+// RestartInstance implements ClusterService.
+func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstanceRequest) (*apiv1.RestartInstanceResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	if len(req.GetReason()) > maxReason {
+		return nil, status.Errorf(codes.InvalidArgument, "reason: at most %d bytes", maxReason)
+	}
+	id := "restart-" + uuid.NewString()
+	op, err := store.Put(store.QueueKey(id), store.QueueRequest{
+		ID: id, Kind: store.RequestRestart, Group: record.Group, Slot: req.GetSlot(),
+		Reason: req.GetReason(), By: "operator", At: s.cfg.Now().UTC().Truncate(time.Millisecond),
+	}, 0)
+	if err != nil {
+		return nil, wire(err)
+	}
+	if err := c.store.Commit(ctx, op); err != nil {
+		return nil, wire(err)
+	}
+	return &apiv1.RestartInstanceResponse{RequestId: id}, nil
+}
+
+// callerFor authenticates a call about an existing group.
+func (s *Server) callerFor(ctx context.Context, name, reason string) (*caller, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(reason) > maxReason {
+		return nil, status.Errorf(codes.InvalidArgument, "reason: at most %d bytes", maxReason)
+	}
+	if err := c.mayRead(ctx, name); err != nil {
+		return nil, err
+	}
+	if _, ok := c.view.Specs[name]; !ok {
+		return nil, status.Error(codes.NotFound, "no such group: "+name)
+	}
+	return c, nil
+}

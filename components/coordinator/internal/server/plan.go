@@ -1,0 +1,129 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// Times of the answers: how old the platform's list may be, and how often a
+// watch looks at what is not in the records (reports, the platform, the clock).
+const (
+	listAge    = 5 * time.Second
+	watchEvery = time.Second
+)
+
+// PlanRollout implements ClusterService.
+func (s *Server) PlanRollout(ctx context.Context, req *apiv1.PlanRolloutRequest) (*apiv1.PlanRolloutResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayRead(ctx, req.GetGroup()); err != nil {
+		return nil, err
+	}
+	var instead *group.Spec
+	if len(req.GetSpecJson()) > 0 {
+		spec, err := view.DecodeSpec(req.GetSpecJson(), req.GetGroup())
+		if err != nil {
+			return nil, status.Error(codes.InvalidArgument, "SPEC_INVALID: "+err.Error())
+		}
+		instead = &spec
+	}
+	plan, err := s.plan(ctx, c.view, req.GetGroup(), instead)
+	if err != nil {
+		return nil, err
+	}
+	text, err := encode(plan)
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.PlanRolloutResponse{PlanJson: text}, nil
+}
+
+// plan computes what the leader would decide now.
+func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *group.Spec) (rollout.Plan, error) {
+	stored, ok := v.Specs[name]
+	spec := stored.Value
+	switch {
+	case instead != nil:
+		spec = *instead
+	case !ok:
+		return rollout.Plan{}, status.Error(codes.NotFound, "no such group: "+name)
+	case stored.Err != nil:
+		return rollout.Plan{}, status.Error(codes.FailedPrecondition, "SPEC_INVALID: "+stored.Err.Error())
+	}
+	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, listAge), s.cfg.Reports)
+	return rollout.Decide(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing), nil
+}
+
+// WatchGroup implements ClusterService: the present view at once, then each change.
+func (s *Server) WatchGroup(req *apiv1.WatchGroupRequest, stream grpc.ServerStreamingServer[apiv1.WatchGroupResponse]) error {
+	ctx := stream.Context()
+	c, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.mayRead(ctx, req.GetGroup()); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	var last *apiv1.WatchGroupResponse
+	for {
+		v, changed := s.cfg.Views.Latest()
+		if v == nil || v.Index < c.view.Index {
+			v = c.view // the watcher is a moment behind the caller's own last write
+		}
+		next, err := s.snapshot(ctx, v, req.GetGroup())
+		if err != nil {
+			return err
+		}
+		if last == nil || !bytes.Equal(last.GetStatusJson(), next.GetStatusJson()) || !bytes.Equal(last.GetPlanJson(), next.GetPlanJson()) {
+			if err := stream.Send(next); err != nil {
+				return err
+			}
+			last = next
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+// snapshot is one message of a watch. With an invalid spec the recorded status
+// tells what is wrong.
+func (s *Server) snapshot(ctx context.Context, v *view.View, name string) (*apiv1.WatchGroupResponse, error) {
+	out := &apiv1.WatchGroupResponse{At: timestamppb.New(s.cfg.Now())}
+	recorded := v.Statuses[name].Value
+	plan, err := s.plan(ctx, v, name, nil)
+	switch {
+	case status.Code(err) == codes.FailedPrecondition:
+		plan.Status = recorded
+	case err != nil:
+		return nil, err
+	}
+	// The time of planning alone is not a change.
+	plan.Status.At, plan.Status.Term = recorded.At, recorded.Term
+	if out.StatusJson, err = encode(plan.Status); err != nil {
+		return nil, err
+	}
+	if out.PlanJson, err = encode(plan); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

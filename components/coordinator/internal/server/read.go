@@ -1,0 +1,215 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/operation"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// GetGroup implements ClusterService.
+func (s *Server) GetGroup(ctx context.Context, req *apiv1.GetGroupRequest) (*apiv1.GetGroupResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(req.GetGroup()))
+	if err != nil {
+		return nil, wire(err)
+	}
+	out := &apiv1.GetGroupResponse{SpecJson: raw, SpecIndex: index}
+	if out.StatusJson, _, err = store.ReadRaw(ctx, c.store, store.GroupStatusKey(req.GetGroup())); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, wire(err)
+	}
+	return out, nil
+}
+
+// ListGroups implements ClusterService. Groups that the caller may not read are left out.
+func (s *Server) ListGroups(ctx context.Context, _ *apiv1.ListGroupsRequest) (*apiv1.ListGroupsResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	readable, err := c.readable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListGroupsResponse{}
+	for _, name := range c.view.Groups() {
+		if !readable[name] {
+			continue
+		}
+		spec, st := c.view.Specs[name], c.view.Statuses[name].Value
+		summary := &apiv1.GroupSummary{
+			Group: name, Replicas: uint32(max(spec.Value.Replicas, 0)), Available: uint32(max(st.Available, 0)), Updated: uint32(max(st.Updated, 0)),
+			TargetRevision: st.Target, StableRevision: st.Stable, RolloutState: st.RolloutState, Message: st.Message,
+		}
+		if spec.Err != nil {
+			summary.Replicas, summary.Message = uint32(max(st.Replicas, 0)), "the spec is not valid: "+spec.Err.Error()
+		}
+		out.Groups = append(out.Groups, summary)
+	}
+	return out, nil
+}
+
+// readable are the groups whose spec the caller's token lists.
+func (c *caller) readable(ctx context.Context) (map[string]bool, error) {
+	entries, _, err := c.store.List(ctx, store.GroupsPrefix)
+	if err != nil {
+		return nil, wire(err)
+	}
+	if err := c.load(ctx); err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, e := range entries {
+		for name := range c.view.Specs {
+			if e.Key == store.GroupSpecKey(name) {
+				out[name] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// ListRollouts implements ClusterService.
+func (s *Server) ListRollouts(ctx context.Context, req *apiv1.ListRolloutsRequest) (*apiv1.ListRolloutsResponse, error) {
+	c, err := s.callerFor(ctx, req.GetGroup(), "")
+	if err != nil {
+		return nil, err
+	}
+	var all []operation.Rollout
+	for _, r := range c.view.Rollouts {
+		if r.Value.Group == req.GetGroup() {
+			all = append(all, r.Value)
+		}
+	}
+	slices.SortFunc(all, func(a, b operation.Rollout) int {
+		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.ID, a.ID))
+	})
+	out := &apiv1.ListRolloutsResponse{}
+	for _, r := range all {
+		text, err := encode(r)
+		if err != nil {
+			return nil, err
+		}
+		out.RolloutsJson = append(out.RolloutsJson, text)
+	}
+	return out, nil
+}
+
+// ListInstances implements ClusterService; an empty group means all groups.
+func (s *Server) ListInstances(ctx context.Context, req *apiv1.ListInstancesRequest) (*apiv1.ListInstancesResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	readable, err := c.readable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListInstancesResponse{}
+	for _, name := range c.view.Groups() {
+		if !readable[name] || req.GetGroup() != "" && req.GetGroup() != name {
+			continue
+		}
+		plan, err := s.plan(ctx, c.view, name, nil)
+		if err != nil {
+			continue // an invalid spec has no plan; its status says so
+		}
+		for _, i := range plan.Status.Instances {
+			text, err := encode(i)
+			if err != nil {
+				return nil, err
+			}
+			out.InstancesJson = append(out.InstancesJson, text)
+		}
+	}
+	return out, nil
+}
+
+// DescribeInstance implements ClusterService.
+func (s *Server) DescribeInstance(ctx context.Context, req *apiv1.DescribeInstanceRequest) (*apiv1.DescribeInstanceResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	name := record.Group
+	out := &apiv1.DescribeInstanceResponse{}
+	instances := c.view.Statuses[name].Value.Instances
+	if plan, err := s.plan(ctx, c.view, name, nil); err == nil {
+		instances = plan.Status.Instances
+	}
+	for _, i := range instances {
+		if i.Slot == req.GetSlot() {
+			if out.InstanceJson, err = encode(i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, o := range c.view.OperationsOf(req.GetSlot()) {
+		text, err := encode(o.Value)
+		if err != nil {
+			return nil, err
+		}
+		out.OperationsJson = append(out.OperationsJson, text)
+	}
+	if a, ok := c.view.Admissions[req.GetSlot()]; ok {
+		// Accessors name tokens; nobody needs them to read an admission.
+		a.Value.TokenAccessors = nil
+		if err := appendJSON(&out.AdmissionsJson, a.Value); err != nil {
+			return nil, err
+		}
+	}
+	if r, ok := c.view.Refusals[req.GetSlot()]; ok {
+		if err := appendJSON(&out.AdmissionsJson, r.Value); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// GetCluster implements ClusterService.
+func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*apiv1.GetClusterResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Any read right on Cadre's records is enough to learn who leads.
+	leader, term, err := c.store.Holder(ctx)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &apiv1.GetClusterResponse{
+		Cluster: s.cfg.Cluster, Version: s.cfg.Version, Leader: leader, Term: term, Self: s.cfg.Slot, Simulated: s.cfg.Simulated,
+	}, nil
+}
+
+func appendJSON(into *[][]byte, value any) error {
+	text, err := encode(value)
+	if err == nil {
+		*into = append(*into, text)
+	}
+	return err
+}
+
+func encode(value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, status.Error(codes.Internal, fmt.Sprintf("encode answer: %v", err))
+	}
+	return text, nil
+}

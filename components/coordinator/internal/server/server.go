@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"cadre.dev/attest"
+	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// Tokens manages the operators' ACL.
+type Tokens interface {
+	EnsureOperator(ctx context.Context, secret string, groups []string) error
+	AllowGroup(ctx context.Context, callerToken, name string, groups []string) error
+}
+
+// Quoter makes this coordinator's evidence.
+type Quoter interface {
+	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
+}
+
+// Config of a Server. All fields are required but OperatorTokenSHA256.
+type Config struct {
+	Cluster, AppID, Slot, Version string
+	// OperatorTokenSHA256 is the digest of the token that may be made at first use.
+	OperatorTokenSHA256 string
+	Simulated           bool
+	Root                *keys.Root
+	Identity            *keys.Identity
+	// Certificate is the present SVID.
+	Certificate func() (tls.Certificate, error)
+	// Store reads for callers that Consul lets read.
+	Store    store.Store
+	Views    *view.Watcher
+	Platform *observe.Platform
+	Reports  observe.Reports
+	Timing   rollout.Timing
+	Tokens   Tokens
+	Quoter   Quoter
+	// StoreFor gives the store as seen with a caller's token.
+	StoreFor func(token string) (store.Store, error)
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// maxMessage bounds a request; a spec is the largest.
+const maxMessage = 512 << 10
+
+// Server serves ClusterService. Safe for concurrent use.
+type Server struct {
+	apiv1.UnimplementedClusterServiceServer
+	cfg      Config
+	operator operatorOnce
+	quotes   chan struct{} // bounds concurrent own quotes
+}
+
+// New makes the server.
+func New(cfg Config) *Server { return &Server{cfg: cfg, quotes: make(chan struct{}, 2)} }
+
+// Run serves on listener until ctx ends, then lets calls finish for a moment.
+func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	server := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(&tls.Config{
+			MinVersion: tls.VersionTLS13,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				cert, err := s.cfg.Certificate()
+				return &cert, err
+			},
+		})),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(100),
+		grpc.ConnectionTimeout(10*time.Second),
+	)
+	apiv1.RegisterClusterServiceServer(server, s)
+	stop := context.AfterFunc(ctx, func() {
+		// Streams never end by themselves.
+		hard := time.AfterFunc(2*time.Second, server.Stop)
+		server.GracefulStop()
+		hard.Stop()
+	})
+	defer stop()
+	err := server.Serve(listener)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

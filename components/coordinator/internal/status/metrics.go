@@ -1,0 +1,63 @@
+package status
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics of one coordinator. Safe for concurrent use.
+type Metrics struct {
+	registry  *prometheus.Registry
+	leader    prometheus.Gauge
+	term      prometheus.Gauge
+	passes    *prometheus.CounterVec
+	calls     *prometheus.CounterVec
+	admitted  prometheus.Counter
+	refused   *prometheus.CounterVec
+	passTimes prometheus.Histogram
+}
+
+// NewMetrics registers everything on a registry of its own.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		registry:  prometheus.NewRegistry(),
+		leader:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_leader", Help: "1 while this coordinator holds the Lease."}),
+		term:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_term", Help: "Term of the Lease held last."}),
+		passes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_reconcile_passes_total", Help: "Passes of the reconcile loop by result."}, []string{"group", "result"}),
+		calls:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_platform_calls_total", Help: "Platform calls with an effect by kind and outcome."}, []string{"kind", "outcome"}),
+		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admitted Boots and renewals."}),
+		refused:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_refusals_total", Help: "Refused admissions by code."}, []string{"code"}),
+		passTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cadre_reconcile_pass_seconds", Help: "Time of one pass.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 12)}),
+	}
+	m.registry.MustRegister(m.leader, m.term, m.passes, m.calls, m.admitted, m.refused, m.passTimes)
+	return m
+}
+
+// Gauge registers a value that is read when asked for.
+func (m *Metrics) Gauge(name, help string, read func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+}
+
+// Leads notes the Lease; term is kept when leads is false.
+func (m *Metrics) Leads(leads bool, term uint64) {
+	if leads {
+		m.leader.Set(1)
+		m.term.Set(float64(term))
+		return
+	}
+	m.leader.Set(0)
+}
+
+// Pass counts one pass over a group.
+func (m *Metrics) Pass(group, result string, seconds float64) {
+	m.passes.WithLabelValues(group, result).Inc()
+	m.passTimes.Observe(seconds)
+}
+
+// Call counts one platform call with an effect.
+func (m *Metrics) Call(kind, outcome string) { m.calls.WithLabelValues(kind, outcome).Inc() }
+
+// Admitted counts an admission.
+func (m *Metrics) Admitted() { m.admitted.Inc() }
+
+// Refused counts a refusal.
+func (m *Metrics) Refused(code string) { m.refused.WithLabelValues(code).Inc() }

@@ -1,0 +1,98 @@
+package supervise
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+)
+
+// Config is what one Consul server needs to know.
+type Config struct {
+	Binary string
+	// DataDir is on disk, RunDir should be memory-backed.
+	DataDir, RunDir string
+	Datacenter      string
+	// Node is this coordinator's Slot name.
+	Node string
+	VIP  netip.Addr
+	// Others are the VIPs of the other coordinators.
+	Others []netip.Addr
+	// Servers is the intended size, for bootstrap and for autopilot.
+	Servers int
+	// HTTPPort of the local API on 127.0.0.1; 0 means 8500.
+	HTTPPort  int
+	GossipKey string
+	// ManagementToken exists from the first election on; AgentToken is made with it.
+	ManagementToken, AgentToken string
+	CAPEM                       []byte
+}
+
+func (c Config) httpPort() int {
+	if c.HTTPPort == 0 {
+		return 8500
+	}
+	return c.HTTPPort
+}
+
+// Address of the local HTTP API.
+func (c Config) Address() string { return fmt.Sprintf("127.0.0.1:%d", c.httpPort()) }
+
+func (c Config) file(name string) string { return filepath.Join(c.RunDir, name) }
+
+// document is Consul's JSON configuration. Everything that decides about
+// safety is written out, so that a changed default changes nothing here.
+func (c Config) document() ([]byte, error) {
+	join := make([]string, 0, len(c.Others))
+	for _, vip := range c.Others {
+		join = append(join, vip.String())
+	}
+	doc := map[string]any{
+		"server":           true,
+		"bootstrap_expect": c.Servers,
+		"datacenter":       c.Datacenter,
+		"node_name":        c.Node,
+		"data_dir":         c.DataDir,
+		"bind_addr":        c.VIP.String(),
+		"advertise_addr":   c.VIP.String(),
+		"client_addr":      "127.0.0.1",
+		"retry_join":       join,
+		"retry_interval":   "2s",
+		"encrypt":          c.GossipKey,
+		// The gossip key is derived anew at each start; it must not be left on disk.
+		"disable_keyring_file":        true,
+		"disable_update_check":        true,
+		"disable_remote_exec":         true,
+		"leave_on_terminate":          false,
+		"skip_leave_on_interrupt":     true,
+		"rejoin_after_leave":          true,
+		"enable_script_checks":        false,
+		"log_level":                   "WARN",
+		"ui_config":                   map[string]any{"enabled": false},
+		"performance":                 map[string]any{"raft_multiplier": 1},
+		"ports":                       map[string]any{"http": c.httpPort(), "https": -1, "grpc": -1, "grpc_tls": -1, "dns": -1, "serf_wan": -1},
+		"limits":                      map[string]any{"http_max_conns_per_client": 1000},
+		"enable_agent_tls_for_checks": false,
+		"acl": map[string]any{
+			"enabled":                  true,
+			"default_policy":           "deny",
+			"down_policy":              "extend-cache",
+			"enable_token_persistence": false,
+			"tokens":                   map[string]any{"initial_management": c.ManagementToken, "agent": c.AgentToken},
+		},
+		// Without MinQuorum autopilot prunes a server that is away for 8 s, and the
+		// next restart of another one loses quorum.
+		"autopilot": map[string]any{"min_quorum": c.Servers, "cleanup_dead_servers": true},
+		"tls": map[string]any{
+			"internal_rpc": map[string]any{
+				"ca_file":                c.file("ca.pem"),
+				"cert_file":              c.file("consul.pem"),
+				"key_file":               c.file("consul-key.pem"),
+				"verify_incoming":        true,
+				"verify_outgoing":        true,
+				"verify_server_hostname": true,
+			},
+		},
+	}
+	return json.MarshalIndent(doc, "", "  ")
+}

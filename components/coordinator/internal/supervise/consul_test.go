@@ -1,0 +1,160 @@
+package supervise_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/supervise"
+	"cadre.dev/coordinator/internal/tokens"
+)
+
+type guest struct{}
+
+func (guest) GetKey(_ context.Context, path, _ string) ([]byte, error) {
+	sum := sha256.Sum256([]byte(path))
+	return sum[:], nil
+}
+
+// TestThreeServersFormAClusterFromDerivedKeys runs three real servers: they
+// share nothing but derived keys, elect a leader under ACL default deny and
+// mutual TLS, and become three voters.
+func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
+	binary := binary(t)
+	root, err := keys.Derive(t.Context(), guest{}, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vips := []netip.Addr{netip.MustParseAddr("127.50.0.1"), netip.MustParseAddr("127.50.0.2"), netip.MustParseAddr("127.50.0.3")}
+	if taken(vips[0]) {
+		t.Skip("127.50.0.1:8300 is in use")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	issuers := make([]*tokens.Issuer, 3)
+	for n, vip := range vips {
+		cfg := config(t, root, n, vip, vips, binary)
+		server := supervise.New(cfg, func(now time.Time) ([]byte, []byte, error) {
+			return root.CA().ConsulTLS(keys.ConsulServer, cfg.Node, cfg.Datacenter, now)
+		}, slog.New(slog.DiscardHandler))
+		all.Go(func() {
+			if err := server.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, issuer := range issuers {
+		eventually(t, "agent token", func() error {
+			return issuer.EnsureCoordinator(ctx, root.CoordinatorAgentToken("coordinator-"+string(rune('0'+n))))
+		})
+	}
+	eventually(t, "minimum quorum", func() error { return issuers[0].EnsureMinQuorum(ctx, 3) })
+	client, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:18501", Token: root.ManagementToken()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "three voters", func() error { return voters(client, 3) })
+	anonymous, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:18501", Token: "anonymous-nobody"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := anonymous.KV().Get("cadre/v1/lease/term", nil); err == nil {
+		t.Error("an unknown token may read")
+	}
+}
+
+func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.Addr, binary string) supervise.Config {
+	dir := t.TempDir()
+	cfg := supervise.Config{
+		Binary: binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
+		Node: "coordinator-" + string(rune('0'+n)), VIP: vip, Servers: 3, HTTPPort: 18500 + n,
+		GossipKey: root.GossipKey(), ManagementToken: root.ManagementToken(),
+		AgentToken: root.CoordinatorAgentToken("coordinator-" + string(rune('0'+n))), CAPEM: root.CA().PEM(),
+	}
+	for _, other := range vips {
+		if other != vip {
+			cfg.Others = append(cfg.Others, other)
+		}
+	}
+	return cfg
+}
+
+func voters(client *consul.Client, want int) error {
+	raft, err := client.Operator().RaftGetConfiguration(nil)
+	if err != nil {
+		return err
+	}
+	got := 0
+	for _, s := range raft.Servers {
+		if s.Voter {
+			got++
+		}
+	}
+	if got != want {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	deadline := time.NewTimer(45 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func taken(vip netip.Addr) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort(vip.String(), "8300"))
+	if err != nil {
+		return true
+	}
+	_ = l.Close()
+	return false
+}
+
+// binary finds Consul as the store's tests do.
+func binary(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("CADRE_CONSUL"); path != "" {
+		return path
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if path := filepath.Join(dir, ".tools", "bin", "consul"); exists(path) {
+			return path
+		}
+	}
+	t.Skip("no consul binary: set CADRE_CONSUL or put it at .tools/bin/consul")
+	return ""
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }

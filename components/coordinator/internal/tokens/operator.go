@@ -1,0 +1,104 @@
+package tokens
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+
+	consul "github.com/hashicorp/consul/api"
+)
+
+// OperatorPolicy is the name of the operators' ACL policy.
+const OperatorPolicy = "cadre-operator"
+
+// ErrDenied means that Consul does not let this token do it.
+var ErrDenied = errors.New("permission denied by Consul's ACL")
+
+// EnsureOperator makes the operator's token with its known SecretID. groups are
+// the groups that exist; their specs become writable. Idempotent.
+func (i *Issuer) EnsureOperator(ctx context.Context, secret string, groups []string) error {
+	if known, err := i.known(ctx, secret); err != nil || known {
+		return err
+	}
+	return i.ensureToken(ctx, secret, OperatorPolicy, operatorRules(sorted(groups)))
+}
+
+// AllowGroup lets holders of the operators' policy write the spec of a new
+// group, if the caller's token may use the operators' switches for it. groups
+// are all groups that exist.
+//
+// Consul's rules cannot say "groups/*/spec", so each group gets a rule with its
+// exact key. The caller's right to ask for one is judged by Consul itself.
+func (i *Issuer) AllowGroup(ctx context.Context, callerToken, name string, groups []string) error {
+	ok, err := i.MayWrite(ctx, callerToken, "cadre/v1/control/pause/"+name)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrDenied
+	}
+	// Rules that are there stay: another group may be made at the same time.
+	have, _, err := i.client.ACL().PolicyReadByName(OperatorPolicy, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("read policy %s: %w", OperatorPolicy, err)
+	}
+	all := append(slices.Clone(groups), name)
+	if have != nil {
+		all = append(all, groupsIn(have.Rules)...)
+	}
+	_, err = i.ensurePolicy(ctx, OperatorPolicy, operatorRules(sorted(all)))
+	return err
+}
+
+var specRule = regexp.MustCompile(`(?m)^key "cadre/v1/groups/([a-z0-9-]+)/spec"`)
+
+// groupsIn are the groups that an operators' policy names.
+func groupsIn(rules string) []string {
+	var out []string
+	for _, m := range specRule.FindAllStringSubmatch(rules, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// MayWrite asks Consul whether a token may write a KV key.
+func (i *Issuer) MayWrite(ctx context.Context, token, key string) (bool, error) {
+	body, err := json.Marshal([]map[string]string{{"Resource": "key", "Segment": key, "Access": "write"}})
+	if err != nil {
+		return false, fmt.Errorf("encode authorization request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+i.address+"/v1/internal/acl/authorize", bytes.NewReader(body))
+	if err != nil {
+		return false, fmt.Errorf("make authorization request: %w", err)
+	}
+	req.Header.Set("X-Consul-Token", token)
+	resp, err := i.http.Do(req)
+	if err != nil {
+		return false, fmt.Errorf("ask consul about a token: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return false, fmt.Errorf("read authorization answer: %w", err)
+	}
+	if resp.StatusCode == http.StatusForbidden {
+		return false, nil
+	}
+	var answers []struct{ Allow bool }
+	if resp.StatusCode != http.StatusOK || json.Unmarshal(raw, &answers) != nil || len(answers) != 1 {
+		return false, fmt.Errorf("ask consul about a token: status %d: %.200s", resp.StatusCode, raw)
+	}
+	return answers[0].Allow, nil
+}
+
+func sorted(names []string) []string {
+	out := slices.Clone(names)
+	slices.Sort(out)
+	return slices.Compact(out)
+}

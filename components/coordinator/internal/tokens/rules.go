@@ -1,0 +1,65 @@
+package tokens
+
+import (
+	"fmt"
+	"strings"
+
+	"cadre.dev/core/group"
+)
+
+// agentRules let the Consul client agent of a Slot be itself and nobody else.
+func agentRules(slot string) string {
+	return fmt.Sprintf(`node %q { policy = "write" }
+agent %q { policy = "write" }
+node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+`, slot, slot)
+}
+
+// workloadRules are exactly what the workload kind needs. Every kind may see
+// the catalog and register its own group's service on its own node.
+func workloadRules(workload group.Workload, groupName, slot string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "node_prefix \"\" { policy = \"read\" }\n")
+	if workload.Kind == "" || workload.Kind == group.WorkloadNone {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "agent %q { policy = \"read\" }\n", slot)
+	fmt.Fprintf(&b, "service_prefix \"\" { policy = \"read\" }\n")
+	fmt.Fprintf(&b, "service %q { policy = \"write\" }\n", groupName)
+	if workload.Kind == group.WorkloadPatroni {
+		// Leader lock and configuration of its own scope, which is the group's
+		// name; sessions of its own node.
+		fmt.Fprintf(&b, "key_prefix %q { policy = \"write\" }\n", "service/"+groupName+"/")
+		fmt.Fprintf(&b, "session %q { policy = \"write\" }\n", slot)
+	}
+	return b.String()
+}
+
+// coordinatorAgentRules let every coordinator's server register itself.
+const coordinatorAgentRules = `node_prefix "coordinator-" { policy = "write" }
+agent_prefix "coordinator-" { policy = "write" }
+node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+`
+
+// operatorRules let an operator read everything of Cadre's, use the switches,
+// and write the spec of each known group by its exact key: a prefix rule would
+// also open the records that only the leader may write.
+func operatorRules(groups []string) string {
+	var b strings.Builder
+	b.WriteString(`key_prefix "cadre/v1/" { policy = "read" }
+key_prefix "cadre/v1/control/" { policy = "write" }
+node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+agent_prefix "" { policy = "read" }
+session_prefix "" { policy = "read" }
+operator = "read"
+`)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "key %q { policy = \"write\" }\n", specKey(g))
+	}
+	return b.String()
+}
+
+func specKey(g string) string { return "cadre/v1/groups/" + g + "/spec" }

@@ -1,0 +1,9 @@
+// Package view reads all records of the cluster at one moment. Every decision
+// and every answer starts from a View, so nothing depends on what this process
+// remembers.
+//
+//	store ── one consistent list ──► View ──► reconcile, control, server, admission
+//
+// A Watcher keeps the latest View of a coordinator for the parts that only
+// answer questions; the leader reads its own, fresh, for each pass.
+package view

@@ -1,0 +1,214 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// Spec is a group's desired state as an operator wrote it.
+type Spec struct {
+	Raw   []byte
+	Index uint64
+	// Value is normalised; meaningful only while Err is nil.
+	Value group.Spec
+	// Err lists every problem with its field path.
+	Err error
+}
+
+// Rec is a record with the index for its check-and-set.
+type Rec[T any] struct {
+	Value T
+	Index uint64
+}
+
+// View is every record at one moment. It is read-only after Read.
+type View struct {
+	// Index grows with each change of anything.
+	Index      uint64
+	Specs      map[string]Spec                      // by group
+	Statuses   map[string]Rec[group.Status]         // by group
+	Revisions  map[string]Rec[group.RevisionRecord] // by digest
+	Slots      map[string]Rec[group.SlotRecord]     // by Slot
+	Operations map[string]Rec[operation.Operation]  // by id
+	Rollouts   map[string]Rec[operation.Rollout]    // by id
+	Policies   map[string]Rec[policy.SlotPolicy]    // by Slot
+	Admissions map[string]Rec[policy.Admission]     // by Slot
+	Refusals   map[string]Rec[policy.Refusal]       // by Slot
+	Nonces     map[string]Rec[store.SpentNonce]     // by key
+	Pauses     map[string]Rec[store.Pause]          // by group
+	Queue      map[string]Rec[store.QueueRequest]   // by id
+	Freeze     *store.Freeze
+	Term       uint64
+	Leader     string
+	// Bad records could not be read; the rest could.
+	Bad []*store.RecordError
+}
+
+// Read reads everything with one consistent list.
+func Read(ctx context.Context, s store.Store) (*View, error) {
+	entries, index, err := s.List(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("read all records: %w", err)
+	}
+	v := &View{Index: index, Specs: map[string]Spec{}}
+	v.readSpecs(entries)
+	at := moment{entries: entries}
+	var errs []error
+	v.Statuses = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.Status) string { return s.Group })
+	v.Revisions = collect(ctx, at, store.RevisionsPrefix, &errs, func(r group.RevisionRecord) string { return r.Digest })
+	v.Slots = collect(ctx, at, store.SlotsPrefix, &errs, func(s group.SlotRecord) string { return s.Slot })
+	v.Operations = collect(ctx, at, store.OperationsPrefix, &errs, func(o operation.Operation) string { return o.ID })
+	v.Rollouts = collect(ctx, at, store.RolloutsPrefix, &errs, func(r operation.Rollout) string { return r.ID })
+	v.Policies = collect(ctx, at, store.PolicyPrefix, &errs, func(p policy.SlotPolicy) string { return p.Slot })
+	v.Admissions = collect(ctx, at, store.AdmissionsPrefix, &errs, func(a policy.Admission) string { return a.Slot })
+	v.Refusals = collect(ctx, at, store.RefusalsPrefix, &errs, func(r policy.Refusal) string { return r.Slot })
+	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
+	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
+	v.Pauses = map[string]Rec[store.Pause]{}
+	for key, pause := range keyed[store.Pause](ctx, at, store.PausePrefix, &errs) {
+		v.Pauses[strings.TrimPrefix(key, store.PausePrefix)] = pause
+	}
+	if freeze, ok := keyed[store.Freeze](ctx, at, store.FreezeKey(), &errs)[store.FreezeKey()]; ok {
+		v.Freeze = &freeze.Value
+	}
+	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
+	v.Leader = keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value.Holder
+	for _, err := range errs {
+		v.Bad = append(v.Bad, store.RecordErrors(err)...)
+	}
+	return v, nil
+}
+
+// readSpecs decodes specs itself, since their decoder reports all problems.
+func (v *View) readSpecs(entries []store.Entry) {
+	for _, e := range entries {
+		kind, err := store.KindOf(e.Key)
+		if err != nil || !strings.HasSuffix(e.Key, "/spec") || !strings.HasPrefix(e.Key, store.GroupsPrefix) {
+			continue
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(e.Key, store.GroupsPrefix), "/spec")
+		spec := Spec{Raw: e.Value, Index: e.Index}
+		if len(e.Value) > kind.MaxBytes {
+			spec.Err = fmt.Errorf("spec: %d bytes, at most %d are allowed: shorten the compose file", len(e.Value), kind.MaxBytes)
+		} else {
+			spec.Value, spec.Err = DecodeSpec(e.Value, name)
+		}
+		v.Specs[name] = spec
+	}
+}
+
+// DecodeSpec decodes, normalises and validates the spec stored under name.
+func DecodeSpec(raw []byte, name string) (group.Spec, error) {
+	spec, err := group.Decode(raw)
+	if err != nil {
+		return group.Spec{}, err
+	}
+	if spec.Name != name {
+		return spec, fmt.Errorf("name: %q does not match the group %q that the spec is stored under", spec.Name, name)
+	}
+	spec.Normalize()
+	return spec, group.Validate(spec)
+}
+
+// Groups lists the names of all specs, sorted.
+func (v *View) Groups() []string { return slices.Sorted(maps.Keys(v.Specs)) }
+
+// ValidSpecs are the specs that can be used.
+func (v *View) ValidSpecs() map[string]group.Spec {
+	out := map[string]group.Spec{}
+	for name, s := range v.Specs {
+		if s.Err == nil {
+			out[name] = s.Value
+		}
+	}
+	return out
+}
+
+// SlotsOf lists a group's Slot records by ordinal.
+func (v *View) SlotsOf(name string) []group.SlotRecord {
+	var out []group.SlotRecord
+	for _, s := range v.Slots {
+		if s.Value.Group == name {
+			out = append(out, s.Value)
+		}
+	}
+	slices.SortFunc(out, func(a, b group.SlotRecord) int { return a.Ordinal - b.Ordinal })
+	return out
+}
+
+// OperationsOf lists a Slot's Operations, newest first.
+func (v *View) OperationsOf(slot string) []Rec[operation.Operation] {
+	var out []Rec[operation.Operation]
+	for _, o := range v.Operations {
+		if o.Value.Slot == slot {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b Rec[operation.Operation]) int {
+		if c := b.Value.CreatedAt.Compare(a.Value.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(b.Value.ID, a.Value.ID)
+	})
+	return out
+}
+
+// OpenOperation is the Slot's Operation that has not ended, if there is one.
+func (v *View) OpenOperation(slot string) (Rec[operation.Operation], bool) {
+	for _, o := range v.OperationsOf(slot) {
+		if !o.Value.Phase.Ended() {
+			return o, true
+		}
+	}
+	return Rec[operation.Operation]{}, false
+}
+
+// moment is a Store that only lists what was read at one moment, so that the
+// store's typed readers can be used on it.
+type moment struct {
+	store.Store
+	entries []store.Entry
+}
+
+func (m moment) List(_ context.Context, prefix string) ([]store.Entry, uint64, error) {
+	var out []store.Entry
+	for _, e := range m.entries {
+		if strings.HasPrefix(e.Key, prefix) {
+			out = append(out, e)
+		}
+	}
+	return out, 0, nil
+}
+
+func keyed[T any](ctx context.Context, m moment, prefix string, errs *[]error) map[string]Rec[T] {
+	records, _, err := store.ReadAll[T](ctx, m, prefix)
+	if err != nil {
+		*errs = append(*errs, err)
+	}
+	out := make(map[string]Rec[T], len(records))
+	for _, r := range records {
+		out[r.Key] = Rec[T]{Value: r.Value, Index: r.Index}
+	}
+	return out
+}
+
+func collect[T any](ctx context.Context, m moment, prefix string, errs *[]error, name func(T) string) map[string]Rec[T] {
+	out := map[string]Rec[T]{}
+	for key, rec := range keyed[T](ctx, m, prefix, errs) {
+		// A record that names another key than its own is not believed.
+		if got := name(rec.Value); !strings.Contains("/"+key+"/", "/"+got+"/") || got == "" {
+			*errs = append(*errs, &store.RecordError{Key: key, Index: rec.Index, Err: fmt.Errorf("names %q", got)})
+			continue
+		}
+		out[name(rec.Value)] = rec
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cadre.dev/store"
+)
+
+// Pauses of the watcher: changes come in bursts, and an unreachable store is
+// not asked in a tight loop.
+const (
+	burst   = 50 * time.Millisecond
+	retryIn = time.Second
+)
+
+// Watcher keeps the latest View. Safe for concurrent use.
+type Watcher struct {
+	store store.Store
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	latest  *View         // guarded by mu; nil before the first read
+	changed chan struct{} // guarded by mu; closed and replaced at each change
+}
+
+// NewWatcher starts empty; Run fills it.
+func NewWatcher(s store.Store, log *slog.Logger) *Watcher {
+	return &Watcher{store: s, log: log, changed: make(chan struct{})}
+}
+
+// Latest is the last View, nil before the first; the channel closes at the next change.
+func (w *Watcher) Latest() (*View, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.latest, w.changed
+}
+
+// Run reads and watches until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	failing := false
+	var index uint64
+	for ctx.Err() == nil {
+		v, err := Read(ctx, w.store)
+		if err != nil {
+			if !failing && ctx.Err() == nil {
+				w.log.Warn("records not readable", "error", err)
+			}
+			failing = true
+			pause(ctx, retryIn)
+			continue
+		}
+		if failing {
+			w.log.Info("records readable again")
+			failing = false
+		}
+		w.publish(v)
+		index = v.Index
+		if _, err := w.store.Watch(ctx, "", index); err != nil {
+			pause(ctx, retryIn)
+			continue
+		}
+		pause(ctx, burst)
+	}
+	return nil
+}
+
+func (w *Watcher) publish(v *View) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, bad := range v.Bad {
+		if w.latest == nil || !hasBad(w.latest.Bad, bad) {
+			w.log.Error("record not usable", "key", bad.Key, "error", bad.Err)
+		}
+	}
+	if w.latest != nil && w.latest.Index == v.Index {
+		w.latest = v
+		return
+	}
+	w.latest = v
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func hasBad(all []*store.RecordError, one *store.RecordError) bool {
+	for _, b := range all {
+		if b.Key == one.Key && b.Index == one.Index {
+			return true
+		}
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,35 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// tasks are goroutines that live and end together: the first one that fails
+// ends the others.
+type tasks struct {
+	ctx    context.Context //nolint:containedctx // the tasks' own life, not a caller's
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+}
+
+func newTasks(ctx context.Context) *tasks {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &tasks{ctx: ctx, cancel: cancel}
+}
+
+// run starts one; returning an error, not returning, is what ends the rest.
+func (t *tasks) run(name string, fn func(context.Context) error) {
+	t.wg.Go(func() {
+		if err := fn(t.ctx); err != nil && t.ctx.Err() == nil {
+			t.cancel(fmt.Errorf("%s: %w", name, err))
+		}
+	})
+}
+
+// stop ends all and waits for them.
+func (t *tasks) stop() {
+	t.cancel(nil)
+	t.wg.Wait()
+}

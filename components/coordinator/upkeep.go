@@ -1,0 +1,154 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/status"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/overlay"
+)
+
+// callerTransport is shared by the clients that act with callers' tokens.
+var callerTransport http.RoundTripper = &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute}
+
+// genesisRetry paces the first steps, which need an elected Consul leader.
+const genesisRetry = 2 * time.Second
+
+// genesis brings Consul from its first election to where Cadre needs it. Every
+// coordinator does it at each start; each step is idempotent.
+func (c *Coordinator) genesis(ctx context.Context) error {
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"agent token", func(ctx context.Context) error {
+			return c.issuer.EnsureCoordinator(ctx, c.root.CoordinatorAgentToken(c.cfg.Slot))
+		}},
+		{"autopilot", func(ctx context.Context) error { return c.issuer.EnsureMinQuorum(ctx, uint(c.cfg.Replicas)) }},
+	}
+	for _, step := range steps {
+		last := ""
+		for {
+			call, cancel := context.WithTimeout(ctx, 10*time.Second)
+			err := step.do(call)
+			cancel()
+			if err == nil {
+				break
+			}
+			// The same complaint at each retry would say nothing new.
+			if text := err.Error(); text != last && ctx.Err() == nil {
+				c.log.Info("consul is not ready yet", "step", step.name, "error", err)
+				last = text
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(genesisRetry):
+			}
+		}
+	}
+	c.log.Info("consul is ready")
+	return nil
+}
+
+// relocate notes that a coordinator was found in another place.
+func (c *Coordinator) relocate() {
+	select {
+	case c.relocated <- struct{}{}:
+	default:
+	}
+}
+
+// followPeers keeps the overlay's peer map at what the records say.
+func (c *Coordinator) followPeers(ctx context.Context) error {
+	for {
+		v, changed := c.views.Latest()
+		if v == nil {
+			v = &view.View{}
+		}
+		if c.directory.Update(v, c.peers.Members()) {
+			c.setPeers() //nolint:contextcheck // the overlay's links outlive this call
+			c.control.WakeAll()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-c.relocated:
+		}
+	}
+}
+
+// setPeers gives the overlay this coordinator's own peer map.
+func (c *Coordinator) setPeers() {
+	peers, _ := c.directory.Peers(peering.CoordinatorGroup, c.cfg.Slot)
+	out := make([]overlay.Peer, 0, len(peers))
+	for _, p := range peers {
+		vip, err := netip.ParseAddr(p.VIP)
+		if err != nil {
+			c.log.Error("peer without a usable address", "slot", p.Slot, "error", err)
+			continue
+		}
+		out = append(out, overlay.Peer{
+			ID:     overlay.ID{Cluster: c.cfg.Cluster, Group: p.Group, Slot: p.Slot},
+			BootID: p.BootID, InstanceID: p.InstanceID, VIP: vip,
+			Offers: portRefs(p.Offers), Accepts: portRefs(p.Accepts), Coordinator: p.Coordinator,
+		})
+	}
+	c.node.SetPeers(out)
+}
+
+func portRefs(ports []peering.Port) []overlay.PortRef {
+	out := make([]overlay.PortRef, 0, len(ports))
+	for _, p := range ports {
+		out = append(out, overlay.PortRef{Protocol: overlay.Protocol(p.Protocol), Port: p.Number})
+	}
+	return out
+}
+
+// renewCredentials replaces the SVID well before it ends.
+func (c *Coordinator) renewCredentials(ctx context.Context) error {
+	ticker := time.NewTicker(renewEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := c.renew(); err != nil {
+			c.log.Error("own certificate not renewed", "error", err)
+		}
+	}
+}
+
+func (c *Coordinator) renew() error {
+	cert, err := c.identity.Certificate(c.deps.Now())
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.cert = cert
+	c.mu.Unlock()
+	c.node.SetCredentials(overlay.Credentials{Certificate: cert, Roots: c.root.CA().Pool()})
+	return nil
+}
+
+func (c *Coordinator) certificate() (tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cert, nil
+}
+
+func (c *Coordinator) health() status.Health {
+	out := status.Health{Slot: c.cfg.Slot}
+	if v, _ := c.views.Latest(); v != nil {
+		out.Records, out.Leader, out.Term = true, v.Leader, v.Term
+	}
+	return out
+}
