@@ -1,0 +1,156 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+	"cadre.dev/client/groupfile"
+	"cadre.dev/core/rollout"
+)
+
+type applyFlags struct {
+	fileFlags
+	dryRun, wait bool
+	timeout      time.Duration
+}
+
+// applied is the outcome for one group, also the form of -o json.
+type applied struct {
+	change
+	Plan    *rollout.Plan `json:"plan,omitempty"`
+	Changed bool          `json:"changed"`
+	DryRun  bool          `json:"dry_run,omitempty"`
+	Index   uint64        `json:"index"`
+	Waited  string        `json:"waited,omitempty"`
+}
+
+func (a *App) groupApply() *cobra.Command {
+	var f applyFlags
+	c := &cobra.Command{
+		Use: "apply FILE...", Short: "Make groups what the files say", Args: cobra.MinimumNArgs(1),
+		Long: `Validates the files, shows what changes and what the leader would do, and writes
+the specs. The rollout is the leader's work: it goes on whether or not this
+program waits. The write is refused if somebody changed the spec since it was read.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			groups, err := f.read(args)
+			if err != nil {
+				return err
+			}
+			return a.withClient(func(cl *client.Client) error { return a.apply(cmd, cl, f, groups) })
+		},
+	}
+	f.bind(c)
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "validate, compare and plan; write nothing")
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every slot proved the target and is available; fail with the rollout's reason")
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout goes on after it")
+	return c
+}
+
+func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups []groupfile.Group) error {
+	results := []applied{}
+	var failed error
+	for _, g := range groups {
+		one, err := a.applyOne(cmd, cl, f, g)
+		results = append(results, one)
+		if err != nil {
+			failed = err
+			break
+		}
+	}
+	if failed == nil && f.wait && !f.dryRun {
+		for i := range results {
+			if failed = a.waitFor(cmd.Context(), cl, &results[i], f.timeout); failed != nil {
+				break
+			}
+		}
+	}
+	if a.output == "json" {
+		return errors.Join(failed, a.json(results))
+	}
+	return failed
+}
+
+func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g groupfile.Group) (applied, error) {
+	diffed, err := compare(cmd, cl, g.Spec)
+	out := applied{change: diffed, DryRun: f.dryRun, Index: diffed.index}
+	if err != nil {
+		return out, err
+	}
+	s := a.style()
+	a.print(diffed.picture(s))
+	checked, err := cl.ApplyGroup(cmd.Context(), g.Spec, diffed.index, true)
+	if err != nil {
+		return out, err
+	}
+	out.Warnings = checked.Warnings
+	a.print(render.Warnings(s, checked.Warnings))
+	if !diffed.New && len(diffed.Fields) == 0 {
+		return out, nil
+	}
+	// A plan needs a leader with a view; a spec must be appliable without one (R145).
+	if p, err := cl.Plan(cmd.Context(), g.Spec.Name, &g.Spec); err == nil {
+		out.Plan = &p
+		p.Warnings = nil // said above
+		a.print(render.Plan(s, p, a.now()))
+	} else if client.KindOf(err) != client.NotFound {
+		a.print("no plan now: " + err.Error() + "\n")
+	}
+	if f.dryRun {
+		a.print("dry run: nothing was written\n")
+		return out, nil
+	}
+	done, err := cl.ApplyGroup(cmd.Context(), g.Spec, diffed.index, false)
+	if err != nil {
+		return out, err
+	}
+	out.Changed, out.Index, out.To = done.Changed, done.Index, done.Revision
+	a.print(fmt.Sprintf("group %s applied, index %d\n", g.Spec.Name, done.Index))
+	if !f.wait {
+		a.print(fmt.Sprintf("watch it with `cadre rollout watch %s`\n", g.Spec.Name))
+	}
+	return out, nil
+}
+
+// waitFor waits for one group and prints what happens.
+func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	screen := a.newScreen()
+	err := cl.Wait(ctx, one.Group, client.WaitOptions{Index: one.Index, Revision: one.To, See: screen.see, Lost: screen.lost, Tick: screen.tick})
+	screen.end()
+	switch {
+	case err == nil:
+		one.Waited = "complete"
+		a.print(fmt.Sprintf("group %s: every slot in scope runs revision %s and is available\n", one.Group, render.Short(one.To)))
+	case errors.Is(err, context.DeadlineExceeded):
+		one.Waited = "timeout"
+		return fmt.Errorf("group %s: not complete after %s; the rollout goes on, see `cadre rollout status %s`: %w", one.Group, timeout, one.Group, context.DeadlineExceeded)
+	default:
+		one.Waited = err.Error()
+		return explain(err, one.Group)
+	}
+	return nil
+}
+
+// explain adds what an operator does next about a rollout that stopped.
+func explain(err error, name string) error {
+	var stopped *client.RolloutError
+	if errors.As(err, &stopped) {
+		return fmt.Errorf("%w\nsee `cadre rollout status %s`; apply a corrected file to move on, or `cadre rollout resume %s`", err, name, name)
+	}
+	return err
+}
+
+// print writes for people; nothing with -o json.
+func (a *App) print(text string) {
+	if a.output != "json" {
+		_, _ = io.WriteString(a.Out, text)
+	}
+}

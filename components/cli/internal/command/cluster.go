@@ -1,0 +1,270 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cadre.dev/cli/internal/genesis"
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+	"cadre.dev/client/groupfile"
+	"cadre.dev/platform"
+	"cadre.dev/platform/phala"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+func (a *App) clusterCommand() *cobra.Command {
+	c := &cobra.Command{Use: "cluster", Short: "Clusters: make, prove, look at and delete the coordinators"}
+	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterDelete())
+	return c
+}
+
+// cloud is the platform of a cluster and the key for it.
+func cloud(p client.Platform) (*phala.Client, string, error) {
+	if p.Driver != "phala" {
+		return nil, "", fmt.Errorf("platform %q is not known: only phala", p.Driver)
+	}
+	key := p.APIKey
+	if p.APIKeyEnv != "" {
+		if key = os.Getenv(p.APIKeyEnv); key == "" {
+			return nil, "", fmt.Errorf("the platform's API key is missing: set %s", p.APIKeyEnv)
+		}
+	}
+	c, err := phala.New(phala.Config{BaseURL: p.APIURL, APIKey: key, CallTimeout: 30 * time.Second})
+	return c, key, err
+}
+
+func (a *App) clusterCreate() *cobra.Command {
+	var f fileFlags
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: "create FILE", Short: "Make a cluster's coordinators, prove them, and remember them", Args: cobra.ExactArgs(1),
+		Long: `Allots the coordinators' app id, renders the trust file into their compose file,
+makes their CVMs one after another, waits until one proves itself by attestation,
+pins the cluster's CA and writes the context file with the operator's token.
+Run again after an interruption: it continues.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			one, err := readCluster(args[0], f)
+			if err != nil {
+				return err
+			}
+			name := a.context
+			if name == "" {
+				name = one.Name
+			}
+			path, err := client.Path(name)
+			if err != nil {
+				return err
+			}
+			platformOf := client.Platform{Driver: one.Platform.Driver, APIURL: one.Platform.APIURL, APIKeyEnv: one.Platform.APIKeyEnv, APIKey: one.Platform.APIKey}
+			api, key, err := cloud(platformOf)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			made, err := genesis.Create(ctx, genesis.Options{Cluster: one, ContextPath: path, Cloud: api, APIKey: key, Say: a.say, Dial: a.Dial})
+			if err != nil {
+				return fmt.Errorf("create cluster %s: %w\nrun the same command again to continue", one.Name, err)
+			}
+			if a.output == "json" {
+				return a.json(map[string]string{"cluster": made.Cluster, "context": path, "coordinator_app_id": made.CoordinatorAppID})
+			}
+			a.say(fmt.Sprintf("cluster %s is ready; next: `cadre --context %s group apply FILE`", made.Cluster, name))
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&f.vars, "var", nil, "name=value for var.name in the file; may be repeated")
+	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file of name = \"value\" lines; may be repeated")
+	c.Flags().DurationVar(&timeout, "timeout", 20*time.Minute, "how long it may take in all")
+	c.ValidArgsFunction = completeHCL
+	return c
+}
+
+func readCluster(path string, f fileFlags) (groupfile.Cluster, error) {
+	vars, err := groupfile.CollectVars(f.vars, f.varFiles)
+	if err != nil {
+		return groupfile.Cluster{}, usageError{err}
+	}
+	file, err := groupfile.Load([]string{path}, vars)
+	if err != nil {
+		return groupfile.Cluster{}, err
+	}
+	if len(file.Clusters) != 1 {
+		return groupfile.Cluster{}, usagef("%s has %d cluster blocks, want one", path, len(file.Clusters))
+	}
+	return file.Clusters[0], nil
+}
+
+func (a *App) clusterConnect() *cobra.Command {
+	var again bool
+	c := &cobra.Command{
+		Use: "connect [FILE]", Short: "Prove the coordinators and pin their CA", Args: cobra.MaximumNArgs(1),
+		Long: `Has a coordinator of a known cluster prove itself by attestation and pins the CA
+that it proves. FILE is a context file from another machine; it is checked first and
+then kept here.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, path, err := a.contextFor(args)
+			if err != nil {
+				return err
+			}
+			old := c.CAPEM
+			if old == "" || again || len(args) > 0 {
+				got, err := client.Attest(cmd.Context(), c, a.Dial)
+				if err != nil {
+					return err
+				}
+				if old != "" && old != got.CAPEM && !again {
+					return &client.Error{Kind: client.Untrusted, Doing: "connect to " + c.Cluster, Message: "the coordinators prove another CA than the one in the context",
+						Hint: "if they were made anew, accept it with --reattest"}
+				}
+				c.CAPEM = got.CAPEM
+				a.say(fmt.Sprintf("%s is proven: compose hash %s", got.Slot, got.Claims.ComposeHash))
+				if err := c.Save(path); err != nil {
+					return err
+				}
+			}
+			cl, err := client.Dial(c, a.Dial)
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			info, err := cl.Cluster(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(info, func(s render.Style) string { return render.Cluster(s, c, info, nil) })
+		},
+	}
+	c.Flags().BoolVar(&again, "reattest", false, "prove again and accept another CA")
+	return c
+}
+
+// contextFor is the context of the flags, or of a file that is to be kept here.
+func (a *App) contextFor(args []string) (client.Context, string, error) {
+	if len(args) == 0 {
+		return a.load()
+	}
+	c, err := client.LoadContext(args[0])
+	if err != nil {
+		return c, "", err
+	}
+	name := a.context
+	if name == "" {
+		name = c.Cluster
+	}
+	path, err := client.Path(name)
+	return c, path, err
+}
+
+// clusterView is the form of -o json.
+type clusterView struct {
+	Cluster     string                    `json:"cluster"`
+	Coordinator *apiv1.GetClusterResponse `json:"coordinator"`
+	CVMs        []platform.Instance       `json:"cvms"`
+	Problems    []string                  `json:"problems,omitempty"`
+}
+
+func (a *App) clusterStatus() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the coordinators, as they and the platform say", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := a.load()
+			if err != nil {
+				return err
+			}
+			v := clusterView{Cluster: c.Cluster}
+			var asked, listed error
+			if v.Coordinator, asked = a.askCluster(cmd.Context(), c); asked != nil {
+				v.Coordinator = nil
+				v.Problems = append(v.Problems, asked.Error())
+			}
+			if v.CVMs, listed = coordinators(cmd.Context(), c); listed != nil {
+				v.Problems = append(v.Problems, listed.Error())
+			}
+			err = a.show(v, func(s render.Style) string {
+				text := render.Cluster(s, c, v.Coordinator, v.CVMs)
+				for _, p := range v.Problems {
+					text += s.Paint("problem: "+p, render.Bad) + "\n"
+				}
+				return text
+			})
+			if asked != nil {
+				return errors.Join(silent{Code(asked)}, err)
+			}
+			return err
+		},
+	}
+}
+
+func (a *App) askCluster(ctx context.Context, c client.Context) (*apiv1.GetClusterResponse, error) {
+	cl, err := client.Dial(c, a.Dial)
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	return cl.Cluster(ctx)
+}
+
+// coordinators lists the coordinators' CVMs; nil without a platform in the context.
+func coordinators(ctx context.Context, c client.Context) ([]platform.Instance, error) {
+	if c.Platform.Driver == "" {
+		return nil, nil
+	}
+	api, _, err := cloud(c.Platform)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	list, err := api.List(ctx, c.CoordinatorAppID)
+	slices.SortFunc(list, func(x, y platform.Instance) int { return strings.Compare(x.Name, y.Name) })
+	return list, err
+}
+
+func (a *App) clusterDelete() *cobra.Command {
+	var yes string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: "delete", Short: "Delete a cluster's coordinators with their disks, and forget the cluster", Args: cobra.NoArgs,
+		Long: `Deletes the coordinators' CVMs and their disks: every record of the cluster is lost,
+and no workload can be admitted again. Workload CVMs are not deleted. The cluster's
+name must be given with --confirm.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, path, err := a.load()
+			if err != nil {
+				return err
+			}
+			if yes != c.Cluster {
+				return usagef("this deletes the coordinators and with them every record of the cluster: repeat with --confirm %s", c.Cluster)
+			}
+			api, _, err := cloud(c.Platform)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			if err := genesis.Delete(ctx, api, c, a.say); err != nil {
+				return fmt.Errorf("delete cluster %s: %w\nrun the same command again to continue", c.Cluster, err)
+			}
+			if err := genesis.RemoveContext(path); err != nil {
+				return err
+			}
+			a.say(fmt.Sprintf("cluster %s is deleted and %s is removed", c.Cluster, filepath.Base(path)))
+			return nil
+		},
+	}
+	c.Flags().StringVar(&yes, "confirm", "", "the cluster's name, to say that you mean it")
+	c.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long it may take")
+	return c
+}

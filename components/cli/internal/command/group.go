@@ -1,0 +1,217 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"cadre.dev/cli/internal/diff"
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+	"cadre.dev/client/groupfile"
+	"cadre.dev/core/group"
+)
+
+func (a *App) groupCommand() *cobra.Command {
+	c := &cobra.Command{Use: "group", Short: "Groups: what should run, and whether it does"}
+	c.AddCommand(a.groupApply(), a.groupGet(), a.groupList(), a.groupDiff(), a.groupValidate())
+	return c
+}
+
+func (a *App) groupList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List all groups", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				groups, err := cl.Groups(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.show(groups, func(s render.Style) string { return render.Groups(s, groups) })
+			})
+		},
+	}
+}
+
+func (a *App) groupGet() *cobra.Command {
+	return &cobra.Command{
+		Use: "get GROUP", Short: "Show a group and each of its slots", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				g, err := cl.Group(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.show(g, func(s render.Style) string { return render.Group(s, g, a.now()) })
+			})
+		},
+	}
+}
+
+// fileFlags are those of commands that read group files.
+type fileFlags struct {
+	vars, varFiles []string
+	only           string
+}
+
+func (f *fileFlags) bind(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.vars, "var", nil, "name=value for var.name in the files; may be repeated")
+	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file of name = \"value\" lines; may be repeated")
+	c.Flags().StringVar(&f.only, "group", "", "take only this group of the files")
+	c.ValidArgsFunction = completeHCL
+}
+
+// read loads the files and validates every group; all problems are in the error.
+func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
+	vars, err := groupfile.CollectVars(f.vars, f.varFiles)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	file, err := groupfile.Load(paths, vars)
+	if err != nil {
+		return nil, err
+	}
+	out := []groupfile.Group{}
+	problems := &groupfile.Error{}
+	for _, g := range file.Groups {
+		if f.only != "" && g.Spec.Name != f.only {
+			continue
+		}
+		out = append(out, g)
+		problems.Problems = append(problems.Problems, problemsOf(g)...)
+	}
+	switch {
+	case len(problems.Problems) > 0:
+		return nil, problems
+	case len(out) == 0 && f.only != "":
+		return nil, usagef("no group %q in the files", f.only)
+	case len(out) == 0:
+		return nil, usagef("no group block in the files")
+	}
+	return out, nil
+}
+
+// problemsOf validates one group; each problem names its field and line.
+func problemsOf(g groupfile.Group) []string {
+	spec := g.Spec
+	spec.Normalize()
+	err := group.Validate(spec)
+	var invalid *group.ValidationError
+	if !errors.As(err, &invalid) {
+		if err != nil {
+			return []string{g.Position("") + ": " + err.Error()}
+		}
+		return nil
+	}
+	out := []string{}
+	for _, p := range invalid.Problems {
+		out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(p.Path), spec.Name, p))
+	}
+	return out
+}
+
+func (a *App) groupValidate() *cobra.Command {
+	var f fileFlags
+	c := &cobra.Command{
+		Use: "validate FILE...", Short: "Check group files without a cluster", Args: cobra.MinimumNArgs(1),
+		Long: "Checks *.hcl files (or folders of them) and reports every problem with its file, line and field.\nNo cluster is asked.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			groups, err := f.read(args)
+			if err != nil {
+				return err
+			}
+			specs := []group.Spec{}
+			for _, g := range groups {
+				specs = append(specs, g.Spec)
+			}
+			return a.show(specs, func(s render.Style) string {
+				text := ""
+				for _, spec := range specs {
+					spec.Normalize()
+					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, render.Short(group.Revision(spec.Template, spec.RestartToken)))
+					text += render.Warnings(s, group.Warnings(spec))
+				}
+				return text
+			})
+		},
+	}
+	f.bind(c)
+	return c
+}
+
+// change is what applying one group would alter.
+type change struct {
+	Group    string        `json:"group"`
+	New      bool          `json:"new"`
+	From     string        `json:"from_revision,omitempty"`
+	To       string        `json:"to_revision"`
+	Fields   []diff.Change `json:"fields"`
+	Warnings []string      `json:"warnings,omitempty"`
+	index    uint64
+}
+
+// compare reads the stored spec and compares what both mean, defaults filled in.
+func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, error) {
+	spec.Normalize()
+	out := change{Group: spec.Name, To: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
+	stored, err := cl.Group(cmd.Context(), spec.Name)
+	var before any = map[string]any{}
+	switch {
+	case client.KindOf(err) == client.NotFound:
+		out.New = true
+	case err != nil:
+		return out, err
+	default:
+		old := stored.Spec
+		old.Normalize()
+		before, out.index = old, stored.Index
+		out.From = group.Revision(old.Template, old.RestartToken)
+	}
+	out.Fields, err = diff.Compare(before, spec)
+	return out, err
+}
+
+func (c change) picture(s render.Style) string {
+	switch {
+	case c.New:
+		return fmt.Sprintf("group %s is new, revision %s\n", c.Group, render.Short(c.To)) + render.Diff(s, c.Fields)
+	case len(c.Fields) == 0:
+		return fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, render.Short(c.To))
+	case c.From == c.To:
+		return fmt.Sprintf("group %s changes, revision stays %s: no slot is touched for it\n", c.Group, render.Short(c.To)) + render.Diff(s, c.Fields)
+	}
+	return fmt.Sprintf("group %s changes, revision %s\n", c.Group, render.Arrow(c.From, c.To)) + render.Diff(s, c.Fields)
+}
+
+func (a *App) groupDiff() *cobra.Command {
+	var f fileFlags
+	c := &cobra.Command{
+		Use: "diff FILE...", Short: "Show what applying the files would change", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			groups, err := f.read(args)
+			if err != nil {
+				return err
+			}
+			return a.withClient(func(cl *client.Client) error {
+				all := []change{}
+				for _, g := range groups {
+					one, err := compare(cmd, cl, g.Spec)
+					if err != nil {
+						return err
+					}
+					all = append(all, one)
+				}
+				return a.show(all, func(s render.Style) string {
+					text := ""
+					for _, one := range all {
+						text += one.picture(s) + render.Warnings(s, one.Warnings)
+					}
+					return text
+				})
+			})
+		},
+	}
+	f.bind(c)
+	return c
+}

@@ -1,0 +1,251 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cadre.dev/cli/internal/localcloud"
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/platform/phala"
+)
+
+func (a *App) localCommand() *cobra.Command {
+	var dir string
+	c := &cobra.Command{Use: "local", Short: "A whole cloud on this Linux machine, for trying and testing"}
+	c.PersistentFlags().StringVar(&dir, "state", defaultState(), "the local cloud's state folder")
+	c.AddCommand(a.localUp(&dir), a.localDown(&dir), a.localStatus(&dir), a.localPower(&dir, "start"), a.localPower(&dir, "stop"), a.localFault(&dir), a.localExec(&dir), a.localLogs(&dir))
+	return c
+}
+
+func defaultState() string {
+	if dir := os.Getenv("CADRE_LOCAL_STATE"); dir != "" {
+		return dir
+	}
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "cadre-local"
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(base, "cadre", "local")
+}
+
+func (a *App) localUp(dir *string) *cobra.Command {
+	o := localcloud.StartOptions{}
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: "up", Short: "Start the local cloud", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			// The daemon runs in a folder of its own; what it is told must hold there too.
+			if o.Dir, err = filepath.Abs(*dir); err != nil {
+				return fmt.Errorf("state folder: %w", err)
+			}
+			if o.Images != "" {
+				if o.Images, err = filepath.Abs(o.Images); err != nil {
+					return fmt.Errorf("images file: %w", err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			info, started, err := localcloud.Start(ctx, o)
+			if err != nil {
+				return err
+			}
+			return a.show(map[string]any{"started": started, "cloud": localcloud.CloudFile(o.Dir), "api_url": info.APIURL}, func(render.Style) string {
+				word := "started"
+				if !started {
+					word = "runs already"
+				}
+				return fmt.Sprintf("local cloud %s: %s\nits facts are in %s; make a cluster with\n  cadre cluster create FILE --var cloud=%s\n",
+					word, info.APIURL, localcloud.CloudFile(o.Dir), localcloud.CloudFile(o.Dir))
+			})
+		},
+	}
+	c.Flags().StringVar(&o.Images, "images", "", "file that maps image references to programs of this machine")
+	c.Flags().DurationVar(&o.BootDelay, "boot-delay", 3*time.Second, "how long a boot takes")
+	c.Flags().StringVar(&o.Program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
+	c.Flags().StringArrayVar(&o.Extra, "daemon-flag", nil, "one more argument for the daemon; may be repeated")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the start may take")
+	return c
+}
+
+func (a *App) localDown(dir *string) *cobra.Command {
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: "down", Short: "Stop the local cloud; its CVMs stop, their disks stay", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := filepath.Abs(*dir)
+			if err != nil {
+				return fmt.Errorf("state folder: %w", err)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			stopped, err := localcloud.Stop(ctx, path)
+			if err != nil {
+				return err
+			}
+			return a.show(map[string]bool{"stopped": stopped}, func(render.Style) string {
+				if !stopped {
+					return "no local cloud was running\n"
+				}
+				return "local cloud stopped; its state is in " + path + "\n"
+			})
+		},
+	}
+	c.Flags().DurationVar(&timeout, "timeout", 60*time.Second, "how long it may take")
+	return c
+}
+
+// local reaches the running daemon.
+func (a *App) local(dir *string) (*localcloud.API, error) {
+	info, err := localcloud.ReadInfo(*dir)
+	if err != nil {
+		return nil, err
+	}
+	return localcloud.NewAPI(info), nil
+}
+
+func (a *App) localStatus(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the local cloud's CVMs and their services", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := a.local(dir)
+			if err != nil {
+				return err
+			}
+			list, err := api.CVMs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(list, func(s render.Style) string { return render.LocalCVMs(s, list) })
+		},
+	}
+}
+
+// localPower starts or stops a CVM as the platform's API does.
+func (a *App) localPower(dir *string, verb string) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " CVM", Short: verb + " a CVM on its disk, as the platform's API does", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			info, err := localcloud.ReadInfo(*dir)
+			if err != nil {
+				return err
+			}
+			api, err := phala.New(phala.Config{BaseURL: info.APIURL, APIKey: info.APIKey})
+			if err != nil {
+				return err
+			}
+			call := api.Start
+			if verb == "stop" {
+				call = api.Stop
+			}
+			if _, err := call(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			a.say(fmt.Sprintf("%s of %s is accepted; see `cadre local status`", verb, args[0]))
+			return nil
+		},
+	}
+}
+
+func (a *App) localExec(dir *string) *cobra.Command {
+	var service string
+	c := &cobra.Command{
+		Use: "exec CVM -- COMMAND...", Short: "Run a command inside a CVM", Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.completeCVM(dir),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.local(dir)
+			if err != nil {
+				return err
+			}
+			out, err := api.Exec(cmd.Context(), args[0], service, args[1:])
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.json(out)
+			}
+			_, _ = io.WriteString(a.Out, out.Stdout)
+			_, _ = io.WriteString(a.Err, out.Stderr)
+			if out.Code != 0 {
+				return silent{out.Code}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&service, "service", "", "run it in this service's container (default: beside the services)")
+	return c
+}
+
+func (a *App) localLogs(dir *string) *cobra.Command {
+	var tail int
+	c := &cobra.Command{
+		Use: "logs CVM [SERVICE]", Short: "Print the log of a service (default: of the CVM itself)", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.completeCVM(dir),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.local(dir)
+			if err != nil {
+				return err
+			}
+			service := "cvm"
+			if len(args) == 2 {
+				service = args[1]
+			}
+			text, err := api.Logs(cmd.Context(), args[0], service, tail)
+			if err != nil {
+				return logsError(cmd, api, args[0], service, err)
+			}
+			_, err = io.WriteString(a.Out, text)
+			return err
+		},
+	}
+	c.Flags().IntVar(&tail, "tail", 0, "only the last so many bytes (default 65536)")
+	return c
+}
+
+// logsError names what has a log when the asked one has none.
+func logsError(cmd *cobra.Command, api *localcloud.API, cvm, service string, err error) error {
+	found, lookErr := api.CVM(cmd.Context(), cvm)
+	if lookErr != nil {
+		return lookErr
+	}
+	names := []string{"cvm"}
+	for _, s := range found.Services {
+		names = append(names, s.Name)
+	}
+	if slices.Contains(names, service) {
+		return err
+	}
+	return fmt.Errorf("%s has no service %q; it has: %s", cvm, service, strings.Join(names, ", "))
+}
+
+// completeCVM offers the names of CVMs for the first argument.
+func (a *App) completeCVM(dir *string) completion {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		api, err := a.local(dir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		list, err := api.CVMs(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names := []string{}
+		for _, c := range list {
+			names = append(names, c.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,160 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+)
+
+func (a *App) rolloutCommand() *cobra.Command {
+	c := &cobra.Command{Use: "rollout", Short: "Rollouts: what is being changed, what waits, and why"}
+	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutHistory())
+	return c
+}
+
+func (a *App) rolloutPlan() *cobra.Command {
+	var f fileFlags
+	var file string
+	c := &cobra.Command{
+		Use: "plan GROUP", Short: "Say for each slot what would be done, or what it waits for", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var spec *group.Spec
+			if file != "" {
+				f.only = args[0]
+				groups, err := f.read([]string{file})
+				if err != nil {
+					return err
+				}
+				spec = &groups[0].Spec
+			}
+			return a.withClient(func(cl *client.Client) error {
+				p, err := cl.Plan(cmd.Context(), args[0], spec)
+				if err != nil {
+					return err
+				}
+				return a.show(p, func(s render.Style) string { return render.Plan(s, p, a.now()) })
+			})
+		},
+	}
+	f.bind(c)
+	c.Flags().StringVarP(&file, "file", "f", "", "plan for the spec in this file instead of the stored one")
+	c.ValidArgsFunction = a.completeGroup
+	return c
+}
+
+func (a *App) rolloutStatus() *cobra.Command {
+	return &cobra.Command{
+		Use: "status GROUP", Short: "Show how far a rollout is", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
+				defer cancel()
+				var v client.View
+				err := cl.Watch(ctx, args[0], 0, func(seen client.View) (bool, error) {
+					v = seen
+					return false, nil
+				}, nil)
+				if err != nil {
+					return err
+				}
+				return a.show(v, func(s render.Style) string { return render.Status(s, v, a.now()) })
+			})
+		},
+	}
+}
+
+func (a *App) rolloutWatch() *cobra.Command {
+	var follow bool
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: "watch GROUP", Short: "Follow a rollout until it ends", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `A picture that is redrawn on a terminal; elsewhere one line for each change.
+Ends with the rollout: 0 when it is complete, 5 when it failed, was paused or was
+superseded. Coordinators may come and go meanwhile.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error { return a.watch(cmd.Context(), cl, args[0], follow, timeout) })
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on after the rollout has ended")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "give up after this long (0: never)")
+	return c
+}
+
+func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow bool, timeout time.Duration) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	// The status of an older spec says nothing about the last one (R144).
+	stored, err := cl.Group(ctx, name)
+	if err != nil {
+		return err
+	}
+	s := a.newScreen()
+	s.stream = true
+	defer s.end()
+	err = cl.Wait(ctx, name, client.WaitOptions{Index: stored.Index, Follow: follow, See: s.see, Lost: s.lost, Tick: s.tick})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("rollout of %s has not ended after %s; it goes on: %w", name, timeout, context.DeadlineExceeded)
+	case errors.Is(err, context.Canceled):
+		return silent{ExitError} // interrupted: nobody knows how it ended
+	}
+	return explain(err, name)
+}
+
+func (a *App) rolloutPause() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "pause GROUP", Short: "Begin nothing new for a group; steps under way are finished", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				if err := cl.Pause(cmd.Context(), args[0], reason); err != nil {
+					return err
+				}
+				a.say(fmt.Sprintf("rollout of %s is paused: a slot that is being changed is finished, nothing new begins; take it back with `cadre rollout resume %s`", args[0], args[0]))
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for whoever finds it paused")
+	return c
+}
+
+func (a *App) rolloutResume() *cobra.Command {
+	return &cobra.Command{
+		Use: "resume GROUP", Short: "Take a pause back", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				if err := cl.Resume(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				a.say(fmt.Sprintf("rollout of %s goes on; watch it with `cadre rollout watch %s`", args[0], args[0]))
+				return nil
+			})
+		},
+	}
+}
+
+func (a *App) rolloutHistory() *cobra.Command {
+	return &cobra.Command{
+		Use: "history GROUP", Short: "List a group's rollouts, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				list, err := cl.Rollouts(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.show(list, func(s render.Style) string { return render.History(s, list, a.now()) })
+			})
+		},
+	}
+}

@@ -1,0 +1,186 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+)
+
+// App is what all commands share. The zero value with Out and Err set works;
+// tests set the rest.
+type App struct {
+	Out, Err io.Writer
+	// Now is the clock of the pictures; nil: time.Now.
+	Now func() time.Time
+	// Dial reaches coordinators; the zero value dials the gateway.
+	Dial client.Options
+	// Version of this program.
+	Version string
+
+	context string
+	output  string
+}
+
+// Run carries out one command line and returns the exit code.
+func (a *App) Run(ctx context.Context, args []string) int {
+	root := a.root() //nolint:contextcheck // commands get theirs when they run
+	root.SetArgs(args)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(a.Err, "cadre: %v\n", err)
+	}
+	return Code(err)
+}
+
+func (a *App) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cadre",
+		Short: "Operate stateful clusters of confidential VMs",
+		Long: `cadre makes clusters of confidential VMs, changes them one member at a time,
+and says what happens and why.
+
+` + exitHelp,
+		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "" && a.output != "json" {
+				return usagef("-o %s: the only other form is json", a.output)
+			}
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVar(&a.context, "context", "", "cluster name or context file (default $CADRE_CONTEXT, then the only one in ~/.config/cadre)")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "", "json instead of a table")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(a.clusterCommand(), a.groupCommand(), a.rolloutCommand(), a.instanceCommand(), a.localCommand(), a.versionCommand())
+	completeOr(root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		names, err := client.Contexts()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return names, cobra.ShellCompDirectiveDefault
+	}))
+	usageArgs(root)
+	return root
+}
+
+// completeOr drops an error that only a doubly registered flag could give.
+func completeOr(error) {}
+
+// usageArgs makes wrong arguments a usage error everywhere, and a bare parent
+// command with an unknown word too.
+func usageArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
+			}
+			return nil
+		}
+	} else if c.HasSubCommands() {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("%q is not a command of `%s`; see `%s --help`", args[0], cmd.CommandPath(), cmd.CommandPath())
+			}
+			return nil
+		}
+		if c.RunE == nil && c.Run == nil {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+	for _, sub := range c.Commands() {
+		usageArgs(sub)
+	}
+}
+
+func (a *App) now() time.Time {
+	if a.Now != nil {
+		return a.Now()
+	}
+	return time.Now()
+}
+
+// load reads the cluster context that the flags name.
+func (a *App) load() (client.Context, string, error) {
+	path, err := client.Path(a.context)
+	if err != nil {
+		return client.Context{}, "", err
+	}
+	c, err := client.LoadContext(path)
+	return c, path, err
+}
+
+// connect prepares a client of the cluster that the flags name.
+func (a *App) connect() (*client.Client, error) {
+	c, _, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return client.Dial(c, a.Dial)
+}
+
+// withClient runs fn with a client and closes it.
+func (a *App) withClient(fn func(*client.Client) error) error {
+	cl, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	return fn(cl)
+}
+
+// show prints data as JSON if that was asked for, else the picture of it.
+func (a *App) show(data any, picture func(render.Style) string) error {
+	if a.output == "json" {
+		return a.json(data)
+	}
+	_, err := io.WriteString(a.Out, picture(a.style()))
+	return err
+}
+
+func (a *App) json(data any) error {
+	enc := json.NewEncoder(a.Out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(data)
+}
+
+// say prints a line for people; with -o json it goes to the error stream.
+func (a *App) say(text string) {
+	w := a.Out
+	if a.output == "json" {
+		w = a.Err
+	}
+	fmt.Fprintln(w, text)
+}
+
+// style follows the terminal: colours and cut lines on one, neither elsewhere.
+func (a *App) style() render.Style {
+	fd, ok := a.terminal()
+	if !ok {
+		return render.Style{}
+	}
+	s := render.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	if width, _, err := term.GetSize(fd); err == nil {
+		s.Width = width
+	}
+	return s
+}
+
+func (a *App) terminal() (fd int, ok bool) {
+	f, isFile := a.Out.(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) {
+		return 0, false
+	}
+	return int(f.Fd()), true
+}

@@ -1,0 +1,100 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/term"
+
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+)
+
+// screen shows views as they come: redrawn in place on a terminal, as lines of
+// what changed elsewhere. Its methods are for one goroutine.
+type screen struct {
+	app  *App
+	live bool
+	// stream prints views as JSON lines with -o json; else there is silence.
+	stream bool
+	last   *client.View
+	// drawn is how many lines the picture on the terminal has.
+	drawn int
+}
+
+func (a *App) newScreen() *screen {
+	_, tty := a.terminal()
+	return &screen{app: a, live: tty && a.output != "json"}
+}
+
+// see shows a view.
+func (s *screen) see(v client.View) {
+	switch {
+	case s.app.output == "json" && s.stream:
+		// One object a line: a reader of a stream takes them as they come.
+		if text, err := json.Marshal(v); err == nil {
+			fmt.Fprintln(s.app.Out, string(text))
+		}
+	case s.app.output == "json":
+	case s.live:
+		s.draw(v, "")
+	default:
+		for _, line := range render.Changes(s.last, v) {
+			s.line(line)
+		}
+	}
+	s.last = &v
+}
+
+// lost tells that no coordinator answers for the moment.
+func (s *screen) lost(err error) {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	text := "no coordinator answers, still trying: " + first
+	if s.live && s.last != nil {
+		s.draw(*s.last, text)
+		return
+	}
+	if s.app.output != "json" {
+		s.line(text)
+	}
+}
+
+// tick redraws so that durations go on.
+func (s *screen) tick() {
+	if s.live && s.last != nil {
+		s.draw(*s.last, "")
+	}
+}
+
+func (s *screen) line(text string) {
+	fmt.Fprintf(s.app.Out, "%s  %s\n", s.app.now().Format("15:04:05"), text)
+}
+
+// draw replaces the picture. It is cut to the terminal, since a line that wraps
+// or scrolls could not be taken back.
+func (s *screen) draw(v client.View, note string) {
+	style := s.app.style()
+	text := render.Status(style, v, s.app.now())
+	if note != "" {
+		text += style.Line(note, render.Warn)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	if fd, ok := s.app.terminal(); ok {
+		if _, height, err := term.GetSize(fd); err == nil && height > 2 && len(lines) >= height {
+			lines = lines[:height-1]
+		}
+	}
+	var b strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r", s.drawn)
+	}
+	b.WriteString("\x1b[J")
+	b.WriteString(strings.TrimSuffix(strings.Join(lines, ""), "\n") + "\n")
+	s.drawn = len(lines)
+	_, _ = io.WriteString(s.app.Out, b.String())
+}
+
+// end leaves the last picture where it is.
+func (s *screen) end() { s.drawn = 0 }

@@ -1,0 +1,46 @@
+package localcloud
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Info is the part of DIR/cloud.json that this program reads.
+type Info struct {
+	APIURL         string `json:"api_url"`
+	APIKey         string `json:"api_key"`
+	GatewayDomain  string `json:"gateway_domain"`
+	GatewayAddress string `json:"gateway_address"`
+	RootPEMFile    string `json:"root_pem_file"`
+}
+
+// ErrNotUp means that no local cloud runs on this state folder.
+var ErrNotUp = errors.New("no local cloud runs here")
+
+// CloudFile is where the daemon writes how to reach it.
+func CloudFile(dir string) string { return filepath.Join(dir, "cloud.json") }
+
+// ReadInfo reads DIR/cloud.json.
+func ReadInfo(dir string) (Info, error) {
+	f, err := os.Open(CloudFile(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Info{}, fmt.Errorf("%w: %s does not exist; start one with `cadre local up`", ErrNotUp, CloudFile(dir))
+	}
+	if err != nil {
+		return Info{}, fmt.Errorf("read local cloud: %w", err)
+	}
+	defer f.Close()
+	var info Info
+	if err := json.NewDecoder(io.LimitReader(f, 1<<20)).Decode(&info); err != nil {
+		return Info{}, fmt.Errorf("read %s: %w", CloudFile(dir), err)
+	}
+	if info.APIURL == "" || info.APIKey == "" {
+		return Info{}, fmt.Errorf("read %s: api_url or api_key is empty", CloudFile(dir))
+	}
+	return info, nil
+}

@@ -1,0 +1,142 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// Groups is the list of groups.
+func Groups(s Style, groups []*apiv1.GroupSummary) string {
+	if len(groups) == 0 {
+		return "no groups yet: make one with `cadre group apply FILE`\n"
+	}
+	rows := [][]Cell{}
+	for _, g := range groups {
+		rows = append(rows, []Cell{
+			C(g.GetGroup()), ratio(int(g.GetAvailable()), int(g.GetReplicas())), ratio(int(g.GetUpdated()), int(g.GetReplicas())),
+			C(Short(g.GetTargetRevision())), C(Short(g.GetStableRevision())), T(g.GetRolloutState(), rolloutTone(g.GetRolloutState())), C(g.GetMessage()),
+		})
+	}
+	return s.Table([]string{"GROUP", "AVAILABLE", "UPDATED", "TARGET", "STABLE", "ROLLOUT", "MESSAGE"}, rows)
+}
+
+// Group is one group: what it should be, what it is, and each Slot.
+func Group(s Style, g client.Group, now time.Time) string {
+	st := g.Status
+	var b strings.Builder
+	b.WriteString(s.Fields(
+		Field{"group", Cell{g.Spec.Name, Plain}},
+		Field{"workload", Cell{g.Spec.Workload.Kind, Plain}},
+		Field{"available", ratio(st.Available, g.Spec.Replicas)},
+		Field{"updated", ratio(st.Updated, g.Spec.Replicas)},
+		Field{"target", Cell{st.Target, Plain}},
+		Field{"stable", Cell{st.Stable, Plain}},
+		Field{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
+		Field{"now", Cell{st.Message, Plain}},
+	))
+	if st.ObservedIndex < g.Index {
+		b.WriteString(s.Line("the leader has not looked at the last change of the spec yet", Warn))
+	}
+	b.WriteString(conditions(s, st, now))
+	if len(st.Instances) > 0 {
+		b.WriteString("\n" + Instances(s, st.Instances, now))
+	}
+	return b.String()
+}
+
+func rolloutText(st group.Status) string {
+	text := st.RolloutState
+	if st.Paused && !strings.Contains(text, "PAUSED") {
+		text = strings.TrimPrefix(text+", paused by an operator", ", ")
+	}
+	if st.Rollout != "" && text != "" {
+		text += " (" + st.Rollout + ")"
+	}
+	return text
+}
+
+func conditions(s Style, st group.Status, now time.Time) string {
+	var b strings.Builder
+	for _, c := range st.Conditions {
+		if c.Message == "" && c.Reason == "" {
+			continue
+		}
+		word := "no"
+		if c.Status {
+			word = "yes"
+		}
+		text := fmt.Sprintf("%s: %s, %s", c.Type, word, c.Reason)
+		if c.Message != "" {
+			text += ": " + c.Message
+		}
+		if age := since(c.Since, now); age != "" {
+			text += " (" + age + ")"
+		}
+		b.WriteString(s.Line("  "+text, Plain))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return s.Paint("conditions", Bold) + "\n" + b.String()
+}
+
+// Instances is one line per Slot.
+func Instances(s Style, list []group.InstanceStatus, now time.Time) string {
+	if len(list) == 0 {
+		return "no instances yet\n"
+	}
+	rows := [][]Cell{}
+	for _, i := range list {
+		age := ""
+		if i.Since != nil {
+			age = since(*i.Since, now)
+		}
+		rows = append(rows, []Cell{
+			T(i.Slot, Bold), C(roleText(i)), T(i.Health, healthTone(i.Health)), T(i.State, stateTone(i.State)),
+			C(Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age), C(why(i)),
+		})
+	}
+	return s.Table([]string{"SLOT", "ROLE", "HEALTH", "STATE", "REVISION", "PHASE", "FOR", "WHY"}, rows)
+}
+
+func roleText(i group.InstanceStatus) string {
+	if i.LagBytes != nil && *i.LagBytes > 0 {
+		return fmt.Sprintf("%s, %s behind", i.Role, bytes(*i.LagBytes))
+	}
+	if i.Role == "none" {
+		return ""
+	}
+	return i.Role
+}
+
+func bytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// why joins what explains the state; a refused admission is what one needs most.
+func why(i group.InstanceStatus) string {
+	parts := []string{}
+	if i.LastRefusal != "" {
+		parts = append(parts, "refused: "+i.LastRefusal)
+	}
+	if i.Reason != "" {
+		parts = append(parts, i.Reason)
+	}
+	if i.PlatformStatus != "" && i.PlatformStatus != "running" {
+		parts = append(parts, "platform says "+i.PlatformStatus)
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,145 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/operation"
+	"cadre.dev/platform"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// Instance is everything about one Slot.
+func Instance(s Style, i client.Instance, now time.Time) string {
+	st := i.Status
+	age := ""
+	if st.Since != nil {
+		age = " for " + since(*st.Since, now)
+	}
+	var b strings.Builder
+	b.WriteString(s.Fields(
+		Field{"slot", Cell{st.Slot, Bold}},
+		Field{"group", Cell{st.Group, Plain}},
+		Field{"state", Cell{st.State + age, stateTone(st.State)}},
+		Field{"health", Cell{st.Health, healthTone(st.Health)}},
+		Field{"why", Cell{why(st), Plain}},
+		Field{"role", Cell{roleText(st), Plain}},
+		Field{"observed revision", Cell{st.Observed, Plain}},
+		Field{"assigned revision", Cell{st.Assigned, Plain}},
+		Field{"phase", Cell{st.Phase, Plain}},
+		Field{"operation", Cell{st.Operation, Plain}},
+		Field{"vip", Cell{st.VIP, Plain}},
+		Field{"app id", Cell{st.AppID, Plain}},
+		Field{"instance id", Cell{st.InstanceID, Plain}},
+		Field{"vm uuid", Cell{st.VMUUID, Plain}},
+		Field{"boot", Cell{st.BootID, Plain}},
+		Field{"platform", Cell{st.PlatformStatus, Plain}},
+	))
+	if len(i.Operations) > 0 {
+		b.WriteString("\n" + s.Paint("operations", Bold) + "\n" + operations(s, i.Operations, now))
+	}
+	if len(i.Admissions) > 0 {
+		b.WriteString("\n" + s.Paint("admissions", Bold) + "\n" + admissions(s, i.Admissions))
+	}
+	return b.String()
+}
+
+func operations(s Style, list []operation.Operation, now time.Time) string {
+	rows := [][]Cell{}
+	for _, o := range list {
+		end := o.EndedAt
+		if end.IsZero() {
+			end = now
+		}
+		away := ""
+		if !o.UnavailableFrom.IsZero() {
+			until := o.UnavailableUntil
+			if until.IsZero() {
+				until = end
+			}
+			away = Ago(until.Sub(o.UnavailableFrom))
+		}
+		rows = append(rows, []Cell{
+			C(Short(o.ID)), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(Arrow(o.From, o.To)),
+			C(fmt.Sprint(o.Calls)), C(clock(o.CreatedAt)), C(Ago(end.Sub(o.CreatedAt))), C(away), C(o.Reason),
+		})
+	}
+	return s.Table([]string{"OPERATION", "ACTION", "PHASE", "REVISION", "CALLS", "STARTED", "TOOK", "AWAY", "REASON"}, rows)
+}
+
+func phaseTone(p operation.Phase) Tone {
+	switch p {
+	case operation.Done:
+		return Good
+	case operation.Failed:
+		return Bad
+	case operation.Aborted, operation.Superseded:
+		return Dim
+	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting, operation.Booting, operation.Joining, operation.Settling:
+	}
+	return Warn
+}
+
+func admissions(s Style, list []client.Decision) string {
+	rows := [][]Cell{}
+	for _, d := range list {
+		verdict, at, text := Cell{"admitted", Good}, clock(d.AdmittedAt), "revision "+Short(d.Revision)
+		if d.Code != "" {
+			verdict, text = Cell{"refused", Bad}, string(d.Code)+": "+d.Message
+			if t, err := time.Parse(time.RFC3339Nano, d.At); err == nil {
+				at = clock(t)
+			}
+		}
+		rows = append(rows, []Cell{C(at), verdict, C(Short(d.BootID)), C(Short(d.InstanceID)), C(d.By), C(text)})
+	}
+	return s.Table([]string{"AT", "VERDICT", "BOOT", "INSTANCE", "BY", "WHAT"}, rows)
+}
+
+// Cluster joins what the coordinators say with what the platform lists. info is
+// nil when no coordinator answered, cvms nil when the platform was not asked.
+func Cluster(s Style, c client.Context, info *apiv1.GetClusterResponse, cvms []platform.Instance) string {
+	fields := []Field{{"cluster", Cell{c.Cluster, Bold}}}
+	if info != nil {
+		leader := Cell{info.GetLeader(), Good}
+		if leader.Text == "" {
+			leader = Cell{"nobody holds the lease: nothing is changed until somebody does", Bad}
+		}
+		fields = append(fields, Field{"leader", leader}, Field{"term", Cell{fmt.Sprint(info.GetTerm()), Plain}},
+			Field{"answered by", Cell{info.GetSelf() + ", version " + info.GetVersion(), Plain}})
+		if info.GetSimulated() {
+			fields = append(fields, Field{"root of trust", Cell{"simulated: evidence is not signed by hardware", Warn}})
+		}
+	} else {
+		fields = append(fields, Field{"leader", Cell{"unknown: no coordinator answers", Bad}})
+	}
+	fields = append(fields, Field{"app id", Cell{c.CoordinatorAppID, Plain}}, Field{"gateway", Cell{c.Gateway.Domain, Plain}})
+	text := s.Fields(fields...)
+	if cvms != nil {
+		text += "\n" + CVMs(s, cvms)
+	}
+	return text
+}
+
+// CVMs is the platform's own list.
+func CVMs(s Style, list []platform.Instance) string {
+	if len(list) == 0 {
+		return "the platform lists no CVM\n"
+	}
+	rows := [][]Cell{}
+	for _, i := range list {
+		tone, status := Good, i.Status
+		if !i.Running() {
+			tone = Warn
+		}
+		if i.InProgress {
+			status += ", busy"
+		}
+		if i.BootError != "" {
+			tone = Bad
+		}
+		rows = append(rows, []Cell{C(i.Name), T(status, tone), C(Short(i.ComposeHash)), C(Short(i.InstanceID)), C(i.OSImage), C(i.Node), C(i.VMUUID), C(i.BootError)})
+	}
+	return s.Table([]string{"CVM", "STATUS", "COMPOSE", "INSTANCE", "IMAGE", "NODE", "VM UUID", "BOOT ERROR"}, rows)
+}

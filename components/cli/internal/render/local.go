@@ -1,0 +1,55 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"cadre.dev/cli/internal/localcloud"
+)
+
+// LocalCVMs lists a local cloud's CVMs with their services.
+func LocalCVMs(s Style, list []localcloud.CVM) string {
+	if len(list) == 0 {
+		return "the local cloud runs and has no CVM\n"
+	}
+	rows := [][]Cell{}
+	for _, c := range list {
+		tone := Good
+		if c.Status != "running" {
+			tone = Warn
+		}
+		services := []string{}
+		for _, v := range c.Services {
+			text := v.Name + " " + v.State
+			if v.Health != "" {
+				text += " (" + v.Health + ")"
+			}
+			if v.Restarts > 0 {
+				text += fmt.Sprintf(", %d restarts", v.Restarts)
+			}
+			services = append(services, text)
+		}
+		if c.BootError != "" {
+			tone = Bad
+			services = append(services, c.BootError)
+		}
+		rows = append(rows, []Cell{T(c.Name, Bold), T(c.Status, tone), C(c.Address), C(fmt.Sprint(c.Boots)), C(Short(c.InstanceID)), C(strings.Join(services, "; "))})
+	}
+	return s.Table([]string{"CVM", "STATUS", "ADDRESS", "BOOTS", "INSTANCE", "SERVICES"}, rows)
+}
+
+// LocalFaults lists armed faults.
+func LocalFaults(s Style, list []localcloud.Fault) string {
+	if len(list) == 0 {
+		return "no API fault is armed\n"
+	}
+	rows := [][]Cell{}
+	for _, f := range list {
+		effect := f.Effect
+		if f.Status != 0 {
+			effect += fmt.Sprintf(" %d", f.Status)
+		}
+		rows = append(rows, []Cell{C(fmt.Sprint(f.ID)), C(f.Match), C(f.CVM), C(effect), C(fmt.Sprintf("%d/%d", f.Hits, f.Times))})
+	}
+	return s.Table([]string{"ID", "MATCH", "CVM", "EFFECT", "HITS"}, rows)
+}

@@ -1,0 +1,149 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// Plan says what would be done, in order, and what waits for what (R138, R146).
+func Plan(s Style, p rollout.Plan, now time.Time) string {
+	var b strings.Builder
+	b.WriteString(s.Fields(
+		Field{"group", Cell{p.Group, Plain}},
+		Field{"target", Cell{p.Target, Plain}},
+		Field{"stable", Cell{p.Stable, Plain}},
+		Field{"now", Cell{p.Message, Plain}},
+	))
+	b.WriteString(Warnings(s, p.Warnings))
+	if len(p.Actions) == 0 {
+		b.WriteString("nothing to do: every slot is where it should be\n")
+		return b.String()
+	}
+	b.WriteString("\n" + actions(s, p, now))
+	return b.String()
+}
+
+// Warnings are printed one per line.
+func Warnings(s Style, list []string) string {
+	var b strings.Builder
+	for _, w := range list {
+		b.WriteString(s.Line("warning: "+w, Warn))
+	}
+	return b.String()
+}
+
+func actions(s Style, p rollout.Plan, now time.Time) string {
+	rows := [][]Cell{}
+	for n, a := range p.Actions {
+		rows = append(rows, []Cell{
+			C(fmt.Sprint(n + 1)), T(a.Slot, Bold), C(strings.ToLower(string(a.Kind))), C(class(a.Class)), C(Arrow(a.From, a.To)),
+			when(a), C(because(a, now)),
+		})
+	}
+	return s.Table([]string{"#", "SLOT", "ACTION", "CLASS", "REVISION", "WHEN", "WHY"}, rows)
+}
+
+func when(a rollout.Action) Cell {
+	switch {
+	case a.Operation != "":
+		return Cell{strings.ToLower(string(a.Phase)), Warn}
+	case a.Execute:
+		return Cell{"now", Good}
+	}
+	return Cell{"held", Warn}
+}
+
+// because lists every hold, not only the first (R140), then what the step does.
+func because(a rollout.Action, now time.Time) string {
+	parts := []string{}
+	for _, h := range a.Holds {
+		text := h.Predicate
+		if h.Message != "" {
+			text += ": " + h.Message
+		}
+		if left := h.Until.Sub(now); !h.Until.IsZero() && left > 0 {
+			text += " (" + Ago(left) + " left)"
+		}
+		parts = append(parts, text)
+	}
+	if a.Transfer != nil {
+		to := "the best candidate"
+		if len(a.Transfer.Candidates) > 0 {
+			to = a.Transfer.Candidates[0]
+		}
+		parts = append(parts, "hands leadership to "+to)
+	}
+	if a.SkipDrain {
+		parts = append(parts, "nothing to drain")
+	}
+	if a.Quorum != "" {
+		parts = append(parts, a.Quorum)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Status is a group's rollout at one moment: progress, Slots, what waits.
+func Status(s Style, v client.View, now time.Time) string {
+	st := v.Status
+	var b strings.Builder
+	head := []Field{
+		{"group", Cell{st.Group, Plain}},
+		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
+		{"revision", Cell{Arrow(st.Stable, st.Target), Plain}},
+		{"updated", Cell{progress(st.Updated, st.Replicas), ratio(st.Updated, st.Replicas).Tone}},
+		{"available", Cell{progress(st.Available, st.Replicas), ratio(st.Available, st.Replicas).Tone}},
+	}
+	if r := v.Plan.Rollout; r != nil {
+		head = append(head, Field{"transfers", Cell{fmt.Sprint(r.Transfers), Plain}}, Field{"running for", Cell{took(*r, now), Plain}},
+			Field{"reason", Cell{r.Reason, rolloutTone(string(r.State))}})
+	}
+	head = append(head, Field{"now", Cell{st.Message, Plain}})
+	b.WriteString(s.Fields(head...))
+	b.WriteString(Warnings(s, v.Plan.Warnings))
+	b.WriteString(conditions(s, st, now))
+	b.WriteString("\n" + Instances(s, st.Instances, now))
+	if len(v.Plan.Actions) > 0 {
+		b.WriteString("\n" + s.Paint("next", Bold) + "\n" + actions(s, v.Plan, now))
+	}
+	return b.String()
+}
+
+func progress(n, of int) string {
+	const width = 20
+	if of <= 0 {
+		return "0/0"
+	}
+	full := min(width, n*width/of)
+	return fmt.Sprintf("%d/%d [%s%s]", n, of, strings.Repeat("#", full), strings.Repeat(".", width-full))
+}
+
+func took(r operation.Rollout, now time.Time) string {
+	end := r.EndedAt
+	if end.IsZero() {
+		end = now
+	}
+	if r.StartedAt.IsZero() {
+		return ""
+	}
+	return Ago(end.Sub(r.StartedAt))
+}
+
+// History lists rollouts, newest first.
+func History(s Style, list []operation.Rollout, now time.Time) string {
+	if len(list) == 0 {
+		return "no rollouts yet\n"
+	}
+	rows := [][]Cell{}
+	for _, r := range list {
+		rows = append(rows, []Cell{
+			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(fmt.Sprint(r.Transfers)),
+			C(clock(r.StartedAt)), C(took(r, now)), C(r.Reason),
+		})
+	}
+	return s.Table([]string{"ROLLOUT", "STATE", "REVISION", "STEPS", "TRANSFERS", "STARTED", "TOOK", "REASON"}, rows)
+}

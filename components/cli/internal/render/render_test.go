@@ -1,0 +1,54 @@
+package render
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"cadre.dev/core/group"
+)
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 42 * time.Second: "42s", 190 * time.Second: "3m10s", 125 * time.Minute: "2h05m", 99 * time.Hour: "4d03h",
+	} {
+		if got := Ago(d); got != want {
+			t.Errorf("Ago(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+// On a terminal no line is wider than it, or a picture could not be redrawn.
+func TestNothingIsWiderThanTheTerminal(t *testing.T) {
+	list := []group.InstanceStatus{{Slot: "worker-0", State: "Unavailable", Health: "unhealthy", Reason: strings.Repeat("very ", 60) + "long", Role: "leader"}}
+	for width := 20; width < 150; width += 7 {
+		text := Instances(Style{Width: width}, list, time.Unix(0, 0)) +
+			Style{Width: width}.Fields(Field{"message", C(strings.Repeat("x", 200))}) + Warnings(Style{Width: width}, []string{strings.Repeat("y", 200)})
+		for _, line := range strings.Split(text, "\n") {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, " ")); n > width {
+				t.Errorf("width %d: line of %d columns: %q", width, n, line)
+			}
+		}
+	}
+}
+
+// Foreign text must not drive the terminal.
+func TestControlCharactersAreNotPrinted(t *testing.T) {
+	text := Style{}.Table([]string{"A"}, [][]Cell{{C("x\x1b[2J\ny\u009b")}})
+	if strings.ContainsAny(text, "\x1b\u009b") || strings.Count(text, "\n") != 2 {
+		t.Errorf("table = %q", text)
+	}
+}
+
+func TestColoursDoNotBreakAlignment(t *testing.T) {
+	rows := [][]Cell{{T("ok", Good), C("1")}, {T("broken", Bad), C("2")}}
+	plain := Style{}.Table([]string{"STATE", "N"}, rows)
+	coloured := Style{Color: true}.Table([]string{"STATE", "N"}, rows)
+	for _, code := range []string{"\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"} {
+		coloured = strings.ReplaceAll(coloured, code, "")
+	}
+	if plain != coloured {
+		t.Errorf("plain\n%s\ncoloured\n%s", plain, coloured)
+	}
+}

@@ -1,0 +1,218 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// Applied is the outcome of ApplyGroup.
+type Applied struct {
+	// Changed is false when the stored spec was the same already.
+	Changed bool
+	// Index of the spec in the store; statuses that speak of it have at least this.
+	Index uint64
+	// Revision that the spec asks for.
+	Revision string
+	Warnings []string
+}
+
+// ApplyGroup validates and writes a group's spec. expectedIndex is the index
+// that was read before, 0 for none. dryRun only validates.
+func (c *Client) ApplyGroup(ctx context.Context, spec group.Spec, expectedIndex uint64, dryRun bool) (Applied, error) {
+	doing := "apply group " + spec.Name
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return Applied{}, fmt.Errorf("%s: encode the spec: %w", doing, err)
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: spec.Name, SpecJson: text, ExpectedIndex: expectedIndex, DryRun: dryRun})
+	if err != nil {
+		return Applied{}, c.wrap(doing, err)
+	}
+	return Applied{Changed: r.GetChanged(), Index: r.GetIndex(), Revision: r.GetRevision(), Warnings: r.GetWarnings()}, nil
+}
+
+// Group is a group's spec and status. Status is the zero value until the leader
+// has looked at the spec.
+type Group struct {
+	Spec   group.Spec   `json:"spec"`
+	Status group.Status `json:"status"`
+	Index  uint64       `json:"index"`
+}
+
+// Group reads one group; Kind NotFound when there is none.
+func (c *Client) Group(ctx context.Context, name string) (Group, error) {
+	doing := "get group " + name
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.GetGroup(ctx, &apiv1.GetGroupRequest{Group: name})
+	if err != nil {
+		return Group{}, c.wrap(doing, err)
+	}
+	out := Group{Index: r.GetSpecIndex()}
+	if err := decode(doing, r.GetSpecJson(), &out.Spec); err != nil {
+		return Group{}, err
+	}
+	return out, decode(doing, r.GetStatusJson(), &out.Status)
+}
+
+// Groups lists all groups.
+func (c *Client) Groups(ctx context.Context) ([]*apiv1.GroupSummary, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.ListGroups(ctx, &apiv1.ListGroupsRequest{})
+	return r.GetGroups(), c.wrap("list groups", err)
+}
+
+// Plan says what would be done for the group now; for spec instead of the
+// stored one when it is not nil.
+func (c *Client) Plan(ctx context.Context, name string, spec *group.Spec) (rollout.Plan, error) {
+	doing := "plan group " + name
+	req := &apiv1.PlanRolloutRequest{Group: name}
+	if spec != nil {
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return rollout.Plan{}, fmt.Errorf("%s: encode the spec: %w", doing, err)
+		}
+		req.SpecJson = text
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.PlanRollout(ctx, req)
+	if err != nil {
+		return rollout.Plan{}, c.wrap(doing, err)
+	}
+	var p rollout.Plan
+	return p, decode(doing, r.GetPlanJson(), &p)
+}
+
+// Pause stops voluntary work of the group's rollout.
+func (c *Client) Pause(ctx context.Context, name, reason string) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	_, err := c.api.PauseRollout(ctx, &apiv1.PauseRolloutRequest{Group: name, Reason: reason})
+	return c.wrap("pause "+name, err)
+}
+
+// Resume takes a pause back.
+func (c *Client) Resume(ctx context.Context, name string) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	_, err := c.api.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: name})
+	return c.wrap("resume "+name, err)
+}
+
+// Rollouts lists a group's rollouts, newest first.
+func (c *Client) Rollouts(ctx context.Context, name string) ([]operation.Rollout, error) {
+	doing := "list rollouts of " + name
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.ListRollouts(ctx, &apiv1.ListRolloutsRequest{Group: name})
+	if err != nil {
+		return nil, c.wrap(doing, err)
+	}
+	return decodeAll[operation.Rollout](doing, r.GetRolloutsJson())
+}
+
+// Instances lists the group's Slots; of all groups when name is empty.
+func (c *Client) Instances(ctx context.Context, name string) ([]group.InstanceStatus, error) {
+	doing := "list instances"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.ListInstances(ctx, &apiv1.ListInstancesRequest{Group: name})
+	if err != nil {
+		return nil, c.wrap(doing, err)
+	}
+	return decodeAll[group.InstanceStatus](doing, r.GetInstancesJson())
+}
+
+// Instance is everything about one Slot.
+type Instance struct {
+	Status     group.InstanceStatus  `json:"status"`
+	Operations []operation.Operation `json:"operations"`
+	Admissions []Decision            `json:"admissions"`
+}
+
+// Decision is an admission or a refusal.
+type Decision struct {
+	policy.Admission
+	// Code and Message are set on a refusal; At is its time.
+	Code    policy.Code `json:"code,omitempty"`
+	Message string      `json:"message,omitempty"`
+	At      string      `json:"at,omitempty"`
+}
+
+// Instance describes one Slot; Kind NotFound when there is none.
+func (c *Client) Instance(ctx context.Context, slot string) (Instance, error) {
+	doing := "describe instance " + slot
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.DescribeInstance(ctx, &apiv1.DescribeInstanceRequest{Slot: slot})
+	if err != nil {
+		return Instance{}, c.wrap(doing, err)
+	}
+	var out Instance
+	if err := decode(doing, r.GetInstanceJson(), &out.Status); err != nil {
+		return out, err
+	}
+	if out.Operations, err = decodeAll[operation.Operation](doing, r.GetOperationsJson()); err != nil {
+		return out, err
+	}
+	out.Admissions, err = decodeAll[Decision](doing, r.GetAdmissionsJson())
+	return out, err
+}
+
+// Restart queues a restart of one Slot under the group's budget and quorum
+// rules and returns the request's id.
+func (c *Client) Restart(ctx context.Context, slot, reason string) (string, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: slot, Reason: reason})
+	return r.GetRequestId(), c.wrap("restart instance "+slot, err)
+}
+
+// Cluster describes the coordinators.
+func (c *Client) Cluster(ctx context.Context) (*apiv1.GetClusterResponse, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.api.GetCluster(ctx, &apiv1.GetClusterRequest{})
+	return r, c.wrap("get cluster "+c.ctx.Cluster, err)
+}
+
+// bound gives a call a deadline when its caller gave none.
+func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, c.timeout)
+}
+
+// decode reads a record. Records of a newer coordinator may have more fields:
+// they are shown, not decided on, so unknown fields are passed over.
+func decode(doing string, text []byte, into any) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: the coordinator's answer cannot be read (another version?): %w", doing, err)
+	}
+	return nil
+}
+
+func decodeAll[T any](doing string, texts [][]byte) ([]T, error) {
+	out := make([]T, len(texts))
+	for i, text := range texts {
+		if err := decode(doing, text, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,163 @@
+package client_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/attest"
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/attest/statement"
+	"cadre.dev/client"
+	"cadre.dev/client/clienttest"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// bench is a coordinator with simulated evidence; change alters what it shows.
+type bench struct {
+	server *clienttest.Server
+	ctx    client.Context
+	change func(*statement.Coordinator, *apiv1.AttestCoordinatorResponse)
+}
+
+func newBench(t *testing.T, faults attestsim.Faults) *bench {
+	t.Helper()
+	cloud, err := attestsim.OpenCloud(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	appCompose, err := json.Marshal(map[string]any{"manifest_version": 2, "name": "coordinator", "runner": "docker-compose",
+		"docker_compose_file": "services: {}", "kms_enabled": true, "key_provider": "kms"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest, err := cloud.Boot(attestsim.BootConfig{AppID: clienttest.AppID, AppCompose: appCompose, InstanceIDSeed: make([]byte, 20),
+		OSImage: "dstack-0.5.7", Faults: faults})
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "dstack.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := &http.Server{Handler: guest.Handler(), ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = agent.Serve(listener) }()
+	t.Cleanup(func() { _ = agent.Close(); <-done })
+
+	b := &bench{server: clienttest.New(t)}
+	leaf, err := x509.ParseCertificate(b.server.Certificate().Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoter := attest.NewGuestClient(socket)
+	b.server.Attest = func(ctx context.Context, r *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
+		from, _ := peer.FromContext(ctx)
+		info, _ := from.AuthInfo.(credentials.TLSInfo)
+		exporter, err := info.State.ExportKeyingMaterial("EXPORTER-cadre-admission-v1", nil, 32)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		ca := sha256.Sum256(b.server.CAPEM())
+		st := statement.Coordinator{Cluster: "demo", AppID: clienttest.AppID, Slot: "coordinator-0",
+			TLSPublicKey: leaf.RawSubjectPublicKeyInfo, Exporter: exporter, PeerNonce: r.GetNonce(), CABundleSHA256: ca[:]}
+		out := &apiv1.AttestCoordinatorResponse{CaBundlePem: b.server.CAPEM()}
+		if b.change != nil {
+			b.change(&st, out)
+		}
+		data := st.ReportData()
+		ev, err := quoter.GetQuote(ctx, data[:])
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		out.Statement, out.Quote, out.EventLog, out.AppCompose = st.Encode(), ev.Quote, ev.EventLog, ev.AppCompose
+		return out, nil
+	}
+	b.ctx = b.server.Start(t)
+	b.ctx.CAPEM = ""
+	b.ctx.Trust = attest.Trust{Cluster: "demo", CoordinatorAppID: clienttest.AppID, RootsPEM: string(cloud.RootPEM()), AllowSimulated: true,
+		KeyProvider: attest.KeyProvider{Name: "kms", ID: cloud.KeyProviderID()}, Images: cloud.Images("dstack-0.5.7")}
+	return b
+}
+
+func TestAttestPinsTheCA(t *testing.T) {
+	b := newBench(t, attestsim.Faults{})
+	got, err := client.Attest(t.Context(), b.ctx, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.CAPEM != string(b.server.CAPEM()) || got.Slot != "coordinator-0" || !got.Claims.Simulated {
+		t.Errorf("Attest = %+v", got)
+	}
+	c := b.ctx
+	c.CAPEM = got.CAPEM
+	if _, err := dial(t, c).Groups(t.Context()); err != nil {
+		t.Errorf("call after the pin: %v", err)
+	}
+	c.CoordinatorComposeHashes = []string{got.Claims.ComposeHash}
+	if _, err := client.Attest(t.Context(), c, client.Options{}); err != nil {
+		t.Errorf("with its compose hash pinned: %v", err)
+	}
+}
+
+// Everything that a man in the middle, another app or another cloud could show is refused.
+func TestAttestRefuses(t *testing.T) {
+	type st = statement.Coordinator
+	type reply = apiv1.AttestCoordinatorResponse
+	for _, c := range []struct {
+		name   string
+		change func(*st, *reply)
+		ctx    func(*client.Context)
+		want   string
+	}{
+		{"other cluster", func(s *st, _ *reply) { s.Cluster = "prod" }, nil, `cluster "prod"`},
+		{"other app named", func(s *st, _ *reply) { s.AppID = strings.Repeat("ab", 20) }, nil, "names app"},
+		{"old nonce", func(s *st, _ *reply) { s.PeerNonce = make([]byte, 32) }, nil, "replay"},
+		{"other TLS key", func(s *st, _ *reply) { s.TLSPublicKey = append([]byte{0}, s.TLSPublicKey...) }, nil, "TLS key"},
+		{"other connection", func(s *st, _ *reply) { s.Exporter = make([]byte, 32) }, nil, "another connection"},
+		{"other CA", func(_ *st, r *reply) { r.CaBundlePem = append(r.CaBundlePem, '\n') }, nil, "cluster CA"},
+		{"no CA", func(_ *st, r *reply) { r.CaBundlePem = nil }, nil, "CA bundle has 0 bytes"},
+		{"app of the context differs", nil, func(c *client.Context) { c.CoordinatorAppID = strings.Repeat("cd", 20) }, "names app"},
+		{"root not trusted", nil, func(c *client.Context) { c.Trust.RootsPEM = "" }, "evidence:"},
+		{"simulated not allowed", nil, func(c *client.Context) { c.Trust.AllowSimulated = false }, "simulated"},
+		{"other key provider", nil, func(c *client.Context) { c.Trust.KeyProvider.ID = "ab" }, "keys come from"},
+		{"no key provider", nil, func(c *client.Context) { c.Trust.KeyProvider.ID = "" }, "pins no key provider"},
+		{"no images", nil, func(c *client.Context) { c.Trust.Images = nil }, "OS image"},
+		{"other compose", nil, func(c *client.Context) { c.CoordinatorComposeHashes = []string{"ab"} }, "compose hash"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, attestsim.Faults{})
+			b.change = c.change
+			ctx := b.ctx
+			if c.ctx != nil {
+				c.ctx(&ctx)
+			}
+			_, err := client.Attest(t.Context(), ctx, client.Options{})
+			if client.KindOf(err) != client.Untrusted || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Attest: %v (kind %s), want untrusted with %q", err, client.KindOf(err), c.want)
+			}
+		})
+	}
+	for name, faults := range map[string]attestsim.Faults{"debug": {DebugTD: true}, "tampered log": {TamperLog: true}, "foreign root": {ForeignRoot: true},
+		"foreign image": {ForeignImage: true}, "foreign key provider": {ForeignKeyProvider: true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, faults)
+			if _, err := client.Attest(t.Context(), b.ctx, client.Options{}); client.KindOf(err) != client.Untrusted {
+				t.Errorf("Attest: %v, want untrusted", err)
+			}
+		})
+	}
+}

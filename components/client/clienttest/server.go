@@ -1,0 +1,238 @@
+// Package clienttest is a coordinator for tests: the operator API over real
+// TLS on a loopback port, with records that the test sets.
+package clienttest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/attest"
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// Token is the one that a Server accepts.
+const Token = "00000000-1111-4222-8333-444444444444"
+
+// AppID of the coordinators.
+const AppID = "00112233445566778899aabbccddeeff00112233"
+
+// Group is what a Server knows of one group. The zero Spec of a group that was
+// only set by Status is fine.
+type Group struct {
+	Spec       group.Spec
+	Index      uint64
+	Status     group.Status
+	Plan       rollout.Plan
+	Rollouts   []operation.Rollout
+	Operations []operation.Operation
+	// Admissions are records as JSON.
+	Admissions [][]byte
+	PausedFor  string
+}
+
+// Server is a coordinator. Safe for concurrent use.
+type Server struct {
+	apiv1.UnimplementedClusterServiceServer
+
+	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
+	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
+	// OnApply runs after a spec was stored, with the lock held; it may set the
+	// group's Status and Plan as a leader would.
+	OnApply func(g *Group)
+
+	caPEM []byte
+	cert  tls.Certificate
+	// watching gets a value when a watcher waits for a change; never blocks.
+	watching chan struct{}
+
+	mu       sync.Mutex // guards all below
+	groups   map[string]*Group
+	restarts []string
+	index    uint64
+	fail     map[string]error
+	changed  chan struct{}
+	address  string
+	server   *grpc.Server
+}
+
+// New makes a Server for the cluster "demo"; Start serves it.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
+	var err error
+	if s.caPEM, s.cert, err = issue("coordinator.demo.cadre"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Start serves until the test ends and returns a context that reaches it.
+func (s *Server) Start(t testing.TB) client.Context {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = listener.Addr().String()
+	s.serve(t, listener)
+	return s.Context()
+}
+
+// Restart ends all connections and serves again at the same address, as a
+// coordinator that was replaced.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.server.Stop()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.serve(t, listener)
+}
+
+func (s *Server) serve(t testing.TB, listener net.Listener) {
+	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&s.cert)))
+	apiv1.RegisterClusterServiceServer(server, s)
+	s.server = server
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// Stop ends it; a failed accept shows in the test's calls.
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() { server.Stop(); <-done })
+}
+
+// Context reaches the Server with its CA pinned.
+func (s *Server) Context() client.Context {
+	return client.Context{
+		Cluster: "demo", Gateway: client.Gateway{Domain: "gw.test", Address: s.address}, CoordinatorAppID: AppID,
+		Token: Token, CAPEM: string(s.caPEM), Trust: attest.Trust{Cluster: "demo", CoordinatorAppID: AppID},
+	}
+}
+
+// CAPEM is the cluster's CA.
+func (s *Server) CAPEM() []byte { return s.caPEM }
+
+// Certificate is the server's.
+func (s *Server) Certificate() tls.Certificate { return s.cert }
+
+// Set changes a group, makes it if needed, and wakes watchers.
+func (s *Server) Set(name string, change func(*Group)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[name]
+	if g == nil {
+		s.index++
+		g = &Group{Spec: group.Spec{Name: name}, Index: s.index}
+		s.groups[name] = g
+	}
+	change(g)
+	s.wakeLocked()
+}
+
+// Fail makes each call of a method ("ApplyGroup") answer err; nil ends it.
+func (s *Server) Fail(method string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail[method] = err
+}
+
+// Restarts lists the Slots that a restart was asked for.
+func (s *Server) Restarts() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.restarts)
+}
+
+func (s *Server) wakeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// enter takes the lock and checks the caller; leave must follow.
+func (s *Server) enter(ctx context.Context, method string) error {
+	s.mu.Lock()
+	if err := s.fail[method]; err != nil {
+		return err
+	}
+	if got := metadata.ValueFromIncomingContext(ctx, "x-consul-token"); len(got) != 1 || got[0] != Token {
+		return status.Error(codes.Unauthenticated, "ACL not found")
+	}
+	return nil
+}
+
+func (s *Server) groupLocked(name string) (*Group, error) {
+	if g := s.groups[name]; g != nil {
+		return g, nil
+	}
+	return nil, status.Errorf(codes.NotFound, "no such group: %s", name)
+}
+
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return []byte(fmt.Sprintf("%q", err.Error()))
+	}
+	return text
+}
+
+// issue makes a CA and a server certificate for name.
+func issue(name string) (caPEM []byte, cert tls.Certificate, err error) {
+	caPublic, caKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, cert, err
+	}
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caPublic, caKey)
+	if err != nil {
+		return nil, cert, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, cert, err
+	}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{name}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	if err != nil {
+		return nil, cert, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+// AwaitWatcher waits until a watcher got a view and waits for the next change.
+func (s *Server) AwaitWatcher(t testing.TB) {
+	t.Helper()
+	select {
+	case <-s.watching:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody watches")
+	}
+}

@@ -1,0 +1,246 @@
+package clienttest
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// AttestCoordinator implements ClusterService.
+func (s *Server) AttestCoordinator(ctx context.Context, r *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
+	if s.Attest == nil {
+		return nil, status.Error(codes.Unimplemented, "no evidence in this test")
+	}
+	return s.Attest(ctx, r)
+}
+
+// ApplyGroup implements ClusterService.
+func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*apiv1.ApplyGroupResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ApplyGroup"); err != nil {
+		return nil, err
+	}
+	spec, err := group.Decode(r.GetSpecJson())
+	if err == nil {
+		spec.Normalize()
+		err = group.Validate(spec)
+	}
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, "SPEC_INVALID: "+err.Error())
+	}
+	g := s.groups[spec.Name]
+	switch {
+	case g == nil:
+		g = &Group{}
+	case r.GetExpectedIndex() != 0 && r.GetExpectedIndex() != g.Index:
+		return nil, status.Errorf(codes.Aborted, "SPEC_CONFLICT: the spec has index %d, not %d", g.Index, r.GetExpectedIndex())
+	}
+	out := &apiv1.ApplyGroupResponse{Changed: true, Index: g.Index, Revision: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
+	if r.GetDryRun() {
+		return out, nil
+	}
+	s.index++
+	g.Spec, g.Index = spec, s.index
+	out.Index = g.Index
+	s.groups[spec.Name] = g
+	if s.OnApply != nil {
+		s.OnApply(g)
+	}
+	s.wakeLocked()
+	return out, nil
+}
+
+// GetGroup implements ClusterService.
+func (s *Server) GetGroup(ctx context.Context, r *apiv1.GetGroupRequest) (*apiv1.GetGroupResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "GetGroup"); err != nil {
+		return nil, err
+	}
+	g, err := s.groupLocked(r.GetGroup())
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.GetGroupResponse{SpecJson: encode(g.Spec), StatusJson: encode(g.Status), SpecIndex: g.Index}, nil
+}
+
+// ListGroups implements ClusterService.
+func (s *Server) ListGroups(ctx context.Context, _ *apiv1.ListGroupsRequest) (*apiv1.ListGroupsResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ListGroups"); err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListGroupsResponse{}
+	for _, name := range s.namesLocked() {
+		st := s.groups[name].Status
+		out.Groups = append(out.Groups, &apiv1.GroupSummary{Group: name, Replicas: uint32(max(0, st.Replicas)), Available: uint32(max(0, st.Available)),
+			Updated: uint32(max(0, st.Updated)), TargetRevision: st.Target, StableRevision: st.Stable, RolloutState: st.RolloutState, Message: st.Message})
+	}
+	return out, nil
+}
+
+func (s *Server) namesLocked() []string {
+	names := []string{}
+	for name := range s.groups {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// PlanRollout implements ClusterService.
+func (s *Server) PlanRollout(ctx context.Context, r *apiv1.PlanRolloutRequest) (*apiv1.PlanRolloutResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "PlanRollout"); err != nil {
+		return nil, err
+	}
+	g, err := s.groupLocked(r.GetGroup())
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.PlanRolloutResponse{PlanJson: encode(g.Plan)}, nil
+}
+
+// WatchGroup implements ClusterService.
+func (s *Server) WatchGroup(r *apiv1.WatchGroupRequest, stream grpc.ServerStreamingServer[apiv1.WatchGroupResponse]) error {
+	for {
+		err := s.enter(stream.Context(), "WatchGroup")
+		var g *Group
+		var reply *apiv1.WatchGroupResponse
+		if err == nil {
+			if g, err = s.groupLocked(r.GetGroup()); err == nil {
+				reply = &apiv1.WatchGroupResponse{StatusJson: encode(g.Status), PlanJson: encode(g.Plan), At: timestamppb.Now()}
+			}
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(reply); err != nil {
+			return err
+		}
+		select {
+		case s.watching <- struct{}{}:
+		default:
+		}
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-changed:
+		}
+	}
+}
+
+// PauseRollout implements ClusterService.
+func (s *Server) PauseRollout(ctx context.Context, r *apiv1.PauseRolloutRequest) (*apiv1.PauseRolloutResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "PauseRollout"); err != nil {
+		return nil, err
+	}
+	g, err := s.groupLocked(r.GetGroup())
+	if err != nil {
+		return nil, err
+	}
+	g.Status.Paused, g.PausedFor = true, r.GetReason()
+	s.wakeLocked()
+	return &apiv1.PauseRolloutResponse{}, nil
+}
+
+// ResumeRollout implements ClusterService.
+func (s *Server) ResumeRollout(ctx context.Context, r *apiv1.ResumeRolloutRequest) (*apiv1.ResumeRolloutResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ResumeRollout"); err != nil {
+		return nil, err
+	}
+	g, err := s.groupLocked(r.GetGroup())
+	if err != nil {
+		return nil, err
+	}
+	g.Status.Paused = false
+	s.wakeLocked()
+	return &apiv1.ResumeRolloutResponse{}, nil
+}
+
+// ListRollouts implements ClusterService.
+func (s *Server) ListRollouts(ctx context.Context, r *apiv1.ListRolloutsRequest) (*apiv1.ListRolloutsResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ListRollouts"); err != nil {
+		return nil, err
+	}
+	g, err := s.groupLocked(r.GetGroup())
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListRolloutsResponse{}
+	for _, one := range g.Rollouts {
+		out.RolloutsJson = append(out.RolloutsJson, encode(one))
+	}
+	return out, nil
+}
+
+// ListInstances implements ClusterService.
+func (s *Server) ListInstances(ctx context.Context, r *apiv1.ListInstancesRequest) (*apiv1.ListInstancesResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ListInstances"); err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListInstancesResponse{}
+	for _, name := range s.namesLocked() {
+		if r.GetGroup() != "" && r.GetGroup() != name {
+			continue
+		}
+		for _, i := range s.groups[name].Status.Instances {
+			out.InstancesJson = append(out.InstancesJson, encode(i))
+		}
+	}
+	return out, nil
+}
+
+// DescribeInstance implements ClusterService.
+func (s *Server) DescribeInstance(ctx context.Context, r *apiv1.DescribeInstanceRequest) (*apiv1.DescribeInstanceResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "DescribeInstance"); err != nil {
+		return nil, err
+	}
+	for _, g := range s.groups {
+		for _, i := range g.Status.Instances {
+			if i.Slot != r.GetSlot() {
+				continue
+			}
+			out := &apiv1.DescribeInstanceResponse{InstanceJson: encode(i), AdmissionsJson: g.Admissions}
+			for _, o := range g.Operations {
+				if o.Slot == i.Slot {
+					out.OperationsJson = append(out.OperationsJson, encode(o))
+				}
+			}
+			return out, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "no such slot: %s", r.GetSlot())
+}
+
+// RestartInstance implements ClusterService.
+func (s *Server) RestartInstance(ctx context.Context, r *apiv1.RestartInstanceRequest) (*apiv1.RestartInstanceResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "RestartInstance"); err != nil {
+		return nil, err
+	}
+	s.restarts = append(s.restarts, r.GetSlot()+": "+r.GetReason())
+	return &apiv1.RestartInstanceResponse{RequestId: "req-1"}, nil
+}
+
+// GetCluster implements ClusterService.
+func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*apiv1.GetClusterResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "GetCluster"); err != nil {
+		return nil, err
+	}
+	return &apiv1.GetClusterResponse{Cluster: "demo", Version: "test", Leader: "coordinator-1", Term: 7, Self: "coordinator-0", Simulated: true}, nil
+}

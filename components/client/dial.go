@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// APIPort is the coordinators' port of the operator API.
+const APIPort = 7444
+
+// maxMessage bounds one reply.
+const maxMessage = 8 << 20
+
+// readRetries repeats reads while no coordinator answers; calls that change
+// something are repeated only as long as they were surely not sent.
+const readRetries = `{"methodConfig":[{
+  "name":[
+    {"service":"cadre.api.v1.ClusterService","method":"GetGroup"},
+    {"service":"cadre.api.v1.ClusterService","method":"ListGroups"},
+    {"service":"cadre.api.v1.ClusterService","method":"PlanRollout"},
+    {"service":"cadre.api.v1.ClusterService","method":"ListRollouts"},
+    {"service":"cadre.api.v1.ClusterService","method":"ListInstances"},
+    {"service":"cadre.api.v1.ClusterService","method":"DescribeInstance"},
+    {"service":"cadre.api.v1.ClusterService","method":"PauseRollout"},
+    {"service":"cadre.api.v1.ClusterService","method":"ResumeRollout"},
+    {"service":"cadre.api.v1.ClusterService","method":"GetCluster"}],
+  "retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"3s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
+
+// Options change how the coordinators are reached.
+type Options struct {
+	// Dial replaces the TCP dial to the gateway; tests and tunnels use it.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// CallTimeout bounds a call whose ctx has no deadline, default 30 s.
+	CallTimeout time.Duration
+}
+
+// Client calls the coordinators of one cluster. Safe for concurrent use.
+type Client struct {
+	ctx     Context
+	conn    *grpc.ClientConn
+	api     apiv1.ClusterServiceClient
+	link    *link
+	timeout time.Duration
+}
+
+// Dial prepares a Client; it connects at the first call. The Context must have
+// a pinned CA: Attest gives it.
+func Dial(c Context, opts Options) (*Client, error) {
+	if c.CAPEM == "" {
+		return nil, &Error{Kind: Untrusted, Doing: "connect to " + c.Cluster, Message: "no cluster CA is pinned yet",
+			Hint: "prove the coordinators first: `cadre cluster connect`"}
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(c.CAPEM)) {
+		return nil, fmt.Errorf("connect to %s: ca_pem in the context is not a PEM certificate", c.Cluster)
+	}
+	l := &link{roots: pool, dnsName: c.CoordinatorDNSName()}
+	conn, err := newConn(c, opts, &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		ServerName: c.ServerName(APIPort),
+		// The name that is dialled is the gateway's; the certificate is checked
+		// against the pinned CA and the coordinator's own name instead.
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection does it
+		VerifyConnection:   l.verify,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", c.Cluster, err)
+	}
+	timeout := opts.CallTimeout
+	if timeout <= 0 {
+		timeout = 30 * time.Second
+	}
+	return &Client{ctx: c, conn: conn, api: apiv1.NewClusterServiceClient(conn), link: l, timeout: timeout}, nil
+}
+
+func newConn(c Context, opts Options, cfg *tls.Config) (*grpc.ClientConn, error) {
+	dial := opts.Dial
+	if dial == nil {
+		dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", address)
+		}
+	}
+	return grpc.NewClient("passthrough:///"+c.gatewayAddress(APIPort),
+		grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
+		grpc.WithContextDialer(dial),
+		grpc.WithDefaultServiceConfig(readRetries),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithPerRPCCredentials(token(c.Token)),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 10 * time.Second,
+			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}}),
+		// A coordinator that vanished behind the gateway is noticed in half a minute.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+	)
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Context is what the Client was made from.
+func (c *Client) Context() Context { return c.ctx }
+
+// token is the caller's Consul ACL token, sent with each call over TLS only.
+type token string
+
+func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"x-consul-token": string(t)}, nil
+}
+
+func (t token) RequireTransportSecurity() bool { return true }
+
+// link checks connections and remembers the last one that failed the check:
+// gRPC reports it as one more unreachable server.
+type link struct {
+	roots   *x509.CertPool
+	dnsName string
+
+	mu  sync.Mutex // guards bad
+	bad *untrusted
+}
+
+type untrusted struct{ err error }
+
+func (u *untrusted) Error() string {
+	return "the answering server is not a coordinator of this cluster: " + u.err.Error()
+}
+
+func (l *link) verify(state tls.ConnectionState) error {
+	err := verifyChain(state, l.roots, l.dnsName)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bad = nil
+	if err != nil {
+		l.bad = &untrusted{err}
+		return l.bad
+	}
+	return nil
+}
+
+func (l *link) lastUntrusted() *untrusted {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bad
+}
+
+func verifyChain(state tls.ConnectionState, roots *x509.CertPool, dnsName string) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, cert := range state.PeerCertificates[1:] {
+		between.AddCert(cert)
+	}
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, DNSName: dnsName,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Kind sorts errors by what the caller can do.
+type Kind string
+
+const (
+	// Internal means: something broke; the zero reading.
+	Internal Kind = "internal"
+	// Invalid means: the request breaks the rules; change it.
+	Invalid Kind = "invalid"
+	// Denied means: the token may not do this.
+	Denied Kind = "denied"
+	// NotFound means: there is no such thing.
+	NotFound Kind = "not found"
+	// Conflict means: someone else changed it in between; read again.
+	Conflict Kind = "conflict"
+	// Unavailable means: no coordinator can answer now; try again.
+	Unavailable Kind = "unavailable"
+	// Timeout means: the caller's time is up.
+	Timeout Kind = "timeout"
+	// Untrusted means: the other side is not a coordinator of this cluster.
+	Untrusted Kind = "untrusted"
+)
+
+// Error is a failed call in people's words.
+type Error struct {
+	Kind Kind
+	// Doing is what was asked, e.g. "apply group worker".
+	Doing string
+	// Message is the coordinator's text, or what went wrong on the way.
+	Message string
+	// Hint says what to do next; may be empty.
+	Hint string
+
+	cause error
+}
+
+// Error is one sentence, with the hint behind it.
+func (e *Error) Error() string {
+	text := e.Doing + ": " + e.Message
+	if e.Hint != "" {
+		text += "\n" + e.Hint
+	}
+	return text
+}
+
+// Unwrap gives the transport's error.
+func (e *Error) Unwrap() error { return e.cause }
+
+// KindOf is the kind of err; Internal when it has none.
+func KindOf(err error) Kind {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Kind
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout
+	}
+	return Internal
+}
+
+// wrap turns a gRPC error into an Error; nil stays nil.
+func (c *Client) wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	e := &Error{Kind: Internal, Doing: doing, Message: s.Message(), cause: err}
+	switch s.Code() {
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.ResourceExhausted:
+		e.Kind = Invalid
+	case codes.NotFound:
+		e.Kind = NotFound
+	case codes.AlreadyExists, codes.Aborted:
+		e.Kind = Conflict
+		e.Hint = "somebody changed it in the meantime: look at it again, then repeat"
+	case codes.PermissionDenied, codes.Unauthenticated:
+		e.Kind = Denied
+		e.Hint = "the token of the context may not do this: check `token` in the context file"
+	case codes.DeadlineExceeded, codes.Canceled:
+		e.Kind = Timeout
+		e.Hint = "no coordinator answered in time: `cadre cluster status` says which ones the platform runs"
+	case codes.Unimplemented:
+		e.Hint = "the coordinators are of another version than this program: `cadre version` shows both"
+	case codes.Unavailable:
+		e.Kind = Unavailable
+		e.Hint = fmt.Sprintf("no coordinator of %s can be reached through %s: `cadre cluster status` says what the platform runs",
+			c.ctx.Cluster, c.ctx.gatewayAddress(APIPort))
+		var bad *untrusted
+		if c.link != nil {
+			bad = c.link.lastUntrusted()
+		}
+		if bad != nil {
+			e.Kind, e.Message, e.Hint = Untrusted, bad.Error(), reattestHint
+		} else {
+			e.Message = dialText(s.Message())
+		}
+	case codes.OK, codes.Unknown, codes.Internal, codes.DataLoss:
+	}
+	return e
+}
+
+const reattestHint = "if the coordinators were made anew, prove them again with `cadre cluster connect --reattest`"
+
+// dialText drops the layers that gRPC puts around a failed dial.
+func dialText(s string) string {
+	for _, prefix := range []string{"connection error: desc = ", "last connection error: connection error: desc = "} {
+		if _, after, ok := strings.Cut(s, prefix); ok {
+			s = strings.Trim(after, `"`)
+		}
+	}
+	return strings.TrimPrefix(s, "transport: ")
+}

@@ -1,0 +1,95 @@
+package groupfile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// plainFunctions depend on their arguments only.
+func plainFunctions() map[string]function.Function {
+	return map[string]function.Function{
+		"jsonencode": stdlib.JSONEncodeFunc,
+		"jsondecode": stdlib.JSONDecodeFunc,
+		"format":     stdlib.FormatFunc,
+		"join":       stdlib.JoinFunc,
+		"split":      stdlib.SplitFunc,
+		"lower":      stdlib.LowerFunc,
+		"upper":      stdlib.UpperFunc,
+		"replace":    stdlib.ReplaceFunc,
+		"trimspace":  stdlib.TrimSpaceFunc,
+		"merge":      stdlib.MergeFunc,
+		"lookup":     stdlib.LookupFunc,
+		"indent":     stdlib.IndentFunc,
+		"sha256": function.New(&function.Spec{
+			Params: []function.Parameter{{Name: "text", Type: cty.String}},
+			Type:   function.StaticReturnType(cty.String),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				sum := sha256.Sum256([]byte(args[0].AsString()))
+				return cty.StringVal(hex.EncodeToString(sum[:])), nil
+			},
+		}),
+	}
+}
+
+// functions adds those that read files relative to dir.
+func functions(dir string) map[string]function.Function {
+	out := plainFunctions()
+	out["file"] = function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			text, err := readBounded(within(dir, args[0].AsString()))
+			if err != nil {
+				return cty.NilVal, function.NewArgError(0, err)
+			}
+			return cty.StringVal(string(text)), nil
+		},
+	})
+	out["templatefile"] = function.New(&function.Spec{
+		Params: []function.Parameter{
+			{Name: "path", Type: cty.String},
+			{Name: "vars", Type: cty.DynamicPseudoType},
+		},
+		Type: function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return renderTemplate(within(dir, args[0].AsString()), args[1])
+		},
+	})
+	return out
+}
+
+func within(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+func renderTemplate(path string, vars cty.Value) (cty.Value, error) {
+	if t := vars.Type(); !t.IsObjectType() && !t.IsMapType() {
+		return cty.NilVal, function.NewArgErrorf(1, "an object of variables is required, such as { name = \"value\" }")
+	}
+	text, err := readBounded(path)
+	if err != nil {
+		return cty.NilVal, function.NewArgError(0, err)
+	}
+	expr, diags := hclsyntax.ParseTemplate(text, path, hcl.InitialPos)
+	if !diags.HasErrors() {
+		// No file functions in a template: what a template reads stands in the HCL file.
+		var v cty.Value
+		v, diags = expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: plainFunctions()})
+		if !diags.HasErrors() {
+			return v, nil
+		}
+	}
+	return cty.NilVal, function.NewArgError(0, fmt.Errorf("template: %s", strings.ReplaceAll(newError(diags).Error(), "\n", "; ")))
+}

@@ -1,0 +1,265 @@
+package groupfile
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cadre.dev/core/group"
+)
+
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const everything = `
+variable "size" { default = 3 }
+locals {
+  digest = "sha256:${sha256("x")}"
+}
+group "postgres" {
+  platform = "phala"
+  app_id   = "00112233445566778899aabbccddeeff00112233"
+  replicas = var.size
+  template {
+    compose       = templatefile("pg.yaml", { image = "pg@${local.digest}", ports = [1, 2] })
+    env           = { A = 1, B = file("b.txt") }
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.7"
+    disk_gb       = 20
+  }
+  management_policy = "PARALLEL"
+  update_policy {
+    max_unavailable_fixed = 1
+    min_ready_seconds     = 30
+    healthy_deadline      = "10m"
+    parallel_voters       = false
+  }
+  preserved_state { disk = "data" }
+  workload "patroni" {
+    port     = 8008
+    settings = { scope = "pg" }
+  }
+  lifecycle_hook "drain" {
+    transition        = "PRE_TERMINATE"
+    driver { do = "transfer" }
+    heartbeat_timeout = "60s"
+  }
+  lifecycle_hook "late" {
+    transition = "POST_LAUNCH"
+    exec { command = ["/bin/true", "x"] }
+  }
+  health_check "ready" {
+    http {
+      port         = 8008
+      request_path = "/readiness"
+      expect       = 200
+    }
+    check_interval_sec = 10
+  }
+  meta { team = "db" }
+  backend "pg" {
+    port  = 5432
+    allow = ["web"]
+  }
+}
+`
+
+func TestEveryField(t *testing.T) {
+	dir := write(t, map[string]string{"all.hcl": everything, "b.txt": "bee",
+		"pg.yaml": "image: ${image}\n%{ for p in ports ~}\nport: ${p}\n%{ endfor ~}\n"})
+	f, err := Load([]string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := f.Groups[0].Spec
+	text, err := json.MarshalIndent(got, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/everything.json", string(text)+"\n")
+	again, err := group.Decode(f.Groups[0].JSON)
+	if err != nil || again.Replicas != 3 || again.Workload.Settings["port"] != "8008" || again.Workload.Settings["scope"] != "pg" {
+		t.Errorf("JSON decodes to %+v, %v", again, err)
+	}
+	for path, line := range map[string]string{
+		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "36",
+		`health_check["ready"].http.port`: "40", "nothing": "6", "meta.team": "46",
+	} {
+		if got := f.Groups[0].Position(path); !strings.HasSuffix(got, "all.hcl:"+line) {
+			t.Errorf("Position(%q) = %s, want line %s", path, got, line)
+		}
+	}
+}
+
+func TestVariables(t *testing.T) {
+	dir := write(t, map[string]string{
+		"g.hcl": "variable \"n\" {}\ngroup \"web\" {\n platform = \"phala\"\n replicas = var.n\n template {\n compose = \"x\"\n instance_type = var.kind\n os_image = \"o\"\n }\n update_policy {}\n}\n",
+		"v.txt": "n = 5\nkind = \"tdx.small\"\n",
+	})
+	if _, err := Load([]string{filepath.Join(dir, "g.hcl")}, nil); err == nil || !strings.Contains(err.Error(), "g.hcl:1: Variable without a value: give -var n=...") {
+		t.Errorf("without a value: %v", err)
+	}
+	vars, err := CollectVars([]string{"n=7"}, []string{filepath.Join(dir, "v.txt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Load([]string{filepath.Join(dir, "g.hcl")}, vars)
+	if err != nil || f.Groups[0].Spec.Replicas != 7 || f.Groups[0].Spec.Template.InstanceType != "tdx.small" {
+		t.Errorf("Load = %+v, %v", f, err)
+	}
+	for _, bad := range []string{"n", "=x", "1a=2"} {
+		if _, err := CollectVars([]string{bad}, nil); err == nil {
+			t.Errorf("-var %q was accepted", bad)
+		}
+	}
+}
+
+// All problems at once, each with its place.
+func TestProblems(t *testing.T) {
+	dir := write(t, map[string]string{"bad.hcl": `group "web" {
+  platfrom = "phala"
+  replicas = 1.5
+  template = {}
+  update_policy {
+    healthy_deadline = ["x"]
+    canary {}
+  }
+  update_policy {}
+  lifecycle_hook { }
+  meta {
+    a {}
+  }
+  app_id = file("missing.txt")
+  replicas2 = nope.x
+}
+group {}
+stray = 1
+thing "x" {}
+`})
+	_, err := Load([]string{filepath.Join(dir, "bad.hcl")}, nil)
+	var all *Error
+	if !errors.As(err, &all) {
+		t.Fatalf("Load error %v, want *Error", err)
+	}
+	golden(t, "testdata/problems.txt", strings.ReplaceAll(strings.Join(all.Problems, "\n"), dir+"/", "")+"\n")
+}
+
+func TestSyntaxError(t *testing.T) {
+	dir := write(t, map[string]string{"bad.hcl": "group \"x\" {\n  a = \n}\n"})
+	if _, err := Load([]string{dir}, nil); err == nil || !strings.Contains(err.Error(), "bad.hcl:2: Invalid expression") {
+		t.Errorf("Load: %v", err)
+	}
+	if _, err := Load([]string{filepath.Join(dir, "absent.hcl")}, nil); err == nil || !strings.Contains(err.Error(), "absent.hcl: no such file") {
+		t.Errorf("Load of an absent file: %v", err)
+	}
+}
+
+const clusterText = `
+locals { cloud = jsondecode(file("cloud.json")) }
+cluster "demo" {
+  platform "phala" {
+    api_url = local.cloud.api_url
+    api_key = local.cloud.api_key
+  }
+  gateway {
+    domain  = local.cloud.gateway_domain
+    address = local.cloud.gateway_address
+  }
+  coordinator {
+    replicas      = 3
+    compose       = templatefile("c.yaml", { trust = cadre.trust_json, app = cadre.coordinator_app_id })
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.9"
+    disk_gb       = 10
+    env           = { PLATFORM_API_KEY = cadre.platform_api_key, CLUSTER = cadre.cluster }
+  }
+  trust {
+    roots_pem = "PEM"
+    key_provider    = local.cloud.key_provider
+    images          = local.cloud.images
+    allow_simulated = true
+  }
+}
+`
+
+func TestCluster(t *testing.T) {
+	dir := write(t, map[string]string{"c.hcl": clusterText, "c.yaml": "app: ${app}\ntrust: ${jsonencode(trust)}\n",
+		"cloud.json": `{"api_url":"http://127.0.0.1:1/api/v1","api_key":"k","gateway_domain":"gw.test","gateway_address":"127.0.0.1:443",
+			"key_provider":{"name":"kms","id":"ab"},"images":{"dstack-0.5.9":[{"mrtd":"01","rtmr0":"02","rtmr1":"03","rtmr2":"04"}]}}`})
+	f, err := Load([]string{dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := f.Clusters[0]
+	if c.Name != "demo" || c.Platform.APIURL != "http://127.0.0.1:1/api/v1" || c.Gateway.Domain != "gw.test" ||
+		c.Trust.KeyProvider.ID != "ab" || c.Trust.Images["dstack-0.5.9"][0].RTMR2 != "04" || !c.Trust.AllowSimulated || c.Trust.Cluster != "demo" {
+		t.Errorf("cluster = %+v", c)
+	}
+	got, err := c.Coordinator(Facts{Cluster: "demo", CoordinatorAppID: "aa", TrustJSON: `{"x":1}`, PlatformAPIKey: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "app: aa\ntrust: \"{\\\"x\\\":1}\"\n"; got.Compose != want || got.Replicas != 3 || got.Env["PLATFORM_API_KEY"] != "k" {
+		t.Errorf("coordinator = %+v, want compose %q", got, want)
+	}
+}
+
+func TestClusterProblems(t *testing.T) {
+	dir := write(t, map[string]string{"c.hcl": `cluster "demo" {
+  platform "gcp" {}
+  gateway {}
+  coordinator {
+    replicas = 2
+    compose = templatefile("absent.yaml", { a = cadre.trust_json })
+  }
+  trust { cluster = "x" }
+  dns {}
+}
+`})
+	_, err := Load([]string{dir}, nil)
+	if err == nil {
+		t.Fatal("Load succeeded")
+	}
+	golden(t, "testdata/cluster_problems.txt", strings.ReplaceAll(err.Error(), dir+"/", "")+"\n")
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\n--- got\n%s--- want\n%s", name, got, want)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(everything)
+	f.Add(clusterText)
+	f.Fuzz(func(t *testing.T, text string) {
+		dir := write(t, map[string]string{"f.hcl": text})
+		if _, err := Load([]string{dir}, nil); err != nil {
+			var all *Error
+			if !errors.As(err, &all) && !strings.Contains(err.Error(), "read") {
+				t.Errorf("error of another kind: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// View is a group at one moment.
+type View struct {
+	Status group.Status `json:"status"`
+	Plan   rollout.Plan `json:"plan"`
+	At     time.Time    `json:"at"`
+}
+
+// Watch calls see with the group's view at once and after each change, until see
+// returns false or an error, or ctx ends. It outlives coordinators: while none
+// answers it calls lost (may be nil) and connects again with back-off. index is
+// that of a spec which is known to be stored, 0 for none: a coordinator that has
+// not heard of the group yet is asked again for a while.
+func (c *Client) Watch(ctx context.Context, name string, index uint64, see func(View) (bool, error), lost func(error)) error {
+	pause := 200 * time.Millisecond
+	heardBy := time.Now().Add(hearsay)
+	for {
+		got, err := c.watchOnce(ctx, name, see)
+		if err == nil || errors.Is(err, errStop) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch k := KindOf(err); {
+		case k == Internal && status.Code(errors.Unwrap(err)) == codes.Internal:
+			// A coordinator between two leaders of its store answers so; another may not.
+			if lost != nil {
+				lost(err)
+			}
+		case k == NotFound && index > 0 && time.Now().Before(heardBy):
+		case k != Unavailable && k != Timeout:
+			return err
+		case lost != nil:
+			lost(err)
+		}
+		if got {
+			pause = 200 * time.Millisecond
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		pause = min(2*pause, 5*time.Second)
+	}
+}
+
+// hearsay is how long a write may take to be known by every coordinator.
+const hearsay = 15 * time.Second
+
+var errStop = errors.New("stop")
+
+func (c *Client) watchOnce(ctx context.Context, name string, see func(View) (bool, error)) (got bool, err error) {
+	doing := "watch group " + name
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.api.WatchGroup(ctx, &apiv1.WatchGroupRequest{Group: name})
+	if err != nil {
+		return false, c.wrap(doing, err)
+	}
+	for {
+		r, err := stream.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = status.Error(codes.Unavailable, "the coordinator ended the stream")
+			}
+			return got, c.wrap(doing, err)
+		}
+		got = true
+		v := View{At: r.GetAt().AsTime()}
+		if err := decode(doing, r.GetStatusJson(), &v.Status); err != nil {
+			return got, err
+		}
+		if err := decode(doing, r.GetPlanJson(), &v.Plan); err != nil {
+			return got, err
+		}
+		more, err := see(v)
+		if err != nil {
+			return got, err
+		}
+		if !more {
+			return got, errStop
+		}
+	}
+}
+
+// RolloutError says that the rollout that was waited for did not get there.
+type RolloutError struct {
+	Group string
+	State operation.RolloutState
+	// Reason in the coordinator's words.
+	Reason string
+}
+
+func (e *RolloutError) Error() string {
+	text := fmt.Sprintf("rollout of %s is %s", e.Group, e.State)
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return text
+}
+
+// Outcome judges a view for a waiter (R144): done when the leader has seen the
+// spec at index and every Slot in scope proved the target and is available. The
+// error is a *RolloutError when the rollout failed, paused or was replaced.
+// index 0 and revision "" wait for whatever is current.
+func Outcome(v View, index uint64, revision string) (done bool, err error) {
+	s := v.Status
+	if s.ObservedIndex < index || s.ObservedIndex == 0 {
+		return false, nil
+	}
+	state := operation.RolloutState(s.RolloutState)
+	if revision != "" && s.Target != "" && s.Target != revision && s.ObservedIndex > index {
+		return false, &RolloutError{Group: s.Group, State: operation.SupersededState, Reason: "a newer spec asks for revision " + s.Target}
+	}
+	for _, c := range s.Conditions {
+		if c.Type == "SpecInvalid" && c.Status {
+			return false, &RolloutError{Group: s.Group, State: operation.FailedState, Reason: c.Message}
+		}
+	}
+	reason := reasonOf(v)
+	switch state {
+	case operation.FailedState:
+		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
+	case operation.PausedState:
+		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
+	case operation.PartitionReached:
+		return true, nil
+	case operation.Running, operation.SupersededState:
+		return false, nil
+	case operation.Complete:
+	}
+	if s.Paused {
+		return false, &RolloutError{Group: s.Group, State: operation.PausedState, Reason: reason}
+	}
+	return s.Updated >= s.Replicas && s.Available >= s.Replicas && (revision == "" || s.Target == revision), nil
+}
+
+func reasonOf(v View) string {
+	if r := v.Plan.Rollout; r != nil && r.Reason != "" {
+		return r.Reason
+	}
+	return v.Status.Message
+}
+
+// WaitOptions say what Wait waits for and whom it tells. The functions may be
+// nil; all are called from one goroutine.
+type WaitOptions struct {
+	// Index of the spec that is waited for; statuses of older ones do not count.
+	Index uint64
+	// Revision that the spec asks for; empty: whatever is current.
+	Revision string
+	// Follow goes on after the verdict, until ctx ends.
+	Follow bool
+	// See gets each view, Lost each loss of the connection, Tick a beat each second.
+	See  func(View)
+	Lost func(error)
+	Tick func()
+}
+
+// pauseGrace is how long a pause must show: right after a resume, a coordinator
+// may not have heard of it.
+const pauseGrace = 3 * time.Second
+
+// Wait watches until Outcome has a verdict or ctx ends, whose cause it then returns.
+func (c *Client) Wait(ctx context.Context, name string, o WaitOptions) error {
+	watching, stop := context.WithCancel(ctx)
+	views, lost, ended := make(chan View), make(chan error), make(chan error, 1)
+	go func() {
+		ended <- c.Watch(watching, name, o.Index, func(v View) (bool, error) {
+			select {
+			case views <- v:
+				return true, nil
+			case <-watching.Done():
+				return false, nil
+			}
+		}, func(err error) {
+			select {
+			case lost <- err:
+			case <-watching.Done():
+			}
+		})
+	}()
+	finish := func(verdict error) error {
+		stop()
+		<-ended
+		return verdict
+	}
+	beat := time.NewTicker(time.Second)
+	defer beat.Stop()
+	var paused *RolloutError
+	var pausedAt time.Time
+	for {
+		select {
+		case v := <-views:
+			call(o.See, v)
+			done, err := Outcome(v, o.Index, o.Revision)
+			stopped := (*RolloutError)(nil)
+			if errors.As(err, &stopped) && stopped.State == operation.PausedState {
+				if paused == nil {
+					pausedAt = time.Now()
+				}
+				paused = stopped
+				continue
+			}
+			paused = nil
+			if !o.Follow && (done || err != nil) {
+				return finish(err)
+			}
+		case err := <-lost:
+			call(o.Lost, err)
+		case <-beat.C:
+			if o.Tick != nil {
+				o.Tick()
+			}
+			if paused != nil && !o.Follow && time.Since(pausedAt) >= pauseGrace {
+				return finish(paused)
+			}
+		case err := <-ended:
+			stop()
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			return err
+		}
+	}
+}
+
+func call[T any](fn func(T), v T) {
+	if fn != nil {
+		fn(v)
+	}
+}
