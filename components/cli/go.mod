@@ -2,10 +2,8 @@ module cadre.dev/cli
 
 go 1.26.0
 
-// "go mod tidy" would add go-ethereum for files of the dstack SDK that have a
-// build tag and serve attest's tests only: leave that out.
 require (
-	cadre.dev/attest v0.0.0
+	cadre.dev/attest v0.0.0 // indirect
 	cadre.dev/client v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/platform v0.0.0
@@ -18,7 +16,6 @@ require (
 require (
 	github.com/agext/levenshtein v1.2.1 // indirect
 	github.com/apparentlymart/go-textseg/v15 v15.0.0 // indirect
-	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
 	github.com/google/go-tdx-guest v0.3.1 // indirect
 	github.com/google/logger v1.1.1 // indirect
 	github.com/hashicorp/hcl/v2 v2.24.0 // indirect

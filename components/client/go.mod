@@ -2,8 +2,6 @@ module cadre.dev/client
 
 go 1.26.0
 
-// "go mod tidy" would add go-ethereum for files of the dstack SDK that have a
-// build tag and serve attest's tests only: leave that out.
 require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
