@@ -1,0 +1,115 @@
+package group
+
+import (
+	"slices"
+	"time"
+)
+
+// Defaults of a spec, each argued for in docs/rollout-rules.md.
+const (
+	// DefaultMinReady keeps a member that rejoins and then crashes from counting (R8).
+	DefaultMinReady = 30 * time.Second
+	// DefaultHealthyDeadline leaves a confidential VM the time to measure, attest
+	// and unlock its disk (R87).
+	DefaultHealthyDeadline = 10 * time.Minute
+	// DefaultHookHeartbeat and DefaultHookMaxDuration notice a dead hook (R79).
+	DefaultHookHeartbeat   = 5 * time.Minute
+	DefaultHookMaxDuration = time.Hour
+	// Health check defaults, in the units of their fields.
+	DefaultCheckIntervalSec   = 10
+	DefaultCheckTimeoutSec    = 5
+	DefaultHealthyThreshold   = 2
+	DefaultUnhealthyThreshold = 3
+	defaultPlatform           = "phala"
+)
+
+// Normalize fills every absent field that has a default. It changes no field that
+// is set, so Normalize twice is Normalize once, and it never moves the Revision.
+func (s *Spec) Normalize() {
+	fill(&s.Platform, defaultPlatform)
+	fill(&s.ManagementPolicy, OrderedReady)
+	fill(&s.Workload.Kind, WorkloadNone)
+	for i := range s.LifecycleHooks {
+		s.LifecycleHooks[i].normalize()
+	}
+	s.UpdatePolicy.normalize(longestHeartbeat(*s))
+	for i := range s.HealthChecks {
+		s.HealthChecks[i].normalize()
+	}
+	for i := range s.Backends {
+		fill(&s.Backends[i].Protocol, "tcp")
+	}
+}
+
+// clone copies what Normalize writes to, so that the caller's spec stays as it is.
+func (s Spec) clone() Spec {
+	s.LifecycleHooks = slices.Clone(s.LifecycleHooks)
+	for i, h := range s.LifecycleHooks {
+		if h.HTTP != nil {
+			action := *h.HTTP
+			s.LifecycleHooks[i].HTTP = &action
+		}
+	}
+	s.HealthChecks = slices.Clone(s.HealthChecks)
+	for i, c := range s.HealthChecks {
+		if c.HTTP != nil {
+			check := *c.HTTP
+			s.HealthChecks[i].HTTP = &check
+		}
+	}
+	s.Backends = slices.Clone(s.Backends)
+	return s
+}
+
+func (p *UpdatePolicy) normalize(heartbeat time.Duration) {
+	fill(&p.Type, Proactive)
+	fill(&p.OnFailure, Pause)
+	if p.MaxUnavailableFixed == nil && p.MaxUnavailablePercent == nil {
+		p.MaxUnavailableFixed = ptr(1)
+	}
+	if p.MinReadySeconds == nil {
+		p.MinReadySeconds = ptr(int(DefaultMinReady / time.Second))
+	}
+	fill(&p.HealthyDeadline, Duration(DefaultHealthyDeadline))
+	fill(&p.ProgressDeadline, Duration(defaultProgress(p.HealthyDeadline.D(), heartbeat)))
+}
+
+func (h *LifecycleHook) normalize() {
+	fill(&h.MaxDuration, Duration(DefaultHookMaxDuration))
+	fill(&h.HeartbeatTimeout, min(Duration(DefaultHookHeartbeat), h.MaxDuration))
+	if h.HTTP != nil {
+		fill(&h.HTTP.Method, "POST")
+	}
+	switch h.Transition {
+	case PreTerminate:
+		// Nothing happened yet: calling the step off is always right (R80).
+		fill(&h.DefaultResult, HookAbandon)
+	case PostLaunch:
+		// The Boot runs already: keep it where it is and let a person look.
+		fill(&h.DefaultResult, HookHold)
+	}
+}
+
+// defaultProgress is three times healthy, and never so short that R88 refuses it.
+func defaultProgress(healthy, heartbeat time.Duration) time.Duration {
+	return max(3*healthy, 2*healthy+heartbeat)
+}
+
+func (c *HealthCheck) normalize() {
+	fill(&c.CheckIntervalSec, DefaultCheckIntervalSec)
+	fill(&c.TimeoutSec, min(DefaultCheckTimeoutSec, max(c.CheckIntervalSec, 1)))
+	fill(&c.HealthyThreshold, DefaultHealthyThreshold)
+	fill(&c.UnhealthyThreshold, DefaultUnhealthyThreshold)
+	if c.HTTP != nil {
+		fill(&c.HTTP.Expect, "200")
+	}
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

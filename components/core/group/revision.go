@@ -1,0 +1,43 @@
+package group
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"strconv"
+)
+
+// revisionHexLen is the length of a Revision in hex digits: 128 bits (R3).
+const revisionHexLen = 32
+
+// Revision names the content of a template (R3): 32 hex digits of a SHA-256 over
+// everything that is measured or changes behaviour, and the restart token. Env is
+// taken in key order. The compose text counts byte by byte, since it is measured
+// byte by byte. Size, budgets and deadlines are not part of it.
+func Revision(t Template, restartToken string) string {
+	h := sha256.New()
+	// A tag and a length before each part: no two contents share an encoding.
+	put(h, "cadre/revision/v1")
+	put(h, t.Compose)
+	put(h, strconv.Itoa(len(t.Env)))
+	for _, name := range sortedKeys(t.Env) {
+		put(h, name)
+		put(h, t.Env[name])
+	}
+	put(h, t.InstanceType)
+	put(h, t.OSImage)
+	put(h, strconv.Itoa(t.DiskGB))
+	put(h, restartToken)
+	return hex.EncodeToString(h.Sum(nil))[:revisionHexLen]
+}
+
+// IsRevision reports whether s has the form of a Revision.
+func IsRevision(s string) bool { return isHex(s, revisionHexLen) }
+
+func put(h hash.Hash, part string) {
+	var size [8]byte
+	binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+	_, _ = h.Write(size[:]) // a hash never fails to write
+	_, _ = h.Write([]byte(part))
+}

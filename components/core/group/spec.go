@@ -1,0 +1,233 @@
+package group
+
+// Spec is the desired state of one group: the document that operators write at
+// groups/<name>/spec. The JSON form is the record; HCL and Terraform use the
+// same names. Decode refuses unknown fields and Validate reports all problems.
+type Spec struct {
+	// Name of the group: lower-case letters, digits and '-', at most 40 bytes,
+	// starting with a letter (the strictest of platform name, Consul node name,
+	// DNS label and SPIFFE path; threat model IDN-02).
+	Name string `json:"name"`
+	// Platform is the driver: "phala" here; "vmm" later.
+	Platform string `json:"platform"`
+	// AppID is the platform's application, 40 lower-case hex characters. Empty:
+	// the first create allots it and the Slots' records keep it.
+	AppID string `json:"app_id,omitempty"`
+	// Replicas is the number of Slots, ordinals 0..Replicas-1.
+	Replicas         int              `json:"replicas"`
+	Template         Template         `json:"template"`
+	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
+	UpdatePolicy     UpdatePolicy     `json:"update_policy"`
+	PreservedState   PreservedState   `json:"preserved_state,omitzero"`
+	Workload         Workload         `json:"workload,omitzero"`
+	LifecycleHooks   []LifecycleHook  `json:"lifecycle_hook,omitempty"`
+	HealthChecks     []HealthCheck    `json:"health_check,omitempty"`
+	Backends         []Backend        `json:"backend,omitempty"`
+	// Meta is handed to the workload; it is not part of the Revision.
+	Meta map[string]string `json:"meta,omitempty"`
+	// RestartToken is part of the Revision's identity (R3): changing it rolls
+	// the group without any other change.
+	RestartToken string `json:"restart_token,omitempty"`
+}
+
+// Template is what a Revision is made of: everything here is measured or
+// changes behaviour (R3).
+type Template struct {
+	// Compose is the compose file's text. Every image is pinned by digest.
+	Compose string `json:"compose"`
+	// Env is delivered encrypted and is not measured: never trusted, never a secret.
+	Env map[string]string `json:"env,omitempty"`
+	// InstanceType is the platform's size name, e.g. "tdx.small".
+	InstanceType string `json:"instance_type"`
+	// OSImage is the guest image's name, e.g. "dstack-0.5.7".
+	OSImage string `json:"os_image"`
+	// DiskGB is the data disk's size; it can only grow.
+	DiskGB int `json:"disk_gb,omitempty"`
+}
+
+// ManagementPolicy says how Slots are created.
+type ManagementPolicy string
+
+const (
+	// OrderedReady creates one Slot at a time in ordinal order, each after its
+	// predecessor is available. The default.
+	OrderedReady ManagementPolicy = "ORDERED_READY"
+	// Parallel creates all missing Slots at once.
+	Parallel ManagementPolicy = "PARALLEL"
+)
+
+// UpdateType says what makes a new Revision move.
+type UpdateType string
+
+const (
+	// Proactive rolls as soon as the spec changes. The default.
+	Proactive UpdateType = "PROACTIVE"
+	// Opportunistic applies a Revision only when something else touches the Slot.
+	Opportunistic UpdateType = "OPPORTUNISTIC"
+)
+
+// OnFailure says what a failed rollout does.
+type OnFailure string
+
+const (
+	// Pause stops voluntary work and keeps the mixed state (R99). The default.
+	Pause OnFailure = "PAUSE"
+)
+
+// UpdatePolicy bounds the disruption of a rollout.
+type UpdatePolicy struct {
+	Type UpdateType `json:"type,omitempty"`
+	// MaxUnavailableFixed is a number of Slots; exclusive with the percent. Both
+	// absent means 1. Zero after resolution is refused (R15): surge does not exist
+	// for identity-keeping updates.
+	MaxUnavailableFixed *int `json:"max_unavailable_fixed,omitempty"`
+	// MaxUnavailablePercent of Replicas, rounded down, floor 1 (R12, R13).
+	MaxUnavailablePercent *int `json:"max_unavailable_percent,omitempty"`
+	// MaxSurgeFixed must be absent or 0: updates keep identity (R15).
+	MaxSurgeFixed *int `json:"max_surge_fixed,omitempty"`
+	// MinReadySeconds is how long a Slot is available without a break before it
+	// counts (R8); 0..3600, default 30.
+	MinReadySeconds *int `json:"min_ready_seconds,omitempty"`
+	// Partition keeps ordinals below it at their assigned Revision (R94).
+	Partition int       `json:"partition,omitempty"`
+	OnFailure OnFailure `json:"on_failure,omitempty"`
+	// HealthyDeadline runs from the accepted platform call to available (R87). Default 10m.
+	HealthyDeadline Duration `json:"healthy_deadline,omitempty"`
+	// ProgressDeadline restarts with each Slot that arrives (R88). Default 3 x HealthyDeadline.
+	ProgressDeadline Duration `json:"progress_deadline,omitempty"`
+	// ParallelVoters lifts the cap of one voter at a time (R17).
+	ParallelVoters bool `json:"parallel_voters,omitempty"`
+	// Interruption is "refuse" or "allow": whether a rollout that must lose quorum
+	// (two voters) or the only member may proceed (R18, R19).
+	Interruption string `json:"interruption,omitempty"`
+}
+
+// PreservedState names what is never deleted, even on recreate.
+type PreservedState struct {
+	// Disk is the data disk's name.
+	Disk string `json:"disk,omitempty"`
+}
+
+// Workload names the driver that knows the workload.
+type Workload struct {
+	// Kind: "consul", "patroni", "etcd", or "none" (also the default): no roles, no quorum.
+	Kind string `json:"kind,omitempty"`
+	// Settings of the driver; each driver lists the ones it knows.
+	Settings map[string]string `json:"settings,omitempty"`
+}
+
+// Transition is the point at which a lifecycle hook runs.
+type Transition string
+
+const (
+	// PreTerminate runs before anything disruptive happens to the Slot.
+	PreTerminate Transition = "PRE_TERMINATE"
+	// PostLaunch runs after admission, before the Slot counts as joined.
+	PostLaunch Transition = "POST_LAUNCH"
+)
+
+// HookResult is what a hook decides (R80).
+type HookResult string
+
+const (
+	// HookContinue goes on with the step.
+	HookContinue HookResult = "CONTINUE"
+	// HookAbandon aborts the step; the Slot returns to service.
+	HookAbandon HookResult = "ABANDON"
+	// HookHold keeps the Slot where it is until an operator decides.
+	HookHold HookResult = "HOLD"
+)
+
+// LifecycleHook is named work at a Transition. Exactly one of HTTP, Exec, Wait
+// and Driver is set.
+type LifecycleHook struct {
+	Name       string      `json:"name"`
+	Transition Transition  `json:"transition"`
+	HTTP       *HTTPAction `json:"http,omitempty"`
+	Exec       *ExecAction `json:"exec,omitempty"`
+	// Wait leaves the hook open until the workload completes it at the agent's API.
+	Wait *WaitAction `json:"wait,omitempty"`
+	// Driver asks the workload driver for the named work, e.g. "transfer".
+	Driver *DriverAction `json:"driver,omitempty"`
+	// HeartbeatTimeout restarts with each heartbeat; default 5m (R79).
+	HeartbeatTimeout Duration `json:"heartbeat_timeout,omitempty"`
+	// MaxDuration cannot be extended; default 1h (R79).
+	MaxDuration Duration `json:"max_duration,omitempty"`
+	// DefaultResult on time-out or failure; default ABANDON before disruption.
+	DefaultResult HookResult `json:"default_result,omitempty"`
+}
+
+// HTTPAction calls the workload on the CVM's loopback.
+type HTTPAction struct {
+	Method string `json:"method,omitempty"` // default POST
+	Port   int    `json:"port"`
+	Path   string `json:"path"`
+	// Expect is the status code that means success; default 2xx.
+	Expect int `json:"expect,omitempty"`
+}
+
+// ExecAction runs a command: an argument vector, never a shell string.
+type ExecAction struct {
+	Command []string `json:"command"`
+}
+
+// WaitAction waits for a caller.
+type WaitAction struct{}
+
+// DriverAction names work of the workload driver.
+type DriverAction struct {
+	// Do: "transfer" hands leadership over, "drain" stops taking new work.
+	Do string `json:"do"`
+}
+
+// HealthCheck judges the workload from inside the CVM. Exactly one of HTTP, TCP and Exec is set.
+type HealthCheck struct {
+	Name string      `json:"name"`
+	HTTP *HTTPCheck  `json:"http,omitempty"`
+	TCP  *TCPCheck   `json:"tcp,omitempty"`
+	Exec *ExecAction `json:"exec,omitempty"`
+	// CheckIntervalSec default 10, TimeoutSec default 5 and at most the interval.
+	CheckIntervalSec int `json:"check_interval_sec,omitempty"`
+	TimeoutSec       int `json:"timeout_sec,omitempty"`
+	// HealthyThreshold default 2, UnhealthyThreshold default 3, 1..10.
+	HealthyThreshold   int `json:"healthy_threshold,omitempty"`
+	UnhealthyThreshold int `json:"unhealthy_threshold,omitempty"`
+}
+
+// HTTPCheck gets a path on the CVM's loopback.
+type HTTPCheck struct {
+	Port        int    `json:"port"`
+	RequestPath string `json:"request_path"`
+	// Expect is the wanted status code as text, default "200".
+	Expect string `json:"expect,omitempty"`
+}
+
+// TCPCheck connects to a port on the CVM's loopback.
+type TCPCheck struct {
+	Port int `json:"port"`
+}
+
+// Backend is a port that Slots of this group offer to Peers on their VIP.
+// Members of the same group may always use it; other groups only when allowed.
+type Backend struct {
+	Name string `json:"name"`
+	// Protocol: "tcp" (default) or "udp".
+	Protocol string `json:"protocol,omitempty"`
+	Port     int    `json:"port"`
+	// Allow lists other groups that may connect.
+	Allow []string `json:"allow,omitempty"`
+}
+
+// AgentConfig is the part of a Spec that agents act on; Desired carries it.
+type AgentConfig struct {
+	Group          string            `json:"group"`
+	Slot           string            `json:"slot"`
+	Workload       Workload          `json:"workload"`
+	LifecycleHooks []LifecycleHook   `json:"lifecycle_hook,omitempty"`
+	HealthChecks   []HealthCheck     `json:"health_check,omitempty"`
+	Meta           map[string]string `json:"meta,omitempty"`
+	// Members are the group's Slot names in ordinal order.
+	Members []string `json:"members"`
+	// Revision assigned to this Slot.
+	Revision string `json:"revision"`
+}

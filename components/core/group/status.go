@@ -1,0 +1,109 @@
+package group
+
+import "time"
+
+// Condition is one judgement about a group or a Slot.
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  bool      `json:"status"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// Status is what the leader reports about a group at groups/<g>/status.
+type Status struct {
+	Group string `json:"group"`
+	// ObservedIndex is the KV index of the spec that this status speaks of (R144).
+	ObservedIndex uint64 `json:"observed_index"`
+	// Generation counts accepted spec edits that changed the target Revision or size.
+	Generation uint64 `json:"generation"`
+	// Target is what the spec asks for; Stable the last Revision whose rollout completed (R5).
+	Target string `json:"target_revision,omitempty"`
+	Stable string `json:"stable_revision,omitempty"`
+	// FailedRevisions never became available somewhere (R90).
+	FailedRevisions []string `json:"failed_revisions,omitempty"`
+	Rollout         string   `json:"rollout,omitempty"`
+	RolloutState    string   `json:"rollout_state,omitempty"`
+	// Message says in one line what happens or what is waited for (R138).
+	Message     string           `json:"message,omitempty"`
+	Replicas    int              `json:"replicas"`
+	Available   int              `json:"available"`
+	Updated     int              `json:"updated"`
+	Unavailable int              `json:"unavailable"`
+	Transfers   int              `json:"transfers"`
+	Conditions  []Condition      `json:"conditions,omitempty"`
+	Instances   []InstanceStatus `json:"instances,omitempty"`
+	Paused      bool             `json:"paused,omitempty"`
+	Term        uint64           `json:"term"`
+	At          time.Time        `json:"at"`
+}
+
+// InstanceStatus is the state of one Slot (R137).
+type InstanceStatus struct {
+	Group      string `json:"group"`
+	Slot       string `json:"slot"`
+	Ordinal    int    `json:"ordinal"`
+	AppID      string `json:"app_id,omitempty"`
+	InstanceID string `json:"instance_id,omitempty"`
+	VMUUID     string `json:"vm_uuid,omitempty"`
+	VIP        string `json:"vip,omitempty"`
+	BootID     string `json:"boot_id,omitempty"`
+	// Assigned is what the leader last decided, Observed what attestation proved (R4).
+	Assigned string `json:"assigned_revision,omitempty"`
+	Observed string `json:"observed_revision,omitempty"`
+	// State: one word for people, e.g. "Available", "Draining", "Booting", "Unavailable".
+	State          string     `json:"state"`
+	Health         string     `json:"health"`
+	Reason         string     `json:"reason,omitempty"`
+	Role           string     `json:"role,omitempty"`
+	LagBytes       *int64     `json:"lag_bytes,omitempty"`
+	PlatformStatus string     `json:"platform_status,omitempty"`
+	Operation      string     `json:"operation,omitempty"`
+	Phase          string     `json:"phase,omitempty"`
+	Since          *time.Time `json:"since,omitempty"`
+	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
+	LastRefusal string `json:"last_refusal,omitempty"`
+}
+
+// SlotRecord binds a Slot to its Instance at slots/<g>/<slot>. Written by the leader only.
+type SlotRecord struct {
+	Group   string `json:"group"`
+	Slot    string `json:"slot"`
+	Ordinal int    `json:"ordinal"`
+	// VIP is given once and kept.
+	VIP   string `json:"vip"`
+	AppID string `json:"app_id,omitempty"`
+	// InstanceID is bound at the first listing that shows it and never changes without an operator.
+	InstanceID string `json:"instance_id,omitempty"`
+	VMUUID     string `json:"vm_uuid,omitempty"`
+	// PlatformName is the CVM's name on the platform, unique in the workspace.
+	PlatformName string `json:"platform_name"`
+	// Assigned is the Revision that the leader last decided for this Slot (R5).
+	Assigned string `json:"assigned_revision,omitempty"`
+	// ConfigVersion grows with each change that the agent must see.
+	ConfigVersion uint64 `json:"config_version"`
+	// AvailableSince is when the Slot last became available except for min_ready (R8); zero when it is not.
+	AvailableSince time.Time `json:"available_since,omitzero"`
+	// AvailableBoot is the Boot whose clock AvailableSince is: another Boot starts it anew (R8).
+	AvailableBoot string `json:"available_boot,omitempty"`
+	// UnavailableSince is when the Slot was last seen to become unavailable; zero while
+	// it is available but for min_ready. Survives a change of leader, so that a silent
+	// Slot is not taken for a lost one by a leader that only just started (R10).
+	UnavailableSince time.Time `json:"unavailable_since,omitzero"`
+	// WasAvailableAt is the Revision at which the Slot was last available (R90).
+	WasAvailableAt string `json:"was_available_at,omitempty"`
+}
+
+// RevisionRecord is the immutable content of a Revision at revisions/<digest>.
+type RevisionRecord struct {
+	Digest   string   `json:"digest"`
+	Group    string   `json:"group"`
+	Template Template `json:"template"`
+	// RestartToken that went into the digest.
+	RestartToken string `json:"restart_token,omitempty"`
+	// ComposeHash that the platform says it would measure for this Revision, 64 hex
+	// characters. A hint: admission also reads the attested app-compose itself.
+	ComposeHash string    `json:"compose_hash,omitempty"`
+	CreatedAt   time.Time `json:"created_at"`
+}

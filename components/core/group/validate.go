@@ -1,0 +1,207 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Validate reports every problem of a spec at once as a *ValidationError, or
+// nil. Absent fields count with their defaults. It judges the document alone:
+// what depends on the state of the cluster is a Hold of the plan.
+func Validate(s Spec) error {
+	s = s.clone()
+	s.Normalize()
+	v := &validator{}
+	v.group(s)
+	v.template(s.Template)
+	v.updatePolicy(s)
+	v.voters(s)
+	v.workload(s)
+	v.hooks(s.LifecycleHooks)
+	v.checks(s.HealthChecks)
+	v.backends(s)
+	v.meta("meta", s.Meta)
+	if len(v.problems) == 0 {
+		return nil
+	}
+	return &ValidationError{Group: s.Name, Problems: v.problems}
+}
+
+// Warnings says what is allowed but will hurt (R17, R18, R19).
+func Warnings(s Spec) []string {
+	var out []string
+	if s.Replicas == 1 {
+		out = append(out, "will_interrupt: a group of one has nobody to take over, so each update interrupts it (R18)")
+	}
+	if HasVoters(s) && s.Replicas == 2 && s.UpdatePolicy.Interruption == InterruptionAllow {
+		out = append(out, "will_interrupt: of two voters each update loses quorum; three voters would not (R19)")
+	}
+	if HasVoters(s) && s.Replicas > 2 && s.Replicas%2 == 0 {
+		out = append(out, fmt.Sprintf("even_voters: %d voters tolerate no more failures than %d (R19)", s.Replicas, s.Replicas-1))
+	}
+	if HasVoters(s) && MaxUnavailable(s) > max(VoterCap(s, s.Replicas), 1) {
+		out = append(out, fmt.Sprintf("voter_cap: max_unavailable is %d, voters are updated %d at a time (R17)",
+			MaxUnavailable(s), max(VoterCap(s, s.Replicas), 1)))
+	}
+	return out
+}
+
+// Values of update_policy.interruption.
+const (
+	// InterruptionAllow lets a rollout lose quorum where it must (R19).
+	InterruptionAllow = "allow"
+	// InterruptionRefuse keeps even a group of one from being interrupted (R18).
+	InterruptionRefuse = "refuse"
+)
+
+const (
+	maxDiskGB      = 65536
+	maxEnvBytes    = 64 << 10
+	maxMinReadySec = 3600
+	maxDeadline    = 7 * 24 * time.Hour
+)
+
+type validator struct{ problems []Problem }
+
+func (v *validator) add(path, rule, format string, args ...any) {
+	v.problems = append(v.problems, Problem{Path: path, Rule: rule, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *validator) group(s Spec) {
+	if p := nameProblem(s.Name); p != "" {
+		v.add("name", "", "%s", p)
+	}
+	if s.Name == Coordinators {
+		v.add("name", "", "%q is the identity of the coordinators: choose another name", s.Name)
+	}
+	if s.Platform != defaultPlatform {
+		v.add("platform", "", "%q is not a known platform driver: use %q", s.Platform, defaultPlatform)
+	}
+	if s.AppID != "" && !isHex(s.AppID, 40) {
+		v.add("app_id", "", "must be 40 lower-case hex digits, or absent to let the first create allot it")
+	}
+	if s.Replicas < 1 || s.Replicas > MaxReplicas {
+		v.add("replicas", "", "is %d: must be 1 to %d", s.Replicas, MaxReplicas)
+	}
+	if s.ManagementPolicy != OrderedReady && s.ManagementPolicy != Parallel {
+		v.add("management_policy", "", "%q is unknown: use %s or %s", s.ManagementPolicy, OrderedReady, Parallel)
+	}
+	if s.PreservedState.Disk != "" {
+		if p := nameProblem(s.PreservedState.Disk); p != "" {
+			v.add("preserved_state.disk", "", "%s", p)
+		}
+	}
+	if len(s.RestartToken) > 128 {
+		v.add("restart_token", "", "has %d bytes, at most 128 are allowed", len(s.RestartToken))
+	}
+}
+
+func (v *validator) template(t Template) {
+	images, problems := ComposeImages(t.Compose)
+	if t.Compose == "" {
+		images, problems = nil, []string{"is missing: give the text of a compose file"}
+	}
+	for _, p := range problems {
+		v.add("template.compose", "ATT-16", "%s", p)
+	}
+	if len(problems) == 0 && len(images) == 0 {
+		v.add("template.compose", "ATT-16", "no service with an image was found under \"services:\"")
+	}
+	if !isPlainWord(t.InstanceType, 64) {
+		v.add("template.instance_type", "", "must be one word of at most 64 characters, e.g. \"tdx.small\"")
+	}
+	if !isPlainWord(t.OSImage, 64) {
+		v.add("template.os_image", "", "must be one word of at most 64 characters, e.g. \"dstack-0.5.7\"")
+	}
+	if t.DiskGB < 0 || t.DiskGB > maxDiskGB {
+		v.add("template.disk_gb", "", "is %d: must be 0 (the platform's default) to %d", t.DiskGB, maxDiskGB)
+	}
+	v.env(t.Env)
+}
+
+// reservedEnv may be set although they start with CADRE_: they locate, and are
+// never trusted.
+var reservedEnv = []string{"CADRE_GATEWAY_ADDRESS", "CADRE_GATEWAY_DOMAIN"}
+
+func (v *validator) env(env map[string]string) {
+	total := 0
+	for _, name := range sortedKeys(env) {
+		path := fmt.Sprintf("template.env[%q]", name)
+		total += len(name) + len(env[name])
+		switch {
+		case !isEnvName(name):
+			v.add(path, "", "is not a variable name: letters, digits and '_', not starting with a digit, at most 128 bytes")
+		case strings.HasPrefix(name, "CADRE_") && !slices.Contains(reservedEnv, name):
+			v.add(path, "", "is reserved: of CADRE_* only %s may be set", strings.Join(reservedEnv, " and "))
+		case strings.ContainsRune(env[name], 0):
+			v.add(path, "", "contains a zero byte")
+		}
+	}
+	if total > maxEnvBytes {
+		v.add("template.env", "", "has %d bytes in all, at most %d are allowed", total, maxEnvBytes)
+	}
+}
+
+func (v *validator) meta(path string, meta map[string]string) {
+	total := 0
+	for _, name := range sortedKeys(meta) {
+		total += len(name) + len(meta[name])
+		if !isEnvName(name) {
+			v.add(fmt.Sprintf("%s[%q]", path, name), "",
+				"is not a usable key: letters, digits and '_', not starting with a digit, since it becomes CADRE_META_<KEY>")
+		}
+	}
+	if total > maxEnvBytes {
+		v.add(path, "", "has %d bytes in all, at most %d are allowed", total, maxEnvBytes)
+	}
+}
+
+func (v *validator) backends(s Spec) {
+	seen, ports := map[string]bool{}, map[string]bool{}
+	for _, b := range s.Backends {
+		path := fmt.Sprintf("backend[%q]", b.Name)
+		v.item(path, b.Name, seen)
+		if b.Protocol != "tcp" && b.Protocol != "udp" {
+			v.add(path+".protocol", "", "%q is unknown: use tcp or udp", b.Protocol)
+		}
+		v.port(path+".port", b.Port)
+		if key := fmt.Sprintf("%s/%d", b.Protocol, b.Port); ports[key] {
+			v.add(path+".port", "", "%s is offered by another backend already", key)
+		} else {
+			ports[key] = true
+		}
+		for i, g := range b.Allow {
+			if p := nameProblem(g); p != "" {
+				v.add(fmt.Sprintf("%s.allow[%d]", path, i), "", "%q %s", g, p)
+			}
+		}
+	}
+}
+
+// item checks the name of one of several named blocks.
+func (v *validator) item(path, name string, seen map[string]bool) {
+	if p := nameProblem(name); p != "" {
+		v.add(path, "", "its name %s", p)
+	}
+	if seen[name] {
+		v.add(path, "", "stands twice: names must differ")
+	}
+	seen[name] = true
+}
+
+func (v *validator) port(path string, port int) {
+	if port < 1 || port > 65535 {
+		v.add(path, "", "is %d: must be 1 to 65535", port)
+	}
+}
+
+// within adds a problem unless d is at least a second and at most high.
+func (v *validator) within(path, rule string, d, high time.Duration) bool {
+	if d >= time.Second && d <= high {
+		return true
+	}
+	v.add(path, rule, "is %s: must be 1s to %s", d, high)
+	return false
+}

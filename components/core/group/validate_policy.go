@@ -1,0 +1,101 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func (v *validator) updatePolicy(s Spec) {
+	p := s.UpdatePolicy
+	if p.Type != Proactive && p.Type != Opportunistic {
+		v.add("update_policy.type", "", "%q is unknown: use %s or %s", p.Type, Proactive, Opportunistic)
+	}
+	if p.OnFailure != Pause {
+		v.add("update_policy.on_failure", "R99", "%q is unknown: use %s; to go back, write the earlier template again", p.OnFailure, Pause)
+	}
+	switch p.Interruption {
+	case "", InterruptionAllow, InterruptionRefuse:
+	default:
+		v.add("update_policy.interruption", "", "%q is unknown: use %q or %q", p.Interruption, InterruptionAllow, InterruptionRefuse)
+	}
+	if p.Partition < 0 || p.Partition > s.Replicas {
+		v.add("update_policy.partition", "R94", "is %d: must be 0 to replicas (%d)", p.Partition, s.Replicas)
+	}
+	v.budget(p)
+	v.deadlines(s)
+}
+
+func (v *validator) budget(p UpdatePolicy) {
+	const fixed, percent = "update_policy.max_unavailable_fixed", "update_policy.max_unavailable_percent"
+	if p.MaxUnavailableFixed != nil && p.MaxUnavailablePercent != nil {
+		v.add(fixed, "", "and max_unavailable_percent are both set: keep one")
+	}
+	if n := p.MaxUnavailablePercent; n != nil && (*n < 0 || *n > 100) {
+		v.add(percent, "R13", "is %d: must be 1 to 100", *n)
+	}
+	if n := p.MaxUnavailableFixed; n != nil && *n < 0 {
+		v.add(fixed, "", "is %d: must be at least 1", *n)
+	}
+	const zero = "is 0 and max_surge_fixed cannot be above 0, since updates keep identity: nothing could ever be updated; set it to 1"
+	if n := p.MaxUnavailableFixed; n != nil && *n == 0 {
+		v.add(fixed, "R15", zero)
+	}
+	if n := p.MaxUnavailablePercent; n != nil && *n == 0 {
+		v.add(percent, "R15", zero)
+	}
+	if n := p.MaxSurgeFixed; n != nil && *n != 0 {
+		v.add("update_policy.max_surge_fixed", "R15",
+			"is %d: updates keep each Slot's identity and disk, so there are no extra Slots; remove it and use max_unavailable_fixed", *n)
+	}
+}
+
+func (v *validator) deadlines(s Spec) {
+	const healthyPath, progressPath = "update_policy.healthy_deadline", "update_policy.progress_deadline"
+	minReady, healthy, progress := MinReady(s), HealthyDeadline(s), ProgressDeadline(s)
+	if n := s.UpdatePolicy.MinReadySeconds; n != nil && (*n < 0 || *n > maxMinReadySec) {
+		v.add("update_policy.min_ready_seconds", "R8", "is %d: must be 0 to %d", *n, maxMinReadySec)
+	}
+	if v.within(healthyPath, "R87", healthy, maxDeadline) && healthy <= minReady {
+		v.add(healthyPath, "R87", "is %s: must be longer than min_ready_seconds (%s), which it includes", healthy, minReady)
+	}
+	if v.within(progressPath, "R88", progress, 4*maxDeadline) && progress <= healthy+longestHeartbeat(s) {
+		v.add(progressPath, "R88", "is %s: must be longer than healthy_deadline (%s) plus the longest hook heartbeat (%s)",
+			progress, healthy, longestHeartbeat(s))
+	}
+}
+
+// voters refuses what would lose quorum at each step (R19).
+func (v *validator) voters(s Spec) {
+	if !HasVoters(s) || s.UpdatePolicy.Interruption == InterruptionAllow {
+		return
+	}
+	if s.Replicas == 2 {
+		v.add("replicas", "R19",
+			"would_lose_quorum: of two voters each update loses quorum; use 3, or set update_policy.interruption = \"allow\"")
+	}
+}
+
+func (v *validator) workload(s Spec) {
+	kind, known := workloadKinds[s.Workload.Kind]
+	if !known {
+		v.add("workload.kind", "", "%q is unknown: use one of %s", s.Workload.Kind, strings.Join(sortedKeys(workloadKinds), ", "))
+		return
+	}
+	for _, name := range sortedKeys(s.Workload.Settings) {
+		path := fmt.Sprintf("workload.settings[%q]", name)
+		if !slices.Contains(kind.settings, name) {
+			v.add(path, "", "is not a setting of workload %q; known: %s", s.Workload.Kind, orNone(kind.settings))
+		}
+		if len(s.Workload.Settings[name]) > 1024 {
+			v.add(path, "", "has more than 1024 bytes")
+		}
+	}
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}

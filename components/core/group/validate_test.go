@@ -1,0 +1,223 @@
+package group
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValidateAcceptsAGoodSpec(t *testing.T) {
+	if got := problems(t, goodSpec()); got != nil {
+		t.Errorf("problems %v", got)
+	}
+	bare := Spec{Name: "a", Replicas: 1, Template: Template{Compose: goodCompose(), InstanceType: "tdx.small", OSImage: "dstack-0.5.7"}}
+	if got := problems(t, bare); got != nil {
+		t.Errorf("a spec without the optional fields: %v", got)
+	}
+	if bare.Platform != "" {
+		t.Error("Validate wrote to its argument")
+	}
+}
+
+func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
+	s := goodSpec()
+	s.Name, s.Replicas, s.Template.OSImage = "Postgres", 101, ""
+	s.HealthChecks[0].HTTP.Port = 70000
+	s.UpdatePolicy.MaxUnavailableFixed = ptr(0)
+	got := strings.Join(problems(t, s), "\n")
+	for _, path := range []string{"name: ", "replicas: ", "template.os_image: ", `health_check["ready"].http.port: `, "update_policy.max_unavailable_fixed: "} {
+		if !strings.Contains(got, path) {
+			t.Errorf("no problem at %q in\n%s", path, got)
+		}
+	}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	for path, edit := range map[string]func(*Spec){
+		"name":                                     func(s *Spec) { s.Name = "coordinator" },
+		"platform":                                 func(s *Spec) { s.Platform = "aws" },
+		"app_id":                                   func(s *Spec) { s.AppID = strings.Repeat("A", 40) },
+		"replicas":                                 func(s *Spec) { s.Replicas = 0 },
+		"management_policy":                        func(s *Spec) { s.ManagementPolicy = "SERIAL" },
+		"preserved_state.disk":                     func(s *Spec) { s.PreservedState.Disk = "../x" },
+		"restart_token":                            func(s *Spec) { s.RestartToken = strings.Repeat("x", 129) },
+		"template.compose":                         func(s *Spec) { s.Template.Compose = "" },
+		"template.instance_type":                   func(s *Spec) { s.Template.InstanceType = "tdx small" },
+		"template.disk_gb":                         func(s *Spec) { s.Template.DiskGB = -1 },
+		`template.env["1A"]`:                       func(s *Spec) { s.Template.Env = map[string]string{"1A": ""} },
+		`template.env["A=B"]`:                      func(s *Spec) { s.Template.Env = map[string]string{"A=B": ""} },
+		`template.env["CADRE_X"]`:                  func(s *Spec) { s.Template.Env = map[string]string{"CADRE_X": "", "CADRE_GATEWAY_DOMAIN": "d"} },
+		`template.env["Z"]`:                        func(s *Spec) { s.Template.Env = map[string]string{"Z": "a\x00"} },
+		"template.env":                             func(s *Spec) { s.Template.Env = map[string]string{"Z": strings.Repeat("a", maxEnvBytes)} },
+		`meta["a-b"]`:                              func(s *Spec) { s.Meta = map[string]string{"a-b": ""} },
+		"update_policy.type":                       func(s *Spec) { s.UpdatePolicy.Type = "SOMETIMES" },
+		"update_policy.on_failure":                 func(s *Spec) { s.UpdatePolicy.OnFailure = "ROLLBACK" },
+		"update_policy.partition":                  func(s *Spec) { s.UpdatePolicy.Partition = 4 },
+		"workload.kind":                            func(s *Spec) { s.Workload = Workload{Kind: "kafka"} },
+		`workload.settings["x"]`:                   func(s *Spec) { s.Workload.Settings = map[string]string{"x": "1"} },
+		`workload.settings["port"]`:                func(s *Spec) { s.Workload = Workload{Kind: "consul", Settings: map[string]string{"port": "1"}} },
+		`backend["pg"].protocol`:                   func(s *Spec) { s.Backends[0].Protocol = "icmp" },
+		`backend["pg"].port`:                       func(s *Spec) { s.Backends[0].Port = 0 },
+		`backend["pg"].allow[0]`:                   func(s *Spec) { s.Backends[0].Allow = []string{"A"} },
+		`backend["pg"]`:                            func(s *Spec) { s.Backends = append(s.Backends, Backend{Name: "pg", Protocol: "tcp", Port: 1}) },
+		`backend["q"].port`:                        func(s *Spec) { s.Backends = append(s.Backends, Backend{Name: "q", Protocol: "tcp", Port: 5432}) },
+		`lifecycle_hook["drain"]`:                  func(s *Spec) { s.LifecycleHooks[0].Wait = &WaitAction{} },
+		`lifecycle_hook["warm"]`:                   func(s *Spec) { s.LifecycleHooks[1].Exec = nil },
+		`lifecycle_hook["drain"].http.method`:      func(s *Spec) { s.LifecycleHooks[0].HTTP.Method = "TRACE" },
+		`lifecycle_hook["drain"].http.path`:        func(s *Spec) { s.LifecycleHooks[0].HTTP.Path = "//evil/x" },
+		`lifecycle_hook["drain"].http.expect`:      func(s *Spec) { s.LifecycleHooks[0].HTTP.Expect = 99 },
+		`lifecycle_hook["warm"].exec.command`:      func(s *Spec) { s.LifecycleHooks[1].Exec.Command = nil },
+		`lifecycle_hook["warm"].exec.command[1]`:   func(s *Spec) { s.LifecycleHooks[1].Exec.Command = []string{"a", "\x00"} },
+		`lifecycle_hook["x"].driver.do`:            func(s *Spec) { s.LifecycleHooks[0] = hook("x", &DriverAction{Do: "explode"}) },
+		`health_check["ready"]`:                    func(s *Spec) { s.HealthChecks[0].TCP = &TCPCheck{Port: 1} },
+		`health_check["ready"].http.request_path`:  func(s *Spec) { s.HealthChecks[0].HTTP.RequestPath = "ready" },
+		`health_check["ready"].http.expect`:        func(s *Spec) { s.HealthChecks[0].HTTP.Expect = "2xx" },
+		`health_check["ready"].timeout_sec`:        func(s *Spec) { s.HealthChecks[0].TimeoutSec = 11 },
+		`health_check["ready"].check_interval_sec`: func(s *Spec) { s.HealthChecks[0].CheckIntervalSec = 301 },
+		`health_check["ready"].healthy_threshold`:  func(s *Spec) { s.HealthChecks[0].HealthyThreshold = 11 },
+	} {
+		t.Run(path, func(t *testing.T) {
+			s := goodSpec()
+			edit(&s)
+			wantProblem(t, s, path, "")
+		})
+	}
+}
+
+func hook(name string, do *DriverAction) LifecycleHook {
+	return LifecycleHook{Name: name, Transition: PreTerminate, Driver: do, HeartbeatTimeout: minutes(1), MaxDuration: minutes(1), DefaultResult: HookHold}
+}
+
+func TestNames(t *testing.T) {
+	for _, name := range []string{"a", "postgres", "a1-b2", strings.Repeat("a", 40)} {
+		if p := nameProblem(name); p != "" {
+			t.Errorf("%q %s", name, p)
+		}
+	}
+	for _, name := range []string{"", "1a", "-a", "a-", "a--b", "A", "a_b", "a.b", "a/b", "ä", "a b", strings.Repeat("a", 41)} {
+		if nameProblem(name) == "" {
+			t.Errorf("%q is accepted", name)
+		}
+	}
+}
+
+func TestR15_BothZeroIsRefused(t *testing.T) {
+	s := goodSpec()
+	s.UpdatePolicy.MaxUnavailableFixed = ptr(0)
+	wantProblem(t, s, "update_policy.max_unavailable_fixed", "R15")
+	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxUnavailablePercent = nil, ptr(0)
+	wantProblem(t, s, "update_policy.max_unavailable_percent", "R15")
+}
+
+func TestR15_SurgeWithKeptIdentityIsRefused(t *testing.T) {
+	s := goodSpec()
+	s.UpdatePolicy.MaxSurgeFixed = ptr(1)
+	wantProblem(t, s, "update_policy.max_surge_fixed", "R15")
+	if got := problems(t, s)[0]; !strings.Contains(got, "max_unavailable_fixed") {
+		t.Errorf("the message does not name the other field: %s", got)
+	}
+}
+
+func TestR13_PercentRangeAndExclusion(t *testing.T) {
+	s := goodSpec()
+	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxUnavailablePercent = nil, ptr(101)
+	wantProblem(t, s, "update_policy.max_unavailable_percent", "R13")
+	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxUnavailablePercent = ptr(1), ptr(10)
+	wantProblem(t, s, "update_policy.max_unavailable_fixed", "")
+}
+
+func TestR18_SizeOneIsAWarning(t *testing.T) {
+	s := goodSpec()
+	s.Workload, s.Replicas = Workload{Kind: "etcd"}, 1
+	if got := problems(t, s); got != nil {
+		t.Errorf("refused: %v", got)
+	}
+	if w := Warnings(s); len(w) != 1 || !strings.Contains(w[0], "will_interrupt") {
+		t.Errorf("warnings %v", w)
+	}
+}
+
+func TestR19_TwoVotersAreRefusedUnlessAllowed(t *testing.T) {
+	for _, kind := range []string{"consul", "etcd"} {
+		s := goodSpec()
+		s.Workload, s.Replicas = Workload{Kind: kind}, 2
+		wantProblem(t, s, "replicas", "R19")
+		s.UpdatePolicy.Interruption = InterruptionAllow
+		if got := problems(t, s); got != nil {
+			t.Errorf("%s with interruption allowed: %v", kind, got)
+		}
+		if len(Warnings(s)) != 1 {
+			t.Errorf("%s: warnings %v", kind, Warnings(s))
+		}
+	}
+	s := goodSpec()
+	s.Replicas = 2
+	if got := problems(t, s); got != nil {
+		t.Errorf("two patroni members do not vote among themselves: %v", got)
+	}
+}
+
+func TestR19_EvenVotersAreAWarning(t *testing.T) {
+	s := goodSpec()
+	s.Workload, s.Replicas = Workload{Kind: "consul"}, 4
+	if problems(t, s) != nil || len(Warnings(s)) != 1 || !strings.Contains(Warnings(s)[0], "even_voters") {
+		t.Errorf("problems %v, warnings %v", problems(t, s), Warnings(s))
+	}
+}
+
+func TestR17_ALargerNumberIsAcceptedAndTheCapIsShown(t *testing.T) {
+	s := goodSpec()
+	s.Workload, s.Replicas, s.UpdatePolicy.MaxUnavailableFixed = Workload{Kind: "consul"}, 7, ptr(3)
+	if problems(t, s) != nil || len(Warnings(s)) != 1 || !strings.Contains(Warnings(s)[0], "voter_cap") {
+		t.Errorf("problems %v, warnings %v", problems(t, s), Warnings(s))
+	}
+}
+
+func TestR87_HealthyDeadlineIsLongerThanMinReady(t *testing.T) {
+	s := goodSpec()
+	s.UpdatePolicy.MinReadySeconds = ptr(600)
+	wantProblem(t, s, "update_policy.healthy_deadline", "R87")
+	s.UpdatePolicy.MinReadySeconds = ptr(599)
+	if got := problems(t, s); got != nil {
+		t.Error(got)
+	}
+}
+
+func TestR88_ProgressDeadlineIsLongerThanOneSlotNeeds(t *testing.T) {
+	s := goodSpec()
+	s.UpdatePolicy.ProgressDeadline = minutes(15)
+	wantProblem(t, s, "update_policy.progress_deadline", "R88")
+	s.UpdatePolicy.ProgressDeadline = Duration(15*time.Minute + time.Second)
+	if got := problems(t, s); got != nil {
+		t.Error(got)
+	}
+}
+
+func TestR79_HeartbeatIsNotLongerThanTheCap(t *testing.T) {
+	s := goodSpec()
+	s.LifecycleHooks[0].MaxDuration = minutes(1)
+	wantProblem(t, s, `lifecycle_hook["drain"].heartbeat_timeout`, "R79")
+}
+
+func TestR78_TransitionsThatExist(t *testing.T) {
+	s := goodSpec()
+	s.LifecycleHooks[0].Transition = "PRE_UPDATE"
+	wantProblem(t, s, `lifecycle_hook["drain"].transition`, "R78")
+}
+
+func TestR80_ResultsThatExist(t *testing.T) {
+	s := goodSpec()
+	s.LifecycleHooks[0].DefaultResult = "SHRUG"
+	wantProblem(t, s, `lifecycle_hook["drain"].default_result`, "R80")
+}
+
+func TestR8_MinReadyRange(t *testing.T) {
+	s := goodSpec()
+	s.UpdatePolicy.HealthyDeadline, s.UpdatePolicy.ProgressDeadline = minutes(120), minutes(600)
+	for n, ok := range map[int]bool{-1: false, 0: true, 3600: true, 3601: false} {
+		s.UpdatePolicy.MinReadySeconds = ptr(n)
+		if got := problems(t, s); (got == nil) != ok {
+			t.Errorf("min_ready_seconds %d: %v", n, got)
+		}
+	}
+}

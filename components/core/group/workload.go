@@ -1,0 +1,37 @@
+package group
+
+// Kinds of workload that a driver knows.
+const (
+	// WorkloadNone has no roles and no quorum; the default.
+	WorkloadNone = "none"
+	// WorkloadConsul is a Consul server: a Raft voter.
+	WorkloadConsul = "consul"
+	// WorkloadPatroni is PostgreSQL under Patroni: a leader and replicas, whose
+	// quorum is that of the store behind it, not of the data members.
+	WorkloadPatroni = "patroni"
+	// WorkloadEtcd is an etcd member: a Raft voter.
+	WorkloadEtcd = "etcd"
+)
+
+// workloadKind is what the domain knows about one kind of workload.
+type workloadKind struct {
+	// voters: members form a majority quorum among themselves.
+	voters bool
+	// settings that its driver reads.
+	settings []string
+}
+
+var workloadKinds = map[string]workloadKind{
+	WorkloadNone:    {},
+	WorkloadConsul:  {voters: true, settings: []string{"http_addr", "token_file"}},
+	WorkloadPatroni: {settings: []string{"max_lag_bytes", "password_file", "port", "scope", "username"}},
+	WorkloadEtcd:    {voters: true, settings: []string{"ca_file", "cert_file", "client_port", "key_file"}},
+}
+
+// HasVoters reports whether the group's members vote among themselves, so that a
+// majority of them must stay (R17, R19, R44).
+func HasVoters(s Spec) bool { return workloadKinds[s.Workload.Kind].voters }
+
+// HasDriver reports whether a driver knows the workload: then roles, lag and
+// MayDisrupt of its reports count.
+func HasDriver(s Spec) bool { return s.Workload.Kind != "" && s.Workload.Kind != WorkloadNone }

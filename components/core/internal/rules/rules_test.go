@@ -1,0 +1,94 @@
+package rules
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// table is relative to this folder.
+const table = "../../../../docs/rollout-rules.md"
+
+var (
+	ruleTest  = regexp.MustCompile(`(?m)^func (Test(?:R\d+_)+\w*)\(`)
+	ruleID    = regexp.MustCompile(`R\d+_`)
+	tableRow  = regexp.MustCompile(`(?m)^\| (R\d+) \| ([^|]+) \| ([^|]+) \|$`)
+	tableTest = regexp.MustCompile("`(\\w+)\\.(Test\\w+)`")
+)
+
+// required are the rules that core answers for.
+const required = `R1 R2 R3 R4 R5 R6 R7 R8 R12 R13 R14 R15 R17 R20 R21 R22 R23 R24 R25 R26 R27 R28 R31 R32 R33 R34
+R36 R37 R38 R39 R40 R41 R43 R44 R45 R50 R52 R53 R54 R55 R60 R61 R63 R64 R65 R66 R67 R68 R69 R70 R78 R79 R80 R81 R82
+R87 R88 R89 R99 R103 R105 R131 R134 R138 R145`
+
+// written maps each rule to the tests that carry its id, as package.Test.
+func written(t *testing.T) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob("../../*/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d test files: %v", len(files), err)
+	}
+	out := make(map[string][]string)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range ruleTest.FindAllStringSubmatch(string(text), -1) {
+			for _, id := range ruleID.FindAllString(m[1], -1) {
+				id = strings.TrimSuffix(id, "_")
+				out[id] = append(out[id], filepath.Base(filepath.Dir(file))+"."+m[1])
+			}
+		}
+	}
+	return out
+}
+
+// documented is the same, as the table says it.
+func documented(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(table)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("docs/rollout-rules.md is not here: core was taken out of its repository")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string][]string)
+	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range tableTest.FindAllStringSubmatch(row[3], -1) {
+			out[row[1]] = append(out[row[1]], m[1]+"."+m[2])
+		}
+	}
+	return out
+}
+
+func TestTheTableNamesTheTestsThatExist(t *testing.T) {
+	want, got := written(t), documented(t)
+	for rule, tests := range want {
+		slices.Sort(tests)
+		slices.Sort(got[rule])
+		if !slices.Equal(tests, got[rule]) {
+			t.Errorf("%s: the table has %v, the code has %v", rule, got[rule], tests)
+		}
+	}
+	for rule := range got {
+		if len(want[rule]) == 0 {
+			t.Errorf("%s stands in the table and no test carries its id", rule)
+		}
+	}
+}
+
+func TestEveryRequiredRuleHasATest(t *testing.T) {
+	have := written(t)
+	for _, rule := range strings.Fields(required) {
+		if len(have[rule]) == 0 {
+			t.Errorf("no test carries %s", rule)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+)
+
+// maxRetryWait bounds the wait between calls that the platform was too busy for.
+const maxRetryWait = 2 * time.Minute
+
+// fromActing decides what became of the call. The record alone never tells whether
+// it reached the platform; an answer or a read-back does (R65, R66).
+func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
+	if c := f.Call; c != nil && c.Number == op.Calls && op.CallOutcome == "" {
+		return op.answered(*c, f, now)
+	}
+	if f.CallInFlight {
+		return op, nil
+	}
+	if op.CallOutcome == OutcomeBusy {
+		return op.retryBusy(f, now)
+	}
+	switch seen := op.readBack(f, now); seen {
+	case effectSeen:
+		return op.accepted(f, now), nil
+	case effectAbsent:
+		return op.reissue(f, now)
+	case effectUnknown:
+	}
+	if now.Sub(op.CallIssuedAt) >= f.Limits.Unknown {
+		return op.because("platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform"), nil
+	}
+	return op.because("reads back what the platform call did"), nil
+}
+
+// answered takes the outcome of the call that is in the record.
+func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, []Effect) {
+	op.CallOutcome = c.Outcome
+	op.Correlation = orElse(c.Correlation, op.Correlation)
+	switch c.Outcome {
+	case OutcomeDone:
+		op.VMUUID, op.InstanceID = orElse(op.VMUUID, c.VMUUID), orElse(op.InstanceID, c.InstanceID)
+		return op.accepted(f, now), nil
+	case OutcomeRefused:
+		return op.refused(c, now)
+	case OutcomeBusy:
+		return op.because("the platform is busy: " + c.Message), nil
+	}
+	op.CallOutcome = OutcomeUnknown
+	return op.because("the platform call's outcome is unknown: " + c.Message), nil
+}
+
+// refused ends the Operation: nothing happened on the platform, so the member
+// returns to service. A CVM that is gone is what Delete wanted (R68).
+func (op Operation) refused(c CallResult, now time.Time) (Operation, []Effect) {
+	drained := !op.Entered[Draining].IsZero()
+	if !op.UnavailableFrom.IsZero() {
+		op.UnavailableUntil = now
+	}
+	op = op.end(Failed, CauseRefused, "the platform refused: "+c.Message, now)
+	if !drained {
+		return op, nil
+	}
+	return op, []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}
+}
+
+// retryBusy asks again after a growing wait: a busy answer proves that there was
+// no effect.
+func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
+	wait := min(time.Second<<min(op.Calls, 10), maxRetryWait)
+	if now.Sub(op.CallIssuedAt) < wait {
+		return op, nil
+	}
+	return op.reissue(f, now)
+}
+
+// reissue repeats a call that certainly had no effect, if it is still wanted and
+// still safe; otherwise the Slot returns to service (R70).
+func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
+	if next, effects, off := op.calledOff(f, now); off {
+		return next, effects
+	}
+	if reason, ok := op.mayAct(f); !ok {
+		if !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)) {
+			return op.callOff(CauseUnsafe, reason, now)
+		}
+		return op.because("the call had no effect; " + reason), nil
+	}
+	return op.call(now)
+}
+
+// accepted enters Booting; the healthy deadline runs from here (R87).
+func (op Operation) accepted(f Facts, now time.Time) Operation {
+	op.CallOutcome = OutcomeDone
+	op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	if op.Kind == Create {
+		return op.adopt(f, now)
+	}
+	if op.Kind == Delete {
+		return op.enter(Booting, now).because("waits for the platform to remove the CVM")
+	}
+	return op.enter(Booting, now).because("waits for the new boot")
+}
+
+// adopt takes the CVM under the Slot's name as the one that Create makes (R67).
+func (op Operation) adopt(f Facts, now time.Time) Operation {
+	if p := f.Platform; p != nil {
+		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
+	}
+	op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	return op.enter(Booting, now).because("waits for the first boot")
+}
+
+type effectSight int
+
+const (
+	effectUnknown effectSight = iota
+	effectSeen
+	effectAbsent
+)
+
+// readBack tells from the platform and the admissions whether the last call had
+// an effect. A task in progress decides nothing: what it was shows when it ends.
+// Absence needs a listing made after the call had time to show.
+func (op Operation) readBack(f Facts, now time.Time) effectSight {
+	if !f.PlatformKnown || f.Duplicates > 0 {
+		return effectUnknown
+	}
+	settled := !f.ObservedAt.Before(op.CallIssuedAt.Add(f.Limits.Settle)) && !now.Before(op.CallIssuedAt.Add(f.Limits.Settle))
+	switch op.Kind {
+	case Create:
+		return presence(f.Platform != nil, settled)
+	case Delete:
+		if f.Platform != nil && f.Platform.InProgress {
+			return effectUnknown // already terminating, not deleted again (R68)
+		}
+		return presence(f.Platform == nil || op.replaced(f), settled)
+	case Update, Restart:
+		return op.readBackInPlace(f, settled)
+	}
+	return effectUnknown
+}
+
+func presence(there, settled bool) effectSight {
+	switch {
+	case there:
+		return effectSeen
+	case settled:
+		return effectAbsent
+	}
+	return effectUnknown
+}
+
+// readBackInPlace decides for a CVM that stays. The hash decides where old and new
+// differ; a new Boot at the wanted Revision always proves the effect. Restarts and
+// updates under the same hash are judged by the platform's update time and by
+// whether the old Boot still reports.
+func (op Operation) readBackInPlace(f Facts, settled bool) effectSight {
+	p := f.Platform
+	if op.newBoot(f) {
+		return effectSeen
+	}
+	if p == nil || p.InProgress || op.replaced(f) {
+		return effectUnknown
+	}
+	if op.hashTells() {
+		switch {
+		case p.ComposeHash == op.HashWanted:
+			return effectSeen
+		case p.ComposeHash == op.HashBefore && settled:
+			return effectAbsent
+		}
+		return effectUnknown
+	}
+	if !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore) {
+		return effectSeen
+	}
+	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
+	if settled && alive {
+		return effectAbsent
+	}
+	return effectUnknown
+}
+
+// hashTells reports that the compose hash shows which content the CVM has.
+func (op Operation) hashTells() bool {
+	return op.Kind == Update && op.HashWanted != "" && op.HashBefore != "" && op.HashWanted != op.HashBefore
+}
+
+// newBoot reports that another Boot than before holds the Slot, at To (R4).
+func (op Operation) newBoot(f Facts) bool {
+	a := f.Admission
+	if a == nil || a.BootID == "" || a.BootID == op.BootBefore || a.Revision != op.To {
+		return false
+	}
+	return op.InstanceID == "" || a.InstanceID == op.InstanceID
+}
+
+// refusalReason shows a refusal that is newer than the call, e.g.
+// REVISION_NOT_ALLOWED. It ends no waiting: the policy may follow.
+func (op Operation) refusalReason(f Facts) (string, bool) {
+	r := f.Refusal
+	if r == nil || r.At.Before(op.CallIssuedAt) || r.At.Before(op.CreatedAt) {
+		return "", false
+	}
+	return fmt.Sprintf("admission refused: %s: %s", r.Code, r.Message), true
+}

@@ -1,0 +1,270 @@
+package operation
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+)
+
+// Advance moves op at most one Phase on, given what is known now, and returns the
+// record as it should read with the effects to perform. It is pure.
+//
+// The caller records the returned Operation, fenced, and only then performs the
+// effects (R60): Acting is in the record, with the time and number of the call,
+// before the call is made. Where recording fails, no effect is performed and
+// everything is read afresh. Nothing else is remembered: a successor that feeds
+// the record and its own facts goes on where the last one stopped (R70).
+//
+//	RECORDED   agent must drain ─► DRAINING; nothing to drain ─► DRAINED
+//	DRAINING   agent is done ─► DRAINED; abort or deadline ─► ABORTED
+//	DRAINED    still safe and wanted ─► ACTING + the call
+//	ACTING     effect seen or accepted ─► BOOTING; refused ─► FAILED;
+//	           read-back proves no effect ─► ACTING + the call again
+//	BOOTING    a new Boot is admitted at To ─► JOINING; a deleted CVM is gone ─► DONE
+//	JOINING    hooks done, available but for min_ready ─► SETTLING
+//	SETTLING   available for min_ready ─► DONE; any setback ─► JOINING
+func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
+	if op.Phase.Ended() || f.Term < op.Term {
+		return op, nil // ended, or asked by a leader of the past (R61)
+	}
+	op = op.clone()
+	op.Term = f.Term
+	if op.Phase == "" {
+		op.enter(Recorded, now)
+	}
+	if f.Retargeted && op.decided() {
+		return op.end(Superseded, "", "re-targeted by a newer operation", now), nil
+	}
+	switch op.Phase {
+	case Recorded:
+		return op.fromRecorded(f, now)
+	case Draining:
+		return op.fromDraining(f, now)
+	case Drained:
+		return op.fromDrained(f, now)
+	case Acting:
+		return op.fromActing(f, now)
+	case Booting:
+		return op.fromBooting(f, now)
+	case Joining:
+		return op.fromJoining(f, now)
+	case Settling:
+		return op.fromSettling(f, now)
+	case Done, Aborted, Failed, Superseded:
+	}
+	return op, nil
+}
+
+// Same reports that a and b are the same record: there is nothing to write.
+func Same(a, b Operation) bool { return reflect.DeepEqual(a, b) }
+
+// fromRecorded starts the drain, or skips it where nothing runs.
+func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
+	if next, effects, off := op.calledOff(f, now); off {
+		return next, effects
+	}
+	op.DrainDeadline = now.Add(f.Limits.Drain)
+	if op.SkipDrain || op.Kind == Create {
+		return op.enter(Drained, now).because("nothing to drain"), nil
+	}
+	return op.enter(Draining, now).because("waits for the agent to drain"), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
+}
+
+// fromDraining waits for the agent. Its hooks carry their own time-outs and
+// results; the deadline here only catches an agent that went away (R79, R80).
+func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
+	step := op.step(f, VerbDrain)
+	op.noteTransfer(step)
+	if f.NotServing && op.UnavailableFrom.IsZero() {
+		op.UnavailableFrom = now
+	}
+	if next, effects, off := op.calledOff(f, now); off {
+		return next, effects
+	}
+	switch step.State {
+	case StepDone:
+		return op.enter(Drained, now).because("drained"), nil
+	case StepAborted, StepFailed:
+		return op.callOff(CauseHook, orElse(step.Message, "the drain was called off by the agent"), now)
+	case StepHeld:
+		// Stays, beyond the deadline too, until an operator decides (R80).
+		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide") + "; pause or change the spec to call it off"), nil
+	case StepRunning:
+		op = op.because(orElse(step.Message, "the agent drains"))
+	}
+	if !now.Before(op.DrainDeadline) {
+		return op.callOff(CauseDrainDeadline, "the drain did not end in time", now)
+	}
+	return op, nil
+}
+
+// fromDrained looks a second time, then commits to the one call (R50, R60).
+func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
+	if next, effects, off := op.calledOff(f, now); off {
+		return next, effects
+	}
+	if op.step(f, VerbDrain).State == StepRunning {
+		// The member was given duties again: drained is not for ever (R86).
+		return op.enter(Draining, now).because("the agent drains again"), nil
+	}
+	if reason, ok := op.mayAct(f); !ok {
+		if !now.Before(op.DrainDeadline) {
+			return op.callOff(CauseUnsafe, reason, now)
+		}
+		return op.because(reason), nil
+	}
+	if next, done := op.alreadySo(f, now); done {
+		return next, nil
+	}
+	op.HashWanted = f.WantedHash
+	if f.Platform != nil {
+		op.HashBefore, op.UpdatedBefore = f.Platform.ComposeHash, f.Platform.UpdatedAt
+		op.BootErrorBefore = f.Platform.BootError
+	}
+	return op.call(now)
+}
+
+// mayAct is everything that must hold right before the irreversible call.
+func (op Operation) mayAct(f Facts) (reason string, ok bool) {
+	switch {
+	case !f.PlatformKnown:
+		return "waits for the platform's listing", false
+	case f.Duplicates > 0:
+		return fmt.Sprintf("duplicate_incarnation: %d more CVMs carry this slot's name; remove the wrong ones", f.Duplicates), false
+	case op.replaced(f):
+		return "the platform shows another CVM in place of " + op.VMUUID, false
+	case f.Platform == nil && op.Kind != Create && op.Kind != Delete:
+		return "the platform does not list CVM " + op.VMUUID, false
+	case f.Platform != nil && f.Platform.InProgress && op.Kind != Create && op.Kind != Delete:
+		return "the platform is busy with the CVM", false
+	case !f.Safe:
+		return "not safe to act: " + orElse(f.SafeReason, "unknown"), false
+	}
+	return "", true
+}
+
+// alreadySo adopts an effect that is there without our call: a CVM under the
+// Slot's name (R67), or one that is gone (R68).
+func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
+	switch {
+	case op.Kind == Create && f.Platform != nil:
+		return op.adopt(f, now), true
+	case op.Kind == Delete && f.Platform == nil:
+		return op.end(Done, "", "the CVM is gone", now), true
+	}
+	return op, false
+}
+
+// call enters Acting and asks for the call.
+func (op Operation) call(now time.Time) (Operation, []Effect) {
+	op.CallIssuedAt, op.CallOutcome = now, ""
+	op.Calls++
+	if op.UnavailableFrom.IsZero() && op.Kind != Create {
+		op.UnavailableFrom = now
+	}
+	if op.Phase != Acting {
+		op = op.enter(Acting, now)
+	}
+	op = op.because(fmt.Sprintf("platform call %d issued", op.Calls))
+	return op, []Effect{{Kind: CallPlatform, Call: op.Kind, VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
+}
+
+// calledOff ends an Operation that is not wanted any more and has done nothing
+// yet: the member returns to service at once (R82, R92, R105).
+func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool) {
+	cause, reason := CauseUnwanted, f.Unwanted
+	if reason == "" && f.Paused {
+		cause, reason = CausePaused, "paused before acting"
+	}
+	if reason == "" {
+		return op, nil, false
+	}
+	next, effects := op.callOff(cause, reason, now)
+	return next, effects, true
+}
+
+// callOff aborts; a drain that was begun is cancelled once.
+func (op Operation) callOff(cause Cause, reason string, now time.Time) (Operation, []Effect) {
+	drained := !op.Entered[Draining].IsZero()
+	if !op.UnavailableFrom.IsZero() {
+		op.UnavailableUntil = now
+	}
+	op = op.end(Aborted, cause, reason, now)
+	if !drained {
+		return op, nil
+	}
+	return op, []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}
+}
+
+// noteTransfer keeps what the agent says about the planned hand-over (R53).
+func (op *Operation) noteTransfer(step StepReport) {
+	if op.Transfer == nil || op.Transfer.Made || !step.Transferred {
+		return
+	}
+	made := *op.Transfer
+	made.Made, made.To = true, step.NewLeader
+	op.Transfer = &made
+}
+
+// step is the agent's answer to this Operation's order; foreign, late and
+// repeated answers to other tokens are not applied (R81).
+func (op Operation) step(f Facts, verb Verb) StepReport {
+	for _, s := range f.Steps {
+		if s.Operation == op.ID && s.Verb == verb && s.Attempt == op.Attempt {
+			return s
+		}
+	}
+	return StepReport{}
+}
+
+// replaced reports that the platform shows another CVM than the one named (R63).
+func (op Operation) replaced(f Facts) bool {
+	if f.Platform == nil {
+		return false
+	}
+	other := func(named, seen string) bool { return named != "" && seen != "" && named != seen }
+	return other(op.VMUUID, f.Platform.VMUUID) || other(op.InstanceID, f.Platform.InstanceID)
+}
+
+// decided reports that the call's effect is settled, so that a re-target may follow (R105).
+func (op Operation) decided() bool {
+	switch op.Phase {
+	case Booting, Joining, Settling:
+		return true
+	case Recorded, Draining, Drained, Acting, Done, Aborted, Failed, Superseded, "":
+	}
+	return false
+}
+
+func (op Operation) enter(p Phase, now time.Time) Operation {
+	op.Phase = p
+	if op.Entered == nil {
+		op.Entered = PhaseTimes{}
+	}
+	op.Entered[p] = now
+	return op
+}
+
+func (op Operation) end(p Phase, cause Cause, reason string, now time.Time) Operation {
+	op = op.enter(p, now)
+	op.Cause, op.Reason, op.EndedAt = cause, reason, now
+	return op
+}
+
+func (op Operation) because(reason string) Operation {
+	op.Reason = reason
+	return op
+}
+
+func (op Operation) clone() Operation {
+	op.Entered = maps.Clone(op.Entered)
+	return op
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}

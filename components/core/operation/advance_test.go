@@ -1,0 +1,287 @@
+package operation
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHappyPathOfEachKind(t *testing.T) {
+	for kind, want := range map[Kind]string{
+		Update:  "DRAINING DRAINED ACTING BOOTING JOINING SETTLING DONE",
+		Restart: "DRAINING DRAINED ACTING BOOTING JOINING SETTLING DONE",
+		Create:  "DRAINED ACTING BOOTING JOINING SETTLING DONE",
+		Delete:  "DRAINING DRAINED ACTING BOOTING DONE",
+	} {
+		op, now := begun(kind), start
+		var phases []string
+		calls := 0
+		for range 20 {
+			now = now.Add(limits.MinReady)
+			next, effects := Advance(op, happy(op, now), now)
+			if next.Phase != op.Phase {
+				phases = append(phases, string(next.Phase))
+			}
+			for _, e := range effects {
+				if e.Kind == CallPlatform {
+					calls++
+				}
+			}
+			op = next
+		}
+		if got := strings.Join(phases, " "); got != want || calls != 1 {
+			t.Errorf("%s: %s with %d calls, want %s with one", kind, got, calls, want)
+		}
+		for _, p := range strings.Fields(want) {
+			if op.Entered[Phase(p)].IsZero() {
+				t.Errorf("%s: %s has no time", kind, p)
+			}
+		}
+		if kind == Update && (op.UnavailableFrom.IsZero() || !op.UnavailableUntil.After(op.UnavailableFrom) || op.PlatformRunning.IsZero()) {
+			t.Errorf("%s: unavailable %s to %s, running %s", kind, op.UnavailableFrom, op.UnavailableUntil, op.PlatformRunning)
+		}
+	}
+}
+
+func TestR78_EveryDisruptionDrainsFirstAndEveryBootRunsPostLaunch(t *testing.T) {
+	for _, kind := range []Kind{Update, Restart, Delete} {
+		op := begun(kind)
+		op, effects := step(t, op, quiet(start), start, Draining)
+		wantOrder(t, effects, VerbDrain)
+		if o, ok := CurrentOrder(op); !ok || o.Verb != VerbDrain || o.Attempt != 1 || !o.Deadline.Equal(op.DrainDeadline) {
+			t.Errorf("%s: order %+v %t", kind, o, ok)
+		}
+	}
+	for _, kind := range []Kind{Create, Update, Restart} {
+		op, now := to(t, kind, Booting)
+		f := booted(now)
+		f.Admission.Revision, f.PostLaunch = op.To, true
+		op, effects := step(t, op, f, now, Joining)
+		wantOrder(t, effects, VerbPostLaunch)
+		if o, ok := CurrentOrder(op); !ok || o.Verb != VerbPostLaunch {
+			t.Errorf("%s: order %+v %t", kind, o, ok)
+		}
+		f = available(now, now)
+		f.Admission.Revision, f.PostLaunch = op.To, true
+		op, _ = step(t, op, f, now, Joining) // available, but the hook has not answered
+		f.Steps = answer(VerbPostLaunch, StepDone)
+		step(t, op, f, now, Settling)
+	}
+}
+
+func TestR78_NothingToDrainWhereNothingServes(t *testing.T) {
+	op := begun(Update)
+	op.SkipDrain = true
+	op, effects := step(t, op, quiet(start), start, Drained)
+	wantNoEffects(t, effects)
+	if _, ok := CurrentOrder(op); ok {
+		t.Error("an order is given to a member that is down")
+	}
+}
+
+func TestR79_TheDrainDeadlineIsAbsolute(t *testing.T) {
+	op, now := to(t, Update, Draining)
+	deadline := op.DrainDeadline
+	for range 5 { // heartbeats, and a change of leader in between
+		now = now.Add(time.Minute)
+		f := quiet(now)
+		f.Term = op.Term + 1
+		f.Steps = answer(VerbDrain, StepRunning)
+		op, _ = step(t, op, f, now, Draining)
+	}
+	if !op.DrainDeadline.Equal(deadline) {
+		t.Errorf("the deadline moved from %s to %s", deadline, op.DrainDeadline)
+	}
+	f := quiet(deadline)
+	f.Term = op.Term
+	op, effects := step(t, op, f, deadline, Aborted)
+	wantOrder(t, effects, VerbCancelDrain)
+	if op.Cause != CauseDrainDeadline || !op.UnavailableFrom.IsZero() {
+		t.Errorf("cause %s, unavailable from %s", op.Cause, op.UnavailableFrom)
+	}
+}
+
+func TestR80_ResultsOfTheDrain(t *testing.T) {
+	for state, want := range map[StepState]Phase{StepDone: Drained, StepAborted: Aborted, StepFailed: Aborted, StepHeld: Draining, StepRunning: Draining, "": Draining} {
+		op, now := to(t, Update, Draining)
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, state)
+		op, effects := step(t, op, f, now, want)
+		if want == Aborted {
+			wantOrder(t, effects, VerbCancelDrain)
+			if op.Cause != CauseHook {
+				t.Errorf("%s: cause %s", state, op.Cause)
+			}
+			if o, ok := CurrentOrder(op); !ok || o.Verb != VerbCancelDrain {
+				t.Errorf("%s: after the abort the order is %+v %t", state, o, ok)
+			}
+		} else {
+			wantNoEffects(t, effects)
+		}
+	}
+}
+
+func TestR80_AHoldWaitsForAnOperatorBeyondTheDeadline(t *testing.T) {
+	op, _ := to(t, Update, Draining)
+	later := op.DrainDeadline.Add(time.Hour)
+	f := quiet(later)
+	f.Steps = answer(VerbDrain, StepHeld)
+	op, effects := step(t, op, f, later, Draining)
+	wantNoEffects(t, effects)
+	if !strings.Contains(op.Reason, "held") {
+		t.Errorf("reason %q", op.Reason)
+	}
+	f.Paused = true
+	_, effects = step(t, op, f, later, Aborted)
+	wantOrder(t, effects, VerbCancelDrain)
+}
+
+func TestR81_AnswersToAnotherOrderAreNoOps(t *testing.T) {
+	for name, edit := range map[string]func(*StepReport){
+		"another operation": func(s *StepReport) { s.Operation = "other" },
+		"another attempt":   func(s *StepReport) { s.Attempt = 2 },
+		"another verb":      func(s *StepReport) { s.Verb = VerbPostLaunch },
+	} {
+		op, now := to(t, Update, Draining)
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, StepDone)
+		edit(&f.Steps[0])
+		next, effects := step(t, op, f, now, Draining)
+		wantNoEffects(t, effects)
+		if !Same(op, next) {
+			t.Errorf("%s: the record changed", name)
+		}
+	}
+}
+
+func TestR82_NoLongerWantedReturnsToServiceBeforeActing(t *testing.T) {
+	for _, phase := range []Phase{Recorded, Draining, Drained} {
+		op, now := to(t, Update, phase)
+		f := quiet(now)
+		f.Unwanted = "the spec moved on"
+		op, effects := step(t, op, f, now, Aborted)
+		if phase == Recorded {
+			wantNoEffects(t, effects)
+		} else {
+			wantOrder(t, effects, VerbCancelDrain)
+		}
+		if op.Cause != CauseUnwanted || op.Calls != 0 {
+			t.Errorf("%s: cause %s, %d calls", phase, op.Cause, op.Calls)
+		}
+		again, effects := Advance(op, f, now)
+		wantNoEffects(t, effects) // the cancel is sent once
+		if !Same(op, again) {
+			t.Error("an ended operation changed")
+		}
+	}
+}
+
+func TestR92_PauseReturnsToServiceBeforeActingAndFinishesAfter(t *testing.T) {
+	for phase, want := range map[Phase]Phase{Recorded: Aborted, Draining: Aborted, Drained: Aborted, Booting: Joining, Joining: Settling, Settling: Done} {
+		op, now := to(t, Update, phase)
+		now = now.Add(limits.MinReady)
+		f := happy(op, now)
+		f.Paused = true
+		op, _ = step(t, op, f, now, want)
+		if want == Aborted && op.Cause != CausePaused {
+			t.Errorf("%s: cause %s", phase, op.Cause)
+		}
+	}
+}
+
+func TestR86_DrainedIsNotForEver(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := quiet(now)
+	f.Steps = answer(VerbDrain, StepRunning)
+	deadline := op.DrainDeadline
+	op, effects := step(t, op, f, now, Draining)
+	wantNoEffects(t, effects)
+	if !op.DrainDeadline.Equal(deadline) {
+		t.Error("the deadline moved")
+	}
+}
+
+func TestR50_TheSecondLookHoldsTheCallUntilItIsSafe(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := quiet(now)
+	f.Safe, f.SafeReason = false, "quorum: 1 of 3 voters healthy, 2 needed"
+	op, effects := step(t, op, f, now, Drained)
+	wantNoEffects(t, effects)
+	if !strings.Contains(op.Reason, "quorum") {
+		t.Errorf("reason %q", op.Reason)
+	}
+	op2, effects := step(t, op, quiet(now), now, Acting)
+	wantCall(t, effects, Update, 1)
+	if op2.CallIssuedAt != now || op2.Calls != 1 {
+		t.Errorf("issued %s, %d calls", op2.CallIssuedAt, op2.Calls)
+	}
+	late := op.DrainDeadline
+	f = quiet(late)
+	f.Safe = false
+	op, effects = step(t, op, f, late, Aborted)
+	wantOrder(t, effects, VerbCancelDrain)
+	if op.Cause != CauseUnsafe {
+		t.Errorf("cause %s", op.Cause)
+	}
+}
+
+func TestR50_BlindnessIsNotSafety(t *testing.T) {
+	for name, edit := range map[string]func(*Facts){
+		"platform not listed": func(f *Facts) { f.PlatformKnown = false },
+		"no CVM":              func(f *Facts) { f.Platform = nil },
+		"CVM busy":            func(f *Facts) { f.Platform.InProgress = true },
+		"zero facts":          func(f *Facts) { *f = Facts{Term: 3} },
+	} {
+		op, now := to(t, Update, Drained)
+		f := quiet(now)
+		edit(&f)
+		_, effects := step(t, op, f, now, Drained)
+		if len(effects) > 0 {
+			t.Errorf("%s: effects %+v", name, effects)
+		}
+	}
+}
+
+func TestR53_TheTransferIsRecorded(t *testing.T) {
+	op := begun(Update)
+	op.Transfer = &Transfer{ExpectedLeader: "db-1", Candidates: []string{"db-0", "db-2"}}
+	op, _ = step(t, op, quiet(start), start, Draining)
+	if o, _ := CurrentOrder(op); o.ExpectedLeader != "db-1" || len(o.Candidates) != 2 {
+		t.Errorf("order %+v", o)
+	}
+	f := quiet(start)
+	f.Steps = answer(VerbDrain, StepRunning)
+	f.Steps[0].Transferred, f.Steps[0].NewLeader = true, "db-0"
+	before := op
+	op, _ = step(t, op, f, start, Draining)
+	if !op.Transfer.Made || op.Transfer.To != "db-0" {
+		t.Errorf("transfer %+v", op.Transfer)
+	}
+	if before.Transfer.Made {
+		t.Error("the record before was changed in place")
+	}
+}
+
+func TestR54_NoTransferIsNotedThatWasNotAskedFor(t *testing.T) {
+	op, now := to(t, Update, Draining)
+	f := quiet(now)
+	f.Steps = answer(VerbDrain, StepDone)
+	f.Steps[0].Transferred, f.Steps[0].NewLeader = true, "db-0"
+	op, _ = step(t, op, f, now, Drained)
+	if op.Transfer != nil {
+		t.Errorf("transfer %+v", op.Transfer)
+	}
+}
+
+func TestR105_AfterActingARetargetSupersedes(t *testing.T) {
+	for phase, want := range map[Phase]Phase{Booting: Superseded, Joining: Superseded, Settling: Superseded, Acting: Acting, Draining: Draining} {
+		op, now := to(t, Update, phase)
+		f := quiet(now)
+		f.Retargeted = true
+		next, effects := step(t, op, f, now, want)
+		wantNoEffects(t, effects)
+		if want == Superseded && next.EndedAt.IsZero() {
+			t.Error("no end time")
+		}
+	}
+}

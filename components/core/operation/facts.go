@@ -1,0 +1,169 @@
+package operation
+
+import "time"
+
+// Outcomes of a platform call (R65).
+const (
+	// OutcomeDone: the platform accepted the call.
+	OutcomeDone = "done"
+	// OutcomeRefused: certainly no effect, and asking again would not help.
+	OutcomeRefused = "failed"
+	// OutcomeBusy: certainly no effect; busy or throttled, ask again later (R73).
+	OutcomeBusy = "busy"
+	// OutcomeUnknown: time-out, connection reset, 5xx; read back (R66).
+	OutcomeUnknown = "unknown"
+)
+
+// Cause says why an Operation was called off or failed.
+type Cause string
+
+const (
+	// CauseHook: a hook said ABANDON, or the agent could not drain (R80).
+	CauseHook Cause = "hook"
+	// CauseDrainDeadline: the drain did not end in time.
+	CauseDrainDeadline Cause = "drain_deadline"
+	// CauseUnsafe: the second look before acting never became safe (R50).
+	CauseUnsafe Cause = "unsafe"
+	// CauseUnwanted: the spec moved on before anything was done (R82, R105).
+	CauseUnwanted Cause = "unwanted"
+	// CausePaused: an operator paused before anything was done (R92).
+	CausePaused Cause = "paused"
+	// CauseRefused: the platform refused the call for certain.
+	CauseRefused Cause = "refused"
+	// CauseBootError: the platform reports that the CVM cannot boot (R89).
+	CauseBootError Cause = "boot_error"
+	// CauseReplaced: another CVM stands where the named one was (R63).
+	CauseReplaced Cause = "replaced"
+	// CausePostLaunch: a POST_LAUNCH hook said ABANDON.
+	CausePostLaunch Cause = "post_launch"
+	// CauseDeadline: not available before the healthy deadline (R87).
+	CauseDeadline Cause = "healthy_deadline"
+)
+
+// Facts is everything that is known about an open Operation at one instant, as a
+// value. The zero value knows nothing and advances nothing that needs knowledge.
+type Facts struct {
+	// Term of the leader that asks. An older one than the record's is fenced (R61).
+	Term uint64
+	// Steps are the agent's answers, of any order; foreign ones are ignored (R81).
+	Steps []StepReport
+
+	// PlatformKnown: the platform answered its listing. Platform is its view of the
+	// Slot's CVM, nil when it lists none.
+	PlatformKnown bool
+	Platform      *PlatformView
+	// Duplicates counts further CVMs under the Slot's name (R67).
+	Duplicates int
+	// WantedHash is the compose hash of To; empty when not known.
+	WantedHash string
+	// ObservedAt is when the platform was asked.
+	ObservedAt time.Time
+
+	// Admission is the Boot that holds the Slot; nil when none does.
+	Admission *AdmissionView
+	// Refusal is the last refused admission of the Slot.
+	Refusal *RefusalView
+	// LastReportOf and LastReportAt name the Boot that reported last, and when.
+	LastReportOf string
+	LastReportAt time.Time
+
+	// ReadySince is when the Slot became available except for min_ready, zero while
+	// it is not; ReadyReason says what is missing (R7, R8).
+	ReadySince  time.Time
+	ReadyReason string
+
+	// Safe is the verdict of the second look at quorum and roles (R50).
+	Safe       bool
+	SafeReason string
+	// NotServing: the member gave up its duties already while draining.
+	NotServing bool
+
+	// Unwanted is why the Operation is no longer wanted; empty while it is.
+	Unwanted string
+	// Paused: the group is paused or frozen.
+	Paused bool
+	// Retargeted: a newer Operation of the same Slot is recorded with this write.
+	Retargeted bool
+	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
+	PostLaunch bool
+
+	// CallInFlight: this process waits for the call's answer right now.
+	CallInFlight bool
+	// Call is the answer to the call numbered Call.Number, once it is there.
+	Call *CallResult
+
+	Limits Limits
+}
+
+// PlatformView is what the platform says about one CVM. Never evidence of what runs.
+type PlatformView struct {
+	VMUUID      string
+	InstanceID  string
+	Running     bool // stable: running and no task in progress
+	InProgress  bool
+	ComposeHash string
+	BootError   string
+	UpdatedAt   time.Time
+}
+
+// AdmissionView is the Boot that holds the Slot: proven by attestation (R4).
+type AdmissionView struct {
+	BootID     string
+	Revision   string
+	InstanceID string
+}
+
+// RefusalView is a refused admission.
+type RefusalView struct {
+	Code    string
+	Message string
+	At      time.Time
+}
+
+// CallResult is the answer to one platform call.
+type CallResult struct {
+	// Number is Operation.Calls of the call that it answers.
+	Number      int
+	Outcome     string
+	Message     string
+	Correlation string
+	// VMUUID and InstanceID of a created CVM.
+	VMUUID     string
+	InstanceID string
+}
+
+// Limits are the times that apply, from the spec and the engine's Timing.
+type Limits struct {
+	Drain    time.Duration
+	Healthy  time.Duration
+	MinReady time.Duration
+	// Settle is how long after a call its effect may still appear (R66).
+	Settle time.Duration
+	// Unknown is when an undecided call is reported as stuck (R66).
+	Unknown time.Duration
+}
+
+// EffectKind says what the shell must do after it recorded the Operation.
+type EffectKind string
+
+const (
+	// SendOrder wakes the agent, which then reads CurrentOrder. Losing it is harmless.
+	SendOrder EffectKind = "SEND_ORDER"
+	// CallPlatform makes the one platform call of the Operation's Kind.
+	CallPlatform EffectKind = "CALL_PLATFORM"
+)
+
+// Effect is one thing to do after the returned Operation was recorded, never
+// before (R60). It names exactly one CVM (R63, R64).
+type Effect struct {
+	Kind EffectKind
+	// Verb of a SendOrder: VerbCancelDrain returns the member to service (R82).
+	Verb Verb
+	// Call is what to ask of the platform.
+	Call Kind
+	// VMUUID and InstanceID name the CVM; empty for Create.
+	VMUUID     string
+	InstanceID string
+	// Number of the call, to be handed back in CallResult.
+	Number int
+}

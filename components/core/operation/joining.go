@@ -1,0 +1,156 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+)
+
+// fromBooting waits until a new Boot is admitted at the wanted Revision: the
+// platform's word alone proves nothing (R4).
+func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
+	if op.Kind == Delete {
+		return op.fromDeleting(f, now)
+	}
+	p := f.Platform
+	if p != nil && op.Kind == Create {
+		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
+	}
+	if op.replaced(f) {
+		return op.fail(CauseReplaced, "the platform shows another CVM in place of "+op.VMUUID, now)
+	}
+	if p != nil && p.Running && op.PlatformRunning.IsZero() && (!op.hashTells() || p.ComposeHash == op.HashWanted) {
+		op.PlatformRunning = now
+	}
+	if op.newBoot(f) {
+		if f.PostLaunch {
+			return op.enter(Joining, now).because("waits for POST_LAUNCH hooks"), []Effect{{Kind: SendOrder, Verb: VerbPostLaunch}}
+		}
+		return op.enter(Joining, now).because(orElse(f.ReadyReason, "admitted")), []Effect{{Kind: SendOrder, Verb: VerbPostLaunch}}
+	}
+	op.forgetOldBootError(f)
+	if next, failed := op.bootError(f, now); failed {
+		return next, nil
+	}
+	reason, refused := op.refusalReason(f)
+	switch {
+	case refused:
+		op = op.because(reason)
+	case !op.PlatformRunning.IsZero():
+		op = op.because("the CVM runs; waits for its boot to be admitted")
+	}
+	return op.overdue(f, now)
+}
+
+// fromDeleting waits until the platform lists the CVM no more.
+func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
+	if f.PlatformKnown && (f.Platform == nil || op.replaced(f)) {
+		return op.end(Done, "", "the CVM is gone", now), nil
+	}
+	return op.overdue(f, now)
+}
+
+// fromJoining waits for hooks, health and catch-up.
+func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
+	if next, failed := op.lost(f, now); failed {
+		return next, nil
+	}
+	if f.PostLaunch {
+		step := op.step(f, VerbPostLaunch)
+		switch step.State {
+		case StepDone:
+		case StepAborted, StepFailed:
+			return op.fail(CausePostLaunch, orElse(step.Message, "a POST_LAUNCH hook called it off"), now)
+		case StepHeld:
+			return op.because("held by a hook: " + orElse(step.Message, "an operator must decide")), nil
+		default:
+			return op.because(orElse(step.Message, "waits for POST_LAUNCH hooks")).overdue(f, now)
+		}
+	}
+	if f.ReadySince.IsZero() || !op.newBoot(f) {
+		return op.because(orElse(f.ReadyReason, "waits to become available")).overdue(f, now)
+	}
+	if op.hashTells() && f.Platform != nil && f.Platform.ComposeHash != op.HashWanted {
+		return op.because("the platform shows another compose hash than the one called for").overdue(f, now)
+	}
+	// Availability that began before this phase was of something else.
+	op.AvailableSince = latest(f.ReadySince, op.Entered[Joining])
+	op.UnavailableUntil = op.AvailableSince
+	return op.enter(Settling, now).because("available; waits for min_ready"), nil
+}
+
+// fromSettling counts min_ready without a break (R8): reached when the time since
+// is equal or longer.
+func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
+	if next, failed := op.lost(f, now); failed {
+		return next, nil
+	}
+	if !f.PlatformKnown {
+		return op, nil // not seen is not a setback; the clock's proof comes with the next look
+	}
+	if f.ReadySince.IsZero() || !op.newBoot(f) {
+		op.AvailableSince, op.UnavailableUntil = time.Time{}, time.Time{}
+		return op.enter(Joining, now).because("fell back: " + orElse(f.ReadyReason, "not available")), nil
+	}
+	if f.ReadySince.After(op.AvailableSince) {
+		// A break that was not seen here, but proven by the report (R8).
+		op.AvailableSince, op.UnavailableUntil = f.ReadySince, f.ReadySince
+	}
+	if left := f.Limits.MinReady - now.Sub(op.AvailableSince); left > 0 {
+		return op.because("available; waits for min_ready").overdue(f, now)
+	}
+	return op.end(Done, "", "available for min_ready", now), nil
+}
+
+// lost fails an Operation whose CVM certainly cannot come back by itself.
+func (op Operation) lost(f Facts, now time.Time) (Operation, bool) {
+	if op.replaced(f) {
+		next, _ := op.fail(CauseReplaced, "the platform shows another CVM in place of "+op.VMUUID, now)
+		return next, true
+	}
+	if f.ReadySince.IsZero() {
+		return op.bootError(f, now)
+	}
+	return op, false
+}
+
+// bootError fails at once where the platform says that the new boot cannot work (R89).
+func (op Operation) bootError(f Facts, now time.Time) (Operation, bool) {
+	p := f.Platform
+	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.BootErrorBefore {
+		return op, false
+	}
+	next, _ := op.fail(CauseBootError, "the CVM does not boot: "+p.BootError, now)
+	return next, true
+}
+
+// forgetOldBootError notices that the platform cleared the error of the boot
+// before: the same words from now on are about the new boot.
+func (op *Operation) forgetOldBootError(f Facts) {
+	if f.Platform != nil && f.Platform.BootError == "" {
+		op.BootErrorBefore = ""
+	}
+}
+
+// overdue fails at the healthy deadline. A pause stops the clock: an overdue
+// Operation then gets the whole time anew (R93).
+func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
+	if op.HealthyDeadline.IsZero() || now.Before(op.HealthyDeadline) {
+		return op, nil
+	}
+	if f.Paused {
+		op.HealthyDeadline = now.Add(f.Limits.Healthy)
+		return op, nil
+	}
+	return op.fail(CauseDeadline, fmt.Sprintf("not available %s after the call: %s", f.Limits.Healthy, op.Reason), now)
+}
+
+func (op Operation) fail(cause Cause, reason string, now time.Time) (Operation, []Effect) {
+	return op.end(Failed, cause, reason, now), nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

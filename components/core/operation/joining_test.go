@@ -1,0 +1,152 @@
+package operation
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestR4_OnlyANewBootAtTheWantedRevisionProvesTheUpdate(t *testing.T) {
+	for name, edit := range map[string]func(*Facts){
+		"the boot before":    func(f *Facts) { f.Admission.BootID = "boot-old" },
+		"another revision":   func(f *Facts) { f.Admission.Revision = "A" },
+		"another instance":   func(f *Facts) { f.Admission.InstanceID = "i-2" },
+		"nobody admitted":    func(f *Facts) { f.Admission = nil },
+		"the platform alone": func(f *Facts) { f.Admission = nil; f.Platform.Running = true },
+	} {
+		op, now := to(t, Update, Booting)
+		f := available(now, now)
+		edit(&f)
+		_, effects := step(t, op, f, now, Booting)
+		if len(effects) > 0 {
+			t.Errorf("%s: effects %+v", name, effects)
+		}
+	}
+}
+
+func TestR8_SettlingIsContinuous(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	op, _ = step(t, op, available(now, now), now, Settling)
+	since := op.AvailableSince
+	almost := since.Add(limits.MinReady - time.Nanosecond)
+	op, _ = step(t, op, available(almost, since), almost, Settling)
+
+	back := booted(almost)
+	op, _ = step(t, op, back, almost, Joining)
+	if !op.AvailableSince.IsZero() || !op.UnavailableUntil.IsZero() {
+		t.Errorf("the clock runs on: %s, until %s", op.AvailableSince, op.UnavailableUntil)
+	}
+	again := almost.Add(time.Second)
+	op, _ = step(t, op, available(again, again), again, Settling)
+	if !op.AvailableSince.Equal(again) {
+		t.Errorf("available since %s, want %s", op.AvailableSince, again)
+	}
+	full := again.Add(limits.MinReady)
+	step(t, op, available(full, again), full, Done)
+}
+
+func TestR8_ABreakThatTheReportProvesRestartsTheClock(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	op, _ = step(t, op, available(now, now), now, Settling)
+	later := now.Add(limits.MinReady)
+	op, _ = step(t, op, available(later, later.Add(-time.Second)), later, Settling)
+	if !op.AvailableSince.Equal(later.Add(-time.Second)) {
+		t.Errorf("available since %s", op.AvailableSince)
+	}
+}
+
+func TestR8_AvailabilityFromBeforeTheBootDoesNotCount(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	op, _ = step(t, op, available(now, start.Add(-time.Hour)), now, Settling)
+	if op.AvailableSince.Before(op.Entered[Joining]) {
+		t.Errorf("available since %s, joined %s", op.AvailableSince, op.Entered[Joining])
+	}
+}
+
+func TestR11_AFailedListIsNoSetback(t *testing.T) {
+	op, now := to(t, Update, Settling)
+	f := available(now, op.AvailableSince)
+	f.PlatformKnown, f.Platform, f.ReadySince = false, nil, time.Time{}
+	next, effects := step(t, op, f, now, Settling)
+	wantNoEffects(t, effects)
+	if !next.AvailableSince.Equal(op.AvailableSince) {
+		t.Error("the clock was reset")
+	}
+}
+
+func TestR87_TheHealthyDeadlineRunsFromTheAcceptedCall(t *testing.T) {
+	for _, phase := range []Phase{Booting, Joining, Settling} {
+		op, _ := to(t, Update, phase)
+		if want := op.Entered[Booting].Add(limits.Healthy); !op.HealthyDeadline.Equal(want) {
+			t.Errorf("%s: deadline %s, want %s", phase, op.HealthyDeadline, want)
+		}
+		late := op.HealthyDeadline
+		f := rebooting(late)
+		if phase == Settling {
+			// min_ready is part of it: one that would end later does not save it
+			f = available(late, late.Add(-time.Second))
+			op.AvailableSince = late.Add(-time.Second)
+		}
+		op, _ = step(t, op, f, late, Failed)
+		if op.Cause != CauseDeadline {
+			t.Errorf("%s: cause %s", phase, op.Cause)
+		}
+	}
+}
+
+func TestR87_ArrivingExactlyAtTheDeadlineCounts(t *testing.T) {
+	op, _ := to(t, Update, Settling)
+	late := op.HealthyDeadline
+	op.AvailableSince = late.Add(-limits.MinReady)
+	step(t, op, available(late, op.AvailableSince), late, Done)
+}
+
+func TestR89_ABootErrorEndsTheWaitingAtOnce(t *testing.T) {
+	for _, phase := range []Phase{Booting, Joining} {
+		op, now := to(t, Update, phase)
+		f := rebooting(now)
+		f.Platform.InProgress, f.Platform.BootError = false, "no such image"
+		op, _ = step(t, op, f, now, Failed)
+		if op.Cause != CauseBootError || !strings.Contains(op.Reason, "no such image") {
+			t.Errorf("%s: %s %q", phase, op.Cause, op.Reason)
+		}
+	}
+}
+
+func TestR89_AnOldBootErrorProvesNothingAboutTheNewBoot(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := quiet(now)
+	f.Platform.BootError = "no such image"
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now, Booting)
+	op, _ = step(t, op, f, now, Booting) // still the old words
+	op, _ = step(t, op, rebooting(now), now, Booting)
+	f.Call = nil
+	step(t, op, f, now, Failed) // the words came back after they were gone
+}
+
+func TestRefusedAdmissionIsShownAndWaitedFor(t *testing.T) {
+	op, now := to(t, Update, Booting)
+	f := rebooting(now)
+	f.Refusal = &RefusalView{Code: "REVISION_NOT_ALLOWED", Message: "not now", At: now}
+	op, _ = step(t, op, f, now, Booting)
+	if !strings.Contains(op.Reason, "REVISION_NOT_ALLOWED") {
+		t.Errorf("reason %q", op.Reason)
+	}
+	f.Refusal.At = op.CallIssuedAt.Add(-time.Second)
+	op, _ = step(t, op, f, now, Booting)
+	if strings.Contains(op.Reason, "not now") && f.Refusal.At.After(op.CallIssuedAt) {
+		t.Errorf("reason %q speaks of an old refusal", op.Reason)
+	}
+	step(t, op, available(now, now), now, Joining)
+}
+
+func TestR80_ResultsOfPostLaunch(t *testing.T) {
+	for state, want := range map[StepState]Phase{StepDone: Settling, StepAborted: Failed, StepFailed: Failed, StepHeld: Joining, StepRunning: Joining} {
+		op, now := to(t, Update, Joining)
+		f := available(now, now)
+		f.PostLaunch, f.Steps = true, answer(VerbPostLaunch, state)
+		step(t, op, f, now, want)
+	}
+}

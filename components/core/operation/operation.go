@@ -1,0 +1,181 @@
+package operation
+
+import "time"
+
+// Phase is how far an Operation got.
+type Phase string
+
+const (
+	// Recorded: the intent exists, nothing was done. The zero value reads as this.
+	Recorded Phase = "RECORDED"
+	// Draining: the agent runs PRE_TERMINATE hooks and hands leadership over.
+	Draining Phase = "DRAINING"
+	// Drained: the agent finished; quorum is checked once more before acting (R50).
+	Drained Phase = "DRAINED"
+	// Acting: the platform call may have been made. Never repeated without a read-back (R66).
+	Acting Phase = "ACTING"
+	// Booting: the platform accepted; the CVM is stopping, updating or starting.
+	Booting Phase = "BOOTING"
+	// Joining: a Boot at the wanted Revision was admitted; POST_LAUNCH hooks, health and catch-up are awaited.
+	Joining Phase = "JOINING"
+	// Settling: available except for min_ready (R8).
+	Settling Phase = "SETTLING"
+	// Done: finished.
+	Done Phase = "DONE"
+	// Aborted: called off before acting; the Slot returned to service (R82).
+	Aborted Phase = "ABORTED"
+	// Failed: overdue or certainly failed; blocks further healthy Slots until the Slot is available (R40).
+	Failed Phase = "FAILED"
+	// Superseded: re-targeted by a newer Operation of the same Slot after acting (R105).
+	Superseded Phase = "SUPERSEDED"
+)
+
+// Ended reports whether p is final.
+func (p Phase) Ended() bool {
+	switch p {
+	case Done, Aborted, Failed, Superseded:
+		return true
+	case Recorded, Draining, Drained, Acting, Booting, Joining, Settling, "":
+		return false
+	}
+	return false
+}
+
+// Kind of Action that is carried out.
+type Kind string
+
+const (
+	// Create makes the CVM of a Slot that has none.
+	Create Kind = "CREATE"
+	// Update moves a Slot to another Revision in place (R131).
+	Update Kind = "UPDATE"
+	// Restart restarts the CVM at its Revision.
+	Restart Kind = "RESTART"
+	// Delete removes the CVM of a condemned Slot.
+	Delete Kind = "DELETE"
+)
+
+// PhaseTimes is when each Phase was entered.
+type PhaseTimes map[Phase]time.Time
+
+// Operation is the record at operations/<id>.
+type Operation struct {
+	ID      string `json:"id"`
+	Rollout string `json:"rollout,omitempty"`
+	Group   string `json:"group"`
+	Slot    string `json:"slot"`
+	Kind    Kind   `json:"kind"`
+	// InstanceID and VMUUID name the one CVM that may be touched (R63).
+	InstanceID string `json:"instance_id,omitempty"`
+	VMUUID     string `json:"vm_uuid,omitempty"`
+	From       string `json:"from_revision,omitempty"`
+	To         string `json:"to_revision,omitempty"`
+	Attempt    int    `json:"attempt"`
+	// Order in the rollout, from 1.
+	Order int   `json:"order,omitempty"`
+	Phase Phase `json:"phase"`
+	// Reason of the present phase, for people.
+	Reason string `json:"reason,omitempty"`
+	// Term of the leader that wrote it last (R61).
+	Term uint64 `json:"term"`
+	// Transfer is the planned hand-over, if the Slot leads.
+	Transfer *Transfer `json:"transfer,omitempty"`
+	// QuorumSnapshot is what the decision saw, for the record.
+	QuorumSnapshot string `json:"quorum_snapshot,omitempty"`
+	// SkipDrain: the member is unavailable, there is nothing to drain.
+	SkipDrain bool `json:"skip_drain,omitempty"`
+	// WasUnavailable: the Slot was down already when the step was decided, so that the
+	// step took nothing more away (R21).
+	WasUnavailable bool `json:"was_unavailable,omitempty"`
+	// Sick: the member was certainly no part of a working quorum when the step was
+	// decided, so that stopping it takes nothing away (R45).
+	Sick bool `json:"sick,omitempty"`
+	// BootBefore is the Boot that ran when the Operation was recorded; a later admission must be another one.
+	BootBefore string `json:"boot_before,omitempty"`
+	// CallIssuedAt is set in the transaction that enters Acting, before the call.
+	CallIssuedAt time.Time `json:"call_issued_at,omitzero"`
+	// Calls counts issued platform calls with an effect.
+	Calls int `json:"calls,omitempty"`
+	// CallOutcome of the last issued call (R65): "" while undecided, else one of
+	// the Outcome values.
+	CallOutcome string `json:"call_outcome,omitempty"`
+	// HashWanted and HashBefore are the compose hashes of To and of what ran when
+	// the call was issued; where they differ, a read-back by hash decides (R66).
+	HashWanted string `json:"hash_wanted,omitempty"`
+	HashBefore string `json:"hash_before,omitempty"`
+	// UpdatedBefore is the platform's own update time of the CVM before the call.
+	UpdatedBefore time.Time `json:"updated_before,omitzero"`
+	// BootErrorBefore is a boot error that stood before the call: it proves nothing
+	// about the new boot.
+	BootErrorBefore string `json:"boot_error_before,omitempty"`
+	// Cause says why it was called off or failed, for counting (R80, R90).
+	Cause Cause `json:"cause,omitempty"`
+	// Correlation is the platform's handle for the call, if it gave one.
+	Correlation string `json:"correlation,omitempty"`
+	// DrainDeadline and HealthyDeadline are absolute, so that a takeover does not restart them.
+	DrainDeadline   time.Time `json:"drain_deadline,omitzero"`
+	HealthyDeadline time.Time `json:"healthy_deadline,omitzero"`
+	// AvailableSince is when everything but min_ready held (R8).
+	AvailableSince time.Time `json:"available_since,omitzero"`
+	// UnavailableFrom/Until bracket the time in which the Slot could not serve.
+	UnavailableFrom  time.Time  `json:"unavailable_from,omitzero"`
+	UnavailableUntil time.Time  `json:"unavailable_until,omitzero"`
+	PlatformRunning  time.Time  `json:"platform_running,omitzero"`
+	Entered          PhaseTimes `json:"entered"`
+	CreatedAt        time.Time  `json:"created_at"`
+	EndedAt          time.Time  `json:"ended_at,omitzero"`
+}
+
+// Transfer is a planned hand-over of leadership (R53).
+type Transfer struct {
+	// ExpectedLeader is the Slot that must lead for the transfer to be made (R54).
+	ExpectedLeader string `json:"expected_leader"`
+	// Candidates, best first (R53, R56).
+	Candidates []string `json:"candidates"`
+	// Relief: the leader is sick, and moving leadership away is part of its repair.
+	// Not counted as the rollout's one planned transfer.
+	Relief bool `json:"relief,omitempty"`
+	// Made and To are the outcome.
+	Made bool   `json:"made,omitempty"`
+	To   string `json:"to,omitempty"`
+}
+
+// RolloutState is where a rollout stands.
+type RolloutState string
+
+const (
+	// Running: steps are made or waited for.
+	Running RolloutState = "RUNNING"
+	// PausedState: an operator paused it (R92).
+	PausedState RolloutState = "PAUSED"
+	// Complete: every in-scope Slot proved the target and is available (R6).
+	Complete RolloutState = "COMPLETE"
+	// PartitionReached: everything at or above the partition is done (R6).
+	PartitionReached RolloutState = "PARTITION_REACHED"
+	// FailedState: stopped by a failure (R99).
+	FailedState RolloutState = "FAILED"
+	// SupersededState: a newer spec replaced it (R105).
+	SupersededState RolloutState = "SUPERSEDED"
+)
+
+// Rollout is the record at rollouts/<id>.
+type Rollout struct {
+	ID         string       `json:"id"`
+	Group      string       `json:"group"`
+	Generation uint64       `json:"generation"`
+	From       string       `json:"from_revision,omitempty"`
+	To         string       `json:"to_revision"`
+	State      RolloutState `json:"state"`
+	Reason     string       `json:"reason,omitempty"`
+	// Transfers made as planned; more than one is a defect (R53).
+	Transfers int `json:"transfers"`
+	// Steps counts Operations begun, and numbers them.
+	Steps     int       `json:"steps"`
+	StartedAt time.Time `json:"started_at"`
+	// ProgressAt is when a Slot last arrived, or the rollout was resumed (R88).
+	ProgressAt time.Time `json:"progress_at"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	// PausedAt is set while paused, so that resume restarts the clocks (R93).
+	PausedAt time.Time `json:"paused_at,omitzero"`
+	Term     uint64    `json:"term"`
+}

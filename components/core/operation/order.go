@@ -1,0 +1,87 @@
+package operation
+
+import "time"
+
+// Verb is what an Operation asks of the agent.
+type Verb string
+
+const (
+	// VerbDrain prepares for the stop.
+	VerbDrain Verb = "drain"
+	// VerbCancelDrain returns to service.
+	VerbCancelDrain Verb = "cancel_drain"
+	// VerbPostLaunch runs POST_LAUNCH hooks.
+	VerbPostLaunch Verb = "post_launch"
+)
+
+// StepState is how far an order got.
+type StepState string
+
+const (
+	// StepRunning: at work, heartbeating.
+	StepRunning StepState = "running"
+	// StepDone: finished.
+	StepDone StepState = "done"
+	// StepAborted: a hook said ABANDON.
+	StepAborted StepState = "aborted"
+	// StepHeld: a hook said HOLD.
+	StepHeld StepState = "held"
+	// StepFailed: could not be done.
+	StepFailed StepState = "failed"
+)
+
+// StepReport is the agent's answer to one order of an Operation.
+type StepReport struct {
+	Operation   string
+	Verb        Verb
+	Attempt     int
+	State       StepState
+	Message     string
+	Transferred bool
+	NewLeader   string
+}
+
+// Order is what the agent of the Slot should be doing for an Operation now. The
+// triple (Operation, Verb, Attempt) is its token: answers to another one are
+// ignored (R81).
+type Order struct {
+	Operation string
+	Verb      Verb
+	Attempt   int
+	// Deadline is absolute and does not move with retries or takeovers (R79).
+	Deadline       time.Time
+	ExpectedLeader string
+	Candidates     []string
+}
+
+// CurrentOrder derives the order from the record alone, so that any coordinator
+// gives the same one. ok is false when the agent has nothing to do. An Operation
+// that was called off keeps ordering the return to service, also after it ended,
+// since the agent may have missed the wake-up.
+func CurrentOrder(op Operation) (o Order, ok bool) {
+	o = Order{Operation: op.ID, Attempt: op.Attempt}
+	switch op.Phase {
+	case Draining, Drained, Acting:
+		if op.SkipDrain || op.Kind == Create {
+			return Order{}, false
+		}
+		o.Verb, o.Deadline = VerbDrain, op.DrainDeadline
+		if t := op.Transfer; t != nil {
+			o.ExpectedLeader, o.Candidates = t.ExpectedLeader, t.Candidates
+		}
+	case Aborted, Failed:
+		untouched := op.Phase == Aborted || op.Cause == CauseRefused
+		if !untouched || op.Entered[Draining].IsZero() {
+			return Order{}, false
+		}
+		o.Verb = VerbCancelDrain
+	case Booting, Joining, Settling:
+		if op.Kind == Delete {
+			return Order{}, false
+		}
+		o.Verb, o.Deadline = VerbPostLaunch, op.HealthyDeadline
+	case Recorded, Done, Superseded, "":
+		return Order{}, false
+	}
+	return o, true
+}

@@ -1,0 +1,136 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Appraise compares genuine Claims with what the Slot may be now. It allows only
+// when every comparison holds; anything empty on the side of the policy denies.
+// The first failing comparison, in this order, names the Code: the policy itself,
+// the kind of root, the statement, the identity, the key provider, the OS image,
+// the Revision, the compose text.
+//
+// Where two allowed Revisions share a compose hash (they differ in what is not
+// measured), the later one in Allowed is meant: the shell lists the newest last.
+func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims) Decision {
+	if err := ip.Validate(); err != nil {
+		return deny(CodePolicyInvalid, "%v", err)
+	}
+	if c.Simulated && !ip.AllowSimulated {
+		return deny(CodeTEETypeForbidden, "the evidence comes from a simulated root, which this cluster does not name")
+	}
+	for _, check := range []func() Decision{
+		func() Decision { return stated(st, c) },
+		func() Decision { return identity(sp, st, c) },
+		func() Decision { return keyProvider(ip, c) },
+		func() Decision { return measured(ip, c) },
+	} {
+		if d := check(); d.Code != "" {
+			return d
+		}
+	}
+	return revision(sp, ip, c)
+}
+
+// stated: what the Boot asserts is what its quote commits to (ATT-23).
+func stated(st Statement, c Claims) Decision {
+	switch {
+	case st.AppID == "" || st.AppID != c.AppID:
+		return deny(CodeStatementMismatch, "the statement and the evidence name different apps")
+	case st.InstanceID != c.InstanceID:
+		return deny(CodeStatementMismatch, "the statement and the evidence name different instances")
+	case st.ComposeHash == "" || normalHash(st.ComposeHash) != normalHash(c.ComposeHash):
+		return deny(CodeStatementMismatch, "the statement and the evidence name different compose hashes")
+	}
+	return Decision{}
+}
+
+// identity: the Slot is bound to this instance of this app (ATT-22, ATT-33).
+func identity(sp SlotPolicy, st Statement, c Claims) Decision {
+	switch {
+	case sp.AppID == "" || c.AppID != sp.AppID:
+		return deny(CodeAppIDMismatch, "the evidence's app is not the one of the slot")
+	case sp.Slot == "" || st.Slot != sp.Slot || st.Group != sp.Group:
+		return deny(CodeSlotMismatch, "the statement names another slot than the instance is bound to")
+	case sp.InstanceID == "":
+		return deny(CodeInstanceMismatch, "no instance is bound to the slot yet")
+	case c.InstanceID != sp.InstanceID:
+		return deny(CodeInstanceMismatch, "another instance is bound to the slot")
+	}
+	return Decision{}
+}
+
+// keyProvider is a mandatory pin (ATT-21).
+func keyProvider(ip ImagePolicy, c Claims) Decision {
+	if c.KeyProviderName != ip.KeyProviderName || c.KeyProviderID != ip.KeyProviderID {
+		return deny(CodeKMSPolicyMismatch, "the boot's key provider is not the pinned one")
+	}
+	return Decision{}
+}
+
+// measured: some named OS image measures like this (ATT-20).
+func measured(ip ImagePolicy, c Claims) Decision {
+	for name := range ip.Images {
+		if ip.measures(name, c) {
+			return Decision{}
+		}
+	}
+	return deny(CodeMeasurementMismatch, "the boot's measurements are those of no OS image in the policy")
+}
+
+// revision finds what the Slot may run, newest first (ATT-15, ATT-16).
+func revision(sp SlotPolicy, ip ImagePolicy, c Claims) Decision {
+	hash := normalHash(c.ComposeHash)
+	refusal := deny(CodeRevisionNotAllowed, "compose hash %.16s is not allowed for slot %s now", hash, sp.Slot)
+	text := sha256.Sum256([]byte(c.ComposeText))
+	matched := false
+	for i := len(sp.Allowed) - 1; i >= 0; i-- {
+		a := sp.Allowed[i]
+		if hash == "" || a.Revision == "" || normalHash(a.ComposeHash) != hash {
+			continue
+		}
+		d := Decision{Allowed: true, Revision: a.Revision}
+		switch {
+		case c.AppComposeProblem != "":
+			d = deny(CodeComposeForbidden, "app-compose.json: %s", c.AppComposeProblem)
+		case a.ComposeTextSHA256 != hex.EncodeToString(text[:]):
+			d = deny(CodeComposeForbidden, "the measured compose text is not that of revision %.8s", a.Revision)
+		case !ip.measures(a.OSImage, c):
+			d = deny(CodeOSImageForbidden, "the boot does not run OS image %q of revision %.8s", a.OSImage, a.Revision)
+		}
+		if d.Allowed {
+			return d
+		}
+		if !matched {
+			refusal, matched = d, true
+		}
+	}
+	return refusal
+}
+
+// measures reports that the named image is known to measure like c.
+func (ip ImagePolicy) measures(image string, c Claims) bool {
+	for _, m := range ip.Images[image] {
+		if m.complete() && m == (Measurement{MRTD: c.MRTD, RTMR0: c.RTMR0, RTMR1: c.RTMR1, RTMR2: c.RTMR2}) {
+			return true
+		}
+	}
+	return false
+}
+
+// normalHash reads a compose hash as 64 lower-case hex digits; anything else is
+// empty and matches nothing.
+func normalHash(s string) string {
+	s = strings.ToLower(strings.TrimPrefix(s, "0x"))
+	if !isHex(s, 64) {
+		return ""
+	}
+	return s
+}
+
+func deny(code Code, format string, args ...any) Decision {
+	return Decision{Code: code, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,124 @@
+package policy
+
+import "time"
+
+// Claims is what verified Evidence says about one Boot.
+type Claims struct {
+	AppID       string `json:"app_id"`
+	InstanceID  string `json:"instance_id"`
+	ComposeHash string `json:"compose_hash"`
+	// ComposeText is docker_compose_file of the attested app-compose.json.
+	ComposeText string `json:"-"`
+	// AppComposeProblem is why the attested app-compose.json is not acceptable
+	// (runner, pre-launch script, key provider, ...); empty when it is.
+	AppComposeProblem string `json:"-"`
+	KeyProviderName   string `json:"key_provider_name"`
+	KeyProviderID     string `json:"key_provider_id"`
+	MRTD              string `json:"mrtd"`
+	RTMR0             string `json:"rtmr0"`
+	RTMR1             string `json:"rtmr1"`
+	RTMR2             string `json:"rtmr2"`
+	// OSImageHash is the measured os-image-hash event; empty when there is none.
+	OSImageHash string `json:"os_image_hash,omitempty"`
+	// Simulated is true when the chain ends at a root that is not Intel's.
+	Simulated bool `json:"simulated,omitempty"`
+}
+
+// Statement is what the Boot itself asserts and the quote commits to. Every
+// field that Claims also have must be equal (ATT-23).
+type Statement struct {
+	Cluster     string
+	Group       string
+	Slot        string
+	AppID       string
+	InstanceID  string
+	ComposeHash string
+}
+
+// AllowedRevision is one Revision that a Slot may run now.
+type AllowedRevision struct {
+	Revision string `json:"revision"`
+	// ComposeHash, 64 hex characters.
+	ComposeHash string `json:"compose_hash"`
+	// ComposeText must equal the attested docker_compose_file; carried here by digest.
+	ComposeTextSHA256 string `json:"compose_text_sha256"`
+	OSImage           string `json:"os_image"`
+}
+
+// SlotPolicy is the record at policy/slots/<slot>.
+type SlotPolicy struct {
+	Group   string            `json:"group"`
+	Slot    string            `json:"slot"`
+	Allowed []AllowedRevision `json:"allowed"`
+	// AppID and InstanceID are the Slot's binding; InstanceID empty: none is bound
+	// yet and nobody is admitted.
+	AppID      string `json:"app_id"`
+	InstanceID string `json:"instance_id"`
+	// Epoch grows with each change; stamped on each Admission.
+	Epoch uint64 `json:"epoch"`
+	Term  uint64 `json:"term"`
+}
+
+// Admission is the record at admissions/<slot>: which Boot holds the Slot.
+type Admission struct {
+	Group      string `json:"group"`
+	Slot       string `json:"slot"`
+	BootID     string `json:"boot_id"`
+	InstanceID string `json:"instance_id"`
+	AppID      string `json:"app_id"`
+	Revision   string `json:"revision"`
+	// Epoch of the policy that was in force.
+	Epoch uint64 `json:"epoch"`
+	// Generation grows with each Boot that takes the Slot.
+	Generation uint64    `json:"generation"`
+	AdmittedAt time.Time `json:"admitted_at"`
+	// ExpiresAt is the end of the credentials.
+	ExpiresAt time.Time `json:"expires_at"`
+	// TokenAccessors are the Consul tokens that were issued with it.
+	TokenAccessors []string `json:"token_accessors,omitempty"`
+	By             string   `json:"by"`
+	Simulated      bool     `json:"simulated,omitempty"`
+}
+
+// Refusal is the record at refusals/<slot>: the last refused admission.
+type Refusal struct {
+	Slot       string    `json:"slot"`
+	BootID     string    `json:"boot_id"`
+	InstanceID string    `json:"instance_id"`
+	Code       Code      `json:"code"`
+	Message    string    `json:"message"`
+	At         time.Time `json:"at"`
+	By         string    `json:"by"`
+}
+
+// ImagePolicy is what a named OS image measures to, and the trust anchors that
+// apply to the whole cluster. It comes from the coordinator's measured compose.
+type ImagePolicy struct {
+	// Images by OS image name.
+	Images map[string][]Measurement `json:"images"`
+	// KeyProviderName and KeyProviderID are mandatory pins (ATT-21).
+	KeyProviderName string `json:"key_provider_name"`
+	KeyProviderID   string `json:"key_provider_id"`
+	// AllowSimulated admits Claims under a root that is not Intel's. It is true
+	// only where the measured compose names such a root.
+	AllowSimulated bool `json:"allow_simulated"`
+}
+
+// Measurement is one accepted set of boot measurements, lower-case hex.
+type Measurement struct {
+	MRTD  string `json:"mrtd"`
+	RTMR0 string `json:"rtmr0"`
+	RTMR1 string `json:"rtmr1"`
+	RTMR2 string `json:"rtmr2"`
+}
+
+// Code is a stable reason from the threat model, section 10.
+type Code string
+
+// Decision is the outcome of Appraise. The zero value denies.
+type Decision struct {
+	Allowed  bool
+	Revision string
+	Code     Code
+	Message  string
+}

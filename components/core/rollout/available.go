@@ -1,0 +1,206 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"cadre.dev/core/group"
+)
+
+// gapSlack is how far a report's proof of health may seem to start after the
+// recorded start: the way of a report takes time.
+const gapSlack = 2 * time.Second
+
+// judge fills in what is known about m: fresh report, attested Revision, whether
+// it is available, and the record as it should read.
+func (w *world) judge(m *member) {
+	m.bind(w.appID)
+	admitted := m.admitted()
+	if admitted {
+		m.observed = m.seen.Admission.Revision
+	}
+	if r := m.seen.Report; r != nil && admitted && r.BootID == m.seen.Admission.BootID && w.fresh(r) {
+		m.report = r
+	}
+	m.reason = w.notReady(m)
+	m.ready = m.reason == ""
+	w.keepClock(m)
+	minReady := group.MinReady(w.spec)
+	since := m.record.AvailableSince
+	m.available = m.ready && m.open == nil && w.now.Sub(since) >= minReady
+	if m.ready && !m.available && m.reason == "" {
+		m.reason = "in a step"
+		if left := minReady - w.now.Sub(since); left > 0 {
+			m.reason = fmt.Sprintf("min_ready, %s left", short(left))
+		}
+	}
+	if m.available {
+		m.record.WasAvailableAt = m.observed
+	}
+}
+
+// bind notes the CVM that fills a Slot at the first listing that shows exactly
+// one, and of the right app. What is bound stays, until an operator decides.
+func (m *member) bind(appID string) {
+	i := m.seen.Instance
+	if i == nil || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
+		return
+	}
+	if m.record.VMUUID == "" && (m.record.InstanceID == "" || m.record.InstanceID == i.InstanceID) {
+		m.record.VMUUID = i.VMUUID
+	}
+	if m.record.VMUUID != i.VMUUID {
+		return
+	}
+	if m.record.InstanceID == "" {
+		m.record.InstanceID = i.InstanceID
+	}
+	if m.record.AppID == "" {
+		m.record.AppID = i.AppID
+	}
+}
+
+// admitted: a Boot of the bound CVM holds the Slot. A Boot of another incarnation
+// proves nothing about this one (R4, R11).
+func (m *member) admitted() bool {
+	a := m.seen.Admission
+	return a != nil && a.BootID != "" && (m.record.InstanceID == "" || a.InstanceID == m.record.InstanceID)
+}
+
+// platformKnown: the absence of a CVM means something.
+func (w *world) platformKnown(m *member) bool { return w.obs.Complete || m.seen.Instance != nil }
+
+func (w *world) fresh(r *Report) bool { return w.now.Sub(r.ReceivedAt) <= w.t.StaleAfter }
+
+// notReady is the first of R7's conditions that does not hold; empty when all do,
+// but for min_ready and "not in a step".
+func (w *world) notReady(m *member) string {
+	i := m.seen.Instance
+	switch {
+	case i == nil && !w.obs.Complete:
+		return "the platform was not listed: " + w.obs.Incomplete
+	case i == nil:
+		return "no CVM on the platform"
+	case len(m.seen.Duplicates) > 0:
+		return fmt.Sprintf("duplicate_incarnation: %d CVMs carry its name", 1+len(m.seen.Duplicates))
+	case m.record.VMUUID != "" && i.VMUUID != m.record.VMUUID:
+		return "another CVM than the bound one carries its name"
+	case i.BootError != "":
+		return "boot error: " + i.BootError
+	case !i.Running():
+		return "the platform says " + platformWord(i)
+	case !m.admitted():
+		return m.notAdmitted()
+	case m.report == nil:
+		return "no fresh report from its boot"
+	}
+	return w.memberNotReady(m.report)
+}
+
+// memberNotReady is what the workload's own report says.
+func (w *world) memberNotReady(r *Report) string {
+	switch {
+	case r.Health != Healthy:
+		return fmt.Sprintf("health %s: %s", orUnknown(r.Health), orWord(r.HealthReason, "no check answered"))
+	case !r.ConsulReady:
+		return "its Consul agent has not joined"
+	case !group.HasDriver(w.spec):
+		return ""
+	case !r.MemberAlive:
+		return "member is down: " + orWord(r.Message, "no word from it")
+	case !r.MemberReady:
+		return "member is not ready: " + orWord(r.Message, "no word from it")
+	case r.Role == RoleUnknown || r.Role == "":
+		return "member's role is unknown"
+	case !caughtUp(r):
+		return "member has not caught up" + lagText(r)
+	}
+	return ""
+}
+
+// caughtUp is R52; a leader has nobody to catch up with. Unknown is no.
+func caughtUp(r *Report) bool {
+	if r.CaughtUp == nil {
+		return r.Role == RoleLeader
+	}
+	return *r.CaughtUp
+}
+
+func (m *member) notAdmitted() string {
+	if r := m.seen.Refusal; r != nil {
+		return fmt.Sprintf("admission refused: %s: %s", r.Code, r.Message)
+	}
+	return "its boot is not admitted"
+}
+
+// keepClock is the clock of R8: started at the transition to ready, persisted, and
+// started anew by any setback, by another Boot, and by a gap that the report does
+// not prove healthy. A pass that could not look at everything leaves it alone.
+func (w *world) keepClock(m *member) {
+	rec := &m.record
+	if !m.ready {
+		if !w.platformKnown(m) {
+			return
+		}
+		rec.AvailableSince, rec.AvailableBoot = time.Time{}, ""
+		if rec.UnavailableSince.IsZero() {
+			rec.UnavailableSince = w.now
+		}
+		return
+	}
+	boot := m.seen.Admission.BootID
+	if rec.AvailableSince.IsZero() || rec.AvailableBoot != "" && rec.AvailableBoot != boot || !w.unbroken(m) {
+		rec.AvailableSince = w.now
+	}
+	rec.AvailableBoot = boot
+	rec.UnavailableSince = time.Time{}
+}
+
+// unbroken reports that m has been healthy since the recorded start as far as
+// anybody can tell. The agent's monotonic clock tells of breaks between passes;
+// without it only a gap shorter than stale_after is trusted.
+func (w *world) unbroken(m *member) bool {
+	since, r := m.record.AvailableSince, m.report
+	if r.BootAt.After(since.Add(gapSlack)) && !r.BootAt.After(w.now) {
+		return false
+	}
+	if r.HealthyFor > 0 {
+		return !r.ReceivedAt.Add(-r.HealthyFor).After(since.Add(gapSlack))
+	}
+	looked := w.rec.Status.At
+	return looked.IsZero() || w.now.Sub(looked) <= w.t.StaleAfter
+}
+
+func platformWord(i *Instance) string {
+	if i.InProgress {
+		return orWord(i.Status, "unknown") + ", in progress"
+	}
+	return orWord(i.Status, "unknown")
+}
+
+func orUnknown(h Health) Health {
+	if h == "" {
+		return Unknown
+	}
+	return h
+}
+
+func orWord(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+func lagText(r *Report) string {
+	switch {
+	case r.LagBytes != nil:
+		return fmt.Sprintf(": %d bytes behind", *r.LagBytes)
+	case r.CaughtUp == nil:
+		return ": lag unknown"
+	}
+	return ""
+}
+
+// short is d for people: whole seconds, at least one.
+func short(d time.Duration) string { return max(d.Round(time.Second), time.Second).String() }

@@ -1,0 +1,310 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/operation"
+)
+
+func intp(n int) *int { return &n }
+
+func TestR20_UIsEverythingThatIsNotAvailable(t *testing.T) {
+	b := func(f *fixture) *fixture { return f.want("B").rolling() }
+	for name, f := range map[string]*fixture{
+		"broken before":   b(newFixture(4, "none")).at(3, "B").sick(3),
+		"silent":          b(newFixture(4, "none")).at(3, "B").silent(3, epoch),
+		"stopped":         b(newFixture(4, "none")).at(3, "B").stopped(3),
+		"in a step":       b(newFixture(4, "none")).op(3, operation.Draining, nil),
+		"not admitted":    b(newFixture(4, "none")).at(3, "B"),
+		"min_ready runs":  b(newFixture(4, "none")).at(3, "B"),
+		"CVM is gone":     b(newFixture(4, "none")).at(3, "B"),
+		"two of the name": b(newFixture(4, "none")).at(3, "B"),
+	} {
+		switch name {
+		case "not admitted":
+			f.obs.Slots[3].Admission = nil
+		case "min_ready runs":
+			f.rec.Slots[3].AvailableSince = f.now.Add(-time.Second)
+		case "CVM is gone":
+			f.obs.Slots[3].Instance = nil
+		case "two of the name":
+			f.obs.Slots[3].Duplicates = []Instance{{VMUUID: "x"}}
+		}
+		p := f.plan()
+		wantExecutes(t, p)
+		if a := actionOf(t, p, "db-2"); !heldBy(a, HoldMaxUnavailable) {
+			t.Errorf("%s: db-2 is held by %v", name, predicates(a))
+		}
+	}
+}
+
+func TestR21_TheBrokenOutdatedSlotGoesAndTheHealthyOneWaits(t *testing.T) {
+	p := newFixture(4, "none").want("B").rolling().sick(2).plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	wantHeld(t, p, "db-0", HoldMaxUnavailable)
+}
+
+func TestR21_ABrokenSlotAtTheTargetBlocksTheHealthyOnes(t *testing.T) {
+	p := newFixture(4, "none").want("B").rolling().at(2, "B").sick(2).plan()
+	wantExecutes(t, p)
+	if hasAction(p, "db-2") {
+		t.Errorf("db-2 is at the target and gets the same again\n%s", describe(p))
+	}
+}
+
+func TestR21_ASlotThatOnlyCountsMinReadyNeedsRoom(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Booting, nil)
+	f.rec.Slots[1].AvailableSince = f.now.Add(-time.Second) // back from a reboot of its own
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldMaxUnavailable)
+	g := newFixture(3, "none").want("B").rolling()
+	g.rec.Slots[1].AvailableSince = g.now.Add(-time.Second)
+	wantExecutes(t, g.plan(), "UPDATE db-1") // alone it may
+}
+
+func TestR21_ALargerBudgetIsUsed(t *testing.T) {
+	f := newFixture(5, "none").want("B")
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2)
+	wantExecutes(t, f.plan(), "UPDATE db-4", "UPDATE db-3")
+	f.rolling().op(4, operation.Booting, nil)
+	wantExecutes(t, f.plan(), "UPDATE db-3")
+}
+
+func TestR22_BelowThePartitionUsesBudgetButIsNotUpdated(t *testing.T) {
+	f := newFixture(4, "none").want("B")
+	f.spec.UpdatePolicy.Partition = 2
+	p := f.sick(0).plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-3", HoldMaxUnavailable)
+	if hasAction(p, "db-0") || hasAction(p, "db-1") {
+		t.Errorf("a slot below the partition is moved\n%s", describe(p))
+	}
+}
+
+func TestR23_AStepCountsFromItsIntent(t *testing.T) {
+	p := newFixture(3, "none").want("B").rolling().op(2, operation.Recorded, nil).plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldMaxUnavailable)
+}
+
+func TestR24_RestartsAndUpdatesShareTheBudget(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	f.obs.RestartRequests["db-0"] = "q1"
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-0")
+	wantHeld(t, p, "db-2", HoldMaxUnavailable)
+
+	f = newFixture(3, "none")
+	f.obs.RestartRequests["db-0"], f.obs.RestartRequests["db-1"] = "q1", "q2"
+	p = f.plan()
+	wantExecutes(t, p, "RESTART db-1")
+	wantHeld(t, p, "db-0", HoldMaxUnavailable)
+}
+
+func TestR25_AnUndecidedCallKeepsItsPlaceForEver(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.op(2, operation.Acting, func(op *operation.Operation) {
+		op.Calls, op.CallOutcome, op.CallIssuedAt = 1, operation.OutcomeUnknown, epoch
+	})
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldMaxUnavailable)
+	wantHeld(t, p, "db-1", HoldCallUndecided)
+}
+
+func TestR26_ASilentVoterIsArithmeticNotAVeto(t *testing.T) {
+	f := newFixture(5, "consul").want("B")
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2)
+	p := f.silent(1, f.now.Add(-time.Minute)).plan()
+	wantExecutes(t, p, "UPDATE db-4")
+}
+
+func TestR26_AnIncompleteOrOldObservationBeginsNothing(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	f.obs.Complete, f.obs.Incomplete = false, "the platform"
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-2", HoldIncomplete)
+	f = newFixture(3, "none").want("B")
+	f.obs.At = f.now.Add(-31 * time.Second)
+	p = f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-2", HoldIncomplete)
+}
+
+func TestR27_TheScanGoesOnBehindABlockedCandidate(t *testing.T) {
+	f := newFixture(4, "none").want("B").rolling().sick(0)
+	f.obs.RestartRequests["db-3"] = "q" // class 1, before the broken one
+	p := f.plan()
+	wantHeld(t, p, "db-3", HoldMaxUnavailable)
+	wantExecutes(t, p, "UPDATE db-0")
+}
+
+func TestR28_ABrokenSlotDoesNotBlockTheRolloutThatRepairsIt(t *testing.T) {
+	for _, kind := range []string{"none", "consul", "patroni"} {
+		p := newFixture(3, kind).want("B").sick(1).plan()
+		wantExecutes(t, p, "UPDATE db-1")
+		if a := actionOf(t, p, "db-1"); !a.SkipDrain || a.Class != ClassBroken {
+			t.Errorf("%s: class %d, skip drain %t", kind, a.Class, a.SkipDrain)
+		}
+	}
+}
+
+func TestR36_AnUnfinishedStepGoesFirst(t *testing.T) {
+	f := newFixture(5, "consul").want("B").rolling()
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2)
+	p := f.op(4, operation.Joining, nil).plan()
+	if p.Actions[0].Slot != "db-4" || p.Actions[0].Operation == "" {
+		t.Errorf("first action %+v", p.Actions[0])
+	}
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-3", HoldVoterCap)
+}
+
+func TestR36_ABrokenOutdatedSlotIsQueuedBehindIt(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Joining, nil).sick(1)
+	wantExecutes(t, f.plan(), "UPDATE db-1")
+	g := newFixture(5, "consul").want("B").rolling().op(2, operation.Joining, nil).sick(1)
+	p := g.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldSickOneAtATime)
+}
+
+func TestR37_ACalledOffCandidateIsDeferredAndOthersGoOn(t *testing.T) {
+	aborted := func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseHook, "no" }
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Aborted, aborted)
+	f.rec.Operations[0].EndedAt = f.now.Add(-time.Second)
+	p := f.plan()
+	wantHeld(t, p, "db-2", HoldDeferred)
+	wantExecutes(t, p, "UPDATE db-1")
+	if a := actionOf(t, p, "db-2"); !a.Holds[0].Until.Equal(f.now.Add(4 * time.Second)) {
+		t.Errorf("until %s", a.Holds[0].Until)
+	}
+	f.rec.Operations[0].EndedAt = f.now.Add(-5 * time.Second)
+	wantExecutes(t, f.plan(), "UPDATE db-2")
+	f.op(2, operation.Aborted, aborted)
+	f.rec.Operations[1].EndedAt = f.now.Add(-9 * time.Second)
+	wantHeld(t, f.plan(), "db-2", HoldDeferred) // the wait doubles
+}
+
+func TestR38_MeasuredRecoveryIsNotDisturbed(t *testing.T) {
+	f := newFixture(3, "patroni").want("B").lagging(1, 1<<30)
+	f.obs.Slots[1].Report.Busy = []string{"this replica is being created"}
+	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-time.Minute)
+	wantHeld(t, f.plan(), "db-1", HoldRecovering)
+	f.rec.Slots[1].UnavailableSince = f.now.Add(-2 * time.Hour) // not for ever
+	wantNotHeld(t, f.plan(), "db-1", HoldRecovering)
+}
+
+func TestR39_AStuckOutdatedSlotIsUpdatedNow(t *testing.T) {
+	f := newFixture(3, "none").at(2, "B").sick(2).want("C")
+	wantExecutes(t, f.plan(), "UPDATE db-2")
+}
+
+func TestR39_AStuckSlotAtTheTargetIsEvidence(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2)
+	f.rec.Slots[2].WasAvailableAt = revisionOf(f.spec, "A")
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseDeadline, "too late" })
+	p := f.plan()
+	wantExecutes(t, p)
+	if p.Rollout.State != operation.FailedState || hasAction(p, "db-2") {
+		t.Errorf("state %s\n%s", p.Rollout.State, describe(p))
+	}
+}
+
+func TestR39_ASlotThatNeverBootedAtTheTargetIsNotMovedThereAgain(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().stopped(2)
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseBootError })
+	p := f.plan() // its last admission still says A
+	if hasAction(p, "db-2") {
+		t.Errorf("the same thing is applied again\n%s", describe(p))
+	}
+}
+
+func TestR40_AFailedStepBlocksEveryFurtherHealthySlot(t *testing.T) {
+	f := newFixture(9, "none").want("B").rolling().at(8, "B").sick(8)
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(4)
+	f.op(8, operation.Failed, func(op *operation.Operation) { op.Reason = "too late" })
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-7", HoldFailedStep)
+	g := newFixture(9, "none").want("B").rolling().at(8, "B") // it is back
+	g.spec.UpdatePolicy.MaxUnavailableFixed = intp(1)
+	g.op(8, operation.Failed, nil)
+	p = g.plan()
+	wantExecutes(t, p, "UPDATE db-7")
+	if p.Rollout.State != operation.Running {
+		t.Errorf("state %s", p.Rollout.State)
+	}
+}
+
+func TestR40_AFailedRestartBlocksToo(t *testing.T) {
+	f := newFixture(9, "none").want("B").rolling()
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(4)
+	f.op(0, operation.Failed, func(op *operation.Operation) { op.Kind, op.To = operation.Restart, op.From }).at(0, "B").sick(0)
+	wantHeld(t, f.plan(), "db-7", HoldFailedStep)
+}
+
+func TestR40_AStepInsideItsDeadlineOnlyUsesBudget(t *testing.T) {
+	f := newFixture(9, "none").want("B").rolling().op(8, operation.Booting, nil)
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2)
+	wantExecutes(t, f.plan(), "UPDATE db-7")
+}
+
+func TestR41_CondemnedSlotsAreNeverUpdated(t *testing.T) {
+	f := newFixture(4, "none").want("B")
+	f.spec.Replicas = 3
+	p := f.plan()
+	if a := actionOf(t, p, "db-3"); a.Kind != operation.Delete || a.To != "" {
+		t.Errorf("action %+v", a)
+	}
+}
+
+func TestScaleInTakesTheHighestWhileAllOthersAreFine(t *testing.T) {
+	f := newFixture(5, "none")
+	f.spec.Replicas = 3
+	p := f.plan()
+	wantExecutes(t, p, "DELETE db-4")
+	wantHeld(t, p, "db-3", HoldScaleInOrder)
+	f.sick(1)
+	p = f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-4", HoldOthersUnavailable)
+}
+
+func TestScaleInNeverDeletesAPreservedDisk(t *testing.T) {
+	f := newFixture(4, "none")
+	f.spec.Replicas, f.spec.PreservedState.Disk = 3, "data"
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-3", HoldPreservedState)
+	if len(p.Slots) != 4 {
+		t.Errorf("%d records, want the condemned one kept", len(p.Slots))
+	}
+}
+
+func TestScaleInForgetsTheRecordOnceTheCVMIsGone(t *testing.T) {
+	f := newFixture(4, "none")
+	f.spec.Replicas = 3
+	f.obs.Slots = f.obs.Slots[:3]
+	p := f.plan()
+	if len(p.Slots) != 3 || len(p.Forget) != 1 || p.Forget[0] != "db-3" {
+		t.Errorf("%d records, forget %v", len(p.Slots), p.Forget)
+	}
+	f.obs.Complete = false
+	if p = f.plan(); len(p.Forget) != 0 {
+		t.Errorf("forgets %v without having looked", p.Forget)
+	}
+}
+
+func TestR46_RemovalOfAVoterNeedsBothMajorities(t *testing.T) {
+	f := newFixture(4, "consul")
+	f.spec.Replicas = 3
+	wantExecutes(t, f.plan(), "DELETE db-3")
+	f.obs.Slots[3].Report.Epoch = 4 // the leader's term is not its own: not in H
+	f.obs.Slots[3].Report.MemberReady = false
+	f.obs.Slots[2].Report.Epoch, f.obs.Slots[2].Report.MemberReady = 4, false
+	wantHeld(t, f.plan(), "db-3", HoldQuorum)
+}

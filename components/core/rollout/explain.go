@@ -1,0 +1,127 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// message says in one line what happens or what is waited for, and for how long
+// (R138): a failure first, then the step in progress, then the first candidate that
+// is held, then what ends the pass idle.
+func (w *world) message(actions []Action) string {
+	r := w.rollout
+	if r.State == operation.FailedState {
+		return "failed: " + r.Reason
+	}
+	for _, a := range actions {
+		if a.Operation != "" {
+			return w.stepMessage(w.find(a.Slot))
+		}
+	}
+	for _, a := range actions {
+		if a.Execute {
+			return fmt.Sprintf("begins %s of %s", a.Kind, a.Slot)
+		}
+	}
+	if len(actions) > 0 {
+		a := actions[0]
+		return fmt.Sprintf("%s of %s waits: %s: %s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message)
+	}
+	for _, m := range w.members {
+		if !m.available {
+			return fmt.Sprintf("waits for %s: %s", m.slot, w.whyNot(m))
+		}
+	}
+	return fmt.Sprintf("%d of %d slots available at %.8s", w.count(), w.spec.Replicas, w.target)
+}
+
+func (w *world) count() int {
+	n := 0
+	for _, m := range w.members {
+		if m.available && m.observed == w.target {
+			n++
+		}
+	}
+	return n
+}
+
+// stepMessage explains a step in progress.
+func (w *world) stepMessage(m *member) string {
+	op := m.open
+	switch op.Phase {
+	case operation.Settling:
+		if left := group.MinReady(w.spec) - w.now.Sub(op.AvailableSince); left > 0 {
+			return fmt.Sprintf("waits for %s: min_ready, %s left", m.slot, short(left))
+		}
+		return fmt.Sprintf("waits for %s: arrives", m.slot)
+	case operation.Joining:
+		return fmt.Sprintf("waits for %s: %s", m.slot, orWord(m.reason, op.Reason))
+	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting, operation.Booting,
+		operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
+	}
+	return fmt.Sprintf("waits for %s: %s: %s", m.slot, phaseWord(*op), orWord(op.Reason, m.reason))
+}
+
+// whyNot is why m is not available.
+func (w *world) whyNot(m *member) string {
+	switch {
+	case m.open != nil:
+		return phaseWord(*m.open) + ": " + orWord(m.open.Reason, "in a step")
+	case m.missing():
+		return "not created yet"
+	}
+	return orWord(m.reason, "about to begin a step")
+}
+
+// wake is when time alone changes the decision: a clock of R8 runs out, a deadline
+// passes, a report gets stale, a hold clears.
+func (w *world) wake(actions []Action) time.Time {
+	var at time.Time
+	sooner := func(t time.Time) {
+		if t.After(w.now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for _, a := range actions {
+		for _, h := range a.Holds {
+			sooner(h.Until)
+		}
+	}
+	minReady := group.MinReady(w.spec)
+	for _, m := range w.all() {
+		if m.ready {
+			sooner(m.record.AvailableSince.Add(minReady))
+		}
+		if m.report != nil {
+			sooner(m.report.ReceivedAt.Add(w.t.StaleAfter + time.Millisecond))
+		} else {
+			sooner(w.lostAt(m))
+		}
+		if m.open != nil {
+			w.wakeForStep(m.open, minReady, sooner)
+		}
+	}
+	if w.rollout.State == operation.Running && w.workLeft() && !w.waitsForPeople() {
+		sooner(w.progressSince().Add(group.ProgressDeadline(w.spec)))
+	}
+	return at
+}
+
+func (w *world) wakeForStep(op *operation.Operation, minReady time.Duration, sooner func(time.Time)) {
+	switch op.Phase {
+	case operation.Recorded, operation.Draining, operation.Drained, "":
+		sooner(op.DrainDeadline)
+	case operation.Acting:
+		sooner(op.CallIssuedAt.Add(w.t.MaxCallTimeout))
+		sooner(op.CallIssuedAt.Add(w.t.UnknownDeadline))
+	case operation.Settling:
+		sooner(op.AvailableSince.Add(minReady))
+		sooner(op.HealthyDeadline)
+	case operation.Booting, operation.Joining:
+		sooner(op.HealthyDeadline)
+	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
+	}
+}

@@ -1,0 +1,165 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+func drained(f *fixture, i int) operation.Operation {
+	f.rolling().op(i, operation.Drained, nil)
+	return f.rec.Operations[len(f.rec.Operations)-1]
+}
+
+func TestR50_QuorumIsCheckedAgainBeforeActing(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		want string
+	}{
+		"all is well":            {func(*fixture) {}, ""},
+		"another one fell":       {func(f *fixture) { f.sick(1) }, HoldMaxUnavailable},
+		"with budget for two":    {func(f *fixture) { f.sick(1); f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2) }, HoldQuorum},
+		"it leads now":           {func(f *fixture) { f.lead(2) }, HoldLeaderUnknown},
+		"nobody leads":           {func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower }, HoldLeaderUnknown},
+		"voters disagree":        {func(f *fixture) { f.obs.Slots[1].Report.Voters = []string{"db-1"} }, HoldQuorumUnknown},
+		"the workload says no":   {func(f *fixture) { f.obs.Slots[2].Report.MayDisrupt = false }, HoldMayDisrupt},
+		"a source was silent":    {func(f *fixture) { f.obs.Complete, f.obs.Incomplete = false, "the platform" }, "the platform"},
+		"the observation is old": {func(f *fixture) { f.obs.At = f.now.Add(-time.Minute) }, "old"},
+	} {
+		f := newFixture(3, "consul").want("B")
+		op := drained(f, 2)
+		c.edit(f)
+		facts := f.facts(op)
+		if facts.Safe != (c.want == "") || !strings.Contains(facts.SafeReason, c.want) {
+			t.Errorf("%s: safe %t %q, want %q", name, facts.Safe, facts.SafeReason, c.want)
+		}
+	}
+}
+
+func TestR50_ADrainedMemberIsNotCountedAgainstItself(t *testing.T) {
+	f := newFixture(3, "consul").want("B")
+	op := drained(f, 2)
+	f.sick(2) // it stopped serving
+	if facts := f.facts(op); !facts.Safe || !facts.NotServing {
+		t.Errorf("safe %t %q, not serving %t", facts.Safe, facts.SafeReason, facts.NotServing)
+	}
+}
+
+func TestR21_TheSecondLookAsksTheBudgetOfAStepThatGrewU(t *testing.T) {
+	f := newFixture(3, "patroni").want("B")
+	op := drained(f, 2)
+	f.lagging(2, 10) // right after a hand-over neither the old leader
+	f.lagging(1, 10) // nor another follower has caught up
+	if facts := f.facts(op); facts.Safe || !strings.Contains(facts.SafeReason, HoldMaxUnavailable) {
+		t.Errorf("safe %t %q", facts.Safe, facts.SafeReason)
+	}
+	op.WasUnavailable = true
+	if facts := f.facts(op); !facts.Safe {
+		t.Errorf("not safe: %s", facts.SafeReason)
+	}
+}
+
+func TestR45_AMemberOutsideTheQuorumNeedsNoSecondMajority(t *testing.T) {
+	f := newFixture(3, "consul").want("B").sick(1).sick(2)
+	op := drained(f, 2)
+	op.SkipDrain, op.Sick = true, true
+	f.rec.Operations[0] = op
+	if facts := f.facts(op); !facts.Safe {
+		t.Errorf("not safe: %s", facts.SafeReason)
+	}
+}
+
+func TestR82_FactsSayWhenAnOperationIsNotWanted(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		want string
+	}{
+		"wanted":              {func(*fixture) {}, ""},
+		"the spec moved on":   {func(f *fixture) { f.want("C") }, "moved on"},
+		"it is there already": {func(f *fixture) { f.at(2, "B") }, "not outdated"},
+		"below the partition": {func(f *fixture) { f.spec.UpdatePolicy.Partition = 3 }, "not outdated"},
+		"scaled in":           {func(f *fixture) { f.spec.Replicas = 2 }, "scaled in"},
+		"another step failed": {func(f *fixture) { f.op(1, operation.Failed, nil).sick(1) }, "failed"},
+	} {
+		f := newFixture(3, "none").want("B")
+		op := drained(f, 2)
+		c.edit(f)
+		got := f.facts(op).Unwanted
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: unwanted %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestR82_AMemberThatCameBackIsNotStoppedUndrained(t *testing.T) {
+	f := newFixture(3, "consul").want("B").rolling().op(2, operation.Drained, func(op *operation.Operation) { op.SkipDrain, op.Sick = true, true })
+	if got := f.facts(f.rec.Operations[0]).Unwanted; !strings.Contains(got, "came back") {
+		t.Errorf("unwanted %q", got)
+	}
+	f.sick(2)
+	if got := f.facts(f.rec.Operations[0]); got.Unwanted != "" || !got.Safe {
+		t.Errorf("unwanted %q, not safe: %s", got.Unwanted, got.SafeReason)
+	}
+}
+
+func TestR103_ARetryIsNotCalledOffByTheFailureThatItRetries(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Failed, nil).sick(2)
+	f.op(2, operation.Draining, func(op *operation.Operation) { op.Attempt = 2 })
+	if got := f.facts(f.rec.Operations[1]).Unwanted; got != "" {
+		t.Errorf("unwanted: %s", got)
+	}
+}
+
+func TestFactsOfTheSwitches(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	op := drained(f, 2)
+	for _, edit := range []func(*fixture){func(f *fixture) { f.obs.Paused = true }, func(f *fixture) { f.obs.Frozen = true }} {
+		g := *f
+		edit(&g)
+		if !g.facts(op).Paused {
+			t.Error("not paused")
+		}
+	}
+	create := op
+	create.Kind = operation.Create
+	f.obs.Paused = true
+	if f.facts(create).Paused {
+		t.Error("a scale-out is paused")
+	}
+}
+
+func TestFactsCarryTheObservation(t *testing.T) {
+	f := newFixture(3, "consul").want("B")
+	f.spec.LifecycleHooks = []group.LifecycleHook{{Name: "warm", Transition: group.PostLaunch, Wait: &group.WaitAction{}}}
+	op := drained(f, 2)
+	f.obs.Slots[2].Report.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: 1, State: StepDone}}
+	got := f.facts(op)
+	if got.WantedHash != hashOf("B") || got.Platform.VMUUID != "vm-db-2" || got.Admission.BootID != "boot-db-2" || len(got.Steps) != 1 ||
+		!got.PostLaunch || got.LastReportOf != "boot-db-2" || !got.ReadySince.Equal(epoch) || !got.PlatformKnown {
+		t.Errorf("facts %+v", got)
+	}
+	if got.Limits.MinReady != 30*time.Second || got.Limits.Healthy != 10*time.Minute || got.Limits.Settle != 10*time.Second {
+		t.Errorf("limits %+v", got.Limits)
+	}
+	f.obs.Slots[2].Report.ReceivedAt = f.now.Add(-time.Minute)
+	if got = f.facts(op); len(got.Steps) != 0 || !got.ReadySince.IsZero() {
+		t.Error("a stale report still counts")
+	}
+}
+
+func TestR46_RemovalIsCheckedAgain(t *testing.T) {
+	f := newFixture(4, "consul")
+	f.spec.Replicas = 3
+	f.rolling().op(3, operation.Drained, func(op *operation.Operation) { op.Kind = operation.Delete })
+	if facts := f.facts(f.rec.Operations[0]); !facts.Safe {
+		t.Errorf("not safe: %s", facts.SafeReason)
+	}
+	f.sick(1)
+	f.sick(2)
+	if facts := f.facts(f.rec.Operations[0]); facts.Safe {
+		t.Error("safe with two sick voters")
+	}
+}

@@ -1,0 +1,157 @@
+package rollout
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+// Health is three-valued; Unknown is neither healthy nor unhealthy (R10).
+type Health string
+
+const (
+	// Unknown is the zero reading: no fresh report.
+	Unknown Health = "unknown"
+	// Healthy needs every input positive.
+	Healthy Health = "healthy"
+	// Unhealthy is a fresh negative report.
+	Unhealthy Health = "unhealthy"
+)
+
+// Role of a member in its workload's own cluster.
+type Role string
+
+const (
+	// RoleUnknown: the driver has not answered.
+	RoleUnknown Role = "unknown"
+	// RoleLeader leads.
+	RoleLeader Role = "leader"
+	// RoleFollower votes or can be promoted.
+	RoleFollower Role = "follower"
+	// RoleLearner does not vote.
+	RoleLearner Role = "learner"
+	// RoleNone: the workload has no roles.
+	RoleNone Role = "none"
+)
+
+// Records is what the leader wrote earlier, read back from the store.
+type Records struct {
+	// SpecIndex is the KV index of the spec.
+	SpecIndex uint64
+	Status    group.Status
+	Slots     []group.SlotRecord
+	Revisions map[string]group.RevisionRecord
+	// Rollout is the current or last rollout; nil before the first.
+	Rollout *operation.Rollout
+	// Operations: all open ones of the group and all of the current rollout.
+	Operations []operation.Operation
+	Policies   map[string]policy.SlotPolicy
+}
+
+// Observation is everything seen in one pass, as a value.
+type Observation struct {
+	// Complete is false when a source did not answer; then nothing new is begun (R11, R26).
+	Complete bool
+	// Incomplete says which source, for people.
+	Incomplete string
+	At         time.Time
+	// Slots in any order; the plan does not depend on it.
+	Slots []SlotObservation
+	// Orphans are platform instances of this group that no Slot claims (R77).
+	Orphans []string
+	// Paused and Frozen are operator switches.
+	Paused bool
+	Frozen bool
+	// RestartRequests by Slot: operator-marked "next" (R31 class 1).
+	RestartRequests map[string]string
+	// Simulated is true when admissions happened under a root that is not Intel's.
+	Simulated bool
+}
+
+// Instance is the platform's view of the one CVM that fills a Slot.
+type Instance struct {
+	VMUUID      string
+	InstanceID  string
+	AppID       string
+	Name        string
+	Status      string // the platform's word, lower case
+	InProgress  bool
+	ComposeHash string
+	BootError   string
+	// UpdatedAt is the platform's own time of the last change; zero when it gives none.
+	UpdatedAt time.Time
+}
+
+// Running reports that the platform says the CVM runs and no task is in progress.
+func (i *Instance) Running() bool { return i != nil && i.Status == "running" && !i.InProgress }
+
+// Report is the agent's last report, already matched to the admitted Boot.
+type Report struct {
+	BootID string
+	// ReceivedAt by the coordinator's clock; staleness is judged on it (R11).
+	ReceivedAt time.Time
+	Health     Health
+	// HealthReason is the first failing or unknown check.
+	HealthReason string
+	// HealthyFor is the uninterrupted healthy interval that the agent proves.
+	HealthyFor  time.Duration
+	BootAt      time.Time
+	Role        Role
+	MemberAlive bool
+	MemberReady bool
+	// CaughtUp: nil is unknown (R52).
+	CaughtUp *bool
+	LagBytes *int64
+	// Leader is the Slot that this member sees leading.
+	Leader string
+	// Epoch: raft term or timeline.
+	Epoch uint64
+	// Voters as the member's own configuration lists them (R43).
+	Voters []string
+	// QuorumMember: the workload has a voter set and this member is asked about it.
+	QuorumMember     bool
+	Busy             []string
+	MayDisrupt       bool
+	MayDisruptReason string
+	Message          string
+	ConsulReady      bool
+	Steps            []StepReport
+}
+
+// StepReport is the agent's answer to one order of an Operation.
+type StepReport = operation.StepReport
+
+// Verb is what an Operation asks of the agent.
+type Verb = operation.Verb
+
+// StepState is how far an order got.
+type StepState = operation.StepState
+
+// The values of Verb and StepState, as in package operation.
+const (
+	VerbDrain       = operation.VerbDrain
+	VerbCancelDrain = operation.VerbCancelDrain
+	VerbPostLaunch  = operation.VerbPostLaunch
+	StepRunning     = operation.StepRunning
+	StepDone        = operation.StepDone
+	StepAborted     = operation.StepAborted
+	StepHeld        = operation.StepHeld
+	StepFailed      = operation.StepFailed
+)
+
+// SlotObservation joins what is known about one Slot.
+type SlotObservation struct {
+	Slot    string
+	Ordinal int
+	// Instance is nil when the platform lists none for the Slot.
+	Instance *Instance
+	// Duplicates are further instances with the Slot's name (R67).
+	Duplicates []Instance
+	// Admission is nil while no Boot holds the Slot.
+	Admission *policy.Admission
+	Refusal   *policy.Refusal
+	// Report is nil when the admitted Boot has not reported.
+	Report *Report
+}

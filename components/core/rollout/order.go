@@ -1,0 +1,209 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// candidate is a member with the Action it needs.
+type candidate struct {
+	m    *member
+	kind operation.Kind
+	to   string
+	// class and broken are its place in the order (R31).
+	class  Class
+	broken int
+	marked bool
+}
+
+// Degrees of brokenness, most broken first (R31).
+const (
+	neverBooted = iota
+	processDown
+	sick
+	lost
+	whole
+)
+
+// candidates are the Actions needed for Slots that are not in a step, in the order
+// of R104: creations, then removals, then updates and restarts by class.
+func (w *world) candidates() []candidate {
+	var creates, deletes, updates []candidate
+	for _, m := range w.members {
+		switch c := w.need(m); c.kind {
+		case "", operation.Delete:
+		case operation.Create:
+			creates = append(creates, c)
+		case operation.Update, operation.Restart:
+			updates = append(updates, c)
+		}
+	}
+	for _, m := range w.condemned {
+		if m.open == nil && m.seen.Instance != nil {
+			deletes = append(deletes, candidate{m: m, kind: operation.Delete})
+		}
+	}
+	slices.SortStableFunc(updates, w.compare)
+	return slices.Concat(creates, deletes, updates)
+}
+
+// need is the Action that brings m to what the spec asks for; an empty Kind for none.
+func (w *world) need(m *member) candidate {
+	_, marked := w.obs.RestartRequests[m.slot]
+	c := candidate{m: m, to: w.target, marked: marked}
+	switch {
+	case m.open != nil && !w.retargetable(m):
+		return c
+	case m.seen.Instance == nil && w.obs.Complete:
+		c.kind, c.to = operation.Create, w.createAt(m)
+	case m.seen.Instance == nil:
+		return c // not listed: nobody knows what it needs
+	case w.outdated(m) && !w.triedAtTarget(m, marked):
+		c.kind = operation.Update
+	case marked && m.open == nil:
+		c.kind, c.to = operation.Restart, orWord(m.observed, m.record.Assigned)
+	default:
+		return c
+	}
+	c.broken = w.brokenness(m)
+	c.class = w.class(m, c)
+	return c
+}
+
+// triedAtTarget: the CVM was moved to the target already and never became
+// available there. The same thing is not applied again (R39), unless an operator
+// asks for another attempt (R103).
+func (w *world) triedAtTarget(m *member, marked bool) bool {
+	if marked || m.open != nil {
+		return false
+	}
+	last := m.last()
+	return last != nil && last.Phase == operation.Failed && last.To == w.target && last.Kind != operation.Restart
+}
+
+// retargetable: the open Operation acted already and its outcome is decided, but
+// it leads to another Revision than the newest spec wants (R105).
+func (w *world) retargetable(m *member) bool {
+	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == w.target || !w.outdated(m) {
+		return false
+	}
+	if m.open.Kind == operation.Create && m.open.To == w.createAt(m) {
+		return false
+	}
+	return acted(m.open)
+}
+
+// createAt is the Revision of a new Slot: the target once one Slot is available
+// there, or when nothing else is proven; else the stable one (R107).
+func (w *world) createAt(m *member) string {
+	if _, known := w.rec.Revisions[w.stable]; w.stable == "" || !known {
+		return w.target
+	}
+	if m.ordinal < w.spec.UpdatePolicy.Partition {
+		return w.stable
+	}
+	for _, other := range w.members {
+		if other.available && other.observed == w.target {
+			return w.target
+		}
+	}
+	return w.stable
+}
+
+// class is R31.
+func (w *world) class(m *member, c candidate) Class {
+	switch {
+	case c.marked:
+		return ClassMarked
+	case c.broken != whole:
+		return ClassBroken
+	case slices.Contains(w.failedRevs, m.observed):
+		return ClassAtFailed
+	case !w.voter(m):
+		return ClassNonVoter
+	case m.leads():
+		return ClassLeader
+	}
+	return ClassFollower
+}
+
+// brokenness says how broken m is by itself. A running member of a cluster that
+// merely has no leader is whole (R34), and so is one that is only in a step or
+// counting min_ready. A silent one is whole until it was silent for lost_after.
+func (w *world) brokenness(m *member) int {
+	i := m.seen.Instance
+	switch {
+	case m.ready:
+		return whole
+	case i != nil && (i.BootError != "" || !i.Running()) || !m.admitted():
+		return neverBooted
+	case m.report == nil:
+		if since := m.record.UnavailableSince; !since.IsZero() && w.now.Sub(since) >= w.t.LostAfter {
+			return lost
+		}
+		return whole
+	case group.HasDriver(w.spec) && !m.report.MemberAlive:
+		return processDown
+	case w.merelyLeaderless(m):
+		return whole
+	case m.report.Health == Unhealthy:
+		return sick
+	case group.HasDriver(w.spec) && (!m.report.MemberReady || !caughtUp(m.report)):
+		return sick
+	}
+	return whole // unknown is not broken (R10)
+}
+
+// merelyLeaderless: m runs, was fine at the Revision that it runs, and what is
+// wrong now is that the cluster has no leader (R34). A member that was never
+// available at what it runs is broken by that.
+func (w *world) merelyLeaderless(m *member) bool {
+	return w.view.roles && w.view.leader == "" && len(w.members) > 1 && m.record.WasAvailableAt == m.observed
+}
+
+// compare is the order of R31 and R32. Below quorum the sick ones go by how
+// advanced their log is, since the next quorum forms around it (R45).
+func (w *world) compare(a, b candidate) int {
+	byClass := cmp.Compare(a.class, b.class)
+	if byClass == 0 && a.class == ClassBroken && w.quorumLost() {
+		if byLog := compareLogs(a.m, b.m); byLog != 0 {
+			return byLog
+		}
+	}
+	return cmp.Or(byClass, cmp.Compare(a.broken, b.broken), -cmp.Compare(a.m.ordinal, b.m.ordinal))
+}
+
+// compareLogs puts the most advanced log first, unknown ones last.
+func compareLogs(a, b *member) int {
+	known := func(m *member) bool { return m.report != nil && m.report.Epoch != 0 }
+	switch {
+	case known(a) != known(b):
+		if known(a) {
+			return -1
+		}
+		return 1
+	case !known(a):
+		return 0
+	}
+	return cmp.Or(-cmp.Compare(a.report.Epoch, b.report.Epoch), cmp.Compare(lagOf(a), lagOf(b)))
+}
+
+// lagOf is the reported lag; unknown sorts last.
+func lagOf(m *member) int64 {
+	if m.report == nil || m.report.LagBytes == nil {
+		return 1<<63 - 1
+	}
+	return *m.report.LagBytes
+}
+
+// lostAt is when the silence of m makes it broken; zero when it is not silent.
+func (w *world) lostAt(m *member) time.Time {
+	if m.report != nil || m.record.UnavailableSince.IsZero() {
+		return time.Time{}
+	}
+	return m.record.UnavailableSince.Add(w.t.LostAfter)
+}

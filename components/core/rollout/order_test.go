@@ -1,0 +1,219 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// sequence is the order of the plan, whether it executes or not.
+func sequence(p Plan) (out []string) {
+	for _, a := range p.Actions {
+		if a.Operation == "" {
+			out = append(out, a.Slot)
+		}
+	}
+	return out
+}
+
+func wantSequence(t *testing.T, p Plan, want ...string) {
+	t.Helper()
+	got := sequence(p)
+	if len(got) != len(want) {
+		t.Fatalf("order %v, want %v\n%s", got, want, describe(p))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("order %v, want %v\n%s", got, want, describe(p))
+			return
+		}
+	}
+}
+
+func TestR31_Classes(t *testing.T) {
+	f := newFixture(7, "consul").want("C")
+	f.spec.UpdatePolicy.Partition = 0
+	f.obs.RestartRequests["db-1"] = "q" // 1: marked
+	f.sick(2)                           // 2: broken
+	f.at(3, "B")                        // 3: at a failed revision
+	f.rec.Status.FailedRevisions = []string{revisionOf(f.spec, "B")}
+	for i := range f.obs.Slots { // 4: not a voter
+		if r := f.obs.Slots[i].Report; r.QuorumMember {
+			r.Voters = []string{"db-0", "db-1", "db-2", "db-3", "db-5", "db-6"}
+		}
+	}
+	f.obs.Slots[4].Report.Role = RoleLearner
+	p := f.plan()
+	wantSequence(t, p, "db-1", "db-2", "db-3", "db-4", "db-6", "db-5", "db-0")
+	for slot, class := range map[string]Class{"db-1": 1, "db-2": 2, "db-3": 3, "db-4": 4, "db-6": 5, "db-5": 5, "db-0": 6} {
+		if a := actionOf(t, p, slot); a.Class != class {
+			t.Errorf("%s has class %d, want %d", slot, a.Class, class)
+		}
+	}
+}
+
+func TestR31_MostBrokenFirst(t *testing.T) {
+	f := newFixture(5, "patroni").want("B")
+	f.silent(0, f.now.Add(-6*time.Minute)) // unknown past lost_after
+	f.lagging(1, 10)                       // lagging
+	f.sick(2)                              // process down
+	f.stopped(3)                           // never booted
+	f.lead(4)
+	wantSequence(t, f.plan(), "db-3", "db-2", "db-1", "db-0", "db-4")
+}
+
+func TestR31_AHealthyMarkedSlotNeedsBudget(t *testing.T) {
+	f := newFixture(3, "none").want("B").sick(0)
+	f.obs.RestartRequests["db-1"] = "q"
+	p := f.plan()
+	wantHeld(t, p, "db-1", HoldMaxUnavailable)
+	wantExecutes(t, p, "UPDATE db-0")
+}
+
+func TestR31_SilenceIsNotBrokennessBeforeLostAfter(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	f.silent(1, f.now.Add(-4*time.Minute))
+	p := f.plan()
+	wantHeld(t, p, "db-1", HoldUnknownHealth)
+	if a := actionOf(t, p, "db-1"); a.Class == ClassBroken {
+		t.Error("a silent slot is called broken")
+	}
+	if !p.Wake.Equal(f.now.Add(time.Minute)) && p.Wake.After(f.now.Add(time.Minute)) {
+		t.Errorf("wakes at %s", p.Wake)
+	}
+	f.silent(1, f.now.Add(-5*time.Minute))
+	wantExecutes(t, f.plan(), "UPDATE db-1")
+}
+
+func TestR31_ANewLeaderThatHeardNobodyYetCallsNobodyBroken(t *testing.T) {
+	f := newFixture(3, "consul").want("B")
+	for i := range f.obs.Slots {
+		f.obs.Slots[i].Report = nil // nothing reported since it started
+	}
+	wantExecutes(t, f.plan())
+}
+
+func TestR32_TiesGoByOrdinalDescending(t *testing.T) {
+	wantSequence(t, newFixture(4, "none").want("B").plan(), "db-3", "db-2", "db-1", "db-0")
+	f := newFixture(4, "none").want("B").sick(0).sick(2)
+	wantSequence(t, f.plan(), "db-2", "db-0", "db-3", "db-1")
+}
+
+func TestR33_LeadershipIsReadAnew(t *testing.T) {
+	f := newFixture(4, "consul").want("B")
+	wantExecutes(t, f.plan(), "UPDATE db-3")
+	f.lead(3) // it moved to the next candidate
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	wantHeld(t, p, "db-3", HoldLeaderLast)
+	if a := actionOf(t, p, "db-3"); a.Class != ClassLeader {
+		t.Errorf("class %d", a.Class)
+	}
+}
+
+func TestR34_WithoutALeaderNoHealthyVoterMoves(t *testing.T) {
+	for name, edit := range map[string]func(*fixture){
+		"no leader":       func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower },
+		"two claimants":   func(f *fixture) { f.obs.Slots[1].Report.Role = RoleLeader },
+		"differing terms": func(f *fixture) { f.obs.Slots[1].Report.Epoch = 6 },
+		"another name":    func(f *fixture) { f.obs.Slots[1].Report.Leader = "db-2" },
+		"nobody answers": func(f *fixture) {
+			for i := range f.obs.Slots {
+				f.obs.Slots[i].Report.Role, f.obs.Slots[i].Report.MemberReady = RoleFollower, false
+				f.obs.Slots[i].Report.Health = Unhealthy
+			}
+		},
+	} {
+		for _, kind := range []string{"consul", "patroni"} {
+			f := newFixture(3, kind).want("B")
+			edit(f)
+			p := f.plan()
+			if got := executes(p); len(got) != 0 {
+				t.Errorf("%s, %s: begins %v\n%s", kind, name, got, describe(p))
+			}
+			wantHeld(t, p, "db-2", HoldLeaderUnknown)
+		}
+	}
+}
+
+func TestR34_BrokenOnesAreFixedOneAtATimeWithoutALeader(t *testing.T) {
+	f := newFixture(3, "consul").want("B").sick(1).sick(2)
+	f.obs.Slots[0].Report.Role = RoleFollower
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	wantHeld(t, p, "db-1", HoldSickOneAtATime)
+	wantHeld(t, p, "db-0", HoldLeaderUnknown)
+}
+
+func TestR145_ASickClusterCanBeChanged(t *testing.T) {
+	f := newFixture(3, "consul").at(0, "B").at(1, "B").at(2, "B").want("C")
+	for i := range f.obs.Slots {
+		f.sick(i)
+	}
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	if p.Rollout.State != operation.Running || p.Generation != 2 {
+		t.Errorf("state %s, generation %d", p.Rollout.State, p.Generation)
+	}
+}
+
+func TestR145_AFirstMemberThatNeverCameUpCanBeChanged(t *testing.T) {
+	f := newFixture(3, "consul").missing(1).missing(2).want("B")
+	f.rec.Status.Stable = ""
+	f.obs.Slots[0].Report.Role, f.obs.Slots[0].Report.MemberReady, f.obs.Slots[0].Report.Health = RoleFollower, false, Unhealthy
+	f.rec.Slots[0].WasAvailableAt, f.rec.Slots[0].AvailableSince = "", time.Time{}
+	wantExecutes(t, f.plan(), "UPDATE db-0")
+}
+
+func TestOrderedReadyCreatesOneAfterTheOther(t *testing.T) {
+	f := newFixture(3, "consul").missing(0).missing(1).missing(2)
+	f.rec.Status, f.rec.Rollout = group.Status{}, nil
+	p := f.plan()
+	wantExecutes(t, p, "CREATE db-0")
+	wantHeld(t, p, "db-1", HoldPredecessor)
+	if p.Rollout.State != operation.Running || p.Stable != "" {
+		t.Errorf("state %s, stable %q", p.Rollout.State, p.Stable)
+	}
+	f = newFixture(3, "consul").missing(1).missing(2)
+	wantExecutes(t, f.plan(), "CREATE db-1")
+	f.rec.Slots[0].AvailableSince = f.now.Add(-time.Second) // min_ready runs
+	wantHeld(t, f.plan(), "db-1", HoldPredecessor)
+}
+
+func TestParallelCreatesAllButTheFirstAllotsTheApp(t *testing.T) {
+	f := newFixture(3, "none").missing(0).missing(1).missing(2)
+	f.spec.ManagementPolicy = group.Parallel
+	wantExecutes(t, f.plan(), "CREATE db-0", "CREATE db-1", "CREATE db-2")
+	f.spec.AppID = ""
+	p := f.plan()
+	wantExecutes(t, p, "CREATE db-0")
+	wantHeld(t, p, "db-1", HoldAppID)
+}
+
+func TestANewSlotGetsTheProvenRevision(t *testing.T) {
+	f := newFixture(3, "none").missing(2).want("B")
+	if a := actionOf(t, f.plan(), "db-2"); a.Kind != operation.Create || a.To != revisionOf(f.spec, "A") {
+		t.Errorf("before any slot proved it: %+v", a)
+	}
+	f.rolling().at(1, "B")
+	if a := actionOf(t, f.plan(), "db-2"); a.To != revisionOf(f.spec, "B") {
+		t.Errorf("after one did: %+v", a)
+	}
+}
+
+func TestCreationsWaitForAStep(t *testing.T) {
+	f := newFixture(4, "none").missing(3).want("B").rolling().op(1, operation.Booting, nil)
+	wantHeld(t, f.plan(), "db-3", HoldStepInProgress)
+}
+
+func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	f.spec.UpdatePolicy.Type = group.Opportunistic
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-2", HoldOpportunistic)
+	f.obs.RestartRequests["db-1"] = "q"
+	wantExecutes(t, f.plan(), "UPDATE db-1")
+}

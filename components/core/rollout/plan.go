@@ -1,0 +1,132 @@
+package rollout
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Class is the order of R31; lower goes first.
+type Class int
+
+const (
+	// ClassMarked: an operator marked the Slot "next".
+	ClassMarked Class = 1
+	// ClassBroken: unavailable and outdated, most broken first.
+	ClassBroken Class = 2
+	// ClassAtFailed: healthy at a Revision known to have failed.
+	ClassAtFailed Class = 3
+	// ClassNonVoter: healthy outdated non-voter.
+	ClassNonVoter Class = 4
+	// ClassFollower: healthy outdated follower.
+	ClassFollower Class = 5
+	// ClassLeader: the healthy outdated leader, last.
+	ClassLeader Class = 6
+)
+
+// Hold says why an Action waits, and what would unblock it (R138).
+type Hold struct {
+	// Predicate is a stable name, e.g. "max_unavailable", "quorum", "paused" (R140).
+	Predicate string `json:"predicate"`
+	Message   string `json:"message"`
+	// Until is when the predicate may clear by time alone; zero when it is not time.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Action is one needed step for one Slot.
+type Action struct {
+	Slot    string         `json:"slot"`
+	Ordinal int            `json:"ordinal"`
+	Kind    operation.Kind `json:"kind"`
+	From    string         `json:"from_revision,omitempty"`
+	To      string         `json:"to_revision,omitempty"`
+	Class   Class          `json:"class,omitempty"`
+	// Execute: may run now. Otherwise Holds has at least one entry.
+	Execute bool   `json:"execute"`
+	Holds   []Hold `json:"holds,omitempty"`
+	// Operation is set when the Action is already being carried out.
+	Operation string          `json:"operation,omitempty"`
+	Phase     operation.Phase `json:"phase,omitempty"`
+	// Transfer is the planned hand-over (R53).
+	Transfer *operation.Transfer `json:"transfer,omitempty"`
+	// SkipDrain: the member is unavailable, there is nothing to drain.
+	SkipDrain bool `json:"skip_drain,omitempty"`
+	// WasUnavailable: the Slot is down already; the step takes nothing more away (R21).
+	WasUnavailable bool `json:"was_unavailable,omitempty"`
+	// Sick: the member takes no part in its quorum; stopping it takes nothing away (R45).
+	Sick bool `json:"sick,omitempty"`
+	// Quorum is the arithmetic that admitted or blocked it, for people.
+	Quorum string `json:"quorum,omitempty"`
+	// InstanceID, VMUUID and BootBefore name the one CVM, and the Boot that holds the
+	// Slot, at the time of the decision (R63); empty for Create.
+	InstanceID string `json:"instance_id,omitempty"`
+	VMUUID     string `json:"vm_uuid,omitempty"`
+	BootBefore string `json:"boot_before,omitempty"`
+	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.
+	Attempt int `json:"attempt,omitempty"`
+	// Retarget names an open Operation after Acting that this Action supersedes (R105).
+	Retarget string `json:"retarget,omitempty"`
+}
+
+// Plan is the whole decision of one pass.
+type Plan struct {
+	Group string `json:"group"`
+	// Target Revision of the spec; Stable as recorded.
+	Target     string `json:"target_revision"`
+	Stable     string `json:"stable_revision,omitempty"`
+	Generation uint64 `json:"generation"`
+	// Actions in the order in which they will be taken.
+	Actions []Action `json:"actions"`
+	// Rollout is the rollout record as it should read now; nil when none is due.
+	Rollout *operation.Rollout `json:"rollout,omitempty"`
+	// Superseded is the record of the rollout before, to be written as well, when a
+	// newer spec replaced it while it was open (R105).
+	Superseded *operation.Rollout `json:"superseded,omitempty"`
+	// Slots are the Slot records as they should read now.
+	Slots []group.SlotRecord `json:"slots"`
+	// Forget names Slots that were scaled in and whose CVM is gone: their records
+	// can be removed.
+	Forget []string `json:"forget,omitempty"`
+	// Status as it should read now.
+	Status group.Status `json:"status"`
+	// Warnings, e.g. will_interrupt (R18).
+	Warnings []string `json:"warnings,omitempty"`
+	// Message explains an idle pass in one line (R138).
+	Message string `json:"message"`
+	// Wake is when to plan again without any change; zero: only on change.
+	Wake time.Time `json:"wake,omitzero"`
+}
+
+// Timing holds the engine's fixed times; tests shorten them.
+type Timing struct {
+	// StaleAfter: older reports are Unknown (R11). Default 30 s.
+	StaleAfter time.Duration
+	// MaxCallTimeout bounds one platform call; a new leader waits it out (R62). Default 10 s.
+	MaxCallTimeout time.Duration
+	// UnknownDeadline pauses an Operation whose call stays undecided (R66). Default 10 min.
+	UnknownDeadline time.Duration
+	// LostAfter is when a silent Slot counts as broken instead of unknown (R10, R31).
+	// Default 5 min.
+	LostAfter time.Duration
+}
+
+// orDefault fills what a caller left out.
+func (t Timing) orDefault() Timing {
+	d := DefaultTiming()
+	fill := func(field *time.Duration, value time.Duration) {
+		if *field <= 0 {
+			*field = value
+		}
+	}
+	fill(&t.StaleAfter, d.StaleAfter)
+	fill(&t.MaxCallTimeout, d.MaxCallTimeout)
+	fill(&t.UnknownDeadline, d.UnknownDeadline)
+	fill(&t.LostAfter, d.LostAfter)
+	return t
+}
+
+// DefaultTiming is what production uses.
+func DefaultTiming() Timing {
+	return Timing{StaleAfter: 30 * time.Second, MaxCallTimeout: 10 * time.Second, UnknownDeadline: 10 * time.Minute, LostAfter: 5 * time.Minute}
+}

@@ -1,0 +1,355 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+func TestR88_TheProgressDeadlineFailsTheRollout(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2) // lost after it arrived
+	f.rec.Rollout.ProgressAt = f.now.Add(-30 * time.Minute)
+	p := f.plan()
+	if p.Rollout.State != operation.FailedState || !strings.Contains(p.Rollout.Reason, "progress_deadline") || p.Rollout.EndedAt.IsZero() {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	f.rec.Rollout.ProgressAt = f.now.Add(-30*time.Minute + time.Second)
+	p = f.plan()
+	if p.Rollout.State != operation.Running || !p.Wake.Equal(f.now.Add(time.Second)) {
+		t.Errorf("state %s, wakes at %s", p.Rollout.State, p.Wake)
+	}
+}
+
+func TestR88_AnArrivalRestartsIt(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(2, "B")
+	f.rec.Rollout.ProgressAt = f.now.Add(-time.Hour)
+	f.rec.Slots[2].WasAvailableAt = revisionOf(f.spec, "A") // not noted yet
+	p := f.plan()
+	if !p.Rollout.ProgressAt.Equal(f.now) || p.Rollout.State != operation.Running {
+		t.Errorf("progress at %s, state %s", p.Rollout.ProgressAt, p.Rollout.State)
+	}
+	if p.Slots[2].WasAvailableAt != p.Target {
+		t.Error("the arrival is not noted")
+	}
+}
+
+func TestR88_AResumeRestartsIt(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.rec.Rollout.ProgressAt = f.now.Add(-2 * time.Hour)
+	f.obs.Paused = true
+	p := f.plan()
+	if p.Rollout.State != operation.PausedState || !p.Rollout.PausedAt.Equal(f.now) {
+		t.Fatalf("state %s", p.Rollout.State)
+	}
+	f.rec.Rollout, f.obs.Paused = p.Rollout, false
+	p = f.plan()
+	if p.Rollout.State != operation.Running || !p.Rollout.ProgressAt.Equal(f.now) || !p.Rollout.PausedAt.IsZero() {
+		t.Errorf("state %s, progress at %s", p.Rollout.State, p.Rollout.ProgressAt)
+	}
+}
+
+func TestR88_AHookThatHeartbeatsDoesNotConsumeIt(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Draining, nil)
+	f.rec.Rollout.ProgressAt = f.now.Add(-2 * time.Hour)
+	f.obs.Slots[2].Report.Steps = []StepReport{{Operation: f.rec.Operations[0].ID, Verb: VerbDrain, Attempt: 1, State: StepRunning}}
+	if p := f.plan(); p.Rollout.State != operation.Running {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	f.obs.Slots[2].Report.Steps = nil
+	if p := f.plan(); p.Rollout.State != operation.FailedState {
+		t.Errorf("state %s with a silent hook", p.Rollout.State)
+	}
+	f.rec.Operations[0].Phase = operation.Booting
+	f.rec.Operations[0].Entered[operation.Drained] = f.now.Add(-time.Minute)
+	if p := f.plan(); p.Rollout.State != operation.Running {
+		t.Errorf("state %s after the hook ended", p.Rollout.State)
+	}
+}
+
+func TestR88_WaitingForAnOperatorDoesNotConsumeIt(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	f.spec.UpdatePolicy.Type = group.Opportunistic
+	f.rolling()
+	f.rec.Rollout.ProgressAt = epoch
+	if p := f.plan(); p.Rollout.State != operation.Running {
+		t.Errorf("state %s", p.Rollout.State)
+	}
+}
+
+func TestR89_AFailedStepFailsTheRolloutAtOnce(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().sick(2)
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseBootError, "no such image" })
+	p := f.plan()
+	if p.Rollout.State != operation.FailedState || !strings.Contains(p.Message, "no such image") || !strings.Contains(p.Message, "db-2") {
+		t.Errorf("state %s, message %q", p.Rollout.State, p.Message)
+	}
+}
+
+func TestR80_ThreeCallOffsFailTheRollout(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	for i := range 3 {
+		if p := f.plan(); p.Rollout.State != operation.Running {
+			t.Errorf("after %d: state %s", i, p.Rollout.State)
+		}
+		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseHook, "not today" })
+	}
+	if p := f.plan(); p.Rollout.State != operation.FailedState || !strings.Contains(p.Rollout.Reason, "not today") {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}
+
+func TestR82_BeingCalledOffByAPauseOrANewSpecIsNoRefusal(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	for _, cause := range []operation.Cause{operation.CausePaused, operation.CauseUnwanted, operation.CausePaused, operation.CauseUnwanted} {
+		f.op(2, operation.Aborted, func(op *operation.Operation) { op.Cause = cause })
+	}
+	wantExecutes(t, f.plan(), "UPDATE db-2")
+}
+
+func TestR90_FailedRevisionsAreKept(t *testing.T) {
+	failed := func(cause operation.Cause) Plan {
+		f := newFixture(3, "none").want("B").rolling().sick(2)
+		f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = cause })
+		return f.plan()
+	}
+	for cause, want := range map[operation.Cause]bool{
+		operation.CauseBootError: true, operation.CauseDeadline: true, operation.CausePostLaunch: true,
+		operation.CauseRefused: false, operation.CauseReplaced: false,
+	} {
+		p := failed(cause)
+		if got := slices.Contains(p.Status.FailedRevisions, p.Target); got != want {
+			t.Errorf("%s: failed revisions %v, want the target in it: %t", cause, p.Status.FailedRevisions, want)
+		}
+	}
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2) // it was available there once
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseDeadline })
+	if p := f.plan(); len(p.Status.FailedRevisions) != 0 {
+		t.Errorf("failed revisions %v", p.Status.FailedRevisions)
+	}
+}
+
+func TestR99_NoSecondHealthySlotIsSpent(t *testing.T) {
+	f := newFixture(5, "none").want("B").rolling().sick(4)
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(3)
+	f.op(4, operation.Failed, nil)
+	p := f.plan()
+	wantExecutes(t, p)
+	for _, a := range p.Actions {
+		if !heldBy(a, HoldRolloutFailed) {
+			t.Errorf("%s is held by %v", a.Slot, predicates(a))
+		}
+	}
+	p = f.sick(3).plan() // not even one that broke for another reason
+	wantExecutes(t, p)
+}
+
+func TestR99_TheMixedStateIsKept(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(1)
+	f.op(1, operation.Failed, nil)
+	p := f.plan()
+	if p.Status.Updated != 1 || p.Stable != revisionOf(f.spec, "A") || p.Rollout.To != p.Target {
+		t.Errorf("updated %d, stable %s", p.Status.Updated, p.Stable)
+	}
+}
+
+func TestR40_ALateArrivalLetsTheRolloutGoOn(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(2, "B")
+	f.op(2, operation.Failed, nil)
+	f.rec.Rollout.State, f.rec.Rollout.EndedAt = operation.FailedState, f.now
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	if p.Rollout.State != operation.Running || !p.Rollout.EndedAt.IsZero() {
+		t.Errorf("state %s, ended %s", p.Rollout.State, p.Rollout.EndedAt)
+	}
+}
+
+func TestR103_RestartingTheFailedSlotIsANewAttempt(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().sick(2)
+	f.op(2, operation.Failed, nil)
+	wantExecutes(t, f.plan())
+	f.obs.RestartRequests["db-2"] = "q"
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	if a := actionOf(t, p, "db-2"); a.Attempt != 2 || a.Class != ClassMarked {
+		t.Errorf("action %+v", a)
+	}
+	f.op(2, operation.Booting, func(op *operation.Operation) { op.Attempt = 2 })
+	p = f.plan() // asked twice: one restart
+	wantExecutes(t, p)
+	if p.Rollout.State != operation.Running {
+		t.Errorf("state %s while the attempt is on", p.Rollout.State)
+	}
+}
+
+func TestR103_RollingBackIsTheEarlierTemplateAgain(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2)
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseDeadline })
+	f.rec.Slots[2].WasAvailableAt = revisionOf(f.spec, "A")
+	f.want("A")
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	if p.Target != p.Stable || len(p.Actions) != 1 {
+		t.Errorf("target %s, stable %s\n%s", p.Target, p.Stable, describe(p))
+	}
+	if !slices.Contains(p.Status.FailedRevisions, revisionOf(f.spec, "B")) {
+		t.Errorf("failed revisions %v", p.Status.FailedRevisions)
+	}
+}
+
+func TestR103_PauseAndResumeAreIdempotent(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.obs.Paused = true
+	first := f.plan()
+	f.rec.Rollout = first.Rollout
+	f.now, f.obs.At = f.now.Add(time.Second), f.now.Add(time.Second)
+	second := f.plan()
+	if !second.Rollout.PausedAt.Equal(first.Rollout.PausedAt) || second.Rollout.State != operation.PausedState {
+		t.Errorf("paused at %s, then %s", first.Rollout.PausedAt, second.Rollout.PausedAt)
+	}
+	wantExecutes(t, second)
+	wantHeld(t, second, "db-2", HoldPaused)
+}
+
+func TestR105_ANewSpecSupersedes(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	old := f.rec.Rollout.ID
+	p := f.want("C").plan()
+	if p.Superseded == nil || p.Superseded.ID != old || p.Superseded.State != operation.SupersededState || p.Superseded.EndedAt.IsZero() {
+		t.Fatalf("superseded %+v", p.Superseded)
+	}
+	if p.Rollout.ID == old || p.Rollout.To != revisionOf(f.spec, "C") || p.Rollout.State != operation.Running || p.Generation != 3 {
+		t.Errorf("rollout %+v, generation %d", p.Rollout, p.Generation)
+	}
+	if f.rec.Rollout.State == operation.SupersededState {
+		t.Error("the input was written to")
+	}
+}
+
+func TestR105_ASlotThatBootsAnIntermediateRevisionGetsTheNewestNext(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Booting, nil)
+	f.obs.Slots[2].Instance.InProgress = true
+	f.obs.Slots[2].Report = nil
+	id := f.rec.Operations[0].ID
+	p := f.want("C").plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	a := actionOf(t, p, "db-2")
+	if a.Retarget != id || a.To != revisionOf(f.spec, "C") || !a.SkipDrain {
+		t.Errorf("action %+v", a)
+	}
+	wantHeld(t, p, "db-1", HoldMaxUnavailable)
+}
+
+func TestR105_AnUndecidedCallIsDecidedFirst(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Acting, nil)
+	p := f.want("C").plan()
+	wantExecutes(t, p)
+	if a := actionOf(t, p, "db-2"); a.Operation == "" || a.Retarget != "" {
+		t.Errorf("action %+v", a)
+	}
+}
+
+func TestR105_GoingBackWhileTheSlotBootsIsARetargetToo(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Booting, nil)
+	f.obs.Slots[2].Report = nil // its last admission still proves A
+	p := f.want("A").plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	if a := actionOf(t, p, "db-2"); a.Retarget == "" {
+		t.Errorf("action %+v", a)
+	}
+}
+
+func TestR105_StepsOfTheOldRolloutAreNoEvidenceAboutTheNew(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2)
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseDeadline })
+	p := f.want("C").plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	if p.Rollout.State != operation.Running || actionOf(t, p, "db-2").Attempt != 1 {
+		t.Errorf("state %s\n%s", p.Rollout.State, describe(p))
+	}
+}
+
+func TestR138_TheMessageSaysWhatIsWaitedFor(t *testing.T) {
+	for want, f := range map[string]*fixture{
+		"3 of 3 slots available at": newFixture(3, "none"),
+		"begins UPDATE of db-2":     newFixture(3, "none").want("B"),
+		"waits for db-2: min_ready, 12s left": newFixture(3, "none").want("B").rolling().op(2, operation.Settling, func(op *operation.Operation) {
+			op.AvailableSince = epoch.Add(24*time.Hour - 18*time.Second)
+		}),
+		"waits for db-1: health unhealthy: does not answer": newFixture(3, "none").sick(1),
+		"max_unavailable is 1 and db-2 is not available":    newFixture(3, "none").want("B").rolling().at(2, "B").sick(2),
+		"waits for db-2: Draining: hook runs": newFixture(3, "none").want("B").rolling().op(2, operation.Draining, func(op *operation.Operation) {
+			op.Reason = "hook runs"
+		}),
+		"waits for db-2: no fresh report": newFixture(3, "none").want("B").rolling().op(2, operation.Joining, nil).silent(2, epoch),
+	} {
+		if got := f.plan().Message; !strings.Contains(got, want) {
+			t.Errorf("message %q, want %q in it", got, want)
+		}
+	}
+}
+
+func TestR138_APausedPassExplainsItself(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.obs.Frozen = true
+	p := f.plan()
+	if !strings.Contains(p.Message, HoldFrozen) || !p.Status.Paused {
+		t.Errorf("message %q", p.Message)
+	}
+}
+
+func TestConditionsKeepTheirSince(t *testing.T) {
+	f := newFixture(3, "none")
+	first := f.plan()
+	f.rec.Status.Conditions = first.Status.Conditions
+	f.now = f.now.Add(10 * time.Second)
+	f.obs.At = f.now
+	for _, c := range f.plan().Status.Conditions {
+		if !c.Since.Equal(first.Status.At) {
+			t.Errorf("%s since %s", c.Type, c.Since)
+		}
+	}
+	f.sick(0)
+	for _, c := range f.plan().Status.Conditions {
+		if c.Type == ConditionAvailable && (c.Status || !c.Since.Equal(f.now)) {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestStatusCountsAndGeneration(t *testing.T) {
+	f := newFixture(4, "patroni").want("B").rolling().at(3, "B").sick(1)
+	s := f.plan().Status
+	if s.Replicas != 4 || s.Available != 3 || s.Unavailable != 1 || s.Updated != 1 || s.Generation != 2 || s.ObservedIndex != 7 || s.RolloutState != "RUNNING" {
+		t.Errorf("status %+v", s)
+	}
+	if len(s.Instances) != 4 || s.Instances[0].Role != "leader" || s.Instances[1].State != "Unavailable" || s.Instances[3].Observed != s.Target {
+		t.Errorf("instances %+v", s.Instances)
+	}
+	f.rec.Status.Replicas = 3
+	if g := f.plan().Generation; g != 3 {
+		t.Errorf("generation %d after a change of size", g)
+	}
+}
+
+func TestR66_AnUndecidedCallFailsTheRolloutVisibly(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Acting, func(op *operation.Operation) {
+		op.CallOutcome, op.CallIssuedAt, op.Calls = operation.OutcomeUnknown, epoch, 1
+	})
+	p := f.plan()
+	if p.Rollout.State != operation.FailedState || !strings.Contains(p.Rollout.Reason, "platform_result_unknown") {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}
+
+func TestR87_AWholeRolloutWaitsForTheDeadlineOfItsStep(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().op(2, operation.Booting, nil)
+	f.obs.Slots[2].Report = nil
+	p := f.plan()
+	if p.Wake.After(f.rec.Operations[0].HealthyDeadline) || p.Wake.IsZero() {
+		t.Errorf("wakes at %s, the deadline is %s", p.Wake, f.rec.Operations[0].HealthyDeadline)
+	}
+}

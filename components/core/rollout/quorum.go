@@ -1,0 +1,181 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// holdsOfQuorum are the rules for members that vote or replicate (R17-R19, R34,
+// R43-R45). Budget and quorum both apply.
+func (w *world) holdsOfQuorum(c candidate, taken *taken) []Hold {
+	holds := w.holdsOfSize(c)
+	if !w.voter(c.m) {
+		return holds
+	}
+	steps := w.voterSteps(c.m, taken)
+	if limit := w.voterCap(); len(steps) >= limit {
+		holds = append(holds, hold(HoldVoterCap, "at most %d voter(s) at a time, %s in a step", limit, isOrAre(steps)))
+	}
+	if w.view.leader == "" && len(w.members) > 1 && !w.isSick(c) {
+		holds = append(holds, hold(HoldLeaderUnknown, "the leader is unknown: %s", w.view.leaderDoubt))
+	}
+	if w.view.voting {
+		holds = append(holds, w.holdsOfMajority(c, taken, steps)...)
+	}
+	return holds
+}
+
+// holdsOfSize is R18: a group of one is interrupted, unless that is refused.
+func (w *world) holdsOfSize(c candidate) []Hold {
+	if w.spec.Replicas == 1 && w.spec.UpdatePolicy.Interruption == group.InterruptionRefuse && c.m.available {
+		return []Hold{hold(HoldInterruption, "the only slot would be interrupted; set update_policy.interruption = \"allow\"")}
+	}
+	return nil
+}
+
+// isSick: c is broken by itself, or an operator marked it while it is not
+// available; then what protects healthy members does not protect it.
+func (w *world) isSick(c candidate) bool {
+	return c.broken != whole || c.marked && !c.m.ready && !c.m.available
+}
+
+// voterCap is R17. Members of a workload that replicates without voting count as
+// if they voted. A set that has no spare member is judged by holdsOfMajority.
+func (w *world) voterCap() int {
+	n := w.spec.Replicas
+	if len(w.view.voters) > 0 {
+		n = len(w.view.voters)
+	}
+	return max(group.VoterCap(w.spec, n), 1)
+}
+
+// voterSteps are other voters in a step, begun or taken in this pass (R36).
+func (w *world) voterSteps(except *member, taken *taken) []string {
+	steps := slices.Clone(taken.voters)
+	for _, m := range w.all() {
+		if m != except && m.open != nil && w.voter(m) && !slices.Contains(steps, m.slot) {
+			steps = append(steps, m.slot)
+		}
+	}
+	return slices.DeleteFunc(steps, func(slot string) bool { return slot == except.slot })
+}
+
+// holdsOfMajority is the arithmetic of restarts, where V does not change (R44, R45).
+func (w *world) holdsOfMajority(c candidate, taken *taken, steps []string) []Hold {
+	if w.view.votersDoubt != "" {
+		return []Hold{hold(HoldQuorumUnknown, "the members do not agree who votes: %s", w.view.votersDoubt)}
+	}
+	if len(w.view.voters) == 0 {
+		switch {
+		case w.outsideQuorum(c):
+			return w.oneSick(steps)
+		case w.spec.Replicas == 1:
+			return nil
+		}
+		return []Hold{hold(HoldQuorumUnknown, "no member tells who votes")}
+	}
+	v := len(w.view.voters)
+	left, q := w.healthyWithout(c.m, taken), group.Quorum(v)
+	switch {
+	case v == 1:
+		return nil // R18, judged by size
+	case w.outsideQuorum(c):
+		return w.oneSick(steps)
+	case v == 2 && w.spec.UpdatePolicy.Interruption == group.InterruptionAllow:
+		return nil
+	case v == 2:
+		return []Hold{hold(HoldWouldLoseQuorum, "of two voters none can be spared; set update_policy.interruption = \"allow\", or add a voter")}
+	case len(left) < q:
+		return []Hold{hold(HoldQuorum, "%s", quorumText(c.m.slot, left, v))}
+	case w.isSick(c) && !w.view.healthy[c.m.slot]:
+		return w.oneSick(steps)
+	}
+	return nil
+}
+
+// outsideQuorum: stopping c takes no vote away, since it is certainly down, or
+// since there is no quorum that it could be part of. One that is silent or behind
+// while the cluster has a leader may be the very vote that the leader stands on, so
+// it is judged like a healthy one.
+func (w *world) outsideQuorum(c candidate) bool {
+	if !w.isSick(c) || w.view.healthy[c.m.slot] {
+		return false
+	}
+	return c.broken == neverBooted || c.broken == processDown || w.view.leader == ""
+}
+
+// oneSick is R45: a sick voter may be fixed below quorum too, one after the other.
+func (w *world) oneSick(steps []string) []Hold {
+	if len(steps) == 0 {
+		return nil
+	}
+	return []Hold{hold(HoldSickOneAtATime, "sick voters are fixed one at a time, %s in a step", isOrAre(steps))}
+}
+
+// healthyWithout is H \ {c}, less everybody who is in a step or taken.
+func (w *world) healthyWithout(c *member, taken *taken) []string {
+	var left []string
+	for _, m := range w.all() {
+		if m != c && w.view.healthy[m.slot] && m.open == nil && !taken.has(m) {
+			left = append(left, m.slot)
+		}
+	}
+	return left
+}
+
+// holdsOfRemoval is R46 for a member that goes for good: the removal must be
+// committed by a majority of the old set and leave one of the new set.
+func (w *world) holdsOfRemoval(m *member) []Hold {
+	if !w.view.voting || !w.voter(m) {
+		return nil
+	}
+	if w.view.votersDoubt != "" || len(w.view.voters) == 0 {
+		return []Hold{hold(HoldQuorumUnknown, "who votes is not known: %s", orWord(w.view.votersDoubt, "no member tells"))}
+	}
+	v, h := len(w.view.voters), 0
+	for _, other := range w.all() {
+		if w.view.healthy[other.slot] && other.open == nil {
+			h++
+		}
+	}
+	left := w.healthyWithout(m, &taken{})
+	if h < group.Quorum(v) || len(left) < group.Quorum(v-1) {
+		return []Hold{hold(HoldQuorum, "removing %s: %d of %d voters healthy, %d left of %d", m.slot, h, v, len(left), v-1)}
+	}
+	return nil
+}
+
+// quorumLost: fewer voters than a majority are known healthy.
+func (w *world) quorumLost() bool {
+	if !w.view.voting {
+		return false
+	}
+	return len(w.view.voters) == 0 || len(w.view.healthy) < group.Quorum(len(w.view.voters))
+}
+
+// quorumSnapshot is the arithmetic in one line, for the record of the decision.
+func (w *world) quorumSnapshot(c candidate, taken *taken) string {
+	if !w.view.voting || c.kind == operation.Create {
+		return ""
+	}
+	if len(w.view.voters) == 0 {
+		return "voters unknown"
+	}
+	return quorumText(c.m.slot, w.healthyWithout(c.m, taken), len(w.view.voters))
+}
+
+func quorumText(slot string, left []string, v int) string {
+	return fmt.Sprintf("without %s %d of %d voters are healthy (%s), %d needed",
+		slot, len(left), v, orWord(strings.Join(left, " "), "none"), group.Quorum(v))
+}
+
+func isOrAre(slots []string) string {
+	if len(slots) == 1 {
+		return slots[0] + " is"
+	}
+	return strings.Join(slots, ", ") + " are"
+}

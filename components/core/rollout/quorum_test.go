@@ -1,0 +1,295 @@
+package rollout
+
+import (
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+func TestR17_VotersGoOneAtATime(t *testing.T) {
+	f := newFixture(7, "etcd").want("B")
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(3)
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-6")
+	wantHeld(t, p, "db-5", HoldVoterCap)
+	f.spec.UpdatePolicy.ParallelVoters = true
+	wantExecutes(t, f.plan(), "UPDATE db-6", "UPDATE db-5", "UPDATE db-4")
+}
+
+func TestR17_MembersThatReplicateWithoutVotingToo(t *testing.T) {
+	f := newFixture(5, "patroni").want("B")
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(3)
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-4")
+	wantHeld(t, p, "db-3", HoldVoterCap)
+}
+
+func TestR17_LearnersHaveNoCap(t *testing.T) {
+	f := newFixture(9, "none").want("B")
+	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(3)
+	wantExecutes(t, f.plan(), "UPDATE db-8", "UPDATE db-7", "UPDATE db-6")
+}
+
+func TestR18_SizeOneIsInterruptedUnlessRefused(t *testing.T) {
+	for _, kind := range []string{"none", "consul", "patroni"} {
+		f := newFixture(1, kind).want("B")
+		p := f.plan()
+		wantExecutes(t, p, "UPDATE db-0")
+		if len(p.Warnings) != 1 {
+			t.Errorf("%s: warnings %v", kind, p.Warnings)
+		}
+		f.spec.UpdatePolicy.Interruption = group.InterruptionRefuse
+		p = f.plan()
+		wantExecutes(t, p)
+		wantHeld(t, p, "db-0", HoldInterruption)
+	}
+}
+
+func TestR19_TwoVotersNeedPermission(t *testing.T) {
+	f := newFixture(2, "consul").want("B")
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldWouldLoseQuorum)
+	f.spec.UpdatePolicy.Interruption = group.InterruptionAllow
+	wantExecutes(t, f.plan(), "UPDATE db-1")
+}
+
+func TestR43_VotersComeFromTheMembers(t *testing.T) {
+	f := newFixture(5, "consul").want("B")
+	f.obs.Slots[1].Report.Voters = []string{"db-0", "db-1", "db-2"}
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-4", HoldQuorumUnknown)
+}
+
+func TestR43_TheOrderOfTheListMeansNothing(t *testing.T) {
+	f := newFixture(3, "consul").want("B")
+	f.obs.Slots[1].Report.Voters = []string{"db-2", "db-0", "db-1"}
+	wantExecutes(t, f.plan(), "UPDATE db-2")
+}
+
+func TestR43_NobodyToldWhoVotes(t *testing.T) {
+	f := newFixture(3, "consul").want("B")
+	for i := range f.obs.Slots {
+		f.obs.Slots[i].Report.Voters, f.obs.Slots[i].Report.QuorumMember = nil, false
+	}
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-2", HoldQuorumUnknown)
+}
+
+func TestR44_RestartRule(t *testing.T) {
+	for _, c := range []struct {
+		size, sick int
+		want       bool
+	}{{3, 0, true}, {3, 1, false}, {5, 1, true}, {5, 2, false}, {4, 0, true}, {4, 1, false}, {7, 3, false}, {7, 2, true}} {
+		f := newFixture(c.size, "consul").want("B").rolling()
+		f.spec.UpdatePolicy.MaxUnavailableFixed = intp(c.size) // quorum alone decides
+		for i := range c.sick {
+			f.at(i+1, "B").sick(i + 1) // nothing to fix there
+		}
+		p := f.plan()
+		a := actionOf(t, p, f.obs.Slots[c.size-1].Slot)
+		if a.Execute != c.want {
+			t.Errorf("%d voters, %d sick: execute %t, want %t, held by %v", c.size, c.sick, a.Execute, c.want, a.Holds)
+		}
+		if !c.want && !heldBy(a, HoldQuorum) {
+			t.Errorf("%d voters, %d sick: held by %v", c.size, c.sick, predicates(a))
+		}
+		if a.Quorum == "" {
+			t.Errorf("%d voters: the arithmetic is not told", c.size)
+		}
+	}
+}
+
+func TestR44_AVoterThatIsBehindOrOnAnotherTermIsNotInH(t *testing.T) {
+	for name, edit := range map[string]func(*Report){
+		"behind":     func(r *Report) { no := false; r.CaughtUp = &no },
+		"other term": func(r *Report) { r.Epoch, r.MemberReady = 4, false },
+		"not ready":  func(r *Report) { r.MemberReady = false },
+	} {
+		f := newFixture(3, "consul").want("B").rolling().at(1, "B")
+		f.spec.UpdatePolicy.MaxUnavailableFixed = intp(3)
+		edit(f.obs.Slots[1].Report)
+		if a := actionOf(t, f.plan(), "db-2"); !heldBy(a, HoldQuorum) {
+			t.Errorf("%s: held by %v", name, predicates(a))
+		}
+	}
+}
+
+func TestR44_AWrongHealthCheckDoesNotTalkQuorumAway(t *testing.T) {
+	f := newFixture(3, "consul").want("B")
+	for i := range f.obs.Slots { // voting, but the check of the application fails
+		f.obs.Slots[i].Report.Health = Unhealthy
+	}
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	if a := actionOf(t, p, "db-2"); a.SkipDrain {
+		t.Error("a member that votes is not drained")
+	}
+	wantHeld(t, p, "db-1", HoldVoterCap)
+	f.at(1, "B").sick(1) // one is really gone: no further voter may go
+	wantHeld(t, f.plan(), "db-2", HoldQuorum)
+}
+
+func TestR44_WhoIsTakenInThisPassIsNotLeft(t *testing.T) {
+	f := newFixture(4, "consul").want("B")
+	f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.ParallelVoters = intp(4), true
+	wantExecutes(t, f.plan(), "UPDATE db-3") // of four voters three must stay
+}
+
+func TestR45_BelowQuorumSickMembersAreFixedOneAtATime(t *testing.T) {
+	f := newFixture(3, "consul").want("B").sick(1).sick(2)
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	wantHeld(t, p, "db-1", HoldSickOneAtATime)
+	if a := actionOf(t, p, "db-0"); a.Execute {
+		t.Error("the last healthy voter is disrupted")
+	}
+}
+
+func TestR45_TheMostAdvancedLogGoesFirstBelowQuorum(t *testing.T) {
+	f := newFixture(3, "consul").want("B").sick(1).sick(2)
+	f.obs.Slots[1].Report.Epoch = 5
+	f.obs.Slots[2].Report.Epoch = 4
+	wantExecutes(t, f.plan(), "UPDATE db-1")
+}
+
+func TestR45_OneThatIsBehindMayBeTheVoteThatTheLeaderStandsOn(t *testing.T) {
+	f := newFixture(3, "consul").want("B").rolling().at(1, "B").sick(1).lagging(2, 10)
+	p := f.plan() // db-0 leads: somebody votes for it, and db-1 does not
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-2", HoldQuorum)
+	f = newFixture(3, "consul").want("B").rolling().at(1, "B").sick(1).silent(2, epoch)
+	wantHeld(t, f.plan(), "db-2", HoldQuorum)
+	f.obs.Slots[0].Report.Role = RoleFollower // no leader: there is no quorum to be part of
+	wantExecutes(t, f.plan(), "UPDATE db-2")
+}
+
+func TestR52_TheWorkloadIsAskedAboutHealthyMembersOnly(t *testing.T) {
+	for _, kind := range []string{"consul", "patroni"} {
+		f := newFixture(3, kind).want("B")
+		f.obs.Slots[2].Report.MayDisrupt, f.obs.Slots[2].Report.MayDisruptReason = false, "a backup runs"
+		p := f.plan()
+		wantHeld(t, p, "db-2", HoldMayDisrupt)
+		wantExecutes(t, p, "UPDATE db-1")
+		f.sick(2)
+		wantNotHeld(t, f.plan(), "db-2", HoldMayDisrupt)
+	}
+}
+
+func TestR52_CaughtUpUnknownIsNo(t *testing.T) {
+	f := newFixture(3, "patroni").want("B").rolling().at(2, "B")
+	f.obs.Slots[2].Report.CaughtUp = nil
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldMaxUnavailable)
+}
+
+func TestR52_ABusyMemberIsLeftAlone(t *testing.T) {
+	f := newFixture(3, "patroni").want("B")
+	f.obs.Slots[2].Report.Busy = []string{"a base backup is taken"}
+	p := f.plan()
+	wantHeld(t, p, "db-2", HoldBusy)
+	wantExecutes(t, p, "UPDATE db-1")
+}
+
+// allButTheLeader is a rollout in which only db-1, the leader, is left.
+func allButTheLeader(kind string) *fixture {
+	f := newFixture(4, kind).want("B").rolling().at(0, "B").at(2, "B").at(3, "B")
+	f.lead(1)
+	return f
+}
+
+func TestR53_TheLeaderGoesLastWithOneTransfer(t *testing.T) {
+	for _, kind := range []string{"consul", "etcd", "patroni"} {
+		p := allButTheLeader(kind).plan()
+		wantExecutes(t, p, "UPDATE db-1")
+		tr := actionOf(t, p, "db-1").Transfer
+		if tr == nil || tr.ExpectedLeader != "db-1" || len(tr.Candidates) != 3 || tr.Candidates[0] != "db-0" {
+			t.Errorf("%s: transfer %+v", kind, tr)
+		}
+	}
+}
+
+func TestR53_NotWhileAnotherVoterIsOutdated(t *testing.T) {
+	f := allButTheLeader("consul").at(3, "A")
+	f.obs.Slots[3].Report.MayDisrupt = false // it cannot go either
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldLeaderLast)
+}
+
+func TestR53_CandidatesAreUpdatedAvailableAndCaughtUpTheMostAdvancedFirst(t *testing.T) {
+	f := newFixture(6, "patroni").want("B").rolling()
+	for _, i := range []int{0, 2, 3, 4, 5} {
+		f.at(i, "B")
+	}
+	f.lead(1)
+	zero, ten, twenty := int64(0), int64(10), int64(20)
+	f.obs.Slots[0].Report.LagBytes = &twenty
+	f.obs.Slots[2].Report.LagBytes = &ten
+	f.obs.Slots[3].Report.LagBytes = &zero
+	f.obs.Slots[4].Report.Role = RoleLearner
+	f.obs.Slots[5].Report.LagBytes = &zero
+	tr := actionOf(t, f.plan(), "db-1").Transfer
+	if tr == nil || len(tr.Candidates) != 4 || tr.Candidates[0] != "db-3" || tr.Candidates[1] != "db-5" || tr.Candidates[2] != "db-2" || tr.Candidates[3] != "db-0" {
+		t.Errorf("transfer %+v", tr)
+	}
+}
+
+func TestR53_AtMostOnePlannedTransfer(t *testing.T) {
+	f := allButTheLeader("consul")
+	f.op(1, operation.Aborted, func(op *operation.Operation) {
+		op.Transfer = &operation.Transfer{ExpectedLeader: "db-1", Made: true, To: "db-0"}
+		op.Cause, op.EndedAt = operation.CausePaused, epoch
+	})
+	p := f.plan() // and leadership came back
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldTransferBudget)
+	if p.Rollout.Transfers != 1 || p.Status.Transfers != 1 {
+		t.Errorf("%d transfers", p.Rollout.Transfers)
+	}
+	f.lead(0) // it moved by itself: no transfer is needed (R58)
+	p = f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	if actionOf(t, p, "db-1").Transfer != nil {
+		t.Error("a transfer is planned for a follower")
+	}
+}
+
+func TestR54_WithoutACandidateTheLeaderWaits(t *testing.T) {
+	f := allButTheLeader("patroni")
+	for _, i := range []int{0, 2, 3} {
+		f.obs.Slots[i].Report.Role = RoleLearner
+	}
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldNoCandidate)
+}
+
+func TestR54_ARestartOfTheLeaderHandsOverToo(t *testing.T) {
+	f := newFixture(3, "patroni")
+	f.obs.RestartRequests["db-0"] = "q"
+	p := f.plan()
+	wantExecutes(t, p, "RESTART db-0")
+	if tr := actionOf(t, p, "db-0").Transfer; tr == nil || tr.Candidates[0] != "db-1" {
+		t.Errorf("transfer %+v", tr)
+	}
+}
+
+func TestR55_AStaleViewMakesNoSecondTransfer(t *testing.T) {
+	f := allButTheLeader("consul")
+	f.obs.Slots[0].Report.Role = RoleLeader // it leads already; db-1's report is from before
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-1", HoldLeaderUnknown)
+}
+
+func TestR55_EverybodyMustProveTheTargetBeforeTheLeadersStep(t *testing.T) {
+	f := allButTheLeader("consul").at(2, "A") // one reports another generation
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-2")
+	wantHeld(t, p, "db-1", HoldLeaderLast)
+}

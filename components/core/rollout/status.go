@@ -1,0 +1,210 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Types of the group's conditions.
+const (
+	// ConditionAvailable: as many Slots as asked for are available.
+	ConditionAvailable = "Available"
+	// ConditionUpdated: every Slot in scope is proven at the target.
+	ConditionUpdated = "Updated"
+	// ConditionProgressing: a rollout makes its way or waits.
+	ConditionProgressing = "Progressing"
+	// ConditionFailed: the rollout failed (R99).
+	ConditionFailed = "Failed"
+	// ConditionObserved: every source answered (R11).
+	ConditionObserved = "Observed"
+	// ConditionOrphans: CVMs of the group that no Slot claims; never deleted (R77).
+	ConditionOrphans = "Orphans"
+	// ConditionSimulated: admissions happened under a root that is not Intel's.
+	ConditionSimulated = "Simulated"
+)
+
+// status is what is told about the group (R137).
+func (w *world) status(p Plan) group.Status {
+	s := group.Status{
+		Group:           w.spec.Name,
+		ObservedIndex:   w.rec.SpecIndex,
+		Generation:      w.generation,
+		Target:          w.target,
+		Stable:          w.stable,
+		FailedRevisions: w.failedRevs,
+		Rollout:         w.rollout.ID,
+		RolloutState:    string(w.rollout.State),
+		Message:         p.Message,
+		Replicas:        w.spec.Replicas,
+		Transfers:       w.rollout.Transfers,
+		Paused:          w.obs.Paused || w.obs.Frozen,
+		Term:            w.rec.Status.Term,
+		At:              w.now,
+	}
+	for _, m := range w.members {
+		if m.available {
+			s.Available++
+		} else {
+			s.Unavailable++
+		}
+		if m.observed == w.target && !w.givenOther(m) {
+			s.Updated++
+		}
+	}
+	for _, m := range w.all() {
+		s.Instances = append(s.Instances, w.instanceStatus(m))
+	}
+	s.Conditions = w.conditions(s)
+	return s
+}
+
+func (w *world) instanceStatus(m *member) group.InstanceStatus {
+	s := group.InstanceStatus{
+		Group: w.spec.Name, Slot: m.slot, Ordinal: m.ordinal,
+		AppID: m.record.AppID, InstanceID: m.record.InstanceID, VMUUID: m.record.VMUUID, VIP: m.record.VIP,
+		Assigned: m.record.Assigned, Observed: m.observed,
+		State: w.stateWord(m), Health: string(Unknown), Reason: m.reason,
+	}
+	if m.seen.Admission != nil {
+		s.BootID = m.seen.Admission.BootID
+	}
+	if r := m.report; r != nil {
+		s.Health, s.Role, s.LagBytes = string(orUnknown(r.Health)), string(r.Role), r.LagBytes
+	}
+	if i := m.seen.Instance; i != nil {
+		s.PlatformStatus = i.Status
+	}
+	if m.open != nil {
+		s.Operation, s.Phase = m.open.ID, string(m.open.Phase)
+		s.Reason = orWord(m.open.Reason, m.reason)
+	} else if last := m.last(); !m.available && last != nil && last.Phase == operation.Failed {
+		s.Reason = last.Reason
+	}
+	if since := m.since(); !since.IsZero() {
+		s.Since = &since
+	}
+	if r := m.seen.Refusal; r != nil && (m.seen.Admission == nil || r.At.After(m.seen.Admission.AdmittedAt)) {
+		s.LastRefusal = fmt.Sprintf("%s: %s", r.Code, r.Message)
+	}
+	return s
+}
+
+// since is when the present state began, as far as it is recorded.
+func (m *member) since() time.Time {
+	switch {
+	case m.open != nil:
+		return m.open.Entered[m.open.Phase]
+	case m.ready:
+		return m.record.AvailableSince
+	}
+	return m.record.UnavailableSince
+}
+
+// stateWord is one word for people.
+func (w *world) stateWord(m *member) string {
+	if m.open != nil {
+		return phaseWord(*m.open)
+	}
+	last := m.last()
+	switch {
+	case m.missing():
+		return "Missing"
+	case m.vanished() && w.obs.Complete:
+		return "Vanished"
+	case m.condemned:
+		return "Condemned"
+	case m.available:
+		return "Available"
+	case m.ready:
+		return "Settling"
+	case last != nil && last.Phase == operation.Failed:
+		return "Failed"
+	case m.seen.Instance != nil && m.seen.Instance.Running() && !m.admitted():
+		return "Booting"
+	}
+	return "Unavailable"
+}
+
+func phaseWord(op operation.Operation) string {
+	switch op.Phase {
+	case operation.Recorded, "":
+		return "Pending"
+	case operation.Draining:
+		return "Draining"
+	case operation.Drained:
+		return "Drained"
+	case operation.Acting:
+		return map[operation.Kind]string{
+			operation.Create: "Creating", operation.Update: "Updating", operation.Restart: "Restarting", operation.Delete: "Deleting",
+		}[op.Kind]
+	case operation.Booting:
+		if op.Kind == operation.Delete {
+			return "Deleting"
+		}
+		return "Booting"
+	case operation.Joining:
+		return "Joining"
+	case operation.Settling:
+		return "Settling"
+	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
+	}
+	return "Unavailable"
+}
+
+// conditions keep their Since while neither their status nor their reason changes.
+func (w *world) conditions(s group.Status) []group.Condition {
+	var out []group.Condition
+	add := func(kind string, status bool, reason, message string) {
+		c := group.Condition{Type: kind, Status: status, Reason: reason, Message: message, Since: w.now}
+		for _, was := range w.rec.Status.Conditions {
+			if was.Type == kind && was.Status == status && was.Reason == reason {
+				c.Since = was.Since
+			}
+		}
+		out = append(out, c)
+	}
+	state := w.rollout.State
+	add(ConditionAvailable, s.Available == s.Replicas, pick(s.Available == s.Replicas, "AllAvailable", "SomeUnavailable"),
+		fmt.Sprintf("%d of %d slots are available", s.Available, s.Replicas))
+	add(ConditionUpdated, !w.workLeft() && w.obs.Complete, pick(w.workLeft(), "Outdated", "AtTarget"),
+		fmt.Sprintf("%d of %d slots are proven at %.8s", s.Updated, s.Replicas, w.target))
+	add(ConditionProgressing, state == operation.Running, camel(state), w.rollout.Reason)
+	if state == operation.FailedState {
+		add(ConditionFailed, true, "RolloutFailed", w.rollout.Reason)
+	}
+	if !w.obs.Complete {
+		add(ConditionObserved, false, "SourceSilent", orWord(w.obs.Incomplete, "a source")+" did not answer")
+	}
+	if len(w.obs.Orphans) > 0 {
+		orphans := slices.Clone(w.obs.Orphans)
+		slices.Sort(orphans)
+		add(ConditionOrphans, true, "UnclaimedInstances", "no slot claims "+strings.Join(orphans, ", "))
+	}
+	if w.obs.Simulated {
+		add(ConditionSimulated, true, "SimulatedRoot", "admissions were made under a simulated root of trust")
+	}
+	return out
+}
+
+func pick(ok bool, yes, no string) string {
+	if ok {
+		return yes
+	}
+	return no
+}
+
+// camel turns PARTITION_REACHED into PartitionReached, the form of reasons.
+func camel(s operation.RolloutState) string {
+	var b strings.Builder
+	for _, word := range strings.Split(string(s), "_") {
+		if word != "" {
+			b.WriteString(word[:1] + strings.ToLower(word[1:]))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,102 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+
+	"cadre.dev/core/operation"
+)
+
+// holdsOfLeader are the rules of the leader's own step: last of all, at most one
+// planned transfer per rollout, and only to somebody fit for it (R53-R55).
+func (w *world) holdsOfLeader(c candidate) []Hold {
+	if !c.m.leads() || len(w.members) == 1 || c.broken != whole {
+		return nil
+	}
+	var holds []Hold
+	if c.kind == operation.Update {
+		for _, m := range w.members {
+			if m != c.m && w.outdated(m) && w.voter(m) {
+				holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
+				break
+			}
+		}
+		if w.transfersMade() > 0 {
+			holds = append(holds, hold(HoldTransferBudget,
+				"the one planned transfer of this rollout was made and %s leads again; move leadership to an updated member by hand", c.m.slot))
+		}
+	}
+	if len(w.transferCandidates(c)) == 0 {
+		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
+	}
+	return holds
+}
+
+// transfer is the planned hand-over of c's step; nil when c does not lead or
+// nobody can take over (R53, R54).
+func (w *world) transfer(c candidate) *operation.Transfer {
+	if !c.m.leads() || c.kind == operation.Create {
+		return nil
+	}
+	relief := c.broken != whole
+	if c.kind == operation.Update && w.transfersMade() > 0 && !relief {
+		return nil
+	}
+	candidates := w.transferCandidates(c)
+	if len(candidates) == 0 {
+		return nil
+	}
+	return &operation.Transfer{ExpectedLeader: c.m.slot, Candidates: candidates, Relief: relief}
+}
+
+// transferCandidates are those who can take over from c, best first: available,
+// caught up, following c, and for an update at the target already; the most
+// advanced first, then the lowest ordinal (R53, R56).
+func (w *world) transferCandidates(c candidate) []string {
+	var fit []*member
+	for _, m := range w.members {
+		if m == c.m || !m.available || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
+			continue
+		}
+		if c.kind == operation.Update && w.inScope(m) && m.observed != c.to && c.broken == whole {
+			continue
+		}
+		fit = append(fit, m)
+	}
+	slices.SortStableFunc(fit, func(a, b *member) int {
+		updated := func(m *member) int {
+			if m.observed == w.target {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(updated(a), updated(b)), -cmp.Compare(a.report.Epoch, b.report.Epoch),
+			cmp.Compare(lagOf(a), lagOf(b)), cmp.Compare(a.ordinal, b.ordinal))
+	})
+	slots := make([]string, 0, len(fit))
+	for _, m := range fit {
+		slots = append(slots, m.slot)
+	}
+	return slots
+}
+
+// transfersMade counts the planned transfers of updates in this rollout (R53).
+func (w *world) transfersMade() int {
+	n := 0
+	for _, m := range w.all() {
+		for _, op := range m.past {
+			n += madeTransfer(op)
+		}
+		if m.open != nil && w.rollout != nil && m.open.Rollout == w.rollout.ID {
+			n += madeTransfer(*m.open)
+		}
+	}
+	return n
+}
+
+func madeTransfer(op operation.Operation) int {
+	if op.Kind == operation.Update && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,141 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cadre.dev/core/group"
+)
+
+// view is what the members' fresh reports say about their own cluster.
+type view struct {
+	// roles: the workload has leaders and followers.
+	roles bool
+	// voting: quorum arithmetic applies.
+	voting bool
+	// leader is the one Slot that leads; leaderDoubt says why there is none (R34).
+	leader      string
+	leaderDoubt string
+	// voters is V as the members' configuration lists it; votersDoubt says why it
+	// cannot be told from reports that contradict each other (R43).
+	voters      []string
+	votersDoubt string
+	// healthy is H: voters positively known to vote, on the leader's term, caught up.
+	healthy map[string]bool
+}
+
+func (w *world) look() view {
+	v := view{roles: group.HasDriver(w.spec), voting: group.HasVoters(w.spec), healthy: map[string]bool{}}
+	for _, m := range w.all() {
+		if m.report == nil {
+			continue
+		}
+		v.roles = v.roles || m.report.Role == RoleLeader || m.report.Role == RoleFollower
+		v.voting = v.voting || m.report.QuorumMember
+	}
+	v.leader, v.leaderDoubt = w.findLeader()
+	v.voters, v.votersDoubt = w.findVoters()
+	for _, m := range w.all() {
+		if slices.Contains(v.voters, m.slot) && m.report != nil && w.votes(m, v.leader) {
+			v.healthy[m.slot] = true
+		}
+	}
+	return v
+}
+
+// findLeader wants exactly one claimant, and nobody healthy who says otherwise.
+func (w *world) findLeader() (leader, doubt string) {
+	var lead *member
+	for _, m := range w.all() {
+		if m.report == nil || m.report.Role != RoleLeader {
+			continue
+		}
+		if lead != nil {
+			return "", fmt.Sprintf("%s and %s both say they lead", lead.slot, m.slot)
+		}
+		lead = m
+	}
+	if lead == nil {
+		return "", "no member says it leads"
+	}
+	for _, m := range w.all() {
+		r := m.report
+		if r == nil || m == lead || !r.MemberAlive || !r.MemberReady {
+			continue
+		}
+		if r.Leader != "" && r.Leader != lead.slot {
+			return "", fmt.Sprintf("%s says %s leads, %s says it does itself", m.slot, r.Leader, lead.slot)
+		}
+		if differ(r.Epoch, lead.report.Epoch) {
+			return "", fmt.Sprintf("%s is at term %d, the leader %s at %d", m.slot, r.Epoch, lead.slot, lead.report.Epoch)
+		}
+	}
+	return lead.slot, ""
+}
+
+// findVoters takes V from the members' own configuration; two that differ make it
+// unknown.
+func (w *world) findVoters() (voters []string, doubt string) {
+	var from string
+	for _, m := range w.all() {
+		if m.report == nil || !m.report.QuorumMember || len(m.report.Voters) == 0 {
+			continue
+		}
+		mine := slices.Clone(m.report.Voters)
+		slices.Sort(mine)
+		mine = slices.Compact(mine)
+		if voters != nil && !slices.Equal(voters, mine) {
+			return nil, fmt.Sprintf("%s counts voters %s, %s counts %s", from, strings.Join(voters, " "), m.slot, strings.Join(mine, " "))
+		}
+		if voters == nil {
+			voters, from = mine, m.slot
+		}
+	}
+	return voters, ""
+}
+
+// votes: positively known to take part now. Health checks of the application do
+// not count here, or a wrong check could talk quorum away.
+func (w *world) votes(m *member, leader string) bool {
+	r := m.report
+	if !r.MemberAlive || !r.MemberReady || !caughtUp(r) {
+		return false
+	}
+	if lead := w.find(leader); lead != nil && lead.report != nil && differ(r.Epoch, lead.report.Epoch) {
+		return false
+	}
+	return true
+}
+
+// differ compares terms where both are known.
+func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
+
+func (w *world) find(slot string) *member {
+	if slot == "" {
+		return nil
+	}
+	for _, m := range w.all() {
+		if m.slot == slot {
+			return m
+		}
+	}
+	return nil
+}
+
+// leads: m's own fresh report says it leads.
+func (m *member) leads() bool { return m.report != nil && m.report.Role == RoleLeader }
+
+// voter reports whether m counts in the arithmetic of voters. A silent member of a
+// workload with roles is taken for one.
+func (w *world) voter(m *member) bool {
+	switch {
+	case !w.view.roles:
+		return false
+	case w.view.voting && len(w.view.voters) > 0:
+		return slices.Contains(w.view.voters, m.slot)
+	case m.report == nil:
+		return true
+	}
+	return m.report.Role != RoleLearner && m.report.Role != RoleNone
+}
