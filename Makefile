@@ -65,6 +65,10 @@ down: build ## remove the demo cluster and every trace of it (root)
 bench-rollout: tools build ## measure the engine's own overhead in a rollout (root)
 	@$(BIN)/cadre-demo bench-rollout
 
+.PHONY: docs-performance
+docs-performance: build ## write docs/performance.md from the last benchmark results
+	@$(BIN)/cadre-demo docs-performance
+
 .PHONY: clean
 clean: ## remove build results (tools stay)
 	@rm -rf $(BIN) .out

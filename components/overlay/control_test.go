@@ -12,7 +12,7 @@ import (
 )
 
 type controlled struct {
-	ctx   context.Context
+	done  <-chan struct{} // of the control pair's context
 	peer  Peer
 	conns ControlConns
 }
@@ -21,7 +21,7 @@ type controlled struct {
 func withControl(got chan<- controlled) func(*Config) {
 	return func(c *Config) {
 		c.OnControl = func(ctx context.Context, p Peer, conns ControlConns) {
-			got <- controlled{ctx, p, conns}
+			got <- controlled{ctx.Done(), p, conns}
 			<-ctx.Done()
 		}
 	}
@@ -77,8 +77,8 @@ func TestControlPair(t *testing.T) {
 
 	// Closing either connection makes a new Session, with a new pair.
 	cc.conns.Second.Close()
-	<-ac.ctx.Done()
-	<-cc.ctx.Done()
+	<-ac.done
+	<-cc.done
 	if again := <-atC; again.peer.ID != a.id {
 		t.Errorf("next pair is with %s, want %s", again.peer.ID, a.id)
 	}

@@ -39,8 +39,11 @@ type Node struct {
 	peers   map[ID]Peer      // guarded by mu
 	changed chan struct{}    // closed and renewed by SetPeers; guarded by mu
 	links   map[ID]*peerLink // nil unless running; guarded by mu
-	addr    net.Addr         // of the listener while running; guarded by mu
-	wg      sync.WaitGroup   // what Run waits for
+	// launch runs f as one of wg; f's context ends when the function that launch
+	// returns is called, and with Run's. Set before any link is made.
+	launch func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc
+	addr   net.Addr       // of the listener while running; guarded by mu
+	wg     sync.WaitGroup // what Run waits for
 }
 
 // New checks cfg; nothing is opened before [Node.Run].
@@ -154,7 +157,8 @@ func (n *Node) dials(p Peer) bool {
 // returns nil. Call it once. An error means that the listener could not be
 // opened or broke.
 func (n *Node) Run(ctx context.Context) error {
-	ln, err := net.Listen("tcp", n.cfg.Listen)
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", n.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for sessions: %w", err)
 	}
@@ -163,6 +167,11 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Lock()
 	n.addr = ln.Addr()
 	n.links = make(map[ID]*peerLink)
+	n.launch = func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc {
+		ctx, cancel := context.WithCancel(ctx)
+		wg.Go(func() { defer cancel(); f(ctx) })
+		return cancel
+	}
 	n.applyLocked()
 	n.mu.Unlock()
 

@@ -128,9 +128,7 @@ func (l *peerLink) doLocked(e link.Effect) {
 			l.timer = nil
 		}
 	case link.Dial:
-		ctx, cancel := context.WithCancel(context.Background())
-		l.abandon = cancel
-		l.wg.Go(func() { defer cancel(); l.attempt(ctx, e) })
+		l.abandon = l.node.launch(&l.wg, func(ctx context.Context) { l.attempt(ctx, e) })
 	case link.Arm:
 		l.timer = time.AfterFunc(e.After, func() { l.step(link.Timer{Attempt: e.Attempt}) })
 	case link.Use:
@@ -158,7 +156,7 @@ func (l *peerLink) attempt(ctx context.Context, d link.Dial) {
 			}
 			l.lastErr = err
 		}
-		l.stepLocked(link.Failed{Attempt: d.Attempt, Jitter: rand.Float64()})
+		l.stepLocked(link.Failed{Attempt: d.Attempt, Jitter: jitter()})
 		return
 	}
 	if !l.connected(s, d.Attempt) {
@@ -168,6 +166,11 @@ func (l *peerLink) attempt(ctx context.Context, d link.Dial) {
 }
 
 var errStopped = errors.New("link stopped")
+
+// jitter spreads the attempts of many links; nothing rests on its being secret.
+func jitter() float64 {
+	return rand.Float64() //nolint:gosec // spreads load, is no secret
+}
 
 // connected takes charge of a Session; false when the Link is over.
 func (l *peerLink) connected(s live, attempt uint64) bool {
@@ -181,7 +184,7 @@ func (l *peerLink) connected(s live, attempt uint64) bool {
 	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Attempt: attempt})
 	if l.inUse == s.number {
 		peer := l.peer
-		l.wg.Go(func() { l.serve(s, peer) })
+		l.node.launch(&l.wg, func(ctx context.Context) { l.serve(ctx, s, peer) })
 	}
 	l.wg.Go(func() {
 		// The next attempt does not wait for what this Session leaves behind.
@@ -201,7 +204,7 @@ func (l *peerLink) over(s live, lived time.Duration) {
 		l.lastErr = s.Err()
 		l.log.Info("session ended", "boot", s.who.BootID, "error", s.Err())
 	}
-	l.stepLocked(link.Lost{Session: s.number, Lived: lived, Jitter: rand.Float64()})
+	l.stepLocked(link.Lost{Session: s.number, Lived: lived, Jitter: jitter()})
 }
 
 // info describes the Link.

@@ -28,8 +28,8 @@ const headerTime = 10 * time.Second
 
 // serve runs everything that happens on a Session in use, and returns when the
 // Session and all of that is over.
-func (l *peerLink) serve(s live, peer Peer) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	expiry := time.AfterFunc(time.Until(s.who.Expires), func() { s.Close(errExpired) })
 	defer expiry.Stop()

@@ -123,12 +123,12 @@ type Node struct {
 }
 
 var (
-	// ErrRefused: the call certainly had no effect.
+	// ErrRefused means: the call certainly had no effect.
 	ErrRefused = errors.New("refused by the platform")
-	// ErrNotFound: the CVM does not exist. Also ErrRefused.
+	// ErrNotFound means: the CVM does not exist. Also ErrRefused.
 	ErrNotFound = errors.New("no such instance on the platform")
-	// ErrBusy: another operation is running on this CVM; certainly no effect; retry later.
+	// ErrBusy means: another operation is running on this CVM; certainly no effect; retry later.
 	ErrBusy = errors.New("platform is busy with this instance")
-	// ErrThrottled: a property of the account, not of the CVM (R73).
+	// ErrThrottled means: a property of the account, not of the CVM (R73).
 	ErrThrottled = errors.New("throttled by the platform")
 )

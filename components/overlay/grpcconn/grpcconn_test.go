@@ -3,7 +3,9 @@ package grpcconn
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -177,7 +179,7 @@ func TestClosingTheClientClosesTheConnection(t *testing.T) {
 	for buf := make([]byte, 256); err == nil; {
 		_, err = server.Read(buf)
 	}
-	if e, ok := err.(net.Error); ok && e.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection stayed open")
 	}
 }

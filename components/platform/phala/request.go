@@ -39,7 +39,7 @@ func (c *Client) read(ctx context.Context, r call) error {
 		if err == nil || attempt >= c.attempts || !worthRepeating(err) {
 			return err
 		}
-		wait := pause/2 + rand.N(pause/2+1)
+		wait := pause/2 + rand.N(pause/2+1) //nolint:gosec // jitter needs no secrecy
 		var answer *Error
 		if errors.As(err, &answer) && answer.RetryAfter > 0 {
 			wait = answer.RetryAfter

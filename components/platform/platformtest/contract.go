@@ -50,10 +50,8 @@ func Run(t *testing.T, factory func(t *testing.T) Target) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
 			target := factory(t)
-			c.run(&suite{T: t, Target: target, ctx: ctx, p: target.Platform})
+			c.run(&suite{T: t, Target: target, p: target.Platform})
 		})
 	}
 }
@@ -61,16 +59,15 @@ func Run(t *testing.T, factory func(t *testing.T) Target) {
 type suite struct {
 	*testing.T
 	Target
-	ctx context.Context
-	p   platform.Platform
+	p platform.Platform
 }
 
 func (s *suite) life() {
-	made := s.create("contract-life", 0)
+	made := s.create("contract-life")
 	if made.InstanceID == "" || made.VMUUID == "" || len(made.AppID) != 40 {
 		s.Fatalf("a running cvm lacks an id: %+v", made)
 	}
-	next, err := s.p.Provision(s.ctx, made.VMUUID, s.Template(1))
+	next, err := s.p.Provision(s.Context(), made.VMUUID, s.Template(1))
 	if err != nil {
 		s.Fatalf("provision revision 1: %v", err)
 	}
@@ -80,7 +77,7 @@ func (s *suite) life() {
 	if still := s.describe(made.VMUUID); still.ComposeHash != made.ComposeHash {
 		s.Fatal("provision changed the cvm")
 	}
-	if _, err := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next.ComposeHash,
+	if _, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next.ComposeHash,
 		EnvKey: next.EnvKey, Env: s.Template(1).Env}); err != nil {
 		s.Fatalf("update: %v", err)
 	}
@@ -97,27 +94,27 @@ func (s *suite) life() {
 		{"stop", s.p.Stop, func(i platform.Instance) bool { return i.Status == "stopped" && !i.InProgress }},
 		{"start", s.p.Start, platform.Instance.Running},
 	} {
-		if _, err := step.call(s.ctx, made.VMUUID); err != nil {
+		if _, err := step.call(s.Context(), made.VMUUID); err != nil {
 			s.Fatalf("%s: %v", step.name, err)
 		}
 		s.sameIdentity(step.name, made, s.await(made.VMUUID, step.name, step.want))
 	}
 	s.remove(made)
-	if err := s.p.Delete(s.ctx, made.VMUUID); err != nil {
+	if err := s.p.Delete(s.Context(), made.VMUUID); err != nil {
 		s.Errorf("delete of a deleted cvm: %v, want success", err)
 	}
 }
 
 func (s *suite) secondInstance() {
-	first := s.create("contract-first", 0)
-	p, err := s.p.Provision(s.ctx, first.VMUUID, s.Template(0))
+	first := s.create("contract-first")
+	p, err := s.p.Provision(s.Context(), first.VMUUID, s.Template(0))
 	if err != nil {
 		s.Fatalf("provision: %v", err)
 	}
 	if p.ComposeHash != first.ComposeHash {
 		s.Fatalf("the same template gives compose hash %s on the app, %s at create", p.ComposeHash, first.ComposeHash)
 	}
-	_, err = s.p.Create(s.ctx, platform.CreateRequest{Name: "contract-second", AppID: first.AppID, Provisioned: p, Template: s.Template(0)})
+	_, err = s.p.Create(s.Context(), platform.CreateRequest{Name: "contract-second", AppID: first.AppID, Provisioned: p, Template: s.Template(0)})
 	if err != nil {
 		s.Fatalf("create in the app: %v", err)
 	}
@@ -125,11 +122,11 @@ func (s *suite) secondInstance() {
 	if second.AppID != first.AppID || second.InstanceID == first.InstanceID || second.VMUUID == first.VMUUID {
 		s.Errorf("second instance %+v, want app %s and own ids", second, first.AppID)
 	}
-	list, err := s.p.List(s.ctx, first.AppID)
+	list, err := s.p.List(s.Context(), first.AppID)
 	if err != nil || len(list) != 2 {
 		s.Errorf("list of the app = %d cvms, %v, want 2", len(list), err)
 	}
-	if prefixed, err := s.p.List(s.ctx, "app_"+strings.ToUpper(first.AppID)); err != nil || len(prefixed) != 2 {
+	if prefixed, err := s.p.List(s.Context(), "app_"+strings.ToUpper(first.AppID)); err != nil || len(prefixed) != 2 {
 		s.Errorf("list by app_<ID> = %d cvms, %v, want 2", len(prefixed), err)
 	}
 	s.remove(second)
@@ -140,10 +137,10 @@ func (s *suite) secondInstance() {
 }
 
 func (s *suite) uniqueNames() {
-	first := s.create("contract-name", 0)
+	first := s.create("contract-name")
 	defer s.remove(first)
 	p := s.provision(1)
-	_, err := s.p.Create(s.ctx, platform.CreateRequest{Name: "contract-name", Provisioned: p, Template: s.Template(1)})
+	_, err := s.p.Create(s.Context(), platform.CreateRequest{Name: "contract-name", Provisioned: p, Template: s.Template(1)})
 	if !errors.Is(err, platform.ErrRefused) {
 		s.Errorf("create with a taken name: %v, want ErrRefused", err)
 	}
@@ -154,28 +151,28 @@ func (s *suite) uniqueNames() {
 
 func (s *suite) absent() {
 	const nobody = "00000000-0000-4000-8000-00000000dead"
-	_, describe := s.p.Describe(s.ctx, nobody)
-	_, restart := s.p.Restart(s.ctx, nobody)
-	_, update := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: nobody, ComposeHash: strings.Repeat("ab", 32)})
+	_, describe := s.p.Describe(s.Context(), nobody)
+	_, restart := s.p.Restart(s.Context(), nobody)
+	_, update := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: nobody, ComposeHash: strings.Repeat("ab", 32)})
 	for call, err := range map[string]error{"describe": describe, "restart": restart, "update": update} {
 		if !errors.Is(err, platform.ErrNotFound) || !errors.Is(err, platform.ErrRefused) {
 			s.Errorf("%s of an absent cvm: %v, want ErrNotFound and ErrRefused", call, err)
 		}
 	}
-	if err := s.p.Delete(s.ctx, nobody); err != nil {
+	if err := s.p.Delete(s.Context(), nobody); err != nil {
 		s.Errorf("delete of an absent cvm: %v, want success", err)
 	}
-	if _, err := s.p.Describe(s.ctx, ""); !errors.Is(err, platform.ErrRefused) {
+	if _, err := s.p.Describe(s.Context(), ""); !errors.Is(err, platform.ErrRefused) {
 		s.Errorf("describe of the empty id: %v, want ErrRefused", err)
 	}
 }
 
 func (s *suite) env() {
-	made := s.create("contract-env", 0)
+	made := s.create("contract-env")
 	defer s.remove(made)
 	t := s.Template(0)
 	t.Env = map[string]string{"CADRE_CONTRACT": "a b"}
-	p, err := s.p.Provision(s.ctx, made.VMUUID, t)
+	p, err := s.p.Provision(s.Context(), made.VMUUID, t)
 	if err != nil {
 		s.Fatalf("provision with env: %v", err)
 	}
@@ -185,7 +182,7 @@ func (s *suite) env() {
 	if p.ComposeHash == made.ComposeHash {
 		s.Error("other env names gave the same compose hash")
 	}
-	if _, err := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: p.ComposeHash, EnvKey: p.EnvKey, Env: t.Env}); err != nil {
+	if _, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: p.ComposeHash, EnvKey: p.EnvKey, Env: t.Env}); err != nil {
 		s.Fatalf("update with env: %v", err)
 	}
 	s.await(made.VMUUID, "running with env", func(i platform.Instance) bool { return i.Running() && i.ComposeHash == p.ComposeHash })
@@ -195,17 +192,17 @@ func (s *suite) allotted() {
 	if s.NextAppID == nil {
 		s.Skip("this target allots no app ids")
 	}
-	appID, nonce, err := s.NextAppID(s.ctx)
+	appID, nonce, err := s.NextAppID(s.Context())
 	if err != nil {
 		s.Fatalf("allot an app id: %v", err)
 	}
 	t := s.Template(0)
 	t.AppID, t.AppNonce = appID, nonce
-	p, err := s.p.Provision(s.ctx, "", t)
+	p, err := s.p.Provision(s.Context(), "", t)
 	if err != nil || p.AppID != appID {
 		s.Fatalf("provision with app id %s = %+v, %v", appID, p, err)
 	}
-	if _, err := s.p.Create(s.ctx, platform.CreateRequest{Name: "contract-allotted", Provisioned: p, Template: t}); err != nil {
+	if _, err := s.p.Create(s.Context(), platform.CreateRequest{Name: "contract-allotted", Provisioned: p, Template: t}); err != nil {
 		s.Fatalf("create: %v", err)
 	}
 	made := s.awaitName("contract-allotted")
@@ -216,7 +213,7 @@ func (s *suite) allotted() {
 }
 
 func (s *suite) nodes() {
-	nodes, err := s.p.Nodes(s.ctx)
+	nodes, err := s.p.Nodes(s.Context())
 	if err != nil || len(nodes) == 0 || nodes[0].ID == "" {
 		s.Errorf("nodes = %+v, %v, want at least one with an id", nodes, err)
 	}
@@ -224,7 +221,7 @@ func (s *suite) nodes() {
 
 func (s *suite) provision(revision int) platform.Provisioned {
 	s.Helper()
-	p, err := s.p.Provision(s.ctx, "", s.Template(revision))
+	p, err := s.p.Provision(s.Context(), "", s.Template(revision))
 	if err != nil {
 		s.Fatalf("provision revision %d: %v", revision, err)
 	}
@@ -234,11 +231,11 @@ func (s *suite) provision(revision int) platform.Provisioned {
 	return p
 }
 
-// create makes an app with one running CVM.
-func (s *suite) create(name string, revision int) platform.Instance {
+// create makes an app with one running CVM at revision 0.
+func (s *suite) create(name string) platform.Instance {
 	s.Helper()
-	p := s.provision(revision)
-	made, err := s.p.Create(s.ctx, platform.CreateRequest{Name: name, Provisioned: p, Template: s.Template(revision)})
+	p := s.provision(0)
+	made, err := s.p.Create(s.Context(), platform.CreateRequest{Name: name, Provisioned: p, Template: s.Template(0)})
 	if err != nil {
 		s.Fatalf("create %s: %v", name, err)
 	}
@@ -254,7 +251,7 @@ func (s *suite) create(name string, revision int) platform.Instance {
 
 func (s *suite) describe(id string) platform.Instance {
 	s.Helper()
-	i, err := s.p.Describe(s.ctx, id)
+	i, err := s.p.Describe(s.Context(), id)
 	if err != nil {
 		s.Fatalf("describe %s: %v", id, err)
 	}
@@ -265,7 +262,7 @@ func (s *suite) await(id, what string, done func(platform.Instance) bool) platfo
 	s.Helper()
 	var last platform.Instance
 	s.poll(what, func() (bool, string) {
-		i, err := s.p.Describe(s.ctx, id)
+		i, err := s.p.Describe(s.Context(), id)
 		last = i
 		return err == nil && done(i), fmt.Sprintf("%+v, %v", i, err)
 	})
@@ -277,7 +274,7 @@ func (s *suite) awaitName(name string) platform.Instance {
 	s.Helper()
 	var found platform.Instance
 	s.poll(name+" running", func() (bool, string) {
-		list, err := s.p.List(s.ctx, "")
+		list, err := s.p.List(s.Context(), "")
 		for _, i := range list {
 			if i.Name == name {
 				found = i
@@ -290,7 +287,7 @@ func (s *suite) awaitName(name string) platform.Instance {
 
 func (s *suite) count(name string) int {
 	s.Helper()
-	list, err := s.p.List(s.ctx, "")
+	list, err := s.p.List(s.Context(), "")
 	if err != nil {
 		s.Fatalf("list: %v", err)
 	}
@@ -305,11 +302,11 @@ func (s *suite) count(name string) int {
 
 func (s *suite) remove(i platform.Instance) {
 	s.Helper()
-	if err := s.p.Delete(s.ctx, i.VMUUID); err != nil {
+	if err := s.p.Delete(s.Context(), i.VMUUID); err != nil {
 		s.Errorf("delete %s: %v", i.Name, err)
 	}
 	s.poll(i.Name+" gone", func() (bool, string) {
-		_, err := s.p.Describe(s.ctx, i.VMUUID)
+		_, err := s.p.Describe(s.Context(), i.VMUUID)
 		return errors.Is(err, platform.ErrNotFound), fmt.Sprint(err)
 	})
 }
@@ -339,8 +336,8 @@ func (s *suite) poll(what string, done func() (bool, string)) {
 		select {
 		case <-deadline.C:
 			s.Fatalf("%s: not within %s; last seen: %s", what, settle, seen)
-		case <-s.ctx.Done():
-			s.Fatalf("%s: %v", what, context.Cause(s.ctx))
+		case <-s.Context().Done():
+			s.Fatalf("%s: %v", what, context.Cause(s.Context()))
 		case <-tick.C:
 		}
 	}

@@ -17,7 +17,7 @@ func (s *suite) needFaults() {
 // refused: answers that prove that nothing happened are ErrRefused, of the right sort.
 func (s *suite) refused() {
 	s.needFaults()
-	made := s.create("contract-refused", 0)
+	made := s.create("contract-refused")
 	defer s.remove(made)
 	next := s.nextHash(made)
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func (s *suite) refused() {
 		also error
 	}{{Refuse, nil}, {Busy, platform.ErrBusy}, {Throttle, platform.ErrThrottled}} {
 		s.Inject(Fault{Method: "PATCH", Path: "/compose_file", Mode: c.mode})
-		_, err := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next})
+		_, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next})
 		if !errors.Is(err, platform.ErrRefused) || (c.also != nil && !errors.Is(err, c.also)) {
 			s.Errorf("update under fault %s: %v, want ErrRefused and %v", c.mode, err, c.also)
 		}
@@ -38,12 +38,12 @@ func (s *suite) refused() {
 // unknown: a lost answer is no verdict, and the driver does not ask twice.
 func (s *suite) unknown() {
 	s.needFaults()
-	made := s.create("contract-unknown", 0)
+	made := s.create("contract-unknown")
 	defer s.remove(made)
 	next := s.nextHash(made)
 	for _, mode := range []Mode{ErrorBefore, ResetBefore} {
 		s.Inject(Fault{Method: "PATCH", Path: "/compose_file", Mode: mode})
-		_, err := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next})
+		_, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next})
 		if err == nil || errors.Is(err, platform.ErrRefused) {
 			s.Errorf("update under fault %s: %v, want an unknown outcome", mode, err)
 		}
@@ -59,7 +59,7 @@ func (s *suite) unknown() {
 			want = made.ComposeHash
 		}
 		s.Inject(Fault{Method: "PATCH", Path: "/compose_file", Mode: mode})
-		_, err := s.p.Update(s.ctx, platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: want})
+		_, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: want})
 		if err == nil || errors.Is(err, platform.ErrRefused) {
 			s.Errorf("update under fault %s: %v, want an unknown outcome", mode, err)
 		}
@@ -68,7 +68,7 @@ func (s *suite) unknown() {
 		})
 	}
 	s.Inject(Fault{Method: "DELETE", Path: "/cvms/", Mode: ResetBefore})
-	if err := s.p.Delete(s.ctx, made.VMUUID); err == nil || errors.Is(err, platform.ErrRefused) {
+	if err := s.p.Delete(s.Context(), made.VMUUID); err == nil || errors.Is(err, platform.ErrRefused) {
 		s.Errorf("delete without an answer: %v, want an unknown outcome", err)
 	}
 }
@@ -76,11 +76,11 @@ func (s *suite) unknown() {
 // reads: one bad answer does not fail a read.
 func (s *suite) reads() {
 	s.needFaults()
-	made := s.create("contract-reads", 0)
+	made := s.create("contract-reads")
 	defer s.remove(made)
 	for _, mode := range []Mode{ErrorBefore, ResetBefore, Throttle} {
 		s.Inject(Fault{Method: "GET", Path: "/cvms$", Mode: mode})
-		if list, err := s.p.List(s.ctx, made.AppID); err != nil || len(list) != 1 {
+		if list, err := s.p.List(s.Context(), made.AppID); err != nil || len(list) != 1 {
 			s.Errorf("list under one fault %s = %d cvms, %v, want 1", mode, len(list), err)
 		}
 	}
@@ -90,7 +90,7 @@ func (s *suite) reads() {
 func (s *suite) failedList() {
 	if s.Unreachable != nil {
 		for _, app := range []string{"", "00112233445566778899aabbccddeeff00112233"} {
-			if list, err := s.Unreachable.List(s.ctx, app); err == nil {
+			if list, err := s.Unreachable.List(s.Context(), app); err == nil {
 				s.Errorf("list of app %q of an unreachable platform = %v without an error", app, list)
 			}
 		}
@@ -99,7 +99,7 @@ func (s *suite) failedList() {
 		return
 	}
 	s.Inject(Fault{Method: "GET", Path: "/cvms", Mode: Refuse})
-	if list, err := s.p.List(s.ctx, ""); err == nil {
+	if list, err := s.p.List(s.Context(), ""); err == nil {
 		s.Errorf("refused list = %v without an error", list)
 	}
 }
@@ -109,7 +109,7 @@ func (s *suite) incompatible() {
 	s.needFaults()
 	p := s.provision(0)
 	s.Inject(Fault{Method: "POST", Path: "/cvms$", Mode: Incompatible})
-	if _, err := s.p.Create(s.ctx, platform.CreateRequest{Name: "contract-incompatible", Provisioned: p, Template: s.Template(0)}); err != nil {
+	if _, err := s.p.Create(s.Context(), platform.CreateRequest{Name: "contract-incompatible", Provisioned: p, Template: s.Template(0)}); err != nil {
 		s.Fatalf("create: %v", err)
 	}
 	made := s.awaitName("contract-incompatible")
@@ -121,7 +121,7 @@ func (s *suite) incompatible() {
 
 func (s *suite) nextHash(of platform.Instance) string {
 	s.Helper()
-	next, err := s.p.Provision(s.ctx, of.VMUUID, s.Template(1))
+	next, err := s.p.Provision(s.Context(), of.VMUUID, s.Template(1))
 	if err != nil {
 		s.Fatalf("provision: %v", err)
 	}

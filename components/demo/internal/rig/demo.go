@@ -46,10 +46,10 @@ func (r *Rig) Demo(ctx context.Context, n *Narrator) (Report, error) {
 		return Report{}, err
 	}
 	var report Report
-	if err := r.planned(ctx, n, "2", &report); err != nil {
+	if err := r.Planned(ctx, n, "2", &report); err != nil {
 		return report, err
 	}
-	if err := r.unplanned(ctx, n, &report); err != nil {
+	if err := r.Unplanned(ctx, n, &report); err != nil {
 		return report, err
 	}
 	n.Say("stopping the load, reading its rows back from the leader")
@@ -69,8 +69,8 @@ func (r *Rig) Demo(ctx context.Context, n *Narrator) (Report, error) {
 	return report, nil
 }
 
-// planned rolls the database to another release and measures it.
-func (r *Rig) planned(ctx context.Context, n *Narrator, release string, report *Report) error {
+// Planned rolls the database to another release and measures it.
+func (r *Rig) Planned(ctx context.Context, n *Narrator, release string, report *Report) error {
 	c, err := r.Client()
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ func (r *Rig) planned(ctx context.Context, n *Narrator, release string, report *
 	return nil
 }
 
-// unplanned kills the leader's CVM and measures until writes are back.
-func (r *Rig) unplanned(ctx context.Context, n *Narrator, report *Report) error {
+// Unplanned kills the leader's CVM and measures until writes are back.
+func (r *Rig) Unplanned(ctx context.Context, n *Narrator, report *Report) error {
 	c, err := r.Client()
 	if err != nil {
 		return err

@@ -117,10 +117,14 @@ func Write(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
 	}
+	return writeText(path, string(data)+"\n")
+}
+
+func writeText(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o600)
+	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // reports are for everybody
 }
 
 func sortByOrder(slots []SlotReport) {

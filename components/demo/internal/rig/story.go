@@ -170,11 +170,10 @@ func (r *Rig) RolloutReport(ctx context.Context, name string) (operation.Rollout
 	if err != nil {
 		return operation.Rollout{}, nil, err
 	}
-	rollouts, err := c.Rollouts(ctx, name)
-	if err != nil || len(rollouts) == 0 {
-		return operation.Rollout{}, nil, errors.Join(errors.New("no rollout is recorded"), err)
+	last, err := lastEnded(ctx, c, name)
+	if err != nil {
+		return last, nil, err
 	}
-	last := rollouts[0]
 	instances, err := c.Instances(ctx, name)
 	if err != nil {
 		return last, nil, err
@@ -196,4 +195,24 @@ func (r *Rig) RolloutReport(ctx context.Context, name string) (operation.Rollout
 	}
 	sortByOrder(slots)
 	return last, slots, nil
+}
+
+// lastEnded waits until the newest rollout's end is recorded: any coordinator can
+// say that it is complete a moment before the leader has written so.
+func lastEnded(ctx context.Context, c *client.Client, name string) (operation.Rollout, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		rollouts, err := c.Rollouts(ctx, name)
+		if err == nil && len(rollouts) > 0 && !rollouts[0].EndedAt.IsZero() {
+			return rollouts[0], nil
+		}
+		select {
+		case <-ctx.Done():
+			return operation.Rollout{}, errors.Join(fmt.Errorf("no rollout of %s is recorded as ended", name), err, ctx.Err())
+		case <-ticker.C:
+		}
+	}
 }

@@ -277,7 +277,7 @@ func (s *session) closedError() error {
 	if s.reason == nil {
 		return ErrClosed
 	}
-	return fmt.Errorf("%w: %v", ErrClosed, s.reason)
+	return fmt.Errorf("%w: %s", ErrClosed, s.reason.Error())
 }
 
 func (s *session) Close(reason error) {

@@ -193,7 +193,7 @@ func TestResetsFreeEverything(t *testing.T) {
 				working.Go(func() {
 					b := make([]byte, 1)
 					_, err := st.Read(b)
-					if err == io.EOF {
+					if errors.Is(err, io.EOF) {
 						t.Error("a reset stream ended cleanly")
 					}
 					if err == nil && b[0]%2 == 0 {

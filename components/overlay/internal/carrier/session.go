@@ -10,7 +10,7 @@ import (
 var (
 	// ErrReset reports a stream that either side has reset.
 	ErrReset = errors.New("stream reset")
-	// ErrClosed reports a Session that is over; it wraps the reason.
+	// ErrClosed reports a Session that is over; its text names the reason.
 	ErrClosed = errors.New("session closed")
 	// ErrDead reports a far side that was silent for too long.
 	ErrDead = errors.New("peer silent")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -15,6 +16,9 @@ import (
 
 // ErrRefused reports a stream that the receiver turned down.
 var ErrRefused = errors.New("refused by peer")
+
+// errDialRefused: the policy allowed it, nothing listens there. Also ErrRefused.
+var errDialRefused = fmt.Errorf("%w: %s", ErrRefused, frame.DialRefused)
 
 // listener is one offered TCP port on the Peer's VIP.
 type listener struct {
@@ -115,7 +119,12 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 	// The app's first bytes need not wait a round trip for the reply.
 	err = pipe.run(c, func() error { return readReply(st) })
 	if errors.Is(err, ErrRefused) {
-		p.log.Info("peer refused a connection", "port", port, "error", err)
+		// A workload that is down refuses every try of every client: not news.
+		level := slog.LevelInfo
+		if errors.Is(err, errDialRefused) {
+			level = slog.LevelDebug
+		}
+		p.log.Log(context.Background(), level, "peer refused a connection", "port", port, "error", err)
 	}
 }
 
@@ -150,6 +159,9 @@ func readReply(st carrier.Stream) error {
 	code, err := frame.ReadReply(st)
 	if err != nil {
 		return err
+	}
+	if code == frame.DialRefused {
+		return errDialRefused
 	}
 	if code != frame.Accepted {
 		return fmt.Errorf("%w: %s", ErrRefused, code)

@@ -34,7 +34,7 @@ const (
 
 var keyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ErrEnv: the values break the guest's rules, which would drop them without a word.
+// ErrEnv means that the values break the guest's rules, which would drop them without a word.
 var ErrEnv = errors.New("env refused")
 
 type item struct {
