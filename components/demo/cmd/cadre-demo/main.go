@@ -18,13 +18,13 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `usage: cadre-demo run | up | down | bench-rollout
+const usage = `cadre-demo run | up | down | bench-rollout | docs-performance
 
   run            deploy, load, roll, measure, kill the leader; writes .out/demo.json
   up             deploy and leave the cluster running
   down           remove it and every trace of it
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
-`
+  docs-performance  write docs/performance.md from the last results`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,16 +37,19 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) != 1 {
-		return errors.New(usage)
+		return errors.New("usage: " + usage)
 	}
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
+	out := filepath.Join(root, ".out")
+	if args[0] == "docs-performance" {
+		return rig.Document(out, filepath.Join(root, "docs/performance.md"))
+	}
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root: run this as root or with sudo")
 	}
-	out := filepath.Join(root, ".out")
 	if err := os.MkdirAll(out, 0o750); err != nil {
 		return err
 	}
@@ -68,9 +71,9 @@ func run(ctx context.Context, args []string) error {
 	case "down":
 		return r.Down(ctx)
 	case "bench-rollout":
-		return errors.New("bench-rollout: not built yet")
+		return bench(ctx, root, out, log, n)
 	default:
-		return errors.New(usage)
+		return errors.New("usage: " + usage)
 	}
 }
 
@@ -91,7 +94,28 @@ func demo(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err err
 		return err
 	}
 	n.Summary(report)
-	return rig.Write(filepath.Join(out, "demo.json"), report)
+	return errors.Join(
+		rig.Write(filepath.Join(out, "demo.json"), report),
+		rig.Write(filepath.Join(out, "bench-demo.json"), report.Figures()),
+	)
+}
+
+func bench(ctx context.Context, root, out string, log io.Writer, n *rig.Narrator) (err error) {
+	r := rig.NewLight(root, filepath.Join(out, "bench"), rig.BenchBootDelay, log)
+	if err := r.Down(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		err = errors.Join(err, r.Down(cleanup))
+	}()
+	result, err := r.BenchRollout(ctx, n)
+	if err != nil {
+		return err
+	}
+	result.Print(os.Stdout)
+	return rig.Write(filepath.Join(out, "bench-rollout.json"), result)
 }
 
 func up(ctx context.Context, r *rig.Rig, n *rig.Narrator, out io.Writer) error {

@@ -1,5 +1,6 @@
-// Command cadre-load writes to a PostgreSQL cluster in a closed loop, keeps a
-// journal, and serves the figures on the loopback of its CVM.
+// Command cadre-load works on a PostgreSQL cluster (-target postgres) or on
+// registers in an etcd cluster (-target etcd) in a closed loop, keeps a journal, and
+// serves the figures on the loopback of its CVM.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,50 +37,91 @@ func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "ctl" {
 		return ctl(ctx, args[1:], os.Stdout)
 	}
+	var o options
 	flags := flag.NewFlagSet("cadre-load", flag.ContinueOnError)
-	dsn := flags.String("dsn", "", "libpq connection string; several hosts are tried in order")
-	hosts := flags.String("hosts", "", "hosts file with the Peers' names")
-	writers := flags.Int("writers", 4, "writers at once")
-	interval := flags.Duration("interval", 20*time.Millisecond, "time between two attempts of one writer")
-	deadline := flags.Duration("deadline", 3*time.Second, "deadline of one attempt")
-	journal := flags.String("journal", "", "file that gets one JSON line for each attempt")
-	listen := flags.String("listen", "127.0.0.1:9180", "address of the figures")
+	flags.StringVar(&o.target, "target", "postgres", "what is worked on: postgres or etcd")
+	flags.StringVar(&o.dsn, "dsn", "", "postgres: libpq connection string; several hosts are tried in order")
+	flags.StringVar(&o.endpoints, "endpoints", "", "etcd: host:port of every member, separated by commas")
+	flags.IntVar(&o.keys, "keys", 5, "etcd: number of registers")
+	flags.StringVar(&o.hosts, "hosts", "", "hosts file with the Peers' names")
+	flags.IntVar(&o.writers, "writers", 4, "writers or clients at once")
+	flags.DurationVar(&o.interval, "interval", 20*time.Millisecond, "time between two attempts of one writer")
+	flags.DurationVar(&o.deadline, "deadline", 3*time.Second, "deadline of one attempt")
+	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:9180", "address of the figures")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	var lookup func(context.Context, string) ([]string, error)
-	if *hosts != "" {
-		lookup = load.HostsFile(*hosts)
+	if o.hosts != "" {
+		o.lookup = load.HostsFile(o.hosts)
 	}
-	target, err := load.NewPostgres(*dsn, lookup)
+	switch o.target {
+	case "postgres":
+		return o.postgres(ctx)
+	case "etcd":
+		return o.etcd(ctx)
+	default:
+		return fmt.Errorf("-target %q: use postgres or etcd", o.target)
+	}
+}
+
+type options struct {
+	target, dsn, endpoints, hosts, journal, listen string
+	writers, keys                                  int
+	interval, deadline                             time.Duration
+	lookup                                         func(context.Context, string) ([]string, error)
+}
+
+func (o options) postgres(ctx context.Context) error {
+	target, err := load.NewPostgres(o.dsn, o.lookup)
 	if err != nil {
 		return fmt.Errorf("-dsn: %w", err)
 	}
-	if err := prepare(ctx, target); err != nil {
+	if err := prepare(ctx, "the database", target.Prepare); err != nil {
 		return err
 	}
-	out, closeOut, err := journalFile(*journal)
+	out, closeOut, err := journalFile[load.Op](o.journal)
 	if err != nil {
 		return err
 	}
 	defer closeOut()
 	j := load.NewJournal(out)
-	cfg := load.Config{Writers: *writers, Interval: *interval, Deadline: *deadline}
-	return serve(ctx, *listen, load.NewWriter(cfg, target, j), j, target)
+	writer := load.NewWriter(load.Config{Writers: o.writers, Interval: o.interval, Deadline: o.deadline}, target, j)
+	return serve(ctx, o.listen, writer.Run, func(stop func()) http.Handler { return load.Handler(j, target, stop) })
 }
 
-// prepare waits until the database takes the table: the load may boot before it.
-func prepare(ctx context.Context, target *load.Postgres) error {
+func (o options) etcd(ctx context.Context) (err error) {
+	store, err := load.NewEtcd(strings.Split(o.endpoints, ","), strconv.FormatInt(time.Now().UnixNano(), 36), o.lookup)
+	if err != nil {
+		return fmt.Errorf("-endpoints: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := prepare(ctx, "the etcd members", store.Ready); err != nil {
+		return err
+	}
+	out, closeOut, err := journalFile[load.RegisterOp](o.journal)
+	if err != nil {
+		return err
+	}
+	defer closeOut()
+	r := load.NewRegisters(load.RegisterConfig{
+		Clients: o.writers, Keys: o.keys, Interval: o.interval, Deadline: o.deadline,
+	}, store, load.NewHistory(out))
+	return serve(ctx, o.listen, r.Run, func(stop func()) http.Handler { return load.RegisterHandler(r, stop) })
+}
+
+// prepare waits until what is worked on is ready: the load may boot before it.
+func prepare(ctx context.Context, what string, ready func(context.Context) error) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := target.Prepare(attempt)
+		err := ready(attempt)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		fmt.Fprintln(os.Stderr, "cadre-load: waiting for the database:", err)
+		fmt.Fprintf(os.Stderr, "cadre-load: waiting for %s: %v\n", what, err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -87,8 +130,8 @@ func prepare(ctx context.Context, target *load.Postgres) error {
 	}
 }
 
-// journalFile appends one JSON line for each Op; a broken disk must not stop the measurement.
-func journalFile(path string) (func(load.Op), func(), error) {
+// journalFile appends one JSON line for each attempt; a broken disk must not stop the measurement.
+func journalFile[Op any](path string) (func(Op), func(), error) {
 	if path == "" {
 		return nil, func() {}, nil
 	}
@@ -101,17 +144,18 @@ func journalFile(path string) (func(load.Op), func(), error) {
 	}
 	buffered := bufio.NewWriterSize(file, 1<<16)
 	encode := json.NewEncoder(buffered)
-	return func(op load.Op) { _ = encode.Encode(op) },
+	return func(op Op) { _ = encode.Encode(op) },
 		func() { _ = buffered.Flush(); _ = file.Close() }, nil
 }
 
-func serve(ctx context.Context, listen string, w *load.Writer, j *load.Journal, target load.Target) error {
+// serve runs the load and its figures; handler gets what stops the load.
+func serve(ctx context.Context, listen string, work func(context.Context), handler func(stop func()) http.Handler) error {
 	writing, stopWriting := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { w.Run(writing) })
+	done.Go(func() { work(writing) })
 	server := &http.Server{
 		Addr:              listen,
-		Handler:           load.Handler(j, target, func() { stopWriting(); done.Wait() }),
+		Handler:           handler(func() { stopWriting(); done.Wait() }),
 		ReadHeaderTimeout: 5 * time.Second,
 	}
 	go func() {
@@ -129,10 +173,10 @@ func serve(ctx context.Context, listen string, w *load.Writer, j *load.Journal, 
 	return fmt.Errorf("serve the figures on %s: %w", listen, err)
 }
 
-// ctl asks a running load: ctl summary [from] [to] | verify | stop.
+// ctl asks a running load: ctl summary [from] [to] | verify | check | stop.
 func ctl(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("usage: cadre-load ctl summary [FROM] [TO] | verify | stop")
+		return errors.New("usage: cadre-load ctl summary [FROM] [TO] | verify | check | stop")
 	}
 	method, path := http.MethodPost, "/"+args[0]
 	if args[0] == "summary" {

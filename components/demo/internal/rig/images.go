@@ -47,6 +47,9 @@ func Images(bin, tools, postgresBin string) ImageMap {
 		"cadre/load": {
 			Path: path, User: "nobody", Programs: []string{filepath.Join(bin, "cadre-load")},
 		},
+		"cadre/light": {
+			User: "nobody", Programs: []string{"/usr/bin/python3"},
+		},
 		"cadre/etcd": {
 			Path: path, User: "nobody", Programs: []string{filepath.Join(tools, "bin/etcd")},
 		},

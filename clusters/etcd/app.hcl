@@ -1,0 +1,47 @@
+# The example's application: one CVM whose clients work on registers in etcd and
+# keep the history of all answers.
+variable "cloud" {
+  description = "path of the local cloud's cloud.json"
+}
+
+variable "context" {
+  description = "path of the cluster's context file, which `cadre cluster create` wrote"
+}
+
+variable "agent_image" {
+  description = "pinned image of cadre-agent"
+}
+
+variable "load_image" {
+  description = "pinned image of cadre-load"
+}
+
+locals {
+  cloud = jsondecode(file(var.cloud))
+  # What a workload CVM trusts stands literally in its measured compose file.
+  trust = jsonencode(jsondecode(file(var.context)).trust)
+}
+
+group "etcd-app" {
+  platform = "phala"
+  replicas = 1
+
+  template {
+    compose = templatefile("../../compose/registers.yaml", {
+      agent_image = var.agent_image
+      load_image  = var.load_image
+      trust       = local.trust
+      endpoints   = "etcd-0:2379,etcd-1:2379,etcd-2:2379"
+    })
+    env = {
+      CADRE_GATEWAY_DOMAIN  = local.cloud.gateway_domain
+      CADRE_GATEWAY_ADDRESS = local.cloud.gateway_address_in_cvm
+    }
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.7"
+  }
+
+  update_policy {
+    min_ready_seconds = 1
+  }
+}

@@ -1,0 +1,84 @@
+# A group of three etcd members. Change `release` and apply again: a rollout starts.
+variable "cloud" {
+  description = "path of the local cloud's cloud.json"
+}
+
+variable "context" {
+  description = "path of the cluster's context file, which `cadre cluster create` wrote"
+}
+
+variable "agent_image" {
+  description = "pinned image of cadre-agent"
+}
+
+variable "etcd_image" {
+  description = "pinned image with etcd"
+}
+
+variable "release" {
+  description = "any text: another one makes another revision"
+  default     = "1"
+}
+
+locals {
+  cloud = jsondecode(file(var.cloud))
+  # What a workload CVM trusts stands literally in its measured compose file.
+  trust = jsonencode(jsondecode(file(var.context)).trust)
+}
+
+group "etcd" {
+  platform = "phala"
+  replicas = 3
+
+  template {
+    compose = templatefile("../../compose/etcd.yaml", {
+      agent_image = var.agent_image
+      etcd_image  = var.etcd_image
+      release     = var.release
+      trust       = local.trust
+    })
+    env = {
+      CADRE_GATEWAY_DOMAIN  = local.cloud.gateway_domain
+      CADRE_GATEWAY_ADDRESS = local.cloud.gateway_address_in_cvm
+    }
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.7"
+    disk_gb       = 20
+  }
+
+  # The first members need each other to form a quorum: none is ready alone.
+  management_policy = "PARALLEL"
+
+  update_policy {
+    type                  = "PROACTIVE"
+    max_unavailable_fixed = 1
+    min_ready_seconds     = 3
+    on_failure            = "PAUSE"
+    healthy_deadline      = "5m"
+    progress_deadline     = "20m"
+  }
+
+  preserved_state {
+    disk = "data"
+  }
+
+  # The members' own ports, 2379 and 2380, follow from the workload.
+  workload "etcd" {}
+
+  health_check "ready" {
+    http {
+      port         = 2379
+      request_path = "/readyz"
+      expect       = "200"
+    }
+    check_interval_sec  = 1
+    timeout_sec         = 1
+    healthy_threshold   = 1
+    unhealthy_threshold = 3
+  }
+
+  backend "etcd" {
+    port  = 2379
+    allow = ["etcd-app"]
+  }
+}

@@ -1,0 +1,133 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"cadre.dev/demo/load"
+)
+
+// Groups of the etcd example.
+const (
+	Etcd    = "etcd"
+	EtcdApp = "etcd-app"
+)
+
+// ApplyEtcd writes the etcd group's spec with the given release.
+func (r *Rig) ApplyEtcd(ctx context.Context, release string) error {
+	return r.applyEtcdFile(ctx, "etcd.hcl", []string{"cadre/agent", "cadre/etcd"}, "--var", "release="+release)
+}
+
+// ApplyEtcdApp writes the group of the clients.
+func (r *Rig) ApplyEtcdApp(ctx context.Context) error {
+	return r.applyEtcdFile(ctx, "app.hcl", []string{"cadre/agent", "cadre/load"})
+}
+
+func (r *Rig) applyEtcdFile(ctx context.Context, file string, images []string, extra ...string) error {
+	vars, err := r.ImageVars(images...)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"group", "apply", "--var", "cloud=" + r.CloudFile(), "--var", "context=" + r.ContextFile()}, vars...)
+	args = append(append(args, extra...), filepath.Join(r.Root, "clusters/etcd", file))
+	_, err = r.Cadre(ctx, args...)
+	return err
+}
+
+// RegisterSummary asks the clients for the figures of a span; zero times are open.
+func (r *Rig) RegisterSummary(ctx context.Context, from, to time.Time) (load.RegisterSummary, error) {
+	var s load.RegisterSummary
+	return s, r.registerCtl(ctx, &s, "summary", stamp(from), stamp(to))
+}
+
+// StopRegisters stops the clients, checks their history, and looks for the
+// acknowledged writes in etcd.
+func (r *Rig) StopRegisters(ctx context.Context) (load.Linearizability, load.Verdict, error) {
+	var (
+		checked load.Linearizability
+		found   load.Verdict
+	)
+	if err := r.registerCtl(ctx, nil, "stop"); err != nil {
+		return checked, found, err
+	}
+	err := errors.Join(r.registerCtl(ctx, &checked, "check"), r.registerCtl(ctx, &found, "verify"))
+	return checked, found, err
+}
+
+func (r *Rig) registerCtl(ctx context.Context, into any, args ...string) error {
+	out, err := r.Exec(ctx, r.PlatformName(EtcdApp+"-0"), "load", append([]string{"cadre-load", "ctl"}, args...)...)
+	if err != nil {
+		return fmt.Errorf("ask the clients: %w", err)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		return fmt.Errorf("read the clients' answer %q: %w", tail(out, 200), err)
+	}
+	return nil
+}
+
+// AwaitRegisterWrites waits until n writes were acknowledged since then.
+func (r *Rig) AwaitRegisterWrites(ctx context.Context, since time.Time, n int) error {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		s, err := r.RegisterSummary(ctx, since, time.Time{})
+		if err == nil && s.Acknowledged >= n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("the clients did not get %d writes acknowledged", n), ctx.Err(), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// EtcdMember is what a member says about itself, and what its disk holds.
+type EtcdMember struct {
+	// ID is the member's id in hexadecimal.
+	ID     string
+	Leader bool
+	// Marker is the text that MarkEtcdDisk left; empty when there is none.
+	Marker string
+}
+
+const etcdMarker = "/var/lib/etcd/marker"
+
+// MarkEtcdDisk leaves text on the Slot's data disk.
+func (r *Rig) MarkEtcdDisk(ctx context.Context, slot, text string) error {
+	_, err := r.Exec(ctx, r.PlatformName(slot), "etcd", "sh", "-c", `echo "$1" > "$0"`, etcdMarker, text)
+	return err
+}
+
+// EtcdMemberOf asks the Slot's own member.
+func (r *Rig) EtcdMemberOf(ctx context.Context, slot string) (EtcdMember, error) {
+	out, err := r.Exec(ctx, r.PlatformName(slot), "etcd", "etcdctl", "--endpoints=127.0.0.1:2379", "endpoint", "status", "-w", "json")
+	if err != nil {
+		return EtcdMember{}, fmt.Errorf("ask etcd of %s: %w", slot, err)
+	}
+	var answers []struct {
+		Status struct {
+			Header struct {
+				MemberID uint64 `json:"member_id"`
+			} `json:"header"`
+			Leader uint64 `json:"leader"`
+		} `json:"Status"`
+	}
+	if err := json.Unmarshal([]byte(out), &answers); err != nil || len(answers) != 1 {
+		return EtcdMember{}, errors.Join(fmt.Errorf("read what etcd of %s said: %q", slot, tail(out, 200)), err)
+	}
+	status := answers[0].Status
+	m := EtcdMember{ID: strconv.FormatUint(status.Header.MemberID, 16), Leader: status.Leader == status.Header.MemberID}
+	marker, err := r.Exec(ctx, r.PlatformName(slot), "etcd", "sh", "-c", `cat "$0" 2>/dev/null || true`, etcdMarker)
+	m.Marker = strings.TrimSpace(marker)
+	return m, err
+}

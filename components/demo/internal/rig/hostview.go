@@ -1,0 +1,136 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// CVM is one CVM as its host sees it.
+type CVM struct {
+	Name       string `json:"name"`
+	VMUUID     string `json:"vm_uuid"`
+	InstanceID string `json:"instance_id"`
+	Status     string `json:"status"`
+	Boots      int    `json:"boots"`
+	// BootedAt is when the CVM's services began to start, last.
+	BootedAt time.Time `json:"booted_at"`
+	Services []Service `json:"services"`
+}
+
+// Service is one service of a CVM.
+type Service struct {
+	Name     string `json:"name"`
+	State    string `json:"state"`
+	Restarts int    `json:"restarts"`
+}
+
+// Restarts of a service; -1 when there is no such service.
+func (c CVM) Restarts(service string) int {
+	for _, s := range c.Services {
+		if s.Name == service {
+			return s.Restarts
+		}
+	}
+	return -1
+}
+
+// Call is one call of the platform's API that could change something.
+type Call struct {
+	Time   time.Time `json:"time"`
+	Method string    `json:"method"`
+	Path   string    `json:"path"`
+	CVM    string    `json:"cvm"`
+	// Executed is what the API answered, whatever the caller saw; 0: not executed.
+	Executed int `json:"executed"`
+}
+
+// Update reports an in-place update that was accepted.
+func (c Call) Update() bool {
+	return c.Method == http.MethodPatch && strings.HasSuffix(c.Path, "/compose_file") && c.Executed >= 200 && c.Executed <= 299
+}
+
+// CVMs lists the local cloud's CVMs by name.
+func (r *Rig) CVMs(ctx context.Context) (map[string]CVM, error) {
+	var list []CVM
+	if err := r.host(ctx, http.MethodGet, "/cvms", &list); err != nil {
+		return nil, fmt.Errorf("list the CVMs: %w", err)
+	}
+	out := make(map[string]CVM, len(list))
+	for _, c := range list {
+		out[c.Name] = c
+	}
+	return out, nil
+}
+
+// Calls are the calls since the cloud came up, oldest first.
+func (r *Rig) Calls(ctx context.Context) ([]Call, error) {
+	var log struct {
+		Calls []Call `json:"calls"`
+	}
+	if err := r.host(ctx, http.MethodGet, "/calls", &log); err != nil {
+		return nil, fmt.Errorf("read the log of calls: %w", err)
+	}
+	return log.Calls, nil
+}
+
+// Fault runs one of cadre local fault's verbs.
+func (r *Rig) Fault(ctx context.Context, args ...string) error {
+	_, err := r.Cadre(ctx, append([]string{"local", "fault", "--state", filepath.Dir(r.CloudFile())}, args...)...)
+	return err
+}
+
+// Start starts a CVM as the platform's API does.
+func (r *Rig) Start(ctx context.Context, cvm string) error {
+	_, err := r.Cadre(ctx, "local", "start", "--state", filepath.Dir(r.CloudFile()), cvm)
+	return err
+}
+
+// Halt stops the local cloud and leaves its state and logs.
+func (r *Rig) Halt(ctx context.Context) error {
+	if r.client != nil {
+		_ = r.client.Close()
+		r.client = nil
+	}
+	_, err := r.Cadre(ctx, "local", "down", "--state", filepath.Dir(r.CloudFile()))
+	return err
+}
+
+// maxHostReply bounds an answer of the local cloud.
+const maxHostReply = 32 << 20
+
+// host asks the local cloud for what no real platform tells.
+func (r *Rig) host(ctx context.Context, method, path string, into any) error {
+	cloud, err := r.Cloud()
+	if err != nil {
+		return err
+	}
+	base, err := url.Parse(cloud.APIURL)
+	if err != nil {
+		return fmt.Errorf("read api_url: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base.Scheme+"://"+base.Host+"/_local"+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("X-API-Key", cloud.APIKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHostReply))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", resp.Status, tail(string(text), 200))
+	}
+	return json.Unmarshal(text, into)
+}

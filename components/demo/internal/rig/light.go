@@ -1,0 +1,55 @@
+package rig
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"time"
+)
+
+// Light is the group of clusters/light: three small web servers.
+const Light = "light"
+
+// Coordinators of clusters/light.
+const Coordinators = 3
+
+// FailpointFile is where a coordinator of clusters/light looks for the point at
+// which its process is to end.
+const FailpointFile = "/run/cadre/failpoint"
+
+// NewLight returns a rig that needs no database; see New.
+func NewLight(root, state string, bootDelay time.Duration, log io.Writer) *Rig {
+	if log == nil {
+		log = io.Discard
+	}
+	images := Images(filepath.Join(root, "bin"), filepath.Join(root, ".tools"), "")
+	// The server's programs are not looked for.
+	delete(images, "cadre/patroni")
+	return &Rig{Root: root, State: state, BootDelay: bootDelay, Log: log, images: images}
+}
+
+// CreateLightCluster deploys the coordinators and waits until they answer and are proven.
+func (r *Rig) CreateLightCluster(ctx context.Context) error {
+	vars, err := r.ImageVars("cadre/coordinator")
+	if err != nil {
+		return err
+	}
+	args := append([]string{"cluster", "create", "--context", r.ContextFile(), "--var", "cloud=" + r.CloudFile()}, vars...)
+	_, err = r.Cadre(ctx, append(args, filepath.Join(r.Root, "clusters/light/cluster.hcl"))...)
+	return err
+}
+
+// LightFile is the file of the light group.
+func (r *Rig) LightFile() string { return filepath.Join(r.Root, "clusters/light/light.hcl") }
+
+// ApplyLight writes the light group's spec from file with the given release, and
+// returns what the command printed. Later flags win over earlier ones.
+func (r *Rig) ApplyLight(ctx context.Context, file, release string, flags ...string) (string, error) {
+	vars, err := r.ImageVars("cadre/agent", "cadre/light")
+	if err != nil {
+		return "", err
+	}
+	args := append([]string{"group", "apply", "--var", "cloud=" + r.CloudFile(), "--var", "context=" + r.ContextFile()}, vars...)
+	args = append(append(args, "--var", "release="+release), flags...)
+	return r.Cadre(ctx, append(args, file)...)
+}
