@@ -47,7 +47,7 @@ type Agent struct {
 	// Replaced as a whole.
 	admitted latest.Value[*admit.Admitted]
 	config   latest.Value[*group.AgentConfig]
-	peers    atomic.Pointer[[]overlay.Peer]
+	peers    latest.Value[[]overlay.Peer]
 }
 
 // New checks cfg and prepares the parts; nothing runs yet.
@@ -145,7 +145,7 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 	}
 	a.node.Store(node)
 	a.lifecycle.Store(exec)
-	a.peers.Store(&first.Peers)
+	a.peers.Set(first.Peers)
 	a.take(first)
 	return runAll(ctx,
 		node.Run,

@@ -123,7 +123,7 @@ func (a *Agent) applyPeers(ctx context.Context) error {
 }
 
 func (a *Agent) setPeers(list []overlay.Peer) {
-	a.peers.Store(&list)
+	a.peers.Set(list)
 	a.node.Load().SetPeers(list)
 	a.changed.Set(struct{}{})
 }
@@ -142,11 +142,10 @@ func (a *Agent) vipOf(slot string) (netip.Addr, bool) {
 		vip, err := parseVIP(current.Grant.GetVip())
 		return vip, err == nil
 	}
-	if list := a.peers.Load(); list != nil {
-		for _, p := range *list {
-			if p.ID.Slot == slot {
-				return p.VIP, true
-			}
+	list, _ := a.peers.Get()
+	for _, p := range list {
+		if p.ID.Slot == slot {
+			return p.VIP, true
 		}
 	}
 	return netip.Addr{}, false

@@ -23,7 +23,8 @@ func (a *Agent) take(admitted admit.Admitted) {
 	a.admitted.Set(&admitted)
 	node := a.node.Load()
 	node.SetCredentials(admitted.Credentials)
-	node.SetPeers(*a.peers.Load())
+	list, _ := a.peers.Get()
+	node.SetPeers(list)
 	a.configureConsul(admitted)
 	a.changed.Set(struct{}{})
 }
@@ -80,7 +81,7 @@ func (a *Agent) renew(ctx context.Context) error {
 			return fmt.Errorf("admission now names this boot %s with another address; starting over", admitted.ID)
 		}
 		if sessions, _ := a.hub.Sessions().Get(); sessions == 0 {
-			a.peers.Store(&admitted.Peers)
+			a.peers.Set(admitted.Peers)
 		}
 		a.take(admitted)
 	}

@@ -38,7 +38,8 @@ func (a *Agent) writeMesh(ctx context.Context) error {
 		_, admitted := a.admitted.Get()
 		_, config := a.config.Get()
 		_, consul := a.consul.Ready().Get()
-		_, peers := a.hub.Peers().Get()
+		// Not the hub's: that may be newer than what updateMesh would read.
+		_, peers := a.peers.Get()
 		if err := a.updateMesh(&announced); err != nil {
 			a.cfg.Log.Error("mesh files are not up to date", "error", err)
 		}
@@ -48,7 +49,7 @@ func (a *Agent) writeMesh(ctx context.Context) error {
 		case <-a.admitted.Changed(admitted):
 		case <-a.config.Changed(config):
 		case <-a.consul.Ready().Changed(consul):
-		case <-a.hub.Peers().Changed(peers):
+		case <-a.peers.Changed(peers):
 		}
 	}
 }
@@ -68,7 +69,8 @@ func (a *Agent) updateMesh(announced *bool) error {
 		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta,
 		Secrets: current.Grant.GetSecrets(), ConsulToken: current.Grant.GetConsul().GetWorkloadToken(),
 	}
-	for _, p := range *a.peers.Load() {
+	list, _ := a.peers.Get()
+	for _, p := range list {
 		info.VIPs[p.ID.Slot] = p.VIP
 	}
 	if err := a.mesh.Write(info); err != nil {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -80,9 +81,22 @@ func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) {
 		return
 	}
 	h.desiredTerm, h.desiredVersion = d.GetTerm(), d.GetVersion()
-	h.cfg.Log.Info("desired state received", "version", d.GetVersion(), "term", d.GetTerm(),
-		"operation", d.GetOperation().GetOperationId(), "peer", from.Slot)
+	before, _ := h.desired.Get()
+	level := slog.LevelDebug
+	if asksOther(before, d) {
+		level = slog.LevelInfo
+	}
+	h.cfg.Log.Log(context.Background(), level, "desired state received", "version", d.GetVersion(), "term", d.GetTerm(),
+		"operation", d.GetOperation().GetOperationId(), "verb", d.GetOperation().GetVerb().String(), "peer", from.Slot)
 	h.desired.Set(d)
+}
+
+// asksOther reports whether b asks for anything else than a. Most versions do
+// not: the leader wrote a record for others to read.
+func asksOther(a, b *controlv1.Desired) bool {
+	x, y := a.GetOperation(), b.GetOperation()
+	return a.GetTerm() != b.GetTerm() || !bytes.Equal(a.GetConfigJson(), b.GetConfigJson()) ||
+		x.GetOperationId() != y.GetOperationId() || x.GetVerb() != y.GetVerb() || x.GetAttempt() != y.GetAttempt()
 }
 
 // acceptPeers takes a newer map. A map without coordinators would cut us off

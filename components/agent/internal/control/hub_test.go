@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"log/slog"
 	"testing"
 
@@ -46,6 +47,37 @@ func TestNewestDesiredStateWins(t *testing.T) {
 				t.Errorf("desired = term %d version %d, want %+v", got.GetTerm(), got.GetVersion(), tc.want)
 			}
 		})
+	}
+}
+
+func TestOnlyNewsIsLogged(t *testing.T) {
+	drain := func(attempt uint32) *controlv1.OperationOrder {
+		return &controlv1.OperationOrder{OperationId: "op", Verb: controlv1.Verb_VERB_DRAIN, Attempt: attempt}
+	}
+	var log bytes.Buffer
+	h := newHub(t, t.TempDir())
+	h.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for i, c := range []struct {
+		d    *controlv1.Desired
+		news bool
+	}{
+		{&controlv1.Desired{ConfigJson: []byte("{}")}, true},
+		{&controlv1.Desired{ConfigJson: []byte("{}")}, false},
+		{&controlv1.Desired{ConfigJson: []byte("{}"), Operation: drain(1)}, true},
+		{&controlv1.Desired{ConfigJson: []byte("{}"), Operation: drain(1)}, false},
+		{&controlv1.Desired{ConfigJson: []byte("{}"), Operation: drain(2)}, true},
+		{&controlv1.Desired{ConfigJson: []byte("[]"), Operation: drain(2)}, true},
+		{&controlv1.Desired{ConfigJson: []byte("[]")}, true},
+	} {
+		log.Reset()
+		c.d.Term, c.d.Version = 3, uint64(i+1)
+		h.acceptDesired(from, c.d)
+		if got := log.Len() > 0; got != c.news {
+			t.Errorf("desired state %d: logged %v, want %v", i, got, c.news)
+		}
+		if got, _ := h.Desired().Get(); got.GetVersion() != c.d.GetVersion() {
+			t.Errorf("desired state %d was not taken", i)
+		}
 	}
 }
 
