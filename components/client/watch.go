@@ -134,7 +134,7 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 		return false, &RolloutError{Group: s.Group, State: operation.SupersededState, Reason: "a newer spec asks for revision " + s.Target}
 	}
 	for _, c := range s.Conditions {
-		if c.Type == "SpecInvalid" && c.Status {
+		if c.Type == "SpecValid" && !c.Status {
 			return false, &RolloutError{Group: s.Group, State: operation.FailedState, Reason: c.Message}
 		}
 	}

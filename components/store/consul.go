@@ -151,7 +151,7 @@ func (c *Consul) get(ctx context.Context, key string) (*api.KVPair, error) {
 	defer cancel()
 	pair, _, err := c.client.KV().Get(c.cfg.Prefix+key, consistent(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", key, deniedOr(err))
+		return nil, fmt.Errorf("read %s: %w", key, classed(err))
 	}
 	return pair, nil
 }
@@ -165,7 +165,7 @@ func (c *Consul) List(ctx context.Context, prefix string) ([]Entry, uint64, erro
 	defer cancel()
 	pairs, meta, err := c.client.KV().List(c.cfg.Prefix+prefix, consistent(ctx))
 	if err != nil {
-		return nil, 0, fmt.Errorf("list %s: %w", prefix, deniedOr(err))
+		return nil, 0, fmt.Errorf("list %s: %w", prefix, classed(err))
 	}
 	if meta.ResultsFilteredByACLs {
 		// A list with holes would read as "these records do not exist".
@@ -196,10 +196,17 @@ func consistent(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 }
 
-// deniedOr marks a refusal by the ACL system as ErrDenied.
-func deniedOr(err error) error {
-	if status, ok := errors.AsType[api.StatusError](err); ok && status.Code == http.StatusForbidden {
+// classed marks a refusal by the ACL system as ErrDenied, and a server's own
+// failure, as between two leaders, as ErrUnavailable.
+func classed(err error) error {
+	status, ok := errors.AsType[api.StatusError](err)
+	switch {
+	case !ok:
+		return err
+	case status.Code == http.StatusForbidden:
 		return fmt.Errorf("%w: %w", ErrDenied, err)
+	case status.Code >= http.StatusInternalServerError:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
 }

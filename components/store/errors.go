@@ -16,6 +16,9 @@ var (
 	ErrBadOp = errors.New("bad transaction")
 	// ErrDenied: the token may not do this; nothing was written.
 	ErrDenied = errors.New("permission denied")
+	// ErrUnavailable: Consul has no leader now, or a server on the way failed; nothing
+	// was read or written, and the same call may succeed in a moment.
+	ErrUnavailable = errors.New("consul cannot answer now")
 	// ErrTermRegression: the Term went down, so the store was restored from an
 	// older state. No leader may act until the Term is above the highest one seen
 	// (threat model 9.4, rule 7).

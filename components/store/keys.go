@@ -37,6 +37,9 @@ const maxKeyBytes = 400
 // GroupSpecKey is where the operator writes the desired state of group g.
 func GroupSpecKey(g string) string { return key("groups", name(g), "spec") }
 
+// GroupAcceptedKey is where the leader keeps the last valid spec of group g.
+func GroupAcceptedKey(g string) string { return key("groups", name(g), "accepted") }
+
 // GroupStatusKey is where the leader reports about group g.
 func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
 

@@ -234,7 +234,7 @@ func (c *Consul) createSession(ctx context.Context, holder string) (string, erro
 		LockDelay: lockDelay, Behavior: api.SessionBehaviorRelease,
 	}, (&api.WriteOptions{}).WithContext(ctx))
 	if err != nil {
-		return "", fmt.Errorf("create the session: %w", deniedOr(err))
+		return "", fmt.Errorf("create the session: %w", classed(err))
 	}
 	return session, nil
 }
@@ -258,7 +258,7 @@ func (c *Consul) destroySession(ctx context.Context, session string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("destroy the session: %w", deniedOr(err))
+		return fmt.Errorf("destroy the session: %w", classed(err))
 	}
 	return nil
 }

@@ -46,6 +46,8 @@ const kib = 1 << 10
 var Records = []Kind{
 	{"groups/<group>/spec", typeOf[group.Spec](), Operator, group.MaxSpecBytes,
 		"What the operator wants the group to be. Editing it starts a rollout; a spec that does not validate becomes a condition in the status and changes nothing."},
+	{"groups/<group>/accepted", typeOf[AcceptedSpec](), Leader, group.MaxSpecBytes + 32*kib,
+		"The last spec that was valid. The group is run by it while the stored spec is not valid or is gone: such an edit changes nothing, on any coordinator."},
 	{"groups/<group>/status", typeOf[group.Status](), Leader, 96 * kib,
 		"What the leader sees and does about the group, with reasons. observed_index is the modify index of the spec that it speaks of."},
 	{"revisions/<digest>", typeOf[group.RevisionRecord](), Leader, group.MaxSpecBytes + 8*kib,

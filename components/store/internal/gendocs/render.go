@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -107,6 +108,8 @@ func jsonType(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return "time"
+	case t == reflect.TypeFor[json.RawMessage]():
+		return "object"
 	case t.Kind() == reflect.Pointer:
 		return jsonType(t.Elem())
 	case t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
