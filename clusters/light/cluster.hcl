@@ -1,0 +1,58 @@
+# Three coordinators for the end-to-end tests: those of the demo, whose process ends
+# at the point that a test writes into a file.
+variable "cloud" {
+  description = "path of the local cloud's cloud.json"
+}
+
+variable "coordinator_image" {
+  description = "pinned image of cadre-coordinator"
+}
+
+locals {
+  cloud = jsondecode(file(var.cloud))
+}
+
+cluster "demo" {
+  platform "phala" {
+    api_url = local.cloud.api_url
+    # The key of a local cloud is no secret; on a real platform name an environment
+    # variable with api_key_env.
+    api_key = local.cloud.api_key
+  }
+
+  gateway {
+    domain  = local.cloud.gateway_domain
+    address = local.cloud.gateway_address
+  }
+
+  coordinator {
+    replicas      = 3
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.7"
+    disk_gb       = 20
+
+    # Another command line is another measured revision: no production coordinator has this.
+    compose = replace(templatefile("../../compose/coordinator.yaml", {
+      coordinator_image = var.coordinator_image
+      cluster           = cadre.cluster
+      replicas          = 3
+      trust             = cadre.trust_json
+    }), "- --replicas=3\n", "- --replicas=3\n      - --failpoint-file=/run/cadre/failpoint\n")
+
+    env = {
+      CADRE_GATEWAY_DOMAIN   = local.cloud.gateway_domain
+      CADRE_GATEWAY_ADDRESS  = local.cloud.gateway_address_in_cvm
+      CADRE_PLATFORM_API     = local.cloud.api_url_in_cvm
+      CADRE_PLATFORM_API_KEY = cadre.platform_api_key
+    }
+  }
+
+  trust {
+    # The local cloud signs quotes with its own CA. This is another root of trust,
+    # not a mode: only a measured file that names it accepts it.
+    roots_pem       = file(local.cloud.root_pem_file)
+    allow_simulated = true
+    key_provider    = local.cloud.key_provider
+    images          = local.cloud.images
+  }
+}

@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	"cadre.dev/demo/internal/rig"
+)
+
+// refusedCode is cadre's exit code for what validation or a policy refuses.
+const refusedCode = 3
+
+// specValid is the Condition that says whether the stored spec can be used.
+const specValid = "SpecValid"
+
+// TestSpecThatCannotWork writes specs that can never work, through the CLI and past
+// it into the KV store: nothing changes, and each problem is told with its field.
+func TestSpecThatCannotWork(t *testing.T) {
+	c := ready(t)
+	before := c.look(t)
+	stored, err := c.api.Group(within(t, time.Minute), rig.Light)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("command line", func(t *testing.T) {
+		unknown := c.edited(t, "max_unavailable_fixed", "max_unavailble_fixed")
+		for name, try := range map[string]struct {
+			file  string
+			flags []string
+			want  []string
+		}{
+			"an unknown field":        {file: unknown, want: []string{"max_unavailble_fixed"}},
+			"both budgets zero":       {flags: []string{"--var", "max_unavailable=0"}, want: []string{"update_policy.max_unavailable_fixed", "R15"}},
+			"an image without digest": {flags: []string{"--var", "light_image=cadre/light:1"}, want: []string{"template.compose", "not pinned"}},
+			"two problems at once": {flags: []string{"--var", "max_unavailable=0", "--var", "light_image=cadre/light:1"},
+				want: []string{"update_policy.max_unavailable_fixed", "template.compose"}},
+		} {
+			file := try.file
+			if file == "" {
+				file = c.LightFile()
+			}
+			out, err := c.ApplyLight(within(t, time.Minute), file, "never", try.flags...)
+			if exitCode(err) != refusedCode {
+				t.Errorf("%s: exit code %d, want %d: %v", name, exitCode(err), refusedCode, err)
+			}
+			for _, want := range try.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%s: the output does not name %q:\n%s", name, want, out)
+				}
+			}
+		}
+		now, err := c.api.Group(within(t, time.Minute), rig.Light)
+		if err != nil || now.Index != stored.Index {
+			t.Errorf("the spec has index %d, had %d: %v", now.Index, stored.Index, err)
+		}
+	})
+
+	t.Run("plain KV edit", func(t *testing.T) {
+		for name, try := range map[string]struct {
+			edit func(map[string]any)
+			want []string
+		}{
+			"values that cannot work": {want: []string{"update_policy.max_unavailable_fixed", "template.compose"}, edit: func(spec map[string]any) {
+				spec["update_policy"].(map[string]any)["max_unavailable_fixed"] = 0
+				template := spec["template"].(map[string]any)
+				template["compose"] = strings.ReplaceAll(template["compose"].(string), "@sha256:", ":v")
+			}},
+			"an unknown field": {want: []string{"update_policy.max_unavailble_fixed"}, edit: func(spec map[string]any) {
+				spec["update_policy"].(map[string]any)["max_unavailble_fixed"] = 1
+			}},
+		} {
+			c.putSpec(t, stored.Spec, try.edit)
+			var status group.Status
+			eventually(t, name+" shows in the status", time.Minute, func(ctx context.Context) error {
+				g, err := c.api.Group(ctx, rig.Light)
+				if err != nil {
+					return err
+				}
+				status = g.Status
+				if status.ObservedIndex < g.Index {
+					return fmt.Errorf("the status speaks of index %d, the spec has %d", status.ObservedIndex, g.Index)
+				}
+				return nil
+			})
+			at := slices.IndexFunc(status.Conditions, func(c group.Condition) bool { return c.Type == specValid })
+			if at < 0 || status.Conditions[at].Status {
+				t.Fatalf("%s: no condition says that the spec is not valid: %+v", name, status.Conditions)
+			}
+			for _, want := range try.want {
+				if text := status.Conditions[at].Message; !strings.Contains(text, want) {
+					t.Errorf("%s: the condition does not name %s: %s", name, want, text)
+				}
+			}
+			if status.Target != stored.Status.Target || status.Rollout != stored.Status.Rollout || status.Available != 3 {
+				t.Errorf("%s: target %s, rollout %s, %d available; want %s, %s, 3", name,
+					status.Target, status.Rollout, status.Available, stored.Status.Target, stored.Status.Rollout)
+			}
+			// Whoever waits is told at once, not kept until his time is up.
+			var stopped *client.RolloutError
+			if err := c.api.Wait(within(t, 20*time.Second), rig.Light, client.WaitOptions{Index: status.ObservedIndex}); !errors.As(err, &stopped) {
+				t.Errorf("%s: waiting for the group ends with %v, want the reason", name, err)
+			}
+		}
+		c.wantUpdates(t, rig.Light, before, nil)
+	})
+
+	t.Run("corrected", func(t *testing.T) {
+		c.roll(t)
+		c.wantOneUpdateEach(t, rig.Light, before)
+		g, err := c.api.Group(within(t, time.Minute), rig.Light)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(g.Status.Conditions, func(c group.Condition) bool { return c.Type == specValid && !c.Status }) {
+			t.Errorf("the status still says that the spec is not valid: %+v", g.Status.Conditions)
+		}
+	})
+}
+
+// edited is the light group's file with some text replaced.
+func (c *cluster) edited(t *testing.T, old, with string) string {
+	t.Helper()
+	text, err := os.ReadFile(c.LightFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compose := filepath.Join(c.Root, "compose") + string(filepath.Separator)
+	changed := strings.NewReplacer(old, with, "../../compose/", compose).Replace(string(text))
+	file := filepath.Join(t.TempDir(), "light.hcl")
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// putSpec writes the group's record with Consul's own tool and the operator's
+// token, as an operator does who has no other tool at hand.
+func (c *cluster) putSpec(t *testing.T, spec group.Spec, edit func(map[string]any)) {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	edit(fields)
+	if text, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.Exec(within(t, time.Minute), c.PlatformName("coordinator-0"), coordinatorService,
+		"env", "CONSUL_HTTP_TOKEN="+c.api.Context().Token, "consul", "kv", "put", "cadre/v1/groups/"+rig.Light+"/spec", string(text)); err != nil {
+		t.Fatalf("consul kv put: %v: %s", err, out)
+	}
+}
