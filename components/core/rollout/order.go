@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 )
 
 // candidate is a member with the Action it needs.
@@ -141,6 +142,8 @@ func (w *world) brokenness(m *member) int {
 		return whole
 	case i != nil && (i.BootError != "" || !i.Running()) || !m.admitted():
 		return neverBooted
+	case m.report == nil && m.provenElsewhere():
+		return neverBooted
 	case m.report == nil:
 		if since := m.record.UnavailableSince; !since.IsZero() && w.now.Sub(since) >= w.t.LostAfter {
 			return lost
@@ -156,6 +159,14 @@ func (w *world) brokenness(m *member) int {
 		return sick
 	}
 	return whole // unknown is not broken (R10)
+}
+
+// provenElsewhere: since the last admission another Boot of the Slot's own instance
+// proved a Revision that the Slot may not run. The code is given only after genuine
+// evidence of the bound instance, so this is a fact about the CVM, not silence.
+func (m *member) provenElsewhere() bool {
+	r, a := m.seen.Refusal, m.seen.Admission
+	return r != nil && r.Code == policy.CodeRevisionNotAllowed && a != nil && r.At.After(a.AdmittedAt)
 }
 
 // merelyLeaderless: m runs, was fine at the Revision that it runs, and what is

@@ -6,6 +6,8 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+
+	"cadre.dev/core/policy"
 )
 
 // sequence is the order of the plan, whether it executes or not.
@@ -216,4 +218,19 @@ func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {
 	wantHeld(t, p, "db-2", HoldOpportunistic)
 	f.obs.RestartRequests["db-1"] = "q"
 	wantExecutes(t, f.plan(), "UPDATE db-1")
+}
+
+// A CVM that came up with another compose file proved that itself: its silence is
+// explained, and the update that heals it does not wait for lost_after.
+func TestR31_ABootRefusedForItsRevisionIsBroken(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	f.silent(1, f.now.Add(-time.Minute))
+	s := f.obs.Slots[1]
+	refusal := policy.Refusal{Slot: s.Slot, Code: policy.CodeRevisionNotAllowed, At: s.Admission.AdmittedAt.Add(-time.Second)}
+	f.obs.Slots[1].Refusal = &refusal
+	wantHeld(t, f.plan(), s.Slot, HoldUnknownHealth)
+	refusal.At = s.Admission.AdmittedAt.Add(time.Second)
+	wantExecutes(t, f.plan(), "UPDATE "+s.Slot)
+	refusal.Code = policy.CodeQuoteInvalid
+	wantHeld(t, f.plan(), s.Slot, HoldUnknownHealth)
 }
