@@ -16,6 +16,14 @@ require (
 )
 
 require (
+	github.com/fatih/color v1.13.0 // indirect
+	github.com/hashicorp/go-hclog v1.6.3 // indirect
+	github.com/mattn/go-colorable v0.1.12 // indirect
+	github.com/mattn/go-isatty v0.0.14 // indirect
+)
+
+require (
+	cadre.dev/logging v0.0.0
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -48,3 +56,5 @@ replace (
 	cadre.dev/overlay => ../overlay
 	cadre.dev/proto => ../../proto
 )
+
+replace cadre.dev/logging => ../logging

@@ -33,6 +33,10 @@ import (
 // renewEvery is well before keys.LeafTTL.
 const renewEvery = 8 * time.Hour
 
+// warmup is how long agents may need to find a coordinator that started and to
+// report to it: a re-dial and a report, each of some seconds.
+const warmup = reports.LiveWithin + 4*time.Second
+
 // Coordinator is one coordinator. Make it with New, run it once.
 type Coordinator struct {
 	cfg  Config
@@ -98,6 +102,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("genesis", c.genesis)
 	work.run("records", c.views.Run)
 	work.run("peers", c.followPeers)
+	work.run("orders", c.control.Follow)
 	work.run("credentials", c.renewCredentials)
 	work.run("reconcile", c.reconcile.Run)
 	work.run("api", func(ctx context.Context) error { return c.server.Run(ctx, api) })
@@ -150,7 +155,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	c.control = control.New(c.views, c.directory, c.reports, c.log)
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
 	c.assembleServices(consul.Address())
-	return c.assembleOverlay() //nolint:contextcheck // the overlay's links outlive this call
+	return c.assembleOverlay()
 }
 
 func (c *Coordinator) consulConfig() supervise.Config {
@@ -171,7 +176,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
 		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer,
-		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Now: c.deps.Now, Log: c.log,
+		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
@@ -180,7 +185,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
-		Operator: operator, Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Operator: operator, Tokens: c.issuer, Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,

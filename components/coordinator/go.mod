@@ -11,13 +11,15 @@ require (
 	cadre.dev/store v0.0.0
 	github.com/google/uuid v1.6.0
 	github.com/hashicorp/consul/api v1.33.2
-	github.com/hashicorp/go-hclog v1.6.3
 	github.com/prometheus/client_golang v1.23.2
 	google.golang.org/grpc v1.76.0
 	google.golang.org/protobuf v1.36.10
 )
 
+require github.com/hashicorp/go-hclog v1.6.3 // indirect
+
 require (
+	cadre.dev/logging v0.0.0
 	github.com/armon/go-metrics v0.4.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -59,3 +61,5 @@ replace (
 	cadre.dev/proto => ../../proto
 	cadre.dev/store => ../store
 )
+
+replace cadre.dev/logging => ../logging

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,47 +28,19 @@ import (
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/attest/statement"
 	"cadre.dev/coordinator"
+	"cadre.dev/coordinator/internal/testnet"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/overlay"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store/storetest"
 )
-
-// inside marks the second half of a test that runs in a network of its own.
-const inside = "CADRE_TEST_INSIDE"
-
-// isolated runs the calling test again in a network namespace, so that it may
-// use the fixed ports of a coordinator CVM. It reports whether this is that run.
-func isolated(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv(inside) != "" {
-		return true
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for a network namespace of its own")
-	}
-	if _, err := exec.LookPath("unshare"); err != nil {
-		t.Skip("needs unshare")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "-n", "sh", "-c", `ip link set lo up && exec "$0" -test.run="^$1\$" -test.v`, os.Args[0], t.Name())
-	cmd.Env = append(os.Environ(), inside+"=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if bytes.Contains(out, []byte("--- SKIP")) {
-		t.Skipf("%s", out)
-	}
-	return false
-}
 
 // TestOneCoordinator runs a whole coordinator: real Consul, real overlay, real
 // API, simulated hardware, a platform of one test. An operator applies a group,
 // its CVM is created, its agent is admitted, and the rollout completes.
 func TestOneCoordinator(t *testing.T) {
-	if !isolated(t) {
+	if !testnet.Isolated(t) {
 		return
 	}
 	h := newHarness(t)
@@ -225,7 +196,7 @@ func newHarness(t *testing.T) *harness {
 	h.platform = newCloudPlatform(h, guest.InstanceID())
 	digest := sha256.Sum256([]byte(h.operatorToken))
 	h.config = coordinator.Config{
-		Cluster: "demo", Slot: "coordinator-0", Replicas: 1, ConsulBinary: consulBinary(t),
+		Cluster: "demo", Slot: "coordinator-0", Replicas: 1, ConsulBinary: storetest.ConsulBinary(t),
 		StateDir: t.TempDir(), RunDir: t.TempDir(), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.address()},
 		SessionListen: "127.0.0.1:7443", APIListen: "127.0.0.1:7444", Version: "test",
 		Trust: attest.Trust{
@@ -329,23 +300,4 @@ func bootCVM(t testing.TB, cloud *attestsim.Cloud, app string, compose, seed []b
 	client := attest.NewGuestClient(socket)
 	t.Cleanup(func() { client.Close(); _ = server.Close(); <-done })
 	return guest, client
-}
-
-func consulBinary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("CADRE_CONSUL"); path != "" {
-		return path
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		path := filepath.Join(dir, ".tools", "bin", "consul")
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	t.Skip("no consul binary: set CADRE_CONSUL or put it at .tools/bin/consul")
-	return ""
 }

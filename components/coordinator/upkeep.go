@@ -72,7 +72,7 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 			v = &view.View{}
 		}
 		if c.directory.Update(v, c.peers.Members()) {
-			c.setPeers() //nolint:contextcheck // the overlay's links outlive this call
+			c.setPeers()
 			c.control.WakeAll()
 		}
 		select {

@@ -213,7 +213,7 @@ func wantRegression(t *testing.T, s store.Store) {
 
 func TestWatchReturnsAtTheResync(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
-	c := newConsul(t, store.ConsulConfig{Address: addr, Prefix: "cadre/resync/", Resync: 100 * time.Millisecond})
+	c := newConsul(t, store.ConsulConfig{Address: addr, Prefix: storetest.NewPrefix(), Resync: 100 * time.Millisecond})
 	if err := c.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: "a/x"}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,8 +232,9 @@ func TestWatchReturnsAtTheResync(t *testing.T) {
 
 func TestDirectoryMarkersAreNotRecords(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
-	c := newConsul(t, store.ConsulConfig{Address: addr, Prefix: "cadre/markers/"})
-	if _, err := client(t, addr, "").KV().Put(&api.KVPair{Key: "cadre/markers/control/"}, nil); err != nil {
+	prefix := storetest.NewPrefix()
+	c := newConsul(t, store.ConsulConfig{Address: addr, Prefix: prefix})
+	if _, err := client(t, addr, "").KV().Put(&api.KVPair{Key: prefix + "control/"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if entries, _, err := c.List(t.Context(), "control/"); err != nil || len(entries) != 0 {

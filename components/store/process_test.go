@@ -28,7 +28,7 @@ const (
 func TestHolderProcess(t *testing.T) {
 	addr := os.Getenv(holderAddr)
 	if addr == "" {
-		t.Skip("started by other tests")
+		return
 	}
 	c := newConsul(t, store.ConsulConfig{Address: addr, Prefix: os.Getenv(holderKeys), SessionTTL: storetest.SessionTTL})
 	lease, err := store.AcquireBlocking(t.Context(), c, "child", nil)
@@ -106,7 +106,7 @@ func (h *holder) signal(t *testing.T, signal os.Signal) {
 // and lets the first go on.
 func TestStoppedProcessCannotWrite(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
-	const prefix = "cadre/stopped/"
+	prefix := storetest.NewPrefix()
 	h := startHolder(t, addr, prefix)
 	if got := h.write(t, "before"); got != "> sure=true fenced=false error=<nil>" {
 		t.Fatalf("the holder says %q", got)
@@ -131,7 +131,7 @@ func TestStoppedProcessCannotWrite(t *testing.T) {
 // it saw die.
 func TestKilledProcessIsReplacedAtOnce(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
-	const prefix = "cadre/killed/"
+	prefix := storetest.NewPrefix()
 	h := startHolder(t, addr, prefix)
 	c := storetest.ConsulAt(t, addr, "", prefix)
 	h.signal(t, syscall.SIGKILL)

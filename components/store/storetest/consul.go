@@ -40,7 +40,7 @@ const startTimeout = 60 * time.Second
 // ends with the test binary. Without a consul binary the test is skipped.
 func StartConsul(t testing.TB) (addr, token string) {
 	t.Helper()
-	binary := consulBinary(t)
+	binary := ConsulBinary(t)
 	shared.once.Do(func() {
 		dir, err := os.MkdirTemp("", "cadre-consul-") //nolint:usetesting // it outlives the first test
 		if err != nil {
@@ -65,7 +65,7 @@ var shared struct {
 // on, default deny, and an initial management token. It ends with the test.
 func StartConsulACL(t testing.TB) ConsulServer {
 	t.Helper()
-	binary := consulBinary(t)
+	binary := ConsulBinary(t)
 	const token = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of a server on loopback that ends with the test
 	addr, stop, err := launch(context.WithoutCancel(t.Context()), binary, t.TempDir(), token)
 	if err != nil {
@@ -80,8 +80,11 @@ func StartConsulACL(t testing.TB) ConsulServer {
 func NewConsul(t testing.TB) *ConsulStore {
 	t.Helper()
 	addr, token := StartConsul(t)
-	return ConsulAt(t, addr, token, fmt.Sprintf("cadre/t%d/", prefixes.Add(1)))
+	return ConsulAt(t, addr, token, NewPrefix())
 }
+
+// NewPrefix gives a prefix on the shared server that no other test uses.
+func NewPrefix() string { return fmt.Sprintf("cadre/t%d/", prefixes.Add(1)) }
 
 var prefixes atomic.Int64
 
@@ -100,9 +103,9 @@ func ConsulAt(t testing.TB, addr, token, prefix string) *ConsulStore {
 	return &ConsulStore{Consul: c, transport: switchable}
 }
 
-// consulBinary finds CADRE_CONSUL, .tools/bin/consul in a parent directory, or
+// ConsulBinary finds CADRE_CONSUL, .tools/bin/consul in a parent directory, or
 // consul on PATH; it skips the test when there is none.
-func consulBinary(t testing.TB) string {
+func ConsulBinary(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("CADRE_CONSUL"); path != "" {
 		return path
@@ -123,7 +126,7 @@ func consulBinary(t testing.TB) string {
 	if path, err := exec.LookPath("consul"); err == nil {
 		return path
 	}
-	t.Skip("no consul binary: set CADRE_CONSUL, put it at .tools/bin/consul (scripts/tools does), or on PATH")
+	t.Skip("no consul binary: set CADRE_CONSUL, put it at .tools/bin/consul (make tools does), or on PATH")
 	return ""
 }
 

@@ -11,11 +11,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"cadre.dev/agent/internal/agent"
+	"cadre.dev/logging"
 )
+
+// version is set at link time.
+var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -26,9 +29,9 @@ func main() {
 // run returns the exit code: 0 stopped by a signal, 1 failed, 2 wrong usage.
 func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
 	var (
-		cfg     agent.Config
-		level   slog.Level
-		version bool
+		cfg   agent.Config
+		level slog.Level
+		show  bool
 	)
 	flags := flag.NewFlagSet("cadre-agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -44,15 +47,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	flags.StringVar(&cfg.API, "api", "127.0.0.1:7070", "loopback `address` of the HTTP interface for workloads")
 	flags.StringVar(&cfg.Listen, "listen", ":7443", "TCP `address` for overlay sessions")
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "least `level` that is logged: DEBUG, INFO, WARN, ERROR")
-	flags.BoolVar(&version, "version", false, "print the version and exit")
+	flags.BoolVar(&show, "version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
 		return 2
 	}
-	cfg.Version = buildVersion()
-	if version {
+	cfg.Version = version
+	if show {
 		_, _ = fmt.Fprintln(stderr, "cadre-agent", cfg.Version)
 		return 0
 	}
@@ -60,7 +63,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		_, _ = fmt.Fprintf(stderr, "cadre-agent: unexpected argument %q\n", flags.Arg(0))
 		return 2
 	}
-	cfg.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	cfg.Log = logging.New("cadre-agent", level.String(), stderr)
 	cfg.ChildOutput = stderr
 	a, err := agent.New(cfg)
 	if err == nil {
@@ -71,11 +74,4 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		return 1
 	}
 	return 0
-}
-
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

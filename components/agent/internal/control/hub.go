@@ -82,11 +82,11 @@ func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) {
 	}
 	h.desiredTerm, h.desiredVersion = d.GetTerm(), d.GetVersion()
 	before, _ := h.desired.Get()
-	level := slog.LevelDebug
+	log := h.cfg.Log.Debug
 	if asksOther(before, d) {
-		level = slog.LevelInfo
+		log = h.cfg.Log.Info
 	}
-	h.cfg.Log.Log(context.Background(), level, "desired state received", "version", d.GetVersion(), "term", d.GetTerm(),
+	log("desired state received", "version", d.GetVersion(), "term", d.GetTerm(),
 		"operation", d.GetOperation().GetOperationId(), "verb", d.GetOperation().GetVerb().String(), "peer", from.Slot)
 	h.desired.Set(d)
 }

@@ -36,13 +36,13 @@ func tool(t *testing.T, path string) string {
 	return ""
 }
 
-// subnet gives each test its own loopback addresses, so that members may use
+// subnet gives each test of each process its own loopback addresses, so that members may use
 // their software's default ports.
 func subnet(t *testing.T, kind byte) func(n int) netip.Addr {
 	t.Helper()
 	pid := os.Getpid()
 	return func(n int) netip.Addr {
-		return netip.AddrFrom4([4]byte{127, 100 + kind, byte(pid), byte(n + 1)})
+		return netip.AddrFrom4([4]byte{127, 128 | byte(pid>>8), byte(pid), kind<<4 | byte(n+1)})
 	}
 }
 

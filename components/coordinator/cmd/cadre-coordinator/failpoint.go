@@ -5,29 +5,36 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
+	"strings"
 )
 
 // failpointExit tells a test that the process ended where it was told to.
 const failpointExit = 86
 
-// failpoint ends the process the first time the named point is reached, once
-// for the life of the disk, so that the restarted coordinator goes on. Whoever
-// sets it can end the process anyway: it gives the environment no new power.
-func failpoint(want, stateDir string, log *slog.Logger) func(string) {
-	if want == "" {
+// maxFailpoint bounds the name in a failpoint file.
+const maxFailpoint = 64
+
+// failpoint ends the process when it reaches the point that file names, once: the
+// file is removed first, so that the restarted coordinator goes on. The file is
+// read at each point, so that a test can arm a coordinator that leads already.
+// Only a measured command line turns this on.
+func failpoint(file string, log *slog.Logger) func(string) {
+	if file == "" {
 		return nil
 	}
-	mark := filepath.Join(stateDir, "failpoint-"+filepath.Base(want))
 	return func(name string) {
-		if name != want {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				log.Error("failpoint not read", "error", err)
+			}
 			return
 		}
-		if _, err := os.Stat(mark); !errors.Is(err, fs.ErrNotExist) {
+		if len(text) > maxFailpoint || strings.TrimSpace(string(text)) != name {
 			return
 		}
-		if err := os.WriteFile(mark, nil, 0o600); err != nil {
-			log.Error("failpoint not marked", "error", err)
+		if err := os.Remove(file); err != nil {
+			log.Error("failpoint not disarmed", "error", err)
 			return
 		}
 		log.Warn("failpoint reached, the process ends", "failpoint", name)

@@ -21,7 +21,7 @@ type options struct {
 	stateDir, runDir              string
 	consulBinary, dstackSocket    string
 	datacenter, logLevel          string
-	failpoint                     string
+	failpointFile                 string
 }
 
 func parse(args []string, env func(string) string) (options, error) {
@@ -41,7 +41,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	set.StringVar(&o.dstackSocket, "dstack-socket", "", "guest agent socket; empty: the usual places")
 	set.StringVar(&o.datacenter, "datacenter", "dc1", "Consul datacenter")
 	set.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
-	set.StringVar(&o.failpoint, "failpoint", env("CADRE_FAILPOINT"), "")
+	set.StringVar(&o.failpointFile, "failpoint-file", "", "")
 	set.SetOutput(os.Stderr)
 	set.Usage = func() { usage(set, os.Stderr) }
 	if err := set.Parse(args); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator"
+	"cadre.dev/logging"
 	"cadre.dev/overlay"
 	"cadre.dev/platform/phala"
 )
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger(o.logLevel)
+	log := logging.New("cadre-coordinator", o.logLevel, os.Stderr)
 	trust, err := attest.LoadTrust(o.trustFile)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
 	}, coordinator.Deps{
 		Guest: attest.NewGuestClient(o.dstackSocket), Platform: cloud, Verifier: verifier, Log: log,
-		Failpoint: failpoint(o.failpoint, o.stateDir, log),
+		Failpoint: failpoint(o.failpointFile, log),
 	})
 	if err != nil {
 		return err

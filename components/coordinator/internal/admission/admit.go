@@ -152,8 +152,10 @@ func (a *attempt) commit(ctx context.Context) *refusal {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return refuse(codeGate, "read the slot's admission: %v", err).later()
 	}
-	if index != 0 && before.BootID != a.bootID && a.cfg.Sessions.Live(a.slot, before.BootID) && !a.bootExpected() {
-		return refuse(codeConflict, "another boot of the slot is alive; it must end first")
+	if index != 0 && before.BootID != a.bootID {
+		if refused := a.mayReplace(before.BootID); refused != nil {
+			return refused
+		}
 	}
 	_, term, err := store.Read[store.TermRecord](ctx, a.store, store.TermKey)
 	if err != nil {
@@ -185,7 +187,21 @@ func (a *attempt) commit(ctx context.Context) *refusal {
 		store.Op{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(a.slot), Index: a.policyIndex},
 		store.Op{Kind: store.OpCheckIndex, Key: store.TermKey, Index: term},
 		admit)
-	return a.committed(err)
+	if refused := a.committed(err); refused != nil {
+		return refused
+	}
+	if !a.renewal {
+		a.revoke(ctx, before.TokenAccessors)
+	}
+	return nil
+}
+
+// revoke takes back what the Boot before had, at once: that this one gets its own
+// may still fail. They stay recorded until it has, and are revoked once more then.
+func (a *attempt) revoke(ctx context.Context, accessors []string) {
+	if err := a.cfg.Issuer.Revoke(ctx, accessors...); err != nil {
+		a.log.Warn("old tokens not revoked; they end by themselves", "slot", a.slot, "error", err)
+	}
 }
 
 // keptRevision is the Revision of a renewing Boot: two Revisions may measure the
@@ -216,13 +232,31 @@ func (a *attempt) committed(err error) *refusal {
 	return refuse(codeGate, "take the slot: %v", err).later()
 }
 
-// bootExpected reports whether a restart of the Slot is under way, so that a
-// new Boot is what everybody waits for.
-func (a *attempt) bootExpected() bool {
+// mayReplace decides whether the Boot that holds the Slot may lose it to this one
+// (IDN-03). Every agent reports to every coordinator, so a live Boot is known
+// here, unless somebody keeps the two apart: that the instance id is the same
+// proves nothing then, and the newest Boot wins.
+func (a *attempt) mayReplace(holder string) *refusal {
+	switch {
+	case a.bootExpected(holder):
+		return nil
+	case a.cfg.Sessions.Live(a.slot, holder):
+		return refuse(codeConflict, "another boot of the slot is alive; it must end first")
+	case a.now().Sub(a.cfg.Views.Since()) < a.cfg.Warmup:
+		// A coordinator that just started has not heard from anybody yet.
+		return refuse(codeConflict, "another boot holds the slot and this coordinator does not know yet whether it is alive").later()
+	}
+	return nil
+}
+
+// bootExpected reports whether the Boot that holds the Slot is being restarted,
+// so that a new one is what everybody waits for. Once the new one holds the Slot,
+// no further one is.
+func (a *attempt) bootExpected(holder string) bool {
 	v, _ := a.cfg.Views.Latest()
 	if v == nil {
 		return false
 	}
 	op, open := v.OpenOperation(a.slot)
-	return open && !op.Value.CallIssuedAt.IsZero()
+	return open && !op.Value.CallIssuedAt.IsZero() && op.Value.BootBefore == holder
 }

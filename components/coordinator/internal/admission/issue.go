@@ -68,9 +68,7 @@ func (a *attempt) consul(ctx context.Context) (*admissionv1.ConsulCredentials, *
 		}
 		return nil, refused
 	}
-	if err := a.cfg.Issuer.Revoke(ctx, old...); err != nil {
-		a.log.Warn("old tokens not revoked; they end by themselves", "slot", a.slot, "error", err)
-	}
+	a.revoke(ctx, old)
 	certPEM, keyPEM, err := a.cfg.Root.CA().ConsulTLS(keys.ConsulClient, a.slot, a.cfg.Datacenter, a.now())
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()

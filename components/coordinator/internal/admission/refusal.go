@@ -31,6 +31,7 @@ const (
 	codeOverloaded policy.Code = "OVERLOADED"
 	codeTokens     policy.Code = "TOKEN_ISSUE_FAILED"
 	codeQuote      policy.Code = "QUOTE_INVALID"
+	codeKey        policy.Code = "CSR_FORBIDDEN"
 )
 
 // refusal is why a Boot was not admitted.
@@ -74,9 +75,31 @@ func asRefusal(err error) *refusal {
 	return &refusal{code: codeQuote, message: err.Error()}
 }
 
-// refusalEvery bounds how often one Slot's refusal is written: whoever knows an
-// instance id can cause refusals.
-const refusalEvery = 2 * time.Second
+// How often one Slot's refusal is written. Whoever knows an instance id can cause
+// one without genuine evidence: it must not bury what happens to the real CVM.
+const (
+	refusalEvery  = 2 * time.Second
+	strangerEvery = 20 * time.Second
+)
+
+// noted is when refusals of one Slot were written last.
+type noted struct {
+	any, verified time.Time
+}
+
+// due reports whether r is to be written, and notes that it is.
+func (n *noted) due(r *refusal, now time.Time) bool {
+	if r.verified {
+		if now.Sub(n.verified) < refusalEvery {
+			return false
+		}
+		n.verified = now
+	} else if now.Sub(n.any) < strangerEvery {
+		return false
+	}
+	n.any = now
+	return true
+}
 
 // maxRefusalText bounds the stored message.
 const maxRefusalText = 1 << 10
@@ -90,12 +113,11 @@ func (s *Service) note(ctx context.Context, slot, bootID, instanceID string, r *
 	}
 	now := s.now()
 	s.mu.Lock()
-	recent := now.Sub(s.noted[slot]) < refusalEvery
-	if !recent {
-		s.noted[slot] = now
-	}
+	last := s.noted[slot]
+	due := last.due(r, now)
+	s.noted[slot] = last
 	s.mu.Unlock()
-	if recent {
+	if !due {
 		return
 	}
 	message := r.message

@@ -3,6 +3,8 @@ package admission
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
@@ -75,8 +77,11 @@ type Config struct {
 	Sessions   Sessions
 	Directory  Directory
 	Metrics    Metrics
-	Now        func() time.Time
-	Log        *slog.Logger
+	// Warmup is how long after this coordinator's start a live Boot may need to be
+	// known here; until then no Boot takes a Slot from another one unexpectedly.
+	Warmup time.Duration
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Bounds on what unadmitted callers can cause.
@@ -88,6 +93,10 @@ const (
 	maxEventLog    = 256 << 10
 	maxCompose     = 256 << 10
 	maxStatement   = 8 << 10
+	// maxRequest is all of these together; maxCalls is how many one connection may
+	// have open: the exchange is one after the other.
+	maxRequest = maxQuote + maxEventLog + maxCompose + maxStatement + 64<<10
+	maxCalls   = 2
 )
 
 // Service admits Boots. Safe for concurrent use.
@@ -101,14 +110,14 @@ type Service struct {
 	slots   chan struct{} // bounds concurrency
 
 	mu    sync.Mutex
-	noted map[string]time.Time // guarded by mu; last written refusal by Slot
+	noted map[string]noted // guarded by mu; last written refusals by Slot
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
-		slots: make(chan struct{}, concurrency), noted: map[string]time.Time{},
+		slots: make(chan struct{}, concurrency), noted: map[string]noted{},
 	}
 }
 
@@ -123,7 +132,7 @@ func (s *Service) Serve(ctx context.Context, conn net.Conn, state tls.Connection
 	}
 	err = grpcconn.Serve(ctx, conn, func(server *grpc.Server) {
 		admissionv1.RegisterAdmissionServiceServer(server, one)
-	})
+	}, grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls))
 	if err != nil {
 		s.log.Debug("first contact ended", "error", err)
 	}
@@ -141,6 +150,9 @@ type contact struct {
 func (s *Service) contact(state tls.ConnectionState) (*contact, error) {
 	if len(state.PeerCertificates) == 0 {
 		return nil, refuse(codeBadRequest, "the caller presented no certificate")
+	}
+	if key, ok := state.PeerCertificates[0].PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
+		return nil, refuse(codeKey, "the caller's key is not one of P-256")
 	}
 	spki, err := x509.MarshalPKIXPublicKey(state.PeerCertificates[0].PublicKey)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 )
 
 // Desired is what the Boot that holds slot should do, by v. spec is the group's
-// last valid spec. The version is the highest index among the records that it
-// is made of, so it grows with each change and is equal on all coordinators.
+// last valid spec.
 func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Desired, error) {
 	record, ok := v.Slots[slot]
 	if !ok {
@@ -25,18 +24,29 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
 	}
 	out := &controlv1.Desired{
-		Version:    max(v.Specs[record.Value.Group].Index, record.Index),
+		Version:    version(v, record.Value.Group, slot),
 		Term:       v.Term,
 		ConfigJson: config,
 	}
-	operations := v.OperationsOf(slot)
-	for _, o := range operations {
-		out.Version = max(out.Version, o.Index)
-	}
-	if len(operations) > 0 {
+	if operations := v.OperationsOf(slot); len(operations) > 0 {
 		out.Operation = order(operations[0].Value, bootID)
 	}
 	return out, nil
+}
+
+// version is the highest index among the records that a Slot's desired state is
+// made of: it grows with each change and is equal on all coordinators. It does
+// not fall while a Term lasts, or agents would not take what comes next: what
+// goes away leaves something newer behind. A removed spec leaves the record of
+// its acceptance, and the newest Operation of a Slot, which is written after or
+// together with all earlier ones, is never pruned.
+func version(v *view.View, groupName, slot string) uint64 {
+	_, out, _ := v.InForce(groupName)
+	out = max(out, v.Slots[slot].Index)
+	for _, o := range v.OperationsOf(slot) {
+		out = max(out, o.Index)
+	}
+	return out
 }
 
 // order is what an Operation asks of one Boot now; nil: nothing. The Boot that

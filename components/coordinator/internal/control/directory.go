@@ -3,6 +3,7 @@ package control
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"sync"
 
 	"cadre.dev/coordinator/internal/peering"
@@ -31,14 +32,15 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member) (changed
 		d.specs = map[string]group.Spec{}
 	}
 	for name := range d.specs {
-		if _, exists := v.Specs[name]; !exists {
+		_, exists := v.Specs[name]
+		if _, accepted := v.Accepted[name]; !exists && !accepted {
 			delete(d.specs, name)
 		}
 	}
-	// An invalid edit changes nothing: the last valid spec stays in force.
-	for name, spec := range v.ValidSpecs() {
-		d.specs[name] = spec
-	}
+	// An invalid edit, or the removal of a spec, changes nothing for those who run:
+	// the last valid spec stays in force. It is in the records; what is remembered
+	// here only bridges the moment until the leader has recorded it.
+	maps.Copy(d.specs, v.SpecsInForce())
 	members := append([]peering.Member(nil), coordinators...)
 	for slot, admission := range v.Admissions {
 		record, ok := v.Slots[slot]

@@ -17,14 +17,6 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Bounds of a report: an agent is admitted, not trusted to be sane.
-const (
-	maxChecks = 64
-	maxSteps  = 64
-	maxList   = 128
-	maxText   = 4 << 10
-)
-
 // Service serves CoordinatorService on each control session.
 type Service struct {
 	controlv1.UnimplementedCoordinatorServiceServer
@@ -76,7 +68,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 	wakes.Go(func() { s.wakeLoop(ctx, one, controlv1.NewAgentServiceClient(client)) })
 	err = grpcconn.Serve(ctx, conns.First, func(server *grpc.Server) {
 		controlv1.RegisterCoordinatorServiceServer(server, s)
-	})
+	}, serverBounds()...)
 	cancel()
 	log.Info("control session closed", "error", err)
 }
@@ -147,19 +139,6 @@ func (s *Service) caller(ctx context.Context) (overlay.ID, string, *view.View, e
 		return id, "", nil, status.Error(codes.FailedPrecondition, "INCARNATION_STALE: another boot holds the slot")
 	}
 	return id, boot, v, nil
-}
-
-func bound(r *controlv1.Report) error {
-	m := r.GetMember()
-	switch {
-	case r == nil:
-		return status.Error(codes.InvalidArgument, "report: missing")
-	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList:
-		return status.Error(codes.InvalidArgument, "report: too many entries")
-	case len(m.GetMessage()) > maxText, len(m.GetMayDisruptReason()) > maxText:
-		return status.Error(codes.InvalidArgument, "report: text too long")
-	}
-	return nil
 }
 
 // Wire turns a peer map into its message.

@@ -51,6 +51,9 @@ func (s *Service) remove(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.wakes[one.slot], one)
+	if len(s.wakes[one.slot]) == 0 {
+		delete(s.wakes, one.slot)
+	}
 }
 
 // wakeLoop delivers wake-ups one at a time.
@@ -64,11 +67,8 @@ func (s *Service) wakeLoop(ctx context.Context, one *session, agent controlv1.Ag
 		req := &controlv1.WakeRequest{PeersVersion: s.directory.Version()}
 		if v, _ := s.views.Latest(); v != nil {
 			req.Term = v.Term
-			for _, o := range v.OperationsOf(one.slot) {
-				req.DesiredVersion = max(req.DesiredVersion, o.Index)
-			}
 			if record, ok := v.Slots[one.slot]; ok {
-				req.DesiredVersion = max(req.DesiredVersion, record.Index, v.Specs[record.Value.Group].Index)
+				req.DesiredVersion = version(v, record.Value.Group, one.slot)
 			}
 		}
 		call, cancel := context.WithTimeout(ctx, wakeTimeout)

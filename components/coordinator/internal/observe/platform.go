@@ -32,6 +32,9 @@ type Platform struct {
 
 	mu   sync.Mutex
 	last Listing // guarded by mu
+	// forgotten counts Forgets, so that a list asked for before one is not kept
+	// after it; guarded by mu.
+	forgotten int
 }
 
 // NewPlatform wraps lister; timeout bounds one list.
@@ -57,11 +60,14 @@ func (p *Platform) List(ctx context.Context, maxAge time.Duration) Listing {
 	}
 	call, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	p.mu.Lock()
+	forgotten := p.forgotten
+	p.mu.Unlock()
 	next := Listing{At: p.now()}
 	next.Instances, next.Err = p.lister.List(call, "")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && p.forgotten == forgotten {
 		p.last = next
 	}
 	return next
@@ -73,6 +79,7 @@ func (p *Platform) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = Listing{}
+	p.forgotten++
 }
 
 func (p *Platform) fresh(maxAge time.Duration) (Listing, bool) {

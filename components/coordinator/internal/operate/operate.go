@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/quiet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -109,6 +110,10 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	o.quiet(op.Value, &facts)
 
 	next, effects := operation.Advance(op.Value, facts, now)
+	if len(effects) == 0 && quiet.Same(op.Value.Reason, next.Reason) {
+		// Every write wakes every coordinator and the agent.
+		next.Reason = op.Value.Reason
+	}
 	if operation.Same(op.Value, next) {
 		return false, nil
 	}

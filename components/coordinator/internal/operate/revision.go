@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ func (o *Operator) mayTry(revision string) bool {
 	if now.Before(o.notBefore[revision]) {
 		return false
 	}
-	clear(o.notBefore)
+	maps.DeleteFunc(o.notBefore, func(_ string, until time.Time) bool { return !now.Before(until) })
 	o.notBefore[revision] = now.Add(retryProvision)
 	return true
 }
@@ -54,7 +55,7 @@ func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *vie
 	if _, ok := v.Revisions[digest]; ok {
 		return false, nil
 	}
-	spec := v.Specs[groupName].Value
+	spec, _, _ := v.InForce(groupName)
 	if group.Revision(spec.Template, spec.RestartToken) != digest {
 		return false, nil // the spec moved on; its content is not this one
 	}

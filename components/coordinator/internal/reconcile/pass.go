@@ -13,7 +13,6 @@ import (
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
@@ -32,6 +31,9 @@ type pass struct {
 	name  string
 
 	view *view.View
+	// held is why nothing new may be begun: the stored spec is not valid or is gone.
+	// nil otherwise.
+	held *held
 	seen observe.Seen
 	plan rollout.Plan
 	now  time.Time
@@ -42,10 +44,14 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if err != nil || !ready {
 		return next{in: resync}, err
 	}
+	if fresh, err := p.accept(ctx); err != nil || fresh {
+		return next{again: fresh}, err
+	}
 	if fresh, err := p.cfg.Operator.EnsureRevision(ctx, p.lease, p.view, p.seen); err != nil || fresh {
 		return next{again: fresh}, err
 	}
 	p.plan = rollout.Decide(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
+	p.hold()
 	changed, err := p.record(ctx)
 	if err != nil {
 		return next{}, err
@@ -61,20 +67,22 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	return next{again: again, in: p.wake()}, nil
 }
 
-// observe reads everything afresh. It is not ready while there is no usable
-// spec: then its problems are in the status and nothing else changes.
+// observe reads everything afresh. It is not ready while there is no spec to run
+// the group by, or a record about it that cannot be read: then the reason is in
+// the status and nothing else changes.
 func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	p.view, err = view.Read(ctx, p.cfg.Store)
 	if err != nil {
 		return false, err
 	}
-	spec, ok := p.view.Specs[p.name]
-	if !ok {
-		return false, nil
-	}
 	p.now = p.cfg.Now().UTC()
-	if spec.Err != nil {
-		return false, p.recordInvalid(ctx, spec)
+	if bad := p.view.Unusable(p.name); bad != nil {
+		return false, p.recordUnusable(ctx, bad)
+	}
+	spec, _, ok := p.view.InForce(p.name)
+	p.held = p.whyHeld()
+	if !ok {
+		return false, p.recordHeld(ctx)
 	}
 	maxAge := listIdle
 	if p.open() > 0 {
@@ -82,7 +90,11 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	}
 	listing := p.cfg.Listing.List(ctx, maxAge)
 	p.now = p.cfg.Now().UTC()
-	p.seen = observe.Group(p.view, spec.Value, p.cfg.Cluster, listing, p.cfg.Reports)
+	p.seen = observe.Group(p.view, spec, p.cfg.Cluster, listing, p.cfg.Reports)
+	if p.held != nil && p.open() == 0 {
+		// The clocks of the rollout stand still meanwhile (R93).
+		p.seen.Now.Paused = true
+	}
 	return ctx.Err() == nil, ctx.Err()
 }
 
@@ -128,35 +140,6 @@ func (p *pass) wake() time.Duration {
 		in = min(in, p.plan.Wake.Sub(p.cfg.Now()))
 	}
 	return max(in, burst)
-}
-
-// begun are the Operations that this pass starts, with the writes that go along.
-func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error) {
-	for _, a := range p.plan.Actions {
-		op, ok := p.plan.Begin(a, p.lease.Term(), p.now)
-		if !ok {
-			continue
-		}
-		put, err := store.Put(store.OperationKey(op.ID), op, 0)
-		if err != nil {
-			return nil, nil, err
-		}
-		ops = append(ops, put)
-		started = append(started, op)
-		if a.Retarget != "" {
-			old := p.view.Operations[a.Retarget]
-			ended, _ := operation.Advance(old.Value, operation.Facts{Term: p.lease.Term(), Retargeted: true}, p.now)
-			put, err := store.Put(store.OperationKey(a.Retarget), ended, old.Index)
-			if err != nil {
-				return nil, nil, err
-			}
-			ops = append(ops, put)
-		}
-		if request, asked := p.seen.Now.RestartRequests[a.Slot]; asked {
-			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(request), Index: p.view.Queue[request].Index})
-		}
-	}
-	return ops, started, nil
 }
 
 // same compares records as they are stored.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	listBusy = time.Second
 	// burst lets changes that come together be seen together.
 	burst = 50 * time.Millisecond
+	// breath separates passes that follow at once.
+	breath = 5 * time.Millisecond
 	// errorWait follows a pass that could not be done.
 	errorWait = time.Second
 	// refusedWait follows a lease that cannot be had by waiting alone.
@@ -53,6 +56,11 @@ type Operator interface {
 	Took(at time.Time)
 }
 
+// Tokens takes back what a Slot that is gone was given.
+type Tokens interface {
+	Retire(ctx context.Context, slot string, accessors ...string) error
+}
+
 // Metrics counts what the loop does.
 type Metrics interface {
 	Leads(leads bool, term uint64)
@@ -67,6 +75,7 @@ type Config struct {
 	Listing       *observe.Platform
 	Reports       Reports
 	Operator      Operator
+	Tokens        Tokens
 	Timing        rollout.Timing
 	Now           func() time.Time
 	Failpoint     func(name string)
@@ -165,13 +174,14 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 	for {
 		v, changed := r.cfg.Views.Latest()
 		if v != nil {
+			known := v.Known()
 			for name, stop := range workers {
-				if _, exists := v.Specs[name]; !exists {
+				if !slices.Contains(known, name) {
 					stop()
 					delete(workers, name)
 				}
 			}
-			for _, name := range v.Groups() {
+			for _, name := range known {
 				if _, runs := workers[name]; runs {
 					continue
 				}
@@ -223,10 +233,13 @@ func (r *Reconciler) runGroup(ctx context.Context, lease store.Lease, name strin
 		}
 		r.cfg.Metrics.Pass(name, "done", time.Since(started).Seconds())
 		failing = ""
-		wait(ctx, burst)
 		if next.again {
+			// What follows was just written: there is nothing to wait for, but a pass
+			// that never came to rest must not take the machine.
+			wait(ctx, breath)
 			continue
 		}
+		wait(ctx, burst)
 		timer := time.NewTimer(next.in)
 		select {
 		case <-ctx.Done():

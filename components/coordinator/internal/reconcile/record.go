@@ -1,13 +1,12 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
+	"cadre.dev/coordinator/internal/quiet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -32,11 +31,14 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	ops = append(begun, ops...)
-	slotOps, err := p.slotOps()
+	slotOps, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops))
 	if err != nil {
 		return false, err
 	}
 	ops = append(ops, slotOps...)
+	if err := p.revokeForgotten(ctx); err != nil {
+		return false, err
+	}
 	if len(ops) > 0 {
 		if err := p.commit(ctx, ops...); err != nil {
 			return false, fmt.Errorf("record plan: %w", err)
@@ -111,6 +113,9 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 		after := *r
 		if before.Index != 0 {
 			after.Term = before.Value.Term
+			if quiet.Same(before.Value.Reason, after.Reason) {
+				after.Reason = before.Value.Reason
+			}
 			if same(before.Value, after) {
 				continue
 			}
@@ -129,154 +134,74 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 }
 
 // slotOps writes Slot records that read differently now, and removes those of
-// Slots that were scaled in.
-func (p *pass) slotOps() ([]store.Op, error) {
+// Slots that were scaled in; at most room writes, those of Slots whose Operation
+// starts in this transaction first. The next pass writes the rest.
+func (p *pass) slotOps(started []operation.Operation, room int) ([]store.Op, error) {
+	slots := slices.Clone(p.plan.Slots)
+	starts := func(slot string) int {
+		if slices.ContainsFunc(started, func(o operation.Operation) bool { return o.Slot == slot }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(slots, func(a, b group.SlotRecord) int { return cmp.Compare(starts(a.Slot), starts(b.Slot)) })
 	var ops []store.Op
-	for _, s := range p.plan.Slots {
+	for _, s := range slots {
 		before := p.view.Slots[s.Slot]
 		if before.Index != 0 && same(before.Value, s) {
 			continue
+		}
+		if len(ops) == room {
+			return ops, nil
 		}
 		op, err := store.Put(store.SlotKey(p.name, s.Slot), s, before.Index)
 		if err != nil {
 			return nil, err
 		}
-		if ops = append(ops, op); len(ops) == maxSlotsPerWrite {
-			break
-		}
+		ops = append(ops, op)
 	}
 	for _, slot := range p.plan.Forget {
-		for key, index := range map[string]uint64{
-			store.SlotKey(p.name, slot): p.view.Slots[slot].Index,
-			store.SlotPolicyKey(slot):   p.view.Policies[slot].Index,
-			store.AdmissionKey(slot):    p.view.Admissions[slot].Index,
-			store.RefusalKey(slot):      p.view.Refusals[slot].Index,
-		} {
-			if index != 0 && len(ops) < 2*maxSlotsPerWrite/3 {
-				ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: key, Index: index})
-			}
+		forget := p.forgetOps(slot)
+		if len(ops)+len(forget) > room {
+			break // a Slot goes as a whole
 		}
+		ops = append(ops, forget...)
 	}
 	return ops, nil
 }
 
-// recordStatus writes the status when it says something new, and otherwise once
-// per resync, so that readers can tell how old it is.
-func (p *pass) recordStatus(ctx context.Context) error {
-	before := p.view.Statuses[p.name]
-	after := p.plan.Status
-	after.Group, after.ObservedIndex = p.name, p.view.Specs[p.name].Index
-	after.Term, after.At = before.Value.Term, before.Value.At
-	if before.Index != 0 && same(before.Value, after) && p.now.Sub(before.Value.At) < resync && before.Value.Term == p.lease.Term() {
-		return nil
+// forgetOps removes everything that is recorded about a Slot that is gone.
+func (p *pass) forgetOps(slot string) []store.Op {
+	var ops []store.Op
+	for _, record := range []struct {
+		key   string
+		index uint64
+	}{
+		{store.SlotKey(p.name, slot), p.view.Slots[slot].Index},
+		{store.SlotPolicyKey(slot), p.view.Policies[slot].Index},
+		{store.AdmissionKey(slot), p.view.Admissions[slot].Index},
+		{store.RefusalKey(slot), p.view.Refusals[slot].Index},
+	} {
+		if record.index != 0 {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: record.key, Index: record.index})
+		}
 	}
-	after.Term, after.At = p.lease.Term(), p.now
-	return p.putStatus(ctx, after, before.Index)
+	return ops
 }
 
-func (p *pass) putStatus(ctx context.Context, status group.Status, index uint64) error {
-	op, err := store.Put(store.GroupStatusKey(p.name), status, index)
-	if err != nil {
-		return err
-	}
-	if err := p.commit(ctx, op); err != nil {
-		return fmt.Errorf("record status: %w", err)
+// revokeForgotten takes back the tokens of Slots that were scaled in, before the
+// records that name them go (TOK): their CVMs are gone already. A crash in between
+// revokes them once more.
+func (p *pass) revokeForgotten(ctx context.Context) error {
+	for _, slot := range p.plan.Forget {
+		if err := p.cfg.Tokens.Retire(ctx, slot, p.view.Admissions[slot].Value.TokenAccessors...); err != nil {
+			return fmt.Errorf("revoke the tokens of %s: %w", slot, err)
+		}
 	}
 	return nil
-}
-
-// ConditionSpecValid says whether the stored spec can be used.
-const ConditionSpecValid = "SpecValid"
-
-// recordInvalid reports a spec that cannot be used, with every problem, and
-// leaves all else as it was: the last good state goes on being served.
-func (p *pass) recordInvalid(ctx context.Context, spec view.Spec) error {
-	before := p.view.Statuses[p.name]
-	after := before.Value
-	after.Group, after.ObservedIndex = p.name, spec.Index
-	after.Message = "the spec is not valid and changes nothing: " + firstLine(spec.Err)
-	condition := group.Condition{Type: ConditionSpecValid, Status: false, Reason: "SPEC_INVALID", Message: bounded(spec.Err.Error()), Since: p.now}
-	after.Conditions = slices.Clone(after.Conditions)
-	at := slices.IndexFunc(after.Conditions, func(c group.Condition) bool { return c.Type == ConditionSpecValid })
-	if at >= 0 {
-		if old := after.Conditions[at]; !old.Status && old.Message == condition.Message {
-			condition.Since = old.Since
-		}
-		after.Conditions[at] = condition
-	} else {
-		after.Conditions = append(after.Conditions, condition)
-	}
-	if before.Index != 0 && same(before.Value, after) {
-		return nil
-	}
-	p.log.Warn("spec not valid", "error", spec.Err)
-	after.Term, after.At = p.lease.Term(), p.now
-	return p.putStatus(ctx, after, before.Index)
-}
-
-func firstLine(err error) string {
-	if v, ok := errors.AsType[*group.ValidationError](err); ok && len(v.Problems) > 0 {
-		more := ""
-		if n := len(v.Problems) - 1; n > 0 {
-			more = fmt.Sprintf(" (and %d more)", n)
-		}
-		return v.Problems[0].String() + more
-	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return bounded(line)
-}
-
-func bounded(text string) string {
-	const limit = 8 << 10
-	if len(text) > limit {
-		return text[:limit] + "..."
-	}
-	return text
 }
 
 // commit writes under the Lease.
 func (p *pass) commit(ctx context.Context, ops ...store.Op) error {
 	return p.cfg.Store.Commit(ctx, append(p.lease.Fence(), ops...)...)
-}
-
-// sweepEvery and nonceKept say when spent nonces are removed: they cannot be
-// used again once their exchange has expired, clocks that differ aside.
-const (
-	sweepEvery = time.Minute
-	nonceKept  = 10 * time.Minute
-	// operationsKept is how many ended Operations a Slot keeps beside those of the
-	// current rollout.
-	operationsKept = 20
-	sweepBatch     = 30
-)
-
-// sweep removes records that have served.
-func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
-	v, err := view.Read(ctx, r.cfg.Store)
-	if err != nil {
-		return err
-	}
-	var ops []store.Op
-	for key, nonce := range v.Nonces {
-		if r.cfg.Now().Sub(nonce.Value.ExpiresAt) > nonceKept {
-			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: key, Index: nonce.Index})
-		}
-	}
-	for slot := range v.Slots {
-		kept := 0
-		for _, o := range v.OperationsOf(slot) {
-			if !o.Value.Phase.Ended() {
-				continue
-			}
-			if kept++; kept > operationsKept && o.Value.Rollout != v.Statuses[o.Value.Group].Value.Rollout {
-				ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OperationKey(o.Value.ID), Index: o.Index})
-			}
-		}
-	}
-	for batch := range slices.Chunk(ops, sweepBatch) {
-		if err := r.cfg.Store.Commit(ctx, append(lease.Fence(), batch...)...); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -48,6 +48,11 @@ type world struct {
 	calls []string
 	// fault decides what happens to a call; nil: it works.
 	fault func(call string) (apply bool, err error)
+	// behind: Boots from then on are not caught up, by an ever different figure;
+	// zero: all are.
+	behind time.Time
+	// retired are the accessors of Slots that are gone.
+	retired []string
 	// away is the worst number of members that were away at once.
 	away int
 }
@@ -91,12 +96,19 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator,
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w,
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
 	all.Go(func() { _ = r.Run(ctx) })
 	return all.Wait
+}
+
+func (w *world) Retire(_ context.Context, slot string, accessors ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.retired = append(w.retired, append([]string{slot}, accessors...)...)
+	return nil
 }
 
 type noMetrics struct{}
@@ -295,9 +307,14 @@ func (w *world) reportLocked(c *cvm, order *controlv1.OperationOrder) {
 	if w.leader == c.slot {
 		role = controlv1.Role_ROLE_LEADER
 	}
+	var lag *int64
+	if !w.behind.IsZero() && c.bootAt.After(w.behind) {
+		bytes := int64(c.seq) * 704
+		caught, lag = false, &bytes
+	}
 	w.reports.Put(c.slot, c.bootID, &controlv1.Report{
 		Sequence: c.seq, MemberKnown: true, ConsulReady: true, Steps: steps,
 		HealthyFor: durationpb.New(time.Since(c.bootAt)), BootAt: timestamppb.New(c.bootAt),
-		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: w.leader, Epoch: w.epoch, MayDisrupt: true},
+		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: w.leader, Epoch: w.epoch, MayDisrupt: true, LagBytes: lag},
 	})
 }

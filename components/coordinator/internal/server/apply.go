@@ -35,7 +35,8 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	out := &apiv1.ApplyGroupResponse{Revision: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	// What a plain KV edit left there, however large, can be replaced.
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrTooLarge) {
 		return nil, wire(err)
 	}
 	out.Index = index

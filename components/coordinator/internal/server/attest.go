@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -12,6 +13,9 @@ import (
 	"cadre.dev/overlay"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
+
+// quoteWait is how long an attestation may wait for its turn.
+const quoteWait = 5 * time.Second
 
 // AttestCoordinator implements ClusterService: evidence over the caller's nonce,
 // this server's key and this very connection.
@@ -28,10 +32,14 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 	if err != nil {
 		return nil, status.Error(codes.Internal, "channel binding: "+err.Error())
 	}
+	// Anybody may ask, since this is how a coordinator is recognised; so nobody
+	// waits long in a crowd.
+	wait, cancel := context.WithTimeout(ctx, quoteWait)
+	defer cancel()
 	select {
 	case s.quotes <- struct{}{}:
 		defer func() { <-s.quotes }()
-	case <-ctx.Done():
+	case <-wait.Done():
 		return nil, status.Error(codes.Unavailable, "OVERLOADED: too many attestations at once; try again")
 	}
 	bundle := s.cfg.Root.CA().BundleSHA256()

@@ -133,7 +133,7 @@ func wire(err error) error {
 		code = codes.Aborted
 	case errors.Is(err, store.ErrBadKey), errors.Is(err, store.ErrTooLarge):
 		code = codes.InvalidArgument
-	case errors.Is(err, store.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		code = codes.Unavailable
 	}
 	return status.Error(code, err.Error())

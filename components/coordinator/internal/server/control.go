@@ -24,8 +24,8 @@ func (s *Server) PauseRollout(ctx context.Context, req *apiv1.PauseRolloutReques
 	}
 	key := store.PauseKey(req.GetGroup())
 	_, index, err := store.ReadRaw(ctx, c.store, key)
-	if err == nil {
-		return &apiv1.PauseRolloutResponse{}, nil
+	if err == nil || errors.Is(err, store.ErrTooLarge) {
+		return &apiv1.PauseRolloutResponse{}, nil // it exists, and that is what counts
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return nil, wire(err)

@@ -22,6 +22,9 @@ import (
 const (
 	listAge    = 5 * time.Second
 	watchEvery = time.Second
+	// recheckEvery is how long a watch goes on without asking Consul again whether
+	// its caller may read.
+	recheckEvery = 30 * time.Second
 )
 
 // PlanRollout implements ClusterService.
@@ -78,10 +81,24 @@ func (s *Server) WatchGroup(req *apiv1.WatchGroupRequest, stream grpc.ServerStre
 	if err := c.mayRead(ctx, req.GetGroup()); err != nil {
 		return err
 	}
+	select {
+	case s.watches <- struct{}{}:
+		defer func() { <-s.watches }()
+	default:
+		return status.Errorf(codes.ResourceExhausted, "OVERLOADED: %d watches are open already", maxWatches)
+	}
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var last *apiv1.WatchGroupResponse
+	checked := s.cfg.Now()
 	for {
+		if s.cfg.Now().Sub(checked) >= recheckEvery {
+			// The token may have been revoked, or have lost the right, meanwhile.
+			if err := c.mayRead(ctx, req.GetGroup()); err != nil {
+				return err
+			}
+			checked = s.cfg.Now()
+		}
 		v, changed := s.cfg.Views.Latest()
 		if v == nil || v.Index < c.view.Index {
 			v = c.view // the watcher is a moment behind the caller's own last write

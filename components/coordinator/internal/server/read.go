@@ -122,11 +122,12 @@ func (s *Server) ListInstances(ctx context.Context, req *apiv1.ListInstancesRequ
 		if !readable[name] || req.GetGroup() != "" && req.GetGroup() != name {
 			continue
 		}
-		plan, err := s.plan(ctx, c.view, name, nil)
-		if err != nil {
-			continue // an invalid spec has no plan; its status says so
+		// A spec that is not valid has no plan; then the leader's record tells.
+		instances := c.view.Statuses[name].Value.Instances
+		if plan, err := s.plan(ctx, c.view, name, nil); err == nil {
+			instances = plan.Status.Instances
 		}
-		for _, i := range plan.Status.Instances {
+		for _, i := range instances {
 			text, err := encode(i)
 			if err != nil {
 				return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/keys"
@@ -54,8 +55,20 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// maxMessage bounds a request; a spec is the largest.
-const maxMessage = 512 << 10
+// Bounds of the listener, which strangers reach too.
+const (
+	// maxMessage bounds a request; a spec is the largest.
+	maxMessage = 512 << 10
+	// maxConnections is how many may be open, maxStreams how many calls on each.
+	maxConnections = 128
+	maxStreams     = 32
+	// maxWatches is how many watches may run in all: each plans once a second.
+	maxWatches = 64
+	// callTime bounds every call but a watch, whatever the caller would wait.
+	callTime = 30 * time.Second
+	// idleTime ends connections that nobody uses.
+	idleTime = time.Minute
+)
 
 // Server serves ClusterService. Safe for concurrent use.
 type Server struct {
@@ -63,10 +76,13 @@ type Server struct {
 	cfg      Config
 	operator operatorOnce
 	quotes   chan struct{} // bounds concurrent own quotes
+	watches  chan struct{} // bounds watches
 }
 
 // New makes the server.
-func New(cfg Config) *Server { return &Server{cfg: cfg, quotes: make(chan struct{}, 2)} }
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg, quotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches)}
+}
 
 // Run serves on listener until ctx ends, then lets calls finish for a moment.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
@@ -79,7 +95,9 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 			},
 		})),
 		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(100),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.UnaryInterceptor(limitTime),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime}),
 		grpc.ConnectionTimeout(10*time.Second),
 	)
 	apiv1.RegisterClusterServiceServer(server, s)
@@ -90,7 +108,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		hard.Stop()
 	})
 	defer stop()
-	err := server.Serve(listener)
+	err := server.Serve(limitConnections(listener, maxConnections))
 	if ctx.Err() != nil {
 		return nil
 	}

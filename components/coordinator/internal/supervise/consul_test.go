@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"log/slog"
-	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,7 +14,9 @@ import (
 
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/supervise"
+	"cadre.dev/coordinator/internal/testnet"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/store/storetest"
 )
 
 type guest struct{}
@@ -30,15 +30,15 @@ func (guest) GetKey(_ context.Context, path, _ string) ([]byte, error) {
 // share nothing but derived keys, elect a leader under ACL default deny and
 // mutual TLS, and become three voters.
 func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
-	binary := binary(t)
+	if !testnet.Isolated(t) {
+		return
+	}
+	binary := storetest.ConsulBinary(t)
 	root, err := keys.Derive(t.Context(), guest{}, "demo")
 	if err != nil {
 		t.Fatal(err)
 	}
 	vips := []netip.Addr{netip.MustParseAddr("127.50.0.1"), netip.MustParseAddr("127.50.0.2"), netip.MustParseAddr("127.50.0.3")}
-	if taken(vips[0]) {
-		t.Skip("127.50.0.1:8300 is in use")
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
@@ -128,33 +128,3 @@ func eventually(t *testing.T, what string, try func() error) {
 		}
 	}
 }
-
-func taken(vip netip.Addr) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort(vip.String(), "8300"))
-	if err != nil {
-		return true
-	}
-	_ = l.Close()
-	return false
-}
-
-// binary finds Consul as the store's tests do.
-func binary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("CADRE_CONSUL"); path != "" {
-		return path
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if path := filepath.Join(dir, ".tools", "bin", "consul"); exists(path) {
-			return path
-		}
-	}
-	t.Skip("no consul binary: set CADRE_CONSUL or put it at .tools/bin/consul")
-	return ""
-}
-
-func exists(path string) bool { _, err := os.Stat(path); return err == nil }

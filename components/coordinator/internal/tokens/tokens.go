@@ -41,16 +41,38 @@ type Token struct {
 // its workload. Earlier tokens are untouched; the caller revokes them when the
 // new ones are recorded.
 func (i *Issuer) Slot(ctx context.Context, spec group.Spec, slot string) (agent, workload Token, err error) {
-	agent, err = i.issue(ctx, "cadre-agent-"+slot, agentRules(slot))
+	agent, err = i.issue(ctx, agentPolicy(slot), agentRules(slot))
 	if err != nil {
 		return Token{}, Token{}, err
 	}
-	workload, err = i.issue(ctx, "cadre-workload-"+slot, workloadRules(spec.Workload, spec.Name, slot))
+	workload, err = i.issue(ctx, workloadPolicy(slot), workloadRules(spec.Workload, spec.Name, slot))
 	if err != nil {
 		return Token{}, Token{}, errors.Join(err, i.Revoke(ctx, agent.Accessor))
 	}
 	return agent, workload, nil
 }
+
+// Retire takes back everything that a Slot was given: its tokens by accessor, and
+// the policies that were made for it. What is gone counts as taken back.
+func (i *Issuer) Retire(ctx context.Context, slot string, accessors ...string) error {
+	errs := []error{i.Revoke(ctx, accessors...)}
+	for _, name := range []string{agentPolicy(slot), workloadPolicy(slot)} {
+		have, _, err := i.client.ACL().PolicyReadByName(name, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+		if err != nil && !isNotFound(err) {
+			errs = append(errs, fmt.Errorf("read policy %s: %w", name, err))
+		}
+		if err != nil || have == nil {
+			continue
+		}
+		if _, err := i.client.ACL().PolicyDelete(have.ID, (&consul.WriteOptions{}).WithContext(ctx)); err != nil && !isNotFound(err) {
+			errs = append(errs, fmt.Errorf("delete policy %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func agentPolicy(slot string) string    { return "cadre-agent-" + slot }
+func workloadPolicy(slot string) string { return "cadre-workload-" + slot }
 
 // Revoke deletes tokens by accessor; one that is gone counts as revoked.
 func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {

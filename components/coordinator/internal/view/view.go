@@ -34,6 +34,7 @@ type View struct {
 	// Index grows with each change of anything.
 	Index      uint64
 	Specs      map[string]Spec                      // by group
+	Accepted   map[string]Accepted                  // by group; last valid spec
 	Statuses   map[string]Rec[group.Status]         // by group
 	Revisions  map[string]Rec[group.RevisionRecord] // by digest
 	Slots      map[string]Rec[group.SlotRecord]     // by Slot
@@ -62,6 +63,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.readSpecs(entries)
 	at := moment{entries: entries}
 	var errs []error
+	v.readAccepted(ctx, at, &errs)
 	v.Statuses = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.Status) string { return s.Group })
 	v.Revisions = collect(ctx, at, store.RevisionsPrefix, &errs, func(r group.RevisionRecord) string { return r.Digest })
 	v.Slots = collect(ctx, at, store.SlotsPrefix, &errs, func(s group.SlotRecord) string { return s.Slot })
@@ -72,13 +74,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.Refusals = collect(ctx, at, store.RefusalsPrefix, &errs, func(r policy.Refusal) string { return r.Slot })
 	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
-	v.Pauses = map[string]Rec[store.Pause]{}
-	for key, pause := range keyed[store.Pause](ctx, at, store.PausePrefix, &errs) {
-		v.Pauses[strings.TrimPrefix(key, store.PausePrefix)] = pause
-	}
-	if freeze, ok := keyed[store.Freeze](ctx, at, store.FreezeKey(), &errs)[store.FreezeKey()]; ok {
-		v.Freeze = &freeze.Value
-	}
+	v.readSwitches(ctx, at, &errs)
 	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
 	v.Leader = keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value.Holder
 	for _, err := range errs {
@@ -118,19 +114,25 @@ func DecodeSpec(raw []byte, name string) (group.Spec, error) {
 	return spec, group.Validate(spec)
 }
 
-// Groups lists the names of all specs, sorted.
-func (v *View) Groups() []string { return slices.Sorted(maps.Keys(v.Specs)) }
-
-// ValidSpecs are the specs that can be used.
-func (v *View) ValidSpecs() map[string]group.Spec {
-	out := map[string]group.Spec{}
-	for name, s := range v.Specs {
-		if s.Err == nil {
-			out[name] = s.Value
+// readSwitches: a switch is on while its key exists, whatever is written there.
+// An operator who stops everything with a plain KV edit gets what was asked for.
+func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
+	pauses := keyed[store.Pause](ctx, at, store.PausePrefix, errs)
+	freezes := keyed[store.Freeze](ctx, at, store.FreezeKey(), errs)
+	v.Pauses = map[string]Rec[store.Pause]{}
+	for _, e := range at.entries {
+		if name, ok := strings.CutPrefix(e.Key, store.PausePrefix); ok {
+			v.Pauses[name] = Rec[store.Pause]{Value: pauses[e.Key].Value, Index: e.Index}
+		}
+		if e.Key == store.FreezeKey() {
+			freeze := freezes[e.Key].Value
+			v.Freeze = &freeze
 		}
 	}
-	return out
 }
+
+// Groups lists the names of all specs, sorted.
+func (v *View) Groups() []string { return slices.Sorted(maps.Keys(v.Specs)) }
 
 // SlotsOf lists a group's Slot records by ordinal.
 func (v *View) SlotsOf(name string) []group.SlotRecord {

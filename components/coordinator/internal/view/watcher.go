@@ -23,6 +23,7 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	latest  *View         // guarded by mu; nil before the first read
+	since   time.Time     // guarded by mu; of the first read
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 }
 
@@ -36,6 +37,13 @@ func (w *Watcher) Latest() (*View, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.latest, w.changed
+}
+
+// Since is when the records were first read; zero before.
+func (w *Watcher) Since() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.since
 }
 
 // Run reads and watches until ctx ends.
@@ -70,6 +78,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) publish(v *View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
 	for _, bad := range v.Bad {
 		if w.latest == nil || !hasBad(w.latest.Bad, bad) {
 			w.log.Error("record not usable", "key", bad.Key, "error", bad.Err)

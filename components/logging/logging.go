@@ -1,17 +1,21 @@
-package main
+package logging
 
 import (
 	"context"
+	"io"
 	"log/slog"
-	"os"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// newLogger writes log/slog records through go-hclog, so that the coordinator's
-// lines read like those of its Consul server.
-func newLogger(level string) *slog.Logger {
-	backend := hclog.New(&hclog.LoggerOptions{Name: "cadre-coordinator", Level: hclog.LevelFromString(level), Output: os.Stderr, JSONFormat: true})
+// New returns a logger that writes one JSON object for each record to out. level is
+// the least that is written: trace, debug, info, warn or error; another word is info.
+func New(name, level string, out io.Writer) *slog.Logger {
+	least := hclog.LevelFromString(level)
+	if least == hclog.NoLevel {
+		least = hclog.Info
+	}
+	backend := hclog.New(&hclog.LoggerOptions{Name: name, Level: least, Output: out, JSONFormat: true})
 	return slog.New(&handler{log: backend})
 }
 

@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"testing"
+	"time"
+
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+)
+
+// operation records an open Operation of pg-0 whose platform call was made.
+func (h *harness) operation(bootBefore string) {
+	h.t.Helper()
+	now := time.Now().UTC()
+	put, err := store.Put(store.OperationKey("pg-1-0.1.pg-0"), operation.Operation{
+		ID: "pg-1-0.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: operation.Joining,
+		BootBefore: bootBefore, CallIssuedAt: now, CreatedAt: now, Entered: operation.PhaseTimes{},
+	}, 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.store.Commit(h.t.Context(), put); err != nil {
+		h.t.Fatal(err)
+	}
+	for {
+		v, changed := h.service.cfg.Views.Latest()
+		if _, there := v.OpenOperation("pg-0"); there {
+			return
+		}
+		select {
+		case <-changed:
+		case <-h.t.Context().Done():
+			h.t.Fatal("the operation was not seen")
+		}
+	}
+}
+
+// TestRestartLetsOneBootIn: while a step is open the expected Boot may replace the
+// old one, though that one still looks alive, and no clone may replace the new one.
+func TestRestartLetsOneBootIn(t *testing.T) {
+	h := newHarness(t)
+	old := h.boot(composeText, h.seed)
+	old.mustAdmit()
+	h.live[old.id()] = true
+	h.operation(old.id())
+	expected := h.boot(composeText, h.seed)
+	expected.mustAdmit()
+	h.live[expected.id()] = true
+	_, err := h.boot(composeText, h.seed).admit()
+	h.wantRefusal(err, codeConflict, codeConflict)
+	if a := h.admission(); a.BootID != expected.id() {
+		t.Error("a clone took the slot while the step was open")
+	}
+}
+
+// TestCoordinatorThatJustStartedReplacesNobody: it has not heard from live Boots yet.
+func TestCoordinatorThatJustStartedReplacesNobody(t *testing.T) {
+	h := newHarness(t)
+	h.service.cfg.Warmup = time.Hour
+	first := h.boot(composeText, h.seed)
+	first.mustAdmit() // a free Slot is not waited for
+	_, err := h.boot(composeText, h.seed).admit()
+	h.wantRefusal(err, codeConflict, codeConflict)
+	first.mustAdmit() // nor is a renewal
+	h.service.cfg.Warmup = 0
+	h.boot(composeText, h.seed).mustAdmit()
+}
+
+// failingIssuer cannot issue for a while.
+type failingIssuer struct {
+	Issuer
+	fail bool
+}
+
+func (f *failingIssuer) Slot(ctx context.Context, spec group.Spec, slot string) (agent, workload tokens.Token, err error) {
+	if f.fail {
+		return tokens.Token{}, tokens.Token{}, errors.New("no leader")
+	}
+	return f.Issuer.Slot(ctx, spec, slot)
+}
+
+// TestOldTokensEndThoughNewOnesCannotBeIssued: a Boot that lost its Slot has no
+// rights left, even while its successor cannot be served.
+func TestOldTokensEndThoughNewOnesCannotBeIssued(t *testing.T) {
+	h := newHarness(t)
+	issuer := &failingIssuer{Issuer: h.service.cfg.Issuer}
+	h.service.cfg.Issuer = issuer
+	old := h.boot(composeText, h.seed).mustAdmit().GetCredentials().GetConsul()
+	issuer.fail = true
+	second := h.boot(composeText, h.seed)
+	_, err := second.admit()
+	h.wantRefusal(err, codeTokens, codeTokens)
+	if _, _, err := h.as(old.GetWorkloadToken()).ACL().TokenReadSelf(nil); err == nil {
+		t.Error("a token of the replaced boot still works")
+	}
+	issuer.fail = false
+	second.mustAdmit()
+}
+
+// TestStrangersDoNotBuryARefusal: what genuine evidence was refused for stays.
+func TestStrangersDoNotBuryARefusal(t *testing.T) {
+	var n noted
+	now := time.Now()
+	genuine, junk := refuse("REVISION_NOT_ALLOWED", "").known(), refuse(codeQuote, "")
+	for _, c := range []struct {
+		after time.Duration
+		r     *refusal
+		want  bool
+	}{
+		{0, junk, true},
+		{time.Second, junk, false},
+		{time.Second, genuine, true},
+		{time.Second, genuine, false},
+		{5 * time.Second, junk, false},
+		{time.Second, genuine, true},
+		{strangerEvery, junk, true},
+	} {
+		now = now.Add(c.after)
+		if got := n.due(c.r, now); got != c.want {
+			t.Errorf("%s at %v: due %v", c.r.code, now, got)
+		}
+	}
+}
+
+func TestOnlyP256KeysMayAsk(t *testing.T) {
+	_, err := (&Service{}).contact(tls.ConnectionState{PeerCertificates: []*x509.Certificate{{PublicKey: ed25519.PublicKey(make([]byte, 32))}}})
+	if r, ok := errors.AsType[*refusal](err); !ok || r.code != codeKey {
+		t.Errorf("an Ed25519 key: %v", err)
+	}
+}

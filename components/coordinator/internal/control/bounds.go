@@ -1,0 +1,68 @@
+package control
+
+import (
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// Bounds of a report: an agent is admitted, not trusted to be sane.
+const (
+	maxChecks = 64
+	maxSteps  = 64
+	maxList   = 128
+	// maxName bounds what names something; longer ones name nothing.
+	maxName = 256
+	// maxText bounds what is for people. Such texts go into the Operation and the
+	// status: one that did not fit there would stop the whole group.
+	maxText = 512
+	// maxMessage bounds one call of an agent, maxCalls those at once.
+	maxMessage = 256 << 10
+	maxCalls   = 16
+)
+
+// serverBounds are those of each control session.
+func serverBounds() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxCalls)}
+}
+
+// bound refuses a report that cannot be meant and shortens its texts.
+func bound(r *controlv1.Report) error {
+	m := r.GetMember()
+	switch {
+	case r == nil:
+		return status.Error(codes.InvalidArgument, "report: missing")
+	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList:
+		return status.Error(codes.InvalidArgument, "report: too many entries")
+	}
+	names := []string{m.GetLeader(), m.GetVersion(), r.GetAgentVersion()}
+	names = append(append(names, m.GetVoters()...), m.GetBusy()...)
+	for _, c := range r.GetChecks() {
+		names = append(names, c.GetName())
+		clip(&c.Message)
+	}
+	for _, s := range r.GetSteps() {
+		names = append(names, s.GetOperationId(), s.GetNewLeader())
+		clip(&s.Message)
+	}
+	for _, name := range names {
+		if len(name) > maxName {
+			return status.Errorf(codes.InvalidArgument, "report: the name %.40q... has %d bytes, at most %d", name, len(name), maxName)
+		}
+	}
+	if m != nil {
+		clip(&m.Message)
+		clip(&m.MayDisruptReason)
+	}
+	return nil
+}
+
+func clip(text *string) {
+	if len(*text) > maxText {
+		*text = strings.ToValidUTF8((*text)[:maxText], "") + "..."
+	}
+}

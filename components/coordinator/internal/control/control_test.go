@@ -1,0 +1,200 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+func pg() group.Spec {
+	return group.Spec{Name: "pg", Replicas: 1, Workload: group.Workload{Kind: group.WorkloadPatroni}}
+}
+
+// records is a View of one Slot with its Operations, oldest first.
+func records(ops ...view.Rec[operation.Operation]) *view.View {
+	v := &view.View{
+		Term: 3, Index: 100,
+		Specs:      map[string]view.Spec{"pg": {Value: pg(), Index: 10}},
+		Accepted:   map[string]view.Accepted{"pg": {Value: pg(), SpecIndex: 10, Index: 11}},
+		Slots:      map[string]view.Rec[group.SlotRecord]{"pg-0": {Value: group.SlotRecord{Group: "pg", Slot: "pg-0", VIP: "127.50.1.1", InstanceID: "i"}, Index: 12}},
+		Admissions: map[string]view.Rec[policy.Admission]{"pg-0": {Value: policy.Admission{Group: "pg", Slot: "pg-0", BootID: "boot", InstanceID: "i"}, Index: 13}},
+		Operations: map[string]view.Rec[operation.Operation]{},
+	}
+	for _, o := range ops {
+		v.Operations[o.Value.ID] = o
+	}
+	return v
+}
+
+func step(id string, phase operation.Phase, created time.Time, index uint64) view.Rec[operation.Operation] {
+	return view.Rec[operation.Operation]{Index: index, Value: operation.Operation{
+		ID: id, Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: phase, BootBefore: "boot", CreatedAt: created,
+		Entered: operation.PhaseTimes{operation.Draining: created},
+	}}
+}
+
+func desired(t *testing.T, v *view.View, boot string) *controlv1.Desired {
+	t.Helper()
+	out, err := Desired(v, pg(), "pg-0", boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestVersionDoesNotFallWithWhatGoesAway(t *testing.T) {
+	t0 := time.Unix(1000, 0)
+	old, newest := step("old", operation.Done, t0, 40), step("new", operation.Done, t0.Add(time.Hour), 60)
+	before := desired(t, records(old, newest), "boot").GetVersion()
+	if before != 60 {
+		t.Fatalf("version %d, want the newest record's", before)
+	}
+	if got := desired(t, records(newest), "boot").GetVersion(); got < before {
+		t.Errorf("version %d after an operation was pruned, was %d", got, before)
+	}
+	with, without := records(), records()
+	delete(without.Specs, "pg")
+	if a, b := desired(t, with, "boot").GetVersion(), desired(t, without, "boot").GetVersion(); b < a {
+		t.Errorf("version %d after the spec was removed, was %d", b, a)
+	}
+}
+
+func TestOrderIsForTheBootThatItMeans(t *testing.T) {
+	v := records(step("op", operation.Booting, time.Unix(1000, 0), 20))
+	if o := desired(t, v, "boot").GetOperation(); o.GetVerb() != controlv1.Verb_VERB_DRAIN {
+		t.Errorf("the boot that was drained is asked for %v: it would go back to service before it is gone", o.GetVerb())
+	}
+	if o := desired(t, v, "next").GetOperation(); o.GetVerb() != controlv1.Verb_VERB_POST_LAUNCH {
+		t.Errorf("the boot that follows is asked for %v", o.GetVerb())
+	}
+}
+
+// TestInvalidSpecKeepsPortsOpenOnACoordinatorThatJustStarted: without the last
+// valid spec its peer maps would cut the members off from each other.
+func TestInvalidSpecKeepsPortsOpenOnACoordinatorThatJustStarted(t *testing.T) {
+	v := records()
+	v.Specs["pg"] = view.Spec{Index: 50, Err: context.Canceled}
+	v.Slots["pg-1"] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: "pg-1", VIP: "127.50.1.2", InstanceID: "j"}}
+	v.Admissions["pg-1"] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "pg", Slot: "pg-1", BootID: "b", InstanceID: "j"}}
+	var d Directory
+	d.Update(v, []peering.Member{{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}})
+	peers, _ := d.Peers("pg", "pg-0")
+	for _, p := range peers {
+		if p.Slot != "pg-1" {
+			continue
+		}
+		for _, port := range p.Offers {
+			if port.Number == 5432 {
+				return
+			}
+		}
+	}
+	t.Errorf("pg-0 may not reach PostgreSQL of pg-1: %+v", peers)
+}
+
+// service serves v's records from a store in memory.
+func service(t *testing.T) (*Service, *reports.Reports) {
+	t.Helper()
+	s := storetest.NewMemory()
+	for key, value := range map[string]string{
+		store.AdmissionKey("pg-0"): `{"group":"pg","slot":"pg-0","boot_id":"boot","instance_id":"i","app_id":"a","revision":"r","epoch":1,"generation":1,
+			"admitted_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-02T00:00:00Z","by":"coordinator-0"}`,
+	} {
+		if err := s.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: key, Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	views := view.NewWatcher(s, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = views.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for v, changed := views.Latest(); v == nil; v, changed = views.Latest() {
+		<-changed
+	}
+	r := reports.New(time.Now)
+	return New(views, &Directory{}, r, slog.New(slog.DiscardHandler)), r
+}
+
+func from(t *testing.T, groupName, slot, boot string) context.Context {
+	t.Helper()
+	return peer.NewContext(t.Context(), &peer.Peer{Addr: overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: groupName, Slot: slot}, BootID: boot}})
+}
+
+func TestOnlyTheBootThatHoldsTheSlotIsHeard(t *testing.T) {
+	s, heard := service(t)
+	refused := func(ctx context.Context, who string, want codes.Code) {
+		_, reportErr := s.Report(ctx, &controlv1.ReportRequest{Report: &controlv1.Report{}})
+		_, desiredErr := s.GetDesired(ctx, &controlv1.GetDesiredRequest{})
+		_, peersErr := s.GetPeers(ctx, &controlv1.GetPeersRequest{})
+		for _, err := range []error{reportErr, desiredErr, peersErr} {
+			if status.Code(err) != want {
+				t.Errorf("%s: %v, want %v", who, err, want)
+			}
+		}
+	}
+	refused(t.Context(), "no session", codes.Unauthenticated)
+	refused(from(t, "web", "pg-0", "boot"), "another group", codes.PermissionDenied)
+	refused(from(t, "pg", "pg-1", "boot"), "a slot without one", codes.PermissionDenied)
+	refused(from(t, "pg", "pg-0", "earlier"), "an earlier boot", codes.FailedPrecondition)
+	if _, ok := heard.Of("pg-0"); ok {
+		t.Error("a report of somebody else is kept")
+	}
+	if _, err := s.Report(from(t, "pg", "pg-0", "boot"), &controlv1.ReportRequest{Report: &controlv1.Report{Sequence: 1}}); err != nil {
+		t.Error(err)
+	}
+	if got, ok := heard.Of("pg-0"); !ok || got.BootID != "boot" {
+		t.Errorf("the report is not kept: %+v", got)
+	}
+}
+
+// TestReportsAreBounded: texts go into records that have bounds of their own.
+func TestReportsAreBounded(t *testing.T) {
+	long := strings.Repeat("é", 20_000)
+	r := &controlv1.Report{
+		Member: &controlv1.MemberView{Message: long, MayDisruptReason: long},
+		Checks: []*controlv1.CheckResult{{Name: "ready", Message: long}},
+		Steps:  []*controlv1.StepResult{{OperationId: "op", Message: long}},
+	}
+	if err := bound(r); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{r.GetMember().GetMessage(), r.GetMember().GetMayDisruptReason(), r.GetChecks()[0].GetMessage(), r.GetSteps()[0].GetMessage()} {
+		if len(text) > maxText+3 || !utf8.ValidString(text) {
+			t.Errorf("a text of %d bytes is left", len(text))
+		}
+	}
+	for name, bad := range map[string]*controlv1.Report{
+		"missing":       nil,
+		"long leader":   {Member: &controlv1.MemberView{Leader: long}},
+		"long voter":    {Member: &controlv1.MemberView{Voters: []string{long}}},
+		"long check":    {Checks: []*controlv1.CheckResult{{Name: long}}},
+		"long id":       {Steps: []*controlv1.StepResult{{OperationId: long}}},
+		"many steps":    {Steps: make([]*controlv1.StepResult, maxSteps+1)},
+		"many voters":   {Member: &controlv1.MemberView{Voters: make([]string, maxList+1)}},
+		"long released": {AgentVersion: long},
+	} {
+		if err := bound(bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package reconcile
+
+import (
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+)
+
+// maxBegun is how many Operations one pass starts: each takes up to four of a
+// transaction's operations. The next pass starts the next ones.
+const maxBegun = 8
+
+// begun are the Operations that this pass starts, with the writes that go along.
+func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error) {
+	for _, a := range p.plan.Actions {
+		if len(started) == maxBegun {
+			break
+		}
+		op, ok := p.plan.Begin(a, p.lease.Term(), p.now)
+		if !ok {
+			continue
+		}
+		put, err := store.Put(store.OperationKey(op.ID), op, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		ops = append(ops, put)
+		started = append(started, op)
+		if a.Retarget != "" {
+			old := p.view.Operations[a.Retarget]
+			ended, _ := operation.Advance(old.Value, operation.Facts{Term: p.lease.Term(), Retargeted: true}, p.now)
+			put, err := store.Put(store.OperationKey(a.Retarget), ended, old.Index)
+			if err != nil {
+				return nil, nil, err
+			}
+			ops = append(ops, put)
+		}
+		if request, asked := p.seen.Now.RestartRequests[a.Slot]; asked {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(request), Index: p.view.Queue[request].Index})
+		}
+	}
+	return ops, started, nil
+}

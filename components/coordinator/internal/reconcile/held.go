@@ -1,0 +1,93 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+	"cadre.dev/store"
+)
+
+// ConditionSpecValid says whether the stored spec can be used.
+const ConditionSpecValid = "SpecValid"
+
+// HoldSpec keeps new steps back while the stored spec is not valid or is gone.
+const HoldSpec = "spec_not_valid"
+
+// held is why a group is only kept, not changed.
+type held struct {
+	condition group.Condition
+	// message is the condition in one line.
+	message string
+}
+
+// whyHeld is nil while the stored spec can be used. Otherwise the last valid one
+// stays in force: open Operations go to their end by it, so that no member is left
+// drained, and nothing new is begun. Removing a spec removes no instance.
+func (p *pass) whyHeld() *held {
+	spec, exists := p.view.Specs[p.name]
+	condition := group.Condition{Type: ConditionSpecValid, Reason: "SPEC_INVALID", Since: p.now}
+	switch {
+	case exists && spec.Err == nil:
+		return nil
+	case exists:
+		condition.Message = bounded(spec.Err.Error())
+		return &held{condition: condition, message: "the spec is not valid and changes nothing: " + firstLine(spec.Err)}
+	}
+	condition.Reason = "SPEC_REMOVED"
+	condition.Message = "the spec was removed: the instances are left as they are and keep their credentials; put a spec back to manage them, or delete them on the platform"
+	return &held{condition: condition, message: condition.Message}
+}
+
+// hold takes the new steps out of a held plan.
+func (p *pass) hold() {
+	if p.held == nil {
+		return
+	}
+	for i := range p.plan.Actions {
+		if a := &p.plan.Actions[i]; a.Operation == "" {
+			a.Execute = false
+			a.Holds = append(a.Holds, rollout.Hold{Predicate: HoldSpec, Message: p.held.message})
+		}
+	}
+}
+
+// accept records a valid spec that is new, if it still is what is stored: what a
+// coordinator remembers of it would be lost with the coordinator.
+func (p *pass) accept(ctx context.Context) (changed bool, err error) {
+	spec := p.view.Specs[p.name]
+	if accepted := p.view.Accepted[p.name]; p.held != nil || accepted.Index != 0 && accepted.SpecIndex == spec.Index {
+		return false, nil
+	}
+	// Without escapes, or a spec at its bound would not fit.
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(store.AcceptedSpec{
+		Group: p.name, SpecIndex: spec.Index, Spec: json.RawMessage(spec.Raw), Term: p.lease.Term(), At: p.now,
+	}); err != nil {
+		return false, fmt.Errorf("accept the spec: %w", err)
+	}
+	put, err := store.PutRaw(store.GroupAcceptedKey(p.name), text.Bytes(), p.acceptedIndex())
+	if err != nil {
+		return false, fmt.Errorf("accept the spec: %w", err)
+	}
+	unchanged := store.Op{Kind: store.OpCheckIndex, Key: store.GroupSpecKey(p.name), Index: spec.Index}
+	if err := p.commit(ctx, unchanged, put); err != nil {
+		return false, fmt.Errorf("accept the spec: %w", err)
+	}
+	return true, nil
+}
+
+// acceptedIndex is the index of the record, also of one that cannot be used.
+func (p *pass) acceptedIndex() uint64 {
+	for _, bad := range p.view.Bad {
+		if bad.Key == store.GroupAcceptedKey(p.name) {
+			return bad.Index
+		}
+	}
+	return p.view.Accepted[p.name].Index
+}

@@ -1,0 +1,136 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+)
+
+// What is kept of the past, and how often the rest is removed.
+const (
+	sweepEvery = time.Minute
+	// nonceKept: a spent nonce cannot be used again once its exchange has expired,
+	// clocks that differ aside.
+	nonceKept = 10 * time.Minute
+	// operationsKept is how many ended Operations a Slot keeps beside those of the
+	// current rollout; the newest one always stays.
+	operationsKept = 20
+	// rolloutsKept is how many rollouts a group keeps.
+	rolloutsKept = 20
+	// revisionKept is the least age of a Revision that is removed.
+	revisionKept = time.Hour
+	sweepBatch   = 30
+)
+
+// sweep removes records that have served.
+func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
+	v, err := view.Read(ctx, r.cfg.Store)
+	if err != nil {
+		return err
+	}
+	ops := slices.Concat(r.oldNonces(v), oldOperations(v))
+	rollouts := oldRollouts(v)
+	ops = append(ops, rollouts...)
+	if len(rollouts) == 0 {
+		// One after the other: a Revision goes when nothing names it any more.
+		ops = append(ops, r.oldRevisions(v)...)
+	}
+	for batch := range slices.Chunk(ops, sweepBatch) {
+		if err := r.cfg.Store.Commit(ctx, append(lease.Fence(), batch...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) oldNonces(v *view.View) []store.Op {
+	var ops []store.Op
+	for key, nonce := range v.Nonces {
+		if r.cfg.Now().Sub(nonce.Value.ExpiresAt) > nonceKept {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: key, Index: nonce.Index})
+		}
+	}
+	return ops
+}
+
+func oldOperations(v *view.View) []store.Op {
+	var ops []store.Op
+	for slot := range v.Slots {
+		kept := 0
+		for _, o := range v.OperationsOf(slot) {
+			if !o.Value.Phase.Ended() {
+				continue
+			}
+			if kept++; kept > operationsKept && o.Value.Rollout != v.Statuses[o.Value.Group].Value.Rollout {
+				ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OperationKey(o.Value.ID), Index: o.Index})
+			}
+		}
+	}
+	return ops
+}
+
+// oldRollouts are those behind the newest of each group.
+func oldRollouts(v *view.View) []store.Op {
+	byGroup := map[string][]view.Rec[operation.Rollout]{}
+	for _, r := range v.Rollouts {
+		byGroup[r.Value.Group] = append(byGroup[r.Value.Group], r)
+	}
+	var ops []store.Op
+	for name, all := range byGroup {
+		slices.SortFunc(all, func(a, b view.Rec[operation.Rollout]) int {
+			return cmp.Or(b.Value.StartedAt.Compare(a.Value.StartedAt), cmp.Compare(b.Value.ID, a.Value.ID))
+		})
+		for _, r := range all[min(rolloutsKept, len(all)):] {
+			if r.Value.ID != v.Statuses[name].Value.Rollout {
+				ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.RolloutKey(r.Value.ID), Index: r.Index})
+			}
+		}
+	}
+	return ops
+}
+
+// oldRevisions are those that nothing names: no rollout, Slot, policy, status or
+// open Operation. They are the largest records, and every pass reads them all. A
+// record that cannot be read may name any of them, so then all stay.
+func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
+	if len(v.Bad) > 0 {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, spec := range v.SpecsInForce() {
+		used[group.Revision(spec.Template, spec.RestartToken)] = true
+	}
+	for _, s := range v.Statuses {
+		used[s.Value.Target], used[s.Value.Stable] = true, true
+	}
+	for _, ro := range v.Rollouts {
+		used[ro.Value.From], used[ro.Value.To] = true, true
+	}
+	for _, s := range v.Slots {
+		used[s.Value.Assigned], used[s.Value.WasAvailableAt] = true, true
+	}
+	for _, p := range v.Policies {
+		for _, a := range p.Value.Allowed {
+			used[a.Revision] = true
+		}
+	}
+	for _, a := range v.Admissions {
+		used[a.Value.Revision] = true
+	}
+	for _, o := range v.Operations {
+		used[o.Value.From], used[o.Value.To] = true, true
+	}
+	var ops []store.Op
+	for digest, rev := range v.Revisions {
+		if !used[digest] && r.cfg.Now().Sub(rev.Value.CreatedAt) > revisionKept {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.RevisionKey(digest), Index: rev.Index})
+		}
+	}
+	return ops
+}

@@ -1,0 +1,335 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	consul "github.com/hashicorp/consul/api"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+	"cadre.dev/platform"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+const operatorToken = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
+
+type emptyCloud struct{}
+
+func (emptyCloud) List(context.Context, string) ([]platform.Instance, error) { return nil, nil }
+
+// api is the server on a real Consul with ACLs, and the tokens of those who call.
+type api struct {
+	*Server
+	consul   *consul.Client // may do everything
+	issuer   *tokens.Issuer
+	workload string
+	// clock is what the server takes for now, in real time beside an offset.
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+func (a *api) now() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Now().Add(a.offset)
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	running := storetest.StartConsulACL(t)
+	log := slog.New(slog.DiscardHandler)
+	own, err := store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: running.ManagementToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &api{}
+	if a.consul, err = consul.NewClient(&consul.Config{Address: running.Addr, Token: running.ManagementToken}); err != nil {
+		t.Fatal(err)
+	}
+	if a.issuer, err = tokens.New(running.Addr, running.ManagementToken); err != nil {
+		t.Fatal(err)
+	}
+	_, workload, err := a.issuer.Slot(t.Context(), spec(t), "pg-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.workload = workload.Secret
+	views := view.NewWatcher(own, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = views.Run(ctx) })
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	for v, changed := views.Latest(); v == nil; v, changed = views.Latest() {
+		<-changed
+	}
+	sum := sha256.Sum256([]byte(operatorToken))
+	a.Server = New(Config{
+		Cluster: "demo", Slot: "coordinator-0", OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
+		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: reports.New(time.Now), Timing: rollout.DefaultTiming(),
+		Tokens: a.issuer, Now: a.now, Log: log,
+		StoreFor: func(token string) (store.Store, error) {
+			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})
+		},
+	})
+	return a
+}
+
+func spec(t *testing.T) group.Spec {
+	t.Helper()
+	s := group.Spec{
+		Name: "pg", Platform: "phala", Replicas: 3,
+		Template: group.Template{
+			Compose:      "services:\n  pg:\n    image: example.org/pg@sha256:" + strings.Repeat("a", 64) + "\n",
+			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
+		},
+		Workload: group.Workload{Kind: group.WorkloadPatroni},
+	}
+	s.Normalize()
+	return s
+}
+
+func specJSON(t *testing.T) []byte {
+	t.Helper()
+	raw, err := json.Marshal(spec(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// as is a call with a token; "" is a call without.
+func as(ctx context.Context, token string) context.Context {
+	if token == "" {
+		return ctx
+	}
+	return metadata.NewIncomingContext(ctx, metadata.Pairs(tokenHeader, token))
+}
+
+// watch collects what a watch sends until its context ends.
+type watch struct {
+	grpc.ServerStream
+	ctx  context.Context //nolint:containedctx // a stream has one
+	sent chan *apiv1.WatchGroupResponse
+}
+
+func (w *watch) Context() context.Context { return w.ctx }
+
+func (w *watch) Send(r *apiv1.WatchGroupResponse) error {
+	select {
+	case w.sent <- r:
+	default:
+	}
+	return nil
+}
+
+// every names each call about the group pg.
+func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
+	raw := specJSON(t)
+	return map[string]func(ctx context.Context) error{
+		"ApplyGroup": func(ctx context.Context) error {
+			_, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: raw})
+			return err
+		},
+		"ApplyGroup, dry run": func(ctx context.Context) error {
+			_, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: raw, DryRun: true})
+			return err
+		},
+		"GetGroup": func(ctx context.Context) error {
+			_, err := a.GetGroup(ctx, &apiv1.GetGroupRequest{Group: "pg"})
+			return err
+		},
+		"ListGroups": func(ctx context.Context) error {
+			_, err := a.ListGroups(ctx, &apiv1.ListGroupsRequest{})
+			return err
+		},
+		"PlanRollout": func(ctx context.Context) error {
+			_, err := a.PlanRollout(ctx, &apiv1.PlanRolloutRequest{Group: "pg"})
+			return err
+		},
+		"PlanRollout with a spec": func(ctx context.Context) error {
+			_, err := a.PlanRollout(ctx, &apiv1.PlanRolloutRequest{Group: "pg", SpecJson: raw})
+			return err
+		},
+		"WatchGroup": func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+			return a.WatchGroup(&apiv1.WatchGroupRequest{Group: "pg"}, &watch{ctx: ctx, sent: make(chan *apiv1.WatchGroupResponse, 1)})
+		},
+		"ListRollouts": func(ctx context.Context) error {
+			_, err := a.ListRollouts(ctx, &apiv1.ListRolloutsRequest{Group: "pg"})
+			return err
+		},
+		"PauseRollout": func(ctx context.Context) error {
+			_, err := a.PauseRollout(ctx, &apiv1.PauseRolloutRequest{Group: "pg"})
+			return err
+		},
+		"ResumeRollout": func(ctx context.Context) error {
+			_, err := a.ResumeRollout(ctx, &apiv1.ResumeRolloutRequest{Group: "pg"})
+			return err
+		},
+		"ListInstances": func(ctx context.Context) error {
+			_, err := a.ListInstances(ctx, &apiv1.ListInstancesRequest{})
+			return err
+		},
+		"GetCluster": func(ctx context.Context) error {
+			_, err := a.GetCluster(ctx, &apiv1.GetClusterRequest{})
+			return err
+		},
+		// Without the Slot's record the answer to an operator is that there is none.
+		"DescribeInstance": func(ctx context.Context) error {
+			_, err := a.DescribeInstance(ctx, &apiv1.DescribeInstanceRequest{Slot: "pg-0"})
+			return absent(err)
+		},
+		"RestartInstance": func(ctx context.Context) error {
+			_, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"})
+			return absent(err)
+		},
+	}
+}
+
+func absent(err error) error {
+	if status.Code(err) == codes.NotFound {
+		return nil
+	}
+	return err
+}
+
+// TestEveryCallAsksWhoCalls: an operator may, nobody else.
+func TestEveryCallAsksWhoCalls(t *testing.T) {
+	a := newAPI(t)
+	if _, err := a.ApplyGroup(as(t.Context(), operatorToken), &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range a.every(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				who, token string
+				want       codes.Code
+			}{
+				{"an operator", operatorToken, codes.OK},
+				{"nobody", "", codes.Unauthenticated},
+				{"a stranger", "11111111-2222-3333-4444-555555555555", codes.PermissionDenied},
+				{"a workload", a.workload, codes.PermissionDenied},
+				{"an endless token", strings.Repeat("x", 129), codes.Unauthenticated},
+			} {
+				if got := status.Code(call(as(t.Context(), c.token))); got != c.want {
+					t.Errorf("%s: %v, want %v", c.who, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestWatchEndsWhenTheTokenIsRevoked(t *testing.T) {
+	a := newAPI(t)
+	if _, err := a.ApplyGroup(as(t.Context(), operatorToken), &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w := &watch{ctx: as(ctx, operatorToken), sent: make(chan *apiv1.WatchGroupResponse, 1)}
+	ended := make(chan error, 1)
+	go func() { ended <- a.WatchGroup(&apiv1.WatchGroupRequest{Group: "pg"}, w) }()
+	<-w.sent
+	acl := a.consul.ACL()
+	token, _, err := acl.TokenReadSelf(&consul.QueryOptions{Token: operatorToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := acl.TokenDelete(token.AccessorID, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	a.offset = recheckEvery
+	a.mu.Unlock()
+	if err := <-ended; status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limitConnections(inner, 1)
+	accepted := make(chan net.Conn, 2)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	for range 2 {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	first := <-accepted
+	select {
+	case <-accepted:
+		t.Error("a connection beyond the bound was accepted")
+	case <-time.After(50 * time.Millisecond):
+	}
+	_ = first.Close()
+	_ = first.Close() // once more gives no second place
+	second := <-accepted
+	_ = l.Close()
+	<-done
+	_ = second.Close()
+	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed connection reads: %v", err)
+	}
+}
+
+// TestGarbageIsReplacedThroughTheAPI: whatever a plain KV edit left, an operator
+// can see the instances and put a valid spec in its place.
+func TestGarbageIsReplacedThroughTheAPI(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	for name, garbage := range map[string]string{"no JSON": "oops", "too large": strings.Repeat(" ", group.MaxSpecBytes+1)} {
+		if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+			t.Fatalf("before %s: %v", name, err)
+		}
+		status := `{"group":"pg","observed_index":1,"generation":1,"replicas":1,"available":1,"updated":1,"unavailable":0,"transfers":0,"term":1,
+			"at":"2026-01-01T00:00:00Z","instances":[{"group":"pg","slot":"pg-0","ordinal":0,"state":"Available","health":"healthy"}]}`
+		for key, value := range map[string]string{store.GroupSpecKey("pg"): garbage, store.GroupStatusKey("pg"): status} {
+			if err := a.cfg.Store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: key, Value: []byte(value)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := a.ListInstances(ctx, &apiv1.ListInstancesRequest{Group: "pg"}); err != nil || len(got.GetInstancesJson()) != 1 {
+			t.Errorf("%s: instances %v, %v", name, got, err)
+		}
+	}
+	if out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil || !out.GetChanged() {
+		t.Errorf("the valid spec: %v, %v", out, err)
+	}
+}

@@ -1,0 +1,126 @@
+package tokens_test
+
+import (
+	"errors"
+	"testing"
+
+	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/core/group"
+	"cadre.dev/store/storetest"
+)
+
+type world struct {
+	t      *testing.T
+	addr   string
+	issuer *tokens.Issuer
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	server := storetest.StartConsulACL(t)
+	issuer, err := tokens.New(server.Addr, server.ManagementToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, addr: server.Addr, issuer: issuer}
+}
+
+func (w *world) as(token string) *consul.Client {
+	w.t.Helper()
+	c, err := consul.NewClient(&consul.Config{Address: w.addr, Token: token})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// TestSlotTokensReachNothingElse: names that begin like one's own are not one's
+// own (TOK-05), and neither is any session but that of the own node.
+func TestSlotTokensReachNothingElse(t *testing.T) {
+	w := newWorld(t)
+	agent, workload, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}}, "pg-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{
+		"service/pg/leader": true, "service/pg2/leader": false, "service/pg": false, "service/pg-old/leader": false,
+		"cadre/v1/groups/pg/spec": false, "cadre/v1/control/pause/pg": false, "other": false,
+	} {
+		for token, may := range map[string]bool{workload.Secret: want, agent.Secret: false} {
+			if got, err := w.issuer.MayWrite(t.Context(), token, key); err != nil || got != may {
+				t.Errorf("write %s: %v (%v), want %v", key, got, err, may)
+			}
+		}
+	}
+	for node, want := range map[string]bool{"pg-1": true, "pg-10": false, "pg-0": false, "coordinator-0": false} {
+		_, err := w.as(agent.Secret).Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.9"}, nil)
+		if (err == nil) != want {
+			t.Errorf("agent token registers %s: %v", node, err)
+		}
+		_, err = w.as(workload.Secret).Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.8"}, nil)
+		if err == nil {
+			t.Errorf("workload token registers node %s", node)
+		}
+		_, _, err = w.as(workload.Secret).Session().CreateNoChecks(&consul.SessionEntry{Node: node}, nil)
+		if node != "pg-1" && err == nil {
+			t.Errorf("workload token makes a session of %s", node)
+		}
+	}
+	if _, _, err := w.as(workload.Secret).ACL().TokenList(nil); err == nil {
+		t.Error("workload token lists tokens")
+	}
+}
+
+func TestRetireTakesEverythingBack(t *testing.T) {
+	w := newWorld(t)
+	agent, workload, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg"}, "pg-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a crash may repeat it
+		if err := w.issuer.Retire(t.Context(), "pg-1", agent.Accessor, workload.Accessor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, token := range []string{agent.Secret, workload.Secret} {
+		if _, _, err := w.as(token).ACL().TokenReadSelf(nil); err == nil {
+			t.Error("a token of a slot that is gone works")
+		}
+	}
+	if _, _, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg"}, "pg-1"); err != nil {
+		t.Errorf("the slot comes back: %v", err)
+	}
+}
+
+func TestOperatorWritesSpecsAndSwitchesOnly(t *testing.T) {
+	w := newWorld(t)
+	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
+	for range 2 {
+		if err := w.issuer.EnsureOperator(t.Context(), operator, []string{"pg"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.issuer.AllowGroup(t.Context(), operator, "web", []string{"pg"}); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{
+		"cadre/v1/groups/pg/spec": true, "cadre/v1/groups/web/spec": true, "cadre/v1/control/freeze": true,
+		"cadre/v1/groups/other/spec": false, "cadre/v1/groups/pg/accepted": false, "cadre/v1/groups/pg/status": false,
+		"cadre/v1/policy/slots/pg-0": false, "cadre/v1/admissions/pg-0": false, "cadre/v1/lease/term": false, "service/pg/leader": false,
+	} {
+		if got, err := w.issuer.MayWrite(t.Context(), operator, key); err != nil || got != want {
+			t.Errorf("write %s: %v (%v), want %v", key, got, err, want)
+		}
+	}
+	_, workload, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}}, "pg-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stranger := range []string{workload.Secret, "11111111-2222-3333-4444-555555555555"} {
+		if err := w.issuer.AllowGroup(t.Context(), stranger, "mine", nil); !errors.Is(err, tokens.ErrDenied) {
+			t.Errorf("a stranger makes a group: %v", err)
+		}
+	}
+}

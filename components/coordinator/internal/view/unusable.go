@@ -1,0 +1,50 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+// Unusable is why nothing may be decided about a group: a record that decisions
+// about it rest on exists and cannot be read. It would look like one that does not
+// exist: a Slot with an unreadable Operation would look idle (R11).
+func (v *View) Unusable(name string) error {
+	for _, bad := range v.Bad {
+		if concerns(bad.Key, name) {
+			return fmt.Errorf("%w; repair or delete it, nothing is done until then", bad)
+		}
+	}
+	return nil
+}
+
+// concerns reports whether decisions about the group rest on the record at key.
+func concerns(key, name string) bool {
+	if _, err := store.KindOf(key); err != nil {
+		return false // in no table: nothing rests on it
+	}
+	segments := strings.Split(key, "/")
+	last := segments[len(segments)-1]
+	switch prefix := segments[0] + "/"; {
+	case key == store.GroupStatusKey(name), strings.HasPrefix(key, store.SlotsOf(name)):
+		return true
+	case strings.HasPrefix(key, store.PolicyPrefix), prefix == store.AdmissionsPrefix:
+		return ofGroup(last, name)
+	case prefix == store.OperationsPrefix:
+		// <rollout>.<step>.<slot>; an id of another form may be anybody's.
+		i := strings.LastIndexByte(last, '.')
+		_, _, err := group.ParseSlot(last[i+1:])
+		return err != nil || ofGroup(last[i+1:], name)
+	case prefix == store.RolloutsPrefix:
+		// <group>-<generation>-<digest>; the names of groups may be prefixes of each other.
+		return strings.HasPrefix(last, name+"-")
+	}
+	return false
+}
+
+func ofGroup(slot, name string) bool {
+	owner, _, err := group.ParseSlot(slot)
+	return err == nil && owner == name
+}
