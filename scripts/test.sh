@@ -1,34 +1,82 @@
 #!/usr/bin/env bash
-# Runs the tests of every module with the race detector and prints go test's own
-# lines. Skips are listed at the end with their reasons; a skip without a reason fails.
+# Runs the tests of every module with the race detector. Prints go test's line of each
+# package as it comes, all that a failed package said, and every skip with its reason;
+# a skip without a reason fails. All output is kept in .out/test.log.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+mkdir -p .out
+exec 3>.out/test.log
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-status=0
-for dir in proto components/*/; do
-	[[ -f $dir/go.mod ]] || continue
-	# -p 2: real servers of several packages share two cores.
-	(cd "$dir" && go test -race -p 2 -timeout 25m -v ./... 2>&1) |
-		tee -a "$log" | grep -E '^(ok|FAIL|---? FAIL|panic:|\?|\s+--- FAIL|.*_test\.go:[0-9]+:)' || true
-	((PIPESTATUS[0] == 0)) || status=1
-done
+passed=0 failed=0 skipped=0 status=0
+skips=()             # "package Test: reason"
+package=() results=() # of the package being read: what it said; its skips
+named=0              # of the package being read: failed tests
+test=''              # whose log lines are being read
+declare -A reason=() # the last log line of each test
 
-passed=$(grep -c -E '^--- PASS' "$log")
-failed=$(grep -c -E '^--- FAIL' "$log")
-skipped=$(grep -c -E '^--- SKIP' "$log")
-if ((skipped > 0)); then
-	echo
-	echo "skipped, with reasons:"
-	# The reason of a skip is the line that go test prints right after its headline.
-	grep -A1 -E '^\s*--- SKIP' "$log" | grep -v '^--$'
-	if grep -A1 -E '^--- SKIP' "$log" | grep -v -E '^(--|--- SKIP)' | grep -c . | grep -qx 0; then
-		echo "test: a test was skipped without a reason" >&2
+finish() { # what a package's own line says ends it
+	local name=$2 line
+	if [[ $1 == FAIL ]]; then
+		printf '%s\n' "${package[@]}"
+		# A panic outside of tests, a race or a build failure is a failure with no test's name.
+		((named > 0)) || ((failed++))
 		status=1
 	fi
+	for line in "${results[@]}"; do skips+=("$name $line"); done
+	package=() results=() named=0 test='' reason=()
+}
+
+read_package() {
+	local line tab=$'\t'
+	while IFS= read -r line; do
+		printf '%s\n' "$line" >&3
+		if [[ $line =~ ^===\ (RUN|NAME|CONT|PAUSE)\ +(.*)$ ]]; then
+			test=${BASH_REMATCH[2]}
+			continue
+		elif [[ $line =~ ^\ +[A-Za-z0-9_]+\.go:[0-9]+:\ *(.*)$ ]]; then
+			[[ -z $test ]] || reason[$test]=${BASH_REMATCH[1]}
+		elif [[ $line =~ ^(\ *)---\ (PASS|FAIL|SKIP):\ ([^ ]+) ]]; then
+			local top=$((${#BASH_REMATCH[1]} == 0)) name=${BASH_REMATCH[3]}
+			case ${BASH_REMATCH[2]} in
+			PASS) ((passed += top)) ;;
+			FAIL) ((failed += top, named += top)) ;;
+			SKIP)
+				((skipped += top))
+				results+=("$name: ${reason[$name]:-}")
+				;;
+			esac
+			[[ ${BASH_REMATCH[2]} == FAIL ]] || continue
+		elif [[ $line =~ ^(ok|FAIL|\?)\ *$tab([^ $tab]+) ]]; then
+			finish "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+			printf '%s\n' "$line"
+			continue
+		fi
+		package+=("$line")
+	done
+	# What no package's line has ended: go itself could not go on.
+	((${#package[@]} == 0)) || printf '%s\n' "${package[@]}"
+	package=()
+}
+
+for module in proto components/*/; do
+	[[ -f $module/go.mod ]] || continue
+	# Real servers of two packages can share two cores; two whole clusters cannot.
+	packages=2
+	[[ $module != components/demo/ ]] || packages=1
+	read_package < <(cd "$module" && go test -race -p "$packages" -timeout 25m -v ./... 2>&1)
+	wait $! || status=1
+done
+
+if ((${#skips[@]} > 0)); then
+	printf '\nskipped, with reasons:\n'
+	for line in "${skips[@]}"; do
+		printf '  %s\n' "$line"
+		if [[ $line =~ :\ *$ ]]; then
+			echo "test: skipped without a reason: $line" >&2
+			status=1
+		fi
+	done
 fi
-echo
-echo "$passed passed, $failed failed, $skipped skipped"
+printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 ((failed == 0)) || status=1
-exit $status
+exit "$status"

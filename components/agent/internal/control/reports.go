@@ -10,7 +10,7 @@ import (
 
 const (
 	// debounce joins changes that come together into one report.
-	debounce = 50 * time.Millisecond
+	debounce = 20 * time.Millisecond
 	// heartbeat is the longest time between two reports.
 	heartbeat = 2 * time.Second
 )

@@ -152,8 +152,8 @@ func TestCheckerReportsAndReplaces(t *testing.T) {
 func TestPauseIsShortUntilHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudge(group.HealthCheck{CheckIntervalSec: 10}, Result{Health: rollout.Unknown})
-		if got := j.pause(); got != 250*time.Millisecond {
-			t.Errorf("pause while unknown = %s, want 250ms", got)
+		if got := j.pause(); got != 100*time.Millisecond {
+			t.Errorf("pause while unknown = %s, want 100ms", got)
 		}
 		j.add("", time.Now())
 		j.add("", time.Now())
@@ -161,8 +161,8 @@ func TestPauseIsShortUntilHealthy(t *testing.T) {
 			t.Errorf("pause while healthy = %s, want the interval", got)
 		}
 		j.add("down", time.Now())
-		if got := j.pause(); got != 250*time.Millisecond {
-			t.Errorf("pause after a failure = %s, want 250ms", got)
+		if got := j.pause(); got != 100*time.Millisecond {
+			t.Errorf("pause after a failure = %s, want 100ms", got)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func (j *judge) enter(h rollout.Health, at time.Time) {
 // pause until the next probe.
 func (j *judge) pause() time.Duration {
 	// A Slot that is back waits for this: the rollout can go on no sooner.
-	const eager = 250 * time.Millisecond
+	const eager = 100 * time.Millisecond
 	if j.result.Health == rollout.Healthy && j.bad == 0 {
 		return j.interval
 	}

@@ -17,7 +17,7 @@ if [ "$#" -eq 0 ]; then
 fi
 
 while [ ! -e "$dir/ready" ]; do
-	sleep 0.1 2>/dev/null || sleep 1
+	sleep 0.05 2>/dev/null || sleep 1
 done
 
 set -a

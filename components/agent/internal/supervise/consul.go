@@ -121,7 +121,7 @@ func (c *Consul) runOnce(ctx context.Context, settings *Settings, index uint64) 
 			child.signal(syscall.SIGHUP)
 			c.cfg.Log.Info("consul agent reloads renewed credentials", "slot", settings.NodeName)
 		case <-tick.C:
-			const soon, calm = 200 * time.Millisecond, 2 * time.Second
+			const soon, calm = 50 * time.Millisecond, 2 * time.Second
 			ok := c.probe(ctx, settings.AgentToken)
 			c.setReady(ok)
 			if ok {

@@ -25,7 +25,7 @@ const (
 	listIdle = 5 * time.Second
 	listBusy = time.Second
 	// burst lets changes that come together be seen together.
-	burst = 50 * time.Millisecond
+	burst = 20 * time.Millisecond
 	// breath separates passes that follow at once.
 	breath = 5 * time.Millisecond
 	// errorWait follows a pass that could not be done.

@@ -12,7 +12,7 @@ import (
 // Pauses of the watcher: changes come in bursts, and an unreachable store is
 // not asked in a tight loop.
 const (
-	burst   = 50 * time.Millisecond
+	burst   = 20 * time.Millisecond
 	retryIn = time.Second
 )
 

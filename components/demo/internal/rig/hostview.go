@@ -14,14 +14,12 @@ import (
 
 // CVM is one CVM as its host sees it.
 type CVM struct {
-	Name       string `json:"name"`
-	VMUUID     string `json:"vm_uuid"`
-	InstanceID string `json:"instance_id"`
-	Status     string `json:"status"`
-	Boots      int    `json:"boots"`
-	// BootedAt is when the CVM's services began to start, last.
-	BootedAt time.Time `json:"booted_at"`
-	Services []Service `json:"services"`
+	Name       string    `json:"name"`
+	VMUUID     string    `json:"vm_uuid"`
+	InstanceID string    `json:"instance_id"`
+	Status     string    `json:"status"`
+	Boots      int       `json:"boots"`
+	Services   []Service `json:"services"`
 }
 
 // Service is one service of a CVM.
@@ -29,6 +27,8 @@ type Service struct {
 	Name     string `json:"name"`
 	State    string `json:"state"`
 	Restarts int    `json:"restarts"`
+	// StartedAt is when the service started last.
+	StartedAt time.Time `json:"started_at"`
 }
 
 // Restarts of a service; -1 when there is no such service.
@@ -39,6 +39,17 @@ func (c CVM) Restarts(service string) int {
 		}
 	}
 	return -1
+}
+
+// FirstStart is when the platform started the first service of the CVM's last boot.
+func (c CVM) FirstStart() time.Time {
+	var first time.Time
+	for _, s := range c.Services {
+		if first.IsZero() || s.StartedAt.Before(first) {
+			first = s.StartedAt
+		}
+	}
+	return first
 }
 
 // Call is one call of the platform's API that could change something.

@@ -119,7 +119,7 @@ func (s *supervisor) list() []initctl.Service {
 	defer s.mu.Unlock()
 	out := make([]initctl.Service, 0, len(s.units))
 	for _, u := range s.units {
-		v := initctl.Service{Name: u.svc.Name, State: u.state, PID: u.pid, Restarts: u.restarts, Health: u.health}
+		v := initctl.Service{Name: u.svc.Name, State: u.state, PID: u.pid, Restarts: u.restarts, Health: u.health, StartedAt: u.startedAt}
 		if u.state == stateExited {
 			v.ExitCode = new(u.code)
 		}

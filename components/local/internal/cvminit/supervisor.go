@@ -63,14 +63,15 @@ type unit struct {
 	mounts []sandbox.Mount // files made at boot; volumes are added at start
 
 	// guarded by supervisor.mu
-	state    string
-	why      string // of blocked
-	pid      int    // pid 1 of the sandbox, in the CVM's pid namespace; 0 when not running
-	started  bool   // at least once
-	final    bool   // exited and will not be started again
-	code     int    // of the last exit
-	restarts int
-	health   string
+	state     string
+	why       string    // of blocked
+	pid       int       // pid 1 of the sandbox, in the CVM's pid namespace; 0 when not running
+	started   bool      // at least once
+	startedAt time.Time // last
+	final     bool      // exited and will not be started again
+	code      int       // of the last exit
+	restarts  int
+	health    string
 }
 
 func (u *unit) argv() []string {
@@ -194,7 +195,7 @@ func (s *supervisor) once(ctx context.Context, u *unit) (int, error) {
 	awaitExec(ctx, pid)
 	healthCtx, endHealth := context.WithCancel(ctx)
 	s.set(func() {
-		u.pid, u.state, u.started = pid, stateRunning, true
+		u.pid, u.state, u.started, u.startedAt = pid, stateRunning, true, time.Now().UTC()
 		if u.svc.Health != nil {
 			u.health = "starting"
 		}

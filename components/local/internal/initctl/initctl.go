@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"cadre.dev/local/internal/images"
 )
@@ -101,8 +102,10 @@ type Service struct {
 	State    string `json:"state"`
 	PID      int    `json:"pid,omitempty"` // of its first process, in the CVM
 	Restarts int    `json:"restarts"`
-	ExitCode *int   `json:"exit_code,omitempty"`
-	Health   string `json:"health,omitempty"`
+	// StartedAt is when it started last; zero before the first time.
+	StartedAt time.Time `json:"started_at,omitzero"`
+	ExitCode  *int      `json:"exit_code,omitempty"`
+	Health    string    `json:"health,omitempty"`
 }
 
 // Conn carries JSON lines. Send is safe for concurrent use; Receive is for one
