@@ -102,6 +102,9 @@ func (r *Rig) Planned(ctx context.Context, n *Narrator, release string, report *
 	if err != nil {
 		return err
 	}
+	if err := r.platformTimes(ctx, slots, from); err != nil {
+		return err
+	}
 	for i := range slots {
 		slots[i].DiskKept = r.diskKept(ctx, slots[i].Slot)
 		n.Say("  %-12s %s", slots[i].Slot, phaseText(slots[i].PhasesMS))
