@@ -57,9 +57,9 @@ module_binary() {
 	(cd "$root/scripts/tools/$name" && GOWORK=off GOFLAGS='' go build -trimpath -ldflags '-s -w' -o "$bin/$name" "$pkg")
 }
 
-consul() {
+install_consul() {
 	local have
-	if [[ ! -x $bin/consul ]] && have=$(command -v consul) && "$have" version | head -n1 | grep -q 'v1\.22\.'; then
+	if [[ ! -x $bin/consul ]] && have=$(type -P consul) && "$have" version | head -n1 | grep -q 'v1\.22\.'; then
 		say "using $("$have" version | head -n1) from PATH"
 		ln -sf "$have" "$bin/consul"
 		return
@@ -67,11 +67,11 @@ consul() {
 	module_binary consul "$consul_version" github.com/hashicorp/consul "the control plane's store"
 }
 
-etcd() {
+install_etcd() {
 	module_binary etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests"
 }
 
-patroni() {
+install_patroni() {
 	[[ -x $root/.tools/patroni/bin/patroni ]] && "$root/.tools/patroni/bin/patroni" --version | grep -qF "$patroni_version" && return
 	say "installing Patroni $patroni_version into .tools/patroni (the distribution's is older than 4.1, whose readiness lies)"
 	"$python" -m venv --clear "$root/.tools/patroni"
@@ -92,9 +92,9 @@ go_tool() {
 case ${1:-run} in
 run)
 	packages
-	patroni
-	etcd
-	consul
+	install_patroni
+	install_etcd
+	install_consul
 	;;
 dev)
 	go_tool golangci-lint "$golangci_version" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "lint"

@@ -32,6 +32,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/overlay"
+	"cadre.dev/overlay/overlaytest"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store/storetest"
 )
@@ -173,7 +174,7 @@ const (
 type harness struct {
 	t             *testing.T
 	cloud         *attestsim.Cloud
-	gateway       *gateway
+	gateway       *overlaytest.Gateway
 	platform      *cloudPlatform
 	verifier      *attest.Verifier
 	guest         *attest.GuestClient
@@ -187,7 +188,7 @@ func newHarness(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{t: t, cloud: cloud, gateway: newGateway(t), operatorToken: "4b1ac5b8-2f0a-44c8-b1e7-52d3e5a7c0de"}
+	h := &harness{t: t, cloud: cloud, gateway: overlaytest.NewGateway(t), operatorToken: "4b1ac5b8-2f0a-44c8-b1e7-52d3e5a7c0de"}
 	if h.verifier, err = attest.NewVerifier(attest.VerifierConfig{RootsPEM: cloud.RootPEM()}); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func newHarness(t *testing.T) *harness {
 	digest := sha256.Sum256([]byte(h.operatorToken))
 	h.config = coordinator.Config{
 		Cluster: "demo", Slot: "coordinator-0", Replicas: 1, ConsulBinary: storetest.ConsulBinary(t),
-		StateDir: t.TempDir(), RunDir: t.TempDir(), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.address()},
+		StateDir: t.TempDir(), RunDir: t.TempDir(), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.Address()},
 		SessionListen: "127.0.0.1:7443", APIListen: "127.0.0.1:7444", Version: "test",
 		Trust: attest.Trust{
 			Cluster: "demo", CoordinatorAppID: coordinatorApp, RootsPEM: string(cloud.RootPEM()), AllowSimulated: true,
@@ -205,8 +206,8 @@ func newHarness(t *testing.T) *harness {
 			OperatorTokenSHA256: hex.EncodeToString(digest[:]),
 		},
 	}
-	h.gateway.route(coordinatorApp+"-7443s."+gatewayDomain, "127.0.0.1:7443")
-	h.gateway.route(guest.InstanceID()+"-7443s."+gatewayDomain, "127.0.0.1:7443")
+	h.gateway.Route(coordinatorApp+"-7443s."+gatewayDomain, "127.0.0.1:7443")
+	h.gateway.Route(guest.InstanceID()+"-7443s."+gatewayDomain, "127.0.0.1:7443")
 	return h
 }
 

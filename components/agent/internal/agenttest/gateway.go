@@ -1,131 +1,25 @@
 package agenttest
 
 import (
-	"bytes"
-	"context"
-	"crypto/tls"
-	"errors"
-	"io"
-	"net"
-	"sync"
 	"testing"
-	"time"
 
 	"cadre.dev/overlay"
+	"cadre.dev/overlay/overlaytest"
 )
 
-// Gateway passes TLS connections through by server name.
-type Gateway struct {
-	ln net.Listener
-	wg sync.WaitGroup
-
-	mu     sync.Mutex
-	routes map[string]string     // guarded by mu
-	conns  map[net.Conn]struct{} // guarded by mu
-}
+// Gateway routes by the names of a domain.
+type Gateway struct{ *overlaytest.Gateway }
 
 // NewGateway serves until the test ends.
 func NewGateway(t testing.TB) *Gateway {
 	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &Gateway{ln: ln, routes: map[string]string{}, conns: map[net.Conn]struct{}{}}
-	g.wg.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			g.wg.Go(func() { g.splice(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		g.Cut()
-		g.wg.Wait()
-	})
-	return g
+	return &Gateway{overlaytest.NewGateway(t)}
 }
 
 // Config is how clients find this gateway.
 func (g *Gateway) Config() overlay.Gateway {
-	return overlay.Gateway{Domain: "gw.test", Address: g.ln.Addr().String()}
+	return overlay.Gateway{Domain: "gw.test", Address: g.Address()}
 }
 
 // Route sends connections for an app or instance to address.
-func (g *Gateway) Route(id, address string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.routes[g.Config().Name(id)] = address
-}
-
-// Cut closes all connections that pass now.
-func (g *Gateway) Cut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for c := range g.conns {
-		_ = c.Close()
-	}
-}
-
-func (g *Gateway) track(c net.Conn) func() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.conns[c] = struct{}{}
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.conns, c)
-		_ = c.Close()
-	}
-}
-
-func (g *Gateway) splice(conn net.Conn) {
-	defer g.track(conn)()
-	var head bytes.Buffer
-	name := ""
-	// The handshake always fails: only the hello is wanted.
-	_ = tls.Server(readOnly{io.TeeReader(conn, &head)}, &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			name = h.ServerName
-			return nil, errors.New("seen enough")
-		},
-	}).HandshakeContext(context.Background())
-	g.mu.Lock()
-	address, ok := g.routes[name]
-	g.mu.Unlock()
-	if !ok {
-		return
-	}
-	back, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", address)
-	if err != nil {
-		return
-	}
-	defer g.track(back)()
-	if _, err := back.Write(head.Bytes()); err != nil {
-		return
-	}
-	var wg sync.WaitGroup
-	pass := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
-		_ = to.Close()
-		_ = from.Close()
-	}
-	wg.Go(func() { pass(back, conn) })
-	pass(conn, back)
-	wg.Wait()
-}
-
-// readOnly lets a TLS server read a hello and say nothing.
-type readOnly struct{ io.Reader }
-
-func (readOnly) Write([]byte) (int, error)        { return 0, io.ErrClosedPipe }
-func (readOnly) Close() error                     { return nil }
-func (readOnly) LocalAddr() net.Addr              { return nil }
-func (readOnly) RemoteAddr() net.Addr             { return nil }
-func (readOnly) SetDeadline(time.Time) error      { return nil }
-func (readOnly) SetReadDeadline(time.Time) error  { return nil }
-func (readOnly) SetWriteDeadline(time.Time) error { return nil }
+func (g *Gateway) Route(id, address string) { g.Gateway.Route(g.Config().Name(id), address) }

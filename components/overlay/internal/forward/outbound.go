@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -120,11 +119,11 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 	err = pipe.run(c, func() error { return readReply(st) })
 	if errors.Is(err, ErrRefused) {
 		// A workload that is down refuses every try of every client: not news.
-		level := slog.LevelInfo
+		tell := p.log.Info
 		if errors.Is(err, errDialRefused) {
-			level = slog.LevelDebug
+			tell = p.log.Debug
 		}
-		p.log.Log(context.Background(), level, "peer refused a connection", "port", port, "error", err)
+		tell("peer refused a connection", "port", port, "error", err)
 	}
 }
 
