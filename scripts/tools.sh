@@ -46,15 +46,15 @@ packages() {
 		apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<name>.
+# A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<module>.
 module_binary() {
-	local name=$1 version=$2 pkg=$3 why=$4
+	local name=$1 module=$2 version=$3 pkg=$4 why=$5
 	if [[ -x $bin/$name ]] && "$bin/$name" version 2>/dev/null | grep -qF "$version" ||
 		[[ -x $bin/$name ]] && "$bin/$name" --version 2>/dev/null | grep -qF "$version"; then
 		return
 	fi
 	say "building $name $version from its Go module ($why); once, can take minutes"
-	(cd "$root/scripts/tools/$name" && GOWORK=off GOFLAGS='' go build -trimpath -ldflags '-s -w' -o "$bin/$name" "$pkg")
+	(cd "$root/scripts/tools/$module" && GOWORK=off GOFLAGS='' go build -trimpath -ldflags '-s -w' -o "$bin/$name" "$pkg")
 }
 
 install_consul() {
@@ -64,11 +64,12 @@ install_consul() {
 		ln -sf "$have" "$bin/consul"
 		return
 	fi
-	module_binary consul "$consul_version" github.com/hashicorp/consul "the control plane's store"
+	module_binary consul consul "$consul_version" github.com/hashicorp/consul "the control plane's store"
 }
 
 install_etcd() {
-	module_binary etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests"
+	module_binary etcd etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests"
+	module_binary etcdctl etcd "$etcd_version" go.etcd.io/etcd/etcdctl/v3 "reads its members in those tests"
 }
 
 install_patroni() {
