@@ -32,7 +32,7 @@ generate: tools-dev ## regenerate code and docs
 
 .PHONY: fmt
 fmt: tools-dev ## format everything
-	@gofmt -w $(MODULES)
+	@gofmt -w $(MODULES) scripts
 	@cd proto && buf format -w
 
 .PHONY: lint

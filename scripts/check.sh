@@ -12,7 +12,7 @@ die() {
 }
 
 step format
-unformatted=$(gofmt -l "${modules[@]}")
+unformatted=$(gofmt -l "${modules[@]}" scripts)
 [[ -z $unformatted ]] || die "not gofmt-ed, run make fmt: $unformatted"
 
 step tidy
