@@ -30,13 +30,7 @@ func NewLight(root, state string, bootDelay time.Duration, log io.Writer) *Rig {
 
 // CreateLightCluster deploys the coordinators and waits until they answer and are proven.
 func (r *Rig) CreateLightCluster(ctx context.Context) error {
-	vars, err := r.ImageVars("cadre/coordinator")
-	if err != nil {
-		return err
-	}
-	args := append([]string{"cluster", "create", "--context", r.ContextFile(), "--var", "cloud=" + r.CloudFile()}, vars...)
-	_, err = r.Cadre(ctx, append(args, filepath.Join(r.Root, "clusters/light/cluster.hcl"))...)
-	return err
+	return r.createCluster(ctx, "clusters/light/cluster.hcl")
 }
 
 // LightFile is the file of the light group.

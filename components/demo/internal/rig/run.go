@@ -144,15 +144,21 @@ func (r *Rig) Up(ctx context.Context) error {
 
 // CreateCluster deploys the coordinators and waits until they answer and are proven.
 func (r *Rig) CreateCluster(ctx context.Context) error {
+	if err := r.createCluster(ctx, "clusters/demo/cluster.hcl"); err != nil {
+		return err
+	}
+	_, err := r.Client()
+	return err
+}
+
+// createCluster deploys what a cluster file of the checkout says.
+func (r *Rig) createCluster(ctx context.Context, file string) error {
 	vars, err := r.ImageVars("cadre/coordinator")
 	if err != nil {
 		return err
 	}
 	args := append([]string{"cluster", "create", "--context", r.ContextFile(), "--var", "cloud=" + r.CloudFile()}, vars...)
-	if _, err := r.Cadre(ctx, append(args, filepath.Join(r.Root, "clusters/demo/cluster.hcl"))...); err != nil {
-		return err
-	}
-	_, err = r.Client()
+	_, err = r.Cadre(ctx, append(args, filepath.Join(r.Root, file))...)
 	return err
 }
 
