@@ -76,6 +76,14 @@ func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
 func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	step := op.step(f, VerbDrain)
 	op.noteTransfer(step)
+	if f.Gone {
+		// Nobody is left who could answer: waiting for the deadline helps nobody, and
+		// the second look decides whether it is safe to go on.
+		if next, effects, off := op.calledOff(f, now); off {
+			return next, effects
+		}
+		return op.enter(Drained, now).because("the boot that was to drain is gone"), nil
+	}
 	if f.NotServing && op.UnavailableFrom.IsZero() {
 		op.UnavailableFrom = now
 	}

@@ -285,3 +285,18 @@ func TestR105_AfterActingARetargetSupersedes(t *testing.T) {
 		}
 	}
 }
+
+// A Boot that is gone cannot answer its drain; its instance proved that it runs
+// another one, so there is nothing to wait for.
+func TestR79_ADrainEndsWithTheBootItWasFor(t *testing.T) {
+	op, now := to(t, Update, Draining)
+	f := quiet(now)
+	f.Steps, f.Gone = nil, true
+	op, effects := step(t, op, f, now, Drained)
+	wantNoEffects(t, effects)
+	f.Safe = false // it is still the second look that lets the call happen
+	_, effects = step(t, op, f, now, Drained)
+	wantNoEffects(t, effects)
+	f.Paused = true
+	step(t, op, f, now, Aborted)
+}

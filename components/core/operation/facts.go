@@ -77,6 +77,8 @@ type Facts struct {
 	SafeReason string
 	// NotServing: the member gave up its duties already while draining.
 	NotServing bool
+	// Gone: the Boot is silent and its instance proved that it runs another one.
+	Gone bool
 
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string

@@ -11,6 +11,9 @@ import (
 // recorded start: the way of a report takes time.
 const gapSlack = 2 * time.Second
 
+// liveWithin is how long a live Boot may be silent: three reports.
+const liveWithin = 6 * time.Second
+
 // judge fills in what is known about m: fresh report, attested Revision, whether
 // it is available, and the record as it should read.
 func (w *world) judge(m *member) {
@@ -19,7 +22,7 @@ func (w *world) judge(m *member) {
 	if admitted {
 		m.observed = m.seen.Admission.Revision
 	}
-	if r := m.seen.Report; r != nil && admitted && r.BootID == m.seen.Admission.BootID && w.fresh(r) {
+	if r := m.seen.Report; r != nil && admitted && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
 		m.report = r
 	}
 	m.reason = w.notReady(m)
@@ -69,6 +72,13 @@ func (m *member) admitted() bool {
 
 // platformKnown: the absence of a CVM means something.
 func (w *world) platformKnown(m *member) bool { return w.obs.Complete || m.seen.Instance != nil }
+
+// outlived: after r its instance ran, provably, another Boot, so r is the last word
+// of a Boot that is gone. A live one would have reported again within liveWithin,
+// whatever a copy of its CVM asks for.
+func (m *member) outlived(r *Report) bool {
+	return m.provenElsewhere() && m.seen.Refusal.At.After(r.ReceivedAt.Add(liveWithin))
+}
 
 func (w *world) fresh(r *Report) bool { return w.now.Sub(r.ReceivedAt) <= w.t.StaleAfter }
 

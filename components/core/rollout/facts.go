@@ -65,6 +65,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 		f.Steps = m.report.Steps
 		f.NotServing = m.report.Health == Unhealthy || group.HasDriver(w.spec) && !m.report.MemberReady
 	}
+	f.Gone = m.report == nil && m.provenElsewhere()
 	if m.ready {
 		f.ReadySince = m.record.AvailableSince
 	}

@@ -234,3 +234,23 @@ func TestR31_ABootRefusedForItsRevisionIsBroken(t *testing.T) {
 	refusal.Code = policy.CodeQuoteInvalid
 	wantHeld(t, f.plan(), s.Slot, HoldUnknownHealth)
 }
+
+// The last report of a Boot is not believed once its instance, later than a live
+// Boot would have reported again, ran another one.
+func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
+	f := newFixture(3, "none").want("B")
+	s := &f.obs.Slots[1]
+	s.Report.ReceivedAt = f.now.Add(-10 * time.Second)
+	s.Refusal = &policy.Refusal{Slot: s.Slot, Code: policy.CodeRevisionNotAllowed, At: s.Report.ReceivedAt.Add(liveWithin)}
+	if a := actionOf(t, f.plan(), s.Slot); a.SkipDrain || a.Sick {
+		t.Errorf("a copy's refusal between two reports: %+v", a)
+	}
+	s.Refusal.At = s.Report.ReceivedAt.Add(liveWithin + time.Second)
+	wantExecutes(t, f.plan(), "UPDATE "+s.Slot)
+	if a := actionOf(t, f.plan(), s.Slot); !a.SkipDrain || !a.Sick {
+		t.Errorf("the boot is gone: %+v", a)
+	}
+	if op := (operation.Operation{Slot: s.Slot, Kind: operation.Update}); !f.facts(op).Gone {
+		t.Error("an open operation is not told that the boot is gone")
+	}
+}

@@ -160,24 +160,29 @@ func (d discard) Header() http.Header         { return d.h }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-// status remembers the status code.
+// status logs the status code before anybody can see it.
 type status struct {
 	http.ResponseWriter
 	code int
+	// note is told the code once, before it is sent.
+	note func(code int)
 }
 
 func (s *status) WriteHeader(code int) {
-	if s.code == 0 {
-		s.code = code
-	}
+	s.first(code)
 	s.ResponseWriter.WriteHeader(code)
 }
 
 func (s *status) Write(p []byte) (int, error) {
-	if s.code == 0 {
-		s.code = http.StatusOK
-	}
+	s.first(http.StatusOK)
 	return s.ResponseWriter.Write(p)
+}
+
+func (s *status) first(code int) {
+	if s.code == 0 {
+		s.code = code
+		s.note(code)
+	}
 }
 
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
@@ -186,22 +191,23 @@ func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 // its path does; handlers add it with About.
 func Wrap(next http.Handler, in *Injector, log *Log, about func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		entry := Call{Time: time.Now().UTC(), Method: r.Method, Path: r.URL.Path, CVM: about(r)}
-		f, hit := in.take(r.Method, r.URL.Path, entry.CVM)
-		entry.Fault = string(f.Effect)
-		r = r.WithContext(withEntry(r.Context(), &entry))
-		executed := &status{ResponseWriter: w}
-		defer func() {
-			entry.Executed = executed.code
-			entry.Millis = time.Since(entry.Time).Milliseconds()
-			log.add(entry)
-		}()
-		if !hit || f.Effect == Delay {
-			if hit && !wait(r, f.delay) {
-				return
+		cvm, begun := about(r), time.Now().UTC()
+		f, hit := in.take(r.Method, r.URL.Path, cvm)
+		entry := log.begin(Call{Time: begun, Method: r.Method, Path: r.URL.Path, CVM: cvm, Fault: string(f.Effect)})
+		r = r.WithContext(withEntry(r.Context(), entry))
+		seen := !hit || f.Effect == Delay // the caller sees the API's own answer
+		executed := &status{ResponseWriter: w, note: func(code int) {
+			entry.note(func(c *Call) {
+				c.Executed, c.Millis = code, time.Since(begun).Milliseconds()
+				if seen {
+					c.Status = code
+				}
+			})
+		}}
+		if seen {
+			if !hit || wait(r, f.delay) {
+				next.ServeHTTP(executed, r)
 			}
-			next.ServeHTTP(executed, r)
-			entry.Status = executed.code
 			return
 		}
 		if f.before() {
@@ -212,13 +218,12 @@ func Wrap(next http.Handler, in *Injector, log *Log, about func(*http.Request) s
 			next.ServeHTTP(executed, r)
 		}
 		if f.Effect == Status || f.Effect == StatusAfter {
-			entry.Status = f.Status
+			entry.note(func(c *Call) { c.Status = f.Status })
 			answer(w, f)
 			return
 		}
 		wait(r, f.hold())
 		// No answer at all: the server closes the connection without one.
-		entry.Status = 0
 		hangUp(w)
 	})
 }

@@ -18,7 +18,8 @@ type Call struct {
 	CVM string `json:"cvm"`
 	// Status is what the caller saw; 0 is no answer.
 	Status int `json:"status"`
-	// Executed is what the API answered, whatever the caller saw; 0: not executed.
+	// Executed is what the API answered, whatever the caller saw; 0: not executed,
+	// or not over yet.
 	Executed int    `json:"executed"`
 	Fault    string `json:"fault,omitempty"`
 	Millis   int64  `json:"ms"`
@@ -30,21 +31,39 @@ const maxCalls = 20000
 type Log struct {
 	mu    sync.Mutex
 	seq   int
-	calls []Call
+	calls []*entry
 }
 
-func (l *Log) add(c Call) {
+// begin enters a request when it comes, so that the log holds it before its caller
+// can have an answer, and in the order of arrival.
+func (l *Log) begin(c Call) *entry {
+	e := &entry{log: l, call: c}
 	if c.Method == http.MethodGet || c.Method == http.MethodHead {
-		return
+		return e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
-	c.Seq = l.seq
+	e.call.Seq = l.seq
 	if len(l.calls) >= maxCalls {
 		l.calls = slices.Delete(l.calls, 0, maxCalls/10)
 	}
-	l.calls = append(l.calls, c)
+	l.calls = append(l.calls, e)
+	return e
+}
+
+// entry is a Call that may not be over yet.
+type entry struct {
+	log  *Log
+	call Call // guarded by log.mu
+}
+
+// note changes what is logged about the request. It comes before what it is about
+// can be seen outside.
+func (e *entry) note(change func(*Call)) {
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	change(&e.call)
 }
 
 // Calls returns the calls about cvm; all when cvm is empty.
@@ -52,9 +71,9 @@ func (l *Log) Calls(cvm string) []Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := []Call{}
-	for _, c := range l.calls {
-		if cvm == "" || c.CVM == cvm {
-			out = append(out, c)
+	for _, e := range l.calls {
+		if cvm == "" || e.call.CVM == cvm {
+			out = append(out, e.call)
 		}
 	}
 	return out
@@ -69,13 +88,13 @@ func (l *Log) Clear() {
 
 type entryKey struct{}
 
-func withEntry(ctx context.Context, c *Call) context.Context {
-	return context.WithValue(ctx, entryKey{}, c)
+func withEntry(ctx context.Context, e *entry) context.Context {
+	return context.WithValue(ctx, entryKey{}, e)
 }
 
 // About notes which CVM the request turned out to be about.
 func About(ctx context.Context, cvm string) {
-	if c, ok := ctx.Value(entryKey{}).(*Call); ok {
-		c.CVM = cvm
+	if e, ok := ctx.Value(entryKey{}).(*entry); ok {
+		e.note(func(c *Call) { c.CVM = cvm })
 	}
 }
