@@ -108,7 +108,7 @@ func (l *peerLink) serveStream(ctx context.Context, s live, peer Peer, control *
 // openControl opens both control connections, first things first.
 func (l *peerLink) openControl(s live, control *controlPair) error {
 	for _, kind := range []frame.Kind{frame.KindControl1, frame.KindControl2} {
-		st, err := s.OpenStream()
+		st, err := s.OpenControl()
 		if err != nil {
 			return err
 		}

@@ -240,6 +240,10 @@ func (s *session) OpenStream() (Stream, error) {
 	return s.register(raw), nil
 }
 
+// OpenControl needs nothing special: every stream has at most one frame in
+// yamux's queue, and the socket holds back unsent bytes.
+func (s *session) OpenControl() (Stream, error) { return s.OpenStream() }
+
 func (s *session) AcceptStream() (Stream, error) {
 	raw, err := s.mux.AcceptStream()
 	if err != nil {

@@ -23,6 +23,8 @@ var (
 type Session interface {
 	// OpenStream opens a stream. It does not wait for the far side.
 	OpenStream() (Stream, error)
+	// OpenControl is OpenStream for a stream that bulk data must not delay.
+	OpenControl() (Stream, error)
 	// AcceptStream waits for the far side to open one, until the Session ends.
 	AcceptStream() (Stream, error)
 	// SendDatagram queues one datagram and never waits. When the queue is full
