@@ -9,13 +9,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/cvminit"
 	"cadre.dev/local/internal/daemon"
+	"cadre.dev/local/internal/fabric"
 	"cadre.dev/local/internal/images"
 )
 
@@ -71,6 +74,9 @@ func serve(flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&cfg.APIListen, "api", "127.0.0.1:0", "host address of the API")
 	flags.StringVar(&cfg.GatewayListen, "gateway", "127.0.0.1:0", "host address of the gateway")
 	flags.StringVar(&cfg.Domain, "domain", "gw.cadre.test", "base domain of gateway names")
+	nat := flags.String("nat", "none", "what new CVMs are behind: none (they reach the fabric only), full-cone, address-restricted, port-restricted or symmetric")
+	udp := flags.String("udp", "open", "UDP of new CVMs: open or blocked")
+	flags.StringVar(&cfg.Rendezvous, "rendezvous", "", "rendezvous program to run in the fabric; none without")
 	flags.DurationVar(&boot, "boot-delay", 3*time.Second, "time a CVM boots before its services start")
 	flags.DurationVar(&lag, "accept-lag", 0, "time an accepted operation does not show")
 	flags.DurationVar(&hidden, "create-hidden", 300*time.Millisecond, "time a new CVM is not found")
@@ -82,6 +88,23 @@ func serve(flags *flag.FlagSet, args []string) error {
 	}
 	if cfg.StateDir == "" || *imageFile == "" {
 		return errors.New("--state and --images are required; see cadre-local help")
+	}
+	if *udp != "open" && *udp != "blocked" {
+		return fmt.Errorf("--udp: %q is not open or blocked", *udp)
+	}
+	if cfg.Rendezvous != "" {
+		path, err := exec.LookPath(cfg.Rendezvous)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return fmt.Errorf("--rendezvous: %w", err)
+		}
+		cfg.Rendezvous = path
+	}
+	cfg.Network = fabric.Network{NAT: fabric.NAT(*nat), BlockUDP: *udp == "blocked"}
+	if err := cfg.Network.Validate(); err != nil {
+		return fmt.Errorf("--nat: %w", err)
 	}
 	var err error
 	if cfg.Images, err = images.Load(*imageFile); err != nil {

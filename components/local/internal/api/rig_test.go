@@ -26,6 +26,7 @@ type rig struct {
 	host *httptest.Server
 	hdr  http.Header
 	dir  string
+	nets *networks // given to the next open; nil for none
 }
 
 func newRig(t *testing.T, set cloud.Settings) *rig {
@@ -42,10 +43,14 @@ func (r *rig) open(set cloud.Settings) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	srv := New(Config{
+	cfg := Config{
 		Cloud: cl, Key: testKey, Domain: "gw.test", Images: []string{"dstack-0.5.7"}, EnvKey: cloudtest.EnvKey, Log: log,
 		Gateway: func() any { return nil }, LogDir: func(uuid string) string { return filepath.Join(r.dir, uuid) },
-	})
+	}
+	if r.nets != nil {
+		cfg.Networks = r.nets
+	}
+	srv := New(cfg)
 	r.cl, r.host = cl, httptest.NewServer(srv.Host())
 	r.Cleanup(r.close)
 }

@@ -37,6 +37,10 @@ type Config struct {
 	EvidenceFaults func(uuid string, f attestsim.Faults)
 	// Gateway returns the gateway's counters as JSON-able data.
 	Gateway func() any
+	// Networks are the CVMs' connections; nil answers that there are none.
+	Networks Networks
+	// Rendezvous describes the cloud's rendezvous and switches it; nil when there is none.
+	Rendezvous Rendezvous
 	// LogDir gives the directory of a CVM's service logs.
 	LogDir func(uuid string) string
 	Log    *slog.Logger

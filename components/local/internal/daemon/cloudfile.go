@@ -23,6 +23,11 @@ type CloudFile struct {
 	GatewayDomain       string `json:"gateway_domain"`
 	GatewayAddress      string `json:"gateway_address"`
 	GatewayAddressInCVM string `json:"gateway_address_in_cvm"`
+	// RendezvousURL is the rendezvous server for programs in CVMs, and
+	// RendezvousCABase64 the PEM that its certificate leads to, in base64; both empty
+	// where none runs.
+	RendezvousURL      string `json:"rendezvous_url"`
+	RendezvousCABase64 string `json:"rendezvous_ca_base64"`
 	// RootPEMFile is the simulated attestation root; RootPEM its content.
 	RootPEMFile string      `json:"root_pem_file"`
 	RootPEM     string      `json:"root_pem"`

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 	"cadre.dev/local/internal/gateway"
 	"cadre.dev/local/internal/images"
 	"cadre.dev/local/internal/machine"
+	"cadre.dev/local/internal/rendezvous"
 )
 
 // Config is one daemon.
@@ -32,7 +34,12 @@ type Config struct {
 	APIListen     string
 	GatewayListen string
 	Domain        string
-	Settings      cloud.Settings
+	// Network is that of every CVM that was not given another one.
+	Network  fabric.Network
+	Settings cloud.Settings
+	// Rendezvous is the program that runs in the fabric for CVMs to find each other
+	// with; empty runs none.
+	Rendezvous string
 	// Program is this binary, for pid 1 of the CVMs.
 	Program string
 	// StopGrace bounds the orderly stop of all CVMs at the end.
@@ -64,7 +71,7 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	if err != nil {
 		return err
 	}
-	fab, err := fabric.Open()
+	fab, err := fabric.Open(ctx, cfg.Network)
 	if err != nil {
 		return err
 	}
@@ -96,23 +103,40 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	if err != nil {
 		return err
 	}
-	srv := api.New(api.Config{
+	apiConfig := api.Config{
 		Cloud: cl, Key: file.APIKey, Domain: cfg.Domain, Images: slices.Sorted(maps.Keys(file.Images)),
 		EnvKey: sim.EnvKey, SignEnvKey: sim.SignEnvKey, EvidenceFaults: hv.SetFaults,
-		Gateway: func() any { return gw.Counters() },
-		LogDir:  func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },
-		Log:     cfg.Log,
-	})
+		Gateway:  func() any { return gw.Counters() },
+		LogDir:   func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },
+		Networks: fab, Log: cfg.Log,
+	}
+	var meeting *rendezvous.Server
+	if cfg.Rendezvous != "" {
+		meeting, err = rendezvous.New(rendezvous.Config{
+			Program: cfg.Rendezvous, Dir: filepath.Join(dir.path, "rendezvous"), LogFile: filepath.Join(dir.path, "logs", "rendezvous.log"),
+			Address: fabric.Address, Start: fab.Start, Log: cfg.Log,
+		})
+		if err != nil {
+			return err
+		}
+		apiConfig.Rendezvous = meeting
+		info := meeting.Info()
+		file.RendezvousURL, file.RendezvousCABase64 = info.URL, base64.StdEncoding.EncodeToString([]byte(info.CA))
+	}
+	srv := api.New(apiConfig)
 	// The gateway outlives the CVMs' stop: their last words go through it.
 	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	failed := make(chan error, 4)
+	failed := make(chan error, 5)
 	run := func(name string, f func() error) {
 		tasks.Go(func() {
 			if err := f(); err != nil {
 				failed <- fmt.Errorf("serve %s: %w", name, err)
 			}
 		})
+	}
+	if meeting != nil {
+		run("rendezvous", func() error { return meeting.Run(serving) })
 	}
 	run("gateway in the fabric", func() error { return gw.Serve(serving, listeners.gatewayFabric) })
 	run("gateway on the host", func() error { return gw.Serve(serving, listeners.gatewayHost) })

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -33,6 +34,10 @@ func TestMain(m *testing.M) {
 		err = serveTLS(os.Args[2])
 	case len(os.Args) > 1 && os.Args[1] == "helper-quote":
 		err = printQuote(os.Args[2])
+	case len(os.Args) > 2 && os.Args[1] == "helper-send":
+		err = sendHello(os.Args[2])
+	case len(os.Args) > 1 && os.Args[1] == "helper-receive":
+		err = receiveHello()
 	default:
 		os.Exit(m.Run())
 	}
@@ -84,4 +89,34 @@ func printQuote(reportData string) error {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(ev)
+}
+
+const helloPort = 5000
+
+// receiveHello prints the first datagram that comes to helloPort, which it opens
+// in the NAT by sending one to nobody.
+func receiveHello() error {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{Port: helloPort})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.WriteToUDP([]byte("open"), &net.UDPAddr{IP: net.IPv4(10, 213, 0, 1), Port: 9}); err != nil {
+		return err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	buf := make([]byte, 100)
+	n, _, err := c.ReadFromUDP(buf)
+	fmt.Print(string(buf[:n]))
+	return err
+}
+
+func sendHello(to string) error {
+	c, err := net.Dial("udp4", net.JoinHostPort(to, strconv.Itoa(helloPort)))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = io.WriteString(c, "hello")
+	return err
 }

@@ -44,7 +44,7 @@ func config(dir, self string, log io.Writer) Config {
 }
 
 // start runs a daemon on dir, or skips where this machine cannot run CVMs.
-func start(t *testing.T, dir string) *site {
+func start(t *testing.T, dir string, change ...func(*Config)) *site {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("skipped: running CVMs needs root")
@@ -59,7 +59,11 @@ func start(t *testing.T, dir string) *site {
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan CloudFile, 1), make(chan error, 1)
-	go func() { done <- Serve(ctx, config(dir, self, &log), func(f CloudFile) { ready <- f }) }()
+	cfg := config(dir, self, &log)
+	for _, c := range change {
+		c(&cfg)
+	}
+	go func() { done <- Serve(ctx, cfg, func(f CloudFile) { ready <- f }) }()
 	s := &site{T: t, dir: dir}
 	ended := false
 	s.stop = func() {

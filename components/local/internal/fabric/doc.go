@@ -12,4 +12,11 @@
 // The daemon lives in the host namespace and opens sockets in the fabric by
 // entering it on a locked thread; a socket stays where it was made. A CVM has a
 // route to the fabric address and to nothing else.
+//
+// Unless its network says that it is behind a NAT: then a box with a public
+// address (198.18.0.0/15) stands on its cable, the CVM has a default route, and
+// the fabric forwards between boxes, never to or from a private address. What the
+// CVM sends the fabric address comes from its public one; what the fabric sends
+// the CVM's private address gets through, so the gateway works as before. The
+// fabric is a natlab.Lab's internet.
 package fabric

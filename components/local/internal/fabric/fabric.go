@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
+	"os/exec"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	"cadre.dev/local/natlab"
 )
 
 // Address is what every CVM reaches: the gateway and the API listen on it.
@@ -24,54 +22,45 @@ const MaxIndex = 1<<14 - 1
 
 // Fabric is the namespace that all CVMs hang on. Safe for concurrent use.
 type Fabric struct {
-	ns netns.NsHandle
-	nl *netlink.Handle
+	lab *natlab.Lab
+
+	mu       sync.Mutex // guards the following
+	standard Network
+	networks map[string]Network // by CVM: other than standard
+	cuts     map[Cut]struct{}
+	ports    map[string]*Port // attached now
+	passing  bool
 }
 
-// Open makes the namespace. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
-func Open() (*Fabric, error) {
-	ns, err := newNamespace(func() error {
-		// A new namespace inherits the host's forwarding; the cloud must not route
-		// between CVMs whatever the host does.
-		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0\n"), 0o600); err != nil {
-			return fmt.Errorf("switch forwarding off: %w", err)
-		}
-		got, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
-		if err != nil {
-			return fmt.Errorf("read forwarding: %w", err)
-		}
-		if strings.TrimSpace(string(got)) != "0" {
-			return fmt.Errorf("forwarding is still on: %q", got)
-		}
-		return disableIPv6()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make fabric namespace: %w", err)
-	}
-	nl, err := netlink.NewHandleAt(ns)
-	if err != nil {
-		ns.Close()
-		return nil, fmt.Errorf("open netlink in fabric: %w", err)
-	}
-	f := &Fabric{ns: ns, nl: nl}
-	if err := f.setUp("lo", netip.PrefixFrom(Address, 32)); err != nil {
-		f.Close()
+// Open makes the namespace. standard is the network of every CVM that has no
+// other one. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN; for NATs the nft program, for
+// emulated links /dev/net/tun.
+func Open(ctx context.Context, standard Network) (*Fabric, error) {
+	if err := standard.Validate(); err != nil {
 		return nil, err
 	}
-	return f, nil
+	if standard.NAT.natted() {
+		if err := natlab.Available(); err != nil {
+			return nil, fmt.Errorf("put CVMs behind NATs: %w", err)
+		}
+	}
+	lab, err := natlab.New(ctx, natlab.Config{Router: Address, Watch: true})
+	if err != nil {
+		return nil, fmt.Errorf("make fabric: %w", err)
+	}
+	return &Fabric{
+		lab: lab, standard: standard, networks: map[string]Network{}, cuts: map[Cut]struct{}{}, ports: map[string]*Port{}, passing: true,
+	}, nil
 }
 
 // Close lets go of the namespace. Listeners opened in it keep it alive until
 // they are closed too.
-func (f *Fabric) Close() error {
-	f.nl.Close()
-	return f.ns.Close()
-}
+func (f *Fabric) Close() error { return f.lab.Close() }
 
 // Listen opens a TCP listener on Address:port.
 func (f *Fabric) Listen(ctx context.Context, port int) (net.Listener, error) {
 	var l net.Listener
-	err := f.inside(func() (err error) {
+	err := f.lab.Inside(func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort(Address.String(), strconv.Itoa(port)))
 		return err
 	})
@@ -81,10 +70,10 @@ func (f *Fabric) Listen(ctx context.Context, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects from the fabric to a CVM.
+// Dial connects from the fabric to a CVM, past its NAT.
 func (f *Fabric) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	var c net.Conn
-	err := f.inside(func() (err error) {
+	err := f.lab.Inside(func() (err error) {
 		// A literal address: no resolver and no second goroutine, so the socket is
 		// made on this thread.
 		c, err = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, "tcp4", to.String())
@@ -93,86 +82,76 @@ func (f *Fabric) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) 
 	return c, err
 }
 
-func (f *Fabric) setUp(name string, addr netip.Prefix) error {
-	return setUp(f.nl, name, addr)
-}
+// Start starts a process in the fabric. The caller waits for it; it does not
+// outlive the Fabric or the program.
+func (f *Fabric) Start(cmd *exec.Cmd) error { return f.lab.Start(cmd) }
 
-func (f *Fabric) inside(do func() error) error { return Inside(f.ns, do) }
-
-// Inside runs do on a thread that is in ns. do must not start goroutines that
-// are meant to be there too.
-func Inside(ns netns.NsHandle, do func() error) error {
-	runtime.LockOSThread()
-	home, err := netns.Get()
-	if err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("get current namespace: %w", err)
+// Transit lets CVMs' packets to each other pass (true) or drops them all. Only
+// CVMs behind NATs can send each other any.
+func (f *Fabric) Transit(pass bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.lab.SetTransit(pass); err != nil {
+		return err
 	}
-	defer home.Close()
-	if err := netns.Set(ns); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter namespace: %w", err)
-	}
-	err = do()
-	if back := netns.Set(home); back != nil {
-		// The thread stays locked, so the runtime ends it with its goroutine
-		// instead of giving it to someone else in the wrong namespace.
-		return errors.Join(err, fmt.Errorf("leave namespace: %w", back))
-	}
-	runtime.UnlockOSThread()
-	return err
-}
-
-// newNamespace makes a namespace and runs prepare inside it. The thread goes
-// back home afterwards: a thread left behind would keep the namespace alive, and
-// if it were the process's first one, /proc/<pid> would show the wrong network.
-func newNamespace(prepare func() error) (netns.NsHandle, error) {
-	runtime.LockOSThread()
-	home, err := netns.Get()
-	if err != nil {
-		runtime.UnlockOSThread()
-		return netns.None(), fmt.Errorf("get current namespace: %w", err)
-	}
-	defer home.Close()
-	ns, err := netns.New()
-	if err != nil {
-		runtime.UnlockOSThread()
-		return netns.None(), err
-	}
-	err = prepare()
-	if back := netns.Set(home); back != nil {
-		return netns.None(), errors.Join(err, fmt.Errorf("leave namespace: %w", back), ns.Close())
-	}
-	runtime.UnlockOSThread()
-	if err != nil {
-		ns.Close()
-	}
-	return ns, err
-}
-
-// disableIPv6 keeps link-local addresses off interfaces made later. Loopback
-// keeps ::1, which programs expect.
-func disableIPv6() error {
-	err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1\n"), 0o600)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("switch IPv6 off: %w", err)
-	}
+	f.passing = pass
 	return nil
 }
 
-func setUp(nl *netlink.Handle, name string, addr netip.Prefix) error {
-	link, err := nl.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("find link %s: %w", name, err)
+// Flows counts the packets of CVMs to each other since the beginning, and says
+// whether they pass. Hosts in it are the names given to Attach.
+func (f *Fabric) Flows() (passing bool, flows []natlab.Flow, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	flows, err = f.lab.Flows()
+	return f.passing, flows, err
+}
+
+// Cut is what one CVM sends another and never arrives.
+type Cut struct{ From, To string }
+
+// SetCuts replaces all cuts from and to the named CVM: nothing passes between it
+// and those in both, and what it sends those in out does not arrive. It lasts
+// until it is replaced, over boots of either CVM.
+func (f *Fabric) SetCuts(name string, both, out []string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wanted := map[Cut]struct{}{}
+	for _, other := range both {
+		wanted[Cut{name, other}], wanted[Cut{other, name}] = struct{}{}, struct{}{}
 	}
-	if addr.IsValid() {
-		a := &netlink.Addr{IPNet: &net.IPNet{IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), 32)}}
-		if err := nl.AddrAdd(link, a); err != nil {
-			return fmt.Errorf("address %s on %s: %w", addr, name, err)
+	for _, other := range out {
+		wanted[Cut{name, other}] = struct{}{}
+	}
+	var errs []error
+	for c := range f.cuts {
+		if _, keep := wanted[c]; !keep && (c.From == name || c.To == name) {
+			delete(f.cuts, c)
+			errs = append(errs, f.apply(c, false))
 		}
 	}
-	if err := nl.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set %s up: %w", name, err)
+	for c := range wanted {
+		f.cuts[c] = struct{}{}
+		errs = append(errs, f.apply(c, true))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// Cuts lists all, in no order.
+func (f *Fabric) Cuts() []Cut {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]Cut, 0, len(f.cuts))
+	for c := range f.cuts {
+		out = append(out, c)
+	}
+	return out
+}
+
+// apply makes or heals a cut, once both ends are attached; called under the lock.
+func (f *Fabric) apply(c Cut, on bool) error {
+	if f.ports[c.From] == nil || f.ports[c.To] == nil {
+		return nil
+	}
+	return f.lab.OneWay(c.From, c.To, on)
 }

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -27,14 +28,14 @@ func TestMachinesReachOnlyTheFabric(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: making network namespaces needs root")
 	}
-	f, err := Open()
+	f, err := Open(t.Context(), Network{})
 	if err != nil {
 		t.Skipf("skipped: no network namespaces here: %v", err)
 	}
 	defer f.Close()
 	var ports []*Port
 	for i := 1; i <= 2; i++ {
-		p, err := f.Attach(i)
+		p, err := f.Attach(fmt.Sprint("cvm-", i), i)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,12 +3,10 @@ package fabric
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"strconv"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	"cadre.dev/local/internal/netspace"
+	"cadre.dev/local/natlab"
 )
 
 // Port is one CVM's attachment: its namespace and the cable to the fabric.
@@ -16,86 +14,81 @@ type Port struct {
 	// Addr is the CVM's address on the cable.
 	Addr netip.Addr
 
-	f    *Fabric
-	ns   netns.NsHandle
-	name string // of the fabric's end
+	f     *Fabric
+	name  string
+	space *netspace.Space
+	host  *natlab.Host
 }
 
-// Attach makes the namespace of machine index (1..MaxIndex) with loopback up and
-// a cable to the fabric.
-func (f *Fabric) Attach(index int) (*Port, error) {
+// Attach makes the namespace of the named CVM, of that index (1..MaxIndex), with
+// loopback up and a cable to the fabric, as its network says.
+func (f *Fabric) Attach(name string, index int) (*Port, error) {
 	if index < 1 || index > MaxIndex {
 		return nil, fmt.Errorf("attach machine %d: the index must be 1 to %d", index, MaxIndex)
 	}
-	ns, err := newNamespace(disableIPv6)
+	space, err := netspace.New(nil)
 	if err != nil {
 		return nil, fmt.Errorf("make namespace of machine %d: %w", index, err)
 	}
 	near, far := cable(index)
-	p := &Port{Addr: far.Addr(), f: f, ns: ns, name: "cvm" + strconv.Itoa(index)}
-	if err := p.connect(near, far); err != nil {
-		return nil, errors.Join(fmt.Errorf("attach machine %d: %w", index, err), p.Close())
+	p := &Port{Addr: far.Addr(), f: f, name: name, space: space}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := p.attach(near, far); err != nil {
+		return nil, errors.Join(fmt.Errorf("attach machine %d: %w", index, err), p.detach())
 	}
 	return p, nil
 }
 
-func (p *Port) connect(near, far netip.Prefix) error {
-	nl, err := netlink.NewHandleAt(p.ns)
+// attach is called under the Fabric's lock, as detach is.
+func (p *Port) attach(near, far netip.Prefix) (err error) {
+	n := p.f.network(p.name)
+	p.host, err = p.f.lab.Adopt(natlab.Guest{Name: p.name, Space: p.space, Near: near, Far: far, NAT: n.nat(), Link: n.Link})
 	if err != nil {
-		return fmt.Errorf("open netlink: %w", err)
-	}
-	defer nl.Close()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = p.name
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(p.ns)}
-	if err := p.f.nl.LinkAdd(veth); err != nil {
-		return fmt.Errorf("add cable: %w", err)
-	}
-	if err := p.f.setUp(p.name, near); err != nil {
 		return err
 	}
-	if err := setUp(nl, "lo", netip.Prefix{}); err != nil {
+	p.f.ports[p.name] = p
+	// The rest is what Adopt does not know.
+	done := n
+	done.BlockUDP, done.MTUBlackhole = false, 0
+	if err := p.f.change(p.name, done, n); err != nil {
 		return err
 	}
-	if err := setUp(nl, "eth0", far); err != nil {
-		return err
-	}
-	route := &netlink.Route{
-		Dst: &net.IPNet{IP: Address.AsSlice(), Mask: net.CIDRMask(32, 32)},
-		Gw:  near.Addr().AsSlice(),
-	}
-	if err := nl.RouteAdd(route); err != nil {
-		return fmt.Errorf("route to the fabric: %w", err)
+	for c := range p.f.cuts {
+		if c.From == p.name || c.To == p.name {
+			if err := p.f.apply(c, true); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
+func (p *Port) detach() error {
+	var err error
+	if p.host != nil {
+		err = p.f.lab.Remove(p.name)
+		delete(p.f.ports, p.name)
+		p.host = nil
+	}
+	return errors.Join(err, p.space.Close())
+}
+
 // Inside runs do on a thread that is in the CVM's namespace.
-func (p *Port) Inside(do func() error) error { return Inside(p.ns, do) }
+func (p *Port) Inside(do func() error) error { return p.space.Inside(do) }
 
 // Fd is the namespace, for reading its identity. It belongs to the Port.
-func (p *Port) Fd() int { return int(p.ns) }
+func (p *Port) Fd() int { return p.space.Fd() }
 
 // SetLink pulls (false) or plugs (true) the cable.
-func (p *Port) SetLink(up bool) error {
-	link, err := p.f.nl.LinkByName(p.name)
-	if err != nil {
-		return fmt.Errorf("find cable %s: %w", p.name, err)
-	}
-	if up {
-		return p.f.nl.LinkSetUp(link)
-	}
-	return p.f.nl.LinkSetDown(link)
-}
+func (p *Port) SetLink(up bool) error { return p.f.lab.Unplug(p.name, !up) }
 
 // Close removes the cable and lets go of the namespace. Nothing that is still
 // running inside can reach the fabric afterwards.
 func (p *Port) Close() error {
-	var errs []error
-	if link, err := p.f.nl.LinkByName(p.name); err == nil {
-		errs = append(errs, p.f.nl.LinkDel(link))
-	}
-	return errors.Join(append(errs, p.ns.Close())...)
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	return p.detach()
 }
 
 // cable gives the two ends of machine index's /30.

@@ -62,7 +62,10 @@ func (h *Hypervisor) SetFaults(uuid string, f attestsim.Faults) {
 }
 
 // Erase removes everything of the CVM.
-func (h *Hypervisor) Erase(uuid string) error { return os.RemoveAll(h.dir(uuid)) }
+func (h *Hypervisor) Erase(uuid string) error {
+	h.cfg.Fabric.Forget(uuid)
+	return os.RemoveAll(h.dir(uuid))
+}
 
 // LoseDisk removes the data disk.
 func (h *Hypervisor) LoseDisk(uuid string) error {
@@ -115,7 +118,7 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}
-	if m.port, err = h.cfg.Fabric.Attach(spec.Index); err != nil {
+	if m.port, err = h.cfg.Fabric.Attach(spec.UUID, spec.Index); err != nil {
 		return err
 	}
 	if h.cfg.Sim != nil {

@@ -1,0 +1,21 @@
+// Package slowlink is a cable with delay, jitter, a rate, a queue, loss and
+// reordering, in user space, for kernels without such a queueing discipline.
+//
+//	namespace A                 a process of its own                namespace B
+//	┌──────────┐  IP packets  ┌───────────────────────────┐       ┌──────────┐
+//	│ TUN      │─────────────►│ A→B: loss, queue, rate,   │──────►│      TUN │
+//	│          │◄─────────────│ delay   ;   B→A: the same │◄──────│          │
+//	└──────────┘   readv      └───────────────────────────┘ write └──────────┘
+//
+// Large packets that the kernel has not cut in segments yet (TCP and UDP
+// segmentation offload) stay whole where the link's fate for all their segments
+// is the same, and are cut only around a segment that is lost, held back or too
+// late: one read and one write move up to 64 KiB. Rates, queues and losses count
+// real segments all the same.
+//
+// The links run in a process of their own, so that neither a busy scheduler nor
+// the garbage collector of the program under test moves packets in time, and so
+// that their CPU time can be told apart. It is this very program again: init
+// recognises it by an environment variable, never returns there, and ends when
+// its control socket closes.
+package slowlink
