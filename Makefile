@@ -2,9 +2,12 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := proto $(sort $(patsubst components/%/go.mod,components/%,$(wildcard components/*/go.mod)))
+MODULES := proto $(sort $(patsubst components/%/go.mod,components/%,$(wildcard components/*/go.mod components/*/*/go.mod)))
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# What the CVMs of the demo sit behind: NAT=port-restricted (the default), full-cone,
+# address-restricted, symmetric or none; UDP=open (the default) or blocked.
+DEMO_NET = $(if $(NAT),--nat $(NAT)) $(if $(UDP),--udp $(UDP))
 LDFLAGS := -s -w -X main.version=$(VERSION)
 export PATH := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(PATH)
 
@@ -23,7 +26,7 @@ tools-dev: ## install what `make check` and `make generate` need as well
 .PHONY: build
 build: ## build all binaries into bin/
 	@mkdir -p $(BIN)
-	@go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/*)
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/* ./components/*/*/cmd/*)
 
 .PHONY: generate
 generate: tools-dev ## regenerate code and docs
@@ -50,12 +53,12 @@ test: tools build ## unit, contract, property, scenario and end-to-end tests, wi
 	@scripts/test.sh
 
 .PHONY: demo
-demo: tools build ## roll a live PostgreSQL cluster on this machine and measure it (root)
-	@$(BIN)/cadre-demo run
+demo: tools build ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
+	@$(BIN)/cadre-demo run $(DEMO_NET)
 
 .PHONY: up
-up: tools build ## start the demo cluster and leave it running (root)
-	@$(BIN)/cadre-demo up
+up: tools build ## start the demo cluster and leave it running (root; NAT and UDP as for demo)
+	@$(BIN)/cadre-demo up $(DEMO_NET)
 
 .PHONY: down
 down: build ## remove the demo cluster and every trace of it (root)
@@ -64,6 +67,11 @@ down: build ## remove the demo cluster and every trace of it (root)
 .PHONY: bench-rollout
 bench-rollout: tools build ## measure the engine's own overhead in a rollout (root)
 	@$(BIN)/cadre-demo bench-rollout
+
+.PHONY: bench-overlay
+bench-overlay: build ## measure the overlay against kernel TCP, TLS, QUIC over ICE, wireguard-go and Nebula (root)
+	@mkdir -p .out
+	@$(BIN)/cadre-bench-overlay --out .out/bench-overlay.json
 
 .PHONY: docs-performance
 docs-performance: build ## write docs/performance.md from the last benchmark results

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-mapfile -t modules < <(printf 'proto\n'; dirname components/*/go.mod)
+mapfile -t modules < <(printf 'proto\n'; dirname components/*/go.mod components/*/*/go.mod)
 
 step() { printf 'check: %s\n' "$*"; }
 die() {

@@ -58,11 +58,12 @@ read_package() {
 	package=()
 }
 
-for module in proto components/*/; do
+for module in proto components/*/ components/*/*/; do
 	[[ -f $module/go.mod ]] || continue
-	# Real servers of two packages can share two cores; two whole clusters cannot.
+	# Real servers of two packages can share two cores; two whole clusters cannot, nor
+	# two labs of network namespaces.
 	packages=2
-	[[ $module != components/demo/ ]] || packages=1
+	case $module in components/demo/ | components/overlay/labtest/) packages=1 ;; esac
 	read_package < <(cd "$module" && go test -race -p "$packages" -timeout 25m -v ./... 2>&1)
 	wait $! || status=1
 done

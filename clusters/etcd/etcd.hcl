@@ -40,6 +40,8 @@ group "etcd" {
     env = {
       CADRE_GATEWAY_DOMAIN  = local.cloud.gateway_domain
       CADRE_GATEWAY_ADDRESS = local.cloud.gateway_address_in_cvm
+      CADRE_RENDEZVOUS      = local.cloud.rendezvous_url
+      CADRE_RENDEZVOUS_CA   = local.cloud.rendezvous_ca_base64
     }
     instance_type = "tdx.small"
     os_image      = "dstack-0.5.7"

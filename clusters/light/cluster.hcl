@@ -42,6 +42,8 @@ cluster "demo" {
     env = {
       CADRE_GATEWAY_DOMAIN   = local.cloud.gateway_domain
       CADRE_GATEWAY_ADDRESS  = local.cloud.gateway_address_in_cvm
+      CADRE_RENDEZVOUS       = local.cloud.rendezvous_url
+      CADRE_RENDEZVOUS_CA    = local.cloud.rendezvous_ca_base64
       CADRE_PLATFORM_API     = local.cloud.api_url_in_cvm
       CADRE_PLATFORM_API_KEY = cadre.platform_api_key
     }

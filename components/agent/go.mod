@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
+	cadre.dev/mesh v0.0.0
 	cadre.dev/overlay v0.0.0
 	cadre.dev/proto v0.0.0
 	github.com/prometheus/client_golang v1.23.2
@@ -16,10 +17,23 @@ require (
 )
 
 require (
+	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
+	github.com/coder/websocket v1.8.14 // indirect
 	github.com/fatih/color v1.13.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/go-hclog v1.6.3 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/mattn/go-isatty v0.0.14 // indirect
+	github.com/pion/dtls/v2 v2.2.12 // indirect
+	github.com/pion/ice/v3 v3.0.16 // indirect
+	github.com/pion/logging v0.2.4 // indirect
+	github.com/pion/mdns/v2 v2.0.7 // indirect
+	github.com/pion/randutil v0.1.0 // indirect
+	github.com/pion/stun/v2 v2.0.0 // indirect
+	github.com/pion/transport/v2 v2.2.4 // indirect
+	github.com/pion/transport/v3 v3.0.7 // indirect
+	github.com/pion/turn/v3 v3.0.3 // indirect
+	github.com/wlynxg/anet v0.0.3 // indirect
 )
 
 require (
@@ -53,6 +67,7 @@ require (
 replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/core => ../core
+	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
 	cadre.dev/proto => ../../proto
 )

@@ -36,7 +36,9 @@ const readRetries = `{"methodConfig":[{
     {"service":"cadre.api.v1.ClusterService","method":"DescribeInstance"},
     {"service":"cadre.api.v1.ClusterService","method":"PauseRollout"},
     {"service":"cadre.api.v1.ClusterService","method":"ResumeRollout"},
-    {"service":"cadre.api.v1.ClusterService","method":"GetCluster"}],
+    {"service":"cadre.api.v1.ClusterService","method":"GetCluster"},
+    {"service":"cadre.api.v1.ClusterService","method":"GetMesh"},
+    {"service":"cadre.api.v1.ClusterService","method":"PingPeer"}],
   "retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"3s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
 
 // Options change how the coordinators are reached.

@@ -20,6 +20,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
@@ -102,10 +103,13 @@ func (h *harness) session(ctx context.Context, key *ecdsa.PrivateKey, creds *adm
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(creds.GetCaBundlePem())
+	var node *overlay.Node
 	node, err := overlay.New(overlay.Config{
 		Self:    overlay.ID{Cluster: creds.GetCluster(), Group: creds.GetGroup(), Slot: creds.GetSlot()},
 		SelfVIP: netip.MustParseAddr(creds.GetVip()), Listen: "127.0.0.1:0", Gateway: h.config.Gateway,
-		OnControl: func(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) { reportLoop(ctx, c) },
+		OnControl: func(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) {
+			reportLoop(ctx, c, mesh.Server{Node: func() mesh.Node { return node }})
+		},
 	})
 	if err != nil {
 		return err
@@ -124,13 +128,26 @@ func (h *harness) session(ctx context.Context, key *ecdsa.PrivateKey, creds *adm
 
 type wakeSink struct {
 	controlv1.UnimplementedAgentServiceServer
+	mesh mesh.Server
+}
+
+func (w wakeSink) MeshStatus(ctx context.Context, r *controlv1.MeshStatusRequest) (*controlv1.MeshStatusResponse, error) {
+	return w.mesh.MeshStatus(ctx, r)
+}
+
+func (w wakeSink) MeshPing(ctx context.Context, r *controlv1.MeshPingRequest) (*controlv1.MeshPingResponse, error) {
+	return w.mesh.MeshPing(ctx, r)
+}
+
+func (w wakeSink) MeshBench(ctx context.Context, r *controlv1.MeshBenchRequest) (*controlv1.MeshBenchResponse, error) {
+	return w.mesh.MeshBench(ctx, r)
 }
 
 func (wakeSink) Wake(context.Context, *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
 	return &controlv1.WakeResponse{}, nil
 }
 
-func reportLoop(ctx context.Context, c overlay.ControlConns) {
+func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server) {
 	channel, err := grpcconn.Client(c.First)
 	if err != nil {
 		return
@@ -141,7 +158,7 @@ func reportLoop(ctx context.Context, c overlay.ControlConns) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served.Go(func() {
-		_ = grpcconn.Serve(ctx, c.Second, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, wakeSink{}) })
+		_ = grpcconn.Serve(ctx, c.Second, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, wakeSink{mesh: asked}) })
 	})
 	service := controlv1.NewCoordinatorServiceClient(channel)
 	started := time.Now()

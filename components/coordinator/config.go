@@ -26,6 +26,10 @@ type Config struct {
 	Replicas int
 	Trust    attest.Trust
 	Gateway  overlay.Gateway
+	// Rendezvous servers help to find direct paths; none: the gateway is the only one.
+	Rendezvous []overlay.Rendezvous
+	// Paths are the kinds of path that may be used; nil: all.
+	Paths []overlay.PathKind
 	// StateDir is on the CVM's encrypted disk, RunDir in memory.
 	StateDir, RunDir string
 	ConsulBinary     string

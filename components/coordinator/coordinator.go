@@ -26,6 +26,7 @@ import (
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/store"
 )
@@ -195,6 +196,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
+		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh,
 		Now: c.deps.Now, Log: c.log,
 	})
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
@@ -205,12 +207,14 @@ func (c *Coordinator) assembleOverlay() error {
 	node, err := overlay.New(overlay.Config{
 		Self:    overlay.ID{Cluster: c.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: c.cfg.Slot},
 		SelfVIP: c.cfg.vip(), Listen: c.cfg.SessionListen, Gateway: c.cfg.Gateway, Log: c.log,
+		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
 		ServeAdmission: c.admission.Serve, OnControl: c.control.OnControl,
 	})
 	if err != nil {
 		return fmt.Errorf("make overlay node: %w", err)
 	}
 	c.node = node
+	c.metrics.Add(mesh.NewCollector(func() mesh.Node { return node }))
 	if err := c.renew(); err != nil {
 		return err
 	}

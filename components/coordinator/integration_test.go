@@ -99,6 +99,7 @@ func TestOneCoordinator(t *testing.T) {
 	if err != nil || len(described.GetOperationsJson()) != 2 {
 		t.Errorf("describe: %d operations, %v", len(described.GetOperationsJson()), err)
 	}
+	h.mesh(api)
 	if err := h.stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}

@@ -11,7 +11,24 @@ require (
 )
 
 require (
-	golang.org/x/net v0.42.0 // indirect
-	golang.org/x/text v0.27.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/pion/dtls/v2 v2.2.12 // indirect
+	github.com/pion/mdns/v2 v2.0.7 // indirect
+	github.com/pion/randutil v0.1.0 // indirect
+	github.com/pion/transport/v2 v2.2.4 // indirect
+	github.com/wlynxg/anet v0.0.3 // indirect
+	golang.org/x/crypto v0.41.0 // indirect
+	golang.org/x/text v0.28.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250804133106-a7a43d27e69b // indirect
+)
+
+require (
+	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178
+	github.com/coder/websocket v1.8.14
+	github.com/pion/ice/v3 v3.0.16
+	github.com/pion/logging v0.2.4
+	github.com/pion/stun/v2 v2.0.0
+	github.com/pion/transport/v3 v3.0.7
+	github.com/pion/turn/v3 v3.0.3
+	golang.org/x/net v0.43.0
 )

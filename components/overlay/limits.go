@@ -21,6 +21,8 @@ type limits struct {
 	parkTime time.Duration
 	// streams is how many streams one Peer may have open here.
 	streams int
+	// loopback lets candidates be loopback addresses: the only ones that tests have.
+	loopback bool
 	// dialTime bounds an attempt, from the TCP connection to the Session.
 	dialTime time.Duration
 }
@@ -34,6 +36,7 @@ func (l limits) withDefaults() limits {
 		parked:        cmp.Or(l.parked, 64),
 		parkTime:      cmp.Or(l.parkTime, 3*time.Second),
 		streams:       cmp.Or(l.streams, 1024),
+		loopback:      l.loopback,
 		dialTime:      cmp.Or(l.dialTime, 10*time.Second),
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
 	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/link"
 )
 
 // serve accepts connections until ln closes. Strangers share a fixed number of
@@ -51,7 +53,7 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 func (n *Node) welcome(ctx context.Context, conn net.Conn) {
 	release := func() { <-n.handshakes }
 	carrier.Tune(conn)
-	hs, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errors.New("handshake took too long"))
+	hs, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errSlowHandshake)
 	defer cancel()
 	tc := tls.Server(carrier.Metered(conn), n.serverConfig())
 	// Handshake, greeting and set-up all end with hs.
@@ -73,7 +75,8 @@ func (n *Node) welcome(ctx context.Context, conn net.Conn) {
 		return
 	}
 	defer release()
-	err = n.join(hs, tc, state, stop)
+	note := pathNote{carrier: carrierTLS, local: conn.LocalAddr().String(), remote: conn.RemoteAddr().String()}
+	_, err = n.join(hs, tc, stop, link.Gateway, note)
 	if err != nil {
 		conn.Close()
 		n.log.Info("session refused", "error", err)
@@ -97,31 +100,50 @@ func (n *Node) serverConfig() *tls.Config {
 	})
 }
 
+// errSlowHandshake ends a connection that does not get on.
+var errSlowHandshake = errors.New("handshake took too long")
+
 // join turns a connection with a genuine certificate into a Session, if the
 // peer map names its Boot. stop is called once the Session outlives hs.
-func (n *Node) join(hs context.Context, tc *tls.Conn, state tls.ConnectionState, stop func() bool) error {
-	creds := n.creds.Load()
-	who, err := identity.Verify(state, creds.Roots, n.cfg.Self.Cluster, x509.ExtKeyUsageClientAuth)
+func (n *Node) join(hs context.Context, tc *tls.Conn, stop func() bool, class link.Class, note pathNote) (live, error) {
+	who, err := n.verifyClient(tc.ConnectionState())
 	if err != nil {
-		return err
+		return live{}, err
 	}
-	if err := n.authorize(hs, who); err != nil {
-		n.counts.notAdmitted.Add(1)
-		_, _ = tc.Write(frame.AppendGreeting(nil, frame.PeerNotAdmitted))
+	if err := n.greet(hs, tc, who); err != nil {
 		tc.Close()
-		return err
-	}
-	if _, err := tc.Write(frame.AppendGreeting(nil, frame.Accepted)); err != nil {
-		return fmt.Errorf("greet %s: %w", who.ID, err)
+		return live{}, err
 	}
 	s, err := carrier.Server(hs, tc, n.log.With("peer", who.ID.Slot))
 	if err != nil {
-		return fmt.Errorf("session with %s: %w", who.ID, err)
+		return live{}, fmt.Errorf("session with %s: %w", who.ID, err)
 	}
 	if !stop() {
 		s.Close(context.Cause(hs))
 	}
-	n.deliver(live{Session: s, who: who, number: n.sessions.Add(1)})
+	joined := live{Session: s, who: who, number: n.sessions.Add(1), class: class, path: note}
+	n.deliver(joined)
+	return joined, nil
+}
+
+// verifyClient tells who opened a connection.
+func (n *Node) verifyClient(state tls.ConnectionState) (identity.Verified, error) {
+	if state.NegotiatedProtocol != identity.ALPNOverlay {
+		return identity.Verified{}, fmt.Errorf("%w: %q", identity.ErrALPN, state.NegotiatedProtocol)
+	}
+	return identity.Verify(state, n.creds.Load().Roots, n.cfg.Self.Cluster, x509.ExtKeyUsageClientAuth)
+}
+
+// greet tells a far side whether the peer map names it.
+func (n *Node) greet(ctx context.Context, w io.Writer, who identity.Verified) error {
+	if err := n.authorize(ctx, who); err != nil {
+		n.counts.notAdmitted.Add(1)
+		_, _ = w.Write(frame.AppendGreeting(nil, frame.PeerNotAdmitted))
+		return err
+	}
+	if _, err := w.Write(frame.AppendGreeting(nil, frame.Accepted)); err != nil {
+		return fmt.Errorf("greet %s: %w", who.ID, err)
+	}
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,12 +31,18 @@ type Node struct {
 	credsOnce sync.Once
 	counts    nodeCounts
 	sessions  atomic.Uint64 // numbers Sessions
+	epoch     atomic.Uint64 // the highest of any Link that is gone
+	benching  chan struct{} // one place: a bench, on either side
 
 	handshakes, admissions, parked chan struct{} // semaphores
+
+	paths   *paths          // nil where none are looked for; set before any link is made
+	changes chan PathChange // for OnPathChange
 
 	mu      sync.Mutex
 	peers   map[ID]Peer      // guarded by mu
 	changed chan struct{}    // closed and renewed by SetPeers; guarded by mu
+	revoked []string         // Boots that the map dropped; guarded by mu
 	links   map[ID]*peerLink // nil unless running; guarded by mu
 	// launch runs f as one of wg; f's context ends when the function that launch
 	// returns is called, and with Run's. Set before any link is made.
@@ -54,8 +59,11 @@ func New(cfg Config) (*Node, error) {
 	if !cfg.SelfVIP.Is4() {
 		return nil, fmt.Errorf("overlay config: self VIP %q: want an IPv4 address", cfg.SelfVIP)
 	}
-	if cfg.Gateway.Domain == "" {
-		return nil, errors.New("overlay config: gateway domain is empty: name the domain that the gateway routes by")
+	if cfg.Gateway.Domain == "" && len(cfg.Rendezvous) == 0 {
+		return nil, errors.New("overlay config: neither a gateway domain nor a rendezvous server: name the domain that the gateway routes by, or a server")
+	}
+	if err := checkPaths(cfg.Paths); err != nil {
+		return nil, fmt.Errorf("overlay config: %w", err)
 	}
 	if cfg.Listen == "" {
 		cfg.Listen = fmt.Sprintf(":%d", sessionPort)
@@ -70,8 +78,10 @@ func New(cfg Config) (*Node, error) {
 		handshakes: make(chan struct{}, lim.handshakes),
 		admissions: make(chan struct{}, lim.admissions),
 		parked:     make(chan struct{}, lim.parked),
+		benching:   make(chan struct{}, 1),
 		peers:      make(map[ID]Peer),
 		changed:    make(chan struct{}),
+		changes:    make(chan PathChange, 256),
 	}, nil
 }
 
@@ -102,11 +112,45 @@ func (n *Node) SetPeers(peers []Peer) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.revokeLocked(next)
 	n.peers = next
 	close(n.changed)
 	n.changed = make(chan struct{})
 	if n.links != nil {
 		n.applyLocked()
+	}
+}
+
+// maxRevoked bounds the Boots that rendezvous servers are told of: their credentials
+// for mailboxes and relays are good for minutes only.
+const maxRevoked = 256
+
+// revokeLocked tells the rendezvous servers which Boots the next map drops. Only a
+// coordinator is obeyed there.
+func (n *Node) revokeLocked(next map[ID]Peer) {
+	if !n.coordinator() {
+		return
+	}
+	before := len(n.revoked)
+	for id, p := range n.peers {
+		if p.BootID != "" && next[id].BootID != p.BootID {
+			n.revoked = append(n.revoked, p.BootID)
+		}
+	}
+	// A Boot that is named again, by whatever accident, is not to be shut out.
+	n.revoked = slices.DeleteFunc(n.revoked, func(boot string) bool {
+		for _, p := range next {
+			if p.BootID == boot {
+				return true
+			}
+		}
+		return false
+	})
+	n.revoked = n.revoked[max(0, len(n.revoked)-maxRevoked):]
+	if n.paths != nil && (len(n.revoked) != before || before == maxRevoked) {
+		if err := n.paths.box.Revoke(n.revoked); err != nil {
+			n.log.Warn("rendezvous not told of ended boots", "error", err)
+		}
 	}
 }
 
@@ -154,7 +198,7 @@ func (n *Node) dials(p Peer) bool {
 }
 
 // Run listens and keeps Sessions until ctx ends, then closes them all and
-// returns nil. Call it once. An error means that the listener could not be
+// returns nil. Call it once. An error means that a listener could not be
 // opened or broke.
 func (n *Node) Run(ctx context.Context) error {
 	var lc net.ListenConfig
@@ -164,8 +208,13 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	p, err := n.openPaths(ctx)
+	if err != nil {
+		ln.Close()
+		return err
+	}
 	n.mu.Lock()
-	n.addr = ln.Addr()
+	n.addr, n.paths = ln.Addr(), p
 	n.links = make(map[ID]*peerLink)
 	n.launch = func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc {
 		ctx, cancel := context.WithCancel(ctx)
@@ -175,6 +224,12 @@ func (n *Node) Run(ctx context.Context) error {
 	n.applyLocked()
 	n.mu.Unlock()
 
+	if p != nil {
+		n.wg.Go(func() { n.runPaths(ctx, p) })
+	}
+	if n.cfg.OnPathChange != nil {
+		n.wg.Go(func() { n.tellAll(ctx) })
+	}
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
 	err = n.serve(ctx, ln)
@@ -188,6 +243,10 @@ func (n *Node) Run(ctx context.Context) error {
 		l.stop(errStopped)
 	}
 	n.wg.Wait()
+	if p != nil {
+		// The links' sessions are over: nothing needs the socket any more.
+		err = errors.Join(err, p.close())
+	}
 	return err
 }
 
@@ -196,22 +255,6 @@ func (n *Node) ListenAddr() net.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.addr
-}
-
-// Sessions describes the Link to every Peer of the map, ordered by name.
-func (n *Node) Sessions() []SessionInfo {
-	n.mu.Lock()
-	links := make([]*peerLink, 0, len(n.links))
-	for _, l := range n.links {
-		links = append(links, l)
-	}
-	n.mu.Unlock()
-	infos := make([]SessionInfo, 0, len(links))
-	for _, l := range links {
-		infos = append(infos, l.info())
-	}
-	slices.SortFunc(infos, func(a, b SessionInfo) int { return strings.Compare(a.Peer.String(), b.Peer.String()) })
-	return infos
 }
 
 // credentials waits for the first ones.

@@ -83,24 +83,50 @@ type Config struct {
 	// SelfVIP is the address that workloads of this machine listen on.
 	SelfVIP netip.Addr
 	// Listen is the TCP address for Sessions, ":7443" when empty.
-	Listen  string
+	Listen string
+	// Gateway is the way that is there at once. Its Domain may be empty where
+	// Rendezvous is not.
 	Gateway Gateway
+	// Rendezvous are the servers that help to find direct and relayed paths; any
+	// that answers will do. Without one the gateway is the only path.
+	Rendezvous []Rendezvous
+	// ListenUDP is the UDP address for direct paths, any port when zero.
+	ListenUDP netip.AddrPort
+	// PublicOnly keeps addresses of private networks out of what is offered and
+	// taken. Peers of one private network then meet through the outside.
+	PublicOnly bool
+	// Paths are the kinds of path that may be used; nil means all.
+	Paths []PathKind
 	// Log may be nil.
 	Log *slog.Logger
 	// ServeAdmission serves the one stream of a first contact. conn closes when
 	// it returns, and ctx ends when the connection's time is up. The other side
 	// has shown nothing but the possession of a key. Nil refuses first contact.
 	ServeAdmission func(ctx context.Context, conn net.Conn, state tls.ConnectionState)
-	// OnControl is called, in a goroutine of its own, once for each Session that
-	// has a coordinator on either side. ctx ends with the Session and OnControl
-	// must return soon after; a newer Session's OnControl may begin before an
-	// older one's has returned. Closing either connection ends the Session (the
-	// dialer then makes a new one); returning alone does not. Nil refuses
-	// control connections.
+	// OnControl is called, in a goroutine of its own, once for each pair of control
+	// connections with a Peer where either side is a coordinator. They lie on the
+	// Session in use and move with it: a newer pair's OnControl may begin before an
+	// older one's has returned. ctx ends with the Session and when the dialer has
+	// a newer pair (which the other side learns by reading), and OnControl must return soon after. Closing either connection before
+	// that ends the Session (the dialer then makes a new one); returning alone does
+	// not. Nil refuses control connections.
 	OnControl func(ctx context.Context, peer Peer, c ControlConns)
+
+	// OnPathChange is told of each change of a Link's path, in order for each Link,
+	// in a goroutine of the node. It must not block for long. May be nil.
+	OnPathChange func(PathChange)
 
 	// limits are smaller in tests; zero fields mean the defaults.
 	limits limits
+}
+
+// Rendezvous is one rendezvous server. It is not trusted: it can delay, and
+// nothing else.
+type Rendezvous struct {
+	// URL is https://host:port.
+	URL string
+	// CA is what its certificate must lead to, in PEM; empty means the system's.
+	CA []byte
 }
 
 // ControlConns are the two control connections of a Session. Their
@@ -133,16 +159,44 @@ const (
 // SessionInfo describes the Link to one Peer at one moment.
 type SessionInfo struct {
 	Peer   ID
-	BootID string // of the live Session, "" when there is none
+	BootID string // of the Session in use, "" when there is none
 	State  SessionState
 	// Since is when State began.
 	Since time.Time
+	// Path is how the Session in use travels; PathReason is why, and PathSince since
+	// when. Local and Remote are its addresses, as far as they are known.
+	Path          PathKind
+	PathReason    string
+	PathSince     time.Time
+	Local, Remote string
+	// Carrier is "quic" or "tls".
+	Carrier string
+	// Standby are the kinds of the other Sessions that are kept.
+	Standby []PathKind
 	// RTT is the last measured round trip, 0 before the first.
 	RTT time.Duration
-	// BytesIn and BytesOut count what the carrier of the live Session moved.
+	// BytesIn and BytesOut count what the carrier of the Session in use moved.
 	BytesIn, BytesOut uint64
+	// PacketsSent and PacketsLost are the datagram carrier's; both 0 on a byte stream.
+	PacketsSent, PacketsLost uint64
 	// Streams is the number of open forwarded connections.
 	Streams int
+	// PathChanges counts the changes of Path; Attempts counts the searches for paths.
+	PathChanges, Attempts uint64
+	// Searching tells that a search is under way.
+	Searching bool
+	// Candidates are all validated datagram paths, best first.
+	Candidates []Candidate
 	// LastError is why the last attempt failed or the last Session ended.
 	LastError string
+}
+
+// Candidate is one validated datagram path.
+type Candidate struct {
+	Kind   PathKind
+	Remote string
+	RTT    time.Duration
+	// Loss is the share of probes that were not answered lately, 0 to 1.
+	Loss  float64
+	InUse bool
 }

@@ -20,6 +20,9 @@ type live struct {
 	who    identity.Verified
 	number uint64
 	dialer bool
+	class  link.Class // when it was made
+	path   pathNote
+	begun  time.Time
 }
 
 // peerLink runs the Link to one Peer: it feeds what happens to link.State and
@@ -35,28 +38,34 @@ type peerLink struct {
 	state    link.State
 	since    time.Time
 	sessions map[uint64]live // every Session not over yet
-	inUse    uint64          // the one streams are opened on, 0 for none
+	control  control
 	lastErr  error
-	abandon  context.CancelFunc // ends the running attempt; nil when there is none
+	abandon  context.CancelFunc // ends the running dial; nil when there is none
 	timer    *time.Timer
+	finder   finder
+	history  history
+	ended    carrier.Stats // what the Sessions that are over have moved
+	benchEnd time.Time     // until when the Peer may begin a bench; zero when it may not
 	stopped  bool
 	wg       sync.WaitGroup // goroutines of the link and its sessions
 }
 
 // facts are what the link machine wants to know of a map entry.
 func (n *Node) facts(p Peer) link.Facts {
-	return link.Facts{Dials: n.dials(p), Boot: p.BootID, AnyBoot: p.Coordinator, Instance: p.InstanceID}
+	f := link.Facts{Dials: n.dials(p), Boot: p.BootID, AnyBoot: p.Coordinator, Finds: n.paths != nil}
+	if n.allows(link.Gateway) && n.cfg.Gateway.Domain != "" {
+		f.Instance = p.InstanceID
+	}
+	return f
 }
 
 // startLink begins the Link to p, with the Node's lock held.
 func (n *Node) startLink(p Peer) *peerLink {
 	log := n.log.With("peer", p.ID.Slot)
-	l := &peerLink{
-		node: n, id: p.ID, log: log, peer: p,
-		forward:  forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log}, forwardRules(p)),
-		sessions: make(map[uint64]live),
-	}
-	l.step(link.Changed{Facts: n.facts(p)})
+	l := &peerLink{node: n, id: p.ID, log: log, peer: p, sessions: make(map[uint64]live), since: time.Now(), state: link.New(n.epoch.Load())}
+	l.forward = forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log, Unused: l.unused}, forwardRules(p))
+	l.openPaths()
+	l.step(link.Changed{Facts: l.facts(p)})
 	return l
 }
 
@@ -66,7 +75,7 @@ func (l *peerLink) update(p Peer) {
 	l.peer = p
 	l.mu.Unlock()
 	l.forward.Update(forwardRules(p))
-	l.step(link.Changed{Facts: l.node.facts(p)})
+	l.step(link.Changed{Facts: l.facts(p)})
 }
 
 // stop ends the Link: at once for the network, and in the background for what
@@ -78,11 +87,16 @@ func (l *peerLink) stop(reason error) {
 		return
 	}
 	l.stopped = true
+	_, epoch := l.state.Finding()
+	for old := l.node.epoch.Load(); old < epoch && !l.node.epoch.CompareAndSwap(old, epoch); old = l.node.epoch.Load() {
+	}
 	l.doLocked(link.Cancel{})
+	l.doLocked(link.StopFind{})
 	for _, s := range l.sessions {
 		l.wg.Go(func() { s.Close(reason) })
 	}
 	l.mu.Unlock()
+	l.closePaths()
 	l.forward.Stop()
 	l.node.wg.Go(func() {
 		l.forward.Wait()
@@ -101,17 +115,13 @@ func (l *peerLink) stepLocked(ev link.Event) {
 	if l.stopped {
 		return
 	}
-	before := l.state.Phase
+	before := l.state.Phase()
 	var effects []link.Effect
 	l.state, effects = l.state.Step(ev)
 	for _, e := range effects {
 		l.doLocked(e)
 	}
-	if l.state.Phase != link.Up && l.inUse != 0 {
-		l.inUse = 0
-		l.forward.Use(nil)
-	}
-	if l.state.Phase != before {
+	if l.state.Phase() != before {
 		l.since = time.Now()
 	}
 }
@@ -128,24 +138,59 @@ func (l *peerLink) doLocked(e link.Effect) {
 			l.timer = nil
 		}
 	case link.Dial:
-		l.abandon = l.node.launch(&l.wg, func(ctx context.Context) { l.attempt(ctx, e) })
+		l.abandon = l.node.launch(&l.wg, func(ctx context.Context) { l.dial(ctx, e) })
 	case link.Arm:
 		l.timer = time.AfterFunc(e.After, func() { l.step(link.Timer{Attempt: e.Attempt}) })
 	case link.Use:
-		s := l.sessions[e.Session]
-		l.inUse = e.Session
-		l.lastErr = nil
-		l.forward.Use(s.Session)
-		l.log.Info("session up", "boot", s.who.BootID, "dialer", s.dialer)
+		l.useLocked(e.Session)
 	case link.Close:
 		s := l.sessions[e.Session]
 		l.lastErr = e.Reason
 		l.wg.Go(func() { s.Close(e.Reason) })
+	case link.Retire:
+		s := l.sessions[e.Session]
+		l.wg.Go(func() { l.unused(s.Session) })
+	default:
+		l.doFindLocked(e)
 	}
 }
 
-// attempt dials once.
-func (l *peerLink) attempt(ctx context.Context, d link.Dial) {
+// useLocked opens new streams on a Session from now on; control connections move
+// there too, and their old ones end when the new ones are up.
+func (l *peerLink) useLocked(number uint64) {
+	s, ok := l.sessions[number]
+	if !ok {
+		l.forward.Use(nil)
+		l.noteLocked(PathNone, reasonFor(link.NoClass, l.history.kind()), "")
+		return
+	}
+	l.lastErr = nil
+	l.forward.Use(s.Session)
+	l.noteUseLocked(s)
+	if s.dialer && l.node.controls(l.peer) {
+		peer := l.peer
+		l.node.launch(&l.wg, func(ctx context.Context) { l.openControl(ctx, s, peer) })
+	}
+}
+
+// unused ends a Session that is retired and carries nothing any more.
+func (l *peerLink) unused(session carrier.Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
+		if s.Session == session && l.state.Retired(s.number) && l.forward.Carries(session) == 0 && l.control.pairs[s.number] == 0 {
+			l.wg.Go(func() { s.Close(errRetired) })
+		}
+	}
+}
+
+var (
+	errStopped = errors.New("link stopped")
+	errRetired = errors.New("a better session carries the link")
+)
+
+// dial goes through the gateway once.
+func (l *peerLink) dial(ctx context.Context, d link.Dial) {
 	s, err := l.node.dial(ctx, l.id, d.Instance, d.Boot)
 	if err != nil {
 		l.mu.Lock()
@@ -165,8 +210,6 @@ func (l *peerLink) attempt(ctx context.Context, d link.Dial) {
 	}
 }
 
-var errStopped = errors.New("link stopped")
-
 // jitter spreads the attempts of many links; nothing rests on its being secret.
 func jitter() float64 {
 	return rand.Float64() //nolint:gosec // spreads load, is no secret
@@ -179,47 +222,31 @@ func (l *peerLink) connected(s live, attempt uint64) bool {
 	if l.stopped {
 		return false
 	}
+	s.begun = time.Now()
 	l.sessions[s.number] = s
-	begin := time.Now()
-	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Attempt: attempt})
-	if l.inUse == s.number {
-		peer := l.peer
-		l.node.launch(&l.wg, func(ctx context.Context) { l.serve(ctx, s, peer) })
-	}
+	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Class: s.class, Attempt: attempt})
+	// The far side may use what we keep as a standby, so every Session is served.
+	peer := l.peer
+	l.node.launch(&l.wg, func(ctx context.Context) { l.serve(ctx, s, peer) })
+	l.node.launch(&l.wg, func(ctx context.Context) { l.watch(ctx, s) })
 	l.wg.Go(func() {
 		// The next attempt does not wait for what this Session leaves behind.
 		<-s.Done()
-		l.over(s, time.Since(begin))
+		l.over(s)
 		s.Wait()
 	})
 	return true
 }
 
 // over takes note that a Session has ended.
-func (l *peerLink) over(s live, lived time.Duration) {
+func (l *peerLink) over(s live) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.sessions, s.number)
-	if l.inUse == s.number && !l.stopped {
+	l.ended = sumStats(l.ended, s.Stats())
+	if used, _ := l.state.InUse(); used == s.number && !l.stopped {
 		l.lastErr = s.Err()
-		l.log.Info("session ended", "boot", s.who.BootID, "error", s.Err())
+		l.log.Info("session ended", "boot", s.who.BootID, "path", s.class.String(), "error", s.Err())
 	}
-	l.stepLocked(link.Lost{Session: s.number, Lived: lived, Jitter: jitter()})
-}
-
-// info describes the Link.
-func (l *peerLink) info() SessionInfo {
-	open := l.forward.Stats().Open
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	info := SessionInfo{Peer: l.id, State: SessionState(l.state.Phase), Since: l.since, Streams: open}
-	if l.lastErr != nil {
-		info.LastError = l.lastErr.Error()
-	}
-	if s, ok := l.sessions[l.inUse]; ok {
-		st := s.Stats()
-		info.BootID, info.RTT = s.who.BootID, st.RTT
-		info.BytesIn, info.BytesOut = st.BytesIn, st.BytesOut
-	}
-	return info
+	l.stepLocked(link.Lost{Session: s.number, Lived: time.Since(s.begun), Jitter: jitter()})
 }

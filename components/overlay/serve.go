@@ -3,8 +3,6 @@ package overlay
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,18 +13,14 @@ import (
 )
 
 var (
-	// errControlClosed ends a Session whose control connections were closed.
-	errControlClosed = errors.New("control connection closed")
 	// errExpired ends a Session whose certificate does not hold any more.
 	errExpired = errors.New("peer certificate expired")
-	// errControlTwice ends a Session whose dialer opens a control connection again.
-	errControlTwice = fmt.Errorf("%w: control connection opened twice", frame.ErrInvalid)
 )
 
 // headerTime is how long a stream may take to say what it is.
 const headerTime = 10 * time.Second
 
-// serve runs everything that happens on a Session in use, and returns when the
+// serve runs everything that the far side begins on a Session, and returns when the
 // Session and all of that is over.
 func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -36,15 +30,8 @@ func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { <-s.Done(); cancel(s.Err()) })
-	wg.Go(func() { _ = l.forward.ServeDatagrams(s) })
+	wg.Go(func() { _ = l.forward.ServeDatagrams(s.Session) })
 	control := &controlPair{dialer: s.dialer}
-	if l.node.controls(peer) && s.dialer {
-		if err := l.openControl(s, control); err != nil {
-			s.Close(err)
-		} else {
-			wg.Go(func() { l.node.cfg.OnControl(ctx, peer, control.conns()) })
-		}
-	}
 	var open atomic.Int64
 	for {
 		st, err := s.AcceptStream()
@@ -85,48 +72,24 @@ func (l *peerLink) serveStream(ctx context.Context, s live, peer Peer, control *
 	_ = st.SetReadDeadline(time.Time{})
 	switch h.Kind {
 	case frame.KindTCP:
-		l.forward.ServeStream(ctx, st, h.Port)
+		l.forward.ServeStream(ctx, s.Session, st, h.Port)
 	case frame.KindControl1, frame.KindControl2:
 		if s.dialer || !l.node.controls(peer) {
 			l.node.counts.forbidden.Add(1)
 			forward.Refuse(st, frame.PortForbidden)
 			return
 		}
-		complete, err := control.add(h.Kind, l.controlConn(s, st))
+		conns, complete, err := control.add(h.Kind, l.controlConn(s, st))
 		switch {
 		case err != nil:
 			s.Close(err)
 		case complete:
-			wg.Go(func() { l.node.cfg.OnControl(ctx, peer, control.conns()) })
+			wg.Go(func() { l.runControl(ctx, s, peer, conns) })
 		}
+	case frame.KindBench:
+		l.serveBench(st)
 	default:
 		l.node.counts.invalidFrames.Add(1)
 		forward.Refuse(st, frame.FrameInvalid)
-	}
-}
-
-// openControl opens both control connections, first things first.
-func (l *peerLink) openControl(s live, control *controlPair) error {
-	for _, kind := range []frame.Kind{frame.KindControl1, frame.KindControl2} {
-		st, err := s.OpenControl()
-		if err != nil {
-			return err
-		}
-		if _, err := st.Write(frame.Header{Kind: kind}.Append(nil)); err != nil {
-			return fmt.Errorf("open %s stream: %w", kind, err)
-		}
-		if _, err := control.add(kind, l.controlConn(s, st)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// controlConn makes a stream the connection that OnControl gets.
-func (l *peerLink) controlConn(s live, st carrier.Stream) net.Conn {
-	return &controlConn{
-		Stream: st, session: s,
-		local:  Addr{ID: l.node.cfg.Self},
-		remote: Addr{ID: s.who.ID, BootID: s.who.BootID},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"cadre.dev/overlay/internal/carrier"
 	"cadre.dev/overlay/internal/forward"
 )
 
@@ -35,6 +36,10 @@ type PeerStats struct {
 	RefusedTCP, RefusedUDP uint64
 	// DroppedDatagrams found no Session, no room or no way on.
 	DroppedDatagrams uint64
+	// BytesIn and BytesOut are what all Sessions moved, as their carriers count.
+	BytesIn, BytesOut uint64
+	// PacketsSent and PacketsLost are those of datagram carriers.
+	PacketsSent, PacketsLost uint64
 }
 
 // PortStats counts what went over one port of one Peer.
@@ -79,10 +84,14 @@ func (l *peerLink) stats() PeerStats {
 		RefusedTCP: f.RefusedTCP, RefusedUDP: f.RefusedUDP, DroppedDatagrams: f.DroppedDatagrams,
 	}
 	l.mu.Lock()
-	if s, ok := l.sessions[l.inUse]; ok {
-		st.DroppedDatagrams += s.Stats().DatagramsDropped
+	moved := l.ended
+	for _, s := range l.sessions {
+		moved = sumStats(moved, s.Stats())
 	}
 	l.mu.Unlock()
+	st.DroppedDatagrams += moved.DatagramsDropped
+	st.BytesIn, st.BytesOut = moved.BytesIn, moved.BytesOut
+	st.PacketsSent, st.PacketsLost = moved.PacketsSent, moved.PacketsLost
 	for _, p := range f.Ports {
 		protocol := TCP
 		if p.Port.Protocol == forward.UDP {
@@ -94,4 +103,13 @@ func (l *peerLink) stats() PeerStats {
 		})
 	}
 	return st
+}
+
+// sumStats adds the counters of two Sessions.
+func sumStats(a, b carrier.Stats) carrier.Stats {
+	return carrier.Stats{
+		BytesIn: a.BytesIn + b.BytesIn, BytesOut: a.BytesOut + b.BytesOut,
+		PacketsSent: a.PacketsSent + b.PacketsSent, PacketsLost: a.PacketsLost + b.PacketsLost,
+		DatagramsDropped: a.DatagramsDropped + b.DatagramsDropped,
+	}
 }

@@ -73,6 +73,7 @@ type Server struct {
 	mu       sync.Mutex // guards all below
 	groups   map[string]*Group
 	restarts []string
+	mesh     Mesh
 	index    uint64
 	fail     map[string]error
 	changed  chan struct{}

@@ -123,7 +123,7 @@ func (v *validator) template(t Template) {
 
 // reservedEnv may be set although they start with CADRE_: they locate, and are
 // never trusted.
-var reservedEnv = []string{"CADRE_GATEWAY_ADDRESS", "CADRE_GATEWAY_DOMAIN"}
+var reservedEnv = []string{"CADRE_GATEWAY_ADDRESS", "CADRE_GATEWAY_DOMAIN", "CADRE_PATHS", "CADRE_RENDEZVOUS", "CADRE_RENDEZVOUS_CA"}
 
 func (v *validator) env(env map[string]string) {
 	total := 0
@@ -134,7 +134,7 @@ func (v *validator) env(env map[string]string) {
 		case !isEnvName(name):
 			v.add(path, "", "is not a variable name: letters, digits and '_', not starting with a digit, at most 128 bytes")
 		case strings.HasPrefix(name, "CADRE_") && !slices.Contains(reservedEnv, name):
-			v.add(path, "", "is reserved: of CADRE_* only %s may be set", strings.Join(reservedEnv, " and "))
+			v.add(path, "", "is reserved: of CADRE_* only %s may be set", strings.Join(reservedEnv, ", "))
 		case strings.ContainsRune(env[name], 0):
 			v.add(path, "", "contains a zero byte")
 		}

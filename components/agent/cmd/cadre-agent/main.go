@@ -15,6 +15,7 @@ import (
 
 	"cadre.dev/agent/internal/agent"
 	"cadre.dev/logging"
+	"cadre.dev/overlay"
 )
 
 // version is set at link time.
@@ -38,6 +39,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	flags.StringVar(&cfg.TrustFile, "trust-file", "", "measured trust `file` (JSON)")
 	flags.StringVar(&cfg.Gateway.Domain, "gateway-domain", getenv("CADRE_GATEWAY_DOMAIN"), "base `domain` of the gateway (env CADRE_GATEWAY_DOMAIN)")
 	flags.StringVar(&cfg.Gateway.Address, "gateway-address", getenv("CADRE_GATEWAY_ADDRESS"), "`host:port` to dial instead of the resolved name (env CADRE_GATEWAY_ADDRESS)")
+	rendezvous := flags.String("rendezvous", getenv("CADRE_RENDEZVOUS"), "`URLs` of rendezvous servers, separated by commas; empty: the gateway is the only path (env CADRE_RENDEZVOUS)")
+	rendezvousCA := flags.String("rendezvous-ca", getenv("CADRE_RENDEZVOUS_CA"), "base64 of the `PEM` that their certificates lead to; empty: the system's (env CADRE_RENDEZVOUS_CA)")
+	paths := flags.String("paths", getenv("CADRE_PATHS"), "`kinds` of path that may be used, of direct-tcp,direct-udp,gateway,relay; empty: all (env CADRE_PATHS)")
 	flags.StringVar(&cfg.StateDir, "state-dir", "/var/lib/cadre", "`folder` on the preserved disk")
 	flags.StringVar(&cfg.RunDir, "run-dir", "/run/cadre", "tmpfs `folder` of this service alone, for the Consul agent's keys")
 	flags.StringVar(&cfg.MeshDir, "mesh-dir", "/run/mesh", "tmpfs `folder` shared with the workloads")
@@ -61,6 +65,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	if flags.NArg() > 0 {
 		_, _ = fmt.Fprintf(stderr, "cadre-agent: unexpected argument %q\n", flags.Arg(0))
+		return 2
+	}
+	var errs [2]error
+	cfg.Rendezvous, errs[0] = overlay.ParseRendezvous(*rendezvous, *rendezvousCA)
+	cfg.Paths, errs[1] = overlay.ParsePaths(*paths)
+	if err := errors.Join(errs[:]...); err != nil {
+		_, _ = fmt.Fprintln(stderr, "cadre-agent:", err)
 		return 2
 	}
 	cfg.Log = logging.New("cadre-agent", level.String(), stderr)

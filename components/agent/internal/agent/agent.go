@@ -93,6 +93,7 @@ func New(cfg Config) (*Agent, error) {
 	})
 	a.hub, err = control.New(control.Config{
 		StateDir: cfg.StateDir, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
+		Mesh: a.meshServer(),
 	})
 	if err != nil {
 		return nil, err
@@ -132,6 +133,7 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 	}
 	node, err := overlay.New(overlay.Config{
 		Self: first.ID, SelfVIP: vip, Listen: a.cfg.Listen, Gateway: a.cfg.Gateway, Log: a.cfg.Log,
+		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths,
 		OnControl: a.hub.Serve,
 	})
 	if err != nil {

@@ -18,6 +18,10 @@ type Config struct {
 	TrustFile string
 	// Gateway locates coordinators and Peers; it is not trusted.
 	Gateway overlay.Gateway
+	// Rendezvous help to find direct paths; they are not trusted either.
+	Rendezvous []overlay.Rendezvous
+	// Paths are the kinds of path that may be used; nil means all.
+	Paths []overlay.PathKind
 	// StateDir is on the preserved disk.
 	StateDir string
 	// RunDir is a tmpfs of this service alone: the Consul agent's keys.

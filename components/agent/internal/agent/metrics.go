@@ -8,27 +8,24 @@ import (
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/core/rollout"
-	"cadre.dev/overlay"
+	"cadre.dev/mesh"
 )
 
 // collector reads all figures when it is asked, so that none can be stale.
 type collector struct{ a *Agent }
 
 var (
-	descAdmitted  = desc("admitted", "1 once this boot is admitted.")
-	descExpires   = desc("credentials_expire_timestamp_seconds", "When the present credentials expire.")
-	descSessions  = desc("control_sessions", "Coordinators that this agent is connected to.")
-	descTerm      = desc("term", "Highest leader term seen.")
-	descConsul    = desc("consul_ready", "1 while the Consul agent is joined and sees a leader.")
-	descKnown     = desc("member_known", "1 while the driver answers.")
-	descReady     = desc("member_ready", "1 while the member may receive traffic of its role.")
-	descRole      = desc("member_role", "1 for the role that the member has.", "role")
-	descEpoch     = desc("member_epoch", "Raft term or timeline of the member.")
-	descLag       = desc("member_lag_bytes", "Bytes behind the leader; absent when not known.")
-	descCheck     = desc("health_check", "1 for the health that the check has.", "check", "health")
-	descPeerUp    = desc("peer_session_up", "1 while the overlay session with the peer is up.", "peer")
-	descPeerRTT   = desc("peer_rtt_seconds", "Last measured round trip to the peer.", "peer")
-	descPeerBytes = desc("peer_bytes_total", "Bytes moved by the live session.", "peer", "direction")
+	descAdmitted = desc("admitted", "1 once this boot is admitted.")
+	descExpires  = desc("credentials_expire_timestamp_seconds", "When the present credentials expire.")
+	descSessions = desc("control_sessions", "Coordinators that this agent is connected to.")
+	descTerm     = desc("term", "Highest leader term seen.")
+	descConsul   = desc("consul_ready", "1 while the Consul agent is joined and sees a leader.")
+	descKnown    = desc("member_known", "1 while the driver answers.")
+	descReady    = desc("member_ready", "1 while the member may receive traffic of its role.")
+	descRole     = desc("member_role", "1 for the role that the member has.", "role")
+	descEpoch    = desc("member_epoch", "Raft term or timeline of the member.")
+	descLag      = desc("member_lag_bytes", "Bytes behind the leader; absent when not known.")
+	descCheck    = desc("health_check", "1 for the health that the check has.", "check", "health")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -37,9 +34,19 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func (a *Agent) metricsHandler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{a})
+	registry.MustRegister(collector{a}, mesh.NewCollector(a.meshNode))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
+
+// meshNode is the overlay's node once this Boot is admitted, nil before.
+func (a *Agent) meshNode() mesh.Node {
+	if node := a.node.Load(); node != nil {
+		return node
+	}
+	return nil
+}
+
+func (a *Agent) meshServer() mesh.Server { return mesh.Server{Node: a.meshNode} }
 
 // Describe sends nothing: labels vary, the collector is unchecked.
 func (c collector) Describe(chan<- *prometheus.Desc) {}
@@ -72,16 +79,6 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		for _, h := range []rollout.Health{rollout.Healthy, rollout.Unhealthy, rollout.Unknown} {
 			gauge(descCheck, truth(check.Health == h), check.Name, string(h))
 		}
-	}
-	node := c.a.node.Load()
-	if node == nil {
-		return
-	}
-	for _, s := range node.Sessions() {
-		gauge(descPeerUp, truth(s.State == overlay.SessionUp), s.Peer.Slot)
-		gauge(descPeerRTT, s.RTT.Seconds(), s.Peer.Slot)
-		gauge(descPeerBytes, float64(s.BytesIn), s.Peer.Slot, "in")
-		gauge(descPeerBytes, float64(s.BytesOut), s.Peer.Slot, "out")
 	}
 }
 

@@ -149,6 +149,19 @@ func (c *Coordinator) Reports() []*controlv1.Report {
 	return slices.Clone(c.reports)
 }
 
+// Agent is the client of the newest control session, nil when there is none.
+func (c *Coordinator) Agent() controlv1.AgentServiceClient {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.agents) == 0 {
+		return nil
+	}
+	return c.agents[len(c.agents)-1]
+}
+
+// AllowBench lets the admitted Slot begin a bench with this coordinator.
+func (c *Coordinator) AllowBench() error { return c.node.AllowBench(c.Slot, time.Minute) }
+
 // Boots returns the ids of admitted Boots, in order.
 func (c *Coordinator) Boots() []string {
 	c.mu.Lock()

@@ -9,18 +9,21 @@ import (
 
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/peers"
+	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Config makes a Hub. All fields are required.
+// Config makes a Hub. All fields but Mesh are required.
 type Config struct {
 	StateDir string
 	// Report builds the whole current report, without sequence, term and version.
 	Report func() *controlv1.Report
 	// ReportChanged has a channel ready whenever Report would differ from before.
 	ReportChanged *latest.Value[struct{}]
-	Log           *slog.Logger
+	// Mesh answers what coordinators ask about the overlay; the zero one has no node.
+	Mesh mesh.Server
+	Log  *slog.Logger
 }
 
 // Hub joins the sessions with all coordinators. Safe for concurrent use.

@@ -23,7 +23,7 @@ import (
 
 func (a *App) clusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Clusters: make, prove, look at and delete the coordinators"}
-	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterDelete())
+	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterDelete())
 	return c
 }
 
@@ -171,6 +171,27 @@ type clusterView struct {
 	Coordinator *apiv1.GetClusterResponse `json:"coordinator"`
 	CVMs        []platform.Instance       `json:"cvms"`
 	Problems    []string                  `json:"problems,omitempty"`
+}
+
+func (a *App) clusterCA() *cobra.Command {
+	return &cobra.Command{
+		Use: "ca", Short: "Print the pinned cluster CA, PEM: what a rendezvous server needs to know of a cluster", Args: cobra.NoArgs,
+		Long: `Prints the certificate of the cluster's CA, as the coordinators proved it and the
+context has pinned it. A rendezvous server takes members of the cluster in when it
+finds this as <cluster>.pem in its --roots folder.`,
+		Example: "  cadre cluster ca > /etc/cadre/roots/demo.pem",
+		RunE: func(*cobra.Command, []string) error {
+			c, _, err := a.load()
+			if err != nil {
+				return err
+			}
+			if c.CAPEM == "" {
+				return &client.Error{Kind: client.Untrusted, Doing: "print the CA of " + c.Cluster, Message: "no CA is pinned yet", Hint: "run `cadre cluster connect` first"}
+			}
+			_, err = fmt.Fprint(a.Out, c.CAPEM)
+			return err
+		},
+	}
 }
 
 func (a *App) clusterStatus() *cobra.Command {

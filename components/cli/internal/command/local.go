@@ -40,8 +40,21 @@ func defaultState() string {
 	return filepath.Join(base, "cadre", "local")
 }
 
+// localNetwork is what the CVMs of a local cloud sit behind.
+type localNetwork struct{ nat, udp, rendezvous string }
+
+// flags are the daemon's.
+func (n localNetwork) flags() []string {
+	flags := []string{"--nat", n.nat, "--udp", n.udp}
+	if n.rendezvous != "" {
+		flags = append(flags, "--rendezvous", n.rendezvous)
+	}
+	return flags
+}
+
 func (a *App) localUp(dir *string) *cobra.Command {
 	o := localcloud.StartOptions{}
+	var network localNetwork
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use: "up", Short: "Start the local cloud", Args: cobra.NoArgs,
@@ -51,6 +64,7 @@ func (a *App) localUp(dir *string) *cobra.Command {
 			if o.Dir, err = filepath.Abs(*dir); err != nil {
 				return fmt.Errorf("state folder: %w", err)
 			}
+			o.Extra = append(o.Extra, network.flags()...)
 			if o.Images != "" {
 				if o.Images, err = filepath.Abs(o.Images); err != nil {
 					return fmt.Errorf("images file: %w", err)
@@ -75,6 +89,9 @@ func (a *App) localUp(dir *string) *cobra.Command {
 	c.Flags().StringVar(&o.Images, "images", "", "file that maps image references to programs of this machine")
 	c.Flags().DurationVar(&o.BootDelay, "boot-delay", 3*time.Second, "how long a boot takes")
 	c.Flags().StringVar(&o.Program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
+	c.Flags().StringVar(&network.nat, "nat", "none", "NAT in front of each CVM: none, full-cone, address-restricted, port-restricted, symmetric")
+	c.Flags().StringVar(&network.udp, "udp", "open", "whether the NATs let UDP pass: open, blocked")
+	c.Flags().StringVar(&network.rendezvous, "rendezvous", "", "a cadre-rendezvous program to run in the cloud; with it CVMs find direct paths")
 	c.Flags().StringArrayVar(&o.Extra, "daemon-flag", nil, "one more argument for the daemon; may be repeated")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the start may take")
 	return c

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"cadre.dev/overlay"
 )
 
 // options are the command line and the environment. The environment is not
@@ -18,6 +20,8 @@ type options struct {
 	gatewayDomain, gatewayAddress string
 	platformAPI, platformKeyFile  string
 	platformKey                   string
+	rendezvous                    []overlay.Rendezvous
+	paths                         []overlay.PathKind
 	stateDir, runDir              string
 	consulBinary, dstackSocket    string
 	datacenter, logLevel          string
@@ -33,6 +37,9 @@ func parse(args []string, env func(string) string) (options, error) {
 	set.IntVar(&o.replicas, "replicas", 3, "how many coordinators the cluster has: 1, 3 or 5")
 	set.StringVar(&o.gatewayDomain, "gateway-domain", env("CADRE_GATEWAY_DOMAIN"), "base domain of the TLS pass-through gateway; environment CADRE_GATEWAY_DOMAIN")
 	set.StringVar(&o.gatewayAddress, "gateway-address", env("CADRE_GATEWAY_ADDRESS"), "host:port of the gateway; empty: resolve its names; environment CADRE_GATEWAY_ADDRESS")
+	rendezvous := set.String("rendezvous", env("CADRE_RENDEZVOUS"), "URLs of rendezvous servers, separated by commas; empty: the gateway is the only path; environment CADRE_RENDEZVOUS")
+	rendezvousCA := set.String("rendezvous-ca", env("CADRE_RENDEZVOUS_CA"), "base64 of the PEM that their certificates lead to; empty: the system's; environment CADRE_RENDEZVOUS_CA")
+	paths := set.String("paths", env("CADRE_PATHS"), "kinds of path that may be used, of direct-tcp,direct-udp,gateway,relay; empty: all; environment CADRE_PATHS")
 	set.StringVar(&o.platformAPI, "platform-api", env("CADRE_PLATFORM_API"), "base URL of the platform's API; empty: Phala Cloud; environment CADRE_PLATFORM_API")
 	set.StringVar(&o.platformKeyFile, "platform-key-file", "", "file with the platform's API key; else environment CADRE_PLATFORM_API_KEY")
 	set.StringVar(&o.stateDir, "state-dir", "/var/lib/cadre", "directory on the encrypted disk")
@@ -48,7 +55,16 @@ func parse(args []string, env func(string) string) (options, error) {
 		return o, err
 	}
 	o.platformKey = env("CADRE_PLATFORM_API_KEY")
-	var errs []error
+	var (
+		errs []error
+		err  error
+	)
+	if o.rendezvous, err = overlay.ParseRendezvous(*rendezvous, *rendezvousCA); err != nil {
+		errs = append(errs, err)
+	}
+	if o.paths, err = overlay.ParsePaths(*paths); err != nil {
+		errs = append(errs, err)
+	}
 	if set.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected argument %q", set.Arg(0)))
 	}

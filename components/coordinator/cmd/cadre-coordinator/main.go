@@ -63,7 +63,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	c, err := coordinator.New(coordinator.Config{
 		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust,
-		Gateway:  overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
+		Gateway:    overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
+		Rendezvous: o.rendezvous, Paths: o.paths,
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
 	}, coordinator.Deps{
 		Guest: attest.NewGuestClient(o.dstackSocket), Platform: cloud, Verifier: verifier, Log: log,

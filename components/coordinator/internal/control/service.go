@@ -28,6 +28,7 @@ type Service struct {
 
 	mu    sync.Mutex
 	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
+	count uint64                           // guarded by mu; of sessions so far
 }
 
 // New makes the service.
@@ -39,6 +40,8 @@ func New(views *view.Watcher, directory *Directory, r *reports.Reports, log *slo
 type session struct {
 	slot, bootID string
 	wake         chan struct{} // capacity 1: a pending wake-up stands for all
+	agent        controlv1.AgentServiceClient
+	number       uint64 // a later session has a greater one; set by add
 }
 
 // OnControl serves one control session until it ends; the overlay calls it.
@@ -55,7 +58,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 		return
 	}
 	defer func() { _ = client.Close() }()
-	one := &session{slot: peer.ID.Slot, bootID: peer.BootID, wake: make(chan struct{}, 1)}
+	one := &session{slot: peer.ID.Slot, bootID: peer.BootID, wake: make(chan struct{}, 1), agent: controlv1.NewAgentServiceClient(client)}
 	s.add(one)
 	defer s.remove(one)
 	defer s.reports.Connect(one.slot, one.bootID)()
@@ -65,7 +68,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 	defer cancel()
 	var wakes sync.WaitGroup
 	defer wakes.Wait()
-	wakes.Go(func() { s.wakeLoop(ctx, one, controlv1.NewAgentServiceClient(client)) })
+	wakes.Go(func() { s.wakeLoop(ctx, one) })
 	err = grpcconn.Serve(ctx, conns.First, func(server *grpc.Server) {
 		controlv1.RegisterCoordinatorServiceServer(server, s)
 	}, serverBounds()...)

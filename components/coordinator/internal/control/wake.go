@@ -44,6 +44,8 @@ func (s *Service) add(one *session) {
 		s.wakes[one.slot] = map[*session]struct{}{}
 	}
 	s.wakes[one.slot][one] = struct{}{}
+	s.count++
+	one.number = s.count
 	one.nudge()
 }
 
@@ -57,7 +59,7 @@ func (s *Service) remove(one *session) {
 }
 
 // wakeLoop delivers wake-ups one at a time.
-func (s *Service) wakeLoop(ctx context.Context, one *session, agent controlv1.AgentServiceClient) {
+func (s *Service) wakeLoop(ctx context.Context, one *session) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,7 +74,7 @@ func (s *Service) wakeLoop(ctx context.Context, one *session, agent controlv1.Ag
 			}
 		}
 		call, cancel := context.WithTimeout(ctx, wakeTimeout)
-		_, err := agent.Wake(call, req)
+		_, err := one.agent.Wake(call, req)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Debug("wake-up not delivered", "slot", one.slot, "error", err)

@@ -2,6 +2,7 @@ package peering
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"cadre.dev/core/group"
@@ -56,6 +57,38 @@ func TestBothSidesOfAPairAgree(t *testing.T) {
 		back := seen[[2]string{pair[1], pair[0]}]
 		if !reflect.DeepEqual(p.Offers, back.Accepts) || !reflect.DeepEqual(p.Accepts, back.Offers) {
 			t.Errorf("%v: halves differ", pair)
+		}
+	}
+}
+
+// OVL-20: of every pair of services only those speak that a spec names; a group that is
+// not named, or has no spec, reaches gossip and nothing else.
+func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
+	groups := []string{"db", "cache", "web", "batch"}
+	port := map[string]int{"db": 5432, "cache": 6379, "web": 8080, "batch": 9090}
+	allowed := map[[2]string]bool{{"web", "db"}: true, {"web", "cache"}: true}
+	specs := map[string]group.Spec{}
+	for _, server := range groups {
+		b := group.Backend{Name: server, Port: port[server]}
+		for _, client := range groups {
+			if allowed[[2]string{client, server}] {
+				b.Allow = append(b.Allow, client)
+			}
+		}
+		specs[server] = group.Spec{Name: server, Backends: []group.Backend{b}}
+	}
+	for _, client := range append(groups, "stranger") {
+		for _, server := range groups {
+			got := Reach(Member{Group: client, Slot: client + "-0"}, Member{Group: server, Slot: server + "-1"}, specs)
+			want := client == server || allowed[[2]string{client, server}]
+			if reaches := slices.Contains(got, Port{"tcp", uint16(port[server])}); reaches != want {
+				t.Errorf("%s reaches %s: %t, want %t", client, server, reaches, want)
+			}
+			for _, p := range got {
+				if p.Number != 8301 && p.Number != uint16(port[server]) {
+					t.Errorf("%s reaches port %d of %s", client, p.Number, server)
+				}
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/rollout"
+	"cadre.dev/mesh"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -24,6 +25,8 @@ import (
 type Tokens interface {
 	EnsureOperator(ctx context.Context, secret string, groups []string) error
 	AllowGroup(ctx context.Context, callerToken, name string, groups []string) error
+	// MayWrite tells whether a token may write a KV key, given in full.
+	MayWrite(ctx context.Context, token, key string) (bool, error)
 }
 
 // Quoter makes this coordinator's evidence.
@@ -51,8 +54,12 @@ type Config struct {
 	Quoter   Quoter
 	// StoreFor gives the store as seen with a caller's token.
 	StoreFor func(token string) (store.Store, error)
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Mesh is this coordinator's own view of the overlay; Agents gives those of
+	// agents that are connected here.
+	Mesh   mesh.Asked
+	Agents func(slot string) (mesh.Asked, bool)
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Bounds of the listener, which strangers reach too.

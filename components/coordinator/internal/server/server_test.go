@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
@@ -25,6 +26,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/mesh"
 	"cadre.dev/platform"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
@@ -87,6 +89,7 @@ func newAPI(t *testing.T) *api {
 		Cluster: "demo", Slot: "coordinator-0", OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: reports.New(time.Now), Timing: rollout.DefaultTiming(),
 		Tokens: a.issuer, Now: a.now, Log: log,
+		Mesh: &fakeMesh{}, Agents: func(string) (mesh.Asked, bool) { return nil, false },
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})
 		},
@@ -194,6 +197,30 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 		"GetCluster": func(ctx context.Context) error {
 			_, err := a.GetCluster(ctx, &apiv1.GetClusterRequest{})
 			return err
+		},
+		"GetMesh": func(ctx context.Context) error {
+			_, err := a.GetMesh(ctx, &apiv1.GetMeshRequest{})
+			return err
+		},
+		"PingPeer": func(ctx context.Context) error {
+			_, err := a.PingPeer(ctx, &apiv1.PingPeerRequest{Peer: "pg-0"})
+			return err
+		},
+		"BenchPeer": func(ctx context.Context) error {
+			_, err := a.BenchPeer(ctx, &apiv1.BenchPeerRequest{Peer: "pg-0", Direction: 1, Duration: durationpb.New(time.Second)})
+			return err
+		},
+		"GetMesh of a slot": func(ctx context.Context) error {
+			_, err := a.GetMesh(ctx, &apiv1.GetMeshRequest{Slot: "pg-0"})
+			return absent(err)
+		},
+		"PingPeer from a slot": func(ctx context.Context) error {
+			_, err := a.PingPeer(ctx, &apiv1.PingPeerRequest{Slot: "pg-0", Peer: "pg-1"})
+			return absent(err)
+		},
+		"BenchPeer from a slot": func(ctx context.Context) error {
+			_, err := a.BenchPeer(ctx, &apiv1.BenchPeerRequest{Slot: "pg-0", Peer: "pg-1", Direction: 1, Duration: durationpb.New(time.Second)})
+			return absent(err)
 		},
 		// Without the Slot's record the answer to an operator is that there is none.
 		"DescribeInstance": func(ctx context.Context) error {

@@ -37,6 +37,9 @@ func (m *Metrics) Gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
+// Add registers what reads its figures when it is asked.
+func (m *Metrics) Add(c prometheus.Collector) { m.registry.MustRegister(c) }
+
 // Leads notes the Lease; term is kept when leads is false.
 func (m *Metrics) Leads(leads bool, term uint64) {
 	if leads {

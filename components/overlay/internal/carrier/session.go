@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -33,6 +34,9 @@ type Session interface {
 	// ReceiveDatagram waits for one datagram until the Session ends. buf must
 	// hold frame.MaxDatagram bytes; the result aliases it.
 	ReceiveDatagram(buf []byte) ([]byte, error)
+	// Ping measures one round trip on the control way, which bulk data does not
+	// delay beyond what the path itself queues. It ends with ctx or the Session.
+	Ping(ctx context.Context) (time.Duration, error)
 	// Stats may be called at any time, also after the end.
 	Stats() Stats
 	// Done is closed when the Session is over, by whichever side or cause.
@@ -70,6 +74,8 @@ type Stats struct {
 	BytesIn, BytesOut uint64
 	// RTT is the last round trip measured, 0 before the first.
 	RTT time.Duration
+	// PacketsSent and PacketsLost count the packets of a datagram carrier.
+	PacketsSent, PacketsLost uint64
 	// DatagramsDropped were queued and then displaced.
 	DatagramsDropped uint64
 }

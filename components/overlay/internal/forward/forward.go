@@ -54,6 +54,9 @@ type Config struct {
 	// SelfVIP is where this machine's workloads listen.
 	SelfVIP netip.Addr
 	Log     *slog.Logger
+	// Unused is told, if it is not nil, that a Session has just lost its last
+	// connection.
+	Unused func(carrier.Session)
 }
 
 // Peer forwards to and from one Peer. Make it with [NewPeer]; all methods may
@@ -67,11 +70,12 @@ type Peer struct {
 
 	mu        sync.Mutex
 	rules     Rules
-	session   carrier.Session       // nil while there is none
-	changed   chan struct{}         // closed and renewed when session changes
-	listeners map[uint16]*listener  // by offered TCP port
-	pipes     map[*pipe]struct{}    // every open connection
-	open      [2]int                // number of pipes by direction
+	session   carrier.Session      // nil while there is none
+	changed   chan struct{}        // closed and renewed when session changes
+	listeners map[uint16]*listener // by offered TCP port
+	pipes     map[*pipe]struct{}   // every open connection
+	open      [2]int               // number of pipes by direction
+	carried   map[carrier.Session]int
 	counters  map[counterKey]*count // never shrinks: bounded by the rules seen
 	refused   map[Protocol]uint64
 	closed    bool
@@ -86,6 +90,7 @@ func NewPeer(cfg Config, r Rules) *Peer {
 		changed:   make(chan struct{}),
 		listeners: make(map[uint16]*listener),
 		pipes:     make(map[*pipe]struct{}),
+		carried:   make(map[carrier.Session]int),
 		counters:  make(map[counterKey]*count),
 		refused:   make(map[Protocol]uint64),
 	}
@@ -136,7 +141,7 @@ func (p *Peer) Update(r Rules) {
 }
 
 // Use makes s carry what comes from now on; nil means that there is none.
-// Connections on an earlier Session end when it does.
+// Connections on an earlier Session stay there and end with it at the latest.
 func (p *Peer) Use(s carrier.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 // lastWords is how long the opener has to take note of a refusal.
 const lastWords = 5 * time.Second
 
-// ServeStream serves one stream that the Peer opened to a TCP port here, and
-// returns when it is over. ctx ends with the Session.
-func (p *Peer) ServeStream(ctx context.Context, st carrier.Stream, port uint16) {
+// ServeStream serves one stream that the Peer opened on a Session to a TCP port
+// here, and returns when it is over. ctx ends with the Session.
+func (p *Peer) ServeStream(ctx context.Context, on carrier.Session, st carrier.Stream, port uint16) {
 	if !p.accepts(Port{TCP, port}) {
 		p.log.Warn("peer reached for a forbidden port", "protocol", TCP, "port", port)
 		Refuse(st, frame.PortForbidden)
@@ -34,7 +34,7 @@ func (p *Peer) ServeStream(ctx context.Context, st carrier.Stream, port uint16) 
 		Refuse(st, code)
 		return
 	}
-	pipe := &pipe{conn: conn, st: st, port: port, dir: inbound}
+	pipe := &pipe{conn: conn, st: st, on: on, port: port, dir: inbound}
 	c, ok := p.adopt(pipe)
 	if !ok {
 		_ = conn.SetLinger(0)

@@ -101,14 +101,14 @@ func (p *Peer) acceptFrom(l *listener, ln *net.TCPListener) error {
 
 // carry takes one app's connection to the Peer.
 func (p *Peer) carry(conn *net.TCPConn, port uint16) {
-	st, err := p.openStream(frame.Header{Kind: frame.KindTCP, Port: port})
+	st, on, err := p.openStream(frame.Header{Kind: frame.KindTCP, Port: port})
 	if err != nil {
 		_ = conn.SetLinger(0)
 		conn.Close()
 		p.log.Debug("connection not forwarded", "port", port, "error", err)
 		return
 	}
-	pipe := &pipe{conn: conn, st: st, port: port, dir: outbound}
+	pipe := &pipe{conn: conn, st: st, on: on, port: port, dir: outbound}
 	c, ok := p.adopt(pipe)
 	if !ok {
 		pipe.abort()
@@ -129,7 +129,7 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 
 // openStream opens a stream on the Session in use, and waits up to holdLimit
 // for one.
-func (p *Peer) openStream(h frame.Header) (carrier.Stream, error) {
+func (p *Peer) openStream(h frame.Header) (carrier.Stream, carrier.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), holdLimit)
 	defer cancel()
 	for {
@@ -138,7 +138,7 @@ func (p *Peer) openStream(h frame.Header) (carrier.Stream, error) {
 			st, err := session.OpenStream()
 			if err == nil {
 				if _, err = st.Write(h.Append(nil)); err == nil {
-					return st, nil
+					return st, session, nil
 				}
 				st.Reset()
 			}
@@ -146,9 +146,9 @@ func (p *Peer) openStream(h frame.Header) (carrier.Stream, error) {
 		select {
 		case <-changed:
 		case <-p.closing:
-			return nil, net.ErrClosed
+			return nil, nil, net.ErrClosed
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no session with the peer within %v", holdLimit)
+			return nil, nil, fmt.Errorf("no session with the peer within %v", holdLimit)
 		}
 	}
 }

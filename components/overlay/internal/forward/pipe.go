@@ -34,6 +34,7 @@ var (
 type pipe struct {
 	conn *net.TCPConn
 	st   carrier.Stream
+	on   carrier.Session // that st belongs to
 	port uint16
 	dir  direction
 	end  sync.Once
@@ -136,6 +137,7 @@ func (p *Peer) adopt(pipe *pipe) (*count, bool) {
 	}
 	p.open[pipe.dir]++
 	p.pipes[pipe] = struct{}{}
+	p.carried[pipe.on]++
 	c := p.counterLocked(Port{TCP, pipe.port}, pipe.dir)
 	c.streams.Add(1)
 	return c, true
@@ -143,7 +145,22 @@ func (p *Peer) adopt(pipe *pipe) (*count, bool) {
 
 func (p *Peer) drop(pipe *pipe) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.open[pipe.dir]--
 	delete(p.pipes, pipe)
+	p.carried[pipe.on]--
+	last := p.carried[pipe.on] == 0
+	if last {
+		delete(p.carried, pipe.on)
+	}
+	p.mu.Unlock()
+	if last && p.cfg.Unused != nil {
+		p.cfg.Unused(pipe.on)
+	}
+}
+
+// Carries is how many connections a Session has now.
+func (p *Peer) Carries(s carrier.Session) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.carried[s]
 }

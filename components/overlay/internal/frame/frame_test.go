@@ -8,7 +8,7 @@ import (
 
 func TestHeaderRoundTrip(t *testing.T) {
 	for _, h := range []Header{
-		{KindSignal, 0}, {KindUDP, 0}, {KindControl1, 0}, {KindControl2, 0}, {KindTCP, 1}, {KindTCP, 65535},
+		{KindSignal, 0}, {KindUDP, 0}, {KindControl1, 0}, {KindControl2, 0}, {KindBench, 0}, {KindTCP, 1}, {KindTCP, 65535},
 	} {
 		got, err := ParseHeader(h.Append(nil))
 		if err != nil || got != h {

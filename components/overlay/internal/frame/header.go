@@ -27,6 +27,8 @@ const (
 	KindControl2 Kind = 4
 	// KindTCP carries one forwarded connection to Header.Port.
 	KindTCP Kind = 5
+	// KindBench measures throughput: a [BenchRequest] and what it asks for.
+	KindBench Kind = 6
 )
 
 // String names the kind for logs.
@@ -42,6 +44,8 @@ func (k Kind) String() string {
 		return "control-2"
 	case KindTCP:
 		return "tcp"
+	case KindBench:
+		return "bench"
 	}
 	return fmt.Sprintf("kind-%d", byte(k))
 }
@@ -76,7 +80,7 @@ func ParseHeader(b []byte) (Header, error) {
 		if h.Port == 0 {
 			return Header{}, fmt.Errorf("%w: stream to port 0", ErrInvalid)
 		}
-	case KindSignal, KindUDP, KindControl1, KindControl2:
+	case KindSignal, KindUDP, KindControl1, KindControl2, KindBench:
 		if h.Port != 0 {
 			return Header{}, fmt.Errorf("%w: %s stream with port %d, want 0", ErrInvalid, h.Kind, h.Port)
 		}

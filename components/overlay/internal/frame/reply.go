@@ -26,7 +26,9 @@ const (
 	Overloaded Code = 7
 	// FrameInvalid: the header was none.
 	FrameInvalid Code = 8
-	lastCode          = FrameInvalid
+	// BenchForbidden: nobody allowed this Peer to measure.
+	BenchForbidden Code = 9
+	lastCode            = BenchForbidden
 )
 
 // String gives the code's name in the cluster's list of error codes, or a word
@@ -49,6 +51,8 @@ func (c Code) String() string {
 		return "OVERLOADED"
 	case FrameInvalid:
 		return "FRAME_INVALID"
+	case BenchForbidden:
+		return "BENCH_FORBIDDEN"
 	}
 	return fmt.Sprintf("CODE_%d", byte(c))
 }

@@ -21,20 +21,56 @@ const (
 	Up Phase = "up"
 )
 
+// Class ranks Sessions by what they travel on; a greater one is preferred.
+type Class int
+
 const (
-	// backOffMin and backOffMax bound the wait between attempts. Rollouts wait
-	// for the first Session of a Boot, so both are short.
+	// NoClass is that of no Session.
+	NoClass Class = iota
+	// Relay: datagrams through a TURN server.
+	Relay
+	// Gateway: a byte stream through the TLS pass-through gateway.
+	Gateway
+	// DirectUDP: datagrams between the two machines.
+	DirectUDP
+	// DirectTCP: a byte stream between the two machines, the fastest there is.
+	DirectTCP
+)
+
+// String names the class as people see it.
+func (c Class) String() string {
+	return [...]string{"none", "relay", "gateway", "direct-udp", "direct-tcp"}[c]
+}
+
+// Direct tells that nobody else forwards.
+func (c Class) Direct() bool { return c >= DirectUDP }
+
+const (
+	// backOffMin and backOffMax bound the wait between dials. Rollouts wait for
+	// the first Session of a Boot, so both are short.
 	backOffMin = 100 * time.Millisecond
 	backOffMax = 2 * time.Second
 	// steady is how long a Session must have lived for its loss to be answered
-	// with an immediate attempt. Less is a flap and backs off.
+	// with an immediate dial. Less is a flap and backs off.
 	steady = time.Second
+
+	// findMin and findMax bound the wait after an attempt that found nothing direct.
+	findMin = time.Second
+	findMax = time.Minute
+	// improveMin and improveMax bound the wait for another try at DirectTCP while
+	// DirectUDP works: most NATs that refuse once refuse for ever.
+	improveMin = time.Minute
+	improveMax = 10 * time.Minute
+	// findSteady is how long a direct Session must have lived for the next attempt
+	// to begin at once: a path that comes and goes is not run after.
+	findSteady = 10 * time.Second
 )
 
 var (
 	// ErrReplaced closes a Session that a newer one takes over from.
 	ErrReplaced = errors.New("replaced by a newer session")
-	// ErrRevoked closes the Session of a Boot that the peer map no longer names.
+	// ErrRevoked closes the Session of a Boot that the peer map no longer names
+	// (PEER_REVOKED).
 	ErrRevoked = errors.New("boot is no longer admitted")
 	// ErrMoved closes the Session of an Instance that the Peer has left.
 	ErrMoved = errors.New("peer has another instance")
@@ -50,6 +86,11 @@ type Facts struct {
 	AnyBoot bool
 	// Instance is where to dial, "" for nowhere.
 	Instance string
+	// Finds tells that this node can look for paths.
+	Finds bool
+	// Epoch is what the epochs of this side's attempts begin after. It must be above
+	// those of earlier Links of this Boot with the Peer, who ignores old ones (OVL-03).
+	Epoch uint64
 }
 
 // Admits tells whether a Session of boot may be used.
@@ -60,8 +101,14 @@ func (f Facts) Admits(boot string) bool {
 	return boot == f.Boot
 }
 
-// reachable tells whether dialing makes sense.
-func (f Facts) reachable() bool { return f.Instance != "" && (f.Boot != "" || f.AnyBoot) }
+// named tells whether there is a Boot to talk to.
+func (f Facts) named() bool { return f.Boot != "" || f.AnyBoot }
+
+// reachable tells whether dialing the gateway makes sense.
+func (f Facts) reachable() bool { return f.Dials && f.Instance != "" && f.named() }
+
+// findable tells whether looking for paths makes sense.
+func (f Facts) findable() bool { return f.Finds && f.named() }
 
 // Event is something that happened.
 type Event interface{ event() }
@@ -70,11 +117,23 @@ type (
 	// Changed brings new facts, or the first ones.
 	Changed struct{ Facts Facts }
 	// Connected brings a Session whose peer has been authenticated. Attempt is
-	// that of the Dial it came from, 0 for one that the Peer opened.
+	// that of the Dial it came from, 0 for every other.
 	Connected struct {
 		Session uint64
 		Boot    string
+		Class   Class
 		Attempt uint64
+	}
+	// Moved tells that a Session's datagrams travel on a path of another class.
+	Moved struct {
+		Session uint64
+		Class   Class
+	}
+	// Suspected tells that nothing comes over a Session although something should,
+	// or that it does again.
+	Suspected struct {
+		Session uint64
+		Suspect bool
 	}
 	// Failed ends a Dial without a Session. Jitter in [0,1) spreads the wait.
 	Failed struct {
@@ -89,6 +148,22 @@ type (
 	}
 	// Timer tells that the Arm of this attempt has run out.
 	Timer struct{ Attempt uint64 }
+	// Offered tells that the Peer, as Boot, began the attempt of this epoch.
+	Offered struct {
+		Epoch uint64
+		Boot  string
+	}
+	// Nudged tells that the Peer, as Boot, asks for an attempt.
+	Nudged struct{ Boot string }
+	// Quiet tells that a path in use carries nothing any more.
+	Quiet struct{}
+	// FindEnded ends an attempt, whatever it found.
+	FindEnded struct {
+		Epoch  uint64
+		Jitter float64
+	}
+	// FindTimer tells that the ArmFind of this number has run out.
+	FindTimer struct{ Number uint64 }
 )
 
 // Effect is something to do, in the order given.
@@ -100,151 +175,60 @@ type (
 		Attempt        uint64
 		Instance, Boot string
 	}
-	// Cancel abandons the running attempt and any timer.
+	// Cancel abandons the running dial and its timer.
 	Cancel struct{}
 	// Arm asks for a Timer with this attempt.
 	Arm struct {
 		Attempt uint64
 		After   time.Duration
 	}
-	// Use makes a Session the one that streams are opened on.
+	// Use makes a Session the one that streams are opened on; 0 is none.
 	Use struct{ Session uint64 }
 	// Close ends a Session.
 	Close struct {
 		Session uint64
 		Reason  error
 	}
+	// Retire ends a Session as soon as no stream uses it.
+	Retire struct{ Session uint64 }
+	// Find begins the attempt of an epoch and abandons the one before. Boot is the
+	// Peer's, "" when any is meant.
+	Find struct {
+		Epoch       uint64
+		Controlling bool
+		Boot        string
+	}
+	// StopFind abandons the running attempt and its timer.
+	StopFind struct{}
+	// ArmFind asks for a FindTimer with this number.
+	ArmFind struct {
+		Number uint64
+		After  time.Duration
+	}
+	// Nudge asks the Peer for an attempt.
+	Nudge struct{}
 )
-
-// State is one Link. Its zero value knows no facts.
-type State struct {
-	Phase Phase
-	facts Facts
-	// session and boot describe the Session in use when Up.
-	session uint64
-	boot    string
-	// attempt numbers dials and timers; older ones are ignored.
-	attempt uint64
-	// backOff is the wait after the next failure, 0 for the least.
-	backOff time.Duration
-}
-
-// Facts gives what the Link last heard of its Peer.
-func (s State) Facts() Facts { return s.facts }
-
-// Step is the whole machine.
-func (s State) Step(ev Event) (State, []Effect) {
-	switch ev := ev.(type) {
-	case Changed:
-		return s.changed(ev.Facts)
-	case Connected:
-		return s.connected(ev)
-	case Failed:
-		if s.Phase != Dialing || ev.Attempt != s.attempt {
-			return s, nil
-		}
-		return s.wait(ev.Jitter)
-	case Lost:
-		if s.Phase != Up || ev.Session != s.session {
-			return s, nil
-		}
-		s.session, s.boot = 0, ""
-		if s.facts.Dials && s.facts.reachable() && ev.Lived < steady {
-			return s.wait(ev.Jitter)
-		}
-		s.backOff = 0
-		return s.seek()
-	case Timer:
-		if s.Phase != BackOff || ev.Attempt != s.attempt {
-			return s, nil
-		}
-		return s.seek()
-	}
-	return s, nil
-}
-
-// changed answers new facts. An attempt or a wait begun under other facts is
-// of no use: start again at once.
-func (s State) changed(f Facts) (State, []Effect) {
-	old := s.facts
-	s.facts = f
-	if s.Phase == Up {
-		reason := error(nil)
-		switch {
-		case !f.Admits(s.boot):
-			reason = ErrRevoked
-		case f.Dials && f.Instance != old.Instance:
-			reason = ErrMoved
-		default:
-			return s, nil
-		}
-		closing := Close{Session: s.session, Reason: reason}
-		s.session, s.boot, s.backOff = 0, "", 0
-		s, effects := s.seek()
-		return s, append([]Effect{closing}, effects...)
-	}
-	if s.Phase != "" && f == old {
-		return s, nil
-	}
-	s.backOff = 0
-	return s.seek()
-}
-
-// connected takes a new Session, or refuses it.
-func (s State) connected(ev Connected) (State, []Effect) {
-	switch {
-	case ev.Attempt != 0 && (s.Phase != Dialing || ev.Attempt != s.attempt):
-		return s, []Effect{Close{Session: ev.Session, Reason: ErrReplaced}}
-	case !s.facts.Admits(ev.Boot):
-		return s, []Effect{Close{Session: ev.Session, Reason: ErrRevoked}}
-	}
-	var effects []Effect
-	if s.Phase == Up {
-		effects = append(effects, Close{Session: s.session, Reason: ErrReplaced})
-	} else if ev.Attempt == 0 {
-		effects = append(effects, Cancel{})
-	}
-	s.Phase, s.session, s.boot = Up, ev.Session, ev.Boot
-	s.attempt++ // whatever was under way is stale now
-	return s, append(effects, Use{Session: ev.Session})
-}
-
-// seek goes after a Session from any Phase but Up.
-func (s State) seek() (State, []Effect) {
-	effects := []Effect{Cancel{}}
-	s.attempt++
-	switch {
-	case !s.facts.Dials && s.facts.admitsAny():
-		s.Phase = Awaited
-	case s.facts.Dials && s.facts.reachable():
-		s.Phase = Dialing
-		effects = append(effects, Dial{Attempt: s.attempt, Instance: s.facts.Instance, Boot: s.facts.Boot})
-	default:
-		s.Phase = Absent
-	}
-	return s, effects
-}
-
-// admitsAny tells whether there is a Boot to wait for.
-func (f Facts) admitsAny() bool { return f.Boot != "" || f.AnyBoot }
-
-// wait backs off: twice as long each time, a random part of it at least half.
-func (s State) wait(jitter float64) (State, []Effect) {
-	s.backOff = min(max(2*s.backOff, backOffMin), backOffMax)
-	s.Phase = BackOff
-	s.attempt++
-	after := s.backOff/2 + time.Duration(jitter*float64(s.backOff/2))
-	return s, []Effect{Cancel{}, Arm{Attempt: s.attempt, After: after}}
-}
 
 func (Changed) event()   {}
 func (Connected) event() {}
+func (Moved) event()     {}
+func (Suspected) event() {}
 func (Failed) event()    {}
 func (Lost) event()      {}
 func (Timer) event()     {}
+func (Offered) event()   {}
+func (Nudged) event()    {}
+func (Quiet) event()     {}
+func (FindEnded) event() {}
+func (FindTimer) event() {}
 
-func (Dial) effect()   {}
-func (Cancel) effect() {}
-func (Arm) effect()    {}
-func (Use) effect()    {}
-func (Close) effect()  {}
+func (Dial) effect()     {}
+func (Cancel) effect()   {}
+func (Arm) effect()      {}
+func (Use) effect()      {}
+func (Close) effect()    {}
+func (Retire) effect()   {}
+func (Find) effect()     {}
+func (StopFind) effect() {}
+func (ArmFind) effect()  {}
+func (Nudge) effect()    {}

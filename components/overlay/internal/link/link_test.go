@@ -1,35 +1,52 @@
 package link
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"testing"
-	"time"
 )
 
 func facts(boot, instance string) Facts { return Facts{Dials: true, Boot: boot, Instance: instance} }
 
-// Each case is a script: events, and what each must cause.
-func TestScripts(t *testing.T) {
-	type step struct {
-		on    Event
-		phase Phase
-		want  []Effect
+// finds is facts of a node that can look for paths, and has no gateway.
+func finds(boot string) Facts { return Facts{Dials: true, Boot: boot, Finds: true} }
+
+type scriptStep struct {
+	on    Event
+	phase Phase
+	want  []Effect
+}
+
+func play(t *testing.T, script []scriptStep) State {
+	t.Helper()
+	var s State
+	for i, st := range script {
+		var got []Effect
+		s, got = s.Step(st.on)
+		if len(got) == 0 {
+			got = nil
+		}
+		if !reflect.DeepEqual(got, st.want) || s.Phase() != st.phase {
+			t.Fatalf("step %d, %#v: got %s %#v, want %s %#v", i, st.on, s.Phase(), got, st.phase, st.want)
+		}
 	}
+	return s
+}
+
+// Each case is a script: events, and what each must cause.
+func TestGateScripts(t *testing.T) {
 	long, short := 2*steady, steady/2
-	for name, script := range map[string][]step{
+	for name, script := range map[string][]scriptStep{
 		"dialer connects, loses, redials at once": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Connected{Session: 7, Boot: "b1", Attempt: 1}, Up, []Effect{Use{7}}},
+			{Connected{Session: 7, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{7}}},
 			{Changed{facts("b1", "i1")}, Up, nil},
 			{Lost{Session: 6, Lived: long}, Up, nil},
-			{Lost{Session: 7, Lived: long}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
+			{Lost{Session: 7, Lived: long}, Dialing, []Effect{Use{}, Cancel{}, Dial{3, "i1", "b1"}}},
 		},
 		"a session that flaps backs off": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Connected{Session: 7, Boot: "b1", Attempt: 1}, Up, []Effect{Use{7}}},
-			{Lost{Session: 7, Lived: short}, BackOff, []Effect{Cancel{}, Arm{3, backOffMin / 2}}},
+			{Connected{Session: 7, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{7}}},
+			{Lost{Session: 7, Lived: short}, BackOff, []Effect{Use{}, Cancel{}, Arm{3, backOffMin / 2}}},
 			{Timer{Attempt: 2}, BackOff, nil},
 			{Timer{Attempt: 3}, Dialing, []Effect{Cancel{}, Dial{4, "i1", "b1"}}},
 		},
@@ -47,127 +64,150 @@ func TestScripts(t *testing.T) {
 		"a result of old facts is closed": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
 			{Changed{facts("b2", "i2")}, Dialing, []Effect{Cancel{}, Dial{2, "i2", "b2"}}},
-			{Connected{Session: 7, Boot: "b1", Attempt: 1}, Dialing, []Effect{Close{7, ErrReplaced}}},
-			{Connected{Session: 8, Boot: "b2", Attempt: 2}, Up, []Effect{Use{8}}},
+			{Connected{Session: 7, Boot: "b1", Class: Gateway, Attempt: 1}, Dialing, []Effect{Close{7, ErrReplaced}}},
+			{Connected{Session: 8, Boot: "b2", Class: Gateway, Attempt: 2}, Up, []Effect{Use{8}}},
 		},
 		"a new boot ends the old session": {
 			{Changed{Facts{Boot: "b1"}}, Awaited, []Effect{Cancel{}}},
-			{Connected{Session: 1, Boot: "b1"}, Up, []Effect{Cancel{}, Use{1}}},
-			{Changed{Facts{Boot: "b2"}}, Awaited, []Effect{Close{1, ErrRevoked}, Cancel{}}},
-			{Connected{Session: 2, Boot: "b1"}, Awaited, []Effect{Close{2, ErrRevoked}}},
-			{Connected{Session: 3, Boot: "b2"}, Up, []Effect{Cancel{}, Use{3}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
+			{Changed{Facts{Boot: "b2"}}, Awaited, []Effect{Close{1, ErrRevoked}, Use{}, Cancel{}}},
+			{Connected{Session: 2, Boot: "b1", Class: Gateway}, Awaited, []Effect{Close{2, ErrRevoked}}},
+			{Connected{Session: 3, Boot: "b2", Class: Gateway}, Up, []Effect{Cancel{}, Use{3}}},
 		},
 		"same boot: the newer connection replaces the older": {
 			{Changed{Facts{Boot: "b1"}}, Awaited, []Effect{Cancel{}}},
-			{Connected{Session: 1, Boot: "b1"}, Up, []Effect{Cancel{}, Use{1}}},
-			{Connected{Session: 2, Boot: "b1"}, Up, []Effect{Close{1, ErrReplaced}, Use{2}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
+			{Connected{Session: 2, Boot: "b1", Class: Gateway}, Up, []Effect{Close{1, ErrReplaced}, Cancel{}, Use{2}}},
 			{Lost{Session: 1, Lived: long}, Up, nil},
 		},
 		"an instance moves": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Connected{Session: 1, Boot: "b1", Attempt: 1}, Up, []Effect{Use{1}}},
-			{Changed{facts("b1", "i2")}, Dialing, []Effect{Close{1, ErrMoved}, Cancel{}, Dial{3, "i2", "b1"}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{1}}},
+			{Changed{facts("b1", "i2")}, Dialing, []Effect{Close{1, ErrMoved}, Use{}, Cancel{}, Dial{3, "i2", "b1"}}},
 		},
 		"a worker without a boot is absent": {
 			{Changed{facts("", "i1")}, Absent, []Effect{Cancel{}}},
-			{Connected{Session: 1, Boot: "b1"}, Absent, []Effect{Close{1, ErrRevoked}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Absent, []Effect{Close{1, ErrRevoked}}},
 			{Changed{Facts{Dials: true, Boot: "b1"}}, Absent, []Effect{Cancel{}}},
 		},
 		"a coordinator without a known boot is dialed": {
 			{Changed{Facts{Dials: true, AnyBoot: true, Instance: "i1"}}, Dialing, []Effect{Cancel{}, Dial{1, "i1", ""}}},
-			{Connected{Session: 1, Boot: "b9", Attempt: 1}, Up, []Effect{Use{1}}},
+			{Connected{Session: 1, Boot: "b9", Class: Gateway, Attempt: 1}, Up, []Effect{Use{1}}},
 			{Changed{Facts{Dials: true, AnyBoot: true, Instance: "i1", Boot: "b9"}}, Up, nil},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var s State
-			for i, st := range script {
-				var got []Effect
-				s, got = s.Step(st.on)
-				if !reflect.DeepEqual(got, st.want) || s.Phase != st.phase {
-					t.Fatalf("step %d, %#v: got %s %#v, want %s %#v", i, st.on, s.Phase, got, st.phase, st.want)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { play(t, script) })
 	}
 }
 
-// For any order of events: one Session in use at most, only one that the facts
-// admit; never a wait without a timer; waits stay within their bounds.
-func TestInvariants(t *testing.T) {
-	for seed := range uint64(2000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		var s State
-		var history []string
-		open := map[uint64]string{} // sessions not closed, by boot
-		var inUse, next uint64
-		dialing, armed := uint64(0), uint64(0)
-		for range 40 {
-			var ev Event
-			switch r.IntN(6) {
-			case 0:
-				ev = Changed{Facts{
-					Dials: r.IntN(2) == 0, AnyBoot: r.IntN(4) == 0,
-					Boot:     []string{"", "b1", "b2"}[r.IntN(3)],
-					Instance: []string{"", "i1", "i2"}[r.IntN(3)],
-				}}
-			case 1, 2:
-				next++
-				c := Connected{Session: next, Boot: []string{"b1", "b2"}[r.IntN(2)]}
-				if r.IntN(2) == 0 {
-					c.Attempt = dialing
-				}
-				open[next] = c.Boot
-				ev = c
-			case 3:
-				ev = Failed{Attempt: dialing, Jitter: r.Float64()}
-			case 4:
-				id := uint64(r.IntN(int(next + 1)))
-				delete(open, id)
-				ev = Lost{Session: id, Lived: time.Duration(r.IntN(3)) * steady, Jitter: r.Float64()}
-			case 5:
-				ev = Timer{Attempt: armed}
-			}
-			var effects []Effect
-			s, effects = s.Step(ev)
-			history = append(history, fmt.Sprintf("%#v -> %s %#v", ev, s.Phase, effects))
-			if l, ok := ev.(Lost); ok && l.Session == inUse {
-				inUse = 0
-			}
-			for _, e := range effects {
-				switch e := e.(type) {
-				case Cancel:
-					armed = 0
-				case Dial:
-					dialing = e.Attempt
-				case Arm:
-					armed = e.Attempt
-					if e.After < backOffMin/2 || e.After > backOffMax {
-						t.Fatalf("seed %d: wait of %v\n%v", seed, e.After, history)
-					}
-				case Use:
-					inUse = e.Session
-				case Close:
-					delete(open, e.Session)
-					if e.Session == inUse {
-						inUse = 0
-					}
-				}
-			}
-			if (s.Phase == Up) != (inUse != 0) {
-				t.Fatalf("seed %d: phase %s with session %d in use\n%v", seed, s.Phase, inUse, history)
-			}
-			if inUse != 0 && !s.Facts().Admits(open[inUse]) {
-				t.Fatalf("seed %d: session of boot %s in use\n%v", seed, open[inUse], history)
-			}
-			for id := range open {
-				if id != inUse {
-					t.Fatalf("seed %d: session %d neither used nor closed\n%v", seed, id, history)
-				}
-			}
-			if s.Phase == BackOff && armed == 0 {
-				t.Fatalf("seed %d: waits without a timer\n%v", seed, history)
-			}
-		}
+func TestChoiceScripts(t *testing.T) {
+	up := scriptStep{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}}
+	gateway := scriptStep{Connected{Session: 1, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{1}}}
+	for name, script := range map[string][]scriptStep{
+		"a better one takes over, the gateway's stays as standby": {
+			up, gateway,
+			{Connected{Session: 2, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{2}}},
+			{Connected{Session: 3, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{3}, Retire{2}}},
+			{Lost{Session: 3, Lived: findSteady}, Up, []Effect{Use{2}}},
+			{Lost{Session: 2, Lived: findSteady}, Up, []Effect{Use{1}}},
+		},
+		"a worse one does not": {
+			up, gateway,
+			{Connected{Session: 2, Boot: "b1", Class: Relay}, Up, nil},
+			{Moved{Session: 2, Class: DirectUDP}, Up, []Effect{Use{2}}},
+			{Moved{Session: 2, Class: Relay}, Up, []Effect{Use{1}}},
+		},
+		"the standby takes over from one under suspicion, for as long": {
+			up, gateway,
+			{Connected{Session: 2, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{2}}},
+			{Suspected{Session: 2, Suspect: true}, Up, []Effect{Use{1}}},
+			{Suspected{Session: 1, Suspect: true}, Up, []Effect{Use{2}}},
+			{Suspected{Session: 1, Suspect: false}, Up, []Effect{Use{1}}},
+			{Suspected{Session: 2, Suspect: false}, Up, []Effect{Use{2}}},
+		},
+		"the standby dies and is dialed again": {
+			up, gateway,
+			{Connected{Session: 2, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{2}}},
+			{Lost{Session: 1, Lived: steady}, Up, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
+			{Connected{Session: 4, Boot: "b1", Class: Gateway, Attempt: 3}, Up, nil},
+		},
+		"a new boot ends every session": {
+			up, gateway,
+			{Connected{Session: 2, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{2}}},
+			{Changed{facts("b2", "i1")}, Dialing, []Effect{Close{1, ErrRevoked}, Close{2, ErrRevoked}, Use{}, Cancel{}, Dial{3, "i1", "b2"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { play(t, script) })
+	}
+}
+
+func TestFindScripts(t *testing.T) {
+	begun := scriptStep{Changed{finds("b1")}, Dialing, []Effect{Cancel{}, Find{1, true, "b1"}}}
+	followed := scriptStep{Changed{Facts{Boot: "b1", Finds: true}}, Awaited, []Effect{Cancel{}, Nudge{}}}
+	for name, script := range map[string][]scriptStep{
+		"direct TCP is the end of the search": {
+			begun,
+			{Connected{Session: 1, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{1}}},
+			{FindEnded{Epoch: 1}, Up, nil},
+			{Quiet{}, Up, nil},
+			{Lost{Session: 1, Lived: findSteady}, Dialing, []Effect{Use{}, Find{2, true, "b1"}}},
+		},
+		"direct UDP is improved on later": {
+			begun,
+			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
+			{FindEnded{Epoch: 1}, Up, []Effect{ArmFind{1, improveMin}}},
+			{FindTimer{1}, Up, []Effect{Find{2, true, "b1"}}},
+			{FindEnded{Epoch: 1}, Up, nil},
+			{FindEnded{Epoch: 2}, Up, []Effect{ArmFind{2, 2 * improveMin}}},
+			{Quiet{}, Up, []Effect{Find{3, true, "b1"}}},
+			{FindTimer{2}, Up, nil},
+		},
+		"nothing found waits longer each time; the peer's wish does not": {
+			begun,
+			{FindEnded{Epoch: 1}, BackOff, []Effect{ArmFind{1, findMin / 2}}},
+			{Quiet{}, BackOff, nil},
+			{FindTimer{1}, Dialing, []Effect{Find{2, true, "b1"}}},
+			{FindEnded{Epoch: 2, Jitter: 1}, BackOff, []Effect{ArmFind{2, 2 * findMin}}},
+			{Nudged{"b0"}, BackOff, nil},
+			{Nudged{"b1"}, Dialing, []Effect{Find{3, true, "b1"}}},
+			{Nudged{"b1"}, Dialing, nil},
+			{FindEnded{Epoch: 3, Jitter: 1}, BackOff, []Effect{ArmFind{3, 4 * findMin}}},
+		},
+		"a path that comes and goes is not run after": {
+			begun,
+			{Connected{Session: 1, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{1}}},
+			{FindEnded{Epoch: 1}, Up, nil},
+			{Lost{Session: 1, Lived: findSteady / 2}, BackOff, []Effect{Use{}, ArmFind{1, findMin / 2}}},
+		},
+		"another boot abandons the attempt": {
+			begun,
+			{Changed{finds("b2")}, Dialing, []Effect{Cancel{}, StopFind{}, Find{2, true, "b2"}}},
+			{FindEnded{Epoch: 1}, Dialing, nil},
+		},
+		"a nudge hastens the gateway": {
+			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
+			{Failed{Attempt: 1}, BackOff, []Effect{Cancel{}, Arm{2, backOffMin / 2}}},
+			{Nudged{"b1"}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
+		},
+		"the other side follows, newest epoch only": {
+			followed,
+			{Offered{Epoch: 4, Boot: "b1"}, Dialing, []Effect{Find{4, false, "b1"}}},
+			{Offered{Epoch: 4, Boot: "b1"}, Dialing, nil},
+			{Offered{Epoch: 3, Boot: "b1"}, Dialing, nil},
+			{Offered{Epoch: 9, Boot: "b0"}, Dialing, nil},
+			{Offered{Epoch: 5, Boot: "b1"}, Dialing, []Effect{Find{5, false, "b1"}}},
+			{FindEnded{Epoch: 4}, Dialing, nil},
+			{FindEnded{Epoch: 5}, Awaited, nil},
+			{Quiet{}, Awaited, []Effect{Nudge{}}},
+		},
+		"another boot of the peer counts anew": {
+			followed,
+			{Offered{Epoch: 4, Boot: "b1"}, Dialing, []Effect{Find{4, false, "b1"}}},
+			{Changed{Facts{Boot: "b2", Finds: true}}, Awaited, []Effect{Cancel{}, StopFind{}, Nudge{}}},
+			{Offered{Epoch: 5, Boot: "b1"}, Awaited, nil},
+			{Offered{Epoch: 1, Boot: "b2"}, Dialing, []Effect{Find{1, false, "b2"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { play(t, script) })
 	}
 }

@@ -11,8 +11,10 @@
 package apiv1
 
 import (
+	v1 "cadre.dev/proto/cadre/mesh/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -1449,11 +1451,356 @@ func (x *GetClusterResponse) GetSimulated() bool {
 	return false
 }
 
+type GetMeshRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Slot whose view it is; empty for the answering coordinator's.
+	Slot string `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	// Slot of one Peer; empty for all.
+	Peer          string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMeshRequest) Reset() {
+	*x = GetMeshRequest{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMeshRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMeshRequest) ProtoMessage() {}
+
+func (x *GetMeshRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMeshRequest.ProtoReflect.Descriptor instead.
+func (*GetMeshRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetMeshRequest) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *GetMeshRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+type GetMeshResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Slot whose view it is.
+	Slot string `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	// Ordered by name. Of a coordinator's Links, those with groups that the caller
+	// may read.
+	Links         []*v1.Link `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMeshResponse) Reset() {
+	*x = GetMeshResponse{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMeshResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMeshResponse) ProtoMessage() {}
+
+func (x *GetMeshResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMeshResponse.ProtoReflect.Descriptor instead.
+func (*GetMeshResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GetMeshResponse) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *GetMeshResponse) GetLinks() []*v1.Link {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+type PingPeerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Slot that asks; empty for the answering coordinator.
+	Slot string `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Peer string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	// Round trips; 0 for 5.
+	Count         uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PingPeerRequest) Reset() {
+	*x = PingPeerRequest{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PingPeerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PingPeerRequest) ProtoMessage() {}
+
+func (x *PingPeerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PingPeerRequest.ProtoReflect.Descriptor instead.
+func (*PingPeerRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PingPeerRequest) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *PingPeerRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *PingPeerRequest) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type PingPeerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Ping          *v1.Ping               `protobuf:"bytes,2,opt,name=ping,proto3" json:"ping,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PingPeerResponse) Reset() {
+	*x = PingPeerResponse{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PingPeerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PingPeerResponse) ProtoMessage() {}
+
+func (x *PingPeerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PingPeerResponse.ProtoReflect.Descriptor instead.
+func (*PingPeerResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *PingPeerResponse) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *PingPeerResponse) GetPing() *v1.Ping {
+	if x != nil {
+		return x.Ping
+	}
+	return nil
+}
+
+type BenchPeerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Slot that asks; empty for the answering coordinator.
+	Slot      string       `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Peer      string       `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	Direction v1.Direction `protobuf:"varint,3,opt,name=direction,proto3,enum=cadre.mesh.v1.Direction" json:"direction,omitempty"`
+	// At most 10 s.
+	Duration      *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BenchPeerRequest) Reset() {
+	*x = BenchPeerRequest{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BenchPeerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BenchPeerRequest) ProtoMessage() {}
+
+func (x *BenchPeerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BenchPeerRequest.ProtoReflect.Descriptor instead.
+func (*BenchPeerRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *BenchPeerRequest) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *BenchPeerRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *BenchPeerRequest) GetDirection() v1.Direction {
+	if x != nil {
+		return x.Direction
+	}
+	return v1.Direction(0)
+}
+
+func (x *BenchPeerRequest) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+type BenchPeerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Bench         *v1.Bench              `protobuf:"bytes,2,opt,name=bench,proto3" json:"bench,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BenchPeerResponse) Reset() {
+	*x = BenchPeerResponse{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BenchPeerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BenchPeerResponse) ProtoMessage() {}
+
+func (x *BenchPeerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BenchPeerResponse.ProtoReflect.Descriptor instead.
+func (*BenchPeerResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *BenchPeerResponse) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *BenchPeerResponse) GetBench() *v1.Bench {
+	if x != nil {
+		return x.Bench
+	}
+	return nil
+}
+
 var File_cadre_api_v1_api_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\n" +
-	"\x16cadre/api/v1/api.proto\x12\fcadre.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
+	"\x16cadre/api/v1/api.proto\x12\fcadre.api.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\x18AttestCoordinatorRequest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"\xb1\x01\n" +
 	"\x19AttestCoordinatorResponse\x12\x1c\n" +
@@ -1539,7 +1886,29 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04self\x18\x05 \x01(\tR\x04self\x12\x1c\n" +
-	"\tsimulated\x18\x06 \x01(\bR\tsimulated2\x80\t\n" +
+	"\tsimulated\x18\x06 \x01(\bR\tsimulated\"8\n" +
+	"\x0eGetMeshRequest\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\"P\n" +
+	"\x0fGetMeshResponse\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12)\n" +
+	"\x05links\x18\x02 \x03(\v2\x13.cadre.mesh.v1.LinkR\x05links\"O\n" +
+	"\x0fPingPeerRequest\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\"O\n" +
+	"\x10PingPeerResponse\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12'\n" +
+	"\x04ping\x18\x02 \x01(\v2\x13.cadre.mesh.v1.PingR\x04ping\"\xa9\x01\n" +
+	"\x10BenchPeerRequest\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\x126\n" +
+	"\tdirection\x18\x03 \x01(\x0e2\x18.cadre.mesh.v1.DirectionR\tdirection\x125\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"S\n" +
+	"\x11BenchPeerResponse\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12*\n" +
+	"\x05bench\x18\x02 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench2\xe1\n" +
+	"\n" +
 	"\x0eClusterService\x12d\n" +
 	"\x11AttestCoordinator\x12&.cadre.api.v1.AttestCoordinatorRequest\x1a'.cadre.api.v1.AttestCoordinatorResponse\x12O\n" +
 	"\n" +
@@ -1557,7 +1926,10 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x10DescribeInstance\x12%.cadre.api.v1.DescribeInstanceRequest\x1a&.cadre.api.v1.DescribeInstanceResponse\x12^\n" +
 	"\x0fRestartInstance\x12$.cadre.api.v1.RestartInstanceRequest\x1a%.cadre.api.v1.RestartInstanceResponse\x12O\n" +
 	"\n" +
-	"GetCluster\x12\x1f.cadre.api.v1.GetClusterRequest\x1a .cadre.api.v1.GetClusterResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
+	"GetCluster\x12\x1f.cadre.api.v1.GetClusterRequest\x1a .cadre.api.v1.GetClusterResponse\x12F\n" +
+	"\aGetMesh\x12\x1c.cadre.api.v1.GetMeshRequest\x1a\x1d.cadre.api.v1.GetMeshResponse\x12I\n" +
+	"\bPingPeer\x12\x1d.cadre.api.v1.PingPeerRequest\x1a\x1e.cadre.api.v1.PingPeerResponse\x12L\n" +
+	"\tBenchPeer\x12\x1e.cadre.api.v1.BenchPeerRequest\x1a\x1f.cadre.api.v1.BenchPeerResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cadre_api_v1_api_proto_rawDescOnce sync.Once
@@ -1571,7 +1943,7 @@ func file_cadre_api_v1_api_proto_rawDescGZIP() []byte {
 	return file_cadre_api_v1_api_proto_rawDescData
 }
 
-var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*AttestCoordinatorRequest)(nil),  // 0: cadre.api.v1.AttestCoordinatorRequest
 	(*AttestCoordinatorResponse)(nil), // 1: cadre.api.v1.AttestCoordinatorResponse
@@ -1600,42 +1972,64 @@ var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*RestartInstanceResponse)(nil),   // 24: cadre.api.v1.RestartInstanceResponse
 	(*GetClusterRequest)(nil),         // 25: cadre.api.v1.GetClusterRequest
 	(*GetClusterResponse)(nil),        // 26: cadre.api.v1.GetClusterResponse
-	(*timestamppb.Timestamp)(nil),     // 27: google.protobuf.Timestamp
+	(*GetMeshRequest)(nil),            // 27: cadre.api.v1.GetMeshRequest
+	(*GetMeshResponse)(nil),           // 28: cadre.api.v1.GetMeshResponse
+	(*PingPeerRequest)(nil),           // 29: cadre.api.v1.PingPeerRequest
+	(*PingPeerResponse)(nil),          // 30: cadre.api.v1.PingPeerResponse
+	(*BenchPeerRequest)(nil),          // 31: cadre.api.v1.BenchPeerRequest
+	(*BenchPeerResponse)(nil),         // 32: cadre.api.v1.BenchPeerResponse
+	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
+	(*v1.Link)(nil),                   // 34: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                   // 35: cadre.mesh.v1.Ping
+	(v1.Direction)(0),                 // 36: cadre.mesh.v1.Direction
+	(*durationpb.Duration)(nil),       // 37: google.protobuf.Duration
+	(*v1.Bench)(nil),                  // 38: cadre.mesh.v1.Bench
 }
 var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	8,  // 0: cadre.api.v1.ListGroupsResponse.groups:type_name -> cadre.api.v1.GroupSummary
-	27, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
-	0,  // 2: cadre.api.v1.ClusterService.AttestCoordinator:input_type -> cadre.api.v1.AttestCoordinatorRequest
-	2,  // 3: cadre.api.v1.ClusterService.ApplyGroup:input_type -> cadre.api.v1.ApplyGroupRequest
-	4,  // 4: cadre.api.v1.ClusterService.GetGroup:input_type -> cadre.api.v1.GetGroupRequest
-	6,  // 5: cadre.api.v1.ClusterService.ListGroups:input_type -> cadre.api.v1.ListGroupsRequest
-	9,  // 6: cadre.api.v1.ClusterService.PlanRollout:input_type -> cadre.api.v1.PlanRolloutRequest
-	11, // 7: cadre.api.v1.ClusterService.WatchGroup:input_type -> cadre.api.v1.WatchGroupRequest
-	13, // 8: cadre.api.v1.ClusterService.PauseRollout:input_type -> cadre.api.v1.PauseRolloutRequest
-	15, // 9: cadre.api.v1.ClusterService.ResumeRollout:input_type -> cadre.api.v1.ResumeRolloutRequest
-	17, // 10: cadre.api.v1.ClusterService.ListRollouts:input_type -> cadre.api.v1.ListRolloutsRequest
-	19, // 11: cadre.api.v1.ClusterService.ListInstances:input_type -> cadre.api.v1.ListInstancesRequest
-	21, // 12: cadre.api.v1.ClusterService.DescribeInstance:input_type -> cadre.api.v1.DescribeInstanceRequest
-	23, // 13: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
-	25, // 14: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
-	1,  // 15: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
-	3,  // 16: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
-	5,  // 17: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
-	7,  // 18: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
-	10, // 19: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
-	12, // 20: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
-	14, // 21: cadre.api.v1.ClusterService.PauseRollout:output_type -> cadre.api.v1.PauseRolloutResponse
-	16, // 22: cadre.api.v1.ClusterService.ResumeRollout:output_type -> cadre.api.v1.ResumeRolloutResponse
-	18, // 23: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
-	20, // 24: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
-	22, // 25: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
-	24, // 26: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
-	26, // 27: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
-	15, // [15:28] is the sub-list for method output_type
-	2,  // [2:15] is the sub-list for method input_type
-	2,  // [2:2] is the sub-list for extension type_name
-	2,  // [2:2] is the sub-list for extension extendee
-	0,  // [0:2] is the sub-list for field type_name
+	33, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
+	34, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
+	35, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
+	36, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
+	37, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
+	38, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
+	0,  // 7: cadre.api.v1.ClusterService.AttestCoordinator:input_type -> cadre.api.v1.AttestCoordinatorRequest
+	2,  // 8: cadre.api.v1.ClusterService.ApplyGroup:input_type -> cadre.api.v1.ApplyGroupRequest
+	4,  // 9: cadre.api.v1.ClusterService.GetGroup:input_type -> cadre.api.v1.GetGroupRequest
+	6,  // 10: cadre.api.v1.ClusterService.ListGroups:input_type -> cadre.api.v1.ListGroupsRequest
+	9,  // 11: cadre.api.v1.ClusterService.PlanRollout:input_type -> cadre.api.v1.PlanRolloutRequest
+	11, // 12: cadre.api.v1.ClusterService.WatchGroup:input_type -> cadre.api.v1.WatchGroupRequest
+	13, // 13: cadre.api.v1.ClusterService.PauseRollout:input_type -> cadre.api.v1.PauseRolloutRequest
+	15, // 14: cadre.api.v1.ClusterService.ResumeRollout:input_type -> cadre.api.v1.ResumeRolloutRequest
+	17, // 15: cadre.api.v1.ClusterService.ListRollouts:input_type -> cadre.api.v1.ListRolloutsRequest
+	19, // 16: cadre.api.v1.ClusterService.ListInstances:input_type -> cadre.api.v1.ListInstancesRequest
+	21, // 17: cadre.api.v1.ClusterService.DescribeInstance:input_type -> cadre.api.v1.DescribeInstanceRequest
+	23, // 18: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
+	25, // 19: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
+	27, // 20: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
+	29, // 21: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
+	31, // 22: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
+	1,  // 23: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
+	3,  // 24: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
+	5,  // 25: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
+	7,  // 26: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
+	10, // 27: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
+	12, // 28: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
+	14, // 29: cadre.api.v1.ClusterService.PauseRollout:output_type -> cadre.api.v1.PauseRolloutResponse
+	16, // 30: cadre.api.v1.ClusterService.ResumeRollout:output_type -> cadre.api.v1.ResumeRolloutResponse
+	18, // 31: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
+	20, // 32: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
+	22, // 33: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
+	24, // 34: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
+	26, // 35: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
+	28, // 36: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
+	30, // 37: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
+	32, // 38: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
+	23, // [23:39] is the sub-list for method output_type
+	7,  // [7:23] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_cadre_api_v1_api_proto_init() }
@@ -1649,7 +2043,7 @@ func file_cadre_api_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_api_proto_rawDesc), len(file_cadre_api_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

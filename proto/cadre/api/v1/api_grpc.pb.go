@@ -36,6 +36,9 @@ const (
 	ClusterService_DescribeInstance_FullMethodName  = "/cadre.api.v1.ClusterService/DescribeInstance"
 	ClusterService_RestartInstance_FullMethodName   = "/cadre.api.v1.ClusterService/RestartInstance"
 	ClusterService_GetCluster_FullMethodName        = "/cadre.api.v1.ClusterService/GetCluster"
+	ClusterService_GetMesh_FullMethodName           = "/cadre.api.v1.ClusterService/GetMesh"
+	ClusterService_PingPeer_FullMethodName          = "/cadre.api.v1.ClusterService/PingPeer"
+	ClusterService_BenchPeer_FullMethodName         = "/cadre.api.v1.ClusterService/BenchPeer"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -61,6 +64,13 @@ type ClusterServiceClient interface {
 	RestartInstance(ctx context.Context, in *RestartInstanceRequest, opts ...grpc.CallOption) (*RestartInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error)
+	// GetMesh describes the overlay as one node sees it.
+	GetMesh(ctx context.Context, in *GetMeshRequest, opts ...grpc.CallOption) (*GetMeshResponse, error)
+	// PingPeer measures round trips between two nodes.
+	PingPeer(ctx context.Context, in *PingPeerRequest, opts ...grpc.CallOption) (*PingPeerResponse, error)
+	// BenchPeer measures throughput between two nodes. It loads the network, so the
+	// caller must be able to write the specs of their groups.
+	BenchPeer(ctx context.Context, in *BenchPeerRequest, opts ...grpc.CallOption) (*BenchPeerResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -210,6 +220,36 @@ func (c *clusterServiceClient) GetCluster(ctx context.Context, in *GetClusterReq
 	return out, nil
 }
 
+func (c *clusterServiceClient) GetMesh(ctx context.Context, in *GetMeshRequest, opts ...grpc.CallOption) (*GetMeshResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetMeshResponse)
+	err := c.cc.Invoke(ctx, ClusterService_GetMesh_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) PingPeer(ctx context.Context, in *PingPeerRequest, opts ...grpc.CallOption) (*PingPeerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PingPeerResponse)
+	err := c.cc.Invoke(ctx, ClusterService_PingPeer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) BenchPeer(ctx context.Context, in *BenchPeerRequest, opts ...grpc.CallOption) (*BenchPeerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BenchPeerResponse)
+	err := c.cc.Invoke(ctx, ClusterService_BenchPeer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -233,6 +273,13 @@ type ClusterServiceServer interface {
 	RestartInstance(context.Context, *RestartInstanceRequest) (*RestartInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error)
+	// GetMesh describes the overlay as one node sees it.
+	GetMesh(context.Context, *GetMeshRequest) (*GetMeshResponse, error)
+	// PingPeer measures round trips between two nodes.
+	PingPeer(context.Context, *PingPeerRequest) (*PingPeerResponse, error)
+	// BenchPeer measures throughput between two nodes. It loads the network, so the
+	// caller must be able to write the specs of their groups.
+	BenchPeer(context.Context, *BenchPeerRequest) (*BenchPeerResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -281,6 +328,15 @@ func (UnimplementedClusterServiceServer) RestartInstance(context.Context, *Resta
 }
 func (UnimplementedClusterServiceServer) GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetCluster not implemented")
+}
+func (UnimplementedClusterServiceServer) GetMesh(context.Context, *GetMeshRequest) (*GetMeshResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method GetMesh not implemented")
+}
+func (UnimplementedClusterServiceServer) PingPeer(context.Context, *PingPeerRequest) (*PingPeerResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method PingPeer not implemented")
+}
+func (UnimplementedClusterServiceServer) BenchPeer(context.Context, *BenchPeerRequest) (*BenchPeerResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method BenchPeer not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -530,6 +586,60 @@ func _ClusterService_GetCluster_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_GetMesh_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetMeshRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetMesh(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetMesh_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetMesh(ctx, req.(*GetMeshRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_PingPeer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PingPeerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).PingPeer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_PingPeer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).PingPeer(ctx, req.(*PingPeerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_BenchPeer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BenchPeerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).BenchPeer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_BenchPeer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).BenchPeer(ctx, req.(*BenchPeerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -584,6 +694,18 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetCluster",
 			Handler:    _ClusterService_GetCluster_Handler,
+		},
+		{
+			MethodName: "GetMesh",
+			Handler:    _ClusterService_GetMesh_Handler,
+		},
+		{
+			MethodName: "PingPeer",
+			Handler:    _ClusterService_PingPeer_Handler,
+		},
+		{
+			MethodName: "BenchPeer",
+			Handler:    _ClusterService_BenchPeer_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

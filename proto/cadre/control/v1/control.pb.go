@@ -11,6 +11,7 @@
 package controlv1
 
 import (
+	v1 "cadre.dev/proto/cadre/mesh/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1482,11 +1483,380 @@ func (x *Port) GetPort() uint32 {
 	return 0
 }
 
+type MeshStatusRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Slot of one Peer; empty for all.
+	Peer          string `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshStatusRequest) Reset() {
+	*x = MeshStatusRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshStatusRequest) ProtoMessage() {}
+
+func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshStatusRequest.ProtoReflect.Descriptor instead.
+func (*MeshStatusRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *MeshStatusRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+type MeshStatusResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Links         []*v1.Link             `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshStatusResponse) Reset() {
+	*x = MeshStatusResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshStatusResponse) ProtoMessage() {}
+
+func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshStatusResponse.ProtoReflect.Descriptor instead.
+func (*MeshStatusResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *MeshStatusResponse) GetLinks() []*v1.Link {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+type MeshPingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshPingRequest) Reset() {
+	*x = MeshPingRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshPingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshPingRequest) ProtoMessage() {}
+
+func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshPingRequest.ProtoReflect.Descriptor instead.
+func (*MeshPingRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *MeshPingRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *MeshPingRequest) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type MeshPingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ping          *v1.Ping               `protobuf:"bytes,1,opt,name=ping,proto3" json:"ping,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshPingResponse) Reset() {
+	*x = MeshPingResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshPingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshPingResponse) ProtoMessage() {}
+
+func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshPingResponse.ProtoReflect.Descriptor instead.
+func (*MeshPingResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *MeshPingResponse) GetPing() *v1.Ping {
+	if x != nil {
+		return x.Ping
+	}
+	return nil
+}
+
+type MeshAllowBenchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshAllowBenchRequest) Reset() {
+	*x = MeshAllowBenchRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshAllowBenchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshAllowBenchRequest) ProtoMessage() {}
+
+func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshAllowBenchRequest.ProtoReflect.Descriptor instead.
+func (*MeshAllowBenchRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *MeshAllowBenchRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+type MeshAllowBenchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshAllowBenchResponse) Reset() {
+	*x = MeshAllowBenchResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshAllowBenchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshAllowBenchResponse) ProtoMessage() {}
+
+func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshAllowBenchResponse.ProtoReflect.Descriptor instead.
+func (*MeshAllowBenchResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
+}
+
+type MeshBenchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	Direction     v1.Direction           `protobuf:"varint,2,opt,name=direction,proto3,enum=cadre.mesh.v1.Direction" json:"direction,omitempty"`
+	Duration      *durationpb.Duration   `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshBenchRequest) Reset() {
+	*x = MeshBenchRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshBenchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshBenchRequest) ProtoMessage() {}
+
+func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshBenchRequest.ProtoReflect.Descriptor instead.
+func (*MeshBenchRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MeshBenchRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *MeshBenchRequest) GetDirection() v1.Direction {
+	if x != nil {
+		return x.Direction
+	}
+	return v1.Direction(0)
+}
+
+func (x *MeshBenchRequest) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+type MeshBenchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bench         *v1.Bench              `protobuf:"bytes,1,opt,name=bench,proto3" json:"bench,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshBenchResponse) Reset() {
+	*x = MeshBenchResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshBenchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshBenchResponse) ProtoMessage() {}
+
+func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshBenchResponse.ProtoReflect.Descriptor instead.
+func (*MeshBenchResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *MeshBenchResponse) GetBench() *v1.Bench {
+	if x != nil {
+		return x.Bench
+	}
+	return nil
+}
+
 var File_cadre_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"o\n" +
+	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"o\n" +
 	"\vWakeRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12'\n" +
 	"\x0fdesired_version\x18\x02 \x01(\x04R\x0edesiredVersion\x12#\n" +
@@ -1586,7 +1956,25 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\vcoordinator\x18\t \x01(\bR\vcoordinator\"R\n" +
 	"\x04Port\x126\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x1a.cadre.control.v1.ProtocolR\bprotocol\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\rR\x04port*Y\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"'\n" +
+	"\x11MeshStatusRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\"?\n" +
+	"\x12MeshStatusResponse\x12)\n" +
+	"\x05links\x18\x01 \x03(\v2\x13.cadre.mesh.v1.LinkR\x05links\";\n" +
+	"\x0fMeshPingRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\";\n" +
+	"\x10MeshPingResponse\x12'\n" +
+	"\x04ping\x18\x01 \x01(\v2\x13.cadre.mesh.v1.PingR\x04ping\"+\n" +
+	"\x15MeshAllowBenchRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\"\x18\n" +
+	"\x16MeshAllowBenchResponse\"\x95\x01\n" +
+	"\x10MeshBenchRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\x126\n" +
+	"\tdirection\x18\x02 \x01(\x0e2\x18.cadre.mesh.v1.DirectionR\tdirection\x125\n" +
+	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"?\n" +
+	"\x11MeshBenchResponse\x12*\n" +
+	"\x05bench\x18\x01 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench*Y\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -1620,9 +2008,14 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"GetDesired\x12#.cadre.control.v1.GetDesiredRequest\x1a$.cadre.control.v1.GetDesiredResponse\x12K\n" +
 	"\x06Report\x12\x1f.cadre.control.v1.ReportRequest\x1a .cadre.control.v1.ReportResponse\x12Q\n" +
-	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse2U\n" +
+	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse2\xbc\x03\n" +
 	"\fAgentService\x12E\n" +
-	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
+	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponse\x12W\n" +
+	"\n" +
+	"MeshStatus\x12#.cadre.control.v1.MeshStatusRequest\x1a$.cadre.control.v1.MeshStatusResponse\x12Q\n" +
+	"\bMeshPing\x12!.cadre.control.v1.MeshPingRequest\x1a\".cadre.control.v1.MeshPingResponse\x12c\n" +
+	"\x0eMeshAllowBench\x12'.cadre.control.v1.MeshAllowBenchRequest\x1a(.cadre.control.v1.MeshAllowBenchResponse\x12T\n" +
+	"\tMeshBench\x12\".cadre.control.v1.MeshBenchRequest\x1a#.cadre.control.v1.MeshBenchResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
 
 var (
 	file_cadre_control_v1_control_proto_rawDescOnce sync.Once
@@ -1637,67 +2030,92 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_cadre_control_v1_control_proto_goTypes = []any{
-	(Verb)(0),                     // 0: cadre.control.v1.Verb
-	(StepState)(0),                // 1: cadre.control.v1.StepState
-	(Health)(0),                   // 2: cadre.control.v1.Health
-	(Role)(0),                     // 3: cadre.control.v1.Role
-	(Protocol)(0),                 // 4: cadre.control.v1.Protocol
-	(*WakeRequest)(nil),           // 5: cadre.control.v1.WakeRequest
-	(*WakeResponse)(nil),          // 6: cadre.control.v1.WakeResponse
-	(*GetDesiredRequest)(nil),     // 7: cadre.control.v1.GetDesiredRequest
-	(*GetDesiredResponse)(nil),    // 8: cadre.control.v1.GetDesiredResponse
-	(*Desired)(nil),               // 9: cadre.control.v1.Desired
-	(*OperationOrder)(nil),        // 10: cadre.control.v1.OperationOrder
-	(*StepResult)(nil),            // 11: cadre.control.v1.StepResult
-	(*CheckResult)(nil),           // 12: cadre.control.v1.CheckResult
-	(*MemberView)(nil),            // 13: cadre.control.v1.MemberView
-	(*ReportRequest)(nil),         // 14: cadre.control.v1.ReportRequest
-	(*Report)(nil),                // 15: cadre.control.v1.Report
-	(*ReportResponse)(nil),        // 16: cadre.control.v1.ReportResponse
-	(*GetPeersRequest)(nil),       // 17: cadre.control.v1.GetPeersRequest
-	(*GetPeersResponse)(nil),      // 18: cadre.control.v1.GetPeersResponse
-	(*Peer)(nil),                  // 19: cadre.control.v1.Peer
-	(*Port)(nil),                  // 20: cadre.control.v1.Port
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(Verb)(0),                      // 0: cadre.control.v1.Verb
+	(StepState)(0),                 // 1: cadre.control.v1.StepState
+	(Health)(0),                    // 2: cadre.control.v1.Health
+	(Role)(0),                      // 3: cadre.control.v1.Role
+	(Protocol)(0),                  // 4: cadre.control.v1.Protocol
+	(*WakeRequest)(nil),            // 5: cadre.control.v1.WakeRequest
+	(*WakeResponse)(nil),           // 6: cadre.control.v1.WakeResponse
+	(*GetDesiredRequest)(nil),      // 7: cadre.control.v1.GetDesiredRequest
+	(*GetDesiredResponse)(nil),     // 8: cadre.control.v1.GetDesiredResponse
+	(*Desired)(nil),                // 9: cadre.control.v1.Desired
+	(*OperationOrder)(nil),         // 10: cadre.control.v1.OperationOrder
+	(*StepResult)(nil),             // 11: cadre.control.v1.StepResult
+	(*CheckResult)(nil),            // 12: cadre.control.v1.CheckResult
+	(*MemberView)(nil),             // 13: cadre.control.v1.MemberView
+	(*ReportRequest)(nil),          // 14: cadre.control.v1.ReportRequest
+	(*Report)(nil),                 // 15: cadre.control.v1.Report
+	(*ReportResponse)(nil),         // 16: cadre.control.v1.ReportResponse
+	(*GetPeersRequest)(nil),        // 17: cadre.control.v1.GetPeersRequest
+	(*GetPeersResponse)(nil),       // 18: cadre.control.v1.GetPeersResponse
+	(*Peer)(nil),                   // 19: cadre.control.v1.Peer
+	(*Port)(nil),                   // 20: cadre.control.v1.Port
+	(*MeshStatusRequest)(nil),      // 21: cadre.control.v1.MeshStatusRequest
+	(*MeshStatusResponse)(nil),     // 22: cadre.control.v1.MeshStatusResponse
+	(*MeshPingRequest)(nil),        // 23: cadre.control.v1.MeshPingRequest
+	(*MeshPingResponse)(nil),       // 24: cadre.control.v1.MeshPingResponse
+	(*MeshAllowBenchRequest)(nil),  // 25: cadre.control.v1.MeshAllowBenchRequest
+	(*MeshAllowBenchResponse)(nil), // 26: cadre.control.v1.MeshAllowBenchResponse
+	(*MeshBenchRequest)(nil),       // 27: cadre.control.v1.MeshBenchRequest
+	(*MeshBenchResponse)(nil),      // 28: cadre.control.v1.MeshBenchResponse
+	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 30: google.protobuf.Duration
+	(*v1.Link)(nil),                // 31: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                // 32: cadre.mesh.v1.Ping
+	(v1.Direction)(0),              // 33: cadre.mesh.v1.Direction
+	(*v1.Bench)(nil),               // 34: cadre.mesh.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	9,  // 0: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
 	10, // 1: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
 	0,  // 2: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	21, // 3: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	29, // 3: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
 	0,  // 4: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
 	1,  // 5: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	21, // 6: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	29, // 6: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
 	2,  // 7: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	21, // 8: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	29, // 8: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
 	3,  // 9: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
 	15, // 10: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	21, // 11: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	29, // 11: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
 	13, // 12: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
 	12, // 13: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
 	11, // 14: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	22, // 15: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	21, // 16: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	30, // 15: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	29, // 16: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
 	19, // 17: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
 	20, // 18: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
 	20, // 19: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
 	4,  // 20: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	7,  // 21: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	14, // 22: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	17, // 23: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	5,  // 24: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	8,  // 25: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	16, // 26: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	18, // 27: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	6,  // 28: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	25, // [25:29] is the sub-list for method output_type
-	21, // [21:25] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	31, // 21: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
+	32, // 22: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
+	33, // 23: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
+	30, // 24: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
+	34, // 25: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	7,  // 26: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	14, // 27: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	17, // 28: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	5,  // 29: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	21, // 30: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
+	23, // 31: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
+	25, // 32: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
+	27, // 33: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	8,  // 34: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	16, // 35: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	18, // 36: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	6,  // 37: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	22, // 38: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
+	24, // 39: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
+	26, // 40: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
+	28, // 41: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	34, // [34:42] is the sub-list for method output_type
+	26, // [26:34] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
@@ -1712,7 +2130,7 @@ func file_cadre_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   16,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

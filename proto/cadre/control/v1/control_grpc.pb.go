@@ -213,7 +213,11 @@ var CoordinatorService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	AgentService_Wake_FullMethodName = "/cadre.control.v1.AgentService/Wake"
+	AgentService_Wake_FullMethodName           = "/cadre.control.v1.AgentService/Wake"
+	AgentService_MeshStatus_FullMethodName     = "/cadre.control.v1.AgentService/MeshStatus"
+	AgentService_MeshPing_FullMethodName       = "/cadre.control.v1.AgentService/MeshPing"
+	AgentService_MeshAllowBench_FullMethodName = "/cadre.control.v1.AgentService/MeshAllowBench"
+	AgentService_MeshBench_FullMethodName      = "/cadre.control.v1.AgentService/MeshBench"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -224,6 +228,15 @@ const (
 type AgentServiceClient interface {
 	// Wake tells the agent that its desired state or peer map changed.
 	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
+	// MeshStatus describes the agent's Links.
+	MeshStatus(ctx context.Context, in *MeshStatusRequest, opts ...grpc.CallOption) (*MeshStatusResponse, error)
+	// MeshPing measures round trips to a Peer.
+	MeshPing(ctx context.Context, in *MeshPingRequest, opts ...grpc.CallOption) (*MeshPingResponse, error)
+	// MeshAllowBench lets a Peer begin one bench with the agent soon. A coordinator
+	// asks so before it asks the Peer for MeshBench.
+	MeshAllowBench(ctx context.Context, in *MeshAllowBenchRequest, opts ...grpc.CallOption) (*MeshAllowBenchResponse, error)
+	// MeshBench measures throughput with a Peer, which takes part only if it is allowed to.
+	MeshBench(ctx context.Context, in *MeshBenchRequest, opts ...grpc.CallOption) (*MeshBenchResponse, error)
 }
 
 type agentServiceClient struct {
@@ -244,6 +257,46 @@ func (c *agentServiceClient) Wake(ctx context.Context, in *WakeRequest, opts ...
 	return out, nil
 }
 
+func (c *agentServiceClient) MeshStatus(ctx context.Context, in *MeshStatusRequest, opts ...grpc.CallOption) (*MeshStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MeshStatusResponse)
+	err := c.cc.Invoke(ctx, AgentService_MeshStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) MeshPing(ctx context.Context, in *MeshPingRequest, opts ...grpc.CallOption) (*MeshPingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MeshPingResponse)
+	err := c.cc.Invoke(ctx, AgentService_MeshPing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) MeshAllowBench(ctx context.Context, in *MeshAllowBenchRequest, opts ...grpc.CallOption) (*MeshAllowBenchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MeshAllowBenchResponse)
+	err := c.cc.Invoke(ctx, AgentService_MeshAllowBench_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) MeshBench(ctx context.Context, in *MeshBenchRequest, opts ...grpc.CallOption) (*MeshBenchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MeshBenchResponse)
+	err := c.cc.Invoke(ctx, AgentService_MeshBench_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -252,6 +305,15 @@ func (c *agentServiceClient) Wake(ctx context.Context, in *WakeRequest, opts ...
 type AgentServiceServer interface {
 	// Wake tells the agent that its desired state or peer map changed.
 	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
+	// MeshStatus describes the agent's Links.
+	MeshStatus(context.Context, *MeshStatusRequest) (*MeshStatusResponse, error)
+	// MeshPing measures round trips to a Peer.
+	MeshPing(context.Context, *MeshPingRequest) (*MeshPingResponse, error)
+	// MeshAllowBench lets a Peer begin one bench with the agent soon. A coordinator
+	// asks so before it asks the Peer for MeshBench.
+	MeshAllowBench(context.Context, *MeshAllowBenchRequest) (*MeshAllowBenchResponse, error)
+	// MeshBench measures throughput with a Peer, which takes part only if it is allowed to.
+	MeshBench(context.Context, *MeshBenchRequest) (*MeshBenchResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -264,6 +326,18 @@ type UnimplementedAgentServiceServer struct{}
 
 func (UnimplementedAgentServiceServer) Wake(context.Context, *WakeRequest) (*WakeResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Wake not implemented")
+}
+func (UnimplementedAgentServiceServer) MeshStatus(context.Context, *MeshStatusRequest) (*MeshStatusResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method MeshStatus not implemented")
+}
+func (UnimplementedAgentServiceServer) MeshPing(context.Context, *MeshPingRequest) (*MeshPingResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method MeshPing not implemented")
+}
+func (UnimplementedAgentServiceServer) MeshAllowBench(context.Context, *MeshAllowBenchRequest) (*MeshAllowBenchResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method MeshAllowBench not implemented")
+}
+func (UnimplementedAgentServiceServer) MeshBench(context.Context, *MeshBenchRequest) (*MeshBenchResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method MeshBench not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -304,6 +378,78 @@ func _AgentService_Wake_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_MeshStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MeshStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).MeshStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_MeshStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).MeshStatus(ctx, req.(*MeshStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_MeshPing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MeshPingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).MeshPing(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_MeshPing_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).MeshPing(ctx, req.(*MeshPingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_MeshAllowBench_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MeshAllowBenchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).MeshAllowBench(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_MeshAllowBench_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).MeshAllowBench(ctx, req.(*MeshAllowBenchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_MeshBench_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MeshBenchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).MeshBench(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_MeshBench_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).MeshBench(ctx, req.(*MeshBenchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -314,6 +460,22 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Wake",
 			Handler:    _AgentService_Wake_Handler,
+		},
+		{
+			MethodName: "MeshStatus",
+			Handler:    _AgentService_MeshStatus_Handler,
+		},
+		{
+			MethodName: "MeshPing",
+			Handler:    _AgentService_MeshPing_Handler,
+		},
+		{
+			MethodName: "MeshAllowBench",
+			Handler:    _AgentService_MeshAllowBench_Handler,
+		},
+		{
+			MethodName: "MeshBench",
+			Handler:    _AgentService_MeshBench_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

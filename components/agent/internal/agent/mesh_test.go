@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"cadre.dev/agent/internal/agenttest"
+	"cadre.dev/core/group"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	meshv1 "cadre.dev/proto/cadre/mesh/v1"
+)
+
+// What a coordinator may ask about the overlay, over a real control session.
+func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	c.Start(t)
+	c.Order(&controlv1.Desired{Version: 10, Term: 3, ConfigJson: config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})})
+	a := newTestAgent(t, w)
+	a.start()
+	agenttest.Eventually(t, soon, "a control session", func() bool { return c.Agent() != nil })
+	agent := c.Agent()
+
+	got, err := agent.MeshStatus(t.Context(), &controlv1.MeshStatusRequest{})
+	if err != nil || len(got.GetLinks()) != 1 {
+		t.Fatalf("status: %v, %v", got, err)
+	}
+	l := got.GetLinks()[0]
+	if l.GetPeer() != "coordinator-0" || !l.GetCoordinator() || l.GetState() != "up" || l.GetPath() != "gateway" || l.GetCarrier() != "tls" ||
+		l.GetPathReason() == "" || len(l.GetChanges()) != 1 || l.GetBytesIn() == 0 {
+		t.Errorf("link: %v", l)
+	}
+	ping, err := agent.MeshPing(t.Context(), &controlv1.MeshPingRequest{Peer: "coordinator-0", Count: 1})
+	if err != nil || len(ping.GetPing().GetSamples()) != 1 || ping.GetPing().GetSamples()[0].GetRtt().AsDuration() <= 0 {
+		t.Errorf("ping: %v, %v", ping, err)
+	}
+	if _, err := agent.MeshPing(t.Context(), &controlv1.MeshPingRequest{Peer: "web-7", Count: 1}); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "known peers: coordinator-0") {
+		t.Errorf("ping of an unknown peer: %v", err)
+	}
+	bench := &controlv1.MeshBenchRequest{Peer: "coordinator-0", Direction: meshv1.Direction_DIRECTION_SEND, Duration: durationpb.New(50 * time.Millisecond)}
+	if _, err := agent.MeshBench(t.Context(), bench); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "BENCH_FORBIDDEN") {
+		t.Errorf("bench that nobody allowed: %v", err)
+	}
+	if err := c.AllowBench(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := agent.MeshBench(t.Context(), bench); err != nil || got.GetBench().GetBytes() == 0 || got.GetBench().GetPath() != "gateway" {
+		t.Errorf("bench: %v, %v", got, err)
+	}
+	if _, err := agent.MeshAllowBench(t.Context(), &controlv1.MeshAllowBenchRequest{Peer: "coordinator-0"}); err != nil {
+		t.Errorf("allow bench: %v", err)
+	}
+	code, body := a.call("GET", "/metrics", "")
+	for _, want := range []string{
+		`cadre_mesh_session_up{peer="coordinator-0"} 1`, `cadre_mesh_path_info{carrier="tls",path="gateway",peer="coordinator-0"} 1`,
+		`cadre_mesh_path_changes_total{peer="coordinator-0"} 1`, `cadre_mesh_bytes_total{direction="out",peer="coordinator-0"}`,
+	} {
+		if code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("metrics: %d, %q is missing", code, want)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package supervise
+
+import (
+	"encoding/json"
+	"net/netip"
+	"testing"
+)
+
+// OVL-19: as the agents', a server's gossip and RPC are bound to loopback, so that the
+// only way to them is a Session of an admitted Peer.
+func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
+	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), GossipKey: "key", DataDir: t.TempDir()}
+	text, err := c.document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"bind_addr", "advertise_addr", "client_addr"} {
+		value, _ := doc[field].(string)
+		if addr, err := netip.ParseAddr(value); err != nil || !addr.IsLoopback() {
+			t.Errorf("%s is %q, want an address on loopback", field, value)
+		}
+	}
+	if doc["encrypt"] != "key" || doc["disable_keyring_file"] != true {
+		t.Errorf("encrypt %v, disable_keyring_file %v", doc["encrypt"], doc["disable_keyring_file"])
+	}
+}

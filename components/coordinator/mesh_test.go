@@ -1,0 +1,49 @@
+package coordinator_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	meshv1 "cadre.dev/proto/cadre/mesh/v1"
+)
+
+// mesh asks for what operators see of the overlay, from both ends of the one Link.
+func (h *harness) mesh(api *operator) {
+	h.t.Helper()
+	for slot, peer := range map[string]string{"": "web-0", "coordinator-0": "web-0", "web-0": "coordinator-0"} {
+		got, err := api.GetMesh(api.ctx, &apiv1.GetMeshRequest{Slot: slot})
+		if err != nil || len(got.GetLinks()) != 1 {
+			h.t.Errorf("mesh of %q: %v, %v", slot, got, err)
+			continue
+		}
+		l := got.GetLinks()[0]
+		if l.GetPeer() != peer || l.GetPath() != "gateway" || l.GetState() != "up" || len(l.GetChanges()) == 0 || l.GetPathReason() == "" {
+			h.t.Errorf("mesh of %q: %v", slot, l)
+		}
+		ping, err := api.PingPeer(api.ctx, &apiv1.PingPeerRequest{Slot: slot, Peer: peer, Count: 1})
+		if err != nil || len(ping.GetPing().GetSamples()) != 1 || ping.GetPing().GetSamples()[0].GetRtt().AsDuration() <= 0 {
+			h.t.Errorf("ping from %q: %v, %v", slot, ping, err)
+		}
+		for _, way := range []meshv1.Direction{meshv1.Direction_DIRECTION_SEND, meshv1.Direction_DIRECTION_RECEIVE} {
+			bench, err := api.BenchPeer(api.ctx, &apiv1.BenchPeerRequest{Slot: slot, Peer: peer, Direction: way, Duration: durationpb.New(50 * time.Millisecond)})
+			if err != nil || bench.GetBench().GetBytes() == 0 || bench.GetBench().GetDirection() != way {
+				h.t.Errorf("bench from %q: %v, %v", slot, bench, err)
+			}
+		}
+	}
+	resp, err := http.Get("http://127.0.0.1:7071/metrics")
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if want := `cadre_mesh_path_info{carrier="tls",path="gateway",peer="web-0"} 1`; err != nil || !strings.Contains(string(body), want) {
+		h.t.Errorf("metrics: %v; %q is missing", err, want)
+	}
+}

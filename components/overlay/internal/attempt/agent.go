@@ -1,0 +1,114 @@
+package attempt
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/pion/ice/v3"
+	"github.com/pion/stun/v2"
+	"golang.org/x/net/proxy"
+)
+
+const (
+	checkInterval      = 20 * time.Millisecond
+	maxBindingRequests = 150
+	keepalive          = 2 * time.Second
+	// relayWait is how long direct pairs have before a relay counts.
+	relayWait = 2 * time.Second
+	// settle is how long the direct agent goes on checking before it nominates
+	// the best pair and leaves the others alone. Nobody waits for it: a pair is
+	// reported as soon as it answers.
+	settle = time.Second
+	// searchTimeout bounds the search. With a pair an agent never gives up: it
+	// answers until Close, whatever becomes of the path.
+	searchTimeout = 30 * time.Second
+)
+
+// An attempt has an agent for the shared socket and, if there are relays,
+// another one for them, with the same credentials. One agent would do, but
+// pion asks a relay for permissions within the agent's only loop, which would
+// hold up every direct check by a round trip for each address of the Peer.
+
+// newDirectAgent checks from the shared socket.
+func newDirectAgent(a *Attempt) (*ice.Agent, error) {
+	bases := make([]net.Addr, 0, 2)
+	for _, base := range a.conf.Mux.bases(a.policy) {
+		bases = append(bases, net.UDPAddrFromAddrPort(base))
+	}
+	wait, relays := settle, relayWait
+	conf := a.agentConfig()
+	conf.CandidateTypes = []ice.CandidateType{ice.CandidateTypeHost}
+	conf.UDPMux = sharedPort{port: a.port, bases: bases}
+	conf.HostAcceptanceMinWait, conf.SrflxAcceptanceMinWait, conf.PrflxAcceptanceMinWait = &wait, &wait, &wait
+	conf.RelayAcceptanceMinWait = &relays
+	return ice.NewAgent(conf)
+}
+
+// newRelayAgent checks from allocations at relays.
+func newRelayAgent(a *Attempt, relays []*stun.URI) (*ice.Agent, error) {
+	wait := relayWait
+	if a.conf.RelayOnly {
+		wait = 0
+	}
+	conf := a.agentConfig()
+	conf.Urls = relays
+	conf.CandidateTypes = []ice.CandidateType{ice.CandidateTypeRelay}
+	conf.ProxyDialer = proxyDialer{a.net}
+	conf.HostAcceptanceMinWait, conf.SrflxAcceptanceMinWait, conf.PrflxAcceptanceMinWait = &wait, &wait, &wait
+	conf.RelayAcceptanceMinWait = &wait
+	return ice.NewAgent(conf)
+}
+
+func (a *Attempt) agentConfig() *ice.AgentConfig {
+	interval, alive, search, never := checkInterval, keepalive, searchTimeout, time.Duration(0)
+	requests := uint16(maxBindingRequests)
+	return &ice.AgentConfig{
+		LocalUfrag: a.ufrag, LocalPwd: a.pwd,
+		NetworkTypes:        []ice.NetworkType{ice.NetworkTypeUDP4, ice.NetworkTypeUDP6},
+		MulticastDNSMode:    ice.MulticastDNSModeDisabled,
+		CheckInterval:       &interval,
+		MaxBindingRequests:  &requests,
+		KeepaliveInterval:   &alive,
+		DisconnectedTimeout: &search,
+		FailedTimeout:       &never,
+		DisableActiveTCP:    true,
+		LoggerFactory:       iceLog{log: a.log},
+		Net:                 a.net,
+	}
+}
+
+// sharedPort gives an agent its attempt's port.
+type sharedPort struct {
+	port  *port
+	bases []net.Addr
+}
+
+var _ ice.UDPMux = sharedPort{}
+
+func (s sharedPort) GetListenAddresses() []net.Addr { return s.bases }
+
+func (s sharedPort) GetConn(_ string, addr net.Addr) (net.PacketConn, error) {
+	udp, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return nil, fmt.Errorf("share socket: local address is a %T", addr)
+	}
+	if udp.IP.To4() != nil {
+		return s.port.v4, nil
+	}
+	return s.port.v6, nil
+}
+
+// RemoveConnByUfrag does nothing: the agent also closes what GetConn gave it.
+func (sharedPort) RemoveConnByUfrag(string) {}
+func (sharedPort) Close() error             { return nil }
+
+// proxyDialer lets an agent reach relays over TCP through relayNet, which does
+// TLS and can be ended. pion leaves TLS to such a dialer.
+type proxyDialer struct{ net *relayNet }
+
+var _ proxy.Dialer = proxyDialer{}
+
+func (d proxyDialer) Dial(network, address string) (net.Conn, error) {
+	return d.net.dial(network, address)
+}

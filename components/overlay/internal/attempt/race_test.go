@@ -1,0 +1,248 @@
+package attempt
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pion/stun/v2"
+)
+
+// offer is what signaling carries of an attempt.
+type offer struct {
+	epoch      int
+	ufrag, pwd string
+	candidate  string
+}
+
+// end is one end's use of attempts, by the rule that the newest epoch wins and,
+// in one epoch, the controlling side's attempt.
+type end struct {
+	controlling bool
+	mux         *Mux
+	epoch       int
+	attempts    map[int]*Attempt // by epoch
+}
+
+func (e *end) restart(t *testing.T, epoch int) offer {
+	t.Helper()
+	a, err := Start(t.Context(), testConfig(e.mux, e.controlling))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.epoch, e.attempts[epoch] = epoch, a
+	ufrag, pwd := a.Local()
+	return offer{epoch: epoch, ufrag: ufrag, pwd: pwd, candidate: <-a.Candidates()}
+}
+
+// take gives an offer or answer to the attempt of its epoch.
+func (e *end) take(t *testing.T, o offer) (answer offer, answered bool) {
+	t.Helper()
+	if o.epoch < e.epoch {
+		// An old attempt may still be there; whatever it makes of the offer must
+		// not matter to the new one.
+		if old := e.attempts[o.epoch]; old != nil {
+			_ = old.SetRemote(o.ufrag, o.pwd)
+		}
+		return offer{}, false
+	}
+	if o.epoch > e.epoch {
+		answer, answered = e.restart(t, o.epoch), true
+	}
+	a := e.attempts[o.epoch]
+	if err := a.SetRemote(o.ufrag, o.pwd); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.AddRemote(o.candidate); err != nil {
+		t.Fatal(err)
+	}
+	return answer, answered
+}
+
+// Both ends restart at once, each offers with new credentials, and old offers
+// arrive late or again: the two newest attempts find each other all the same.
+func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	x := &end{controlling: true, mux: testMux(t, loopbackConn(t)), attempts: make(map[int]*Attempt)}
+	y := &end{mux: testMux(t, loopbackConn(t)), attempts: make(map[int]*Attempt)}
+	var late []offer
+	for round := range rounds {
+		epoch := x.epoch + 1
+		var mine, theirs offer
+		switch round % 4 {
+		case 0: // at once, in the same epoch
+			mine, theirs = x.restart(t, epoch), y.restart(t, epoch)
+		case 1: // one is an epoch ahead
+			mine, theirs = x.restart(t, epoch+1), y.restart(t, epoch)
+		case 2:
+			mine, theirs = x.restart(t, epoch), y.restart(t, epoch+1)
+		case 3: // twice within one signaling delay
+			late = append(late, x.restart(t, epoch), y.restart(t, epoch))
+			mine, theirs = x.restart(t, epoch+1), y.restart(t, epoch+1)
+		}
+		for _, o := range late { // what the rounds before sent
+			_, _ = y.take(t, o)
+			_, _ = x.take(t, o)
+		}
+		answer, ok := y.take(t, mine)
+		back, ok2 := x.take(t, theirs)
+		if ok {
+			_, _ = x.take(t, answer)
+		}
+		if ok2 {
+			_, _ = y.take(t, back)
+		}
+		if x.epoch != y.epoch {
+			t.Fatalf("round %d: epochs %d and %d", round, x.epoch, y.epoch)
+		}
+		for _, e := range []*end{x, y} {
+			f := wait(t, e.attempts[e.epoch])
+			if f.Kind != Direct {
+				t.Fatalf("round %d: found %+v", round, f)
+			}
+			for epoch, a := range e.attempts { // the last two stay side by side
+				if epoch < e.epoch-1 {
+					_ = a.Close()
+					delete(e.attempts, epoch)
+				}
+			}
+		}
+		late = append(late[:0], mine, theirs)
+	}
+	for _, e := range []*end{x, y} {
+		for _, a := range e.attempts {
+			_ = a.Close()
+		}
+	}
+}
+
+// An attempt takes the credentials of one attempt of its Peer and no others.
+func TestOVL03_CredentialsOfAnotherAttemptAreIgnored(t *testing.T) {
+	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
+	a, b, other := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false)), begin(t, testConfig(mb, false))
+	if err := a.SetRemote(b.Local()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.SetRemote(b.Local()); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	if err := a.SetRemote(other.Local()); err == nil {
+		t.Error("another attempt's credentials taken")
+	}
+	if err := a.SetRemote(a.Local()); err == nil {
+		t.Error("own credentials taken")
+	}
+	credentials(t, a, b)
+	trickle(t, a, b)
+	trickle(t, b, a)
+	wait(t, a)
+	wait(t, b)
+}
+
+// Several attempts between the same two sockets do not take each other's
+// messages.
+func TestAttemptsSideBySide(t *testing.T) {
+	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
+	var as, bs []*Attempt
+	for range 5 {
+		a, b := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false))
+		introduce(t, a, b)
+		as, bs = append(as, a), append(bs, b)
+	}
+	for i := range as {
+		wait(t, as[i])
+		wait(t, bs[i])
+	}
+	for _, m := range []*Mux{ma, mb} {
+		if s := m.Stats(); s.Attempts != 5 || s.Forged != 0 || s.Unknown != 0 || s.Overflow != 0 {
+			t.Errorf("mux counts %+v", s)
+		}
+	}
+}
+
+func TestRolesAreSettled(t *testing.T) {
+	s := newRelayServer(t)
+	for _, controlling := range []bool{true, false} {
+		for _, relayed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("both controlling %v, relayed %v", controlling, relayed), func(t *testing.T) {
+				conf := func() Config {
+					c := testConfig(nil, controlling, s.server("udp"))
+					if c.RelayOnly = relayed; !relayed {
+						c.Mux, c.Servers = testMux(t, loopbackConn(t)), nil
+					}
+					return c
+				}
+				a, b := begin(t, conf()), begin(t, conf())
+				introduce(t, a, b)
+				wait(t, a)
+				wait(t, b)
+			})
+		}
+	}
+}
+
+func TestRole(t *testing.T) {
+	for _, test := range []struct {
+		controlling  bool
+		ours, theirs string
+		want         bool
+	}{
+		{true, "AAAAc", "BBBBd", true},
+		{false, "AAAAd", "BBBBc", false},
+		{true, "AAAAc", "BBBBc", false},
+		{true, "BBBBc", "AAAAc", true},
+		{false, "AAAAd", "BBBBd", false},
+		{false, "BBBBd", "AAAAd", true},
+		{true, "AAAAc", "some other kind of agent", true},
+	} {
+		if got := role(test.controlling, test.ours, test.theirs); got != test.want {
+			t.Errorf("role(%v, %s, %s) = %v", test.controlling, test.ours, test.theirs, got)
+		}
+	}
+}
+
+// Messages that are not authentic reach no agent, make no path and get no answer.
+func TestOVL13_ForgedChecksAreDropped(t *testing.T) {
+	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
+	a, b := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false))
+	introduce(t, a, b)
+	wait(t, a)
+	wait(t, b)
+
+	forger := loopbackConn(t)
+	defer forger.Close() //nolint:errcheck // a test's socket
+	ufrag, _ := a.Local()
+	theirs, _ := b.Local()
+	before := ma.Stats()
+	const many = 200
+	for i := range many {
+		var m *stun.Message
+		switch i % 4 {
+		case 0:
+			m = stun.MustBuild(stun.TransactionID, stun.BindingRequest, stun.NewUsername(ufrag+":"+theirs),
+				stun.NewShortTermIntegrity("not the password, at all"), stun.Fingerprint)
+		case 1: // without integrity
+			m = stun.MustBuild(stun.TransactionID, stun.BindingRequest, stun.NewUsername(ufrag+":"+theirs))
+		case 2: // an answer to nothing
+			m = stun.MustBuild(stun.TransactionID, stun.BindingSuccess, stun.Fingerprint)
+		case 3: // nobody's
+			m = stun.MustBuild(stun.TransactionID, stun.BindingRequest, stun.NewUsername("nobody:"+theirs))
+		}
+		if _, err := forger.WriteTo(m.Raw, ma.conn.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, func() bool { return ma.Stats().Received > before.Received+uint64(i) })
+	}
+	s := ma.Stats()
+	if s.Forged-before.Forged != many/2 || s.Unknown-before.Unknown != many/2 {
+		t.Errorf("forged %d, unknown %d", s.Forged-before.Forged, s.Unknown-before.Unknown)
+	}
+	if valid := a.known.valid(); len(valid) != 1 {
+		t.Errorf("valid addresses: %v", valid)
+	}
+	if kind := a.known.kindOf(plain(addrOf(forger))); kind != typePrflx || len(a.known.remotes) != 1 {
+		t.Errorf("the forger is known: %v", a.known.remotes)
+	}
+}

@@ -1,0 +1,142 @@
+package attempt
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pion/ice/v3"
+	"github.com/pion/transport/v3/deadline"
+)
+
+const (
+	// relayQueue bounds the datagrams that wait for Read; more are lost.
+	relayQueue = 256
+	// relayMTU bounds one datagram; the agent takes no longer ones.
+	relayMTU = 8192
+)
+
+// relayConn carries datagrams over the agent's relayed pair.
+type relayConn struct {
+	local  netip.AddrPort
+	queue  chan *[]byte
+	done   chan struct{}
+	close  sync.Once
+	expiry *deadline.Deadline
+	pair   atomic.Pointer[ice.CandidatePair]
+	spare  sync.Pool
+}
+
+var _ net.Conn = (*relayConn)(nil)
+
+func newRelayConn(pair *ice.CandidatePair) *relayConn {
+	c := &relayConn{
+		local:  candidateAddr(pair.Local),
+		queue:  make(chan *[]byte, relayQueue),
+		done:   make(chan struct{}),
+		expiry: deadline.New(),
+	}
+	c.pair.Store(pair)
+	return c
+}
+
+// pump moves what the agent receives into the queue, until the agent ends. The
+// agent's data is all ours: whatever is direct never passes the agent.
+func (c *relayConn) pump(from io.Reader) {
+	defer c.shut()
+	buf := make([]byte, relayMTU)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		b, ok := c.spare.Get().(*[]byte)
+		if !ok {
+			b = new([]byte)
+		}
+		*b = append((*b)[:0], buf[:n]...)
+		select {
+		case c.queue <- b:
+		case <-c.done: // nobody reads any more; the agent's buffer still drains
+		default:
+		}
+	}
+}
+
+// Read gives one datagram. It ends with net.ErrClosed.
+func (c *relayConn) Read(p []byte) (int, error) {
+	select {
+	case <-c.done:
+		return 0, net.ErrClosed
+	case <-c.expiry.Done():
+		return 0, os.ErrDeadlineExceeded
+	default:
+	}
+	select {
+	case b := <-c.queue:
+		n := copy(p, *b)
+		short := n < len(*b)
+		c.spare.Put(b)
+		if short {
+			return n, io.ErrShortBuffer
+		}
+		return n, nil
+	case <-c.done:
+		return 0, net.ErrClosed
+	case <-c.expiry.Done():
+		return 0, os.ErrDeadlineExceeded
+	}
+}
+
+// Write sends p as one datagram. It must not look like STUN.
+func (c *relayConn) Write(p []byte) (int, error) {
+	if !c.open() {
+		return 0, net.ErrClosed
+	}
+	return c.pair.Load().Write(p)
+}
+
+// Close ends Read and Write; the relay itself ends with its Attempt.
+func (c *relayConn) Close() error {
+	c.shut()
+	return nil
+}
+
+func (c *relayConn) open() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (c *relayConn) shut() { c.close.Do(func() { close(c.done) }) }
+
+func (c *relayConn) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(c.local) }
+
+func (c *relayConn) RemoteAddr() net.Addr {
+	return net.UDPAddrFromAddrPort(candidateAddr(c.pair.Load().Remote))
+}
+
+func (c *relayConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+func (c *relayConn) SetReadDeadline(t time.Time) error {
+	c.expiry.Set(t)
+	return nil
+}
+
+// SetWriteDeadline does nothing: a Write never waits for the far side.
+func (*relayConn) SetWriteDeadline(time.Time) error { return nil }
+
+func candidateAddr(c ice.Candidate) netip.AddrPort {
+	a, err := netip.ParseAddr(c.Address())
+	if err != nil || c.Port() <= 0 || c.Port() >= 1<<16 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(a.Unmap(), uint16(c.Port()))
+}

@@ -1,0 +1,156 @@
+package bbr
+
+import (
+	"time"
+
+	"github.com/apernet/quic-go/congestion"
+)
+
+const (
+	// minRecords is what an idle connection keeps: a ring of 128 small records.
+	minRecords = 128
+	// maxRecords is above what quic-go lets out at once (40,000 packets).
+	maxRecords = 1 << 16
+	// staleRecord is the least age at which a record that nobody resolved may be
+	// overwritten instead of making the ring larger.
+	staleRecord = 100 * time.Millisecond
+)
+
+// record is what is remembered of a packet in flight: the state of delivery when
+// it left.
+type record struct {
+	number      congestion.PacketNumber
+	live        bool
+	probing     bool // left while asking for more bandwidth
+	appLimited  bool
+	bytes       congestion.ByteCount
+	sentAt      congestion.Time
+	flightStart congestion.Time      // when the flight began whose delivery is measured
+	delivered   congestion.ByteCount // delivered in all when it left
+	deliveredAt congestion.Time
+}
+
+// sample is what an acknowledgement says about the path. Its rate is zero when
+// nothing can be said.
+type sample struct {
+	rate       rate
+	appLimited bool
+	roundTrip  time.Duration        // of the newest packet acknowledged; zero when unknown
+	sentWith   congestion.ByteCount // delivered in all when that packet left
+	acked      congestion.ByteCount
+}
+
+// flight measures the rate of delivery (draft-cheng-iccrg-delivery-rate-estimation):
+// between a packet's leaving and its acknowledgement so many bytes were delivered,
+// and neither the sending nor the acknowledging of them took less than the longer
+// of the two spans.
+type flight struct {
+	records      []record // ring by packet number; length is a power of two
+	largest      congestion.PacketNumber
+	live         int
+	delivered    congestion.ByteCount
+	deliveredAt  congestion.Time
+	start        congestion.Time
+	limitedUntil congestion.ByteCount // not zero: samples of packets that leave before more than this was delivered are application-limited
+}
+
+func newFlight() flight {
+	return flight{records: make([]record, minRecords), largest: -1}
+}
+
+func (f *flight) slot(n congestion.PacketNumber) *record {
+	return &f.records[int(n)&(len(f.records)-1)]
+}
+
+// sent remembers a packet. before is what was in flight without it; stale is the
+// age at which an unresolved record may be overwritten.
+func (f *flight) sent(now congestion.Time, n congestion.PacketNumber, bytes, before congestion.ByteCount, probing bool, stale time.Duration) {
+	if n <= f.largest {
+		return // another packet number space: counted when acknowledged, not sampled
+	}
+	f.largest = n
+	if before <= 0 {
+		f.start, f.deliveredAt = now, now
+	}
+	if f.live == 0 && len(f.records) > 8*minRecords {
+		f.records = make([]record, minRecords)
+	}
+	r := f.slot(n)
+	for r.live && len(f.records) < maxRecords && now.Sub(r.sentAt) < max(stale, staleRecord) {
+		f.grow()
+		r = f.slot(n)
+	}
+	if !r.live {
+		f.live++
+	}
+	*r = record{
+		number: n, live: true, probing: probing, bytes: bytes,
+		appLimited: f.limitedUntil > 0,
+		sentAt:     now, flightStart: f.start, delivered: f.delivered, deliveredAt: f.deliveredAt,
+	}
+}
+
+func (f *flight) grow() {
+	old := f.records
+	f.records = make([]record, 2*len(old))
+	for _, r := range old {
+		if r.live {
+			*f.slot(r.number) = r
+		}
+	}
+}
+
+// take gives the record of a packet and forgets it.
+func (f *flight) take(n congestion.PacketNumber) (record, bool) {
+	r := f.slot(n)
+	if !r.live || r.number != n {
+		return record{}, false
+	}
+	r.live = false
+	f.live--
+	return *r, true
+}
+
+// acked counts what was delivered and measures its rate. each sees every record.
+func (f *flight) acked(now congestion.Time, packets []congestion.AckedPacketInfo, each func(record)) sample {
+	var s sample
+	var newest record
+	for _, p := range packets {
+		s.acked += p.BytesAcked
+		r, ok := f.take(p.PacketNumber)
+		if !ok {
+			continue
+		}
+		each(r)
+		if !newest.live || r.number > newest.number {
+			newest = r
+			newest.live = true
+		}
+	}
+	if s.acked == 0 {
+		return s
+	}
+	f.delivered += s.acked
+	f.deliveredAt = now
+	if f.delivered > f.limitedUntil {
+		f.limitedUntil = 0
+	}
+	if !newest.live {
+		return s
+	}
+	f.start = newest.sentAt
+	s.sentWith = newest.delivered
+	s.appLimited = newest.appLimited
+	s.roundTrip = now.Sub(newest.sentAt)
+	span := max(newest.sentAt.Sub(newest.flightStart), now.Sub(newest.deliveredAt))
+	if span > 0 {
+		s.rate = over(f.delivered-newest.delivered, span)
+	}
+	return s
+}
+
+// ranDry notes that the application has nothing to send: all that is in flight,
+// and what leaves until it is delivered, says nothing about the path's limit.
+func (f *flight) ranDry(inFlight congestion.ByteCount) {
+	f.limitedUntil = max(f.delivered+inFlight, 1)
+}

@@ -1,0 +1,147 @@
+package datagram
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"cadre.dev/overlay/internal/frame"
+	quic "github.com/apernet/quic-go"
+)
+
+// headerTime is how long the stream for large datagrams may take to say so.
+const headerTime = 10 * time.Second
+
+// prefix is the length before a queued datagram.
+var prefix = frame.PrefixedSize(0)
+
+func (s *session) SendDatagram(b []byte) { s.outbox.push(b) }
+
+func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
+	select {
+	case b := <-s.inbox:
+		return buf[:copy(buf, b)], nil
+	case <-s.done:
+		return nil, fmt.Errorf("receive datagram: %w", s.closedError(nil))
+	}
+}
+
+// sendDatagrams hands the queue to QUIC, which waits for congestion control.
+func (s *session) sendDatagrams() {
+	var buf []byte
+	for s.wait(s.outbox) {
+		for more := true; more; {
+			if buf, more = s.outbox.pop(buf); !more {
+				break
+			}
+			err := s.raw.SendDatagram(buf[prefix:])
+			var large *quic.DatagramTooLargeError
+			if errors.As(err, &large) {
+				s.large.push(buf[prefix:])
+				s.openPipe.Do(func() { s.spawn(s.sendLarge) })
+			} else if err != nil {
+				return // the Session is over
+			}
+		}
+	}
+}
+
+// wait waits for something to send, or for the end.
+func (s *session) wait(q *queue) bool {
+	select {
+	case <-q.ready:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// sendLarge carries the datagrams that no packet takes on a stream of their
+// own, which begins with the first of them.
+func (s *session) sendLarge() {
+	pipe, err := s.raw.OpenUniStream()
+	if err == nil {
+		_, err = pipe.Write(frame.Header{Kind: frame.KindUDP}.Append(nil))
+	}
+	var buf []byte
+	for err == nil && s.wait(s.large) {
+		for more := true; more && err == nil; {
+			if buf, more = s.large.pop(buf); more {
+				_, err = pipe.Write(buf)
+			}
+		}
+	}
+	if err != nil {
+		s.fail("send large datagrams", err)
+	}
+}
+
+// receiveDatagrams takes what came in packets.
+func (s *session) receiveDatagrams() {
+	for {
+		b, err := s.raw.ReceiveDatagram(context.Background())
+		if err != nil {
+			return // the Session is over
+		}
+		s.hear()
+		if len(b) < frame.MinDatagram || len(b) > frame.MaxDatagram {
+			s.Close(fmt.Errorf("%w: datagram of %d bytes, want %d to %d", frame.ErrInvalid, len(b), frame.MinDatagram, frame.MaxDatagram))
+			return
+		}
+		if !s.arrived(b) {
+			return
+		}
+	}
+}
+
+// receiveLarge takes what came on the stream for large datagrams.
+func (s *session) receiveLarge() {
+	pipe, err := s.raw.AcceptUniStream(context.Background())
+	if err != nil {
+		return // the Session is over
+	}
+	_ = pipe.SetReadDeadline(time.Now().Add(headerTime))
+	err = readLarge(pipe, func() { _ = pipe.SetReadDeadline(time.Time{}) }, func(b []byte) bool {
+		s.hear()
+		return s.arrived(b)
+	})
+	if err != nil {
+		s.fail("receive large datagrams", err)
+	}
+}
+
+// readLarge reads the stream for large datagrams until arrived wants no more,
+// and calls begun when it is known to be one. The stream has no end of its own.
+func readLarge(r io.Reader, begun func(), arrived func([]byte) bool) error {
+	h, err := frame.ReadHeader(r)
+	if err != nil {
+		return err
+	}
+	if h.Kind != frame.KindUDP {
+		return fmt.Errorf("%w: one-way %s stream", frame.ErrInvalid, h.Kind)
+	}
+	begun()
+	buf := make([]byte, frame.MaxDatagram)
+	for {
+		b, err := frame.ReadPrefixed(r, buf)
+		if err != nil {
+			return err
+		}
+		if !arrived(bytes.Clone(b)) {
+			return nil
+		}
+	}
+}
+
+// arrived hands a datagram to whoever receives; false when the Session is over.
+func (s *session) arrived(b []byte) bool {
+	select {
+	case s.inbox <- b:
+		return true
+	case <-s.done:
+		return false
+	}
+}

@@ -1,0 +1,25 @@
+// Package datagram is the second carrier behind [carrier.Session]: QUIC over
+// any net.PacketConn. It moves streams and datagrams between two nodes and
+// knows nothing of how packets find their way: paths are chosen, probed and
+// replaced below the PacketConn, and a connection sees one address for as long
+// as it lives.
+//
+//	Session ── streams ────────── one QUIC stream each
+//	        ── control streams ── yamux ── frames ── the first QUIC stream
+//	        ── datagrams ──────── QUIC datagrams (RFC 9221)
+//	        ── large datagrams ── length-prefixed on a one-way QUIC stream
+//
+// The two ends of a connection:
+//
+//	dialer                                   acceptor
+//	  QUIC and TLS 1.3 handshake ──────────────►
+//	  first stream: hello ─────────────────────►   [Transport.Accept] returns
+//	  ◄───────────────────────── greeting on it    [Conn.First], the caller's
+//	  ◄──────────── yamux on it ───────────────►   [Conn.Client], [Conn.Server]
+//
+// Liveness has one owner, as in the byte-stream carrier: a ping on the control
+// multiplexer every 2 s and a dead-man timer of 8 s, fed by nothing but bytes
+// that came through the connection's encryption. QUIC's own idle time-out is
+// far above it and its keepalive is off, so a connection outlives 8 s without
+// any path.
+package datagram

@@ -1,0 +1,231 @@
+package datagram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+	quic "github.com/apernet/quic-go"
+	"github.com/hashicorp/yamux"
+)
+
+// ErrStreamLimit reports that the Peer takes no more streams for now.
+var ErrStreamLimit = errors.New("peer has too many streams open")
+
+// session is the datagram carrier.
+type session struct {
+	raw      *quic.Conn
+	sizes    *sizes // nil with the stock congestion controller
+	limits   limits
+	log      *slog.Logger
+	frames   *frames
+	mux      *yamux.Session // control streams
+	outbox   *queue         // datagrams to send
+	large    *queue         // those that no packet takes
+	openPipe sync.Once      // for large
+	inbox    chan []byte
+	accepted chan carrier.Stream
+	start    time.Time
+	// heard is when authentic bytes last came, as a duration since start.
+	heard atomic.Int64
+	done  chan struct{}
+	// answers counts the answers to resets that wait for the connection.
+	answers atomic.Int64
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex
+	reason error // why the Session ended; guarded by mu
+	ended  bool  // no new goroutines; guarded by mu
+}
+
+var _ carrier.Session = (*session)(nil)
+
+// muxSide is yamux.Client or yamux.Server.
+type muxSide = func(conn yamuxConn, c *yamux.Config) (*yamux.Session, error)
+
+func newSession(c *Conn, log *slog.Logger, side muxSide) (*session, error) {
+	s := &session{
+		raw: c.raw, sizes: c.sizes, limits: c.transport.limits, log: log,
+		outbox: newQueue(), large: newQueue(),
+		inbox:    make(chan []byte),
+		accepted: make(chan carrier.Stream),
+		start:    time.Now(),
+		done:     make(chan struct{}),
+	}
+	s.frames = &frames{
+		conn: c.first, heard: s.hear, answer: s.answerReset,
+		end: func(err error) { s.fail("control streams", err) },
+	}
+	cfg := carrier.MuxConfig(log)
+	cfg.MaxStreamWindowSize = controlWindow
+	mux, err := side(s.frames, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("control streams: %w", err)
+	}
+	s.mux = mux
+	s.wg.Go(s.watch)
+	s.wg.Go(s.deadMan)
+	s.wg.Go(s.acceptStreams)
+	s.wg.Go(s.acceptControl)
+	s.wg.Go(s.sendDatagrams)
+	s.wg.Go(s.receiveDatagrams)
+	s.wg.Go(s.receiveLarge)
+	return s, nil
+}
+
+// watch ends the Session's own state when QUIC has ended.
+func (s *session) watch() {
+	<-s.raw.Context().Done()
+	s.mu.Lock()
+	if s.reason == nil {
+		s.reason = describe(context.Cause(s.raw.Context()))
+	}
+	s.ended = true
+	s.mu.Unlock()
+	close(s.done)
+	// Waits until yamux has let go of the first stream and of every other.
+	s.mux.Close()
+}
+
+// spawn runs f as part of the Session, unless it is over.
+func (s *session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
+func (s *session) OpenStream() (carrier.Stream, error) {
+	raw, err := s.raw.OpenStream()
+	var limit *quic.StreamLimitReachedError
+	switch {
+	case err == nil:
+		return &stream{raw: raw, s: s}, nil
+	case errors.As(err, &limit):
+		return nil, fmt.Errorf("open stream: %w", ErrStreamLimit)
+	}
+	return nil, fmt.Errorf("open stream: %w", s.closedError(err))
+}
+
+// OpenControl opens a stream that the limit on streams does not concern, and
+// whose bytes are always taken off the connection, whoever reads them.
+func (s *session) OpenControl() (carrier.Stream, error) {
+	raw, err := s.mux.OpenStream()
+	if err != nil {
+		if s.mux.IsClosed() {
+			err = s.closedError(nil)
+		}
+		return nil, fmt.Errorf("open control stream: %w", err)
+	}
+	return &controlStream{raw: raw, s: s}, nil
+}
+
+func (s *session) AcceptStream() (carrier.Stream, error) {
+	select {
+	case st := <-s.accepted:
+		return st, nil
+	case <-s.done:
+		return nil, fmt.Errorf("accept stream: %w", s.closedError(nil))
+	}
+}
+
+func (s *session) acceptStreams() {
+	for {
+		// Ends with the connection, which always ends.
+		raw, err := s.raw.AcceptStream(context.Background())
+		if err != nil || !s.deliver(&stream{raw: raw, s: s}) {
+			return
+		}
+	}
+}
+
+func (s *session) acceptControl() {
+	for {
+		raw, err := s.mux.AcceptStream()
+		if err != nil || !s.deliver(&controlStream{raw: raw, s: s}) {
+			return
+		}
+	}
+}
+
+func (s *session) deliver(st carrier.Stream) bool {
+	select {
+	case s.accepted <- st:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// fail ends a Session because something that it rests on went wrong. Often
+// that is the end of the connection, seen here first: then what ended it is the
+// reason, not what we were doing.
+func (s *session) fail(doing string, err error) {
+	if errors.Is(err, net.ErrClosed) { // which every end of a connection is
+		s.Close(describe(err))
+		return
+	}
+	s.Close(fmt.Errorf("%s: %w", doing, err))
+}
+
+// Stats may be called at any time. QUIC counts lost packets for its stock congestion
+// controller alone: any other is told of them.
+func (s *session) Stats() carrier.Stats {
+	st := s.raw.ConnectionStats()
+	if s.sizes != nil {
+		st.PacketsLost = s.sizes.lost.Load()
+	}
+	return carrier.Stats{
+		BytesIn: st.BytesReceived, BytesOut: st.BytesSent,
+		RTT:         st.LatestRTT,
+		PacketsSent: st.PacketsSent, PacketsLost: st.PacketsLost,
+		DatagramsDropped: s.outbox.dropped.Load() + s.large.dropped.Load(),
+	}
+}
+
+func (s *session) Done() <-chan struct{} { return s.done }
+
+func (s *session) Err() error {
+	select {
+	case <-s.done:
+		return s.closedError(nil)
+	default:
+		return nil
+	}
+}
+
+// closedError tells why the Session is over; cause is what a call on the
+// connection said, which may be the first that is heard of it. The result does
+// not wrap the reason, which may well be an io.EOF that no reader must take for
+// a clean end.
+func (s *session) closedError(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.reason != nil:
+		return fmt.Errorf("%w: %s", carrier.ErrClosed, s.reason.Error())
+	case cause != nil:
+		return fmt.Errorf("%w: %s", carrier.ErrClosed, describe(cause).Error())
+	}
+	return carrier.ErrClosed
+}
+
+func (s *session) Close(reason error) {
+	s.mu.Lock()
+	if s.reason == nil && s.raw.Context().Err() == nil {
+		s.reason = errors.New(text(reason))
+	}
+	s.mu.Unlock()
+	_ = s.raw.CloseWithError(codeClosed, bounded(text(reason)))
+}
+
+func (s *session) Wait() { s.wg.Wait() }

@@ -1,0 +1,65 @@
+package datagram
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/apernet/quic-go/congestion"
+)
+
+// errBlackHole ends a Session whose large packets do not arrive any more. QUIC
+// raises the size of its packets when a path is good for it and never takes that
+// back; the next connection finds out anew what passes.
+var errBlackHole = errors.New("packets that used to pass do so no more: the path's MTU has shrunk")
+
+const (
+	// holeLosses is how many large packets in a row, and holeTime for how long, must
+	// have been lost while others arrived: far more than any loss at random.
+	holeLosses = 16
+	holeTime   = time.Second
+)
+
+// sizes looks over a congestion controller's shoulder: it counts losses, and tells
+// when packets above the size that every path carries are lost without exception.
+// All but lost and hole is of QUIC's own goroutine.
+type sizes struct {
+	congestion.CongestionControlEx
+	lost atomic.Uint64
+	hole chan struct{} // has one element when there is a black hole
+
+	run   int // large packets lost in a row
+	since congestion.Time
+}
+
+func watchSizes(c congestion.CongestionControlEx) *sizes {
+	return &sizes{CongestionControlEx: c, hole: make(chan struct{}, 1)}
+}
+
+// OnCongestionEventEx hears of every packet's fate. A path that was dead has its
+// losses told at once when it returns: so the time counts from the first that is
+// told of.
+func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestion.Time, acked []congestion.AckedPacketInfo, lost []congestion.LostPacketInfo) {
+	s.lost.Add(uint64(len(lost)))
+	for _, p := range acked {
+		if p.BytesAcked > packetSize {
+			s.run = 0
+		}
+	}
+	for _, p := range lost {
+		if p.BytesLost <= packetSize {
+			continue
+		}
+		if s.run == 0 {
+			s.since = now
+		}
+		s.run++
+	}
+	if s.run >= holeLosses && now.Sub(s.since) >= holeTime {
+		select {
+		case s.hole <- struct{}{}:
+		default:
+		}
+	}
+	s.CongestionControlEx.OnCongestionEventEx(inFlight, now, acked, lost)
+}

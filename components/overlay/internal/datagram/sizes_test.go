@@ -1,0 +1,64 @@
+package datagram
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/overlay/internal/bbr"
+	"github.com/apernet/quic-go/congestion"
+)
+
+func TestBlackHoleIsNoticed(t *testing.T) {
+	const full, small = packetSize + 200, packetSize / 4
+	type fate struct {
+		after     time.Duration
+		acked     congestion.ByteCount // 0 for none
+		lost, big int                  // how many, and how many of them are large
+	}
+	repeat := func(n int, f ...fate) []fate {
+		var all []fate
+		for range n {
+			all = append(all, f...)
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		fates []fate
+		hole  bool
+	}{
+		"large ones are lost, small ones arrive": {repeat(10, fate{200 * time.Millisecond, small, 4, 4}), true},
+		"an outage that is over":                 {[]fate{{3 * time.Second, small, 200, 200}, {20 * time.Millisecond, full, 0, 0}}, false},
+		"loss at random":                         {repeat(50, fate{50 * time.Millisecond, small, 8, 8}, fate{50 * time.Millisecond, full, 8, 8}), false},
+		"small ones are lost":                    {repeat(50, fate{100 * time.Millisecond, small, 8, 0}), false},
+		"few losses":                             {repeat(3, fate{time.Second, small, 2, 2}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := watchSizes(bbr.New(bbr.InitialDatagramSize))
+			var now congestion.Time
+			lost := 0
+			for i, f := range c.fates {
+				now = now.Add(f.after)
+				var acked []congestion.AckedPacketInfo
+				if f.acked > 0 {
+					acked = append(acked, congestion.AckedPacketInfo{PacketNumber: congestion.PacketNumber(i), BytesAcked: f.acked, ReceivedTime: now})
+				}
+				var gone []congestion.LostPacketInfo
+				for j := range f.lost {
+					size := congestion.ByteCount(small)
+					if j < f.big {
+						size = full
+					}
+					gone = append(gone, congestion.LostPacketInfo{BytesLost: size})
+				}
+				lost += f.lost
+				s.OnCongestionEventEx(0, now, acked, gone)
+			}
+			if got := len(s.hole) == 1; got != c.hole {
+				t.Errorf("black hole %v, want %v", got, c.hole)
+			}
+			if got := s.lost.Load(); got != uint64(lost) {
+				t.Errorf("%d losses counted, want %d", got, lost)
+			}
+		})
+	}
+}

@@ -1,0 +1,27 @@
+package link
+
+import "testing"
+
+// A Peer remembers the epochs of a Boot longer than the Boot's own Link may live.
+func TestEpochsBeginAfterEarlierLinksOnes_OVL03(t *testing.T) {
+	f := finds("b1")
+	f.Epoch = 100
+	play(t, []scriptStep{
+		{Changed{f}, Dialing, []Effect{Cancel{}, Find{Epoch: 101, Controlling: true, Boot: "b1"}}},
+		{FindEnded{Epoch: 101}, BackOff, []Effect{ArmFind{1, findMin / 2}}},
+		{FindTimer{1}, Dialing, []Effect{Find{Epoch: 102, Controlling: true, Boot: "b1"}}},
+	})
+}
+
+// What was found and died while the attempt still ran is looked for again at once,
+// and only once.
+func TestPathThatDiesDuringAnAttempt(t *testing.T) {
+	play(t, []scriptStep{
+		{Changed{finds("b1")}, Dialing, []Effect{Cancel{}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
+		{Connected{Session: 7, Boot: "b1", Class: Relay}, Up, []Effect{Use{7}}},
+		{Quiet{}, Up, nil},
+		{FindEnded{Epoch: 1}, Up, []Effect{Find{Epoch: 2, Controlling: true, Boot: "b1"}}},
+		{Quiet{}, Up, nil},
+		{FindEnded{Epoch: 2}, Up, []Effect{ArmFind{1, findMin}}},
+	})
+}

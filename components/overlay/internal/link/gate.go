@@ -1,0 +1,83 @@
+package link
+
+import "time"
+
+// gate is what the dialing side does about the gateway.
+type gate struct {
+	dialing, waiting bool
+	// attempt numbers dials and timers; older ones are ignored.
+	attempt uint64
+	// backOff is the wait after the next failure, 0 for the least.
+	backOff time.Duration
+}
+
+// stopped neither dials nor waits; whatever was under way is stale now.
+func (g gate) stopped() gate {
+	g.dialing, g.waiting = false, false
+	g.attempt++
+	return g
+}
+
+// holdsGate tells whether a Session through the gateway lives.
+func (s State) holdsGate() bool {
+	for _, h := range s.held {
+		if h.class == Gateway {
+			return true
+		}
+	}
+	return false
+}
+
+// openGate goes after a Session through the gateway where there should be one and
+// is none; anew drops what was begun.
+func (s State) openGate(anew bool) (State, []Effect) {
+	if s.holdsGate() || !anew && (s.gate.dialing || s.gate.waiting) {
+		return s, nil
+	}
+	if anew {
+		s.gate.backOff = 0
+	}
+	s.gate = s.gate.stopped()
+	effects := []Effect{Cancel{}}
+	if s.facts.reachable() {
+		s.gate.dialing = true
+		effects = append(effects, Dial{Attempt: s.gate.attempt, Instance: s.facts.Instance, Boot: s.facts.Boot})
+	}
+	return s, effects
+}
+
+// reopenGate follows the loss of a Session; one that flaps waits.
+func (s State) reopenGate(flap bool, jitter float64) (State, []Effect) {
+	if !s.facts.reachable() {
+		return s, nil
+	}
+	if flap {
+		return s.waitGate(jitter)
+	}
+	return s.openGate(true)
+}
+
+func (s State) failed(ev Failed) (State, []Effect) {
+	if !s.gate.dialing || ev.Attempt != s.gate.attempt {
+		return s, nil
+	}
+	return s.waitGate(ev.Jitter)
+}
+
+// waitGate backs off: twice as long each time, a random part of it at least half.
+func (s State) waitGate(jitter float64) (State, []Effect) {
+	g := s.gate.stopped()
+	g.backOff = min(max(2*g.backOff, backOffMin), backOffMax)
+	g.waiting = true
+	s.gate = g
+	after := g.backOff/2 + time.Duration(jitter*float64(g.backOff/2))
+	return s, []Effect{Cancel{}, Arm{Attempt: g.attempt, After: after}}
+}
+
+func (s State) timer(ev Timer) (State, []Effect) {
+	if !s.gate.waiting || ev.Attempt != s.gate.attempt {
+		return s, nil
+	}
+	s.gate.waiting = false
+	return s.openGate(false)
+}

@@ -1,0 +1,249 @@
+package mailbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/signal"
+)
+
+// ErrNoServer reports that no rendezvous is connected.
+var ErrNoServer = errors.New("no rendezvous is connected")
+
+// ErrUnknown reports that no rendezvous has a Boot of the recipient whose
+// certificate verifies.
+var ErrUnknown = errors.New("no rendezvous knows the recipient")
+
+// Server is one rendezvous.
+type Server struct {
+	// URL is https://host[:port].
+	URL string
+	// CA is what its certificate must lead to, PEM; empty: the system's roots.
+	CA []byte
+}
+
+// Identity is who this node is now.
+type Identity struct {
+	ID identity.ID
+	// Certificate is the SVID with its P-256 key.
+	Certificate tls.Certificate
+	// Roots is the cluster CA.
+	Roots *x509.CertPool
+}
+
+// Config is what a [Client] needs.
+type Config struct {
+	// Servers are tried all at once and kept all. None is allowed: every Send
+	// then fails with ErrNoServer.
+	Servers []Server
+	// Identity gives the present credentials; false while there are none. It is
+	// asked again for each connection, and now and then: connections are made
+	// anew with a renewed certificate. Safe for concurrent use.
+	Identity func() (Identity, bool)
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Incoming is one message of a proven sender, delivered once.
+type Incoming struct {
+	From    identity.Verified
+	Message signal.Message
+}
+
+// ServerStatus is what a person wants to know of one rendezvous.
+type ServerStatus struct {
+	URL       string
+	Connected bool
+	// Since is when it connected, or was lost.
+	Since time.Time
+	// RTT is the smoothed round trip of its connection.
+	RTT time.Duration
+	// Sent, Received count messages; Duplicates those that came before, from it
+	// or another; Forged those that no Peer made.
+	Sent, Received, Duplicates, Forged uint64
+	// Error is why the last connection ended.
+	Error string
+}
+
+// Client keeps a connection to each rendezvous. Its methods are safe for
+// concurrent use.
+type Client struct {
+	identity func() (Identity, bool)
+	log      *slog.Logger
+	servers  []*server
+	incoming chan Incoming
+	guard    signal.Guard
+
+	mu      sync.Mutex
+	running bool
+	sends   sync.WaitGroup // sends that outlive the call that made them
+	seq     uint64
+	revoked []string
+	deliver sync.Mutex // orders guard and incoming
+}
+
+// waiting is how many messages may wait for the owner of a Client. What does
+// not fit stays at the rendezvous and is sent again.
+const waiting = 64
+
+// New checks c. It connects nothing: Run does.
+func New(c Config) (*Client, error) {
+	if c.Identity == nil {
+		return nil, errors.New("mailbox client without an identity")
+	}
+	client := &Client{
+		identity: c.Identity, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		incoming: make(chan Incoming, waiting),
+		// A later Client of the same Boot must go on above an earlier one.
+		seq: uint64(time.Now().UnixMicro()),
+	}
+	var errs []error
+	for _, s := range c.Servers {
+		one, err := newServer(client, s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("rendezvous %q: %w", s.URL, err))
+			continue
+		}
+		client.servers = append(client.servers, one)
+	}
+	return client, errors.Join(errs...)
+}
+
+// Run keeps the connections until ctx ends, and gives nil then. Call it once.
+func (c *Client) Run(ctx context.Context) error {
+	c.mu.Lock()
+	if c.running {
+		c.mu.Unlock()
+		return errors.New("mailbox client runs already")
+	}
+	c.running = true
+	c.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range c.servers {
+		wg.Go(func() { s.run(ctx) })
+	}
+	<-ctx.Done()
+	wg.Wait()
+	c.mu.Lock()
+	c.running = false
+	c.mu.Unlock()
+	c.sends.Wait()
+	return nil
+}
+
+// Messages gives what Peers send: opened, proven, each once. Which Boot of a
+// Slot is admitted is for the reader to check. It is never closed.
+func (c *Client) Messages() <-chan Incoming { return c.incoming }
+
+// Revoke says which Boots of the cluster have ended: each rendezvous is told
+// now and whenever it is connected again, since it keeps nothing on disk. Only
+// a coordinator is obeyed. The list replaces the one before.
+func (c *Client) Revoke(boots []string) error {
+	for _, b := range boots {
+		if !isBoot(b) {
+			return fmt.Errorf("boot %.20q: want 64 lower-case hex digits", b)
+		}
+	}
+	c.mu.Lock()
+	c.revoked = slices.Clone(boots)
+	c.mu.Unlock()
+	for _, s := range c.servers {
+		s.wakeRevoker()
+	}
+	return nil
+}
+
+func (c *Client) revokedBoots() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.revoked
+}
+
+func (c *Client) nextSeq() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seq++
+	return c.seq
+}
+
+// ICEServers gives the STUN and TURN URLs of the connected servers, or of those
+// connected last when none is, nearest first, with credentials that are good
+// for at least a little while.
+func (c *Client) ICEServers() []ICEServer {
+	var all []ICEServer
+	for _, o := range c.offers() {
+		all = append(all, o.ICE...)
+	}
+	now := time.Now()
+	return slices.DeleteFunc(all, func(s ICEServer) bool {
+		return !s.Expires.IsZero() && !s.Expires.After(now.Add(5*time.Second))
+	})
+}
+
+// Reflectors gives host:port of STUN over TCP at the same servers.
+func (c *Client) Reflectors() []string {
+	var all []string
+	for _, o := range c.offers() {
+		all = append(all, o.Reflectors...)
+	}
+	return all
+}
+
+// RTT is the round trip to the nearest connected server, 0 when none is.
+func (c *Client) RTT() time.Duration {
+	var best time.Duration
+	for _, st := range c.Status() {
+		if st.Connected && st.RTT > 0 && (best == 0 || st.RTT < best) {
+			best = st.RTT
+		}
+	}
+	return best
+}
+
+// Status describes each server, in the order of the configuration.
+func (c *Client) Status() []ServerStatus {
+	all := make([]ServerStatus, 0, len(c.servers))
+	for _, s := range c.servers {
+		all = append(all, s.snapshot())
+	}
+	return all
+}
+
+func (c *Client) offers() []Offer {
+	servers := slices.Clone(c.servers)
+	connected := func(s *server) bool { return s.snapshot().Connected }
+	if slices.ContainsFunc(servers, connected) {
+		servers = slices.DeleteFunc(servers, func(s *server) bool { return !connected(s) })
+	}
+	slices.SortStableFunc(servers, func(a, b *server) int { return cmp.Compare(a.snapshot().RTT, b.snapshot().RTT) })
+	var all []Offer
+	for _, s := range servers {
+		if o, ok := s.lastOffer(); ok {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// socketURL turns the URL of a server into that of its mailbox socket.
+func socketURL(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", err
+	}
+	if u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("want https://host[:port]")
+	}
+	return "wss://" + u.Host + strings.TrimSuffix(u.Path, "/") + PathMailbox, nil
+}

@@ -1,0 +1,232 @@
+package mailbox
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/signal"
+)
+
+const (
+	// findLife is how long a found certificate is used without asking again.
+	// A wrong one costs a refusal and a new search, never more.
+	findLife = 30 * time.Second
+	maxKnown = 1024
+	// retryMin and retryMax bound what a server may advise.
+	retryMin = 20 * time.Millisecond
+	retryMax = 2 * time.Second
+	// sendTime bounds what a slow server may do to a Send.
+	sendTime = 5 * time.Second
+)
+
+// found is what one server said about a Slot, verified.
+type found struct {
+	boots []knownBoot // newest connection first, as the server says
+	at    time.Time
+}
+
+type knownBoot struct {
+	boot string
+	leaf *x509.Certificate
+}
+
+// Send seals m for a Boot of to and hands it to every connected server that
+// knows that Boot; boot "" is whichever the server knows that verifies. It gives
+// nil as soon as one server took the message, which does not mean that the
+// recipient has it: answers are the only proof. Errors: [ErrNoServer],
+// [ErrUnknown], *[Refusal], and signal.ErrMessage for a message that must not be
+// sent.
+func (c *Client) Send(ctx context.Context, to identity.ID, boot string, m signal.Message) error {
+	me, ok := c.identity()
+	if !ok {
+		return fmt.Errorf("%w: this node has no identity yet", ErrNoServer)
+	}
+	if to.Cluster != me.ID.Cluster {
+		return fmt.Errorf("%w: %s is of another cluster", signal.ErrMessage, to)
+	}
+	// One message has one sequence number at all servers, so that the recipient
+	// takes it once.
+	letter := &letter{me: me, to: to, message: m, seq: c.nextSeq(), sealed: map[string][]byte{}}
+	var sessions []*session
+	c.mu.Lock()
+	if c.running {
+		for _, s := range c.servers {
+			if ses := s.current(); ses != nil {
+				sessions = append(sessions, ses)
+			}
+		}
+	}
+	results := make(chan error, len(sessions))
+	for _, ses := range sessions {
+		c.sends.Go(func() {
+			// A slow server must not make the message late, and a caller that
+			// has its answer must not take it from the others.
+			within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTime, errors.New("rendezvous did not answer in time"))
+			defer cancel()
+			results <- ses.send(within, letter, boot)
+		})
+	}
+	c.mu.Unlock()
+	if len(sessions) == 0 {
+		return ErrNoServer
+	}
+	var errs []error
+	for range sessions {
+		select {
+		case err := <-results:
+			if err == nil {
+				return nil
+			}
+			errs = append(errs, err)
+		case <-ctx.Done():
+			return fmt.Errorf("send %s to %s: %w", m.Type, to, context.Cause(ctx))
+		}
+	}
+	return fmt.Errorf("send %s to %s: %w", m.Type, to, errors.Join(errs...))
+}
+
+// letter is one message, sealed once for each Boot that it goes to.
+type letter struct {
+	me      Identity
+	to      identity.ID
+	message signal.Message
+	seq     uint64
+
+	mu     sync.Mutex
+	sealed map[string][]byte
+}
+
+func (l *letter) envelope(to knownBoot) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.sealed[to.boot]; b != nil {
+		return b, nil
+	}
+	b, err := signal.Seal(l.message, l.me.Certificate, l.me.ID, l.to, to.leaf, l.seq, time.Now())
+	if err == nil {
+		l.sealed[to.boot] = b
+	}
+	return b, err
+}
+
+// send hands l to one server. What the server said earlier about the recipient
+// may be old: then it is asked again, once.
+func (ses *session) send(ctx context.Context, l *letter, boot string) error {
+	for again := false; ; again = true {
+		to, fresh, err := ses.find(ctx, l.to, boot, again)
+		if err != nil {
+			return err
+		}
+		envelope, err := l.envelope(to)
+		if err != nil {
+			return err
+		}
+		_, err = ses.patiently(ctx, Frame{Type: FrameSend, Envelope: envelope})
+		var refused *Refusal
+		if errors.As(err, &refused) && refused.Code == CodeUnknown && !fresh {
+			continue
+		}
+		if err == nil {
+			ses.server.count(func(st *ServerStatus) { st.Sent++ })
+		}
+		return err
+	}
+}
+
+// patiently makes a request again while the server says that we make too many:
+// a node that starts has something to say to all its Peers at once.
+func (ses *session) patiently(ctx context.Context, f Frame) (Frame, error) {
+	for {
+		answer, err := ses.request(ctx, f)
+		var refused *Refusal
+		if !errors.As(err, &refused) || refused.Code != CodeRate {
+			return answer, err
+		}
+		wait := min(max(time.Duration(refused.RetryMillis)*time.Millisecond, retryMin), retryMax)
+		if !sleep(ctx, wait/2+rand.N(wait)) { //nolint:gosec // jitter, no secret
+			return answer, err
+		}
+	}
+}
+
+// find gives the Boot to send to, and whether the server was asked just now.
+func (ses *session) find(ctx context.Context, to identity.ID, boot string, anew bool) (knownBoot, bool, error) {
+	if !anew {
+		ses.mu.Lock()
+		f, ok := ses.known[to]
+		ses.mu.Unlock()
+		if ok && time.Since(f.at) < findLife {
+			if b, ok := f.pick(boot); ok {
+				return b, false, nil
+			}
+		}
+	}
+	answer, err := ses.patiently(ctx, Frame{Type: FrameFind, Group: to.Group, Slot: to.Slot})
+	var refused *Refusal
+	switch {
+	case errors.As(err, &refused) && refused.Code == CodeUnknown:
+		return knownBoot{}, true, ErrUnknown
+	case err != nil:
+		return knownBoot{}, true, err
+	}
+	f := found{boots: ses.verify(to, answer.Boots), at: time.Now()}
+	ses.note(to, f)
+	if b, ok := f.pick(boot); ok {
+		return b, true, nil
+	}
+	return knownBoot{}, true, ErrUnknown
+}
+
+func (ses *session) note(to identity.ID, f found) {
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	if len(ses.known) >= maxKnown {
+		clear(ses.known)
+	}
+	ses.known[to] = f
+}
+
+// remember spares a search for the certificate of whoever has just written: an
+// answer goes out a round trip earlier.
+func (ses *session) remember(from identity.ID, b knownBoot) {
+	ses.note(from, found{boots: []knownBoot{b}, at: time.Now()})
+}
+
+// verify keeps the Boots whose chains the cluster CA vouches for. A server that
+// makes Boots up, or names those of another Slot, gains nothing.
+func (ses *session) verify(to identity.ID, boots []Boot) []knownBoot {
+	roots := ses.present().Roots
+	var good []knownBoot
+	for _, b := range boots {
+		chain := make([]*x509.Certificate, 0, len(b.Chain))
+		for _, der := range b.Chain {
+			c, err := x509.ParseCertificate(der)
+			if err != nil {
+				break
+			}
+			chain = append(chain, c)
+		}
+		who, err := signal.VerifyChain(chain, roots, to.Cluster)
+		if err != nil || who.ID != to || who.BootID != b.Boot {
+			ses.server.log.Warn("offered certificate left out", "peer", to.String(), "error", err)
+			continue
+		}
+		good = append(good, knownBoot{boot: who.BootID, leaf: chain[0]})
+	}
+	return good
+}
+
+func (f found) pick(boot string) (knownBoot, bool) {
+	for _, b := range f.boots {
+		if boot == "" || b.boot == boot {
+			return b, true
+		}
+	}
+	return knownBoot{}, false
+}

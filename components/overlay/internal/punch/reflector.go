@@ -1,0 +1,84 @@
+package punch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/pion/stun/v2"
+)
+
+const (
+	// stunHeader is the length of a STUN header, which begins with the type,
+	// the length of what follows, and the magic cookie.
+	stunHeader = 20
+	// maxAnswer bounds what a reflector may send, without the header.
+	maxAnswer = 1024
+)
+
+// mappedAddress asks the reflector at the far end of conn how it sees the near
+// end, in the framing of RFC 5389: the message stands on the stream by itself,
+// its header tells its length. It also returns how long the answer took. ctx
+// ends it.
+func mappedAddress(ctx context.Context, conn net.Conn) (netip.AddrPort, time.Duration, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	addr, took, err := binding(conn)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return addr, took, err
+}
+
+func binding(conn io.ReadWriter) (netip.AddrPort, time.Duration, error) {
+	req, err := stun.Build(stun.TransactionID, stun.BindingRequest, stun.Fingerprint)
+	if err != nil {
+		return netip.AddrPort{}, 0, fmt.Errorf("build binding request: %w", err)
+	}
+	begin := time.Now()
+	if _, err := conn.Write(req.Raw); err != nil {
+		return netip.AddrPort{}, 0, fmt.Errorf("ask reflector: %w", err)
+	}
+	res, err := readMessage(conn)
+	took := time.Since(begin)
+	if err != nil {
+		return netip.AddrPort{}, 0, fmt.Errorf("read reflector's answer: %w", err)
+	}
+	if res.TransactionID != req.TransactionID || res.Type != stun.BindingSuccess {
+		return netip.AddrPort{}, 0, fmt.Errorf("reflector answered %s", res.Type)
+	}
+	var x stun.XORMappedAddress
+	if err := x.GetFrom(res); err != nil {
+		return netip.AddrPort{}, 0, fmt.Errorf("read mapped address: %w", err)
+	}
+	ip, ok := netip.AddrFromSlice(x.IP)
+	if !ok || x.Port <= 0 || x.Port > 0xffff {
+		return netip.AddrPort{}, 0, errors.New("reflector gave no address")
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(x.Port)), took, nil
+}
+
+// readMessage reads one STUN message from a stream and no byte more.
+func readMessage(r io.Reader) (*stun.Message, error) {
+	buf := make([]byte, stunHeader, stunHeader+maxAnswer)
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return nil, err
+	}
+	n := int(buf[2])<<8 | int(buf[3])
+	if !stun.IsMessage(buf) || n > maxAnswer || n%4 != 0 {
+		return nil, errors.New("not a STUN message")
+	}
+	buf = buf[:stunHeader+n]
+	if _, err := io.ReadFull(r, buf[stunHeader:]); err != nil {
+		return nil, err
+	}
+	m := new(stun.Message)
+	if err := stun.Decode(buf, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

@@ -1,0 +1,54 @@
+package punch
+
+import "time"
+
+const (
+	// maxOneWay bounds what the far side can have us wait.
+	maxOneWay = time.Second
+	// minMargin covers what scheduling adds to the one-way delay.
+	minMargin = 5 * time.Millisecond
+	// refusedTries and refusedTime bound how often and how long a refused
+	// candidate is tried.
+	refusedTries = 96
+	refusedTime  = 3 * time.Second
+	// minGap is the least time between a refusal and the next SYN.
+	minGap = time.Millisecond
+)
+
+// timing says when SYNs are sent. It is a value: it looks at no clock.
+type timing struct {
+	controlling bool
+	oneWay      time.Duration
+}
+
+func newTiming(controlling bool, oneWay time.Duration) timing {
+	return timing{controlling: controlling, oneWay: min(max(oneWay, 0), maxOneWay)}
+}
+
+// first is how long after the start of Connect a candidate is first dialled.
+// Only where a translator may be in between does the order matter.
+func (t timing) first(k Kind) time.Duration {
+	if !t.controlling || k != Mapped {
+		return 0
+	}
+	return t.oneWay + max(minMargin, t.oneWay/8)
+}
+
+// again is how long after its tries-th refusal a candidate is dialled again,
+// or false when it is not. since is the time since its first SYN, jitter in
+// [0,1) keeps the two sides from missing each other in step.
+//
+// The shorter the wait, the likelier a SYN is under way when the far side's
+// arrives; growing with the time spent, it covers a far side that begins late
+// without sending at that rate for ever.
+func (t timing) again(tries int, since time.Duration, jitter float64) (time.Duration, bool) {
+	if tries >= refusedTries || since >= refusedTime {
+		return 0, false
+	}
+	gap := max(minGap, since/16)
+	return gap/2 + time.Duration(jitter*float64(gap)), true
+}
+
+// listenGrace is how long the controlled side, connected to the Peer's ordinary
+// listener, waits for a pick before it settles for that connection.
+func (t timing) listenGrace() time.Duration { return 6*t.oneWay + 200*time.Millisecond }

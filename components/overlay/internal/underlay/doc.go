@@ -1,0 +1,29 @@
+// Package underlay carries the datagrams of all Links over one UDP socket.
+//
+//	quic.Transport        pion's UDP mux           Link (one per Peer)
+//	     │ virtual             │ real                │ Add, Events, Paths
+//	     ▼ addresses           ▼ addresses           ▼
+//	  [Socket.QUIC]        [Socket.STUN]        path table ◄── paths.State (pure)
+//	     └─────────┬───────────┴──────── probes ─────┘
+//	               ▼                                    relay conns
+//	   one UDP socket: sendmsg + UDP_SEGMENT            (one per relayed path)
+//	                   recvmmsg + UDP_GRO
+//
+// QUIC talks to a Link's virtual address, which exists nowhere; on the way out it
+// becomes the address of the path in use, and on the way in the address of a
+// validated path becomes the virtual one. Moving a Link to another path is
+// therefore one atomic store that QUIC does not see. What comes from an address
+// that is no validated path's is dropped before QUIC sees it.
+//
+// The socket is read by whoever reads QUIC, without a goroutine or a queue in
+// between; while nobody does, a goroutine of the Socket's reads in its place, so
+// that probes and STUN work from the start. Nothing is allocated per datagram.
+//
+// Probes keep paths alive and tell which work. They are authenticated with a key
+// of the attempt that found the path and are answered one for one:
+//
+//	0x1f │ kind 1 │ key id 8 │ sequence 8 │ flags 4 │ MAC 16      = 38 bytes
+//
+// The package decides nothing about paths: package paths does. It does not find
+// paths either; package attempt does.
+package underlay

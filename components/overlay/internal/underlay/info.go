@@ -1,0 +1,62 @@
+package underlay
+
+import (
+	"net/netip"
+	"time"
+
+	"cadre.dev/overlay/internal/underlay/paths"
+)
+
+// PathInfo describes a path for people.
+type PathInfo struct {
+	Attempt string
+	Kind    Kind
+	Remote  netip.AddrPort
+	State   paths.Standing
+	// Since is for how long it has been in that State.
+	Since time.Duration
+	// InUse tells that this side sends over it, PeerUses that the Peer does. They
+	// may be two paths.
+	InUse, PeerUses bool
+	// Why tells why the path is in use; "" when it is not.
+	Why string
+	// RTT and its mean deviation, and the least of the last half minute; 0 when
+	// never measured.
+	RTT, RTTVar, MinRTT time.Duration
+	// Loss of probes and their answers together, 0 to 1.
+	Loss float64
+	// Heard is for how long nothing came.
+	Heard time.Duration
+	// Datagrams and bytes of QUIC's, either way.
+	DatagramsIn, DatagramsOut, BytesIn, BytesOut uint64
+}
+
+// Paths describes every path, the oldest first.
+func (l *Link) Paths() []PathInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]PathInfo, 0, len(l.paths))
+	for _, p := range l.paths {
+		all = append(all, l.infoLocked(p))
+	}
+	return all
+}
+
+func (l *Link) infoLocked(p *path) PathInfo {
+	now := l.s.now()
+	i, _ := l.state.Info(p.id)
+	return PathInfo{
+		Attempt: p.attempt.name, Kind: p.kind, Remote: *p.remote.Load(), State: i.Standing, Since: now - i.Since,
+		InUse: i.InUse, PeerUses: i.PeerUses, Why: string(i.Why),
+		RTT: i.RTT, RTTVar: i.RTTVar, MinRTT: i.MinRTT, Loss: i.Loss, Heard: now - i.LastHeard,
+		DatagramsIn: p.received.Load(), DatagramsOut: p.sent.Load(),
+		BytesIn: p.bytesIn.Load(), BytesOut: p.bytesOut.Load(),
+	}
+}
+
+// Alive is for how long nothing authentic came: no genuine probe and no answer.
+// Without any it is the age of the Link. QUIC's packets do not count, since
+// whether they are genuine is known to QUIC only.
+func (l *Link) Alive() time.Duration {
+	return l.s.now() - max(l.made, time.Duration(l.authentic.Load()))
+}

@@ -1,0 +1,352 @@
+package underlay
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/overlay/internal/underlay/paths"
+)
+
+// Kind tells how a path gets to the Peer.
+type Kind = paths.Kind
+
+const (
+	// Direct goes straight to an address of the Peer's.
+	Direct = paths.Direct
+	// Relay goes through a relay's allocation.
+	Relay = paths.Relay
+)
+
+// Path is a way to the Peer that an attempt found. Both sides have checked that
+// it works; the Link starts to send to it at once.
+type Path struct {
+	// Attempt names the attempt that found it.
+	Attempt string
+	Kind    Kind
+	// Remote is where to send; with a Relay it informs people only.
+	Remote netip.AddrPort
+	// Relay is a relay of ours: nil for Direct, and where only the Peer uses one,
+	// which is then at Remote. Each datagram is one Write, and what one Read gives
+	// is a datagram. The Link owns it from Add on and closes it.
+	Relay net.Conn
+	// Relays are addresses of the Peer's that are a relay's: a path that turns up at
+	// one of them is no direct one.
+	Relays []netip.AddrPort
+	// Answered is the round trip of an authenticated check that the Peer answered at
+	// Remote just now, 0 when there was none. Such a path is in use at once: asking
+	// again would cost a round trip and prove nothing more (OVL-13).
+	Answered time.Duration
+	// Key is the secret of the attempt, the same on both sides.
+	Key [32]byte
+	// Initiator is true on one side and false on the other.
+	Initiator bool
+}
+
+// path is one that a Link has.
+type path struct {
+	// Constant.
+	id      paths.ID
+	link    *Link
+	attempt *attempt
+	kind    Kind
+	relay   *relay // nil unless it is a relay of ours
+	source  net.Conn
+
+	// remote is where a path without a relay of ours sends to; that of a direct one
+	// moves with the Peer's mapping.
+	remote atomic.Pointer[netip.AddrPort]
+	// accepted tells that the path has been validated and consent has not run out.
+	accepted atomic.Bool
+	// whole tells that the kernel cannot segment on the way out of this path.
+	whole atomic.Bool
+
+	sent, received    atomic.Uint64 // QUIC's datagrams
+	bytesOut, bytesIn atomic.Uint64
+
+	// Guarded by the Link's mu: sent and received as of the last look.
+	seenSent, seenReceived uint64
+}
+
+// attempt is what the paths of one attempt share. Guarded by the Link's mu,
+// but for the constants.
+type attempt struct {
+	name     string
+	link     *Link
+	key      uint64 // names the secret on the wire
+	in, out  *sealer
+	secret   [32]byte
+	paths    int
+	seq      uint64 // of the next probe
+	window   window // of the Peer's
+	pending  []challenge
+	relays   []netip.AddrPort // of the Peer's, as far as known
+	asInit   bool
+	released bool
+}
+
+// Link is one Peer as the underlay sees it. All its methods may be called at any
+// time, from any goroutine.
+type Link struct {
+	// Constant.
+	s       *Socket
+	name    string
+	log     *slog.Logger
+	virtual *net.UDPAddr
+	key     virtualKey
+	made    time.Duration
+
+	// The hot path.
+	out  atomic.Pointer[path] // where to send; nil for nowhere
+	busy atomic.Bool          // the driver knows that there is traffic
+	held held
+
+	nextTick  atomic.Int64 // a time of the Socket's
+	authentic atomic.Int64 // when the last authentic probe came
+
+	mu        sync.Mutex // taken before the Socket's
+	closed    bool
+	state     paths.State
+	paths     []*path // by id
+	attempts  map[string]*attempt
+	lastID    paths.ID
+	published map[netip.AddrPort]*path // this Link's part of the sources table
+	relays    sync.WaitGroup
+	events    chan Event
+}
+
+// NewLink makes the Link of a Peer; name is for the log. On a closed Socket it
+// gives a closed Link.
+func (s *Socket) NewLink(name string) *Link {
+	l := &Link{
+		s: s, name: name, log: s.log.With("peer", name), made: s.now(),
+		attempts: make(map[string]*attempt), events: make(chan Event, eventsKept),
+	}
+	l.virtual, l.key = newVirtual()
+	l.nextTick.Store(int64(time.Hour))
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		l.closed = true
+		close(l.events)
+		return l
+	}
+	s.links[l] = struct{}{}
+	s.mu.Unlock()
+	changeTable(s, &s.virtuals, func(m map[virtualKey]*Link) { m[l.key] = l })
+	return l
+}
+
+// VirtualAddr is the address that QUIC knows the Peer by. It exists nowhere, is
+// no other Link's in this process, and stays the same for the Link's life.
+func (l *Link) VirtualAddr() *net.UDPAddr {
+	a := *l.virtual
+	a.IP = slices.Clone(a.IP)
+	return &a
+}
+
+// Add adds a path, or refreshes the same path of the same attempt, and probes it
+// at once. An attempt has at most 4 paths and a Link 12: above that one that
+// does not work makes way, or else the new one is closed again.
+func (l *Link) Add(p Path) {
+	p.Remote = normal(p.Remote)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if reason := l.refuseLocked(p); reason != "" {
+		if p.Relay != nil {
+			_ = p.Relay.Close()
+		}
+		l.log.Warn("path refused", "attempt", p.Attempt, "path", p.Remote, "reason", reason)
+		return
+	}
+	for _, old := range l.paths {
+		if old.attempt.name != p.Attempt || old.kind != p.Kind || old.source != p.Relay ||
+			p.Relay == nil && *old.remote.Load() != p.Remote {
+			continue
+		}
+		if old.attempt.secret == p.Key && old.attempt.asInit == p.Initiator {
+			old.attempt.learn(p.Relays)
+			l.state.Ask(old.id)
+			l.stepLocked(l.s.now())
+			return
+		}
+	}
+	a := l.attemptLocked(p)
+	a.learn(p.Relays)
+	if n := l.addLocked(a, p); n != nil && p.Relay == nil && p.Answered > 0 {
+		l.state.Proven(l.s.now(), n.id, p.Answered)
+	}
+	l.stepLocked(l.s.now())
+}
+
+// refuseLocked tells why a path is not even tried, "" when it is.
+func (l *Link) refuseLocked(p Path) string {
+	switch {
+	case l.closed:
+		return "link is closed"
+	case p.Attempt == "":
+		return "no attempt"
+	case p.Relay == nil && (!p.Remote.IsValid() || p.Remote.Port() == 0 || p.Remote.Addr().IsUnspecified() || p.Remote.Addr().IsMulticast()):
+		return "no usable address"
+	case p.Kind == Direct && p.Relay != nil:
+		return "kind and relay do not agree"
+	case p.Kind != Direct && p.Kind != Relay:
+		return "unknown kind"
+	}
+	return ""
+}
+
+// relaysKept bounds the relays of a Peer's that an attempt knows.
+const relaysKept = 16
+
+// learn notes which of the Peer's addresses are relays.
+func (a *attempt) learn(relays []netip.AddrPort) {
+	for _, r := range relays {
+		if r = normal(r); len(a.relays) < relaysKept && !slices.Contains(a.relays, r) {
+			a.relays = append(a.relays, r)
+		}
+	}
+}
+
+// attemptLocked finds or makes the attempt of a path. An attempt that comes back
+// with another secret is another attempt.
+func (l *Link) attemptLocked(p Path) *attempt {
+	if a := l.attempts[p.Attempt]; a != nil {
+		if a.secret == p.Key && a.asInit == p.Initiator {
+			return a
+		}
+		l.forgetLocked(p.Attempt, "attempt has a new secret")
+	}
+	a := &attempt{
+		name: p.Attempt, link: l, key: keyID(p.Key), secret: p.Key, asInit: p.Initiator,
+		in: newSealer(p.Key, !p.Initiator), out: newSealer(p.Key, p.Initiator),
+		// An attempt that is forgotten and added again must not repeat itself.
+		seq: uint64(time.Now().UnixMicro()),
+	}
+	l.attempts[a.name] = a
+	changeTable(l.s, &l.s.keys, func(m map[uint64]*attempt) { m[a.key] = a })
+	return a
+}
+
+// addLocked makes a path of p, if there is room.
+func (l *Link) addLocked(a *attempt, p Path) *path {
+	evict, ok := l.state.Room(a.name)
+	if !ok {
+		l.log.Warn("path refused", "attempt", a.name, "path", p.Remote, "reason", "too many paths")
+		if p.Relay != nil {
+			_ = p.Relay.Close()
+		}
+		l.releaseLocked(a)
+		return nil
+	}
+	a.paths++ // before the eviction, which may empty the attempt
+	if evict != 0 {
+		l.dropLocked(evict, "made way for another")
+	}
+	l.lastID++
+	n := &path{id: l.lastID, link: l, attempt: a, kind: p.Kind, source: p.Relay}
+	n.remote.Store(&p.Remote)
+	l.paths = append(l.paths, n)
+	l.state.Add(l.s.now(), n.id, a.name, p.Kind)
+	if p.Relay != nil {
+		n.relay = newRelay(n, p.Relay)
+	}
+	return n
+}
+
+// Forget drops the paths of an attempt.
+func (l *Link) Forget(attempt string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.forgetLocked(attempt, "attempt forgotten")
+	l.stepLocked(l.s.now())
+}
+
+func (l *Link) forgetLocked(name, reason string) {
+	for _, p := range slices.Clone(l.paths) {
+		if p.attempt.name == name {
+			l.dropLocked(p.id, reason)
+		}
+	}
+	if a := l.attempts[name]; a != nil {
+		l.releaseLocked(a)
+	}
+}
+
+// dropLocked takes a path out of everything.
+func (l *Link) dropLocked(id paths.ID, reason string) {
+	p := l.findLocked(id)
+	if p == nil {
+		return
+	}
+	l.state.Remove(id)
+	p.accepted.Store(false)
+	l.out.CompareAndSwap(p, nil)
+	l.paths = slices.DeleteFunc(l.paths, func(o *path) bool { return o == p })
+	if p.relay != nil {
+		p.relay.stop()
+	}
+	l.log.Debug("path dropped", "attempt", p.attempt.name, "path", p.name(), "reason", reason)
+	l.publishLocked()
+	p.attempt.paths--
+	l.releaseLocked(p.attempt)
+}
+
+// releaseLocked forgets an attempt without paths.
+func (l *Link) releaseLocked(a *attempt) {
+	if a.paths > 0 || a.released {
+		return
+	}
+	a.released = true
+	if l.attempts[a.name] == a {
+		delete(l.attempts, a.name)
+	}
+	changeTable(l.s, &l.s.keys, func(m map[uint64]*attempt) {
+		if m[a.key] == a {
+			delete(m, a.key)
+		}
+	})
+}
+
+// Close drops all paths, closes the events and waits for the relays.
+func (l *Link) Close() {
+	l.mu.Lock()
+	if !l.closed {
+		for len(l.paths) > 0 {
+			l.dropLocked(l.paths[0].id, "link closed")
+		}
+		l.closed = true
+		l.held.stop()
+		close(l.events)
+		l.s.mu.Lock()
+		delete(l.s.links, l)
+		l.s.mu.Unlock()
+		changeTable(l.s, &l.s.virtuals, func(m map[virtualKey]*Link) { delete(m, l.key) })
+	}
+	l.mu.Unlock()
+	l.relays.Wait()
+}
+
+func (l *Link) findLocked(id paths.ID) *path {
+	for _, p := range l.paths {
+		if p.id == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// name is how the log and people know a path.
+func (p *path) name() string {
+	if p.kind == Relay {
+		return string(Relay) + " " + p.remote.Load().String()
+	}
+	return p.remote.Load().String()
+}

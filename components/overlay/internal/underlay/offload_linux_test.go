@@ -1,0 +1,137 @@
+package underlay
+
+import (
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	quic "github.com/apernet/quic-go"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+)
+
+// segments tells whether the kernel segments on the way out.
+func segments(s *Socket) bool {
+	var err error
+	if e := s.raw.Control(func(fd uintptr) {
+		_, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+	}); e != nil {
+		return false
+	}
+	return err == nil
+}
+
+// plain is a UDP socket without segmentation and without coalescing, whose
+// system calls are counted.
+type plain struct {
+	*net.UDPConn
+	batch   *ipv4.PacketConn
+	in, out atomic.Uint64
+}
+
+func newPlain(tb testing.TB) *plain {
+	c := udp(tb)
+	tb.Cleanup(func() { _ = c.Close() })
+	return &plain{UDPConn: c, batch: ipv4.NewPacketConn(c)}
+}
+
+func (p *plain) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
+	p.in.Add(1)
+	return p.batch.ReadBatch(ms, flags)
+}
+
+func (p *plain) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
+	p.out.Add(1)
+	return p.UDPConn.WriteMsgUDP(b, oob, addr)
+}
+
+var _ quic.OOBCapablePacketConn = (*plain)(nil)
+
+// The figure that all of this is for: system calls per megabyte, against a plain
+// socket in the same process.
+func TestOffloadIsInUse(t *testing.T) {
+	const megabytes = 12
+	a, b := joined(t)
+	if !segments(a.s) {
+		t.Skip("this kernel has no UDP_SEGMENT")
+	}
+	if !b.s.Stats().GRO {
+		t.Skip("this kernel has no UDP_GRO")
+	}
+	near, far := quicPair(t, a.s.QUIC(), b.s.QUIC(), a.VirtualAddr())
+	beforeA, beforeB := a.s.Stats(), b.s.Stats()
+	transfer(t, near, far, content(megabytes<<20, 1))
+	out, in := a.s.Stats(), b.s.Stats()
+	calls := out.SyscallsOut - beforeA.SyscallsOut
+	reads := in.SyscallsIn - beforeB.SyscallsIn
+	t.Logf("through the underlay: %.1f sends and %.1f receives per MB; %d of %d datagrams segmented, %d of %d coalesced",
+		float64(calls)/megabytes, float64(reads)/megabytes,
+		out.Segmented-beforeA.Segmented, out.DatagramsOut-beforeA.DatagramsOut,
+		in.Coalesced-beforeB.Coalesced, in.DatagramsIn-beforeB.DatagramsIn)
+	if out.Segmented == beforeA.Segmented {
+		t.Error("segmentation is not in use")
+	}
+	if in.Coalesced == beforeB.Coalesced {
+		t.Error("coalescing is not in use")
+	}
+
+	t.Setenv("QUIC_GO_DISABLE_GSO", "1")
+	pa, pb := newPlain(t), newPlain(t)
+	near, far = quicPair(t, pa, pb, pb.LocalAddr())
+	outBefore, inBefore := pa.out.Load(), pb.in.Load()
+	transfer(t, near, far, content(megabytes<<20, 1))
+	plainCalls, plainReads := pa.out.Load()-outBefore, pb.in.Load()-inBefore
+	t.Logf("without: %.1f sends and %.1f receives per MB", float64(plainCalls)/megabytes, float64(plainReads)/megabytes)
+	if calls*4 > plainCalls {
+		t.Errorf("%d sends, want at most a quarter of %d", calls, plainCalls)
+	}
+	if reads*2 > plainReads {
+		t.Errorf("%d receives, want at most half of %d", reads, plainReads)
+	}
+}
+
+func TestSegmentSizeIsFound(t *testing.T) {
+	a, b := joined(t)
+	_ = b
+	if got := segmentSize(ecnControl[2]); got != 0 {
+		t.Errorf("segment size %d in a message without", got)
+	}
+	oob := append(append([]byte(nil), ecnControl[1]...), segmentControl(1234)...)
+	if got := segmentSize(oob); got != 1234 {
+		t.Errorf("segment size %d, want 1234", got)
+	}
+	if got := withoutSegmentSize(oob); string(got) != string(ecnControl[1]) {
+		t.Errorf("left %x, want %x", got, ecnControl[1])
+	}
+	for i := range oob {
+		segmentSize(oob[:i])
+	}
+	if err := a.out.Load().sendEach(make([]byte, 3000), oob, 1234, *a.out.Load().remote.Load()); err != nil {
+		t.Error(err)
+	}
+}
+
+// segmentControl is what quic-go asks for segmentation with.
+func segmentControl(size uint16) []byte {
+	b := make([]byte, unix.CmsgSpace(2))
+	h := (*unix.Cmsghdr)(ptr(b))
+	h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
+	h.SetLen(unix.CmsgLen(2))
+	*(*uint16)(ptr(b[unix.CmsgSpace(0):])) = size
+	return b
+}
+
+func TestBuffersAreLarge(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only a privileged process may have large buffers")
+	}
+	s := open(t)
+	_ = s.raw.Control(func(fd uintptr) {
+		for _, opt := range []int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
+			if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, opt); err != nil || n < 2*bufferSize {
+				t.Errorf("buffer of %d, want %d: %v", n, 2*bufferSize, err)
+			}
+		}
+	})
+}

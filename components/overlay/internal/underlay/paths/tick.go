@@ -1,0 +1,121 @@
+package paths
+
+import "time"
+
+// never is later than any time.
+const never = time.Duration(1<<63 - 1)
+
+// Tick decides. It wants to be called after every fact, and no later than Next.
+// The effects are to be carried out in their order; the slice is valid until the
+// next call.
+func (s *State) Tick(now time.Duration) []Effect {
+	s.effects = s.effects[:0]
+	for i := 0; i < len(s.paths); i++ {
+		p := s.paths[i]
+		p.recount(now)
+		if reason := expired(now, p); reason != "" {
+			s.Remove(p.id)
+			s.tell(Drop, p.id, reason)
+			i--
+			continue
+		}
+		if p.standing == Up && !p.accepted {
+			p.accepted = true
+			s.tell(Accept, p.id, "")
+		}
+		if reason := s.silent(now, p); reason != "" {
+			p.standing, p.since = Quiet, now
+			p.flaps++
+			if p.id == s.inUse {
+				s.tell(TellQuiet, p.id, reason)
+			}
+		}
+	}
+	s.choose(now)
+	racing := s.Racing(now)
+	for _, p := range s.paths {
+		if now >= p.due(now, p.id == s.inUse, racing && p.id != s.inUse) {
+			s.tell(SendProbe, p.id, "")
+		}
+	}
+	return s.effects
+}
+
+// Next is when Tick has to be called again at the latest, if no fact comes in.
+func (s *State) Next(now time.Duration) time.Duration {
+	next := never
+	racing := s.Racing(now)
+	for _, p := range s.paths {
+		next = min(next, p.due(now, p.id == s.inUse, racing && p.id != s.inUse))
+		if p.active(now) || p.suspect(now) {
+			next = min(next, now+sample)
+		} else if p.standing == Up && p.unanswered > 0 {
+			next = min(next, p.first+max(fast, p.srtt+4*p.variance)+1)
+		}
+		if p.better && p.standing == Up {
+			next = min(next, max(p.betterSince+lasting, s.rested()))
+		}
+	}
+	return max(next, now)
+}
+
+// Racing tells whether an answer on the path in use is overdue, so that other
+// paths are asked as well.
+func (s *State) Racing(now time.Duration) bool {
+	p := s.find(s.inUse)
+	return p != nil && (p.suspect(now) || p.standing == Up && p.isWaiting && now-p.waiting > max(fast, p.roundTrip()))
+}
+
+// Doubtful tells whether what is sent now may have to be sent again over another
+// path, or over the same one when it comes back.
+func (s *State) Doubtful(now time.Duration) bool {
+	p := s.find(s.inUse)
+	return p != nil && (p.standing == Quiet || s.Racing(now))
+}
+
+// expired tells why a path is given up, "" when it is not.
+func expired(now time.Duration, p *path) Reason {
+	switch {
+	case p.standing == Probing && now-p.added > consent:
+		return ReasonNever
+	case p.standing != Probing && now-p.lastEcho > consent && p.unanswered > 0:
+		return ReasonConsent
+	}
+	return ""
+}
+
+// silent tells why a path that is up counts as quiet from now on, "" when it
+// does not. Besides time it wants probes without answer, because a process
+// that was itself stopped has waited long and asked nothing.
+func (s *State) silent(now time.Duration, p *path) Reason {
+	if p.standing != Up {
+		return ""
+	}
+	if p.isWaiting {
+		patience, probes := max(silence, 3*fast+p.roundTrip()), 3
+		if s.another(p) {
+			patience, probes = max(silenceRaced, 2*fast+p.roundTrip()), 2
+		}
+		if p.probesSince >= probes && now-p.waiting >= patience {
+			return ReasonSilent
+		}
+	}
+	if p.unanswered >= oneWayProbes && now-p.lastEcho >= max(oneWay, 6*fast+2*p.roundTrip()) {
+		return ReasonOneWay
+	}
+	return ""
+}
+
+// another tells whether some other path has answered since p was waited for.
+func (s *State) another(p *path) bool {
+	for _, o := range s.paths {
+		if o != p && o.standing == Up && o.lastEcho > p.waiting {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) tell(do Do, id ID, reason Reason) {
+	s.effects = append(s.effects, Effect{Do: do, Path: id, Reason: reason})
+}

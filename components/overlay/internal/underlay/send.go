@@ -1,0 +1,198 @@
+package underlay
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// write sends what QUIC has for a virtual address: one datagram, or several of
+// the size that the control messages name. Nothing that happens to it on the way
+// is the caller's concern: a path's failure is loss, and must not end the QUIC
+// transport of all Peers.
+func (s *Socket) write(b, oob []byte, key virtualKey) error {
+	l := s.quic.lookup(key)
+	if l == nil {
+		s.counts.noPath.Add(1)
+		return s.whenClosed()
+	}
+	if l.held.on.Load() {
+		l.held.keep(b, segmentSize(oob))
+	}
+	p := l.out.Load()
+	if p == nil {
+		s.counts.noPath.Add(1)
+		return s.whenClosed()
+	}
+	err := p.send(b, oob)
+	if !l.busy.Load() && l.busy.CompareAndSwap(false, true) {
+		l.soon()
+	}
+	return err
+}
+
+func (s *Socket) whenClosed() error {
+	select {
+	case <-s.done:
+		return errClosed
+	default:
+		return nil
+	}
+}
+
+// send sends over one path; the error is that of a closed Socket or nil.
+func (p *path) send(b, oob []byte) error {
+	c := &p.link.s.counts
+	size := len(b)
+	if len(oob) > 0 {
+		if n := segmentSize(oob); n > 0 {
+			size = n
+		}
+	}
+	n := uint64(1)
+	if size < len(b) {
+		n = uint64((len(b) + size - 1) / size)
+		c.segmented.Add(n)
+	}
+	p.sent.Add(n)
+	p.bytesOut.Add(uint64(len(b)))
+	c.datagramsOut.Add(n)
+	c.bytesOut.Add(uint64(len(b)))
+	if p.relay != nil {
+		return p.relay.send(b, size)
+	}
+	to := *p.remote.Load()
+	if n > 1 && p.whole.Load() {
+		return p.sendEach(b, oob, size, to)
+	}
+	c.syscallsOut.Add(1)
+	_, _, err := p.link.s.conn.WriteMsgUDPAddrPort(b, oob, to)
+	if err == nil {
+		return nil
+	}
+	if n > 1 && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL)) {
+		// EIO: this way out has no checksum offload and never will.
+		if errors.Is(err, syscall.EIO) {
+			p.whole.Store(true)
+		}
+		return p.sendEach(b, oob, size, to)
+	}
+	return p.link.s.lost(err)
+}
+
+// sendEach does what the kernel would not: one send a datagram.
+func (p *path) sendEach(b, oob []byte, size int, to netip.AddrPort) error {
+	oob = withoutSegmentSize(oob)
+	for len(b) > 0 {
+		n := min(size, len(b))
+		p.link.s.counts.syscallsOut.Add(1)
+		if _, _, err := p.link.s.conn.WriteMsgUDPAddrPort(b[:n], oob, to); err != nil {
+			if err := p.link.s.lost(err); err != nil {
+				return err
+			}
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// lost counts a send that failed. ENETUNREACH, EHOSTUNREACH, EPERM, ECONNREFUSED,
+// EMSGSIZE and whatever else a kernel may say of one destination are loss; only
+// the end of the socket itself is an error.
+func (s *Socket) lost(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return errClosed
+	}
+	s.counts.sendErrors.Add(1)
+	return nil
+}
+
+// sendProbe sends a probe over a relay, or to an address.
+func (s *Socket) sendProbe(b *[probeSize]byte, via *relay, to netip.AddrPort) {
+	s.counts.datagramsOut.Add(1)
+	s.counts.bytesOut.Add(probeSize)
+	if via != nil {
+		_ = via.send(b[:], probeSize)
+		return
+	}
+	s.counts.syscallsOut.Add(1)
+	if _, err := s.conn.WriteToUDPAddrPort(b[:], to); err != nil {
+		_ = s.lost(err)
+	}
+}
+
+// held keeps what was last sent while the path in use may be dead. Should
+// another path take over, that is sent again over it: QUIC would repeat it only
+// after a timeout that has doubled several times by then.
+type held struct {
+	on atomic.Bool
+
+	mu   sync.Mutex
+	ring [heldKept]*packet
+	n    int
+}
+
+const heldKept = 16
+
+// hold starts or stops keeping.
+func (h *held) hold(on bool) {
+	if h.on.Load() == on {
+		return
+	}
+	if !on {
+		h.stop()
+		return
+	}
+	h.on.Store(true)
+}
+
+func (h *held) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.on.Store(false)
+	for i, p := range h.ring {
+		if p != nil {
+			p.release()
+			h.ring[i] = nil
+		}
+	}
+	h.n = 0
+}
+
+// keep copies datagrams of size bytes each; 0 means that b is one.
+func (h *held) keep(b []byte, size int) {
+	if size <= 0 {
+		size = len(b)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(b) > 0 && h.on.Load() {
+		n := min(size, len(b))
+		if p := newPacket(b[:n], nil); p != nil {
+			slot := &h.ring[h.n%heldKept]
+			if *slot != nil {
+				(*slot).release()
+			}
+			*slot = p
+			h.n++
+		}
+		b = b[n:]
+	}
+}
+
+// resend sends what was kept over p, the oldest first.
+func (h *held) resend(p *path) {
+	if !h.on.Load() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range heldKept {
+		if k := h.ring[(h.n+i)%heldKept]; k != nil {
+			_ = p.send(k.bytes(), nil)
+		}
+	}
+}

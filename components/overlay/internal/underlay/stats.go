@@ -1,0 +1,73 @@
+package underlay
+
+import "sync/atomic"
+
+// Stats counts what a Socket did since it was opened.
+type Stats struct {
+	// DatagramsIn and BytesIn came in over the socket or a relay, of any sort;
+	// DatagramsOut and BytesOut were handed to the kernel or a relay.
+	DatagramsIn, BytesIn   uint64
+	DatagramsOut, BytesOut uint64
+	// SyscallsIn and SyscallsOut are the calls to receive and to send that this
+	// took, idle polls included.
+	SyscallsIn, SyscallsOut uint64
+	// Coalesced is the number of datagrams that came in a buffer with others,
+	// Segmented the number that went out so.
+	Coalesced, Segmented uint64
+	// GRO tells that the kernel coalesces what comes in.
+	GRO     bool
+	Dropped Dropped
+}
+
+// Dropped counts datagrams that went nowhere, by reason.
+type Dropped struct {
+	// Unvalidated came from an address that is no validated path's (OVL-13).
+	Unvalidated uint64
+	// Unknown is neither STUN, nor a probe, nor QUIC.
+	Unknown uint64
+	// UnknownKey counts probes of an attempt that this side does not know, or not
+	// yet. Forged ones have a wrong MAC or came the wrong way, Replayed ones were
+	// seen before or answer nothing; Malformed ones are no probes at all.
+	UnknownKey, Forged, Replayed, Malformed uint64
+	// STUNFull found nobody reading STUN in time.
+	STUNFull uint64
+	// Unread came for QUIC while nobody read it; QueueFull came over a relay
+	// faster than it was read.
+	Unread, QueueFull uint64
+	// Oversized was longer than its reader's buffer.
+	Oversized uint64
+	// NoPath was sent to a Link without a path, or to a virtual address that is
+	// nobody's; RelayFull found a relay slower than its sender.
+	NoPath, RelayFull uint64
+	// SendErrors were refused by the kernel. They count as lost on the way.
+	SendErrors uint64
+}
+
+// counts are the counters behind Stats.
+type counts struct {
+	datagramsIn, bytesIn, syscallsIn, coalesced    atomic.Uint64
+	datagramsOut, bytesOut, syscallsOut, segmented atomic.Uint64
+
+	unvalidated, unknown                          atomic.Uint64
+	unknownKey, forged, replayed, malformed       atomic.Uint64
+	stunFull, unread, queueFull, oversized        atomic.Uint64
+	noPath, relayFull, sendErrors, receiveProblem atomic.Uint64
+}
+
+// Stats may be called at any time.
+func (s *Socket) Stats() Stats {
+	c := &s.counts
+	return Stats{
+		DatagramsIn: c.datagramsIn.Load(), BytesIn: c.bytesIn.Load(),
+		DatagramsOut: c.datagramsOut.Load(), BytesOut: c.bytesOut.Load(),
+		SyscallsIn: c.syscallsIn.Load(), SyscallsOut: c.syscallsOut.Load(),
+		Coalesced: c.coalesced.Load(), Segmented: c.segmented.Load(), GRO: s.receiver.gro,
+		Dropped: Dropped{
+			Unvalidated: c.unvalidated.Load(), Unknown: c.unknown.Load(),
+			UnknownKey: c.unknownKey.Load(), Forged: c.forged.Load(), Replayed: c.replayed.Load(), Malformed: c.malformed.Load(),
+			STUNFull: c.stunFull.Load(), Unread: c.unread.Load(), QueueFull: c.queueFull.Load(),
+			Oversized: c.oversized.Load(), NoPath: c.noPath.Load(), RelayFull: c.relayFull.Load(),
+			SendErrors: c.sendErrors.Load(),
+		},
+	}
+}

@@ -1,0 +1,234 @@
+package meshnode
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay/internal/frame"
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/mailbox"
+	"cadre.dev/overlay/internal/punch"
+	"cadre.dev/overlay/internal/signal"
+)
+
+// hostile is a member that is admitted, and speaks the protocols by hand.
+type hostile struct {
+	self, victim identity.ID
+	own, shown   tls.Certificate
+	roots        *x509.CertPool
+	box          *mailbox.Client
+	controlling  bool
+	debug        bool
+}
+
+func runHostile(path string) error {
+	var c Hostile
+	if err := read(path, &c); err != nil {
+		return err
+	}
+	ctx, lines := untilStdinEnds()
+	h, err := newHostile(c)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = h.box.Run(ctx) })
+	return serveRequests(ctx, &wg, lines, func(r Request) Response {
+		res, err := h.answer(ctx, r)
+		if err != nil {
+			res.Error = err.Error()
+		}
+		return res
+	})
+}
+
+func newHostile(c Hostile) (*hostile, error) {
+	h := &hostile{controlling: c.Controlling, debug: c.Debug, roots: x509.NewCertPool()}
+	h.roots.AppendCertsFromPEM(c.CA)
+	var errs [4]error
+	h.self, errs[0] = identity.ParseID(c.Self)
+	h.victim, errs[1] = identity.ParseID(c.Victim)
+	h.own, errs[2] = tls.X509KeyPair(c.Cert, c.Key)
+	h.shown = h.own
+	if c.ShownCert != nil {
+		h.shown, errs[3] = tls.X509KeyPair(c.ShownCert, c.ShownKey)
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	var servers []mailbox.Server
+	for _, r := range c.Rendezvous {
+		servers = append(servers, mailbox.Server{URL: r.URL, CA: r.CA})
+	}
+	var err error
+	h.box, err = mailbox.New(mailbox.Config{Servers: servers, Log: logger(c.Debug), Identity: func() (mailbox.Identity, bool) {
+		return mailbox.Identity{ID: h.self, Certificate: h.own, Roots: h.roots}, true
+	}})
+	return h, err
+}
+
+func (h *hostile) answer(ctx context.Context, r Request) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(r.For, 30*time.Second))
+	defer cancel()
+	switch r.Verb {
+	case Scan:
+		return h.scan(ctx, r.Addr)
+	case Impostor:
+		return h.impostor(ctx)
+	case Inject:
+		return Response{}, h.inject(ctx, r)
+	}
+	return Response{}, fmt.Errorf("unknown verb %q", r.Verb)
+}
+
+// send tries until the victim is at its mailbox.
+func (h *hostile) send(ctx context.Context, m signal.Message) error {
+	for {
+		err := h.box.Send(ctx, h.victim, "", m)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// begin is an offer, as the side that begins attempts makes them.
+func (h *hostile) begin(ctx context.Context) (signal.Message, error) {
+	var b [signal.AttemptLen/2 + signal.KeyLen]byte
+	_, _ = rand.Read(b[:])
+	m := signal.Message{
+		Type: signal.Offer, Epoch: uint64(time.Now().UnixNano()), Attempt: hex.EncodeToString(b[:signal.AttemptLen/2]), Key: b[signal.AttemptLen/2:],
+		Ufrag: "hostilehostile01c", Pwd: "hostilehostilehostilehostile",
+	}
+	return m, h.send(ctx, m)
+}
+
+// meet finds the attempt to speak in: its own, or the one that the victim begins.
+func (h *hostile) meet(ctx context.Context) (signal.Message, error) {
+	if h.controlling {
+		return h.begin(ctx)
+	}
+	if err := h.send(ctx, signal.Message{Type: signal.Nudge}); err != nil {
+		return signal.Message{}, err
+	}
+	for {
+		select {
+		case in := <-h.box.Messages():
+			if in.Message.Type != signal.Offer {
+				continue
+			}
+			m := signal.Message{Type: signal.Answer, Epoch: in.Message.Epoch, Attempt: in.Message.Attempt, Key: make([]byte, signal.KeyLen)}
+			_, _ = rand.Read(m.Key)
+			return m, h.send(ctx, m)
+		case <-ctx.Done():
+			return signal.Message{}, errors.New("the victim began no attempt")
+		}
+	}
+}
+
+func (h *hostile) impostor(ctx context.Context) (Response, error) {
+	attempt, err := h.meet(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	local, err := punch.Gather(ctx, punch.Config{Reflectors: h.box.Reflectors(), Hosts: true, Log: logger(h.debug)})
+	if err != nil {
+		return Response{}, err
+	}
+	defer local.Close()
+	m := signal.Message{Type: signal.Candidates, Epoch: attempt.Epoch, Attempt: attempt.Attempt}
+	for _, c := range local.Candidates() {
+		m.TCP = append(m.TCP, signal.TCPCandidate{Kind: string(c.Kind), Addr: c.Addr})
+	}
+	if err := h.send(ctx, m); err != nil {
+		return Response{}, err
+	}
+	remote, err := h.addresses(ctx, attempt.Attempt)
+	if err != nil {
+		return Response{}, err
+	}
+	conn, err := local.Connect(ctx, remote, h.controlling, 20*time.Millisecond)
+	if err != nil {
+		return Response{}, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	var tc *tls.Conn
+	if h.controlling {
+		tc = tls.Client(conn, identity.OverlayClient(h.shown, h.roots, "", h.victim, ""))
+	} else {
+		tc = tls.Server(conn, identity.OverlayServer(h.shown, h.roots, h.victim.Cluster))
+	}
+	err = tc.HandshakeContext(ctx)
+	if err == nil && h.controlling {
+		var code frame.Code
+		if code, err = frame.ReadGreeting(tc); err == nil && code != frame.Accepted {
+			err = fmt.Errorf("greeted with %s", code)
+		}
+	} else if err == nil {
+		if _, err = tc.Write(frame.AppendGreeting(nil, frame.Accepted)); err == nil {
+			_, err = tc.Read(make([]byte, 1))
+		}
+	}
+	if err != nil {
+		return Response{Refusal: err.Error()}, nil
+	}
+	return Response{}, nil
+}
+
+// addresses waits for where the victim may be reached over TCP.
+func (h *hostile) addresses(ctx context.Context, attempt string) ([]punch.Candidate, error) {
+	for {
+		select {
+		case in := <-h.box.Messages():
+			if in.Message.Attempt != attempt || len(in.Message.TCP) == 0 {
+				continue
+			}
+			var out []punch.Candidate
+			for _, c := range in.Message.TCP {
+				out = append(out, punch.Candidate{Kind: punch.Kind(c.Kind), Addr: c.Addr})
+			}
+			return out, nil
+		case <-ctx.Done():
+			return nil, errors.New("the victim named no addresses")
+		}
+	}
+}
+
+// inject aims the victim at addresses that are not the sender's.
+func (h *hostile) inject(ctx context.Context, r Request) error {
+	attempt, err := h.meet(ctx)
+	if err != nil {
+		return err
+	}
+	all := signal.Message{Type: signal.Candidates, Epoch: attempt.Epoch, Attempt: attempt.Attempt}
+	kinds := []punch.Kind{punch.Mapped, punch.Host, punch.Listen}
+	for i, to := range r.Targets[:min(len(r.Targets), punch.MaxCandidates)] {
+		all.TCP = append(all.TCP, signal.TCPCandidate{Kind: string(kinds[i%len(kinds)]), Addr: to})
+	}
+	if err := h.send(ctx, all); err != nil {
+		return err
+	}
+	for i, to := range r.Targets {
+		m := signal.Message{Type: signal.Candidates, Epoch: attempt.Epoch, Attempt: attempt.Attempt}
+		mapped := netip.AddrFrom16(to.Addr().As16())
+		for j, a := range []netip.Addr{to.Addr(), mapped} {
+			for k, kind := range []string{"host", "srflx raddr 0.0.0.0 rport 0", "relay raddr 0.0.0.0 rport 0"} {
+				m.Candidates = append(m.Candidates, fmt.Sprintf("%d 1 udp %d %s %d typ %s", 10*i+3*j+k+1, 2130706431-k, a, to.Port(), kind))
+			}
+		}
+		if err := h.send(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

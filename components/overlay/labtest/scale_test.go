@@ -1,0 +1,191 @@
+package labtest
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"cadre.dev/local/natlab"
+	"cadre.dev/overlay"
+	"cadre.dev/overlay/labtest/meshnode"
+)
+
+// number is that of an environment variable, or less.
+func number(t *testing.T, name string, less int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return less
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// TestManyPeersAtOnce has many Peers begin with one node at the same moment:
+// LABTEST_PEERS of them, 20 when it is not set.
+func TestManyPeersAtOnce(t *testing.T) {
+	count := number(t, "LABTEST_PEERS", 20)
+	w := newWorld(t)
+	w.rendezvousAt("rendezvous", natlab.Link{})
+	host, err := w.lab.Behind("hub", natlab.PortRestricted, natlab.Link{})
+	w.must(err)
+	far, err := w.lab.Behind("peers", natlab.PortRestricted, natlab.Link{})
+	w.must(err)
+	hub := w.place("db-000", host)
+	var all []*node
+	for i := range count {
+		p := w.place(fmt.Sprintf("db-%03d", i+1), far)
+		p.knows, p.quiet = []*node{hub}, true
+		all = append(all, p)
+	}
+	hub.quiet = true
+	for _, p := range all {
+		p.run()
+	}
+	hub.run()
+	alone := hub.ask(meshnode.Request{Verb: meshnode.Stats})
+	begin := time.Now()
+	for _, p := range all {
+		hub.await(p, "direct TCP", time.Minute, func(s overlay.SessionInfo) bool { return s.Path == overlay.PathDirectTCP })
+	}
+	took := time.Since(begin)
+	for _, p := range all {
+		works(hub, p)
+	}
+	for _, p := range all {
+		hub.await(p, "rest", time.Minute, func(s overlay.SessionInfo) bool { return !s.Searching })
+	}
+	w.pause(time.Second)
+	r := hub.ask(meshnode.Request{Verb: meshnode.Stats})
+	t.Logf("%d peers direct in %v; per peer %d KiB and %d goroutines", count, took.Round(time.Millisecond),
+		int64(r.HeapBytes-min(alone.HeapBytes, r.HeapBytes))/int64(count)/1024, (r.Goroutines-alone.Goroutines)/count)
+}
+
+// TestManyReconnects makes and ends the same Link again and again, LABTEST_RECONNECTS
+// times, 25 when it is not set: nothing is left behind.
+func TestManyReconnects(t *testing.T) {
+	count := number(t, "LABTEST_RECONNECTS", 25)
+	w := newWorld(t)
+	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
+	a.quiet, b.quiet = true, true
+	w.both(a, b, overlay.PathDirectTCP)
+	cycle := func() {
+		a.ask(meshnode.Request{Verb: meshnode.SetPeers})
+		b.awaitPath(a, overlay.PathNone)
+		a.ask(meshnode.Request{Verb: meshnode.SetPeers, Peers: a.peers()})
+		a.awaitPath(b, overlay.PathDirectTCP)
+		a.ask(meshnode.Request{Verb: meshnode.Dial, Addr: a.echo(b), For: 10 * time.Second, Limit: time.Second})
+	}
+	// settle waits until what is left of the last cycle is gone.
+	settle := func() (int, uint64) {
+		w.pause(4 * time.Second)
+		r, s := a.ask(meshnode.Request{Verb: meshnode.Stats}), b.ask(meshnode.Request{Verb: meshnode.Stats})
+		return r.Goroutines + s.Goroutines, r.HeapBytes + s.HeapBytes
+	}
+	for range 3 {
+		cycle()
+	}
+	goroutines, heap := settle()
+	for range count {
+		cycle()
+	}
+	after, heapAfter := settle()
+	t.Logf("%d reconnects: %d goroutines before, %d after; %d KiB before, %d after", count, goroutines, after, heap/1024, heapAfter/1024)
+	if after > goroutines+10 {
+		t.Errorf("%d goroutines after %d reconnects, %d before", after, count, goroutines)
+	}
+	if heapAfter > heap+heap/2+(4<<20) {
+		t.Errorf("%d bytes after %d reconnects, %d before", heapAfter, count, heap)
+	}
+}
+
+// TestOVL03_RestartsOfBothEndsConverge is the predecessor's flap: both ends restart at
+// the same moment, each with another Boot.
+func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
+	var worst time.Duration
+	for i := range number(t, "LABTEST_RESTARTS", 20) {
+		if i > 0 {
+			a.Kill()
+			b.Kill()
+			a.renew()
+			b.renew()
+		}
+		begin := time.Now()
+		a.run()
+		b.run()
+		s := a.awaitPath(b, overlay.PathDirectTCP)
+		b.awaitPath(a, overlay.PathDirectTCP)
+		worst = max(worst, time.Since(begin))
+		if s.Attempts > 3 {
+			t.Errorf("round %d: %d attempts until the path was up", i, s.Attempts)
+		}
+		works(a, b)
+	}
+	t.Logf("direct at the latest %v after the start", worst.Round(time.Millisecond))
+}
+
+// TestOVL15_RevokedPeerLosesItsSession removes a busy Peer from the map.
+func TestOVL15_RevokedPeerLosesItsSession(t *testing.T) {
+	for name, paths := range map[string][]overlay.PathKind{"tcp": nil, "udp": withoutTCP} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
+			a.paths, b.paths = paths, paths
+			kind := overlay.PathDirectTCP
+			if paths != nil {
+				kind = overlay.PathDirectUDP
+			}
+			w.both(a, b, kind)
+			busy := b.begin(meshnode.Request{Verb: meshnode.Watch, Addr: b.echo(a), For: 4 * time.Second, Every: time.Millisecond, Limit: time.Second})
+			w.pause(200 * time.Millisecond)
+			begin := time.Now()
+			a.ask(meshnode.Request{Verb: meshnode.SetPeers})
+			b.await(a, "end of the session", 5*time.Second, func(s overlay.SessionInfo) bool { return s.State != overlay.SessionUp })
+			t.Logf("over %v after the revocation", time.Since(begin).Round(time.Millisecond))
+			r := busy()
+			if r.Gap < 3*time.Second {
+				t.Errorf("echoes went on: longest gap %v", r.Gap)
+			}
+			if s := b.session(a); s.State == overlay.SessionUp {
+				t.Errorf("the revoked peer has a session again: %+v", s)
+			}
+		})
+	}
+}
+
+// TestStalledReader has one stream stand still while others go on, on both carriers.
+func TestStalledReader(t *testing.T) {
+	w := newWorld(t)
+	w.rendezvousAt("rendezvous", natlab.Link{})
+	left, err := w.lab.Behind("left", natlab.PortRestricted, wan)
+	w.must(err)
+	right, err := w.lab.Behind("right", natlab.PortRestricted, wan)
+	w.must(err)
+	for _, paths := range [][]overlay.PathKind{nil, withoutTCP} {
+		d := w.duo(left, right, paths)
+		kind := overlay.PathDirectTCP
+		if paths != nil {
+			kind = overlay.PathDirectUDP
+		}
+		w.both(d.a, d.b, kind)
+		clog := d.a.begin(meshnode.Request{Verb: meshnode.Clog, Addr: netip.AddrPortFrom(d.b.vip, stallPort), For: 4 * time.Second})
+		w.pause(500 * time.Millisecond)
+		watch := watching(d.a, d.b, 2*time.Second)
+		bulk := d.a.bulk(d.b, time.Second)
+		r := watch()
+		report(t, string(kind)+", beside a stalled stream", r)
+		t.Logf("%s: bulk beside it %.0f Mbps, the stalled one took %d KiB", kind, mbps(bulk), clog().Bytes/1024)
+		if r.Reconnects > 0 || r.Echoes < 10 {
+			t.Errorf("%s: a stalled stream held others up: %+v", kind, r)
+		}
+		d.stop()
+	}
+}

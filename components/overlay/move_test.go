@@ -1,0 +1,138 @@
+package overlay
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/link"
+)
+
+// direct makes a Session of class DirectTCP between two nodes, as a search would.
+func direct(t *testing.T, dialer, other *testNode) {
+	t.Helper()
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
+		tc := tls.Server(carrier.Metered(conn), other.serverConfig())
+		if err := tc.HandshakeContext(ctx); err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := other.join(ctx, tc, stop, link.DirectTCP, pathNote{carrier: carrierTLS}); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := net.Dial("tcp4", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := dialer.client(ctx, conn, dialer.creds.Load(), "", other.id, other.bootID(), link.DirectTCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !dialer.linkTo(other).connected(s, 0) {
+		t.Fatal("the link is over")
+	}
+}
+
+func (n *testNode) linkTo(p *testNode) *peerLink {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.links[p.id]
+}
+
+// awaitPath waits until n uses a kind of path to p.
+func (n *testNode) awaitPath(t *testing.T, p *testNode, kind PathKind) SessionInfo {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		infos := n.Sessions()
+		at := slices.IndexFunc(infos, func(i SessionInfo) bool { return i.Peer == p.id })
+		if at >= 0 && infos[at].Path == kind {
+			return infos[at]
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not use %s to %s: %+v", n.id, kind, p.id, infos)
+		}
+		waitTick()
+	}
+}
+
+func waitTick() { <-time.After(5 * time.Millisecond) }
+
+// A better Session takes the control connections over, the gateway's stays as the
+// standby, and when the better one dies control is back there at once.
+func TestControlFollowsTheSessionInUse(t *testing.T) {
+	w := newWorld(t)
+	atA, atC := make(chan controlled, 8), make(chan controlled, 8)
+	a := w.node("db", "a", 1, withControl(atA))
+	c := w.node(CoordinatorGroup, "coordinator-0", 2, func(cfg *Config) {
+		cfg.OnControl = func(ctx context.Context, p Peer, conns ControlConns) {
+			atC <- controlled{ctx.Done(), p, conns}
+			// As gRPC does, it reads: that is how it learns that control has moved.
+			_, _ = io.Copy(io.Discard, conns.First)
+			<-ctx.Done()
+			_ = conns.First.Close()
+			_ = conns.Second.Close()
+		}
+	})
+	connect(a, c, nil, nil)
+	firstA, firstC := <-atA, <-atC
+
+	direct(t, a, c)
+	secondA, secondC := <-atA, <-atC
+	<-firstA.done
+	// What users of the old connections do when their context ends.
+	_ = firstA.conns.First.Close()
+	_ = firstA.conns.Second.Close()
+	<-firstC.done
+	if got := a.awaitPath(t, c, PathDirectTCP); len(got.Standby) != 1 || got.Standby[0] != PathGateway {
+		t.Errorf("standbys %v, want the gateway's", got.Standby)
+	}
+	if got := c.awaitPath(t, a, PathDirectTCP); len(got.Standby) != 1 {
+		t.Errorf("standbys %v, want the gateway's", got.Standby)
+	}
+	if _, err := secondA.conns.First.Write([]byte("x")); err != nil {
+		t.Errorf("control on the better session: %v", err)
+	}
+
+	l := a.linkTo(c)
+	l.mu.Lock()
+	for _, s := range l.sessions {
+		if s.class == link.DirectTCP {
+			go s.Close(errors.New("the path died"))
+		}
+	}
+	l.mu.Unlock()
+	<-secondA.done
+	<-secondC.done
+	<-atA
+	<-atC
+	if got := a.awaitPath(t, c, PathGateway); got.PathReason != "the direct-tcp path died" || got.PathChanges != 3 {
+		t.Errorf("after the loss: %+v", got)
+	}
+	changes := a.PathChanges(c.id)
+	if len(changes) != 3 || changes[1].From != PathGateway || changes[1].To != PathDirectTCP {
+		t.Errorf("path changes %+v", changes)
+	}
+}

@@ -1,0 +1,250 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/apernet/quic-go/congestion"
+
+	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/bbr"
+	"cadre.dev/overlay/internal/datagram"
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/mailbox"
+	"cadre.dev/overlay/internal/signal"
+	"cadre.dev/overlay/internal/underlay"
+)
+
+// paths is what a node finds and uses direct paths with: one UDP socket, which ICE
+// and QUIC share, and the mailboxes at the rendezvous. Nil where none is configured.
+type paths struct {
+	socket *underlay.Socket
+	ice    *attempt.Mux
+	quic   *datagram.Transport
+	box    *mailbox.Client
+}
+
+// openPaths opens the socket; nothing is sent before run.
+func (n *Node) openPaths(ctx context.Context) (*paths, error) {
+	if len(n.cfg.Rendezvous) == 0 {
+		return nil, nil
+	}
+	servers := make([]mailbox.Server, 0, len(n.cfg.Rendezvous))
+	for _, r := range n.cfg.Rendezvous {
+		servers = append(servers, mailbox.Server{URL: r.URL, CA: r.CA})
+	}
+	box, err := mailbox.New(mailbox.Config{Servers: servers, Identity: n.mailboxIdentity, Log: n.log})
+	if err != nil {
+		return nil, fmt.Errorf("rendezvous: %w", err)
+	}
+	p := &paths{box: box}
+	if p.socket, err = underlay.Open(ctx, underlay.Config{Listen: n.cfg.ListenUDP, Log: n.log}); err != nil {
+		return nil, fmt.Errorf("open UDP socket: %w", err)
+	}
+	if p.ice, err = attempt.NewMux(p.socket.STUN(), n.log); err != nil {
+		return nil, errors.Join(fmt.Errorf("share UDP socket: %w", err), p.socket.Close())
+	}
+	p.quic = datagram.New(datagram.Config{Conn: p.socket.QUIC(), Log: n.log, Congestion: newBBR})
+	if err := p.quic.Listen(n.serverConfig()); err != nil { //nolint:contextcheck // it listens until the Transport is closed
+		return nil, errors.Join(fmt.Errorf("listen on UDP socket: %w", err), p.close())
+	}
+	return p, nil
+}
+
+// newBBR makes a connection's congestion controller.
+func newBBR() congestion.CongestionControlEx { return bbr.New(bbr.InitialDatagramSize) }
+
+func (p *paths) close() error {
+	return errors.Join(p.quic.Close(), p.ice.Close(), p.socket.Close())
+}
+
+// mailboxIdentity is who the node is to a rendezvous, once it has credentials.
+func (n *Node) mailboxIdentity() (mailbox.Identity, bool) {
+	creds := n.creds.Load()
+	if creds == nil {
+		return mailbox.Identity{}, false
+	}
+	return mailbox.Identity{ID: n.cfg.Self, Certificate: creds.Certificate, Roots: creds.Roots}, true
+}
+
+// runPaths serves the socket and the mailboxes until ctx ends.
+func (n *Node) runPaths(ctx context.Context, p *paths) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.box.Run(ctx); err != nil && ctx.Err() == nil {
+			n.log.Error("mailboxes ended", "error", err)
+		}
+	})
+	wg.Go(func() { n.receiveSignals(ctx, p) })
+	wg.Go(func() { n.warm(ctx, p) })
+	wg.Go(func() { n.acceptDatagrams(ctx, p, &wg) })
+	wg.Wait()
+}
+
+// warm learns the socket's mapped addresses before the first search needs them, and
+// keeps them fresh.
+func (n *Node) warm(ctx context.Context, p *paths) {
+	tick := time.NewTicker(serverPoll)
+	defer tick.Stop()
+	for {
+		var servers []attempt.Server
+		for _, s := range p.box.ICEServers() {
+			servers = append(servers, attempt.Server{URL: s.URL, Username: s.Username, Password: s.Password})
+		}
+		if len(servers) > 0 {
+			tick.Reset(warmEvery)
+			within, cancel := context.WithTimeout(ctx, warmEvery)
+			if err := p.ice.Warm(within, servers, !n.cfg.PublicOnly); err != nil {
+				n.log.Debug("mapped address not learned", "error", err)
+			}
+			cancel()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// warmEvery is how often the mapped addresses are asked for while no search does.
+const warmEvery = 10 * time.Second
+
+// receiveSignals hands messages to the Links that they are for. A message of a Boot
+// that the map does not name is dropped: its sender is genuine, but not admitted.
+func (n *Node) receiveSignals(ctx context.Context, p *paths) {
+	for {
+		select {
+		case in := <-p.box.Messages():
+			if ok, _ := n.admits(in.From); !ok {
+				n.counts.notAdmitted.Add(1)
+				continue
+			}
+			n.mu.Lock()
+			l := n.links[in.From.ID]
+			n.mu.Unlock()
+			if l != nil {
+				l.signaled(in.From, in.Message)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// acceptDatagrams takes the Sessions that Peers open over UDP.
+func (n *Node) acceptDatagrams(ctx context.Context, p *paths, wg *sync.WaitGroup) {
+	for {
+		conn, err := p.quic.Accept(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				n.log.Error("datagram sessions are not accepted any more", "error", err)
+			}
+			return
+		}
+		wg.Go(func() {
+			if err := n.welcomeDatagrams(ctx, conn); err != nil {
+				conn.Close(err)
+				n.log.Info("session refused", "error", err)
+			}
+		})
+	}
+}
+
+// welcomeDatagrams is join for a Session over UDP.
+func (n *Node) welcomeDatagrams(ctx context.Context, conn *datagram.Conn) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errSlowHandshake)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close(context.Cause(ctx)) })
+	defer stop()
+	who, err := n.verifyClient(conn.ConnectionState())
+	if err != nil {
+		return err
+	}
+	// The virtual address tells on whose validated path the packets came.
+	if l := n.linkOf(conn.RemoteAddr()); l == nil || l.id != who.ID {
+		return fmt.Errorf("%w: %s came on the path of another peer", identity.ErrMismatch, who.ID)
+	}
+	if err := n.greet(ctx, conn.First(), who); err != nil {
+		return err
+	}
+	s, err := conn.Server(ctx, n.log.With("peer", who.ID.Slot))
+	if err != nil {
+		return fmt.Errorf("session with %s: %w", who.ID, err)
+	}
+	class := link.DirectUDP
+	if l := n.linkOf(conn.RemoteAddr()); l != nil {
+		class = l.datagramClass()
+	}
+	n.deliver(live{
+		Session: s, who: who, number: n.sessions.Add(1), class: class,
+		path: pathNote{carrier: carrierQUIC, local: n.paths.socket.LocalAddr().String(), remote: conn.RemoteAddr().String()},
+	})
+	return nil
+}
+
+// linkOf finds the Link that a virtual address belongs to.
+func (n *Node) linkOf(addr net.Addr) *peerLink {
+	udp, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return nil
+	}
+	want := udp.AddrPort()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.links {
+		if l.virtual() == want {
+			return l
+		}
+	}
+	return nil
+}
+
+// dialDatagrams makes a Session over the validated paths of a Link.
+func (n *Node) dialDatagrams(ctx context.Context, l *peerLink, boot string) (live, error) {
+	creds, err := n.credentials(ctx)
+	if err != nil {
+		return live{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, n.limits.dialTime, errSlowDial)
+	defer cancel()
+	to := net.UDPAddrFromAddrPort(l.virtual())
+	conn, err := n.paths.quic.Dial(ctx, to, identity.OverlayClient(creds.Certificate, creds.Roots, "", l.id, boot))
+	if err != nil {
+		return live{}, fmt.Errorf("dial over UDP: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close(context.Cause(ctx)) })
+	defer stop()
+	who, err := n.greeted(conn.First(), conn.ConnectionState(), creds, l.id)
+	if err != nil {
+		conn.Close(err)
+		return live{}, err
+	}
+	s, err := conn.Client(ctx, n.log.With("peer", l.id.Slot))
+	if err != nil {
+		return live{}, fmt.Errorf("session with %s: %w", l.id, err)
+	}
+	return live{
+		Session: s, who: who, number: n.sessions.Add(1), dialer: true, class: l.datagramClass(),
+		path: pathNote{carrier: carrierQUIC, local: n.paths.socket.LocalAddr().String(), remote: to.String()},
+	}, nil
+}
+
+// virtual is the address that stands for the Peer on the shared socket.
+func (l *peerLink) virtual() netip.AddrPort {
+	if l.finder.path == nil {
+		return netip.AddrPort{}
+	}
+	return l.finder.path.VirtualAddr().AddrPort()
+}
+
+// send puts a message into the Peer's mailbox.
+func (l *peerLink) send(ctx context.Context, boot string, m signal.Message) error {
+	return l.node.paths.box.Send(ctx, l.id, boot, m)
+}

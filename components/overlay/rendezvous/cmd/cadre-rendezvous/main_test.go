@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+)
+
+func TestUsage(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"--help"}, &out, &errs); code != 0 {
+		t.Errorf("--help ends with %d", code)
+	}
+	for _, want := range []string{"--relay-ip", "--roots", "--allow-private-relay", "liveness", "(default :443)"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("help lacks %q", want)
+		}
+	}
+	if out.Reset(); run(t.Context(), []string{"--version"}, &out, &errs) != 0 || !strings.HasPrefix(out.String(), "cadre-rendezvous ") {
+		t.Errorf("version prints %q", out.String())
+	}
+}
+
+func TestWrongFlags(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--roots is required":             {"--relay-ip=198.51.100.7"},
+		"--relay-ip is required":          {"--roots=x"},
+		`--relay-ip "::1"`:                {"--roots=x", "--relay-ip=::1"},
+		`--relay-bind "host"`:             {"--roots=x", "--relay-ip=198.51.100.7", "--relay-bind=host"},
+		`--relay-ports "80-90"`:           {"--roots=x", "--relay-ip=198.51.100.7", "--relay-ports=80-90"},
+		`--relay-ports "2000"`:            {"--roots=x", "--relay-ip=198.51.100.7", "--relay-ports=2000"},
+		"--tls-cert and --tls-key":        {"--roots=x", "--stun=", "--tls-cert=x"},
+		"are for a self-signed":           {"--roots=x", "--stun=", "--tls-cert=x", "--tls-key=y", "--ca-out=z"},
+		`unexpected argument "serve"`:     {"--roots=x", "--stun=", "serve"},
+		`--log-level "loud"`:              {"--roots=x", "--stun=", "--log-level=loud"},
+		`--listen "443"`:                  {"--roots=x", "--stun=", "--listen=443"},
+		"--max-members 0":                 {"--roots=x", "--stun=", "--max-members=0"},
+		"--credential-life 1h0m0s":        {"--roots=x", "--stun=", "--credential-life=1h"},
+		"flag provided but not defined":   {"--rots=x"},
+		"invalid value":                   {"--max-members=many"},
+		"Run cadre-rendezvous --help for": {"--nope"},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), args, &out, &errs); code != 2 || !strings.Contains(errs.String(), want) {
+			t.Errorf("%v: exit code %d, says %q, want 2 and %q", args, code, errs.String(), want)
+		}
+	}
+}
+
+func TestStartsAndStops(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	args := []string{"--roots", t.TempDir(), "--listen=127.0.0.1:0", "--admin=", "--stun=127.0.0.1:0", "--relay-ip=127.0.0.1", "--drain=0s", "--ca-out", t.TempDir() + "/ca.pem"}
+	if code := run(ended, args, &out, &errs); code != 0 {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	if code := run(ended, append(args, "--roots=/does/not/exist"), &out, &errs); code != 1 {
+		t.Errorf("missing roots: exit code %d, want 1", code)
+	}
+}

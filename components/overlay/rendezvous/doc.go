@@ -1,0 +1,25 @@
+// Package rendezvous is the public meeting place of an overlay: mailboxes for
+// signaling, and STUN and TURN to find and, where nothing else works, to carry
+// paths between machines that cannot accept connections.
+//
+//	Node A ── WebSocket, SVID ──► front ── post ◄── WebSocket, SVID ── Node B
+//	       ◄─ certificates, credentials ─┘ └─ revoked ◄── coordinators
+//	       ── STUN, TURN (UDP, TCP) ──► relay ──► Node B, or B's own relay
+//
+// It is trusted with liveness only. It holds no secret that would let it read a
+// message, join a cluster or stand for anybody: clusters give it their CA's
+// certificate, which is public, and members prove themselves to it so that it
+// serves nobody else. A box that was taken over can delay, drop, reorder, and
+// see who talks to whom and how much (OVL-04). Any number may run; they know
+// nothing of each other.
+//
+//	internal/front        HTTP and WebSocket, who may ask what
+//	internal/post         mailboxes in bounded memory
+//	internal/relay        STUN and TURN
+//	internal/credential   TURN credentials, minutes long, bound to a Boot
+//	internal/revoked      Boots that their coordinators have ended
+//	internal/roots        the clusters that are served
+//	internal/certificate  the box's own certificate
+//	internal/limit        token buckets
+//	internal/meter        counters
+package rendezvous

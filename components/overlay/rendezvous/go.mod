@@ -1,0 +1,43 @@
+module cadre.dev/overlay/rendezvous
+
+go 1.26.0
+
+require (
+	cadre.dev/logging v0.0.0
+	cadre.dev/overlay v0.0.0
+	github.com/coder/websocket v1.8.14
+	github.com/pion/logging v0.2.4
+	github.com/pion/stun/v2 v2.0.0
+	github.com/pion/turn/v3 v3.0.3
+	github.com/prometheus/client_golang v1.23.2
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/fatih/color v1.13.0 // indirect
+	github.com/hashicorp/go-hclog v1.6.3 // indirect
+	github.com/kr/text v0.2.0 // indirect
+	github.com/mattn/go-colorable v0.1.12 // indirect
+	github.com/mattn/go-isatty v0.0.14 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/pion/dtls/v2 v2.2.12 // indirect
+	github.com/pion/randutil v0.1.0 // indirect
+	github.com/pion/transport/v2 v2.2.4 // indirect
+	github.com/pion/transport/v3 v3.0.7 // indirect
+	github.com/prometheus/client_model v0.6.2 // indirect
+	github.com/prometheus/common v0.66.1 // indirect
+	github.com/prometheus/procfs v0.16.1 // indirect
+	github.com/wlynxg/anet v0.0.3 // indirect
+	go.yaml.in/yaml/v2 v2.4.2 // indirect
+	golang.org/x/crypto v0.41.0 // indirect
+	golang.org/x/net v0.43.0 // indirect
+	golang.org/x/sys v0.38.0 // indirect
+	google.golang.org/protobuf v1.36.10 // indirect
+)
+
+replace (
+	cadre.dev/logging => ../../logging
+	cadre.dev/overlay => ../
+)

@@ -1,0 +1,350 @@
+package overlay
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/punch"
+	"cadre.dev/overlay/internal/signal"
+	"cadre.dev/overlay/internal/underlay"
+	pathstate "cadre.dev/overlay/internal/underlay/paths"
+)
+
+const (
+	// searchLimit bounds one search; lingering answers of the Peer's are served so
+	// long too.
+	searchLimit = 12 * time.Second
+	// lingerLimit is how long the side that follows goes on answering checks when it
+	// has found what it can: the other may need its answers still.
+	lingerLimit = 4 * time.Second
+	// standbyLimit is how long a search waits for a relayed path beside a direct one.
+	standbyLimit = 3 * time.Second
+)
+
+// search is one attempt on one side: ICE over the shared UDP socket and direct TCP,
+// side by side, with messages through the mailboxes.
+//
+//	controlling                           controlled
+//	offer (ICE credentials, key)  ──────►
+//	                              ◄──────  answer (ICE credentials, key)
+//	candidates (ICE), trickled    ◄─────►  candidates (ICE), trickled
+//	candidates (TCP)              ──────►  opens TCP at once, and tells its own
+//	opens TCP a way later (5b)    ◄──────  candidates (TCP)
+type search struct {
+	l       *peerLink
+	find    link.Find
+	attempt string
+	key     []byte // our share of the path key
+	ice     *attempt.Attempt
+	wg      sync.WaitGroup
+
+	// What is known of the Peer's side; of the loop's goroutine alone.
+	remoteKey []byte
+	early     []string // candidates that came before the credentials
+	remoteTCP []punch.Candidate
+	remoteWay time.Duration
+	local     *punch.Local
+	punching  bool
+
+	gathered chan *punch.Local // nil when there is none
+	ended    chan part         // each part that is over
+	outbox   chan signal.Message
+	relayed  atomic.Bool // a relayed path of ours was found
+
+	direct, peerRelays []netip.AddrPort // given to the socket; of addAll alone
+
+	dialing sync.Mutex // held while a Session over UDP is made
+
+	mu          sync.Mutex
+	remoteRelay []netip.AddrPort // the Peer's relays; guarded by mu
+}
+
+// part is one way of looking.
+type part struct {
+	name string
+	err  error
+}
+
+// search runs one attempt to its end. It returns nil when every way that may be
+// used was found; Sessions that it makes are handed to the Link at once.
+func (l *peerLink) search(ctx context.Context, e link.Find, inbox <-chan signal.Message) error {
+	sending, stopSending := context.WithCancel(ctx)
+	defer stopSending()
+	ctx, cancel := context.WithTimeoutCause(ctx, searchLimit, errSlowSearch)
+	defer cancel()
+	s := &search{
+		l: l, find: e, key: make([]byte, signal.KeyLen),
+		gathered: make(chan *punch.Local, 1), ended: make(chan part, 4), outbox: make(chan signal.Message, outboxLen),
+	}
+	_, _ = rand.Read(s.key)
+	if e.Controlling {
+		var id [signal.AttemptLen / 2]byte
+		_, _ = rand.Read(id[:])
+		s.attempt = hex.EncodeToString(id[:])
+	}
+	var sender sync.WaitGroup
+	sender.Go(func() { s.sendAll(sending) })
+	err := s.run(ctx, inbox)
+	cancel()
+	s.wg.Wait()
+	s.closeTCP()
+	s.closeICE()
+	close(s.outbox)
+	flush := time.AfterFunc(flushLimit, stopSending)
+	defer flush.Stop()
+	sender.Wait()
+	return err
+}
+
+// errSlowSearch ends a search that does not get on.
+var errSlowSearch = errors.New("search took too long")
+
+func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
+	s.redial(ctx)
+	if err := s.awaitServer(ctx); err != nil {
+		return err
+	}
+	if err := s.startICE(ctx); err != nil {
+		return err
+	}
+	s.startGather(ctx)
+	if s.find.Controlling {
+		s.tell(s.opening(signal.Offer))
+	}
+	var candidates <-chan string
+	if s.ice != nil && s.find.Controlling {
+		candidates = s.ice.Candidates()
+	}
+	waiting, failed := s.parts(), []error(nil)
+	for waiting > 0 {
+		select {
+		case m := <-inbox:
+			done, err := s.message(ctx, m)
+			if err != nil || done {
+				return err
+			}
+			if s.ice != nil && s.remoteKey != nil {
+				candidates = s.ice.Candidates()
+			}
+		case c, more := <-candidates:
+			if !more {
+				candidates = nil
+				continue
+			}
+			s.tell(signal.Message{Type: signal.Candidates, Candidates: drain([]string{c}, candidates)})
+		case local := <-s.gathered:
+			s.local = local
+			if local == nil {
+				waiting--
+				continue
+			}
+			if s.find.Controlling {
+				s.tellTCP()
+			}
+			s.startPunch(ctx)
+		case p := <-s.ended:
+			waiting--
+			if p.err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", p.name, p.err))
+			}
+		case <-ctx.Done():
+			return errors.Join(append(failed, context.Cause(ctx))...)
+		}
+	}
+	if !s.find.Controlling {
+		s.linger(ctx, inbox)
+	} else {
+		s.awaitStandby(ctx)
+		s.tell(signal.Message{Type: signal.Bye})
+	}
+	return errors.Join(failed...)
+}
+
+// awaitServer waits until a rendezvous answers: without one there is neither a
+// mailbox nor anybody to tell our addresses.
+func (s *search) awaitServer(ctx context.Context) error {
+	tick := time.NewTicker(serverPoll)
+	defer tick.Stop()
+	for {
+		for _, st := range s.l.node.paths.box.Status() {
+			if st.Connected {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.New("no rendezvous server answers")
+		}
+	}
+}
+
+// serverPoll is how often a search looks whether a rendezvous answers.
+const serverPoll = 20 * time.Millisecond
+
+// parts is how many ways there are to look.
+func (s *search) parts() int {
+	n := 0
+	if s.ice != nil {
+		n++
+	}
+	if s.l.node.allows(link.DirectTCP) {
+		n++
+	}
+	return n
+}
+
+// awaitStandby gives a relayed path the time that it takes, where there is nothing
+// else to fall back to: it is slower to find than the direct one, and when that dies
+// it is too late to look.
+func (s *search) awaitStandby(ctx context.Context) {
+	if s.ice == nil || !s.l.node.allows(link.Relay) || s.l.has(link.Gateway) {
+		return
+	}
+	limit := time.NewTimer(standbyLimit)
+	defer limit.Stop()
+	tick := time.NewTicker(serverPoll)
+	defer tick.Stop()
+	for !s.l.hasRelayedPath() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hasRelayedPath tells whether a relayed path works, in use or not.
+func (l *peerLink) hasRelayedPath() bool {
+	for _, p := range l.finder.path.Paths() {
+		if p.Kind == underlay.Relay && p.State == pathstate.Up {
+			return true
+		}
+	}
+	return false
+}
+
+// linger answers the other side's checks until it says that it is done.
+func (s *search) linger(ctx context.Context, inbox <-chan signal.Message) {
+	limit := time.NewTimer(lingerLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case m := <-inbox:
+			if m.Type == signal.Bye {
+				return
+			}
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// drain takes what else is ready, so that a message carries more than one.
+func drain(out []string, more <-chan string) []string {
+	for len(out) < signal.MaxCandidates {
+		select {
+		case c, ok := <-more:
+			if !ok {
+				return out
+			}
+			out = append(out, c)
+		default:
+			return out
+		}
+	}
+	return out
+}
+
+// opening is an offer or an answer.
+func (s *search) opening(t signal.Type) signal.Message {
+	m := signal.Message{Type: t, Key: s.key}
+	if s.ice != nil {
+		m.Ufrag, m.Pwd = s.ice.Local()
+		// What is known already goes along and spares a message.
+		m.Candidates = drain(nil, s.ice.Candidates())
+	}
+	return m
+}
+
+// message takes one of the Peer's; done ends the search.
+func (s *search) message(ctx context.Context, m signal.Message) (done bool, err error) {
+	if s.attempt == "" && m.Type == signal.Offer {
+		s.attempt = m.Attempt
+	}
+	if m.Attempt != s.attempt {
+		return false, nil // of an attempt that lost against this one
+	}
+	switch m.Type {
+	case signal.Bye:
+		return true, nil
+	case signal.Offer, signal.Answer:
+		if (m.Type == signal.Answer) != s.find.Controlling || s.remoteKey != nil {
+			return false, nil
+		}
+		if len(m.Key) != signal.KeyLen {
+			return false, fmt.Errorf("%s without a key", m.Type)
+		}
+		s.remoteKey = m.Key
+		if m.Type == signal.Offer {
+			s.tell(s.opening(signal.Answer))
+		}
+		if err := s.connectICE(ctx, m); err != nil {
+			return false, err
+		}
+	case signal.Candidates, signal.Nudge:
+	}
+	s.addICE(m.Candidates)
+	if len(m.TCP) > 0 {
+		for _, c := range m.TCP {
+			s.remoteTCP = append(s.remoteTCP, punch.Candidate{Kind: punch.Kind(c.Kind), Addr: c.Addr})
+		}
+		s.remoteWay = time.Duration(m.OneWayMicros) * time.Microsecond
+		s.startPunch(ctx)
+	}
+	return false, nil
+}
+
+// pathKey is the secret that authenticates the probes of what this attempt finds.
+func (s *search) pathKey() ([32]byte, error) {
+	if s.find.Controlling {
+		return signal.PathKey(s.key, s.remoteKey, s.attempt)
+	}
+	return signal.PathKey(s.remoteKey, s.key, s.attempt)
+}
+
+// add gives a path that ICE has validated to the shared socket.
+func (s *search) add(f attempt.Found, key [32]byte) {
+	p := underlay.Path{
+		Attempt: s.attempt, Kind: underlay.Direct, Remote: f.Remote, Relays: s.relays(), Answered: f.RTT, Key: key, Initiator: s.find.Controlling,
+	}
+	if f.Kind == attempt.Relay {
+		p.Kind = underlay.Relay
+	}
+	if f.Relay != nil {
+		p.Relay = f.Relay
+		s.relayed.Store(true)
+	}
+	s.l.finder.path.Add(p)
+}
+
+// relays are those that the Peer has named.
+func (s *search) relays() []netip.AddrPort {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.remoteRelay)
+}

@@ -1,0 +1,233 @@
+package overlay
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/pion/ice/v3"
+
+	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/signal"
+	pathstate "cadre.dev/overlay/internal/underlay/paths"
+)
+
+// startICE begins to gather, where datagram paths may be used.
+func (s *search) startICE(ctx context.Context) error {
+	n := s.l.node
+	direct, relay := n.allows(link.DirectUDP), n.allows(link.Relay)
+	if !direct && !relay {
+		return nil
+	}
+	var servers []attempt.Server
+	for _, server := range n.paths.box.ICEServers() {
+		if server.Username != "" && !relay {
+			continue
+		}
+		servers = append(servers, attempt.Server{URL: server.URL, Username: server.Username, Password: server.Password})
+	}
+	agent, err := attempt.Start(ctx, attempt.Config{
+		Mux: n.paths.ice, Controlling: s.find.Controlling, Servers: servers,
+		RelayOnly: !direct, Private: !n.cfg.PublicOnly, AllowLoopback: n.limits.loopback, Log: s.l.log,
+	})
+	if err != nil {
+		return fmt.Errorf("start ICE: %w", err)
+	}
+	s.ice = agent
+	return nil
+}
+
+// closeICE ends the agent, unless a relayed path of its own may be in use.
+func (s *search) closeICE() {
+	if s.ice == nil {
+		return
+	}
+	if s.relayed.Load() {
+		s.l.keepRelay(&relayOwner{Attempt: s.ice, name: s.attempt, begun: time.Now()})
+		return
+	}
+	_ = s.ice.Close()
+}
+
+// connectICE begins the checks, now that the Peer's credentials are known.
+func (s *search) connectICE(ctx context.Context, m signal.Message) error {
+	if s.ice == nil {
+		return nil
+	}
+	key, err := s.pathKey()
+	if err != nil {
+		return err
+	}
+	if m.Ufrag == "" {
+		// The Peer uses no datagrams.
+		s.ended <- part{name: "udp"}
+		return nil
+	}
+	if err := s.ice.SetRemote(m.Ufrag, m.Pwd); err != nil {
+		return fmt.Errorf("start checks: %w", err)
+	}
+	s.addICE(s.early)
+	s.early = nil
+	s.wg.Go(func() { s.ended <- part{name: "udp", err: s.findDatagrams(ctx, key)} })
+	return nil
+}
+
+// addICE takes the Peer's candidates. One that is refused is its sender's loss.
+func (s *search) addICE(lines []string) {
+	if s.ice == nil {
+		return
+	}
+	if s.remoteKey == nil {
+		s.early = append(s.early, lines[:min(len(lines), signal.MaxCandidates-min(len(s.early), signal.MaxCandidates))]...)
+		return
+	}
+	for _, c := range lines {
+		if err := s.ice.AddRemote(c); err != nil {
+			s.l.log.Debug("candidate refused", "attempt", s.find.Epoch, "error", err)
+		} else {
+			s.noteRelay(c)
+		}
+	}
+}
+
+// noteRelay remembers the address of a candidate that is a relay of the Peer's.
+// Paths to it rank as relayed, whoever of us found them.
+func (s *search) noteRelay(line string) {
+	c, err := ice.UnmarshalCandidate(line)
+	if err != nil || c.Type() != ice.CandidateTypeRelay {
+		return
+	}
+	addr, err := netip.ParseAddr(c.Address())
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remoteRelay = append(s.remoteRelay, netip.AddrPortFrom(addr, uint16(c.Port())))
+}
+
+// findDatagrams waits for a path, gives it to the shared socket and, on the side
+// that dials, makes a Session over it where none is.
+func (s *search) findDatagrams(ctx context.Context, key [32]byte) error {
+	found, err := s.ice.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	up := s.l.pathUp()
+	s.addAll(found, key)
+	s.wg.Go(func() { s.better(ctx, key) })
+	select {
+	case <-up:
+	case <-ctx.Done():
+		return fmt.Errorf("the path to %s was not validated: %w", found.Remote, context.Cause(ctx))
+	}
+	return s.dialDatagrams(ctx)
+}
+
+// redial makes a Session over a path that still works, while the search goes on.
+func (s *search) redial(ctx context.Context) {
+	if s.l.finder.path == nil {
+		return
+	}
+	select {
+	case <-s.l.pathUp():
+	default:
+		return
+	}
+	s.wg.Go(func() {
+		if err := s.dialDatagrams(ctx); err != nil && ctx.Err() == nil {
+			s.l.log.Debug("no session over the path that is there", "attempt", s.find.Epoch, "error", err)
+		}
+	})
+}
+
+// dialDatagrams makes a Session over UDP, on the side that does and unless there is
+// one. Beside a direct stream the path is kept, as one to fall back to at once.
+func (s *search) dialDatagrams(ctx context.Context) error {
+	s.dialing.Lock()
+	defer s.dialing.Unlock()
+	if !s.find.Controlling || s.l.hasDatagrams() || s.l.has(link.DirectTCP) {
+		return nil
+	}
+	session, err := s.l.node.dialDatagrams(ctx, s.l, s.find.Boot)
+	if err != nil {
+		return err
+	}
+	if !s.l.connected(session, 0) {
+		session.Close(errStopped)
+		session.Wait()
+	}
+	return nil
+}
+
+// An attempt has four places at the socket: two for direct paths, one for a relay of
+// ours, without whose path nobody takes what the Peer sends there, one for the Peer's.
+const (
+	maxDirect    = 2
+	maxPeerRelay = 1
+)
+
+// addAll adds a path and the others that answered. Only one goroutine calls it.
+func (s *search) addAll(found attempt.Found, key [32]byte) {
+	for _, f := range append([]attempt.Found{found}, found.Alternates...) {
+		if f.Relay == nil {
+			places, most := &s.direct, maxDirect
+			if f.Kind == attempt.Relay {
+				places, most = &s.peerRelays, maxPeerRelay
+			}
+			if !slices.Contains(*places, f.Remote) {
+				if len(*places) == most {
+					continue
+				}
+				*places = append(*places, f.Remote)
+			}
+		}
+		s.add(f, key)
+	}
+}
+
+// better takes the paths that are found later.
+func (s *search) better(ctx context.Context, key [32]byte) {
+	for {
+		select {
+		case f, ok := <-s.ice.Better():
+			if !ok {
+				return
+			}
+			s.addAll(f, key)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// pathUp closes when a datagram path comes up from now on, and is closed where one
+// works already.
+func (l *peerLink) pathUp() <-chan struct{} {
+	l.mu.Lock()
+	up := l.finder.up
+	l.mu.Unlock()
+	for _, p := range l.finder.path.Paths() {
+		if p.InUse && p.State == pathstate.Up {
+			done := make(chan struct{})
+			close(done)
+			return done
+		}
+	}
+	return up
+}
+
+// hasDatagrams tells whether a Session over UDP lives.
+func (l *peerLink) hasDatagrams() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
+		if s.path.carrier == carrierQUIC {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,179 @@
+package overlay
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/punch"
+	"cadre.dev/overlay/internal/signal"
+)
+
+// startGather learns how this host's TCP port looks from outside.
+func (s *search) startGather(ctx context.Context) {
+	n := s.l.node
+	if !n.allows(link.DirectTCP) {
+		return
+	}
+	// Only the side that began the attempt may know better: ours may be a Session
+	// whose other end is gone, and the Peer waits for our addresses.
+	if s.find.Controlling && s.l.has(link.DirectTCP) {
+		s.gathered <- nil
+		return
+	}
+	s.wg.Go(func() {
+		local, err := punch.Gather(ctx, punch.Config{
+			Reflectors: n.paths.box.Reflectors(), Hosts: !n.cfg.PublicOnly, Allow: n.allowCandidate(), Log: s.l.log,
+		})
+		if err != nil {
+			s.l.log.Debug("no direct TCP from here", "attempt", s.find.Epoch, "error", err)
+			local = nil
+		}
+		s.gathered <- local
+	})
+}
+
+// closeTCP gives the port back; whatever was gathered too late goes too.
+func (s *search) closeTCP() {
+	select {
+	case local := <-s.gathered:
+		s.local = local
+	default:
+	}
+	if s.local != nil {
+		_ = s.local.Close()
+	}
+}
+
+// tellTCP tells the Peer where to connect.
+func (s *search) tellTCP() {
+	m := signal.Message{Type: signal.Candidates, OneWayMicros: s.local.OneWay().Microseconds()}
+	for _, c := range s.local.Candidates() {
+		m.TCP = append(m.TCP, signal.TCPCandidate{Kind: string(c.Kind), Addr: c.Addr})
+	}
+	s.tell(m)
+}
+
+// startPunch connects once both sides' addresses are known. The side that follows
+// tells its own only now, so that the other's wait begins after its first SYN.
+func (s *search) startPunch(ctx context.Context) {
+	if s.local == nil || len(s.remoteTCP) == 0 || s.punching {
+		return
+	}
+	s.punching = true
+	if !s.find.Controlling {
+		s.tellTCP()
+	}
+	local, remote, way := s.local, s.remoteTCP, s.local.OneWay()+s.remoteWay
+	if s.find.Controlling {
+		// The other side's addresses came the longer way, by the rendezvous, and it
+		// began when it sent them: its first SYN is here already.
+		way = 0
+	}
+	s.wg.Go(func() { s.ended <- part{name: "tcp", err: s.connectTCP(ctx, local, remote, way)} })
+}
+
+func (s *search) connectTCP(ctx context.Context, local *punch.Local, remote []punch.Candidate, way time.Duration) error {
+	conn, err := local.Connect(ctx, remote, s.find.Controlling, way)
+	if err != nil {
+		return err
+	}
+	n := s.l.node
+	if !s.find.Controlling {
+		return s.l.welcomeDirect(ctx, conn)
+	}
+	creds, err := n.credentials(ctx)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	session, err := n.client(ctx, conn, creds, "", s.l.id, s.find.Boot, link.DirectTCP)
+	if err != nil {
+		return err
+	}
+	if !s.l.connected(session, 0) {
+		session.Close(errStopped)
+		session.Wait()
+		return errStopped
+	}
+	s.l.checkRTT(session, conn)
+	return nil
+}
+
+// allowCandidate is the filter of TCP addresses, nil for the ordinary one.
+func (n *Node) allowCandidate() func(netip.Addr, bool) error {
+	if !n.limits.loopback {
+		return nil
+	}
+	return func(a netip.Addr, private bool) error {
+		if a.IsLoopback() {
+			return nil
+		}
+		return attempt.AllowedCandidate(a, private)
+	}
+}
+
+// welcomeDirect is welcome for a connection that this side helped to make.
+func (l *peerLink) welcomeDirect(ctx context.Context, conn *punch.Conn) error {
+	n := l.node
+	ctx, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errSlowHandshake)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	tc := tls.Server(carrier.Metered(conn), n.serverConfig())
+	if err := tc.HandshakeContext(ctx); err != nil {
+		stop()
+		conn.Close()
+		n.counts.failedHandshakes.Add(1)
+		return fmt.Errorf("handshake: %w", err)
+	}
+	note := pathNote{carrier: carrierTLS, local: conn.LocalAddr().String(), remote: conn.RemoteAddr().String()}
+	session, err := n.join(ctx, tc, stop, link.DirectTCP, note)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	l.checkRTT(session, conn)
+	return nil
+}
+
+// has tells whether a Session of a class lives.
+func (l *peerLink) has(c link.Class) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for number := range l.sessions {
+		if l.state.Class(number) == c {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRTT corrects what the kernel believes of a crossed handshake, once the
+// Session has measured a round trip of its own.
+func (l *peerLink) checkRTT(s live, conn *punch.Conn) {
+	l.wg.Go(func() {
+		tick := time.NewTicker(rttPoll)
+		defer tick.Stop()
+		for {
+			if rtt := s.Stats().RTT; rtt > 0 {
+				if punch.CheckRTT(conn, rtt) {
+					l.log.Debug("crossed handshake: the connection begins with another congestion control", "remote", conn.Remote())
+				}
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-s.Done():
+				return
+			}
+		}
+	})
+}
+
+// rttPoll is how often a new Session is asked for its first round trip.
+const rttPoll = 20 * time.Millisecond

@@ -1,0 +1,86 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cadre.dev/overlay/internal/link"
+)
+
+const (
+	// watchEvery is how often a byte stream is looked at.
+	watchEvery = 250 * time.Millisecond
+	// answerWithin is how long a byte stream that has something to answer may be
+	// silent before another Session is used. The carrier's own dead-man timer is
+	// slower: it ends the Session, and with it every connection on it.
+	answerWithin = 600 * time.Millisecond
+	// giveUpAfter is how long a direct stream stays under suspicion before it ends,
+	// while another Session works: its connections are better made anew.
+	giveUpAfter = time.Second
+)
+
+// errSilent ends a direct stream that another Session has taken over from.
+var errSilent = errors.New("direct path silent, another session works")
+
+// watch tells the machine when a byte stream that should say something does not, so
+// that a standby takes over within about a second.
+func (l *peerLink) watch(ctx context.Context, s live) {
+	if s.path.carrier != carrierTLS {
+		return // the shared socket watches the paths of datagrams
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	last := s.Stats()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+		now := s.Stats()
+		quiet := now.BytesIn == last.BytesIn && now.BytesOut != last.BytesOut
+		last = now
+		if !quiet || !l.hasStandby(s.number) {
+			continue
+		}
+		if !l.answers(ctx, s) {
+			l.suspect(ctx, s)
+			last = s.Stats()
+		}
+	}
+}
+
+// answers asks the far side of a Session; whatever comes over it will do.
+func (l *peerLink) answers(ctx context.Context, s live) bool {
+	before := s.Stats().BytesIn
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	_, err := s.Ping(ctx)
+	return err == nil || s.Stats().BytesIn != before
+}
+
+// suspect has another Session used until this one answers again, or ends it.
+func (l *peerLink) suspect(ctx context.Context, s live) {
+	l.log.Info("session is silent", "path", s.class.String(), "remote", s.path.remote)
+	l.step(link.Suspected{Session: s.number, Suspect: true})
+	for begin := time.Now(); ctx.Err() == nil && s.Err() == nil; {
+		if l.answers(ctx, s) {
+			l.step(link.Suspected{Session: s.number, Suspect: false})
+			return
+		}
+		if time.Since(begin) >= giveUpAfter && s.class.Direct() && l.hasStandby(s.number) {
+			s.Close(errSilent)
+			return
+		}
+	}
+}
+
+// hasStandby tells whether another Session could take over.
+func (l *peerLink) hasStandby(number uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.sessions) > 1 || len(l.sessions) == 1 && l.sessions[number].Session == nil
+}
