@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +19,11 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `cadre-demo run | up | down | bench-rollout | docs-performance
+const usage = `cadre-demo run | up | down | bench-rollout | docs-performance  [--nat KIND] [--udp open|blocked]
+
+  --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
+                 address-restricted, symmetric; none: the gateway is the only path
+  --udp blocked  no UDP passes the NATs
 
   run            deploy, load, roll, measure, kill the leader; writes .out/demo.json
   up             deploy and leave the cluster running
@@ -36,15 +41,16 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: " + usage)
+	verb, network, err := parse(args)
+	if err != nil {
+		return err
 	}
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
 	out := filepath.Join(root, ".out")
-	if args[0] == "docs-performance" {
+	if verb == "docs-performance" {
 		return rig.Document(out, filepath.Join(root, "docs/performance.md"))
 	}
 	if os.Geteuid() != 0 {
@@ -63,7 +69,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	n := rig.NewNarrator(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())), time.Now())
-	switch args[0] {
+	r.Net = network
+	switch verb {
 	case "run":
 		return demo(ctx, r, n, out)
 	case "up":
@@ -75,6 +82,38 @@ func run(ctx context.Context, args []string) error {
 	default:
 		return errors.New("usage: " + usage)
 	}
+}
+
+// parse reads the verb and the flags behind it.
+func parse(args []string) (verb string, network rig.Net, err error) {
+	if len(args) == 0 {
+		return "", network, errors.New("usage: " + usage)
+	}
+	flags := flag.NewFlagSet("cadre-demo", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	nat := flags.String("nat", rig.DefaultNet.NAT, "")
+	udp := flags.String("udp", "open", "")
+	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
+		return "", network, errors.Join(err, errors.New("usage: "+usage))
+	}
+	switch *nat {
+	case "none":
+	case "full-cone", "address-restricted", "port-restricted", "symmetric":
+		network.NAT = *nat
+	default:
+		return "", network, fmt.Errorf("--nat %q: want none, full-cone, address-restricted, port-restricted or symmetric", *nat)
+	}
+	switch *udp {
+	case "open":
+	case "blocked":
+		network.BlockUDP = true
+		if network.NAT == "" {
+			return "", network, errors.New("--udp blocked: without a NAT no UDP passes anyway")
+		}
+	default:
+		return "", network, fmt.Errorf("--udp %q: want open or blocked", *udp)
+	}
+	return args[0], network, nil
 }
 
 // demo removes what it made, also when it fails; the logs stay in .out/demo.log.

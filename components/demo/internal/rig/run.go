@@ -25,11 +25,37 @@ type Rig struct {
 	State string
 	// BootDelay is how long a CVM of the local cloud boots.
 	BootDelay time.Duration
+	// Net is what the CVMs sit behind.
+	Net Net
 	// Log gets what the cadre binary prints while it works; nil discards it.
 	Log io.Writer
 
 	images ImageMap
 	client *client.Client
+}
+
+// Net is the network of the local cloud's CVMs. The zero Net has no NATs and no
+// rendezvous: then the gateway is the only path.
+type Net struct {
+	// NAT is the kind of NAT in front of each CVM, of `cadre local up --nat`.
+	NAT string
+	// BlockUDP lets no UDP pass it.
+	BlockUDP bool
+}
+
+// DefaultNet is what most machines on the internet sit behind.
+var DefaultNet = Net{NAT: "port-restricted"}
+
+// flags are those of `cadre local up`.
+func (n Net) flags(bin string) []string {
+	if n.NAT == "" {
+		return nil
+	}
+	flags := []string{"--nat", n.NAT, "--rendezvous", filepath.Join(bin, "cadre-rendezvous")}
+	if n.BlockUDP {
+		flags = append(flags, "--udp", "blocked")
+	}
+	return flags
 }
 
 // Cloud is the part of the local cloud's cloud.json that the rig needs.
@@ -137,8 +163,8 @@ func (r *Rig) Up(ctx context.Context) error {
 	if err := r.images.Write(imageFile); err != nil {
 		return fmt.Errorf("write the image map: %w", err)
 	}
-	_, err := r.Cadre(ctx, "local", "up", "--state", filepath.Dir(r.CloudFile()),
-		"--images", imageFile, "--boot-delay", r.BootDelay.String())
+	args := []string{"local", "up", "--state", filepath.Dir(r.CloudFile()), "--images", imageFile, "--boot-delay", r.BootDelay.String()}
+	_, err := r.Cadre(ctx, append(args, r.Net.flags(filepath.Join(r.Root, "bin"))...)...)
 	return err
 }
 
@@ -158,8 +184,30 @@ func (r *Rig) createCluster(ctx context.Context, file string) error {
 		return err
 	}
 	args := append([]string{"cluster", "create", "--context", r.ContextFile(), "--var", "cloud=" + r.CloudFile()}, vars...)
-	_, err = r.Cadre(ctx, append(args, filepath.Join(r.Root, file))...)
-	return err
+	if _, err = r.Cadre(ctx, append(args, filepath.Join(r.Root, file))...); err != nil {
+		return err
+	}
+	return r.tellRendezvous(ctx)
+}
+
+// tellRendezvous lets members of the cluster in at the cloud's rendezvous server.
+func (r *Rig) tellRendezvous(ctx context.Context) error {
+	if r.Net.NAT == "" {
+		return nil
+	}
+	ca, err := r.Cadre(ctx, "cluster", "ca")
+	if err != nil {
+		return err
+	}
+	c, err := client.LoadContext(r.ContextFile())
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(filepath.Dir(r.CloudFile()), "rendezvous", "roots", c.Cluster+".pem")
+	if err := os.WriteFile(file, []byte(ca), 0o600); err != nil {
+		return fmt.Errorf("tell the rendezvous of the cluster: %w", err)
+	}
+	return nil
 }
 
 // Client returns the API client of the rig's cluster.
