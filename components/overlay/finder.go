@@ -41,8 +41,8 @@ type finder struct {
 func (l *peerLink) openPaths() {
 	l.finder.up = make(chan struct{})
 	// The Peer remembers the epochs of our Boot longer than we do, who may leave its
-	// map and come back, or start again with the same key. Clocks go on.
-	l.finder.base = uint64(time.Now().UnixMicro())
+	// map and come back, or start again with the same key. Clocks go on, mostly.
+	l.finder.base = max(uint64(time.Now().UnixMicro()), l.node.epoch.Load())
 	if l.node.paths == nil {
 		return
 	}
@@ -180,7 +180,12 @@ func (l *peerLink) doFindLocked(e link.Effect) {
 			if err != nil && ctx.Err() == nil {
 				l.log.Info("search for paths ended", "attempt", e.Epoch, "error", err)
 			}
-			l.step(link.FindEnded{Epoch: e.Epoch, Jitter: jitter()})
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if f.inbox == inbox {
+				f.inbox = nil // an idle Link holds none
+			}
+			l.stepLocked(link.FindEnded{Epoch: e.Epoch, Jitter: jitter()})
 		})
 	}
 }
@@ -229,7 +234,7 @@ const (
 	// sendAgain is the pause before a message is sent again that no mailbox took.
 	sendAgain = 250 * time.Millisecond
 	// inboxLen bounds the messages of one attempt that wait to be read.
-	inboxLen = 64
+	inboxLen = 16
 )
 
 // signaled takes a message from the Peer's mailbox. Its sender is authenticated and

@@ -62,7 +62,7 @@ func (n *Node) facts(p Peer) link.Facts {
 // startLink begins the Link to p, with the Node's lock held.
 func (n *Node) startLink(p Peer) *peerLink {
 	log := n.log.With("peer", p.ID.Slot)
-	l := &peerLink{node: n, id: p.ID, log: log, peer: p, sessions: make(map[uint64]live), since: time.Now(), state: link.New(n.epoch.Load())}
+	l := &peerLink{node: n, id: p.ID, log: log, peer: p, sessions: make(map[uint64]live), since: time.Now()}
 	l.forward = forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log, Unused: l.unused}, forwardRules(p))
 	l.openPaths()
 	l.step(link.Changed{Facts: l.facts(p)})

@@ -215,7 +215,7 @@ func (s *search) awaitStandby(ctx context.Context) {
 	defer limit.Stop()
 	tick := time.NewTicker(serverPoll)
 	defer tick.Stop()
-	for !s.l.hasRelayedPath() {
+	for !s.hasStandby() {
 		select {
 		case <-tick.C:
 		case <-limit.C:
@@ -224,6 +224,15 @@ func (s *search) awaitStandby(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// hasStandby tells whether a relayed path works and we hold an allocation: one that
+// rests on the Peer's alone dies with the Peer's search.
+func (s *search) hasStandby() bool {
+	s.l.mu.Lock()
+	kept := s.l.finder.relay != nil
+	s.l.mu.Unlock()
+	return (kept || s.relayed.Load()) && s.l.hasRelayedPath()
 }
 
 // hasRelayedPath tells whether a relayed path works, in use or not.

@@ -22,6 +22,7 @@ func TestDemoPath(t *testing.T) {
 	if err := r.Deploy(ctx, n); err != nil {
 		t.Fatalf("deploy: %v", err)
 	}
+	checkPaths(ctx, t, r)
 	instances := map[string]string{}
 	for i := range rollouts {
 		var report rig.Report
@@ -77,7 +78,7 @@ func newRig(t *testing.T) (*rig.Rig, *rig.Narrator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, need := range []string{"bin/cadre", "bin/cadre-local", "bin/cadre-agent", "bin/cadre-coordinator", "bin/cadre-load", ".tools/bin/consul", ".tools/patroni/bin/patroni"} {
+	for _, need := range []string{"bin/cadre", "bin/cadre-local", "bin/cadre-agent", "bin/cadre-coordinator", "bin/cadre-load", "bin/cadre-rendezvous", ".tools/bin/consul", ".tools/patroni/bin/patroni"} {
 		if _, err := os.Stat(filepath.Join(root, need)); err != nil {
 			t.Skipf("%s is missing: run make tools build", need)
 		}
@@ -90,6 +91,7 @@ func newRig(t *testing.T) (*rig.Rig, *rig.Narrator) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Net = rig.DefaultNet
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

@@ -59,6 +59,7 @@ func begin(t *testing.T) *story {
 	if err != nil {
 		t.Skip(err)
 	}
+	r.Net = rig.DefaultNet
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

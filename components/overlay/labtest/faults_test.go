@@ -69,7 +69,7 @@ func TestUDPPathDies(t *testing.T) {
 func (n *node) awaitStandby(p *node) {
 	n.w.t.Helper()
 	n.await(p, "relay standby", 20*time.Second, func(s overlay.SessionInfo) bool {
-		return slices.ContainsFunc(s.Candidates, func(c overlay.Candidate) bool { return c.Kind == overlay.PathRelay })
+		return !s.Searching && slices.ContainsFunc(s.Candidates, func(c overlay.Candidate) bool { return c.Kind == overlay.PathRelay })
 	})
 }
 

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,12 +15,14 @@ import (
 
 // CVM is one CVM as its host sees it.
 type CVM struct {
-	Name       string    `json:"name"`
-	VMUUID     string    `json:"vm_uuid"`
-	InstanceID string    `json:"instance_id"`
-	Status     string    `json:"status"`
-	Boots      int       `json:"boots"`
-	Services   []Service `json:"services"`
+	Name       string `json:"name"`
+	VMUUID     string `json:"vm_uuid"`
+	InstanceID string `json:"instance_id"`
+	Status     string `json:"status"`
+	// Address is the CVM's own, behind its NAT.
+	Address  string    `json:"address"`
+	Boots    int       `json:"boots"`
+	Services []Service `json:"services"`
 }
 
 // Service is one service of a CVM.
@@ -91,6 +94,28 @@ func (r *Rig) Calls(ctx context.Context) ([]Call, error) {
 	return log.Calls, nil
 }
 
+// Flows counts what CVMs sent to each other past the gateway and the rendezvous, by
+// protocol.
+type Flows struct {
+	Protocols map[string]struct {
+		Passed, Dropped struct{ Packets, Bytes int64 }
+	} `json:"protocols"`
+}
+
+// CutCVMs drops everything that CVMs send to each other (true) or lets it pass, and
+// returns the counts so far.
+func (r *Rig) CutCVMs(ctx context.Context, cut bool) (Flows, error) {
+	verdict := `{"cvm_to_cvm":"allow"}`
+	if cut {
+		verdict = `{"cvm_to_cvm":"drop"}`
+	}
+	var out Flows
+	if err := r.tell(ctx, http.MethodPut, "/firewall", []byte(verdict), &out); err != nil {
+		return out, fmt.Errorf("set the firewall: %w", err)
+	}
+	return out, nil
+}
+
 // Fault runs one of cadre local fault's verbs.
 func (r *Rig) Fault(ctx context.Context, args ...string) error {
 	_, err := r.Cadre(ctx, append([]string{"local", "fault", "--state", filepath.Dir(r.CloudFile())}, args...)...)
@@ -118,6 +143,11 @@ const maxHostReply = 32 << 20
 
 // host asks the local cloud for what no real platform tells.
 func (r *Rig) host(ctx context.Context, method, path string, into any) error {
+	return r.tell(ctx, method, path, nil, into)
+}
+
+// tell is host with a body.
+func (r *Rig) tell(ctx context.Context, method, path string, body []byte, into any) error {
 	cloud, err := r.Cloud()
 	if err != nil {
 		return err
@@ -126,7 +156,7 @@ func (r *Rig) host(ctx context.Context, method, path string, into any) error {
 	if err != nil {
 		return fmt.Errorf("read api_url: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base.Scheme+"://"+base.Host+"/_local"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, base.Scheme+"://"+base.Host+"/_local"+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

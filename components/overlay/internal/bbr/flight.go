@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// minRecords is what an idle connection keeps: a ring of 128 small records.
-	minRecords = 128
+	// minRecords is what an idle connection keeps: a ring of 32 small records.
+	minRecords = 32
 	// maxRecords is above what quic-go lets out at once (40,000 packets).
 	maxRecords = 1 << 16
 	// staleRecord is the least age at which a record that nobody resolved may be

@@ -31,8 +31,8 @@ type Session interface {
 	// SendDatagram queues one datagram and never waits. When the queue is full
 	// the oldest goes. It copies b.
 	SendDatagram(b []byte)
-	// ReceiveDatagram waits for one datagram until the Session ends. buf must
-	// hold frame.MaxDatagram bytes; the result aliases it.
+	// ReceiveDatagram waits for one datagram until the Session ends. The result
+	// aliases buf where that is large enough for it, and is new where it is not.
 	ReceiveDatagram(buf []byte) ([]byte, error)
 	// Ping measures one round trip on the control way, which bulk data does not
 	// delay beyond what the path itself queues. It ends with ctx or the Session.

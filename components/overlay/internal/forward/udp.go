@@ -17,6 +17,9 @@ const (
 	flowIdle = 60 * time.Second
 	// maxFlows bounds the flows of one Peer in each direction.
 	maxFlows = 256
+	// usualDatagram is what an idle Session holds for what may come; a larger one is
+	// rare and gets room of its own.
+	usualDatagram = 2 << 10
 	// socketBuffer takes a burst of gossip.
 	socketBuffer = 512 << 10
 )
@@ -219,7 +222,7 @@ func (u *udp) answerTo(d frame.Datagram) (*socket, netip.AddrPort, bool) {
 
 // ServeDatagrams hands out what the Peer sends on session until it ends.
 func (p *Peer) ServeDatagrams(session carrier.Session) error {
-	buf := make([]byte, frame.MaxDatagram)
+	buf := make([]byte, usualDatagram)
 	for {
 		b, err := session.ReceiveDatagram(buf)
 		if err != nil {

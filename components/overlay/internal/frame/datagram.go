@@ -61,16 +61,19 @@ func PrefixedSize(n int) int { return 2 + n }
 // which [AppendPrefixed] wrote.
 func PrefixedLen(b []byte) int { return 2 + int(binary.BigEndian.Uint16(b)) }
 
-// ReadPrefixed reads one datagram into buf, which must hold [MaxDatagram]
-// bytes, and returns the part that it fills.
+// ReadPrefixed reads one datagram into buf, or into a new slice where buf is too
+// small for it, and returns the part that it fills.
 func ReadPrefixed(r io.Reader, buf []byte) ([]byte, error) {
 	var head [2]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, fmt.Errorf("read datagram length: %w", err)
 	}
 	size := int(binary.BigEndian.Uint16(head[:]))
-	if size < datagramHead || size > len(buf) {
-		return nil, fmt.Errorf("%w: datagram of %d bytes, want %d to %d", ErrInvalid, size, datagramHead, len(buf))
+	if size < datagramHead || size > MaxDatagram {
+		return nil, fmt.Errorf("%w: datagram of %d bytes, want %d to %d", ErrInvalid, size, datagramHead, MaxDatagram)
+	}
+	if size > len(buf) {
+		buf = make([]byte, size)
 	}
 	if _, err := io.ReadFull(r, buf[:size]); err != nil {
 		return nil, fmt.Errorf("read datagram: %w", err)

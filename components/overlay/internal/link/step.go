@@ -12,10 +12,6 @@ type State struct {
 	find  find
 }
 
-// New is a Link whose attempts begin above an epoch. Epochs must not go back while
-// this node's Boot lives, also not over a Link that was let go of in between.
-func New(epoch uint64) State { return State{find: find{epoch: epoch}} }
-
 // held is one live Session.
 type held struct {
 	session uint64

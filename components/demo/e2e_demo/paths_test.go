@@ -1,0 +1,81 @@
+package e2edemo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/demo/internal/rig"
+)
+
+// checkPaths shows that everything between CVMs goes over the overlay: it finds direct
+// paths through the NATs; with every packet between CVMs dropped the database goes on
+// over the gateway; and no CVM reaches another's own address.
+func checkPaths(ctx context.Context, t *testing.T, r *rig.Rig) {
+	t.Helper()
+	seen := awaitPath(ctx, t, r, "direct-")
+	t.Logf("with NATs of kind %s:\n%s", r.Net.NAT, seen)
+	cvms, err := r.CVMs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range []string{"5432", "7443", "8008", "8301"} {
+		dial := fmt.Sprintf("import socket; socket.create_connection((%q, %s), 2)", cvms["demo-postgres-1"].Address, port)
+		if out, err := r.Exec(ctx, "demo-postgres-0", "postgres", "python3", "-c", dial); err == nil {
+			t.Errorf("postgres-0 reaches port %s of postgres-1 past the overlay: %s", port, out)
+		}
+	}
+	flows, err := r.CutCVMs(ctx, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flows.Protocols["tcp"].Passed.Bytes == 0 {
+		t.Errorf("nothing went directly over TCP: %+v", flows)
+	}
+	cut := time.Now()
+	if err := r.AwaitWrites(ctx, cut.Add(time.Second), 500); err != nil {
+		t.Fatalf("with all packets between CVMs dropped: %v", err)
+	}
+	awaitPath(ctx, t, r, "gateway")
+	summary, err := r.LoadSummary(ctx, cut.Add(-time.Second), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all direct paths died: longest write gap %v", summary.Gap)
+	if flows, err = r.CutCVMs(ctx, false); err != nil {
+		t.Fatal(err)
+	}
+	if flows.Protocols["tcp"].Dropped.Packets == 0 {
+		t.Errorf("nothing was dropped: %+v", flows)
+	}
+	awaitPath(ctx, t, r, "direct-")
+}
+
+// awaitPath waits until postgres-0 uses a kind of path to both other members.
+func awaitPath(ctx context.Context, t *testing.T, r *rig.Rig, kind string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		out, err := r.Cadre(ctx, "mesh", "status", "postgres-0")
+		good := 0
+		for line := range strings.Lines(out) {
+			f := strings.Fields(line)
+			if len(f) > 1 && (f[0] == "postgres-1" || f[0] == "postgres-2") && strings.HasPrefix(f[1], kind) {
+				good++
+			}
+		}
+		if err == nil && good == 2 {
+			return out
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("postgres-0 does not use %s: %v\n%s", kind, err, out)
+		}
+	}
+}
