@@ -25,9 +25,10 @@ var (
 // Session in use, and decides when they leave another; the other side serves what the
 // dialer opens.
 type control struct {
-	// end ends the dialer's present pair, which is on session.
-	session uint64
-	end     context.CancelCauseFunc
+	// pair is the dialer's present one.
+	pair *pairState
+	// opening are the Sessions on which a pair is being opened.
+	opening map[uint64]bool
 	// pairs counts the pairs that run, by Session: such a Session is not retired.
 	pairs map[uint64]int
 }
@@ -63,21 +64,62 @@ func (c *controlPair) add(kind frame.Kind, conn net.Conn) (ControlConns, bool, e
 
 // openControl opens both control connections on the Session in use and runs them.
 func (l *peerLink) openControl(ctx context.Context, s live, peer Peer) {
+	// A Session that is left and used again before the pair is open needs one only; two
+	// at once would be taken for nonsense.
+	if !l.beginOpening(s.number) {
+		return
+	}
+	conns, err := l.openPair(s)
+	l.endOpening(s.number)
+	if err != nil {
+		s.Close(err)
+		return
+	}
+	l.runControl(ctx, s, peer, conns)
+}
+
+func (l *peerLink) beginOpening(session uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.control.opening[session] {
+		return false
+	}
+	if l.control.opening == nil {
+		l.control.opening = map[uint64]bool{}
+	}
+	l.control.opening[session] = true
+	return true
+}
+
+func (l *peerLink) endOpening(session uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.control.opening, session)
+}
+
+// openPair opens both connections, first things first.
+func (l *peerLink) openPair(s live) (ControlConns, error) {
 	pair := controlPair{dialer: true}
+	var (
+		conns    ControlConns
+		complete bool
+	)
 	for _, kind := range []frame.Kind{frame.KindControl1, frame.KindControl2} {
 		st, err := s.OpenControl()
 		if err == nil {
 			_, err = st.Write(frame.Header{Kind: kind}.Append(nil))
 		}
 		if err != nil {
-			s.Close(fmt.Errorf("open %s stream: %w", kind, err))
-			return
+			return ControlConns{}, fmt.Errorf("open %s stream: %w", kind, err)
 		}
-		conns, complete, err := pair.add(kind, l.controlConn(s, st))
-		if err == nil && complete {
-			l.runControl(ctx, s, peer, conns)
+		if conns, complete, err = pair.add(kind, l.controlConn(s, st)); err != nil {
+			return ControlConns{}, err
 		}
 	}
+	if !complete {
+		return ControlConns{}, errControlTwice
+	}
+	return conns, nil
 }
 
 // runControl hands a pair to OnControl until the Session ends, ctx does, or the
@@ -85,15 +127,15 @@ func (l *peerLink) openControl(ctx context.Context, s live, peer Peer) {
 func (l *peerLink) runControl(ctx context.Context, s live, peer Peer, conns ControlConns) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !l.takeControl(s, cancel) {
-		conns.First.(*controlConn).Reset()
-		conns.Second.(*controlConn).Reset()
+	shared := &pairState{end: cancel}
+	first, second := conns.First.(*controlConn), conns.Second.(*controlConn)
+	if !l.takeControl(s, shared) {
+		first.Reset()
+		second.Reset()
 		return
 	}
-	shared := &pairState{end: cancel}
-	for _, conn := range []net.Conn{conns.First, conns.Second} {
-		conn.(*controlConn).pair.Store(shared)
-	}
+	first.pair.Store(shared)
+	second.pair.Store(shared)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -112,7 +154,7 @@ func (l *peerLink) runControl(ctx context.Context, s live, peer Peer, conns Cont
 // takeControl notes a pair; false when it comes too late. Pairs are opened beside
 // each other, and one for a Session that has been overtaken may be the last to be
 // ready.
-func (l *peerLink) takeControl(s live, end context.CancelCauseFunc) bool {
+func (l *peerLink) takeControl(s live, pair *pairState) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, lives := l.sessions[s.number]; !lives || l.stopped {
@@ -123,10 +165,10 @@ func (l *peerLink) takeControl(s live, end context.CancelCauseFunc) bool {
 		if used, _ := l.state.InUse(); used != s.number {
 			return false
 		}
-		if c.end != nil {
-			c.end(errControlMoved)
+		if c.pair != nil {
+			c.pair.end(errControlMoved)
 		}
-		c.session, c.end = s.number, end
+		c.pair = pair
 	}
 	if c.pairs == nil {
 		c.pairs = map[uint64]int{}
@@ -190,11 +232,12 @@ func (c *controlConn) Read(b []byte) (int, error) {
 // Session stays: the dialer knows, and the other side takes a connection that the
 // dialer gave up for one that has moved.
 func (c *controlConn) Close() error {
-	c.link.mu.Lock()
-	ours := !c.session.dialer || c.link.control.session == c.session.number
-	c.link.mu.Unlock()
 	pair := c.pair.Load()
-	if ours && pair != nil && (c.session.dialer || !pair.gone.Load()) {
+	c.link.mu.Lock()
+	// The dialer's present pair, or one that the dialer has not given up.
+	holds := pair != nil && (c.session.dialer && c.link.control.pair == pair || !c.session.dialer && !pair.gone.Load())
+	c.link.mu.Unlock()
+	if holds {
 		c.session.Close(errControlClosed)
 	}
 	c.Reset()

@@ -57,6 +57,35 @@ func (l *peerLink) facts(p Peer) link.Facts {
 	return f
 }
 
+// forgetPathsLocked lets go of the paths to a Boot that is not the Peer's any more, once
+// its Sessions have said farewell over them. Its machine may still run and answer
+// probes: kept paths would lead the next Boot's packets to it (OVL-15).
+func (l *peerLink) forgetPathsLocked() {
+	if l.finder.path == nil {
+		return
+	}
+	var attempts []string
+	for _, p := range l.finder.path.Paths() {
+		attempts = append(attempts, p.Attempt)
+	}
+	relay := l.finder.relay
+	l.finder.relay, l.finder.class = nil, link.NoClass
+	sessions := slices.Collect(maps.Values(l.sessions))
+	l.wg.Go(func() {
+		for _, s := range sessions {
+			if s.path.carrier == carrierQUIC {
+				s.Wait()
+			}
+		}
+		for _, a := range attempts {
+			l.finder.path.Forget(a)
+		}
+		if relay != nil {
+			_ = relay.Close()
+		}
+	})
+}
+
 // closePaths lets go of the socket once the Sessions have said farewell over it: the
 // Peer would wait for its dead-man timer else.
 func (l *peerLink) closePaths() {

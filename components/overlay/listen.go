@@ -100,6 +100,9 @@ func (n *Node) serverConfig() *tls.Config {
 	})
 }
 
+// errPathNotAllowed ends a Session on a kind of path that this node does not use.
+var errPathNotAllowed = errors.New("this kind of path is not allowed here")
+
 // errSlowHandshake ends a connection that does not get on.
 var errSlowHandshake = errors.New("handshake took too long")
 
@@ -152,6 +155,11 @@ func (n *Node) deliver(s live) {
 	n.mu.Lock()
 	l := n.links[s.who.ID]
 	n.mu.Unlock()
+	if !n.allows(s.class) {
+		s.Close(errPathNotAllowed)
+		s.Wait()
+		return
+	}
 	if l == nil || !l.connected(s, 0) {
 		s.Close(ErrPeerNotAdmitted)
 		s.Wait()

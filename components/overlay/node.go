@@ -121,8 +121,8 @@ func (n *Node) SetPeers(peers []Peer) {
 	}
 }
 
-// maxRevoked bounds the Boots that rendezvous servers are told of: their credentials
-// for mailboxes and relays are good for minutes only.
+// maxRevoked bounds the Boots that rendezvous servers are told of. Certificates last
+// for a day; a server remembers for longer those that fall off a full list.
 const maxRevoked = 256
 
 // revokeLocked tells the rendezvous servers which Boots the next map drops. Only a
@@ -131,7 +131,7 @@ func (n *Node) revokeLocked(next map[ID]Peer) {
 	if !n.coordinator() {
 		return
 	}
-	before := len(n.revoked)
+	before := slices.Clone(n.revoked)
 	for id, p := range n.peers {
 		if p.BootID != "" && next[id].BootID != p.BootID {
 			n.revoked = append(n.revoked, p.BootID)
@@ -147,7 +147,7 @@ func (n *Node) revokeLocked(next map[ID]Peer) {
 		return false
 	})
 	n.revoked = n.revoked[max(0, len(n.revoked)-maxRevoked):]
-	if n.paths != nil && (len(n.revoked) != before || before == maxRevoked) {
+	if n.paths != nil && !slices.Equal(n.revoked, before) {
 		if err := n.paths.box.Revoke(n.revoked); err != nil {
 			n.log.Warn("rendezvous not told of ended boots", "error", err)
 		}

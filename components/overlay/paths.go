@@ -83,6 +83,7 @@ func (n *Node) runPaths(ctx context.Context, p *paths) {
 	})
 	wg.Go(func() { n.receiveSignals(ctx, p) })
 	wg.Go(func() { n.warm(ctx, p) })
+	wg.Go(func() { n.hope(ctx, p) })
 	wg.Go(func() { n.acceptDatagrams(ctx, p, &wg) })
 	wg.Wait()
 }
@@ -112,6 +113,33 @@ func (n *Node) warm(ctx context.Context, p *paths) {
 		}
 	}
 }
+
+// hope tells every Link when a rendezvous is back after none was there: what they
+// wait for may be had now.
+func (n *Node) hope(ctx context.Context, p *paths) {
+	tick := time.NewTicker(hopeEvery)
+	defer tick.Stop()
+	for was := true; ; {
+		is := false
+		for _, st := range p.box.Status() {
+			is = is || st.Connected
+		}
+		if is && !was {
+			for _, l := range n.allLinks() {
+				l.step(link.Hoped{Jitter: jitter()})
+			}
+		}
+		was = is
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hopeEvery is how often a node looks whether a rendezvous is there.
+const hopeEvery = 250 * time.Millisecond
 
 // warmEvery is how often the mapped addresses are asked for while no search does.
 const warmEvery = 10 * time.Second

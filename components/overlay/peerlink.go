@@ -23,6 +23,8 @@ type live struct {
 	class  link.Class // when it was made
 	path   pathNote
 	begun  time.Time
+	// retired is when it was found to be one too many.
+	retired time.Time
 }
 
 // peerLink runs the Link to one Peer: it feeds what happens to link.State and
@@ -72,10 +74,14 @@ func (n *Node) startLink(p Peer) *peerLink {
 // update brings a new map entry.
 func (l *peerLink) update(p Peer) {
 	l.mu.Lock()
+	if old := l.peer.BootID; old != "" && old != p.BootID {
+		l.forgetPathsLocked()
+	}
 	l.peer = p
+	// First nobody of the past, then the rules for who is there now.
+	l.stepLocked(link.Changed{Facts: l.facts(p)})
 	l.mu.Unlock()
 	l.forward.Update(forwardRules(p))
-	l.step(link.Changed{Facts: l.facts(p)})
 }
 
 // stop ends the Link: at once for the network, and in the background for what
@@ -87,8 +93,9 @@ func (l *peerLink) stop(reason error) {
 		return
 	}
 	l.stopped = true
-	_, epoch := l.state.Finding()
-	for old := l.node.epoch.Load(); old < epoch && !l.node.epoch.CompareAndSwap(old, epoch); old = l.node.epoch.Load() {
+	if _, epoch := l.state.Finding(); l.state.Facts().Dials { // else the Peer chose it
+		for old := l.node.epoch.Load(); old < epoch && !l.node.epoch.CompareAndSwap(old, epoch); old = l.node.epoch.Load() {
+		}
 	}
 	l.doLocked(link.Cancel{})
 	l.doLocked(link.StopFind{})
@@ -149,7 +156,16 @@ func (l *peerLink) doLocked(e link.Effect) {
 		l.wg.Go(func() { s.Close(e.Reason) })
 	case link.Retire:
 		s := l.sessions[e.Session]
-		l.wg.Go(func() { l.unused(s.Session) })
+		s.retired = time.Now()
+		l.sessions[e.Session] = s
+		l.node.launch(&l.wg, func(ctx context.Context) {
+			select {
+			case <-time.After(retireGrace):
+				l.unused(s.Session)
+			case <-s.Done():
+			case <-ctx.Done():
+			}
+		})
 	default:
 		l.doFindLocked(e)
 	}
@@ -178,11 +194,15 @@ func (l *peerLink) unused(session carrier.Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.sessions {
-		if s.Session == session && l.state.Retired(s.number) && l.forward.Carries(session) == 0 && l.control.pairs[s.number] == 0 {
+		if s.Session == session && l.state.Retired(s.number) && time.Since(s.retired) >= retireGrace && l.forward.Carries(session) == 0 && l.control.pairs[s.number] == 0 {
 			l.wg.Go(func() { s.Close(errRetired) })
 		}
 	}
 }
+
+// retireGrace is how long a retired Session stays at least: a connection may be on
+// its way over it that neither side counts yet.
+const retireGrace = 6 * time.Second
 
 var (
 	errStopped = errors.New("link stopped")
@@ -223,12 +243,23 @@ func (l *peerLink) connected(s live, attempt uint64) bool {
 		return false
 	}
 	s.begun = time.Now()
+	if s.path.carrier == carrierQUIC && l.finder.class != link.NoClass {
+		s.class = l.finder.class // it may have moved since
+	}
+	for _, other := range l.sessions {
+		if other.who.BootID != s.who.BootID {
+			l.forgetPathsLocked()
+			break
+		}
+	}
 	l.sessions[s.number] = s
 	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Class: s.class, Attempt: attempt})
-	// The far side may use what we keep as a standby, so every Session is served.
-	peer := l.peer
-	l.node.launch(&l.wg, func(ctx context.Context) { l.serve(ctx, s, peer) })
-	l.node.launch(&l.wg, func(ctx context.Context) { l.watch(ctx, s) })
+	// The far side may use what we keep as a standby, so every Session that is kept is
+	// served; one that was refused just now is not.
+	if peer := l.peer; l.state.Class(s.number) != link.NoClass {
+		l.node.launch(&l.wg, func(ctx context.Context) { l.serve(ctx, s, peer) })
+		l.node.launch(&l.wg, func(ctx context.Context) { l.watch(ctx, s) })
+	}
 	l.wg.Go(func() {
 		// The next attempt does not wait for what this Session leaves behind.
 		<-s.Done()

@@ -58,10 +58,10 @@ func (n *Node) Ping(ctx context.Context, id ID, count int) (PingResult, error) {
 	defer tick.Stop()
 	for {
 		sample := l.ping(ctx)
-		if len(res.Samples) == 0 && (errors.Is(sample.Err, ErrNoSession) || ctx.Err() != nil) {
+		if len(res.Samples) == 0 && sample.Err != nil && (errors.Is(sample.Err, ErrNoSession) || ctx.Err() != nil) {
 			return PingResult{}, fmt.Errorf("ping %s: %w", id, sample.Err)
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && sample.Err != nil {
 			return res, nil // the last one was cut short
 		}
 		res.Samples = append(res.Samples, sample)

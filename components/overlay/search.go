@@ -55,6 +55,8 @@ type search struct {
 	remoteWay time.Duration
 	local     *punch.Local
 	punching  bool
+	// localTCP: this side may find direct TCP; tcpOver: it is decided.
+	localTCP, tcpOver bool
 
 	gathered chan *punch.Local // nil when there is none
 	ended    chan part         // each part that is over
@@ -84,7 +86,7 @@ func (l *peerLink) search(ctx context.Context, e link.Find, inbox <-chan signal.
 	defer cancel()
 	s := &search{
 		l: l, find: e, key: make([]byte, signal.KeyLen),
-		gathered: make(chan *punch.Local, 1), ended: make(chan part, 4), outbox: make(chan signal.Message, outboxLen),
+		localTCP: l.node.allows(link.DirectTCP), gathered: make(chan *punch.Local, 1), ended: make(chan part, 4), outbox: make(chan signal.Message, outboxLen),
 	}
 	_, _ = rand.Read(s.key)
 	if e.Controlling {
@@ -120,6 +122,7 @@ func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
 	s.startGather(ctx)
 	if s.find.Controlling {
 		s.tell(s.opening(signal.Offer))
+		s.tellNoTCP()
 	}
 	var candidates <-chan string
 	if s.ice != nil && s.find.Controlling {
@@ -145,7 +148,9 @@ func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
 		case local := <-s.gathered:
 			s.local = local
 			if local == nil {
-				waiting--
+				s.localTCP = false
+				s.tellNoTCP()
+				s.endTCP(nil)
 				continue
 			}
 			if s.find.Controlling {
@@ -208,7 +213,7 @@ func (s *search) parts() int {
 // else to fall back to: it is slower to find than the direct one, and when that dies
 // it is too late to look.
 func (s *search) awaitStandby(ctx context.Context) {
-	if s.ice == nil || !s.l.node.allows(link.Relay) || s.l.has(link.Gateway) {
+	if s.ice == nil || !s.l.node.allows(link.Relay) || s.l.has(link.Gateway) || s.l.has(link.DirectTCP) {
 		return
 	}
 	limit := time.NewTimer(standbyLimit)
@@ -311,6 +316,7 @@ func (s *search) message(ctx context.Context, m signal.Message) (done bool, err 
 		s.remoteKey = m.Key
 		if m.Type == signal.Offer {
 			s.tell(s.opening(signal.Answer))
+			s.tellNoTCP()
 		}
 		if err := s.connectICE(ctx, m); err != nil {
 			return false, err
@@ -318,8 +324,12 @@ func (s *search) message(ctx context.Context, m signal.Message) (done bool, err 
 	case signal.Candidates, signal.Nudge:
 	}
 	s.addICE(m.Candidates)
+	if m.Last && len(m.TCP) == 0 && !s.punching {
+		s.endTCP(errNoPeerTCP)
+	}
 	if len(m.TCP) > 0 {
-		for _, c := range m.TCP {
+		s.remoteTCP = nil // the whole list each time: a message may come twice
+		for _, c := range m.TCP[:min(len(m.TCP), punch.MaxCandidates)] {
 			s.remoteTCP = append(s.remoteTCP, punch.Candidate{Kind: punch.Kind(c.Kind), Addr: c.Addr})
 		}
 		s.remoteWay = time.Duration(m.OneWayMicros) * time.Microsecond

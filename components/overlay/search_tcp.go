@@ -3,6 +3,7 @@ package overlay
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -59,10 +60,30 @@ func (s *search) tellTCP() {
 	s.tell(m)
 }
 
+// errNoPeerTCP: the Peer has nothing to connect to.
+var errNoPeerTCP = errors.New("the peer offers no direct TCP")
+
+// tellNoTCP says that this side has nothing to connect to, so that the other does not
+// wait for it. Before the attempt has a name there is nobody to tell.
+func (s *search) tellNoTCP() {
+	if !s.localTCP && s.attempt != "" {
+		s.tell(signal.Message{Type: signal.Candidates, Last: true})
+	}
+}
+
+// endTCP decides the TCP part, once.
+func (s *search) endTCP(err error) {
+	if s.tcpOver || !s.l.node.allows(link.DirectTCP) {
+		return
+	}
+	s.tcpOver = true
+	s.ended <- part{name: "tcp", err: err}
+}
+
 // startPunch connects once both sides' addresses are known. The side that follows
 // tells its own only now, so that the other's wait begins after its first SYN.
 func (s *search) startPunch(ctx context.Context) {
-	if s.local == nil || len(s.remoteTCP) == 0 || s.punching {
+	if s.local == nil || len(s.remoteTCP) == 0 || s.punching || s.tcpOver {
 		return
 	}
 	s.punching = true

@@ -45,6 +45,8 @@ const (
 	dialLimit = 5 * time.Second
 	// rebindWait is how long to wait before trying again to listen.
 	rebindWait = time.Second
+	// tellEvery is the least time between two log lines about refusals.
+	tellEvery = time.Second
 	// maxConns bounds the connections of one Peer in each direction (OVL-17).
 	maxConns = 1024
 )
@@ -78,6 +80,7 @@ type Peer struct {
 	carried   map[carrier.Session]int
 	counters  map[counterKey]*count // never shrinks: bounded by the rules seen
 	refused   map[Protocol]uint64
+	told      time.Time // when a refusal was logged last
 	closed    bool
 }
 
@@ -187,6 +190,19 @@ func (p *Peer) accepts(port Port) bool {
 	}
 	p.refused[port.Protocol]++
 	return false
+}
+
+// tells spaces the lines about refusals: a Peer that scans must not fill the log. The
+// counters have them all.
+func (p *Peer) tells() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.told) < tellEvery {
+		return false
+	}
+	p.told = now
+	return true
 }
 
 // spawn runs f as part of the Peer, unless it is closed.

@@ -20,7 +20,9 @@ const lastWords = 5 * time.Second
 // here, and returns when it is over. ctx ends with the Session.
 func (p *Peer) ServeStream(ctx context.Context, on carrier.Session, st carrier.Stream, port uint16) {
 	if !p.accepts(Port{TCP, port}) {
-		p.log.Warn("peer reached for a forbidden port", "protocol", TCP, "port", port)
+		if p.tells() {
+			p.log.Warn("peer reached for a forbidden port", "protocol", TCP, "port", port)
+		}
 		Refuse(st, frame.PortForbidden)
 		return
 	}

@@ -34,12 +34,14 @@ type udp struct {
 	peer    *Peer
 	dropped atomic.Uint64
 
-	mu     sync.Mutex
-	vip    netip.Addr
-	bound  map[uint16]*socket // by offered port
-	flows  map[uint16]*socket // by the Peer's source port
-	calls  map[call]*caller   // what apps here sent to bound sockets
-	closed bool
+	mu    sync.Mutex
+	vip   netip.Addr
+	bound map[uint16]*socket // by offered port
+	flows map[uint16]*socket // by the Peer's source port
+	calls map[call]*caller   // what apps here sent to bound sockets
+	// retrying are offered ports that cannot be bound, and are tried again.
+	retrying map[uint16]bool
+	closed   bool
 }
 
 // call names a flow that an app here opened: its own port, and the Peer's.
@@ -62,7 +64,7 @@ func newUDP(p *Peer) *udp {
 	return &udp{
 		peer:  p,
 		bound: make(map[uint16]*socket), flows: make(map[uint16]*socket),
-		calls: make(map[call]*caller),
+		calls: make(map[call]*caller), retrying: make(map[uint16]bool),
 	}
 }
 
@@ -104,8 +106,11 @@ func (u *udp) update(vip netip.Addr, offered []uint16, moved bool) {
 func (u *udp) bindLocked(port uint16) {
 	s, err := u.openLocked(port)
 	if err != nil {
-		u.peer.log.Warn("offered port cannot be listened on", "protocol", UDP, "port", port, "error", err)
-		u.retryLocked(port)
+		if !u.retrying[port] {
+			u.retrying[port] = true
+			u.peer.log.Warn("offered port cannot be listened on", "protocol", UDP, "port", port, "error", err)
+			u.retryLocked(port)
+		}
 		return
 	}
 	u.bound[port] = s
@@ -129,8 +134,16 @@ func (u *udp) retryLocked(port uint16) {
 		for _, o := range u.peer.rules.Offers {
 			wanted = wanted || o == Port{UDP, port}
 		}
-		if wanted && !u.closed && u.bound[port] == nil {
+		switch {
+		case !wanted || u.closed || u.bound[port] != nil:
+			delete(u.retrying, port)
+		default:
 			u.bindLocked(port)
+			if u.bound[port] == nil {
+				u.retryLocked(port)
+			} else {
+				delete(u.retrying, port)
+			}
 		}
 	})
 }

@@ -57,6 +57,8 @@ const (
 	// findMin and findMax bound the wait after an attempt that found nothing direct.
 	findMin = time.Second
 	findMax = time.Minute
+	// findHope is the longest wait after a rendezvous has come back.
+	findHope = 2 * time.Second
 	// improveMin and improveMax bound the wait for another try at DirectTCP while
 	// DirectUDP works: most NATs that refuse once refuse for ever.
 	improveMin = time.Minute
@@ -157,6 +159,8 @@ type (
 	Nudged struct{ Boot string }
 	// Quiet tells that a path in use carries nothing any more.
 	Quiet struct{}
+	// Hoped tells that looking may go better now: a rendezvous is back.
+	Hoped struct{ Jitter float64 }
 	// FindEnded ends an attempt, whatever it found.
 	FindEnded struct {
 		Epoch  uint64
@@ -219,6 +223,7 @@ func (Timer) event()     {}
 func (Offered) event()   {}
 func (Nudged) event()    {}
 func (Quiet) event()     {}
+func (Hoped) event()     {}
 func (FindEnded) event() {}
 func (FindTimer) event() {}
 

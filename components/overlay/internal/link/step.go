@@ -79,6 +79,17 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.nudged(ev)
 	case Quiet:
 		return s.wishFind(true)
+	case Hoped:
+		if _, best := s.InUse(); best.Direct() {
+			return s, nil
+		}
+		// At once only where nothing was tried lately: a server that comes and goes must
+		// not set the pace.
+		if s.find.backOff > findHope {
+			s.find.backOff = findHope / 2 // doubled below
+			return s.waitFind(ev.Jitter)
+		}
+		return s.wishFind(true)
 	case FindEnded:
 		return s.findEnded(ev)
 	case FindTimer:

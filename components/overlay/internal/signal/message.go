@@ -40,6 +40,8 @@ const (
 	maxICE     = 256
 	maxTCPKind = 16
 	maxOneWay  = 60_000_000
+	// maxEpoch leaves room above every clock, so that no Peer can use numbers up.
+	maxEpoch = 1 << 62
 )
 
 // Message is one step of finding a path between two Boots. The zero value of a
@@ -85,6 +87,9 @@ func (m Message) Validate() error {
 	case Offer, Answer, Candidates, Nudge, Bye:
 	default:
 		return fmt.Errorf("unknown type %.20q", m.Type)
+	}
+	if m.Epoch > maxEpoch {
+		return fmt.Errorf("epoch %d: at most %d", m.Epoch, uint64(maxEpoch))
 	}
 	if m.Attempt == "" && m.Type != Nudge {
 		return fmt.Errorf("%s without an attempt", m.Type)
