@@ -49,7 +49,7 @@ var kinds = []kind{
 // punchable tells whether each side can know where the other's packets come from, or
 // lets them in anyway: a symmetric NAT sends from a port that nobody was told.
 func punchable(a, b kind) bool {
-	return !(a.symmetric() && b.strict() || b.symmetric() && a.strict())
+	return (!a.symmetric() || !b.strict()) && (!b.symmetric() || !a.strict())
 }
 
 // lucky: where both boxes answer SYNs that they do not expect with a reset, the two

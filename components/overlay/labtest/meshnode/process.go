@@ -60,7 +60,7 @@ func start(at Starter, dir, name, env string, config any) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self) //nolint:gosec // the program itself
+	cmd := exec.Command(self) //nolint:noctx // the program itself, which ends with its standard input
 	cmd.Env = append(os.Environ(), env+"="+path)
 	cmd.Stderr = log
 	p := &Process{cmd: cmd, log: log, done: make(chan struct{}), waiting: map[uint64]chan Response{}}
