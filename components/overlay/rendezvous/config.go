@@ -26,7 +26,8 @@ type Config struct {
 	Roots string
 
 	// CertFile and KeyFile are the server's own certificate; both empty:
-	// self-signed for Names, kept in StateDir (empty: in memory).
+	// self-signed for Names, kept in StateDir (empty: in memory). With files
+	// StateDir is not used.
 	CertFile, KeyFile string
 	Names             []string
 	StateDir          string
@@ -65,6 +66,9 @@ type Limits struct {
 	RelayBytes int
 	// Sockets is how many members may be connected (8192).
 	Sockets int
+	// PerSource is how many connections one IPv4 address or IPv6 /64 may have
+	// (256), members and strangers.
+	PerSource int
 	// Memory is how many bytes of messages may wait (64 MiB).
 	Memory int
 	// Requests is how many requests an identity may make in a second (20), and
@@ -82,6 +86,7 @@ func (l Limits) withDefaults() Limits {
 		AllAllocations: cmp.Or(l.AllAllocations, 4096),
 		RelayBytes:     cmp.Or(l.RelayBytes, 32<<20),
 		Sockets:        cmp.Or(l.Sockets, 8192),
+		PerSource:      cmp.Or(l.PerSource, 256),
 		Memory:         cmp.Or(l.Memory, 64<<20),
 		Requests:       cmp.Or(l.Requests, 20),
 		RequestsBurst:  cmp.Or(l.RequestsBurst, 64),
@@ -94,7 +99,7 @@ func (l Limits) validate() error {
 	var errs []error
 	for name, n := range map[string]int{
 		"allocations": l.Allocations, "all allocations": l.AllAllocations, "relayed bytes": l.RelayBytes,
-		"sockets": l.Sockets, "memory": l.Memory, "requests": l.Requests, "burst": l.RequestsBurst,
+		"sockets": l.Sockets, "sockets of one source": l.PerSource, "memory": l.Memory, "requests": l.Requests, "burst": l.RequestsBurst,
 	} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("limit of %s is %d, want more than 0", name, n))
@@ -126,7 +131,7 @@ func (l Limits) relay() relay.Limits {
 		Allocations: l.AllAllocations, AllocationsPerSlot: l.Allocations,
 		// A quarter of a second at full rate may come at once.
 		Bytes:       limit.Rate{PerSecond: float64(l.RelayBytes), Burst: max(float64(l.RelayBytes)/4, 64<<10)},
-		Connections: l.Sockets, ConnectionsPerIP: 512,
+		Connections: l.Sockets, ConnectionsPerIP: l.PerSource,
 	}
 }
 

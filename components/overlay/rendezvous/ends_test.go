@@ -5,12 +5,17 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"cadre.dev/overlay/internal/mailbox"
 	"cadre.dev/overlay/internal/signal/signaltest"
+	"cadre.dev/overlay/rendezvous/internal/member"
 )
 
 func TestRevokedBootsLoseEverything(t *testing.T) {
@@ -56,6 +61,86 @@ func TestRevokedBootsLoseEverything(t *testing.T) {
 		status, _ := again.do(t, &a.cert, "POST", mailbox.PathCredentials, nil)
 		return status == http.StatusForbidden
 	})
+}
+
+func TestRevocationsHaveARateOfTheirOwn(t *testing.T) {
+	w := newWorld(t)
+	s := w.server(func(c *Config) { c.Limits.Requests, c.Limits.RequestsBurst = 1, 4 })
+	boss := w.node("coordinator", "coordinator-0", s)
+	a := w.node("db", "db-0", s)
+	a.connected(t, 1)
+	boss.connected(t, 1)
+	eventually(t, "a refusal", func() bool {
+		status, _ := s.do(t, &boss.cert, "POST", mailbox.PathCredentials, nil)
+		return status == http.StatusTooManyRequests
+	})
+	body := []byte(jsonText(t, mailbox.Revocation{Boots: []string{a.boot()}}))
+	if status, answer := s.do(t, &boss.cert, "POST", mailbox.PathRevoked, body); status != http.StatusOK {
+		t.Errorf("revocation: status %d, %s, want 200", status, answer)
+	}
+	// However often it is refused, the coordinator says it until it is heard.
+	for range 3 {
+		s.do(t, &boss.cert, "POST", mailbox.PathRevoked, body)
+	}
+	other := w.node("db", "db-1", s)
+	eventually(t, "the second boot", func() bool { return len(s.office.Find(other.id, 1, time.Now())) == 1 })
+	if err := boss.Revoke([]string{a.boot(), other.boot()}); err != nil {
+		t.Fatal(err)
+	}
+	other.connected(t, 0)
+
+	// What the coordinator does not say any more is taken back.
+	if err := boss.Revoke(nil); err != nil {
+		t.Fatal(err)
+	}
+	a.connected(t, 1)
+	other.connected(t, 1)
+}
+
+func TestAnEndedBootIsNotServedOnItsOldConnection(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	ws, n := w.socket(s, "db-0")
+	eventually(t, "the member", func() bool { return len(s.office.Find(n.id, 1, time.Now())) == 1 })
+	// As if the mailbox had been opened just after it was looked for.
+	boss := member.Member{ID: w.ca.ID("coordinator", "coordinator-0"), Boot: "b"}
+	s.revoked.Replace(boss, []string{n.boot()}, time.Now())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"type":"find","id":1,"group":"db","slot":"db-0"}`)); err != nil {
+		t.Fatal(err)
+	}
+	var f mailbox.Frame
+	for f.Type != mailbox.FrameGoodbye {
+		_, b, err := ws.Read(ctx)
+		if err != nil {
+			t.Fatalf("no goodbye: %v", err)
+		}
+		if f, err = mailbox.ParseFrame(b); err != nil {
+			t.Fatal(err)
+		}
+		if f.Type == mailbox.FrameFound {
+			t.Fatal("an ended boot is answered")
+		}
+	}
+	if f.Code != mailbox.CodeRevoked {
+		t.Errorf("goodbye with %s, want %s", f.Code, mailbox.CodeRevoked)
+	}
+}
+
+func TestWithTheCAOfAClusterItsRelaysEnd(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	a := w.node("db", "db-0", s)
+	a.connected(t, 1)
+	relayed := allocate(t, s, a.ICEServers())
+	if err := os.Remove(filepath.Join(w.roots, testCluster+".pem")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the allocation's end", func() bool { return s.relay.Allocations() == 0 })
+	if err := relayed.again(); err == nil {
+		t.Error("the credential of a cluster that is gone still allocates")
+	}
 }
 
 func TestHealthMetricsAndDrain(t *testing.T) {

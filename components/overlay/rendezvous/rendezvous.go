@@ -58,6 +58,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	now := time.Now()
 	var err error
 	if c.CertFile != "" {
+		if c.StateDir != "" {
+			s.log.Info("state directory not used: the certificate is given", "directory", c.StateDir, "file", c.CertFile)
+		}
 		s.cert, err = certificate.Load(c.CertFile, c.KeyFile, s.log)
 	} else {
 		s.cert, err = certificate.SelfSigned(c.StateDir, s.names(), now, s.log)
@@ -72,7 +75,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.log.Warn("no cluster is served yet", "directory", c.Roots)
 	}
 	s.office = post.New(c.Limits.post())
-	s.mint = credential.New(c.Limits.CredentialLife, s.revoked.Has, now)
+	s.mint = credential.New(c.Limits.CredentialLife, s.gone, now)
 	s.front = front.New(front.Config{
 		Pool: s.roots.Pool, Office: s.office, Mint: s.mint, Revoked: &s.revoked, Revocations: c.Revocations,
 		EndRelay: s.endRelay, Addresses: s.STUN, Requests: c.Limits.requests(), Sockets: c.Limits.Sockets,
@@ -268,6 +271,12 @@ func (s *Server) background(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
+// gone reports members that nothing is done for any more: their Boot has ended,
+// or their cluster is not served.
+func (s *Server) gone(m member.Member) bool {
+	return s.revoked.Has(m) || s.roots.Pool(m.ID.Cluster) == nil
+}
+
 func (s *Server) endRelay(gone func(member.Member) bool) int {
 	if s.relay == nil {
 		return 0
@@ -297,7 +306,7 @@ func (s *Server) gauges() {
 
 // limited bounds connections, members' and strangers'.
 func (s *Server) limited(ln net.Listener) net.Listener {
-	return &bounded{Listener: ln, slots: make(chan struct{}, 2*s.cfg.Limits.Sockets), done: make(chan struct{})}
+	return newBounded(ln, 2*s.cfg.Limits.Sockets, s.cfg.Limits.PerSource)
 }
 
 // errorLog takes what net/http says of single connections: noise of the internet.

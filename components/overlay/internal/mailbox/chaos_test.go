@@ -35,6 +35,8 @@ type chaos struct {
 	// onSend gives the envelopes to deliver to whom, for one that was sent.
 	onSend func(c *chaos, to string, envelope []byte)
 	hello  Frame
+	// onRevoke gives the answer to a revocation.
+	onRevoke func(f Frame) Frame
 
 	mu      sync.Mutex
 	sockets map[string]*chaosSocket // by slot
@@ -115,6 +117,8 @@ func (c *chaos) handle(s *chaosSocket, f Frame) {
 			return
 		}
 		c.deliver(to, f.Envelope)
+	case FrameRevoke:
+		c.write(s, c.onRevoke(f))
 	case FrameAck:
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -90,6 +90,7 @@ type Client struct {
 	sends   sync.WaitGroup // sends that outlive the call that made them
 	seq     uint64
 	revoked []string
+	revokes bool       // Revoke was called
 	deliver sync.Mutex // orders guard and incoming
 }
 
@@ -148,15 +149,19 @@ func (c *Client) Messages() <-chan Incoming { return c.incoming }
 
 // Revoke says which Boots of the cluster have ended: each rendezvous is told
 // now and whenever it is connected again, since it keeps nothing on disk. Only
-// a coordinator is obeyed. The list replaces the one before.
+// a coordinator is obeyed. The list, of at most MaxRevoked, replaces the one
+// before: who is not on it any more is let in again.
 func (c *Client) Revoke(boots []string) error {
+	if len(boots) > MaxRevoked {
+		return fmt.Errorf("%d boots to revoke, at most %d", len(boots), MaxRevoked)
+	}
 	for _, b := range boots {
 		if !isBoot(b) {
 			return fmt.Errorf("boot %.20q: want 64 lower-case hex digits", b)
 		}
 	}
 	c.mu.Lock()
-	c.revoked = slices.Clone(boots)
+	c.revoked, c.revokes = slices.Clone(boots), true
 	c.mu.Unlock()
 	for _, s := range c.servers {
 		s.wakeRevoker()
@@ -164,10 +169,11 @@ func (c *Client) Revoke(boots []string) error {
 	return nil
 }
 
-func (c *Client) revokedBoots() []string {
+// revokedBoots gives the list, and whether there ever was one.
+func (c *Client) revokedBoots() ([]string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.revoked
+	return c.revoked, c.revokes
 }
 
 func (c *Client) nextSeq() uint64 {

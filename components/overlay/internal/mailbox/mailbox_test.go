@@ -5,9 +5,11 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"cadre.dev/overlay/internal/identity"
@@ -278,6 +280,54 @@ func FuzzWire(f *testing.F) {
 		}
 		if _, err := ParseFrame(again); err != nil {
 			t.Errorf("what was taken cannot be taken again: %v", err)
+		}
+	})
+}
+
+func TestRevocationsAreSaidUntilTheyAreHeard(t *testing.T) {
+	ca := signaltest.NewAuthority(t, "test.cadre")
+	c := newChaos(t)
+	codes := []Code{CodeRate, CodeOverloaded}
+	heard := make(chan []string, 8)
+	c.onRevoke = func(f Frame) Frame { // of one connection, so one at a time
+		if len(codes) > 0 {
+			code := codes[0]
+			codes = codes[1:]
+			return Frame{Type: FrameRefused, ID: f.ID, Code: code}
+		}
+		heard <- f.Revoked
+		return Frame{Type: FrameDone, ID: f.ID}
+	}
+	m := newMember(t, ca, "db-0", c)
+	for _, list := range [][]string{{strings.Repeat("a", 64)}, {strings.Repeat("b", 64)}, nil} {
+		if err := m.Revoke(list); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-heard:
+			if !slices.Equal(got, list) {
+				t.Errorf("the rendezvous heard %v, want %v", got, list)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the rendezvous was not told of %v", list)
+		}
+	}
+	if err := m.Revoke(make([]string, MaxRevoked+1)); err == nil {
+		t.Error("more than fits a frame is no error")
+	}
+}
+
+func TestOthersCannotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s server
+		for range 3 {
+			if !s.mayWarn("one") || !s.mayWarn("other") {
+				t.Error("a first line is not written")
+			}
+			if s.mayWarn("one") {
+				t.Error("a second line of one kind is written at once")
+			}
+			<-time.After(warnEvery)
 		}
 	})
 }

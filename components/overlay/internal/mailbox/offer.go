@@ -18,14 +18,18 @@ func (ses *session) acceptable(f Frame) Offer {
 			o.ICE = append(o.ICE, s)
 			continue
 		}
-		ses.server.log.Warn("offered server left out", "address", s.URL)
+		if ses.server.mayWarn("offer") {
+			ses.server.log.Warn("offered server left out", "address", s.URL)
+		}
 	}
 	for _, r := range f.Reflectors {
 		if ses.mayReach(r) {
 			o.Reflectors = append(o.Reflectors, r)
 			continue
 		}
-		ses.server.log.Warn("offered server left out", "address", r)
+		if ses.server.mayWarn("offer") {
+			ses.server.log.Warn("offered server left out", "address", r)
+		}
 	}
 	return o
 }

@@ -33,7 +33,9 @@ func (ses *session) receive(envelope []byte) bool {
 		}
 	})
 	if err != nil && !errors.Is(err, signal.ErrStale) {
-		ses.server.log.Warn("signaling message refused", "code", string(signal.CodeOf(err)), "error", err)
+		if ses.server.mayWarn("message") {
+			ses.server.log.Warn("signaling message refused", "code", string(signal.CodeOf(err)), "error", err)
+		}
 	}
 	return true
 }

@@ -214,7 +214,9 @@ func (ses *session) verify(to identity.ID, boots []Boot) []knownBoot {
 		}
 		who, err := signal.VerifyChain(chain, roots, to.Cluster)
 		if err != nil || who.ID != to || who.BootID != b.Boot {
-			ses.server.log.Warn("offered certificate left out", "peer", to.String(), "error", err)
+			if ses.server.mayWarn("certificate") {
+				ses.server.log.Warn("offered certificate left out", "peer", to.String(), "error", err)
+			}
 			continue
 		}
 		good = append(good, knownBoot{boot: who.BootID, leaf: chain[0]})

@@ -33,7 +33,11 @@ type server struct {
 	session *session // nil while not connected
 	status  ServerStatus
 	offer   *Offer
+	warned  map[string]time.Time // by kind, constants all
 }
+
+// warnEvery is how often one kind of line is written that others can cause.
+const warnEvery = time.Second
 
 func newServer(c *Client, s Server) (*server, error) {
 	target, err := socketURL(s.URL)
@@ -157,6 +161,22 @@ func (s *server) setOffer(o Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offer = &o
+}
+
+// mayWarn reports whether a line may be written of a kind that a rendezvous or
+// another member can cause as often as they like.
+func (s *server) mayWarn(kind string) bool {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.warned[kind]) < warnEvery {
+		return false
+	}
+	if s.warned == nil {
+		s.warned = map[string]time.Time{}
+	}
+	s.warned[kind] = now
+	return true
 }
 
 func (s *server) wakeRevoker() {

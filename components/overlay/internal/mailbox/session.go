@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -258,22 +259,44 @@ func (ses *session) ping(ctx context.Context) error {
 	return nil
 }
 
-// revoker tells the server which Boots have ended.
+// revoker tells the server which Boots have ended, until it knows.
 func (ses *session) revoker(ctx context.Context) {
+	wait := backoffMin
 	for {
-		boots := ses.server.client.revokedBoots()
-		for len(boots) > 0 {
-			n := min(len(boots), MaxRevoked)
-			if _, err := ses.request(ctx, Frame{Type: FrameRevoke, Revoked: boots[:n]}); err != nil {
-				ses.server.log.Warn("rendezvous not told of revoked boots", "error", err)
-				break
-			}
-			boots = boots[n:]
+		err := ses.tellRevoked(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		var again <-chan time.Time
+		var refused *Refusal
+		switch {
+		case err == nil:
+			wait = backoffMin
+		case errors.As(err, &refused) && refused.Kind != KindRetry:
+			// It obeys somebody else, or nobody: asking again changes nothing.
+			ses.server.log.Warn("rendezvous not told of revoked boots", "error", err)
+		default:
+			ses.server.log.Warn("rendezvous not told of revoked boots yet", "error", err, "again", wait)
+			again = time.After(wait/2 + rand.N(wait)) //nolint:gosec // jitter, no secret
+			wait = min(2*wait, backoffMax)
 		}
 		select {
+		case <-again:
 		case <-ses.server.revoke:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// tellRevoked hands the list over as it is now.
+func (ses *session) tellRevoked(ctx context.Context) error {
+	boots, ok := ses.server.client.revokedBoots()
+	if !ok {
+		return nil
+	}
+	within, cancel := context.WithTimeoutCause(ctx, sendTime, errors.New("rendezvous did not answer in time"))
+	defer cancel()
+	_, err := ses.patiently(within, Frame{Type: FrameRevoke, Revoked: boots})
+	return err
 }

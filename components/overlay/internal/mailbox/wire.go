@@ -20,8 +20,9 @@ const (
 	MaxBoots = 4
 	// MaxChain is how many certificates a chain has at most: leaf first.
 	MaxChain = 3
-	// MaxCertificate is the longest certificate, in bytes.
-	MaxCertificate = 4 << 10
+	// MaxCertificate is the longest certificate, in bytes: MaxBoots chains of
+	// MaxChain such certificates fit a frame in base64, with room for the rest.
+	MaxCertificate = 3 << 10
 	// MaxRevoked is how many Boots one request may revoke.
 	MaxRevoked = 256
 	// MaxICE is how many STUN and TURN URLs a server may offer.
@@ -55,7 +56,8 @@ const (
 	FrameSend FrameType = "send"
 	// FrameAck says that messages have arrived (Messages).
 	FrameAck FrameType = "ack"
-	// FrameRevoke ends Boots; coordinators only (ID, Revoked).
+	// FrameRevoke says which Boots have ended, all of them: it replaces what this
+	// Boot of a coordinator said before; coordinators only (ID, Revoked).
 	FrameRevoke FrameType = "revoke"
 
 	// FrameHello is the server's first (ICE, Reflectors).
@@ -207,7 +209,8 @@ type Offer struct {
 	Reflectors []string    `json:"reflectors"`
 }
 
-// Revocation is the body of a POST of PathRevoked.
+// Revocation is the body of a POST of PathRevoked. It replaces what this Boot of
+// a coordinator said before; an empty list takes it all back.
 type Revocation struct {
 	Boots []string `json:"boots"`
 }
@@ -284,7 +287,7 @@ func (f Frame) complete() error {
 	case FrameSend:
 		ok = f.ID != 0 && len(f.Envelope) > 0
 	case FrameRevoke:
-		ok = f.ID != 0 && len(f.Revoked) > 0
+		ok = f.ID != 0
 	case FrameAck:
 		ok = len(f.Messages) > 0
 	case FrameMessage:
@@ -306,7 +309,7 @@ func (f Frame) complete() error {
 
 // Check reads the bounds of a revocation.
 func (r Revocation) Check() error {
-	if len(r.Boots) == 0 {
+	if r.Boots == nil {
 		return fmt.Errorf("%w: no boots", ErrWire)
 	}
 	if err := checkRevoked(r.Boots); err != nil {

@@ -55,6 +55,9 @@ func NewAuthority(t testing.TB, cluster string) *Authority {
 	return a
 }
 
+// Root gives the CA's own certificate.
+func (a *Authority) Root() *x509.Certificate { return a.cert }
+
 // ID names a Slot of the cluster.
 func (a *Authority) ID(group, slot string) identity.ID {
 	return identity.ID{Cluster: a.Cluster, Group: group, Slot: slot}

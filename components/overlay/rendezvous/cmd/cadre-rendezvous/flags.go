@@ -56,7 +56,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	set.StringVar(&c.CertFile, "tls-cert", "", "`file` with the server's certificate chain, PEM; read again when it changes. Without it a self-signed one is made")
 	set.StringVar(&c.KeyFile, "tls-key", "", "`file` with the key of --tls-cert, PEM")
 	set.StringVar(&names, "names", "", "`names` of the self-signed certificate, separated by commas: host names and addresses by which members connect. The host of --listen and --relay-ip are always among them")
-	set.StringVar(&c.StateDir, "state-dir", "", "`directory` that keeps the self-signed certificate; empty: a new one at each start")
+	set.StringVar(&c.StateDir, "state-dir", "", "`directory` that keeps the self-signed certificate; empty: a new one at each start. Not used with --tls-cert")
 	set.StringVar(&o.caFile, "ca-out", "", "`file` to write the self-signed certificate to, for members to trust")
 	set.StringVar(&stun, "stun", ":3478", "`addresses` for STUN and TURN, each over UDP and TCP, separated by commas; empty: mailboxes only")
 	set.StringVar(&relayIP, "relay-ip", "", "IPv4 `address` by which others reach this machine (required with --stun)")
@@ -69,6 +69,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	set.IntVar(&l.AllAllocations, "max-all-allocations", 4096, "relay allocations of all")
 	set.IntVar(&l.RelayBytes, "max-relay-bytes", 32<<20, "bytes relayed for one identity in a second")
 	set.IntVar(&l.Sockets, "max-members", 8192, "members connected at once")
+	set.IntVar(&l.PerSource, "max-per-address", 256, "connections of one IPv4 address or IPv6 /64 at once; clusters behind one address share it")
 	set.IntVar(&l.Memory, "max-memory", 64<<20, "bytes of messages that wait")
 	set.IntVar(&l.Requests, "max-requests", 20, "requests of one identity in a second, messages among them; three times as many and a few may come at once")
 	set.DurationVar(&l.CredentialLife, "credential-life", 10*time.Minute, "how long relay credentials are good, at most 10m")
@@ -109,8 +110,8 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		errs = append(errs, errors.New("--tls-cert and --tls-key come together"))
 	}
-	if c.CertFile != "" && (o.caFile != "" || c.StateDir != "" || names != "") {
-		errs = append(errs, errors.New("--names, --state-dir and --ca-out are for a self-signed certificate, not for --tls-cert"))
+	if c.CertFile != "" && (o.caFile != "" || names != "") {
+		errs = append(errs, errors.New("--names and --ca-out are for a self-signed certificate, not for --tls-cert"))
 	}
 	if !slices.Contains(levels, o.logLevel) {
 		errs = append(errs, fmt.Errorf("--log-level %q: want one of %s", o.logLevel, strings.Join(levels, ", ")))
@@ -125,7 +126,8 @@ func parse(args []string, stdout io.Writer) (options, error) {
 		value int
 	}{
 		{"--max-allocations", l.Allocations}, {"--max-all-allocations", l.AllAllocations},
-		{"--max-relay-bytes", l.RelayBytes}, {"--max-members", l.Sockets}, {"--max-memory", l.Memory}, {"--max-requests", l.Requests},
+		{"--max-relay-bytes", l.RelayBytes}, {"--max-members", l.Sockets}, {"--max-per-address", l.PerSource},
+		{"--max-memory", l.Memory}, {"--max-requests", l.Requests},
 	} {
 		if n.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s %d: want more than 0", n.flag, n.value))

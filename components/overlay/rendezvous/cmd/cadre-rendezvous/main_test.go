@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"os"
 	"strings"
 	"testing"
 )
@@ -45,6 +47,33 @@ func TestWrongFlags(t *testing.T) {
 		if code := run(t.Context(), args, &out, &errs); code != 2 || !strings.Contains(errs.String(), want) {
 			t.Errorf("%v: exit code %d, says %q, want 2 and %q", args, code, errs.String(), want)
 		}
+	}
+}
+
+func TestAGivenCertificateWins(t *testing.T) {
+	o, err := parse([]string{"--roots=x", "--stun=", "--tls-cert=x", "--tls-key=y", "--state-dir=z"}, io.Discard)
+	if err != nil || o.config.CertFile != "x" || o.config.StateDir != "z" {
+		t.Fatalf("certificate and state directory together: %+v, error %v", o.config, err)
+	}
+	// As the unit and the compose file start it: with a directory always.
+	dir, ended := t.TempDir(), t.Context()
+	ended, cancel := context.WithCancel(ended)
+	cancel()
+	args := []string{"--roots", t.TempDir(), "--listen=127.0.0.1:0", "--admin=", "--stun=", "--state-dir", dir}
+	var out, errs bytes.Buffer
+	if code := run(ended, args, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	empty := t.TempDir()
+	args = append(args, "--state-dir", empty, "--tls-cert", dir+"/rendezvous.pem", "--tls-key", dir+"/rendezvous-key.pem")
+	if code := run(ended, args, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	if files, err := os.ReadDir(empty); err != nil || len(files) != 0 {
+		t.Errorf("%d files in the state directory, want none, error %v", len(files), err)
+	}
+	if !strings.Contains(errs.String(), "state directory not used") {
+		t.Errorf("the log does not say it: %s", errs.String())
 	}
 }
 

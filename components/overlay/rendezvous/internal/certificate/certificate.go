@@ -30,6 +30,9 @@ const (
 	keyName         = "rendezvous-key.pem"
 )
 
+// errPair reports files that are no certificate with its key.
+var errPair = errors.New("no certificate with its key")
+
 // Source gives the present certificate. Safe for concurrent use.
 type Source struct {
 	certFile, keyFile string
@@ -53,7 +56,7 @@ func Load(certFile, keyFile string, log *slog.Logger) (*Source, error) {
 // process.
 func SelfSigned(dir string, names []string, now time.Time, log *slog.Logger) (*Source, error) {
 	if dir == "" {
-		certPEM, keyPEM, err := selfSign(names, now)
+		certPEM, keyPEM, err := selfSign(names, now, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -62,18 +65,12 @@ func SelfSigned(dir string, names []string, now time.Time, log *slog.Logger) (*S
 	}
 	s := &Source{certFile: filepath.Join(dir, certName), keyFile: filepath.Join(dir, keyName), log: log}
 	err := s.read()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errPair) {
 		return nil, err
 	}
 	if err != nil || !s.fits(names, now) {
-		certPEM, keyPEM, err := selfSign(names, now)
-		if err != nil {
+		if err := s.renew(names, now); err != nil {
 			return nil, err
-		}
-		// The key first: a certificate without its key would be an error at the
-		// next start, a key without its certificate is made anew.
-		if err := errors.Join(os.WriteFile(s.keyFile, keyPEM, 0o600), os.WriteFile(s.certFile, certPEM, 0o600)); err != nil {
-			return nil, fmt.Errorf("keep self-signed certificate: %w", err)
 		}
 		if err := s.read(); err != nil {
 			return nil, err
@@ -81,6 +78,31 @@ func SelfSigned(dir string, names []string, now time.Time, log *slog.Logger) (*S
 	}
 	s.CA = s.certPEM
 	return s, nil
+}
+
+// renew writes a new certificate for the key that there is, so that at no time
+// the two files do not match. Without a usable key it makes one.
+func (s *Source) renew(names []string, now time.Time) error {
+	key, err := readKey(s.keyFile)
+	if err != nil {
+		return err
+	}
+	certPEM, keyPEM, err := selfSign(names, now, key)
+	if err != nil {
+		return err
+	}
+	// The key first: until the certificate follows, they are a mismatch, which
+	// the next start mends.
+	if key == nil {
+		err = replace(s.keyFile, keyPEM)
+	}
+	if err == nil {
+		err = replace(s.certFile, certPEM)
+	}
+	if err != nil {
+		return fmt.Errorf("keep self-signed certificate: %w", err)
+	}
+	return nil
 }
 
 // Get is for tls.Config.GetCertificate.
@@ -124,7 +146,7 @@ func (s *Source) read() error {
 	}
 	cert, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return fmt.Errorf("read TLS certificate %s: %w", s.certFile, err)
+		return fmt.Errorf("read TLS certificate %s: %w: %w", s.certFile, errPair, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,10 +168,12 @@ func (s *Source) fits(names []string, now time.Time) bool {
 	return true
 }
 
-func selfSign(names []string, now time.Time) (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make TLS key: %w", err)
+// selfSign makes a certificate for key, or for a new one.
+func selfSign(names []string, now time.Time, key *ecdsa.PrivateKey) (certPEM, keyPEM []byte, err error) {
+	if key == nil {
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return nil, nil, fmt.Errorf("make TLS key: %w", err)
+		}
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {

@@ -35,6 +35,52 @@ func TestSelfSignedIsKept(t *testing.T) {
 	}
 }
 
+func TestWhatACutOffStartLeftIsMended(t *testing.T) {
+	dir, now, log := t.TempDir(), time.Now(), slog.New(slog.DiscardHandler)
+	names := []string{"relay.example"}
+	first, err := SelfSigned(dir, names, now, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(filepath.Join(dir, keyName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := now.Add(selfSignedLife - selfSignedRenew + time.Hour)
+	renewed, err := SelfSigned(dir, names, late, log)
+	if err != nil || bytes.Equal(renewed.CA, first.CA) {
+		t.Fatalf("the certificate was not renewed, error %v", err)
+	}
+	if after, err := os.ReadFile(filepath.Join(dir, keyName)); err != nil || !bytes.Equal(after, key) {
+		t.Errorf("the key was not kept, error %v", err)
+	}
+
+	other := t.TempDir()
+	if _, err := SelfSigned(other, names, now, log); err != nil {
+		t.Fatal(err)
+	}
+	otherKey, err := os.ReadFile(filepath.Join(other, keyName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"another's key": otherKey, "no key": nil, "half a key": key[:len(key)/2]} {
+		if err := os.WriteFile(filepath.Join(dir, keyName), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mended, err := SelfSigned(dir, names, now, log)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if again, err := SelfSigned(dir, names, now, log); err != nil || !bytes.Equal(again.CA, mended.CA) {
+			t.Errorf("%s: not mended for good, error %v", name, err)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
+		t.Errorf("%d files are left, want 2, error %v", len(files), err)
+	}
+}
+
 func TestFilesAreReadAgain(t *testing.T) {
 	dir, now, log := t.TempDir(), time.Now(), slog.New(slog.DiscardHandler)
 	if _, err := SelfSigned(dir, []string{"a.example"}, now, log); err != nil {

@@ -24,6 +24,9 @@ import (
 // coordinators is the Group that may revoke.
 const coordinators = "coordinator"
 
+// kindRevoke is the kind of request that ends Boots, over HTTP and WebSocket.
+const kindRevoke = string(mailbox.FrameRevoke)
+
 // Config is what a [Front] needs.
 type Config struct {
 	// Pool gives the CA of a cluster, nil when it is not known.
@@ -51,7 +54,12 @@ type Config struct {
 type Front struct {
 	cfg      Config
 	requests *limit.Keyed[identity.ID]
-	log      *slog.Logger
+	// revocations are counted apart: a coordinator that has much to say must
+	// still be able to end a Boot.
+	revocations *limit.Keyed[identity.ID]
+	log         *slog.Logger
+	untrusted   limit.Line
+	curious     limit.Line
 
 	mu      sync.Mutex
 	leaving bool
@@ -66,7 +74,8 @@ func New(c Config) *Front {
 	}
 	return &Front{
 		cfg: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		requests: limit.NewKeyed[identity.ID](c.Requests, 1<<16), sockets: map[*socket]struct{}{},
+		requests: limit.NewKeyed[identity.ID](c.Requests, 1<<16), revocations: limit.NewKeyed[identity.ID](c.Requests, 1<<16),
+		sockets: map[*socket]struct{}{},
 	}
 }
 
@@ -79,12 +88,16 @@ func (f *Front) Handler() http.Handler {
 	mux.HandleFunc("POST "+mailbox.PathMailbox+"/{cluster}/{group}/{slot}/{boot}", f.member("send", f.serveSend))
 	mux.HandleFunc("GET "+mailbox.PathCertificates+"/{cluster}/{group}/{slot}", f.member("find", f.serveFind))
 	mux.HandleFunc("POST "+mailbox.PathCredentials, f.member("credentials", f.serveCredentials))
-	mux.HandleFunc("POST "+mailbox.PathRevoked, f.member("revoke", f.serveRevoked))
+	mux.HandleFunc("POST "+mailbox.PathRevoked, f.member(kindRevoke, f.serveRevoked))
 	return mux
 }
 
-// Health answers 200 while members are welcome.
-func (f *Front) Health(w http.ResponseWriter, _ *http.Request) {
+// Health answers 200 while members are welcome. Where members connect, whoever
+// asks has no certificate and keeps no connection.
+func (f *Front) Health(w http.ResponseWriter, r *http.Request) {
+	if r.TLS != nil {
+		w.Header().Set("Connection", "close")
+	}
 	f.mu.Lock()
 	leaving := f.leaving
 	f.mu.Unlock()
@@ -101,7 +114,7 @@ func (f *Front) member(kind string, serve func(http.ResponseWriter, *http.Reques
 		f.cfg.Meter.Request(kind)
 		who, refusal := f.authenticate(r)
 		if refusal == nil {
-			refusal = f.spend(who.ID)
+			refusal = f.spend(kind, who.ID)
 		}
 		if refusal != nil {
 			f.refuse(w, refusal)
@@ -117,7 +130,9 @@ func (f *Front) authenticate(r *http.Request) (member.Caller, *mailbox.Refusal) 
 	case errors.Is(err, member.ErrNone):
 		return who, refusal(mailbox.CodeUnauthenticated, "show an SVID as client certificate")
 	case err != nil:
-		f.log.Warn("client certificate refused", "code", string(mailbox.CodeUntrusted), "error", err)
+		if f.untrusted.Allow(f.cfg.Now()) {
+			f.log.Warn("client certificate refused", "code", string(mailbox.CodeUntrusted), "error", err)
+		}
 		return who, refusal(mailbox.CodeUntrusted, "the client certificate is no SVID of a cluster known here")
 	case f.cfg.Revoked.Has(who.Member):
 		return who, refusal(mailbox.CodeRevoked, "this boot has ended")
@@ -126,8 +141,12 @@ func (f *Front) authenticate(r *http.Request) (member.Caller, *mailbox.Refusal) 
 }
 
 // spend takes one request of an identity's rate.
-func (f *Front) spend(id identity.ID) *mailbox.Refusal {
-	if f.requests.Take(id, 1, f.cfg.Now()) {
+func (f *Front) spend(kind string, id identity.ID) *mailbox.Refusal {
+	requests := f.requests
+	if kind == kindRevoke {
+		requests = f.revocations
+	}
+	if requests.Take(id, 1, f.cfg.Now()) {
 		return nil
 	}
 	r := refusal(mailbox.CodeRate, "too many requests")
@@ -174,8 +193,9 @@ func status(c mailbox.Code) int {
 }
 
 // Recheck ends the sockets of those who would not be let in now: their cluster's
-// CA is gone, or changed.
+// CA is gone, or changed. What a cluster relays ends with its CA.
 func (f *Front) Recheck() {
+	f.cfg.EndRelay(func(m member.Member) bool { return f.cfg.Pool(m.ID.Cluster) == nil })
 	for _, s := range f.snapshot() {
 		if _, err := member.Authenticate(s.tls, f.cfg.Pool); err != nil {
 			s.stop(errUntrusted)

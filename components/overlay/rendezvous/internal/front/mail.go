@@ -100,7 +100,9 @@ func (f *Front) serveFind(w http.ResponseWriter, r *http.Request, who member.Cal
 func (f *Front) servePoll(w http.ResponseWriter, r *http.Request, who member.Caller) {
 	id := identity.ID{Cluster: r.PathValue("cluster"), Group: r.PathValue("group"), Slot: r.PathValue("slot")}
 	if boot := r.PathValue("boot"); id != who.ID || (boot != "-" && boot != who.Boot) {
-		f.log.Warn("poll of another's mailbox refused", "code", string(mailbox.CodeUnauthenticated), "peer", who.ID.String())
+		if f.curious.Allow(f.cfg.Now()) {
+			f.log.Warn("poll of another's mailbox refused", "code", string(mailbox.CodeUnauthenticated), "peer", who.ID.String())
+		}
 		f.refuse(w, refusal(mailbox.CodeUnauthenticated, "not your mailbox"))
 		return
 	}

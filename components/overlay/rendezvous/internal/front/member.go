@@ -37,12 +37,12 @@ func (f *Front) serveCredentials(w http.ResponseWriter, r *http.Request, who mem
 }
 
 // revoke ends Boots of who's cluster: their mailboxes, their credentials, and
-// what they relay right now.
+// what they relay right now. It takes back what who said before and says no more.
 func (f *Front) revoke(who member.Caller, boots []string) *mailbox.Refusal {
 	if !f.cfg.Revocations || who.ID.Group != coordinators {
 		return refusal(mailbox.CodeScope, "only coordinators may end boots here")
 	}
-	f.cfg.Revoked.Add(who.ID.Cluster, boots, f.cfg.Now())
+	f.cfg.Revoked.Replace(who.Member, boots, f.cfg.Now())
 	gone := func(m member.Member) bool {
 		return m.ID.Cluster == who.ID.Cluster && slices.Contains(boots, m.Boot)
 	}

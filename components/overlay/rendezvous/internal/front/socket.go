@@ -70,6 +70,11 @@ func (f *Front) serveSocket(w http.ResponseWriter, r *http.Request, who member.C
 		return
 	}
 	defer func() { s.box.Detach(f.cfg.Now()) }()
+	// A revocation since the request came found no mailbox to close.
+	if f.cfg.Revoked.Has(who.Member) {
+		s.say(ctx, mailbox.CodeRevoked, errRevoked)
+		return
+	}
 	f.log.Info("member connected", "peer", who.ID.String(), "boot", who.Boot[:12])
 
 	done := make(chan struct{})
@@ -144,7 +149,10 @@ func (s *socket) read(ctx context.Context) error {
 // handle answers one request.
 func (s *socket) handle(f mailbox.Frame) (mailbox.Frame, error) {
 	s.front.cfg.Meter.Request(string(f.Type))
-	refused := s.front.spend(s.who.ID)
+	if s.front.cfg.Revoked.Has(s.who.Member) {
+		return mailbox.Frame{}, errRevoked
+	}
+	refused := s.front.spend(string(f.Type), s.who.ID)
 	answer := mailbox.Frame{Type: mailbox.FrameDone, ID: f.ID}
 	switch {
 	case refused != nil:
@@ -191,7 +199,7 @@ func (s *socket) write(ctx context.Context) error {
 		}
 		select {
 		case f := <-s.out:
-			if err := s.put(ctx, f); err != nil {
+			if err := s.put(ctx, fitting(f)); err != nil {
 				return err
 			}
 		case <-wake:
@@ -242,6 +250,8 @@ func (s *socket) goodbye(ctx context.Context) error {
 	switch {
 	case errors.Is(cause, errLeaving):
 		s.say(ctx, mailbox.CodeOverloaded, cause)
+	case errors.Is(cause, errRevoked):
+		s.say(ctx, mailbox.CodeRevoked, cause)
 	case errors.Is(cause, errUntrusted):
 		s.say(ctx, mailbox.CodeUntrusted, cause)
 	case errors.Is(cause, errSlow), errors.Is(cause, errFrame):
@@ -259,6 +269,15 @@ func (s *socket) say(ctx context.Context, code mailbox.Code, why error) {
 	}
 	_ = s.put(ctx, mailbox.Frame{Type: mailbox.FrameGoodbye, Code: code, Text: text})
 	_ = s.ws.Close(websocket.StatusGoingAway, "")
+}
+
+// fitting gives f, or a refusal where f cannot be said: what others have left
+// here must not end the connection of who asks for it.
+func fitting(f mailbox.Frame) mailbox.Frame {
+	if _, err := f.Encode(); err == nil {
+		return f
+	}
+	return mailbox.Frame{Type: mailbox.FrameRefused, ID: f.ID, Code: mailbox.CodeTooLarge, Text: "the answer is too long"}
 }
 
 func (s *socket) put(ctx context.Context, f mailbox.Frame) error {

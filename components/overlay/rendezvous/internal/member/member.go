@@ -3,13 +3,16 @@
 package member
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/mailbox"
 )
 
 // Member is one Boot of a Slot: the owner of a mailbox, of credentials and of
@@ -22,7 +25,8 @@ type Member struct {
 // Caller is a Member with what it showed on this connection.
 type Caller struct {
 	Member
-	// Chain is DER, leaf first, to hand to those who want to write to it.
+	// Chain is DER, leaf first, to hand to those who want to write to it: what
+	// the CA vouches for, within the bounds of the wire.
 	Chain [][]byte
 	// Expires is when the leaf does.
 	Expires time.Time
@@ -42,6 +46,11 @@ func Authenticate(state *tls.ConnectionState, pool func(cluster string) *x509.Ce
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return Caller{}, ErrNone
 	}
+	for _, c := range state.PeerCertificates {
+		if len(c.Raw) > mailbox.MaxCertificate {
+			return Caller{}, fmt.Errorf("%w: certificate of %d bytes, at most %d", ErrUntrusted, len(c.Raw), mailbox.MaxCertificate)
+		}
+	}
 	leaf := state.PeerCertificates[0]
 	if len(leaf.URIs) != 1 {
 		return Caller{}, fmt.Errorf("%w: %d URI names, want exactly 1", ErrUntrusted, len(leaf.URIs))
@@ -59,9 +68,41 @@ func Authenticate(state *tls.ConnectionState, pool func(cluster string) *x509.Ce
 	if err != nil {
 		return Caller{}, fmt.Errorf("%w: %w", ErrUntrusted, err)
 	}
-	c := Caller{Member: Member{ID: who.ID, Boot: who.BootID}, Expires: who.Expires}
-	for _, cert := range state.PeerCertificates {
-		c.Chain = append(c.Chain, cert.Raw)
+	chain, err := vouched(state.PeerCertificates, roots)
+	if err != nil {
+		return Caller{}, err
 	}
-	return c, nil
+	return Caller{Member: Member{ID: who.ID, Boot: who.BootID}, Expires: who.Expires, Chain: chain}, nil
+}
+
+// vouched gives what a receiver needs of the certificates shown: the leaf, and
+// those that lead from it to a root. Anything else would be data of the member's
+// choice that we hand on for it.
+func vouched(shown []*x509.Certificate, roots *x509.CertPool) ([][]byte, error) {
+	leaf := shown[0]
+	chain := [][]byte{leaf.Raw}
+	if len(shown) == 1 {
+		return chain, nil
+	}
+	between := x509.NewCertPool()
+	for _, c := range shown[1:] {
+		between.AddCert(c)
+	}
+	paths, err := leaf.Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	// All paths count: the receiver may know another root of the cluster than we.
+	on := slices.Concat(paths...)
+	for _, c := range shown[1:] {
+		if slices.ContainsFunc(on, c.Equal) && !slices.ContainsFunc(chain, func(have []byte) bool { return bytes.Equal(have, c.Raw) }) {
+			chain = append(chain, c.Raw)
+		}
+	}
+	if len(chain) > mailbox.MaxChain {
+		return nil, fmt.Errorf("%w: chain of %d certificates, at most %d", ErrUntrusted, len(chain), mailbox.MaxChain)
+	}
+	return chain, nil
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -168,7 +169,9 @@ func (g *gate) permit(m *stun.Message, from netip.AddrPort, to net.Addr) bool {
 	for _, peer := range peers {
 		if !g.relay.mayReach(peer, m.Type.Method == stun.MethodChannelBind, a) {
 			g.relay.cfg.Meter.Refused(reasonForbidden)
-			g.relay.log.Warn("relay to a forbidden peer refused", "code", reasonForbidden, "peer", a.owner.ID.String(), "address", peer.String())
+			if g.relay.warns.Allow(g.relay.cfg.Now()) {
+				g.relay.log.Warn("relay to a forbidden peer refused", "code", reasonForbidden, "peer", a.owner.ID.String(), "address", peer.String())
+			}
 			g.refuse(m, to, g.key, stun.CodeForbidden, reasonForbidden)
 			return false
 		}
@@ -209,7 +212,11 @@ func (g *gate) permitAllocate(m *stun.Message, a *allocation, to net.Addr) bool 
 }
 
 // mayReach judges a peer; its port only where traffic will go to that port.
+// Relay sockets are IPv4: for IPv6 a permission would be a place taken in vain.
 func (r *Relay) mayReach(peer netip.AddrPort, port bool, a *allocation) bool {
+	if !peer.Addr().Is4() {
+		return false
+	}
 	if peer.Addr() == r.cfg.RelayIP {
 		return !port || r.neighbour(peer.Port(), a.owner) != nil
 	}
@@ -306,15 +313,33 @@ func (a *allocation) renew(c *claim) {
 	}
 }
 
-// note remembers what an allocation has asked for; false: more than it may.
+// note remembers what an allocation has asked for; false: more than it may, of
+// which nothing is remembered.
 func (a *allocation) note(peers []netip.AddrPort, channel uint16) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	fresh := map[netip.Addr]struct{}{}
 	for _, p := range peers {
-		a.permissions[p.Addr()] = struct{}{}
+		if _, known := a.permissions[p.Addr()]; !known {
+			fresh[p.Addr()] = struct{}{}
+		}
 	}
-	if channel != 0 {
+	_, bound := a.channels[channel]
+	bind := channel != 0 && !bound
+	if len(a.permissions)+len(fresh) > maxPermissions || (bind && len(a.channels) >= maxChannels) {
+		return false
+	}
+	maps.Copy(a.permissions, fresh)
+	if bind {
 		a.channels[channel] = struct{}{}
 	}
-	return len(a.permissions) <= maxPermissions && len(a.channels) <= maxChannels
+	return true
+}
+
+// permits reports whether the owner has asked for what this address sends.
+func (a *allocation) permits(from netip.Addr) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.permissions[from]
+	return ok
 }

@@ -190,6 +190,11 @@ func (a *allocation) ReadFrom(p []byte) (int, net.Addr, error) {
 			a.relay.cfg.Meter.Dropped("forbidden source")
 			continue
 		}
+		// Strangers must not use up what the owner may relay.
+		if !a.permits(from.Addr()) {
+			a.relay.cfg.Meter.Dropped("no permission")
+			continue
+		}
 		if a.spend(n) {
 			return n, net.UDPAddrFromAddrPort(from), nil
 		}

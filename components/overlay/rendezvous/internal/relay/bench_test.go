@@ -120,6 +120,12 @@ func (b *bench) issue(m member.Member) credential.Credential {
 	return b.mint.Issue(m, loopback, b.clock.Now().Add(24*time.Hour), b.clock.Now())
 }
 
+// end revokes m's Boot as a coordinator of its cluster does.
+func (b *bench) end(m member.Member) {
+	boss := who(m.ID.Cluster, "coordinator-0", "0")
+	b.revoked.Replace(boss, []string{m.Boot}, b.clock.Now())
+}
+
 // client is a TURN client of its own socket.
 type client struct {
 	*turn.Client

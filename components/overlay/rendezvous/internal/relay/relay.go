@@ -29,7 +29,7 @@ type Limits struct {
 	// Bytes is what one identity may relay, both ways together.
 	Bytes limit.Rate
 	// Connections is how many TCP connections may be open; ConnectionsPerIP
-	// from one address.
+	// from one source, an IPv4 address or an IPv6 /64.
 	Connections, ConnectionsPerIP int
 }
 
@@ -67,6 +67,7 @@ type Relay struct {
 	bytes  *limit.Keyed[identity.ID]
 	nonces *nonces
 	log    *slog.Logger
+	warns  limit.Line
 	fronts []*front
 	wg     sync.WaitGroup // of everything that holds a socket
 
@@ -76,7 +77,7 @@ type Relay struct {
 	allocs   map[*allocation]struct{}
 	byPort   map[uint16]*allocation
 	perSlot  map[identity.ID]int
-	conns    map[net.Conn]netip.Addr
+	conns    map[net.Conn]netip.Prefix
 }
 
 // Open binds the sockets and serves.
@@ -94,7 +95,7 @@ func Open(ctx context.Context, c Config) (*Relay, error) {
 		bytes:  limit.NewKeyed[identity.ID](c.Limits.Bytes, 1<<16),
 		nonces: newNonces(),
 		allocs: map[*allocation]struct{}{}, byPort: map[uint16]*allocation{},
-		perSlot: map[identity.ID]int{}, conns: map[net.Conn]netip.Addr{},
+		perSlot: map[identity.ID]int{}, conns: map[net.Conn]netip.Prefix{},
 	}
 	r.filter.refresh()
 	for _, at := range c.Listen {

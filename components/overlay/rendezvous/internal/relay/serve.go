@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/pion/turn/v3"
+
+	"cadre.dev/overlay/rendezvous/internal/limit"
 )
 
 const engineMTU = 1600
@@ -100,15 +102,16 @@ func (r *Relay) keep(conn net.Conn) bool {
 		return false
 	}
 	same := 0
-	for _, a := range r.conns {
-		if a == from.Addr() {
+	source := limit.Source(from.Addr())
+	for _, s := range r.conns {
+		if s == source {
 			same++
 		}
 	}
 	if same >= r.cfg.Limits.ConnectionsPerIP {
 		return false
 	}
-	r.conns[conn] = from.Addr()
+	r.conns[conn] = source
 	return true
 }
 

@@ -2,9 +2,11 @@
 package revoked
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"cadre.dev/overlay/internal/mailbox"
 	"cadre.dev/overlay/rendezvous/internal/member"
 )
 
@@ -14,37 +16,64 @@ const (
 	memory = 48 * time.Hour
 	// most is how many are remembered for one cluster; then the oldest goes.
 	most = 8192
+	// most coordinators that are remembered for one Boot. With more, nobody can
+	// take it back.
+	mostNamed = 8
 )
 
 // List is a set of Boots by cluster: a cluster ends its own and no others. The
 // zero List is ready and safe for concurrent use.
 type List struct {
 	mu    sync.Mutex
-	boots map[string]map[string]time.Time
+	boots map[string]map[string]*entry
 }
 
-// Add remembers boots of cluster.
-func (l *List) Add(cluster string, boots []string, now time.Time) {
+type entry struct {
+	at time.Time
+	// by are the coordinators whose newest list has the Boot. The zero Member
+	// stands for one that will not take it back.
+	by []member.Member
+}
+
+// Replace makes boots all that the coordinator by says have ended. What it said
+// before and does not say now is taken back, unless another says it too. A list
+// as long as can be may have lost its oldest entries: it takes nothing back, then
+// or later. Nor does a coordinator that has restarted, since it may not know
+// what the Boot before it knew.
+func (l *List) Replace(by member.Member, boots []string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.boots == nil {
-		l.boots = map[string]map[string]time.Time{}
+		l.boots = map[string]map[string]*entry{}
 	}
-	of := l.boots[cluster]
+	of := l.boots[by.ID.Cluster]
 	if of == nil {
-		of = map[string]time.Time{}
-		l.boots[cluster] = of
+		of = map[string]*entry{}
+		l.boots[by.ID.Cluster] = of
 	}
-	for boot, at := range of {
-		if now.Sub(at) > memory {
+	named := make(map[string]struct{}, len(boots))
+	for _, b := range boots {
+		named[b] = struct{}{}
+	}
+	for boot, e := range of {
+		if _, still := named[boot]; !still {
+			e.drop(by, len(boots) >= mailbox.MaxRevoked)
+		}
+		if now.Sub(e.at) > memory || len(e.by) == 0 {
 			delete(of, boot)
 		}
 	}
 	for _, b := range boots {
-		if _, ok := of[b]; !ok && len(of) >= most {
-			dropOldest(of)
+		e := of[b]
+		if e == nil {
+			if len(of) >= most {
+				dropOldest(of)
+			}
+			e = &entry{}
+			of[b] = e
 		}
-		of[b] = now
+		e.at = now
+		e.name(by)
 	}
 }
 
@@ -56,10 +85,33 @@ func (l *List) Has(m member.Member) bool {
 	return ok
 }
 
-func dropOldest(of map[string]time.Time) {
+func (e *entry) name(by member.Member) {
+	if slices.Contains(e.by, by) {
+		return
+	}
+	if len(e.by) >= mostNamed {
+		by = member.Member{}
+		e.by = e.by[:0]
+	}
+	e.by = append(e.by, by)
+}
+
+// drop takes by's word back, or only forgets whose it was.
+func (e *entry) drop(by member.Member, keep bool) {
+	i := slices.Index(e.by, by)
+	switch {
+	case i < 0:
+	case keep:
+		e.by[i] = member.Member{}
+	default:
+		e.by = slices.Delete(e.by, i, i+1)
+	}
+}
+
+func dropOldest(of map[string]*entry) {
 	var oldest string
-	for b, at := range of {
-		if oldest == "" || at.Before(of[oldest]) {
+	for b, e := range of {
+		if oldest == "" || e.at.Before(of[oldest].at) {
 			oldest = b
 		}
 	}
