@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pion/stun/v2"
+
 	"cadre.dev/overlay/internal/attempt"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
@@ -130,7 +132,7 @@ func (l *peerLink) pathEvent(ev underlay.Event) {
 	defer l.mu.Unlock()
 	switch ev.Kind {
 	case underlay.PathUp, underlay.PathChanged:
-		l.finder.class = classOf(ev.Path.Kind)
+		l.finder.class = l.node.classOf(ev.Path)
 		for number, s := range l.sessions {
 			if s.path.carrier == carrierQUIC {
 				l.stepLocked(link.Moved{Session: number, Class: l.finder.class})
@@ -154,9 +156,17 @@ func (l *peerLink) pathEvent(ev underlay.Event) {
 	}
 }
 
-func classOf(k underlay.Kind) link.Class {
-	if k == underlay.Relay {
+// classOf ranks a datagram path. One that turned up at a rendezvous server's address is
+// relayed, whatever else is known about it: the Peer's relay may speak before the
+// message that names it has come.
+func (n *Node) classOf(p underlay.PathInfo) link.Class {
+	if p.Kind == underlay.Relay {
 		return link.Relay
+	}
+	for _, s := range n.paths.box.ICEServers() {
+		if u, err := stun.ParseURI(s.URL); err == nil && u.Host == p.Remote.Addr().String() {
+			return link.Relay
+		}
 	}
 	return link.DirectUDP
 }
@@ -182,7 +192,7 @@ func (l *peerLink) candidates() []Candidate {
 			continue
 		}
 		out = append(out, Candidate{
-			Kind: pathKind(classOf(p.Kind)), Remote: p.Remote.String(), RTT: p.RTT, Loss: p.Loss, InUse: p.InUse,
+			Kind: pathKind(l.node.classOf(p)), Remote: p.Remote.String(), RTT: p.RTT, Loss: p.Loss, InUse: p.InUse,
 		})
 	}
 	return out

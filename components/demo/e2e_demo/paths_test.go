@@ -60,8 +60,12 @@ func awaitPath(ctx context.Context, t *testing.T, r *rig.Rig, kind string) strin
 	defer cancel()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	last := ""
 	for {
 		out, err := r.Cadre(ctx, "mesh", "status", "postgres-0")
+		if err == nil {
+			last = out
+		}
 		good := 0
 		for line := range strings.Lines(out) {
 			f := strings.Fields(line)
@@ -75,7 +79,7 @@ func awaitPath(ctx context.Context, t *testing.T, r *rig.Rig, kind string) strin
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("postgres-0 does not use %s: %v\n%s", kind, err, out)
+			t.Fatalf("postgres-0 does not use %s: %v\n%s", kind, err, last)
 		}
 	}
 }

