@@ -3,7 +3,6 @@ package overlay
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
@@ -23,6 +22,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"cadre.dev/overlay/internal/identity/identitytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,69 +31,26 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const testCluster = "test.cadre"
 
 // authority is a cluster CA.
-type authority struct {
-	cert *x509.Certificate
-	key  ed25519.PrivateKey
-	pool *x509.CertPool
-}
+type authority struct{ *identitytest.Authority }
 
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &authority{cert: cert, key: key, pool: pool}
+	return &authority{identitytest.NewAuthority(t, testCluster)}
 }
 
 // issue makes an SVID for the names given; change may spoil the template.
 func (a *authority) issue(t testing.TB, names []string, change ...func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "svid"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-	}
+	var uris []*url.URL
 	for _, n := range names {
 		u, err := url.Parse(n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tmpl.URIs = append(tmpl.URIs, u)
+		uris = append(uris, u)
 	}
-	for _, c := range change {
-		c(tmpl)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+	named := func(c *x509.Certificate) { c.URIs = uris }
+	return a.Issue(t, a.ID("test", "named-below"), append([]func(*x509.Certificate){named}, change...)...)
 }
 
 // bootCert is what an unadmitted Boot shows.
@@ -176,7 +134,7 @@ func (w *world) start(n *testNode, change ...func(*Config)) {
 		w.t.Fatal(err)
 	}
 	n.Node = node
-	node.SetCredentials(Credentials{Certificate: n.cert, Roots: w.ca.pool})
+	node.SetCredentials(Credentials{Certificate: n.cert, Roots: w.ca.Pool})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- node.Run(ctx) }()

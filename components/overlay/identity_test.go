@@ -115,7 +115,7 @@ func TestWhoIsDialed_OVL05(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := w.node("db", "a", 1), w.node("db", "b", 2)
-			b.SetCredentials(Credentials{Certificate: c.cert(b), Roots: w.ca.pool})
+			b.SetCredentials(Credentials{Certificate: c.cert(b), Roots: w.ca.Pool})
 			b.SetPeers([]Peer{b.sees(a, nil, nil)})
 			_, err := a.Node.dial(t.Context(), b.id, b.instance, b.bootID())
 			if !errors.Is(err, c.want) {

@@ -37,7 +37,7 @@ func datagramSessions(t *testing.T) (near, far carrier.Session) {
 			conn.Close()
 		})
 	}
-	if err := ends[1].Listen(identity.OverlayServer(cert, ca.pool, testCluster)); err != nil {
+	if err := ends[1].Listen(identity.OverlayServer(cert, ca.Pool, testCluster)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
@@ -57,7 +57,7 @@ func datagramSessions(t *testing.T) (near, far carrier.Session) {
 		}
 	}()
 	client := ca.issue(t, []string{id("a").String()})
-	c, err := ends[0].Dial(ctx, at, identity.OverlayClient(client, ca.pool, "", id("b"), ""))
+	c, err := ends[0].Dial(ctx, at, identity.OverlayClient(client, ca.Pool, "", id("b"), ""))
 	if err != nil {
 		t.Fatal(err)
 	}

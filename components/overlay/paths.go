@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,17 +89,29 @@ func (n *Node) runPaths(ctx context.Context, p *paths) {
 	wg.Wait()
 }
 
+// servers are those that the rendezvous offer, with or without relays.
+func (p *paths) servers(relays bool) []attempt.Server {
+	var out []attempt.Server
+	for _, s := range p.box.ICEServers() {
+		if relays || s.Username == "" {
+			out = append(out, attempt.Server{URL: s.URL, Username: s.Username, Password: s.Password})
+		}
+	}
+	return out
+}
+
+// connected tells whether any rendezvous answers.
+func (p *paths) connected() bool {
+	return slices.ContainsFunc(p.box.Status(), func(s mailbox.ServerStatus) bool { return s.Connected })
+}
+
 // warm learns the socket's mapped addresses before the first search needs them, and
 // keeps them fresh.
 func (n *Node) warm(ctx context.Context, p *paths) {
 	tick := time.NewTicker(serverPoll)
 	defer tick.Stop()
 	for {
-		var servers []attempt.Server
-		for _, s := range p.box.ICEServers() {
-			servers = append(servers, attempt.Server{URL: s.URL, Username: s.Username, Password: s.Password})
-		}
-		if len(servers) > 0 {
+		if servers := p.servers(true); len(servers) > 0 {
 			tick.Reset(warmEvery)
 			within, cancel := context.WithTimeout(ctx, warmEvery)
 			if err := p.ice.Warm(within, servers, !n.cfg.PublicOnly); err != nil {
@@ -120,10 +133,7 @@ func (n *Node) hope(ctx context.Context, p *paths) {
 	tick := time.NewTicker(hopeEvery)
 	defer tick.Stop()
 	for was := true; ; {
-		is := false
-		for _, st := range p.box.Status() {
-			is = is || st.Connected
-		}
+		is := p.connected()
 		if is && !was {
 			for _, l := range n.allLinks() {
 				l.step(link.Hoped{Jitter: jitter()})

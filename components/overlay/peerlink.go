@@ -224,10 +224,17 @@ func (l *peerLink) dial(ctx context.Context, d link.Dial) {
 		l.stepLocked(link.Failed{Attempt: d.Attempt, Jitter: jitter()})
 		return
 	}
-	if !l.connected(s, d.Attempt) {
-		s.Close(errStopped)
-		s.Wait()
+	l.adopt(s, d.Attempt)
+}
+
+// adopt is connected for a Session that this side made: it ends when the Link has.
+func (l *peerLink) adopt(s live, attempt uint64) bool {
+	if l.connected(s, attempt) {
+		return true
 	}
+	s.Close(errStopped)
+	s.Wait()
+	return false
 }
 
 // jitter spreads the attempts of many links; nothing rests on its being secret.

@@ -180,18 +180,14 @@ func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
 func (s *search) awaitServer(ctx context.Context) error {
 	tick := time.NewTicker(serverPoll)
 	defer tick.Stop()
-	for {
-		for _, st := range s.l.node.paths.box.Status() {
-			if st.Connected {
-				return nil
-			}
-		}
+	for !s.l.node.paths.connected() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return errors.New("no rendezvous server answers")
 		}
 	}
+	return nil
 }
 
 // serverPoll is how often a search looks whether a rendezvous answers.

@@ -22,13 +22,7 @@ func (s *search) startICE(ctx context.Context) error {
 	if !direct && !relay {
 		return nil
 	}
-	var servers []attempt.Server
-	for _, server := range n.paths.box.ICEServers() {
-		if server.Username != "" && !relay {
-			continue
-		}
-		servers = append(servers, attempt.Server{URL: server.URL, Username: server.Username, Password: server.Password})
-	}
+	servers := n.paths.servers(relay)
 	agent, err := attempt.Start(ctx, attempt.Config{
 		Mux: n.paths.ice, Controlling: s.find.Controlling, Servers: servers,
 		RelayOnly: !direct, Private: !n.cfg.PublicOnly, AllowLoopback: n.limits.loopback, Log: s.l.log,
@@ -156,10 +150,7 @@ func (s *search) dialDatagrams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !s.l.connected(session, 0) {
-		session.Close(errStopped)
-		session.Wait()
-	}
+	s.l.adopt(session, 0)
 	return nil
 }
 

@@ -117,9 +117,7 @@ func (s *search) connectTCP(ctx context.Context, local *punch.Local, remote []pu
 	if err != nil {
 		return err
 	}
-	if !s.l.connected(session, 0) {
-		session.Close(errStopped)
-		session.Wait()
+	if !s.l.adopt(session, 0) {
 		return errStopped
 	}
 	s.l.checkRTT(session, conn)

@@ -19,7 +19,7 @@ const canaryPort = 8500
 func (n *node) hostile(victim *node, shown *node, controlling bool) *meshnode.Process {
 	n.w.t.Helper()
 	c := meshnode.Hostile{Victim: victim.id(), Controlling: controlling, Config: meshnode.Config{
-		Self: n.id(), VIP: n.vip, Cert: n.cert, Key: n.key, CA: n.w.caPEM, Rendezvous: n.w.rendezvous,
+		Self: n.id(), VIP: n.vip, Cert: n.cert, Key: n.key, CA: n.w.ca.PEM, Rendezvous: n.w.rendezvous,
 	}}
 	if shown != nil {
 		c.ShownCert, c.ShownKey = shown.cert, shown.key

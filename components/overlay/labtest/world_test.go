@@ -1,18 +1,11 @@
 package labtest
 
 import (
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"maps"
-	"math/big"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +16,7 @@ import (
 
 	"cadre.dev/local/natlab"
 	"cadre.dev/overlay"
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/labtest/meshnode"
 )
 
@@ -47,9 +41,7 @@ type world struct {
 	t          *testing.T
 	lab        *natlab.Lab
 	dir        string
-	caCert     *x509.Certificate
-	caKey      ed25519.PrivateKey
-	caPEM      []byte
+	ca         *identitytest.Authority
 	rendezvous []overlay.Rendezvous
 	servers    []*server
 	nodes      map[string]*node
@@ -83,28 +75,12 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, lab: lab, dir: keepDir(t), nodes: map[string]*node{}}
 	t.Cleanup(w.close)
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.caKey, w.caPEM = key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if w.caCert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	w.ca = identitytest.NewAuthority(t, clusterName)
 	roots := filepath.Join(w.dir, "roots")
 	if err := os.MkdirAll(roots, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(roots, clusterName+".pem"), w.caPEM, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(roots, clusterName+".pem"), w.ca.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -196,36 +172,14 @@ func (w *world) place(slot string, host *natlab.Host) *node {
 func (n *node) renew() {
 	t := n.w.t
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	svid := n.w.ca.Issue(t, n.w.ca.ID("db", n.slot), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(24 * time.Hour) })
+	keyDER, err := x509.MarshalPKCS8PrivateKey(svid.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	uri, err := url.Parse(n.id())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "svid"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, URIs: []*url.URL{uri},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, n.w.caCert, key.Public(), n.w.caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	n.cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: svid.Certificate[0]})
 	n.key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	n.boot = overlay.BootID(leaf)
+	n.boot = overlay.BootID(svid.Leaf)
 }
 
 func (n *node) id() string { return "spiffe://" + clusterName + "/db/" + n.slot }
@@ -252,7 +206,7 @@ func (n *node) peers() []meshnode.Peer {
 func (n *node) run() *node {
 	n.w.t.Helper()
 	p, err := meshnode.StartNode(n.host, n.w.dir, n.slot, meshnode.Config{
-		Self: n.id(), VIP: n.vip, Cert: n.cert, Key: n.key, CA: n.w.caPEM, Peers: n.peers(),
+		Self: n.id(), VIP: n.vip, Cert: n.cert, Key: n.key, CA: n.w.ca.PEM, Peers: n.peers(),
 		Rendezvous: n.w.rendezvous, Gateway: n.w.gateway, Paths: n.paths,
 		Listen: fmt.Sprintf(":%d", n.listen), Canaries: n.canaries,
 		Echo: []uint16{echoPort}, Sink: []uint16{sinkPort}, Stall: []uint16{stallPort}, Debug: !n.quiet,

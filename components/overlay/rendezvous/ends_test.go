@@ -13,8 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/internal/mailbox"
-	"cadre.dev/overlay/internal/signal/signaltest"
 	"cadre.dev/overlay/rendezvous/internal/member"
 )
 
@@ -23,7 +23,7 @@ func TestRevokedBootsLoseEverything(t *testing.T) {
 	s := w.server()
 	a := w.node("db", "db-0", s)
 	boss := w.node("coordinator", "coordinator-0", s)
-	other := signaltest.NewAuthority(t, "other.cadre")
+	other := identitytest.NewAuthority(t, "other.cadre")
 	w.serve(other)
 	eventually(t, "the second cluster", func() bool { return len(s.roots.Clusters()) == 2 })
 	a.connected(t, 1)

@@ -20,9 +20,9 @@ import (
 	"go.uber.org/goleak"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/internal/mailbox"
 	"cadre.dev/overlay/internal/signal"
-	"cadre.dev/overlay/internal/signal/signaltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,18 +32,18 @@ const testCluster = "test.cadre"
 // world is one cluster and the servers that it meets at.
 type world struct {
 	t     testing.TB
-	ca    *signaltest.Authority
+	ca    *identitytest.Authority
 	roots string
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, ca: signaltest.NewAuthority(t, testCluster), roots: t.TempDir()}
+	w := &world{t: t, ca: identitytest.NewAuthority(t, testCluster), roots: t.TempDir()}
 	w.serve(w.ca)
 	return w
 }
 
 // serve adds a cluster to those that are served.
-func (w *world) serve(ca *signaltest.Authority) {
+func (w *world) serve(ca *identitytest.Authority) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.roots, ca.Cluster+".pem"), ca.PEM, 0o600); err != nil {
 		w.t.Fatal(err)

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/internal/mailbox"
 	"cadre.dev/overlay/internal/signal"
-	"cadre.dev/overlay/internal/signal/signaltest"
 )
 
 func TestTwoNodesTwoServers(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOneServerOfTwoGone(t *testing.T) {
 func TestRenewedCertificateReconnects(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	key := signaltest.Key(t)
+	key := identitytest.Key(t)
 	id := w.ca.ID("db", "db-0")
 	a := w.nodeWith(id, w.ca.IssueFor(t, id, key), s)
 	b := w.node("db", "db-1", s)
@@ -154,7 +154,7 @@ func TestOVL01ServerTakesOwnEnvelopesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := signaltest.NewAuthority(t, "other.cadre")
+	other := identitytest.NewAuthority(t, "other.cadre")
 	w.serve(other)
 	eventually(t, "the second cluster", func() bool { return len(s.roots.Clusters()) == 2 })
 	foreign := other.Issue(t, other.ID("db", "db-0"))
@@ -184,7 +184,7 @@ func TestOVL02OnlyTheOwnerPolls(t *testing.T) {
 	s := w.server()
 	a, b := w.ca.ID("db", "db-0"), w.ca.ID("db", "db-1")
 	certA, certB, otherBoot := w.ca.Issue(t, a), w.ca.Issue(t, b), w.ca.Issue(t, b)
-	stranger := signaltest.NewAuthority(t, "test.cadre")
+	stranger := identitytest.NewAuthority(t, "test.cadre")
 	impostor := stranger.Issue(t, b)
 	bootB := identity.BootID(certB.Leaf)
 
@@ -251,7 +251,7 @@ func TestLongPollWakes(t *testing.T) {
 func TestClustersAreApart(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	other := signaltest.NewAuthority(t, "other.cadre")
+	other := identitytest.NewAuthority(t, "other.cadre")
 	foreign := other.Issue(t, other.ID("db", "db-0"))
 	s.refused(t, &foreign, "POST", mailbox.PathCredentials, nil, http.StatusForbidden, mailbox.CodeUntrusted)
 	w.serve(other)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cadre.dev/overlay/internal/backlog"
 	"cadre.dev/overlay/internal/frame"
 	"github.com/hashicorp/yamux"
 )
@@ -33,7 +34,7 @@ const (
 type session struct {
 	mux    *yamux.Session
 	meter  *meter
-	queue  *queue
+	queue  *backlog.Queue
 	dialer bool
 	// signals and datagrams are the two streams that the carrier itself uses.
 	signals, datagrams *yamux.Stream
@@ -96,7 +97,7 @@ func newSession(conn *tls.Conn, log *slog.Logger, side func(conn yamuxConn, c *y
 		return nil, fmt.Errorf("make session: %w", err)
 	}
 	return &session{
-		mux: mux, meter: m, queue: newQueue(),
+		mux: mux, meter: m, queue: backlog.New(),
 		outbox:  outbox{ready: make(chan struct{}, 1)},
 		done:    make(chan struct{}),
 		streams: make(map[uint32]*stream),
@@ -257,7 +258,7 @@ func (s *session) Stats() Stats {
 	return Stats{
 		BytesIn: s.meter.in.Load(), BytesOut: s.meter.out.Load(),
 		RTT:              time.Duration(s.rtt.Load()),
-		DatagramsDropped: s.queue.dropped.Load(),
+		DatagramsDropped: s.queue.Dropped(),
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"cadre.dev/overlay/internal/frame"
 )
 
-func (s *session) SendDatagram(b []byte) { s.queue.push(b) }
+func (s *session) SendDatagram(b []byte) { s.queue.Push(b) }
 
 func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
 	b, err := frame.ReadPrefixed(s.datagrams, buf)
@@ -22,11 +22,11 @@ func (s *session) sendDatagrams() {
 	var buf []byte
 	for {
 		select {
-		case <-s.queue.ready:
+		case <-s.queue.Ready():
 		case <-s.done:
 			return
 		}
-		buf = s.queue.take(buf)
+		buf = s.queue.Take(buf)
 		for rest := buf; len(rest) > 0; {
 			n := min(len(rest), writeChunk)
 			if _, err := s.datagrams.Write(rest[:n]); err != nil {

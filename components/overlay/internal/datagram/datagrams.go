@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"cadre.dev/overlay/internal/backlog"
 	"cadre.dev/overlay/internal/frame"
 	quic "github.com/apernet/quic-go"
 )
@@ -18,7 +19,7 @@ const headerTime = 10 * time.Second
 // prefix is the length before a queued datagram.
 var prefix = frame.PrefixedSize(0)
 
-func (s *session) SendDatagram(b []byte) { s.outbox.push(b) }
+func (s *session) SendDatagram(b []byte) { s.outbox.Push(b) }
 
 func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
 	select {
@@ -37,13 +38,13 @@ func (s *session) sendDatagrams() {
 	var buf []byte
 	for s.wait(s.outbox) {
 		for more := true; more; {
-			if buf, more = s.outbox.pop(buf); !more {
+			if buf, more = s.outbox.Pop(buf); !more {
 				break
 			}
 			err := s.raw.SendDatagram(buf[prefix:])
 			var large *quic.DatagramTooLargeError
 			if errors.As(err, &large) {
-				s.large.push(buf[prefix:])
+				s.large.Push(buf[prefix:])
 				s.openPipe.Do(func() { s.spawn(s.sendLarge) })
 			} else if err != nil {
 				return // the Session is over
@@ -53,9 +54,9 @@ func (s *session) sendDatagrams() {
 }
 
 // wait waits for something to send, or for the end.
-func (s *session) wait(q *queue) bool {
+func (s *session) wait(q *backlog.Queue) bool {
 	select {
-	case <-q.ready:
+	case <-q.Ready():
 		return true
 	case <-s.done:
 		return false
@@ -72,7 +73,7 @@ func (s *session) sendLarge() {
 	var buf []byte
 	for err == nil && s.wait(s.large) {
 		for more := true; more && err == nil; {
-			if buf, more = s.large.pop(buf); more {
+			if buf, more = s.large.Pop(buf); more {
 				_, err = pipe.Write(buf)
 			}
 		}

@@ -2,21 +2,17 @@ package datagram
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
-	"math/big"
 	"net"
-	"net/url"
 	"testing"
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
 	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"go.uber.org/goleak"
 )
 
@@ -25,58 +21,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const testCluster = "test.cadre"
 
 // authority is a cluster CA.
-type authority struct {
-	cert *x509.Certificate
-	key  ed25519.PrivateKey
-	pool *x509.CertPool
-}
+type authority struct{ *identitytest.Authority }
 
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &authority{cert: cert, key: key, pool: pool}
+	return &authority{identitytest.NewAuthority(t, testCluster)}
 }
 
-// issue makes the SVID of db/slot.
+// issue makes the SVID of a slot.
 func (a *authority) issue(t testing.TB, slot string) tls.Certificate {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, err := url.Parse(peerID(slot).String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(2), URIs: []*url.URL{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return a.Issue(t, peerID(slot))
 }
 
 func peerID(slot string) identity.ID {
@@ -123,12 +78,12 @@ func (n *node) serverTLS() *tls.Config {
 		if alpn != identity.ALPNOverlay {
 			return nil, identity.ErrALPN
 		}
-		return identity.OverlayServer(n.cert, n.ca.pool, testCluster), nil
+		return identity.OverlayServer(n.cert, n.ca.Pool, testCluster), nil
 	})
 }
 
 func (n *node) clientTLS(slot string) *tls.Config {
-	return identity.OverlayClient(n.cert, n.ca.pool, "", peerID(slot), "")
+	return identity.OverlayClient(n.cert, n.ca.Pool, "", peerID(slot), "")
 }
 
 func (n *node) addr() net.Addr { return n.conn.LocalAddr() }
@@ -155,7 +110,7 @@ func connect(t testing.TB, a, b *node, slot string, at net.Addr) (dialer, accept
 			accepted <- result{nil, err}
 			return
 		}
-		if _, err = identity.Verify(c.ConnectionState(), b.ca.pool, testCluster, x509.ExtKeyUsageClientAuth); err == nil {
+		if _, err = identity.Verify(c.ConnectionState(), b.ca.Pool, testCluster, x509.ExtKeyUsageClientAuth); err == nil {
 			_, err = c.First().Write(frame.AppendGreeting(nil, frame.Accepted))
 		}
 		var s carrier.Session

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cadre.dev/overlay/internal/backlog"
 	"cadre.dev/overlay/internal/carrier"
 	quic "github.com/apernet/quic-go"
 	"github.com/hashicorp/yamux"
@@ -26,8 +27,8 @@ type session struct {
 	log      *slog.Logger
 	frames   *frames
 	mux      *yamux.Session // control streams
-	outbox   *queue         // datagrams to send
-	large    *queue         // those that no packet takes
+	outbox   *backlog.Queue // datagrams to send
+	large    *backlog.Queue // those that no packet takes
 	openPipe sync.Once      // for large
 	inbox    chan []byte
 	accepted chan carrier.Stream
@@ -52,7 +53,7 @@ type muxSide = func(conn yamuxConn, c *yamux.Config) (*yamux.Session, error)
 func newSession(c *Conn, log *slog.Logger, side muxSide) (*session, error) {
 	s := &session{
 		raw: c.raw, sizes: c.sizes, limits: c.transport.limits, log: log,
-		outbox: newQueue(), large: newQueue(),
+		outbox: backlog.New(), large: backlog.New(),
 		inbox:    make(chan []byte),
 		accepted: make(chan carrier.Stream),
 		start:    time.Now(),
@@ -188,7 +189,7 @@ func (s *session) Stats() carrier.Stats {
 		BytesIn: st.BytesReceived, BytesOut: st.BytesSent,
 		RTT:         st.LatestRTT,
 		PacketsSent: st.PacketsSent, PacketsLost: st.PacketsLost,
-		DatagramsDropped: s.outbox.dropped.Load() + s.large.dropped.Load(),
+		DatagramsDropped: s.outbox.Dropped() + s.large.Dropped(),
 	}
 }
 

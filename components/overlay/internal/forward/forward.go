@@ -185,11 +185,15 @@ func (p *Peer) Wait() { p.wg.Wait() }
 func (p *Peer) accepts(port Port) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if slices.Contains(p.rules.Accepts, port) && !p.closed {
+	if p.allowsLocked(port) {
 		return true
 	}
 	p.refused[port.Protocol]++
 	return false
+}
+
+func (p *Peer) allowsLocked(port Port) bool {
+	return slices.Contains(p.rules.Accepts, port) && !p.closed
 }
 
 // tells spaces the lines about refusals: a Peer that scans must not fill the log. The

@@ -60,12 +60,7 @@ func (p *Peer) ServeStream(ctx context.Context, on carrier.Session, st carrier.S
 func (p *Peer) stillAccepts(port uint16) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range p.rules.Accepts {
-		if a == (Port{TCP, port}) {
-			return !p.closed
-		}
-	}
-	return false
+	return p.allowsLocked(Port{TCP, port})
 }
 
 // dialSelf reaches a workload of this machine, which sees the Peer's VIP as the

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/internal/signal"
-	"cadre.dev/overlay/internal/signal/signaltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -177,7 +177,7 @@ type member struct {
 	cert tls.Certificate
 }
 
-func newMember(t testing.TB, ca *signaltest.Authority, slot string, servers ...*chaos) *member {
+func newMember(t testing.TB, ca *identitytest.Authority, slot string, servers ...*chaos) *member {
 	t.Helper()
 	m := &member{id: ca.ID("db", slot)}
 	m.cert = ca.Issue(t, m.id)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/internal/signal"
-	"cadre.dev/overlay/internal/signal/signaltest"
 )
 
 func say(epoch uint64) signal.Message {
@@ -24,7 +24,7 @@ func say(epoch uint64) signal.Message {
 // TestOVL04ChaosServer: reordered, repeated, dropped, changed, given to others.
 // What arrives is what was said, once, by who said it, and epochs only grow.
 func TestOVL04ChaosServer(t *testing.T) {
-	ca := signaltest.NewAuthority(t, "test.cadre")
+	ca := identitytest.NewAuthority(t, "test.cadre")
 	bad, good := newChaos(t), newChaos(t)
 	var mu sync.Mutex
 	var kept [][]byte
@@ -102,7 +102,7 @@ func TestOVL04ChaosServer(t *testing.T) {
 
 // TestOVL04SplitView: a server names wrong Boots. Nothing is sealed to them.
 func TestOVL04SplitView(t *testing.T) {
-	ca, other := signaltest.NewAuthority(t, "test.cadre"), signaltest.NewAuthority(t, "test.cadre")
+	ca, other := identitytest.NewAuthority(t, "test.cadre"), identitytest.NewAuthority(t, "test.cadre")
 	liar := newChaos(t)
 	var sent sync.Map
 	liar.onSend = func(_ *chaos, to string, _ []byte) { sent.Store(to, true) }
@@ -135,7 +135,7 @@ func TestOVL04SplitView(t *testing.T) {
 // TestSlowReaderLosesNothing: what does not fit is not acknowledged, so that the
 // server keeps it.
 func TestSlowReaderLosesNothing(t *testing.T) {
-	ca := signaltest.NewAuthority(t, "test.cadre")
+	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
 	a, b := newMember(t, ca, "db-0", server), newMember(t, ca, "db-1", server)
 	for i := range waiting + 10 {
@@ -165,7 +165,7 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 }
 
 func TestOVL10OfferedServersAreFiltered(t *testing.T) {
-	ca := signaltest.NewAuthority(t, "test.cadre")
+	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
 	bad := []string{
 		"stun:169.254.169.254:80", "stun:10.0.0.1:3478", "turn:192.168.1.1:3478?transport=udp", "stun:localhost:3478",
@@ -197,7 +197,7 @@ func TestOVL10OfferedServersAreFiltered(t *testing.T) {
 }
 
 func TestExpiredCredentialsAreNotOffered(t *testing.T) {
-	ca := signaltest.NewAuthority(t, "test.cadre")
+	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
 	server.hello.ICE = []ICEServer{
 		{URL: "stun:8.8.8.8:3478"},
@@ -232,7 +232,7 @@ func TestNewRefusesBadServers(t *testing.T) {
 }
 
 func TestWrongServerCertificateIsRefused(t *testing.T) {
-	ca := signaltest.NewAuthority(t, "test.cadre")
+	ca := identitytest.NewAuthority(t, "test.cadre")
 	server := newChaos(t)
 	id := ca.ID("db", "db-0")
 	cert := ca.Issue(t, id)
@@ -285,7 +285,7 @@ func FuzzWire(f *testing.F) {
 }
 
 func TestRevocationsAreSaidUntilTheyAreHeard(t *testing.T) {
-	ca := signaltest.NewAuthority(t, "test.cadre")
+	ca := identitytest.NewAuthority(t, "test.cadre")
 	c := newChaos(t)
 	codes := []Code{CodeRate, CodeOverloaded}
 	heard := make(chan []string, 8)

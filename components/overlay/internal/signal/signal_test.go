@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/identity"
-	"cadre.dev/overlay/internal/signal/signaltest"
+	"cadre.dev/overlay/internal/identity/identitytest"
 )
 
 // pair is two members of a cluster, and their envelopes.
 type pair struct {
-	ca         *signaltest.Authority
+	ca         *identitytest.Authority
 	a, b       identity.ID
 	certA      tls.Certificate
 	certB      tls.Certificate
@@ -27,7 +27,7 @@ type pair struct {
 }
 
 func newPair(t testing.TB) *pair {
-	ca := signaltest.NewAuthority(t, "test.cadre")
+	ca := identitytest.NewAuthority(t, "test.cadre")
 	p := &pair{ca: ca, a: ca.ID("db", "db-0"), b: ca.ID("db", "db-1"), now: time.Now()}
 	p.certA, p.certB = ca.Issue(t, p.a), ca.Issue(t, p.b)
 	return p
@@ -73,7 +73,7 @@ func TestOVL01ForgedFields(t *testing.T) {
 	p := newPair(t)
 	good := p.seal(t, offer(1))
 	mallory := p.ca.Issue(t, p.ca.ID("db", "db-2"))
-	elsewhere := signaltest.NewAuthority(t, "test.cadre")
+	elsewhere := identitytest.NewAuthority(t, "test.cadre")
 
 	// change rewrites a field of the envelope, and signs again with key if it is
 	// not nil: an attacker has keys of its own, not the sender's.

@@ -218,11 +218,12 @@ func refusal(t *testing.T, near, far side) {
 	if _, err := io.ReadFull(a, got); err != nil || string(got) != "no" {
 		t.Fatalf("got %q, error %v", got, err)
 	}
-	a.Reset()
-	wantIs(t, "write", <-writing, carrier.ErrReset)
+	// The refusal is complete before the opener resets, which would cut it short.
 	if err := <-refused; err != nil {
 		t.Errorf("refuse: %v", err)
 	}
+	a.Reset()
+	wantIs(t, "write", <-writing, carrier.ErrReset)
 }
 
 func deadlines(t *testing.T, near, far side) {

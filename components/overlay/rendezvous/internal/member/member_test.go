@@ -9,12 +9,12 @@ import (
 	"errors"
 	"testing"
 
+	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/internal/mailbox"
-	"cadre.dev/overlay/internal/signal/signaltest"
 )
 
 func TestOnlyWhatTheCAVouchesForIsKept(t *testing.T) {
-	ca, other := signaltest.NewAuthority(t, "test.cadre"), signaltest.NewAuthority(t, "other.cadre")
+	ca, other := identitytest.NewAuthority(t, "test.cadre"), identitytest.NewAuthority(t, "other.cadre")
 	id := ca.ID("db", "db-0")
 	pool := func(string) *x509.CertPool { return ca.Pool }
 	state := func(certs ...*x509.Certificate) *tls.ConnectionState {

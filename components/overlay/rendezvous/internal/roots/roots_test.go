@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"cadre.dev/overlay/internal/signal/signaltest"
+	"cadre.dev/overlay/internal/identity/identitytest"
 )
 
 func TestDir(t *testing.T) {
@@ -17,7 +17,7 @@ func TestDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := signaltest.NewAuthority(t, "a.cadre")
+	a := identitytest.NewAuthority(t, "a.cadre")
 	write("a.cadre.pem", a.PEM)
 	write("broken.pem", []byte("no certificate"))
 	write("Upper.pem", a.PEM)

@@ -1,5 +1,5 @@
-// Package signaltest makes cluster CAs and SVIDs for tests of signaling.
-package signaltest
+// Package identitytest makes cluster CAs and SVIDs for tests.
+package identitytest
 
 import (
 	"crypto/ecdsa"

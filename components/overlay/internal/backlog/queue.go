@@ -1,0 +1,87 @@
+package backlog
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"cadre.dev/overlay/internal/frame"
+)
+
+// Limit bounds the bytes of the datagrams that wait for the connection. Gossip that is
+// older than this much traffic is worth less than what displaces it.
+const Limit = 256 << 10
+
+// Queue holds encoded datagrams, oldest first, each with its length before it. When
+// it is full the oldest go. Make it with [New]; all methods may be called concurrently.
+type Queue struct {
+	ready   chan struct{}
+	dropped atomic.Uint64
+
+	mu   sync.Mutex
+	buf  []byte // guarded by mu
+	head int    // where the oldest begins; guarded by mu
+}
+
+// New makes an empty queue.
+func New() *Queue { return &Queue{ready: make(chan struct{}, 1)} }
+
+// Ready has a token while the queue may hold something.
+func (q *Queue) Ready() <-chan struct{} { return q.ready }
+
+// Dropped counts the datagrams that were displaced, or were none.
+func (q *Queue) Dropped() uint64 { return q.dropped.Load() }
+
+// Push copies a datagram in and never waits.
+func (q *Queue) Push(datagram []byte) {
+	if len(datagram) > frame.MaxDatagram || len(datagram) < frame.MinDatagram {
+		q.dropped.Add(1)
+		return
+	}
+	q.mu.Lock()
+	for len(q.buf)-q.head+frame.PrefixedSize(len(datagram)) > Limit {
+		q.head += frame.PrefixedLen(q.buf[q.head:])
+		q.dropped.Add(1)
+	}
+	if q.head > Limit {
+		q.buf = append(q.buf[:0], q.buf[q.head:]...)
+		q.head = 0
+	}
+	q.buf = frame.AppendPrefixed(q.buf, datagram)
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Take gives everything queued and keeps spare's memory for what comes next.
+func (q *Queue) Take(spare []byte) []byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.buf[q.head:]
+	q.buf, q.head = spare[:0], 0
+	return b
+}
+
+// Pop takes the oldest, with its length before it, into dst's memory; false
+// when there is none.
+func (q *Queue) Pop(dst []byte) ([]byte, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.head == len(q.buf) {
+		return dst, false
+	}
+	n := frame.PrefixedLen(q.buf[q.head:])
+	dst = append(dst[:0], q.buf[q.head:q.head+n]...)
+	q.head += n
+	if q.head == len(q.buf) {
+		q.head = 0
+		if q.buf = q.buf[:0]; cap(q.buf) > idleBytes {
+			q.buf = nil
+		}
+	}
+	return dst, true
+}
+
+// idleBytes is what an empty queue may keep.
+const idleBytes = 4 << 10
