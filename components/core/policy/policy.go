@@ -20,8 +20,27 @@ type Claims struct {
 	RTMR2             string `json:"rtmr2"`
 	// OSImageHash is the measured os-image-hash event; empty when there is none.
 	OSImageHash string `json:"os_image_hash,omitempty"`
+	// TCB is what the collateral says about the machine; its zero value: not evaluated.
+	TCB TCB `json:"tcb"`
 	// Simulated is true when the chain ends at a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
+}
+
+// TCB is the state of the platform, the TDX module and the quoting enclave as
+// Intel's signed collateral judges them.
+type TCB struct {
+	// Status is the worst of the three, in Intel's words: UpToDate,
+	// SWHardeningNeeded, ConfigurationNeeded, ConfigurationAndSWHardeningNeeded,
+	// OutOfDate, OutOfDateConfigurationNeeded, Revoked. Empty: not evaluated.
+	Status string `json:"status,omitempty"`
+	// Advisories are the ids that the matching levels name, sorted.
+	Advisories []string `json:"advisories,omitempty"`
+	// FMSPC names the family of the machine, 12 lower-case hex characters.
+	FMSPC string `json:"fmspc,omitempty"`
+	// EvaluationNumber is the lowest tcbEvaluationDataNumber of the collateral used.
+	EvaluationNumber uint32 `json:"evaluation_number,omitempty"`
+	// ValidUntil is when the first part of the collateral ends.
+	ValidUntil time.Time `json:"valid_until,omitzero"`
 }
 
 // Statement is what the Boot itself asserts and the quote commits to. Every
@@ -74,6 +93,10 @@ type Admission struct {
 	AdmittedAt time.Time `json:"admitted_at"`
 	// ExpiresAt is the end of the credentials.
 	ExpiresAt time.Time `json:"expires_at"`
+	// AttestedAt is when the evidence was verified that the credentials rest on.
+	AttestedAt time.Time `json:"attested_at,omitzero"`
+	// Claims of that evidence; renewals are judged by them.
+	Claims Claims `json:"claims,omitzero"`
 	// TokenAccessors are the Consul tokens that were issued with it.
 	TokenAccessors []string `json:"token_accessors,omitempty"`
 	By             string   `json:"by"`

@@ -247,7 +247,7 @@ func (a *admission) Admit(ctx context.Context, r *admissionv1.AdmitRequest) (*ad
 			Cluster: claim.Cluster, Group: claim.Group, Slot: claim.Slot, BootId: boot,
 			SvidChainPem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 			CaBundlePem:  a.c.World.CAPEM, ExpiresAt: timestamppb.New(time.Now().Add(a.c.Life)),
-			Vip: VIP(1, 0).String(), Secrets: map[string]string{"password": "s3cret"}, Revision: "r1",
+			Vip: VIP(1, 0).String(), Secrets: []*admissionv1.Secret{{Name: "password", Value: []byte("s3cret"), Epoch: 1}}, Revision: "r1",
 		},
 		InitialPeers: a.c.peers(),
 	}

@@ -36,11 +36,13 @@ func (a *attempt) issue(ctx context.Context) (*admissionv1.AdmitResponse, *refus
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	secrets := map[string]string{}
+	var secrets []*admissionv1.Secret
 	for _, name := range SecretNames(a.spec) {
-		if secrets[name], err = a.cfg.Root.Secret(ctx, a.policy.Group, name); err != nil {
+		value, err := a.cfg.Root.Secret(ctx, a.policy.Group, name)
+		if err != nil {
 			return nil, refuse(codeTokens, "%v", err).later()
 		}
+		secrets = append(secrets, &admissionv1.Secret{Name: name, Value: []byte(value), Epoch: 1})
 	}
 	chain := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...)
 	return &admissionv1.AdmitResponse{
@@ -48,6 +50,7 @@ func (a *attempt) issue(ctx context.Context) (*admissionv1.AdmitResponse, *refus
 			Cluster: a.cfg.Cluster, Group: a.policy.Group, Slot: a.slot, BootId: a.bootID,
 			SvidChainPem: chain, CaBundlePem: ca.PEM(), ExpiresAt: timestamppb.New(until),
 			Vip: a.record.VIP, Consul: consul, Secrets: secrets, Revision: a.revision,
+			Generation: a.admission.Generation, PolicyEpoch: a.admission.Epoch, Simulated: a.simulated,
 		},
 		InitialPeers: a.cfg.Directory.InitialPeers(a.policy.Group, a.slot),
 	}, nil

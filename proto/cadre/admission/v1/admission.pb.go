@@ -27,6 +27,96 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RenewRequest names the Boot, which must be the one that the session authenticated.
+type RenewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BootId        string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *RenewRequest) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+// RenewResponse carries the same as a new admission would.
+type RenewResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Credentials   *Credentials           `protobuf:"bytes,1,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewResponse) Reset() {
+	*x = RenewResponse{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewResponse) ProtoMessage() {}
+
+func (x *RenewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
+func (*RenewResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RenewResponse) GetCredentials() *Credentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
 // ChallengeRequest opens an admission exchange.
 type ChallengeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -44,7 +134,7 @@ type ChallengeRequest struct {
 
 func (x *ChallengeRequest) Reset() {
 	*x = ChallengeRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -56,7 +146,7 @@ func (x *ChallengeRequest) String() string {
 func (*ChallengeRequest) ProtoMessage() {}
 
 func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -69,7 +159,7 @@ func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeRequest.ProtoReflect.Descriptor instead.
 func (*ChallengeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{0}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ChallengeRequest) GetAppId() string {
@@ -121,7 +211,7 @@ type ChallengeResponse struct {
 
 func (x *ChallengeResponse) Reset() {
 	*x = ChallengeResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -133,7 +223,7 @@ func (x *ChallengeResponse) String() string {
 func (*ChallengeResponse) ProtoMessage() {}
 
 func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -146,7 +236,7 @@ func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeResponse.ProtoReflect.Descriptor instead.
 func (*ChallengeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{1}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ChallengeResponse) GetNonce() []byte {
@@ -206,14 +296,18 @@ type Evidence struct {
 	// Event log as the guest agent returned it (JSON text), at most 256 KiB.
 	EventLog string `protobuf:"bytes,2,opt,name=event_log,json=eventLog,proto3" json:"event_log,omitempty"`
 	// Raw app-compose.json whose SHA-256 is the attested compose hash, at most 256 KiB.
-	AppCompose    []byte `protobuf:"bytes,3,opt,name=app_compose,json=appCompose,proto3" json:"app_compose,omitempty"`
+	AppCompose []byte `protobuf:"bytes,3,opt,name=app_compose,json=appCompose,proto3" json:"app_compose,omitempty"`
+	// Signed collateral that the verifier may use (attest/collateral), at most 256
+	// KiB. Set by coordinators, so that an agent needs no way to Intel's service: it
+	// checks every signature and date itself.
+	Collateral    []byte `protobuf:"bytes,4,opt,name=collateral,proto3" json:"collateral,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -225,7 +319,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -238,7 +332,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Evidence) GetQuote() []byte {
@@ -262,6 +356,13 @@ func (x *Evidence) GetAppCompose() []byte {
 	return nil
 }
 
+func (x *Evidence) GetCollateral() []byte {
+	if x != nil {
+		return x.Collateral
+	}
+	return nil
+}
+
 // AdmitRequest presents the evidence for one nonce.
 type AdmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -274,7 +375,7 @@ type AdmitRequest struct {
 
 func (x *AdmitRequest) Reset() {
 	*x = AdmitRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -286,7 +387,7 @@ func (x *AdmitRequest) String() string {
 func (*AdmitRequest) ProtoMessage() {}
 
 func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -299,7 +400,7 @@ func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitRequest.ProtoReflect.Descriptor instead.
 func (*AdmitRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AdmitRequest) GetStatement() []byte {
@@ -328,7 +429,7 @@ type AdmitResponse struct {
 
 func (x *AdmitResponse) Reset() {
 	*x = AdmitResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +441,7 @@ func (x *AdmitResponse) String() string {
 func (*AdmitResponse) ProtoMessage() {}
 
 func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +454,7 @@ func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitResponse.ProtoReflect.Descriptor instead.
 func (*AdmitResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AdmitResponse) GetCredentials() *Credentials {
@@ -386,17 +487,26 @@ type Credentials struct {
 	// This Slot's virtual address, e.g. 127.50.1.1.
 	Vip    string             `protobuf:"bytes,8,opt,name=vip,proto3" json:"vip,omitempty"`
 	Consul *ConsulCredentials `protobuf:"bytes,9,opt,name=consul,proto3" json:"consul,omitempty"`
-	// Declared workload secrets by name.
-	Secrets map[string]string `protobuf:"bytes,10,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Attested revision that was admitted.
-	Revision      string `protobuf:"bytes,11,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision string `protobuf:"bytes,11,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Declared workload secrets.
+	Secrets []*Secret `protobuf:"bytes,12,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// Grows with each Boot that takes the Slot.
+	Generation uint64 `protobuf:"varint,13,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Epoch of the Slot's policy under which the evidence was appraised. When a newer
+	// one is in force the Boot attests again.
+	PolicyEpoch uint64 `protobuf:"varint,14,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
+	// From then on credentials are renewed for fresh evidence only.
+	ReattestBy *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=reattest_by,json=reattestBy,proto3" json:"reattest_by,omitempty"`
+	// The evidence was judged under a root that is not Intel's.
+	Simulated     bool `protobuf:"varint,16,opt,name=simulated,proto3" json:"simulated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +518,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +531,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Credentials) GetCluster() string {
@@ -487,18 +597,133 @@ func (x *Credentials) GetConsul() *ConsulCredentials {
 	return nil
 }
 
-func (x *Credentials) GetSecrets() map[string]string {
+func (x *Credentials) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *Credentials) GetSecrets() []*Secret {
 	if x != nil {
 		return x.Secrets
 	}
 	return nil
 }
 
-func (x *Credentials) GetRevision() string {
+func (x *Credentials) GetGeneration() uint64 {
 	if x != nil {
-		return x.Revision
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Credentials) GetPolicyEpoch() uint64 {
+	if x != nil {
+		return x.PolicyEpoch
+	}
+	return 0
+}
+
+func (x *Credentials) GetReattestBy() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReattestBy
+	}
+	return nil
+}
+
+func (x *Credentials) GetSimulated() bool {
+	if x != nil {
+		return x.Simulated
+	}
+	return false
+}
+
+// Secret is one workload secret. It reaches the workload as a file in memory.
+type Secret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// Grows with each rotation of the secret.
+	Epoch uint32 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Owner and permission bits of the file, e.g. 0600.
+	Uid           uint32 `protobuf:"varint,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid           uint32 `protobuf:"varint,5,opt,name=gid,proto3" json:"gid,omitempty"`
+	Mode          uint32 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secret) Reset() {
+	*x = Secret{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secret) ProtoMessage() {}
+
+func (x *Secret) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secret.ProtoReflect.Descriptor instead.
+func (*Secret) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Secret) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
+}
+
+func (x *Secret) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Secret) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Secret) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Secret) GetGid() uint32 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *Secret) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
 }
 
 // ConsulCredentials let the Slot's Consul client agent join.
@@ -514,14 +739,18 @@ type ConsulCredentials struct {
 	TlsCertPem []byte `protobuf:"bytes,5,opt,name=tls_cert_pem,json=tlsCertPem,proto3" json:"tls_cert_pem,omitempty"`
 	TlsKeyPem  []byte `protobuf:"bytes,6,opt,name=tls_key_pem,json=tlsKeyPem,proto3" json:"tls_key_pem,omitempty"`
 	// VIPs of the Consul servers, for retry_join.
-	ServerVips    []string `protobuf:"bytes,7,rep,name=server_vips,json=serverVips,proto3" json:"server_vips,omitempty"`
+	ServerVips []string `protobuf:"bytes,7,rep,name=server_vips,json=serverVips,proto3" json:"server_vips,omitempty"`
+	// When both tokens end.
+	TokensExpireAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=tokens_expire_at,json=tokensExpireAt,proto3" json:"tokens_expire_at,omitempty"`
+	// Grows with each rotation of the gossip key.
+	GossipEpoch   uint32 `protobuf:"varint,9,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConsulCredentials) Reset() {
 	*x = ConsulCredentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +762,7 @@ func (x *ConsulCredentials) String() string {
 func (*ConsulCredentials) ProtoMessage() {}
 
 func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +775,7 @@ func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsulCredentials.ProtoReflect.Descriptor instead.
 func (*ConsulCredentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ConsulCredentials) GetDatacenter() string {
@@ -598,11 +827,29 @@ func (x *ConsulCredentials) GetServerVips() []string {
 	return nil
 }
 
+func (x *ConsulCredentials) GetTokensExpireAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TokensExpireAt
+	}
+	return nil
+}
+
+func (x *ConsulCredentials) GetGossipEpoch() uint32 {
+	if x != nil {
+		return x.GossipEpoch
+	}
+	return 0
+}
+
 var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
 
 const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
-	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x01\n" +
+	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"'\n" +
+	"\fRenewRequest\x12\x17\n" +
+	"\aboot_id\x18\x01 \x01(\tR\x06bootId\"R\n" +
+	"\rRenewResponse\x12A\n" +
+	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\"\x91\x01\n" +
 	"\x10ChallengeRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
@@ -618,18 +865,21 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05group\x18\x04 \x01(\tR\x05group\x12\x12\n" +
 	"\x04slot\x18\x05 \x01(\tR\x04slot\x12O\n" +
 	"\x14coordinator_evidence\x18\x06 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\x13coordinatorEvidence\x123\n" +
-	"\x15coordinator_statement\x18\a \x01(\fR\x14coordinatorStatement\"^\n" +
+	"\x15coordinator_statement\x18\a \x01(\fR\x14coordinatorStatement\"~\n" +
 	"\bEvidence\x12\x14\n" +
 	"\x05quote\x18\x01 \x01(\fR\x05quote\x12\x1b\n" +
 	"\tevent_log\x18\x02 \x01(\tR\beventLog\x12\x1f\n" +
 	"\vapp_compose\x18\x03 \x01(\fR\n" +
-	"appCompose\"f\n" +
+	"appCompose\x12\x1e\n" +
+	"\n" +
+	"collateral\x18\x04 \x01(\fR\n" +
+	"collateral\"f\n" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
 	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"\x8f\x01\n" +
 	"\rAdmitResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\x12;\n" +
-	"\rinitial_peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\finitialPeers\"\xe0\x03\n" +
+	"\rinitial_peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\finitialPeers\"\xb6\x04\n" +
 	"\vCredentials\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
@@ -640,13 +890,24 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x10\n" +
 	"\x03vip\x18\b \x01(\tR\x03vip\x12=\n" +
-	"\x06consul\x18\t \x01(\v2%.cadre.admission.v1.ConsulCredentialsR\x06consul\x12F\n" +
-	"\asecrets\x18\n" +
-	" \x03(\v2,.cadre.admission.v1.Credentials.SecretsEntryR\asecrets\x12\x1a\n" +
-	"\brevision\x18\v \x01(\tR\brevision\x1a:\n" +
-	"\fSecretsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x01\n" +
+	"\x06consul\x18\t \x01(\v2%.cadre.admission.v1.ConsulCredentialsR\x06consul\x12\x1a\n" +
+	"\brevision\x18\v \x01(\tR\brevision\x124\n" +
+	"\asecrets\x18\f \x03(\v2\x1a.cadre.admission.v1.SecretR\asecrets\x12\x1e\n" +
+	"\n" +
+	"generation\x18\r \x01(\x04R\n" +
+	"generation\x12!\n" +
+	"\fpolicy_epoch\x18\x0e \x01(\x04R\vpolicyEpoch\x12;\n" +
+	"\vreattest_by\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reattestBy\x12\x1c\n" +
+	"\tsimulated\x18\x10 \x01(\bR\tsimulatedJ\x04\b\n" +
+	"\x10\v\"\x80\x01\n" +
+	"\x06Secret\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x10\n" +
+	"\x03gid\x18\x05 \x01(\rR\x03gid\x12\x12\n" +
+	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xe6\x02\n" +
 	"\x11ConsulCredentials\x12\x1e\n" +
 	"\n" +
 	"datacenter\x18\x01 \x01(\tR\n" +
@@ -660,10 +921,14 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"tlsCertPem\x12\x1e\n" +
 	"\vtls_key_pem\x18\x06 \x01(\fR\ttlsKeyPem\x12\x1f\n" +
 	"\vserver_vips\x18\a \x03(\tR\n" +
-	"serverVips2\xba\x01\n" +
+	"serverVips\x12D\n" +
+	"\x10tokens_expire_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0etokensExpireAt\x12!\n" +
+	"\fgossip_epoch\x18\t \x01(\rR\vgossipEpoch2\xba\x01\n" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
-	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponseB0Z.cadre.dev/proto/cadre/admission/v1;admissionv1b\x06proto3"
+	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse2a\n" +
+	"\x11CredentialService\x12L\n" +
+	"\x05Renew\x12 .cadre.admission.v1.RenewRequest\x1a!.cadre.admission.v1.RenewResponseB0Z.cadre.dev/proto/cadre/admission/v1;admissionv1b\x06proto3"
 
 var (
 	file_cadre_admission_v1_admission_proto_rawDescOnce sync.Once
@@ -677,37 +942,44 @@ func file_cadre_admission_v1_admission_proto_rawDescGZIP() []byte {
 	return file_cadre_admission_v1_admission_proto_rawDescData
 }
 
-var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_cadre_admission_v1_admission_proto_goTypes = []any{
-	(*ChallengeRequest)(nil),      // 0: cadre.admission.v1.ChallengeRequest
-	(*ChallengeResponse)(nil),     // 1: cadre.admission.v1.ChallengeResponse
-	(*Evidence)(nil),              // 2: cadre.admission.v1.Evidence
-	(*AdmitRequest)(nil),          // 3: cadre.admission.v1.AdmitRequest
-	(*AdmitResponse)(nil),         // 4: cadre.admission.v1.AdmitResponse
-	(*Credentials)(nil),           // 5: cadre.admission.v1.Credentials
-	(*ConsulCredentials)(nil),     // 6: cadre.admission.v1.ConsulCredentials
-	nil,                           // 7: cadre.admission.v1.Credentials.SecretsEntry
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*v1.Peer)(nil),               // 9: cadre.control.v1.Peer
+	(*RenewRequest)(nil),          // 0: cadre.admission.v1.RenewRequest
+	(*RenewResponse)(nil),         // 1: cadre.admission.v1.RenewResponse
+	(*ChallengeRequest)(nil),      // 2: cadre.admission.v1.ChallengeRequest
+	(*ChallengeResponse)(nil),     // 3: cadre.admission.v1.ChallengeResponse
+	(*Evidence)(nil),              // 4: cadre.admission.v1.Evidence
+	(*AdmitRequest)(nil),          // 5: cadre.admission.v1.AdmitRequest
+	(*AdmitResponse)(nil),         // 6: cadre.admission.v1.AdmitResponse
+	(*Credentials)(nil),           // 7: cadre.admission.v1.Credentials
+	(*Secret)(nil),                // 8: cadre.admission.v1.Secret
+	(*ConsulCredentials)(nil),     // 9: cadre.admission.v1.ConsulCredentials
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*v1.Peer)(nil),               // 11: cadre.control.v1.Peer
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
-	8,  // 0: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 1: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
-	2,  // 2: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
-	5,  // 3: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	9,  // 4: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
-	8,  // 5: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 6: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
-	7,  // 7: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Credentials.SecretsEntry
-	0,  // 8: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
-	3,  // 9: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
-	1,  // 10: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
-	4,  // 11: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	7,  // 0: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	10, // 1: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	4,  // 2: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
+	4,  // 3: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
+	7,  // 4: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	11, // 5: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
+	10, // 6: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
+	9,  // 7: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
+	8,  // 8: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
+	10, // 9: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
+	10, // 10: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
+	2,  // 11: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
+	5,  // 12: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
+	0,  // 13: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
+	3,  // 14: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
+	6,  // 15: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
+	1,  // 16: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
+	14, // [14:17] is the sub-list for method output_type
+	11, // [11:14] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_cadre_admission_v1_admission_proto_init() }
@@ -721,9 +993,9 @@ func file_cadre_admission_v1_admission_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_admission_v1_admission_proto_rawDesc), len(file_cadre_admission_v1_admission_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_cadre_admission_v1_admission_proto_goTypes,
 		DependencyIndexes: file_cadre_admission_v1_admission_proto_depIdxs,

@@ -503,7 +503,10 @@ type Desired struct {
 	// The Operation in progress for this Slot; unset when there is none.
 	Operation *OperationOrder `protobuf:"bytes,3,opt,name=operation,proto3" json:"operation,omitempty"`
 	// JSON of core/group.AgentConfig: workload, hooks, health checks, meta.
-	ConfigJson    []byte `protobuf:"bytes,4,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
+	ConfigJson []byte `protobuf:"bytes,4,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
+	// Epoch of the Slot's policy. A Boot whose credentials carry an older one attests
+	// again at once.
+	PolicyEpoch   uint64 `protobuf:"varint,5,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -564,6 +567,13 @@ func (x *Desired) GetConfigJson() []byte {
 		return x.ConfigJson
 	}
 	return nil
+}
+
+func (x *Desired) GetPolicyEpoch() uint64 {
+	if x != nil {
+		return x.PolicyEpoch
+	}
+	return 0
 }
 
 // OperationOrder is one step that the leader wants from this Boot.
@@ -1865,13 +1875,14 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x11GetDesiredRequest\x12#\n" +
 	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\"I\n" +
 	"\x12GetDesiredResponse\x123\n" +
-	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\x98\x01\n" +
+	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\xbb\x01\n" +
 	"\aDesired\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12>\n" +
 	"\toperation\x18\x03 \x01(\v2 .cadre.control.v1.OperationOrderR\toperation\x12\x1f\n" +
 	"\vconfig_json\x18\x04 \x01(\fR\n" +
-	"configJson\"\x8b\x02\n" +
+	"configJson\x12!\n" +
+	"\fpolicy_epoch\x18\x05 \x01(\x04R\vpolicyEpoch\"\x8b\x02\n" +
 	"\x0eOperationOrder\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
 	"\x04verb\x18\x02 \x01(\x0e2\x16.cadre.control.v1.VerbR\x04verb\x12\x18\n" +
