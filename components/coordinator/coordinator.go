@@ -26,6 +26,7 @@ import (
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
 	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/store"
@@ -104,6 +105,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("records", c.views.Run)
 	work.run("peers", c.followPeers)
 	work.run("orders", c.control.Follow)
+	work.run("leases", c.admission.KeepLeases)
 	work.run("credentials", c.renewCredentials)
 	work.run("reconcile", c.reconcile.Run)
 	work.run("api", func(ctx context.Context) error { return c.server.Run(ctx, api) })
@@ -153,7 +155,10 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	c.views = view.NewWatcher(c.store, c.log)
 	c.directory = &control.Directory{}
 	c.directory.Update(&view.View{}, c.peers.Members())
-	c.control = control.New(c.views, c.directory, c.reports, c.log)
+	ended := func(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
+		return admission.Ended(ctx, c.store, group, slot, bootID)
+	}
+	c.control = control.New(c.views, c.directory, c.reports, ended, c.log)
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
 	c.assembleServices(consul.Address())
 	return c.assembleOverlay()
@@ -186,7 +191,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
-		Operator: operator, Tokens: c.issuer, Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Operator: operator, Tokens: c.issuer, Guard: c.admission.Guard, Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,

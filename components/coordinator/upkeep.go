@@ -72,6 +72,8 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 			v = &view.View{}
 		}
 		if c.directory.Update(v, c.peers.Members()) {
+			// Who lost its Slot is told before the overlay cuts it off.
+			c.control.EndStale(ctx, v)
 			c.setPeers()
 			c.control.WakeAll()
 		}

@@ -54,6 +54,9 @@ func TestNewBootTakesOverAndOldTokensEnd(t *testing.T) {
 	first := h.boot(composeText, h.seed)
 	old := first.mustAdmit().GetCredentials().GetConsul()
 	second := h.boot(composeText, h.seed)
+	_, err := second.admit()
+	h.wantRefusal(err, codeConflict, codeConflict)
+	h.endLease()
 	second.mustAdmit()
 	if a := h.admission(); a.BootID != second.id() || a.Generation != 2 || len(a.TokenAccessors) != 2 {
 		t.Errorf("admission: %+v", a)

@@ -21,12 +21,12 @@ func (c *contact) Admit(ctx context.Context, req *admissionv1.AdmitRequest) (*ad
 	a := &attempt{contact: c}
 	out, refused := a.run(ctx, req)
 	if refused != nil {
-		c.note(ctx, a.slot, a.bootID, a.stated.InstanceID, refused)
+		c.note(ctx, a, refused)
 		return nil, refused.public()
 	}
 	c.metrics.Admitted()
 	c.log.Info("boot admitted", "group", a.stated.Group, "slot", a.slot, "instance", a.stated.InstanceID,
-		"revision", a.revision, "epoch", a.policy.Epoch, "boot", a.bootID)
+		"revision", a.revision, "epoch", a.policy.Epoch, "boot", a.bootID, "generation", a.admission.Generation)
 	return out, nil
 }
 
@@ -44,9 +44,12 @@ type attempt struct {
 	policyIndex uint64
 	revision    string
 	simulated   bool
-	spec        group.Spec
-	record      group.SlotRecord
-	admission   policy.Admission
+	claims      policy.Claims
+	// session of the lease that is made for this Boot; "" while none was.
+	session   string
+	spec      group.Spec
+	record    group.SlotRecord
+	admission policy.Admission
 	// renewal: this Boot held the Slot already.
 	renewal bool
 }
@@ -59,7 +62,10 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if refused := a.readStatement(req); refused != nil {
 		return nil, refused
 	}
-	release, refused := a.take(ctx)
+	if a.admissions.Add(1) > maxExchanges {
+		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().in(time.Second)
+	}
+	release, refused := a.verifying.enter(ctx, a.lane())
 	if refused != nil {
 		return nil, refused
 	}
@@ -83,6 +89,15 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	return out, nil
 }
 
+// lane is where this attempt waits for verification. The Boot that holds the Slot
+// does not stand in the line in which strangers can stand.
+func (a *attempt) lane() string {
+	if v, _ := a.cfg.Views.Latest(); v != nil && v.Admissions[a.slot].Value.BootID == a.bootID {
+		return "holder of " + a.slot
+	}
+	return a.slot
+}
+
 // readStatement checks everything that needs no quote: sizes, form, nonce and
 // that the statement is about this connection.
 func (a *attempt) readStatement(req *admissionv1.AdmitRequest) *refusal {
@@ -91,7 +106,10 @@ func (a *attempt) readStatement(req *admissionv1.AdmitRequest) *refusal {
 		return refuse(codeTooLarge, "a part of the request is longer than its bound")
 	}
 	stated, err := statement.DecodeAgent(req.GetStatement())
-	if err != nil {
+	switch {
+	case errors.Is(err, statement.ErrVersion):
+		return refuse(codeVersion, "%v", err)
+	case err != nil:
 		return refuse(codeCanonical, "%v", err)
 	}
 	a.stated, a.nonce = stated, stated.Nonce
@@ -120,6 +138,7 @@ func (a *attempt) readStatement(req *admissionv1.AdmitRequest) *refusal {
 func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	var err error
 	a.policy, a.policyIndex, err = store.Read[policy.SlotPolicy](ctx, a.store, store.SlotPolicyKey(a.slot))
+	a.claims = claims
 	if err != nil {
 		return refuse(codeGate, "read the slot's policy: %v", err).later()
 	}
@@ -143,59 +162,6 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	return nil
 }
 
-// commit takes the Slot in one transaction: the nonce was not spent, the policy
-// is still the one that was appraised, no other leader came, and the Slot is
-// free or may be taken from its present Boot.
-func (a *attempt) commit(ctx context.Context) *refusal {
-	now := a.now().UTC()
-	before, index, err := store.Read[policy.Admission](ctx, a.store, store.AdmissionKey(a.slot))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return refuse(codeGate, "read the slot's admission: %v", err).later()
-	}
-	if index != 0 && before.BootID != a.bootID {
-		if refused := a.mayReplace(before.BootID); refused != nil {
-			return refused
-		}
-	}
-	_, term, err := store.Read[store.TermRecord](ctx, a.store, store.TermKey)
-	if err != nil {
-		return refuse(codeGate, "read the term: %v", err).later()
-	}
-	a.admission = policy.Admission{
-		Group: a.policy.Group, Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, AppID: a.stated.AppID,
-		Revision: a.revision, Epoch: a.policy.Epoch, Generation: before.Generation + 1,
-		AdmittedAt: now, ExpiresAt: now.Add(credentialTTL), TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.simulated,
-	}
-	if before.BootID == a.bootID {
-		a.renewal = true
-		// The same Boot keeps its generation and its beginning.
-		a.admission.Generation, a.admission.AdmittedAt = before.Generation, before.AdmittedAt
-		a.admission.Revision = a.keptRevision(before.Revision)
-	}
-	nonce := hex.EncodeToString(a.nonce)
-	spend, err := store.Put(store.NonceKey(nonce), store.SpentNonce{
-		Slot: a.slot, BootID: a.bootID, SpentAt: now, ExpiresAt: a.expiry.UTC(), By: a.self,
-	}, 0)
-	if err != nil {
-		return refuse(codeGate, "%v", err).later()
-	}
-	admit, err := store.Put(store.AdmissionKey(a.slot), a.admission, index)
-	if err != nil {
-		return refuse(codeGate, "%v", err).later()
-	}
-	err = a.store.Commit(ctx, spend,
-		store.Op{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(a.slot), Index: a.policyIndex},
-		store.Op{Kind: store.OpCheckIndex, Key: store.TermKey, Index: term},
-		admit)
-	if refused := a.committed(err); refused != nil {
-		return refused
-	}
-	if !a.renewal {
-		a.revoke(ctx, before.TokenAccessors)
-	}
-	return nil
-}
-
 // revoke takes back what the Boot before had, at once: that this one gets its own
 // may still fail. They stay recorded until it has, and are revoked once more then.
 func (a *attempt) revoke(ctx context.Context, accessors []string) {
@@ -213,40 +179,6 @@ func (a *attempt) keptRevision(before string) string {
 		}
 	}
 	return a.revision
-}
-
-// committed reads what a failed transaction means.
-func (a *attempt) committed(err error) *refusal {
-	if err == nil {
-		return nil
-	}
-	conflict, ok := errors.AsType[*store.ConflictError](err)
-	if ok {
-		for _, failed := range conflict.Failed {
-			if failed.Op.Key == store.NonceKey(hex.EncodeToString(a.nonce)) {
-				return refuse(codeNonce, "the nonce was spent already")
-			}
-		}
-	}
-	// Nothing is certain but that a new exchange will tell.
-	return refuse(codeGate, "take the slot: %v", err).later()
-}
-
-// mayReplace decides whether the Boot that holds the Slot may lose it to this one
-// (IDN-03). Every agent reports to every coordinator, so a live Boot is known
-// here, unless somebody keeps the two apart: that the instance id is the same
-// proves nothing then, and the newest Boot wins.
-func (a *attempt) mayReplace(holder string) *refusal {
-	switch {
-	case a.bootExpected(holder):
-		return nil
-	case a.cfg.Sessions.Live(a.slot, holder):
-		return refuse(codeConflict, "another boot of the slot is alive; it must end first")
-	case a.now().Sub(a.cfg.Views.Since()) < a.cfg.Warmup:
-		// A coordinator that just started has not heard from anybody yet.
-		return refuse(codeConflict, "another boot holds the slot and this coordinator does not know yet whether it is alive").later()
-	}
-	return nil
 }
 
 // bootExpected reports whether the Boot that holds the Slot is being restarted,

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -34,38 +35,28 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 	if refused != nil {
 		return nil, refused
 	}
-	release, refused := c.take(ctx)
-	if refused != nil {
-		return nil, refused
+	if c.challenges.Add(1) > maxExchanges {
+		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().in(time.Second)
 	}
-	defer release()
 	nonce, expiry, err := issueNonce(c.cfg.Root.NonceKey(), c.exchange(req.GetAppId(), req.GetInstanceId()), c.now())
 	if err != nil {
 		return nil, refuse(codeOverloaded, "%v", err).later()
 	}
-	own := c.ownStatement(req.GetBootNonce())
-	reportData := own.ReportData()
-	evidence, err := c.cfg.Quoter.GetQuote(ctx, reportData[:])
-	if err != nil {
-		c.log.Error("own evidence not available", "error", err)
-		return nil, refuse("VERIFIER_UNAVAILABLE", "the coordinator cannot make its own evidence now").later()
+	own, refused := c.prover.prove(ctx, statement.Exchange{Exporter: c.channel, PeerNonce: req.GetBootNonce()})
+	if refused != nil {
+		return nil, refused
+	}
+	if own.err != nil {
+		c.log.Error("own evidence not available", "error", own.err)
+		return nil, refuse(codeVerifier, "the coordinator cannot make its own evidence now").later().in(time.Second)
 	}
 	return &admissionv1.ChallengeResponse{
 		Nonce: nonce, ExpiresAt: timestamppb.New(expiry), Cluster: c.cfg.Cluster, Group: groupName, Slot: slot,
 		CoordinatorEvidence: &admissionv1.Evidence{
-			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose,
+			Quote: own.evidence.Quote, EventLog: own.evidence.EventLog, AppCompose: own.evidence.AppCompose,
 		},
-		CoordinatorStatement: own.Encode(),
+		CoordinatorStatement: own.statement, CoordinatorLeaf: own.leaf, CoordinatorPath: own.path,
 	}, nil
-}
-
-// ownStatement is what this coordinator's evidence commits to.
-func (c *contact) ownStatement(peerNonce []byte) statement.Coordinator {
-	bundle := c.cfg.Root.CA().BundleSHA256()
-	return statement.Coordinator{
-		Cluster: c.cfg.Cluster, AppID: c.cfg.AppID, Slot: c.cfg.Slot,
-		TLSPublicKey: c.cfg.Identity.PublicKey(), Exporter: c.channel, PeerNonce: peerNonce, CABundleSHA256: bundle[:],
-	}
 }
 
 // slotOf finds the Slot that the instance is bound to. The platform may not have

@@ -55,12 +55,38 @@ type harness struct {
 	root    *keys.Root
 	store   *store.Consul
 	service *Service
+	cfg     Config // of service
+	views   *view.Watcher
 	consul  string
 	live    map[string]bool // boots with a live session
 	seed    []byte          // of the one bound CVM
 }
 
 func (h *harness) Live(_, bootID string) bool { return h.live[bootID] }
+
+// endLease ends the lease of pg-0's Boot, as its TTL does.
+func (h *harness) endLease() {
+	h.t.Helper()
+	held, err := h.service.lease(h.t.Context(), "pg-0")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.store.DestroySession(h.t.Context(), held.Session); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// coordinator is another one of the cluster, on the same records and keys.
+func (h *harness) coordinator(slot string) *Service {
+	h.t.Helper()
+	cfg := h.cfg
+	identity, err := keys.NewIdentity(h.root.CA(), slot)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cfg.Slot, cfg.Identity = slot, identity
+	return New(cfg)
+}
 
 func (h *harness) Spec(name string) (group.Spec, bool) {
 	return group.Spec{Name: name, Workload: group.Workload{Kind: group.WorkloadPatroni}}, name == "pg"
@@ -100,12 +126,14 @@ func newHarness(t *testing.T) *harness {
 		t.Fatal(err)
 	}
 	views := view.NewWatcher(h.store, slog.New(slog.DiscardHandler))
-	h.service = New(Config{
+	h.views = views
+	h.cfg = Config{
 		Cluster: "demo", AppID: coordinatorApp, Slot: "coordinator-0", Datacenter: "dc1", ServerVIPs: []string{"127.50.0.1"},
 		Root: h.root, Identity: identity, Store: h.store, Views: views, Verifier: verifier, Quoter: own, Issuer: issuer,
 		Images:   policy.ImagePolicy{Images: cloud.Images(osImage), KeyProviderName: "kms", KeyProviderID: cloud.KeyProviderID(), AllowSimulated: true},
 		Sessions: h, Directory: h, Metrics: h, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	h.service = New(h.cfg)
 	h.bindSlot()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -185,6 +213,7 @@ type boot struct {
 	spki    []byte
 	contact *contact
 	channel []byte
+	at      *Service // the coordinator that it connects to
 }
 
 func (h *harness) boot(compose string, seed []byte) *boot {
@@ -203,7 +232,7 @@ func (h *harness) boot(compose string, seed []byte) *boot {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	b := &boot{h: h, info: info, guest: client, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
+	b := &boot{h: h, at: h.service, info: info, guest: client, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
 	if b.spki, err = x509.MarshalPKIXPublicKey(key.Public()); err != nil {
 		h.t.Fatal(err)
 	}
@@ -219,7 +248,7 @@ func (b *boot) id() string {
 // connect makes a new TLS connection of this Boot to the coordinator.
 func (b *boot) connect() {
 	b.h.t.Helper()
-	own, err := b.h.service.cfg.Identity.Certificate(time.Now())
+	own, err := b.at.cfg.Identity.Certificate(time.Now())
 	if err != nil {
 		b.h.t.Fatal(err)
 	}
@@ -237,7 +266,7 @@ func (b *boot) connect() {
 	if err := <-shook; err != nil {
 		b.h.t.Fatal(err)
 	}
-	if b.contact, err = b.h.service.contact(server.ConnectionState()); err != nil {
+	if b.contact, err = b.at.contact(server.ConnectionState()); err != nil {
 		b.h.t.Fatal(err)
 	}
 	state := client.ConnectionState()

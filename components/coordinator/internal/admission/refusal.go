@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"cadre.dev/attest"
 	"cadre.dev/core/policy"
@@ -29,6 +31,9 @@ const (
 	codeStale      policy.Code = "INCARNATION_STALE"
 	codeGate       policy.Code = "GATE_UNREADABLE"
 	codeOverloaded policy.Code = "OVERLOADED"
+	codeRate       policy.Code = "RATE_LIMITED"
+	codeVersion    policy.Code = "UNSUPPORTED_VERSION"
+	codeVerifier   policy.Code = "VERIFIER_UNAVAILABLE"
 	codeTokens     policy.Code = "TOKEN_ISSUE_FAILED"
 	codeQuote      policy.Code = "QUOTE_INVALID"
 	codeKey        policy.Code = "CSR_FORBIDDEN"
@@ -40,8 +45,11 @@ type refusal struct {
 	message string
 	// verified: the evidence was genuine, so the precise code may be told.
 	verified bool
-	// retry: the same request may succeed later.
+	// retry: the same request may succeed later, after the time wait if it is set.
 	retry bool
+	wait  time.Duration
+	// holder is the Boot that holds the Slot, when that is why.
+	holder store.BootLease
 }
 
 func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
@@ -53,18 +61,32 @@ func refuse(code policy.Code, format string, args ...any) *refusal {
 func (r *refusal) later() *refusal { r.retry = true; return r }
 func (r *refusal) known() *refusal { r.verified = true; return r }
 
+// in says when to try again.
+func (r *refusal) in(wait time.Duration) *refusal { r.wait = wait; return r }
+
 // public is what the other side learns. A code that is the caller's own fault
 // or asks it to come back helps nobody else and is told at once.
 func (r *refusal) public() error {
 	switch {
 	case r.retry:
-		return status.Error(codes.Unavailable, r.Error())
-	case r.code == codeBadRequest, r.code == codeTooLarge, r.code == codeNonce, r.code == codeCanonical:
+		return r.status(codes.Unavailable)
+	case r.code == codeBadRequest, r.code == codeTooLarge, r.code == codeNonce, r.code == codeCanonical, r.code == codeVersion:
 		return status.Error(codes.InvalidArgument, r.Error())
 	case r.verified:
-		return status.Error(codes.PermissionDenied, r.Error())
+		return r.status(codes.PermissionDenied)
 	}
 	return status.Error(codes.PermissionDenied, string(codeRejected)+": the evidence was not accepted; the coordinator's log and the slot's record say why")
+}
+
+// status is the refusal with the time after which to try again.
+func (r *refusal) status(code codes.Code) error {
+	out := status.New(code, r.Error())
+	if r.wait > 0 {
+		if with, err := out.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(r.wait)}); err == nil {
+			out = with
+		}
+	}
+	return out.Err()
 }
 
 // asRefusal takes the code out of a verification error.
@@ -105,7 +127,8 @@ func (n *noted) due(r *refusal, now time.Time) bool {
 const maxRefusalText = 1 << 10
 
 // note writes the Slot's last refusal. It never changes the answer.
-func (s *Service) note(ctx context.Context, slot, bootID, instanceID string, r *refusal) {
+func (s *Service) note(ctx context.Context, a *attempt, r *refusal) {
+	slot, bootID, instanceID := a.slot, a.bootID, a.stated.InstanceID
 	s.log.Warn("admission refused", "slot", slot, "instance", instanceID, "code", r.code, "error", r.message)
 	s.metrics.Refused(string(r.code))
 	if slot == "" {
@@ -137,6 +160,7 @@ func (s *Service) note(ctx context.Context, slot, bootID, instanceID string, r *
 		}
 		return s.store.Commit(ctx, op)
 	}()
+	a.noteDecision(ctx, r)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		s.log.Warn("refusal not recorded", "slot", slot, "error", err)
 	}

@@ -66,9 +66,11 @@ func TestCoordinatorThatJustStartedReplacesNobody(t *testing.T) {
 	h.service.cfg.Warmup = time.Hour
 	first := h.boot(composeText, h.seed)
 	first.mustAdmit() // a free Slot is not waited for
+	h.endLease()
 	_, err := h.boot(composeText, h.seed).admit()
 	h.wantRefusal(err, codeConflict, codeConflict)
 	first.mustAdmit() // nor is a renewal
+	h.endLease()
 	h.service.cfg.Warmup = 0
 	h.boot(composeText, h.seed).mustAdmit()
 }
@@ -94,6 +96,7 @@ func TestOldTokensEndThoughNewOnesCannotBeIssued(t *testing.T) {
 	h.service.cfg.Issuer = issuer
 	old := h.boot(composeText, h.seed).mustAdmit().GetCredentials().GetConsul()
 	issuer.fail = true
+	h.endLease()
 	second := h.boot(composeText, h.seed)
 	_, err := second.admit()
 	h.wantRefusal(err, codeTokens, codeTokens)

@@ -9,12 +9,15 @@ import (
 	"crypto/x509"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"cadre.dev/attest"
+	"cadre.dev/attest/statement"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
@@ -60,7 +63,7 @@ type Metrics interface {
 	Refused(code string)
 }
 
-// Config of a Service. All fields are required.
+// Config of a Service. All fields but those that say otherwise are required.
 type Config struct {
 	Cluster, AppID, Slot string
 	Datacenter           string
@@ -80,14 +83,23 @@ type Config struct {
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
-	Now    func() time.Time
-	Log    *slog.Logger
+	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
+	LeaseTTL time.Duration
+	// MayRenew decides whether a Boot may stay what it was admitted as, by what its
+	// evidence said; nil: while its Instance is the one that the Slot is bound to.
+	MayRenew func(a policy.Admission, sp policy.SlotPolicy, ip policy.ImagePolicy, now time.Time) policy.Decision
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Bounds on what unadmitted callers can cause.
 const (
-	// concurrent verifications and own quotes; each takes milliseconds of CPU.
-	concurrency    = 4
+	// maxExchanges is how many challenges, and how many admissions, one connection
+	// may ask for: more cost a new handshake (INP-06).
+	maxExchanges = 8
+	// maxCommits bounds the admissions that write at once: what Consul does not get
+	// done in time times out for all.
+	maxCommits     = 32
 	connectionTime = 60 * time.Second
 	maxQuote       = 16 << 10
 	maxEventLog    = 256 << 10
@@ -107,17 +119,33 @@ type Service struct {
 	log     *slog.Logger
 	metrics Metrics
 	self    string
-	slots   chan struct{} // bounds concurrency
+	// verifying bounds the verifications, commits the admissions that write.
+	verifying *pool
+	commits   chan struct{}
+	prover    *prover
 
-	mu    sync.Mutex
-	noted map[string]noted // guarded by mu; last written refusals by Slot
+	mu      sync.Mutex
+	noted   map[string]noted   // guarded by mu; last written refusals by Slot
+	renewed map[string]renewal // guarded by mu; by Slot
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
+	if cfg.LeaseTTL == 0 {
+		cfg.LeaseTTL = DefaultLeaseTTL
+	}
+	if cfg.MayRenew == nil {
+		cfg.MayRenew = boundInstance
+	}
+	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
-		slots: make(chan struct{}, concurrency), noted: map[string]noted{},
+		verifying: newPool(max(2, runtime.GOMAXPROCS(0))), commits: make(chan struct{}, maxCommits),
+		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
+			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,
+			TLSPublicKey: cfg.Identity.PublicKey(), CABundleSHA256: bundle[:],
+		}},
+		noted: map[string]noted{}, renewed: map[string]renewal{},
 	}
 }
 
@@ -145,6 +173,8 @@ type contact struct {
 	*Service
 	bootKey []byte
 	channel []byte
+	// challenges and admissions that this connection asked for.
+	challenges, admissions atomic.Int32
 }
 
 func (s *Service) contact(state tls.ConnectionState) (*contact, error) {
@@ -165,15 +195,13 @@ func (s *Service) contact(state tls.ConnectionState) (*contact, error) {
 	return &contact{Service: s, bootKey: spki, channel: channel}, nil
 }
 
-// take reserves a place for expensive work, or refuses at once.
-func (s *Service) take(ctx context.Context) (release func(), err *refusal) {
-	wait, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
+// writing reserves a place among those that write.
+func (s *Service) writing(ctx context.Context) (done func(), refused *refusal) {
 	select {
-	case s.slots <- struct{}{}:
-		return func() { <-s.slots }, nil
-	case <-wait.Done():
-		return nil, refuse(codeOverloaded, "too many admissions at once; try again").later()
+	case s.commits <- struct{}{}:
+		return func() { <-s.commits }, nil
+	case <-ctx.Done():
+		return nil, refuse(codeOverloaded, "too many admissions at once; try again").later().in(time.Second)
 	}
 }
 

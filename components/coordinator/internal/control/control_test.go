@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -132,7 +133,10 @@ func service(t *testing.T) (*Service, *reports.Reports) {
 		<-changed
 	}
 	r := reports.New(time.Now)
-	return New(views, &Directory{}, r, slog.New(slog.DiscardHandler)), r
+	ended := func(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
+		return admission.Ended(ctx, s, group, slot, bootID)
+	}
+	return New(views, &Directory{}, r, ended, slog.New(slog.DiscardHandler)), r
 }
 
 func from(t *testing.T, groupName, slot, boot string) context.Context {
@@ -153,8 +157,8 @@ func TestOnlyTheBootThatHoldsTheSlotIsHeard(t *testing.T) {
 		}
 	}
 	refused(t.Context(), "no session", codes.Unauthenticated)
-	refused(from(t, "web", "pg-0", "boot"), "another group", codes.PermissionDenied)
-	refused(from(t, "pg", "pg-1", "boot"), "a slot without one", codes.PermissionDenied)
+	refused(from(t, "web", "pg-0", "boot"), "another group", codes.FailedPrecondition)
+	refused(from(t, "pg", "pg-1", "boot"), "a slot without one", codes.FailedPrecondition)
 	refused(from(t, "pg", "pg-0", "earlier"), "an earlier boot", codes.FailedPrecondition)
 	if _, ok := heard.Of("pg-0"); ok {
 		t.Error("a report of somebody else is kept")

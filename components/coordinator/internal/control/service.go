@@ -25,6 +25,7 @@ type Service struct {
 	directory *Directory
 	reports   *reports.Reports
 	log       *slog.Logger
+	ended     Ended
 
 	mu    sync.Mutex
 	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
@@ -32,16 +33,17 @@ type Service struct {
 }
 
 // New makes the service.
-func New(views *view.Watcher, directory *Directory, r *reports.Reports, log *slog.Logger) *Service {
-	return &Service{views: views, directory: directory, reports: r, log: log, wakes: map[string]map[*session]struct{}{}}
+func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended Ended, log *slog.Logger) *Service {
+	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}}
 }
 
 // session is one agent's control session.
 type session struct {
-	slot, bootID string
-	wake         chan struct{} // capacity 1: a pending wake-up stands for all
-	agent        controlv1.AgentServiceClient
-	number       uint64 // a later session has a greater one; set by add
+	group, slot, bootID string
+	wake                chan struct{} // capacity 1: a pending wake-up stands for all
+	agent               controlv1.AgentServiceClient
+	number              uint64 // a later session has a greater one; set by add
+	end                 context.CancelFunc
 }
 
 // OnControl serves one control session until it ends; the overlay calls it.
@@ -58,14 +60,17 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 		return
 	}
 	defer func() { _ = client.Close() }()
-	one := &session{slot: peer.ID.Slot, bootID: peer.BootID, wake: make(chan struct{}, 1), agent: controlv1.NewAgentServiceClient(client)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	one := &session{
+		group: peer.ID.Group, slot: peer.ID.Slot, bootID: peer.BootID, end: cancel,
+		wake: make(chan struct{}, 1), agent: controlv1.NewAgentServiceClient(client),
+	}
 	s.add(one)
 	defer s.remove(one)
 	defer s.reports.Connect(one.slot, one.bootID)()
 	log.Info("control session opened")
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var wakes sync.WaitGroup
 	defer wakes.Wait()
 	wakes.Go(func() { s.wakeLoop(ctx, one) })
@@ -135,11 +140,8 @@ func (s *Service) caller(ctx context.Context) (overlay.ID, string, *view.View, e
 		return id, "", nil, status.Error(codes.Unavailable, "records are not readable yet")
 	}
 	admission, ok := v.Admissions[id.Slot]
-	if !ok || admission.Value.Group != id.Group {
-		return id, "", nil, status.Error(codes.PermissionDenied, "PEER_NOT_ADMITTED: the slot has no admitted boot")
-	}
-	if admission.Value.BootID != boot {
-		return id, "", nil, status.Error(codes.FailedPrecondition, "INCARNATION_STALE: another boot holds the slot")
+	if !ok || admission.Value.Group != id.Group || admission.Value.BootID != boot {
+		return id, "", nil, s.notHolder(ctx, id, boot)
 	}
 	return id, boot, v, nil
 }

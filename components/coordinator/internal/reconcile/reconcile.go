@@ -67,7 +67,7 @@ type Metrics interface {
 	Pass(group, result string, seconds float64)
 }
 
-// Config of a Reconciler. All fields are required.
+// Config of a Reconciler. All fields but Guard are required.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -76,11 +76,13 @@ type Config struct {
 	Reports       Reports
 	Operator      Operator
 	Tokens        Tokens
-	Timing        rollout.Timing
-	Now           func() time.Time
-	Failpoint     func(name string)
-	Log           *slog.Logger
-	Metrics       Metrics
+	// Guard runs beside the loop while this coordinator leads.
+	Guard     func(ctx context.Context, lease store.Lease)
+	Timing    rollout.Timing
+	Now       func() time.Time
+	Failpoint func(name string)
+	Log       *slog.Logger
+	Metrics   Metrics
 }
 
 // Reconciler runs the loop on whichever coordinator holds the Lease.
@@ -168,6 +170,9 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if r.cfg.Guard != nil {
+		all.Go(func() { r.cfg.Guard(ctx, lease) })
+	}
 	workers := map[string]context.CancelFunc{}
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()

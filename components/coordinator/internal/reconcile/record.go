@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -184,6 +185,12 @@ func (p *pass) forgetOps(slot string) []store.Op {
 	} {
 		if record.index != 0 {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: record.key, Index: record.index})
+		}
+	}
+	if boot := p.view.Boots[slot]; boot.Held() {
+		// The next Boot of this name does not wait for the lease of one that is gone.
+		if value, err := json.Marshal(boot.BootLease); err == nil {
+			ops = append(ops, store.Op{Kind: store.OpUnlock, Key: store.BootLeaseKey(slot), Value: value, Session: boot.Session})
 		}
 	}
 	return ops

@@ -28,6 +28,9 @@ func (p *pass) recordStatus(ctx context.Context) error {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, p.held.condition)
 		_, after.Paused = p.view.Pauses[p.name]
 	}
+	if conflict, found := p.bootConflict(); found {
+		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)
+	}
 	after.Term, after.At = before.Value.Term, before.Value.At
 	if before.Index != 0 && before.Value.Term == p.lease.Term() {
 		switch age := p.now.Sub(before.Value.At); {

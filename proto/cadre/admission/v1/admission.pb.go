@@ -117,6 +117,122 @@ func (x *RenewResponse) GetCredentials() *Credentials {
 	return nil
 }
 
+// StandingRequest names the Slot that the Boot was admitted to.
+type StandingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Slot          string                 `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandingRequest) Reset() {
+	*x = StandingRequest{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandingRequest) ProtoMessage() {}
+
+func (x *StandingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandingRequest.ProtoReflect.Descriptor instead.
+func (*StandingRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StandingRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *StandingRequest) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+// StandingResponse is read from the records at the time of the call.
+type StandingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The Boot holds the Slot.
+	Holds bool `protobuf:"varint,1,opt,name=holds,proto3" json:"holds,omitempty"`
+	// Why it does not: INCARNATION_STALE, or what it was evicted for.
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandingResponse) Reset() {
+	*x = StandingResponse{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandingResponse) ProtoMessage() {}
+
+func (x *StandingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandingResponse.ProtoReflect.Descriptor instead.
+func (*StandingResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StandingResponse) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
+}
+
+func (x *StandingResponse) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *StandingResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // ChallengeRequest opens an admission exchange.
 type ChallengeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -134,7 +250,7 @@ type ChallengeRequest struct {
 
 func (x *ChallengeRequest) Reset() {
 	*x = ChallengeRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -146,7 +262,7 @@ func (x *ChallengeRequest) String() string {
 func (*ChallengeRequest) ProtoMessage() {}
 
 func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -159,7 +275,7 @@ func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeRequest.ProtoReflect.Descriptor instead.
 func (*ChallengeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ChallengeRequest) GetAppId() string {
@@ -203,15 +319,20 @@ type ChallengeResponse struct {
 	Slot  string `protobuf:"bytes,5,opt,name=slot,proto3" json:"slot,omitempty"`
 	// The coordinator's evidence over boot_nonce and this connection.
 	CoordinatorEvidence *Evidence `protobuf:"bytes,6,opt,name=coordinator_evidence,json=coordinatorEvidence,proto3" json:"coordinator_evidence,omitempty"`
-	// Canonical statement that coordinator_evidence commits to.
+	// Canonical statement that coordinator_evidence commits to: attest/statement.Batch.
+	// One quote serves all Boots that wait for one.
 	CoordinatorStatement []byte `protobuf:"bytes,7,opt,name=coordinator_statement,json=coordinatorStatement,proto3" json:"coordinator_statement,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// The place of this exchange (TLS exporter, boot_nonce) in that batch, and the
+	// hashes from there to its root, at most 10 of 32 bytes.
+	CoordinatorLeaf uint32   `protobuf:"varint,8,opt,name=coordinator_leaf,json=coordinatorLeaf,proto3" json:"coordinator_leaf,omitempty"`
+	CoordinatorPath [][]byte `protobuf:"bytes,9,rep,name=coordinator_path,json=coordinatorPath,proto3" json:"coordinator_path,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ChallengeResponse) Reset() {
 	*x = ChallengeResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +344,7 @@ func (x *ChallengeResponse) String() string {
 func (*ChallengeResponse) ProtoMessage() {}
 
 func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +357,7 @@ func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeResponse.ProtoReflect.Descriptor instead.
 func (*ChallengeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ChallengeResponse) GetNonce() []byte {
@@ -288,6 +409,20 @@ func (x *ChallengeResponse) GetCoordinatorStatement() []byte {
 	return nil
 }
 
+func (x *ChallengeResponse) GetCoordinatorLeaf() uint32 {
+	if x != nil {
+		return x.CoordinatorLeaf
+	}
+	return 0
+}
+
+func (x *ChallengeResponse) GetCoordinatorPath() [][]byte {
+	if x != nil {
+		return x.CoordinatorPath
+	}
+	return nil
+}
+
 // Evidence is what a CVM presents: the quote and what is needed to read it.
 type Evidence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -307,7 +442,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +454,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +467,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Evidence) GetQuote() []byte {
@@ -375,7 +510,7 @@ type AdmitRequest struct {
 
 func (x *AdmitRequest) Reset() {
 	*x = AdmitRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +522,7 @@ func (x *AdmitRequest) String() string {
 func (*AdmitRequest) ProtoMessage() {}
 
 func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +535,7 @@ func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitRequest.ProtoReflect.Descriptor instead.
 func (*AdmitRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AdmitRequest) GetStatement() []byte {
@@ -429,7 +564,7 @@ type AdmitResponse struct {
 
 func (x *AdmitResponse) Reset() {
 	*x = AdmitResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +576,7 @@ func (x *AdmitResponse) String() string {
 func (*AdmitResponse) ProtoMessage() {}
 
 func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +589,7 @@ func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitResponse.ProtoReflect.Descriptor instead.
 func (*AdmitResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AdmitResponse) GetCredentials() *Credentials {
@@ -506,7 +641,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +653,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +666,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{7}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Credentials) GetCluster() string {
@@ -656,7 +791,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +803,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +816,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{8}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Secret) GetName() string {
@@ -750,7 +885,7 @@ type ConsulCredentials struct {
 
 func (x *ConsulCredentials) Reset() {
 	*x = ConsulCredentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +897,7 @@ func (x *ConsulCredentials) String() string {
 func (*ConsulCredentials) ProtoMessage() {}
 
 func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +910,7 @@ func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsulCredentials.ProtoReflect.Descriptor instead.
 func (*ConsulCredentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{9}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ConsulCredentials) GetDatacenter() string {
@@ -849,14 +984,21 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\fRenewRequest\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\"R\n" +
 	"\rRenewResponse\x12A\n" +
-	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\"\x91\x01\n" +
+	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\";\n" +
+	"\x0fStandingRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04slot\x18\x02 \x01(\tR\x04slot\"V\n" +
+	"\x10StandingResponse\x12\x14\n" +
+	"\x05holds\x18\x01 \x01(\bR\x05holds\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x91\x01\n" +
 	"\x10ChallengeRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
 	"instanceId\x12&\n" +
 	"\x0fboot_public_key\x18\x03 \x01(\fR\rbootPublicKey\x12\x1d\n" +
 	"\n" +
-	"boot_nonce\x18\x04 \x01(\fR\tbootNonce\"\xae\x02\n" +
+	"boot_nonce\x18\x04 \x01(\fR\tbootNonce\"\x84\x03\n" +
 	"\x11ChallengeResponse\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\fR\x05nonce\x129\n" +
 	"\n" +
@@ -865,7 +1007,9 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05group\x18\x04 \x01(\tR\x05group\x12\x12\n" +
 	"\x04slot\x18\x05 \x01(\tR\x04slot\x12O\n" +
 	"\x14coordinator_evidence\x18\x06 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\x13coordinatorEvidence\x123\n" +
-	"\x15coordinator_statement\x18\a \x01(\fR\x14coordinatorStatement\"~\n" +
+	"\x15coordinator_statement\x18\a \x01(\fR\x14coordinatorStatement\x12)\n" +
+	"\x10coordinator_leaf\x18\b \x01(\rR\x0fcoordinatorLeaf\x12)\n" +
+	"\x10coordinator_path\x18\t \x03(\fR\x0fcoordinatorPath\"~\n" +
 	"\bEvidence\x12\x14\n" +
 	"\x05quote\x18\x01 \x01(\fR\x05quote\x12\x1b\n" +
 	"\tevent_log\x18\x02 \x01(\tR\beventLog\x12\x1f\n" +
@@ -923,10 +1067,11 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\vserver_vips\x18\a \x03(\tR\n" +
 	"serverVips\x12D\n" +
 	"\x10tokens_expire_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0etokensExpireAt\x12!\n" +
-	"\fgossip_epoch\x18\t \x01(\rR\vgossipEpoch2\xba\x01\n" +
+	"\fgossip_epoch\x18\t \x01(\rR\vgossipEpoch2\x91\x02\n" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
-	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse2a\n" +
+	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
+	"\bStanding\x12#.cadre.admission.v1.StandingRequest\x1a$.cadre.admission.v1.StandingResponse2a\n" +
 	"\x11CredentialService\x12L\n" +
 	"\x05Renew\x12 .cadre.admission.v1.RenewRequest\x1a!.cadre.admission.v1.RenewResponseB0Z.cadre.dev/proto/cadre/admission/v1;admissionv1b\x06proto3"
 
@@ -942,41 +1087,45 @@ func file_cadre_admission_v1_admission_proto_rawDescGZIP() []byte {
 	return file_cadre_admission_v1_admission_proto_rawDescData
 }
 
-var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_cadre_admission_v1_admission_proto_goTypes = []any{
 	(*RenewRequest)(nil),          // 0: cadre.admission.v1.RenewRequest
 	(*RenewResponse)(nil),         // 1: cadre.admission.v1.RenewResponse
-	(*ChallengeRequest)(nil),      // 2: cadre.admission.v1.ChallengeRequest
-	(*ChallengeResponse)(nil),     // 3: cadre.admission.v1.ChallengeResponse
-	(*Evidence)(nil),              // 4: cadre.admission.v1.Evidence
-	(*AdmitRequest)(nil),          // 5: cadre.admission.v1.AdmitRequest
-	(*AdmitResponse)(nil),         // 6: cadre.admission.v1.AdmitResponse
-	(*Credentials)(nil),           // 7: cadre.admission.v1.Credentials
-	(*Secret)(nil),                // 8: cadre.admission.v1.Secret
-	(*ConsulCredentials)(nil),     // 9: cadre.admission.v1.ConsulCredentials
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*v1.Peer)(nil),               // 11: cadre.control.v1.Peer
+	(*StandingRequest)(nil),       // 2: cadre.admission.v1.StandingRequest
+	(*StandingResponse)(nil),      // 3: cadre.admission.v1.StandingResponse
+	(*ChallengeRequest)(nil),      // 4: cadre.admission.v1.ChallengeRequest
+	(*ChallengeResponse)(nil),     // 5: cadre.admission.v1.ChallengeResponse
+	(*Evidence)(nil),              // 6: cadre.admission.v1.Evidence
+	(*AdmitRequest)(nil),          // 7: cadre.admission.v1.AdmitRequest
+	(*AdmitResponse)(nil),         // 8: cadre.admission.v1.AdmitResponse
+	(*Credentials)(nil),           // 9: cadre.admission.v1.Credentials
+	(*Secret)(nil),                // 10: cadre.admission.v1.Secret
+	(*ConsulCredentials)(nil),     // 11: cadre.admission.v1.ConsulCredentials
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*v1.Peer)(nil),               // 13: cadre.control.v1.Peer
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
-	7,  // 0: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	10, // 1: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	4,  // 2: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
-	4,  // 3: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
-	7,  // 4: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	11, // 5: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
-	10, // 6: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 7: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
-	8,  // 8: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
-	10, // 9: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
-	10, // 10: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
-	2,  // 11: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
-	5,  // 12: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
-	0,  // 13: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
-	3,  // 14: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
-	6,  // 15: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
-	1,  // 16: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
-	14, // [14:17] is the sub-list for method output_type
-	11, // [11:14] is the sub-list for method input_type
+	9,  // 0: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	12, // 1: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 2: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
+	6,  // 3: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
+	9,  // 4: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	13, // 5: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
+	12, // 6: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 7: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
+	10, // 8: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
+	12, // 9: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
+	12, // 10: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
+	4,  // 11: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
+	7,  // 12: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
+	2,  // 13: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
+	0,  // 14: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
+	5,  // 15: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
+	8,  // 16: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
+	3,  // 17: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
+	1,  // 18: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
+	15, // [15:19] is the sub-list for method output_type
+	11, // [11:15] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -993,7 +1142,7 @@ func file_cadre_admission_v1_admission_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_admission_v1_admission_proto_rawDesc), len(file_cadre_admission_v1_admission_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

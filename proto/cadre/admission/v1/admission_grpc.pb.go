@@ -25,6 +25,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AdmissionService_Challenge_FullMethodName = "/cadre.admission.v1.AdmissionService/Challenge"
 	AdmissionService_Admit_FullMethodName     = "/cadre.admission.v1.AdmissionService/Admit"
+	AdmissionService_Standing_FullMethodName  = "/cadre.admission.v1.AdmissionService/Standing"
 )
 
 // AdmissionServiceClient is the client API for AdmissionService service.
@@ -38,6 +39,10 @@ type AdmissionServiceClient interface {
 	Challenge(ctx context.Context, in *ChallengeRequest, opts ...grpc.CallOption) (*ChallengeResponse, error)
 	// Admit spends the nonce, verifies and appraises the evidence, and issues credentials.
 	Admit(ctx context.Context, in *AdmitRequest, opts ...grpc.CallOption) (*AdmitResponse, error)
+	// Standing tells an admitted Boot that reaches no coordinator by control session
+	// whether it still is the Slot that it names. The Boot is the one whose key the
+	// connection proves; it believes only a server that shows a coordinator's SVID.
+	Standing(ctx context.Context, in *StandingRequest, opts ...grpc.CallOption) (*StandingResponse, error)
 }
 
 type admissionServiceClient struct {
@@ -68,6 +73,16 @@ func (c *admissionServiceClient) Admit(ctx context.Context, in *AdmitRequest, op
 	return out, nil
 }
 
+func (c *admissionServiceClient) Standing(ctx context.Context, in *StandingRequest, opts ...grpc.CallOption) (*StandingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StandingResponse)
+	err := c.cc.Invoke(ctx, AdmissionService_Standing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdmissionServiceServer is the server API for AdmissionService service.
 // All implementations must embed UnimplementedAdmissionServiceServer
 // for forward compatibility.
@@ -79,6 +94,10 @@ type AdmissionServiceServer interface {
 	Challenge(context.Context, *ChallengeRequest) (*ChallengeResponse, error)
 	// Admit spends the nonce, verifies and appraises the evidence, and issues credentials.
 	Admit(context.Context, *AdmitRequest) (*AdmitResponse, error)
+	// Standing tells an admitted Boot that reaches no coordinator by control session
+	// whether it still is the Slot that it names. The Boot is the one whose key the
+	// connection proves; it believes only a server that shows a coordinator's SVID.
+	Standing(context.Context, *StandingRequest) (*StandingResponse, error)
 	mustEmbedUnimplementedAdmissionServiceServer()
 }
 
@@ -94,6 +113,9 @@ func (UnimplementedAdmissionServiceServer) Challenge(context.Context, *Challenge
 }
 func (UnimplementedAdmissionServiceServer) Admit(context.Context, *AdmitRequest) (*AdmitResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Admit not implemented")
+}
+func (UnimplementedAdmissionServiceServer) Standing(context.Context, *StandingRequest) (*StandingResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Standing not implemented")
 }
 func (UnimplementedAdmissionServiceServer) mustEmbedUnimplementedAdmissionServiceServer() {}
 func (UnimplementedAdmissionServiceServer) testEmbeddedByValue()                          {}
@@ -152,6 +174,24 @@ func _AdmissionService_Admit_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdmissionService_Standing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StandingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdmissionServiceServer).Standing(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdmissionService_Standing_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdmissionServiceServer).Standing(ctx, req.(*StandingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdmissionService_ServiceDesc is the grpc.ServiceDesc for AdmissionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -166,6 +206,10 @@ var AdmissionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Admit",
 			Handler:    _AdmissionService_Admit_Handler,
+		},
+		{
+			MethodName: "Standing",
+			Handler:    _AdmissionService_Standing_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

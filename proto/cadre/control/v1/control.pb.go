@@ -313,8 +313,12 @@ type WakeRequest struct {
 	Term           uint64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	DesiredVersion uint64 `protobuf:"varint,2,opt,name=desired_version,json=desiredVersion,proto3" json:"desired_version,omitempty"`
 	PeersVersion   uint64 `protobuf:"varint,3,opt,name=peers_version,json=peersVersion,proto3" json:"peers_version,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Set when the Boot of this session no longer is its Slot: INCARNATION_STALE, or
+	// what it was evicted for. The session ends. The Boot stops being the Slot at once.
+	EndedCode     string `protobuf:"bytes,4,opt,name=ended_code,json=endedCode,proto3" json:"ended_code,omitempty"`
+	EndedMessage  string `protobuf:"bytes,5,opt,name=ended_message,json=endedMessage,proto3" json:"ended_message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WakeRequest) Reset() {
@@ -366,6 +370,20 @@ func (x *WakeRequest) GetPeersVersion() uint64 {
 		return x.PeersVersion
 	}
 	return 0
+}
+
+func (x *WakeRequest) GetEndedCode() string {
+	if x != nil {
+		return x.EndedCode
+	}
+	return ""
+}
+
+func (x *WakeRequest) GetEndedMessage() string {
+	if x != nil {
+		return x.EndedMessage
+	}
+	return ""
 }
 
 type WakeResponse struct {
@@ -1866,11 +1884,14 @@ var File_cadre_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"o\n" +
+	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n" +
 	"\vWakeRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12'\n" +
 	"\x0fdesired_version\x18\x02 \x01(\x04R\x0edesiredVersion\x12#\n" +
-	"\rpeers_version\x18\x03 \x01(\x04R\fpeersVersion\"\x0e\n" +
+	"\rpeers_version\x18\x03 \x01(\x04R\fpeersVersion\x12\x1d\n" +
+	"\n" +
+	"ended_code\x18\x04 \x01(\tR\tendedCode\x12#\n" +
+	"\rended_message\x18\x05 \x01(\tR\fendedMessage\"\x0e\n" +
 	"\fWakeResponse\"8\n" +
 	"\x11GetDesiredRequest\x12#\n" +
 	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\"I\n" +

@@ -1,0 +1,237 @@
+package admission
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// commitTries bounds how often a transaction is made anew because another writer
+// of the Slot's records was faster. The nonce is spent by none that fails.
+const commitTries = 4
+
+// errAgain: a record of the Slot was written meanwhile; read again and decide anew.
+var errAgain = errors.New("the slot's records changed meanwhile")
+
+// commit takes the Slot in one transaction: the nonce was not spent, the policy is
+// still the one that was appraised, no other leader came, and the lease of the
+// Slot's Boot is free, this Boot's already, or may be taken over. In the same
+// transaction stands the decision. If any check fails nothing is written.
+func (a *attempt) commit(ctx context.Context) *refusal {
+	done, refused := a.writing(ctx)
+	if refused != nil {
+		return refused
+	}
+	defer done()
+	err := errAgain
+	for try := 0; try < commitTries && errors.Is(err, errAgain); try++ {
+		refused, err = a.commitOnce(ctx)
+	}
+	switch {
+	case refused == nil && err == nil:
+		return nil
+	case refused == nil:
+		refused = refuse(codeGate, "take the slot: %v", err).later()
+	}
+	// Nobody has the session, and a transaction that arrives late finds it ended.
+	a.endSession(ctx, a.slot, a.session)
+	return refused
+}
+
+// standing is what the Slot's records say at one try.
+type standing struct {
+	before policy.Admission
+	index  uint64
+	held   view.Boot
+	term   uint64
+}
+
+func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
+	now, refused, err := a.readStanding(ctx)
+	if refused != nil || err != nil {
+		return refused, err
+	}
+	if refused := a.mayTake(now); refused != nil {
+		return refused, nil
+	}
+	a.admission = a.newAdmission(now)
+	ops, replaced, decisions, err := a.ops(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	err = store.CommitResolved(ctx, a.store, ops, a.applied)
+	if err != nil {
+		return a.failed(err)
+	}
+	a.decided(a.slot, decisions)
+	a.endSession(ctx, a.slot, replaced)
+	if !a.renewal {
+		a.revoke(ctx, now.before.TokenAccessors)
+	}
+	return nil, nil
+}
+
+func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refusal, err error) {
+	now.before, now.index, err = store.Read[policy.Admission](ctx, a.store, store.AdmissionKey(a.slot))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return now, refuse(codeGate, "read the slot's admission: %v", err).later(), nil
+	}
+	if now.held, err = a.lease(ctx, a.slot); err != nil {
+		return now, refuse(codeGate, "read the slot's lease: %v", err).later(), nil
+	}
+	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
+		return now, refuse(codeGate, "read the term: %v", err).later(), nil
+	}
+	return now, nil, nil
+}
+
+// mayTake decides whether this Boot may be the Slot now (IDN-03). One that was
+// replaced or evicted does not come back as who it was: its name is spent.
+func (a *attempt) mayTake(now standing) *refusal {
+	held, holder := now.held, now.before.BootID
+	switch {
+	case held.Held() && held.BootID == a.bootID:
+		return nil
+	case held.Held():
+		if a.bootExpected(held.BootID) {
+			return nil
+		}
+		return a.conflict(held.BootLease, "its lease ends at most %v after coordinators heard from it last", 2*a.cfg.LeaseTTL)
+	case now.index == 0 || holder == a.bootID:
+		return nil
+	}
+	return a.mayReplace(now.before)
+}
+
+// conflict names both Boots: each may be the one that should not be.
+func (a *attempt) conflict(holder store.BootLease, format string, args ...any) *refusal {
+	r := refuse(codeConflict, "boot %.12s of instance %s holds the slot, boot %.12s of instance %s asks for it: "+format,
+		append([]any{holder.BootID, holder.InstanceID, a.bootID, a.stated.InstanceID}, args...)...).in(conflictRetry)
+	r.holder = holder
+	return r
+}
+
+// conflictRetry is how soon a Boot asks again that waits for another one's end.
+const conflictRetry = time.Second
+
+// newAdmission is the record of this Boot. The same Boot keeps its generation and
+// its beginning; another one's is higher than all before, also than that of a
+// Boot whose record was removed: the lease remembers it.
+func (a *attempt) newAdmission(now standing) policy.Admission {
+	at, before := a.now().UTC(), now.before
+	out := policy.Admission{
+		Group: a.policy.Group, Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, AppID: a.stated.AppID,
+		Revision: a.revision, Epoch: a.policy.Epoch, Generation: max(before.Generation, now.held.Generation) + 1,
+		AdmittedAt: at, ExpiresAt: at.Add(credentialTTL), AttestedAt: at, Claims: a.claims,
+		TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.simulated,
+	}
+	out.Claims.ComposeText = "" // the policy has its digest
+	a.renewal = before.BootID == a.bootID
+	if a.renewal {
+		out.Generation, out.AdmittedAt = before.Generation, before.AdmittedAt
+		out.Revision = a.keptRevision(before.Revision)
+	}
+	return out
+}
+
+// ops are the transaction. replaced is the session that it frees.
+func (a *attempt) ops(ctx context.Context, now standing) (ops []store.Op, replaced string, decisions policy.Decisions, err error) {
+	fail := func(err error) ([]store.Op, string, policy.Decisions, error) { return nil, "", decisions, err }
+	spend, err := store.Put(store.NonceKey(hex.EncodeToString(a.nonce)), store.SpentNonce{
+		Slot: a.slot, BootID: a.bootID, SpentAt: a.admission.AttestedAt, ExpiresAt: a.expiry.UTC(), By: a.self,
+	}, 0)
+	if err != nil {
+		return fail(err)
+	}
+	ops = []store.Op{spend,
+		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(a.slot), Index: a.policyIndex},
+		{Kind: store.OpCheckIndex, Key: store.TermKey, Index: now.term},
+	}
+	session := now.held.Session
+	if now.held.BootID != a.bootID || !now.held.Held() {
+		if a.session == "" {
+			if a.session, err = a.newSession(ctx, a.slot, a.bootID); err != nil {
+				return fail(err)
+			}
+		}
+		session = a.session
+		if now.held.Held() {
+			// Handed over without a moment in which a third one could take it.
+			replaced = now.held.Session
+			free, err := unlockOp(now.held)
+			if err != nil {
+				return fail(err)
+			}
+			ops = append(ops, free)
+		}
+	}
+	lock, err := lockOp(store.BootLease{
+		Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, Generation: a.admission.Generation,
+		Since: a.admission.AdmittedAt, By: a.self,
+	}, session)
+	if err != nil {
+		return fail(err)
+	}
+	admit, err := store.Put(store.AdmissionKey(a.slot), a.admission, now.index)
+	if err != nil {
+		return fail(err)
+	}
+	decision, decisions, err := a.decide(ctx, a.slot, policy.DecisionEntry{
+		What: policy.DecidedAdmit, BootID: a.bootID, InstanceID: a.stated.InstanceID, Revision: a.admission.Revision,
+		PolicyEpoch: a.policy.Epoch, Generation: a.admission.Generation,
+	}, a.checks(nil))
+	return append(ops, lock, admit, decision), replaced, decisions, err
+}
+
+// applied reads back whether a transaction of unknown outcome is there: nobody
+// else spends this nonce.
+func (a *attempt) applied(ctx context.Context) (bool, error) {
+	spent, _, err := store.Read[store.SpentNonce](ctx, a.store, store.NonceKey(hex.EncodeToString(a.nonce)))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && spent.BootID == a.bootID && spent.By == a.self && spent.SpentAt.Equal(a.admission.AttestedAt), err
+}
+
+// failed reads what a failed transaction means.
+func (a *attempt) failed(err error) (*refusal, error) {
+	conflict, ok := errors.AsType[*store.ConflictError](err)
+	if !ok {
+		return nil, err
+	}
+	own := []string{store.AdmissionKey(a.slot), store.DecisionsKey(a.slot), store.BootLeaseKey(a.slot)}
+	for _, failed := range conflict.Failed {
+		switch {
+		case failed.Op.Key == store.NonceKey(hex.EncodeToString(a.nonce)):
+			return refuse(codeNonce, "the nonce was spent already"), nil
+		case !slices.Contains(own, failed.Op.Key):
+			// The policy or the leader changed: what was appraised does not hold any more.
+			return refuse(codeGate, "take the slot: %v", err).later(), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", errAgain, err)
+}
+
+// mayReplace decides about a Slot whose lease has ended, or never was, though it
+// has a Boot on record. Every agent reports to every coordinator, so a Boot that
+// is alive is known here and gets its lease back.
+func (a *attempt) mayReplace(before policy.Admission) *refusal {
+	holder := store.BootLease{Slot: a.slot, BootID: before.BootID, InstanceID: before.InstanceID}
+	switch {
+	case a.bootExpected(before.BootID):
+		return nil
+	case a.cfg.Sessions.Live(a.slot, before.BootID):
+		return a.conflict(holder, "it is alive")
+	case a.now().Sub(a.cfg.Views.Since()) < a.cfg.Warmup:
+		// A coordinator that just started has not heard from anybody yet.
+		return a.conflict(holder, "this coordinator has just started and does not know yet whether it is alive").later()
+	}
+	return nil
+}

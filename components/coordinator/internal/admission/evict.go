@@ -1,0 +1,160 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// guardEvery is how often the leader judges all admissions without a change:
+// some reasons come with time alone.
+const guardEvery = 10 * time.Second
+
+// guardRetry follows an eviction that did not succeed.
+const guardRetry = time.Second
+
+// Evict ends everything that the Slot's Boot has: its tokens are revoked, its
+// Admission and its lease end in one transaction that also records the decision,
+// and with that every coordinator closes its control session and every peer map
+// is made without it. A Slot that no Boot holds is fine. fence are the checks of
+// a leader, ErrFenced says that it is none any more.
+func (s *Service) Evict(ctx context.Context, slot string, code policy.Code, reason string, fence ...store.Op) error {
+	var err error
+	for range recordTries {
+		var done bool
+		if done, err = s.evictOnce(ctx, slot, code, reason, fence); done {
+			return nil
+		}
+		if errors.Is(err, store.ErrFenced) || !errors.Is(err, store.ErrConflict) {
+			break
+		}
+	}
+	return fmt.Errorf("evict the boot of %s: %w", slot, err)
+}
+
+func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, reason string, fence []store.Op) (done bool, err error) {
+	a, index, err := store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot))
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// First what is recorded here alone: were the record gone and this process too,
+	// nobody would know what to revoke. Tokens that are issued meanwhile are recorded
+	// by changing the Admission, and then this transaction fails.
+	if err := s.cfg.Issuer.Revoke(ctx, a.TokenAccessors...); err != nil {
+		return false, err
+	}
+	held, err := s.lease(ctx, slot)
+	if err != nil {
+		return false, err
+	}
+	decision, decisions, err := s.decide(ctx, slot, policy.DecisionEntry{
+		What: policy.DecidedEvict, BootID: a.BootID, InstanceID: a.InstanceID, Code: code, Message: reason,
+		Revision: a.Revision, PolicyEpoch: a.Epoch, Generation: a.Generation,
+	}, nil)
+	if err != nil {
+		return false, err
+	}
+	ops := append(append([]store.Op{}, fence...), store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(slot), Index: index}, decision)
+	if held.Held() {
+		unlock, err := unlockOp(held)
+		if err != nil {
+			return false, err
+		}
+		ops = append(ops, unlock)
+	}
+	if err := s.store.Commit(ctx, ops...); err != nil {
+		return false, err
+	}
+	s.endSession(ctx, slot, held.Session)
+	s.decided(slot, decisions)
+	s.log.Warn("boot evicted", "group", a.Group, "slot", slot, "boot", a.BootID, "instance", a.InstanceID, "code", code, "error", reason)
+	return true, nil
+}
+
+// Guard evicts, under the leader's lease, each Boot that may no longer be what it
+// was admitted as: at the start, at each change of the records, and with time. It
+// returns when ctx ends.
+func (s *Service) Guard(ctx context.Context, lease store.Lease) {
+	tick := time.NewTicker(guardEvery)
+	defer tick.Stop()
+	for {
+		v, changed := s.cfg.Views.Latest()
+		again := make(<-chan time.Time)
+		if v != nil {
+			for slot, a := range v.Admissions {
+				if _, evict := s.unfit(v, a.Value); evict && ctx.Err() == nil && !s.guardOne(ctx, lease, v, slot) {
+					again = time.After(guardRetry)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-again:
+		case <-tick.C:
+		}
+	}
+}
+
+// guardOne judges once more by what the records say now: the view may be older
+// than the Admission. It reports whether nothing is left to do.
+func (s *Service) guardOne(ctx context.Context, lease store.Lease, v *view.View, slot string) bool {
+	a, _, err := store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot))
+	if err != nil {
+		return errors.Is(err, store.ErrNotFound)
+	}
+	sp, _, err := store.Read[policy.SlotPolicy](ctx, s.store, store.SlotPolicyKey(slot))
+	if err != nil {
+		return errors.Is(err, store.ErrNotFound)
+	}
+	why, evict := s.judge(v, a, sp)
+	if !evict {
+		return true
+	}
+	if err := s.Evict(ctx, slot, why.Code, why.Message, lease.Fence()...); err != nil && ctx.Err() == nil {
+		s.log.Error("boot not evicted", "slot", slot, "boot", a.BootID, "code", why.Code, "error", err)
+		return false
+	}
+	return true
+}
+
+func (s *Service) unfit(v *view.View, a policy.Admission) (policy.Decision, bool) {
+	sp, ok := v.Policies[a.Slot]
+	if !ok {
+		return policy.Decision{}, false // the Slot is being removed, by an Operation
+	}
+	return s.judge(v, a, sp.Value)
+}
+
+// judge decides whether a Boot must go. One that only has to attest again is
+// asked to, and while an Operation of the Slot is open what may run there
+// changes: the Operation ends the Boot itself.
+func (s *Service) judge(v *view.View, a policy.Admission, sp policy.SlotPolicy) (policy.Decision, bool) {
+	d := s.cfg.MayRenew(a, sp, s.cfg.Images, s.now())
+	if d.Allowed || d.Code == policy.CodeReattestRequired {
+		return d, false
+	}
+	_, open := v.OpenOperation(a.Slot)
+	if open && (d.Code == policy.CodeRevisionNotAllowed || d.Code == policy.CodeInstanceMismatch) {
+		return d, false
+	}
+	return d, true
+}
+
+// boundInstance lets a Boot stay while its Instance is the one that is bound to
+// its Slot, or none is bound for the moment.
+func boundInstance(a policy.Admission, sp policy.SlotPolicy, _ policy.ImagePolicy, _ time.Time) policy.Decision {
+	if sp.InstanceID != "" && a.InstanceID != sp.InstanceID {
+		return policy.Decision{Code: policy.CodeInstanceMismatch, Message: "another instance is bound to the slot now"}
+	}
+	return policy.Decision{Allowed: true, Revision: a.Revision}
+}

@@ -1,0 +1,76 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// tellLimit is how long a Boot that lost its Slot has to take the news. One that is
+// paused asks again when it wakes up; its Peers are not kept waiting for it.
+const tellLimit = 300 * time.Millisecond
+
+// Ended says, by what the records say now, why a Boot no longer is a Slot; its Code
+// is empty while it is.
+type Ended func(ctx context.Context, group, slot, bootID string) (policy.Decision, error)
+
+// EndStale closes the control sessions of Boots that v does not name as the holders
+// of their Slots, and tells each why first: it stops being the Slot at once then.
+// It returns when all are closed, at the latest after tellLimit.
+func (s *Service) EndStale(ctx context.Context, v *view.View) {
+	var stale []*session
+	s.mu.Lock()
+	for slot, sessions := range s.wakes {
+		for one := range sessions {
+			if v.Admissions[slot].Value.BootID != one.bootID {
+				stale = append(stale, one)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(stale) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, one := range stale {
+		all.Go(func() { s.endOne(ctx, v, one) })
+	}
+	all.Wait()
+}
+
+func (s *Service) endOne(ctx context.Context, v *view.View, one *session) {
+	why, err := s.ended(ctx, one.group, one.slot, one.bootID)
+	if err == nil && why.Code == "" {
+		return // the view is behind; the next one will name it
+	}
+	if err != nil {
+		why = policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}
+	}
+	_, err = one.agent.Wake(ctx, &controlv1.WakeRequest{Term: v.Term, EndedCode: string(why.Code), EndedMessage: why.Message})
+	s.log.Warn("control session of an ended boot closed", "slot", one.slot, "boot", one.bootID, "code", why.Code, "told", err == nil)
+	one.end()
+}
+
+// notHolder is the answer to a Boot that the view does not name. The records are
+// asked once more: a Boot that believes it stops being its Slot.
+func (s *Service) notHolder(ctx context.Context, id overlay.ID, boot string) error {
+	why, err := s.ended(ctx, id.Group, id.Slot, boot)
+	switch {
+	case err != nil:
+		return status.Error(codes.Unavailable, fmt.Sprintf("%s: records are not readable now", policy.CodeGateUnreadable))
+	case why.Code == "":
+		return status.Error(codes.Unavailable, "the records of the slot are not known here yet")
+	}
+	return status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %s", why.Code, why.Message))
+}

@@ -1,0 +1,36 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+)
+
+// ConditionOneBootPerSlot is false while two Boots claim one Slot with genuine
+// evidence. It is left out otherwise.
+const ConditionOneBootPerSlot = "OneBootPerSlot"
+
+// conflictShown is how long a claim is shown after it was made last. A CVM that
+// rebooted by itself claims its Slot for some seconds too, but then it gets it, and
+// that is the last decision then.
+const conflictShown = 10 * time.Minute
+
+// bootConflict names both Boots of each Slot whose last decision was a conflict.
+func (p *pass) bootConflict() (group.Condition, bool) {
+	var claims []string
+	for _, s := range p.view.SlotsOf(p.name) {
+		last := p.view.Decisions[s.Slot].Value.Last()
+		if last.What == policy.DecidedConflict && p.now.Sub(last.At) < conflictShown {
+			claims = append(claims, fmt.Sprintf("%s: boot %.12s of instance %s holds it, boot %.12s of instance %s claims it",
+				s.Slot, last.HolderBootID, last.HolderInstanceID, last.BootID, last.InstanceID))
+		}
+	}
+	slices.Sort(claims)
+	return group.Condition{
+		Type: ConditionOneBootPerSlot, Reason: string(policy.CodeInstanceConflict), Message: bounded(strings.Join(claims, "; ")), Since: p.now,
+	}, len(claims) > 0
+}

@@ -1,0 +1,30 @@
+package view
+
+import (
+	"context"
+
+	"cadre.dev/store"
+)
+
+// Boot is the lease of a Slot's Boot.
+type Boot struct {
+	store.BootLease
+	// Session holds the lease; "" when it has ended and the Slot is free.
+	Session string
+	Index   uint64
+}
+
+// Held reports whether a Boot holds the lease.
+func (b Boot) Held() bool { return b.Session != "" }
+
+func (v *View) readBoots(ctx context.Context, at moment, errs *[]error) {
+	sessions := map[string]string{}
+	for _, e := range at.entries {
+		sessions[e.Key] = e.Session
+	}
+	values := collect(ctx, at, store.BootLeasePrefix, errs, func(b store.BootLease) string { return b.Slot })
+	v.Boots = make(map[string]Boot, len(values))
+	for slot, rec := range values {
+		v.Boots[slot] = Boot{BootLease: rec.Value, Session: sessions[store.BootLeaseKey(slot)], Index: rec.Index}
+	}
+}
