@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"time"
@@ -43,7 +44,7 @@ type attempt struct {
 	policy      policy.SlotPolicy
 	policyIndex uint64
 	revision    string
-	simulated   bool
+	claims      policy.Claims
 	spec        group.Spec
 	record      group.SlotRecord
 	admission   policy.Admission
@@ -76,11 +77,22 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if refused := a.commit(ctx); refused != nil {
 		return nil, refused.known()
 	}
-	out, refused := a.issue(ctx)
+	out, refused := a.grant(ctx)
 	if refused != nil {
 		return nil, refused.known()
 	}
-	return out, nil
+	return &admissionv1.AdmitResponse{
+		Credentials: out, InitialPeers: a.cfg.Directory.InitialPeers(a.policy.Group, a.slot),
+	}, nil
+}
+
+// grant gives the admitted Boot its credentials.
+func (a *attempt) grant(ctx context.Context) (*admissionv1.Credentials, *refusal) {
+	public, err := x509.ParsePKIXPublicKey(a.bootKey)
+	if err != nil {
+		return nil, refuse(codeBadRequest, "boot key: %v", err)
+	}
+	return a.issue(ctx, &grant{admission: a.admission, spec: a.spec, vip: a.record.VIP, key: public})
 }
 
 // readStatement checks everything that needs no quote: sizes, form, nonce and
@@ -130,7 +142,7 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	if !decision.Allowed {
 		return refuse(decision.Code, "%s", decision.Message)
 	}
-	a.revision, a.simulated = decision.Revision, claims.Simulated
+	a.revision, a.claims = decision.Revision, claims
 	a.record, _, err = store.Read[group.SlotRecord](ctx, a.store, store.SlotKey(a.policy.Group, a.slot))
 	if err != nil {
 		return refuse(codeGate, "read the slot's record: %v", err).later()
@@ -164,11 +176,15 @@ func (a *attempt) commit(ctx context.Context) *refusal {
 	a.admission = policy.Admission{
 		Group: a.policy.Group, Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, AppID: a.stated.AppID,
 		Revision: a.revision, Epoch: a.policy.Epoch, Generation: before.Generation + 1,
-		AdmittedAt: now, ExpiresAt: now.Add(credentialTTL), TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.simulated,
+		AdmittedAt: now, ExpiresAt: now.Add(credentialTTL), TokenAccessors: before.TokenAccessors, TokensAt: before.TokensAt,
+		AttestedAt: now, Claims: a.claims, By: a.self, Simulated: a.claims.Simulated,
 	}
-	if before.BootID == a.bootID {
+	if before.BootID != a.bootID {
+		a.admission.TokensAt = time.Time{}
+	} else {
 		a.renewal = true
-		// The same Boot keeps its generation and its beginning.
+		// The same Boot keeps its generation and its beginning, and the tokens that it
+		// uses until it has taken new ones. Another Boot's are nobody's any more.
 		a.admission.Generation, a.admission.AdmittedAt = before.Generation, before.AdmittedAt
 		a.admission.Revision = a.keptRevision(before.Revision)
 	}
@@ -191,17 +207,10 @@ func (a *attempt) commit(ctx context.Context) *refusal {
 		return refused
 	}
 	if !a.renewal {
-		a.revoke(ctx, before.TokenAccessors)
+		// At once: that this Boot gets its own may still fail.
+		a.revoke(ctx, a.slot, before.TokenAccessors)
 	}
 	return nil
-}
-
-// revoke takes back what the Boot before had, at once: that this one gets its own
-// may still fail. They stay recorded until it has, and are revoked once more then.
-func (a *attempt) revoke(ctx context.Context, accessors []string) {
-	if err := a.cfg.Issuer.Revoke(ctx, accessors...); err != nil {
-		a.log.Warn("old tokens not revoked; they end by themselves", "slot", a.slot, "error", err)
-	}
 }
 
 // keptRevision is the Revision of a renewing Boot: two Revisions may measure the

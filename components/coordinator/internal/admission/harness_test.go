@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,7 +59,10 @@ type harness struct {
 	consul  string
 	live    map[string]bool // boots with a live session
 	seed    []byte          // of the one bound CVM
+	ahead   atomic.Int64    // how far the coordinator's clock is, in nanoseconds
 }
+
+func (h *harness) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 func (h *harness) Live(_, bootID string) bool { return h.live[bootID] }
 
@@ -71,6 +75,7 @@ func (h *harness) InitialPeers(string, string) []*controlv1.Peer {
 }
 
 func (h *harness) Admitted()      {}
+func (h *harness) Renewed()       {}
 func (h *harness) Refused(string) {}
 
 func newHarness(t *testing.T) *harness {
@@ -84,14 +89,14 @@ func newHarness(t *testing.T) *harness {
 	if h.root, err = keys.Derive(t.Context(), own, "demo"); err != nil {
 		t.Fatal(err)
 	}
-	identity, err := keys.NewIdentity(h.root.CA(), "coordinator-0")
+	identity, err := keys.NewIdentity(h.root.CA(), "coordinator-0", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if h.store, err = store.NewConsul(store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken}); err != nil {
 		t.Fatal(err)
 	}
-	issuer, err := tokens.New(server.Addr, server.ManagementToken)
+	issuer, err := tokens.New(server.Addr, server.ManagementToken, tokens.TTL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +109,7 @@ func newHarness(t *testing.T) *harness {
 		Cluster: "demo", AppID: coordinatorApp, Slot: "coordinator-0", Datacenter: "dc1", ServerVIPs: []string{"127.50.0.1"},
 		Root: h.root, Identity: identity, Store: h.store, Views: views, Verifier: verifier, Quoter: own, Issuer: issuer,
 		Images:   policy.ImagePolicy{Images: cloud.Images(osImage), KeyProviderName: "kms", KeyProviderID: cloud.KeyProviderID(), AllowSimulated: true},
-		Sessions: h, Directory: h, Metrics: h, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Sessions: h, Directory: h, Metrics: h, Now: h.now, Log: slog.New(slog.DiscardHandler),
 	})
 	h.bindSlot()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -42,6 +42,7 @@ type refusal struct {
 	verified bool
 	// retry: the same request may succeed later.
 	retry bool
+	cause error // for errors.Is inside of this package
 }
 
 func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
@@ -50,8 +51,9 @@ func refuse(code policy.Code, format string, args ...any) *refusal {
 	return &refusal{code: code, message: fmt.Sprintf(format, args...)}
 }
 
-func (r *refusal) later() *refusal { r.retry = true; return r }
-func (r *refusal) known() *refusal { r.verified = true; return r }
+func (r *refusal) later() *refusal            { r.retry = true; return r }
+func (r *refusal) because(err error) *refusal { r.cause = err; return r }
+func (r *refusal) known() *refusal            { r.verified = true; return r }
 
 // public is what the other side learns. A code that is the caller's own fault
 // or asks it to come back helps nobody else and is told at once.

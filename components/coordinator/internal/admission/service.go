@@ -16,7 +16,6 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/keys"
-	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -37,12 +36,6 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Issuer gives out and takes back Consul tokens.
-type Issuer interface {
-	Slot(ctx context.Context, spec group.Spec, slot string) (agent, workload tokens.Token, err error)
-	Revoke(ctx context.Context, accessors ...string) error
-}
-
 // Sessions knows which Boots are alive on this coordinator.
 type Sessions interface {
 	Live(slot, bootID string) bool
@@ -57,10 +50,12 @@ type Directory interface {
 // Metrics counts decisions.
 type Metrics interface {
 	Admitted()
+	Renewed()
 	Refused(code string)
 }
 
-// Config of a Service. All fields are required.
+// Config of a Service. All fields are required, except those that say what holds
+// without them.
 type Config struct {
 	Cluster, AppID, Slot string
 	Datacenter           string
@@ -74,9 +69,15 @@ type Config struct {
 	Verifier   Verifier
 	Quoter     Quoter
 	Issuer     Issuer
-	Sessions   Sessions
-	Directory  Directory
-	Metrics    Metrics
+	// Secrets; nil: derived from Root.
+	Secrets Secrets
+	// Leases of Boots; nil: the admission record stands for the lease.
+	Leases Leases
+	// MayRenew; nil: what was appraised under the present policy within a day.
+	MayRenew  MayRenew
+	Sessions  Sessions
+	Directory Directory
+	Metrics   Metrics
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
@@ -108,17 +109,36 @@ type Service struct {
 	metrics Metrics
 	self    string
 	slots   chan struct{} // bounds concurrency
+	// renewing bounds renewals.
+	renewing chan struct{}
+	secrets  Secrets
+	leases   Leases
+	mayRenew MayRenew
 
 	mu    sync.Mutex
 	noted map[string]noted // guarded by mu; last written refusals by Slot
+	// renewed is when each Slot was renewed last; guarded by mu.
+	renewed map[string]time.Time
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	return &Service{
+	s := &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
 		slots: make(chan struct{}, concurrency), noted: map[string]noted{},
+		renewing: make(chan struct{}, renewals), renewed: map[string]time.Time{},
+		secrets: cfg.Secrets, leases: cfg.Leases, mayRenew: cfg.MayRenew,
 	}
+	if s.secrets == nil {
+		s.secrets = rootSecrets{cfg.Root}
+	}
+	if s.leases == nil {
+		s.leases = recordedLease{cfg.Views}
+	}
+	if s.mayRenew == nil {
+		s.mayRenew = mayRenewByEpoch
+	}
+	return s
 }
 
 // Serve serves one first contact until it ends; the overlay calls it.
