@@ -51,15 +51,16 @@ const (
 // harness is one coordinator's admission on a real Consul with ACLs and
 // simulated hardware, and any number of Boots.
 type harness struct {
-	t       *testing.T
-	cloud   *attestsim.Cloud
-	root    *keys.Root
-	store   *store.Consul
-	service *Service
-	consul  string
-	live    map[string]bool // boots with a live session
-	seed    []byte          // of the one bound CVM
-	ahead   atomic.Int64    // how far the coordinator's clock is, in nanoseconds
+	t          *testing.T
+	cloud      *attestsim.Cloud
+	root       *keys.Root
+	store      *store.Consul
+	service    *Service
+	consul     string
+	management string
+	live       map[string]bool // boots with a live session
+	seed       []byte          // of the one bound CVM
+	ahead      atomic.Int64    // how far the coordinator's clock is, in nanoseconds
 }
 
 func (h *harness) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
@@ -84,7 +85,7 @@ func newHarness(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{t: t, cloud: cloud, consul: server.Addr, live: map[string]bool{}, seed: bytes.Repeat([]byte{7}, 20)}
+	h := &harness{t: t, cloud: cloud, consul: server.Addr, management: server.ManagementToken, live: map[string]bool{}, seed: bytes.Repeat([]byte{7}, 20)}
 	_, own := h.bootCVM(coordinatorApp, "services: {}\n", bytes.Repeat([]byte{9}, 20))
 	if h.root, err = keys.Derive(t.Context(), own, "demo"); err != nil {
 		t.Fatal(err)
