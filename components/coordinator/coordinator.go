@@ -32,8 +32,8 @@ import (
 	"cadre.dev/store"
 )
 
-// renewEvery is well before keys.LeafTTL.
-const renewEvery = 8 * time.Hour
+// renewEvery is a third of the certificates' life: two renewals may fail.
+const renewEvery = keys.LeafTTL / 3
 
 // warmup is how long agents may need to find a coordinator that started and to
 // report to it: a re-dial and a report, each of some seconds.
@@ -67,6 +67,9 @@ type Coordinator struct {
 
 	mu   sync.Mutex
 	cert tls.Certificate // guarded by mu
+	// consulTokens are the accessors of what Consul acts with, oldest first; of genesis' goroutine
+	// alone.
+	consulTokens []string
 }
 
 // New checks cfg and deps. Nothing is opened before Run.
@@ -136,17 +139,17 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster); err != nil {
 		return err
 	}
-	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot); err != nil {
+	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot, c.cfg.Trust.AllowSimulated); err != nil {
 		return err
 	}
 	consul := c.consulConfig()
 	c.consul = supervise.New(consul, func(now time.Time) ([]byte, []byte, error) {
-		return c.root.CA().ConsulTLS(keys.ConsulServer, c.cfg.Slot, c.cfg.Datacenter, now)
+		return c.root.CA().ConsulTLS(keys.ConsulServer, c.cfg.Slot, c.cfg.Datacenter, c.cfg.Trust.AllowSimulated, now)
 	}, c.log)
 	if c.store, err = store.NewConsul(store.ConsulConfig{Address: consul.Address(), Token: c.root.ManagementToken()}); err != nil {
 		return err
 	}
-	if c.issuer, err = tokens.New(consul.Address(), c.root.ManagementToken()); err != nil {
+	if c.issuer, err = tokens.New(consul.Address(), c.root.ManagementToken(), tokens.TTL); err != nil {
 		return err
 	}
 	c.metrics = status.NewMetrics()
@@ -169,7 +172,7 @@ func (c *Coordinator) consulConfig() supervise.Config {
 		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: filepath.Join(c.cfg.RunDir, "consul"),
 		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
 		GossipKey: c.root.GossipKey(), ManagementToken: c.root.ManagementToken(),
-		AgentToken: c.root.CoordinatorAgentToken(c.cfg.Slot), CAPEM: c.root.CA().PEM(),
+		CAPEM: c.root.CA().PEM(),
 	}
 	for _, vip := range c.cfg.serverVIPs(true) {
 		cfg.Others = append(cfg.Others, netip.MustParseAddr(vip))
@@ -184,6 +187,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer,
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
+	c.control.ServeCredentials(c.admission.Credentials())
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,

@@ -3,12 +3,14 @@ package coordinator
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/overlay"
 )
@@ -26,9 +28,7 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 		name string
 		do   func(context.Context) error
 	}{
-		{"agent token", func(ctx context.Context) error {
-			return c.issuer.EnsureCoordinator(ctx, c.root.CoordinatorAgentToken(c.cfg.Slot))
-		}},
+		{"agent token", c.giveConsulToken},
 		{"autopilot", func(ctx context.Context) error { return c.issuer.EnsureMinQuorum(ctx, uint(c.cfg.Replicas)) }},
 	}
 	for _, step := range steps {
@@ -53,6 +53,49 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 		}
 	}
 	c.log.Info("consul is ready")
+	return c.renewConsulToken(ctx)
+}
+
+// consulTokenEvery is a third of the token's life: two renewals may fail.
+const consulTokenEvery = tokens.TTL / 3
+
+// renewConsulToken gives the Consul server a new token well before its own ends.
+func (c *Coordinator) renewConsulToken(ctx context.Context) error {
+	wait := consulTokenEvery
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = consulTokenEvery
+		call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := c.giveConsulToken(call)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("consul's own token not renewed, it is tried again", "error", err)
+			wait = genesisRetry * 5
+		}
+	}
+}
+
+// giveConsulToken makes a token for the own Consul server and has it used, at its
+// next start as well. The one before is revoked with the next renewal only: calls
+// that began with it end well.
+func (c *Coordinator) giveConsulToken(ctx context.Context) error {
+	token, err := c.issuer.Coordinator(ctx, c.cfg.Slot, c.identity.BootID())
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.consul.SetAgentToken(token.Secret), c.issuer.UseAgentToken(ctx, token.Secret)); err != nil {
+		return errors.Join(err, c.issuer.Revoke(ctx, token.Accessor))
+	}
+	c.consulTokens = append(c.consulTokens, token.Accessor)
+	cut := max(0, len(c.consulTokens)-2)
+	if err := c.issuer.Revoke(ctx, c.consulTokens[:cut]...); err != nil {
+		c.log.Warn("old token of consul not revoked; it ends by itself", "error", err)
+	}
+	c.consulTokens = c.consulTokens[cut:]
 	return nil
 }
 

@@ -5,6 +5,9 @@ package overlay
 type Addr struct {
 	ID     ID
 	BootID string
+	// PublicKey is the SubjectPublicKeyInfo that BootID is the digest of, DER; empty
+	// for the node's own end.
+	PublicKey string
 }
 
 // Network returns "cadre".

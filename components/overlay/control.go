@@ -211,7 +211,7 @@ func (l *peerLink) controlConn(s live, st carrier.Stream) net.Conn {
 	return &controlConn{
 		Stream: st, link: l, session: s,
 		local:  Addr{ID: l.node.cfg.Self},
-		remote: Addr{ID: s.who.ID, BootID: s.who.BootID},
+		remote: Addr{ID: s.who.ID, BootID: s.who.BootID, PublicKey: s.who.PublicKey},
 	}
 }
 

@@ -38,10 +38,10 @@ func TestControlPair(t *testing.T) {
 	if !ac.conns.Dialer || cc.conns.Dialer {
 		t.Errorf("dialer: worker %v, coordinator %v; workers dial", ac.conns.Dialer, cc.conns.Dialer)
 	}
-	if got, want := cc.conns.First.RemoteAddr(), (Addr{a.id, a.bootID()}); got != want {
+	if got, want := cc.conns.First.RemoteAddr(), (Addr{ID: a.id, BootID: a.bootID(), PublicKey: string(a.cert.Leaf.RawSubjectPublicKeyInfo)}); got != want {
 		t.Errorf("coordinator sees %v, want %v", got, want)
 	}
-	if got, want := ac.conns.Second.RemoteAddr(), (Addr{c.id, c.bootID()}); got != want {
+	if got, want := ac.conns.Second.RemoteAddr(), (Addr{ID: c.id, BootID: c.bootID(), PublicKey: string(c.cert.Leaf.RawSubjectPublicKeyInfo)}); got != want {
 		t.Errorf("worker sees %v, want %v", got, want)
 	}
 	// First meets first, second meets second, and both are full at once.

@@ -86,10 +86,13 @@ func New(cfg Config) (*Node, error) {
 }
 
 // SetCredentials replaces the node's credentials. Sessions made from now on use
-// them; live ones last until the certificates they were made with expire.
+// them, and the Peers of live ones are shown the new certificate: a Session lasts
+// while each side has shown the other a certificate of the same Boot that has not
+// expired.
 func (n *Node) SetCredentials(c Credentials) {
 	n.creds.Store(&c)
 	n.credsOnce.Do(func() { close(n.haveCreds) })
+	n.showAll()
 }
 
 // SetPeers replaces the whole peer map. Entries for the node itself, for other

@@ -23,6 +23,8 @@ type live struct {
 	class  link.Class // when it was made
 	path   pathNote
 	begun  time.Time
+	// expiry ends it with the Peer's certificate.
+	expiry *expiry
 	// retired is when it was found to be one too many.
 	retired time.Time
 }
@@ -250,6 +252,7 @@ func (l *peerLink) connected(s live, attempt uint64) bool {
 		return false
 	}
 	s.begun = time.Now()
+	s.expiry = &expiry{end: func() { s.Close(errExpired) }}
 	if s.path.carrier == carrierQUIC && l.finder.class != link.NoClass {
 		s.class = l.finder.class // it may have moved since
 	}

@@ -25,8 +25,8 @@ const headerTime = 10 * time.Second
 func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	expiry := time.AfterFunc(time.Until(s.who.Expires), func() { s.Close(errExpired) })
-	defer expiry.Stop()
+	s.expiry.start(s.who.Expires)
+	defer s.expiry.stop()
 
 	var wg sync.WaitGroup
 	wg.Go(func() { <-s.Done(); cancel(s.Err()) })
@@ -88,6 +88,8 @@ func (l *peerLink) serveStream(ctx context.Context, s live, peer Peer, control *
 		}
 	case frame.KindBench:
 		l.serveBench(st)
+	case frame.KindCertificate:
+		l.serveCertificate(s, st)
 	default:
 		l.node.counts.invalidFrames.Add(1)
 		forward.Refuse(st, frame.FrameInvalid)

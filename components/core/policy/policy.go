@@ -99,8 +99,10 @@ type Admission struct {
 	Claims Claims `json:"claims,omitzero"`
 	// TokenAccessors are the Consul tokens that were issued with it.
 	TokenAccessors []string `json:"token_accessors,omitempty"`
-	By             string   `json:"by"`
-	Simulated      bool     `json:"simulated,omitempty"`
+	// TokensAt is when the newest of them were issued.
+	TokensAt  time.Time `json:"tokens_at,omitzero"`
+	By        string    `json:"by"`
+	Simulated bool      `json:"simulated,omitempty"`
 }
 
 // Refusal is the record at refusals/<slot>: the last refused admission.

@@ -72,6 +72,7 @@ func TestRenewalKeepsGenerationAndTheTokensInUse(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	old := b.mustAdmit().GetCredentials().GetConsul()
+	h.ahead.Add(int64(settled))
 	b.mustAdmit()
 	if a := h.admission(); a.Generation != 1 || len(a.TokenAccessors) != 4 {
 		t.Errorf("admission: %+v", a)
@@ -79,6 +80,7 @@ func TestRenewalKeepsGenerationAndTheTokensInUse(t *testing.T) {
 	if _, _, err := h.as(old.GetWorkloadToken()).ACL().TokenReadSelf(nil); err != nil {
 		t.Errorf("the token in use: %v", err)
 	}
+	h.ahead.Add(int64(settled))
 	b.mustAdmit()
 	if a := h.admission(); len(a.TokenAccessors) != 4 {
 		t.Errorf("accessors: %d, want the last two pairs", len(a.TokenAccessors))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"time"
@@ -43,7 +44,6 @@ type attempt struct {
 	policy      policy.SlotPolicy
 	policyIndex uint64
 	revision    string
-	simulated   bool
 	claims      policy.Claims
 	// session of the lease that is made for this Boot; "" while none was.
 	session   string
@@ -82,11 +82,22 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if refused := a.commit(ctx); refused != nil {
 		return nil, refused.known()
 	}
-	out, refused := a.issue(ctx)
+	out, refused := a.grant(ctx)
 	if refused != nil {
 		return nil, refused.known()
 	}
-	return out, nil
+	return &admissionv1.AdmitResponse{
+		Credentials: out, InitialPeers: a.cfg.Directory.InitialPeers(a.policy.Group, a.slot),
+	}, nil
+}
+
+// grant gives the admitted Boot its credentials.
+func (a *attempt) grant(ctx context.Context) (*admissionv1.Credentials, *refusal) {
+	public, err := x509.ParsePKIXPublicKey(a.bootKey)
+	if err != nil {
+		return nil, refuse(codeBadRequest, "boot key: %v", err)
+	}
+	return a.issue(ctx, &grant{admission: a.admission, spec: a.spec, vip: a.record.VIP, key: public})
 }
 
 // lane is where this attempt waits for verification. The Boot that holds the Slot
@@ -149,7 +160,7 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	if !decision.Allowed {
 		return refuse(decision.Code, "%s", decision.Message)
 	}
-	a.revision, a.simulated = decision.Revision, claims.Simulated
+	a.revision, a.claims = decision.Revision, claims
 	a.record, _, err = store.Read[group.SlotRecord](ctx, a.store, store.SlotKey(a.policy.Group, a.slot))
 	if err != nil {
 		return refuse(codeGate, "read the slot's record: %v", err).later()
@@ -160,14 +171,6 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	}
 	a.spec = spec
 	return nil
-}
-
-// revoke takes back what the Boot before had, at once: that this one gets its own
-// may still fail. They stay recorded until it has, and are revoked once more then.
-func (a *attempt) revoke(ctx context.Context, accessors []string) {
-	if err := a.cfg.Issuer.Revoke(ctx, accessors...); err != nil {
-		a.log.Warn("old tokens not revoked; they end by themselves", "slot", a.slot, "error", err)
-	}
 }
 
 // keptRevision is the Revision of a renewing Boot: two Revisions may measure the

@@ -73,7 +73,7 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 	a.decided(a.slot, decisions)
 	a.endSession(ctx, a.slot, replaced)
 	if !a.renewal {
-		a.revoke(ctx, now.before.TokenAccessors)
+		a.revoke(ctx, a.slot, now.before.TokenAccessors)
 	}
 	return nil, nil
 }
@@ -130,13 +130,15 @@ func (a *attempt) newAdmission(now standing) policy.Admission {
 		Group: a.policy.Group, Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, AppID: a.stated.AppID,
 		Revision: a.revision, Epoch: a.policy.Epoch, Generation: max(before.Generation, now.held.Generation) + 1,
 		AdmittedAt: at, ExpiresAt: at.Add(credentialTTL), AttestedAt: at, Claims: a.claims,
-		TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.simulated,
+		TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.claims.Simulated,
 	}
 	out.Claims.ComposeText = "" // the policy has its digest
 	a.renewal = before.BootID == a.bootID
 	if a.renewal {
 		out.Generation, out.AdmittedAt = before.Generation, before.AdmittedAt
 		out.Revision = a.keptRevision(before.Revision)
+		// It uses them until it has taken new ones; another Boot's are nobody's any more.
+		out.TokensAt = before.TokensAt
 	}
 	return out
 }

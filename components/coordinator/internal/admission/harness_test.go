@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,17 +51,21 @@ const (
 // harness is one coordinator's admission on a real Consul with ACLs and
 // simulated hardware, and any number of Boots.
 type harness struct {
-	t       *testing.T
-	cloud   *attestsim.Cloud
-	root    *keys.Root
-	store   *store.Consul
-	service *Service
-	cfg     Config // of service
-	views   *view.Watcher
-	consul  string
-	live    map[string]bool // boots with a live session
-	seed    []byte          // of the one bound CVM
+	t          *testing.T
+	cloud      *attestsim.Cloud
+	root       *keys.Root
+	store      *store.Consul
+	service    *Service
+	cfg        Config // of service
+	views      *view.Watcher
+	consul     string
+	management string
+	live       map[string]bool // boots with a live session
+	seed       []byte          // of the one bound CVM
+	ahead      atomic.Int64    // how far the coordinator's clock is, in nanoseconds
 }
+
+func (h *harness) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 func (h *harness) Live(_, bootID string) bool { return h.live[bootID] }
 
@@ -80,7 +85,7 @@ func (h *harness) endLease() {
 func (h *harness) coordinator(slot string) *Service {
 	h.t.Helper()
 	cfg := h.cfg
-	identity, err := keys.NewIdentity(h.root.CA(), slot)
+	identity, err := keys.NewIdentity(h.root.CA(), slot, true)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -97,6 +102,7 @@ func (h *harness) InitialPeers(string, string) []*controlv1.Peer {
 }
 
 func (h *harness) Admitted()      {}
+func (h *harness) Renewed()       {}
 func (h *harness) Refused(string) {}
 
 func newHarness(t *testing.T) *harness {
@@ -105,19 +111,19 @@ func newHarness(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{t: t, cloud: cloud, consul: server.Addr, live: map[string]bool{}, seed: bytes.Repeat([]byte{7}, 20)}
+	h := &harness{t: t, cloud: cloud, consul: server.Addr, management: server.ManagementToken, live: map[string]bool{}, seed: bytes.Repeat([]byte{7}, 20)}
 	_, own := h.bootCVM(coordinatorApp, "services: {}\n", bytes.Repeat([]byte{9}, 20))
 	if h.root, err = keys.Derive(t.Context(), own, "demo"); err != nil {
 		t.Fatal(err)
 	}
-	identity, err := keys.NewIdentity(h.root.CA(), "coordinator-0")
+	identity, err := keys.NewIdentity(h.root.CA(), "coordinator-0", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if h.store, err = store.NewConsul(store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken}); err != nil {
 		t.Fatal(err)
 	}
-	issuer, err := tokens.New(server.Addr, server.ManagementToken)
+	issuer, err := tokens.New(server.Addr, server.ManagementToken, tokens.TTL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,7 @@ func newHarness(t *testing.T) *harness {
 		Cluster: "demo", AppID: coordinatorApp, Slot: "coordinator-0", Datacenter: "dc1", ServerVIPs: []string{"127.50.0.1"},
 		Root: h.root, Identity: identity, Store: h.store, Views: views, Verifier: verifier, Quoter: own, Issuer: issuer,
 		Images:   policy.ImagePolicy{Images: cloud.Images(osImage), KeyProviderName: "kms", KeyProviderID: cloud.KeyProviderID(), AllowSimulated: true},
-		Sessions: h, Directory: h, Metrics: h, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Sessions: h, Directory: h, Metrics: h, Now: h.now, Log: slog.New(slog.DiscardHandler),
 	}
 	h.service = New(h.cfg)
 	h.bindSlot()

@@ -2,115 +2,187 @@ package admission
 
 import (
 	"context"
-	"crypto/x509"
+	"crypto"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	"cadre.dev/store"
 )
 
-// credentialTTL of everything that is given out; agents renew well before.
+// Issuer gives out and takes back Consul tokens.
+type Issuer interface {
+	Slot(ctx context.Context, h tokens.Holder) (tokens.Pair, error)
+	Revoke(ctx context.Context, accessors ...string) error
+}
+
+// Secrets are the workloads' and the gossip key, as of now.
+type Secrets interface {
+	// For gives the secrets of a Slot whose group has spec.
+	For(ctx context.Context, spec group.Spec, slot string) ([]*admissionv1.Secret, error)
+	// Gossip gives Consul's present gossip key in base64 and its epoch.
+	Gossip(ctx context.Context) (key string, epoch uint32, err error)
+}
+
+// credentialTTL is the life of an SVID, and of the certificate for Consul's RPC.
 const credentialTTL = keys.LeafTTL
 
-// tokensPerBoot is how many accessors one admission adds.
-const tokensPerBoot = 2
-
-// issue makes the credentials of a Boot that holds the Slot now.
-func (a *attempt) issue(ctx context.Context) (*admissionv1.AdmitResponse, *refusal) {
-	consul, refused := a.consul(ctx)
-	if refused != nil {
-		return nil, refused
-	}
-	public, err := x509.ParsePKIXPublicKey(a.bootKey)
-	if err != nil {
-		return nil, refuse(codeBadRequest, "boot key: %v", err)
-	}
-	ca := a.cfg.Root.CA()
-	der, until, err := ca.SVID(public, a.policy.Group, a.slot, nil, a.now())
-	if err != nil {
-		return nil, refuse(codeTokens, "%v", err).later()
-	}
-	var secrets []*admissionv1.Secret
-	for _, name := range SecretNames(a.spec) {
-		value, err := a.cfg.Root.Secret(ctx, a.policy.Group, name)
-		if err != nil {
-			return nil, refuse(codeTokens, "%v", err).later()
-		}
-		secrets = append(secrets, &admissionv1.Secret{Name: name, Value: []byte(value), Epoch: 1})
-	}
-	chain := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...)
-	return &admissionv1.AdmitResponse{
-		Credentials: &admissionv1.Credentials{
-			Cluster: a.cfg.Cluster, Group: a.policy.Group, Slot: a.slot, BootId: a.bootID,
-			SvidChainPem: chain, CaBundlePem: ca.PEM(), ExpiresAt: timestamppb.New(until),
-			Vip: a.record.VIP, Consul: consul, Secrets: secrets, Revision: a.revision,
-			Generation: a.admission.Generation, PolicyEpoch: a.admission.Epoch, Simulated: a.simulated,
-		},
-		InitialPeers: a.cfg.Directory.InitialPeers(a.policy.Group, a.slot),
-	}, nil
+// grant is whom credentials are for, decided and recorded. Admit and Renew end in one.
+type grant struct {
+	admission policy.Admission
+	// index of the admission's record; 0: not known, it is read.
+	index uint64
+	// policyIndex of the Slot's policy that was judged by; 0: it is not checked.
+	policyIndex uint64
+	spec        group.Spec
+	vip         string
+	// key is the Boot's; the connection proved it.
+	key crypto.PublicKey
 }
 
-// consul issues tokens, records them before they are given out, and takes back
-// what the Slot had before.
-func (a *attempt) consul(ctx context.Context) (*admissionv1.ConsulCredentials, *refusal) {
-	agent, workload, err := a.cfg.Issuer.Slot(ctx, a.spec, a.slot)
+// errTaken means that the records moved on since the decision.
+var errTaken = errors.New("the records changed meanwhile")
+
+// issue makes the credentials of a Boot that holds the Slot now: everything fresh but
+// the key. Tokens are recorded before anybody is given them (TOK-12).
+func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
+	out, err := s.sign(ctx, g)
+	if err != nil {
+		if errors.Is(err, keys.ErrKeyForbidden) {
+			return nil, refuse(codeKey, "%v", err)
+		}
+		return nil, refuse(codeTokens, "%v", err).later()
+	}
+	pair, err := s.cfg.Issuer.Slot(ctx, tokens.Holder{
+		Spec: g.spec, Slot: g.admission.Slot, BootID: g.admission.BootID, Simulated: g.admission.Simulated,
+	})
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	old, refused := a.recordTokens(ctx, agent.Accessor, workload.Accessor)
+	old, refused := s.record(ctx, g, pair, out.GetExpiresAt().AsTime())
 	if refused != nil {
 		// Nobody has them yet.
-		if err := a.cfg.Issuer.Revoke(ctx, agent.Accessor, workload.Accessor); err != nil {
-			a.log.Warn("unused tokens not revoked", "slot", a.slot, "error", err)
-		}
+		s.revoke(ctx, g.admission.Slot, []string{pair.Agent.Accessor, pair.Workload.Accessor})
 		return nil, refused
 	}
-	a.revoke(ctx, old)
-	certPEM, keyPEM, err := a.cfg.Root.CA().ConsulTLS(keys.ConsulClient, a.slot, a.cfg.Datacenter, a.now())
+	s.revoke(ctx, g.admission.Slot, old)
+	out.Consul.AgentToken, out.Consul.WorkloadToken = pair.Agent.Secret, pair.Workload.Secret
+	out.Consul.TokensExpireAt = timestamppb.New(pair.ExpiresAt)
+	return out, nil
+}
+
+// sign makes everything that needs nobody else: certificates and secrets.
+func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials, error) {
+	a, ca, now := g.admission, s.cfg.Root.CA(), s.now()
+	der, until, err := ca.SVID(g.key, keys.Subject{Group: a.Group, Slot: a.Slot, Simulated: a.Simulated}, now)
 	if err != nil {
-		return nil, refuse(codeTokens, "%v", err).later()
+		return nil, err
 	}
-	return &admissionv1.ConsulCredentials{
-		Datacenter: a.cfg.Datacenter, GossipKey: a.cfg.Root.GossipKey(), AgentToken: agent.Secret, WorkloadToken: workload.Secret,
-		TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: a.cfg.ServerVIPs,
+	certPEM, keyPEM, err := ca.ConsulTLS(keys.ConsulClient, a.Slot, s.cfg.Datacenter, a.Simulated, now)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := s.cfg.Secrets.For(ctx, g.spec, a.Slot)
+	if err != nil {
+		return nil, fmt.Errorf("secrets of %s: %w", a.Slot, err)
+	}
+	gossip, epoch, err := s.cfg.Secrets.Gossip(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("gossip key: %w", err)
+	}
+	return &admissionv1.Credentials{
+		Cluster: s.cfg.Cluster, Group: a.Group, Slot: a.Slot, BootId: a.BootID,
+		SvidChainPem: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...),
+		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Secrets: secrets, Revision: a.Revision,
+		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(ReattestAfter)),
+		Simulated: a.Simulated,
+		Consul: &admissionv1.ConsulCredentials{
+			Datacenter: s.cfg.Datacenter, GossipKey: gossip, GossipEpoch: epoch,
+			TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: s.cfg.ServerVIPs,
+		},
 	}, nil
 }
 
-// recordTokens adds the accessors to the admission and says which ones are to be
-// revoked: all of another Boot's; of a renewing Boot all but the latest pair,
-// which it still uses until it has taken the new one.
-func (a *attempt) recordTokens(ctx context.Context, accessors ...string) (revoke []string, refused *refusal) {
-	held, index, err := store.Read[policy.Admission](ctx, a.store, store.AdmissionKey(a.slot))
-	if err != nil {
-		return nil, refuse(codeTokens, "read the slot's admission: %v", err).later()
+// record adds the pair to the admission and says which accessors are to be revoked.
+// errTaken inside of the refusal: the records are not those that were judged by.
+func (s *Service) record(ctx context.Context, g *grant, pair tokens.Pair, expires time.Time) (revoke []string, refused *refusal) {
+	key := store.AdmissionKey(g.admission.Slot)
+	if g.index == 0 {
+		held, index, err := store.Read[policy.Admission](ctx, s.store, key)
+		if err != nil {
+			return nil, refuse(codeTokens, "read the slot's admission: %v", err).later()
+		}
+		if held.BootID != g.admission.BootID || held.Generation != g.admission.Generation {
+			return nil, refuse(codeStale, "another boot took the slot meanwhile")
+		}
+		g.admission, g.index = held, index
 	}
-	if held.BootID != a.bootID || held.Generation != a.admission.Generation {
-		return nil, refuse(codeStale, "another boot took the slot meanwhile")
-	}
-	keep := 0
-	if a.renewal {
-		keep = min(tokensPerBoot, len(held.TokenAccessors))
-	}
-	cut := len(held.TokenAccessors) - keep
-	revoke = append(revoke, held.TokenAccessors[:cut]...)
-	held.TokenAccessors = append(append([]string{}, held.TokenAccessors[cut:]...), accessors...)
-	op, err := store.Put(store.AdmissionKey(a.slot), held, index)
+	next := g.admission
+	now := s.now().UTC()
+	next.TokenAccessors, revoke = rotate(g.admission, pair, now)
+	next.TokensAt, next.ExpiresAt = now, expires.UTC()
+	op, err := store.Put(key, next, g.index)
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	if err := a.store.Commit(ctx, op); err != nil {
-		if errors.Is(err, store.ErrConflict) {
-			return nil, refuse(codeStale, "another boot took the slot meanwhile").later()
-		}
+	ops := []store.Op{op}
+	if g.policyIndex != 0 {
+		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(g.admission.Slot), Index: g.policyIndex})
+	}
+	switch err := s.store.Commit(ctx, ops...); {
+	case err == nil:
+		return revoke, nil
+	case errors.Is(err, store.ErrConflict):
+		return nil, refuse(codeStale, "%v", errTaken).later().because(errTaken)
+	default:
 		return nil, refuse(codeTokens, "record tokens: %v", err).later()
 	}
-	return revoke, nil
+}
+
+const (
+	// tokensPerBoot is how many accessors one issue adds.
+	tokensPerBoot = 2
+	// settled is how long a Boot keeps to what it was given, if it got it: renewals
+	// come after a third of the tokens' life. One that comes sooner follows an answer
+	// that was lost, and the Boot may use what it had before that.
+	settled = tokens.TTL / 4
+	// maxPairs bounds what a Boot has while answers get lost; what falls off first is
+	// the oldest, which ends by itself in minutes.
+	maxPairs = 4
+)
+
+// rotate adds a pair to what a Boot has and says what it must not have any more: all
+// but the last pair, which is in use until the new one is.
+func rotate(held policy.Admission, pair tokens.Pair, now time.Time) (keep, revoke []string) {
+	have := held.TokenAccessors
+	pairs := 1
+	switch {
+	case held.TokensAt.IsZero():
+		pairs = 0 // of a Boot that lost the Slot
+	case now.Sub(held.TokensAt) < settled:
+		pairs = maxPairs - 1
+	}
+	cut := max(0, len(have)-pairs*tokensPerBoot)
+	keep = append(append(keep, have[cut:]...), pair.Agent.Accessor, pair.Workload.Accessor)
+	return keep, append(revoke, have[:cut]...)
+}
+
+// revoke takes back tokens, at once. One that cannot be taken back ends by itself.
+func (s *Service) revoke(ctx context.Context, slot string, accessors []string) {
+	if len(accessors) == 0 {
+		return
+	}
+	if err := s.cfg.Issuer.Revoke(ctx, accessors...); err != nil {
+		s.log.Warn("old tokens not revoked; they end by themselves", "slot", slot, "error", err)
+	}
 }
 
 // SecretNames are the secrets that a workload kind gets; a driver may name one more.

@@ -50,6 +50,7 @@ type refusal struct {
 	wait  time.Duration
 	// holder is the Boot that holds the Slot, when that is why.
 	holder store.BootLease
+	cause  error // for errors.Is inside of this package
 }
 
 func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
@@ -58,8 +59,9 @@ func refuse(code policy.Code, format string, args ...any) *refusal {
 	return &refusal{code: code, message: fmt.Sprintf(format, args...)}
 }
 
-func (r *refusal) later() *refusal { r.retry = true; return r }
-func (r *refusal) known() *refusal { r.verified = true; return r }
+func (r *refusal) later() *refusal            { r.retry = true; return r }
+func (r *refusal) because(err error) *refusal { r.cause = err; return r }
+func (r *refusal) known() *refusal            { r.verified = true; return r }
 
 // in says when to try again.
 func (r *refusal) in(wait time.Duration) *refusal { r.wait = wait; return r }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
@@ -81,11 +80,11 @@ type failingIssuer struct {
 	fail bool
 }
 
-func (f *failingIssuer) Slot(ctx context.Context, spec group.Spec, slot string) (agent, workload tokens.Token, err error) {
+func (f *failingIssuer) Slot(ctx context.Context, h tokens.Holder) (tokens.Pair, error) {
 	if f.fail {
-		return tokens.Token{}, tokens.Token{}, errors.New("no leader")
+		return tokens.Pair{}, errors.New("no leader")
 	}
-	return f.Issuer.Slot(ctx, spec, slot)
+	return f.Issuer.Slot(ctx, h)
 }
 
 // TestOldTokensEndThoughNewOnesCannotBeIssued: a Boot that lost its Slot has no

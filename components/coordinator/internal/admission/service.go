@@ -19,7 +19,6 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
 	"cadre.dev/coordinator/internal/keys"
-	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -40,12 +39,6 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Issuer gives out and takes back Consul tokens.
-type Issuer interface {
-	Slot(ctx context.Context, spec group.Spec, slot string) (agent, workload tokens.Token, err error)
-	Revoke(ctx context.Context, accessors ...string) error
-}
-
 // Sessions knows which Boots are alive on this coordinator.
 type Sessions interface {
 	Live(slot, bootID string) bool
@@ -60,10 +53,12 @@ type Directory interface {
 // Metrics counts decisions.
 type Metrics interface {
 	Admitted()
+	Renewed()
 	Refused(code string)
 }
 
-// Config of a Service. All fields but those that say otherwise are required.
+// Config of a Service. All fields are required, except those that say what holds
+// without them.
 type Config struct {
 	Cluster, AppID, Slot string
 	Datacenter           string
@@ -77,17 +72,19 @@ type Config struct {
 	Verifier   Verifier
 	Quoter     Quoter
 	Issuer     Issuer
-	Sessions   Sessions
-	Directory  Directory
-	Metrics    Metrics
+	// Secrets; nil: derived from Root.
+	Secrets   Secrets
+	Sessions  Sessions
+	Directory Directory
+	Metrics   Metrics
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
 	// MayRenew decides whether a Boot may stay what it was admitted as, by what its
-	// evidence said; nil: while its Instance is the one that the Slot is bound to.
-	MayRenew func(a policy.Admission, sp policy.SlotPolicy, ip policy.ImagePolicy, now time.Time) policy.Decision
+	// evidence said; nil: what was appraised under the present policy within a day.
+	MayRenew MayRenew
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -119,14 +116,17 @@ type Service struct {
 	log     *slog.Logger
 	metrics Metrics
 	self    string
-	// verifying bounds the verifications, commits the admissions that write.
+	// verifying bounds the verifications, commits the admissions that write, renewing
+	// the renewals.
 	verifying *pool
 	commits   chan struct{}
+	renewing  chan struct{}
 	prover    *prover
 
 	mu      sync.Mutex
-	noted   map[string]noted   // guarded by mu; last written refusals by Slot
-	renewed map[string]renewal // guarded by mu; by Slot
+	noted   map[string]noted     // guarded by mu; last written refusals by Slot
+	renewed map[string]renewal   // guarded by mu; leases by Slot
+	pace    map[string]time.Time // guarded by mu; last renewals of credentials by Slot
 }
 
 // New makes the service.
@@ -135,17 +135,21 @@ func New(cfg Config) *Service {
 		cfg.LeaseTTL = DefaultLeaseTTL
 	}
 	if cfg.MayRenew == nil {
-		cfg.MayRenew = boundInstance
+		cfg.MayRenew = mayRenewByEpoch
+	}
+	if cfg.Secrets == nil {
+		cfg.Secrets = rootSecrets{cfg.Root}
 	}
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
 		verifying: newPool(max(2, runtime.GOMAXPROCS(0))), commits: make(chan struct{}, maxCommits),
+		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
 			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,
 			TLSPublicKey: cfg.Identity.PublicKey(), CABundleSHA256: bundle[:],
 		}},
-		noted: map[string]noted{}, renewed: map[string]renewal{},
+		noted: map[string]noted{}, renewed: map[string]renewal{}, pace: map[string]time.Time{},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -26,6 +27,8 @@ type Service struct {
 	reports   *reports.Reports
 	log       *slog.Logger
 	ended     Ended
+	// credentials is served beside; nil: not.
+	credentials admissionv1.CredentialServiceServer
 
 	mu    sync.Mutex
 	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
@@ -36,6 +39,10 @@ type Service struct {
 func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended Ended, log *slog.Logger) *Service {
 	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}}
 }
+
+// ServeCredentials has c served on every control session from now on. Call it before
+// the first.
+func (s *Service) ServeCredentials(c admissionv1.CredentialServiceServer) { s.credentials = c }
 
 // session is one agent's control session.
 type session struct {
@@ -76,6 +83,9 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 	wakes.Go(func() { s.wakeLoop(ctx, one) })
 	err = grpcconn.Serve(ctx, conns.First, func(server *grpc.Server) {
 		controlv1.RegisterCoordinatorServiceServer(server, s)
+		if s.credentials != nil {
+			admissionv1.RegisterCredentialServiceServer(server, s.credentials)
+		}
 	}, serverBounds()...)
 	cancel()
 	log.Info("control session closed", "error", err)

@@ -10,18 +10,38 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"net/url"
+	"regexp"
 	"time"
 )
 
 // Validity of issued certificates. Backdating forgives clocks that are a little behind.
 const (
-	LeafTTL  = 24 * time.Hour
+	LeafTTL  = time.Hour
 	Backdate = 5 * time.Minute
 )
+
+// SimulatedOrganization is the subject's organization in every certificate that
+// rests on evidence under a root that is not Intel's, so that nobody takes one for
+// what it is not.
+const SimulatedOrganization = "SIMULATED"
+
+// ErrKeyForbidden reports a key that no SVID is issued for (CSR_FORBIDDEN).
+var ErrKeyForbidden = errors.New("CSR_FORBIDDEN: the key is not one of P-256")
+
+// Subject is who an SVID names. Its holder has no say in it: the issuer takes it
+// from the records.
+type Subject struct {
+	Group, Slot string
+	// DNSNames are for coordinators only.
+	DNSNames []string
+	// Simulated marks the certificate.
+	Simulated bool
+}
 
 // The CA's validity is a constant, since the certificate must be byte-identical
 // on every coordinator and at every start.
@@ -80,19 +100,30 @@ func (c *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// SVID issues the identity certificate of a Slot for a Boot's public key. The
-// only URI SAN is the SPIFFE ID; dnsNames are for coordinators only.
-func (c *CA) SVID(public crypto.PublicKey, group, slot string, dnsNames []string, now time.Time) (der []byte, notAfter time.Time, err error) {
-	id := &url.URL{Scheme: "spiffe", Host: c.cluster, Path: "/" + group + "/" + slot}
-	template := leaf(slot, now)
-	template.URIs = []*url.URL{id}
-	template.DNSNames = dnsNames
+// SVID issues the identity certificate of a Slot for a Boot's public key, which must
+// be one of P-256: ErrKeyForbidden. There is no request that it could copy names,
+// usages or extensions from; the only URI SAN is the SPIFFE ID.
+func (c *CA) SVID(public crypto.PublicKey, who Subject, now time.Time) (der []byte, notAfter time.Time, err error) {
+	if key, ok := public.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
+		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", who.Slot, ErrKeyForbidden)
+	}
+	for _, name := range []string{c.cluster, who.Group, who.Slot} {
+		if !nameForm.MatchString(name) {
+			return nil, time.Time{}, fmt.Errorf("issue SVID: name %.80q is not one label of a-z, 0-9 and inner dashes", name)
+		}
+	}
+	template := leaf(who.Slot, who.Simulated, now)
+	template.URIs = []*url.URL{{Scheme: "spiffe", Host: c.cluster, Path: "/" + who.Group + "/" + who.Slot}}
+	template.DNSNames = who.DNSNames
 	der, err = c.sign(template, public)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", slot, err)
+		return nil, time.Time{}, fmt.Errorf("issue SVID of %s: %w", who.Slot, err)
 	}
 	return der, template.NotAfter, nil
 }
+
+// nameForm is one part of a SPIFFE ID.
+var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // ConsulRole says which Consul name a certificate may carry. Only
 // "server.<dc>.consul" may take part in Raft (verify_server_hostname).
@@ -106,12 +137,12 @@ const (
 )
 
 // ConsulTLS issues a certificate with a fresh key for Consul's internal RPC.
-func (c *CA) ConsulTLS(role ConsulRole, node, datacenter string, now time.Time) (certPEM, keyPEM []byte, err error) {
+func (c *CA) ConsulTLS(role ConsulRole, node, datacenter string, simulated bool, now time.Time) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make Consul key of %s: %w", node, err)
 	}
-	template := leaf(node, now)
+	template := leaf(node, simulated, now)
 	template.DNSNames = []string{string(role) + "." + datacenter + ".consul", "localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	der, err := c.sign(template, key.Public())
@@ -126,9 +157,13 @@ func (c *CA) ConsulTLS(role ConsulRole, node, datacenter string, now time.Time) 
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), nil
 }
 
-func leaf(name string, now time.Time) *x509.Certificate {
+func leaf(name string, simulated bool, now time.Time) *x509.Certificate {
+	subject := pkix.Name{CommonName: name}
+	if simulated {
+		subject.Organization = []string{SimulatedOrganization}
+	}
 	return &x509.Certificate{
-		Subject:     pkix.Name{CommonName: name},
+		Subject:     subject,
 		NotBefore:   now.Add(-Backdate),
 		NotAfter:    now.Add(LeafTTL),
 		KeyUsage:    x509.KeyUsageDigitalSignature,

@@ -18,14 +18,15 @@ const CoordinatorGroup = "coordinator"
 // Identity is this coordinator's own key and SVID. The key lives as long as the
 // process: it is this Boot's name.
 type Identity struct {
-	key  *ecdsa.PrivateKey
-	spki []byte
-	slot string
-	ca   *CA
+	key       *ecdsa.PrivateKey
+	spki      []byte
+	slot      string
+	simulated bool
+	ca        *CA
 }
 
-// NewIdentity makes the Boot key of a coordinator.
-func NewIdentity(ca *CA, slot string) (*Identity, error) {
+// NewIdentity makes the Boot key of a coordinator. simulated marks its certificates.
+func NewIdentity(ca *CA, slot string, simulated bool) (*Identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make boot key: %w", err)
@@ -34,7 +35,7 @@ func NewIdentity(ca *CA, slot string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode boot key: %w", err)
 	}
-	return &Identity{key: key, spki: spki, slot: slot, ca: ca}, nil
+	return &Identity{key: key, spki: spki, slot: slot, simulated: simulated, ca: ca}, nil
 }
 
 // PublicKey is the DER SubjectPublicKeyInfo of the Boot key.
@@ -48,7 +49,9 @@ func (i *Identity) BootID() string {
 
 // Certificate issues an SVID that is valid from now.
 func (i *Identity) Certificate(now time.Time) (tls.Certificate, error) {
-	der, _, err := i.ca.SVID(i.key.Public(), CoordinatorGroup, i.slot, []string{ServerName(i.ca.cluster)}, now)
+	der, _, err := i.ca.SVID(i.key.Public(), Subject{
+		Group: CoordinatorGroup, Slot: i.slot, DNSNames: []string{ServerName(i.ca.cluster)}, Simulated: i.simulated,
+	}, now)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

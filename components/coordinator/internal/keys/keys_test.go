@@ -68,7 +68,7 @@ func TestSVIDNamesExactlyOneSlot(t *testing.T) {
 	root := derive(t, "app", "demo")
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	now := time.Now()
-	der, until, err := root.CA().SVID(key.Public(), "pg", "pg-0", nil, now)
+	der, until, err := root.CA().SVID(key.Public(), keys.Subject{Group: "pg", Slot: "pg-0"}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestSVIDNamesExactlyOneSlot(t *testing.T) {
 func TestOnlyCoordinatorsGetTheServerName(t *testing.T) {
 	ca := derive(t, "app", "demo").CA()
 	for role, want := range map[keys.ConsulRole]string{keys.ConsulServer: "server.dc1.consul", keys.ConsulClient: "client.dc1.consul"} {
-		certPEM, _, err := ca.ConsulTLS(role, "n", "dc1", time.Now())
+		certPEM, _, err := ca.ConsulTLS(role, "n", "dc1", false, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

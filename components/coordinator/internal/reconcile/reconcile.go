@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -59,6 +60,8 @@ type Operator interface {
 // Tokens takes back what a Slot that is gone was given.
 type Tokens interface {
 	Retire(ctx context.Context, slot string, accessors ...string) error
+	// Sweep revokes the tokens that were issued and not recorded, long enough before now.
+	Sweep(ctx context.Context, recorded func(accessor string) bool, now time.Time) (tokens.Swept, error)
 }
 
 // Metrics counts what the loop does.

@@ -21,6 +21,7 @@ import (
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -102,6 +103,10 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 	var all sync.WaitGroup
 	all.Go(func() { _ = r.Run(ctx) })
 	return all.Wait
+}
+
+func (w *world) Sweep(context.Context, func(string) bool, time.Time) (tokens.Swept, error) {
+	return tokens.Swept{}, nil
 }
 
 func (w *world) Retire(_ context.Context, slot string, accessors ...string) error {

@@ -68,14 +68,14 @@ func newAPI(t *testing.T) *api {
 	if a.consul, err = consul.NewClient(&consul.Config{Address: running.Addr, Token: running.ManagementToken}); err != nil {
 		t.Fatal(err)
 	}
-	if a.issuer, err = tokens.New(running.Addr, running.ManagementToken); err != nil {
+	if a.issuer, err = tokens.New(running.Addr, running.ManagementToken, tokens.TTL); err != nil {
 		t.Fatal(err)
 	}
-	_, workload, err := a.issuer.Slot(t.Context(), spec(t), "pg-0")
+	pair, err := a.issuer.Slot(t.Context(), tokens.Holder{Spec: spec(t), Slot: "pg-0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.workload = workload.Secret
+	a.workload = pair.Workload.Secret
 	views := view.NewWatcher(own, log)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

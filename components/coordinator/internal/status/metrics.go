@@ -12,6 +12,7 @@ type Metrics struct {
 	passes    *prometheus.CounterVec
 	calls     *prometheus.CounterVec
 	admitted  prometheus.Counter
+	renewed   prometheus.Counter
 	refused   *prometheus.CounterVec
 	passTimes prometheus.Histogram
 }
@@ -24,11 +25,12 @@ func NewMetrics() *Metrics {
 		term:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cadre_term", Help: "Term of the Lease held last."}),
 		passes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_reconcile_passes_total", Help: "Passes of the reconcile loop by result."}, []string{"group", "result"}),
 		calls:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_platform_calls_total", Help: "Platform calls with an effect by kind and outcome."}, []string{"kind", "outcome"}),
-		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admitted Boots and renewals."}),
+		admitted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_admissions_total", Help: "Admitted Boots, and those that attested again."}),
+		renewed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cadre_renewals_total", Help: "Credentials renewed without new evidence."}),
 		refused:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cadre_refusals_total", Help: "Refused admissions by code."}, []string{"code"}),
 		passTimes: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cadre_reconcile_pass_seconds", Help: "Time of one pass.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 12)}),
 	}
-	m.registry.MustRegister(m.leader, m.term, m.passes, m.calls, m.admitted, m.refused, m.passTimes)
+	m.registry.MustRegister(m.leader, m.term, m.passes, m.calls, m.admitted, m.renewed, m.refused, m.passTimes)
 	return m
 }
 
@@ -61,6 +63,9 @@ func (m *Metrics) Call(kind, outcome string) { m.calls.WithLabelValues(kind, out
 
 // Admitted counts an admission.
 func (m *Metrics) Admitted() { m.admitted.Inc() }
+
+// Renewed counts a renewal of credentials.
+func (m *Metrics) Renewed() { m.renewed.Inc() }
 
 // Refused counts a refusal.
 func (m *Metrics) Refused(code string) { m.refused.WithLabelValues(code).Inc() }

@@ -23,9 +23,10 @@ type Config struct {
 	// HTTPPort of the local API on 127.0.0.1; 0 means 8500.
 	HTTPPort  int
 	GossipKey string
-	// ManagementToken exists from the first election on; AgentToken is made with it.
-	ManagementToken, AgentToken string
-	CAPEM                       []byte
+	// ManagementToken exists from the first election on; the server's own token is made
+	// with it and given to it with SetAgentToken.
+	ManagementToken string
+	CAPEM           []byte
 }
 
 func (c Config) httpPort() int {
@@ -38,14 +39,21 @@ func (c Config) httpPort() int {
 // Address of the local HTTP API.
 func (c Config) Address() string { return fmt.Sprintf("127.0.0.1:%d", c.httpPort()) }
 
+// aclCache is how long Consul may believe what it last heard of a token.
+const aclCache = "5s"
+
 func (c Config) file(name string) string { return filepath.Join(c.RunDir, name) }
 
 // document is Consul's JSON configuration. Everything that decides about
 // safety is written out, so that a changed default changes nothing here.
-func (c Config) document() ([]byte, error) {
+func (c Config) document(agentToken string) ([]byte, error) {
 	join := make([]string, 0, len(c.Others))
 	for _, vip := range c.Others {
 		join = append(join, vip.String())
+	}
+	tokens := map[string]any{"initial_management": c.ManagementToken}
+	if agentToken != "" {
+		tokens["agent"] = agentToken
 	}
 	doc := map[string]any{
 		"server":           true,
@@ -76,9 +84,11 @@ func (c Config) document() ([]byte, error) {
 		"acl": map[string]any{
 			"enabled":                  true,
 			"default_policy":           "deny",
-			"down_policy":              "extend-cache",
 			"enable_token_persistence": false,
-			"tokens":                   map[string]any{"initial_management": c.ManagementToken, "agent": c.AgentToken},
+			// Servers decide by their own replica of the tokens and need no cache; what is
+			// said here holds if that ever changes (TOK-04).
+			"down_policy": "deny", "token_ttl": aclCache, "policy_ttl": aclCache, "role_ttl": aclCache,
+			"tokens": tokens,
 		},
 		// Without MinQuorum autopilot prunes a server that is away for 8 s, and the
 		// next restart of another one loses quorum.

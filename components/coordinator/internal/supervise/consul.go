@@ -20,7 +20,8 @@ const (
 	maxBackoff  = 15 * time.Second
 	stableAfter = 30 * time.Second
 	stopTimeout = 10 * time.Second
-	renewEvery  = 8 * time.Hour
+	// renewEvery is a third of the certificate's life (keys.LeafTTL).
+	renewEvery = 20 * time.Minute
 )
 
 // IssueTLS makes a fresh certificate and key for Consul's internal RPC.
@@ -34,6 +35,8 @@ type Consul struct {
 
 	mu    sync.Mutex
 	child *os.Process // guarded by mu; nil while none runs
+	// token is what the server acts with; guarded by mu.
+	token string
 	// restarts counts starts after the first; guarded by mu.
 	restarts int
 }
@@ -98,11 +101,29 @@ func (c *Consul) prepare() error {
 	if err := c.writeTLS(); err != nil {
 		return err
 	}
-	doc, err := c.cfg.document()
+	if err := c.write("ca.pem", c.cfg.CAPEM); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeConfigLocked()
+}
+
+func (c *Consul) writeConfigLocked() error {
+	doc, err := c.cfg.document(c.token)
 	if err != nil {
 		return fmt.Errorf("encode consul configuration: %w", err)
 	}
-	return c.write("ca.pem", c.cfg.CAPEM, "consul.json", doc)
+	return c.write("consul.json", doc)
+}
+
+// SetAgentToken is the token that the server acts with from its next start or reload
+// on. One that runs is told through its API.
+func (c *Consul) SetAgentToken(secret string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = secret
+	return c.writeConfigLocked()
 }
 
 func (c *Consul) writeTLS() error {

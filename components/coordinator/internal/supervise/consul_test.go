@@ -3,6 +3,7 @@ package supervise_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -43,23 +44,29 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
 	issuers := make([]*tokens.Issuer, 3)
+	servers := make([]*supervise.Consul, 3)
 	for n, vip := range vips {
 		cfg := config(t, root, n, vip, vips, binary)
 		server := supervise.New(cfg, func(now time.Time) ([]byte, []byte, error) {
-			return root.CA().ConsulTLS(keys.ConsulServer, cfg.Node, cfg.Datacenter, now)
+			return root.CA().ConsulTLS(keys.ConsulServer, cfg.Node, cfg.Datacenter, false, now)
 		}, slog.New(slog.DiscardHandler))
+		servers[n] = server
 		all.Go(func() {
 			if err := server.Run(ctx); err != nil {
 				t.Error(err)
 			}
 		})
-		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken()); err != nil {
+		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken(), tokens.TTL); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n, issuer := range issuers {
 		eventually(t, "agent token", func() error {
-			return issuer.EnsureCoordinator(ctx, root.CoordinatorAgentToken("coordinator-"+string(rune('0'+n))))
+			token, err := issuer.Coordinator(ctx, "coordinator-"+string(rune('0'+n)), "boot")
+			if err != nil {
+				return err
+			}
+			return errors.Join(servers[n].SetAgentToken(token.Secret), issuer.UseAgentToken(ctx, token.Secret))
 		})
 	}
 	eventually(t, "minimum quorum", func() error { return issuers[0].EnsureMinQuorum(ctx, 3) })
@@ -83,7 +90,7 @@ func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.A
 		Binary: binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
 		Node: "coordinator-" + string(rune('0'+n)), VIP: vip, Servers: 3, HTTPPort: 18500 + n,
 		GossipKey: root.GossipKey(), ManagementToken: root.ManagementToken(),
-		AgentToken: root.CoordinatorAgentToken("coordinator-" + string(rune('0'+n))), CAPEM: root.CA().PEM(),
+		CAPEM: root.CA().PEM(),
 	}
 	for _, other := range vips {
 		if other != vip {

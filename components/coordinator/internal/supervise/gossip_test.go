@@ -10,7 +10,7 @@ import (
 // only way to them is a Session of an admitted Peer.
 func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
 	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), GossipKey: "key", DataDir: t.TempDir()}
-	text, err := c.document()
+	text, err := c.document("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// agentRules let the Consul client agent of a Slot be itself and nobody else.
+// agentRules let the Consul agent of a Slot be itself and nobody else. It reads the
+// catalog to compare what is registered for its node with what should be.
 func agentRules(slot string) string {
 	return fmt.Sprintf(`node %q { policy = "write" }
 agent %q { policy = "write" }
@@ -16,17 +17,17 @@ service_prefix "" { policy = "read" }
 `, slot, slot)
 }
 
-// workloadRules are exactly what the workload kind needs. Every kind may see
-// the catalog and register its own group's service on its own node.
+// workloadRules are exactly what the workload kind needs. Every kind may see the
+// catalog. None may write it: nothing registers services, and the right to do so
+// would let a workload put its group's name on any node (IDN-09).
 func workloadRules(workload group.Workload, groupName, slot string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node_prefix \"\" { policy = \"read\" }\n")
+	fmt.Fprintf(&b, "service_prefix \"\" { policy = \"read\" }\n")
 	if workload.Kind == "" || workload.Kind == group.WorkloadNone {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "agent %q { policy = \"read\" }\n", slot)
-	fmt.Fprintf(&b, "service_prefix \"\" { policy = \"read\" }\n")
-	fmt.Fprintf(&b, "service %q { policy = \"write\" }\n", groupName)
 	if workload.Kind == group.WorkloadPatroni {
 		// Leader lock and configuration of its own scope, which is the group's
 		// name; sessions of its own node.
@@ -36,12 +37,8 @@ func workloadRules(workload group.Workload, groupName, slot string) string {
 	return b.String()
 }
 
-// coordinatorAgentRules let every coordinator's server register itself.
-const coordinatorAgentRules = `node_prefix "coordinator-" { policy = "write" }
-agent_prefix "coordinator-" { policy = "write" }
-node_prefix "" { policy = "read" }
-service_prefix "" { policy = "read" }
-`
+// coordinatorRules let the Consul server of a coordinator register itself.
+func coordinatorRules(slot string) string { return agentRules(slot) }
 
 // operatorRules let an operator read everything of Cadre's, use the switches,
 // and write the spec of each known group by its exact key: a prefix rule would

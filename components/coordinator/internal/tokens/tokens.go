@@ -6,30 +6,52 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	consul "github.com/hashicorp/consul/api"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 )
 
-// TTL of tokens given to admitted Boots; Consul's own upper bound.
-const TTL = 24 * time.Hour
+// Bounds of the life of a token (TOK-02). Consul knows no shorter one than a minute.
+const (
+	// TTL is how long the tokens of nodes and workloads live.
+	TTL    = 15 * time.Minute
+	minTTL = time.Minute
+)
+
+// callTimeout bounds one call to the local Consul.
+const callTimeout = 10 * time.Second
 
 // Issuer makes and revokes tokens. Safe for concurrent use.
 type Issuer struct {
 	client  *consul.Client
 	address string
+	ttl     time.Duration
 	http    *http.Client
+
+	mu       sync.Mutex
+	policies map[string]string // guarded by mu; ids by name, of policies that were there
 }
 
 // New talks to the local Consul at address (host:port) with the management token.
-func New(address, managementToken string) (*Issuer, error) {
-	client, err := consul.NewClient(&consul.Config{Address: address, Token: managementToken})
+// Tokens of nodes and workloads live for ttl; one that is zero, negative, shorter
+// than Consul can do or longer than TTL is refused: POLICY_INVALID.
+func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
+	if ttl < minTTL || ttl > TTL {
+		return nil, fmt.Errorf("%s: life of tokens is %v, want %v to %v", policy.CodePolicyInvalid, ttl, minTTL, TTL)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute}
+	client, err := consul.NewClient(&consul.Config{Address: address, Token: managementToken, Transport: transport})
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
-	return &Issuer{client: client, address: address, http: &http.Client{Timeout: 10 * time.Second}}, nil
+	return &Issuer{
+		client: client, address: address, ttl: ttl, policies: map[string]string{},
+		http: &http.Client{Timeout: callTimeout, Transport: transport},
+	}, nil
 }
 
 // Token is one issued token.
@@ -37,155 +59,114 @@ type Token struct {
 	Accessor, Secret string
 }
 
-// Slot issues the two tokens of an admitted Boot: for its Consul agent and for
-// its workload. Earlier tokens are untouched; the caller revokes them when the
-// new ones are recorded.
-func (i *Issuer) Slot(ctx context.Context, spec group.Spec, slot string) (agent, workload Token, err error) {
-	agent, err = i.issue(ctx, agentPolicy(slot), agentRules(slot))
-	if err != nil {
-		return Token{}, Token{}, err
-	}
-	workload, err = i.issue(ctx, workloadPolicy(slot), workloadRules(spec.Workload, spec.Name, slot))
-	if err != nil {
-		return Token{}, Token{}, errors.Join(err, i.Revoke(ctx, agent.Accessor))
-	}
-	return agent, workload, nil
+// Holder is whom tokens are for.
+type Holder struct {
+	Spec         group.Spec
+	Slot, BootID string
+	// Simulated marks the tokens: the evidence is under a root that is not Intel's.
+	Simulated bool
 }
 
-// Retire takes back everything that a Slot was given: its tokens by accessor, and
-// the policies that were made for it. What is gone counts as taken back.
-func (i *Issuer) Retire(ctx context.Context, slot string, accessors ...string) error {
-	errs := []error{i.Revoke(ctx, accessors...)}
-	for _, name := range []string{agentPolicy(slot), workloadPolicy(slot)} {
-		have, _, err := i.client.ACL().PolicyReadByName(name, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
-		if err != nil && !isNotFound(err) {
-			errs = append(errs, fmt.Errorf("read policy %s: %w", name, err))
-		}
-		if err != nil || have == nil {
+// Pair is what one Boot has at a time: a token for its Consul agent and one for its
+// workload. Both end at ExpiresAt, by themselves.
+type Pair struct {
+	Agent, Workload Token
+	ExpiresAt       time.Time
+}
+
+// Slot issues the two tokens of an admitted Boot. Earlier ones are untouched; the
+// caller records the new ones before it gives them away, and revokes the old.
+func (i *Issuer) Slot(ctx context.Context, h Holder) (Pair, error) {
+	var (
+		out       Pair
+		errs      [2]error
+		agentEnds time.Time
+		wg        sync.WaitGroup
+	)
+	wg.Go(func() {
+		out.Agent, agentEnds, errs[0] = i.issue(ctx, "agent", h, agentRules(h.Slot))
+	})
+	out.Workload, out.ExpiresAt, errs[1] = i.issue(ctx, "workload", h, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot))
+	wg.Wait()
+	if agentEnds.Before(out.ExpiresAt) {
+		out.ExpiresAt = agentEnds
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return Pair{}, errors.Join(err, i.Revoke(ctx, out.Agent.Accessor, out.Workload.Accessor))
+	}
+	return out, nil
+}
+
+// Coordinator issues a token for the Consul server of a coordinator.
+func (i *Issuer) Coordinator(ctx context.Context, slot, bootID string) (Token, error) {
+	out, _, err := i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID}, coordinatorRules(slot))
+	return out, err
+}
+
+// Revoke deletes tokens by accessor, all at once; one that is gone counts as revoked.
+func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
+	errs := make([]error, len(accessors))
+	var wg sync.WaitGroup
+	for n, accessor := range accessors {
+		if accessor == "" {
 			continue
 		}
-		if _, err := i.client.ACL().PolicyDelete(have.ID, (&consul.WriteOptions{}).WithContext(ctx)); err != nil && !isNotFound(err) {
-			errs = append(errs, fmt.Errorf("delete policy %s: %w", name, err))
-		}
+		wg.Go(func() {
+			_, err := i.client.ACL().TokenDelete(accessor, (&consul.WriteOptions{}).WithContext(ctx))
+			if err != nil && !isNotFound(err) {
+				errs[n] = fmt.Errorf("revoke token %s: %w", accessor, err)
+			}
+		})
 	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 
-func agentPolicy(slot string) string    { return "cadre-agent-" + slot }
-func workloadPolicy(slot string) string { return "cadre-workload-" + slot }
-
-// Revoke deletes tokens by accessor; one that is gone counts as revoked.
-func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
-	var errs []error
-	for _, accessor := range accessors {
-		_, err := i.client.ACL().TokenDelete(accessor, (&consul.WriteOptions{}).WithContext(ctx))
-		if err != nil && !isNotFound(err) {
-			errs = append(errs, fmt.Errorf("revoke token %s: %w", accessor, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// issue makes a token that carries only the named policy.
-func (i *Issuer) issue(ctx context.Context, policy, rules string) (Token, error) {
-	id, err := i.ensurePolicy(ctx, policy, rules)
+// issue makes a token with exactly the rights of rules. A policy that this process
+// has seen is not asked for again; when it is gone after all, it is made anew.
+func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string) (Token, time.Time, error) {
+	name := policyName(kind, h.Slot, rules)
+	id, cached, err := i.policy(ctx, name, rules)
 	if err != nil {
-		return Token{}, err
+		return Token{}, time.Time{}, err
 	}
+	out, ends, err := i.create(ctx, id, describe(kind, h))
+	if err != nil && cached && ctx.Err() == nil {
+		i.forget(name)
+		if id, _, err = i.policy(ctx, name, rules); err == nil {
+			out, ends, err = i.create(ctx, id, describe(kind, h))
+		}
+	}
+	if err != nil {
+		return Token{}, time.Time{}, fmt.Errorf("issue token of policy %s: %w", name, err)
+	}
+	return out, ends, nil
+}
+
+func (i *Issuer) create(ctx context.Context, policyID, description string) (Token, time.Time, error) {
 	made, _, err := i.client.ACL().TokenCreate(&consul.ACLToken{
-		Description:   policy,
-		Policies:      []*consul.ACLTokenPolicyLink{{ID: id}},
-		ExpirationTTL: TTL,
+		Description: description, Policies: []*consul.ACLTokenPolicyLink{{ID: policyID}}, ExpirationTTL: i.ttl,
 	}, (&consul.WriteOptions{}).WithContext(ctx))
 	if err != nil {
-		return Token{}, fmt.Errorf("issue token of policy %s: %w", policy, err)
+		return Token{}, time.Time{}, err
 	}
-	return Token{Accessor: made.AccessorID, Secret: made.SecretID}, nil
+	if made.ExpirationTime == nil {
+		// Nothing that does not end is ever given away.
+		return Token{}, time.Time{}, errors.Join(errors.New("consul made it without an end"), i.Revoke(ctx, made.AccessorID))
+	}
+	return Token{Accessor: made.AccessorID, Secret: made.SecretID}, *made.ExpirationTime, nil
 }
 
-// ensurePolicy makes the named policy read exactly rules.
-func (i *Issuer) ensurePolicy(ctx context.Context, name, rules string) (string, error) {
-	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
-	write := (&consul.WriteOptions{}).WithContext(ctx)
-	have, _, err := i.client.ACL().PolicyReadByName(name, query)
-	if err != nil && !isNotFound(err) {
-		return "", fmt.Errorf("read policy %s: %w", name, err)
-	}
-	if have == nil {
-		made, _, err := i.client.ACL().PolicyCreate(&consul.ACLPolicy{Name: name, Rules: rules}, write)
-		if err == nil {
-			return made.ID, nil
-		}
-		// Another coordinator was faster.
-		have, _, _ = i.client.ACL().PolicyReadByName(name, query)
-		if have == nil {
-			return "", fmt.Errorf("make policy %s: %w", name, err)
-		}
-	}
-	if have.Rules != rules {
-		have.Rules = rules
-		if _, _, err := i.client.ACL().PolicyUpdate(have, write); err != nil {
-			return "", fmt.Errorf("update policy %s: %w", name, err)
-		}
-	}
-	return have.ID, nil
-}
+// descriptions of tokens that this package issues begin so.
+const descriptionMark = "cadre: "
 
-// EnsureCoordinator makes the known token of a coordinator's own Consul server.
-// Idempotent.
-func (i *Issuer) EnsureCoordinator(ctx context.Context, secret string) error {
-	return i.ensureToken(ctx, secret, "cadre-coordinator", coordinatorAgentRules)
-}
-
-// ensureToken makes a token with a known SecretID unless it exists.
-func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) error {
-	id, err := i.ensurePolicy(ctx, policy, rules)
-	if err != nil {
-		return err
+// describe tells people and the sweeper what a token is.
+func describe(kind string, h Holder) string {
+	text := fmt.Sprintf("%s%s of %s, boot %.12s", descriptionMark, kind, h.Slot, h.BootID)
+	if h.Simulated {
+		text += ", SIMULATED"
 	}
-	if known, err := i.known(ctx, secret); err != nil || known {
-		return err
-	}
-	_, _, err = i.client.ACL().TokenCreate(&consul.ACLToken{
-		SecretID: secret, Description: policy, Policies: []*consul.ACLTokenPolicyLink{{ID: id}},
-	}, (&consul.WriteOptions{}).WithContext(ctx))
-	if err == nil {
-		return nil
-	}
-	if known, readErr := i.known(ctx, secret); readErr == nil && known {
-		return nil
-	}
-	return fmt.Errorf("make token of policy %s: %w", policy, err)
-}
-
-// known asks Consul whether it knows the token.
-func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
-	_, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: secret, RequireConsistent: true}).WithContext(ctx))
-	switch {
-	case err == nil:
-		return true, nil
-	case isNotFound(err):
-		return false, nil
-	}
-	return false, fmt.Errorf("read token: %w", err)
-}
-
-// EnsureMinQuorum keeps autopilot from pruning a server that is only away for
-// an update. Idempotent.
-func (i *Issuer) EnsureMinQuorum(ctx context.Context, servers uint) error {
-	operator := i.client.Operator()
-	have, err := operator.AutopilotGetConfiguration((&consul.QueryOptions{}).WithContext(ctx))
-	if err != nil {
-		return fmt.Errorf("read autopilot configuration: %w", err)
-	}
-	if have.MinQuorum == servers {
-		return nil
-	}
-	have.MinQuorum = servers
-	if _, err := operator.AutopilotCASConfiguration(have, (&consul.WriteOptions{}).WithContext(ctx)); err != nil {
-		return fmt.Errorf("set autopilot minimum quorum: %w", err)
-	}
-	return nil
+	return text
 }
 
 func isNotFound(err error) bool {

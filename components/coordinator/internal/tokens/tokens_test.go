@@ -11,6 +11,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
+const management = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of a server on loopback that ends with the test
+
 type world struct {
 	t      *testing.T
 	addr   string
@@ -20,7 +22,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	server := storetest.StartConsulACL(t)
-	issuer, err := tokens.New(server.Addr, server.ManagementToken)
+	issuer, err := tokens.New(server.Addr, server.ManagementToken, tokens.TTL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,14 +38,23 @@ func (w *world) as(token string) *consul.Client {
 	return c
 }
 
+// slot issues the tokens of a Boot.
+func (w *world) slot(kind, groupName, slot string) (agent, workload tokens.Token) {
+	w.t.Helper()
+	pair, err := w.issuer.Slot(w.t.Context(), tokens.Holder{
+		Spec: group.Spec{Name: groupName, Workload: group.Workload{Kind: kind}}, Slot: slot, BootID: "b007", Simulated: true,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pair.Agent, pair.Workload
+}
+
 // TestSlotTokensReachNothingElse: names that begin like one's own are not one's
 // own (TOK-05), and neither is any session but that of the own node.
 func TestSlotTokensReachNothingElse(t *testing.T) {
 	w := newWorld(t)
-	agent, workload, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}}, "pg-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	for key, want := range map[string]bool{
 		"service/pg/leader": true, "service/pg2/leader": false, "service/pg": false, "service/pg-old/leader": false,
 		"cadre/v1/groups/pg/spec": false, "cadre/v1/control/pause/pg": false, "other": false,
@@ -75,10 +86,7 @@ func TestSlotTokensReachNothingElse(t *testing.T) {
 
 func TestRetireTakesEverythingBack(t *testing.T) {
 	w := newWorld(t)
-	agent, workload, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg"}, "pg-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent, workload := w.slot("", "pg", "pg-1")
 	for range 2 { // a crash may repeat it
 		if err := w.issuer.Retire(t.Context(), "pg-1", agent.Accessor, workload.Accessor); err != nil {
 			t.Fatal(err)
@@ -89,9 +97,7 @@ func TestRetireTakesEverythingBack(t *testing.T) {
 			t.Error("a token of a slot that is gone works")
 		}
 	}
-	if _, _, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg"}, "pg-1"); err != nil {
-		t.Errorf("the slot comes back: %v", err)
-	}
+	w.slot("", "pg", "pg-1") // the slot comes back
 }
 
 func TestOperatorWritesSpecsAndSwitchesOnly(t *testing.T) {
@@ -114,10 +120,7 @@ func TestOperatorWritesSpecsAndSwitchesOnly(t *testing.T) {
 			t.Errorf("write %s: %v (%v), want %v", key, got, err, want)
 		}
 	}
-	_, workload, err := w.issuer.Slot(t.Context(), group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}}, "pg-0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	for _, stranger := range []string{workload.Secret, "11111111-2222-3333-4444-555555555555"} {
 		if err := w.issuer.AllowGroup(t.Context(), stranger, "mine", nil); !errors.Is(err, tokens.ErrDenied) {
 			t.Errorf("a stranger makes a group: %v", err)

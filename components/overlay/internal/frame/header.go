@@ -29,6 +29,8 @@ const (
 	KindTCP Kind = 5
 	// KindBench measures throughput: a [BenchRequest] and what it asks for.
 	KindBench Kind = 6
+	// KindCertificate brings a newer certificate of the opener's Boot: a [Chain].
+	KindCertificate Kind = 7
 )
 
 // String names the kind for logs.
@@ -46,6 +48,8 @@ func (k Kind) String() string {
 		return "tcp"
 	case KindBench:
 		return "bench"
+	case KindCertificate:
+		return "certificate"
 	}
 	return fmt.Sprintf("kind-%d", byte(k))
 }
@@ -80,7 +84,7 @@ func ParseHeader(b []byte) (Header, error) {
 		if h.Port == 0 {
 			return Header{}, fmt.Errorf("%w: stream to port 0", ErrInvalid)
 		}
-	case KindSignal, KindUDP, KindControl1, KindControl2, KindBench:
+	case KindSignal, KindUDP, KindControl1, KindControl2, KindBench, KindCertificate:
 		if h.Port != 0 {
 			return Header{}, fmt.Errorf("%w: %s stream with port %d, want 0", ErrInvalid, h.Kind, h.Port)
 		}

@@ -18,6 +18,9 @@ var (
 	// ErrMismatch reports a genuine certificate of somebody else than was meant
 	// (PEER_ID_MISMATCH).
 	ErrMismatch = errors.New("peer identity mismatch")
+	// ErrName reports a genuine certificate whose names are not those of an SVID
+	// (SVID_ID_INVALID). It is an ErrUntrusted.
+	ErrName = fmt.Errorf("%w: SVID_ID_INVALID", ErrUntrusted)
 	// ErrALPN reports a connection that speaks none of our protocols.
 	ErrALPN = errors.New("unknown application protocol")
 )
@@ -29,6 +32,8 @@ const maxChain = 3
 type Verified struct {
 	ID     ID
 	BootID string
+	// PublicKey is the certificate's SubjectPublicKeyInfo, DER.
+	PublicKey string
 	// Expires is when the certificate does.
 	Expires time.Time
 }
@@ -40,11 +45,15 @@ func Verify(state tls.ConnectionState, roots *x509.CertPool, cluster string, usa
 	if state.Version != tls.VersionTLS13 {
 		return Verified{}, fmt.Errorf("%w: TLS version %#x, want 1.3", ErrUntrusted, state.Version)
 	}
+	return VerifyChain(state.PeerCertificates, roots, cluster, usage)
+}
+
+// VerifyChain is Verify for certificates alone. It says nothing about who has the key.
+func VerifyChain(certs []*x509.Certificate, roots *x509.CertPool, cluster string, usage x509.ExtKeyUsage) (Verified, error) {
 	if roots == nil {
 		// A nil pool would mean the system's roots.
 		return Verified{}, fmt.Errorf("%w: no cluster CA is known", ErrUntrusted)
 	}
-	certs := state.PeerCertificates
 	if len(certs) == 0 || len(certs) > maxChain {
 		return Verified{}, fmt.Errorf("%w: %d certificates, want 1 to %d", ErrUntrusted, len(certs), maxChain)
 	}
@@ -61,17 +70,55 @@ func Verify(state tls.ConnectionState, roots *x509.CertPool, cluster string, usa
 	if leaf.IsCA {
 		return Verified{}, fmt.Errorf("%w: a CA's certificate is no SVID", ErrUntrusted)
 	}
-	if len(leaf.URIs) != 1 {
-		return Verified{}, fmt.Errorf("%w: %d URI names, want exactly 1", ErrUntrusted, len(leaf.URIs))
-	}
-	id, err := ParseID(leaf.URIs[0].String())
+	id, err := names(leaf)
 	if err != nil {
-		return Verified{}, fmt.Errorf("%w: %w", ErrUntrusted, err)
+		return Verified{}, err
 	}
 	if id.Cluster != cluster {
 		return Verified{}, fmt.Errorf("%w: certificate of cluster %s, want %s", ErrMismatch, id.Cluster, cluster)
 	}
-	return Verified{ID: id, BootID: BootID(leaf), Expires: leaf.NotAfter}, nil
+	return Verified{ID: id, BootID: BootID(leaf), PublicKey: string(leaf.RawSubjectPublicKeyInfo), Expires: leaf.NotAfter}, nil
+}
+
+// coordinators are the only ones whose certificates carry a DNS name beside the URI:
+// operators reach their API by it.
+const coordinators = "coordinator"
+
+// names gives the one name that an SVID has (IDN-10).
+func names(leaf *x509.Certificate) (ID, error) {
+	if len(leaf.URIs) != 1 {
+		return ID{}, fmt.Errorf("%w: %d URI names, want exactly 1", ErrName, len(leaf.URIs))
+	}
+	id, err := ParseID(leaf.URIs[0].String())
+	if err != nil {
+		return ID{}, fmt.Errorf("%w: %w", ErrName, err)
+	}
+	if len(leaf.IPAddresses) > 0 || len(leaf.EmailAddresses) > 0 || len(leaf.DNSNames) > 0 && id.Group != coordinators {
+		return ID{}, fmt.Errorf("%w: names beside the URI", ErrName)
+	}
+	return id, nil
+}
+
+// VerifyRenewed checks certificates that who, authenticated before and holding the
+// same connection still, shows for itself: another name or Boot is ErrMismatch. That
+// it has the key was proved when the connection was made.
+func VerifyRenewed(chain [][]byte, who Verified, roots *x509.CertPool, usage x509.ExtKeyUsage) (Verified, error) {
+	certs := make([]*x509.Certificate, 0, len(chain))
+	for _, der := range chain {
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			return Verified{}, fmt.Errorf("%w: %w", ErrUntrusted, err)
+		}
+		certs = append(certs, cert)
+	}
+	got, err := VerifyChain(certs, roots, who.ID.Cluster, usage)
+	if err != nil {
+		return Verified{}, err
+	}
+	if got.ID != who.ID || got.BootID != who.BootID {
+		return Verified{}, fmt.Errorf("%w: a certificate of boot %.12s of %s, on a session of boot %.12s of %s", ErrMismatch, got.BootID, got.ID, who.BootID, who.ID)
+	}
+	return got, nil
 }
 
 // VerifyBoot checks the certificate of a first contact: one certificate, signed

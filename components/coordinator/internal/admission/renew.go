@@ -1,0 +1,230 @@
+package admission
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
+	"cadre.dev/overlay/grpcconn"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
+)
+
+// MayRenew judges a renewal by the records alone.
+type MayRenew func(a policy.Admission, sp policy.SlotPolicy, ip policy.ImagePolicy, now time.Time) policy.Decision
+
+const (
+	// renewals is how many are issued at once: each waits for Consul most of its time.
+	renewals = 32
+	// renewWait is how long one may wait for its turn.
+	renewWait = 5 * time.Second
+	// renewPause is the least time between two renewals of one Slot here.
+	renewPause = 500 * time.Millisecond
+)
+
+// Credentials is what admitted Boots call on their control sessions.
+func (s *Service) Credentials() admissionv1.CredentialServiceServer { return &credentials{s: s} }
+
+type credentials struct {
+	admissionv1.UnimplementedCredentialServiceServer
+	s *Service
+}
+
+// Renew implements CredentialService. The caller is who the Session authenticated:
+// its name, Boot and key are never taken from the message.
+func (c *credentials) Renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.RenewResponse, error) {
+	s := c.s
+	who, ok := grpcconn.AddrFromContext(ctx)
+	if !ok {
+		return nil, status.Error(codes.Unauthenticated, "PEER_NOT_ADMITTED: the call did not come over an overlay session")
+	}
+	out, refused := s.renew(ctx, who, req.GetBootId())
+	if refused != nil {
+		if !refused.retry {
+			s.noteRenewal(ctx, who, refused)
+		}
+		return nil, refused.renewal()
+	}
+	s.metrics.Renewed()
+	s.log.Debug("credentials renewed", "slot", who.ID.Slot, "boot", who.BootID)
+	return &admissionv1.RenewResponse{Credentials: out}, nil
+}
+
+// noteRenewal records why the holder of a Slot did not get fresh credentials. A Boot
+// that does not hold it any more is told so and leaves no trace: it would bury what
+// happened to the one that does.
+func (s *Service) noteRenewal(ctx context.Context, who overlay.Addr, r *refusal) {
+	s.log.Warn("renewal refused", "slot", who.ID.Slot, "boot", who.BootID, "code", r.code, "error", r.message)
+	s.metrics.Refused(string(r.code))
+	v, _ := s.cfg.Views.Latest()
+	if v == nil || v.Admissions[who.ID.Slot].Value.BootID != who.BootID {
+		return
+	}
+	if err := s.RecordRenewRefused(ctx, v.Admissions[who.ID.Slot].Value, r.code, r.message); err != nil {
+		s.log.Warn("decision not recorded", "slot", who.ID.Slot, "error", err)
+	}
+}
+
+// renewal is what a Boot that asked for a renewal learns.
+func (r *refusal) renewal() error {
+	switch {
+	case r.code == policy.CodeRateLimited:
+		return status.Error(codes.ResourceExhausted, r.Error())
+	case r.retry:
+		return status.Error(codes.Unavailable, r.Error())
+	case r.code == policy.CodeReattestRequired:
+		return status.Error(codes.FailedPrecondition, r.Error())
+	}
+	return status.Error(codes.PermissionDenied, r.Error())
+}
+
+// renew decides and issues. Records are taken from the View first, which costs
+// nothing: what is written checks that they are the present ones, and if not they are
+// read.
+func (s *Service) renew(ctx context.Context, who overlay.Addr, stated string) (*admissionv1.Credentials, *refusal) {
+	sum := sha256.Sum256([]byte(who.PublicKey))
+	switch {
+	case hex.EncodeToString(sum[:]) != who.BootID:
+		return nil, refuse(policy.CodeRenewDenied, "the session does not say which key it authenticated")
+	case stated != who.BootID:
+		return nil, refuse(policy.CodeRenewDenied, "a boot renews for itself only, with the key that was admitted")
+	case !s.paced(who.ID.Slot):
+		return nil, refuse(policy.CodeRateLimited, "one renewal at a time; try again").later()
+	}
+	release, refused := s.renewTurn(ctx)
+	if refused != nil {
+		return nil, refused
+	}
+	defer release()
+	g, refused := s.mayIssue(ctx, who, s.viewed)
+	if refused != nil && errors.Is(refused.cause, errTaken) || refused != nil && refused.code == codeStale {
+		// A View may be behind: of an admission a moment ago, say.
+		g, refused = s.mayIssue(ctx, who, s.read)
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	out, refused := s.issue(ctx, g)
+	if refused != nil && errors.Is(refused.cause, errTaken) {
+		if g, refused = s.mayIssue(ctx, who, s.read); refused == nil {
+			out, refused = s.issue(ctx, g)
+		}
+	}
+	return out, refused
+}
+
+// held is what a renewal is judged by.
+type held struct {
+	admission                   policy.Admission
+	policy                      policy.SlotPolicy
+	vip                         string
+	admissionIndex, policyIndex uint64
+}
+
+// viewed takes the records from the latest View.
+func (s *Service) viewed(_ context.Context, slot string) (held, *refusal) {
+	v, _ := s.cfg.Views.Latest()
+	if v == nil {
+		return held{}, refuse(codeGate, "records are not readable yet").later()
+	}
+	a, p := v.Admissions[slot], v.Policies[slot]
+	if a.Index == 0 || p.Index == 0 {
+		return held{}, refuse(codeStale, "the view has no admission or no policy of the slot").because(errTaken)
+	}
+	return held{admission: a.Value, admissionIndex: a.Index, policy: p.Value, policyIndex: p.Index, vip: v.Slots[slot].Value.VIP}, nil
+}
+
+// read reads the records.
+func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
+	var h held
+	var err error
+	for _, one := range []func() error{
+		func() error {
+			h.admission, h.admissionIndex, err = store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot))
+			return err
+		},
+		func() error {
+			h.policy, h.policyIndex, err = store.Read[policy.SlotPolicy](ctx, s.store, store.SlotPolicyKey(slot))
+			return err
+		},
+	} {
+		switch err := one(); {
+		case errors.Is(err, store.ErrNotFound):
+			return held{}, refuse(policy.CodeRenewDenied, "the slot has no admission or no policy")
+		case err != nil:
+			return held{}, refuse(codeGate, "read the slot's records: %v", err).later()
+		}
+	}
+	if v, _ := s.cfg.Views.Latest(); v != nil {
+		h.vip = v.Slots[slot].Value.VIP
+	}
+	return h, nil
+}
+
+// mayIssue decides in this order: the Session's Boot holds the Slot; its lease lives;
+// the policy allows it without new evidence.
+func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(context.Context, string) (held, *refusal)) (*grant, *refusal) {
+	slot := who.ID.Slot
+	h, refused := records(ctx, slot)
+	if refused != nil {
+		return nil, refused
+	}
+	switch {
+	case h.admission.Group != who.ID.Group:
+		return nil, refuse(policy.CodeRenewDenied, "the slot is of another group")
+	case h.admission.BootID != who.BootID:
+		return nil, refuse(codeStale, "another boot holds the slot")
+	}
+	holds, err := s.HoldsLease(ctx, slot, who.BootID)
+	switch {
+	case err != nil:
+		return nil, refuse(codeGate, "read the boot's lease: %v", err).later()
+	case !holds:
+		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
+	}
+	if d := s.cfg.MayRenew(h.admission, h.policy, s.cfg.Images, s.now()); !d.Allowed {
+		return nil, refuse(d.Code, "%s", d.Message)
+	}
+	spec, ok := s.cfg.Directory.Spec(h.admission.Group)
+	if !ok || h.vip == "" {
+		return nil, refuse(codeGate, "the group's spec or the slot's record is not readable yet").later()
+	}
+	key, err := x509.ParsePKIXPublicKey([]byte(who.PublicKey))
+	if err != nil {
+		return nil, refuse(codeKey, "the session's key: %v", err)
+	}
+	return &grant{admission: h.admission, index: h.admissionIndex, policyIndex: h.policyIndex, spec: spec, vip: h.vip, key: key}, nil
+}
+
+// paced reports whether the Slot's last renewal here is long enough ago, and notes
+// this one.
+func (s *Service) paced(slot string) bool {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.pace[slot]) < renewPause {
+		return false
+	}
+	s.pace[slot] = now
+	return true
+}
+
+// renewTurn waits for a place among those that are issued at once.
+func (s *Service) renewTurn(ctx context.Context) (release func(), _ *refusal) {
+	wait, cancel := context.WithTimeout(ctx, renewWait)
+	defer cancel()
+	select {
+	case s.renewing <- struct{}{}:
+		return func() { <-s.renewing }, nil
+	case <-wait.Done():
+		return nil, refuse(codeOverloaded, "too many renewals at once; try again").later()
+	}
+}

@@ -1,0 +1,104 @@
+package tokens_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/core/group"
+)
+
+func TestTOK02_LivesAreBounded(t *testing.T) {
+	for _, ttl := range []time.Duration{0, -time.Minute, time.Second, tokens.TTL + time.Second, 25 * time.Hour} {
+		if _, err := tokens.New("127.0.0.1:1", "token", ttl); err == nil || !strings.HasPrefix(err.Error(), "POLICY_INVALID") {
+			t.Errorf("%v: %v", ttl, err)
+		}
+	}
+	if tokens.TTL > 15*time.Minute {
+		t.Errorf("tokens live for %v", tokens.TTL)
+	}
+}
+
+// TestTOK02_EveryTokenEnds lists what Consul has: all that was issued ends in time,
+// is marked, and what never ends is told of.
+func TestTOK02_EveryTokenEnds(t *testing.T) {
+	w := newWorld(t)
+	w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	if _, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007"); err != nil {
+		t.Fatal(err)
+	}
+	client := w.as(management)
+	all, _, err := client.ACL().TokenList(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued := 0
+	for _, token := range all {
+		if !strings.HasPrefix(token.Description, "cadre: ") {
+			continue
+		}
+		issued++
+		if token.ExpirationTime == nil || time.Until(*token.ExpirationTime) > tokens.TTL {
+			t.Errorf("%s ends at %v", token.Description, token.ExpirationTime)
+		}
+		if strings.Contains(token.Description, "pg-0") != strings.HasSuffix(token.Description, "SIMULATED") {
+			t.Errorf("mark of %q", token.Description)
+		}
+	}
+	if issued != 3 {
+		t.Errorf("%d tokens, want 3", issued)
+	}
+	made, _, err := client.ACL().TokenCreate(&consul.ACLToken{Description: "by hand"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swept, err := w.issuer.Sweep(t.Context(), func(string) bool { return true }, time.Now())
+	if err != nil || len(swept.Unbounded) != 1 || swept.Unbounded[0] != made.AccessorID {
+		t.Errorf("swept %+v (%v), want the one made by hand", swept, err)
+	}
+}
+
+// TestTOK12_OrphansAreSwept: a token that no admission names was given to nobody.
+func TestTOK12_OrphansAreSwept(t *testing.T) {
+	w := newWorld(t)
+	kept, _ := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	lostAgent, lostWorkload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	recorded := func(accessor string) bool { return accessor == kept.Accessor }
+	if swept, err := w.issuer.Sweep(t.Context(), recorded, time.Now()); err != nil || swept.Orphans != 0 {
+		t.Errorf("too early: %+v (%v)", swept, err)
+	}
+	later := time.Now().Add(3 * time.Minute)
+	if swept, err := w.issuer.Sweep(t.Context(), recorded, later); err != nil || swept.Orphans != 3 || swept.Policies == 0 {
+		t.Errorf("swept %+v (%v), want pg-1's pair and pg-0's workload token", swept, err)
+	}
+	for _, token := range []tokens.Token{lostAgent, lostWorkload} {
+		if _, _, err := w.as(token.Secret).ACL().TokenReadSelf(nil); err == nil {
+			t.Error("an orphan works")
+		}
+	}
+	if _, _, err := w.as(kept.Secret).ACL().TokenReadSelf(nil); err != nil {
+		t.Errorf("a recorded token: %v", err)
+	}
+	w.slot(group.WorkloadPatroni, "pg", "pg-1") // the policy is made anew
+}
+
+// TestPoliciesThatOthersDeletedAreMadeAnew: what this process remembers of policies
+// may be wrong.
+func TestPoliciesThatOthersDeletedAreMadeAnew(t *testing.T) {
+	w := newWorld(t)
+	w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	other, err := tokens.New(w.addr, management, tokens.TTL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Retire(t.Context(), "pg-0"); err != nil {
+		t.Fatal(err)
+	}
+	_, workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	if ok, err := w.issuer.MayWrite(t.Context(), workload.Secret, "service/pg/leader"); err != nil || !ok {
+		t.Errorf("own scope: %v (%v)", ok, err)
+	}
+}

@@ -1,0 +1,221 @@
+package tokens_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/core/group"
+)
+
+// operation is something that a role might try.
+type operation struct {
+	name string
+	try  func(c *consul.Client) error
+	may  string // roles, by blank
+}
+
+// matrix tries every operation on names of one's own, on sibling names and on those
+// of others.
+func matrix(w *world) []operation {
+	kv := func(key, may string) []operation {
+		return []operation{
+			{"write " + key, func(c *consul.Client) error { _, err := c.KV().Put(&consul.KVPair{Key: key}, nil); return err }, may},
+			{"delete " + key, func(c *consul.Client) error { _, err := c.KV().Delete(key, nil); return err }, may},
+			{"transaction " + key, func(c *consul.Client) error {
+				ok, answer, _, err := c.Txn().Txn(consul.TxnOps{{KV: &consul.KVTxnOp{Verb: consul.KVSet, Key: key}}}, nil)
+				if err == nil && !ok {
+					err = fmt.Errorf("%v", answer.Errors[0].What)
+				}
+				return err
+			}, may},
+		}
+	}
+	var all []operation
+	all = append(all, kv("service/pg/leader", "workload")...)
+	for _, key := range []string{"service/pg", "service/pg2/leader", "service/pg-old/leader", "service/web/leader", "service/", "x", "cadre/v1/admissions/pg-0", "cadre/v1/lease/term", "cadre/v1/policy/slots/pg-0", "cadre/v1/groups/pg/status"} {
+		all = append(all, kv(key, "")...)
+	}
+	all = append(all, kv("cadre/v1/groups/pg/spec", "operator")...)
+	all = append(all, kv("cadre/v1/control/freeze", "operator")...)
+	for key, may := range map[string]string{"cadre/v1/admissions/pg-0": "operator", "service/web/leader": "", "service/pg/leader": "workload"} {
+		all = append(all, operation{"read " + key, func(c *consul.Client) error { _, _, err := c.KV().Get(key, nil); return err }, may})
+	}
+	for _, prefix := range []string{"", "service/", "cadre/"} {
+		all = append(all, operation{"delete all below " + prefix, func(c *consul.Client) error { _, err := c.KV().DeleteTree(prefix, nil); return err }, ""})
+	}
+	for _, node := range []string{"pg-1", "pg-10", "pg-0", "pg", "coordinator-0", "test"} {
+		own := node == "pg-1"
+		all = append(all, catalog(node, own)...)
+		all = append(all, sessions(w, node, own)...)
+	}
+	for name, try := range map[string]func(c *consul.Client) error{
+		"list tokens":   func(c *consul.Client) error { _, _, err := c.ACL().TokenList(nil); return err },
+		"make a token":  func(c *consul.Client) error { _, _, err := c.ACL().TokenCreate(&consul.ACLToken{}, nil); return err },
+		"list policies": func(c *consul.Client) error { _, _, err := c.ACL().PolicyList(nil); return err },
+		"make a policy": func(c *consul.Client) error {
+			_, _, err := c.ACL().PolicyCreate(&consul.ACLPolicy{Name: "p"}, nil)
+			return err
+		},
+		"take snapshot": func(c *consul.Client) error { r, _, err := c.Snapshot().Save(nil); closeAll(r); return err },
+		"list keyring":  func(c *consul.Client) error { _, err := c.Operator().KeyringList(nil); return err },
+		"set a key":     func(c *consul.Client) error { return c.Operator().KeyringInstall("x", nil) },
+		"drop a voter":  func(c *consul.Client) error { return c.Operator().RaftRemovePeerByID("x", nil) },
+		"set autopilot": func(c *consul.Client) error {
+			return c.Operator().AutopilotSetConfiguration(&consul.AutopilotConfiguration{}, nil)
+		},
+		"fire an event": func(c *consul.Client) error {
+			_, _, err := c.Event().Fire(&consul.UserEvent{Name: "e"}, nil)
+			return err
+		},
+		"make a query": func(c *consul.Client) error {
+			_, _, err := c.PreparedQuery().Create(&consul.PreparedQueryDefinition{Name: "q", Service: consul.ServiceQuery{Service: "s"}}, nil)
+			return err
+		},
+		"set an intent": func(c *consul.Client) error {
+			_, err := c.Connect().IntentionUpsert(&consul.Intention{SourceName: "a", DestinationName: "b", Action: "allow"}, nil)
+			return err
+		},
+		"force a leave": func(c *consul.Client) error { return c.Agent().ForceLeave("pg-0") },
+		"leave":         func(c *consul.Client) error { return c.Agent().Leave() },
+		"reload":        func(c *consul.Client) error { return c.Agent().Reload() },
+		"set its token": func(c *consul.Client) error { _, err := c.Agent().UpdateAgentACLToken("x", nil); return err },
+		"maintenance":   func(c *consul.Client) error { return c.Agent().EnableNodeMaintenance("x") },
+		"config entries": func(c *consul.Client) error {
+			_, _, err := c.ConfigEntries().Set(&consul.ProxyConfigEntry{Kind: consul.ProxyDefaults, Name: "global"}, nil)
+			return err
+		},
+	} {
+		all = append(all, operation{name, try, ""})
+	}
+	return all
+}
+
+func closeAll(r interface{ Close() error }) {
+	if r != nil {
+		_ = r.Close()
+	}
+}
+
+var addresses int
+
+// newAddress gives one that no node has: to register what is there already changes
+// nothing, and Consul lets anybody.
+func newAddress() string {
+	addresses++
+	return fmt.Sprintf("127.51.%d.%d", addresses>>8, addresses&255)
+}
+
+// catalog: a node may be registered by its own agent, plainly and in a transaction.
+// Nobody registers services anywhere (IDN-09).
+func catalog(node string, own bool) []operation {
+	mine := ""
+	if own {
+		mine = "agent"
+	}
+	out := []operation{
+		{"register node " + node, func(c *consul.Client) error {
+			_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: newAddress()}, nil)
+			return err
+		}, mine},
+		{"register node in a transaction " + node, func(c *consul.Client) error {
+			ok, answer, _, err := c.Txn().Txn(consul.TxnOps{{Node: &consul.NodeTxnOp{Verb: consul.NodeSet, Node: consul.Node{Node: node, Address: newAddress()}}}}, nil)
+			if err == nil && !ok {
+				err = fmt.Errorf("%v", answer.Errors[0].What)
+			}
+			return err
+		}, mine},
+	}
+	for _, service := range []string{"pg", "pg2", "web"} {
+		out = append(out,
+			operation{"register service " + service + " on " + node, func(c *consul.Client) error {
+				_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.9", SkipNodeUpdate: true,
+					Service: &consul.AgentService{ID: service, Service: service}}, nil)
+				return err
+			}, ""},
+			operation{"register service in a transaction " + service + " on " + node, func(c *consul.Client) error {
+				ok, answer, _, err := c.Txn().Txn(consul.TxnOps{{Service: &consul.ServiceTxnOp{Verb: consul.ServiceSet, Node: node,
+					Service: consul.AgentService{ID: service, Service: service}}}}, nil)
+				if err == nil && !ok {
+					err = fmt.Errorf("%v", answer.Errors[0].What)
+				}
+				return err
+			}, ""})
+	}
+	return out
+}
+
+// sessions: one's own node's only, to make and to destroy.
+func sessions(w *world, node string, own bool) []operation {
+	mine := ""
+	if own {
+		mine = "workload"
+	}
+	theirs := w.session(node)
+	return []operation{
+		{"make a session of " + node, func(c *consul.Client) error {
+			_, _, err := c.Session().CreateNoChecks(&consul.SessionEntry{Node: node}, nil)
+			return err
+		}, mine},
+		{"destroy a session of " + node, func(c *consul.Client) error { _, err := c.Session().Destroy(theirs, nil); return err }, mine},
+		{"renew a session of " + node, func(c *consul.Client) error {
+			_, _, err := c.Session().Renew(w.session(node), nil)
+			return err
+		}, mine},
+	}
+}
+
+// session makes one for a node, with the rights to.
+func (w *world) session(node string) string {
+	w.t.Helper()
+	client := w.as(management)
+	if _, err := client.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.7", SkipNodeUpdate: true}, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	id, _, err := client.Session().CreateNoChecks(&consul.SessionEntry{Node: node, TTL: "60s"}, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+func TestTOK05_Matrix(t *testing.T) {
+	w := newWorld(t)
+	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
+	if err := w.issuer.EnsureOperator(t.Context(), operator, []string{"pg"}); err != nil {
+		t.Fatal(err)
+	}
+	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	_, none := w.slot(group.WorkloadNone, "web", "web-0")
+	coordinator, err := w.issuer.Coordinator(t.Context(), "coordinator-1", "b007")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, role := range []struct{ name, token string }{
+		{"agent", agent.Secret}, {"workload", workload.Secret}, {"idle", none.Secret}, {"operator", operator},
+		{"coordinator", coordinator.Secret}, {"anonymous", ""}, {"stranger", "11111111-2222-3333-4444-555555555555"},
+	} {
+		client := w.as(role.token)
+		for _, op := range matrix(w) {
+			tried++
+			err := op.try(client)
+			may := strings.Contains(" "+op.may+" ", " "+role.name+" ")
+			if (err == nil) != may {
+				t.Errorf("%s: %s: error %v, want allowed %v", role.name, op.name, err, may)
+			}
+			if err != nil && !may && !denied(err) {
+				t.Errorf("%s: %s: %v is no denial", role.name, op.name, err)
+			}
+		}
+	}
+	t.Logf("%d operations tried", tried)
+}
+
+// denied reports whether Consul refused for want of rights.
+func denied(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "403") || strings.Contains(text, "Permission denied") || strings.Contains(text, "ACL not found")
+}

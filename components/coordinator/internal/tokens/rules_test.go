@@ -1,0 +1,92 @@
+package tokens
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"cadre.dev/core/group"
+)
+
+// golden are all rules that are ever generated.
+var golden = map[string]struct{ got, want string }{
+	"agent": {agentRules("pg-1"), `node "pg-1" { policy = "write" }
+agent "pg-1" { policy = "write" }
+node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+`},
+	"coordinator": {coordinatorRules("coordinator-0"), `node "coordinator-0" { policy = "write" }
+agent "coordinator-0" { policy = "write" }
+node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+`},
+	"workload none": {workloadRules(group.Workload{Kind: group.WorkloadNone}, "web", "web-0"), `node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+`},
+	"workload etcd": {workloadRules(group.Workload{Kind: "etcd"}, "kv", "kv-0"), `node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+agent "kv-0" { policy = "read" }
+`},
+	"workload patroni": {workloadRules(group.Workload{Kind: group.WorkloadPatroni}, "pg", "pg-1"), `node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+agent "pg-1" { policy = "read" }
+key_prefix "service/pg/" { policy = "write" }
+session "pg-1" { policy = "write" }
+`},
+	"operator": {operatorRules([]string{"pg", "web"}), `key_prefix "cadre/v1/" { policy = "read" }
+key_prefix "cadre/v1/control/" { policy = "write" }
+node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+agent_prefix "" { policy = "read" }
+session_prefix "" { policy = "read" }
+operator = "read"
+key "cadre/v1/groups/pg/spec" { policy = "write" }
+key "cadre/v1/groups/web/spec" { policy = "write" }
+`},
+}
+
+func TestTOK05_GeneratedRules(t *testing.T) {
+	for name, c := range golden {
+		if c.got != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, c.got, c.want)
+		}
+	}
+}
+
+var ruleForm = regexp.MustCompile(`^(\w+?)(_prefix)? (?:"([^"]*)" \{ policy = "(read|write)" \}|= "(read)")$`)
+
+// TestTOK05_NoRuleIsBroad is the linter: write access is to exact names or to
+// prefixes that end with a separator, and never to what makes more rights.
+func TestTOK05_NoRuleIsBroad(t *testing.T) {
+	for name, c := range golden {
+		for line := range strings.Lines(c.got) {
+			m := ruleForm.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+			if m == nil {
+				t.Errorf("%s: %q is of no known form", name, line)
+				continue
+			}
+			resource, prefix, segment, access := m[1], m[2] != "", m[3], m[4]+m[5]
+			if access == "write" && (segment == "" || prefix && !strings.HasSuffix(segment, "/")) {
+				t.Errorf("%s: %q writes more than it names", name, line)
+			}
+			if prefix && resource == "key" && !strings.HasSuffix(segment, "/") {
+				t.Errorf("%s: %q reads more than it names", name, line)
+			}
+			if resource == "acl" || resource == "keyring" || resource == "operator" && access == "write" || resource == "mesh" {
+				t.Errorf("%s: %q", name, line)
+			}
+		}
+	}
+}
+
+func TestPoliciesOfASlot(t *testing.T) {
+	for name, want := range map[string]bool{
+		policyName("agent", "pg-1", "r"): true, policyName("workload", "pg-1", "r"): true, "cadre-agent-pg-1": true,
+		policyName("agent", "pg-10", "r"): false, policyName("agent", "pg", "r"): false, "cadre-agent-pg-1-0": false,
+		policyName("coordinator", "pg-1", "r"): false, "other": false,
+	} {
+		if got := ofSlot(name, "pg-1"); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}

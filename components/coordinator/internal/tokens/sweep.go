@@ -1,0 +1,92 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	consul "github.com/hashicorp/consul/api"
+)
+
+// orphanAfter is how long a token may be unrecorded: between its making and the
+// record that names it lie moments.
+const orphanAfter = 2 * time.Minute
+
+// Swept is what a sweep found.
+type Swept struct {
+	// Orphans were revoked: nobody recorded them, so nobody was given them (TOK-12).
+	Orphans int
+	// Policies were deleted: no token carried them any more.
+	Policies int
+	// Unbounded are the accessors of tokens that never end and should (TOK-02). They
+	// are left alone: somebody made them by hand.
+	Unbounded []string
+}
+
+// Sweep removes what an interrupted issue left behind. recorded names the accessors
+// that are in some admission. Only the leader calls it.
+func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool, now time.Time) (Swept, error) {
+	var out Swept
+	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
+	// Policies first: one that is made meanwhile is not in the list.
+	policies, _, err := i.client.ACL().PolicyList(query)
+	if err != nil {
+		return out, fmt.Errorf("list policies: %w", err)
+	}
+	all, _, err := i.client.ACL().TokenList(query)
+	if err != nil {
+		return out, fmt.Errorf("list tokens: %w", err)
+	}
+	carried := map[string]bool{}
+	var orphans []string
+	for _, t := range all {
+		orphan := issued(t) && !recorded(t.AccessorID) && now.Sub(t.CreateTime) > orphanAfter
+		if orphan {
+			orphans = append(orphans, t.AccessorID)
+			continue
+		}
+		for _, p := range t.Policies {
+			carried[p.ID] = true
+		}
+		if t.ExpirationTime == nil && !endless(t) {
+			out.Unbounded = append(out.Unbounded, t.AccessorID)
+		}
+	}
+	errs := []error{i.Revoke(ctx, orphans...)}
+	out.Orphans = len(orphans)
+	for _, p := range policies {
+		if generated(p.Name) && !carried[p.ID] {
+			errs = append(errs, i.deletePolicy(ctx, p))
+			out.Policies++
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// issued reports whether a token is one that an admission must name.
+func issued(t *consul.ACLTokenListEntry) bool {
+	return strings.HasPrefix(t.Description, descriptionMark+"agent of ") || strings.HasPrefix(t.Description, descriptionMark+"workload of ")
+}
+
+// generated reports whether a policy is one of a Slot, by its rules.
+func generated(name string) bool {
+	at := strings.LastIndexByte(name, '-')
+	return at > 0 && len(name)-at == 13 && isHex(name[at+1:]) &&
+		slices.ContainsFunc(policyKinds, func(kind string) bool { return strings.HasPrefix(name, policyMark+kind+"-") })
+}
+
+// Accessors and descriptions that Consul gives the tokens that it makes itself.
+const (
+	anonymousAccessor     = "00000000-0000-0000-0000-000000000002"
+	initialManagementText = "Initial Management Token"
+)
+
+// endless are the tokens that are meant to stay: Consul's anonymous one without
+// rights, the initial management token that no coordinator lets out of its memory,
+// and the operators'.
+func endless(t *consul.ACLTokenListEntry) bool {
+	return t.AccessorID == anonymousAccessor || t.Description == initialManagementText || t.Description == OperatorPolicy
+}

@@ -1,0 +1,68 @@
+package tokens
+
+import (
+	"context"
+	"fmt"
+
+	consul "github.com/hashicorp/consul/api"
+)
+
+// ensureToken makes a token with a known SecretID unless it exists.
+func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) error {
+	id, err := i.ensurePolicy(ctx, policy, rules)
+	if err != nil {
+		return err
+	}
+	if known, err := i.known(ctx, secret); err != nil || known {
+		return err
+	}
+	_, _, err = i.client.ACL().TokenCreate(&consul.ACLToken{
+		SecretID: secret, Description: policy, Policies: []*consul.ACLTokenPolicyLink{{ID: id}},
+	}, (&consul.WriteOptions{}).WithContext(ctx))
+	if err == nil {
+		return nil
+	}
+	if known, readErr := i.known(ctx, secret); readErr == nil && known {
+		return nil
+	}
+	return fmt.Errorf("make token of policy %s: %w", policy, err)
+}
+
+// known asks Consul whether it knows the token.
+func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
+	_, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: secret, RequireConsistent: true}).WithContext(ctx))
+	switch {
+	case err == nil:
+		return true, nil
+	case isNotFound(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("read token: %w", err)
+}
+
+// EnsureMinQuorum keeps autopilot from pruning a server that is only away for
+// an update. Idempotent.
+func (i *Issuer) EnsureMinQuorum(ctx context.Context, servers uint) error {
+	operator := i.client.Operator()
+	have, err := operator.AutopilotGetConfiguration((&consul.QueryOptions{}).WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("read autopilot configuration: %w", err)
+	}
+	if have.MinQuorum == servers {
+		return nil
+	}
+	have.MinQuorum = servers
+	if _, err := operator.AutopilotCASConfiguration(have, (&consul.WriteOptions{}).WithContext(ctx)); err != nil {
+		return fmt.Errorf("set autopilot minimum quorum: %w", err)
+	}
+	return nil
+}
+
+// UseAgentToken gives the local Consul server the token that it acts with, at once
+// and without a restart.
+func (i *Issuer) UseAgentToken(ctx context.Context, secret string) error {
+	if _, err := i.client.Agent().UpdateAgentACLToken(secret, (&consul.WriteOptions{}).WithContext(ctx)); err != nil {
+		return fmt.Errorf("give consul its token: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Bounds of a [Chain].
+const (
+	MaxChain       = 3
+	MaxCertificate = 4 << 10
+)
+
+// Chain is certificates in DER, leaf first. It follows the header of a certificate
+// stream.
+type Chain [][]byte
+
+// Append encodes c behind b.
+func (c Chain) Append(b []byte) []byte {
+	b = append(b, byte(len(c)))
+	for _, der := range c {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(der)))
+		b = append(b, der...)
+	}
+	return b
+}
+
+// ReadChain reads one chain from r.
+func ReadChain(r io.Reader) (Chain, error) {
+	var head [2]byte
+	if _, err := io.ReadFull(r, head[:1]); err != nil {
+		return nil, fmt.Errorf("read chain: %w", err)
+	}
+	if head[0] == 0 || head[0] > MaxChain {
+		return nil, fmt.Errorf("%w: chain of %d certificates, want 1 to %d", ErrInvalid, head[0], MaxChain)
+	}
+	out := make(Chain, head[0])
+	for i := range out {
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return nil, fmt.Errorf("read chain: %w", err)
+		}
+		size := binary.BigEndian.Uint16(head[:])
+		if size == 0 || size > MaxCertificate {
+			return nil, fmt.Errorf("%w: certificate of %d bytes, want 1 to %d", ErrInvalid, size, MaxCertificate)
+		}
+		out[i] = make([]byte, size)
+		if _, err := io.ReadFull(r, out[i]); err != nil {
+			return nil, fmt.Errorf("read chain: %w", err)
+		}
+	}
+	return out, nil
+}
