@@ -106,14 +106,19 @@ func (f Finding) Place() string {
 
 // Text is what the finding says without its place and severity.
 func (f Finding) Text() string {
-	text := f.Message
-	if f.Path != "" {
-		text = f.Path + " " + text
-	}
+	text := f.Subject()
 	if f.Fix != "" {
 		text += ": " + f.Fix
 	}
 	return fmt.Sprintf("%s [%s]", text, f.Rule)
+}
+
+// Subject is where in the document and what.
+func (f Finding) Subject() string {
+	if f.Path == "" {
+		return f.Message
+	}
+	return f.Path + " " + f.Message
 }
 
 // Code is the refusal code of the finding's rule: IMAGE_NOT_PINNED for what can

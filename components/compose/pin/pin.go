@@ -34,6 +34,12 @@ func (i Image) Tagged() string {
 	return name
 }
 
+// HasTag reports a tag in the reference.
+func (i Image) HasTag() bool {
+	tagged := i.Tagged()
+	return strings.Contains(tagged[strings.LastIndexByte(tagged, '/')+1:], ":")
+}
+
 // Images finds the image word of every service. It refuses what it could not edit
 // in place: variables, aliases, tags, block scalars and escapes.
 func Images(text []byte) ([]Image, error) {

@@ -17,6 +17,9 @@ func TestATT16_PinKeepsEverythingElse(t *testing.T) {
 	if images[0].Line != 4 || images[0].Pinned() || !images[3].Pinned() || images[3].Tagged() != "x:1" || images[0].Tagged() != "nginx:1.27" {
 		t.Errorf("images %+v", images)
 	}
+	if !images[0].HasTag() || (Image{Reference: "localhost:5000/x" + digest}).HasTag() {
+		t.Error("HasTag takes a port for a tag, or misses one")
+	}
 	out, err := Write([]byte(text), map[string]string{"web": "nginx:1.27" + digest, "db": "pg:15" + digest, "c": "redis:7" + digest})
 	if err != nil {
 		t.Fatal(err)
