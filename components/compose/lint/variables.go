@@ -73,6 +73,9 @@ func (l *linter) variables(value string, place *yaml.Node, at path) {
 		}
 		return
 	}
+	if len(at) == 3 && at[0] == "services" && at[2] == "image" {
+		return // said by the rule for images
+	}
 	if len(at) > 0 && strings.HasPrefix(at[0], "x-") {
 		return // without effect; where it is used, the alias is checked
 	}

@@ -142,7 +142,7 @@ func (a *App) hash(name string, f hashFlags) error {
 	}
 	out.Warnings = append(out.Warnings, appcompose.Oddities(raw)...)
 	if found := len(lint.Errors(lint.Lint([]byte(doc.DockerComposeFile)))); found > 0 {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("the hash does not fix what runs, for %d reasons: see `cadre compose lint %s`", found, name))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the hash does not fix what runs: `cadre compose lint %s` names %d of the reasons", name, found))
 	}
 	if f.compare != "" {
 		if out.Compared, err = a.compareWith(f.compare, raw, out.ComposeHash); err != nil {
