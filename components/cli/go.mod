@@ -8,6 +8,7 @@ require (
 	cadre.dev/core v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0
+	github.com/google/go-containerregistry v0.20.6
 	github.com/google/uuid v1.6.0
 	github.com/spf13/cobra v1.10.1
 	golang.org/x/term v0.37.0
@@ -36,9 +37,24 @@ require (
 	google.golang.org/protobuf v1.36.10
 )
 
+require (
+	github.com/containerd/stargz-snapshotter/estargz v0.16.3 // indirect
+	github.com/docker/cli v28.2.2+incompatible // indirect
+	github.com/docker/distribution v2.8.3+incompatible // indirect
+	github.com/docker/docker-credential-helpers v0.9.3 // indirect
+	github.com/klauspost/compress v1.18.0 // indirect
+	github.com/mitchellh/go-homedir v1.1.0 // indirect
+	github.com/opencontainers/go-digest v1.0.0 // indirect
+	github.com/opencontainers/image-spec v1.1.1 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/sirupsen/logrus v1.9.3 // indirect
+	github.com/vbatts/tar-split v0.12.1 // indirect
+)
+
 replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/client => ../client
+	cadre.dev/compose => ../compose
 	cadre.dev/core => ../core
 	cadre.dev/platform => ../platform
 	cadre.dev/proto => ../../proto

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	cadre.dev/attest v0.0.0
+	cadre.dev/compose v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/mesh v0.0.0
 	cadre.dev/overlay v0.0.0
@@ -20,7 +21,13 @@ require (
 require (
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
 	github.com/coder/websocket v1.8.14 // indirect
+	github.com/compose-spec/compose-go/v2 v2.9.1 // indirect
+	github.com/distribution/reference v0.5.0 // indirect
+	github.com/docker/go-connections v0.4.0 // indirect
+	github.com/docker/go-units v0.5.0 // indirect
 	github.com/hashicorp/go-hclog v1.6.3 // indirect
+	github.com/mattn/go-shellwords v1.0.12 // indirect
+	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/pion/dtls/v2 v2.2.12 // indirect
 	github.com/pion/ice/v3 v3.0.16 // indirect
 	github.com/pion/logging v0.2.4 // indirect
@@ -30,7 +37,12 @@ require (
 	github.com/pion/transport/v2 v2.2.4 // indirect
 	github.com/pion/transport/v3 v3.0.7 // indirect
 	github.com/pion/turn/v3 v3.0.3 // indirect
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.1 // indirect
+	github.com/sirupsen/logrus v1.9.0 // indirect
 	github.com/wlynxg/anet v0.0.3 // indirect
+	github.com/xhit/go-str2duration/v2 v2.1.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.4 // indirect
+	golang.org/x/sync v0.18.0 // indirect
 )
 
 require (
@@ -70,6 +82,7 @@ require (
 
 replace (
 	cadre.dev/attest => ../attest
+	cadre.dev/compose => ../compose
 	cadre.dev/core => ../core
 	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay

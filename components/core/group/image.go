@@ -12,15 +12,31 @@ type ServiceImage struct {
 	Line    int
 }
 
+// ComposeProblem is one thing that keeps a compose text from being pinned. Line
+// counts from 1; 0 speaks of the whole text.
+type ComposeProblem struct {
+	Line    int
+	Message string
+}
+
+// String is the problem with its line, if it has one.
+func (p ComposeProblem) String() string {
+	if p.Line == 0 {
+		return p.Message
+	}
+	return fmt.Sprintf("line %d: %s", p.Line, p.Message)
+}
+
 // ComposeImages reads the services of a compose text and says what keeps it from
 // being pinned (threat row ATT-16): each service must name a literal image by
 // digest and must not build one. It reads block-style YAML only and refuses what
 // it does not understand, since an image that it overlooked would not be measured
-// by content. Agent and local cloud parse the text fully; this is the early no.
-func ComposeImages(compose string) (images []ServiceImage, problems []string) {
+// by content. Package cadre.dev/compose/lint parses the text fully and reports
+// these problems among its own; this is the early no of those who may import nothing.
+func ComposeImages(compose string) (images []ServiceImage, problems []ComposeProblem) {
 	s := composeScan{services: make(map[string]*serviceScan)}
-	if problem := textProblem(compose); problem != "" {
-		return nil, []string{problem}
+	if problem := textProblem(compose); problem != nil {
+		return nil, []ComposeProblem{*problem}
 	}
 	for i, line := range strings.Split(compose, "\n") {
 		s.number = i + 1
@@ -28,22 +44,25 @@ func ComposeImages(compose string) (images []ServiceImage, problems []string) {
 	}
 	s.endService()
 	if len(s.services) == 0 && len(s.problems) == 0 {
-		s.problems = append(s.problems, "no service with an image was found under \"services:\"")
+		s.problems = append(s.problems, ComposeProblem{Message: "no service with an image was found under \"services:\""})
 	}
 	return s.images, s.problems
 }
 
 // textProblem refuses characters that two YAML readers could see differently.
-func textProblem(compose string) string {
+func textProblem(compose string) *ComposeProblem {
 	for i, r := range compose {
 		switch {
 		case r == '\n', r == '\t':
 		case r == '\r' && i+1 < len(compose) && compose[i+1] == '\n':
 		case r == '\uFEFF', r == '\u0085', r == '\u2028', r == '\u2029', r < ' ', r == 0x7f, r == '\uFFFD':
-			return fmt.Sprintf("contains the control character %U at byte %d: write plain text with newlines", r, i)
+			return &ComposeProblem{
+				Line:    1 + strings.Count(compose[:i], "\n"),
+				Message: fmt.Sprintf("contains the control character %U at byte %d: write plain text with newlines", r, i),
+			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // composeScan follows the indentation of a block-style document:
@@ -61,7 +80,7 @@ type composeScan struct {
 	current                  *serviceScan
 	services                 map[string]*serviceScan
 	images                   []ServiceImage
-	problems                 []string
+	problems                 []ComposeProblem
 }
 
 type serviceScan struct {
@@ -182,7 +201,7 @@ func (s *composeScan) image(value string) {
 		s.refuse(fmt.Sprintf("the image of service %q is not one plain word", s.current.name))
 		return
 	}
-	if problem := imageProblem(name); problem != "" {
+	if problem := ImageProblem(name); problem != "" {
 		s.refuse(fmt.Sprintf("the image %q of service %q %s", name, s.current.name, problem))
 		return
 	}
@@ -192,17 +211,18 @@ func (s *composeScan) image(value string) {
 
 func (s *composeScan) endService() {
 	if svc := s.current; svc != nil && !svc.keys["image"] && !svc.keys["build"] {
-		s.problems = append(s.problems, fmt.Sprintf("line %d: service %q names no image", svc.line, svc.name))
+		s.problems = append(s.problems, ComposeProblem{svc.line, fmt.Sprintf("service %q names no image", svc.name)})
 	}
 	s.current = nil
 }
 
 func (s *composeScan) refuse(problem string) {
-	s.problems = append(s.problems, fmt.Sprintf("line %d: %s", s.number, problem))
+	s.problems = append(s.problems, ComposeProblem{s.number, problem})
 }
 
-// imageProblem refuses anything that could mean another content tomorrow.
-func imageProblem(image string) string {
+// ImageProblem says why an image reference could mean another content tomorrow,
+// "" if it cannot: it must be literal and carry a digest; a tag beside it is fine.
+func ImageProblem(image string) string {
 	if strings.Contains(image, "$") {
 		return "contains a variable: write it out"
 	}

@@ -99,7 +99,7 @@ func FuzzComposeImages(f *testing.F) {
 			t.Errorf("neither image nor problem in %q", text)
 		}
 		for _, i := range images {
-			if imageProblem(i.Image) != "" {
+			if ImageProblem(i.Image) != "" {
 				t.Errorf("image %q is not pinned", i.Image)
 			}
 		}

@@ -101,7 +101,7 @@ func (v *validator) group(s Spec) {
 func (v *validator) template(t Template) {
 	images, problems := ComposeImages(t.Compose)
 	if t.Compose == "" {
-		images, problems = nil, []string{"is missing: give the text of a compose file"}
+		images, problems = nil, []ComposeProblem{{Message: "is missing: give the text of a compose file"}}
 	}
 	for _, p := range problems {
 		v.add("template.compose", "ATT-16", "%s", p)

@@ -158,9 +158,12 @@ func TestPictures(t *testing.T) {
 	}
 }
 
+// testdata is absolute, for tests that change the working folder.
+var testdata, _ = filepath.Abs("testdata")
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
+	path := filepath.Join(testdata, name+".txt")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 			t.Fatal(err)

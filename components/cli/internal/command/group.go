@@ -10,6 +10,7 @@ import (
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/compose/lint"
 	"cadre.dev/core/group"
 )
 
@@ -96,17 +97,37 @@ func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 func problemsOf(g groupfile.Group) []string {
 	spec := g.Spec
 	spec.Normalize()
+	out := []string{}
+	for _, f := range lint.Spec(spec.Template.Compose, spec.Template.Env) {
+		if f.Severity == lint.Error {
+			out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(f.File), spec.Name, f))
+		}
+	}
+	linted := len(out) > 0
 	err := group.Validate(spec)
 	var invalid *group.ValidationError
 	if !errors.As(err, &invalid) {
 		if err != nil {
-			return []string{g.Position("") + ": " + err.Error()}
+			out = append(out, g.Position("")+": "+err.Error())
 		}
-		return nil
+		return out
 	}
-	out := []string{}
 	for _, p := range invalid.Problems {
+		if linted && p.Path == "template.compose" {
+			continue // lint says it too, with the column
+		}
 		out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(p.Path), spec.Name, p))
+	}
+	return out
+}
+
+// lintWarnings is what a person should judge in the compose file.
+func lintWarnings(spec group.Spec) []string {
+	var out []string
+	for _, f := range lint.Spec(spec.Template.Compose, spec.Template.Env) {
+		if f.Severity == lint.Warning {
+			out = append(out, f.Place()+f.Text())
+		}
 	}
 	return out
 }
@@ -130,7 +151,7 @@ func (a *App) groupValidate() *cobra.Command {
 				for _, spec := range specs {
 					spec.Normalize()
 					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, render.Short(group.Revision(spec.Template, spec.RestartToken)))
-					text += render.Warnings(s, group.Warnings(spec))
+					text += render.Warnings(s, append(group.Warnings(spec), lintWarnings(spec)...))
 				}
 				return text
 			})

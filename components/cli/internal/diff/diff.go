@@ -49,7 +49,7 @@ func Compare(before, after any) ([]Change, error) {
 		case !still:
 			out = append(out, Change{Kind: Removed, Path: path, Old: was})
 		case was != is && strings.Contains(was+is, "\n"):
-			out = append(out, Change{Kind: Changed, Path: path, Lines: lines(was, is)})
+			out = append(out, Change{Kind: Changed, Path: path, Lines: Lines(was, is)})
 		case was != is:
 			out = append(out, Change{Kind: Changed, Path: path, Old: was, New: is})
 		}
@@ -113,8 +113,8 @@ func flatten(out map[string]string, path string, v any) {
 // maxLines bounds the quadratic comparison; longer texts are shown as replaced.
 const maxLines = 2000
 
-// lines is the shortest edit by lines, with one line of context around changes.
-func lines(was, is string) []string {
+// Lines is the shortest edit by lines, with one line of context around changes.
+func Lines(was, is string) []string {
 	a, b := strings.Split(strings.TrimSuffix(was, "\n"), "\n"), strings.Split(strings.TrimSuffix(is, "\n"), "\n")
 	if len(a) > maxLines || len(b) > maxLines {
 		return []string{fmt.Sprintf("-(%d lines)", len(a)), fmt.Sprintf("+(%d lines)", len(b))}

@@ -16,6 +16,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/compose/lint"
 	"cadre.dev/platform"
 )
 
@@ -126,9 +127,22 @@ func facts(o Options, c client.Context) (groupfile.Coordinator, error) {
 	if err != nil {
 		return groupfile.Coordinator{}, fmt.Errorf("write the trust file: %w", err)
 	}
-	return o.Cluster.Coordinator(groupfile.Facts{
+	co, err := o.Cluster.Coordinator(groupfile.Facts{
 		Cluster: c.Cluster, CoordinatorAppID: c.CoordinatorAppID, TrustJSON: string(trust), PlatformAPIKey: o.APIKey,
 	})
+	if err != nil {
+		return co, err
+	}
+	return co, lintErrors(co)
+}
+
+// lintErrors refuses coordinators whose measurement would not fix what they run.
+func lintErrors(co groupfile.Coordinator) error {
+	var errs []error
+	for _, f := range lint.Errors(lint.Spec(co.Compose, co.Env)) {
+		errs = append(errs, fmt.Errorf("coordinator: %s", f))
+	}
+	return errors.Join(errs...)
 }
 
 // Slot is the name of the n-th coordinator.

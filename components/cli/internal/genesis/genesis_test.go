@@ -25,7 +25,7 @@ const clusterFile = `cluster "demo" {
     address = "127.0.0.1:1"
   }
   coordinator {
-    compose       = "services: {}\n# ${cadre.coordinator_app_id} ${cadre.trust_json}"
+    compose       = "services:\n  coordinator:\n    image: c@sha256:${sha256("c")}\n# ${cadre.coordinator_app_id} ${cadre.trust_json}"
     instance_type = "tdx.small"
     os_image      = "dstack-0.5.7"
     env           = { PLATFORM_API_KEY = cadre.platform_api_key }

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/compose/lint"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -31,6 +33,9 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return nil, status.Error(codes.InvalidArgument, "SPEC_INVALID: "+err.Error())
 	}
 	if err := c.mayRead(ctx, spec.Name); err != nil {
+		return nil, err
+	}
+	if err := linted(spec); err != nil {
 		return nil, err
 	}
 	out := &apiv1.ApplyGroupResponse{Revision: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
@@ -60,6 +65,19 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	s.cfg.Log.Info("spec applied", "group", spec.Name, "revision", out.GetRevision())
 	return out, nil
+}
+
+// linted refuses a template whose measurement would not fix what runs (ATT-16). All
+// findings are in the message, each with its place in the text.
+func linted(spec group.Spec) error {
+	var text strings.Builder
+	for _, f := range lint.Errors(lint.Spec(spec.Template.Compose, spec.Template.Env)) {
+		fmt.Fprintf(&text, "\n  %s: %s", f.Code(), f)
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return status.Error(codes.InvalidArgument, fmt.Sprintf("SPEC_INVALID: group %s:%s", spec.Name, text.String()))
 }
 
 // writeSpec writes with the caller's own token. Consul's rules name each group's

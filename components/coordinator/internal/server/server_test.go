@@ -120,6 +120,27 @@ func specJSON(t *testing.T) []byte {
 	return raw
 }
 
+// What lint calls an error is refused with its place in the text, whatever client asks.
+func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
+	a := newAPI(t)
+	for want, change := range map[string]func(*group.Template){
+		"COMPOSE_FORBIDDEN: template.compose:4:17: error: services.pg.privileged": func(t *group.Template) { t.Compose += "    privileged: true\n" },
+		"IMAGE_NOT_PINNED: template.compose:4:14: error: services.pg.command":     func(t *group.Template) { t.Compose += "    command: $RUN\n" },
+		"COMPOSE_FORBIDDEN: template.env: error: LD_PRELOAD is not measured":      func(t *group.Template) { t.Env = map[string]string{"LD_PRELOAD": "x"} },
+	} {
+		s := spec(t)
+		change(&s.Template)
+		raw, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.ApplyGroup(as(t.Context(), operatorToken), &apiv1.ApplyGroupRequest{Group: s.Name, SpecJson: raw, DryRun: true})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 // as is a call with a token; "" is a call without.
 func as(ctx context.Context, token string) context.Context {
 	if token == "" {

@@ -1,0 +1,2 @@
+// Package registry asks container registries which digest a tag has now.
+package registry

@@ -1,0 +1,68 @@
+package appcompose
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fields is what somebody who writes app-compose.json decides. The zero values of
+// pointers and of the last group are left out of the document.
+type Fields struct {
+	Name              string
+	DockerComposeFile string
+	// AllowedEnvs keep their order.
+	AllowedEnvs []string
+	// KeyProvider is none, kms, local or tpm.
+	KeyProvider                                           string
+	GatewayEnabled, PublicLogs, PublicSysinfo, SecureTime bool
+
+	KeyProviderID   string
+	PreLaunchScript string
+	PublicTcbinfo   *bool
+	NoInstanceID    *bool
+	StorageFS       string
+	SwapSize        int64
+}
+
+// Providers are the values of key_provider.
+var Providers = []string{"none", "kms", "local", "tpm"}
+
+// Build writes the document.
+func Build(f Fields) ([]byte, error) {
+	switch {
+	case strings.TrimSpace(f.DockerComposeFile) == "":
+		return nil, errors.New("docker_compose_file: is empty; give the text of a compose file")
+	case !slices.Contains(Providers, f.KeyProvider):
+		return nil, fmt.Errorf("key_provider: %q is unknown; use one of %s", f.KeyProvider, strings.Join(Providers, ", "))
+	case strings.Trim(f.KeyProviderID, "0123456789abcdef") != "" || len(f.KeyProviderID)%2 != 0:
+		return nil, fmt.Errorf("key_provider_id: %q is not lower-case hex", f.KeyProviderID)
+	case f.StorageFS != "" && f.StorageFS != "zfs" && f.StorageFS != "ext4":
+		return nil, fmt.Errorf("storage_fs: %q is unknown; use zfs or ext4", f.StorageFS)
+	}
+	doc := map[string]any{
+		"manifest_version": 2, "runner": "docker-compose",
+		"name": f.Name, "docker_compose_file": f.DockerComposeFile, "allowed_envs": append([]string{}, f.AllowedEnvs...),
+		"key_provider": f.KeyProvider, "kms_enabled": f.KeyProvider == "kms",
+		"gateway_enabled": f.GatewayEnabled, "public_logs": f.PublicLogs, "public_sysinfo": f.PublicSysinfo, "secure_time": f.SecureTime,
+	}
+	for key, value := range map[string]string{"key_provider_id": f.KeyProviderID, "pre_launch_script": f.PreLaunchScript, "storage_fs": f.StorageFS} {
+		if value != "" {
+			doc[key] = value
+		}
+	}
+	for key, value := range map[string]*bool{"public_tcbinfo": f.PublicTcbinfo, "no_instance_id": f.NoInstanceID} {
+		if value != nil {
+			doc[key] = *value
+		}
+	}
+	if f.SwapSize != 0 {
+		doc["swap_size"] = f.SwapSize
+	}
+	raw, err := Encode(doc)
+	if err == nil && len(raw) > MaxSize {
+		return nil, fmt.Errorf("app-compose.json has %d bytes, dstack takes at most %d", len(raw), MaxSize)
+	}
+	return raw, err
+}
