@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/admission"
+	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
