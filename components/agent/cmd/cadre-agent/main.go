@@ -76,11 +76,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	cfg.Log = logging.New("cadre-agent", level.String(), stderr)
 	cfg.ChildOutput = stderr
-	a, err := agent.New(cfg)
-	if err == nil {
-		err = a.Run(ctx)
-	}
-	if err != nil {
+	if err := agent.Serve(ctx, cfg); err != nil {
 		cfg.Log.Error("agent ended", "error", err)
 		return 1
 	}

@@ -18,7 +18,7 @@ import (
 
 // accept checks an answer: credentials for our key and our name, under the CA
 // that the coordinator's evidence commits to.
-func (c *Client) accept(answer *admissionv1.AdmitResponse, claim statement.Agent, proved statement.Coordinator) (Admitted, error) {
+func (c *Client) accept(answer *admissionv1.AdmitResponse, claim statement.Agent, proved statement.Batch) (Admitted, error) {
 	grant := answer.GetCredentials()
 	id := overlay.ID{Cluster: claim.Cluster, Group: claim.Group, Slot: claim.Slot}
 	switch {

@@ -135,26 +135,23 @@ func (c *Client) Admit(ctx context.Context) (Admitted, error) {
 // other end of this very connection.
 func (c *Client) checkCoordinator(ctx context.Context, ch *admissionv1.ChallengeResponse,
 	state tls.ConnectionState, exporter, nonce []byte,
-) (statement.Coordinator, error) {
+) (statement.Batch, error) {
 	trust := c.cfg.Trust
-	said, err := statement.DecodeCoordinator(ch.GetCoordinatorStatement())
+	said, err := statement.DecodeBatch(ch.GetCoordinatorStatement())
 	if err != nil {
 		return said, err
 	}
 	if len(state.PeerCertificates) == 0 {
 		return said, errors.New("BROKER_UNTRUSTED: the connection shows no certificate")
 	}
-	for _, same := range []struct {
-		what      string
-		got, want []byte
-	}{
-		{"TLS key", said.TLSPublicKey, state.PeerCertificates[0].RawSubjectPublicKeyInfo},
-		{"TLS exporter", said.Exporter, exporter},
-		{"nonce", said.PeerNonce, nonce},
-	} {
-		if !equal(same.got, same.want) {
-			return said, fmt.Errorf("CHANNEL_BINDING_MISMATCH: the coordinator's statement has another %s than this connection", same.what)
-		}
+	if !equal(said.TLSPublicKey, state.PeerCertificates[0].RawSubjectPublicKeyInfo) {
+		return said, errors.New("CHANNEL_BINDING_MISMATCH: the coordinator's statement has another TLS key than this connection")
+	}
+	// One quote may serve many agents. Ours must be among them, by what we know of
+	// this connection ourselves.
+	own := statement.Exchange{Exporter: exporter, PeerNonce: nonce}
+	if !said.Commits(own, ch.GetCoordinatorLeaf(), ch.GetCoordinatorPath()) {
+		return said, errors.New("CHANNEL_BINDING_MISMATCH: the coordinator's statement does not commit to this connection and our nonce")
 	}
 	if said.Cluster != trust.Cluster || ch.GetCluster() != trust.Cluster {
 		return said, fmt.Errorf("CLUSTER_MISMATCH: the coordinator serves cluster %q, we belong to %q", said.Cluster, trust.Cluster)

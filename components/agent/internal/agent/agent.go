@@ -43,6 +43,8 @@ type Agent struct {
 	// Set once, after the first admission.
 	node      atomic.Pointer[overlay.Node]
 	lifecycle atomic.Pointer[lifecycle.Executor]
+	// ended is why this Boot is its Slot no more; nil while it may be.
+	ended atomic.Pointer[admit.EndedError]
 
 	// Replaced as a whole.
 	admitted latest.Value[*admit.Admitted]
@@ -125,7 +127,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) runAdmitted(ctx context.Context) error {
 	first, err := a.admit.AdmitUntil(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // only ctx ends it
+		return admit.OnlyEnded(err)
 	}
 	vip, err := parseVIP(first.Grant.GetVip())
 	if err != nil {
@@ -155,6 +157,8 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 		exec.Run,
 		a.runConsul,
 		a.renew,
+		a.endWhenTold,
+		a.watchStanding,
 		a.applyDesired,
 		a.applyPeers,
 		a.writeMesh,

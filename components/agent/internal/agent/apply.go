@@ -123,6 +123,9 @@ func (a *Agent) applyPeers(ctx context.Context) error {
 }
 
 func (a *Agent) setPeers(list []overlay.Peer) {
+	if a.ended.Load() != nil {
+		return
+	}
 	a.peers.Set(list)
 	a.node.Load().SetPeers(list)
 	a.changed.Set(struct{}{})

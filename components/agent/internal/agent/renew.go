@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -75,6 +76,9 @@ func (a *Agent) renew(ctx context.Context) error {
 		a.cfg.Log.Info("admission is renewed", "slot", current.ID.Slot, "reason", why)
 		admitted, err := a.admit.AdmitUntil(ctx)
 		if err != nil {
+			if ended, is := errors.AsType[*admit.EndedError](err); is {
+				return a.withdraw(ended)
+			}
 			return nil //nolint:nilerr // only ctx ends it
 		}
 		if admitted.ID != current.ID || admitted.Grant.GetVip() != current.Grant.GetVip() {

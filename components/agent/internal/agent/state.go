@@ -58,7 +58,7 @@ func (a *Agent) writeMesh(ctx context.Context) error {
 func (a *Agent) updateMesh(announced *bool) error {
 	current, _ := a.admitted.Get()
 	config, _ := a.config.Get()
-	if current == nil || config == nil {
+	if current == nil || config == nil || a.ended.Load() != nil {
 		return nil
 	}
 	vip, err := parseVIP(current.Grant.GetVip())
@@ -107,7 +107,10 @@ func (a *Agent) results() []lifecycle.Result {
 func (a *Agent) notReady() string {
 	current, _ := a.admitted.Get()
 	sessions, _ := a.hub.Sessions().Get()
+	ended := a.ended.Load()
 	switch {
+	case ended != nil:
+		return "this boot lost its slot: " + ended.Error()
 	case current == nil:
 		return "not admitted yet"
 	case sessions == 0:

@@ -45,6 +45,8 @@ type Coordinator struct {
 	Refuse func() error
 	// Tamper may change a statement before it is quoted.
 	Tamper func(*statement.Coordinator)
+	// Lost, if set, is why the admitted Boot is its Slot no more: Standing says so.
+	Lost func() *admissionv1.StandingResponse
 	// Grant may change an answer before it is sent.
 	Grant func(*admissionv1.AdmitResponse)
 	Life  time.Duration
@@ -159,6 +161,10 @@ func (c *Coordinator) Agent() controlv1.AgentServiceClient {
 	return c.agents[len(c.agents)-1]
 }
 
+// Drop leaves the admitted Boot out of the peer map: its sessions end and none
+// comes up any more.
+func (c *Coordinator) Drop() { c.node.SetPeers(nil) }
+
 // AllowBench lets the admitted Slot begin a bench with this coordinator.
 func (c *Coordinator) AllowBench() error { return c.node.AllowBench(c.Slot, time.Minute) }
 
@@ -202,7 +208,14 @@ func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeReque
 	if a.c.Tamper != nil {
 		a.c.Tamper(&said)
 	}
-	data := said.ReportData()
+	root, paths, err := statement.Gather([]statement.Exchange{{Exporter: said.Exporter, PeerNonce: said.PeerNonce}})
+	if err != nil {
+		return nil, err
+	}
+	batch := statement.Batch{
+		Cluster: said.Cluster, AppID: said.AppID, Slot: said.Slot, TLSPublicKey: said.TLSPublicKey, Root: root, CABundleSHA256: said.CABundleSHA256,
+	}
+	data := batch.ReportData()
 	ev, err := a.c.guest.GetQuote(ctx, data[:])
 	if err != nil {
 		return nil, err
@@ -218,8 +231,17 @@ func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeReque
 		Nonce: nonce, ExpiresAt: timestamppb.New(time.Now().Add(time.Minute)),
 		Cluster: a.c.Slot.Cluster, Group: a.c.Slot.Group, Slot: a.c.Slot.Slot,
 		CoordinatorEvidence:  &admissionv1.Evidence{Quote: ev.Quote, EventLog: ev.EventLog, AppCompose: ev.AppCompose},
-		CoordinatorStatement: said.Encode(),
+		CoordinatorStatement: batch.Encode(), CoordinatorPath: paths[0],
 	}, nil
+}
+
+func (a *admission) Standing(context.Context, *admissionv1.StandingRequest) (*admissionv1.StandingResponse, error) {
+	if a.c.Lost != nil {
+		if lost := a.c.Lost(); lost != nil {
+			return lost, nil
+		}
+	}
+	return &admissionv1.StandingResponse{Holds: true}, nil
 }
 
 func (a *admission) Admit(ctx context.Context, r *admissionv1.AdmitRequest) (*admissionv1.AdmitResponse, error) {

@@ -33,6 +33,7 @@ type Hub struct {
 	desired latest.Value[*controlv1.Desired]
 	peers   latest.Value[[]overlay.Peer]
 	reports latest.Value[*controlv1.Report]
+	ended   latest.Value[*Ended]
 	// sessions counts live ones.
 	sessions latest.Value[int]
 

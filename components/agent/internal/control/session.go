@@ -52,7 +52,7 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) {
-			controlv1.RegisterAgentServiceServer(g, &wakeServer{hub: h})
+			controlv1.RegisterAgentServiceServer(g, &wakeServer{hub: h, from: peer.ID})
 		})
 		cancel(errors.Join(errors.New("control session closed"), err))
 	})
@@ -165,6 +165,7 @@ func (s *session) note(ctx context.Context, call string, err error) {
 		}
 		return
 	}
+	s.hub.noteEnded(s.peer, err)
 	if s.conn.GetState() == connectivity.Shutdown {
 		s.end(err) // its one connection is gone: nothing can be called any more
 		return
@@ -180,11 +181,17 @@ func (s *session) note(ctx context.Context, call string, err error) {
 // wakeServer is what coordinators may call.
 type wakeServer struct {
 	controlv1.UnimplementedAgentServiceServer
-	hub *Hub
+	hub  *Hub
+	from overlay.ID
 }
 
-// Wake fetches, unless the sender's Term is old.
+// Wake fetches, unless the sender's Term is old. That this Boot has ended is true
+// whoever leads.
 func (w *wakeServer) Wake(_ context.Context, r *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
+	if r.GetEndedCode() != "" {
+		w.hub.end(w.from, r.GetEndedCode(), r.GetEndedMessage())
+		return &controlv1.WakeResponse{}, nil
+	}
 	if !w.hub.term.note(r.GetTerm()) {
 		return nil, status.Errorf(codes.FailedPrecondition, "FENCED: term %d is older than the last seen", r.GetTerm())
 	}

@@ -42,6 +42,8 @@ type Folder struct {
 
 	mu      sync.Mutex
 	written map[string][]byte // guarded by mu
+	// withdrawn: nothing is written any more; guarded by mu.
+	withdrawn bool
 }
 
 // Open takes dir over: it is created if needed, and a ready file that an earlier
@@ -94,6 +96,9 @@ func (f *Folder) Ready() error {
 }
 
 func (f *Folder) put(name string, data []byte, mode fs.FileMode, secret bool) error {
+	if f.withdrawn {
+		return errWithdrawn
+	}
 	if old, done := f.written[name]; done && bytes.Equal(old, data) {
 		return nil
 	}

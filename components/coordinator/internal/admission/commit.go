@@ -51,6 +51,8 @@ type standing struct {
 	index  uint64
 	held   view.Boot
 	term   uint64
+	// past: this Boot was the Slot before, and is not any more.
+	past bool
 }
 
 func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
@@ -89,6 +91,15 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
 		return now, refuse(codeGate, "read the term: %v", err).later(), nil
 	}
+	if now.before.BootID != a.bootID {
+		decisions, _, err := store.Read[policy.Decisions](ctx, a.store, store.DecisionsKey(a.slot))
+		if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
+			return now, refuse(codeGate, "read the slot's decisions: %v", err).later(), nil
+		}
+		now.past = slices.ContainsFunc(decisions.Entries, func(e policy.DecisionEntry) bool {
+			return e.What == policy.DecidedAdmit && e.BootID == a.bootID
+		})
+	}
 	return now, nil, nil
 }
 
@@ -97,6 +108,8 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 func (a *attempt) mayTake(now standing) *refusal {
 	held, holder := now.held, now.before.BootID
 	switch {
+	case now.past:
+		return refuse(codeStale, "this boot was the slot before and lost it; its name is spent, a new boot key may ask")
 	case held.Held() && held.BootID == a.bootID:
 		return nil
 	case held.Held():
@@ -119,7 +132,7 @@ func (a *attempt) conflict(holder store.BootLease, format string, args ...any) *
 }
 
 // conflictRetry is how soon a Boot asks again that waits for another one's end.
-const conflictRetry = time.Second
+const conflictRetry = 500 * time.Millisecond
 
 // newAdmission is the record of this Boot. The same Boot keeps its generation and
 // its beginning; another one's is higher than all before, also than that of a

@@ -23,7 +23,11 @@ const conflictShown = 10 * time.Minute
 func (p *pass) bootConflict() (group.Condition, bool) {
 	var claims []string
 	for _, s := range p.view.SlotsOf(p.name) {
-		last := p.view.Decisions[s.Slot].Value.Last()
+		// The refusal is short; the decisions are read only where it is a conflict.
+		if p.view.Refusals[s.Slot].Value.Code != policy.CodeInstanceConflict {
+			continue
+		}
+		last := p.view.Decisions(s.Slot).Last()
 		if last.What == policy.DecidedConflict && p.now.Sub(last.At) < conflictShown {
 			claims = append(claims, fmt.Sprintf("%s: boot %.12s of instance %s holds it, boot %.12s of instance %s claims it",
 				s.Slot, last.HolderBootID, last.HolderInstanceID, last.BootID, last.InstanceID))

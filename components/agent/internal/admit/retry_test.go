@@ -1,0 +1,70 @@
+package admit
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func overloaded(t *testing.T, wait time.Duration) error {
+	t.Helper()
+	s, err := status.New(codes.Unavailable, "OVERLOADED: try again").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Errorf("admit: %w", s.Err())
+}
+
+// TestINP06_PausesSpreadAndHonourTheCoordinator: a thousand agents that were turned
+// away together come back spread over the whole range, and none too early.
+func TestINP06_PausesSpreadAndHonourTheCoordinator(t *testing.T) {
+	wait := 2 * time.Second
+	var buckets [10]int
+	for range 1000 {
+		pause := pauseAfter(overloaded(t, wait), 20)
+		if pause < wait || pause > wait+maxPause+time.Millisecond {
+			t.Fatalf("pause %v", pause)
+		}
+		buckets[min(int((pause-wait)*10/maxPause), 9)]++
+	}
+	for i, n := range buckets {
+		if n < 50 || n > 160 {
+			t.Errorf("tenth %d of the range has %d of 1000", i, n)
+		}
+	}
+	if got := retryAfter(overloaded(t, time.Hour)); got != maxWait {
+		t.Errorf("a coordinator puts a boot off for %v", got)
+	}
+	if got := retryAfter(overloaded(t, -time.Hour)); got != 0 {
+		t.Errorf("a negative wait is %v", got)
+	}
+}
+
+func TestPausesGrowAndStayShortWhileItIsNotThisBootsTurn(t *testing.T) {
+	longest := func(err error, attempt int) (most time.Duration) {
+		for range 300 {
+			most = max(most, pauseAfter(err, attempt))
+		}
+		return most
+	}
+	if got := longest(errors.New("reach coordinator: refused"), 1); got > firstPause+time.Millisecond {
+		t.Errorf("first pause %v", got)
+	}
+	if got := longest(errors.New("reach coordinator: refused"), 100); got < maxPause*8/10 || got > maxPause+time.Millisecond {
+		t.Errorf("pauses grow to %v", got)
+	}
+	for _, code := range []string{"SLOT_UNKNOWN", "INSTANCE_CONFLICT", "REVISION_NOT_ALLOWED"} {
+		if got := longest(errors.New(code+": not now"), 100); got > turnPause+time.Millisecond {
+			t.Errorf("%s: pauses grow to %v", code, got)
+		}
+		if waitsFor(code) == waitsFor("X") {
+			t.Errorf("%s: the log does not say what it waits for", code)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"cadre.dev/agent/internal/admit"
+)
+
+const (
+	// standingAfter is how long without any control session before the Boot asks
+	// whether it still is its Slot: one that was paused or cut off, and replaced
+	// meanwhile, is let in nowhere and would not learn it otherwise.
+	standingAfter = 3 * time.Second
+	// standingEvery, jittered upwards by half of it, paces further questions.
+	standingEvery = 10 * time.Second
+)
+
+// Serve runs agents until ctx ends, one Boot after the other: a Boot that lost its
+// Slot stops being it at once and asks for admission anew, under a new key and as
+// any other Boot. It returns an error only when the agent cannot work at all.
+func Serve(ctx context.Context, cfg Config) error {
+	for {
+		a, err := New(cfg)
+		if err != nil {
+			return err
+		}
+		err = a.Run(ctx)
+		ended, is := errors.AsType[*admit.EndedError](err)
+		if !is || ctx.Err() != nil {
+			return err
+		}
+		cfg.Log.Warn("this boot is its slot no more, a new one asks for admission", "boot", a.boot.ID, "code", ended.Code, "error", ended.Message)
+	}
+}
+
+// endWhenTold returns an *admit.EndedError, which ends all parts, once this Boot
+// has lost its Slot. What others can see of the Slot ends first: the Peers are cut
+// off and the workloads' ready file goes, so that nothing new starts on them.
+func (a *Agent) endWhenTold(ctx context.Context) error {
+	why, _, err := a.hub.Ended().Wait(ctx, 0)
+	if err != nil || why == nil {
+		return nil //nolint:nilerr // only ctx ends it
+	}
+	return a.withdraw(&admit.EndedError{Code: why.Code, Message: why.Message})
+}
+
+func (a *Agent) withdraw(why *admit.EndedError) error {
+	a.ended.Store(why)
+	if node := a.node.Load(); node != nil {
+		node.SetPeers(nil)
+	}
+	if err := a.mesh.Withdraw(); err != nil {
+		a.cfg.Log.Error("mesh files not withdrawn", "error", err)
+	}
+	a.cfg.Log.Warn("the slot is given up", "slot", a.self().Slot, "boot", a.boot.ID, "code", why.Code, "error", why.Message)
+	return why
+}
+
+// watchStanding asks at first contact while no control session is up.
+func (a *Agent) watchStanding(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if !a.alone(ctx, standingAfter) {
+			continue
+		}
+		current, _ := a.admitted.Get()
+		err := a.admit.Standing(ctx, current)
+		if ended, is := errors.AsType[*admit.EndedError](err); is {
+			return a.withdraw(ended)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.cfg.Log.Info("no coordinator says whether this boot still is its slot", "slot", current.ID.Slot, "error", err)
+		}
+		a.alone(ctx, standingEvery+rand.N(standingEvery/2)) //nolint:gosec // jitter is no secret
+	}
+	return nil
+}
+
+// alone waits for d without any control session; it reports that none came up.
+func (a *Agent) alone(ctx context.Context, d time.Duration) bool {
+	n, index := a.hub.Sessions().Get()
+	var over <-chan time.Time
+	if n == 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-a.hub.Sessions().Changed(index):
+	case <-over:
+		return ctx.Err() == nil
+	}
+	return false
+}

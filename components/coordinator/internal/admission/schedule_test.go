@@ -1,0 +1,329 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+type storeFault = storetest.Fault
+
+const lost, applied = storetest.UnknownLost, storetest.UnknownApplied
+
+// claims tells who was the Slot, step by step.
+type claims struct {
+	t      *testing.T
+	s      *small
+	slot   int
+	boots  []*newcomer
+	rng    *rand.Rand
+	holder string // "" while the lease is free
+	before uint64 // generation of the last one
+	trace  []string
+}
+
+// TestIDN03_TwoKeysOneSlotManySchedules runs two Boots of one Instance, a machine
+// and its copy, against three coordinators: alternating and at once, with lost
+// leases, pauses, heartbeats of coordinators and answers that get lost. No
+// schedule has two holders, nor one that took the Slot from a Boot whose lease
+// had not ended.
+func TestIDN03_TwoKeysOneSlotManySchedules(t *testing.T) {
+	const steps, slots = 10, 8
+	schedules := 300
+	if n, err := strconv.Atoi(os.Getenv("CADRE_SCHEDULES")); err == nil {
+		schedules = n
+	}
+	s := newSmall(t, 3, slots, "demo")
+	var takeovers, refused int
+	for seed := range uint64(schedules) {
+		if seed%50 == 0 {
+			s.sweep()
+		}
+		c := &claims{t: t, s: s, slot: int(seed % slots), rng: rand.New(rand.NewPCG(seed, 3))}
+		c.boots = []*newcomer{s.newcomer(0, c.slot), s.newcomer(1, c.slot)}
+		c.endAll()
+		for range steps {
+			a, b := c.step()
+			takeovers, refused = takeovers+a, refused+b
+			if t.Failed() {
+				t.Fatalf("seed %d: %v", seed, c.trace)
+			}
+		}
+	}
+	t.Logf("%d schedules of %d steps: %d takeovers, %d claims refused", schedules, steps, takeovers, refused)
+	if takeovers == 0 || refused == 0 {
+		t.Error("the schedules do not exercise the rule")
+	}
+}
+
+// endAll frees the Slot from the last schedule.
+func (c *claims) endAll() {
+	c.s.silence()
+	c.s.endLease(c.slot)
+	c.before = max(c.s.admission(c.slot).Generation, c.s.lease(c.slot).Generation)
+}
+
+func (c *claims) note(format string, args ...any) {
+	c.trace = append(c.trace, fmt.Sprintf(format, args...))
+}
+
+func (c *claims) step() (takeovers, refused int) {
+	switch c.rng.IntN(7) {
+	case 0: // the lease ends: pause, partition or crash of its Boot
+		c.note("lease ends")
+		c.s.endLease(c.slot)
+		c.holder = ""
+		c.s.silence()
+	case 1: // a coordinator hears from a Boot and does for its lease what is due
+		b := c.boots[c.rng.IntN(2)]
+		c.note("heartbeat of %.6s", b.bootID)
+		c.s.setLive(b.bootID, true)
+		c.heartbeat(b)
+	case 2: // the answer of the next transaction gets lost
+		c.note("a lost answer")
+		var once sync.Once
+		fault := []storeFault{lost, applied}[c.rng.IntN(2)]
+		c.s.store.OnCommit(func([]store.Op) (now storeFault) {
+			once.Do(func() { now = fault })
+			return now
+		})
+		c.claim(c.rng.IntN(2))
+		c.s.store.OnCommit(nil)
+	case 3, 4: // both at once, at any coordinators
+		return c.both()
+	default:
+		return c.claim(c.rng.IntN(2))
+	}
+	c.check()
+	return 0, 0
+}
+
+// heartbeat is what KeepLeases does for one Slot, by the records as they are.
+func (c *claims) heartbeat(b *newcomer) {
+	a := c.s.admission(c.slot)
+	if a.BootID != b.bootID {
+		return
+	}
+	service := c.s.services[c.rng.IntN(3)]
+	entry, err := c.s.store.Get(context.Background(), store.AdmissionKey(a.Slot))
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	service.keepOne(context.Background(), a, c.s.lease(c.slot), entry.Index)
+	c.learn()
+}
+
+// claim is one attempt of one Boot.
+func (c *claims) claim(i int) (takeovers, refused int) {
+	// A new key if the old one is spent, as agents do.
+	b := c.boots[i].again(c.s.services[c.rng.IntN(3)])
+	held := c.s.lease(c.slot)
+	err := b.admit(context.Background())
+	c.note("%.6s: %v", b.bootID, code(err))
+	switch {
+	case err == nil && held.Held() && held.BootID != b.bootID:
+		c.t.Errorf("%.6s took the slot from %.6s, whose lease had not ended", b.bootID, held.BootID)
+	case err == nil:
+		if c.holder != b.bootID {
+			takeovers = 1
+		}
+	case code(err) == codeStale:
+		c.boots[i] = c.s.newcomer(c.rng.IntN(3), c.slot)
+		refused = 1
+	case code(err) == codeConflict:
+		refused = 1
+	}
+	c.learn()
+	c.check()
+	return takeovers, refused
+}
+
+func (c *claims) both() (takeovers, refused int) {
+	held := c.s.lease(c.slot)
+	var wg sync.WaitGroup
+	var errs [2]error
+	for i := range c.boots {
+		b := c.boots[i].again(c.s.services[c.rng.IntN(3)])
+		wg.Go(func() { errs[i] = b.admit(context.Background()) })
+	}
+	wg.Wait()
+	c.note("both: %v %v", code(errs[0]), code(errs[1]))
+	if errs[0] == nil && errs[1] == nil {
+		c.t.Error("both were admitted")
+	}
+	for i, err := range errs {
+		if err == nil && held.Held() && held.BootID != c.boots[i].bootID {
+			c.t.Errorf("%.6s took the slot from %.6s, whose lease had not ended", c.boots[i].bootID, held.BootID)
+		}
+		if code(err) == codeStale {
+			c.boots[i] = c.s.newcomer(c.rng.IntN(3), c.slot)
+		}
+		if err != nil {
+			refused++
+		} else {
+			takeovers++
+		}
+	}
+	c.learn()
+	c.check()
+	return takeovers, refused
+}
+
+// learn takes over who holds the lease now.
+func (c *claims) learn() {
+	held := c.s.lease(c.slot)
+	c.holder = ""
+	if held.Held() {
+		c.holder = held.BootID
+	}
+}
+
+// check is the invariant between steps.
+func (c *claims) check() {
+	held, a := c.s.lease(c.slot), c.s.admission(c.slot)
+	if held.Held() && (a.BootID != held.BootID || a.Generation != held.Generation) {
+		c.t.Errorf("the lease is of %.6s (generation %d), the admission of %.6s (%d)", held.BootID, held.Generation, a.BootID, a.Generation)
+	}
+	holders := 0
+	for _, b := range c.boots {
+		if yes, err := c.s.services[0].HoldsLease(context.Background(), fmt.Sprint("pg-", c.slot), b.bootID); err == nil && yes {
+			holders++
+		}
+	}
+	if holders > 1 {
+		c.t.Error("two holders")
+	}
+	if a.Generation < c.before {
+		c.t.Errorf("generation %d after %d", a.Generation, c.before)
+	}
+	c.before = a.Generation
+	if err := c.s.decisions(c.slot).Verify(); a.BootID != "" && err != nil {
+		c.t.Error(err)
+	}
+}
+
+// TestIDN03_AClaimNamesBothBoots: in the refusal, in the decisions, for people.
+func TestIDN03_AClaimNamesBothBoots(t *testing.T) {
+	s := newSmall(t, 2, 1, "demo")
+	first, clone := s.newcomer(0, 0), s.newcomer(1, 0)
+	if err := first.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The second coordinator has never heard of the first Boot: the lease suffices.
+	if err := clone.admit(t.Context()); code(err) != codeConflict {
+		t.Fatalf("the clone: %v", err)
+	}
+	d := s.decisions(0)
+	last := d.Last()
+	if last.What != policy.DecidedConflict || last.BootID != clone.bootID || last.HolderBootID != first.bootID || last.HolderInstanceID != first.instance {
+		t.Errorf("decision %+v", last)
+	}
+	if got := d.Checks[len(d.Checks)-1]; got.Name != policy.CheckLease || got.Outcome != policy.CheckFailed || got.Code != codeConflict {
+		t.Errorf("checks %+v", d.Checks)
+	}
+	for _, check := range d.Checks[:len(d.Checks)-1] {
+		if check.Outcome != policy.CheckOK {
+			t.Errorf("check %+v", check)
+		}
+	}
+	// The holder attests again meanwhile, and stays.
+	if err := first.again(s.services[1]).admit(t.Context()); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+	if a := s.admission(0); a.Generation != 1 || a.AttestedAt.IsZero() || a.Claims.InstanceID != first.instance || a.Claims.ComposeText != "" {
+		t.Errorf("admission %+v", a)
+	}
+}
+
+// TestIDN04_OlderGenerationsAreRefused: who was the Slot once does not become it
+// again under its old name, and does not hold the lease.
+func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
+	s := newSmall(t, 2, 1, "demo")
+	zombie, next := s.newcomer(0, 0), s.newcomer(1, 0)
+	if err := zombie.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.endLease(0)
+	if err := next.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := zombie.again(s.services[0]).admit(t.Context()); code(err) != codeStale {
+		t.Errorf("while the slot is held: %v", err)
+	}
+	s.endLease(0)
+	if err := zombie.again(s.services[1]).admit(t.Context()); code(err) != codeStale {
+		t.Errorf("while the slot is free: %v", err)
+	}
+	if holds, err := s.services[0].HoldsLease(t.Context(), "pg-0", zombie.bootID); holds || err != nil {
+		t.Errorf("holds %t, %v", holds, err)
+	}
+	why, err := Ended(t.Context(), s.store, "pg", "pg-0", zombie.bootID)
+	if err != nil || why.Code != codeStale {
+		t.Errorf("standing %+v, %v", why, err)
+	}
+	if a := s.admission(0); a.Generation != 2 || a.BootID != next.bootID {
+		t.Errorf("admission %+v", a)
+	}
+}
+
+// TestLeaseLivesWhileACoordinatorHears: whichever coordinator it is; a lapsed lease
+// goes back to a live Boot, and one that fell silent loses it.
+func TestLeaseLivesWhileACoordinatorHears(t *testing.T) {
+	s := newSmall(t, 2, 1, "demo")
+	s.services[0].cfg.LeaseTTL, s.services[1].cfg.LeaseTTL = 300*time.Millisecond, 300*time.Millisecond
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	s.setLive(b.bootID, true)
+	// Only the other coordinator hears from the Boot: the one that admitted it may
+	// be gone.
+	running.Go(func() { _ = s.services[1].KeepLeases(ctx) })
+	defer func() { cancel(); running.Wait() }()
+	timer := time.NewTimer(2 * time.Second) // the real life of several leases
+	defer timer.Stop()
+	<-timer.C
+	if holds, err := s.services[0].HoldsLease(t.Context(), "pg-0", b.bootID); !holds || err != nil {
+		t.Fatalf("the lease of a live boot ended: %v", err)
+	}
+	session := s.lease(0).Session
+	// The lease lapses, as when all coordinators were away: the live Boot gets it back.
+	s.endLease(0)
+	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Held() && v.Boots["pg-0"].Session != session })
+	if got := s.lease(0); got.BootID != b.bootID || got.Generation != 1 {
+		t.Errorf("lease %+v", got)
+	}
+	// It falls silent: the lease ends by itself, and only then another Boot comes in.
+	s.setLive(b.bootID, false)
+	next := s.newcomer(0, 0)
+	silent := time.Now()
+	for err := next.admit(t.Context()); err != nil; err = next.again(s.services[0]).admit(t.Context()) {
+		if code(err) != codeConflict {
+			t.Fatal(err)
+		}
+		s.awaitChange(100 * time.Millisecond)
+	}
+	t.Logf("another boot was admitted %v after the silence began; twice the TTL is %v", time.Since(silent).Round(time.Millisecond), 2*s.services[0].cfg.LeaseTTL)
+}
+
+// awaitChange waits for any change of the records, at most d.
+func (s *small) awaitChange(d time.Duration) {
+	_, changed := s.views.Latest()
+	select {
+	case <-changed:
+	case <-time.After(d):
+	}
+}
