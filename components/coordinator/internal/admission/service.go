@@ -130,7 +130,7 @@ func New(cfg Config) *Service {
 		secrets: cfg.Secrets, leases: cfg.Leases, mayRenew: cfg.MayRenew,
 	}
 	if s.secrets == nil {
-		s.secrets = rootSecrets{cfg.Root}
+		s.secrets = &rootSecrets{root: cfg.Root, known: map[string]string{}}
 	}
 	if s.leases == nil {
 		s.leases = recordedLease{cfg.Views}
