@@ -38,6 +38,9 @@ type Config struct {
 	// Listen is the overlay's TCP address.
 	Listen  string
 	Version string
+	// Denied, if set, is told the code of each refused renewal: INCARNATION_STALE means
+	// that another Boot has the Slot.
+	Denied func(code string)
 	// ChildOutput takes the Consul agent's log lines.
 	ChildOutput io.Writer
 	Log         *slog.Logger
