@@ -79,7 +79,11 @@ func (c *Client) readSVID(grant *admissionv1.Credentials, id overlay.ID) (tls.Ce
 	case !equal(out.Leaf.RawSubjectPublicKeyInfo, c.cfg.Boot.PublicKey):
 		return none, nil, errors.New("svid is for another key")
 	case len(out.Leaf.URIs) != 1 || out.Leaf.URIs[0].String() != id.String():
-		return none, nil, fmt.Errorf("svid does not name exactly %s", id)
+		return none, nil, fmt.Errorf("SVID_ID_INVALID: svid does not name exactly %s", id)
+	case len(out.Leaf.DNSNames)+len(out.Leaf.IPAddresses)+len(out.Leaf.EmailAddresses) > 0:
+		return none, nil, fmt.Errorf("SVID_ID_INVALID: svid has names beside %s", id)
+	case out.Leaf.IsCA:
+		return none, nil, errors.New("SVID_ID_INVALID: svid is a CA's certificate")
 	}
 	if _, err := out.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, Intermediates: chain, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},

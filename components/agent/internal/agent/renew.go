@@ -4,19 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/renewal"
 	"cadre.dev/agent/internal/supervise"
-)
-
-const (
-	// lonely is how long without any control session before the Boot asks again
-	// at first contact for where the coordinators are.
-	lonely = 2 * time.Minute
-	// renewAt is the part of the credentials' life after which they are renewed.
-	renewAt = 2.0 / 3
+	"cadre.dev/core/policy"
 )
 
 // take puts new credentials into force.
@@ -62,63 +55,107 @@ func (a *Agent) runConsul(ctx context.Context) error {
 	return a.consul.Run(ctx)
 }
 
-// renew asks for admission again with the same Boot key: before the credentials
-// expire, and when no coordinator can be found where they were.
+// heldOf is what the renewal loop needs to know.
+func heldOf(a admit.Admitted) renewal.Held {
+	return renewal.Held{Since: time.Now(), Ends: a.Ends(), Epoch: a.Grant.GetPolicyEpoch()}
+}
+
+// renew keeps the credentials from ending.
 func (a *Agent) renew(ctx context.Context) error {
-	for {
-		current, _ := a.admitted.Get()
-		due, cancel := context.WithTimeoutCause(ctx, renewIn(time.Until(current.ExpiresAt)), errRenew)
-		why := a.waitLonely(due)
-		cancel()
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // why is not an error, and ctx ended
-		}
-		a.cfg.Log.Info("admission is renewed", "slot", current.ID.Slot, "reason", why)
-		admitted, err := a.admit.AdmitUntil(ctx)
-		if err != nil {
-			if ended, is := errors.AsType[*admit.EndedError](err); is {
-				return a.withdraw(ended)
+	current, _ := a.admitted.Get()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	loop := renewal.Loop{Config: renewal.Config{
+		Renew: a.renewOnce,
+		Admit: func(ctx context.Context) (renewal.Held, error) {
+			held, err := a.admitOnce(ctx)
+			if errors.Is(err, errMoved) {
+				cancel(err)
 			}
-			return nil //nolint:nilerr // only ctx ends it
-		}
-		if admitted.ID != current.ID || admitted.Grant.GetVip() != current.Grant.GetVip() {
-			return fmt.Errorf("admission now names this boot %s with another address; starting over", admitted.ID)
-		}
-		if sessions, _ := a.hub.Sessions().Get(); sessions == 0 {
-			a.peers.Set(admitted.Peers)
-		}
-		a.take(admitted)
+			return held, err
+		},
+		Wanted: func() (uint64, <-chan struct{}) {
+			d, index := a.hub.Desired().Get()
+			return d.GetPolicyEpoch(), a.hub.Desired().Changed(index)
+		},
+		Sessions: func() (int, <-chan struct{}) {
+			n, index := a.hub.Sessions().Get()
+			return n, a.hub.Sessions().Changed(index)
+		},
+		Denied: func(code string, err error) {
+			a.cfg.Log.Error("renewal is denied; what is held ends by itself", "code", code, "error", err)
+			if code == string(policy.CodeIncarnationStale) || code == string(policy.CodePeerRevoked) {
+				cancel(&admit.EndedError{Code: code, Message: err.Error()})
+			}
+		}, Log: a.cfg.Log,
+	}}
+	err := loop.Run(ctx, heldOf(*current))
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errMoved):
+		return cause
+	case admit.OnlyEnded(cause) != nil:
+		ended, _ := errors.AsType[*admit.EndedError](cause)
+		return a.withdraw(ended)
 	}
+	return err
 }
 
-var errRenew = fmt.Errorf("credentials are near their end")
-
-// renewIn spreads renewals of Boots that were admitted together.
-func renewIn(life time.Duration) time.Duration {
-	if life <= 0 {
-		return time.Second
+// renewOnce asks over a control session. New credentials are in force when the
+// tokens among them have been seen to work: until then the old ones are.
+func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
+	current, _ := a.admitted.Get()
+	grant, err := a.hub.Renew(ctx, a.boot.ID)
+	if err != nil {
+		return renewal.Held{}, err
 	}
-	at := time.Duration(float64(life) * renewAt)
-	return at - rand.N(at/10+1) //nolint:gosec // jitter is no secret
+	next, err := a.admit.Renewed(*current, grant)
+	if err != nil {
+		return renewal.Held{}, err
+	}
+	if err := a.proveTokens(ctx, next); err != nil {
+		return renewal.Held{}, err
+	}
+	a.take(next)
+	return heldOf(next), nil
 }
 
-// waitLonely returns when no control session was up for the time lonely, or with ctx.
-func (a *Agent) waitLonely(ctx context.Context) (why error) {
-	for {
-		n, index := a.hub.Sessions().Get()
-		var alone <-chan time.Time
-		timer := time.NewTimer(lonely)
-		if n == 0 {
-			alone = timer.C
+// errMoved ends the agent: everything that it runs has the old name or address.
+var errMoved = errors.New("admission now gives this boot another name or address; starting over")
+
+// admitOnce attests again, with the same Boot key.
+func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
+	current, _ := a.admitted.Get()
+	next, err := a.admit.Admit(ctx)
+	if err != nil {
+		return renewal.Held{}, err
+	}
+	if next.ID != current.ID || next.Grant.GetVip() != current.Grant.GetVip() {
+		return renewal.Held{}, fmt.Errorf("%w: %s", errMoved, next.ID)
+	}
+	if sessions, _ := a.hub.Sessions().Get(); sessions == 0 {
+		a.peers.Set(next.Peers)
+	}
+	if err := a.proveTokens(ctx, next); err != nil {
+		a.cfg.Log.Warn("tokens of an admission are not known yet", "error", err)
+	}
+	a.take(next)
+	return heldOf(next), nil
+}
+
+// proveTokens waits until the local Consul agent's servers know the tokens (TOK-13).
+// Where no agent runs or none is connected there is nobody to ask.
+func (a *Agent) proveTokens(ctx context.Context, next admit.Admitted) error {
+	if ready, _ := a.consul.Ready().Get(); !ready || a.cfg.ConsulBinary == "" {
+		return nil
+	}
+	c := next.Grant.GetConsul()
+	for _, token := range []string{c.GetAgentToken(), c.GetWorkloadToken()} {
+		if token == "" {
+			continue
 		}
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-alone:
-			return fmt.Errorf("no coordinator was connected for %s", lonely)
-		case <-a.hub.Sessions().Changed(index):
-			timer.Stop()
+		if err := a.consul.Knows(ctx, token); err != nil {
+			return err
 		}
 	}
+	return nil
 }

@@ -43,6 +43,7 @@ type Hub struct {
 	peersVersion   uint64                       // guarded by mu
 	sequence       uint64                       // guarded by mu
 	fetches        map[overlay.ID]chan struct{} // guarded by mu; wakes each session's fetch loop
+	live           map[*session]struct{}        // guarded by mu
 }
 
 // New reads the last Term from StateDir.
@@ -51,7 +52,7 @@ func New(cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hub{cfg: cfg, term: term, fetches: map[overlay.ID]chan struct{}{}}, nil
+	return &Hub{cfg: cfg, term: term, fetches: map[overlay.ID]chan struct{}{}, live: map[*session]struct{}{}}, nil
 }
 
 // Desired is the newest desired state that may be obeyed; nil before the first.

@@ -45,6 +45,7 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 	fetch := make(chan struct{}, 1)
 	h.mu.Lock()
 	h.fetches[peer.ID] = fetch
+	h.live[s] = struct{}{}
 	h.mu.Unlock()
 	h.sessions.Update(func(n int) int { return n + 1 })
 	h.cfg.Log.Info("control session up", "peer", peer.ID.Slot)
@@ -68,6 +69,7 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 	if h.fetches[peer.ID] == fetch {
 		delete(h.fetches, peer.ID)
 	}
+	delete(h.live, s)
 	h.mu.Unlock()
 	h.sessions.Update(func(n int) int { return n - 1 })
 	h.cfg.Log.Info("control session down", "peer", peer.ID.Slot, "error", context.Cause(ctx))

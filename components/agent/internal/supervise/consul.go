@@ -153,6 +153,30 @@ func (c *Consul) probe(ctx context.Context, token string) bool {
 	return c.get(ctx, "/v1/agent/self", token, nil) && c.get(ctx, "/v1/status/leader", token, &leader) && leader != ""
 }
 
+// Bounds on how long servers may lag behind the issue of a token, and how often they
+// are asked meanwhile (TOK-13).
+const (
+	knowLimit = 10 * time.Second
+	knowEvery = 200 * time.Millisecond
+)
+
+// Knows returns once the servers know the token, by way of the running agent. "Not
+// found" just after the issue is lag and is asked again, for a bound.
+func (c *Consul) Knows(ctx context.Context, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, knowLimit)
+	defer cancel()
+	tick := time.NewTicker(knowEvery)
+	defer tick.Stop()
+	for !c.get(ctx, "/v1/acl/token/self", token, nil) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("consul does not know a new token after %v: %w", knowLimit, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
 func (c *Consul) get(ctx context.Context, path, token string, v any) bool {
 	url := fmt.Sprintf("http://127.0.0.1:%d%s", c.cfg.HTTPPort, path)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

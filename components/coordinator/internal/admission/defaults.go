@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"cadre.dev/coordinator/internal/keys"
@@ -24,13 +25,32 @@ func mayRenewByEpoch(a policy.Admission, sp policy.SlotPolicy, _ policy.ImagePol
 	return policy.Decision{Allowed: true, Revision: a.Revision}
 }
 
-// rootSecrets are derived from the cluster's root, and never change.
-type rootSecrets struct{ root *keys.Root }
+// rootSecrets are derived from the cluster's root, and never change: the guest agent
+// is asked once for each.
+type rootSecrets struct {
+	root *keys.Root
 
-func (r rootSecrets) For(ctx context.Context, spec group.Spec, _ string) ([]*admissionv1.Secret, error) {
+	mu    sync.Mutex
+	known map[string]string // guarded by mu; by group and name
+}
+
+func (r *rootSecrets) get(ctx context.Context, group, name string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if value, ok := r.known[group+"/"+name]; ok {
+		return value, nil
+	}
+	value, err := r.root.Secret(ctx, group, name)
+	if err == nil {
+		r.known[group+"/"+name] = value
+	}
+	return value, err
+}
+
+func (r *rootSecrets) For(ctx context.Context, spec group.Spec, _ string) ([]*admissionv1.Secret, error) {
 	var out []*admissionv1.Secret
 	for _, name := range SecretNames(spec) {
-		value, err := r.root.Secret(ctx, spec.Name, name)
+		value, err := r.get(ctx, spec.Name, name)
 		if err != nil {
 			return nil, err
 		}
@@ -39,6 +59,6 @@ func (r rootSecrets) For(ctx context.Context, spec group.Spec, _ string) ([]*adm
 	return out, nil
 }
 
-func (r rootSecrets) Gossip(context.Context) (string, uint32, error) {
+func (r *rootSecrets) Gossip(context.Context) (string, uint32, error) {
 	return r.root.GossipKey(), 1, nil
 }

@@ -51,7 +51,7 @@ const (
 // harness is one coordinator's admission on a real Consul with ACLs and
 // simulated hardware, and any number of Boots.
 type harness struct {
-	t          *testing.T
+	t          testing.TB
 	cloud      *attestsim.Cloud
 	root       *keys.Root
 	store      *store.Consul
@@ -105,7 +105,7 @@ func (h *harness) Admitted()      {}
 func (h *harness) Renewed()       {}
 func (h *harness) Refused(string) {}
 
-func newHarness(t *testing.T) *harness {
+func newHarness(t testing.TB) *harness {
 	server := storetest.StartConsulACL(t)
 	cloud, err := attestsim.OpenCloud(t.TempDir())
 	if err != nil {

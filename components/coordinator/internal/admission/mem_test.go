@@ -82,9 +82,12 @@ func (s *small) Verify(_ context.Context, ev attest.Evidence, data [64]byte) (po
 	}, nil
 }
 
-func (s *small) Slot(context.Context, group.Spec, string) (agent, workload tokens.Token, err error) {
+func (s *small) Slot(context.Context, tokens.Holder) (tokens.Pair, error) {
 	n := s.issued.Add(2)
-	return tokens.Token{Accessor: fmt.Sprint("a", n)}, tokens.Token{Accessor: fmt.Sprint("w", n)}, nil
+	return tokens.Pair{
+		Agent: tokens.Token{Accessor: fmt.Sprint("a", n)}, Workload: tokens.Token{Accessor: fmt.Sprint("w", n)},
+		ExpiresAt: s.clock().Add(tokens.TTL),
+	}, nil
 }
 
 func (s *small) Revoke(context.Context, ...string) error { return nil }
@@ -126,6 +129,7 @@ func (s *small) Spec(name string) (group.Spec, bool) {
 }
 func (s *small) InitialPeers(string, string) []*controlv1.Peer { return nil }
 func (s *small) Admitted()                                     {}
+func (s *small) Renewed()                                      {}
 func (s *small) Refused(string)                                {}
 
 func (s *small) clock() time.Time { return time.Now().Add(time.Duration(s.now.Load())) }
@@ -143,7 +147,7 @@ func newSmall(t testing.TB, coordinators, slots int, cluster string) *small {
 	m := strings.Repeat("1", 96)
 	for i := range coordinators {
 		name := fmt.Sprint("coordinator-", i)
-		identity, err := keys.NewIdentity(root.CA(), name)
+		identity, err := keys.NewIdentity(root.CA(), name, true)
 		if err != nil {
 			t.Fatal(err)
 		}

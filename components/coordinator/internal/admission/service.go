@@ -138,7 +138,7 @@ func New(cfg Config) *Service {
 		cfg.MayRenew = mayRenewByEpoch
 	}
 	if cfg.Secrets == nil {
-		cfg.Secrets = rootSecrets{cfg.Root}
+		cfg.Secrets = &rootSecrets{root: cfg.Root, known: map[string]string{}}
 	}
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{

@@ -1,0 +1,62 @@
+package admit
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+)
+
+// Renewed checks credentials that a coordinator gave over a control session: they are
+// for the same name, Boot, generation and address as held, and under the very CA that
+// the coordinators proved at admission (TOK-20).
+func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitted, error) {
+	was := held.Grant
+	switch {
+	case grant.GetCluster() != held.ID.Cluster || grant.GetGroup() != held.ID.Group || grant.GetSlot() != held.ID.Slot:
+		return Admitted{}, fmt.Errorf("read renewed credentials: they are for %s/%s/%s, this is %s",
+			grant.GetCluster(), grant.GetGroup(), grant.GetSlot(), held.ID)
+	case grant.GetBootId() != c.cfg.Boot.ID:
+		return Admitted{}, errors.New("read renewed credentials: they are for another boot")
+	case grant.GetGeneration() != was.GetGeneration() || grant.GetVip() != was.GetVip():
+		return Admitted{}, errors.New("read renewed credentials: they are for another generation or address")
+	case !equal(grant.GetCaBundlePem(), was.GetCaBundlePem()):
+		return Admitted{}, errors.New("read renewed credentials: SVID_UNTRUSTED: the CA bundle is not the one that was proved at admission")
+	case grant.GetExpiresAt() == nil || !grant.GetExpiresAt().AsTime().After(time.Now()):
+		return Admitted{}, errors.New("read renewed credentials: SVID_EXPIRED: they have ended already; check the clock")
+	}
+	certificate, roots, err := c.readSVID(grant, held.ID)
+	if err != nil {
+		return Admitted{}, fmt.Errorf("read renewed credentials: %w", err)
+	}
+	out := held
+	out.Grant, out.ExpiresAt = grant, grant.GetExpiresAt().AsTime()
+	out.Credentials.Certificate, out.Credentials.Roots = certificate, roots
+	return out, nil
+}
+
+// Ends is when the first part of what is held ends: certificate or tokens.
+func (a Admitted) Ends() time.Time {
+	ends := a.ExpiresAt
+	earlier := func(at time.Time) {
+		if !at.IsZero() && at.Before(ends) {
+			ends = at
+		}
+	}
+	if leaf := a.Credentials.Certificate.Leaf; leaf != nil {
+		earlier(leaf.NotAfter)
+	}
+	consul := a.Grant.GetConsul()
+	if consul.GetTokensExpireAt() != nil {
+		earlier(consul.GetTokensExpireAt().AsTime())
+	}
+	if block, _ := pem.Decode(consul.GetTlsCertPem()); block != nil {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			earlier(cert.NotAfter)
+		}
+	}
+	return ends
+}

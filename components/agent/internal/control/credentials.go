@@ -1,0 +1,73 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+)
+
+// renewLimit bounds a renewal with one coordinator.
+const renewLimit = 8 * time.Second
+
+// ErrNoSession reports that no coordinator is connected.
+var ErrNoSession = errors.New("no coordinator is connected")
+
+// Renew asks the connected coordinators for fresh credentials, one after the other
+// from a random one on, until one grants. A refusal is given only when nobody does:
+// one coordinator may be behind.
+func (h *Hub) Renew(ctx context.Context, bootID string) (*admissionv1.Credentials, error) {
+	h.mu.Lock()
+	all := slices.Collect(func(yield func(*session) bool) {
+		for s := range h.live {
+			if !yield(s) {
+				return
+			}
+		}
+	})
+	h.mu.Unlock()
+	if len(all) == 0 {
+		return nil, ErrNoSession
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	var refused, failed error
+	for _, s := range all {
+		out, err := s.renew(ctx, bootID)
+		if err == nil {
+			return out, nil
+		}
+		err = fmt.Errorf("renew with %s: %w", s.peer.Slot, err)
+		switch status.Code(err) { //nolint:exhaustive // the others are no answers
+		case codes.PermissionDenied, codes.FailedPrecondition, codes.Unimplemented:
+			refused = err
+		default:
+			failed = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	return nil, failed
+}
+
+func (s *session) renew(ctx context.Context, bootID string) (*admissionv1.Credentials, error) {
+	ctx, cancel := context.WithTimeout(ctx, renewLimit)
+	defer cancel()
+	out, err := admissionv1.NewCredentialServiceClient(s.conn).Renew(ctx,
+		&admissionv1.RenewRequest{BootId: bootID}, grpc.MaxCallRecvMsgSize(messageLimit))
+	if err != nil {
+		return nil, err
+	}
+	return out.GetCredentials(), nil
+}

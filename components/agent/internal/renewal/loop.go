@@ -1,0 +1,177 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/control"
+)
+
+const (
+	// Lonely is how long without any control session before the Boot asks at first
+	// contact for where the coordinators are.
+	Lonely = 2 * time.Minute
+	// admissionPause is the least time between two whole admissions, whatever they are
+	// for: each costs a quote and its verification.
+	admissionPause = 5 * time.Second
+)
+
+// Config of a Loop. All fields are required.
+type Config struct {
+	// Renew asks over any live control session, puts what it gets in force, and says
+	// what is held then. An error leaves what was held.
+	Renew func(ctx context.Context) (Held, error)
+	// Admit does so by a whole admission.
+	Admit func(ctx context.Context) (Held, error)
+	// Wanted is the newest policy epoch that is known, and a channel that closes with
+	// the next change.
+	Wanted func() (epoch uint64, changed <-chan struct{})
+	// Sessions counts the live control sessions, and has a channel that closes with the
+	// next change.
+	Sessions func() (live int, changed <-chan struct{})
+	// Denied is told of each refusal: RENEW_DENIED, INCARNATION_STALE and the like.
+	// What is held goes on until it ends.
+	Denied func(code string, err error)
+	Log    *slog.Logger
+}
+
+// Loop renews. Make it with its fields, run it once.
+type Loop struct {
+	Config
+
+	held     Held
+	failures int
+	denied   bool
+	// next is when to try again; zero: when what is held is due.
+	next time.Time
+	// evidence: only a whole admission will do.
+	evidence bool
+	admitted time.Time // of the last whole admission tried
+	alone    time.Time // since when no session was live; zero while one is
+}
+
+// Run keeps what is held in force until ctx ends.
+func (l *Loop) Run(ctx context.Context, held Held) error {
+	l.take(held)
+	l.admitted = held.Since
+	for {
+		why, lonely := l.wait(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if epoch, _ := l.Wanted(); epoch > l.held.Epoch {
+			l.evidence = true
+		}
+		if l.evidence || lonely {
+			l.admit(ctx, why)
+		} else {
+			l.renew(ctx)
+		}
+	}
+}
+
+func (l *Loop) take(h Held) {
+	l.held, l.failures, l.denied, l.evidence = h, 0, false, false
+	l.alone = time.Time{}          // what came may say where the coordinators are
+	l.next = h.due(rand.Float64()) //nolint:gosec // jitter is no secret
+}
+
+func (l *Loop) failed(denied bool) {
+	l.failures++
+	l.denied = denied
+	l.next = time.Now().Add(pause(l.failures, denied, rand.Float64())) //nolint:gosec // as above
+}
+
+// wait returns when it is time to act: what is held is due, a newer policy is in
+// force, or nobody was connected for the time Lonely.
+func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
+	for {
+		epoch, epochChanged := l.Wanted()
+		live, liveChanged := l.Sessions()
+		now, at, reason := time.Now(), l.next, "credentials are due"
+		if l.evidence {
+			reason = "new evidence is asked for"
+		}
+		if epoch > l.held.Epoch && !l.denied && l.failures == 0 {
+			// Not all Slots in the same moment: one policy may be many Slots'.
+			at, reason = l.soon(now), "a newer policy is in force"
+		}
+		switch {
+		case live > 0:
+			l.alone = time.Time{}
+		case l.alone.IsZero():
+			l.alone = now
+		}
+		lonely := live == 0 && !l.alone.Add(Lonely).After(at)
+		if lonely {
+			at, reason = l.alone.Add(Lonely), "no coordinator is connected"
+		}
+		if !at.After(now) {
+			return reason, lonely
+		}
+		timer := time.NewTimer(at.Sub(now))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return "", false
+		case <-timer.C:
+			return reason, lonely
+		case <-epochChanged:
+		case <-liveChanged:
+		}
+		timer.Stop()
+	}
+}
+
+// soon is when the next whole admission may be tried.
+func (l *Loop) soon(now time.Time) time.Time {
+	at := l.admitted.Add(admissionPause)
+	if at.Before(now) {
+		return now
+	}
+	return at
+}
+
+func (l *Loop) renew(ctx context.Context) {
+	held, err := l.Renew(ctx)
+	switch judge(err) {
+	case granted:
+		l.take(held)
+	case attest:
+		l.evidence = true
+		l.next = l.soon(time.Now())
+	case denied:
+		l.Denied(admit.Code(err), err)
+		l.failed(true)
+	case again:
+		if ctx.Err() == nil {
+			l.Log.Warn("credentials not renewed, it is tried again", "ends", l.held.Ends, "error", err)
+		}
+		l.failed(false)
+		if errors.Is(err, control.ErrNoSession) {
+			// Nobody was asked, so nobody is spared by waiting for longer.
+			l.failures = min(l.failures, 1)
+		}
+	}
+}
+
+func (l *Loop) admit(ctx context.Context, why string) {
+	l.Log.Info("the boot attests again", "reason", why)
+	l.admitted = time.Now()
+	held, err := l.Admit(ctx)
+	if err == nil {
+		l.take(held)
+		return
+	}
+	if ctx.Err() == nil {
+		l.Log.Warn("admission is not renewed, it is tried again", "code", admit.Code(err), "ends", l.held.Ends, "error", err)
+	}
+	l.failed(false)
+	if !l.alone.IsZero() {
+		l.alone = l.next.Add(-Lonely) // no two minutes more
+	}
+}
