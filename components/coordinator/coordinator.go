@@ -21,11 +21,13 @@ import (
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/server"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/secret"
 	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/store"
@@ -51,6 +53,7 @@ type Coordinator struct {
 	store     *store.Consul
 	consul    *supervise.Consul
 	issuer    *tokens.Issuer
+	secrets   *secrets.Service
 	peers     *peering.Coordinators
 	node      *overlay.Node
 	views     *view.Watcher
@@ -137,16 +140,21 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot); err != nil {
 		return err
 	}
-	consul := c.consulConfig()
+	gossip, err := c.root.Gossip(ctx, keys.FirstEpoch)
+	if err != nil {
+		return err
+	}
+	consul := c.consulConfig(gossip)
 	c.consul = supervise.New(consul, func(now time.Time) ([]byte, []byte, error) {
 		return c.root.CA().ConsulTLS(keys.ConsulServer, c.cfg.Slot, c.cfg.Datacenter, now)
 	}, c.log)
-	if c.store, err = store.NewConsul(store.ConsulConfig{Address: consul.Address(), Token: c.root.ManagementToken()}); err != nil {
+	if c.store, err = store.NewConsul(store.ConsulConfig{Address: consul.Address(), Token: c.root.ManagementToken().RevealString()}); err != nil {
 		return err
 	}
-	if c.issuer, err = tokens.New(consul.Address(), c.root.ManagementToken()); err != nil {
+	if c.issuer, err = tokens.New(consul.Address(), c.root.ManagementToken().RevealString()); err != nil {
 		return err
 	}
+	c.secrets = secrets.New(c.root, c.store)
 	c.metrics = status.NewMetrics()
 	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
 	c.reports = reports.New(c.deps.Now)
@@ -159,11 +167,11 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	return c.assembleOverlay()
 }
 
-func (c *Coordinator) consulConfig() supervise.Config {
+func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 	cfg := supervise.Config{
 		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: filepath.Join(c.cfg.RunDir, "consul"),
 		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
-		GossipKey: c.root.GossipKey(), ManagementToken: c.root.ManagementToken(),
+		GossipKey: gossip, ManagementToken: c.root.ManagementToken(),
 		AgentToken: c.root.CoordinatorAgentToken(c.cfg.Slot), CAPEM: c.root.CA().PEM(),
 	}
 	for _, vip := range c.cfg.serverVIPs(true) {
@@ -176,7 +184,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
-		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer,
+		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer, Secrets: c.secrets,
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
 	operator := operate.New(operate.Config{

@@ -27,7 +27,7 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 		do   func(context.Context) error
 	}{
 		{"agent token", func(ctx context.Context) error {
-			return c.issuer.EnsureCoordinator(ctx, c.root.CoordinatorAgentToken(c.cfg.Slot))
+			return c.issuer.EnsureCoordinator(ctx, c.root.CoordinatorAgentToken(c.cfg.Slot).RevealString())
 		}},
 		{"autopilot", func(ctx context.Context) error { return c.issuer.EnsureMinQuorum(ctx, uint(c.cfg.Replicas)) }},
 	}

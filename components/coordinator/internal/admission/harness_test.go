@@ -28,6 +28,7 @@ import (
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/attest/statement"
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -102,7 +103,7 @@ func newHarness(t *testing.T) *harness {
 	views := view.NewWatcher(h.store, slog.New(slog.DiscardHandler))
 	h.service = New(Config{
 		Cluster: "demo", AppID: coordinatorApp, Slot: "coordinator-0", Datacenter: "dc1", ServerVIPs: []string{"127.50.0.1"},
-		Root: h.root, Identity: identity, Store: h.store, Views: views, Verifier: verifier, Quoter: own, Issuer: issuer,
+		Root: h.root, Identity: identity, Store: h.store, Views: views, Verifier: verifier, Quoter: own, Issuer: issuer, Secrets: secrets.New(h.root, h.store),
 		Images:   policy.ImagePolicy{Images: cloud.Images(osImage), KeyProviderName: "kms", KeyProviderID: cloud.KeyProviderID(), AllowSimulated: true},
 		Sessions: h, Directory: h, Metrics: h, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/keys"
-	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	"cadre.dev/store"
@@ -36,13 +35,9 @@ func (a *attempt) issue(ctx context.Context) (*admissionv1.AdmitResponse, *refus
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	var secrets []*admissionv1.Secret
-	for _, name := range SecretNames(a.spec) {
-		value, err := a.cfg.Root.Secret(ctx, a.policy.Group, name)
-		if err != nil {
-			return nil, refuse(codeTokens, "%v", err).later()
-		}
-		secrets = append(secrets, &admissionv1.Secret{Name: name, Value: []byte(value), Epoch: 1})
+	secrets, err := a.cfg.Secrets.For(ctx, a.spec, a.slot)
+	if err != nil {
+		return nil, refuse(codeTokens, "%v", err).later()
 	}
 	chain := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...)
 	return &admissionv1.AdmitResponse{
@@ -76,8 +71,12 @@ func (a *attempt) consul(ctx context.Context) (*admissionv1.ConsulCredentials, *
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
+	gossip, epoch, err := a.cfg.Secrets.Gossip(ctx)
+	if err != nil {
+		return nil, refuse(codeTokens, "%v", err).later()
+	}
 	return &admissionv1.ConsulCredentials{
-		Datacenter: a.cfg.Datacenter, GossipKey: a.cfg.Root.GossipKey(), AgentToken: agent.Secret, WorkloadToken: workload.Secret,
+		Datacenter: a.cfg.Datacenter, GossipKey: gossip, GossipEpoch: epoch, AgentToken: agent.Secret, WorkloadToken: workload.Secret,
 		TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: a.cfg.ServerVIPs,
 	}, nil
 }
@@ -111,16 +110,4 @@ func (a *attempt) recordTokens(ctx context.Context, accessors ...string) (revoke
 		return nil, refuse(codeTokens, "record tokens: %v", err).later()
 	}
 	return revoke, nil
-}
-
-// SecretNames are the secrets that a workload kind gets; a driver may name one more.
-func SecretNames(spec group.Spec) []string {
-	if spec.Workload.Kind != group.WorkloadPatroni {
-		return nil
-	}
-	names := []string{"superuser", "replication", "rewind"}
-	if extra := spec.Workload.Settings["password_secret"]; extra != "" && extra != "superuser" && extra != "replication" && extra != "rewind" {
-		names = append(names, extra)
-	}
-	return names
 }

@@ -60,6 +60,12 @@ type Metrics interface {
 	Refused(code string)
 }
 
+// Secrets gives out the values in force: the group's secrets and the gossip key.
+type Secrets interface {
+	For(ctx context.Context, spec group.Spec, slot string) ([]*admissionv1.Secret, error)
+	Gossip(ctx context.Context) (key string, epoch uint32, err error)
+}
+
 // Config of a Service. All fields are required.
 type Config struct {
 	Cluster, AppID, Slot string
@@ -74,6 +80,7 @@ type Config struct {
 	Verifier   Verifier
 	Quoter     Quoter
 	Issuer     Issuer
+	Secrets    Secrets
 	Sessions   Sessions
 	Directory  Directory
 	Metrics    Metrics

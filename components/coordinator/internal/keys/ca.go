@@ -15,6 +15,8 @@ import (
 	"net"
 	"net/url"
 	"time"
+
+	"cadre.dev/core/secret"
 )
 
 // Validity of issued certificates. Backdating forgives clocks that are a little behind.
@@ -33,7 +35,7 @@ var (
 // CA issues the cluster's certificates. Safe for concurrent use.
 type CA struct {
 	cluster string
-	key     ed25519.PrivateKey
+	key     secret.Value // an ed25519.PrivateKey
 	cert    *x509.Certificate
 	pem     []byte
 }
@@ -64,7 +66,7 @@ func newCA(cluster string, seed []byte) (*CA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read back cluster CA: %w", err)
 	}
-	return &CA{cluster: cluster, key: key, cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+	return &CA{cluster: cluster, key: secret.New(key), cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
 // PEM is the CA bundle.
@@ -143,5 +145,5 @@ func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, 
 	}
 	serial[0] &= 0x7f
 	template.SerialNumber = new(big.Int).SetBytes(serial)
-	return x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
+	return x509.CreateCertificate(rand.Reader, template, c.cert, public, ed25519.PrivateKey(c.key.Reveal()))
 }

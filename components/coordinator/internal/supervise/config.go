@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+
+	"cadre.dev/core/secret"
 )
 
 // Config is what one Consul server needs to know.
@@ -21,10 +23,11 @@ type Config struct {
 	// Servers is the intended size, for bootstrap and for autopilot.
 	Servers int
 	// HTTPPort of the local API on 127.0.0.1; 0 means 8500.
-	HTTPPort  int
-	GossipKey string
+	HTTPPort int
+	// GossipKey is what the server starts with; UseGossip replaces it.
+	GossipKey secret.Value
 	// ManagementToken exists from the first election on; AgentToken is made with it.
-	ManagementToken, AgentToken string
+	ManagementToken, AgentToken secret.Value
 	CAPEM                       []byte
 }
 
@@ -58,7 +61,7 @@ func (c Config) document() ([]byte, error) {
 		"client_addr":      "127.0.0.1",
 		"retry_join":       join,
 		"retry_interval":   "2s",
-		"encrypt":          c.GossipKey,
+		"encrypt":          c.GossipKey.RevealString(),
 		// The gossip key is derived anew at each start; it must not be left on disk.
 		"disable_keyring_file":        true,
 		"disable_update_check":        true,
@@ -78,7 +81,7 @@ func (c Config) document() ([]byte, error) {
 			"default_policy":           "deny",
 			"down_policy":              "extend-cache",
 			"enable_token_persistence": false,
-			"tokens":                   map[string]any{"initial_management": c.ManagementToken, "agent": c.AgentToken},
+			"tokens":                   map[string]any{"initial_management": c.ManagementToken.RevealString(), "agent": c.AgentToken.RevealString()},
 		},
 		// Without MinQuorum autopilot prunes a server that is away for 8 s, and the
 		// next restart of another one loses quorum.

@@ -53,17 +53,17 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken()); err != nil {
+		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken().RevealString()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for n, issuer := range issuers {
 		eventually(t, "agent token", func() error {
-			return issuer.EnsureCoordinator(ctx, root.CoordinatorAgentToken("coordinator-"+string(rune('0'+n))))
+			return issuer.EnsureCoordinator(ctx, root.CoordinatorAgentToken("coordinator-"+string(rune('0'+n))).RevealString())
 		})
 	}
 	eventually(t, "minimum quorum", func() error { return issuers[0].EnsureMinQuorum(ctx, 3) })
-	client, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:18501", Token: root.ManagementToken()})
+	client, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:18501", Token: root.ManagementToken().RevealString()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,10 +79,14 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 
 func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.Addr, binary string) supervise.Config {
 	dir := t.TempDir()
+	gossip, err := root.Gossip(t.Context(), keys.FirstEpoch)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := supervise.Config{
 		Binary: binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
 		Node: "coordinator-" + string(rune('0'+n)), VIP: vip, Servers: 3, HTTPPort: 18500 + n,
-		GossipKey: root.GossipKey(), ManagementToken: root.ManagementToken(),
+		GossipKey: gossip, ManagementToken: root.ManagementToken(),
 		AgentToken: root.CoordinatorAgentToken("coordinator-" + string(rune('0'+n))), CAPEM: root.CA().PEM(),
 	}
 	for _, other := range vips {
