@@ -54,6 +54,8 @@ type Coordinator struct {
 	consul    *supervise.Consul
 	issuer    *tokens.Issuer
 	secrets   *secrets.Service
+	keeper    *secrets.Keeper
+	rotator   *secrets.Rotator
 	peers     *peering.Coordinators
 	node      *overlay.Node
 	views     *view.Watcher
@@ -106,6 +108,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("genesis", c.genesis)
 	work.run("records", c.views.Run)
 	work.run("peers", c.followPeers)
+	work.run("gossip key", c.keeper.Run)
 	work.run("orders", c.control.Follow)
 	work.run("credentials", c.renewCredentials)
 	work.run("reconcile", c.reconcile.Run)
@@ -140,7 +143,11 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot); err != nil {
 		return err
 	}
-	gossip, err := c.root.Gossip(ctx, keys.FirstEpoch)
+	epoch, err := secrets.StartEpoch(c.cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	gossip, err := c.root.Gossip(ctx, epoch)
 	if err != nil {
 		return err
 	}
@@ -159,6 +166,9 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
 	c.reports = reports.New(c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
+	if err := c.assembleSecrets(consul.Address(), epoch); err != nil {
+		return err
+	}
 	c.directory = &control.Directory{}
 	c.directory.Update(&view.View{}, c.peers.Members())
 	c.control = control.New(c.views, c.directory, c.reports, c.log)
@@ -180,6 +190,26 @@ func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 	return cfg
 }
 
+// assembleSecrets makes what keeps, raises and follows the epochs of secrets.
+func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error {
+	c.keeper = secrets.NewKeeper(secrets.KeeperConfig{
+		Keys: c.root, Server: c.consul, Store: c.store, Views: c.views, StateDir: c.cfg.StateDir, First: epoch, Log: c.log,
+	})
+	keyring, err := secrets.NewKeyring(consulAddress, c.root.ManagementToken())
+	if err != nil {
+		return err
+	}
+	var coordinators []string
+	for n := range c.cfg.Replicas {
+		coordinators = append(coordinators, peering.CoordinatorSlot(n))
+	}
+	c.rotator = secrets.NewRotator(secrets.RotatorConfig{
+		Keys: c.root, Keyring: keyring, Store: c.store, Views: c.views, Reports: c.reports, Coordinators: coordinators,
+		Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log,
+	})
+	return nil
+}
+
 func (c *Coordinator) assembleServices(consulAddress string) {
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
@@ -194,7 +224,9 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
-		Operator: operator, Tokens: c.issuer, Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Operator: operator, Tokens: c.issuer, Duties: []reconcile.Duty{c.rotator},
+		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
+		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
@@ -216,7 +248,7 @@ func (c *Coordinator) assembleOverlay() error {
 		Self:    overlay.ID{Cluster: c.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: c.cfg.Slot},
 		SelfVIP: c.cfg.vip(), Listen: c.cfg.SessionListen, Gateway: c.cfg.Gateway, Log: c.log,
 		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
-		ServeAdmission: c.admission.Serve, OnControl: c.control.OnControl,
+		ServeAdmission: c.admission.Serve, OnControl: c.onControl,
 	})
 	if err != nil {
 		return fmt.Errorf("make overlay node: %w", err)
@@ -228,4 +260,13 @@ func (c *Coordinator) assembleOverlay() error {
 	}
 	c.setPeers()
 	return nil
+}
+
+// onControl serves an agent's control session, or talks to another coordinator.
+func (c *Coordinator) onControl(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
+	if peer.ID.Group == peering.CoordinatorGroup {
+		c.keeper.OnControl(ctx, peer, conns)
+		return
+	}
+	c.control.OnControl(ctx, peer, conns)
 }

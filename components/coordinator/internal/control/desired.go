@@ -28,6 +28,8 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		Term:       v.Term,
 		ConfigJson: config,
 	}
+	out.SecretEpochs, _ = v.EpochsOf(record.Value.Group)
+	out.GossipEpoch, _ = v.GossipEpoch()
 	if operations := v.OperationsOf(slot); len(operations) > 0 {
 		out.Operation = order(operations[0].Value, bootID)
 	}
@@ -42,7 +44,10 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 // together with all earlier ones, is never pruned.
 func version(v *view.View, groupName, slot string) uint64 {
 	_, out, _ := v.InForce(groupName)
-	out = max(out, v.Slots[slot].Index)
+	// A new epoch of a secret is news too: the agent renews its credentials.
+	_, secrets := v.EpochsOf(groupName)
+	_, gossip := v.GossipEpoch()
+	out = max(out, v.Slots[slot].Index, secrets, gossip)
 	for _, o := range v.OperationsOf(slot) {
 		out = max(out, o.Index)
 	}

@@ -61,13 +61,19 @@ type Tokens interface {
 	Retire(ctx context.Context, slot string, accessors ...string) error
 }
 
+// Duty is other work of the leader.
+type Duty interface {
+	// Lead works until the Lease or ctx ends.
+	Lead(ctx context.Context, lease store.Lease)
+}
+
 // Metrics counts what the loop does.
 type Metrics interface {
 	Leads(leads bool, term uint64)
 	Pass(group, result string, seconds float64)
 }
 
-// Config of a Reconciler. All fields are required.
+// Config of a Reconciler. All fields are required, but Duties and Removed.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -76,11 +82,16 @@ type Config struct {
 	Reports       Reports
 	Operator      Operator
 	Tokens        Tokens
-	Timing        rollout.Timing
-	Now           func() time.Time
-	Failpoint     func(name string)
-	Log           *slog.Logger
-	Metrics       Metrics
+	// Duties run beside the groups' loops.
+	Duties []Duty
+	// Removed is told of each Slot that is gone for good, before its records go; it
+	// may be told again.
+	Removed   func(ctx context.Context, slot string) error
+	Timing    rollout.Timing
+	Now       func() time.Time
+	Failpoint func(name string)
+	Log       *slog.Logger
+	Metrics   Metrics
 }
 
 // Reconciler runs the loop on whichever coordinator holds the Lease.
@@ -148,7 +159,12 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
 
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
+	var duties sync.WaitGroup
+	for _, duty := range r.cfg.Duties {
+		duties.Go(func() { duty.Lead(under, lease) })
+	}
 	r.runGroups(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+	duties.Wait()
 	stop()
 	cancel()
 
