@@ -130,6 +130,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 // assemble makes every part, from the keys up.
 func (c *Coordinator) assemble(ctx context.Context) error {
+	if err := supervise.InMemory(c.cfg.RunDir); err != nil {
+		return fmt.Errorf("run dir: %w", err)
+	}
 	var err error
 	if c.info, err = c.deps.Guest.Info(ctx); err != nil {
 		return fmt.Errorf("ask the guest agent who this is: %w", err)

@@ -67,7 +67,7 @@ func (a *Agent) renew(ctx context.Context) error {
 	for {
 		current, _ := a.admitted.Get()
 		due, cancel := context.WithTimeoutCause(ctx, renewIn(time.Until(current.ExpiresAt)), errRenew)
-		why := a.waitLonely(due)
+		why := a.waitRenew(due)
 		cancel()
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // why is not an error, and ctx ended

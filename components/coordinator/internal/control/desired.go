@@ -28,8 +28,14 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		Term:       v.Term,
 		ConfigJson: config,
 	}
-	out.SecretEpochs, _ = v.EpochsOf(record.Value.Group)
 	out.GossipEpoch, _ = v.GossipEpoch()
+	// Every secret is named, also one that the leader has not seen yet: one that the
+	// agent does not have, or has no more to have, is a reason to renew.
+	epochs, _ := v.EpochsOf(record.Value.Group)
+	out.SecretEpochs = map[string]uint32{}
+	for _, one := range spec.AllSecrets() {
+		out.SecretEpochs[one.Name] = max(epochs[one.Name], 1)
+	}
 	if operations := v.OperationsOf(slot); len(operations) > 0 {
 		out.Operation = order(operations[0].Value, bootID)
 	}
