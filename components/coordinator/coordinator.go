@@ -21,12 +21,14 @@ import (
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/server"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/secret"
 	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/store"
@@ -52,6 +54,9 @@ type Coordinator struct {
 	store     *store.Consul
 	consul    *supervise.Consul
 	issuer    *tokens.Issuer
+	secrets   *secrets.Service
+	keeper    *secrets.Keeper
+	rotator   *secrets.Rotator
 	peers     *peering.Coordinators
 	node      *overlay.Node
 	views     *view.Watcher
@@ -107,6 +112,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("genesis", c.genesis)
 	work.run("records", c.views.Run)
 	work.run("peers", c.followPeers)
+	work.run("gossip key", c.keeper.Run)
 	work.run("orders", c.control.Follow)
 	work.run("leases", c.admission.KeepLeases)
 	work.run("credentials", c.renewCredentials)
@@ -129,6 +135,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 // assemble makes every part, from the keys up.
 func (c *Coordinator) assemble(ctx context.Context) error {
+	if err := supervise.InMemory(c.cfg.RunDir); err != nil {
+		return fmt.Errorf("run dir: %w", err)
+	}
 	var err error
 	if c.info, err = c.deps.Guest.Info(ctx); err != nil {
 		return fmt.Errorf("ask the guest agent who this is: %w", err)
@@ -142,20 +151,32 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot, c.cfg.Trust.AllowSimulated); err != nil {
 		return err
 	}
-	consul := c.consulConfig()
+	epoch, err := secrets.StartEpoch(c.cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	gossip, err := c.root.Gossip(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	consul := c.consulConfig(gossip)
 	c.consul = supervise.New(consul, func(now time.Time) ([]byte, []byte, error) {
 		return c.root.CA().ConsulTLS(keys.ConsulServer, c.cfg.Slot, c.cfg.Datacenter, c.cfg.Trust.AllowSimulated, now)
 	}, c.log)
-	if c.store, err = store.NewConsul(store.ConsulConfig{Address: consul.Address(), Token: c.root.ManagementToken()}); err != nil {
+	if c.store, err = store.NewConsul(store.ConsulConfig{Address: consul.Address(), Token: c.root.ManagementToken().RevealString()}); err != nil {
 		return err
 	}
-	if c.issuer, err = tokens.New(consul.Address(), c.root.ManagementToken(), tokens.TTL); err != nil {
+	if c.issuer, err = tokens.New(consul.Address(), c.root.ManagementToken().RevealString(), tokens.TTL); err != nil {
 		return err
 	}
+	c.secrets = secrets.New(c.root, c.store)
 	c.metrics = status.NewMetrics()
 	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
 	c.reports = reports.New(c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
+	if err := c.assembleSecrets(consul.Address(), epoch); err != nil {
+		return err
+	}
 	c.directory = &control.Directory{}
 	c.directory.Update(&view.View{}, c.peers.Members())
 	ended := func(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
@@ -167,12 +188,11 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	return c.assembleOverlay()
 }
 
-func (c *Coordinator) consulConfig() supervise.Config {
+func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 	cfg := supervise.Config{
 		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: filepath.Join(c.cfg.RunDir, "consul"),
 		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
-		GossipKey: c.root.GossipKey(), ManagementToken: c.root.ManagementToken(),
-		CAPEM: c.root.CA().PEM(),
+		GossipKey: gossip, ManagementToken: c.root.ManagementToken(), CAPEM: c.root.CA().PEM(),
 	}
 	for _, vip := range c.cfg.serverVIPs(true) {
 		cfg.Others = append(cfg.Others, netip.MustParseAddr(vip))
@@ -180,11 +200,31 @@ func (c *Coordinator) consulConfig() supervise.Config {
 	return cfg
 }
 
+// assembleSecrets makes what keeps, raises and follows the epochs of secrets.
+func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error {
+	c.keeper = secrets.NewKeeper(secrets.KeeperConfig{
+		Keys: c.root, Server: c.consul, Store: c.store, Views: c.views, StateDir: c.cfg.StateDir, First: epoch, Log: c.log,
+	})
+	keyring, err := secrets.NewKeyring(consulAddress, c.root.ManagementToken())
+	if err != nil {
+		return err
+	}
+	var coordinators []string
+	for n := range c.cfg.Replicas {
+		coordinators = append(coordinators, peering.CoordinatorSlot(n))
+	}
+	c.rotator = secrets.NewRotator(secrets.RotatorConfig{
+		Keys: c.root, Keyring: keyring, Store: c.store, Views: c.views, Reports: c.reports, Coordinators: coordinators,
+		Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log,
+	})
+	return nil
+}
+
 func (c *Coordinator) assembleServices(consulAddress string) {
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
-		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer,
+		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer, Secrets: c.secrets,
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
@@ -195,7 +235,9 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
-		Operator: operator, Tokens: c.issuer, Guard: c.admission.Guard, Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Operator: operator, Tokens: c.issuer, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
+		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
+		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
@@ -217,7 +259,7 @@ func (c *Coordinator) assembleOverlay() error {
 		Self:    overlay.ID{Cluster: c.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: c.cfg.Slot},
 		SelfVIP: c.cfg.vip(), Listen: c.cfg.SessionListen, Gateway: c.cfg.Gateway, Log: c.log,
 		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
-		ServeAdmission: c.admission.Serve, OnControl: c.control.OnControl,
+		ServeAdmission: c.admission.Serve, OnControl: c.onControl,
 	})
 	if err != nil {
 		return fmt.Errorf("make overlay node: %w", err)
@@ -229,4 +271,13 @@ func (c *Coordinator) assembleOverlay() error {
 	}
 	c.setPeers()
 	return nil
+}
+
+// onControl serves an agent's control session, or talks to another coordinator.
+func (c *Coordinator) onControl(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
+	if peer.ID.Group == peering.CoordinatorGroup {
+		c.keeper.OnControl(ctx, peer, conns)
+		return
+	}
+	c.control.OnControl(ctx, peer, conns)
 }

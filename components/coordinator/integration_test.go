@@ -199,7 +199,7 @@ func newHarness(t *testing.T) *harness {
 	digest := sha256.Sum256([]byte(h.operatorToken))
 	h.config = coordinator.Config{
 		Cluster: "demo", Slot: "coordinator-0", Replicas: 1, ConsulBinary: storetest.ConsulBinary(t),
-		StateDir: t.TempDir(), RunDir: t.TempDir(), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.Address()},
+		StateDir: t.TempDir(), RunDir: testnet.MemoryDir(t), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.Address()},
 		SessionListen: "127.0.0.1:7443", APIListen: "127.0.0.1:7444", Version: "test",
 		Trust: attest.Trust{
 			Cluster: "demo", CoordinatorAppID: coordinatorApp, RootsPEM: string(cloud.RootPEM()), AllowSimulated: true,

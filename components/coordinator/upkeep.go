@@ -12,6 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/secret"
 	"cadre.dev/overlay"
 )
 
@@ -87,7 +88,7 @@ func (c *Coordinator) giveConsulToken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.consul.SetAgentToken(token.Secret), c.issuer.UseAgentToken(ctx, token.Secret)); err != nil {
+	if err := errors.Join(c.consul.SetAgentToken(secret.FromString(token.Secret)), c.issuer.UseAgentToken(ctx, token.Secret)); err != nil {
 		return errors.Join(err, c.issuer.Revoke(ctx, token.Accessor))
 	}
 	c.consulTokens = append(c.consulTokens, token.Accessor)

@@ -24,6 +24,8 @@ const (
 	LeasePrefix      = "lease/"
 	BootLeasePrefix  = "lease/boots/"
 	DecisionsPrefix  = "decisions/"
+	SecretsPrefix    = "secrets/"
+	RotatePrefix     = "control/rotate/"
 )
 
 const (
@@ -86,6 +88,16 @@ func FreezeKey() string { return "control/freeze" }
 
 // QueueKey is one request of an operator, e.g. a restart of a Slot.
 func QueueKey(request string) string { return key("control", "queue", id(request)) }
+
+// SecretKey is the epoch of the secret called secret of group g; of the cluster's
+// own key of that name when g is ClusterSecrets.
+func SecretKey(g, secret string) string { return key("secrets", name(g), name(secret)) }
+
+// SecretsOf is the prefix of the epochs of the secrets of group g.
+func SecretsOf(g string) string { return key("secrets", name(g)) + "/" }
+
+// RotateKey asks for a new epoch of a secret.
+func RotateKey(g, secret string) string { return key("control", "rotate", name(g), name(secret)) }
 
 // Every name is matched as bytes against one grammar, as narrow as the
 // strictest consumer of it (IDN-02). A slash can never come in.

@@ -76,6 +76,10 @@ var Records = []Kind{
 		"While it exists, nothing voluntary that disrupts starts in any group. Delete it to go on."},
 	{"control/queue/<id>", typeOf[QueueRequest](), Operator, 4 * kib,
 		"A request, such as the restart of one Slot. The leader deletes it when it records the Operation."},
+	{"secrets/<group>/<secret>", typeOf[SecretRecord](), Leader, 4 * kib,
+		"The epoch of a declared secret, never its value: coordinators derive that from their guest agent by group, name and epoch. secrets/cluster/gossip is Consul's gossip key. Never deleted: a secret that is declared again must not go back to an old value."},
+	{"control/rotate/<group>/<secret>", typeOf[RotateRequest](), Operator, 4 * kib,
+		"A request for a new epoch of a secret. The leader deletes it when it raises the epoch."},
 	{LeaseKey, typeOf[LeaseRecord](), Leader, 4 * kib,
 		"The lock of the leader: a Consul session holds the key. The value tells people who it is. Never deleted."},
 	{TermKey, typeOf[TermRecord](), Leader, 1 * kib,
@@ -117,6 +121,7 @@ func (k Kind) Matches(key string) bool {
 var variables = map[string]interface{ MatchString(string) bool }{
 	"<group>":  nameGrammar,
 	"<slot>":   nameGrammar,
+	"<secret>": nameGrammar,
 	"<digest>": idGrammar,
 	"<id>":     idGrammar,
 	"<nonce>":  nonceGrammar,

@@ -74,6 +74,7 @@ type Server struct {
 	groups   map[string]*Group
 	restarts []string
 	mesh     Mesh
+	secrets  []*apiv1.Secret
 	index    uint64
 	fail     map[string]error
 	changed  chan struct{}

@@ -72,6 +72,14 @@ group "postgres" {
     port  = 5432
     allow = ["web"]
   }
+  secret "superuser" {
+    bytes  = 32
+    format = "base64"
+    owner  = "999:999"
+    mode   = "0640"
+    rotate = "720h"
+  }
+  not_secret = ["A"]
 }
 `
 

@@ -39,6 +39,9 @@ func (s *Spec) Normalize() {
 	for i := range s.Backends {
 		fill(&s.Backends[i].Protocol, "tcp")
 	}
+	for i := range s.Secrets {
+		s.Secrets[i].normalize()
+	}
 }
 
 // clone copies what Normalize writes to, so that the caller's spec stays as it is.
@@ -58,6 +61,7 @@ func (s Spec) clone() Spec {
 		}
 	}
 	s.Backends = slices.Clone(s.Backends)
+	s.Secrets = slices.Clone(s.Secrets)
 	return s
 }
 

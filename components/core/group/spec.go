@@ -23,6 +23,11 @@ type Spec struct {
 	LifecycleHooks   []LifecycleHook  `json:"lifecycle_hook,omitempty"`
 	HealthChecks     []HealthCheck    `json:"health_check,omitempty"`
 	Backends         []Backend        `json:"backend,omitempty"`
+	// Secrets that the group's Slots get as files in memory.
+	Secrets []Secret `json:"secret,omitempty"`
+	// NotSecret names entries of env, meta and settings that look like secrets but
+	// are none; without it they are refused (SECRET_IN_SPEC).
+	NotSecret []string `json:"not_secret,omitempty"`
 	// Meta is handed to the workload; it is not part of the Revision.
 	Meta map[string]string `json:"meta,omitempty"`
 	// RestartToken is part of the Revision's identity (R3): changing it rolls

@@ -23,6 +23,8 @@ func Validate(s Spec) error {
 	v.checks(s.HealthChecks)
 	v.backends(s)
 	v.meta("meta", s.Meta)
+	v.secrets(s)
+	v.leaks(s)
 	if len(v.problems) == 0 {
 		return nil
 	}

@@ -19,13 +19,16 @@ type workloadKind struct {
 	voters bool
 	// settings that its driver reads.
 	settings []string
+	// secrets that its members share, beside the declared ones.
+	secrets []string
 }
 
 var workloadKinds = map[string]workloadKind{
-	WorkloadNone:    {},
-	WorkloadConsul:  {voters: true, settings: []string{"http_addr", "token_file"}},
-	WorkloadPatroni: {settings: []string{"max_lag_bytes", "password_file", "port", "scope", "username"}},
-	WorkloadEtcd:    {voters: true, settings: []string{"ca_file", "cert_file", "client_port", "key_file"}},
+	WorkloadNone:   {},
+	WorkloadConsul: {voters: true, settings: []string{"http_addr", "token_file"}},
+	WorkloadPatroni: {settings: []string{"max_lag_bytes", "password_file", "port", "scope", "username"},
+		secrets: []string{"superuser", "replication", "rewind"}},
+	WorkloadEtcd: {voters: true, settings: []string{"ca_file", "cert_file", "client_port", "key_file"}},
 }
 
 // HasVoters reports whether the group's members vote among themselves, so that a

@@ -57,6 +57,9 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	if err := mesh.InMemory(cfg.RunDir); err != nil {
+		return nil, fmt.Errorf("--run-dir: %w", err)
+	}
 	trust, err := attest.LoadTrust(cfg.TrustFile)
 	if err != nil {
 		return nil, fmt.Errorf("trust file %s: %w", cfg.TrustFile, err)
@@ -91,7 +94,7 @@ func New(cfg Config) (*Agent, error) {
 	})
 	a.builder = report.NewBuilder(report.Sources{
 		Member: a.member.State, Checks: a.checker.Results, Results: a.results,
-		ConsulReady: a.consulReady, Version: cfg.Version, BootAt: a.bootAt,
+		ConsulReady: a.consulReady, Epochs: a.epochs, Version: cfg.Version, BootAt: a.bootAt,
 	})
 	a.hub, err = control.New(control.Config{
 		StateDir: cfg.StateDir, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,

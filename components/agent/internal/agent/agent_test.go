@@ -45,7 +45,7 @@ func newTestAgent(t *testing.T, w *agenttest.World) *testAgent {
 	dir := t.TempDir()
 	return &testAgent{t: t, api: "http://" + api, cfg: Config{
 		TrustFile: agenttest.TrustFile(t, w.Trust()), Gateway: w.Gateway.Config(),
-		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), MeshDir: filepath.Join(dir, "mesh"),
+		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(agenttest.MemoryDir(t), "run"), MeshDir: filepath.Join(agenttest.MemoryDir(t), "mesh"),
 		DstackSocket: socket, API: api, Listen: "127.0.0.1:0", Version: "test", ChildOutput: io.Discard,
 	}}
 }

@@ -78,6 +78,11 @@ func (a *Agent) renew(ctx context.Context) error {
 			d, index := a.hub.Desired().Get()
 			return d.GetPolicyEpoch(), a.hub.Desired().Changed(index)
 		},
+		Behind: func() string {
+			d, _ := a.hub.Desired().Get()
+			current, _ := a.admitted.Get()
+			return behind(d, current.Grant)
+		},
 		Sessions: func() (int, <-chan struct{}) {
 			n, index := a.hub.Sessions().Get()
 			return n, a.hub.Sessions().Changed(index)

@@ -7,7 +7,7 @@ import (
 	"cadre.dev/agent/internal/api"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/mesh"
-	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/core/secret"
 )
 
 // watchHealth keeps the healthy streak and asks for a report on every change.
@@ -68,7 +68,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 	info := mesh.Info{
 		Cluster: current.ID.Cluster, Group: current.ID.Group, Slot: current.ID.Slot, VIP: vip,
 		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta,
-		Secrets: secretsOf(current.Grant), ConsulToken: current.Grant.GetConsul().GetWorkloadToken(),
+		Secrets: secretsOf(current.Grant), ConsulToken: secret.FromString(current.Grant.GetConsul().GetWorkloadToken()),
 	}
 	list, _ := a.peers.Get()
 	for _, p := range list {
@@ -86,14 +86,6 @@ func (a *Agent) updateMesh(announced *bool) error {
 	*announced = true
 	a.cfg.Log.Info("workloads may start", "slot", current.ID.Slot)
 	return nil
-}
-
-func secretsOf(grant *admissionv1.Credentials) map[string]string {
-	out := map[string]string{}
-	for _, s := range grant.GetSecrets() {
-		out[s.GetName()] = string(s.GetValue())
-	}
-	return out
 }
 
 func (a *Agent) results() []lifecycle.Result {

@@ -3,7 +3,9 @@
 //
 //	hosts          VIP and Slot name of every Peer, in /etc/hosts form
 //	env            CADRE_* and CONSUL_HTTP_ADDR, for a POSIX shell
-//	secrets/<name> declared secrets; readable by root and the mesh group only
+//	secrets/<name> declared secrets, for the owner that the spec names; else
+//	               readable by root and the mesh group only
+//	secret-epochs.json  which epoch each of them has, to watch for rotations
 //	consul-token   the workload's Consul token
 //	exec.sh        waits for ready, loads env, then runs its arguments
 //	ready          created last, when everything above is complete

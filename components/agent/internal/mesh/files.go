@@ -1,7 +1,7 @@
 package mesh
 
 import (
-	"bytes"
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -9,14 +9,13 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"cadre.dev/agent/internal/durable"
+	"cadre.dev/core/secret"
 )
 
 //go:embed exec.sh
@@ -31,37 +30,59 @@ type Info struct {
 	// VIPs by Slot name, of all known Peers and this Slot.
 	VIPs        map[string]netip.Addr
 	Meta        map[string]string
-	Secrets     map[string]string
-	ConsulToken string
+	Secrets     map[string]Secret
+	ConsulToken secret.Value
 }
 
 // Folder writes the files. Safe for concurrent use.
 type Folder struct {
-	dir string
-	gid int
+	dir, secrets folder
+	gid          int
 
 	mu      sync.Mutex
-	written map[string][]byte // guarded by mu
+	written map[string]written // guarded by mu; by path
 	// withdrawn: nothing is written any more; guarded by mu.
 	withdrawn bool
 }
 
-// Open takes dir over: it is created if needed, and a ready file that an earlier
-// Boot left is removed, since its files are not ours. Secrets are readable by gid
-// too, if it is not 0.
+// Open takes dir over, which must be in memory: it is created if needed, and a
+// ready file that an earlier Boot left is removed, since its files are not ours.
+// Secrets without an owner of their own are readable by gid too, if it is not 0.
 func Open(dir string, gid int) (*Folder, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "secrets"), 0o755); err != nil { //nolint:gosec // names are no secrets
-		return nil, fmt.Errorf("open mesh folder: %w", err)
-	}
-	if err := os.Remove(filepath.Join(dir, "ready")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open mesh folder: %w", err)
-	}
-	f := &Folder{dir: dir, gid: gid, written: map[string][]byte{}}
-	// Workloads start at once and wait in exec.sh, so it is there before admission.
-	if err := f.put("exec.sh", execScript, 0o755, false); err != nil {
+	f, err := open(dir, gid)
+	if err != nil {
 		return nil, fmt.Errorf("open mesh folder: %w", err)
 	}
 	return f, nil
+}
+
+func open(dir string, gid int) (*Folder, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // names are no secrets
+		return nil, err
+	}
+	if err := InMemory(dir); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{dir: folder{root: root, path: dir}, gid: gid, written: map[string]written{}}
+	if err := root.Mkdir(secretsFolder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if f.secrets, err = f.dir.open(secretsFolder); err != nil {
+		return nil, err
+	}
+	// Whatever the umask was: workloads of other users read from here.
+	if err := errors.Join(root.Chmod(".", 0o755), f.secrets.root.Chmod(".", 0o755)); err != nil {
+		return nil, err
+	}
+	if err := f.dir.remove("ready"); err != nil {
+		return nil, err
+	}
+	// Workloads start at once and wait in exec.sh, so it is there before admission.
+	return f, f.public("exec.sh", execScript, 0o755)
 }
 
 // Write brings all files except ready up to date; what did not change is not touched.
@@ -69,18 +90,12 @@ func (f *Folder) Write(info Info) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	errs := []error{
-		f.put("hosts", hosts(info), 0o644, false),
-		f.put("env", environment(info), 0o644, false),
+		f.public("hosts", hosts(info), 0o644),
+		f.public("env", environment(info), 0o644),
+		f.writeSecrets(info.Secrets),
 	}
-	if info.ConsulToken != "" {
-		errs = append(errs, f.put("consul-token", []byte(info.ConsulToken), 0, true))
-	}
-	for _, name := range slices.Sorted(maps.Keys(info.Secrets)) {
-		if !fileName.MatchString(name) {
-			errs = append(errs, fmt.Errorf("secret %q: the name must match %s", name, fileName))
-			continue
-		}
-		errs = append(errs, f.put(filepath.Join("secrets", name), []byte(info.Secrets[name]), 0, true))
+	if !info.ConsulToken.IsZero() {
+		errs = append(errs, f.put(f.dir, "consul-token", info.ConsulToken.Reveal(), f.meshAccess()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write mesh files: %w", err)
@@ -92,28 +107,27 @@ func (f *Folder) Write(info Info) error {
 func (f *Folder) Ready() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.put("ready", []byte{}, 0o644, false)
+	return f.public("ready", []byte{}, 0o644)
 }
 
-func (f *Folder) put(name string, data []byte, mode fs.FileMode, secret bool) error {
+func (f *Folder) public(name string, data []byte, mode fs.FileMode) error {
+	return f.put(f.dir, name, data, access{mode: mode, uid: -1, gid: -1})
+}
+
+// put writes what changed.
+func (f *Folder) put(in folder, name string, data []byte, who access) error {
 	if f.withdrawn {
 		return errWithdrawn
 	}
-	if old, done := f.written[name]; done && bytes.Equal(old, data) {
+	path := in.path + "/" + name
+	now := written{digest: sha256.Sum256(data), who: who}
+	if old, done := f.written[path]; done && old == now {
 		return nil
 	}
-	gid := 0
-	if secret {
-		mode = 0o400
-		if f.gid != 0 {
-			gid, mode = f.gid, 0o440
-		}
-	}
-	path := filepath.Join(f.dir, name)
-	if err := durable.WriteFileAs(path, data, mode, gid); err != nil {
+	if err := in.put(name, data, who); err != nil {
 		return err
 	}
-	f.written[name] = bytes.Clone(data)
+	f.written[path] = now
 	return nil
 }
 

@@ -9,7 +9,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cadre.dev/core/secret"
 )
+
+// memory is a folder in memory, where secrets may be.
+func memory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "cadre-test-")
+	if err != nil {
+		t.Skipf("no folder in memory: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
 
 func testInfo() Info {
 	return Info{
@@ -19,13 +32,13 @@ func testInfo() Info {
 			"db-0": netip.MustParseAddr("127.50.1.1"), "db-1": netip.MustParseAddr("127.50.1.2"),
 		},
 		Meta:        map[string]string{"fault-domain": "a; touch pwned", "quote": `it's "$HOME" ` + "`x`\nnext"},
-		Secrets:     map[string]string{"password": "s3cret"},
-		ConsulToken: "token",
+		Secrets:     map[string]Secret{"password": {Value: secret.FromString("s3cret"), Epoch: 1}},
+		ConsulToken: secret.FromString("token"),
 	}
 }
 
 func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
-	dir := t.TempDir()
+	dir := memory(t)
 	f, err := Open(dir, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +72,7 @@ func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
 }
 
 func TestOpenRemovesAnEarlierReady(t *testing.T) {
-	dir := t.TempDir()
+	dir := memory(t)
 	if err := os.WriteFile(filepath.Join(dir, "ready"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -94,13 +107,13 @@ func TestSecrets(t *testing.T) {
 			if name == "with a group" && os.Getuid() != 0 {
 				t.Skip("needs root to give a file to another group")
 			}
-			dir := t.TempDir()
+			dir := memory(t)
 			f, err := Open(dir, tc.gid)
 			if err != nil {
 				t.Fatal(err)
 			}
 			info := testInfo()
-			info.Secrets = map[string]string{tc.secret: "v"}
+			info.Secrets = map[string]Secret{tc.secret: {Value: secret.FromString("v"), Epoch: 1}}
 			err = f.Write(info)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {

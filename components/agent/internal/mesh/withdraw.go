@@ -3,9 +3,6 @@ package mesh
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 )
 
 // errWithdrawn: a part that does not know yet that the Slot is lost writes nothing.
@@ -17,15 +14,13 @@ var errWithdrawn = errors.New("the files were withdrawn")
 func (f *Folder) Withdraw() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	paths := []string{filepath.Join(f.dir, "ready"), filepath.Join(f.dir, "consul-token")}
-	secrets, err := filepath.Glob(filepath.Join(f.dir, "secrets", "*"))
-	errs := []error{err}
-	for _, path := range append(paths, secrets...) {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
 	f.withdrawn = true
+	errs := []error{f.dir.remove("ready"), f.dir.remove("consul-token")}
+	names, err := f.secrets.names()
+	errs = append(errs, err)
+	for _, name := range names {
+		errs = append(errs, f.secrets.remove(name))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("withdraw mesh files: %w", err)
 	}

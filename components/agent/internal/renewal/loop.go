@@ -18,9 +18,13 @@ const (
 	// admissionPause is the least time between two whole admissions, whatever they are
 	// for: each costs a quote and its verification.
 	admissionPause = 5 * time.Second
+	// rotatedPause bounds how long a Boot lets pass before it renews for a new epoch
+	// of a secret: the members must not all come at once, and the coordinator that
+	// renews may see the new epoch a little later than the one that told of it.
+	rotatedPause = time.Second
 )
 
-// Config of a Loop. All fields are required.
+// Config of a Loop. All fields but Behind are required.
 type Config struct {
 	// Renew asks over any live control session, puts what it gets in force, and says
 	// what is held then. An error leaves what was held.
@@ -30,6 +34,9 @@ type Config struct {
 	// Wanted is the newest policy epoch that is known, and a channel that closes with
 	// the next change.
 	Wanted func() (epoch uint64, changed <-chan struct{})
+	// Behind says which secret was rotated, by the same knowledge as Wanted; "" none.
+	// It is called after Wanted and may be nil.
+	Behind func() string
 	// Sessions counts the live control sessions, and has a channel that closes with the
 	// next change.
 	Sessions func() (live int, changed <-chan struct{})
@@ -50,6 +57,8 @@ type Loop struct {
 	next time.Time
 	// evidence: only a whole admission will do.
 	evidence bool
+	// rotated is when to renew because of a rotation; zero: there was none.
+	rotated  time.Time
 	admitted time.Time // of the last whole admission tried
 	alone    time.Time // since when no session was live; zero while one is
 }
@@ -100,6 +109,9 @@ func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 			// Not all Slots in the same moment: one policy may be many Slots'.
 			at, reason = l.soon(now), "a newer policy is in force"
 		}
+		if why := l.behind(now); why != "" && l.rotated.Before(at) {
+			at, reason = l.rotated, why
+		}
 		switch {
 		case live > 0:
 			l.alone = time.Time{}
@@ -125,6 +137,18 @@ func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 		}
 		timer.Stop()
 	}
+}
+
+// behind says what was rotated, and notes when to renew for it.
+func (l *Loop) behind(now time.Time) string {
+	if l.Behind == nil || l.denied || l.failures > 0 {
+		return ""
+	}
+	why := l.Behind()
+	if why != "" && l.rotated.IsZero() {
+		l.rotated = now.Add(rand.N(rotatedPause)) //nolint:gosec // jitter is no secret
+	}
+	return why
 }
 
 // soon is when the next whole admission may be tried.

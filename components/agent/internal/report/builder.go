@@ -20,8 +20,10 @@ type Sources struct {
 	Results func() []lifecycle.Result
 	// ConsulReady is also true when the Slot was given no Consul credentials.
 	ConsulReady func() bool
-	Version     string
-	BootAt      time.Time
+	// Epochs of the gossip key and the secrets that this Boot has.
+	Epochs  func() (gossip uint32, secrets map[string]uint32)
+	Version string
+	BootAt  time.Time
 }
 
 // Builder makes reports. Safe for concurrent use.
@@ -47,6 +49,7 @@ func (b *Builder) Build() *controlv1.Report {
 		HealthyFor: durationpb.New(lasting), ConsulReady: consul,
 		AgentVersion: b.src.Version, BootAt: timestamppb.New(b.src.BootAt),
 	}
+	r.GossipEpoch, r.SecretEpochs = b.src.Epochs()
 	for _, c := range checks {
 		r.Checks = append(r.Checks, &controlv1.CheckResult{
 			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since),

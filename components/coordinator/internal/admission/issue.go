@@ -184,15 +184,3 @@ func (s *Service) revoke(ctx context.Context, slot string, accessors []string) {
 		s.log.Warn("old tokens not revoked; they end by themselves", "slot", slot, "error", err)
 	}
 }
-
-// SecretNames are the secrets that a workload kind gets; a driver may name one more.
-func SecretNames(spec group.Spec) []string {
-	if spec.Workload.Kind != group.WorkloadPatroni {
-		return nil
-	}
-	names := []string{"superuser", "replication", "rewind"}
-	if extra := spec.Workload.Settings["password_secret"]; extra != "" && extra != "superuser" && extra != "replication" && extra != "rewind" {
-		names = append(names, extra)
-	}
-	return names
-}

@@ -72,11 +72,10 @@ type Config struct {
 	Verifier   Verifier
 	Quoter     Quoter
 	Issuer     Issuer
-	// Secrets; nil: derived from Root.
-	Secrets   Secrets
-	Sessions  Sessions
-	Directory Directory
-	Metrics   Metrics
+	Secrets    Secrets
+	Sessions   Sessions
+	Directory  Directory
+	Metrics    Metrics
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
@@ -136,9 +135,6 @@ func New(cfg Config) *Service {
 	}
 	if cfg.MayRenew == nil {
 		cfg.MayRenew = mayRenewByEpoch
-	}
-	if cfg.Secrets == nil {
-		cfg.Secrets = &rootSecrets{root: cfg.Root, known: map[string]string{}}
 	}
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{

@@ -36,11 +36,14 @@ func bound(r *controlv1.Report) error {
 	switch {
 	case r == nil:
 		return status.Error(codes.InvalidArgument, "report: missing")
-	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList:
+	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList:
 		return status.Error(codes.InvalidArgument, "report: too many entries")
 	}
 	names := []string{m.GetLeader(), m.GetVersion(), r.GetAgentVersion()}
 	names = append(append(names, m.GetVoters()...), m.GetBusy()...)
+	for name := range r.GetSecretEpochs() {
+		names = append(names, name)
+	}
 	for _, c := range r.GetChecks() {
 		names = append(names, c.GetName())
 		clip(&c.Message)

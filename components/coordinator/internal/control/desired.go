@@ -29,6 +29,14 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		ConfigJson:  config,
 		PolicyEpoch: v.Policies[slot].Value.Epoch,
 	}
+	out.GossipEpoch, _ = v.GossipEpoch()
+	// Every secret is named, also one that the leader has not seen yet: one that the
+	// agent does not have, or has no more to have, is a reason to renew.
+	epochs, _ := v.EpochsOf(record.Value.Group)
+	out.SecretEpochs = map[string]uint32{}
+	for _, one := range spec.AllSecrets() {
+		out.SecretEpochs[one.Name] = max(epochs[one.Name], 1)
+	}
 	if operations := v.OperationsOf(slot); len(operations) > 0 {
 		out.Operation = order(operations[0].Value, bootID)
 	}
@@ -43,7 +51,10 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 // together with all earlier ones, is never pruned.
 func version(v *view.View, groupName, slot string) uint64 {
 	_, out, _ := v.InForce(groupName)
-	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index)
+	// A new epoch of a secret is news too: the agent renews its credentials.
+	_, secrets := v.EpochsOf(groupName)
+	_, gossip := v.GossipEpoch()
+	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index, secrets, gossip)
 	for _, o := range v.OperationsOf(slot) {
 		out = max(out, o.Index)
 	}

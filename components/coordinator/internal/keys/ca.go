@@ -17,6 +17,8 @@ import (
 	"net/url"
 	"regexp"
 	"time"
+
+	"cadre.dev/core/secret"
 )
 
 // Validity of issued certificates. Backdating forgives clocks that are a little behind.
@@ -53,7 +55,7 @@ var (
 // CA issues the cluster's certificates. Safe for concurrent use.
 type CA struct {
 	cluster string
-	key     ed25519.PrivateKey
+	key     secret.Value // an ed25519.PrivateKey
 	cert    *x509.Certificate
 	pem     []byte
 }
@@ -84,7 +86,7 @@ func newCA(cluster string, seed []byte) (*CA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read back cluster CA: %w", err)
 	}
-	return &CA{cluster: cluster, key: key, cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+	return &CA{cluster: cluster, key: secret.New(key), cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
 // PEM is the CA bundle.
@@ -178,5 +180,5 @@ func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, 
 	}
 	serial[0] &= 0x7f
 	template.SerialNumber = new(big.Int).SetBytes(serial)
-	return x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
+	return x509.CreateCertificate(rand.Reader, template, c.cert, public, ed25519.PrivateKey(c.key.Reveal()))
 }

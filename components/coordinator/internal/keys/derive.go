@@ -6,10 +6,12 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
+
+	"cadre.dev/core/secret"
 )
 
 // Guest gives app keys: the same path gives the same key on every CVM of one app.
@@ -17,38 +19,54 @@ type Guest interface {
 	GetKey(ctx context.Context, path, purpose string) ([]byte, error)
 }
 
+// Purpose is what a derived key is for: a segment of its path. Keys of different
+// purposes are independent: a leak of one says nothing about another.
+type Purpose string
+
+const (
+	// PurposeCA is the seed of the cluster's certificate authority.
+	PurposeCA Purpose = "ca"
+	// PurposeGossip is Consul's gossip key; it has many epochs.
+	PurposeGossip Purpose = "gossip"
+	// PurposeManagement is Consul's initial management token.
+	PurposeManagement Purpose = "management-token"
+	// PurposeNonce authenticates admission challenges.
+	PurposeNonce Purpose = "admission-nonce"
+	// purposeSecret are the workloads' secrets: secret/<group>/<name>.
+	purposeSecret Purpose = "secret"
+)
+
+// FirstEpoch is the epoch of every key until it is rotated.
+const FirstEpoch uint32 = 1
+
 // Root is the cluster's derived material. It is constant after Derive and safe
 // for concurrent use.
 type Root struct {
-	cluster string
-	guest   Guest
-	ca      *CA
-	// gossip, management, agents and nonce are independent: a leak of one says
-	// nothing about another.
-	gossip     []byte
-	management []byte
-	agents     []byte
-	nonce      []byte
+	cluster    string
+	guest      Guest
+	ca         *CA
+	management secret.Value
+	nonce      secret.Value
 }
 
-// purpose names our use in the guest agent's own key derivation.
-const purpose = "cadre"
+// guestPurpose names our use in the guest agent's own key derivation.
+const guestPurpose = "cadre"
 
-// Derive asks the guest agent for the cluster's keys. Errors name the key that
-// could not be had.
+// Derive asks the guest agent for the cluster's keys that have one epoch. Errors
+// name the key that could not be had.
 func Derive(ctx context.Context, guest Guest, cluster string) (*Root, error) {
 	r := &Root{cluster: cluster, guest: guest}
-	seed, err := r.derive(ctx, "ca", ed25519.SeedSize)
+	seed, err := r.derive(ctx, PurposeCA, FirstEpoch, ed25519.SeedSize)
 	if err != nil {
 		return nil, err
 	}
-	if r.ca, err = newCA(cluster, seed); err != nil {
+	if r.ca, err = newCA(cluster, seed.Reveal()); err != nil {
 		return nil, err
 	}
-	for name, into := range map[string]*[]byte{
-		"gossip": &r.gossip, "management-token": &r.management, "agent-tokens": &r.agents, "admission-nonce": &r.nonce,
+	for purpose, into := range map[Purpose]*secret.Value{
+		PurposeManagement: &r.management, PurposeNonce: &r.nonce,
 	} {
-		if *into, err = r.derive(ctx, name, 32); err != nil {
+		if *into, err = r.derive(ctx, purpose, FirstEpoch, 32); err != nil {
 			return nil, err
 		}
 	}
@@ -58,56 +76,59 @@ func Derive(ctx context.Context, guest Guest, cluster string) (*Root, error) {
 // CA is the cluster's certificate authority.
 func (r *Root) CA() *CA { return r.ca }
 
-// GossipKey is Consul's gossip key in base64, 32 bytes.
-func (r *Root) GossipKey() string { return base64.StdEncoding.EncodeToString(r.gossip) }
+// Gossip is Consul's gossip key of an epoch: 32 bytes in base64.
+func (r *Root) Gossip(ctx context.Context, epoch uint32) (secret.Value, error) {
+	raw, err := r.derive(ctx, PurposeGossip, epoch, 32)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	return secret.FromString(base64.StdEncoding.EncodeToString(raw.Reveal())), nil
+}
 
 // ManagementToken is the SecretID of Consul's initial management token.
-func (r *Root) ManagementToken() string { return tokenFrom(r.management) }
-
-// CoordinatorAgentToken is the SecretID that the Consul server of a coordinator
-// uses for itself.
-func (r *Root) CoordinatorAgentToken(slot string) string {
-	sum := sha256.Sum256(append(append([]byte{}, r.agents...), slot...))
-	return tokenFrom(sum[:])
-}
+func (r *Root) ManagementToken() secret.Value { return tokenFrom(r.management.Reveal()) }
 
 // NonceKey authenticates admission challenges; shared, so that any coordinator
 // can check a challenge without having stored it.
-func (r *Root) NonceKey() []byte { return r.nonce }
+func (r *Root) NonceKey() []byte { return r.nonce.Reveal() }
 
-// Secret derives a workload secret of a group: 48 hex characters, stable for
-// the life of the cluster.
-func (r *Root) Secret(ctx context.Context, group, name string) (string, error) {
-	raw, err := r.derive(ctx, "secret/"+group+"/"+name, 24)
-	if err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(raw), nil
+// Secret derives size raw bytes of an epoch of a group's secret. Names hold no
+// slash (group.Validate), so two secrets never share a path.
+func (r *Root) Secret(ctx context.Context, group, name string, epoch uint32, size int) (secret.Value, error) {
+	return r.derive(ctx, purposeSecret+Purpose("/"+group+"/"+name), epoch, size)
+}
+
+// Path is what the guest agent is asked for: cadre/v1/<cluster>/<purpose>/<epoch>.
+func Path(cluster string, purpose Purpose, epoch uint32) string {
+	return "cadre/v1/" + cluster + "/" + string(purpose) + "/" + strconv.FormatUint(uint64(epoch), 10)
 }
 
 // derive takes the guest's key for one path and expands it, so that the raw
 // platform key is used for nothing else.
-func (r *Root) derive(ctx context.Context, name string, size int) ([]byte, error) {
-	path := "cadre/v1/" + r.cluster + "/" + name
-	ikm, err := r.guest.GetKey(ctx, path, purpose)
+func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
+	path := Path(r.cluster, purpose, epoch)
+	if epoch < FirstEpoch {
+		return secret.Value{}, fmt.Errorf("derive key %s: epochs begin at %d", path, FirstEpoch)
+	}
+	ikm, err := r.guest.GetKey(ctx, path, guestPurpose)
 	if err != nil {
-		return nil, fmt.Errorf("get app key %s: %w", path, err)
+		return secret.Value{}, fmt.Errorf("get app key %s: %w", path, err)
 	}
 	if len(ikm) < 16 {
-		return nil, fmt.Errorf("get app key %s: the guest agent gave %d bytes, at least 16 are needed", path, len(ikm))
+		return secret.Value{}, fmt.Errorf("get app key %s: the guest agent gave %d bytes, at least 16 are needed", path, len(ikm))
 	}
 	out, err := hkdf.Key(sha256.New, ikm, nil, path, size)
 	if err != nil {
-		return nil, fmt.Errorf("expand app key %s: %w", path, err)
+		return secret.Value{}, fmt.Errorf("expand app key %s: %w", path, err)
 	}
-	return out, nil
+	return secret.New(out), nil
 }
 
 // tokenFrom shapes random bytes as a version 4 UUID, which Consul requires of a SecretID.
-func tokenFrom(raw []byte) string {
+func tokenFrom(raw []byte) secret.Value {
 	var id uuid.UUID
 	copy(id[:], raw)
 	id[6] = id[6]&0x0f | 0x40
 	id[8] = id[8]&0x3f | 0x80
-	return id.String()
+	return secret.FromString(id.String())
 }

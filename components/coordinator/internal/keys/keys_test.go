@@ -9,13 +9,17 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/core/secret"
 )
 
 // guest derives app keys as a key service does: same app, same path, same key.
@@ -36,30 +40,83 @@ func derive(t *testing.T, g guest, cluster string) *keys.Root {
 	return root
 }
 
+func gossip(t *testing.T, r *keys.Root, epoch uint32) secret.Value {
+	t.Helper()
+	key, err := r.Gossip(t.Context(), epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := base64.StdEncoding.DecodeString(key.RevealString()); err != nil || len(raw) != 32 {
+		t.Fatalf("gossip key: %d bytes, %v; Consul takes 32 in base64", len(raw), err)
+	}
+	return key
+}
+
+func workload(t *testing.T, r *keys.Root, group, name string, epoch uint32) secret.Value {
+	t.Helper()
+	value, err := r.Secret(t.Context(), group, name, epoch, 24)
+	if err != nil || value.Len() != 24 {
+		t.Fatalf("secret: %d bytes, %v", value.Len(), err)
+	}
+	return value
+}
+
 func TestCoordinatorsOfOneAppShareEverything(t *testing.T) {
 	a, b := derive(t, "app", "demo"), derive(t, "app", "demo")
 	if !bytes.Equal(a.CA().PEM(), b.CA().PEM()) {
 		t.Error("CA certificates differ")
 	}
-	if a.GossipKey() != b.GossipKey() || a.ManagementToken() != b.ManagementToken() || !bytes.Equal(a.NonceKey(), b.NonceKey()) {
+	if !gossip(t, a, 3).Equal(gossip(t, b, 3)) || !a.ManagementToken().Equal(b.ManagementToken()) || !bytes.Equal(a.NonceKey(), b.NonceKey()) ||
+		!workload(t, a, "pg", "superuser", 2).Equal(workload(t, b, "pg", "superuser", 2)) {
 		t.Error("derived keys differ")
 	}
-	if _, err := uuid.Parse(a.ManagementToken()); err != nil {
+	if _, err := uuid.Parse(a.ManagementToken().RevealString()); err != nil {
 		t.Errorf("management token: %v", err)
-	}
-	s1, err1 := a.Secret(t.Context(), "pg", "superuser")
-	s2, err2 := b.Secret(t.Context(), "pg", "superuser")
-	s3, err3 := b.Secret(t.Context(), "pg", "replication")
-	if err1 != nil || err2 != nil || err3 != nil || s1 != s2 || s1 == s3 {
-		t.Errorf("secrets: %q %q %q", s1, s2, s3)
 	}
 }
 
 func TestAnotherAppOrClusterSharesNothing(t *testing.T) {
 	a := derive(t, "app", "demo")
 	for _, b := range []*keys.Root{derive(t, "other", "demo"), derive(t, "app", "prod")} {
-		if bytes.Equal(a.CA().PEM(), b.CA().PEM()) || a.GossipKey() == b.GossipKey() || a.ManagementToken() == b.ManagementToken() {
+		if bytes.Equal(a.CA().PEM(), b.CA().PEM()) || gossip(t, a, 1).Equal(gossip(t, b, 1)) || a.ManagementToken().Equal(b.ManagementToken()) {
 			t.Error("material is shared")
+		}
+	}
+}
+
+// TOK-10: each epoch of each purpose is a key of its own.
+func TestTOK10_PurposesAndEpochsAreIndependent(t *testing.T) {
+	r := derive(t, "app", "demo")
+	values := map[string]secret.Value{
+		"gossip 1": gossip(t, r, 1), "gossip 2": gossip(t, r, 2), "gossip 11": gossip(t, r, 11),
+		"superuser 1": workload(t, r, "pg", "superuser", 1), "superuser 2": workload(t, r, "pg", "superuser", 2),
+		"replication 1": workload(t, r, "pg", "replication", 1), "other group": workload(t, r, "app", "superuser", 1),
+		"a group of that name": workload(t, r, "cluster", "gossip", 1),
+		"management":           r.ManagementToken(),
+	}
+	for a, x := range values {
+		for b, y := range values {
+			if a != b && x.Equal(y) {
+				t.Errorf("%s and %s are the same", a, b)
+			}
+		}
+	}
+	if _, err := r.Gossip(t.Context(), 0); err == nil {
+		t.Error("there is a key of epoch 0")
+	}
+	if got := keys.Path("demo", keys.PurposeGossip, 7); got != "cadre/v1/demo/gossip/7" {
+		t.Errorf("path = %s", got)
+	}
+}
+
+// TOK-07: what holds keys prints none.
+func TestTOK07_RootPrintsNoKey(t *testing.T) {
+	r := derive(t, "app", "demo")
+	for _, out := range []string{fmt.Sprintf("%v %+v %#v", r, r, *r), fmt.Sprint(r.ManagementToken()), fmt.Sprintf("%v %+v %#v", r.CA(), *r.CA(), *r.CA())} {
+		for _, canary := range []string{r.ManagementToken().RevealString(), string(r.NonceKey()), fmt.Sprintf("%x", r.NonceKey()), strings.Trim(fmt.Sprint(r.NonceKey()), "[]")} {
+			if strings.Contains(out, canary) {
+				t.Errorf("%q shows a key", out)
+			}
 		}
 	}
 }

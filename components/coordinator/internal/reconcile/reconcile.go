@@ -64,13 +64,19 @@ type Tokens interface {
 	Sweep(ctx context.Context, recorded func(accessor string) bool, now time.Time) (tokens.Swept, error)
 }
 
+// Duty is other work of the leader.
+type Duty interface {
+	// Lead works until the Lease or ctx ends.
+	Lead(ctx context.Context, lease store.Lease)
+}
+
 // Metrics counts what the loop does.
 type Metrics interface {
 	Leads(leads bool, term uint64)
 	Pass(group, result string, seconds float64)
 }
 
-// Config of a Reconciler. All fields but Guard are required.
+// Config of a Reconciler. All fields are required, but Guard, Duties and Removed.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -79,8 +85,12 @@ type Config struct {
 	Reports       Reports
 	Operator      Operator
 	Tokens        Tokens
-	// Guard runs beside the loop while this coordinator leads.
-	Guard     func(ctx context.Context, lease store.Lease)
+	// Guard runs beside the loop while this coordinator leads, as do Duties.
+	Guard  func(ctx context.Context, lease store.Lease)
+	Duties []Duty
+	// Removed is told of each Slot that is gone for good, before its records go; it
+	// may be told again.
+	Removed   func(ctx context.Context, slot string) error
 	Timing    rollout.Timing
 	Now       func() time.Time
 	Failpoint func(name string)
@@ -153,7 +163,12 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
 
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
+	var duties sync.WaitGroup
+	for _, duty := range r.cfg.Duties {
+		duties.Go(func() { duty.Lead(under, lease) })
+	}
 	r.runGroups(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+	duties.Wait()
 	stop()
 	cancel()
 

@@ -15,6 +15,7 @@ import (
 	"cadre.dev/compose/lint"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -30,7 +31,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	spec, err := view.DecodeSpec(req.GetSpecJson(), req.GetGroup())
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, "SPEC_INVALID: "+err.Error())
+		return nil, status.Error(codes.InvalidArgument, string(specCode(err))+": "+err.Error())
 	}
 	if err := c.mayRead(ctx, spec.Name); err != nil {
 		return nil, err
@@ -127,4 +128,18 @@ func compact(raw []byte) []byte {
 		return raw
 	}
 	return out.Bytes()
+}
+
+// specCode is the code of a spec that is refused. A secret in it is the worst of
+// its problems: it has been sent already.
+func specCode(err error) policy.Code {
+	var invalid *group.ValidationError
+	if errors.As(err, &invalid) {
+		for _, p := range invalid.Problems {
+			if p.Rule == string(policy.CodeSecretInSpec) {
+				return policy.CodeSecretInSpec
+			}
+		}
+	}
+	return policy.CodeSpecInvalid
 }

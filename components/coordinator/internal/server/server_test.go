@@ -231,6 +231,22 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.BenchPeer(ctx, &apiv1.BenchPeerRequest{Peer: "pg-0", Direction: 1, Duration: durationpb.New(time.Second)})
 			return err
 		},
+		"ListSecrets": func(ctx context.Context) error {
+			_, err := a.ListSecrets(ctx, &apiv1.ListSecretsRequest{})
+			return err
+		},
+		"ListSecrets of a group": func(ctx context.Context) error {
+			_, err := a.ListSecrets(ctx, &apiv1.ListSecretsRequest{Group: "pg"})
+			return err
+		},
+		"RotateSecret": func(ctx context.Context) error {
+			_, err := a.RotateSecret(ctx, &apiv1.RotateSecretRequest{Group: "pg", Name: "superuser"})
+			return err
+		},
+		"RotateSecret of the cluster": func(ctx context.Context) error {
+			_, err := a.RotateSecret(ctx, &apiv1.RotateSecretRequest{Group: "cluster", Name: "gossip"})
+			return err
+		},
 		"GetMesh of a slot": func(ctx context.Context) error {
 			_, err := a.GetMesh(ctx, &apiv1.GetMeshRequest{Slot: "pg-0"})
 			return absent(err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+
+	"cadre.dev/core/secret"
 )
 
 // Config is what one Consul server needs to know.
@@ -21,11 +23,12 @@ type Config struct {
 	// Servers is the intended size, for bootstrap and for autopilot.
 	Servers int
 	// HTTPPort of the local API on 127.0.0.1; 0 means 8500.
-	HTTPPort  int
-	GossipKey string
+	HTTPPort int
+	// GossipKey is what the server starts with; UseGossip replaces it.
+	GossipKey secret.Value
 	// ManagementToken exists from the first election on; the server's own token is made
 	// with it and given to it with SetAgentToken.
-	ManagementToken string
+	ManagementToken secret.Value
 	CAPEM           []byte
 }
 
@@ -46,14 +49,14 @@ func (c Config) file(name string) string { return filepath.Join(c.RunDir, name) 
 
 // document is Consul's JSON configuration. Everything that decides about
 // safety is written out, so that a changed default changes nothing here.
-func (c Config) document(agentToken string) ([]byte, error) {
+func (c Config) document(agentToken secret.Value) ([]byte, error) {
 	join := make([]string, 0, len(c.Others))
 	for _, vip := range c.Others {
 		join = append(join, vip.String())
 	}
-	tokens := map[string]any{"initial_management": c.ManagementToken}
-	if agentToken != "" {
-		tokens["agent"] = agentToken
+	tokens := map[string]any{"initial_management": c.ManagementToken.RevealString()}
+	if !agentToken.IsZero() {
+		tokens["agent"] = agentToken.RevealString()
 	}
 	doc := map[string]any{
 		"server":           true,
@@ -66,7 +69,7 @@ func (c Config) document(agentToken string) ([]byte, error) {
 		"client_addr":      "127.0.0.1",
 		"retry_join":       join,
 		"retry_interval":   "2s",
-		"encrypt":          c.GossipKey,
+		"encrypt":          c.GossipKey.RevealString(),
 		// The gossip key is derived anew at each start; it must not be left on disk.
 		"disable_keyring_file":        true,
 		"disable_update_check":        true,

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"cadre.dev/core/secret"
 )
 
 // Back-off between starts, and how long a stopping server may take.
@@ -33,17 +36,20 @@ type Consul struct {
 	issue IssueTLS
 	log   *slog.Logger
 
-	mu    sync.Mutex
-	child *os.Process // guarded by mu; nil while none runs
+	again chan struct{} // capacity 1: start the server again
+
+	mu     sync.Mutex
+	gossip secret.Value // guarded by mu; what the next start begins with
+	child  *os.Process  // guarded by mu; nil while none runs
 	// token is what the server acts with; guarded by mu.
-	token string
+	token secret.Value
 	// restarts counts starts after the first; guarded by mu.
 	restarts int
 }
 
 // New prepares a supervisor; nothing is written or started before Run.
 func New(cfg Config, issue IssueTLS, log *slog.Logger) *Consul {
-	return &Consul{cfg: cfg, issue: issue, log: log}
+	return &Consul{cfg: cfg, issue: issue, log: log, gossip: cfg.GossipKey, again: make(chan struct{}, 1)}
 }
 
 // Restarts is how often the server was started again.
@@ -51,6 +57,30 @@ func (c *Consul) Restarts() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.restarts
+}
+
+// UseGossip makes key what the next start begins with, however that comes about:
+// a running server changes its key through the cluster's keyring alone, and a
+// restart that nobody asked for would cost the cluster a voter. restart is for a
+// server that cannot join with the key that it has.
+func (c *Consul) UseGossip(key secret.Value, restart bool) error {
+	c.mu.Lock()
+	same := c.gossip.Equal(key)
+	c.gossip = key
+	c.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if restart {
+		select {
+		case c.again <- struct{}{}:
+		default:
+		}
+	}
+	return nil
 }
 
 // Run keeps the server running until ctx ends, then stops it without leaving
@@ -74,6 +104,10 @@ func (c *Consul) Run(ctx context.Context) error {
 		err := c.runOnce(ctx)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if errors.Is(err, errAgain) {
+			c.log.Info("consul server is started again with another gossip key")
+			continue
 		}
 		if time.Since(started) > stableAfter {
 			backoff = minBackoff
@@ -110,7 +144,9 @@ func (c *Consul) prepare() error {
 }
 
 func (c *Consul) writeConfigLocked() error {
-	doc, err := c.cfg.document(c.token)
+	cfg := c.cfg
+	cfg.GossipKey = c.gossip
+	doc, err := cfg.document(c.token)
 	if err != nil {
 		return fmt.Errorf("encode consul configuration: %w", err)
 	}
@@ -119,10 +155,10 @@ func (c *Consul) writeConfigLocked() error {
 
 // SetAgentToken is the token that the server acts with from its next start or reload
 // on. One that runs is told through its API.
-func (c *Consul) SetAgentToken(secret string) error {
+func (c *Consul) SetAgentToken(token secret.Value) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.token = secret
+	c.token = token
 	return c.writeConfigLocked()
 }
 
@@ -163,12 +199,15 @@ func (c *Consul) runOnce(ctx context.Context) error {
 	defer c.setChild(nil)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	var why error
 	select {
 	case err := <-ended:
 		if err == nil {
 			err = errors.New("exited with status 0")
 		}
 		return fmt.Errorf("consul: %w", err)
+	case <-c.again:
+		why = errAgain
 	case <-ctx.Done():
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -178,8 +217,11 @@ func (c *Consul) runOnce(ctx context.Context) error {
 		_ = cmd.Process.Kill()
 		<-ended
 	}
-	return ctx.Err()
+	return cmp.Or(ctx.Err(), why)
 }
+
+// errAgain ends a server that is to start with another configuration.
+var errAgain = errors.New("started again")
 
 func (c *Consul) setChild(p *os.Process) {
 	c.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/testnet"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/core/secret"
 	"cadre.dev/store/storetest"
 )
 
@@ -56,7 +57,7 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken(), tokens.TTL); err != nil {
+		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken().RevealString(), tokens.TTL); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,11 +67,11 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(servers[n].SetAgentToken(token.Secret), issuer.UseAgentToken(ctx, token.Secret))
+			return errors.Join(servers[n].SetAgentToken(secret.FromString(token.Secret)), issuer.UseAgentToken(ctx, token.Secret))
 		})
 	}
 	eventually(t, "minimum quorum", func() error { return issuers[0].EnsureMinQuorum(ctx, 3) })
-	client, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:18501", Token: root.ManagementToken()})
+	client, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:18501", Token: root.ManagementToken().RevealString()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +87,14 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 
 func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.Addr, binary string) supervise.Config {
 	dir := t.TempDir()
+	gossip, err := root.Gossip(t.Context(), keys.FirstEpoch)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := supervise.Config{
 		Binary: binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
 		Node: "coordinator-" + string(rune('0'+n)), VIP: vip, Servers: 3, HTTPPort: 18500 + n,
-		GossipKey: root.GossipKey(), ManagementToken: root.ManagementToken(),
-		CAPEM: root.CA().PEM(),
+		GossipKey: gossip, ManagementToken: root.ManagementToken(), CAPEM: root.CA().PEM(),
 	}
 	for _, other := range vips {
 		if other != vip {

@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"net/netip"
 	"testing"
+
+	"cadre.dev/core/secret"
 )
 
 // OVL-19: as the agents', a server's gossip and RPC are bound to loopback, so that the
 // only way to them is a Session of an admitted Peer.
 func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
-	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), GossipKey: "key", DataDir: t.TempDir()}
-	text, err := c.document("")
+	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), GossipKey: secret.FromString("key"), DataDir: t.TempDir()}
+	text, err := c.document(secret.Value{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,12 @@ type View struct {
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
-	Freeze     *store.Freeze
-	Term       uint64
-	Leader     string
+	// Secrets and Rotates by group and name: epochs, and requests for new ones.
+	Secrets map[SecretName]Rec[store.SecretRecord]
+	Rotates map[SecretName]Rec[store.RotateRequest]
+	Freeze  *store.Freeze
+	Term    uint64
+	Leader  string
 	// Bad records could not be read; the rest could.
 	Bad []*store.RecordError
 
@@ -80,6 +83,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
 	v.readSwitches(ctx, at, &errs)
+	v.readSecrets(ctx, at, &errs)
 	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
 	v.Leader = keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value.Holder
 	for _, err := range errs {

@@ -1796,6 +1796,350 @@ func (x *BenchPeerResponse) GetBench() *v1.Bench {
 	return nil
 }
 
+type ListSecretsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all groups that the caller may read, and the cluster's gossip key.
+	Group         string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSecretsRequest) Reset() {
+	*x = ListSecretsRequest{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSecretsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSecretsRequest) ProtoMessage() {}
+
+func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSecretsRequest.ProtoReflect.Descriptor instead.
+func (*ListSecretsRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListSecretsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+type ListSecretsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ordered by group and name; the cluster's own first.
+	Secrets       []*Secret `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSecretsResponse) Reset() {
+	*x = ListSecretsResponse{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSecretsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSecretsResponse) ProtoMessage() {}
+
+func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSecretsResponse.ProtoReflect.Descriptor instead.
+func (*ListSecretsResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ListSecretsResponse) GetSecrets() []*Secret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// Secret is what may be known of a secret by people.
+type Secret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "cluster" for the cluster's own keys.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Name  string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Epoch in force; 0 while the leader has not recorded one yet.
+	Epoch     uint32                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	RotatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=rotated_at,json=rotatedAt,proto3" json:"rotated_at,omitempty"`
+	Reason    string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	By        string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	// File owner as uid:gid and octal mode; empty for the cluster's own keys.
+	Owner string `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`
+	Mode  string `protobuf:"bytes,8,opt,name=mode,proto3" json:"mode,omitempty"`
+	// When the leader will rotate it; unset: only on request.
+	NextRotation *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=next_rotation,json=nextRotation,proto3" json:"next_rotation,omitempty"`
+	// Step of a rotation that is going on; empty at rest.
+	Step string `protobuf:"bytes,10,opt,name=step,proto3" json:"step,omitempty"`
+	// A rotation was asked for and has not begun.
+	Requested bool `protobuf:"varint,11,opt,name=requested,proto3" json:"requested,omitempty"`
+	// Slots whose agents have the epoch in force, of those that are connected here.
+	Delivered     uint32 `protobuf:"varint,12,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	Connected     uint32 `protobuf:"varint,13,opt,name=connected,proto3" json:"connected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secret) Reset() {
+	*x = Secret{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secret) ProtoMessage() {}
+
+func (x *Secret) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secret.ProtoReflect.Descriptor instead.
+func (*Secret) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Secret) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Secret) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Secret) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Secret) GetRotatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RotatedAt
+	}
+	return nil
+}
+
+func (x *Secret) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Secret) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Secret) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Secret) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Secret) GetNextRotation() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextRotation
+	}
+	return nil
+}
+
+func (x *Secret) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *Secret) GetRequested() bool {
+	if x != nil {
+		return x.Requested
+	}
+	return false
+}
+
+func (x *Secret) GetDelivered() uint32 {
+	if x != nil {
+		return x.Delivered
+	}
+	return 0
+}
+
+func (x *Secret) GetConnected() uint32 {
+	if x != nil {
+		return x.Connected
+	}
+	return 0
+}
+
+type RotateSecretRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "cluster" for the cluster's own keys.
+	Group         string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateSecretRequest) Reset() {
+	*x = RotateSecretRequest{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateSecretRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateSecretRequest) ProtoMessage() {}
+
+func (x *RotateSecretRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateSecretRequest.ProtoReflect.Descriptor instead.
+func (*RotateSecretRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RotateSecretRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *RotateSecretRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RotateSecretRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RotateSecretResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Epoch in force when it was asked for; the next one is greater.
+	Epoch         uint32 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateSecretResponse) Reset() {
+	*x = RotateSecretResponse{}
+	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateSecretResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateSecretResponse) ProtoMessage() {}
+
+func (x *RotateSecretResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_api_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateSecretResponse.ProtoReflect.Descriptor instead.
+func (*RotateSecretResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_api_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RotateSecretResponse) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 var File_cadre_api_v1_api_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_api_proto_rawDesc = "" +
@@ -1907,8 +2251,33 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"S\n" +
 	"\x11BenchPeerResponse\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12*\n" +
-	"\x05bench\x18\x02 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench2\xe1\n" +
+	"\x05bench\x18\x02 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench\"*\n" +
+	"\x12ListSecretsRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"E\n" +
+	"\x13ListSecretsResponse\x12.\n" +
+	"\asecrets\x18\x01 \x03(\v2\x14.cadre.api.v1.SecretR\asecrets\"\x84\x03\n" +
+	"\x06Secret\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x129\n" +
 	"\n" +
+	"rotated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\trotatedAt\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x14\n" +
+	"\x05owner\x18\a \x01(\tR\x05owner\x12\x12\n" +
+	"\x04mode\x18\b \x01(\tR\x04mode\x12?\n" +
+	"\rnext_rotation\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fnextRotation\x12\x12\n" +
+	"\x04step\x18\n" +
+	" \x01(\tR\x04step\x12\x1c\n" +
+	"\trequested\x18\v \x01(\bR\trequested\x12\x1c\n" +
+	"\tdelivered\x18\f \x01(\rR\tdelivered\x12\x1c\n" +
+	"\tconnected\x18\r \x01(\rR\tconnected\"W\n" +
+	"\x13RotateSecretRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\",\n" +
+	"\x14RotateSecretResponse\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch2\x8c\f\n" +
 	"\x0eClusterService\x12d\n" +
 	"\x11AttestCoordinator\x12&.cadre.api.v1.AttestCoordinatorRequest\x1a'.cadre.api.v1.AttestCoordinatorResponse\x12O\n" +
 	"\n" +
@@ -1929,7 +2298,9 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"GetCluster\x12\x1f.cadre.api.v1.GetClusterRequest\x1a .cadre.api.v1.GetClusterResponse\x12F\n" +
 	"\aGetMesh\x12\x1c.cadre.api.v1.GetMeshRequest\x1a\x1d.cadre.api.v1.GetMeshResponse\x12I\n" +
 	"\bPingPeer\x12\x1d.cadre.api.v1.PingPeerRequest\x1a\x1e.cadre.api.v1.PingPeerResponse\x12L\n" +
-	"\tBenchPeer\x12\x1e.cadre.api.v1.BenchPeerRequest\x1a\x1f.cadre.api.v1.BenchPeerResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
+	"\tBenchPeer\x12\x1e.cadre.api.v1.BenchPeerRequest\x1a\x1f.cadre.api.v1.BenchPeerResponse\x12R\n" +
+	"\vListSecrets\x12 .cadre.api.v1.ListSecretsRequest\x1a!.cadre.api.v1.ListSecretsResponse\x12U\n" +
+	"\fRotateSecret\x12!.cadre.api.v1.RotateSecretRequest\x1a\".cadre.api.v1.RotateSecretResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cadre_api_v1_api_proto_rawDescOnce sync.Once
@@ -1943,7 +2314,7 @@ func file_cadre_api_v1_api_proto_rawDescGZIP() []byte {
 	return file_cadre_api_v1_api_proto_rawDescData
 }
 
-var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_cadre_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*AttestCoordinatorRequest)(nil),  // 0: cadre.api.v1.AttestCoordinatorRequest
 	(*AttestCoordinatorResponse)(nil), // 1: cadre.api.v1.AttestCoordinatorResponse
@@ -1978,58 +2349,70 @@ var file_cadre_api_v1_api_proto_goTypes = []any{
 	(*PingPeerResponse)(nil),          // 30: cadre.api.v1.PingPeerResponse
 	(*BenchPeerRequest)(nil),          // 31: cadre.api.v1.BenchPeerRequest
 	(*BenchPeerResponse)(nil),         // 32: cadre.api.v1.BenchPeerResponse
-	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
-	(*v1.Link)(nil),                   // 34: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                   // 35: cadre.mesh.v1.Ping
-	(v1.Direction)(0),                 // 36: cadre.mesh.v1.Direction
-	(*durationpb.Duration)(nil),       // 37: google.protobuf.Duration
-	(*v1.Bench)(nil),                  // 38: cadre.mesh.v1.Bench
+	(*ListSecretsRequest)(nil),        // 33: cadre.api.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),       // 34: cadre.api.v1.ListSecretsResponse
+	(*Secret)(nil),                    // 35: cadre.api.v1.Secret
+	(*RotateSecretRequest)(nil),       // 36: cadre.api.v1.RotateSecretRequest
+	(*RotateSecretResponse)(nil),      // 37: cadre.api.v1.RotateSecretResponse
+	(*timestamppb.Timestamp)(nil),     // 38: google.protobuf.Timestamp
+	(*v1.Link)(nil),                   // 39: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                   // 40: cadre.mesh.v1.Ping
+	(v1.Direction)(0),                 // 41: cadre.mesh.v1.Direction
+	(*durationpb.Duration)(nil),       // 42: google.protobuf.Duration
+	(*v1.Bench)(nil),                  // 43: cadre.mesh.v1.Bench
 }
 var file_cadre_api_v1_api_proto_depIdxs = []int32{
 	8,  // 0: cadre.api.v1.ListGroupsResponse.groups:type_name -> cadre.api.v1.GroupSummary
-	33, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
-	34, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
-	35, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
-	36, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
-	37, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
-	38, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
-	0,  // 7: cadre.api.v1.ClusterService.AttestCoordinator:input_type -> cadre.api.v1.AttestCoordinatorRequest
-	2,  // 8: cadre.api.v1.ClusterService.ApplyGroup:input_type -> cadre.api.v1.ApplyGroupRequest
-	4,  // 9: cadre.api.v1.ClusterService.GetGroup:input_type -> cadre.api.v1.GetGroupRequest
-	6,  // 10: cadre.api.v1.ClusterService.ListGroups:input_type -> cadre.api.v1.ListGroupsRequest
-	9,  // 11: cadre.api.v1.ClusterService.PlanRollout:input_type -> cadre.api.v1.PlanRolloutRequest
-	11, // 12: cadre.api.v1.ClusterService.WatchGroup:input_type -> cadre.api.v1.WatchGroupRequest
-	13, // 13: cadre.api.v1.ClusterService.PauseRollout:input_type -> cadre.api.v1.PauseRolloutRequest
-	15, // 14: cadre.api.v1.ClusterService.ResumeRollout:input_type -> cadre.api.v1.ResumeRolloutRequest
-	17, // 15: cadre.api.v1.ClusterService.ListRollouts:input_type -> cadre.api.v1.ListRolloutsRequest
-	19, // 16: cadre.api.v1.ClusterService.ListInstances:input_type -> cadre.api.v1.ListInstancesRequest
-	21, // 17: cadre.api.v1.ClusterService.DescribeInstance:input_type -> cadre.api.v1.DescribeInstanceRequest
-	23, // 18: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
-	25, // 19: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
-	27, // 20: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
-	29, // 21: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
-	31, // 22: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
-	1,  // 23: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
-	3,  // 24: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
-	5,  // 25: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
-	7,  // 26: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
-	10, // 27: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
-	12, // 28: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
-	14, // 29: cadre.api.v1.ClusterService.PauseRollout:output_type -> cadre.api.v1.PauseRolloutResponse
-	16, // 30: cadre.api.v1.ClusterService.ResumeRollout:output_type -> cadre.api.v1.ResumeRolloutResponse
-	18, // 31: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
-	20, // 32: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
-	22, // 33: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
-	24, // 34: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
-	26, // 35: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
-	28, // 36: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
-	30, // 37: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
-	32, // 38: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
-	23, // [23:39] is the sub-list for method output_type
-	7,  // [7:23] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	38, // 1: cadre.api.v1.WatchGroupResponse.at:type_name -> google.protobuf.Timestamp
+	39, // 2: cadre.api.v1.GetMeshResponse.links:type_name -> cadre.mesh.v1.Link
+	40, // 3: cadre.api.v1.PingPeerResponse.ping:type_name -> cadre.mesh.v1.Ping
+	41, // 4: cadre.api.v1.BenchPeerRequest.direction:type_name -> cadre.mesh.v1.Direction
+	42, // 5: cadre.api.v1.BenchPeerRequest.duration:type_name -> google.protobuf.Duration
+	43, // 6: cadre.api.v1.BenchPeerResponse.bench:type_name -> cadre.mesh.v1.Bench
+	35, // 7: cadre.api.v1.ListSecretsResponse.secrets:type_name -> cadre.api.v1.Secret
+	38, // 8: cadre.api.v1.Secret.rotated_at:type_name -> google.protobuf.Timestamp
+	38, // 9: cadre.api.v1.Secret.next_rotation:type_name -> google.protobuf.Timestamp
+	0,  // 10: cadre.api.v1.ClusterService.AttestCoordinator:input_type -> cadre.api.v1.AttestCoordinatorRequest
+	2,  // 11: cadre.api.v1.ClusterService.ApplyGroup:input_type -> cadre.api.v1.ApplyGroupRequest
+	4,  // 12: cadre.api.v1.ClusterService.GetGroup:input_type -> cadre.api.v1.GetGroupRequest
+	6,  // 13: cadre.api.v1.ClusterService.ListGroups:input_type -> cadre.api.v1.ListGroupsRequest
+	9,  // 14: cadre.api.v1.ClusterService.PlanRollout:input_type -> cadre.api.v1.PlanRolloutRequest
+	11, // 15: cadre.api.v1.ClusterService.WatchGroup:input_type -> cadre.api.v1.WatchGroupRequest
+	13, // 16: cadre.api.v1.ClusterService.PauseRollout:input_type -> cadre.api.v1.PauseRolloutRequest
+	15, // 17: cadre.api.v1.ClusterService.ResumeRollout:input_type -> cadre.api.v1.ResumeRolloutRequest
+	17, // 18: cadre.api.v1.ClusterService.ListRollouts:input_type -> cadre.api.v1.ListRolloutsRequest
+	19, // 19: cadre.api.v1.ClusterService.ListInstances:input_type -> cadre.api.v1.ListInstancesRequest
+	21, // 20: cadre.api.v1.ClusterService.DescribeInstance:input_type -> cadre.api.v1.DescribeInstanceRequest
+	23, // 21: cadre.api.v1.ClusterService.RestartInstance:input_type -> cadre.api.v1.RestartInstanceRequest
+	25, // 22: cadre.api.v1.ClusterService.GetCluster:input_type -> cadre.api.v1.GetClusterRequest
+	27, // 23: cadre.api.v1.ClusterService.GetMesh:input_type -> cadre.api.v1.GetMeshRequest
+	29, // 24: cadre.api.v1.ClusterService.PingPeer:input_type -> cadre.api.v1.PingPeerRequest
+	31, // 25: cadre.api.v1.ClusterService.BenchPeer:input_type -> cadre.api.v1.BenchPeerRequest
+	33, // 26: cadre.api.v1.ClusterService.ListSecrets:input_type -> cadre.api.v1.ListSecretsRequest
+	36, // 27: cadre.api.v1.ClusterService.RotateSecret:input_type -> cadre.api.v1.RotateSecretRequest
+	1,  // 28: cadre.api.v1.ClusterService.AttestCoordinator:output_type -> cadre.api.v1.AttestCoordinatorResponse
+	3,  // 29: cadre.api.v1.ClusterService.ApplyGroup:output_type -> cadre.api.v1.ApplyGroupResponse
+	5,  // 30: cadre.api.v1.ClusterService.GetGroup:output_type -> cadre.api.v1.GetGroupResponse
+	7,  // 31: cadre.api.v1.ClusterService.ListGroups:output_type -> cadre.api.v1.ListGroupsResponse
+	10, // 32: cadre.api.v1.ClusterService.PlanRollout:output_type -> cadre.api.v1.PlanRolloutResponse
+	12, // 33: cadre.api.v1.ClusterService.WatchGroup:output_type -> cadre.api.v1.WatchGroupResponse
+	14, // 34: cadre.api.v1.ClusterService.PauseRollout:output_type -> cadre.api.v1.PauseRolloutResponse
+	16, // 35: cadre.api.v1.ClusterService.ResumeRollout:output_type -> cadre.api.v1.ResumeRolloutResponse
+	18, // 36: cadre.api.v1.ClusterService.ListRollouts:output_type -> cadre.api.v1.ListRolloutsResponse
+	20, // 37: cadre.api.v1.ClusterService.ListInstances:output_type -> cadre.api.v1.ListInstancesResponse
+	22, // 38: cadre.api.v1.ClusterService.DescribeInstance:output_type -> cadre.api.v1.DescribeInstanceResponse
+	24, // 39: cadre.api.v1.ClusterService.RestartInstance:output_type -> cadre.api.v1.RestartInstanceResponse
+	26, // 40: cadre.api.v1.ClusterService.GetCluster:output_type -> cadre.api.v1.GetClusterResponse
+	28, // 41: cadre.api.v1.ClusterService.GetMesh:output_type -> cadre.api.v1.GetMeshResponse
+	30, // 42: cadre.api.v1.ClusterService.PingPeer:output_type -> cadre.api.v1.PingPeerResponse
+	32, // 43: cadre.api.v1.ClusterService.BenchPeer:output_type -> cadre.api.v1.BenchPeerResponse
+	34, // 44: cadre.api.v1.ClusterService.ListSecrets:output_type -> cadre.api.v1.ListSecretsResponse
+	37, // 45: cadre.api.v1.ClusterService.RotateSecret:output_type -> cadre.api.v1.RotateSecretResponse
+	28, // [28:46] is the sub-list for method output_type
+	10, // [10:28] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_cadre_api_v1_api_proto_init() }
@@ -2043,7 +2426,7 @@ func file_cadre_api_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_api_proto_rawDesc), len(file_cadre_api_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

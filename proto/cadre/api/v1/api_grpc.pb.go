@@ -39,6 +39,8 @@ const (
 	ClusterService_GetMesh_FullMethodName           = "/cadre.api.v1.ClusterService/GetMesh"
 	ClusterService_PingPeer_FullMethodName          = "/cadre.api.v1.ClusterService/PingPeer"
 	ClusterService_BenchPeer_FullMethodName         = "/cadre.api.v1.ClusterService/BenchPeer"
+	ClusterService_ListSecrets_FullMethodName       = "/cadre.api.v1.ClusterService/ListSecrets"
+	ClusterService_RotateSecret_FullMethodName      = "/cadre.api.v1.ClusterService/RotateSecret"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -71,6 +73,10 @@ type ClusterServiceClient interface {
 	// BenchPeer measures throughput between two nodes. It loads the network, so the
 	// caller must be able to write the specs of their groups.
 	BenchPeer(ctx context.Context, in *BenchPeerRequest, opts ...grpc.CallOption) (*BenchPeerResponse, error)
+	// ListSecrets tells the epochs of the secrets, never a value.
+	ListSecrets(ctx context.Context, in *ListSecretsRequest, opts ...grpc.CallOption) (*ListSecretsResponse, error)
+	// RotateSecret asks the leader for a new epoch of one secret.
+	RotateSecret(ctx context.Context, in *RotateSecretRequest, opts ...grpc.CallOption) (*RotateSecretResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -250,6 +256,26 @@ func (c *clusterServiceClient) BenchPeer(ctx context.Context, in *BenchPeerReque
 	return out, nil
 }
 
+func (c *clusterServiceClient) ListSecrets(ctx context.Context, in *ListSecretsRequest, opts ...grpc.CallOption) (*ListSecretsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSecretsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListSecrets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RotateSecret(ctx context.Context, in *RotateSecretRequest, opts ...grpc.CallOption) (*RotateSecretResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RotateSecretResponse)
+	err := c.cc.Invoke(ctx, ClusterService_RotateSecret_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -280,6 +306,10 @@ type ClusterServiceServer interface {
 	// BenchPeer measures throughput between two nodes. It loads the network, so the
 	// caller must be able to write the specs of their groups.
 	BenchPeer(context.Context, *BenchPeerRequest) (*BenchPeerResponse, error)
+	// ListSecrets tells the epochs of the secrets, never a value.
+	ListSecrets(context.Context, *ListSecretsRequest) (*ListSecretsResponse, error)
+	// RotateSecret asks the leader for a new epoch of one secret.
+	RotateSecret(context.Context, *RotateSecretRequest) (*RotateSecretResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -337,6 +367,12 @@ func (UnimplementedClusterServiceServer) PingPeer(context.Context, *PingPeerRequ
 }
 func (UnimplementedClusterServiceServer) BenchPeer(context.Context, *BenchPeerRequest) (*BenchPeerResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method BenchPeer not implemented")
+}
+func (UnimplementedClusterServiceServer) ListSecrets(context.Context, *ListSecretsRequest) (*ListSecretsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListSecrets not implemented")
+}
+func (UnimplementedClusterServiceServer) RotateSecret(context.Context, *RotateSecretRequest) (*RotateSecretResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method RotateSecret not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -640,6 +676,42 @@ func _ClusterService_BenchPeer_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ListSecrets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSecretsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListSecrets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListSecrets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListSecrets(ctx, req.(*ListSecretsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RotateSecret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RotateSecretRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RotateSecret(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RotateSecret_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RotateSecret(ctx, req.(*RotateSecretRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -706,6 +778,14 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "BenchPeer",
 			Handler:    _ClusterService_BenchPeer_Handler,
+		},
+		{
+			MethodName: "ListSecrets",
+			Handler:    _ClusterService_ListSecrets_Handler,
+		},
+		{
+			MethodName: "RotateSecret",
+			Handler:    _ClusterService_RotateSecret_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

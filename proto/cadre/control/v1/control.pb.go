@@ -307,6 +307,95 @@ func (Protocol) EnumDescriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
 }
 
+type GetEpochsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEpochsRequest) Reset() {
+	*x = GetEpochsRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEpochsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEpochsRequest) ProtoMessage() {}
+
+func (x *GetEpochsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEpochsRequest.ProtoReflect.Descriptor instead.
+func (*GetEpochsRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{0}
+}
+
+type GetEpochsResponse struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	GossipEpoch uint32                 `protobuf:"varint,1,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	// True when it comes from the records: this coordinator's Consul has a leader.
+	InForce       bool `protobuf:"varint,2,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEpochsResponse) Reset() {
+	*x = GetEpochsResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEpochsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEpochsResponse) ProtoMessage() {}
+
+func (x *GetEpochsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEpochsResponse.ProtoReflect.Descriptor instead.
+func (*GetEpochsResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetEpochsResponse) GetGossipEpoch() uint32 {
+	if x != nil {
+		return x.GossipEpoch
+	}
+	return 0
+}
+
+func (x *GetEpochsResponse) GetInForce() bool {
+	if x != nil {
+		return x.InForce
+	}
+	return false
+}
+
 type WakeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Term of the sender; an agent ignores Terms older than the last it saw.
@@ -323,7 +412,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -335,7 +424,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -348,7 +437,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{0}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WakeRequest) GetTerm() uint64 {
@@ -394,7 +483,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +495,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +508,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{1}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
 type GetDesiredRequest struct {
@@ -432,7 +521,7 @@ type GetDesiredRequest struct {
 
 func (x *GetDesiredRequest) Reset() {
 	*x = GetDesiredRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +533,7 @@ func (x *GetDesiredRequest) String() string {
 func (*GetDesiredRequest) ProtoMessage() {}
 
 func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +546,7 @@ func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredRequest.ProtoReflect.Descriptor instead.
 func (*GetDesiredRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{2}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetDesiredRequest) GetKnownVersion() uint64 {
@@ -476,7 +565,7 @@ type GetDesiredResponse struct {
 
 func (x *GetDesiredResponse) Reset() {
 	*x = GetDesiredResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +577,7 @@ func (x *GetDesiredResponse) String() string {
 func (*GetDesiredResponse) ProtoMessage() {}
 
 func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +590,7 @@ func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredResponse.ProtoReflect.Descriptor instead.
 func (*GetDesiredResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{3}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetDesiredResponse) GetDesired() *Desired {
@@ -524,14 +613,18 @@ type Desired struct {
 	ConfigJson []byte `protobuf:"bytes,4,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
 	// Epoch of the Slot's policy. A Boot whose credentials carry an older one attests
 	// again at once.
-	PolicyEpoch   uint64 `protobuf:"varint,5,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
+	PolicyEpoch uint64 `protobuf:"varint,5,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
+	// Epochs in force of Consul's gossip key and of the group's secrets by name. A
+	// Boot whose credentials carry an older one renews them at once.
+	GossipEpoch   uint32            `protobuf:"varint,10,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	SecretEpochs  map[string]uint32 `protobuf:"bytes,11,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +636,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +649,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Desired) GetVersion() uint64 {
@@ -594,6 +687,20 @@ func (x *Desired) GetPolicyEpoch() uint64 {
 	return 0
 }
 
+func (x *Desired) GetGossipEpoch() uint32 {
+	if x != nil {
+		return x.GossipEpoch
+	}
+	return 0
+}
+
+func (x *Desired) GetSecretEpochs() map[string]uint32 {
+	if x != nil {
+		return x.SecretEpochs
+	}
+	return nil
+}
+
 // OperationOrder is one step that the leader wants from this Boot.
 type OperationOrder struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -612,7 +719,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +731,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +744,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OperationOrder) GetOperationId() string {
@@ -700,7 +807,7 @@ type StepResult struct {
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +819,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +832,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StepResult) GetOperationId() string {
@@ -796,7 +903,7 @@ type CheckResult struct {
 
 func (x *CheckResult) Reset() {
 	*x = CheckResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +915,7 @@ func (x *CheckResult) String() string {
 func (*CheckResult) ProtoMessage() {}
 
 func (x *CheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +928,7 @@ func (x *CheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResult.ProtoReflect.Descriptor instead.
 func (*CheckResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CheckResult) GetName() string {
@@ -882,7 +989,7 @@ type MemberView struct {
 
 func (x *MemberView) Reset() {
 	*x = MemberView{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +1001,7 @@ func (x *MemberView) String() string {
 func (*MemberView) ProtoMessage() {}
 
 func (x *MemberView) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1014,7 @@ func (x *MemberView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberView.ProtoReflect.Descriptor instead.
 func (*MemberView) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MemberView) GetRole() Role {
@@ -1017,7 +1124,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1136,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1149,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReportRequest) GetReport() *Report {
@@ -1070,16 +1177,19 @@ type Report struct {
 	// How long everything has been healthy without a break, by the agent's monotonic clock.
 	HealthyFor *durationpb.Duration `protobuf:"bytes,9,opt,name=healthy_for,json=healthyFor,proto3" json:"healthy_for,omitempty"`
 	// Consul client agent joined and alive.
-	ConsulReady   bool                   `protobuf:"varint,10,opt,name=consul_ready,json=consulReady,proto3" json:"consul_ready,omitempty"`
-	AgentVersion  string                 `protobuf:"bytes,11,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	BootAt        *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=boot_at,json=bootAt,proto3" json:"boot_at,omitempty"`
+	ConsulReady  bool                   `protobuf:"varint,10,opt,name=consul_ready,json=consulReady,proto3" json:"consul_ready,omitempty"`
+	AgentVersion string                 `protobuf:"bytes,11,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	BootAt       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=boot_at,json=bootAt,proto3" json:"boot_at,omitempty"`
+	// Epochs of the gossip key and of the secrets that this Boot has, never values.
+	GossipEpoch   uint32            `protobuf:"varint,20,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	SecretEpochs  map[string]uint32 `protobuf:"bytes,21,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1201,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1214,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -1191,6 +1301,20 @@ func (x *Report) GetBootAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Report) GetGossipEpoch() uint32 {
+	if x != nil {
+		return x.GossipEpoch
+	}
+	return 0
+}
+
+func (x *Report) GetSecretEpochs() map[string]uint32 {
+	if x != nil {
+		return x.SecretEpochs
+	}
+	return nil
+}
+
 type ReportResponse struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	DesiredVersion uint64                 `protobuf:"varint,1,opt,name=desired_version,json=desiredVersion,proto3" json:"desired_version,omitempty"`
@@ -1202,7 +1326,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1338,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1351,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportResponse) GetDesiredVersion() uint64 {
@@ -1260,7 +1384,7 @@ type GetPeersRequest struct {
 
 func (x *GetPeersRequest) Reset() {
 	*x = GetPeersRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1396,7 @@ func (x *GetPeersRequest) String() string {
 func (*GetPeersRequest) ProtoMessage() {}
 
 func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1409,7 @@ func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersRequest.ProtoReflect.Descriptor instead.
 func (*GetPeersRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetPeersRequest) GetKnownVersion() uint64 {
@@ -1305,7 +1429,7 @@ type GetPeersResponse struct {
 
 func (x *GetPeersResponse) Reset() {
 	*x = GetPeersResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1441,7 @@ func (x *GetPeersResponse) String() string {
 func (*GetPeersResponse) ProtoMessage() {}
 
 func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1454,7 @@ func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersResponse.ProtoReflect.Descriptor instead.
 func (*GetPeersResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetPeersResponse) GetVersion() uint64 {
@@ -1368,7 +1492,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1504,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1517,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Peer) GetGroup() string {
@@ -1469,7 +1593,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1605,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1618,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Port) GetProtocol() Protocol {
@@ -1521,7 +1645,7 @@ type MeshStatusRequest struct {
 
 func (x *MeshStatusRequest) Reset() {
 	*x = MeshStatusRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1657,7 @@ func (x *MeshStatusRequest) String() string {
 func (*MeshStatusRequest) ProtoMessage() {}
 
 func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1670,7 @@ func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshStatusRequest.ProtoReflect.Descriptor instead.
 func (*MeshStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MeshStatusRequest) GetPeer() string {
@@ -1565,7 +1689,7 @@ type MeshStatusResponse struct {
 
 func (x *MeshStatusResponse) Reset() {
 	*x = MeshStatusResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1701,7 @@ func (x *MeshStatusResponse) String() string {
 func (*MeshStatusResponse) ProtoMessage() {}
 
 func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1714,7 @@ func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshStatusResponse.ProtoReflect.Descriptor instead.
 func (*MeshStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MeshStatusResponse) GetLinks() []*v1.Link {
@@ -1610,7 +1734,7 @@ type MeshPingRequest struct {
 
 func (x *MeshPingRequest) Reset() {
 	*x = MeshPingRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1746,7 @@ func (x *MeshPingRequest) String() string {
 func (*MeshPingRequest) ProtoMessage() {}
 
 func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1759,7 @@ func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshPingRequest.ProtoReflect.Descriptor instead.
 func (*MeshPingRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MeshPingRequest) GetPeer() string {
@@ -1661,7 +1785,7 @@ type MeshPingResponse struct {
 
 func (x *MeshPingResponse) Reset() {
 	*x = MeshPingResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1797,7 @@ func (x *MeshPingResponse) String() string {
 func (*MeshPingResponse) ProtoMessage() {}
 
 func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1810,7 @@ func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshPingResponse.ProtoReflect.Descriptor instead.
 func (*MeshPingResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MeshPingResponse) GetPing() *v1.Ping {
@@ -1705,7 +1829,7 @@ type MeshAllowBenchRequest struct {
 
 func (x *MeshAllowBenchRequest) Reset() {
 	*x = MeshAllowBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1841,7 @@ func (x *MeshAllowBenchRequest) String() string {
 func (*MeshAllowBenchRequest) ProtoMessage() {}
 
 func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1854,7 @@ func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshAllowBenchRequest.ProtoReflect.Descriptor instead.
 func (*MeshAllowBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MeshAllowBenchRequest) GetPeer() string {
@@ -1748,7 +1872,7 @@ type MeshAllowBenchResponse struct {
 
 func (x *MeshAllowBenchResponse) Reset() {
 	*x = MeshAllowBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1884,7 @@ func (x *MeshAllowBenchResponse) String() string {
 func (*MeshAllowBenchResponse) ProtoMessage() {}
 
 func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1897,7 @@ func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshAllowBenchResponse.ProtoReflect.Descriptor instead.
 func (*MeshAllowBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 type MeshBenchRequest struct {
@@ -1787,7 +1911,7 @@ type MeshBenchRequest struct {
 
 func (x *MeshBenchRequest) Reset() {
 	*x = MeshBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1923,7 @@ func (x *MeshBenchRequest) String() string {
 func (*MeshBenchRequest) ProtoMessage() {}
 
 func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1936,7 @@ func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshBenchRequest.ProtoReflect.Descriptor instead.
 func (*MeshBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MeshBenchRequest) GetPeer() string {
@@ -1845,7 +1969,7 @@ type MeshBenchResponse struct {
 
 func (x *MeshBenchResponse) Reset() {
 	*x = MeshBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +1981,7 @@ func (x *MeshBenchResponse) String() string {
 func (*MeshBenchResponse) ProtoMessage() {}
 
 func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1994,7 @@ func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshBenchResponse.ProtoReflect.Descriptor instead.
 func (*MeshBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MeshBenchResponse) GetBench() *v1.Bench {
@@ -1884,7 +2008,11 @@ var File_cadre_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n" +
+	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"\x10GetEpochsRequest\"Q\n" +
+	"\x11GetEpochsResponse\x12!\n" +
+	"\fgossip_epoch\x18\x01 \x01(\rR\vgossipEpoch\x12\x19\n" +
+	"\bin_force\x18\x02 \x01(\bR\ainForce\"\xb3\x01\n" +
 	"\vWakeRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12'\n" +
 	"\x0fdesired_version\x18\x02 \x01(\x04R\x0edesiredVersion\x12#\n" +
@@ -1896,14 +2024,20 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x11GetDesiredRequest\x12#\n" +
 	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\"I\n" +
 	"\x12GetDesiredResponse\x123\n" +
-	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\xbb\x01\n" +
+	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\xf1\x02\n" +
 	"\aDesired\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12>\n" +
 	"\toperation\x18\x03 \x01(\v2 .cadre.control.v1.OperationOrderR\toperation\x12\x1f\n" +
 	"\vconfig_json\x18\x04 \x01(\fR\n" +
 	"configJson\x12!\n" +
-	"\fpolicy_epoch\x18\x05 \x01(\x04R\vpolicyEpoch\"\x8b\x02\n" +
+	"\fpolicy_epoch\x18\x05 \x01(\x04R\vpolicyEpoch\x12!\n" +
+	"\fgossip_epoch\x18\n" +
+	" \x01(\rR\vgossipEpoch\x12P\n" +
+	"\rsecret_epochs\x18\v \x03(\v2+.cadre.control.v1.Desired.SecretEpochsEntryR\fsecretEpochs\x1a?\n" +
+	"\x11SecretEpochsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x8b\x02\n" +
 	"\x0eOperationOrder\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
 	"\x04verb\x18\x02 \x01(\x0e2\x16.cadre.control.v1.VerbR\x04verb\x12\x18\n" +
@@ -1950,7 +2084,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"_lag_bytes\"A\n" +
 	"\rReportRequest\x120\n" +
-	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\"\x8a\x04\n" +
+	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\"\xbf\x05\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -1965,7 +2099,12 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\fconsul_ready\x18\n" +
 	" \x01(\bR\vconsulReady\x12#\n" +
 	"\ragent_version\x18\v \x01(\tR\fagentVersion\x123\n" +
-	"\aboot_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06bootAt\"r\n" +
+	"\aboot_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06bootAt\x12!\n" +
+	"\fgossip_epoch\x18\x14 \x01(\rR\vgossipEpoch\x12O\n" +
+	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x1a?\n" +
+	"\x11SecretEpochsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"r\n" +
 	"\x0eReportResponse\x12'\n" +
 	"\x0fdesired_version\x18\x01 \x01(\x04R\x0edesiredVersion\x12#\n" +
 	"\rpeers_version\x18\x02 \x01(\x04R\fpeersVersion\x12\x12\n" +
@@ -2047,7 +2186,9 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"MeshStatus\x12#.cadre.control.v1.MeshStatusRequest\x1a$.cadre.control.v1.MeshStatusResponse\x12Q\n" +
 	"\bMeshPing\x12!.cadre.control.v1.MeshPingRequest\x1a\".cadre.control.v1.MeshPingResponse\x12c\n" +
 	"\x0eMeshAllowBench\x12'.cadre.control.v1.MeshAllowBenchRequest\x1a(.cadre.control.v1.MeshAllowBenchResponse\x12T\n" +
-	"\tMeshBench\x12\".cadre.control.v1.MeshBenchRequest\x1a#.cadre.control.v1.MeshBenchResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
+	"\tMeshBench\x12\".cadre.control.v1.MeshBenchRequest\x1a#.cadre.control.v1.MeshBenchResponse2c\n" +
+	"\vPeerService\x12T\n" +
+	"\tGetEpochs\x12\".cadre.control.v1.GetEpochsRequest\x1a#.cadre.control.v1.GetEpochsResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
 
 var (
 	file_cadre_control_v1_control_proto_rawDescOnce sync.Once
@@ -2062,92 +2203,100 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Verb)(0),                      // 0: cadre.control.v1.Verb
 	(StepState)(0),                 // 1: cadre.control.v1.StepState
 	(Health)(0),                    // 2: cadre.control.v1.Health
 	(Role)(0),                      // 3: cadre.control.v1.Role
 	(Protocol)(0),                  // 4: cadre.control.v1.Protocol
-	(*WakeRequest)(nil),            // 5: cadre.control.v1.WakeRequest
-	(*WakeResponse)(nil),           // 6: cadre.control.v1.WakeResponse
-	(*GetDesiredRequest)(nil),      // 7: cadre.control.v1.GetDesiredRequest
-	(*GetDesiredResponse)(nil),     // 8: cadre.control.v1.GetDesiredResponse
-	(*Desired)(nil),                // 9: cadre.control.v1.Desired
-	(*OperationOrder)(nil),         // 10: cadre.control.v1.OperationOrder
-	(*StepResult)(nil),             // 11: cadre.control.v1.StepResult
-	(*CheckResult)(nil),            // 12: cadre.control.v1.CheckResult
-	(*MemberView)(nil),             // 13: cadre.control.v1.MemberView
-	(*ReportRequest)(nil),          // 14: cadre.control.v1.ReportRequest
-	(*Report)(nil),                 // 15: cadre.control.v1.Report
-	(*ReportResponse)(nil),         // 16: cadre.control.v1.ReportResponse
-	(*GetPeersRequest)(nil),        // 17: cadre.control.v1.GetPeersRequest
-	(*GetPeersResponse)(nil),       // 18: cadre.control.v1.GetPeersResponse
-	(*Peer)(nil),                   // 19: cadre.control.v1.Peer
-	(*Port)(nil),                   // 20: cadre.control.v1.Port
-	(*MeshStatusRequest)(nil),      // 21: cadre.control.v1.MeshStatusRequest
-	(*MeshStatusResponse)(nil),     // 22: cadre.control.v1.MeshStatusResponse
-	(*MeshPingRequest)(nil),        // 23: cadre.control.v1.MeshPingRequest
-	(*MeshPingResponse)(nil),       // 24: cadre.control.v1.MeshPingResponse
-	(*MeshAllowBenchRequest)(nil),  // 25: cadre.control.v1.MeshAllowBenchRequest
-	(*MeshAllowBenchResponse)(nil), // 26: cadre.control.v1.MeshAllowBenchResponse
-	(*MeshBenchRequest)(nil),       // 27: cadre.control.v1.MeshBenchRequest
-	(*MeshBenchResponse)(nil),      // 28: cadre.control.v1.MeshBenchResponse
-	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 30: google.protobuf.Duration
-	(*v1.Link)(nil),                // 31: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                // 32: cadre.mesh.v1.Ping
-	(v1.Direction)(0),              // 33: cadre.mesh.v1.Direction
-	(*v1.Bench)(nil),               // 34: cadre.mesh.v1.Bench
+	(*GetEpochsRequest)(nil),       // 5: cadre.control.v1.GetEpochsRequest
+	(*GetEpochsResponse)(nil),      // 6: cadre.control.v1.GetEpochsResponse
+	(*WakeRequest)(nil),            // 7: cadre.control.v1.WakeRequest
+	(*WakeResponse)(nil),           // 8: cadre.control.v1.WakeResponse
+	(*GetDesiredRequest)(nil),      // 9: cadre.control.v1.GetDesiredRequest
+	(*GetDesiredResponse)(nil),     // 10: cadre.control.v1.GetDesiredResponse
+	(*Desired)(nil),                // 11: cadre.control.v1.Desired
+	(*OperationOrder)(nil),         // 12: cadre.control.v1.OperationOrder
+	(*StepResult)(nil),             // 13: cadre.control.v1.StepResult
+	(*CheckResult)(nil),            // 14: cadre.control.v1.CheckResult
+	(*MemberView)(nil),             // 15: cadre.control.v1.MemberView
+	(*ReportRequest)(nil),          // 16: cadre.control.v1.ReportRequest
+	(*Report)(nil),                 // 17: cadre.control.v1.Report
+	(*ReportResponse)(nil),         // 18: cadre.control.v1.ReportResponse
+	(*GetPeersRequest)(nil),        // 19: cadre.control.v1.GetPeersRequest
+	(*GetPeersResponse)(nil),       // 20: cadre.control.v1.GetPeersResponse
+	(*Peer)(nil),                   // 21: cadre.control.v1.Peer
+	(*Port)(nil),                   // 22: cadre.control.v1.Port
+	(*MeshStatusRequest)(nil),      // 23: cadre.control.v1.MeshStatusRequest
+	(*MeshStatusResponse)(nil),     // 24: cadre.control.v1.MeshStatusResponse
+	(*MeshPingRequest)(nil),        // 25: cadre.control.v1.MeshPingRequest
+	(*MeshPingResponse)(nil),       // 26: cadre.control.v1.MeshPingResponse
+	(*MeshAllowBenchRequest)(nil),  // 27: cadre.control.v1.MeshAllowBenchRequest
+	(*MeshAllowBenchResponse)(nil), // 28: cadre.control.v1.MeshAllowBenchResponse
+	(*MeshBenchRequest)(nil),       // 29: cadre.control.v1.MeshBenchRequest
+	(*MeshBenchResponse)(nil),      // 30: cadre.control.v1.MeshBenchResponse
+	nil,                            // 31: cadre.control.v1.Desired.SecretEpochsEntry
+	nil,                            // 32: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
+	(*v1.Link)(nil),                // 35: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                // 36: cadre.mesh.v1.Ping
+	(v1.Direction)(0),              // 37: cadre.mesh.v1.Direction
+	(*v1.Bench)(nil),               // 38: cadre.mesh.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
-	9,  // 0: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
-	10, // 1: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
-	0,  // 2: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	29, // 3: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	0,  // 4: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
-	1,  // 5: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	29, // 6: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
-	2,  // 7: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	29, // 8: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
-	3,  // 9: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
-	15, // 10: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	29, // 11: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
-	13, // 12: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
-	12, // 13: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
-	11, // 14: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	30, // 15: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	29, // 16: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	19, // 17: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
-	20, // 18: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
-	20, // 19: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
-	4,  // 20: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	31, // 21: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
-	32, // 22: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
-	33, // 23: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
-	30, // 24: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
-	34, // 25: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
-	7,  // 26: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	14, // 27: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	17, // 28: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	5,  // 29: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	21, // 30: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
-	23, // 31: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
-	25, // 32: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
-	27, // 33: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
-	8,  // 34: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	16, // 35: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	18, // 36: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	6,  // 37: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	22, // 38: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
-	24, // 39: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
-	26, // 40: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
-	28, // 41: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
-	34, // [34:42] is the sub-list for method output_type
-	26, // [26:34] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	11, // 0: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
+	12, // 1: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
+	31, // 2: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
+	0,  // 3: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
+	33, // 4: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	0,  // 5: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
+	1,  // 6: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
+	33, // 7: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	2,  // 8: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
+	33, // 9: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	3,  // 10: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
+	17, // 11: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
+	33, // 12: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	15, // 13: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
+	14, // 14: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
+	13, // 15: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
+	34, // 16: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	33, // 17: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	32, // 18: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	21, // 19: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
+	22, // 20: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
+	22, // 21: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
+	4,  // 22: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
+	35, // 23: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
+	36, // 24: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
+	37, // 25: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
+	34, // 26: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
+	38, // 27: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	9,  // 28: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	16, // 29: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	19, // 30: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	7,  // 31: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	23, // 32: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
+	25, // 33: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
+	27, // 34: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
+	29, // 35: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	5,  // 36: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	10, // 37: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	18, // 38: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	20, // 39: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	8,  // 40: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	24, // 41: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
+	26, // 42: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
+	28, // 43: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
+	30, // 44: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	6,  // 45: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	37, // [37:46] is the sub-list for method output_type
+	28, // [28:37] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
@@ -2155,16 +2304,16 @@ func file_cadre_control_v1_control_proto_init() {
 	if File_cadre_control_v1_control_proto != nil {
 		return
 	}
-	file_cadre_control_v1_control_proto_msgTypes[8].OneofWrappers = []any{}
+	file_cadre_control_v1_control_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   24,
+			NumMessages:   28,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_cadre_control_v1_control_proto_goTypes,
 		DependencyIndexes: file_cadre_control_v1_control_proto_depIdxs,

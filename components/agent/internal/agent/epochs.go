@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+
+	"cadre.dev/agent/internal/mesh"
+	"cadre.dev/core/secret"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+func secretsOf(grant *admissionv1.Credentials) map[string]mesh.Secret {
+	out := map[string]mesh.Secret{}
+	for _, s := range grant.GetSecrets() {
+		out[s.GetName()] = mesh.Secret{
+			Value: secret.New(s.GetValue()), Epoch: s.GetEpoch(), Mode: fs.FileMode(s.GetMode()), UID: s.GetUid(), GID: s.GetGid(),
+		}
+	}
+	return out
+}
+
+// epochs are those of the gossip key and the secrets that this Boot has.
+func (a *Agent) epochs() (gossip uint32, secrets map[string]uint32) {
+	secrets = map[string]uint32{}
+	current, _ := a.admitted.Get()
+	if current == nil {
+		return 0, secrets
+	}
+	for _, s := range current.Grant.GetSecrets() {
+		secrets[s.GetName()] = s.GetEpoch()
+	}
+	return current.Grant.GetConsul().GetGossipEpoch(), secrets
+}
+
+// behind says what of the desired state is newer than the credentials; "" nothing.
+func behind(desired *controlv1.Desired, grant *admissionv1.Credentials) string {
+	if desired.GetVersion() == 0 {
+		return "" // a coordinator that does not know yet
+	}
+	if c := grant.GetConsul(); c != nil && c.GetGossipEpoch() < desired.GetGossipEpoch() {
+		return fmt.Sprintf("the gossip key has epoch %d now", desired.GetGossipEpoch())
+	}
+	wanted := maps.Clone(desired.GetSecretEpochs())
+	for _, s := range grant.GetSecrets() {
+		want, declared := wanted[s.GetName()]
+		if !declared {
+			return fmt.Sprintf("secret %s is not declared any more", s.GetName())
+		}
+		if s.GetEpoch() < want {
+			return fmt.Sprintf("secret %s has epoch %d now", s.GetName(), want)
+		}
+		delete(wanted, s.GetName())
+	}
+	for name := range wanted {
+		return fmt.Sprintf("secret %s is declared now", name)
+	}
+	return ""
+}

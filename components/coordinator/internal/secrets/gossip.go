@@ -1,0 +1,148 @@
+package secrets
+
+import (
+	"context"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/secret"
+	"cadre.dev/store"
+)
+
+// gossip begins a rotation of the gossip key when one is due, or carries the next
+// step of one out. Each step is recorded before it is begun and can be repeated, so
+// another leader goes on wherever this one ends.
+func (r *Rotator) gossip(ctx context.Context, lease store.Lease, v *view.View) (time.Duration, error) {
+	now := r.cfg.Now().UTC()
+	rec, exists := v.Secrets[view.GossipKey]
+	key := store.SecretKey(view.GossipKey.Group, view.GossipKey.Name)
+	if !exists {
+		if bad(v, key) {
+			// Its epoch is not known: whatever is done now could cut everybody off.
+			return resync, nil
+		}
+		return stepEvery, r.write(ctx, lease.Fence(), begin(view.GossipKey.Group, view.GossipKey.Name, now), 0)
+	}
+	if rec.Value.Step != store.RotationRest {
+		return r.step(ctx, lease, v, rec, now)
+	}
+	request, asked := v.Rotates[view.GossipKey]
+	reason, by, yes := due(rec.Value, ask(request.Value, asked), GossipEvery, now)
+	if !yes {
+		return min(resync, max(rec.Value.RotatedAt.Add(GossipEvery).Sub(now), stepEvery)), nil
+	}
+	ops := lease.Fence()
+	if asked {
+		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.RotateKey(view.GossipKey.Group, view.GossipKey.Name), Index: request.Index})
+	}
+	next := start(rec.Value, reason, by, now)
+	if err := r.write(ctx, ops, next, rec.Index); err != nil {
+		return 0, err
+	}
+	r.log.Info("gossip key rotation begins", "epoch", next.Next, "reason", next.Reason)
+	return 0, nil
+}
+
+// step carries the recorded step out and records the next one if it had its effect.
+func (r *Rotator) step(ctx context.Context, lease store.Lease, v *view.View, rec view.Rec[store.SecretRecord], now time.Time) (time.Duration, error) {
+	call, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if held, err := r.heldUp(call, v, rec.Value, now); held || err != nil {
+		return stepEvery, err
+	}
+	if err := r.do(call, rec.Value); err != nil {
+		return 0, err
+	}
+	ring, err := r.ring(call, rec.Value)
+	if err != nil {
+		return 0, err
+	}
+	waiting := r.waiting(v, rec.Value.Epoch)
+	next := advance(rec.Value, ring, len(waiting), now)
+	if next == rec.Value {
+		return stepEvery, nil
+	}
+	if rec.Value.Step == store.RotationSettle && len(waiting) > 0 {
+		r.log.Warn("members did not take the new gossip key in time; they get it with their next credentials", "slots", names(waiting))
+	}
+	r.cfg.Failpoint("gossip-" + string(rec.Value.Step) + "-done")
+	if err := r.write(ctx, lease.Fence(), next, rec.Index); err != nil {
+		return 0, err
+	}
+	r.log.Info("gossip key rotation", "step", string(next.Step), "epoch", next.Epoch, "members", ring.Members)
+	return 0, nil
+}
+
+// heldUp waits with handing a new key out until who is not admitted any more is
+// not alive for Consul either: gossip would tell it the new key.
+func (r *Rotator) heldUp(ctx context.Context, v *view.View, rec store.SecretRecord, now time.Time) (bool, error) {
+	if rec.Step != store.RotationInstall {
+		return false, nil
+	}
+	strangers, err := r.strangers(ctx, v)
+	if err != nil || len(strangers) == 0 {
+		return false, err
+	}
+	if now.Sub(rec.StepSince) < strangerFor {
+		return true, nil
+	}
+	r.log.Warn("gossip members that are not admitted are alive; the new key is handed out all the same", "slots", names(strangers))
+	return false, nil
+}
+
+// do has the effect of a step. Members that came meanwhile hold only the key that
+// was in force when they were admitted, so each step makes up for the earlier ones.
+func (r *Rotator) do(ctx context.Context, rec store.SecretRecord) error {
+	type act func(context.Context, secret.Value) error
+	ring := r.cfg.Keyring
+	var acts []act
+	target := rec.Epoch
+	switch rec.Step {
+	case store.RotationInstall:
+		target, acts = rec.Next, []act{ring.Install}
+	case store.RotationUse:
+		target, acts = rec.Next, []act{ring.Install, ring.Use}
+	case store.RotationSettle, store.RotationRemove:
+		acts = []act{ring.Install, ring.Use}
+	case store.RotationRest:
+	}
+	keys, err := r.derived(ctx, target)
+	if err != nil {
+		return err
+	}
+	for _, one := range acts {
+		if err := one(ctx, keys[0]); err != nil {
+			return err
+		}
+	}
+	if rec.Step != store.RotationRemove || rec.Previous == 0 {
+		return nil
+	}
+	if keys, err = r.derived(ctx, rec.Previous); err != nil {
+		return err
+	}
+	return ring.Remove(ctx, keys[0])
+}
+
+// ring asks all members for what they hold.
+func (r *Rotator) ring(ctx context.Context, rec store.SecretRecord) (Ring, error) {
+	epochs := []uint32{rec.Epoch}
+	for _, e := range []uint32{rec.Next, rec.Previous} {
+		if e != 0 {
+			epochs = append(epochs, e)
+		}
+	}
+	keys, err := r.derived(ctx, epochs...)
+	if err != nil {
+		return Ring{}, err
+	}
+	members, holding, primary, err := r.cfg.Keyring.Keys(ctx, keys)
+	if err != nil {
+		return Ring{}, err
+	}
+	out := Ring{Members: members, Holding: map[uint32]int{}, Primary: map[uint32]int{}}
+	for i, e := range epochs {
+		out.Holding[e], out.Primary[e] = holding[i], primary[i]
+	}
+	return out, nil
+}

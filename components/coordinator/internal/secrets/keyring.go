@@ -1,0 +1,105 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/core/secret"
+)
+
+// Keyring is Consul's gossip keyring, on all live members at once. Its calls can
+// be repeated; an error says that not every member did it.
+type Keyring interface {
+	// Keys counts the live members that hold, and send with, each of keys.
+	Keys(ctx context.Context, keys []secret.Value) (members int, holding, primary []int, err error)
+	Install(ctx context.Context, key secret.Value) error
+	Use(ctx context.Context, key secret.Value) error
+	Remove(ctx context.Context, key secret.Value) error
+	// Alive lists the names of the live members.
+	Alive(ctx context.Context) ([]string, error)
+}
+
+// ConsulKeyring drives the keyring through the local server.
+type ConsulKeyring struct{ client *consul.Client }
+
+// NewKeyring talks to the local Consul at address with the management token.
+func NewKeyring(address string, token secret.Value) (*ConsulKeyring, error) {
+	client, err := consul.NewClient(&consul.Config{Address: address, Token: token.RevealString()})
+	if err != nil {
+		return nil, fmt.Errorf("make consul client: %w", err)
+	}
+	return &ConsulKeyring{client: client}, nil
+}
+
+// Keys implements Keyring.
+func (k *ConsulKeyring) Keys(ctx context.Context, keys []secret.Value) (members int, holding, primary []int, err error) {
+	rings, err := k.client.Operator().KeyringList((&consul.QueryOptions{}).WithContext(ctx))
+	if err != nil {
+		return 0, nil, nil, scrub("list gossip keys", err, keys...)
+	}
+	holding, primary = make([]int, len(keys)), make([]int, len(keys))
+	for _, ring := range rings {
+		if ring.WAN {
+			continue // this cluster has one datacenter; its WAN ports are closed
+		}
+		members += ring.NumNodes
+		for i, key := range keys {
+			holding[i] += ring.Keys[key.RevealString()]
+			primary[i] += ring.PrimaryKeys[key.RevealString()]
+		}
+	}
+	return members, holding, primary, nil
+}
+
+// Install implements Keyring.
+func (k *ConsulKeyring) Install(ctx context.Context, key secret.Value) error {
+	return scrub("install gossip key", k.client.Operator().KeyringInstall(key.RevealString(), (&consul.WriteOptions{}).WithContext(ctx)), key)
+}
+
+// Use implements Keyring.
+func (k *ConsulKeyring) Use(ctx context.Context, key secret.Value) error {
+	return scrub("use gossip key", k.client.Operator().KeyringUse(key.RevealString(), (&consul.WriteOptions{}).WithContext(ctx)), key)
+}
+
+// Remove implements Keyring.
+func (k *ConsulKeyring) Remove(ctx context.Context, key secret.Value) error {
+	return scrub("remove gossip key", k.client.Operator().KeyringRemove(key.RevealString(), (&consul.WriteOptions{}).WithContext(ctx)), key)
+}
+
+// Alive implements Keyring.
+func (k *ConsulKeyring) Alive(ctx context.Context) ([]string, error) {
+	members, err := k.client.Agent().MembersOpts(consul.MembersOpts{})
+	if err != nil {
+		return nil, fmt.Errorf("list gossip members: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	const alive = 1
+	var out []string
+	for _, m := range members {
+		if m.Status == alive {
+			out = append(out, m.Name)
+		}
+	}
+	return out, nil
+}
+
+// scrub names what was being done and keeps keys out of the text: Consul's answers
+// are not ours, and errors go to the log (TOK-07).
+func scrub(doing string, err error, keys ...secret.Value) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	for _, key := range keys {
+		if !key.IsZero() {
+			text = strings.ReplaceAll(text, key.RevealString(), secret.Redacted)
+		}
+	}
+	return fmt.Errorf("%s: %w", doing, errors.New(text))
+}

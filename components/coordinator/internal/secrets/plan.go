@@ -1,0 +1,112 @@
+package secrets
+
+import (
+	"time"
+
+	"cadre.dev/store"
+)
+
+// Times of the gossip key's rotation.
+const (
+	// GossipEvery is how long a gossip key is used when nobody asks for another.
+	GossipEvery = 24 * time.Hour
+	// settleFor bounds how long a member that is away holds up the removal of the old
+	// key. Twice this and the steps beside it stay below the two minutes in which a
+	// removed member must be out, even if its removal falls into a rotation.
+	settleFor = 30 * time.Second
+	// strangerFor bounds how long a member that is not admitted any more holds up the
+	// handing out of a new key: its Sessions are cut, so Consul finds it dead soon.
+	strangerFor = 30 * time.Second
+)
+
+// Who asks for what happens by itself.
+const (
+	bySchedule  = "schedule"
+	reasonFirst = "first seen"
+	reasonDue   = "its time is over"
+)
+
+// begin is the record of a secret that is seen for the first time.
+func begin(group, name string, now time.Time) store.SecretRecord {
+	return store.SecretRecord{Group: group, Name: name, Epoch: firstEpoch, RotatedAt: now, Reason: reasonFirst}
+}
+
+// due reports whether a secret is to get a new epoch now, and why. every is 0 when
+// it is rotated on request only.
+func due(rec store.SecretRecord, asked *store.RotateRequest, every time.Duration, now time.Time) (reason, by string, yes bool) {
+	switch {
+	case asked != nil:
+		return asked.Reason, asked.By, true
+	case every > 0 && now.Sub(rec.RotatedAt) >= every:
+		return reasonDue, bySchedule, true
+	}
+	return "", "", false
+}
+
+// raise is the record with the next epoch in force.
+func raise(rec store.SecretRecord, reason, by string, now time.Time) store.SecretRecord {
+	rec.Epoch++
+	rec.RotatedAt, rec.Reason, rec.By = now, clip(reason), clip(by)
+	return rec
+}
+
+// start is the gossip key's record at the begin of a rotation.
+func start(rec store.SecretRecord, reason, by string, now time.Time) store.SecretRecord {
+	rec.Next = rec.Epoch + 1
+	rec.Step, rec.StepSince = store.RotationInstall, now
+	rec.Reason, rec.By = clip(reason), clip(by)
+	return rec
+}
+
+// Ring is what the live members of the gossip pool say that they hold.
+type Ring struct {
+	Members int
+	// Holding and Primary count members by the epoch of the key that they hold and
+	// that they send with.
+	Holding, Primary map[uint32]int
+}
+
+// advance is the record after a step was carried out, by what the ring says then.
+// It is the same record while the step has not had its effect on every member, and
+// then the step is repeated. waiting is how many admitted members do not have the
+// key in force yet.
+//
+//	rest ─start─► install ─all hold Next─► use ─all send with Next─► settle ─nobody waits, or in vain─► remove ─nobody holds Previous─► rest
+func advance(rec store.SecretRecord, ring Ring, waiting int, now time.Time) store.SecretRecord {
+	to := func(step store.RotationStep) { rec.Step, rec.StepSince = step, now }
+	switch rec.Step {
+	case store.RotationInstall:
+		if ring.Members > 0 && ring.Holding[rec.Next] == ring.Members {
+			to(store.RotationUse)
+		}
+	case store.RotationUse:
+		// Only when everybody sends with it can a member live with this key alone, so
+		// only then is it given to those who are admitted.
+		if ring.Members > 0 && ring.Primary[rec.Next] == ring.Members {
+			rec.Previous, rec.Epoch, rec.Next = rec.Epoch, rec.Next, 0
+			rec.RotatedAt, rec.PreviousUntil = now, now.Add(settleFor)
+			to(store.RotationSettle)
+		}
+	case store.RotationSettle:
+		if waiting == 0 || !now.Before(rec.PreviousUntil) {
+			to(store.RotationRemove)
+		}
+	case store.RotationRemove:
+		if ring.Members > 0 && ring.Holding[rec.Previous] == 0 && ring.Primary[rec.Epoch] == ring.Members {
+			rec.Previous, rec.PreviousUntil = 0, time.Time{}
+			to(store.RotationRest)
+			rec.StepSince = time.Time{}
+		}
+	case store.RotationRest:
+	}
+	return rec
+}
+
+// clip bounds what people wrote: the record must always fit.
+func clip(text string) string {
+	const limit = 500
+	if len(text) > limit {
+		return text[:limit]
+	}
+	return text
+}

@@ -1,0 +1,255 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/secret"
+	"cadre.dev/store"
+)
+
+// Reports are what agents say about themselves.
+type Reports interface {
+	Of(slot string) (reports.Received, bool)
+	Changed() <-chan struct{}
+}
+
+// RotatorConfig of a Rotator. All fields are required.
+type RotatorConfig struct {
+	Keys    Keys
+	Keyring Keyring
+	Store   store.Store
+	Views   *view.Watcher
+	Reports Reports
+	// Coordinators are the names of the Consul servers.
+	Coordinators []string
+	Now          func() time.Time
+	// Failpoint is told of each point at which a crash leaves another state behind:
+	// "gossip-<step>-done" after a step's effect, before it is recorded.
+	Failpoint func(name string)
+	Log       *slog.Logger
+}
+
+// Rotator raises epochs while this coordinator leads.
+type Rotator struct {
+	cfg RotatorConfig
+	log *slog.Logger
+}
+
+// NewRotator makes a Rotator; Lead runs it.
+func NewRotator(cfg RotatorConfig) *Rotator { return &Rotator{cfg: cfg, log: cfg.Log} }
+
+// Paces of the loop.
+const (
+	// resync is the longest it waits for a change.
+	resync = 30 * time.Second
+	// stepEvery paces the steps of a rotation: members answer through gossip.
+	stepEvery = 500 * time.Millisecond
+	// errorWait follows what could not be done.
+	errorWait = 2 * time.Second
+	// stepTimeout bounds one call to all members.
+	stepTimeout = 20 * time.Second
+)
+
+// RotateGossip asks for a new gossip key, durably: whoever leads carries it out.
+// Call it after an Instance was removed or evicted, when its Sessions are cut: a
+// member that still gossips would be told the new key.
+func (r *Rotator) RotateGossip(ctx context.Context, reason string) error {
+	key := store.RotateKey(store.ClusterSecrets, store.GossipSecret)
+	op, err := store.Put(key, store.RotateRequest{
+		Group: store.ClusterSecrets, Name: store.GossipSecret, Reason: clip(reason), By: "coordinator", At: r.cfg.Now().UTC(),
+	}, 0)
+	if err != nil {
+		return err
+	}
+	if err := r.cfg.Store.Commit(ctx, op); err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("ask for a new gossip key: %w", err)
+	}
+	return nil // a conflict: it is asked for already, and the request outlives a rotation that is going on
+}
+
+// Lead raises epochs under the Lease until it or ctx ends.
+func (r *Rotator) Lead(ctx context.Context, lease store.Lease) {
+	failing := ""
+	for ctx.Err() == nil {
+		_, changed := r.cfg.Views.Latest()
+		reported := r.cfg.Reports.Changed()
+		in, err := r.pass(ctx, lease)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, store.ErrFenced):
+			return
+		case errors.Is(err, store.ErrConflict):
+			in = stepEvery // somebody wrote what was read: look again
+		case err != nil:
+			if text := err.Error(); text != failing {
+				r.log.Warn("secrets not rotated yet", "term", lease.Term(), "error", err)
+				failing = text
+			}
+			in = errorWait
+		default:
+			failing = ""
+		}
+		if in <= errorWait {
+			// A step repeats at its own pace, whatever else changes.
+			changed, reported = nil, nil
+		}
+		timer := time.NewTimer(in)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-reported:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// pass looks at everything afresh and does at most one step of the gossip key. It
+// says when to look again.
+func (r *Rotator) pass(ctx context.Context, lease store.Lease) (time.Duration, error) {
+	v, err := view.Read(ctx, r.cfg.Store)
+	if err != nil {
+		return 0, err
+	}
+	in, err := r.workloads(ctx, lease, v)
+	gossipIn, gossipErr := r.gossip(ctx, lease, v)
+	return min(in, gossipIn), errors.Join(err, gossipErr)
+}
+
+// workloads raises what is due of the groups' secrets.
+func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View) (time.Duration, error) {
+	now := r.cfg.Now().UTC()
+	in := resync
+	known := map[view.SecretName]bool{view.GossipKey: true}
+	specs := v.SpecsInForce()
+	var errs []error
+	for _, groupName := range slices.Sorted(maps.Keys(specs)) {
+		for _, one := range specs[groupName].AllSecrets() {
+			name := view.SecretName{Group: groupName, Name: one.Name}
+			known[name] = true
+			every, _ := one.Every()
+			left, err := r.workload(ctx, lease, v, name, every, now)
+			errs = append(errs, err)
+			in = min(in, left)
+		}
+	}
+	for name, request := range v.Rotates {
+		if known[name] || len(v.Bad) > 0 {
+			continue
+		}
+		r.log.Warn("request to rotate a secret that nobody declares is dropped", "group", name.Group, "secret", name.Name)
+		errs = append(errs, r.cfg.Store.Commit(ctx, append(lease.Fence(),
+			store.Op{Kind: store.OpDeleteCAS, Key: store.RotateKey(name.Group, name.Name), Index: request.Index})...))
+	}
+	return in, errors.Join(errs...)
+}
+
+func (r *Rotator) workload(ctx context.Context, lease store.Lease, v *view.View, name view.SecretName, every time.Duration, now time.Time) (time.Duration, error) {
+	rec, exists := v.Secrets[name]
+	request, asked := v.Rotates[name]
+	if !exists {
+		if bad(v, store.SecretKey(name.Group, name.Name)) {
+			// Beginning at 1 again would bring back a value that was rotated away.
+			return resync, nil
+		}
+		rec.Value = begin(name.Group, name.Name, now)
+	}
+	reason, by, yes := due(rec.Value, ask(request.Value, asked), every, now)
+	if exists && !yes {
+		if every == 0 {
+			return resync, nil
+		}
+		return min(resync, max(rec.Value.RotatedAt.Add(every).Sub(now), stepEvery)), nil
+	}
+	next := rec.Value
+	if yes {
+		next = raise(next, reason, by, now)
+	}
+	ops := lease.Fence()
+	if asked {
+		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.RotateKey(name.Group, name.Name), Index: request.Index})
+	}
+	if err := r.write(ctx, ops, next, rec.Index); err != nil {
+		return 0, err
+	}
+	r.log.Info("secret has an epoch", "group", name.Group, "secret", name.Name, "epoch", next.Epoch, "reason", next.Reason)
+	return resync, nil
+}
+
+func (r *Rotator) write(ctx context.Context, ops []store.Op, rec store.SecretRecord, index uint64) error {
+	op, err := store.Put(store.SecretKey(rec.Group, rec.Name), rec, index)
+	if err != nil {
+		return err
+	}
+	if err := r.cfg.Store.Commit(ctx, append(ops, op)...); err != nil {
+		return fmt.Errorf("record epoch %d of %s/%s: %w", rec.Epoch, rec.Group, rec.Name, err)
+	}
+	return nil
+}
+
+func ask(request store.RotateRequest, asked bool) *store.RotateRequest {
+	if !asked {
+		return nil
+	}
+	return &request
+}
+
+func bad(v *view.View, key string) bool {
+	return slices.ContainsFunc(v.Bad, func(b *store.RecordError) bool { return b.Key == key })
+}
+
+// strangers are the live gossip members that are neither coordinators nor admitted.
+func (r *Rotator) strangers(ctx context.Context, v *view.View) ([]string, error) {
+	alive, err := r.cfg.Keyring.Alive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range alive {
+		if _, admitted := v.Admissions[name]; !admitted && !slices.Contains(r.cfg.Coordinators, name) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// waiting lists the admitted Slots whose agent is connected and has an older
+// gossip key than epoch. One that is not connected is not waited for: it gets the
+// key with its next credentials.
+func (r *Rotator) waiting(v *view.View, epoch uint32) []string {
+	var out []string
+	for slot, admission := range v.Admissions {
+		got, ok := r.cfg.Reports.Of(slot)
+		if !ok || got.BootID != admission.Value.BootID || r.cfg.Now().Sub(got.At) > reports.LiveWithin {
+			continue
+		}
+		if had := got.Report.GetGossipEpoch(); had != 0 && had < epoch {
+			out = append(out, slot)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// derived are the keys of epochs, in order.
+func (r *Rotator) derived(ctx context.Context, epochs ...uint32) ([]secret.Value, error) {
+	var out []secret.Value
+	for _, e := range epochs {
+		key, err := r.cfg.Keys.Gossip(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, key)
+	}
+	return out, nil
+}
+
+func names(all []string) string { return strings.Join(all, ", ") }

@@ -1,0 +1,105 @@
+package secrets
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/secret"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
+)
+
+// Keys derives values; keys.Root does.
+type Keys interface {
+	Secret(ctx context.Context, group, name string, epoch uint32, size int) (secret.Value, error)
+	Gossip(ctx context.Context, epoch uint32) (secret.Value, error)
+}
+
+// firstEpoch is that of a secret without a record.
+const firstEpoch = 1
+
+// Service gives out the values in force. Safe for concurrent use.
+type Service struct {
+	keys  Keys
+	store store.Store
+}
+
+// New makes the service. s is read at each call, so that a value is never older
+// than the epoch that a caller was told of.
+func New(keys Keys, s store.Store) *Service { return &Service{keys: keys, store: s} }
+
+// For are the secrets of a Slot with their values: what the spec declares and
+// what its workload implies. All Slots of a group get the same values.
+func (s *Service) For(ctx context.Context, spec group.Spec, _ string) ([]*admissionv1.Secret, error) {
+	wanted := spec.AllSecrets()
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	epochs, err := s.Epochs(ctx, spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*admissionv1.Secret, 0, len(wanted))
+	for _, one := range wanted {
+		epoch := max(epochs[one.Name], firstEpoch)
+		value, err := s.keys.Secret(ctx, spec.Name, one.Name, epoch, one.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("secret %s of group %s: %w", one.Name, spec.Name, err)
+		}
+		made := &admissionv1.Secret{Name: one.Name, Value: encode(value, one.Format), Epoch: epoch}
+		if one.Mode != "" {
+			// Validated when the spec was taken.
+			made.Mode, _ = one.FileMode()
+			made.Uid, made.Gid, _ = one.FileOwner()
+		}
+		out = append(out, made)
+	}
+	return out, nil
+}
+
+// Epochs of a group's secrets by name; one without a record is left out.
+func (s *Service) Epochs(ctx context.Context, groupName string) (map[string]uint32, error) {
+	records, _, err := store.ReadAll[store.SecretRecord](ctx, s.store, store.SecretsOf(groupName))
+	if err != nil {
+		// An unreadable record too: taking epoch 1 instead would bring an old value back.
+		return nil, fmt.Errorf("read epochs of the secrets of group %s: %w", groupName, err)
+	}
+	out := map[string]uint32{}
+	for _, r := range records {
+		if r.Key != store.SecretKey(groupName, r.Value.Name) {
+			return nil, fmt.Errorf("record %s names the secret %q", r.Key, r.Value.Name)
+		}
+		out[r.Value.Name] = r.Value.Epoch
+	}
+	return out, nil
+}
+
+// Gossip is the gossip key in force, in the form that Consul takes, and its epoch.
+func (s *Service) Gossip(ctx context.Context) (key string, epoch uint32, err error) {
+	record, _, err := store.Read[store.SecretRecord](ctx, s.store, store.SecretKey(store.ClusterSecrets, store.GossipSecret))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", 0, fmt.Errorf("read epoch of the gossip key: %w", err)
+	}
+	epoch = max(record.Epoch, firstEpoch)
+	value, err := s.keys.Gossip(ctx, epoch)
+	if err != nil {
+		return "", 0, err
+	}
+	return value.RevealString(), epoch, nil
+}
+
+func encode(value secret.Value, format group.SecretFormat) []byte {
+	raw := value.Reveal()
+	switch format {
+	case group.SecretRaw:
+		return raw
+	case group.SecretBase64:
+		return []byte(base64.StdEncoding.EncodeToString(raw))
+	case group.SecretHex:
+	}
+	return []byte(hex.EncodeToString(raw))
+}

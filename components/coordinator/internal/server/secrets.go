@@ -1,0 +1,152 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/secrets"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// ListSecrets implements ClusterService. Nothing here has a value to give away.
+func (s *Server) ListSecrets(ctx context.Context, req *apiv1.ListSecretsRequest) (*apiv1.ListSecretsResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{req.GetGroup()}
+	gossip := req.GetGroup() == "" || req.GetGroup() == store.ClusterSecrets
+	switch {
+	case req.GetGroup() == "":
+		readable, err := c.readable(ctx)
+		if err != nil {
+			return nil, err
+		}
+		names = names[:0]
+		for _, name := range c.view.Groups() {
+			if readable[name] {
+				names = append(names, name)
+			}
+		}
+	case gossip:
+		names = nil
+	default:
+		if c, err = s.callerFor(ctx, req.GetGroup(), ""); err != nil {
+			return nil, err
+		}
+	}
+	out := &apiv1.ListSecretsResponse{}
+	if gossip {
+		if _, err := c.store.Get(ctx, store.SecretKey(store.ClusterSecrets, store.GossipSecret)); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, wire(err)
+		}
+		if err := c.load(ctx); err != nil {
+			return nil, err
+		}
+		out.Secrets = append(out.Secrets, s.describe(c.view, view.GossipKey, secrets.GossipEvery))
+	}
+	for _, name := range names {
+		spec, _, ok := c.view.InForce(name)
+		if !ok {
+			continue
+		}
+		for _, one := range spec.AllSecrets() {
+			every, _ := one.Every()
+			described := s.describe(c.view, view.SecretName{Group: name, Name: one.Name}, every)
+			described.Owner, described.Mode = one.Owner, one.Mode
+			out.Secrets = append(out.Secrets, described)
+		}
+	}
+	return out, nil
+}
+
+// describe is what may be known of one secret.
+func (s *Server) describe(v *view.View, name view.SecretName, every time.Duration) *apiv1.Secret {
+	out := &apiv1.Secret{Group: name.Group, Name: name.Name}
+	_, out.Requested = v.Rotates[name]
+	rec, ok := v.Secrets[name]
+	if !ok {
+		return out
+	}
+	r := rec.Value
+	out.Epoch, out.Reason, out.By, out.Step = r.Epoch, r.Reason, r.By, string(r.Step)
+	out.RotatedAt = timestamppb.New(r.RotatedAt)
+	if every > 0 {
+		out.NextRotation = timestamppb.New(r.RotatedAt.Add(every))
+	}
+	for slot, admission := range v.Admissions {
+		if name.Group != store.ClusterSecrets && admission.Value.Group != name.Group {
+			continue
+		}
+		got, ok := s.cfg.Reports.Of(slot)
+		if !ok || got.BootID != admission.Value.BootID || s.cfg.Now().Sub(got.At) > reports.LiveWithin {
+			continue
+		}
+		out.Connected++
+		has := got.Report.GetSecretEpochs()[name.Name]
+		if name == view.GossipKey {
+			has = got.Report.GetGossipEpoch()
+		}
+		if has >= r.Epoch {
+			out.Delivered++
+		}
+	}
+	return out
+}
+
+// RotateSecret implements ClusterService. Asking again before the leader took the
+// first request is the same request.
+func (s *Server) RotateSecret(ctx context.Context, req *apiv1.RotateSecretRequest) (*apiv1.RotateSecretResponse, error) {
+	c, err := s.rotating(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	name := view.SecretName{Group: req.GetGroup(), Name: req.GetName()}
+	out := &apiv1.RotateSecretResponse{Epoch: c.view.Secrets[name].Value.Epoch}
+	op, err := store.Put(store.RotateKey(name.Group, name.Name), store.RotateRequest{
+		Group: name.Group, Name: name.Name, Reason: cmp.Or(req.GetReason(), "asked for"), By: "operator", At: s.cfg.Now().UTC().Truncate(time.Millisecond),
+	}, 0)
+	if err != nil {
+		return nil, wire(err)
+	}
+	if err := c.store.Commit(ctx, op); err != nil && !errors.Is(err, store.ErrConflict) {
+		return nil, wire(err)
+	}
+	return out, nil
+}
+
+// rotating authenticates a request and checks that there is such a secret.
+func (s *Server) rotating(ctx context.Context, req *apiv1.RotateSecretRequest) (*caller, error) {
+	if req.GetGroup() == store.ClusterSecrets {
+		c, err := s.caller(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(req.GetReason()) > maxReason:
+			return nil, status.Errorf(codes.InvalidArgument, "reason: at most %d bytes", maxReason)
+		case req.GetName() != store.GossipSecret:
+			return nil, status.Errorf(codes.NotFound, "the cluster has no key %q that can be rotated: %s is the only one", req.GetName(), store.GossipSecret)
+		}
+		return c, c.load(ctx)
+	}
+	c, err := s.callerFor(ctx, req.GetGroup(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	spec, _, _ := c.view.InForce(req.GetGroup())
+	if !slices.ContainsFunc(spec.AllSecrets(), func(one group.Secret) bool { return one.Name == req.GetName() }) {
+		return nil, status.Errorf(codes.NotFound, "group %s has no secret %q: declare it with secret %q { } in its file", req.GetGroup(), req.GetName(), req.GetName())
+	}
+	return c, nil
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+func TestSecretsAreListedAndRotatedByWhoMayWrite(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := a.ListSecrets(ctx, &apiv1.ListSecretsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range list.GetSecrets() {
+		got = append(got, s.GetGroup()+"/"+s.GetName())
+	}
+	if fmt.Sprint(got) != "[cluster/gossip pg/replication pg/rewind pg/superuser]" {
+		t.Errorf("secrets = %v", got)
+	}
+	for _, req := range []*apiv1.RotateSecretRequest{{Group: "pg", Name: "superuser", Reason: "a leak"}, {Group: "cluster", Name: "gossip"}, {Group: "pg", Name: "superuser", Reason: "again"}} {
+		if _, err := a.RotateSecret(ctx, req); err != nil {
+			t.Errorf("rotate %s/%s: %v", req.GetGroup(), req.GetName(), err)
+		}
+	}
+	request, _, err := store.Read[store.RotateRequest](t.Context(), a.cfg.Store, store.RotateKey("pg", "superuser"))
+	if err != nil || request.Reason != "a leak" || request.By != "operator" {
+		t.Errorf("request = %+v, %v; want the first one", request, err)
+	}
+	if list, err = a.ListSecrets(ctx, &apiv1.ListSecretsRequest{Group: "pg"}); err != nil || len(list.GetSecrets()) != 3 || !list.GetSecrets()[2].GetRequested() {
+		t.Errorf("secrets of pg = %v, %v", list, err)
+	}
+	for _, req := range []*apiv1.RotateSecretRequest{{Group: "pg", Name: "nothing"}, {Group: "none", Name: "superuser"}, {Group: "cluster", Name: "ca"}} {
+		if _, err := a.RotateSecret(ctx, req); status.Code(err) != codes.NotFound {
+			t.Errorf("rotate %s/%s: %v, want NotFound", req.GetGroup(), req.GetName(), err)
+		}
+	}
+	workload := as(t.Context(), a.workload)
+	for _, req := range []*apiv1.RotateSecretRequest{{Group: "pg", Name: "superuser"}, {Group: "cluster", Name: "gossip"}} {
+		if _, err := a.RotateSecret(workload, req); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("a workload's token rotates %s/%s: %v", req.GetGroup(), req.GetName(), err)
+		}
+	}
+	if _, err := a.ListSecrets(workload, &apiv1.ListSecretsRequest{Group: "cluster"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a workload's token lists the cluster's keys: %v", err)
+	}
+	if _, err := a.RotateSecret(ctx, &apiv1.RotateSecretRequest{Group: "pg", Name: "superuser", Reason: strings.Repeat("x", maxReason+1)}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a reason without bound: %v", err)
+	}
+}
+
+// OPS-07, TOK-06: a secret in a spec is refused before it is stored, and the refusal
+// does not repeat it.
+func TestOPS07_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	s := spec(t)
+	s.Template.Env = map[string]string{"CONSUL_HTTP_TOKEN": "b1gs05f0-management"}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: s.Name, SpecJson: raw})
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "SECRET_IN_SPEC: ") || strings.Contains(err.Error(), "b1gs05f0") {
+		t.Errorf("apply = %v", err)
+	}
+	if _, err := a.cfg.Store.Get(t.Context(), store.GroupSpecKey(s.Name)); err == nil {
+		t.Error("it was stored")
+	}
+}

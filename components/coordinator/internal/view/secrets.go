@@ -1,0 +1,59 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"cadre.dev/store"
+)
+
+// SecretName names a secret in the cluster. Group is store.ClusterSecrets for the
+// cluster's own keys.
+type SecretName struct{ Group, Name string }
+
+// GossipKey is Consul's gossip key.
+var GossipKey = SecretName{Group: store.ClusterSecrets, Name: store.GossipSecret}
+
+// readSecrets reads the epochs and what is asked of them. A request counts by its
+// key, whatever is written there: a plain KV edit is as good as the API.
+func (v *View) readSecrets(ctx context.Context, at moment, errs *[]error) {
+	v.Secrets = map[SecretName]Rec[store.SecretRecord]{}
+	for key, rec := range keyed[store.SecretRecord](ctx, at, store.SecretsPrefix, errs) {
+		name := SecretName{Group: rec.Value.Group, Name: rec.Value.Name}
+		if key != store.SecretKey(name.Group, name.Name) {
+			*errs = append(*errs, &store.RecordError{Key: key, Index: rec.Index, Err: fmt.Errorf("names %s/%s", name.Group, name.Name)})
+			continue
+		}
+		v.Secrets[name] = rec
+	}
+	v.Rotates = map[SecretName]Rec[store.RotateRequest]{}
+	requests := keyed[store.RotateRequest](ctx, at, store.RotatePrefix, errs)
+	for _, e := range at.entries {
+		rest, ok := strings.CutPrefix(e.Key, store.RotatePrefix)
+		groupName, name, both := strings.Cut(rest, "/")
+		if !ok || !both {
+			continue
+		}
+		v.Rotates[SecretName{Group: groupName, Name: name}] = Rec[store.RotateRequest]{Value: requests[e.Key].Value, Index: e.Index}
+	}
+}
+
+// EpochsOf are the epochs in force of a group's secrets that have a record, and
+// the highest index of those records.
+func (v *View) EpochsOf(groupName string) (epochs map[string]uint32, index uint64) {
+	epochs = map[string]uint32{}
+	for name, rec := range v.Secrets {
+		if name.Group == groupName {
+			epochs[name.Name] = rec.Value.Epoch
+			index = max(index, rec.Index)
+		}
+	}
+	return epochs, index
+}
+
+// GossipEpoch is the epoch in force of the gossip key; 0 while there is no record.
+func (v *View) GossipEpoch() (epoch uint32, index uint64) {
+	rec := v.Secrets[GossipKey]
+	return rec.Value.Epoch, rec.Index
+}

@@ -1,0 +1,128 @@
+package group
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SecretFormat is how the random bytes of a secret are written into its file.
+type SecretFormat string
+
+const (
+	// SecretHex is lower-case hex digits without a line end. The default.
+	SecretHex SecretFormat = "hex"
+	// SecretBase64 is standard base64 without a line end.
+	SecretBase64 SecretFormat = "base64"
+	// SecretRaw is the bytes as they are.
+	SecretRaw SecretFormat = "raw"
+)
+
+// RotateManual: the secret gets a new value only when an operator asks for it.
+const RotateManual = "manual"
+
+// Secret declares a secret of the group: random, equal on all its Slots, made
+// inside the coordinators and never written into a spec. It is not part of the
+// Revision: a new value is no rollout.
+type Secret struct {
+	// Name is the file's name below /run/mesh/secrets.
+	Name string `json:"name"`
+	// Bytes of randomness, 16..64; default 24.
+	Bytes int `json:"bytes,omitempty"`
+	// Format of the file's content.
+	Format SecretFormat `json:"format,omitempty"`
+	// Owner of the file as "uid" or "uid:gid"; default "0:0". A gid that is left out
+	// is the uid.
+	Owner string `json:"owner,omitempty"`
+	// Mode of the file in octal, 0400 to 0660, never readable by all; default "0600".
+	Mode string `json:"mode,omitempty"`
+	// Rotate is "manual", also the default, or how long a value is used, at least 1h.
+	Rotate string `json:"rotate,omitempty"`
+}
+
+// Bounds and defaults of a secret.
+const (
+	DefaultSecretBytes = 24
+	minSecretBytes     = 16
+	maxSecretBytes     = 64
+	defaultSecretMode  = "0600"
+	defaultSecretOwner = "0:0"
+	maxSecrets         = 32
+	minRotate          = time.Hour
+	maxRotate          = 5 * 365 * 24 * time.Hour
+)
+
+func (s *Secret) normalize() {
+	fill(&s.Bytes, DefaultSecretBytes)
+	fill(&s.Format, SecretHex)
+	fill(&s.Owner, defaultSecretOwner)
+	fill(&s.Mode, defaultSecretMode)
+	fill(&s.Rotate, RotateManual)
+}
+
+// AllSecrets are the secrets that every Slot of the group gets, sorted by name:
+// the declared ones, and those that the workload's kind implies. An implied one
+// that is declared too is as declared. Of the others Owner and Mode are empty:
+// the agent gives such a file to its own mesh group.
+func (s Spec) AllSecrets() []Secret {
+	out := slices.Clone(s.Secrets)
+	for i := range out {
+		out[i].normalize()
+	}
+	for _, name := range workloadKinds[s.Workload.Kind].secrets {
+		if !slices.ContainsFunc(out, func(d Secret) bool { return d.Name == name }) {
+			out = append(out, Secret{Name: name, Bytes: DefaultSecretBytes, Format: SecretHex, Rotate: RotateManual})
+		}
+	}
+	slices.SortFunc(out, func(a, b Secret) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// FileOwner reads Owner; ok is false when it is not "uid" or "uid:gid".
+func (s Secret) FileOwner() (uid, gid uint32, ok bool) {
+	user, groupText, both := strings.Cut(s.Owner, ":")
+	u, err := strconv.ParseUint(user, 10, 31)
+	if err != nil || !plainNumber(user) {
+		return 0, 0, false
+	}
+	if !both {
+		return uint32(u), uint32(u), true
+	}
+	g, err := strconv.ParseUint(groupText, 10, 31)
+	if err != nil || !plainNumber(groupText) {
+		return 0, 0, false
+	}
+	return uint32(u), uint32(g), true
+}
+
+// FileMode reads Mode; ok is false when it is not a mode that a secret may have:
+// readable by the owner, perhaps by the group, never by all, never executable.
+func (s Secret) FileMode() (mode uint32, ok bool) {
+	if len(s.Mode) < 3 || len(s.Mode) > 4 {
+		return 0, false
+	}
+	m, err := strconv.ParseUint(s.Mode, 8, 12)
+	if err != nil || m&^0o660 != 0 || m&0o400 == 0 {
+		return 0, false
+	}
+	return uint32(m), true
+}
+
+// Every is how long a value is used; 0: until an operator rotates it. ok is false
+// when Rotate is neither.
+func (s Secret) Every() (every time.Duration, ok bool) {
+	if s.Rotate == RotateManual || s.Rotate == "" {
+		return 0, true
+	}
+	d, err := time.ParseDuration(s.Rotate)
+	if err != nil || d < minRotate || d > maxRotate {
+		return 0, false
+	}
+	return d, true
+}
+
+// plainNumber refuses what ParseUint would take beyond digits, and leading zeros.
+func plainNumber(text string) bool {
+	return text == "0" || text != "" && text[0] >= '1' && text[0] <= '9'
+}

@@ -1,0 +1,93 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+)
+
+func (v *validator) secrets(s Spec) {
+	if len(s.Secrets) > maxSecrets {
+		v.add("secret", "", "has %d secrets, at most %d are allowed", len(s.Secrets), maxSecrets)
+	}
+	if len(s.Secrets) > 0 && s.Name == clusterSecrets {
+		v.add("secret", "", "the group %q may declare none: in the records the name stands for the whole cluster; rename the group", s.Name)
+	}
+	seen := map[string]bool{}
+	for _, one := range s.Secrets {
+		path := fmt.Sprintf("secret[%q]", one.Name)
+		v.item(path, one.Name, seen)
+		if one.Bytes < minSecretBytes || one.Bytes > maxSecretBytes {
+			v.add(path+".bytes", "", "is %d: must be %d to %d", one.Bytes, minSecretBytes, maxSecretBytes)
+		}
+		switch one.Format {
+		case SecretHex, SecretBase64, SecretRaw:
+		default:
+			v.add(path+".format", "", "%q is unknown: use %s, %s or %s", one.Format, SecretHex, SecretBase64, SecretRaw)
+		}
+		if _, _, ok := one.FileOwner(); !ok {
+			v.add(path+".owner", "", "%q is not an owner: use numbers, \"uid\" or \"uid:gid\", e.g. \"999:999\"", one.Owner)
+		}
+		if _, ok := one.FileMode(); !ok {
+			v.add(path+".mode", "TOK-16", "%q is not a mode for a secret: use 0400, 0600, 0440, 0640 or 0660, which nobody else can read", one.Mode)
+		}
+		if _, ok := one.Every(); !ok {
+			v.add(path+".rotate", "", "%q is neither %q nor a duration from %s to %s, e.g. \"720h\"", one.Rotate, RotateManual, minRotate, maxRotate)
+		}
+	}
+}
+
+// clusterSecrets stands for the cluster in the keys of the records of secrets.
+const clusterSecrets = "cluster"
+
+// ruleSecretInSpec is the code under which a secret in a spec is refused.
+const ruleSecretInSpec = "SECRET_IN_SPEC"
+
+// leaks refuses secrets that were typed into the spec (OPS-07, TOK-06): whoever
+// may read the spec, its history or a plan would have them. Messages never repeat
+// a value.
+func (v *validator) leaks(s Spec) {
+	used := map[string]bool{}
+	check := func(where string, values map[string]string) {
+		for _, name := range sortedKeys(values) {
+			why := leakIn(name, values[name])
+			if why == "" {
+				continue
+			}
+			if slices.Contains(s.NotSecret, name) {
+				used[name] = true
+				if !why.certain() {
+					continue
+				}
+			}
+			v.add(fmt.Sprintf("%s[%q]", where, name), ruleSecretInSpec, "%s: %s", why, why.wayOut())
+		}
+	}
+	check("template.env", s.Template.Env)
+	check("meta", s.Meta)
+	check("workload.settings", s.Workload.Settings)
+	for i, name := range s.NotSecret {
+		if !used[name] {
+			v.add(fmt.Sprintf("not_secret[%d]", i), "", "%q names nothing that looks like a secret: remove it, or it would hide a later mistake", name)
+		}
+	}
+	for _, h := range s.LifecycleHooks {
+		if h.Exec != nil {
+			v.leaksIn(fmt.Sprintf("lifecycle_hook[%q].exec.command", h.Name), h.Exec.Command...)
+		}
+	}
+	for _, c := range s.HealthChecks {
+		if c.Exec != nil {
+			v.leaksIn(fmt.Sprintf("health_check[%q].exec.command", c.Name), c.Exec.Command...)
+		}
+	}
+	v.leaksIn("template.compose", s.Template.Compose)
+}
+
+func (v *validator) leaksIn(path string, texts ...string) {
+	for _, text := range texts {
+		if why := leakInText(text); why != "" {
+			v.add(path, ruleSecretInSpec, "%s: %s", why, why.wayOut())
+			return
+		}
+	}
+}
