@@ -58,6 +58,7 @@ type harness struct {
 	cfg     Config // of service
 	views   *view.Watcher
 	consul  string
+	leader  store.Lease
 	live    map[string]bool // boots with a live session
 	seed    []byte          // of the one bound CVM
 }
@@ -156,6 +157,7 @@ func (h *harness) bindSlot() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.leader = lease
 	h.t.Cleanup(func() { _ = lease.Release(context.Background()) })
 	guest, _ := h.bootCVM(workloadApp, composeText, h.seed)
 	sum := sha256.Sum256(appCompose(composeText))
