@@ -138,6 +138,9 @@ func newEvicted(t *testing.T) *evicted {
 			}
 		}
 	})
+	for v, changed := e.views.Latest(); v.Admissions["pg-0"].Value.BootID != e.boot.id(); v, changed = e.views.Latest() {
+		<-changed
+	}
 	e.session(ctx)
 	return e
 }
