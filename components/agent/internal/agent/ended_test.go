@@ -17,6 +17,8 @@ import (
 	"cadre.dev/core/group"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // serve runs Boots one after the other, as the command does.
@@ -97,8 +99,8 @@ func TestIDN04_ABootThatIsToldStopsBeingItsSlotAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	started := time.Now()
-	if _, err := c.Agent().Wake(ctx, &controlv1.WakeRequest{Term: 1, EndedCode: "INCARNATION_STALE", EndedMessage: "another boot holds it"}); err != nil {
-		t.Fatal(err)
+	if _, err := c.Agent().Wake(ctx, &controlv1.WakeRequest{Term: 1, EndedCode: "INCARNATION_STALE", EndedMessage: "another boot holds it"}); err != nil && status.Code(err) != codes.Unavailable {
+		t.Fatal(err) // the answer may be lost with the session, which ends because of it
 	}
 	agenttest.Eventually(t, soon, "the ready file goes", func() bool { return !a.exists("ready") })
 	t.Logf("given up %v after it was told", time.Since(started).Round(time.Millisecond))

@@ -65,7 +65,7 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if a.admissions.Add(1) > maxExchanges {
 		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().in(time.Second)
 	}
-	release, refused := a.verifying.enter(ctx, a.lane())
+	release, refused := a.verifying.enter(ctx, a.lane(), a.bootID)
 	if refused != nil {
 		return nil, refused
 	}

@@ -81,6 +81,13 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 }
 
 func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refusal, err error) {
+	// The decisions come first: they are written with the Admission, so what they say
+	// is not newer than it, and a Boot whose other request succeeded in between does
+	// not read as one that lost the Slot.
+	decisions, _, err := store.Read[policy.Decisions](ctx, a.store, store.DecisionsKey(a.slot))
+	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
+		return now, refuse(codeGate, "read the slot's decisions: %v", err).later(), nil
+	}
 	now.before, now.index, err = store.Read[policy.Admission](ctx, a.store, store.AdmissionKey(a.slot))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return now, refuse(codeGate, "read the slot's admission: %v", err).later(), nil
@@ -91,15 +98,9 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
 		return now, refuse(codeGate, "read the term: %v", err).later(), nil
 	}
-	if now.before.BootID != a.bootID {
-		decisions, _, err := store.Read[policy.Decisions](ctx, a.store, store.DecisionsKey(a.slot))
-		if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
-			return now, refuse(codeGate, "read the slot's decisions: %v", err).later(), nil
-		}
-		now.past = slices.ContainsFunc(decisions.Entries, func(e policy.DecisionEntry) bool {
-			return e.What == policy.DecidedAdmit && e.BootID == a.bootID
-		})
-	}
+	now.past = now.before.BootID != a.bootID && slices.ContainsFunc(decisions.Entries, func(e policy.DecisionEntry) bool {
+		return e.What == policy.DecidedAdmit && e.BootID == a.bootID
+	})
 	return now, nil, nil
 }
 

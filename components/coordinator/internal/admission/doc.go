@@ -3,13 +3,23 @@
 //
 //	Boot                         coordinator                     store, Consul
 //	 │ Challenge(app, instance, key) │ Slot by the bound instance
-//	 │ ◄── nonce, own evidence ──────│ nothing is stored
-//	 │ Admit(statement, evidence) ──►│ nonce, statement, channel
+//	 │ ◄── nonce, own evidence ──────│ nothing is stored; one quote serves all who wait
+//	 │ Admit(statement, evidence) ──►│ nonce, statement, channel: cheap
+//	 │                               │ a place among the verifications (pool)
 //	 │                               │ verify: genuine?  appraise: allowed?
-//	 │                               │ one transaction ──────────► spent nonce, policy index, admission
+//	 │                               │ one transaction ──────────► spent nonce, policy index, Term index,
+//	 │                               │                             Boot lease, Admission, decision
 //	 │                               │ tokens ───────────────────► Consul ACL, accessors recorded
 //	 │ ◄── SVID, tokens, secrets ────│
 //
-// Before the evidence is verified a refusal says ADMISSION_REJECTED and no
-// more; the precise code goes to the log and to refusals/<slot>.
+// The Boot lease is a Consul session that locks lease/boots/<slot>: one live Boot
+// per Slot across all coordinators (IDN-03). KeepLeases renews those of the Boots
+// that this coordinator hears from; a planned restart hands the lock over in the
+// transaction; Evict and a Slot's retirement give it up at once; otherwise its TTL
+// ends it. Guard runs under the leader's lease and evicts whom the policy does not
+// let stay.
+//
+// Before the evidence is verified a refusal says ADMISSION_REJECTED and no more;
+// the precise code goes to the log and to refusals/<slot>. What was decided about
+// genuine evidence is kept in decisions/<slot>, a hash chain.
 package admission

@@ -61,6 +61,7 @@ type harness struct {
 	views      *view.Watcher
 	consul     string
 	management string
+	leader     store.Lease
 	live       map[string]bool // boots with a live session
 	seed       []byte          // of the one bound CVM
 	ahead      atomic.Int64    // how far the coordinator's clock is, in nanoseconds
@@ -163,6 +164,7 @@ func (h *harness) bindSlot() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.leader = lease
 	h.t.Cleanup(func() { _ = lease.Release(context.Background()) })
 	guest, _ := h.bootCVM(workloadApp, composeText, h.seed)
 	sum := sha256.Sum256(appCompose(composeText))

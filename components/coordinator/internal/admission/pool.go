@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -14,75 +13,97 @@ const (
 	queueLength = 1024
 	// queueWait bounds the wait of one: an agent gives an exchange 30 s.
 	queueWait = 10 * time.Second
+	// rememberFor, beyond the time after which they are to come back, is how long
+	// those who were turned away keep their place; maxRemembered bounds how many do.
+	rememberFor   = 5 * time.Second
+	maxRemembered = 16 << 10
 )
 
 // pool bounds the expensive work, the verification of evidence, to as many as
 // there are processors. Those who wait stand in one lane per Slot, and the lanes
-// take turns, so that junk about one Slot costs the others nothing. A full lane
-// sheds one of its own at random: a newcomer in a flood of junk has the same
-// chance as each of the junk, at each of its tries (INP-06).
+// take turns, so that junk about one Slot costs the others nothing. Within a lane
+// the one goes first that came first, and a full lane turns away whoever came
+// last, where a Boot that was turned away and comes back counts from its first
+// time: a flood of strangers, each new, cannot keep out one that insists (INP-06).
 type pool struct {
+	size int
+	now  func() time.Time
+
 	mu    sync.Mutex
 	free  int               // guarded by mu
-	lanes map[string][]*job // guarded by mu
+	lanes map[string][]*job // guarded by mu; each in the order of since
 	turns []string          // guarded by mu; lanes with somebody in them, next first
 	count int               // guarded by mu; of those who wait
 	spent time.Duration     // guarded by mu; moving average of one piece of work
-	size  int
+	away  map[string]place  // guarded by mu; those turned away, by key
+	swept time.Time         // guarded by mu; when away was last cleared of the late
 }
 
 type job struct {
-	start chan bool // capacity 1; false: shed
+	key   string
+	since time.Time
+	start chan bool // capacity 1; false: turned away
 }
 
-func newPool(size int) *pool {
-	return &pool{free: size, size: size, lanes: map[string][]*job{}, spent: 5 * time.Millisecond}
+// place in the line, of somebody who is not there.
+type place struct {
+	since, until time.Time
 }
 
-// enter waits for a place; the caller calls done when the work is done.
-func (p *pool) enter(ctx context.Context, lane string) (done func(), refused *refusal) {
-	j, in := p.join(lane)
+func newPool(size int, now func() time.Time) *pool {
+	return &pool{size: size, now: now, free: size, lanes: map[string][]*job{}, spent: 5 * time.Millisecond, away: map[string]place{}}
+}
+
+// enter waits for a place in lane for the Boot called key; the caller calls done
+// when the work is done.
+func (p *pool) enter(ctx context.Context, lane, key string) (done func(), refused *refusal) {
+	j, in := p.join(lane, key)
 	if !in {
+		limit := time.NewTimer(queueWait)
+		defer limit.Stop()
 		select {
 		case in = <-j.start:
 		case <-ctx.Done():
-		case <-expired(queueWait):
+		case <-limit.C:
 		}
 	}
 	if !in && !p.leave(lane, j) {
-		return nil, refuse(codeOverloaded, "too many admissions at once; try again").later().in(p.backoff())
+		return nil, refuse(codeOverloaded, "too many admissions at once; try again").later().in(p.turnAway(j))
 	}
 	began := time.Now()
 	return func() { p.leaveWork(time.Since(began)) }, nil
 }
 
 // join takes a free place or stands in line.
-func (p *pool) join(lane string) (j *job, in bool) {
+func (p *pool) join(lane, key string) (j *job, in bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j = &job{start: make(chan bool, 1)}
+	j = &job{key: key, since: p.now(), start: make(chan bool, 1)}
+	if before, ok := p.away[key]; ok {
+		j.since = before.since
+		delete(p.away, key)
+	}
 	if p.free > 0 && p.count == 0 {
 		p.free--
 		return j, true
 	}
-	full := lane
-	if len(p.lanes[lane]) < laneLength && p.count >= queueLength {
-		full = p.longestLocked()
-	}
-	if line := p.lanes[full]; len(line) >= laneLength || p.count >= queueLength {
-		if victim := rand.N(len(line) + 1); victim < len(line) { //nolint:gosec // fairness needs no secret
-			line[victim].start <- false
-			p.dropLocked(full, victim)
-		} else {
-			j.start <- false
-			return j, false
-		}
-	}
 	if len(p.lanes[lane]) == 0 {
 		p.turns = append(p.turns, lane)
 	}
-	p.lanes[lane] = append(p.lanes[lane], j)
+	line := p.lanes[lane]
+	at, _ := slices.BinarySearchFunc(line, j, func(a, b *job) int { return a.since.Compare(b.since) })
+	p.lanes[lane] = slices.Insert(line, at, j)
 	p.count++
+	full := lane
+	if len(p.lanes[lane]) <= laneLength {
+		if p.count <= queueLength {
+			return j, false
+		}
+		full = p.longestLocked()
+	}
+	last := len(p.lanes[full]) - 1
+	p.lanes[full][last].start <- false
+	p.dropLocked(full, last)
 	return j, false
 }
 
@@ -134,12 +155,23 @@ func (p *pool) leaveWork(took time.Duration) {
 	}
 }
 
-// backoff is when a place may be free, for whoever was turned away.
-func (p *pool) backoff() time.Duration {
+// turnAway keeps the place of j for when it comes back, and says when that should
+// be: when about all that wait now are through.
+func (p *pool) turnAway(j *job) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wait := p.spent * time.Duration(p.count) / time.Duration(p.size)
-	return min(max(wait, 200*time.Millisecond), 5*time.Second)
+	wait := min(max(p.spent*time.Duration(p.count)/time.Duration(p.size), 200*time.Millisecond), 5*time.Second)
+	now := p.now()
+	if len(p.away) >= maxRemembered && now.Sub(p.swept) > time.Second {
+		p.swept = now
+		for key, kept := range p.away {
+			if now.After(kept.until) {
+				delete(p.away, key)
+			}
+		}
+	}
+	if len(p.away) < maxRemembered {
+		p.away[j.key] = place{since: j.since, until: now.Add(wait + rememberFor)}
+	}
+	return wait
 }
-
-func expired(d time.Duration) <-chan time.Time { return time.After(d) }

@@ -139,7 +139,7 @@ func New(cfg Config) *Service {
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
-		verifying: newPool(max(2, runtime.GOMAXPROCS(0))), commits: make(chan struct{}, maxCommits),
+		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), commits: make(chan struct{}, maxCommits),
 		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
 			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,

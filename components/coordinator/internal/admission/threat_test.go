@@ -1,0 +1,323 @@
+package admission
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/attest/statement"
+	"cadre.dev/core/policy"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// TestATT12_ARelayedProofIsRefused: an attacker forwards our challenge to an honest
+// CVM, on whose connection it sits, and its proof to us. Whatever it changes on the
+// way, the quote commits to the honest Boot's key and to the honest connection.
+func TestATT12_ARelayedProofIsRefused(t *testing.T) {
+	h := newHarness(t)
+	honest, attacker := h.boot(composeText, h.seed), h.boot(composeText, h.seed)
+	for name, c := range map[string]struct {
+		change func(*statement.Agent)
+		want   policy.Code
+	}{
+		"verbatim":                       {nil, codeContext},
+		"with the attacker's key":        {func(s *statement.Agent) { s.BootPublicKey = attacker.spki }, codeChannel},
+		"with the attacker's connection": {func(s *statement.Agent) { s.Exporter = attacker.channel }, codeContext},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.forget()
+			attacker.connect()
+			challenge, err := attacker.challenge()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The honest CVM quotes what it believes to be its own exchange.
+			req := honest.request(challenge, c.change)
+			_, err = attacker.contact.Admit(t.Context(), req)
+			h.wantRefusal(err, codeRejected, c.want)
+		})
+	}
+	t.Run("the statement rewritten after the quote", func(t *testing.T) {
+		h.forget()
+		attacker.connect()
+		challenge, err := attacker.challenge()
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, own := honest.request(challenge, nil), attacker.request(challenge, nil)
+		req.Statement = own.GetStatement()
+		_, err = attacker.contact.Admit(t.Context(), req)
+		h.wantRefusal(err, codeRejected, "REPORT_DATA_MISMATCH")
+	})
+	if _, _, err := store.Read[policy.Admission](t.Context(), h.store, store.AdmissionKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("somebody was admitted: %v", err)
+	}
+}
+
+// forget lets each case of a test record its refusal.
+func (h *harness) forget() {
+	h.service.mu.Lock()
+	defer h.service.mu.Unlock()
+	clear(h.service.noted)
+}
+
+// TestATT23_AStatementThatSaysOneThingAndIsAnother: one negative per field.
+func TestATT23_AStatementThatSaysOneThingAndIsAnother(t *testing.T) {
+	s := newSmall(t, 1, 2, "demo")
+	for name, c := range map[string]struct {
+		change func(*statement.Agent)
+		want   policy.Code
+	}{
+		"cluster":      {func(s *statement.Agent) { s.Cluster = "other" }, codeRejected},
+		"group":        {func(s *statement.Agent) { s.Group = "web" }, codeRejected},
+		"slot":         {func(s *statement.Agent) { s.Slot = "pg-1" }, codeRejected},
+		"app":          {func(s *statement.Agent) { s.AppID = coordinatorApp }, codeUnknown},
+		"instance":     {func(s *statement.Agent) { s.InstanceID = instanceOf(1) }, codeNonce},
+		"compose hash": {func(s *statement.Agent) { s.ComposeHash = strings.Repeat("e", 64) }, "STATEMENT_MISMATCH"},
+		"key":          {func(s *statement.Agent) { s.BootPublicKey = bytes.Repeat([]byte{1}, 91) }, codeRejected},
+		"nonce":        {func(s *statement.Agent) { s.Nonce = bytes.Repeat([]byte{1}, nonceSize) }, codeNonce},
+		"exporter":     {func(s *statement.Agent) { s.Exporter = bytes.Repeat([]byte{1}, 32) }, codeRejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := s.newcomer(0, 0)
+			challenge, err := b.challenge(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.contact.Admit(t.Context(), b.request(challenge, c.change)); code(err) != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+	if a := s.admission(0); a.BootID != "" {
+		t.Errorf("admitted: %+v", a)
+	}
+}
+
+// TestATT26_OtherVersionsOfTheStatementAreRefused: there is no fallback.
+func TestATT26_OtherVersionsOfTheStatementAreRefused(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	for version := range byte(5) {
+		b := s.newcomer(0, 0)
+		c, err := b.challenge(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := statement.DecodeBatch(c.GetCoordinatorStatement()); err != nil {
+			t.Fatalf("the coordinator's own statement: %v", err)
+		}
+		req := b.request(c, nil)
+		req.Statement[1] = version
+		_, err = b.contact.Admit(t.Context(), req)
+		if want := policy.Code("UNSUPPORTED_VERSION"); version != statement.Version && code(err) != want {
+			t.Errorf("version %d: %v", version, err)
+		}
+	}
+}
+
+// TestATT31_TheGateMovesBeforeTheCommit: between the appraisal and the commit the
+// leader withdraws the Revision. Nothing is written; the next try is told why.
+func TestATT31_TheGateMovesBeforeTheCommit(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	b := s.newcomer(0, 0)
+	moved := false
+	s.store.OnCommit(func(ops []store.Op) storetest.Fault {
+		for _, op := range ops {
+			if strings.HasPrefix(op.Key, store.NoncesPrefix) && !moved {
+				moved = true
+				s.setPolicy(0, instanceOf(0), "22222222222222222222222222222222")
+			}
+		}
+		return storetest.None
+	})
+	if err := b.admit(t.Context()); code(err) != codeGate {
+		t.Errorf("the policy moved under it: %v", err)
+	}
+	if a, held := s.admission(0), s.lease(0); a.BootID != "" || held.Held() {
+		t.Errorf("admission %+v, lease %+v", a, held)
+	}
+	if nonces, _, err := s.store.List(t.Context(), store.NoncesPrefix); err != nil || len(nonces) != 0 {
+		t.Errorf("%d nonces spent by a transaction that failed, %v", len(nonces), err)
+	}
+	if err := b.again(s.services[0]).admit(t.Context()); code(err) != policy.CodeRevisionNotAllowed {
+		t.Errorf("the next try: %v", err)
+	}
+	s.store.OnCommit(nil)
+	s.setPolicy(0, instanceOf(0), revision)
+	s.store.FailReads(errors.New("no leader"))
+	if err := b.again(s.services[0]).admit(t.Context()); code(err) != codeGate {
+		t.Errorf("an unreadable gate: %v", err)
+	}
+	s.store.FailReads(nil)
+	if err := b.again(s.services[0]).admit(t.Context()); err != nil {
+		t.Errorf("once it is readable: %v", err)
+	}
+}
+
+// TestATT34_StrangersLearnNothing: until evidence is verified, everything that is
+// about policy or state has one answer, byte for byte.
+func TestATT34_StrangersLearnNothing(t *testing.T) {
+	s := newSmall(t, 1, 2, "demo")
+	answers := map[string][]string{}
+	for name, spoil := range map[string]func(*newcomer, *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest{
+		"junk for a quote": func(b *newcomer, c *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest {
+			req := b.request(c, nil)
+			req.Evidence.Quote = []byte("junk")
+			return req
+		},
+		"quote for something else": func(b *newcomer, c *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest {
+			req := b.request(c, func(s *statement.Agent) { s.ComposeHash = strings.Repeat("9", 64) })
+			req.Statement = b.request(c, nil).GetStatement()
+			return req
+		},
+		"another slot": func(b *newcomer, c *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest {
+			return b.request(c, func(s *statement.Agent) { s.Slot = "pg-1" })
+		},
+		"a slot that is not": func(b *newcomer, c *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest {
+			return b.request(c, func(s *statement.Agent) { s.Slot = "pg-99" })
+		},
+		"another cluster": func(b *newcomer, c *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest {
+			return b.request(c, func(s *statement.Agent) { s.Cluster = "prod" })
+		},
+		"another connection": func(b *newcomer, c *admissionv1.ChallengeResponse) *admissionv1.AdmitRequest {
+			return b.request(c, func(s *statement.Agent) { s.Exporter = bytes.Repeat([]byte{1}, 32) })
+		},
+	} {
+		b := s.newcomer(0, 0)
+		c, err := b.challenge(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.contact.Admit(t.Context(), spoil(b, c))
+		answer := fmt.Sprintf("%v %q %v", status.Code(err), status.Convert(err).Message(), status.Convert(err).Details())
+		answers[answer] = append(answers[answer], name)
+	}
+	if len(answers) != 1 {
+		t.Errorf("the answers differ: %v", answers)
+	}
+	for answer := range answers {
+		if !strings.Contains(answer, string(codeRejected)) {
+			t.Errorf("answer %s", answer)
+		}
+	}
+	// Neither does a key that is not the Slot's learn who holds it.
+	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	held, err := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"})
+	free, err2 := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-1"})
+	none, err3 := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "x", Slot: "../../etc"})
+	if errors.Join(err, err2, err3) != nil || held.String() != free.String() || held.String() != none.String() || held.GetHolds() {
+		t.Errorf("standing of a stranger: %v, %v, %v (%v)", held, free, none, errors.Join(err, err2, err3))
+	}
+}
+
+// TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted: it runs approved code, and the
+// evidence is genuine. It is reported as unknown and gets no nonce.
+func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	extra := s.newcomer(0, 0)
+	extra.instance = strings.Repeat("e", 40)
+	if err := extra.admit(t.Context()); code(err) != codeUnknown {
+		t.Errorf("challenge: %v", err)
+	}
+	// With a challenge for the ordered instance in hand.
+	ordered := s.newcomer(0, 0)
+	c, err := ordered.challenge(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ordered.contact.Admit(t.Context(), ordered.request(c, func(s *statement.Agent) { s.InstanceID = extra.instance })); code(err) != codeUnknown {
+		t.Errorf("admit: %v", err)
+	}
+	// Its quote says who it is, whatever it states.
+	req := ordered.request(c, nil)
+	req.Evidence.Quote = bytes.Replace(req.Evidence.Quote, []byte(ordered.instance), []byte(extra.instance), 1)
+	if _, err := ordered.contact.Admit(t.Context(), req); code(err) != policy.CodeStatementMismatch {
+		t.Errorf("stated as the ordered one: %v", err)
+	}
+	if a := s.admission(0); a.BootID != "" || s.issued.Load() != 0 {
+		t.Errorf("admission %+v, %d tokens issued", a, s.issued.Load())
+	}
+}
+
+// TestIDN08_MaterialOfOneClusterIsWorthlessInAnother: same code, same hardware,
+// same names, another cluster.
+func TestIDN08_MaterialOfOneClusterIsWorthlessInAnother(t *testing.T) {
+	a, b := newSmall(t, 1, 1, "a"), newSmall(t, 1, 1, "b")
+	boot := a.newcomer(0, 0)
+	c, err := boot.challenge(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := &newcomer{slot: 0, instance: boot.instance, bootID: boot.bootID, contact: &contact{Service: b.services[0], bootKey: boot.bootKey, channel: boot.channel}}
+	if _, err := there.contact.Admit(t.Context(), boot.request(c, nil)); code(err) != codeNonce {
+		t.Errorf("a nonce of the other cluster: %v", err)
+	}
+	c2, err := there.challenge(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = there.contact.Admit(t.Context(), there.request(c2, func(s *statement.Agent) { s.Cluster = "a" }))
+	if code(err) != codeRejected {
+		t.Errorf("a statement for the other cluster: %v", err)
+	}
+	ours, err := statement.DecodeBatch(c.GetCoordinatorStatement())
+	theirs, err2 := statement.DecodeBatch(c2.GetCoordinatorStatement())
+	if err != nil || err2 != nil || ours.Cluster != "a" || theirs.Cluster != "b" || bytes.Equal(ours.CABundleSHA256, theirs.CABundleSHA256) {
+		t.Errorf("the coordinators' statements do not tell the clusters apart: %+v, %+v", ours, theirs)
+	}
+	if got := b.admission(0); got.BootID != "" {
+		t.Errorf("admitted: %+v", got)
+	}
+}
+
+// TestINP01_EveryPartHasItsBound: at the limit it is read, one byte beyond it is not.
+func TestINP01_EveryPartHasItsBound(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	for name, c := range map[string]struct {
+		limit int
+		grow  func(*admissionv1.AdmitRequest, int)
+	}{
+		"statement":   {maxStatement, func(r *admissionv1.AdmitRequest, n int) { r.Statement = make([]byte, n) }},
+		"quote":       {maxQuote, func(r *admissionv1.AdmitRequest, n int) { r.Evidence.Quote = make([]byte, n) }},
+		"event log":   {maxEventLog, func(r *admissionv1.AdmitRequest, n int) { r.Evidence.EventLog = strings.Repeat("x", n) }},
+		"app compose": {maxCompose, func(r *admissionv1.AdmitRequest, n int) { r.Evidence.AppCompose = make([]byte, n) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := s.newcomer(0, 0)
+			challenge, err := b.challenge(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range []int{c.limit - 1, c.limit, c.limit + 1, 4 * c.limit} {
+				req := b.request(challenge, nil)
+				c.grow(req, n)
+				_, err := b.contact.Admit(t.Context(), req)
+				if tooLarge := code(err) == codeTooLarge; tooLarge != (n > c.limit) {
+					t.Errorf("%d bytes: %v", n, err)
+				}
+			}
+		})
+	}
+	if maxRequest > 1<<20 {
+		t.Errorf("a whole request may have %d bytes", maxRequest)
+	}
+}
+
+// TestINP02_NoContentEncodingIsAccepted: gRPC decompresses only what a registered
+// compressor reads, and there is none in this program.
+func TestINP02_NoContentEncodingIsAccepted(t *testing.T) {
+	for _, name := range []string{"gzip", "deflate", "zstd", "snappy", "br"} {
+		if encoding.GetCompressor(name) != nil {
+			t.Errorf("%s is read", name)
+		}
+	}
+}
