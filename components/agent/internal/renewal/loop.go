@@ -61,7 +61,7 @@ func (l *Loop) Run(ctx context.Context, held Held) error {
 	for {
 		why, lonely := l.wait(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // only ctx ends it
 		}
 		if epoch, _ := l.Wanted(); epoch > l.held.Epoch {
 			l.evidence = true
@@ -76,7 +76,7 @@ func (l *Loop) Run(ctx context.Context, held Held) error {
 
 func (l *Loop) take(h Held) {
 	l.held, l.failures, l.denied, l.evidence = h, 0, false, false
-	l.alone = time.Time{} // what came may say where the coordinators are
+	l.alone = time.Time{}          // what came may say where the coordinators are
 	l.next = h.due(rand.Float64()) //nolint:gosec // jitter is no secret
 }
 
