@@ -31,6 +31,9 @@ const HTTPPort = 8500
 
 // write puts configuration and keys into runDir and returns the file to start with.
 func (s Settings) write(runDir, dataDir string, httpPort int) (string, error) {
+	if !s.Address.IsLoopback() {
+		return "", fmt.Errorf("consul address: LISTENER_FORBIDDEN: %q is not a loopback address", s.Address)
+	}
 	for _, dir := range []string{runDir, dataDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", fmt.Errorf("consul folders: %w", err)
