@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"regexp"
 	"time"
@@ -99,6 +100,13 @@ func (c *Config) complete() error {
 	fill(&c.SessionListen, ":7443")
 	fill(&c.APIListen, ":7444")
 	fill(&c.StatusListen, "127.0.0.1:7071")
+	// Metrics and health are for this CVM: whoever reaches a port of another address
+	// reaches it from the gateway (TOK-18).
+	if host, _, err := net.SplitHostPort(c.StatusListen); err != nil {
+		errs = append(errs, fmt.Errorf("status listen %q: %w", c.StatusListen, err))
+	} else if at, err := netip.ParseAddr(host); err != nil || !at.IsLoopback() {
+		errs = append(errs, fmt.Errorf("status listen %q: LISTENER_FORBIDDEN: want a loopback address, e.g. 127.0.0.1:7071", c.StatusListen))
+	}
 	return errors.Join(errs...)
 }
 

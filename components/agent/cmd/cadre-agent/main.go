@@ -46,6 +46,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	flags.StringVar(&cfg.RunDir, "run-dir", "/run/cadre", "tmpfs `folder` of this service alone, for the Consul agent's keys")
 	flags.StringVar(&cfg.MeshDir, "mesh-dir", "/run/mesh", "tmpfs `folder` shared with the workloads")
 	flags.IntVar(&cfg.MeshGID, "mesh-gid", 0, "group `id` that may read secrets in the mesh folder; 0 is root only")
+	flags.BoolVar(&cfg.MeshSVID, "mesh-svid", false, "write this slot's certificate and key to tls in the mesh folder, for a proxy: who reads them is this slot to every peer")
 	flags.StringVar(&cfg.DstackSocket, "dstack-socket", "", "guest agent's unix `socket`; empty is the default search order")
 	flags.StringVar(&cfg.ConsulBinary, "consul-binary", "consul", "Consul `binary`; empty runs no Consul agent")
 	flags.StringVar(&cfg.API, "api", "127.0.0.1:7070", "loopback `address` of the HTTP interface for workloads")

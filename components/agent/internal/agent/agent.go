@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/agent/internal/mesh"
 	"cadre.dev/agent/internal/report"
+	"cadre.dev/agent/internal/sds"
 	"cadre.dev/agent/internal/supervise"
 	"cadre.dev/attest"
 	"cadre.dev/core/group"
@@ -31,6 +33,7 @@ type Agent struct {
 	guest  attest.Guest
 	admit  *admit.Client
 	mesh   *mesh.Folder
+	svid   *sds.Folder // nil unless asked for
 
 	// Parts that need no name.
 	member  *member.Watcher
@@ -76,8 +79,15 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	var svid *sds.Folder
+	if cfg.MeshSVID {
+		if svid, err = sds.Open(filepath.Join(cfg.MeshDir, "tls"), cfg.MeshGID); err != nil {
+			return nil, err
+		}
+	}
 	a := &Agent{
-		cfg: cfg, boot: boot, bootAt: time.Now(), mesh: folder,
+		svid: svid,
+		cfg:  cfg, boot: boot, bootAt: time.Now(), mesh: folder,
 		guest:   attest.NewGuestClient(cfg.DstackSocket),
 		member:  member.NewWatcher(cfg.Log),
 		checker: health.NewChecker(cfg.Log),

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -29,6 +30,9 @@ type Config struct {
 	// MeshDir is a tmpfs shared with the workloads; MeshGID may read its secrets.
 	MeshDir string
 	MeshGID int
+	// MeshSVID also writes this Slot's certificate and key to <MeshDir>/tls, for a proxy of
+	// the workloads. Whoever reads them is this Slot to every Peer.
+	MeshSVID bool
 	// DstackSocket is the guest agent's; "" is the default search order.
 	DstackSocket string
 	// ConsulBinary "" runs no Consul agent here.
@@ -57,6 +61,9 @@ func (c *Config) check() error {
 			errs = append(errs, fmt.Errorf("--gateway-address: %w; use host:port", err))
 		}
 	}
+	if err := loopback("--api", c.API); err != nil {
+		errs = append(errs, err)
+	}
 	for _, dir := range []struct {
 		flag string
 		path *string
@@ -76,4 +83,17 @@ func (c *Config) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// loopback refuses an address that others could reach: wildcards, names and those of
+// interfaces (TOK-18).
+func loopback(flag, address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%s: %w; use 127.0.0.1:port", flag, err)
+	}
+	if at, err := netip.ParseAddr(host); err != nil || !at.IsLoopback() {
+		return fmt.Errorf("%s: LISTENER_FORBIDDEN: %q is not a loopback address; use 127.0.0.1:port", flag, address)
+	}
+	return nil
 }

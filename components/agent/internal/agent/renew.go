@@ -20,6 +20,11 @@ func (a *Agent) take(admitted admit.Admitted) {
 	list, _ := a.peers.Get()
 	node.SetPeers(list)
 	a.configureConsul(admitted)
+	if a.svid != nil {
+		if err := a.svid.Write(admitted.Credentials.Certificate, admitted.Grant.GetCaBundlePem()); err != nil {
+			a.cfg.Log.Error("certificate files are not up to date", "error", err)
+		}
+	}
 	a.changed.Set(struct{}{})
 }
 

@@ -45,7 +45,7 @@ func (h *Hub) Renew(ctx context.Context, bootID string) (*admissionv1.Credential
 			return out, nil
 		}
 		err = fmt.Errorf("renew with %s: %w", s.peer.Slot, err)
-		switch status.Code(err) { //nolint:exhaustive // the others are no answers
+		switch status.Code(err) {
 		case codes.PermissionDenied, codes.FailedPrecondition, codes.Unimplemented:
 			refused = err
 		default:

@@ -70,7 +70,7 @@ func (l *Loop) Run(ctx context.Context, held Held) error {
 	for {
 		why, lonely := l.wait(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // only ctx ends it
 		}
 		if epoch, _ := l.Wanted(); epoch > l.held.Epoch {
 			l.evidence = true

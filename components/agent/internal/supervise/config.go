@@ -31,6 +31,9 @@ const HTTPPort = 8500
 
 // write puts configuration and keys into runDir and returns the file to start with.
 func (s Settings) write(runDir, dataDir string, httpPort int) (string, error) {
+	if !s.Address.IsLoopback() {
+		return "", fmt.Errorf("consul address: LISTENER_FORBIDDEN: %q is not a loopback address", s.Address)
+	}
 	for _, dir := range []string{runDir, dataDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", fmt.Errorf("consul folders: %w", err)
@@ -80,7 +83,11 @@ func (s Settings) config(runDir, dataDir string, httpPort int) map[string]any {
 		"node_meta":               s.NodeMeta,
 		"log_level":               "WARN",
 		"acl": map[string]any{
-			"enabled": true, "default_policy": "deny", "down_policy": "extend-cache",
+			"enabled": true, "default_policy": "deny",
+			// What is asked of this agent alone is judged by what it last heard of a token.
+			// A revoked one must not work for longer, also while no server answers: nothing
+			// of worth works then anyway, since records and locks are the servers' (TOK-04).
+			"down_policy": "deny", "token_ttl": aclCache, "policy_ttl": aclCache, "role_ttl": aclCache,
 			"enable_token_persistence": false,
 			"tokens":                   map[string]string{"agent": s.AgentToken},
 		},
@@ -97,11 +104,15 @@ func (s Settings) config(runDir, dataDir string, httpPort int) map[string]any {
 	}
 }
 
-// reloadable reports whether a running agent takes new over with SIGHUP: tokens
-// and certificates only.
+// aclCache is how long the agent may believe what it last heard of a token.
+const aclCache = "5s"
+
+// reloadable reports whether a running agent takes new over: tokens and certificates
+// with SIGHUP. A new gossip key reaches the running ones by way of the keyring, which
+// the coordinators rotate; here it is for the next start.
 func (s Settings) reloadable(new Settings) bool {
-	s.AgentToken, s.CAPEM, s.CertPEM, s.KeyPEM = "", nil, nil, nil
-	new.AgentToken, new.CAPEM, new.CertPEM, new.KeyPEM = "", nil, nil, nil
+	s.AgentToken, s.GossipKey, s.CAPEM, s.CertPEM, s.KeyPEM = "", "", nil, nil, nil
+	new.AgentToken, new.GossipKey, new.CAPEM, new.CertPEM, new.KeyPEM = "", "", nil, nil, nil
 	a, errA := json.Marshal(s)
 	b, errB := json.Marshal(new)
 	return errA == nil && errB == nil && string(a) == string(b)

@@ -54,6 +54,9 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 	for _, vip := range c.Others {
 		join = append(join, vip.String())
 	}
+	if !c.VIP.IsLoopback() {
+		return nil, fmt.Errorf("consul address: LISTENER_FORBIDDEN: %q is not a loopback address", c.VIP)
+	}
 	tokens := map[string]any{"initial_management": c.ManagementToken.RevealString()}
 	if !agentToken.IsZero() {
 		tokens["agent"] = agentToken.RevealString()

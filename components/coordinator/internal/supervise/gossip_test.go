@@ -30,3 +30,33 @@ func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
 		t.Errorf("encrypt %v, disable_keyring_file %v", doc["encrypt"], doc["disable_keyring_file"])
 	}
 }
+
+// TestTOK01_ServersAreReachableFromTheirCVMOnly, and TOK-18.
+func TestTOK01_ServersAreReachableFromTheirCVMOnly(t *testing.T) {
+	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), DataDir: t.TempDir()}
+	text, err := c.document("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Client string         `json:"client_addr"`
+		Ports  map[string]int `json:"ports"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Client != "127.0.0.1" {
+		t.Errorf("client_addr %q", doc.Client)
+	}
+	for name, port := range doc.Ports {
+		if open := port > 0; open != (name == "http") {
+			t.Errorf("port of %s is %d", name, port)
+		}
+	}
+	for _, vip := range []string{"0.0.0.0", "10.0.0.1"} {
+		c.VIP = netip.MustParseAddr(vip)
+		if _, err := c.document(""); err == nil {
+			t.Errorf("a server on %s", vip)
+		}
+	}
+}
