@@ -29,7 +29,7 @@ require (
 )
 
 require (
-	cadre.dev/attest v0.0.0 // indirect
+	cadre.dev/attest v0.0.0
 	cadre.dev/client v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/platform v0.0.0

@@ -1,0 +1,452 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/demo/internal/leak"
+	"cadre.dev/demo/internal/rig"
+)
+
+// Where a canary may stand. Consul keeps the tokens that it made in its own state,
+// on the coordinators' encrypted disks (docs/secrets.md); nothing else may be there.
+const mayBeConsulState = "consul state/"
+
+// process is a process inside a CVM of this test's cloud.
+type process struct {
+	pid     string
+	program string
+}
+
+func (p process) path(parts ...string) string {
+	return filepath.Join(append([]string{"/proc", p.pid, "root"}, parts...)...)
+}
+
+// inside lists the processes of the CVMs: those in the network namespaces of this
+// checkout's agents and coordinators. Other clouds may run on the machine.
+func (c *cluster) inside(t *testing.T) (all []process, ours []process) {
+	t.Helper()
+	type seen struct {
+		process
+		net string
+	}
+	var every []seen
+	spaces := map[string]bool{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		space, err := os.Readlink(filepath.Join("/proc", e.Name(), "ns/net"))
+		if err != nil {
+			continue // it has ended
+		}
+		exe, _ := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
+		one := seen{process{pid: e.Name(), program: filepath.Base(exe)}, space}
+		every = append(every, one)
+		if name := one.program; filepath.Dir(exe) == filepath.Join(c.Root, "bin") && (name == "cadre-agent" || name == "cadre-coordinator") {
+			spaces[space] = true
+			ours = append(ours, one.process)
+		}
+	}
+	for _, one := range every {
+		if spaces[one.net] {
+			all = append(all, one.process)
+		}
+	}
+	return all, ours
+}
+
+// canaries are the secrets that are in force now, taken from where they belong: the
+// memory-backed files of the CVMs, and the guest agent for those that are in no file.
+func (c *cluster) canaries(t *testing.T, found map[string]leak.Canary) {
+	t.Helper()
+	add := func(name string, value []byte, may ...string) {
+		found[name+" "+hex.EncodeToString(value)[:8]] = leak.Canary{Name: name, Value: bytes.Clone(value), May: may}
+	}
+	_, ours := c.inside(t)
+	if len(ours) < rig.Coordinators {
+		t.Fatalf("only %d agents and coordinators run", len(ours))
+	}
+	for _, p := range ours {
+		c.consulCanaries(t, p, add)
+		if p.program == "cadre-coordinator" {
+			c.derivedCanaries(t, p, add)
+			continue
+		}
+		add("workload's consul token", c.file(t, p, "run/mesh/consul-token"), mayBeConsulState)
+		names, err := os.ReadDir(p.path("run/mesh/secrets"))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s has no secrets: %v", p.program, err)
+		}
+		for _, n := range names {
+			add("workload secret "+n.Name(), c.file(t, p, "run/mesh/secrets", n.Name()))
+		}
+	}
+}
+
+func (c *cluster) file(t *testing.T, p process, parts ...string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(p.path(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// consulCanaries are what a Consul process is configured with.
+func (c *cluster) consulCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
+	t.Helper()
+	var config struct {
+		Encrypt string
+		ACL     struct{ Tokens map[string]string }
+	}
+	if err := json.Unmarshal(c.file(t, p, "run/cadre/consul/consul.json"), &config); err != nil {
+		t.Fatal(err)
+	}
+	add("gossip key", []byte(config.Encrypt))
+	for name, token := range config.ACL.Tokens {
+		add("consul's "+name+" token", []byte(token), mayBeConsulState)
+	}
+	for _, name := range []string{"key.pem", "consul-key.pem"} {
+		text, err := os.ReadFile(p.path("run/cadre/consul", name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		block, _ := pem.Decode(text)
+		if err != nil || block == nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scalar, err := key.(*ecdsa.PrivateKey).Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		add("consul's TLS key", scalar)
+	}
+}
+
+// derivedCanaries are what coordinators derive and keep in no file: the guest agent
+// gives the same to whoever asks from that app.
+func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
+	t.Helper()
+	guest := attest.NewGuestClient(p.path("run/dstack.sock"))
+	for purpose, size := range map[string]int{"ca/1": 32, "admission-nonce/1": 32, "agent-tokens/1": 32, "management-token/1": 32, "gossip/1": 32, "gossip/2": 32, "secret/light/cookie/1": 24, "secret/light/cookie/2": 24} {
+		path := "cadre/v1/demo/" + purpose
+		ikm, err := guest.GetKey(t.Context(), path, "cadre")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := hkdf.Key(sha256.New, ikm, nil, path, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add("app key "+purpose, ikm)
+		add("derived key "+purpose, key)
+	}
+}
+
+// keyMarks find private keys whose value no test can know: those of Boots and SVIDs.
+func keyMarks(t *testing.T) []leak.Canary {
+	t.Helper()
+	pkcs8, err := hex.DecodeString("308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []leak.Canary{
+		{Name: "a P-256 private key (PKCS #8)", Value: pkcs8},
+		{Name: "a PEM private key", Value: []byte("-----BEGIN PRIVATE KEY-----")},
+		// Consul makes a CA for its service mesh, whose key is part of its state.
+		{Name: "a PEM EC private key", Value: []byte("-----BEGIN EC PRIVATE KEY-----"), May: []string{mayBeConsulState}},
+	}
+}
+
+// sinks reads everything that leaves the memory of a CVM and gives it to scan.
+func (c *cluster) sinks(t *testing.T, scan func(sink string, text []byte)) {
+	t.Helper()
+	all, ours := c.inside(t)
+	for _, p := range all {
+		for _, name := range []string{"environ", "cmdline"} {
+			if text, err := os.ReadFile(filepath.Join("/proc", p.pid, name)); err == nil {
+				scan("process "+p.program+" "+name, text)
+			}
+		}
+	}
+	for _, p := range ours {
+		pages := []string{"http://127.0.0.1:7070/metrics", "http://127.0.0.1:7070/v1/instance", "http://127.0.0.1:7070/v1/lifecycle", "http://127.0.0.1:7070/readyz"}
+		if p.program == "cadre-coordinator" {
+			pages = []string{"http://127.0.0.1:7071/metrics", "http://127.0.0.1:7071/readyz"}
+		}
+		for _, page := range append(pages, "http://127.0.0.1:8500/v1/agent/self", "http://127.0.0.1:8500/v1/agent/members", "http://127.0.0.1:8500/v1/agent/metrics") {
+			scan(p.program+" "+page, c.page(t, p, page))
+		}
+		if p.program == "cadre-coordinator" {
+			scan("KV", c.page(t, p, "http://127.0.0.1:8500/v1/kv/?recurse=true"))
+			scan("ACL tokens' list", c.page(t, p, "http://127.0.0.1:8500/v1/acl/policies"))
+		}
+	}
+	c.answers(t, scan)
+}
+
+// page fetches a page inside a CVM with the management token of its Consul, if it has
+// one. Values of KV come in base64, in which canaries are looked for too.
+func (c *cluster) page(t *testing.T, p process, url string) []byte {
+	t.Helper()
+	var config struct {
+		ACL struct{ Tokens map[string]string }
+	}
+	if err := json.Unmarshal(c.file(t, p, "run/cadre/consul/consul.json"), &config); err != nil {
+		t.Fatal(err)
+	}
+	token := config.ACL.Tokens["initial_management"]
+	if token == "" {
+		token = config.ACL.Tokens["agent"]
+	}
+	const fetch = `import os,sys,urllib.request,urllib.error
+r=urllib.request.Request(sys.argv[1],headers={"X-Consul-Token":os.environ["T"]})
+try: b=urllib.request.urlopen(r,timeout=10).read()
+except urllib.error.HTTPError as e: b=e.read()
+sys.stdout.buffer.write(b)`
+	cmd := exec.CommandContext(within(t, 20*time.Second), "nsenter", "--net=/proc/"+p.pid+"/ns/net", "python3", "-c", fetch, url)
+	cmd.Env = append(os.Environ(), "T="+token)
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("fetch %s: %v %s", url, err, problems.String())
+	}
+	return out
+}
+
+// answers are what operators see: every read of the command line, as tables and JSON,
+// and refusals.
+func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"cluster", "status"}, {"group", "list"}, {"group", "get", rig.Light}, {"rollout", "plan", rig.Light}, {"rollout", "history", rig.Light},
+		{"instance", "list"}, {"instance", "describe", "light-0"}, {"mesh", "status"}, {"secret", "list"},
+		{"secret", "rotate", "light/nothing"}, {"group", "get", "nobody"}, {"instance", "describe", "light-99"},
+	} {
+		for _, format := range [][]string{nil, {"-o", "json"}} {
+			out, err := c.Cadre(within(t, 30*time.Second), append(args, format...)...)
+			scan("cadre "+strings.Join(append(args, format...), " "), fmt.Append(nil, out, err))
+		}
+	}
+}
+
+// disks gives every file on a disk of a CVM, and every log, to scan. What is mounted
+// there in memory is not on the disk, and so is not seen from the host.
+func (c *cluster) disks(t *testing.T, scanner *leak.Scanner) (hits []leak.Hit, files int) {
+	t.Helper()
+	cvms := filepath.Join(c.State, "cloud", "cvms")
+	for _, root := range []string{cvms, filepath.Join(c.State, "cloud", "logs"), filepath.Join(c.Root, ".out", "e2e.log")} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // it went meanwhile
+			}
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			name, err := filepath.Rel(c.State, path)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(path, "/consul/raft/") {
+				name = mayBeConsulState + name
+			}
+			file, err := os.Open(path)
+			if err != nil {
+				return nil //nolint:nilerr // it went meanwhile
+			}
+			defer file.Close() //nolint:errcheck // read only
+			files++
+			found, err := scanner.Scan(name, file)
+			hits = append(hits, found...)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return hits, files
+}
+
+// withCookie is the light group's file with a declared secret.
+func (c *cluster) withCookie(t *testing.T) string {
+	return c.edited(t, `  health_check "web" {`, "  secret \"cookie\" {\n    owner = \"65534:65534\"\n  }\n\n  health_check \"web\" {")
+}
+
+// restore gives the next test the group without the secret. The test's own context
+// has ended.
+func (c *cluster) restore(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), rollTime)
+	defer cancel()
+	if _, err := c.ApplyLight(ctx, c.LightFile(), c.next()); err != nil {
+		t.Error(err)
+		return
+	}
+	if _, err := c.Follow(ctx, rig.Light, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTOK07_SecretsStayInMemory runs a whole cluster, rotates its secrets, and then
+// looks for every one of them, old and new, in everything that leaves the memory of
+// the CVMs.
+func TestTOK07_SecretsStayInMemory(t *testing.T) {
+	c := ready(t)
+	if _, err := c.ApplyLight(within(t, rollTime), c.withCookie(t), c.next()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.restore(t) })
+	c.complete(t, rig.Light)
+	found := map[string]leak.Canary{}
+	epochs := map[string]uint32{"light/cookie": c.epoch(t, "light/cookie"), "cluster/gossip": c.epoch(t, "cluster/gossip")}
+	for name, epoch := range epochs {
+		c.delivered(t, name, epoch)
+	}
+	c.canaries(t, found)
+	before := len(found)
+
+	for _, name := range []string{"light/cookie", "gossip"} {
+		if out, err := c.Cadre(within(t, time.Minute), "secret", "rotate", name, "--reason", "the test asks"); err != nil {
+			t.Fatalf("rotate %s: %v %s", name, err, out)
+		}
+	}
+	for name, epoch := range epochs {
+		c.delivered(t, name, epoch+1)
+	}
+	c.canaries(t, found)
+	if len(found) < before+2 {
+		t.Errorf("%d secrets before the rotations, %d with those after them: something was not rotated", before, len(found))
+	}
+	canaries := keyMarks(t)
+	for _, one := range found {
+		canaries = append(canaries, one)
+	}
+	scanner, err := leak.New(canaries)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var sinks, size int
+	c.sinks(t, func(sink string, text []byte) {
+		hits, err := scanner.Scan(sink, bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sinks, size = sinks+1, size+len(text)
+		for _, h := range hits {
+			t.Error(h)
+		}
+	})
+	hits, files := c.disks(t, scanner)
+	for _, h := range hits {
+		t.Error(h)
+	}
+	t.Logf("%d secrets looked for in %d answers (%d bytes) and %d files", len(canaries), sinks, size, files)
+	if sinks < 60 || files < 30 {
+		t.Errorf("only %d answers and %d files were looked at: the test does not see what it should", sinks, files)
+	}
+
+	// The test itself must be able to fail.
+	planted := filepath.Join(c.State, "cloud", "cvms", "planted.log")
+	if err := os.WriteFile(planted, fmt.Appendf(nil, "level=info token=%x", canaries[len(canaries)-1].Value), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(planted) //nolint:errcheck // gone with the cloud anyway
+	if hits, _ := c.disks(t, scanner); len(hits) == 0 {
+		t.Error("a secret that was planted in a log is not found")
+	}
+}
+
+// epoch in force of a secret, once the leader has recorded it.
+func (c *cluster) epoch(t *testing.T, name string) (epoch uint32) {
+	t.Helper()
+	groupName, secret, _ := strings.Cut(name, "/")
+	eventually(t, "an epoch of "+name, time.Minute, func(ctx context.Context) error {
+		list, err := c.api.Secrets(ctx, groupName)
+		for _, one := range list {
+			if one.Name == secret && one.Epoch > 0 {
+				epoch = one.Epoch
+				return nil
+			}
+		}
+		return errors.Join(err, errors.New("none yet"))
+	})
+	return epoch
+}
+
+// delivered waits until a secret's epoch is in force and every Slot has it.
+func (c *cluster) delivered(t *testing.T, name string, epoch uint32) {
+	t.Helper()
+	groupName, secret, _ := strings.Cut(name, "/")
+	eventually(t, fmt.Sprintf("epoch %d of %s with everybody", epoch, name), 2*time.Minute, func(ctx context.Context) error {
+		list, err := c.api.Secrets(ctx, groupName)
+		if err != nil {
+			return err
+		}
+		for _, one := range list {
+			if one.Name != secret {
+				continue
+			}
+			if one.Epoch == epoch && one.Step == "" && one.Delivered == one.Connected && one.Connected == 3 {
+				return nil
+			}
+			return fmt.Errorf("%+v", one)
+		}
+		return errors.New("it is not listed")
+	})
+}
+
+// TestTOK09_SecretReachesTheWorkloadAsAFile: owner, mode and content, and no other
+// user of the CVM reads it.
+func TestTOK09_SecretReachesTheWorkloadAsAFile(t *testing.T) {
+	c := ready(t)
+	if _, err := c.ApplyLight(within(t, rollTime), c.withCookie(t), c.next()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.restore(t) })
+	c.complete(t, rig.Light)
+	const look = `import os; p="/run/mesh/secrets/cookie"; s=os.lstat(p); print(s.st_uid, s.st_gid, oct(s.st_mode), len(open(p).read()))`
+	values := map[string]bool{}
+	for n := range 3 {
+		out, err := c.Exec(within(t, 30*time.Second), c.PlatformName("light-"+strconv.Itoa(n)), "web", "python3", "-c", look)
+		if err != nil || strings.TrimSpace(out) != "65534 65534 0o100600 48" {
+			t.Errorf("light-%d: %q, %v", n, out, err)
+		}
+	}
+	_, ours := c.inside(t)
+	for _, p := range ours {
+		if p.program == "cadre-agent" {
+			values[string(c.file(t, p, "run/mesh/secrets/cookie"))] = true
+		}
+	}
+	if len(values) != 1 {
+		t.Errorf("%d different values on the group's slots, want one", len(values))
+	}
+}
