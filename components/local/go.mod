@@ -4,12 +4,14 @@ go 1.26.0
 
 replace (
 	cadre.dev/attest => ../attest
+	cadre.dev/compose => ../compose
 	cadre.dev/core => ../core
 	cadre.dev/platform => ../platform
 )
 
 require (
 	cadre.dev/attest v0.0.0
+	cadre.dev/compose v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/platform v0.0.0
 	github.com/compose-spec/compose-go/v2 v2.9.1

@@ -127,8 +127,9 @@ func (f Finding) Code() string {
 	switch f.Rule {
 	case RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleUnmeasured:
 		return "IMAGE_NOT_PINNED"
+	default:
+		return "COMPOSE_FORBIDDEN"
 	}
-	return "COMPOSE_FORBIDDEN"
 }
 
 // Errors are the findings that refuse the text.

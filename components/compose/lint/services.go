@@ -34,8 +34,7 @@ func (l *linter) readServices() {
 const pinFix = "run `cadre compose pin`, or append @sha256:<64 hex digits>"
 
 func (l *linter) image(s service) {
-	if key, value := entry(s.node, "build"); key != nil {
-		_ = value
+	if key, _ := entry(s.node, "build"); key != nil {
 		l.add(key, s.path("build"), RuleBuild, Error, "builds an image on the machine; its content is not measured", "push the image and name it by digest")
 	}
 	key, value := entry(s.node, "image")
@@ -50,10 +49,10 @@ func (l *linter) image(s service) {
 		return
 	}
 	l.pinned(value, s.path("image"), value.Value)
-	switch policy := text(s.node, "pull_policy"); {
-	case policy == "build":
+	switch text(s.node, "pull_policy") {
+	case "build":
 		l.add(get(s.node, "pull_policy"), s.path("pull_policy"), RulePull, Error, "builds an image on the machine", "remove the key: a digest is pulled once")
-	case policy == "never":
+	case "never":
 		l.add(get(s.node, "pull_policy"), s.path("pull_policy"), RulePull, Warning, "never pulls, and a new CVM has no image", "remove the key: a digest is pulled once")
 	}
 }
@@ -78,15 +77,13 @@ func (l *linter) notMeasured(s service) {
 		"label_file":      "reads labels from a file that is not measured",
 		"provider":        "runs a program of the machine in place of a container",
 		"credential_spec": "reads a file that is not measured",
-		"use_api_socket":  "gives the container the engine's socket",
 	} {
-		if k, v := entry(s.node, key); k != nil && !(key == "use_api_socket" && v.Value == "false") {
-			rule := RuleUnmeasured
-			if key == "use_api_socket" {
-				rule = RuleEngine
-			}
-			l.add(k, s.path(key), rule, Error, what, "write the content into the compose file")
+		if k, _ := entry(s.node, key); k != nil {
+			l.add(k, s.path(key), RuleUnmeasured, Error, what, "write the content into the compose file")
 		}
+	}
+	if k, v := entry(s.node, "use_api_socket"); k != nil && v.Value != "false" {
+		l.add(k, s.path("use_api_socket"), RuleEngine, Error, "gives the container the engine's socket, which starts anything", "remove the key")
 	}
 	for _, key := range []string{"develop", "models", "runtime", "volume_driver", "external_links"} {
 		if k, _ := entry(s.node, key); k != nil {

@@ -89,6 +89,7 @@ func (l *linter) node(n *yaml.Node, at path) {
 		}
 	case yaml.ScalarNode:
 		l.scalar(n, n, at)
+	case yaml.DocumentNode, yaml.AliasNode: // the root is neither; aliases are done
 	}
 }
 
@@ -134,6 +135,7 @@ func (l *linter) values(n, place *yaml.Node, at path, depth int) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			l.values(n.Content[i+1], place, at.next(n.Content[i].Value), depth+1)
 		}
+	case yaml.DocumentNode, yaml.AliasNode: // node refuses aliases of aliases
 	}
 }
 

@@ -44,16 +44,9 @@ func loneDollar(value string) bool {
 	return strings.ContainsRune(value, '$') && variable(value) == ""
 }
 
-// names are the variables that value could take from the environment, wherever
-// they stand in it.
+// names are the words of value, among them every variable that it could take.
 func names(value string) []string {
-	var out []string
-	for _, word := range strings.FieldsFunc(value, func(r rune) bool {
-		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	}) {
-		out = append(out, word)
-	}
-	return out
+	return strings.FieldsFunc(value, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // freeKeys of a service may take variables: they size and name things, and do not

@@ -69,6 +69,7 @@ require (
 replace (
 	cadre.dev/attest => ../../attest
 	cadre.dev/client => ../../client
+	cadre.dev/compose => ../../compose
 	cadre.dev/core => ../../core
 	cadre.dev/demo => ..
 	cadre.dev/local => ../../local

@@ -42,6 +42,7 @@ require (
 
 replace (
 	cadre.dev/attest => ../../attest
+	cadre.dev/compose => ../../compose
 	cadre.dev/core => ../../core
 	cadre.dev/local => ../../local
 	cadre.dev/logging => ../../logging

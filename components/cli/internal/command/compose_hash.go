@@ -141,6 +141,9 @@ func (a *App) hash(name string, f hashFlags) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	out.Warnings = append(out.Warnings, appcompose.Oddities(raw)...)
+	if id == "" && out.KeyProvider != "none" {
+		out.Warnings = append(out.Warnings, "mr_config_id v2 is computed for an empty key provider id: give --key-provider-id to get that of a host which pins one")
+	}
 	if found := len(lint.Errors(lint.Lint([]byte(doc.DockerComposeFile)))); found > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the hash does not fix what runs: `cadre compose lint %s` names %d of the reasons", name, found))
 	}

@@ -2,13 +2,13 @@ package appcompose
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	compose "cadre.dev/compose/appcompose"
 )
 
 // MaxBytes bounds compose plus pre-launch script, as the real cloud does.
@@ -80,13 +80,12 @@ func Build(f Fields) ([]byte, error) {
 	if f.PortPolicy != nil {
 		doc["port_policy"] = f.PortPolicy
 	}
-	return encode(doc)
+	return compose.Encode(doc)
 }
 
 // Hash is the compose hash of raw: lower-case hex SHA-256 of the exact bytes.
 func Hash(raw []byte) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
+	return compose.Hash(raw)
 }
 
 // Parsed is what the cloud and the guest read back from app-compose.json.
@@ -121,7 +120,7 @@ func WithAllowedEnvs(raw []byte, keys []string) ([]byte, error) {
 		return nil, fmt.Errorf("parse app-compose.json: %w", err)
 	}
 	doc["allowed_envs"] = NormalEnvs(keys)
-	return encode(doc)
+	return compose.Encode(doc)
 }
 
 // NormalEnvs sorts keys and drops repeats; never nil, so that the JSON is [].
@@ -129,18 +128,6 @@ func NormalEnvs(keys []string) []string {
 	out := append([]string{}, keys...)
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// encode writes sorted compact JSON. Plain json.Marshal would escape & < >,
-// which no other writer does, and change the hash.
-func encode(doc map[string]any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(doc); err != nil {
-		return nil, fmt.Errorf("encode app-compose.json: %w", err)
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 func orDefault(v *bool, def bool) bool {
