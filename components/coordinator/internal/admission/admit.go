@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
@@ -123,10 +124,16 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	if err != nil {
 		return refuse(codeGate, "read the slot's policy: %v", err).later()
 	}
+	// A revocation bites whether or not a leader has folded it.
+	revoked, err := view.Revocations(ctx, a.store)
+	if err != nil {
+		return refuse(codeGate, "%v", err).later()
+	}
+	a.policy = a.policy.Revoking(revoked)
 	decision := policy.Appraise(a.policy, a.cfg.Images, policy.Statement{
 		Cluster: a.stated.Cluster, Group: a.stated.Group, Slot: a.stated.Slot,
 		AppID: a.stated.AppID, InstanceID: a.stated.InstanceID, ComposeHash: a.stated.ComposeHash,
-	}, claims)
+	}, claims, a.now())
 	if !decision.Allowed {
 		return refuse(decision.Code, "%s", decision.Message)
 	}

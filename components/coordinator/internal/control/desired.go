@@ -27,6 +27,8 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		Version:    version(v, record.Value.Group, slot),
 		Term:       v.Term,
 		ConfigJson: config,
+		// A Boot whose credentials carry an older one attests again at once (ATT-32).
+		PolicyEpoch: v.Policies[slot].Value.Epoch,
 	}
 	if operations := v.OperationsOf(slot); len(operations) > 0 {
 		out.Operation = order(operations[0].Value, bootID)
@@ -42,7 +44,7 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 // together with all earlier ones, is never pruned.
 func version(v *view.View, groupName, slot string) uint64 {
 	_, out, _ := v.InForce(groupName)
-	out = max(out, v.Slots[slot].Index)
+	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index)
 	for _, o := range v.OperationsOf(slot) {
 		out = max(out, o.Index)
 	}

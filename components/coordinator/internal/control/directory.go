@@ -9,6 +9,7 @@ import (
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -45,6 +46,11 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member) (changed
 	for slot, admission := range v.Admissions {
 		record, ok := v.Slots[slot]
 		if !ok || record.Value.InstanceID != admission.Value.InstanceID {
+			continue
+		}
+		if policy.Barred(admission.Value, v.Folded(v.Policies[slot].Value)).Code != "" {
+			// Revoked or below the floor: every coordinator leaves it out by itself, whether or
+			// not a leader evicts it.
 			continue
 		}
 		members = append(members, peering.Member{

@@ -10,8 +10,10 @@ import (
 
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
@@ -61,13 +63,29 @@ type Tokens interface {
 	Retire(ctx context.Context, slot string, accessors ...string) error
 }
 
+// Evictor takes a Slot away from the Boot that holds it.
+type Evictor interface {
+	// Evict ends the Boot's admission and its sessions. Evicting once more is fine.
+	Evict(ctx context.Context, slot string, code policy.Code, reason string) error
+}
+
+// Members is what Consul knows about who is in the cluster.
+type Members interface {
+	// Nodes are the names in the catalog, and whether each is alive by gossip.
+	Nodes(ctx context.Context) (map[string]bool, error)
+	// SlotTokens are the ACL tokens that carry the policy of a Slot.
+	SlotTokens(ctx context.Context) ([]tokens.Owned, error)
+	// Revoke deletes tokens by accessor.
+	Revoke(ctx context.Context, accessors ...string) error
+}
+
 // Metrics counts what the loop does.
 type Metrics interface {
 	Leads(leads bool, term uint64)
 	Pass(group, result string, seconds float64)
 }
 
-// Config of a Reconciler. All fields are required.
+// Config of a Reconciler. All fields are required but Evictor and Members.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -76,11 +94,16 @@ type Config struct {
 	Reports       Reports
 	Operator      Operator
 	Tokens        Tokens
-	Timing        rollout.Timing
-	Now           func() time.Time
-	Failpoint     func(name string)
-	Log           *slog.Logger
-	Metrics       Metrics
+	// Evictor carries out what a revocation or a floor asks for; nil: tokens are taken
+	// back, and what is held ends by itself.
+	Evictor Evictor
+	// Members is compared with the admissions; nil: it is not.
+	Members   Members
+	Timing    rollout.Timing
+	Now       func() time.Time
+	Failpoint func(name string)
+	Log       *slog.Logger
+	Metrics   Metrics
 }
 
 // Reconciler runs the loop on whichever coordinator holds the Lease.
@@ -89,6 +112,9 @@ type Reconciler struct {
 	log *slog.Logger
 	// addresses serialises the giving of virtual addresses among groups.
 	addresses sync.Mutex
+
+	mu        sync.Mutex
+	strangers []stranger // guarded by mu; of the last audit
 }
 
 // New makes a Reconciler.
@@ -169,6 +195,8 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	workers := map[string]context.CancelFunc{}
+	all.Go(func() { r.enforce(ctx) })
+	all.Go(func() { r.audit(ctx) })
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	for {

@@ -47,6 +47,7 @@ type View struct {
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
 	Freeze     *store.Freeze
+	Gate       Gate
 	Term       uint64
 	Leader     string
 	// Bad records could not be read; the rest could.
@@ -75,6 +76,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
 	v.readSwitches(ctx, at, &errs)
+	v.Gate = readGate(ctx, at, &errs)
 	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
 	v.Leader = keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value.Holder
 	for _, err := range errs {
