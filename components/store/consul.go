@@ -183,7 +183,7 @@ func (c *Consul) List(ctx context.Context, prefix string) ([]Entry, uint64, erro
 }
 
 func (c *Consul) entry(pair *api.KVPair) Entry {
-	return Entry{Key: strings.TrimPrefix(pair.Key, c.cfg.Prefix), Value: pair.Value, Index: pair.ModifyIndex}
+	return Entry{Key: strings.TrimPrefix(pair.Key, c.cfg.Prefix), Value: pair.Value, Index: pair.ModifyIndex, Session: pair.Session}
 }
 
 func (c *Consul) call(ctx context.Context) (context.Context, context.CancelFunc) {

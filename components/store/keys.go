@@ -27,6 +27,8 @@ const (
 	PausePrefix       = "control/pause/"
 	QueuePrefix       = "control/queue/"
 	LeasePrefix       = "lease/"
+	BootLeasePrefix   = "lease/boots/"
+	DecisionsPrefix   = "decisions/"
 )
 
 const (
@@ -71,6 +73,12 @@ func AdmissionKey(slot string) string { return key("admissions", name(slot)) }
 
 // RefusalKey is the last refused admission for slot.
 func RefusalKey(slot string) string { return key("refusals", name(slot)) }
+
+// BootLeaseKey is locked by the session of the Boot that holds slot.
+func BootLeaseKey(slot string) string { return key("lease", "boots", name(slot)) }
+
+// DecisionsKey is what was decided last about Boots that claim slot.
+func DecisionsKey(slot string) string { return key("decisions", name(slot)) }
 
 // NonceKey marks the challenge nonce n (hex) as spent.
 func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }

@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// Entry is one stored value. Index is its modify index.
+// Entry is one stored value. Index is its modify index; Session holds the lock on
+// the key, "" when nobody does.
 type Entry struct {
-	Key   string
-	Value []byte
-	Index uint64
+	Key     string
+	Value   []byte
+	Index   uint64
+	Session string
 }
 
 // Store is a linearizable key-value store with transactions. Keys are full
@@ -31,6 +33,15 @@ type Store interface {
 	Commit(ctx context.Context, ops ...Op) error
 	// Acquire tries to become the holder of the lease; ErrHeld when another holds it.
 	Acquire(ctx context.Context, holder string) (Lease, error)
+	// CreateSession makes a session that ends ttl to twice ttl after it was renewed
+	// last, and never for another reason but DestroySession. What it locks is free
+	// then. ttl is at least the store's least, 10 s on Consul. name is for people.
+	// ErrUnknown never: a session whose answer is lost locks nothing and ends.
+	CreateSession(ctx context.Context, name string, ttl time.Duration) (session string, err error)
+	// RenewSession starts its TTL anew; ErrNoSession when it has ended.
+	RenewSession(ctx context.Context, session string) error
+	// DestroySession ends it at once; one that has ended is fine.
+	DestroySession(ctx context.Context, session string) error
 	// Holder tells who holds the lease now ("" when nobody) and the current Term.
 	Holder(ctx context.Context) (holder string, term uint64, err error)
 }
@@ -64,6 +75,11 @@ const (
 	OpCheckAbsent OpKind = "check-absent"
 	// OpCheckSession requires that Session holds the key.
 	OpCheckSession OpKind = "check-session"
+	// OpLock writes and locks the key for Session; it fails when another session
+	// holds it or Session has ended. Only keys below BootLeasePrefix can be locked.
+	OpLock OpKind = "lock"
+	// OpUnlock writes and frees the key; it fails when Session does not hold it.
+	OpUnlock OpKind = "unlock"
 	// OpDelete deletes unconditionally; an absent key is fine.
 	OpDelete OpKind = "delete"
 	// OpDeleteCAS deletes when the key exists and its modify index equals Index.
@@ -88,6 +104,8 @@ var (
 	ErrFenced = errors.New("lease lost")
 	// ErrHeld means that another holder has the lease.
 	ErrHeld = errors.New("lease is held by another")
+	// ErrNoSession means that the session has ended.
+	ErrNoSession = errors.New("no such session")
 	// ErrUnknown means that the transaction may or may not have been applied.
 	ErrUnknown = errors.New("transaction outcome unknown")
 	// ErrTooLarge means that a value exceeds its record's bound.

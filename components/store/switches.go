@@ -66,6 +66,17 @@ type LeaseRecord struct {
 	Since  time.Time `json:"since"`
 }
 
+// BootLease is the value of lease/boots/<slot>: the Boot that the session on the
+// key stands for. Without a session nobody holds the Slot, whatever it says.
+type BootLease struct {
+	Slot       string    `json:"slot"`
+	BootID     string    `json:"boot_id"`
+	InstanceID string    `json:"instance_id"`
+	Generation uint64    `json:"generation"`
+	Since      time.Time `json:"since"`
+	By         string    `json:"by"`
+}
+
 // TermRecord is the value of the Term key.
 type TermRecord struct {
 	Term uint64 `json:"term"`

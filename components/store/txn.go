@@ -61,6 +61,13 @@ func (o Op) validate() error {
 		if o.Index == 0 {
 			return fmt.Errorf("%w: %s of %s has index 0", ErrBadOp, o.Kind, o.Key)
 		}
+	case OpLock, OpUnlock:
+		if o.Session == "" {
+			return fmt.Errorf("%w: %s of %s has no session", ErrBadOp, o.Kind, o.Key)
+		}
+		if !strings.HasPrefix(o.Key, BootLeasePrefix) {
+			return fmt.Errorf("%w: %s is not a key that is locked in a transaction, only those below %s are", ErrBadOp, o.Key, BootLeasePrefix)
+		}
 	case OpPut, OpPutCAS, OpDelete:
 		if strings.HasPrefix(o.Key, LeasePrefix) {
 			return fmt.Errorf("%w: %s is written only by taking the Lease", ErrBadOp, o.Key)
@@ -82,6 +89,8 @@ var verbs = map[OpKind][]api.KVOp{
 	OpCheckIndex:   {api.KVCheckIndex},
 	OpCheckAbsent:  {api.KVCheckNotExists},
 	OpCheckSession: {api.KVCheckSession},
+	OpLock:         {api.KVLock},
+	OpUnlock:       {api.KVUnlock},
 	OpDelete:       {api.KVDelete},
 	OpDeleteCAS:    {api.KVCheckIndex, api.KVDeleteCAS},
 }

@@ -116,7 +116,7 @@ func (m *Memory) List(ctx context.Context, prefix string) ([]store.Entry, uint64
 }
 
 func (i item) entry(key string) store.Entry {
-	return store.Entry{Key: key, Value: bytes.Clone(i.value), Index: i.index}
+	return store.Entry{Key: key, Value: bytes.Clone(i.value), Index: i.index, Session: i.session}
 }
 
 // listIndexLocked is the latest change below prefix, or of everything when

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"cadre.dev/store"
 	"cadre.dev/store/internal/leasing"
@@ -14,6 +15,7 @@ import (
 type session struct {
 	id     string
 	holder string
+	ttl    time.Duration
 	// stop cancels its expiry.
 	stop func() bool
 	// paused holds renewals up until it is closed; nil: not paused.
@@ -48,7 +50,7 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 		return nil, err
 	}
 	m.sequence++
-	open := &session{id: fmt.Sprintf("session-%d", m.sequence), holder: holder}
+	open := &session{id: fmt.Sprintf("session-%d", m.sequence), holder: holder, ttl: m.cfg.SessionTTL}
 	take := m.beginLocked()
 	take.put(store.LeaseKey, lockValue, open.id)
 	take.put(store.TermKey, termValue, "")
@@ -180,10 +182,10 @@ func (m *Memory) armLocked(open *session) {
 	if open.stop != nil {
 		open.stop()
 	}
-	open.stop = m.cfg.Clock.AfterFunc(m.cfg.SessionTTL, func() { m.destroy(open.id) })
+	open.stop = m.cfg.Clock.AfterFunc(open.ttl, func() { m.destroy(open.id) })
 }
 
-// destroy ends a session and frees the lock that it holds. Unknown ones are fine.
+// destroy ends a session and frees what it locks. Unknown ones are fine.
 func (m *Memory) destroy(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -193,11 +195,13 @@ func (m *Memory) destroy(id string) {
 	}
 	open.stop()
 	delete(m.sessions, id)
-	if lock := m.items[store.LeaseKey]; lock.session == id {
-		free := m.beginLocked()
-		free.put(store.LeaseKey, lock.value, "")
-		free.finishLocked()
+	free := m.beginLocked()
+	for key, lock := range m.items {
+		if lock.session == id {
+			free.put(key, lock.value, "")
+		}
 	}
+	free.finishLocked()
 }
 
 // loseLeases ends the Leases whose fence is in conflict, as store.Consul does.

@@ -108,6 +108,8 @@ func (t *txn) apply(op store.Op) string {
 		if !exists || found.session != op.Session {
 			return fmt.Sprintf("current session %q != %q", found.session, op.Session)
 		}
+	case store.OpLock, store.OpUnlock:
+		return t.lock(op)
 	case store.OpDelete:
 		if exists {
 			t.changes[op.Key] = nil
