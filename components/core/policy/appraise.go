@@ -54,11 +54,18 @@ func stated(st Statement, c Claims) Decision {
 	return Decision{}
 }
 
-// identity: the Slot is bound to this instance of this app (ATT-22, ATT-33).
+// coordinators is the group of the coordinators' identities (group.Coordinators); no
+// operator's group can have this name.
+const coordinators = "coordinator"
+
+// identity: the Slot is bound to this instance of this app (ATT-22, ATT-33),
+// and no worker is a coordinator (IDN-07).
 func identity(sp SlotPolicy, st Statement, c Claims) Decision {
 	switch {
 	case sp.AppID == "" || c.AppID != sp.AppID:
 		return deny(CodeAppIDMismatch, "the evidence's app is not the one of the slot")
+	case st.Group == coordinators && sp.Group != coordinators:
+		return deny(CodeIdentityForbidden, "a worker's boot asks for the identity of a coordinator")
 	case sp.Slot == "" || st.Slot != sp.Slot || st.Group != sp.Group:
 		return deny(CodeSlotMismatch, "the statement names another slot than the instance is bound to")
 	case sp.InstanceID == "":

@@ -27,6 +27,9 @@ const (
 	// ConditionAdmissionPolicy is false while something that operators asked for about
 	// admission is not done, such as a lower floor.
 	ConditionAdmissionPolicy = "AdmissionPolicy"
+	// ConditionStrangers is true while Consul knows members or tokens that no admission
+	// accounts for (CTL-20); the leader's audit tells.
+	ConditionStrangers = "Strangers"
 	// ConditionSimulated: admissions happened under a root that is not Intel's.
 	ConditionSimulated = "Simulated"
 )

@@ -111,6 +111,9 @@ func (a *attempt) readStatement(req *admissionv1.AdmitRequest) *refusal {
 		return refuse(codeChannel, "the statement was made for another connection")
 	case stated.Cluster != a.cfg.Cluster:
 		return refuse("CLUSTER_MISMATCH", "the statement names another cluster")
+	case stated.Group == group.Coordinators && groupName != group.Coordinators:
+		// What a Boot may be follows from its Revision's group, never from its word (IDN-07).
+		return refuse(policy.CodeIdentityForbidden, "the statement asks for the identity of a coordinator")
 	case stated.Slot != slot || stated.Group != groupName:
 		return refuse("SLOT_MISMATCH", "the statement names another slot than the instance is bound to")
 	}

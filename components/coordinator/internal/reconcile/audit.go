@@ -12,6 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 )
 
 const (
@@ -21,10 +22,6 @@ const (
 	// names it.
 	issueTime = 2 * time.Minute
 )
-
-// ConditionStrangers is true while Consul knows members or tokens that no admission
-// accounts for.
-const ConditionStrangers = "Strangers"
 
 // stranger is a member or token that no admission accounts for.
 type stranger struct {
@@ -131,6 +128,6 @@ func (r *Reconciler) strangersOf(name string, now time.Time) (c group.Condition,
 		}
 	}
 	return group.Condition{
-		Type: ConditionStrangers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(strings.Join(texts, "; ")), Since: now,
+		Type: rollout.ConditionStrangers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(strings.Join(texts, "; ")), Since: now,
 	}, len(texts) > 0
 }

@@ -43,6 +43,7 @@ type View struct {
 	Policies   map[string]Rec[policy.SlotPolicy]    // by Slot
 	Admissions map[string]Rec[policy.Admission]     // by Slot
 	Refusals   map[string]Rec[policy.Refusal]       // by Slot
+	Decisions  map[string]Rec[policy.Decisions]     // by Slot
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
@@ -73,6 +74,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.Policies = collect(ctx, at, store.PolicyPrefix, &errs, func(p policy.SlotPolicy) string { return p.Slot })
 	v.Admissions = collect(ctx, at, store.AdmissionsPrefix, &errs, func(a policy.Admission) string { return a.Slot })
 	v.Refusals = collect(ctx, at, store.RefusalsPrefix, &errs, func(r policy.Refusal) string { return r.Slot })
+	v.Decisions = collect(ctx, at, store.DecisionsPrefix, &errs, func(d policy.Decisions) string { return d.Slot })
 	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
 	v.readSwitches(ctx, at, &errs)
