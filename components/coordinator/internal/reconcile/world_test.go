@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -53,6 +55,10 @@ type world struct {
 	behind time.Time
 	// retired are the accessors of Slots that are gone.
 	retired []string
+	// evicted are Slots with the code, in order; nodes and owned what Consul knows.
+	evicted []string
+	nodes   map[string]bool
+	owned   []tokens.Owned
 	// away is the worst number of members that were away at once.
 	away int
 }
@@ -96,7 +102,7 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w,
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Evictor: w, Members: members{w},
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
@@ -108,6 +114,46 @@ func (w *world) Retire(_ context.Context, slot string, accessors ...string) erro
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.retired = append(w.retired, append([]string{slot}, accessors...)...)
+	return nil
+}
+
+// Evict ends the admission; the CVM then asks for a new one.
+func (w *world) Evict(ctx context.Context, slot string, code policy.Code, _ string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.evicted = append(w.evicted, slot+" "+string(code))
+	for _, c := range w.cvms {
+		if c.slot == slot {
+			c.booted = false
+		}
+	}
+	if w.leader == slot {
+		w.leader = "" // cut off from the others, it leads nobody
+		w.epoch++
+	}
+	return w.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: store.AdmissionKey(slot)})
+}
+
+// members is what Consul knows.
+type members struct{ *world }
+
+func (w members) Nodes(context.Context) (map[string]bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.nodes), nil
+}
+
+func (w members) SlotTokens(context.Context) ([]tokens.Owned, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.owned), nil
+}
+
+func (w members) Revoke(_ context.Context, accessors ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.retired = append(w.retired, accessors...)
+	w.owned = slices.DeleteFunc(w.owned, func(t tokens.Owned) bool { return slices.Contains(accessors, t.Accessor) })
 	return nil
 }
 
@@ -272,10 +318,15 @@ func (w *world) admitLocked(ctx context.Context, v *view.View, c *cvm) bool {
 		w.order++
 		before := v.Admissions[c.slot]
 		boot := fmt.Sprintf("boot-%d", w.order)
-		op, err := store.Put(store.AdmissionKey(c.slot), policy.Admission{
-			Group: "pg", Slot: c.slot, BootID: boot, InstanceID: c.InstanceID, AppID: c.AppID, Revision: a.Revision,
-			Generation: before.Value.Generation + 1, AdmittedAt: time.Now(),
-		}, before.Index)
+		admission := policy.Admission{
+			Group: "pg", Slot: c.slot, BootID: boot, InstanceID: c.InstanceID, AppID: c.AppID, Revision: a.Revision, Epoch: p.Value.Epoch,
+			Generation: before.Value.Generation + 1, AdmittedAt: time.Now(), TokenAccessors: []string{"token of " + boot},
+		}
+		now := p.Value.Revoking(v.Gate.Revocations)
+		if policy.Barred(admission, now).Code != "" || now.RequireApproval && !a.Approved {
+			continue
+		}
+		op, err := store.Put(store.AdmissionKey(c.slot), admission, before.Index)
 		if err != nil || w.store.Commit(ctx, op) != nil {
 			return false
 		}
