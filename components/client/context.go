@@ -55,7 +55,7 @@ type Platform struct {
 	APIKey    string `json:"api_key,omitempty"`
 }
 
-// Simulated: the cluster's root of trust is not Intel's. It follows from what the
+// Simulated reports that the cluster's root of trust is not Intel's. It follows from what the
 // operator's own machine trusts, not from what a coordinator says.
 func (c Context) Simulated() bool { return c.Trust.AllowSimulated || c.Trust.RootsPEM != "" }
 

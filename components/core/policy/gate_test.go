@@ -106,7 +106,7 @@ func TestATT25_AFloorOfAllGroupsGoesByWhenContentWasFirstSeen(t *testing.T) {
 // edits of the operators' keys.
 func TestATT25_PropertyNothingBelowAnAcceptedFloorIsEverAllowedAgain(t *testing.T) {
 	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test's dice
+		rng := rand.New(rand.NewPCG(seed, 1))
 		gp, barred := GroupPolicy{}, map[string]bool{}
 		for range 40 {
 			n := rng.IntN(12)

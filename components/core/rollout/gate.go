@@ -19,10 +19,10 @@ func (w *world) holdsOfGate(c candidate) []Hold {
 		return nil
 	}
 	predicate, way := HoldRevoked, "go on with another revision, or take the revocation back: `cadre admission unrevoke`"
-	switch d.Code {
-	case policy.CodeRevisionNotApproved:
+	if d.Code == policy.CodeRevisionNotApproved {
 		predicate, way = HoldNotApproved, fmt.Sprintf("it waits for approval: `cadre admission approve %.8s`", c.to)
-	case policy.CodeRevisionBelowFloor:
+	}
+	if d.Code == policy.CodeRevisionBelowFloor {
 		predicate, way = HoldBelowFloor, "a floor never falls: go forward with a newer revision"
 	}
 	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}

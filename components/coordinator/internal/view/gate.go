@@ -95,7 +95,11 @@ func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []
 		if g, ok := strings.CutPrefix(bad.Key, store.FloorPrefix); ok && g != spec.Name && g != store.Everywhere {
 			continue
 		}
-		problems = append(problems, policy.Problem{Reason: policy.ProblemUnreadable, Message: bad.Error()})
+		message := bad.Error() + "; it counts for nothing"
+		if _, ok := policy.ParseRevocation(strings.TrimPrefix(bad.Key, store.RevocationsPrefix)); ok && strings.HasPrefix(bad.Key, store.RevocationsPrefix) {
+			message = bad.Error() + "; it is in force all the same, by its key"
+		}
+		problems = append(problems, policy.Problem{Reason: policy.ProblemUnreadable, Message: message})
 	}
 	return folded, problems
 }
