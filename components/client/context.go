@@ -55,6 +55,10 @@ type Platform struct {
 	APIKey    string `json:"api_key,omitempty"`
 }
 
+// Simulated reports that the cluster's root of trust is not Intel's. It follows from what the
+// operator's own machine trusts, not from what a coordinator says.
+func (c Context) Simulated() bool { return c.Trust.AllowSimulated || c.Trust.RootsPEM != "" }
+
 // ErrNoContext means that there is no context file to read.
 var ErrNoContext = errors.New("no cluster is known on this machine")
 

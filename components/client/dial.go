@@ -38,7 +38,8 @@ const readRetries = `{"methodConfig":[{
     {"service":"cadre.api.v1.ClusterService","method":"ResumeRollout"},
     {"service":"cadre.api.v1.ClusterService","method":"GetCluster"},
     {"service":"cadre.api.v1.ClusterService","method":"GetMesh"},
-    {"service":"cadre.api.v1.ClusterService","method":"PingPeer"}],
+    {"service":"cadre.api.v1.ClusterService","method":"PingPeer"},
+    {"service":"cadre.api.v1.PolicyService"}],
   "retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"3s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
 
 // Options change how the coordinators are reached.
@@ -54,6 +55,7 @@ type Client struct {
 	ctx     Context
 	conn    *grpc.ClientConn
 	api     apiv1.ClusterServiceClient
+	policy  apiv1.PolicyServiceClient
 	link    *link
 	timeout time.Duration
 }
@@ -85,7 +87,7 @@ func Dial(c Context, opts Options) (*Client, error) {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
 	}
-	return &Client{ctx: c, conn: conn, api: apiv1.NewClusterServiceClient(conn), link: l, timeout: timeout}, nil
+	return &Client{ctx: c, conn: conn, api: apiv1.NewClusterServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), link: l, timeout: timeout}, nil
 }
 
 func newConn(c Context, opts Options, cfg *tls.Config) (*grpc.ClientConn, error) {

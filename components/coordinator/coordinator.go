@@ -235,14 +235,14 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
-		Operator: operator, Tokens: c.issuer, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
+		Operator: operator, Tokens: c.issuer, Members: c.issuer, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
 		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
 		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
 		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
-		Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
+		Images: c.cfg.Trust.ImagePolicy(), Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
 		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.deps.Guest,
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})

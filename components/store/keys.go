@@ -18,14 +18,19 @@ const (
 	AdmissionsPrefix = "admissions/"
 	RefusalsPrefix   = "refusals/"
 	NoncesPrefix     = "admission/nonces/"
-	ControlPrefix    = "control/"
-	PausePrefix      = "control/pause/"
-	QueuePrefix      = "control/queue/"
-	LeasePrefix      = "lease/"
-	BootLeasePrefix  = "lease/boots/"
-	DecisionsPrefix  = "decisions/"
-	SecretsPrefix    = "secrets/"
-	RotatePrefix     = "control/rotate/"
+	// GroupPolicyPrefix is where the leader keeps what it accepted for each group.
+	GroupPolicyPrefix = "policy/groups/"
+	ControlPrefix     = "control/"
+	ApprovalsPrefix   = "control/approvals/"
+	RevocationsPrefix = "control/revocations/"
+	FloorPrefix       = "control/floor/"
+	PausePrefix       = "control/pause/"
+	QueuePrefix       = "control/queue/"
+	LeasePrefix       = "lease/"
+	BootLeasePrefix   = "lease/boots/"
+	DecisionsPrefix   = "decisions/"
+	SecretsPrefix     = "secrets/"
+	RotatePrefix      = "control/rotate/"
 )
 
 const (
@@ -86,6 +91,26 @@ func PauseKey(g string) string { return key("control", "pause", name(g)) }
 // FreezeKey is the operator's switch that stops every voluntary disruption.
 func FreezeKey() string { return "control/freeze" }
 
+// GroupPolicyKey is the order of group g's Revisions and what was accepted for it.
+func GroupPolicyKey(g string) string { return key("policy", "groups", name(g)) }
+
+// ApprovalKey approves a Revision or a compose hash.
+func ApprovalKey(revision string) string { return key("control", "approvals", id(revision)) }
+
+// RevocationKey revokes an instance, a Revision or a key provider: kind-id.
+func RevocationKey(name string) string {
+	return key("control", "revocations", segment(revocationGrammar, name))
+}
+
+// FloorKey is the security floor of group g, or of all groups for Everywhere.
+func FloorKey(g string) string { return key("control", "floor", segment(floorGrammar, g)) }
+
+// Everywhere stands for all groups in FloorKey; no group can have this name.
+const Everywhere = "_all"
+
+// RequireApprovalKey is the switch that makes every group ask for approvals.
+func RequireApprovalKey() string { return "control/require-approval" }
+
 // QueueKey is one request of an operator, e.g. a restart of a Slot.
 func QueueKey(request string) string { return key("control", "queue", id(request)) }
 
@@ -102,9 +127,12 @@ func RotateKey(g, secret string) string { return key("control", "rotate", name(g
 // Every name is matched as bytes against one grammar, as narrow as the
 // strictest consumer of it (IDN-02). A slash can never come in.
 var (
-	nameGrammar  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
-	idGrammar    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,127}$`)
-	nonceGrammar = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+	nameGrammar = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+	idGrammar   = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,127}$`)
+	// A key provider's id may be a whole public key in hex.
+	revocationGrammar = regexp.MustCompile(`^(instance|revision|key_provider)-[a-zA-Z0-9][a-zA-Z0-9._:-]{0,299}$`)
+	floorGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
+	nonceGrammar      = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
 )
 
 // badMark starts what a key builder returns for a segment that it refuses. No

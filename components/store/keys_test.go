@@ -76,7 +76,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
 		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<id>", "a", "<digest>", "a",
-			"<nonce>", "00112233445566778899aabbccddeeff").Replace(kind.Pattern)
+			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<floor>", "_all").Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {
 			if other.Matches(key) {
@@ -98,4 +98,31 @@ func FuzzKindOf(f *testing.F) {
 			t.Errorf("%q is %q", key, kind.Pattern)
 		}
 	})
+}
+
+// TestIDN02_NamesOfDecisions: what operators name in keys has one spelling.
+func TestIDN02_NamesOfDecisions(t *testing.T) {
+	for key, want := range map[string]bool{
+		store.ApprovalKey(strings.Repeat("a", 32)): true, store.ApprovalKey("a/b"): false, store.ApprovalKey(""): false,
+		store.RevocationKey("instance-" + strings.Repeat("b", 40)):      true,
+		store.RevocationKey("key_provider-" + strings.Repeat("c", 182)): true,
+		store.RevocationKey("revision-0d"):                              true,
+		store.RevocationKey("peer-0d"):                                  false,
+		store.RevocationKey("instance-"):                                false,
+		store.RevocationKey("instance-a/../../../lease/term"):           false,
+		store.RevocationKey("key_provider-" + strings.Repeat("c", 301)): false,
+		store.FloorKey("pg"):                                            true,
+		store.FloorKey(store.Everywhere):                                true,
+		store.FloorKey("_other"):                                        false,
+		store.FloorKey("PG"):                                            false,
+		store.GroupPolicyKey("pg"):                                      true,
+		store.GroupPolicyKey(store.Everywhere):                          false,
+		store.RequireApprovalKey():                                      true,
+		store.ApprovalsPrefix + "0d":                                    true,
+		store.RevocationsPrefix + "instance-0d":                         true,
+	} {
+		if _, err := store.KindOf(key); (err == nil) != want {
+			t.Errorf("%q: %v, want %v", key, err, want)
+		}
+	}
 }

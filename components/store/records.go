@@ -60,6 +60,8 @@ var Records = []Kind{
 		"One rollout of a group: progress and history."},
 	{"policy/slots/<slot>", typeOf[policy.SlotPolicy](), Leader, 32 * kib,
 		"Which Revisions the Slot may run now and which Instance may be it. Admission checks its index in the transaction that admits."},
+	{"policy/groups/<group>", typeOf[policy.GroupPolicy](), Leader, 320 * kib,
+		"The order of the group's Revisions, the highest floor that was accepted, and the approvals in force. What an operator's key asks for counts once it is here; a floor never falls."},
 	{"admissions/<slot>", typeOf[policy.Admission](), Admitter, 16 * kib,
 		"The Boot that holds the Slot, by check-and-set with generation + 1."},
 	{"refusals/<slot>", typeOf[policy.Refusal](), Admitter, 8 * kib,
@@ -74,6 +76,14 @@ var Records = []Kind{
 		"While it exists, the group's rollout starts no further step. Delete it to resume."},
 	{"control/freeze", typeOf[Freeze](), Operator, 4 * kib,
 		"While it exists, nothing voluntary that disrupts starts in any group. Delete it to go on."},
+	{"control/approvals/<revision>", typeOf[policy.Approval](), Operator, 4 * kib,
+		"A person approved this Revision, or this compose hash. Delete it to take the approval back."},
+	{"control/revocations/<revocation>", typeOf[policy.Revocation](), Operator, 4 * kib,
+		"While it exists, the instance, Revision or key provider that its name says is not admitted, and is cut off at once. Whatever its value is."},
+	{"control/floor/<floor>", typeOf[policy.Floor](), Operator, 4 * kib,
+		"The oldest Revision of a group that may still be admitted; `_all` is for every group. Lowering or deleting it changes nothing: the leader keeps the highest."},
+	{"control/require-approval", typeOf[RequireApproval](), Operator, 4 * kib,
+		"While it exists, every group needs approvals, whatever its spec says."},
 	{"control/queue/<id>", typeOf[QueueRequest](), Operator, 4 * kib,
 		"A request, such as the restart of one Slot. The leader deletes it when it records the Operation."},
 	{"secrets/<group>/<secret>", typeOf[SecretRecord](), Leader, 4 * kib,
@@ -125,6 +135,10 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<digest>": idGrammar,
 	"<id>":     idGrammar,
 	"<nonce>":  nonceGrammar,
+	// A Revision or a compose hash; kind-id; a group or _all.
+	"<revision>":   idGrammar,
+	"<revocation>": revocationGrammar,
+	"<floor>":      floorGrammar,
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

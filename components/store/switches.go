@@ -18,6 +18,15 @@ type Freeze struct {
 	At     time.Time `json:"at"`
 }
 
+// RequireApproval is the operator's switch at control/require-approval: while it
+// exists, every group's new Revisions wait for an approval. Who may write specs but
+// not control/ cannot turn it off.
+type RequireApproval struct {
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
 // RequestKind is what an operator asks for through the queue.
 type RequestKind string
 

@@ -58,6 +58,7 @@ type Group struct {
 // Server is a coordinator. Safe for concurrent use.
 type Server struct {
 	apiv1.UnimplementedClusterServiceServer
+	apiv1.UnimplementedPolicyServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -80,6 +81,9 @@ type Server struct {
 	changed  chan struct{}
 	address  string
 	server   *grpc.Server
+	// admission is what is known, decided what operators decided.
+	admission Admission
+	decided   []string
 }
 
 // New makes a Server for the cluster "demo"; Start serves it.
@@ -120,6 +124,7 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) serve(t testing.TB, listener net.Listener) {
 	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&s.cert)))
 	apiv1.RegisterClusterServiceServer(server, s)
+	apiv1.RegisterPolicyServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {
@@ -134,7 +139,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 func (s *Server) Context() client.Context {
 	return client.Context{
 		Cluster: "demo", Gateway: client.Gateway{Domain: "gw.test", Address: s.address}, CoordinatorAppID: AppID,
-		Token: Token, CAPEM: string(s.caPEM), Trust: attest.Trust{Cluster: "demo", CoordinatorAppID: AppID},
+		Token: Token, CAPEM: string(s.caPEM), Trust: attest.Trust{Cluster: "demo", CoordinatorAppID: AppID, AllowSimulated: true},
 	}
 }
 

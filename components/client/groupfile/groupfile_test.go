@@ -43,7 +43,7 @@ group "postgres" {
     max_unavailable_fixed = 1
     min_ready_seconds     = 30
     healthy_deadline      = "10m"
-    parallel_voters       = false
+    require_approval      = true
   }
   preserved_state { disk = "data" }
   workload "patroni" {

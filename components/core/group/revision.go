@@ -32,6 +32,20 @@ func Revision(t Template, restartToken string) string {
 	return hex.EncodeToString(h.Sum(nil))[:revisionHexLen]
 }
 
+// contentHexLen is the length of a Content in hex digits: 96 bits.
+const contentHexLen = 24
+
+// Content names what of a template is measured, as far as it is known before the
+// platform is asked: the compose text and the OS image. Templates with the same one
+// look the same to attestation, whatever else differs.
+func Content(t Template) string {
+	h := sha256.New()
+	put(h, "cadre/content/v1")
+	put(h, t.Compose)
+	put(h, t.OSImage)
+	return hex.EncodeToString(h.Sum(nil))[:contentHexLen]
+}
+
 // IsRevision reports whether s has the form of a Revision.
 func IsRevision(s string) bool { return isHex(s, revisionHexLen) }
 

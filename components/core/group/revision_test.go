@@ -79,3 +79,20 @@ func TestAgentConfigCarriesWhatAgentsActOn(t *testing.T) {
 		t.Errorf("agent config %+v", c)
 	}
 }
+
+func TestATT25_ContentIsWhatIsMeasured(t *testing.T) {
+	a := Template{Compose: "services: {}\n", OSImage: "dstack-0.5.7", InstanceType: "tdx.small"}
+	same, text, image := a, a, a
+	same.Env, same.InstanceType, same.DiskGB = map[string]string{"A": "b"}, "tdx.large", 9
+	text.Compose += " "
+	image.OSImage = "dstack-0.5.8"
+	if Content(a) != Content(same) {
+		t.Error("what is not measured is part of it")
+	}
+	if Content(a) == Content(text) || Content(a) == Content(image) || Content(text) == Content(image) {
+		t.Error("what is measured is no part of it")
+	}
+	if IsRevision(Content(a)) {
+		t.Error("it looks like a revision")
+	}
+}

@@ -102,6 +102,9 @@ type UpdatePolicy struct {
 	ProgressDeadline Duration `json:"progress_deadline,omitempty"`
 	// ParallelVoters lifts the cap of one voter at a time (R17).
 	ParallelVoters bool `json:"parallel_voters,omitempty"`
+	// RequireApproval holds each new Revision back, the group's first one too, until
+	// a person approves it: `cadre admission approve <revision>` (ATT-15).
+	RequireApproval bool `json:"require_approval,omitempty"`
 	// Interruption is "refuse" or "allow": whether a rollout that must lose quorum
 	// (two voters) or the only member may proceed (R18, R19).
 	Interruption string `json:"interruption,omitempty"`

@@ -20,7 +20,9 @@ type Status struct {
 	Generation uint64 `json:"generation"`
 	// Target is what the spec asks for; Stable the last Revision whose rollout completed (R5).
 	Target string `json:"target_revision,omitempty"`
-	Stable string `json:"stable_revision,omitempty"`
+	// TargetNumber is the target's place in the group's order, shown as #7.
+	TargetNumber uint64 `json:"target_number,omitempty"`
+	Stable       string `json:"stable_revision,omitempty"`
 	// FailedRevisions never became available somewhere (R90).
 	FailedRevisions []string `json:"failed_revisions,omitempty"`
 	Rollout         string   `json:"rollout,omitempty"`
@@ -62,6 +64,8 @@ type InstanceStatus struct {
 	Operation      string     `json:"operation,omitempty"`
 	Phase          string     `json:"phase,omitempty"`
 	Since          *time.Time `json:"since,omitempty"`
+	// Simulated: the Boot was admitted under a root of trust that is not Intel's.
+	Simulated bool `json:"simulated,omitempty"`
 	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
 	LastRefusal string `json:"last_refusal,omitempty"`
 }
@@ -100,6 +104,9 @@ type RevisionRecord struct {
 	Digest   string   `json:"digest"`
 	Group    string   `json:"group"`
 	Template Template `json:"template"`
+	// Number is the place in the group's order, shown as #7: by first use, so that
+	// content that comes back keeps it. 0: recorded before there were numbers.
+	Number uint64 `json:"number,omitempty"`
 	// RestartToken that went into the digest.
 	RestartToken string `json:"restart_token,omitempty"`
 	// ComposeHash that the platform says it would measure for this Revision, 64 hex

@@ -1,21 +1,26 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Appraise compares genuine Claims with what the Slot may be now. It allows only
 // when every comparison holds; anything empty on the side of the policy denies.
 // The first failing comparison, in this order, names the Code: the policy itself,
 // the kind of root, the statement, the identity, the key provider, the OS image,
-// the Revision, the compose text.
+// the Revision, the compose text, revocations, the floor, the approval.
 //
 // Where two allowed Revisions share a compose hash (they differ in what is not
 // measured), the later one in Allowed is meant: the shell lists the newest last.
-func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims) Decision {
+//
+// now is the time of trusted decisions (collateral, exceptions); the shell gives it.
+func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, now time.Time) Decision {
+	_ = now // what depends on time comes with the TCB policy
 	if err := ip.Validate(); err != nil {
 		return deny(CodePolicyInvalid, "%v", err)
 	}
@@ -27,6 +32,7 @@ func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims) Decision {
 		func() Decision { return identity(sp, st, c) },
 		func() Decision { return keyProvider(ip, c) },
 		func() Decision { return measured(ip, c) },
+		func() Decision { return revokedBoot(sp, c) },
 	} {
 		if d := check(); d.Code != "" {
 			return d
@@ -48,11 +54,18 @@ func stated(st Statement, c Claims) Decision {
 	return Decision{}
 }
 
-// identity: the Slot is bound to this instance of this app (ATT-22, ATT-33).
+// coordinators is the group of the coordinators' identities (group.Coordinators); no
+// operator's group can have this name.
+const coordinators = "coordinator"
+
+// identity: the Slot is bound to this instance of this app (ATT-22, ATT-33),
+// and no worker is a coordinator (IDN-07).
 func identity(sp SlotPolicy, st Statement, c Claims) Decision {
 	switch {
 	case sp.AppID == "" || c.AppID != sp.AppID:
 		return deny(CodeAppIDMismatch, "the evidence's app is not the one of the slot")
+	case st.Group == coordinators && sp.Group != coordinators:
+		return deny(CodeIdentityForbidden, "a worker's boot asks for the identity of a coordinator")
 	case sp.Slot == "" || st.Slot != sp.Slot || st.Group != sp.Group:
 		return deny(CodeSlotMismatch, "the statement names another slot than the instance is bound to")
 	case sp.InstanceID == "":
@@ -102,13 +115,47 @@ func revision(sp SlotPolicy, ip ImagePolicy, c Claims) Decision {
 			d = deny(CodeOSImageForbidden, "the boot does not run OS image %q of revision %.8s", a.OSImage, a.Revision)
 		}
 		if d.Allowed {
-			return d
+			if d = barred(sp, a); d.Code == "" {
+				return Decision{Allowed: true, Revision: a.Revision}
+			}
 		}
 		if !matched {
 			refusal, matched = d, true
 		}
 	}
 	return refusal
+}
+
+// revokedBoot: neither the instance nor its key provider is revoked.
+func revokedBoot(sp SlotPolicy, c Claims) Decision {
+	for _, r := range sp.Revoked {
+		switch {
+		case r.Kind == RevokedInstance && c.InstanceID != "" && strings.EqualFold(r.ID, c.InstanceID):
+			return deny(CodePeerRevoked, "the instance is revoked: %s", cmp.Or(r.Reason, noReason))
+		case r.Kind == RevokedKeyProvider && strings.EqualFold(r.ID, c.KeyProviderID):
+			return deny(CodeKMSPolicyMismatch, "the boot's key provider is revoked: %s", cmp.Or(r.Reason, noReason))
+		}
+	}
+	return Decision{}
+}
+
+const noReason = "no reason was given"
+
+// barred is why an allowed Revision is not admitted all the same: it is revoked,
+// below the floor (ATT-25), or not approved (ATT-15). A zero Decision: nothing.
+func barred(sp SlotPolicy, a AllowedRevision) Decision {
+	for _, r := range sp.Revoked {
+		if r.concerns(a.Revision, a.ComposeHash) {
+			return deny(CodeRevisionNotAllowed, "revision %.8s is revoked: %s", a.Revision, cmp.Or(r.Reason, noReason))
+		}
+	}
+	switch {
+	case a.Number < sp.Floor:
+		return deny(CodeRevisionBelowFloor, "revision %.8s (#%d) is below the floor #%d", a.Revision, a.Number, sp.Floor)
+	case sp.RequireApproval && !a.Approved:
+		return deny(CodeRevisionNotApproved, "revision %.8s is not approved", a.Revision)
+	}
+	return Decision{}
 }
 
 // measures reports that the named image is known to measure like c.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 )
 
 func digits(c string, n int) string { return strings.Repeat(c, n) }
@@ -13,6 +14,8 @@ func text256(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
 }
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 type exchange struct {
 	sp SlotPolicy
@@ -40,7 +43,7 @@ func admissible() exchange {
 	}
 }
 
-func (e exchange) appraise() Decision { return Appraise(e.sp, e.ip, e.st, e.c) }
+func (e exchange) appraise() Decision { return Appraise(e.sp, e.ip, e.st, e.c, noon) }
 
 func TestAppraiseAllowsWhatThePolicyNames(t *testing.T) {
 	e := admissible()

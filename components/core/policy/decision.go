@@ -108,12 +108,12 @@ var checkOrder = []struct {
 	name  CheckName
 	codes []Code
 }{
-	{CheckStatement, []Code{CodeStatementNoncanonical, CodeUnsupportedVersion, CodeStatementMismatch, CodeClusterMismatch, CodeSlotMismatch, CodeBadRequest, CodeRequestTooLarge}},
+	{CheckStatement, []Code{CodeStatementNoncanonical, CodeUnsupportedVersion, CodeStatementMismatch, CodeClusterMismatch, CodeSlotMismatch, CodeBadRequest, CodeRequestTooLarge, CodeIdentityForbidden}},
 	{CheckNonce, []Code{CodeNonceInvalid, CodeNonceWrongContext}},
 	{CheckChannel, []Code{CodeChannelBindingMismatch}},
 	{CheckQuote, []Code{CodeQuoteInvalid, CodeQuoteMalformed, CodeQuoteRevoked, CodeReportDataMismatch, CodeTDDebug, CodeTDAttributesForbidden, CodeTEETypeForbidden, CodeEventLogInvalid, CodeEventLogAmbiguous, CodeQEIdentityInvalid}},
 	{CheckTCB, []Code{CodeTCBOutOfDate, CodeTCBAdvisoryBlocked, CodeCollateralExpired, CodeCollateralUnavailable, CodeCollateralRollback}},
-	{CheckInstance, []Code{CodeAppIDMismatch, CodeInstanceMismatch, CodeSlotUnknown}},
+	{CheckInstance, []Code{CodeAppIDMismatch, CodeInstanceMismatch, CodeSlotUnknown, CodePeerRevoked}},
 	{CheckKeyProvider, []Code{CodeKMSPolicyMismatch}},
 	{CheckImage, []Code{CodeMeasurementMismatch, CodeOSImageForbidden}},
 	{CheckRevision, []Code{CodeRevisionNotAllowed, CodeRevisionNotApproved, CodeRevisionBelowFloor}},

@@ -62,6 +62,11 @@ type AllowedRevision struct {
 	// ComposeText must equal the attested docker_compose_file; carried here by digest.
 	ComposeTextSHA256 string `json:"compose_text_sha256"`
 	OSImage           string `json:"os_image"`
+	// Number is what the floor is compared with: that of the first Revision of the
+	// group with the same measured content. 0: not numbered, below every floor.
+	Number uint64 `json:"number,omitempty"`
+	// Approved: a person approved the Revision or its compose hash.
+	Approved bool `json:"approved,omitempty"`
 }
 
 // SlotPolicy is the record at policy/slots/<slot>.
@@ -73,7 +78,15 @@ type SlotPolicy struct {
 	// yet and nobody is admitted.
 	AppID      string `json:"app_id"`
 	InstanceID string `json:"instance_id"`
-	// Epoch grows with each change; stamped on each Admission.
+	// RequireApproval refuses what is not Approved.
+	RequireApproval bool `json:"require_approval,omitempty"`
+	// Floor refuses what is numbered below it; 0: none.
+	Floor uint64 `json:"floor,omitempty"`
+	// Revoked are the revocations that concern the Slot. Coordinators add those that
+	// they see themselves, so that one bites without a leader.
+	Revoked []Revocation `json:"revoked,omitempty"`
+	// Epoch grows with each change that may take something away from the admitted
+	// Boot; stamped on each Admission. A Boot with an older one attests again.
 	Epoch uint64 `json:"epoch"`
 	Term  uint64 `json:"term"`
 }

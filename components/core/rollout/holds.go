@@ -72,6 +72,12 @@ const (
 	HoldPreservedState = "preserved_state"
 	// HoldOthersUnavailable: a Slot is removed only while all others are available.
 	HoldOthersUnavailable = "others_unavailable"
+	// HoldNotApproved: a person has to approve the Revision first (ATT-15).
+	HoldNotApproved = "not_approved"
+	// HoldBelowFloor: the Revision is older than the group's floor (ATT-25, OPS-06).
+	HoldBelowFloor = "below_floor"
+	// HoldRevoked: the Revision is revoked.
+	HoldRevoked = "revoked"
 	// HoldScaleInOrder: the highest ordinal goes first, one at a time (R109).
 	HoldScaleInOrder = "scale_in_order"
 )
@@ -88,7 +94,7 @@ func holdUntil(until time.Time, predicate, format string, args ...any) Hold {
 
 // holdsOf is every reason why c may not run now, given what this pass took already.
 func (w *world) holdsOf(c candidate, taken *taken) []Hold {
-	holds := w.holdsOfPass(c)
+	holds := append(w.holdsOfGate(c), w.holdsOfPass(c)...)
 	holds = append(holds, w.holdsOfBinding(c)...)
 	switch c.kind {
 	case operation.Create:

@@ -48,6 +48,11 @@ type Records struct {
 	// Operations: all open ones of the group and all of the current rollout.
 	Operations []operation.Operation
 	Policies   map[string]policy.SlotPolicy
+	// Policy is the group's: the order of its Revisions, the floor, the approvals. The
+	// zero value restricts nothing.
+	Policy policy.GroupPolicy
+	// Problems are what operators asked for about admission and did not get.
+	Problems []policy.Problem
 }
 
 // Observation is everything seen in one pass, as a value.

@@ -166,7 +166,7 @@ func (w *world) brokenness(m *member) int {
 // evidence of the bound instance, so this is a fact about the CVM, not silence.
 func (m *member) provenElsewhere() bool {
 	r, a := m.seen.Refusal, m.seen.Admission
-	return r != nil && r.Code == policy.CodeRevisionNotAllowed && a != nil && r.At.After(a.AdmittedAt)
+	return r != nil && (r.Code == policy.CodeRevisionNotAllowed || r.Code == policy.CodeRevisionBelowFloor) && a != nil && r.At.After(a.AdmittedAt)
 }
 
 // merelyLeaderless: m runs, was fine at the Revision that it runs, and what is

@@ -199,10 +199,10 @@ func (w *world) progressSince() time.Time {
 	return since
 }
 
-// waitsForPeople: time that a person or a heartbeating hook takes is not the
-// rollout's; the hook's absolute cap ends that (R88).
+// waitsForPeople: time that a person (who approves, too) or a heartbeating hook takes
+// is not the rollout's; the hook's absolute cap ends that (R88).
 func (w *world) waitsForPeople() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic {
+	if w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed {
 		return true
 	}
 	return slices.ContainsFunc(w.members, func(m *member) bool {

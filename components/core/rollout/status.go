@@ -24,6 +24,12 @@ const (
 	ConditionObserved = "Observed"
 	// ConditionOrphans: CVMs of the group that no Slot claims; never deleted (R77).
 	ConditionOrphans = "Orphans"
+	// ConditionAdmissionPolicy is false while something that operators asked for about
+	// admission is not done, such as a lower floor.
+	ConditionAdmissionPolicy = "AdmissionPolicy"
+	// ConditionStrangers is true while Consul knows members or tokens that no admission
+	// accounts for (CTL-20); the leader's audit tells.
+	ConditionStrangers = "Strangers"
 	// ConditionSimulated: admissions happened under a root that is not Intel's.
 	ConditionSimulated = "Simulated"
 )
@@ -35,6 +41,7 @@ func (w *world) status(p Plan) group.Status {
 		ObservedIndex:   w.rec.SpecIndex,
 		Generation:      w.generation,
 		Target:          w.target,
+		TargetNumber:    w.rec.Policy.Number(w.target),
 		Stable:          w.stable,
 		FailedRevisions: w.failedRevs,
 		Rollout:         w.rollout.ID,
@@ -71,7 +78,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 		State: w.stateWord(m), Health: string(Unknown), Reason: m.reason,
 	}
 	if m.seen.Admission != nil {
-		s.BootID = m.seen.Admission.BootID
+		s.BootID, s.Simulated = m.seen.Admission.BootID, m.seen.Admission.Simulated
 	}
 	if r := m.report; r != nil {
 		s.Health, s.Role, s.LagBytes = string(orUnknown(r.Health)), string(r.Role), r.LagBytes
@@ -184,6 +191,13 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		orphans := slices.Clone(w.obs.Orphans)
 		slices.Sort(orphans)
 		add(ConditionOrphans, true, "UnclaimedInstances", "no slot claims "+strings.Join(orphans, ", "))
+	}
+	if problems := w.rec.Problems; len(problems) > 0 {
+		var texts []string
+		for _, p := range problems {
+			texts = append(texts, p.Message)
+		}
+		add(ConditionAdmissionPolicy, false, problems[0].Reason, strings.Join(texts, "; "))
 	}
 	if w.obs.Simulated {
 		add(ConditionSimulated, true, "SimulatedRoot", "admissions were made under a simulated root of trust")

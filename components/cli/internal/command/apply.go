@@ -55,6 +55,7 @@ program waits. The write is refused if somebody changed the spec since it was re
 
 func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups []groupfile.Group) error {
 	results := []applied{}
+	a.print(render.Banner(a.style(), a.simulated))
 	var failed error
 	for _, g := range groups {
 		one, err := a.applyOne(cmd, cl, f, g)

@@ -141,6 +141,7 @@ then kept here.`,
 			if err != nil {
 				return err
 			}
+			a.simulated = c.Simulated()
 			return a.show(info, func(s render.Style) string { return render.Cluster(s, c, info, nil) })
 		},
 	}

@@ -1,11 +1,13 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +32,8 @@ type App struct {
 
 	context string
 	output  string
+	// simulated: the cluster whose context was loaded has another root than Intel's.
+	simulated bool
 }
 
 // Run carries out one command line and returns the exit code.
@@ -64,7 +68,7 @@ and says what happens and why.
 	root.PersistentFlags().StringVar(&a.context, "context", "", "cluster name or context file (default $CADRE_CONTEXT, then the only one in ~/.config/cadre)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "", "json instead of a table")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(a.clusterCommand(), a.groupCommand(), a.rolloutCommand(), a.instanceCommand(), a.secretCommand(), a.meshCommand(), a.composeCommand(), a.localCommand(), a.versionCommand())
+	root.AddCommand(a.clusterCommand(), a.groupCommand(), a.rolloutCommand(), a.instanceCommand(), a.admissionCommand(), a.secretCommand(), a.meshCommand(), a.composeCommand(), a.localCommand(), a.versionCommand())
 	completeOr(root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		names, err := client.Contexts()
 		if err != nil {
@@ -119,6 +123,7 @@ func (a *App) load() (client.Context, string, error) {
 		return client.Context{}, "", err
 	}
 	c, err := client.LoadContext(path)
+	a.simulated = err == nil && c.Simulated()
 	return c, path, err
 }
 
@@ -141,20 +146,71 @@ func (a *App) withClient(fn func(*client.Client) error) error {
 	return fn(cl)
 }
 
-// show prints data as JSON if that was asked for, else the picture of it.
+// show prints data as JSON if that was asked for, else the picture of it. What is told
+// about a cluster under another root says so first.
 func (a *App) show(data any, picture func(render.Style) string) error {
 	if a.output == "json" {
 		return a.json(data)
 	}
-	_, err := io.WriteString(a.Out, picture(a.style()))
+	s := a.style()
+	_, err := io.WriteString(a.Out, render.Banner(s, a.simulated)+picture(s))
 	return err
 }
 
 func (a *App) json(data any) error {
+	if a.simulated {
+		marked, err := markSimulated(data)
+		if err != nil {
+			return err
+		}
+		data = marked
+	}
 	enc := json.NewEncoder(a.Out)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(data)
+}
+
+// markSimulated puts "simulated": true first in an object, and in each object of a
+// list: a program that reads one element alone learns it too.
+func markSimulated(data any) (json.RawMessage, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(data); err != nil {
+		return nil, err
+	}
+	raw := bytes.TrimSpace(text.Bytes())
+	if len(raw) > 0 && raw[0] == '[' {
+		var list []json.RawMessage
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, err
+		}
+		parts := make([][]byte, len(list))
+		for i, one := range list {
+			parts[i] = markObject(one)
+		}
+		return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]")), nil
+	}
+	return markObject(raw), nil
+}
+
+func markObject(raw []byte) []byte {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil || fields == nil {
+		return raw // no object
+	}
+	if string(fields["simulated"]) == "true" {
+		return raw
+	}
+	if _, has := fields["simulated"]; has {
+		return raw // it speaks of itself
+	}
+	mark := `{"simulated":true`
+	if len(fields) > 0 {
+		mark += ","
+	}
+	return append([]byte(mark), bytes.TrimPrefix(bytes.TrimSpace(raw), []byte("{"))...)
 }
 
 // say prints a line for people; with -o json it goes to the error stream.

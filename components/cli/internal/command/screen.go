@@ -34,13 +34,22 @@ func (s *screen) see(v client.View) {
 	switch {
 	case s.app.output == "json" && s.stream:
 		// One object a line: a reader of a stream takes them as they come.
-		if text, err := json.Marshal(v); err == nil {
+		var one any = v
+		if s.app.simulated {
+			if marked, err := markSimulated(v); err == nil {
+				one = marked
+			}
+		}
+		if text, err := json.Marshal(one); err == nil {
 			fmt.Fprintln(s.app.Out, string(text))
 		}
 	case s.app.output == "json":
 	case s.live:
 		s.draw(v, "")
 	default:
+		if s.last == nil && s.app.simulated {
+			s.line(render.SimulatedBanner)
+		}
 		for _, line := range render.Changes(s.last, v) {
 			s.line(line)
 		}
@@ -76,7 +85,7 @@ func (s *screen) line(text string) {
 // or scrolls could not be taken back.
 func (s *screen) draw(v client.View, note string) {
 	style := s.app.style()
-	text := render.Status(style, v, s.app.now())
+	text := render.Banner(style, s.app.simulated) + render.Status(style, v, s.app.now())
 	if note != "" {
 		text += style.Line(note, render.Warn)
 	}

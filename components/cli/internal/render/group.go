@@ -34,7 +34,7 @@ func Group(s Style, g client.Group, now time.Time) string {
 		Field{"workload", Cell{g.Spec.Workload.Kind, Plain}},
 		Field{"available", ratio(st.Available, g.Spec.Replicas)},
 		Field{"updated", ratio(st.Updated, g.Spec.Replicas)},
-		Field{"target", Cell{st.Target, Plain}},
+		Field{"target", Cell{target(st, st.Target), Plain}},
 		Field{"stable", Cell{st.Stable, Plain}},
 		Field{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
 		Field{"now", Cell{st.Message, Plain}},
@@ -47,6 +47,14 @@ func Group(s Style, g client.Group, now time.Time) string {
 		b.WriteString("\n" + Instances(s, st.Instances, now))
 	}
 	return b.String()
+}
+
+// target is the target Revision, as text says it, with its place in the group's order.
+func target(st group.Status, text string) string {
+	if st.TargetNumber == 0 || text == "" {
+		return text
+	}
+	return fmt.Sprintf("%s #%d", text, st.TargetNumber)
 }
 
 func rolloutText(st group.Status) string {

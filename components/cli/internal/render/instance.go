@@ -35,6 +35,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"instance id", Cell{st.InstanceID, Plain}},
 		Field{"vm uuid", Cell{st.VMUUID, Plain}},
 		Field{"boot", Cell{st.BootID, Plain}},
+		Field{"root of trust", rootField(st.Simulated)},
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
 	))
 	if len(i.Operations) > 0 {
@@ -44,6 +45,14 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		b.WriteString("\n" + s.Paint("admissions", Bold) + "\n" + admissions(s, i.Admissions))
 	}
 	return b.String()
+}
+
+// rootField tells of a root of trust that is not Intel's.
+func rootField(simulated bool) Cell {
+	if !simulated {
+		return Cell{}
+	}
+	return Cell{"SIMULATED: evidence is not signed by hardware", Warn}
 }
 
 func operations(s Style, list []operation.Operation, now time.Time) string {
@@ -109,7 +118,7 @@ func Cluster(s Style, c client.Context, info *apiv1.GetClusterResponse, cvms []p
 		fields = append(fields, Field{"leader", leader}, Field{"term", Cell{fmt.Sprint(info.GetTerm()), Plain}},
 			Field{"answered by", Cell{info.GetSelf() + ", version " + info.GetVersion(), Plain}})
 		if info.GetSimulated() {
-			fields = append(fields, Field{"root of trust", Cell{"simulated: evidence is not signed by hardware", Warn}})
+			fields = append(fields, Field{"root of trust", Cell{"SIMULATED: evidence is not signed by hardware", Warn}})
 		}
 	} else {
 		fields = append(fields, Field{"leader", Cell{"unknown: no coordinator answers", Bad}})

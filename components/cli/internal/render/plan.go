@@ -15,7 +15,7 @@ func Plan(s Style, p rollout.Plan, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(s.Fields(
 		Field{"group", Cell{p.Group, Plain}},
-		Field{"target", Cell{p.Target, Plain}},
+		Field{"target", Cell{target(p.Status, p.Target), Plain}},
 		Field{"stable", Cell{p.Stable, Plain}},
 		Field{"now", Cell{p.Message, Plain}},
 	))
@@ -94,7 +94,7 @@ func Status(s Style, v client.View, now time.Time) string {
 	head := []Field{
 		{"group", Cell{st.Group, Plain}},
 		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
-		{"revision", Cell{Arrow(st.Stable, st.Target), Plain}},
+		{"revision", Cell{target(st, Arrow(st.Stable, st.Target)), Plain}},
 		{"updated", Cell{progress(st.Updated, st.Replicas), ratio(st.Updated, st.Replicas).Tone}},
 		{"available", Cell{progress(st.Available, st.Replicas), ratio(st.Available, st.Replicas).Tone}},
 	}

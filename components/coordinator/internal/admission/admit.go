@@ -11,6 +11,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
@@ -139,6 +140,9 @@ func (a *attempt) readStatement(req *admissionv1.AdmitRequest) *refusal {
 		return refuse(codeChannel, "the statement was made for another connection")
 	case stated.Cluster != a.cfg.Cluster:
 		return refuse("CLUSTER_MISMATCH", "the statement names another cluster")
+	case stated.Group == group.Coordinators && groupName != group.Coordinators:
+		// What a Boot may be follows from its Revision's group, never from its word (IDN-07).
+		return refuse(policy.CodeIdentityForbidden, "the statement asks for the identity of a coordinator")
 	case stated.Slot != slot || stated.Group != groupName:
 		return refuse("SLOT_MISMATCH", "the statement names another slot than the instance is bound to")
 	}
@@ -153,10 +157,16 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 	if err != nil {
 		return refuse(codeGate, "read the slot's policy: %v", err).later()
 	}
+	// A revocation bites whether or not a leader has folded it.
+	revoked, err := view.Revocations(ctx, a.store)
+	if err != nil {
+		return refuse(codeGate, "%v", err).later()
+	}
+	a.policy = a.policy.Revoking(revoked)
 	decision := policy.Appraise(a.policy, a.cfg.Images, policy.Statement{
 		Cluster: a.stated.Cluster, Group: a.stated.Group, Slot: a.stated.Slot,
 		AppID: a.stated.AppID, InstanceID: a.stated.InstanceID, ComposeHash: a.stated.ComposeHash,
-	}, claims)
+	}, claims, a.now())
 	if !decision.Allowed {
 		return refuse(decision.Code, "%s", decision.Message)
 	}

@@ -90,7 +90,11 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 		again := make(<-chan time.Time)
 		if v != nil {
 			for slot, a := range v.Admissions {
-				if _, evict := s.unfit(v, a.Value); evict && ctx.Err() == nil && !s.guardOne(ctx, lease, v, slot) {
+				sp, ok := v.Policies[slot]
+				if !ok {
+					continue // the Slot is being removed, by an Operation
+				}
+				if v.Unfit(a.Value, sp.Value).Code != "" && ctx.Err() == nil && !s.guardOne(ctx, lease, v, slot) {
 					again = time.After(guardRetry)
 				}
 			}
@@ -116,8 +120,8 @@ func (s *Service) guardOne(ctx context.Context, lease store.Lease, v *view.View,
 	if err != nil {
 		return errors.Is(err, store.ErrNotFound)
 	}
-	why, evict := s.judge(v, a, sp)
-	if !evict {
+	why := v.Unfit(a, sp)
+	if why.Code == "" {
 		return true
 	}
 	if err := s.Evict(ctx, slot, why.Code, why.Message, lease.Fence()...); err != nil && ctx.Err() == nil {
@@ -125,36 +129,4 @@ func (s *Service) guardOne(ctx context.Context, lease store.Lease, v *view.View,
 		return false
 	}
 	return true
-}
-
-func (s *Service) unfit(v *view.View, a policy.Admission) (policy.Decision, bool) {
-	sp, ok := v.Policies[a.Slot]
-	if !ok {
-		return policy.Decision{}, false // the Slot is being removed, by an Operation
-	}
-	return s.judge(v, a, sp.Value)
-}
-
-// judge decides whether a Boot must go. One that only has to attest again is
-// asked to, and while an Operation of the Slot is open what may run there
-// changes: the Operation ends the Boot itself.
-func (s *Service) judge(v *view.View, a policy.Admission, sp policy.SlotPolicy) (policy.Decision, bool) {
-	d := s.cfg.MayRenew(a, sp, s.cfg.Images, s.now())
-	if d.Allowed || d.Code == policy.CodeReattestRequired {
-		return d, false
-	}
-	_, open := v.OpenOperation(a.Slot)
-	if open && (d.Code == policy.CodeRevisionNotAllowed || d.Code == policy.CodeInstanceMismatch) {
-		return d, false
-	}
-	return d, true
-}
-
-// boundInstance lets a Boot stay while its Instance is the one that is bound to
-// its Slot, or none is bound for the moment.
-func boundInstance(a policy.Admission, sp policy.SlotPolicy, _ policy.ImagePolicy, _ time.Time) policy.Decision {
-	if sp.InstanceID != "" && a.InstanceID != sp.InstanceID {
-		return policy.Decision{Code: policy.CodeInstanceMismatch, Message: "another instance is bound to the slot now"}
-	}
-	return policy.Decision{Allowed: true, Revision: a.Revision}
 }

@@ -102,7 +102,7 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 		Cluster: s.cfg.Cluster, Group: a.Group, Slot: a.Slot, BootId: a.BootID,
 		SvidChainPem: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...),
 		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Secrets: secrets, Revision: a.Revision,
-		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(ReattestAfter)),
+		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(policy.ReattestAfter)),
 		Simulated: a.Simulated,
 		Consul: &admissionv1.ConsulCredentials{
 			Datacenter: s.cfg.Datacenter, GossipKey: gossip, GossipEpoch: epoch,

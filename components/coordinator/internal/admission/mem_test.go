@@ -90,6 +90,14 @@ func (s *small) Slot(context.Context, tokens.Holder) (tokens.Pair, error) {
 	}, nil
 }
 
+// noSecrets are none.
+type noSecrets struct{}
+
+func (noSecrets) For(context.Context, group.Spec, string) ([]*admissionv1.Secret, error) {
+	return nil, nil
+}
+func (noSecrets) Gossip(context.Context) (string, uint32, error) { return "", 1, nil }
+
 func (s *small) Revoke(context.Context, ...string) error { return nil }
 
 func (s *small) Live(_, boot string) bool {
@@ -154,7 +162,7 @@ func newSmall(t testing.TB, coordinators, slots int, cluster string) *small {
 		s.services = append(s.services, New(Config{
 			Cluster: cluster, AppID: coordinatorApp, Slot: name, Datacenter: "dc1", Root: root, Identity: identity,
 			Images: policy.ImagePolicy{KeyProviderName: "kms", KeyProviderID: "00ff", Images: map[string][]policy.Measurement{osImage: {{MRTD: m, RTMR0: m, RTMR1: m, RTMR2: m}}}},
-			Store:  s.store, Views: s.views, Verifier: s, Quoter: s, Issuer: s, Sessions: s, Directory: s, Metrics: s,
+			Store:  s.store, Views: s.views, Verifier: s, Quoter: s, Issuer: s, Secrets: noSecrets{}, Sessions: s, Directory: s, Metrics: s,
 			Now: s.clock, Log: slog.New(slog.DiscardHandler),
 		}))
 	}

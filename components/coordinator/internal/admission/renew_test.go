@@ -161,7 +161,7 @@ func TestTOK03_Renewal(t *testing.T) {
 		_, err = b.renew()
 		wantCode(t, err, codes.PermissionDenied, code)
 	}
-	h.service.cfg.MayRenew = mayRenewByEpoch
+	h.service.cfg.MayRenew = policy.MayRenew
 	_, err = b.renew(func(a *overlay.Addr) { a.ID.Group = "web" })
 	wantCode(t, err, codes.PermissionDenied, policy.CodeRenewDenied)
 	other := h.boot(composeText, h.seed)
@@ -171,7 +171,7 @@ func TestTOK03_Renewal(t *testing.T) {
 	other.mustAdmit()
 	_, err = b.renew() // a zombie
 	wantCode(t, err, codes.PermissionDenied, codeStale)
-	h.ahead.Add(int64(ReattestAfter))
+	h.ahead.Add(int64(policy.ReattestAfter))
 	_, err = other.renew()
 	wantCode(t, err, codes.FailedPrecondition, policy.CodeReattestRequired)
 	if _, err := h.service.Credentials().Renew(t.Context(), &admissionv1.RenewRequest{}); status.Code(err) != codes.Unauthenticated {
@@ -202,7 +202,7 @@ func TestTOK03_RenewalIsJudgedByPresentRecords(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		return mayRenewByEpoch(a, p, ip, now)
+		return policy.MayRenew(a, p, ip, now)
 	}
 	before := h.admission().TokenAccessors
 	_, err = b.renew()

@@ -81,8 +81,8 @@ type Config struct {
 	Warmup time.Duration
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
-	// MayRenew decides whether a Boot may stay what it was admitted as, by what its
-	// evidence said; nil: what was appraised under the present policy within a day.
+	// MayRenew decides whether a Boot gets fresh credentials without fresh evidence;
+	// nil: policy.MayRenew.
 	MayRenew MayRenew
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -134,7 +134,7 @@ func New(cfg Config) *Service {
 		cfg.LeaseTTL = DefaultLeaseTTL
 	}
 	if cfg.MayRenew == nil {
-		cfg.MayRenew = mayRenewByEpoch
+		cfg.MayRenew = policy.MayRenew
 	}
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{

@@ -202,3 +202,16 @@ func TestReportsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestATT32_DesiredCarriesTheEpochOfThePolicy: a change of it is a new version, so that
+// the agent is woken and sees that its credentials are of an older one.
+func TestATT32_DesiredCarriesTheEpochOfThePolicy(t *testing.T) {
+	v := records()
+	v.Policies = map[string]view.Rec[policy.SlotPolicy]{"pg-0": {Value: policy.SlotPolicy{Group: "pg", Slot: "pg-0", Epoch: 4}, Index: 40}}
+	before := desired(t, v, "boot")
+	v.Policies["pg-0"] = view.Rec[policy.SlotPolicy]{Value: policy.SlotPolicy{Group: "pg", Slot: "pg-0", Epoch: 5}, Index: 50}
+	after := desired(t, v, "boot")
+	if before.GetPolicyEpoch() != 4 || after.GetPolicyEpoch() != 5 || after.GetVersion() <= before.GetVersion() {
+		t.Errorf("before %v, after %v", before, after)
+	}
+}

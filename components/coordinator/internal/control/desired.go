@@ -24,9 +24,10 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
 	}
 	out := &controlv1.Desired{
-		Version:     version(v, record.Value.Group, slot),
-		Term:        v.Term,
-		ConfigJson:  config,
+		Version:    version(v, record.Value.Group, slot),
+		Term:       v.Term,
+		ConfigJson: config,
+		// A Boot whose credentials carry an older one attests again at once (ATT-32).
 		PolicyEpoch: v.Policies[slot].Value.Epoch,
 	}
 	out.GossipEpoch, _ = v.GossipEpoch()

@@ -47,6 +47,11 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member) (changed
 		if !ok || record.Value.InstanceID != admission.Value.InstanceID {
 			continue
 		}
+		if v.Unfit(admission.Value, v.Policies[slot].Value).Code != "" {
+			// Revoked or below the floor: every coordinator leaves it out by itself, whether or
+			// not a leader evicts it.
+			continue
+		}
 		members = append(members, peering.Member{
 			Group: record.Value.Group, Slot: slot, VIP: record.Value.VIP, AppID: admission.Value.AppID,
 			InstanceID: admission.Value.InstanceID, BootID: admission.Value.BootID,

@@ -32,6 +32,9 @@ type Seen struct {
 // Group joins everything about one group. cluster names the CVMs.
 func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agents Reports) Seen {
 	seen := Seen{Spec: spec, Records: records(v, spec.Name), Listing: listing}
+	// As the leader will fold it in its next pass, so that a plan for a spec that is not
+	// stored yet tells what it would wait for.
+	seen.Records.Policy, seen.Records.Problems = v.FoldGroup(spec, listing.At)
 	seen.Now = rollout.Observation{
 		Complete: listing.Err == nil, At: listing.At,
 		Frozen: v.Freeze != nil, RestartRequests: restarts(v, spec.Name),

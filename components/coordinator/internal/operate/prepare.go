@@ -66,6 +66,11 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 			return false, nil
 		}
 	}
+	if d := mayRun(v, seen, op); !d.Allowed {
+		// Raised, revoked or taken back since the step was planned: its Boot would be refused.
+		hold("%s: %s", d.Code, d.Message)
+		return false, nil
+	}
 	p, ok := o.preparedFor(op.ID)
 	if !ok {
 		if p, err = o.provision(ctx, v, seen, op); err != nil {
@@ -78,6 +83,16 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	}
 	facts.WantedHash = p.provisioned.ComposeHash
 	return o.allow(ctx, lease, v, op, p)
+}
+
+// mayRun judges the Revision that an Operation leads to.
+func mayRun(v *view.View, seen observe.Seen, op operation.Operation) policy.Decision {
+	gate, ok := v.Gate.Groups[op.Group]
+	if !ok {
+		return policy.Decision{Code: policy.CodeGateUnreadable, Message: "the policy of the group is not recorded yet"}
+	}
+	t, _ := templateOf(v, seen.Spec, op.To)
+	return gate.Value.Judge(op.To, group.Content(t), v.Revisions[op.To].Value.ComposeHash)
 }
 
 // provision asks the platform what it would measure. It has no effect on any CVM.
@@ -125,7 +140,9 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 		ComposeTextSHA256: textDigest(p.template.Compose), OSImage: p.template.OSImage,
 	}
 	after.Allowed = slices.DeleteFunc(slices.Clone(after.Allowed), func(a policy.AllowedRevision) bool {
-		return a.Revision != op.From && a.Revision != op.To || a == wanted
+		folded := wanted
+		folded.Number, folded.Approved = a.Number, a.Approved
+		return a.Revision != op.From && a.Revision != op.To || a == folded
 	})
 	// The same Revision may have had another hash before the platform changed; the
 	// Boot that runs it must stay renewable.
@@ -133,7 +150,7 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 	if extra := len(after.Allowed) - maxAllowed; extra > 0 {
 		after.Allowed = after.Allowed[extra:]
 	}
-	changed, err = o.putPolicy(ctx, lease, before, after)
+	changed, err = o.putPolicy(ctx, lease, v, before, after)
 	if err != nil {
 		return false, err
 	}
@@ -145,11 +162,17 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 	return changed || recorded, err
 }
 
-func (o *Operator) putPolicy(ctx context.Context, lease store.Lease, before view.Rec[policy.SlotPolicy], after policy.SlotPolicy) (changed bool, err error) {
+// putPolicy writes what a Slot may run, under what operators approved, revoked and
+// set as the floor. The Epoch grows when the admitted Boot might lose by it.
+func (o *Operator) putPolicy(ctx context.Context, lease store.Lease, v *view.View, before view.Rec[policy.SlotPolicy], after policy.SlotPolicy) (changed bool, err error) {
+	after = v.Folded(after)
 	if before.Index != 0 && samePolicy(before.Value, after) {
 		return false, nil
 	}
-	after.Epoch, after.Term = before.Value.Epoch+1, lease.Term()
+	after.Epoch, after.Term = before.Value.Epoch, lease.Term()
+	if before.Index == 0 || policy.Narrows(before.Value, after, v.Admissions[after.Slot].Value.Revision) {
+		after.Epoch++
+	}
 	put, err := store.Put(store.SlotPolicyKey(after.Slot), after, before.Index)
 	if err != nil {
 		return false, err
@@ -161,7 +184,14 @@ func (o *Operator) putPolicy(ctx context.Context, lease store.Lease, before view
 }
 
 func samePolicy(a, b policy.SlotPolicy) bool {
-	return a.Group == b.Group && a.Slot == b.Slot && a.AppID == b.AppID && a.InstanceID == b.InstanceID && slices.Equal(a.Allowed, b.Allowed)
+	return a.Group == b.Group && a.Slot == b.Slot && a.AppID == b.AppID && a.InstanceID == b.InstanceID &&
+		a.RequireApproval == b.RequireApproval && a.Floor == b.Floor && slices.Equal(a.Allowed, b.Allowed) &&
+		slices.EqualFunc(a.Revoked, b.Revoked, func(x, y policy.Revocation) bool {
+			// What an operator wrote may carry any time zone: equal times are equal.
+			at := x.At.Equal(y.At)
+			x.At = y.At
+			return at && x == y
+		})
 }
 
 func allowedIn(p policy.SlotPolicy, revision string) (policy.AllowedRevision, bool) {

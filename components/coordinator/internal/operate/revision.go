@@ -62,6 +62,7 @@ func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *vie
 	put, err := store.Put(store.RevisionKey(digest), group.RevisionRecord{
 		Digest: digest, Group: groupName, Template: spec.Template, RestartToken: spec.RestartToken,
 		ComposeHash: p.provisioned.ComposeHash, CreatedAt: o.cfg.Now().UTC(),
+		Number: v.Gate.Groups[groupName].Value.Number(digest),
 	}, 0)
 	if err != nil {
 		return false, err
@@ -95,7 +96,7 @@ func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.
 				return a.Revision != record.Assigned && a.Revision != running
 			})
 		}
-		wrote, err := o.putPolicy(ctx, lease, before, after)
+		wrote, err := o.putPolicy(ctx, lease, v, before, after)
 		if err != nil {
 			return changed, err
 		}

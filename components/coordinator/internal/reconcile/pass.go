@@ -47,6 +47,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if fresh, err := p.accept(ctx); err != nil || fresh {
 		return next{again: fresh}, err
 	}
+	if fresh, err := p.gate(ctx); err != nil || fresh {
+		return next{again: fresh}, err
+	}
 	if fresh, err := p.cfg.Operator.EnsureRevision(ctx, p.lease, p.view, p.seen); err != nil || fresh {
 		return next{again: fresh}, err
 	}

@@ -70,13 +70,24 @@ type Duty interface {
 	Lead(ctx context.Context, lease store.Lease)
 }
 
+// Members is what Consul knows about who is in the cluster.
+type Members interface {
+	// Nodes are the names in the catalog, and whether each is alive by gossip.
+	Nodes(ctx context.Context) (map[string]bool, error)
+	// SlotTokens are the ACL tokens that carry the policy of a Slot.
+	SlotTokens(ctx context.Context) ([]tokens.Owned, error)
+	// Revoke deletes tokens by accessor.
+	Revoke(ctx context.Context, accessors ...string) error
+}
+
 // Metrics counts what the loop does.
 type Metrics interface {
 	Leads(leads bool, term uint64)
 	Pass(group, result string, seconds float64)
 }
 
-// Config of a Reconciler. All fields are required, but Guard, Duties and Removed.
+// Config of a Reconciler. All fields are required, but Guard, Duties, Removed and
+// Members.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -85,12 +96,15 @@ type Config struct {
 	Reports       Reports
 	Operator      Operator
 	Tokens        Tokens
-	// Guard runs beside the loop while this coordinator leads, as do Duties.
+	// Guard takes Slots away from Boots that may not hold them any more, beside the loop
+	// and while this coordinator leads; Duties run as it does.
 	Guard  func(ctx context.Context, lease store.Lease)
 	Duties []Duty
 	// Removed is told of each Slot that is gone for good, before its records go; it
 	// may be told again.
-	Removed   func(ctx context.Context, slot string) error
+	Removed func(ctx context.Context, slot string) error
+	// Members is compared with the admissions; nil: it is not.
+	Members   Members
 	Timing    rollout.Timing
 	Now       func() time.Time
 	Failpoint func(name string)
@@ -104,6 +118,9 @@ type Reconciler struct {
 	log *slog.Logger
 	// addresses serialises the giving of virtual addresses among groups.
 	addresses sync.Mutex
+
+	mu        sync.Mutex
+	strangers []stranger // guarded by mu; of the last audit
 }
 
 // New makes a Reconciler.
@@ -192,6 +209,7 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 		all.Go(func() { r.cfg.Guard(ctx, lease) })
 	}
 	workers := map[string]context.CancelFunc{}
+	all.Go(func() { r.audit(ctx) })
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	for {

@@ -23,6 +23,9 @@ func (p *pass) recordStatus(ctx context.Context) error {
 	before := p.view.Statuses[p.name]
 	after := p.plan.Status
 	after.Group, after.ObservedIndex = p.name, p.view.Specs[p.name].Index
+	if c, ok := p.strangersOf(p.name, p.now); ok {
+		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, c)
+	}
 	if p.held != nil {
 		after.Message = p.held.message
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, p.held.condition)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,10 @@ type world struct {
 	behind time.Time
 	// retired are the accessors of Slots that are gone.
 	retired []string
+	// evicted are Slots with the code, in order; nodes and owned what Consul knows.
+	evicted []string
+	nodes   map[string]bool
+	owned   []tokens.Owned
 	// away is the worst number of members that were away at once.
 	away int
 }
@@ -97,7 +102,7 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w,
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Guard: w.guard, Members: members{w},
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
@@ -113,6 +118,68 @@ func (w *world) Retire(_ context.Context, slot string, accessors ...string) erro
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.retired = append(w.retired, append([]string{slot}, accessors...)...)
+	return nil
+}
+
+// guard does what admission's does.
+func (w *world) guard(ctx context.Context, _ store.Lease) {
+	for {
+		v, changed := w.views.Latest()
+		if v != nil {
+			for slot, a := range v.Admissions {
+				if d := v.Unfit(a.Value, v.Policies[slot].Value); d.Code != "" {
+					w.evict(ctx, a.Value, a.Index, d.Code)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// evict ends the admission; the CVM then asks for a new one.
+func (w *world) evict(ctx context.Context, a policy.Admission, index uint64, code policy.Code) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.store.Commit(ctx, store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(a.Slot), Index: index}); err != nil {
+		return // the view was behind
+	}
+	w.evicted = append(w.evicted, a.Slot+" "+string(code))
+	w.retired = append(w.retired, append([]string{a.Slot}, a.TokenAccessors...)...)
+	for _, c := range w.cvms {
+		if c.slot == a.Slot {
+			c.booted = false
+		}
+	}
+	if w.leader == a.Slot {
+		w.leader = "" // cut off from the others, it leads nobody
+		w.epoch++
+	}
+}
+
+// members is what Consul knows.
+type members struct{ *world }
+
+func (w members) Nodes(context.Context) (map[string]bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.nodes), nil
+}
+
+func (w members) SlotTokens(context.Context) ([]tokens.Owned, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.owned), nil
+}
+
+func (w members) Revoke(_ context.Context, accessors ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.retired = append(w.retired, accessors...)
+	w.owned = slices.DeleteFunc(w.owned, func(t tokens.Owned) bool { return slices.Contains(accessors, t.Accessor) })
 	return nil
 }
 
@@ -277,10 +344,15 @@ func (w *world) admitLocked(ctx context.Context, v *view.View, c *cvm) bool {
 		w.order++
 		before := v.Admissions[c.slot]
 		boot := fmt.Sprintf("boot-%d", w.order)
-		op, err := store.Put(store.AdmissionKey(c.slot), policy.Admission{
-			Group: "pg", Slot: c.slot, BootID: boot, InstanceID: c.InstanceID, AppID: c.AppID, Revision: a.Revision,
-			Generation: before.Value.Generation + 1, AdmittedAt: time.Now(),
-		}, before.Index)
+		admission := policy.Admission{
+			Group: "pg", Slot: c.slot, BootID: boot, InstanceID: c.InstanceID, AppID: c.AppID, Revision: a.Revision, Epoch: p.Value.Epoch,
+			Generation: before.Value.Generation + 1, AdmittedAt: time.Now(), TokenAccessors: []string{"token of " + boot},
+		}
+		now := p.Value.Revoking(v.Gate.Revocations)
+		if policy.Barred(admission, now).Code != "" || now.RequireApproval && !a.Approved {
+			continue
+		}
+		op, err := store.Put(store.AdmissionKey(c.slot), admission, before.Index)
 		if err != nil || w.store.Commit(ctx, op) != nil {
 			return false
 		}

@@ -69,16 +69,25 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 }
 
 // linted refuses a template whose measurement would not fix what runs (ATT-16). All
-// findings are in the message, each with its place in the text.
+// findings are in the message, each with its code and its place in the text.
 func linted(spec group.Spec) error {
-	var text strings.Builder
-	for _, f := range lint.Errors(lint.Spec(spec.Template.Compose, spec.Template.Env)) {
-		fmt.Fprintf(&text, "\n  %s: %s", f.Code(), f)
+	if _, text := findings(spec.Template); text != "" {
+		return status.Error(codes.InvalidArgument, fmt.Sprintf("SPEC_INVALID: group %s:%s", spec.Name, text))
 	}
-	if text.Len() == 0 {
-		return nil
+	return nil
+}
+
+// findings are all errors of a template, a line for each, and the code of the first;
+// empty: there is none.
+func findings(t group.Template) (code policy.Code, text string) {
+	var b strings.Builder
+	for _, f := range lint.Errors(lint.Spec(t.Compose, t.Env)) {
+		if code == "" {
+			code = policy.Code(f.Code())
+		}
+		fmt.Fprintf(&b, "\n  %s: %s", f.Code(), f)
 	}
-	return status.Error(codes.InvalidArgument, fmt.Sprintf("SPEC_INVALID: group %s:%s", spec.Name, text.String()))
+	return code, b.String()
 }
 
 // writeSpec writes with the caller's own token. Consul's rules name each group's

@@ -30,6 +30,8 @@ type caller struct {
 	// view is what the records said after the caller was found to have a right to
 	// ask; nil before.
 	view *view.View
+	// by names the caller for the record; set by decider.
+	by string
 }
 
 // operatorOnce remembers that the operator's first token exists.

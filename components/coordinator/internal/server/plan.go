@@ -136,6 +136,12 @@ func (s *Server) snapshot(ctx context.Context, v *view.View, name string) (*apiv
 	}
 	// The time of planning alone is not a change.
 	plan.Status.At, plan.Status.Term = recorded.At, recorded.Term
+	for _, c := range recorded.Conditions {
+		if c.Type == rollout.ConditionStrangers {
+			// Only the leader looks for them.
+			plan.Status.Conditions = append(plan.Status.Conditions, c)
+		}
+	}
 	if out.StatusJson, err = encode(plan.Status); err != nil {
 		return nil, err
 	}

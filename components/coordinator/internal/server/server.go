@@ -15,6 +15,7 @@ import (
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 	"cadre.dev/mesh"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -27,6 +28,8 @@ type Tokens interface {
 	AllowGroup(ctx context.Context, callerToken, name string, groups []string) error
 	// MayWrite tells whether a token may write a KV key, given in full.
 	MayWrite(ctx context.Context, token, key string) (bool, error)
+	// Who names the holder of a token for the record, never by its secret.
+	Who(ctx context.Context, token string) (string, error)
 }
 
 // Quoter makes this coordinator's evidence.
@@ -34,14 +37,16 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Config of a Server. All fields are required but OperatorTokenSHA256.
+// Config of a Server. All fields are required but OperatorTokenSHA256 and Images.
 type Config struct {
 	Cluster, AppID, Slot, Version string
 	// OperatorTokenSHA256 is the digest of the token that may be made at first use.
 	OperatorTokenSHA256 string
 	Simulated           bool
-	Root                *keys.Root
-	Identity            *keys.Identity
+	// Images are what this cluster takes; explanations judge by them.
+	Images   policy.ImagePolicy
+	Root     *keys.Root
+	Identity *keys.Identity
 	// Certificate is the present SVID.
 	Certificate func() (tls.Certificate, error)
 	// Store reads for callers that Consul lets read.
@@ -80,6 +85,7 @@ const (
 // Server serves ClusterService. Safe for concurrent use.
 type Server struct {
 	apiv1.UnimplementedClusterServiceServer
+	apiv1.UnimplementedPolicyServiceServer
 	cfg      Config
 	operator operatorOnce
 	quotes   chan struct{} // bounds concurrent own quotes
@@ -108,6 +114,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		grpc.ConnectionTimeout(10*time.Second),
 	)
 	apiv1.RegisterClusterServiceServer(server, s)
+	apiv1.RegisterPolicyServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		// Streams never end by themselves.
 		hard := time.AfterFunc(2*time.Second, server.Stop)

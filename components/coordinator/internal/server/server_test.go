@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
@@ -263,6 +264,30 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 		"DescribeInstance": func(ctx context.Context) error {
 			_, err := a.DescribeInstance(ctx, &apiv1.DescribeInstanceRequest{Slot: "pg-0"})
 			return absent(err)
+		},
+		"ListAdmissions": func(ctx context.Context) error {
+			_, err := a.ListAdmissions(ctx, &apiv1.ListAdmissionsRequest{})
+			return err
+		},
+		"ExplainAdmission": func(ctx context.Context) error {
+			_, err := a.ExplainAdmission(ctx, &apiv1.ExplainAdmissionRequest{Slot: "pg-0"})
+			return absent(err)
+		},
+		"ApproveRevision": func(ctx context.Context) error {
+			_, err := a.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: group.Revision(spec(t).Template, "")})
+			return err
+		},
+		"Revoke": func(ctx context.Context) error {
+			_, err := a.Revoke(ctx, &apiv1.RevokeRequest{Kind: 1, Id: "0d", Reason: "test"})
+			return err
+		},
+		"Unrevoke": func(ctx context.Context) error {
+			_, err := a.Unrevoke(ctx, &apiv1.UnrevokeRequest{Kind: 1, Id: "0d"})
+			return err
+		},
+		"RaiseFloor": func(ctx context.Context) error {
+			_, err := a.RaiseFloor(ctx, &apiv1.RaiseFloorRequest{NotBefore: timestamppb.New(time.Unix(1, 0))})
+			return err
 		},
 		"RestartInstance": func(ctx context.Context) error {
 			_, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"})

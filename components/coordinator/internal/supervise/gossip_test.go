@@ -34,7 +34,7 @@ func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
 // TestTOK01_ServersAreReachableFromTheirCVMOnly, and TOK-18.
 func TestTOK01_ServersAreReachableFromTheirCVMOnly(t *testing.T) {
 	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), DataDir: t.TempDir()}
-	text, err := c.document("")
+	text, err := c.document(secret.Value{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTOK01_ServersAreReachableFromTheirCVMOnly(t *testing.T) {
 	}
 	for _, vip := range []string{"0.0.0.0", "10.0.0.1"} {
 		c.VIP = netip.MustParseAddr(vip)
-		if _, err := c.document(""); err == nil {
+		if _, err := c.document(secret.Value{}); err == nil {
 			t.Errorf("a server on %s", vip)
 		}
 	}

@@ -17,6 +17,8 @@ type world struct {
 	t      *testing.T
 	addr   string
 	issuer *tokens.Issuer
+	// management is the token that may do everything.
+	management string
 }
 
 func newWorld(t *testing.T) *world {
@@ -26,7 +28,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, addr: server.Addr, issuer: issuer}
+	return &world{t: t, addr: server.Addr, issuer: issuer, management: server.ManagementToken}
 }
 
 func (w *world) as(token string) *consul.Client {

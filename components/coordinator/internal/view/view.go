@@ -51,6 +51,7 @@ type View struct {
 	Secrets map[SecretName]Rec[store.SecretRecord]
 	Rotates map[SecretName]Rec[store.RotateRequest]
 	Freeze  *store.Freeze
+	Gate    Gate
 	Term    uint64
 	Leader  string
 	// Bad records could not be read; the rest could.
@@ -84,6 +85,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
 	v.readSwitches(ctx, at, &errs)
 	v.readSecrets(ctx, at, &errs)
+	v.Gate = readGate(ctx, at, &errs)
 	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
 	v.Leader = keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value.Holder
 	for _, err := range errs {

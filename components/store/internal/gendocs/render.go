@@ -46,7 +46,8 @@ func render() []byte {
 			kind.Pattern, kind.Type, anchor(kind.Type), kind.Writer, kind.MaxBytes>>10, kind.Meaning)
 	}
 	b.WriteString("\n`<group>` and `<slot>` are lower-case letters, digits and `-`, starting with a letter, at most 63 bytes. " +
-		"`<id>` and `<digest>` are letters, digits and `. _ : -`, at most 128 bytes. `<nonce>` is lower-case hex.\n")
+		"`<id>`, `<digest>` and `<revision>` are letters, digits and `. _ : -`, at most 128 bytes. `<nonce>` is lower-case hex. " +
+		"`<revision>` is a Revision or a compose hash. `<revocation>` is `instance-`, `revision-` or `key_provider-` and the id. `<floor>` is a group or `_all`.\n")
 	b.WriteString("\n## Operators' ACL policy\n\nFor a cluster with the one group `postgres`:\n\n```hcl\n")
 	b.WriteString(store.OperatorRules(store.DefaultPrefix, []string{"postgres"}))
 	b.WriteString("```\n\n## Fields\n\nA field marked * may be left out.\n")

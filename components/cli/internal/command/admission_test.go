@@ -1,0 +1,188 @@
+package command
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/client/clienttest"
+	"cadre.dev/core/policy"
+)
+
+const (
+	runs     = "a1b2c3d4e5f60718293a4b5c6d7e8f90"
+	waits    = "ffeeddccbbaa99887766554433221100"
+	instance = "cafe001122334455667788990011223344556677"
+)
+
+// shutOut is a group of which one Slot is fine, one was revoked, one has nobody.
+func shutOut() clienttest.Admission {
+	ok := policy.Standing{
+		Group: "worker", Slot: "worker-0", State: policy.StateAdmitted, BootID: "feed0011223344", InstanceID: "beef0011223344", Revision: runs, Number: 6, Generation: 3,
+		AdmittedAt: noon.Add(-26 * time.Hour), AttestedAt: noon.Add(-2 * time.Hour), ReattestBy: noon.Add(22 * time.Hour), ExpiresAt: noon.Add(14 * time.Minute),
+		TCBStatus: "UpToDate", Simulated: true, Last: &policy.DecisionEntry{Number: 4, At: noon.Add(-2 * time.Hour), What: policy.DecidedAdmit},
+	}
+	denied := ok
+	denied.Slot, denied.State, denied.Code, denied.Why = "worker-1", policy.StateDenied, policy.CodePeerRevoked, "the instance is revoked: disk image leaked"
+	denied.BootID, denied.InstanceID, denied.TCBStatus = "dead0011223344", instance, "not evaluated"
+	denied.Last = &policy.DecisionEntry{Number: 9, At: noon.Add(-30 * time.Second), What: policy.DecidedRefuse, Code: policy.CodePeerRevoked, Times: 5}
+	none := policy.Standing{Group: "worker", Slot: "worker-2", State: policy.StateNone, Code: policy.CodeRevisionNotApproved, Why: "revision ffeeddcc is not approved"}
+	allowed := policy.AllowedRevision{Revision: runs, ComposeHash: strings.Repeat("0a", 32), OSImage: "dstack-0.5.9", Number: 6, Approved: true}
+	held := policy.AllowedRevision{Revision: waits, ComposeHash: strings.Repeat("0b", 32), OSImage: "dstack-0.5.9", Number: 7}
+	approval := policy.Approval{Revision: runs, Group: "worker", Note: "CHG-1234", By: "cadre-operator (1f0a)", At: noon.Add(-48 * time.Hour)}
+	revoked := policy.Revocation{Kind: policy.RevokedInstance, ID: instance, Reason: "disk image leaked", By: "cadre-operator (1f0a)", At: noon.Add(-40 * time.Second)}
+	return clienttest.Admission{
+		Standings: []policy.Standing{ok, denied, none},
+		Explanations: map[string]policy.Explanation{"worker-1": {
+			Standing: denied, Checks: policy.Checks(policy.CodePeerRevoked, "the instance is revoked", map[policy.CheckName]string{policy.CheckQuote: "SIMULATED root"}),
+			ChecksBootID: "dead0011223344", ChecksAt: noon.Add(-30 * time.Second),
+			Now: []policy.Finding{{Name: "root of trust", Found: "SIMULATED"}, {Name: "key provider", Found: "kms"},
+				{Name: "revocation of the instance or key provider", Code: policy.CodePeerRevoked, Message: denied.Why}},
+			Allowed: []policy.AllowedNow{{AllowedRevision: allowed, Own: 6, Approval: &approval},
+				{AllowedRevision: held, Own: 7, Code: policy.CodeRevisionNotApproved, Message: "revision ffeeddcc is not approved"}},
+			BoundInstance: instance, PolicyEpoch: 12, RequireApproval: true,
+			Floor:     policy.AcceptedFloor{Number: 5, Reason: "CVE-2026-1", By: "cadre-operator (1f0a)"},
+			Approvals: []policy.Approval{approval}, Revocations: []policy.Revocation{revoked},
+			Decisions: []policy.DecisionEntry{{Number: 9, At: noon.Add(-30 * time.Second), What: policy.DecidedRefuse, Times: 5, BootID: "dead0011223344", Revision: runs, By: "coordinator-1", Code: policy.CodePeerRevoked, Message: "the instance is revoked"},
+				{Number: 8, At: noon.Add(-26 * time.Hour), What: policy.DecidedAdmit, BootID: "dead0011223344", Revision: runs, By: "coordinator-0"}},
+			Refusal: &policy.Refusal{BootID: "dead0011223344", Code: policy.CodePeerRevoked, Message: "the instance is revoked", At: noon.Add(-30 * time.Second)},
+			Next:    []string{"if the instance is sound after all: `cadre admission unrevoke instance " + instance + "`"},
+		}},
+		CutOff: []string{"worker-1"},
+	}
+}
+
+func TestATT32_AdmissionPictures(t *testing.T) {
+	b := newBench(t)
+	b.SetAdmission(shutOut())
+	for name, c := range map[string]struct {
+		code int
+		args []string
+	}{
+		"admission_list":            {ExitOK, []string{"admission", "list"}},
+		"admission_explain":         {ExitOK, []string{"admission", "explain", "worker-1"}},
+		"admission_help":            {ExitOK, []string{"admission", "--help"}},
+		"admission_revoke_help":     {ExitOK, []string{"admission", "revoke", "--help"}},
+		"admission_revoke_unsure":   {ExitUsage, []string{"admission", "revoke", "instance", "worker-1", "--reason", "leak"}},
+		"admission_revoke":          {ExitOK, []string{"admission", "revoke", "instance", "worker-1", "--reason", "leak", "--confirm", "worker-1"}},
+		"admission_unrevoke":        {ExitOK, []string{"admission", "unrevoke", "key-provider", "04ab"}},
+		"admission_approve":         {ExitOK, []string{"admission", "approve", "ffeeddcc", "--note", "CHG-1234"}},
+		"admission_floor_unsure":    {ExitUsage, []string{"admission", "floor", "worker", "#7"}},
+		"admission_floor":           {ExitOK, []string{"admission", "floor", "worker", "#7", "--reason", "CVE-2026-1", "--confirm", "worker"}},
+		"admission_floor_everybody": {ExitOK, []string{"admission", "floor", "--all", "--before", "2026-05-01T00:00:00Z", "--confirm", "all"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out := b.run(c.args...)
+			if code != c.code {
+				t.Errorf("exit %d, want %d", code, c.code)
+			}
+			golden(t, name, out)
+		})
+	}
+	for _, text := range b.Decided() {
+		if strings.Contains(text, "ffeeddcc") && text != "approve ffeeddcc  CHG-1234" {
+			t.Errorf("decided %q", text)
+		}
+	}
+}
+
+// TestOPS06_NothingIsCutOffUnconfirmed: the wrong word confirms nothing.
+func TestOPS06_NothingIsCutOffUnconfirmed(t *testing.T) {
+	b := newBench(t)
+	b.SetAdmission(shutOut())
+	for _, args := range [][]string{
+		{"admission", "revoke", "instance", "worker-1", "--reason", "x", "--confirm", "worker-2"},
+		{"admission", "revoke", "instance", "worker-1", "--confirm", "worker-1"},
+		{"admission", "revoke", "slot", "worker-1", "--reason", "x", "--confirm", "worker-1"},
+		{"admission", "floor", "worker", "#7", "--confirm", "#7"},
+		{"admission", "floor", "worker", "--confirm", "worker"},
+		{"admission", "floor", "--all", "--confirm", "all"},
+		{"admission", "floor", "--all", "--before", "yesterday", "--confirm", "all"},
+		{"admission", "floor", "worker", "#7", "--before", "2026-05-01T00:00:00Z", "--confirm", "worker"},
+	} {
+		if code, out := b.run(args...); code != ExitUsage {
+			t.Errorf("%v: exit %d\n%s", args, code, out)
+		}
+	}
+	if got := b.Decided(); len(got) != 0 {
+		t.Errorf("decided %v", got)
+	}
+	b.Fail("ApproveRevision", status.Error(codes.FailedPrecondition, "IMAGE_NOT_PINNED: line 3: the image \"x\" is not pinned"))
+	if code, out := b.run("admission", "approve", "ffeeddcc"); code != ExitRefused || !strings.Contains(out, "IMAGE_NOT_PINNED") {
+		t.Errorf("refused approval: exit %d\n%s", code, out)
+	}
+}
+
+// TestSimulatedStandsEverywhere: a cluster under another root says so in each command
+// that tells of its state, as text and as JSON; one under Intel's does not.
+func TestSimulatedStandsEverywhere(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", midRollout)
+	b.SetAdmission(shutOut())
+	b.SetMesh(clienttest.Mesh{Links: nil})
+	commands := [][]string{
+		{"cluster", "status"}, {"group", "list"}, {"group", "get", "worker"}, {"rollout", "status", "worker"}, {"rollout", "plan", "worker"},
+		{"rollout", "history", "worker"}, {"instance", "list"}, {"instance", "describe", "worker-1"},
+		{"admission", "list"}, {"admission", "explain", "worker-1"},
+	}
+	for _, args := range commands {
+		code, out := b.run(args...)
+		if code != ExitOK || !strings.HasPrefix(out, "SIMULATED") {
+			t.Errorf("%v: exit %d\n%s", args, code, out)
+		}
+		code, out = b.run(append(args, "-o", "json")...)
+		if code != ExitOK || !everyObjectSimulated(t, out) {
+			t.Errorf("%v as JSON: exit %d\n%s", args, code, out)
+		}
+	}
+	c := b.Context()
+	c.Trust.AllowSimulated = false
+	if err := c.Save(b.context); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"group", "list"}, {"instance", "list"}, {"rollout", "status", "worker"}} {
+		if _, out := b.run(args...); strings.Contains(strings.ToLower(out), "simulated") {
+			t.Errorf("%v: %s", args, out)
+		}
+		if _, out := b.run(append(args, "-o", "json")...); strings.Contains(out, `"simulated": true`) {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+}
+
+func everyObjectSimulated(t *testing.T, text string) bool {
+	t.Helper()
+	var list []map[string]any
+	if strings.HasPrefix(text, "{") {
+		text = "[" + text + "]"
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, one := range list {
+		if one["simulated"] != true {
+			return false
+		}
+	}
+	return len(list) > 0
+}
+
+func TestAdmissionCompletion(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", midRollout)
+	for want, args := range map[string][]string{
+		"key-provider\n":        {"__complete", "admission", "revoke", ""},
+		"worker-0\nworker-1\n":  {"__complete", "admission", "revoke", "instance", ""},
+		"worker-1\n":            {"__complete", "admission", "explain", ""},
+		"ffeeddcc\tof worker\n": {"__complete", "admission", "approve", ""},
+		"worker\n":              {"__complete", "admission", "floor", ""},
+	} {
+		if code, out := b.run(args...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%v: %d %s", args, code, out)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/policy"
+)
+
+// SimulatedBanner stands above everything that is told about a cluster whose root of
+// trust is not Intel's.
+const SimulatedBanner = "SIMULATED: the root of trust of this cluster is not Intel's; its attestation proves nothing about hardware"
+
+// Banner is SimulatedBanner as a line, or nothing.
+func Banner(s Style, simulated bool) string {
+	if !simulated {
+		return ""
+	}
+	return s.Line(SimulatedBanner, Warn)
+}
+
+// Number is a Revision as operators say it: its first digits and its place.
+func Number(revision string, n uint64) string {
+	switch {
+	case revision == "" && n == 0:
+		return ""
+	case n == 0:
+		return Short(revision)
+	case revision == "":
+		return fmt.Sprintf("#%d", n)
+	}
+	return fmt.Sprintf("%s #%d", Short(revision), n)
+}
+
+// Admissions is one line per Slot: who holds it, on what evidence, until when.
+func Admissions(s Style, list []policy.Standing, now time.Time) string {
+	if len(list) == 0 {
+		return "no slots yet\n"
+	}
+	rows := [][]Cell{}
+	for _, a := range list {
+		root := C("Intel")
+		switch {
+		case a.Simulated:
+			root = Cell{"SIMULATED", Warn}
+		case a.BootID == "":
+			root = C("")
+		}
+		rows = append(rows, []Cell{
+			T(a.Slot, Bold), T(string(a.State), admissionTone(a.State)), C(Short(a.BootID)), C(Number(a.Revision, a.Number)),
+			C(ago(a.AdmittedAt, now)), C(ago(a.AttestedAt, now)), C(left(a.ReattestBy, now)), C(left(a.ExpiresAt, now)),
+			tcb(a.TCBStatus), root, C(lastDecision(a.Last, now)), C(problem(a.Code, a.Why)),
+		})
+	}
+	return s.Table([]string{"SLOT", "STATE", "BOOT", "REVISION", "ADMITTED", "ATTESTED", "RE-ATTEST", "EXPIRES", "TCB", "ROOT", "LAST DECISION", "WHY"}, rows)
+}
+
+func admissionTone(state policy.State) Tone {
+	switch state {
+	case policy.StateAdmitted:
+		return Good
+	case policy.StateDenied, policy.StateExpired:
+		return Bad
+	case policy.StateReattest, policy.StateNone:
+	}
+	return Warn
+}
+
+func tcb(status string) Cell {
+	switch status {
+	case "UpToDate":
+		return Cell{status, Good}
+	case "":
+		return C("")
+	}
+	return Cell{status, Warn}
+}
+
+func problem(code policy.Code, why string) string {
+	if code == "" {
+		return ""
+	}
+	return strings.TrimSuffix(string(code)+": "+why, ": ")
+}
+
+// ago is how long something is past, left how long it is off.
+func ago(at, now time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return since(at, now) + " ago"
+}
+
+func left(at, now time.Time) string {
+	switch {
+	case at.IsZero():
+		return ""
+	case !at.After(now):
+		return "past"
+	}
+	return "in " + Ago(at.Sub(now))
+}
+
+func lastDecision(d *policy.DecisionEntry, now time.Time) string {
+	if d == nil {
+		return ""
+	}
+	text := string(d.What)
+	if d.Code != "" {
+		text += " " + string(d.Code)
+	}
+	if d.Times > 1 {
+		text += fmt.Sprintf(" (%d times)", d.Times)
+	}
+	return text + ", " + ago(d.At, now)
+}
+
+// Explanation is everything about one Slot's admission.
+func Explanation(s Style, e policy.Explanation, now time.Time) string {
+	root := Cell{"Intel", Plain}
+	if e.Simulated {
+		root = Cell{"SIMULATED: not Intel's", Warn}
+	}
+	var b strings.Builder
+	b.WriteString(s.Fields(
+		Field{"slot", Cell{e.Slot, Bold}},
+		Field{"state", Cell{string(e.State), admissionTone(e.State)}},
+		Field{"why", Cell{problem(e.Code, e.Why), Bad}},
+		Field{"boot", Cell{e.BootID, Plain}},
+		Field{"instance", Cell{e.InstanceID, Plain}},
+		Field{"revision", Cell{Number(e.Revision, e.Number), Plain}},
+		Field{"generation", Cell{nonzero(e.Generation), Plain}},
+		Field{"admitted", Cell{clock(e.AdmittedAt), Plain}},
+		Field{"attested", Cell{clock(e.AttestedAt), Plain}},
+		Field{"re-attest by", Cell{clock(e.ReattestBy), Plain}},
+		Field{"expires", Cell{clock(e.ExpiresAt), Plain}},
+		Field{"tcb", tcbField(e.TCBStatus)},
+		Field{"root of trust", root},
+	))
+	b.WriteString(s.lastChecks(e, now) + s.findings(e.Now) + s.allowed(e) + s.asked(e) + s.decisions(e, now))
+	if len(e.Next) > 0 {
+		b.WriteString("\n" + s.Paint("what you can do", Bold) + "\n")
+		for _, next := range e.Next {
+			b.WriteString(s.Line("  "+next, Plain))
+		}
+	}
+	return b.String()
+}
+
+func tcbField(status string) Cell {
+	if status == "" {
+		return Cell{}
+	}
+	return tcb(status)
+}
+
+func nonzero(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// lastChecks is the table of the last decision by evidence.
+func (s Style) lastChecks(e policy.Explanation, now time.Time) string {
+	if len(e.Checks) == 0 {
+		return ""
+	}
+	rows := [][]Cell{}
+	for _, c := range e.Checks {
+		tone := map[policy.Outcome]Tone{policy.CheckOK: Good, policy.CheckFailed: Bad, policy.CheckNotReached: Dim}[c.Outcome]
+		rows = append(rows, []Cell{C(string(c.Name)), T(string(c.Outcome), tone), C(strings.Trim(string(c.Code)+" "+c.Detail, " "))})
+	}
+	head := fmt.Sprintf("checks of the last decision, of boot %s, %s", Short(e.ChecksBootID), ago(e.ChecksAt, now))
+	return "\n" + s.Paint(head, Bold) + "\n" + s.Table([]string{"CHECK", "OUTCOME", "DETAIL"}, rows)
+}
+
+// findings is what the present evidence comes to now.
+func (s Style) findings(list []policy.Finding) string {
+	if len(list) == 0 {
+		return ""
+	}
+	rows := [][]Cell{}
+	for _, f := range list {
+		verdict := Cell{"ok", Good}
+		if f.Code != "" {
+			verdict = Cell{"no", Bad}
+		}
+		rows = append(rows, []Cell{C(f.Name), verdict, C(Short(f.Found)), C(problem(f.Code, f.Message))})
+	}
+	return "\n" + s.Paint("the boot's evidence under the policy of now", Bold) + "\n" + s.Table([]string{"QUESTION", "NOW", "EVIDENCE", "WHY"}, rows)
+}
+
+func (s Style) allowed(e policy.Explanation) string {
+	head := "\n" + s.Paint(fmt.Sprintf("allowed revisions, policy epoch %d", e.PolicyEpoch), Bold) + "\n"
+	if len(e.Allowed) == 0 {
+		return head + "none: the slot may run nothing until a step of a rollout allows it\n"
+	}
+	rows := [][]Cell{}
+	for _, a := range e.Allowed {
+		verdict, why := Cell{"yes", Good}, "for instance "+Short(e.BoundInstance)
+		if a.Code != "" {
+			verdict, why = Cell{"no", Bad}, problem(a.Code, a.Message)
+		}
+		approved := ""
+		if a.Approval != nil {
+			approved = "by " + a.Approval.By
+		}
+		rows = append(rows, []Cell{C(Number(a.Revision, a.Own)), verdict, C(Short(a.ComposeHash)), C(a.OSImage), C(approved), C(why)})
+	}
+	return head + s.Table([]string{"REVISION", "ADMITTED", "COMPOSE", "IMAGE", "APPROVED", "WHY"}, rows)
+}
+
+// asked is what operators asked for, as far as it concerns the Slot.
+func (s Style) asked(e policy.Explanation) string {
+	approval := "not asked for"
+	if e.RequireApproval {
+		approval = "required"
+	}
+	floor := "none"
+	if e.Floor.Number > 0 {
+		floor = fmt.Sprintf("#%d", e.Floor.Number)
+		if e.Floor.By != "" {
+			floor += " by " + e.Floor.By
+		}
+		if e.Floor.Reason != "" {
+			floor += ": " + e.Floor.Reason
+		}
+	}
+	text := "\n" + s.Paint("what operators decided", Bold) + "\n" + s.Fields(Field{"  approval", Cell{approval, Plain}}, Field{"  floor", Cell{floor, Plain}})
+	for _, r := range e.Revocations {
+		text += s.Line(fmt.Sprintf("  revoked: %s %s by %s at %s: %s", r.Kind, r.ID, r.By, clock(r.At), r.Reason), Bad)
+	}
+	for _, a := range e.Approvals {
+		note := ""
+		if a.Note != "" {
+			note = ": " + a.Note
+		}
+		text += s.Line(fmt.Sprintf("  approved: %s by %s at %s%s", Short(a.Revision), a.By, clock(a.At), note), Plain)
+	}
+	return text
+}
+
+func (s Style) decisions(e policy.Explanation, now time.Time) string {
+	text := ""
+	if e.Refusal != nil {
+		text += "\n" + s.Line(fmt.Sprintf("last refusal, %s, of boot %s: %s", ago(e.Refusal.At, now), Short(e.Refusal.BootID), problem(e.Refusal.Code, e.Refusal.Message)), Warn)
+	}
+	if e.ChainProblem != "" {
+		text += "\n" + s.Line("the record of decisions was tampered with: "+e.ChainProblem, Bad)
+	}
+	if len(e.Decisions) == 0 {
+		return text
+	}
+	rows := [][]Cell{}
+	for _, d := range e.Decisions {
+		tone := Bad
+		if d.What == policy.DecidedAdmit {
+			tone = Good
+		}
+		rows = append(rows, []Cell{
+			C(fmt.Sprint(d.Number)), C(clock(d.At)), T(string(d.What), tone), C(fmt.Sprint(max(d.Times, 1))), C(Short(d.BootID)), C(Short(d.Revision)), C(d.By), C(problem(d.Code, d.Message)),
+		})
+	}
+	return text + "\n" + s.Paint("decisions, newest first", Bold) + "\n" + s.Table([]string{"NO", "AT", "DECISION", "TIMES", "BOOT", "REVISION", "BY", "WHY"}, rows)
+}
+
+// CutOff is what a revocation or a floor does, or would do.
+func CutOff(s Style, c client.CutOff) string {
+	text := ""
+	verb, none := "cuts off", "cuts nobody off now"
+	if c.DryRun {
+		verb, none = "would cut off", "would cut nobody off now"
+	}
+	if len(c.Slots) == 0 {
+		text += "it " + none + "\n"
+	} else {
+		text += s.Line(fmt.Sprintf("it %s %s at once", verb, strings.Join(c.Slots, ", ")), Bad)
+	}
+	for _, w := range c.Warnings {
+		text += s.Line("warning: "+w, Warn)
+	}
+	return text
+}

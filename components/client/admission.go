@@ -1,0 +1,119 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/core/policy"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// Admissions gives one line for each Slot of a group; of all groups when name is empty.
+func (c *Client) Admissions(ctx context.Context, name string) ([]policy.Standing, error) {
+	const doing = "list admissions"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.ListAdmissions(ctx, &apiv1.ListAdmissionsRequest{Group: name})
+	if err != nil {
+		return nil, c.wrap(doing, err)
+	}
+	return decodeAll[policy.Standing](doing, r.GetStandingsJson())
+}
+
+// ExplainAdmission tells everything about one Slot's admission.
+func (c *Client) ExplainAdmission(ctx context.Context, slot string) (policy.Explanation, error) {
+	doing := "explain the admission of " + slot
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.ExplainAdmission(ctx, &apiv1.ExplainAdmissionRequest{Slot: slot})
+	if err != nil {
+		return policy.Explanation{}, c.wrap(doing, err)
+	}
+	var e policy.Explanation
+	return e, decode(doing, r.GetExplanationJson(), &e)
+}
+
+// Approval is the outcome of Approve.
+type Approval struct {
+	Revision string `json:"revision"`
+	Group    string `json:"group"`
+	Number   uint64 `json:"number,omitempty"`
+	// Changed is false when it was so already.
+	Changed  bool     `json:"changed"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Approve lets a Revision be rolled out; withdraw takes that back. revision is a
+// whole one, its first digits, a compose hash, or #n with a group.
+func (c *Client) Approve(ctx context.Context, revision, group, note string, withdraw bool) (Approval, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: revision, Group: group, Note: note, Withdraw: withdraw})
+	return Approval{
+		Revision: r.GetRevision(), Group: r.GetGroup(), Number: r.GetNumber(), Changed: r.GetChanged(), Warnings: r.GetWarnings(),
+	}, c.wrap("approve revision "+revision, err)
+}
+
+// CutOff is what a revocation or a floor does, or would do.
+type CutOff struct {
+	// ID is what was revoked; empty for a floor.
+	ID string `json:"id,omitempty"`
+	// Number and Revision are where a floor is; unset for a revocation.
+	Number   uint64 `json:"number,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Changed  bool   `json:"changed"`
+	DryRun   bool   `json:"dry_run,omitempty"`
+	// Slots lose their admission by it.
+	Slots    []string `json:"slots"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+var revocationKinds = map[policy.RevocationKind]apiv1.RevocationKind{
+	policy.RevokedInstance:    apiv1.RevocationKind_REVOCATION_KIND_INSTANCE,
+	policy.RevokedRevision:    apiv1.RevocationKind_REVOCATION_KIND_REVISION,
+	policy.RevokedKeyProvider: apiv1.RevocationKind_REVOCATION_KIND_KEY_PROVIDER,
+}
+
+// Revoke shuts an instance (by id or Slot), a Revision or a key provider out.
+func (c *Client) Revoke(ctx context.Context, kind policy.RevocationKind, id, reason string, dryRun bool) (CutOff, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.Revoke(ctx, &apiv1.RevokeRequest{Kind: revocationKinds[kind], Id: id, Reason: reason, DryRun: dryRun})
+	return CutOff{ID: r.GetId(), Changed: r.GetChanged(), DryRun: dryRun, Slots: list(r.GetSlots()), Warnings: r.GetWarnings()},
+		c.wrap("revoke "+string(kind)+" "+id, err)
+}
+
+// Unrevoke takes a revocation back; changed is false when there was none.
+func (c *Client) Unrevoke(ctx context.Context, kind policy.RevocationKind, id string) (revoked string, changed bool, err error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.Unrevoke(ctx, &apiv1.UnrevokeRequest{Kind: revocationKinds[kind], Id: id})
+	return r.GetId(), r.GetChanged(), c.wrap("unrevoke "+string(kind)+" "+id, err)
+}
+
+// RaiseFloor shuts out what is older than a Revision of a group, or than content first
+// seen at notBefore; of every group when the name is empty. It cannot be taken back.
+func (c *Client) RaiseFloor(ctx context.Context, group, revision string, notBefore time.Time, reason string, dryRun bool) (CutOff, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	req := &apiv1.RaiseFloorRequest{Group: group, Revision: revision, Reason: reason, DryRun: dryRun}
+	if !notBefore.IsZero() {
+		req.NotBefore = timestamppb.New(notBefore)
+	}
+	r, err := c.policy.RaiseFloor(ctx, req)
+	return CutOff{
+		Number: r.GetNumber(), Revision: r.GetRevision(), Changed: r.GetChanged(), DryRun: dryRun, Slots: list(r.GetSlots()), Warnings: r.GetWarnings(),
+	}, c.wrap("raise the floor"+of(group), err)
+}
+
+// list is never nil, so that JSON shows an empty list.
+func list(in []string) []string { return append([]string{}, in...) }
+
+func of(group string) string {
+	if group == "" {
+		return ""
+	}
+	return " of " + group
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// ListAdmissions implements PolicyService.
+func (s *Server) ListAdmissions(ctx context.Context, req *apiv1.ListAdmissionsRequest) (*apiv1.ListAdmissionsResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	readable, err := c.readable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if name := req.GetGroup(); name != "" && !readable[name] {
+		return nil, status.Error(codes.NotFound, "no such group: "+name)
+	}
+	out := &apiv1.ListAdmissionsResponse{Simulated: s.cfg.Simulated}
+	now := s.cfg.Now().UTC()
+	for _, name := range c.view.Groups() {
+		if !readable[name] || req.GetGroup() != "" && req.GetGroup() != name {
+			continue
+		}
+		for _, record := range c.view.SlotsOf(name) {
+			standing := policy.Stand(s.facts(c.view, record), now)
+			standing.Simulated = standing.Simulated || s.cfg.Simulated
+			if err := appendJSON(&out.StandingsJson, standing); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// ExplainAdmission implements PolicyService.
+func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissionRequest) (*apiv1.ExplainAdmissionResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	e := policy.Explain(s.facts(c.view, record), s.cfg.Now().UTC())
+	e.Simulated = e.Simulated || s.cfg.Simulated
+	text, err := encode(e)
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.ExplainAdmissionResponse{ExplanationJson: text, Simulated: s.cfg.Simulated}, nil
+}
+
+// facts are the records about one Slot. The policy is what admission would judge by
+// now: as the leader folds it, with every revocation.
+func (s *Server) facts(v *view.View, record group.SlotRecord) policy.Facts {
+	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: s.cfg.Images, Gate: v.Gate.Groups[record.Group].Value}
+	f.Policy = v.Policies[record.Slot].Value.Revoking(v.Gate.Revocations)
+	f.Decisions = v.Decisions(record.Slot)
+	if a, ok := v.Admissions[record.Slot]; ok {
+		f.Admission = &a.Value
+	}
+	if r, ok := v.Refusals[record.Slot]; ok {
+		f.Refusal = &r.Value
+	}
+	return f
+}
+
+// cutOff are the Slots that lose their admission when v turns into after.
+func cutOff(v, after *view.View) []string {
+	var out []string
+	for slot, a := range v.Admissions {
+		before := policy.Barred(a.Value, v.Folded(v.Policies[slot].Value))
+		then := policy.Barred(a.Value, after.Folded(after.Policies[slot].Value))
+		if before.Code == "" && then.Code != "" {
+			out = append(out, slot)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

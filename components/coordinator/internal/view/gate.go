@@ -1,0 +1,169 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// Gate is what operators asked for about admission, and what the leader accepted.
+type Gate struct {
+	Groups      map[string]Rec[policy.GroupPolicy] // by group; the leader's
+	Approvals   []policy.Approval
+	Revocations []policy.Revocation          // by name
+	Floors      map[string]Rec[policy.Floor] // by group or store.Everywhere
+	// Required: the cluster's switch asks every group for approvals.
+	Required bool
+	// Unread are operators' records that say nothing that can be used: an approval or a
+	// floor that counts for nothing, or a key that names nothing.
+	Unread []*store.RecordError
+}
+
+// readGate reads what loosens strictly and what tightens by its key: an approval that
+// cannot be read approves nothing, a revocation counts while its key exists.
+func readGate(ctx context.Context, at moment, errs *[]error) Gate {
+	g := Gate{Floors: map[string]Rec[policy.Floor]{}}
+	g.Groups = collect(ctx, at, store.GroupPolicyPrefix, errs, func(p policy.GroupPolicy) string { return p.Group })
+	var unread []error
+	for key, rec := range keyed[policy.Approval](ctx, at, store.ApprovalsPrefix, &unread) {
+		if id := strings.TrimPrefix(key, store.ApprovalsPrefix); rec.Value.Revision != id {
+			unread = append(unread, &store.RecordError{Key: key, Index: rec.Index, Err: fmt.Errorf("names revision %q, so it approves nothing", rec.Value.Revision)})
+			continue
+		}
+		g.Approvals = append(g.Approvals, rec.Value)
+	}
+	slices.SortFunc(g.Approvals, func(a, b policy.Approval) int { return strings.Compare(a.Revision, b.Revision) })
+	for key, rec := range keyed[policy.Floor](ctx, at, store.FloorPrefix, &unread) {
+		g.Floors[strings.TrimPrefix(key, store.FloorPrefix)] = rec
+	}
+	g.Revocations = revocations(ctx, at, &unread)
+	for _, e := range at.entries {
+		g.Required = g.Required || e.Key == store.RequireApprovalKey()
+	}
+	for _, err := range unread {
+		g.Unread = append(g.Unread, store.RecordErrors(err)...)
+	}
+	slices.SortFunc(g.Unread, func(a, b *store.RecordError) int { return strings.Compare(a.Key, b.Key) })
+	return g
+}
+
+func revocations(ctx context.Context, at moment, unread *[]error) []policy.Revocation {
+	var out []policy.Revocation
+	written := keyed[policy.Revocation](ctx, at, store.RevocationsPrefix, unread)
+	for _, e := range at.entries {
+		name, ok := strings.CutPrefix(e.Key, store.RevocationsPrefix)
+		if !ok {
+			continue
+		}
+		r, ok := policy.ParseRevocation(name)
+		if !ok {
+			continue // in no table of records: it is among the unread
+		}
+		if text := written[e.Key].Value; text.Name() == r.Name() {
+			r = text
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b policy.Revocation) int { return strings.Compare(a.Name(), b.Name()) })
+	return out
+}
+
+// Revocations reads those in force now, for a decision that is not to wait for a
+// leader or a watch.
+func Revocations(ctx context.Context, s store.Store) ([]policy.Revocation, error) {
+	entries, _, err := s.List(ctx, store.RevocationsPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read revocations: %w", err)
+	}
+	var unread []error
+	return revocations(ctx, moment{entries: entries}, &unread), nil
+}
+
+// FoldGroup is the policy of the spec's group as it should read at now, with what is
+// asked for and not done.
+func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []policy.Problem) {
+	before := v.Gate.Groups[spec.Name].Value
+	folded, problems := before.Fold(v.asked(spec), now)
+	folded.Epoch, folded.Term = before.Epoch, before.Term
+	for _, bad := range v.Gate.Unread {
+		if g, ok := strings.CutPrefix(bad.Key, store.FloorPrefix); ok && g != spec.Name && g != store.Everywhere {
+			continue
+		}
+		message := bad.Error() + "; it counts for nothing"
+		if _, ok := policy.ParseRevocation(strings.TrimPrefix(bad.Key, store.RevocationsPrefix)); ok && strings.HasPrefix(bad.Key, store.RevocationsPrefix) {
+			message = bad.Error() + "; it is in force all the same, by its key"
+		}
+		problems = append(problems, policy.Problem{Reason: policy.ProblemUnreadable, Message: message})
+	}
+	return folded, problems
+}
+
+func (v *View) asked(spec group.Spec) policy.Asked {
+	target := group.Revision(spec.Template, spec.RestartToken)
+	asked := policy.Asked{
+		Group: spec.Name, RequireApproval: spec.UpdatePolicy.RequireApproval || v.Gate.Required,
+		Target: v.known(spec.Name, target, spec.Template), Stable: v.Statuses[spec.Name].Value.Stable,
+		Approvals: v.Gate.Approvals, Revoked: v.Gate.Revocations,
+	}
+	for digest, r := range v.Revisions {
+		_, numbered := v.Gate.Groups[spec.Name].Value.Revisions[digest]
+		if digest != target && (numbered || r.Value.Group == spec.Name) {
+			asked.Recorded = append(asked.Recorded, v.known(spec.Name, digest, r.Value.Template))
+		}
+	}
+	for at, floor := range map[string]**policy.Floor{spec.Name: &asked.Floor, store.Everywhere: &asked.Everywhere} {
+		if f, ok := v.Gate.Floors[at]; ok {
+			*floor = &f.Value
+		}
+	}
+	for _, p := range v.Policies {
+		if p.Value.Group == spec.Name {
+			asked.FloorSeen = max(asked.FloorSeen, p.Value.Floor)
+		}
+	}
+	return asked
+}
+
+// known is a Revision with its place, as far as the records tell. Content that any
+// group had before is as old as it was there.
+func (v *View) known(groupName, digest string, t group.Template) policy.Known {
+	k := policy.Known{Revision: digest, Content: group.Content(t)}
+	if r, ok := v.Revisions[digest]; ok {
+		k.ComposeHash, k.At = r.Value.ComposeHash, r.Value.CreatedAt
+		if r.Value.Group == groupName {
+			k.Number = r.Value.Number
+		}
+	}
+	for _, g := range v.Gate.Groups {
+		for _, n := range g.Value.Revisions {
+			if n.Content == k.Content && (k.At.IsZero() || n.At.Before(k.At)) {
+				k.At = n.At
+			}
+		}
+	}
+	return k
+}
+
+// Folded is sp under what is accepted for its group and revoked now.
+func (v *View) Folded(sp policy.SlotPolicy) policy.SlotPolicy {
+	return sp.Under(v.Gate.Groups[sp.Group].Value, v.Gate.Revocations).Bounded()
+}
+
+// Unfit is why the Boot of a is to lose its Slot at once: it, its Revision or its key
+// provider was revoked, it is below the floor, or another Instance is bound to the
+// Slot. A zero Decision: nothing is. While an Operation of the Slot is open the binding
+// may change, and the Operation ends the Boot itself.
+func (v *View) Unfit(a policy.Admission, sp policy.SlotPolicy) policy.Decision {
+	if sp.InstanceID != "" && a.InstanceID != sp.InstanceID {
+		if _, open := v.OpenOperation(a.Slot); !open {
+			return policy.Decision{Code: policy.CodeInstanceMismatch, Message: "another instance is bound to the slot now"}
+		}
+	}
+	return policy.Barred(a, v.Folded(sp))
+}

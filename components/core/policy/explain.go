@@ -1,0 +1,229 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// State is where a Slot stands with admission, in one word.
+type State string
+
+const (
+	// StateNone: no Boot holds the Slot.
+	StateNone State = "none"
+	// StateAdmitted: a Boot holds it and would keep it.
+	StateAdmitted State = "admitted"
+	// StateReattest: a Boot holds it and has to show evidence anew.
+	StateReattest State = "re-attest"
+	// StateDenied: a Boot holds it whose credentials will not be renewed.
+	StateDenied State = "denied"
+	// StateExpired: its credentials ended.
+	StateExpired State = "expired"
+)
+
+// Standing is one Slot's line: who holds it, on what evidence, until when.
+type Standing struct {
+	Group string `json:"group"`
+	Slot  string `json:"slot"`
+	State State  `json:"state"`
+	// Code and Why say what is wrong; empty: nothing is.
+	Code       Code   `json:"code,omitempty"`
+	Why        string `json:"why,omitempty"`
+	BootID     string `json:"boot_id,omitempty"`
+	InstanceID string `json:"instance_id,omitempty"`
+	Revision   string `json:"revision,omitempty"`
+	// Number of the Revision, shown as #7; 0: not numbered.
+	Number     uint64    `json:"number,omitempty"`
+	Generation uint64    `json:"generation,omitempty"`
+	AdmittedAt time.Time `json:"admitted_at,omitzero"`
+	AttestedAt time.Time `json:"attested_at,omitzero"`
+	// ReattestBy is when credentials are not renewed any more without new evidence.
+	ReattestBy time.Time `json:"reattest_by,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	// TCBStatus in Intel's words; "not evaluated" without collateral.
+	TCBStatus string `json:"tcb_status,omitempty"`
+	// Simulated: the evidence is under a root that is not Intel's.
+	Simulated bool `json:"simulated,omitempty"`
+	// Last is the newest decision about the Slot.
+	Last *DecisionEntry `json:"last_decision,omitempty"`
+}
+
+// AllowedNow is one Revision that the Slot's policy names, with the verdict on it.
+type AllowedNow struct {
+	AllowedRevision
+	// Revision's own number, which may be higher than that of its content.
+	Own uint64 `json:"own_number,omitempty"`
+	// Code and Message say why it is not admitted all the same; empty: it is.
+	Code    Code   `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Approval that counts for it.
+	Approval *Approval `json:"approval,omitempty"`
+}
+
+// Explanation is everything about one Slot's admission.
+type Explanation struct {
+	Standing
+	// Checks are those of the last decision, of ChecksBootID at ChecksAt.
+	Checks       []Check   `json:"checks,omitempty"`
+	ChecksBootID string    `json:"checks_boot_id,omitempty"`
+	ChecksAt     time.Time `json:"checks_at,omitzero"`
+	// Now is what the present evidence comes to under the present policy.
+	Now []Finding `json:"now,omitempty"`
+	// Allowed Revisions of the Slot; BoundInstance is who may show them.
+	Allowed       []AllowedNow `json:"allowed"`
+	BoundInstance string       `json:"bound_instance,omitempty"`
+	PolicyEpoch   uint64       `json:"policy_epoch"`
+	// What the operators asked for, as far as it concerns the Slot.
+	RequireApproval bool          `json:"require_approval,omitempty"`
+	Floor           AcceptedFloor `json:"floor,omitzero"`
+	Approvals       []Approval    `json:"approvals,omitempty"`
+	Revocations     []Revocation  `json:"revocations,omitempty"`
+	// Decisions, newest first. ChainProblem says where their chain is broken.
+	Decisions    []DecisionEntry `json:"decisions,omitempty"`
+	ChainProblem string          `json:"chain_problem,omitempty"`
+	// Refusal is the last one that was noted, also without genuine evidence.
+	Refusal *Refusal `json:"last_refusal,omitempty"`
+	// Next is what an operator can do.
+	Next []string `json:"next,omitempty"`
+}
+
+// Facts are the records that an Explanation is made of.
+type Facts struct {
+	Group, Slot string
+	// Admission is nil while no Boot holds the Slot.
+	Admission *Admission
+	// Policy of the Slot with all revocations in it.
+	Policy    SlotPolicy
+	Gate      GroupPolicy
+	Images    ImagePolicy
+	Decisions Decisions
+	Refusal   *Refusal
+}
+
+// Stand is the Slot's line at now.
+func Stand(f Facts, now time.Time) Standing {
+	s := Standing{Group: f.Group, Slot: f.Slot, State: StateNone, InstanceID: f.Policy.InstanceID}
+	if last := f.Decisions.Last(); last.Number > 0 {
+		s.Last = &last
+	}
+	a := f.Admission
+	if a == nil || a.BootID == "" {
+		s.Code, s.Why = f.lastRefusal(time.Time{})
+		return s
+	}
+	s.BootID, s.InstanceID, s.Revision, s.Generation = a.BootID, a.InstanceID, a.Revision, a.Generation
+	s.Number = f.Gate.Number(a.Revision)
+	s.AdmittedAt, s.AttestedAt, s.ExpiresAt = a.AdmittedAt, a.AttestedAt, a.ExpiresAt
+	if !a.AttestedAt.IsZero() {
+		s.ReattestBy = a.AttestedAt.Add(ReattestAfter)
+	}
+	s.TCBStatus = cmp.Or(a.Claims.TCB.Status, "not evaluated")
+	s.Simulated = a.Simulated || a.Claims.Simulated
+	d := Barred(*a, f.Policy)
+	if d.Code == "" {
+		d = MayRenew(*a, f.Policy, f.Images, now)
+	}
+	switch {
+	case !now.Before(a.ExpiresAt) && !a.ExpiresAt.IsZero():
+		s.State, s.Code, s.Why = StateExpired, CodeSVIDExpired, "the credentials ended"
+	case d.Code == "":
+		s.State = StateAdmitted
+	case d.Code == CodeReattestRequired:
+		s.State, s.Code, s.Why = StateReattest, d.Code, d.Message
+	default:
+		s.State, s.Code, s.Why = StateDenied, d.Code, d.Message
+	}
+	return s
+}
+
+// lastRefusal is the newest no after a moment.
+func (f Facts) lastRefusal(after time.Time) (Code, string) {
+	var at time.Time
+	var code Code
+	var why string
+	if last := f.Decisions.Last(); last.Code != "" && last.At.After(after) {
+		at, code, why = last.At, last.Code, last.Message
+	}
+	if r := f.Refusal; r != nil && r.At.After(after) && r.At.After(at) {
+		code, why = r.Code, r.Message
+	}
+	return code, why
+}
+
+// Explain is the whole picture at now.
+func Explain(f Facts, now time.Time) Explanation {
+	e := Explanation{
+		Standing: Stand(f, now), Checks: f.Decisions.Checks, ChecksBootID: f.Decisions.ChecksBootID, ChecksAt: f.Decisions.ChecksAt,
+		BoundInstance: f.Policy.InstanceID, PolicyEpoch: f.Policy.Epoch, RequireApproval: f.Policy.RequireApproval, Floor: f.Gate.Floor,
+		Revocations: f.Policy.Revoked, Refusal: f.Refusal, Allowed: []AllowedNow{},
+	}
+	if f.Admission != nil {
+		e.Now = Findings(*f.Admission, f.Policy, f.Images, now)
+	}
+	for _, a := range f.Policy.Allowed {
+		one := AllowedNow{AllowedRevision: a, Own: f.Gate.Number(a.Revision)}
+		if d := barred(f.Policy, a); d.Code != "" {
+			one.Code, one.Message = d.Code, d.Message
+		}
+		for _, id := range []string{a.Revision, normalHash(a.ComposeHash)} {
+			if approval, ok := f.Gate.Approvals[id]; ok && one.Approval == nil {
+				one.Approval = &approval
+				e.Approvals = append(e.Approvals, approval)
+			}
+		}
+		e.Allowed = append(e.Allowed, one)
+	}
+	e.Decisions = slices.Clone(f.Decisions.Entries)
+	slices.Reverse(e.Decisions)
+	if err := f.Decisions.Verify(); err != nil {
+		e.ChainProblem = err.Error()
+	}
+	e.Next = e.next()
+	return e
+}
+
+// next is what an operator can do about the present problem.
+func (e Explanation) next() []string {
+	revision := e.Revision
+	for _, a := range slices.Backward(e.Allowed) {
+		if a.Code != "" && (revision == "" || a.Code == e.Code) {
+			revision = a.Revision
+			break
+		}
+	}
+	var out []string
+	switch e.Code {
+	case "":
+	case CodeRevisionNotApproved:
+		out = append(out, fmt.Sprintf("look at the revision, then `cadre admission approve %.8s`", revision))
+	case CodeRevisionBelowFloor:
+		out = append(out, "roll out a newer revision: `cadre group apply FILE`; a floor never falls")
+	case CodePeerRevoked:
+		out = append(out,
+			fmt.Sprintf("if the instance is sound after all: `cadre admission unrevoke instance %s`", e.BoundInstance),
+			"otherwise have the slot filled anew: delete its CVM on the platform (with its disk), then the slot's record")
+	case CodeKMSPolicyMismatch:
+		out = append(out, "have the CVM made with the pinned key provider; if the provider was revoked by mistake: `cadre admission unrevoke key-provider ID`")
+	case CodeRevisionNotAllowed:
+		out = append(out, fmt.Sprintf("`cadre rollout status %s` says which revision the slot is to run; if one was revoked by mistake: `cadre admission unrevoke revision ID`", e.Group))
+	case CodeReattestRequired:
+		out = append(out, "nothing: the agent shows new evidence by itself; if it does not, look at its log")
+	case CodeTCBOutOfDate, CodeTCBAdvisoryBlocked:
+		out = append(out, "have the host updated, or name an exception with an expiry in the coordinators' trust")
+	case CodeInstanceConflict, CodeIncarnationStale:
+		out = append(out, fmt.Sprintf("find out why two boots claim the slot; `cadre admission revoke instance %s` shuts both out", e.BoundInstance))
+	default:
+		out = append(out, "the coordinators' logs have the whole story; the code is explained in docs/admission.md")
+	}
+	for _, a := range e.Allowed {
+		if a.Code == CodeRevisionNotApproved && e.Code != CodeRevisionNotApproved {
+			out = append(out, fmt.Sprintf("revision %.8s waits: `cadre admission approve %.8s`", a.Revision, a.Revision))
+		}
+	}
+	if e.ChainProblem != "" {
+		out = append(out, "somebody edited the decisions of the slot: compare them with the coordinators' logs, which carry each digest")
+	}
+	return out
+}

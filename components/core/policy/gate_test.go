@@ -1,0 +1,380 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rev is the nth made-up Revision.
+func rev(n int) string { return fmt.Sprintf("%032x", n) }
+
+// known is Revision n with content of its own.
+func known(n int) Known { return Known{Revision: rev(n), Content: fmt.Sprintf("c%d", n)} }
+
+// history folds targets one after the other.
+func history(gp GroupPolicy, asked Asked, targets ...Known) GroupPolicy {
+	asked.Group = "db"
+	for _, k := range targets {
+		asked.Target = k
+		gp, _ = gp.Fold(asked, noon)
+	}
+	return gp
+}
+
+func TestATT25_NumbersAreGivenOnceByFirstUse(t *testing.T) {
+	gp := history(GroupPolicy{}, Asked{}, known(1), known(2), known(1), known(3))
+	for n, want := range map[int]uint64{1: 1, 2: 2, 3: 3, 4: 0} {
+		if got := gp.Number(rev(n)); got != want {
+			t.Errorf("revision %d is #%d, want #%d", n, got, want)
+		}
+	}
+	// A record that was lost comes back in the same order, from what Revisions carry.
+	lost := Asked{Recorded: []Known{{Revision: rev(2), Content: "c2", Number: 2}, {Revision: rev(1), Content: "c1", Number: 1}}, FloorSeen: 2}
+	again := history(GroupPolicy{}, lost, known(3))
+	if again.Number(rev(1)) != 1 || again.Number(rev(2)) != 2 || again.Number(rev(3)) != 3 || again.Floor.Number != 2 {
+		t.Errorf("restored %+v", again)
+	}
+}
+
+func TestATT25_WhatMeasuresTheSameStandsAndFallsTogether(t *testing.T) {
+	again := Known{Revision: rev(9), Content: "c1"} // the old content with another env
+	gp := history(GroupPolicy{}, Asked{}, known(1), known(2), again)
+	gp = history(gp, Asked{Floor: &Floor{Number: 2}}, again)
+	if d := gp.Judge(rev(9), "c1", ""); d.Code != CodeRevisionBelowFloor || !strings.Contains(d.Message, "#1") {
+		t.Errorf("old content under a new name: %+v", d)
+	}
+	if d := gp.Judge(rev(10), "c1", ""); d.Code != CodeRevisionBelowFloor {
+		t.Errorf("old content that has no number yet: %+v", d)
+	}
+	if d := gp.Judge(rev(2), "c2", ""); !d.Allowed {
+		t.Errorf("the floor itself: %+v", d)
+	}
+	if d := gp.Judge(rev(11), "c11", ""); !d.Allowed {
+		t.Errorf("something new: %+v", d)
+	}
+	// A floor at the second name of content is one at its first.
+	gp = history(history(GroupPolicy{}, Asked{}, known(1), again), Asked{Floor: &Floor{Number: 2}}, again)
+	if gp.Floor.Number != 1 {
+		t.Errorf("floor #%d, want #1", gp.Floor.Number)
+	}
+}
+
+func TestATT25_TheFloorOnlyRises(t *testing.T) {
+	gp := history(GroupPolicy{}, Asked{}, known(1), known(2), known(3))
+	for _, c := range []struct {
+		ask     uint64
+		want    uint64
+		problem string
+	}{
+		{0, 0, ""}, {2, 2, ""}, {1, 2, ProblemFloorNotLowered}, {2, 2, ""}, {60, 2, ProblemFloorUnknown}, {3, 3, ""}, {0, 3, ""},
+	} {
+		var problems []Problem
+		asked := Asked{Group: "db", Target: known(3), Floor: &Floor{Number: c.ask}}
+		if c.ask == 0 {
+			asked.Floor = nil // the key was deleted
+		}
+		gp, problems = gp.Fold(asked, noon)
+		got := ""
+		if len(problems) > 0 {
+			got = problems[0].Reason
+		}
+		if gp.Floor.Number != c.want || got != c.problem {
+			t.Errorf("asked for #%d: floor #%d, problem %q; want #%d, %q", c.ask, gp.Floor.Number, got, c.want, c.problem)
+		}
+	}
+}
+
+func TestATT25_AFloorOfAllGroupsGoesByWhenContentWasFirstSeen(t *testing.T) {
+	old, fresh := known(1), known(2)
+	old.At, fresh.At = noon.Add(-time.Hour), noon
+	everywhere := &Floor{NotBefore: noon.Add(-time.Minute), Reason: "leaked key"}
+	gp := history(GroupPolicy{}, Asked{Everywhere: everywhere, Recorded: []Known{old}}, fresh)
+	if gp.Judge(rev(1), "c1", "").Code != CodeRevisionBelowFloor || !gp.Judge(rev(2), "c2", "").Allowed {
+		t.Errorf("policy %+v", gp)
+	}
+	// In another group the same old content is as old.
+	other := history(GroupPolicy{}, Asked{Everywhere: everywhere}, old)
+	if other.Judge(rev(1), "c1", "").Code != CodeRevisionBelowFloor {
+		t.Errorf("policy of a new group %+v", other)
+	}
+}
+
+// TestATT25_PropertyNothingBelowAnAcceptedFloorIsEverAllowedAgain walks through random
+// edits of the operators' keys.
+func TestATT25_PropertyNothingBelowAnAcceptedFloorIsEverAllowedAgain(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		gp, barred := GroupPolicy{}, map[string]bool{}
+		for range 40 {
+			n := rng.IntN(12)
+			asked := Asked{Group: "db", Target: Known{Revision: rev(n), Content: fmt.Sprintf("c%d", n/2)}}
+			if rng.IntN(3) == 0 {
+				asked.Floor = &Floor{Number: uint64(rng.IntN(14))}
+			}
+			before := gp.Floor.Number
+			gp, _ = gp.Fold(asked, noon)
+			if gp.Floor.Number < before {
+				t.Fatalf("seed %d: the floor fell from %d to %d", seed, before, gp.Floor.Number)
+			}
+			for content := range 6 {
+				name := fmt.Sprintf("c%d", content)
+				for _, r := range []int{2 * content, 2*content + 1} {
+					if gp.Number(rev(r)) == 0 {
+						continue
+					}
+					below := gp.Judge(rev(r), name, "").Code == CodeRevisionBelowFloor
+					if barred[name] && !below {
+						t.Fatalf("seed %d: content %s came back as revision %d", seed, name, r)
+					}
+					barred[name] = barred[name] || below
+				}
+			}
+		}
+	}
+}
+
+func TestATT15_ApprovalIsOfTheRevisionOrItsHash(t *testing.T) {
+	hash := digits("d", 64)
+	target := known(2)
+	target.ComposeHash = hash
+	required := Asked{Group: "db", RequireApproval: true, Target: target}
+	for name, c := range map[string]struct {
+		approvals []Approval
+		want      Code
+	}{
+		"none":                {nil, CodeRevisionNotApproved},
+		"the revision":        {[]Approval{{Revision: rev(2)}}, ""},
+		"of this group":       {[]Approval{{Revision: rev(2), Group: "db"}}, ""},
+		"the compose hash":    {[]Approval{{Revision: hash}}, ""},
+		"in capitals":         {[]Approval{{Revision: strings.ToUpper(hash)}}, ""},
+		"of another group":    {[]Approval{{Revision: rev(2), Group: "web"}}, CodeRevisionNotApproved},
+		"of another revision": {[]Approval{{Revision: rev(3)}}, CodeRevisionNotApproved},
+		"a prefix":            {[]Approval{{Revision: rev(2)[:31]}}, CodeRevisionNotApproved},
+		"of nothing":          {[]Approval{{}}, CodeRevisionNotApproved},
+	} {
+		asked := required
+		asked.Approvals = c.approvals
+		gp, _ := GroupPolicy{}.Fold(asked, noon)
+		if d := gp.Judge(rev(2), "c2", hash); d.Code != c.want {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+	}
+}
+
+func TestATT15_WhatRanWhenApprovalBecameRequiredCounts(t *testing.T) {
+	gp := history(GroupPolicy{}, Asked{Stable: rev(1)}, known(1))
+	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{known(1)}}, known(1))
+	if !gp.Judge(rev(1), "c1", "").Allowed {
+		t.Errorf("the stable revision: %+v", gp)
+	}
+	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{known(1)}}, known(2))
+	if gp.Judge(rev(2), "c2", "").Code != CodeRevisionNotApproved || !gp.Judge(rev(1), "c1", "").Allowed {
+		t.Errorf("the next one: %+v", gp)
+	}
+	// A new group has nothing that ran.
+	if fresh := history(GroupPolicy{}, Asked{RequireApproval: true}, known(1)); fresh.Judge(rev(1), "c1", "").Code != CodeRevisionNotApproved {
+		t.Errorf("the first revision of a group: %+v", fresh)
+	}
+}
+
+func TestRevocationOfARevisionHoldsItsRollout(t *testing.T) {
+	gp := history(GroupPolicy{}, Asked{Revoked: []Revocation{{Kind: RevokedRevision, ID: rev(2), Reason: "backdoor"}}}, known(2))
+	if d := gp.Judge(rev(2), "c2", ""); d.Code != CodeRevisionNotAllowed || !strings.Contains(d.Message, "backdoor") {
+		t.Errorf("%+v", d)
+	}
+	if gp = history(gp, Asked{}, known(2)); !gp.Judge(rev(2), "c2", "").Allowed {
+		t.Errorf("after it was taken back: %+v", gp)
+	}
+}
+
+func TestTheOrderIsBoundedAndSaysSo(t *testing.T) {
+	gp := GroupPolicy{Group: "db", Revisions: map[string]Numbered{}, Last: maxRevisions}
+	for n := range maxRevisions {
+		gp.Revisions[rev(n)] = Numbered{Number: uint64(n + 1), Content: rev(n)}
+	}
+	gp, problems := gp.Fold(Asked{Group: "db", Target: known(maxRevisions + 1)}, noon)
+	if len(problems) != 1 || problems[0].Reason != ProblemOrderFull || len(gp.Revisions) != maxRevisions {
+		t.Errorf("%d revisions, problems %+v", len(gp.Revisions), problems)
+	}
+}
+
+func TestATT25_AppraiseRefusesWhatIsBarred(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*exchange)
+		want Code
+	}{
+		"ATT-25 below the floor":            {func(e *exchange) { e.sp.Floor, e.sp.Allowed[1].Number = 7, 6 }, CodeRevisionBelowFloor},
+		"ATT-25 not numbered":               {func(e *exchange) { e.sp.Floor = 1 }, CodeRevisionBelowFloor},
+		"ATT-15 not approved":               {func(e *exchange) { e.sp.RequireApproval = true }, CodeRevisionNotApproved},
+		"the instance":                      {revoking(RevokedInstance, digits("b", 40)), CodePeerRevoked},
+		"the instance in capitals":          {revoking(RevokedInstance, digits("B", 40)), CodePeerRevoked},
+		"the revision":                      {revoking(RevokedRevision, "new"), CodeRevisionNotAllowed},
+		"the compose hash":                  {revoking(RevokedRevision, digits("c", 64)), CodeRevisionNotAllowed},
+		"the compose hash in another form":  {revoking(RevokedRevision, "0x"+digits("C", 64)), CodeRevisionNotAllowed},
+		"the key provider":                  {revoking(RevokedKeyProvider, "00ff"), CodeKMSPolicyMismatch},
+		"IDN-07 a coordinator's identity":   {func(e *exchange) { e.st.Group, e.st.Slot = "coordinator", "coordinator-0" }, CodeIdentityForbidden},
+		"IDN-01 another free slot":          {func(e *exchange) { e.st.Slot = "db-7" }, CodeSlotMismatch},
+		"another instance's revocation":     {revoking(RevokedInstance, digits("9", 40)), ""},
+		"another revision's revocation":     {revoking(RevokedRevision, "newer"), ""},
+		"another key provider's revocation": {revoking(RevokedKeyProvider, "00fe"), ""},
+		"at the floor, approved, not revoked": {func(e *exchange) {
+			e.sp.Floor, e.sp.RequireApproval = 7, true
+			e.sp.Allowed[1].Number, e.sp.Allowed[1].Approved = 7, true
+		}, ""},
+	} {
+		e := admissible()
+		c.edit(&e)
+		if d := e.appraise(); d.Code != c.want || d.Allowed != (c.want == "") {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+	}
+}
+
+func revoking(kind RevocationKind, id string) func(*exchange) {
+	return func(e *exchange) { e.sp = e.sp.Revoking([]Revocation{{Kind: kind, ID: id, Reason: "because"}}) }
+}
+
+// admitted is the admission of an admissible exchange.
+func (e exchange) admitted() Admission {
+	return Admission{
+		Group: e.sp.Group, Slot: e.sp.Slot, BootID: "boot", InstanceID: e.c.InstanceID, AppID: e.c.AppID, Revision: "new",
+		Epoch: e.sp.Epoch, Generation: 1, AdmittedAt: noon, ExpiresAt: noon.Add(time.Hour), AttestedAt: noon, Claims: e.c,
+	}
+}
+
+func TestATT32_RenewalNeedsFreshEvidenceAndTheSamePolicy(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit  func(*exchange, *Admission)
+		later time.Duration
+		want  Code
+	}{
+		"at once":                             {nil, 0, ""},
+		"just before the age":                 {nil, ReattestAfter - time.Second, ""},
+		"at the age":                          {nil, ReattestAfter, CodeReattestRequired},
+		"the policy was narrowed":             {func(e *exchange, _ *Admission) { e.sp.Epoch++ }, 0, CodeReattestRequired},
+		"the policy went back":                {func(_ *exchange, a *Admission) { a.Epoch++ }, 0, CodeReattestRequired},
+		"attested in the future":              {func(_ *exchange, a *Admission) { a.AttestedAt = noon.Add(time.Hour) }, 0, CodeReattestRequired},
+		"when it attested is unknown":         {func(_ *exchange, a *Admission) { a.AttestedAt = time.Time{} }, 0, CodeReattestRequired},
+		"what it proved is unknown":           {func(_ *exchange, a *Admission) { a.Claims = Claims{} }, 0, CodeReattestRequired},
+		"nobody holds the slot":               {func(_ *exchange, a *Admission) { *a = Admission{} }, 0, CodeRenewDenied},
+		"the record is of another one":        {func(_ *exchange, a *Admission) { a.Claims.InstanceID = digits("9", 40) }, 0, CodeRenewDenied},
+		"the floor was raised":                {func(e *exchange, _ *Admission) { e.sp.Floor = 2 }, 0, CodeRevisionBelowFloor},
+		"it was raised, and the age":          {func(e *exchange, _ *Admission) { e.sp.Floor = 2 }, ReattestAfter, CodeRevisionBelowFloor},
+		"approval became required":            {func(e *exchange, _ *Admission) { e.sp.RequireApproval = true }, 0, CodeRevisionNotApproved},
+		"the instance was revoked":            {func(e *exchange, a *Admission) { revoking(RevokedInstance, a.InstanceID)(e) }, 0, CodePeerRevoked},
+		"the revision was revoked":            {func(e *exchange, _ *Admission) { revoking(RevokedRevision, "new")(e) }, 0, CodeRevisionNotAllowed},
+		"the key provider was revoked":        {func(e *exchange, _ *Admission) { revoking(RevokedKeyProvider, "00ff")(e) }, 0, CodeKMSPolicyMismatch},
+		"the revision was withdrawn":          {func(e *exchange, _ *Admission) { e.sp.Allowed = e.sp.Allowed[:1] }, 0, CodeRevisionNotAllowed},
+		"it measures another hash now":        {func(e *exchange, _ *Admission) { e.sp.Allowed[1].ComposeHash = digits("e", 64) }, 0, CodeRevisionNotAllowed},
+		"another instance was bound":          {func(e *exchange, _ *Admission) { e.sp.InstanceID = digits("9", 40) }, 0, CodeInstanceMismatch},
+		"the image is trusted no more":        {func(e *exchange, _ *Admission) { delete(e.ip.Images, "dstack-0.5.7") }, 0, CodeMeasurementMismatch},
+		"the image of the revision moved":     {func(e *exchange, _ *Admission) { e.sp.Allowed[1].OSImage = "dstack-0.5.8" }, 0, CodeOSImageForbidden},
+		"the key provider was pinned anew":    {func(e *exchange, _ *Admission) { e.ip.KeyProviderID = "00fe" }, 0, CodeKMSPolicyMismatch},
+		"simulated roots are trusted no more": {func(e *exchange, a *Admission) { a.Claims.Simulated = true }, 0, CodeTEETypeForbidden},
+		"the policy is none":                  {func(e *exchange, _ *Admission) { e.ip = ImagePolicy{} }, 0, CodePolicyInvalid},
+		"the slot's policy is gone":           {func(e *exchange, _ *Admission) { e.sp = SlotPolicy{} }, 0, CodeAppIDMismatch},
+	} {
+		e := admissible()
+		a := e.admitted()
+		if c.edit != nil {
+			c.edit(&e, &a)
+		}
+		d := MayRenew(a, e.sp, e.ip, noon.Add(c.later))
+		if d.Code != c.want || d.Allowed != (c.want == "") || d.Allowed && d.Revision != "new" {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+		if found := Findings(a, e.sp, e.ip, noon.Add(c.later)); (c.want == "") != !anyWrong(found) {
+			t.Errorf("%s: findings %+v", name, found)
+		}
+	}
+}
+
+func anyWrong(list []Finding) bool {
+	for _, f := range list {
+		if f.Code != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// TestBarredIsOnlyWhatOperatorsCutOff: settings that change do not stop a cluster.
+func TestBarredIsOnlyWhatOperatorsCutOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*exchange)
+		want Code
+	}{
+		"nothing":                 {func(*exchange) {}, ""},
+		"approval became asked":   {func(e *exchange) { e.sp.RequireApproval = true }, ""},
+		"the epoch":               {func(e *exchange) { e.sp.Epoch++ }, ""},
+		"the policy is gone":      {func(e *exchange) { e.sp = SlotPolicy{} }, ""},
+		"withdrawn by a rollout":  {func(e *exchange) { e.sp.Allowed = nil }, ""},
+		"the floor":               {func(e *exchange) { e.sp.Floor = 5 }, CodeRevisionBelowFloor},
+		"the instance":            {revoking(RevokedInstance, digits("b", 40)), CodePeerRevoked},
+		"the revision":            {revoking(RevokedRevision, "new"), CodeRevisionNotAllowed},
+		"the key provider":        {revoking(RevokedKeyProvider, "00ff"), CodeKMSPolicyMismatch},
+		"the other revision":      {revoking(RevokedRevision, "old"), ""},
+		"another instance's fate": {revoking(RevokedInstance, digits("9", 40)), ""},
+	} {
+		e := admissible()
+		a := e.admitted()
+		c.edit(&e)
+		if d := Barred(a, e.sp); d.Code != c.want {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+	}
+}
+
+func TestATT32_TheEpochGrowsWithWhatNarrows(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*SlotPolicy)
+		want bool
+	}{
+		"nothing":                         {func(*SlotPolicy) {}, false},
+		"one more revision":               {func(sp *SlotPolicy) { sp.Allowed = append(sp.Allowed, AllowedRevision{Revision: "newest"}) }, false},
+		"one less that it does not run":   {func(sp *SlotPolicy) { sp.Allowed = sp.Allowed[1:] }, false},
+		"the one that it runs":            {func(sp *SlotPolicy) { sp.Allowed = sp.Allowed[:1] }, true},
+		"another hash of what it runs":    {func(sp *SlotPolicy) { sp.Allowed[1].ComposeHash = "x" }, true},
+		"a number":                        {func(sp *SlotPolicy) { sp.Allowed[1].Number = 4 }, false},
+		"an approval":                     {func(sp *SlotPolicy) { sp.Allowed[1].Approved = true }, false},
+		"approval is required":            {func(sp *SlotPolicy) { sp.RequireApproval = true }, true},
+		"the floor":                       {func(sp *SlotPolicy) { sp.Floor = 1 }, true},
+		"another instance":                {func(sp *SlotPolicy) { sp.InstanceID = "x" }, true},
+		"a revocation":                    {func(sp *SlotPolicy) { sp.Revoked = []Revocation{{Kind: RevokedKeyProvider, ID: "x"}} }, true},
+		"another text for the revocation": {func(sp *SlotPolicy) { sp.Revoked = nil }, false},
+	} {
+		e := admissible()
+		after := e.sp
+		after.Allowed = append([]AllowedRevision(nil), e.sp.Allowed...)
+		c.edit(&after)
+		if got := Narrows(e.sp, after, "new"); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	var before SlotPolicy
+	if Narrows(before, admissible().sp, "") {
+		t.Error("the first policy of a slot takes nothing away")
+	}
+	approved := admissible().sp
+	approved.Allowed[1].Approved = true
+	if !Narrows(approved, admissible().sp, "new") {
+		t.Error("an approval that is taken back narrows")
+	}
+}
+
+func TestParseRevocation(t *testing.T) {
+	for name, want := range map[string]Revocation{
+		"instance-0d": {Kind: RevokedInstance, ID: "0d"}, "key_provider-a-b": {Kind: RevokedKeyProvider, ID: "a-b"},
+		"revision-0d": {Kind: RevokedRevision, ID: "0d"}, "instance-": {}, "peer-x": {}, "": {},
+	} {
+		if got, ok := ParseRevocation(name); got != want || ok != (want.ID != "") {
+			t.Errorf("%q: %+v %v", name, got, ok)
+		}
+		if want.ID != "" && want.Name() != name {
+			t.Errorf("%+v is named %q", want, want.Name())
+		}
+	}
+}

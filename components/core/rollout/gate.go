@@ -1,0 +1,38 @@
+package rollout
+
+import (
+	"fmt"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+// holdsOfGate: what admission would refuse is not begun. A Boot that may not come
+// back would only be an outage.
+func (w *world) holdsOfGate(c candidate) []Hold {
+	if c.kind == operation.Delete {
+		return nil
+	}
+	d := w.gate(c.to)
+	if d.Allowed {
+		return nil
+	}
+	predicate, way := HoldRevoked, "go on with another revision, or take the revocation back: `cadre admission unrevoke`"
+	if d.Code == policy.CodeRevisionNotApproved {
+		predicate, way = HoldNotApproved, fmt.Sprintf("it waits for approval: `cadre admission approve %.8s`", c.to)
+	}
+	if d.Code == policy.CodeRevisionBelowFloor {
+		predicate, way = HoldBelowFloor, "a floor never falls: go forward with a newer revision"
+	}
+	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}
+}
+
+// gate judges a Revision by the group's policy.
+func (w *world) gate(revision string) policy.Decision {
+	t := w.spec.Template
+	if revision != w.target {
+		t = w.rec.Revisions[revision].Template
+	}
+	return w.rec.Policy.Judge(revision, group.Content(t), w.rec.Revisions[revision].ComposeHash)
+}

@@ -1,0 +1,115 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+// order numbers A, B and C as #1, #2 and #3.
+func (f *fixture) order() policy.GroupPolicy {
+	gp := policy.GroupPolicy{Group: "db", Revisions: map[string]policy.Numbered{}, Last: 3}
+	for i, name := range []string{"A", "B", "C"} {
+		t := f.spec.Template
+		t.Compose = compose(name)
+		gp.Revisions[revisionOf(f.spec, name)] = policy.Numbered{Number: uint64(i + 1), Content: group.Content(t)}
+		r := f.rec.Revisions[revisionOf(f.spec, name)]
+		r.Template = t
+		f.rec.Revisions[revisionOf(f.spec, name)] = r
+	}
+	return gp
+}
+
+func gateHolds(p Plan) (out []string) {
+	for _, a := range p.Actions {
+		for _, h := range a.Holds {
+			if slices.Contains([]string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, h.Predicate) {
+				out = append(out, a.Slot+" "+h.Predicate)
+			}
+		}
+	}
+	return out
+}
+
+func TestOPS06_ARollbackBelowTheFloorIsHeldAndSaysSo(t *testing.T) {
+	f := newFixture(3, "none")
+	for i := range 3 {
+		f.at(i, "B")
+	}
+	f.rec.Policy = f.order()
+	f.rec.Policy.Floor.Number = 2
+	f.want("A")
+	p := f.plan()
+	if got := gateHolds(p); len(got) != 3 {
+		t.Errorf("holds %v", got)
+	}
+	if !strings.Contains(p.Message, "below_floor: REVISION_BELOW_FLOOR") || !strings.Contains(p.Message, "(#1) is below the floor #2") {
+		t.Errorf("message %q", p.Message)
+	}
+	for _, a := range p.Actions {
+		if a.Execute {
+			t.Errorf("%s %s may run", a.Kind, a.Slot)
+		}
+	}
+	f.want("C")
+	if got := gateHolds(f.plan()); len(got) != 0 {
+		t.Errorf("the way forward is held: %v", got)
+	}
+}
+
+func TestATT15_AnUnapprovedRevisionIsPlannedAndHeld(t *testing.T) {
+	f := newFixture(3, "none")
+	f.rec.Policy = f.order()
+	f.rec.Policy.RequireApproval = true
+	f.rec.Policy.Approvals = map[string]policy.Approval{revisionOf(f.spec, "A"): {}}
+	f.want("B")
+	p := f.plan()
+	if got := gateHolds(p); len(got) != 3 || !strings.Contains(p.Message, "cadre admission approve "+revisionOf(f.spec, "B")[:8]) {
+		t.Errorf("holds %v, message %q", got, p.Message)
+	}
+	if p.Status.TargetNumber != 2 {
+		t.Errorf("target #%d", p.Status.TargetNumber)
+	}
+	// A person may take longer than a rollout.
+	f.rec.Rollout, f.rec.Status.Target = p.Rollout, p.Target
+	f.now = f.now.Add(48 * time.Hour)
+	f.obs.At = f.now
+	if p = f.plan(); p.Rollout.State != operation.Running {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	// Its compose hash will do.
+	f.rec.Policy.Approvals[hashOf("B")] = policy.Approval{}
+	if got := gateHolds(f.plan()); len(got) != 0 {
+		t.Errorf("approved and held: %v", got)
+	}
+}
+
+func TestRevokedRevisionIsNotRolledOutNorRestarted(t *testing.T) {
+	f := newFixture(2, "none")
+	f.rec.Policy = f.order()
+	f.rec.Policy.Revoked = []policy.Revocation{{Kind: policy.RevokedRevision, ID: hashOf("A")}}
+	f.obs.RestartRequests["db-1"] = "q"
+	if got := gateHolds(f.plan()); !slices.Equal(got, []string{"db-1 revoked"}) {
+		t.Errorf("holds %v", got)
+	}
+	f.spec.Replicas = 1 // removal needs no admission
+	if got := gateHolds(f.plan()); len(got) != 0 {
+		t.Errorf("the removal is held: %v", got)
+	}
+}
+
+func TestProblemsBecomeACondition(t *testing.T) {
+	f := newFixture(1, "none")
+	f.rec.Problems = []policy.Problem{{Reason: policy.ProblemFloorNotLowered, Message: "a floor only rises"}}
+	for _, c := range f.plan().Status.Conditions {
+		if c.Type == ConditionAdmissionPolicy && !c.Status && c.Reason == "FLOOR_NOT_LOWERED" {
+			return
+		}
+	}
+	t.Errorf("conditions %+v", f.plan().Status.Conditions)
+}
