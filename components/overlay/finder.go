@@ -1,8 +1,11 @@
+// The finder is what a Link has for paths while it lives: its part of the shared socket,
+// the state of its searches, the relay that it keeps. A search (search.go) is one run of
+// looking; searcher.go decides when one may.
+
 package overlay
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -17,22 +20,31 @@ import (
 	pathstate "cadre.dev/overlay/internal/underlay/paths"
 )
 
-// sendLimit bounds one message to a mailbox.
-const sendLimit = 5 * time.Second
-
 // finder is what a Link has for looking for paths. Its fields are guarded by the
 // Link's lock; path never changes.
 type finder struct {
 	path *underlay.Link // nil where the node finds none
 	// class is what the datagram path in use is worth.
 	class link.Class
-	begun uint64 // searches there have been
+	begun uint64 // searches that there have been
 	// base is what this Link's epochs begin after; it never changes.
 	base  uint64
-	stop  context.CancelFunc // ends the running search; nil when there is none
 	timer *time.Timer
-	epoch uint64              // of the running search
-	inbox chan signal.Message // to the running search
+
+	// searching: runSearches does; next is what it runs next, nil for nothing, and
+	// stop ends what it runs now.
+	searching bool
+	next      *wanted
+	stop      context.CancelFunc
+	gap       gap
+	epoch     uint64              // of the search wanted last
+	inbox     chan signal.Message // to that search, nil when it is over
+	unsaid    bool                // no mailbox has taken its offer yet
+	// nudging: runNudges does; nudgeDue: one is to be sent, to nudgeBoot.
+	nudging, nudgeDue bool
+	nudgeBoot         string
+	heard             chan struct{} // closed at the Peer's next message, nil while nobody waits
+
 	// relay is the attempt whose relayed path may be in use; nil for none.
 	relay *relayOwner
 	// up is closed and renewed whenever a datagram path has come up.
@@ -44,12 +56,18 @@ func (l *peerLink) openPaths() {
 	l.finder.up = make(chan struct{})
 	// The Peer remembers the epochs of our Boot longer than we do, who may leave its
 	// map and come back, or start again with the same key. Clocks go on, mostly.
-	l.finder.base = max(uint64(time.Now().UnixMicro()), l.node.epoch.Load())
+	l.finder.base = epochBase(time.Now(), l.node.epoch.Load())
 	if l.node.paths == nil {
 		return
 	}
 	l.finder.path = l.node.paths.socket.NewLink(l.id.Slot)
 	l.node.launch(&l.wg, l.followPaths)
+}
+
+// epochBase is what the epochs of a Link begin after: the clock, or highest, the highest
+// of any Link that is gone, when the clock was set back.
+func epochBase(now time.Time, highest uint64) uint64 {
+	return max(uint64(max(now.UnixMicro(), 0)), highest)
 }
 
 // facts are the node's about the Peer, and what is this Link's own.
@@ -207,30 +225,16 @@ func (l *peerLink) doFindLocked(e link.Effect) {
 	case link.ArmFind:
 		f.timer = time.AfterFunc(e.After, func() { l.step(link.FindTimer{Number: e.Number}) })
 	case link.Nudge:
-		boot := l.peer.BootID
-		l.node.launch(&l.wg, func(ctx context.Context) { l.nudge(ctx, boot) })
+		l.nudgeLocked(l.peer.BootID)
 	case link.Find:
-		l.stopFindLocked()
-		f.begun++
-		f.epoch, f.inbox = e.Epoch, make(chan signal.Message, inboxLen)
-		inbox := f.inbox
-		f.stop = l.node.launch(&l.wg, func(ctx context.Context) {
-			err := l.search(ctx, e, inbox)
-			if err != nil && ctx.Err() == nil {
-				l.log.Info("search for paths ended", "attempt", e.Epoch, "error", err)
-			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if f.inbox == inbox {
-				f.inbox = nil // an idle Link holds none
-			}
-			l.stepLocked(link.FindEnded{Epoch: e.Epoch, Jitter: jitter()})
-		})
+		l.wantLocked(e)
 	}
 }
 
+// stopFindLocked ends the running search, and what is wanted or armed.
 func (l *peerLink) stopFindLocked() {
 	f := &l.finder
+	f.next = nil
 	if f.stop != nil {
 		f.stop()
 		f.stop = nil
@@ -241,49 +245,21 @@ func (l *peerLink) stopFindLocked() {
 	}
 }
 
-// nudge asks the Peer for an attempt. The Peer may not be at its mailbox yet: it
-// begins by itself when it is, so a nudge that is lost costs little.
-func (l *peerLink) nudge(ctx context.Context, boot string) {
-	if err := l.trySend(ctx, boot, signal.Message{Type: signal.Nudge}); err != nil && ctx.Err() == nil {
-		l.log.Debug("nudge not sent", "error", err)
-	}
-}
-
-// trySend sends again until the mailbox takes the message or the time is up: the
-// Peer or the rendezvous may come a moment later than we do.
-func (l *peerLink) trySend(ctx context.Context, boot string, m signal.Message) error {
-	ctx, cancel := context.WithTimeout(ctx, sendLimit)
-	defer cancel()
-	tick := time.NewTicker(sendAgain)
-	defer tick.Stop()
-	for {
-		err := l.send(ctx, boot, m)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		}
-	}
-}
-
-const (
-	// sendAgain is the pause before a message is sent again that no mailbox took.
-	sendAgain = 250 * time.Millisecond
-	// inboxLen bounds the messages of one attempt that wait to be read.
-	inboxLen = 16
-)
+// inboxLen bounds the messages of one search that wait to be read.
+const inboxLen = 16
 
 // signaled takes a message from the Peer's mailbox. Its sender is authenticated and
 // admitted; a message of an attempt that is not the running one is of the past.
 func (l *peerLink) signaled(who identity.Verified, m signal.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.finder.heard != nil {
+		close(l.finder.heard)
+		l.finder.heard = nil
+	}
 	switch m.Type {
 	case signal.Nudge:
-		l.stepLocked(link.Nudged{Boot: who.BootID})
+		l.stepLocked(link.Nudged{Boot: who.BootID, Unsaid: l.finder.unsaid})
 		return
 	case signal.Offer:
 		l.stepLocked(link.Offered{Epoch: m.Epoch, Boot: who.BootID})

@@ -21,6 +21,9 @@ type limits struct {
 	parkTime time.Duration
 	// streams is how many streams one Peer may have open here.
 	streams int
+	// searches is how many searches for paths a node begins at once. Twice as many
+	// that Peers begin are followed: those are spaced by the Peers, too.
+	searches int
 	// loopback lets candidates be loopback addresses: the only ones that tests have.
 	loopback bool
 	// dialTime bounds an attempt, from the TCP connection to the Session.
@@ -36,6 +39,7 @@ func (l limits) withDefaults() limits {
 		parked:        cmp.Or(l.parked, 64),
 		parkTime:      cmp.Or(l.parkTime, 3*time.Second),
 		streams:       cmp.Or(l.streams, 1024),
+		searches:      cmp.Or(l.searches, 16),
 		loopback:      l.loopback,
 		dialTime:      cmp.Or(l.dialTime, 10*time.Second),
 	}

@@ -36,6 +36,11 @@ type Node struct {
 
 	handshakes, admissions, parked chan struct{} // semaphores
 
+	// begins and follows have the places for searches that we begin and that Peers do.
+	// They are two, or two nodes that have begun enough would wait for each other.
+	begins, follows *turns
+	nudges          *turns
+
 	paths   *paths          // nil where none are looked for; set before any link is made
 	changes chan PathChange // for OnPathChange
 
@@ -78,6 +83,9 @@ func New(cfg Config) (*Node, error) {
 		handshakes: make(chan struct{}, lim.handshakes),
 		admissions: make(chan struct{}, lim.admissions),
 		parked:     make(chan struct{}, lim.parked),
+		begins:     newTurns(lim.searches),
+		follows:    newTurns(2 * lim.searches),
+		nudges:     newTurns(lim.searches),
 		benching:   make(chan struct{}, 1),
 		peers:      make(map[ID]Peer),
 		changed:    make(chan struct{}),

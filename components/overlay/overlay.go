@@ -183,7 +183,7 @@ type SessionInfo struct {
 	Streams int
 	// PathChanges counts the changes of Path; Attempts counts the searches for paths.
 	PathChanges, Attempts uint64
-	// Searching tells that a search is under way.
+	// Searching tells that a search is under way, or waits for its turn.
 	Searching bool
 	// Candidates are all validated datagram paths, best first.
 	Candidates []Candidate

@@ -1,3 +1,6 @@
+// What the node has for paths, all Links together: the UDP socket that ICE and QUIC
+// share, the mailboxes, and the Sessions over UDP. What each Link has is in finder.go.
+
 package overlay
 
 import (
@@ -18,7 +21,6 @@ import (
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/mailbox"
-	"cadre.dev/overlay/internal/signal"
 	"cadre.dev/overlay/internal/underlay"
 )
 
@@ -108,20 +110,23 @@ func (p *paths) connected() bool {
 // warm learns the socket's mapped addresses before the first search needs them, and
 // keeps them fresh.
 func (n *Node) warm(ctx context.Context, p *paths) {
-	tick := time.NewTicker(serverPoll)
-	defer tick.Stop()
 	for {
+		changed := p.box.Changed()
 		if servers := p.servers(true); len(servers) > 0 {
-			tick.Reset(warmEvery)
 			within, cancel := context.WithTimeout(ctx, warmEvery)
 			if err := p.ice.Warm(within, servers, !n.cfg.PublicOnly); err != nil {
 				n.log.Debug("mapped address not learned", "error", err)
 			}
 			cancel()
 		}
+		again := time.NewTimer(warmEvery)
 		select {
-		case <-tick.C:
+		case <-changed:
+		case <-again.C:
 		case <-ctx.Done():
+		}
+		again.Stop()
+		if ctx.Err() != nil {
 			return
 		}
 	}
@@ -130,26 +135,22 @@ func (n *Node) warm(ctx context.Context, p *paths) {
 // hope tells every Link when a rendezvous is back after none was there: what they
 // wait for may be had now.
 func (n *Node) hope(ctx context.Context, p *paths) {
-	tick := time.NewTicker(hopeEvery)
-	defer tick.Stop()
 	for was := true; ; {
+		changed := p.box.Changed()
 		is := p.connected()
 		if is && !was {
 			for _, l := range n.allLinks() {
-				l.step(link.Hoped{Jitter: jitter()})
+				l.hoped()
 			}
 		}
 		was = is
 		select {
-		case <-tick.C:
+		case <-changed:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
-
-// hopeEvery is how often a node looks whether a rendezvous is there.
-const hopeEvery = 250 * time.Millisecond
 
 // warmEvery is how often the mapped addresses are asked for while no search does.
 const warmEvery = 10 * time.Second
@@ -280,9 +281,4 @@ func (l *peerLink) virtual() netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return l.finder.path.VirtualAddr().AddrPort()
-}
-
-// send puts a message into the Peer's mailbox.
-func (l *peerLink) send(ctx context.Context, boot string, m signal.Message) error {
-	return l.node.paths.box.Send(ctx, l.id, boot, m)
 }

@@ -1,3 +1,7 @@
+// A peerLink runs the Link to one Peer: events of its Sessions, dials and searches go to
+// the machine of package link, and what that decides is done here and in finder.go. An
+// "attempt" of a Dial is one try at the gateway, and no search.
+
 package overlay
 
 import (

@@ -82,6 +82,10 @@ func (l *peerLink) ping(ctx context.Context) PingSample {
 	if err != nil {
 		return PingSample{Path: PathNone, Err: err}
 	}
+	if ctx.Err() != nil {
+		// The answer may come as soon as it is asked for.
+		return PingSample{Path: path, Carrier: s.path.carrier, Err: context.Cause(ctx)}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, errNoAnswer)
 	defer cancel()
 	rtt, err := s.Ping(ctx)

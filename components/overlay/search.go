@@ -1,3 +1,9 @@
+// A search is one run of looking for paths to one Peer, over UDP and TCP at once: this
+// file has its course and its messages, search_ice.go its UDP part, search_tcp.go its
+// TCP part, outbox.go what it says. When one may run is in searcher.go. On the wire and
+// in logs a search is an "attempt": its epoch numbers it, its Attempt names it to both
+// ends. Package attempt is narrower: the ICE agent of one search.
+
 package overlay
 
 import (
@@ -29,6 +35,9 @@ const (
 	lingerLimit = 4 * time.Second
 	// standbyLimit is how long a search waits for a relayed path beside a direct one.
 	standbyLimit = 3 * time.Second
+	// standbyPoll is how often it looks: the socket tells of paths that come into use,
+	// and a standby does not.
+	standbyPoll = 20 * time.Millisecond
 )
 
 // search is one attempt on one side: ICE over the shared UDP socket and direct TCP,
@@ -47,6 +56,7 @@ type search struct {
 	key     []byte // our share of the path key
 	ice     *attempt.Attempt
 	wg      sync.WaitGroup
+	giveUp  context.CancelCauseFunc // ends it, from any goroutine
 
 	// What is known of the Peer's side; of the loop's goroutine alone.
 	remoteKey []byte
@@ -62,6 +72,8 @@ type search struct {
 	ended    chan part         // each part that is over
 	outbox   chan signal.Message
 	relayed  atomic.Bool // a relayed path of ours was found
+	// welcoming: a direct stream stands and becomes a Session of the Peer's.
+	welcoming atomic.Bool
 
 	direct, peerRelays []netip.AddrPort // given to the socket; of addAll alone
 
@@ -71,36 +83,43 @@ type search struct {
 	remoteRelay []netip.AddrPort // the Peer's relays; guarded by mu
 }
 
+// partTCP names the part that looks for direct TCP.
+const partTCP = "tcp"
+
 // part is one way of looking.
 type part struct {
 	name string
 	err  error
 }
 
-// search runs one attempt to its end. It returns nil when every way that may be
-// used was found; Sessions that it makes are handed to the Link at once.
-func (l *peerLink) search(ctx context.Context, e link.Find, inbox <-chan signal.Message) error {
-	sending, stopSending := context.WithCancel(ctx)
-	defer stopSending()
-	ctx, cancel := context.WithTimeoutCause(ctx, searchLimit, errSlowSearch)
-	defer cancel()
+// search runs w when it may, to its end. It returns nil when every way that may be used
+// was found; Sessions that it makes are handed to the Link at once.
+func (l *peerLink) search(parent context.Context, w wanted) error {
+	ctx, giveUp := context.WithCancelCause(parent)
 	s := &search{
-		l: l, find: e, key: make([]byte, signal.KeyLen),
+		l: l, find: w.Find, key: make([]byte, signal.KeyLen), giveUp: giveUp,
 		localTCP: l.node.allows(link.DirectTCP), gathered: make(chan *punch.Local, 1), ended: make(chan part, 4), outbox: make(chan signal.Message, outboxLen),
 	}
+	defer s.wg.Wait()
+	defer giveUp(nil)
+	s.redial(ctx) // which needs neither a rendezvous nor a turn
+	over, err := l.awaitTurn(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer over()
 	_, _ = rand.Read(s.key)
-	if e.Controlling {
+	if w.Controlling {
 		var id [signal.AttemptLen / 2]byte
 		_, _ = rand.Read(id[:])
 		s.attempt = hex.EncodeToString(id[:])
 	}
 	var sender sync.WaitGroup
+	sending, stopSending := context.WithCancel(parent)
+	defer stopSending()
 	sender.Go(func() { s.sendAll(sending) })
-	err := s.run(ctx, inbox)
-	cancel()
-	s.wg.Wait()
-	s.closeTCP()
-	s.closeICE()
+	err = s.attend(ctx, w)
+	// Its last words are still said, for a moment.
 	close(s.outbox)
 	flush := time.AfterFunc(flushLimit, stopSending)
 	defer flush.Stop()
@@ -108,14 +127,26 @@ func (l *peerLink) search(ctx context.Context, e link.Find, inbox <-chan signal.
 	return err
 }
 
+// attend runs the search while it may last, and puts away what it has opened.
+func (s *search) attend(ctx context.Context, w wanted) error {
+	limit := time.Now().Add(searchLimit)
+	if !w.Controlling {
+		limit = w.since.Add(searchLimit) // when the Peer gives up
+	}
+	within, cancel := context.WithDeadlineCause(ctx, limit, errSlowSearch)
+	defer cancel()
+	err := s.run(within, w.inbox)
+	s.giveUp(nil)
+	s.wg.Wait()
+	s.closeTCP()
+	s.closeICE()
+	return err
+}
+
 // errSlowSearch ends a search that does not get on.
 var errSlowSearch = errors.New("search took too long")
 
 func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
-	s.redial(ctx)
-	if err := s.awaitServer(ctx); err != nil {
-		return err
-	}
 	if err := s.startICE(ctx); err != nil {
 		return err
 	}
@@ -175,24 +206,6 @@ func (s *search) run(ctx context.Context, inbox <-chan signal.Message) error {
 	return errors.Join(failed...)
 }
 
-// awaitServer waits until a rendezvous answers: without one there is neither a
-// mailbox nor anybody to tell our addresses.
-func (s *search) awaitServer(ctx context.Context) error {
-	tick := time.NewTicker(serverPoll)
-	defer tick.Stop()
-	for !s.l.node.paths.connected() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.New("no rendezvous server answers")
-		}
-	}
-	return nil
-}
-
-// serverPoll is how often a search looks whether a rendezvous answers.
-const serverPoll = 20 * time.Millisecond
-
 // parts is how many ways there are to look.
 func (s *search) parts() int {
 	n := 0
@@ -214,7 +227,7 @@ func (s *search) awaitStandby(ctx context.Context) {
 	}
 	limit := time.NewTimer(standbyLimit)
 	defer limit.Stop()
-	tick := time.NewTicker(serverPoll)
+	tick := time.NewTicker(standbyPoll)
 	defer tick.Stop()
 	for !s.hasStandby() {
 		select {
@@ -301,6 +314,7 @@ func (s *search) message(ctx context.Context, m signal.Message) (done bool, err 
 	}
 	switch m.Type {
 	case signal.Bye:
+		s.awaitWelcome(ctx)
 		return true, nil
 	case signal.Offer, signal.Answer:
 		if (m.Type == signal.Answer) != s.find.Controlling || s.remoteKey != nil {

@@ -1,3 +1,6 @@
+// The UDP part of a search: one ICE agent (package attempt) finds a path, the shared
+// socket (package underlay) checks and keeps it, QUIC opens a Session over it.
+
 package overlay
 
 import (

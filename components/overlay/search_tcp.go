@@ -1,3 +1,6 @@
+// The TCP part of a search: both ends learn how their ports look from outside and open
+// to each other at the same time (package punch).
+
 package overlay
 
 import (
@@ -77,7 +80,7 @@ func (s *search) endTCP(err error) {
 		return
 	}
 	s.tcpOver = true
-	s.ended <- part{name: "tcp", err: err}
+	s.ended <- part{name: partTCP, err: err}
 }
 
 // startPunch connects once both sides' addresses are known. The side that follows
@@ -96,7 +99,22 @@ func (s *search) startPunch(ctx context.Context) {
 		// began when it sent them: its first SYN is here already.
 		way = 0
 	}
-	s.wg.Go(func() { s.ended <- part{name: "tcp", err: s.connectTCP(ctx, local, remote, way)} })
+	s.wg.Go(func() { s.ended <- part{name: partTCP, err: s.connectTCP(ctx, local, remote, way)} })
+}
+
+// directTime is how long a direct stream that stands may take to become a Session. One
+// that came about late, because SYNs were lost, has TCP believe in a round trip of
+// seconds: what is lost next it sends again after 9 s. Another stream is there sooner.
+const directTime = 4 * time.Second
+
+// errNoDirect: a direct stream stood and did not become a Session.
+var errNoDirect = errors.New("direct stream of no use")
+
+// unlucky tells whether a search that ended with err may find direct TCP all the same,
+// since lost packets alone explain it: the stream was there, a reflector did not answer
+// here or there, or the time was over.
+func unlucky(err error) bool {
+	return errors.Is(err, errNoDirect) || errors.Is(err, punch.ErrNoCandidates) || errors.Is(err, errSlowSearch)
 }
 
 func (s *search) connectTCP(ctx context.Context, local *punch.Local, remote []punch.Candidate, way time.Duration) error {
@@ -106,6 +124,8 @@ func (s *search) connectTCP(ctx context.Context, local *punch.Local, remote []pu
 	}
 	n := s.l.node
 	if !s.find.Controlling {
+		s.welcoming.Store(true)
+		defer s.welcoming.Store(false)
 		return s.l.welcomeDirect(ctx, conn)
 	}
 	creds, err := n.credentials(ctx)
@@ -113,15 +133,40 @@ func (s *search) connectTCP(ctx context.Context, local *punch.Local, remote []pu
 		conn.Close()
 		return err
 	}
-	session, err := n.client(ctx, conn, creds, "", s.l.id, s.find.Boot, link.DirectTCP)
+	within, cancel := context.WithTimeoutCause(ctx, directTime, errSlowHandshake)
+	defer cancel()
+	session, err := n.client(within, conn, creds, "", s.l.id, s.find.Boot, link.DirectTCP)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNoDirect, err)
 	}
 	if !s.l.adopt(session, 0) {
 		return errStopped
 	}
 	s.l.checkRTT(session, conn)
 	return nil
+}
+
+// awaitWelcome lets a direct stream that stands become a Session. The Peer's bye may come
+// before the last of the handshake, which a lost packet delays; without the wait it would
+// end what the Peer uses already.
+func (s *search) awaitWelcome(ctx context.Context) {
+	if !s.welcoming.Load() {
+		return
+	}
+	limit := time.NewTimer(lingerLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case p := <-s.ended:
+			if p.name == partTCP {
+				return
+			}
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // allowCandidate is the filter of TCP addresses, nil for the ordinary one.
@@ -172,27 +217,11 @@ func (l *peerLink) has(c link.Class) bool {
 	return false
 }
 
-// checkRTT corrects what the kernel believes of a crossed handshake, once the
-// Session has measured a round trip of its own.
+// checkRTT corrects what the kernel believes of a crossed handshake.
 func (l *peerLink) checkRTT(s live, conn *punch.Conn) {
-	l.wg.Go(func() {
-		tick := time.NewTicker(rttPoll)
-		defer tick.Stop()
-		for {
-			if rtt := s.Stats().RTT; rtt > 0 {
-				if punch.CheckRTT(conn, rtt) {
-					l.log.Debug("crossed handshake: the connection begins with another congestion control", "remote", conn.Remote())
-				}
-				return
-			}
-			select {
-			case <-tick.C:
-			case <-s.Done():
-				return
-			}
+	l.node.launch(&l.wg, func(ctx context.Context) {
+		if punch.CheckRTT(conn, func() (time.Duration, error) { return s.Ping(ctx) }) {
+			l.log.Debug("crossed handshake: the connection begins with another congestion control", "remote", conn.Remote())
 		}
 	})
 }
-
-// rttPoll is how often a new Session is asked for its first round trip.
-const rttPoll = 20 * time.Millisecond

@@ -29,7 +29,6 @@ func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 	defer s.expiry.stop()
 
 	var wg sync.WaitGroup
-	wg.Go(func() { <-s.Done(); cancel(s.Err()) })
 	wg.Go(func() { _ = l.forward.ServeDatagrams(s.Session) })
 	control := &controlPair{dialer: s.dialer}
 	var open atomic.Int64
@@ -49,6 +48,8 @@ func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 			l.serveStream(ctx, s, peer, control, &wg, st)
 		})
 	}
+	<-s.Done() // or just about to be
+	cancel(s.Err())
 	wg.Wait()
 }
 

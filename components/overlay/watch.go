@@ -1,3 +1,6 @@
+// Watching the Sessions on byte streams. Paths of datagrams are watched by the socket
+// (package underlay), which tells finder.go.
+
 package overlay
 
 import (

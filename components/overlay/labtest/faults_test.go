@@ -269,7 +269,3 @@ func TestLossyPaths(t *testing.T) {
 		}
 	}
 }
-
-func TestClockJump(t *testing.T) {
-	t.Skip("skipped: the wall clock is one for all processes of a machine, and there is no faketime here")
-}

@@ -14,30 +14,30 @@ const Limit = 256 << 10
 // Queue holds encoded datagrams, oldest first, each with its length before it. When
 // it is full the oldest go. Make it with [New]; all methods may be called concurrently.
 type Queue struct {
-	ready   chan struct{}
 	dropped atomic.Uint64
 
-	mu   sync.Mutex
-	buf  []byte // guarded by mu
-	head int    // where the oldest begins; guarded by mu
+	mu      sync.Mutex
+	buf     []byte // guarded by mu
+	head    int    // where the oldest begins; guarded by mu
+	emptied bool   // somebody is at it; guarded by mu
 }
 
 // New makes an empty queue.
-func New() *Queue { return &Queue{ready: make(chan struct{}, 1)} }
-
-// Ready has a token while the queue may hold something.
-func (q *Queue) Ready() <-chan struct{} { return q.ready }
+func New() *Queue { return new(Queue) }
 
 // Dropped counts the datagrams that were displaced, or were none.
 func (q *Queue) Dropped() uint64 { return q.dropped.Load() }
 
-// Push copies a datagram in and never waits.
-func (q *Queue) Push(datagram []byte) {
+// Push copies a datagram in and never waits. It tells whether nobody empties the
+// queue: then the caller must start somebody who calls Pop or Take until there is
+// nothing left. So an idle queue needs no goroutine.
+func (q *Queue) Push(datagram []byte) (start bool) {
 	if len(datagram) > frame.MaxDatagram || len(datagram) < frame.MinDatagram {
 		q.dropped.Add(1)
-		return
+		return false
 	}
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for len(q.buf)-q.head+frame.PrefixedSize(len(datagram)) > Limit {
 		q.head += frame.PrefixedLen(q.buf[q.head:])
 		q.dropped.Add(1)
@@ -47,18 +47,22 @@ func (q *Queue) Push(datagram []byte) {
 		q.head = 0
 	}
 	q.buf = frame.AppendPrefixed(q.buf, datagram)
-	q.mu.Unlock()
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
+	start = !q.emptied
+	q.emptied = true
+	return start
 }
 
-// Take gives everything queued and keeps spare's memory for what comes next.
+// Take gives everything queued and keeps spare's memory for what comes next; nil
+// when there is nothing.
 func (q *Queue) Take(spare []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.buf[q.head:]
+	if len(b) == 0 {
+		q.emptied = false
+		q.shrinkLocked()
+		return nil
+	}
 	q.buf, q.head = spare[:0], 0
 	return b
 }
@@ -69,18 +73,23 @@ func (q *Queue) Pop(dst []byte) ([]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.head == len(q.buf) {
+		q.emptied = false
+		q.shrinkLocked()
 		return dst, false
 	}
 	n := frame.PrefixedLen(q.buf[q.head:])
 	dst = append(dst[:0], q.buf[q.head:q.head+n]...)
 	q.head += n
 	if q.head == len(q.buf) {
-		q.head = 0
-		if q.buf = q.buf[:0]; cap(q.buf) > idleBytes {
-			q.buf = nil
-		}
+		q.head, q.buf = 0, q.buf[:0]
 	}
 	return dst, true
+}
+
+func (q *Queue) shrinkLocked() {
+	if cap(q.buf) > idleBytes {
+		q.buf = nil
+	}
 }
 
 // idleBytes is what an empty queue may keep.

@@ -43,3 +43,27 @@ func TestQueueMemory(t *testing.T) {
 		t.Errorf("queue of %d bytes holds %d", Limit, c)
 	}
 }
+
+// An empty queue has nobody; the first to push must start somebody.
+func TestQueueAsksForSomebodyOnce(t *testing.T) {
+	for name, next := range map[string]func(*Queue) bool{
+		"take": func(q *Queue) bool { return q.Take(nil) != nil },
+		"pop":  func(q *Queue) bool { _, more := q.Pop(nil); return more },
+	} {
+		q := New()
+		b := make([]byte, frame.MinDatagram)
+		for range 2 {
+			if !q.Push(b) {
+				t.Errorf("%s: nobody was asked for", name)
+			}
+			if q.Push(b) {
+				t.Errorf("%s: somebody was asked for twice", name)
+			}
+			for next(q) {
+				if q.Push(make([]byte, 1)) {
+					t.Errorf("%s: somebody was asked for by what is no datagram", name)
+				}
+			}
+		}
+	}
+}

@@ -33,6 +33,7 @@ const (
 // session is the byte-stream carrier.
 type session struct {
 	mux    *yamux.Session
+	join   *join
 	meter  *meter
 	queue  *backlog.Queue
 	dialer bool
@@ -40,12 +41,14 @@ type session struct {
 	signals, datagrams *yamux.Stream
 	outbox             outbox
 	rtt                atomic.Int64
+	pinging            atomic.Bool
 	done               chan struct{}
 	wg                 sync.WaitGroup
 
 	mu      sync.Mutex
 	reason  error              // why the Session ended; guarded by mu
 	ended   bool               // no new goroutines; guarded by mu
+	timer   *time.Timer        // for the next beat; guarded by mu
 	streams map[uint32]*stream // not yet over in both directions; guarded by mu
 	early   []uint32           // reset before we accepted them; guarded by mu
 }
@@ -91,17 +94,22 @@ func newSession(conn *tls.Conn, log *slog.Logger, side func(conn yamuxConn, c *y
 		conn.Close()
 		return nil, errors.New("make session: connection is not metered")
 	}
-	mux, err := side(&join{Conn: conn, beneath: m}, MuxConfig(log))
+	s := &session{
+		meter: m, queue: backlog.New(),
+		done:    make(chan struct{}),
+		streams: make(map[uint32]*stream),
+	}
+	s.wg.Add(1) // for finish
+	s.join = newJoin(conn, m, s.spawn, func() { go s.finish() })
+	var err error
+	s.mu.Lock() // finish may come before side returns
+	s.mux, err = side(s.join, MuxConfig(log))
+	s.mu.Unlock()
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("make session: %w", err)
 	}
-	return &session{
-		mux: mux, meter: m, queue: backlog.New(),
-		outbox:  outbox{ready: make(chan struct{}, 1)},
-		done:    make(chan struct{}),
-		streams: make(map[uint32]*stream),
-	}, nil
+	return s, nil
 }
 
 // MuxConfig gives the yamux settings of every connection of the overlay.
@@ -166,17 +174,14 @@ func (s *session) begin(ctx context.Context, err error) (Session, error) {
 		}
 		return nil, err
 	}
-	s.wg.Go(s.watch)
-	s.wg.Go(s.deadMan)
-	s.wg.Go(s.sendSignals)
 	s.wg.Go(s.receiveSignals)
-	s.wg.Go(s.sendDatagrams)
+	s.spawn(s.beat)
 	return s, nil
 }
 
-// watch ends the Session's own state when yamux has ended.
-func (s *session) watch() {
-	<-s.mux.CloseChan()
+// finish ends the Session's own state when yamux ends.
+func (s *session) finish() {
+	defer s.wg.Done()
 	s.mu.Lock()
 	if s.reason == nil {
 		s.reason = errors.New("connection lost")
@@ -185,37 +190,33 @@ func (s *session) watch() {
 		}
 	}
 	s.ended = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	s.mu.Unlock()
 	close(s.done)
 	// Waits until yamux has let go of the connection and of every stream.
 	s.mux.Close()
 }
 
-// deadMan ends the Session when nothing comes from the far side for too long.
-func (s *session) deadMan() {
-	tick := time.NewTicker(pingInterval)
-	defer tick.Stop()
-	var pinging atomic.Bool
-	for {
-		if pinging.CompareAndSwap(false, true) {
-			if !s.spawn(func() {
-				defer pinging.Store(false)
-				if rtt, err := s.mux.Ping(); err == nil {
-					s.rtt.Store(int64(rtt))
-				}
-			}) {
-				return
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-s.done:
-			return
-		}
-		if quiet := s.meter.quiet(); quiet > quietLimit {
-			s.Close(fmt.Errorf("%w for %v", ErrDead, quiet.Round(time.Millisecond)))
-			return
-		}
+// beat comes every pingInterval. It is the dead-man timer: it ends the Session when
+// nothing comes from the far side for too long. Between beats it is no goroutine.
+func (s *session) beat() {
+	if quiet := s.meter.quiet(); quiet > quietLimit {
+		s.Close(fmt.Errorf("%w for %v", ErrDead, quiet.Round(time.Millisecond)))
+		return
+	}
+	s.mu.Lock()
+	if !s.ended {
+		s.timer = time.AfterFunc(pingInterval, func() { s.spawn(s.beat) })
+	}
+	s.mu.Unlock()
+	if !s.pinging.CompareAndSwap(false, true) {
+		return
+	}
+	defer s.pinging.Store(false)
+	if rtt, err := s.mux.Ping(); err == nil {
+		s.rtt.Store(int64(rtt))
 	}
 }
 
@@ -241,8 +242,9 @@ func (s *session) OpenStream() (Stream, error) {
 	return s.register(raw), nil
 }
 
-// OpenControl needs nothing special: every stream has at most one frame in
-// yamux's queue, and the socket holds back unsent bytes.
+// OpenControl needs nothing special: every stream has at most one frame in yamux's
+// queue, join takes none ahead where writes are slow, and the socket holds back
+// unsent bytes.
 func (s *session) OpenControl() (Stream, error) { return s.OpenStream() }
 
 func (s *session) AcceptStream() (Stream, error) {

@@ -6,7 +6,11 @@ import (
 	"cadre.dev/overlay/internal/frame"
 )
 
-func (s *session) SendDatagram(b []byte) { s.queue.Push(b) }
+func (s *session) SendDatagram(b []byte) {
+	if s.queue.Push(b) {
+		s.spawn(s.sendDatagrams)
+	}
+}
 
 func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
 	b, err := frame.ReadPrefixed(s.datagrams, buf)
@@ -19,16 +23,9 @@ func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
 
 // sendDatagrams writes what the queue holds, many datagrams in one go.
 func (s *session) sendDatagrams() {
-	var buf []byte
-	for {
-		select {
-		case <-s.queue.Ready():
-		case <-s.done:
-			return
-		}
-		buf = s.queue.Take(buf)
+	for buf := s.queue.Take(nil); buf != nil; buf = s.queue.Take(buf) {
 		for rest := buf; len(rest) > 0; {
-			n := min(len(rest), writeChunk)
+			n := min(len(rest), s.join.chunk())
 			if _, err := s.datagrams.Write(rest[:n]); err != nil {
 				s.Close(ErrStalled)
 				return

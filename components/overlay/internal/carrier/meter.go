@@ -17,9 +17,8 @@ type meter struct {
 	heard atomic.Int64
 	fault atomic.Pointer[error]
 
-	mu     sync.Mutex
-	corked bool   // guarded by mu
-	held   []byte // written while corked; guarded by mu
+	mu   sync.Mutex
+	held *[]byte // what was written while corked, nil while not; guarded by mu
 }
 
 func newMeter(conn net.Conn) *meter { return &meter{Conn: conn, start: time.Now()} }
@@ -37,8 +36,8 @@ func (m *meter) Read(b []byte) (int, error) {
 func (m *meter) Write(b []byte) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.corked {
-		m.held = append(m.held, b...)
+	if m.held != nil {
+		*m.held = append(*m.held, b...)
 		return len(b), nil
 	}
 	return m.writeLocked(b)
@@ -48,17 +47,21 @@ func (m *meter) Write(b []byte) (int, error) {
 // frame by itself; together they are one system call.
 func (m *meter) cork() {
 	m.mu.Lock()
-	m.corked = true
+	m.held = buffers.Get().(*[]byte)
 	m.mu.Unlock()
 }
 
-// uncork writes what was collected.
+// uncork writes what was collected, if anything was.
 func (m *meter) uncork() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.corked = false
-	_, err := m.writeLocked(m.held)
-	m.held = m.held[:0]
+	if m.held == nil {
+		return nil
+	}
+	_, err := m.writeLocked(*m.held)
+	*m.held = (*m.held)[:0]
+	buffers.Put(m.held)
+	m.held = nil
 	return err
 }
 

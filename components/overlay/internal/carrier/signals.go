@@ -16,28 +16,35 @@ const earlyLimit = 2 * acceptBacklog
 // outbox holds signals until the connection takes them. It is bounded by the
 // number of streams: each causes at most one reset and one answer.
 type outbox struct {
-	ready chan struct{}
-
-	mu  sync.Mutex
-	buf []byte // guarded by mu
+	mu      sync.Mutex
+	buf     []byte // guarded by mu
+	emptied bool   // sendSignals is at it; guarded by mu
 }
 
-func (o *outbox) push(sig frame.Signal) {
+// push tells whether nobody empties the outbox.
+func (o *outbox) push(sig frame.Signal) (start bool) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.buf = sig.Append(o.buf)
-	o.mu.Unlock()
-	select {
-	case o.ready <- struct{}{}:
-	default:
-	}
+	start = !o.emptied
+	o.emptied = true
+	return start
 }
 
-func (o *outbox) take(spare []byte) []byte {
+// take gives everything, nil when there is nothing.
+func (o *outbox) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b := o.buf
-	o.buf = spare[:0]
+	o.buf, o.emptied = nil, len(b) > 0
 	return b
+}
+
+// signal sends a signal as soon as the connection takes it.
+func (s *session) signal(sig frame.Signal) {
+	if s.outbox.push(sig) {
+		s.spawn(s.sendSignals)
+	}
 }
 
 // register makes a raw stream known to the signals about it.
@@ -69,18 +76,11 @@ func (s *session) forget(id uint32) {
 // reset, and we do on hearing that it did. Closing first would let the far
 // side read a clean end before it hears of the reset.
 func (s *session) signalReset(id uint32) {
-	s.outbox.push(frame.Signal{Kind: frame.SignalReset, Stream: id})
+	s.signal(frame.Signal{Kind: frame.SignalReset, Stream: id})
 }
 
 func (s *session) sendSignals() {
-	var buf []byte
-	for {
-		select {
-		case <-s.outbox.ready:
-		case <-s.done:
-			return
-		}
-		buf = s.outbox.take(buf)
+	for buf := s.outbox.take(); buf != nil; buf = s.outbox.take() {
 		if _, err := s.signals.Write(buf); err != nil {
 			s.Close(ErrStalled)
 			return
@@ -108,7 +108,7 @@ func (s *session) receiveSignals() {
 		switch {
 		case st == nil:
 			if sig.Kind == frame.SignalReset {
-				s.outbox.push(frame.Signal{Kind: frame.SignalResetDone, Stream: sig.Stream})
+				s.signal(frame.Signal{Kind: frame.SignalResetDone, Stream: sig.Stream})
 			}
 		case sig.Kind == frame.SignalReset:
 			s.wasReset(st)
@@ -130,7 +130,7 @@ func (s *session) wasReset(st *stream) {
 	// Closing writes to the connection and may wait for it.
 	s.spawn(func() {
 		s.let(st)
-		s.outbox.push(frame.Signal{Kind: frame.SignalResetDone, Stream: st.raw.StreamID()})
+		s.signal(frame.Signal{Kind: frame.SignalResetDone, Stream: st.raw.StreamID()})
 	})
 }
 

@@ -11,9 +11,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// writeChunk bounds one yamux frame, so that streams take turns and a reader
-// is not kept waiting for the end of a long one.
-const writeChunk = 64 << 10
+// shortChunk and longChunk bound one yamux frame: see [join.chunk].
+const shortChunk, longChunk = 64 << 10, 128 << 10
 
 // stream is a yamux stream with resets and honest ends.
 type stream struct {
@@ -46,7 +45,7 @@ func (st *stream) Read(b []byte) (int, error) {
 func (st *stream) Write(b []byte) (int, error) {
 	total := 0
 	for total < len(b) {
-		n, err := st.raw.Write(b[total:min(len(b), total+writeChunk)])
+		n, err := st.raw.Write(b[total:min(len(b), total+st.s.join.chunk())])
 		total += n
 		if err != nil {
 			if errors.Is(err, yamux.ErrConnectionWriteTimeout) {

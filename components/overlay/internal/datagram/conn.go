@@ -108,7 +108,7 @@ func (c *Conn) makeSession(ctx context.Context, log *slog.Logger, side muxSide) 
 	if !c.raw.ConnectionState().SupportsDatagrams {
 		return nil, errors.New("peer takes no datagrams")
 	}
-	s, err := newSession(c, log, side)
+	s, err := newSession(c, log, side) //nolint:contextcheck // it outlives ctx, which bounds the making
 	if err != nil {
 		return nil, err
 	}

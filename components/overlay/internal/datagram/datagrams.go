@@ -8,7 +8,6 @@ import (
 	"io"
 	"time"
 
-	"cadre.dev/overlay/internal/backlog"
 	"cadre.dev/overlay/internal/frame"
 	quic "github.com/apernet/quic-go"
 )
@@ -19,7 +18,11 @@ const headerTime = 10 * time.Second
 // prefix is the length before a queued datagram.
 var prefix = frame.PrefixedSize(0)
 
-func (s *session) SendDatagram(b []byte) { s.outbox.Push(b) }
+func (s *session) SendDatagram(b []byte) {
+	if s.outbox.Push(b) {
+		s.spawn(s.sendDatagrams)
+	}
+}
 
 func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
 	select {
@@ -35,52 +38,42 @@ func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
 
 // sendDatagrams hands the queue to QUIC, which waits for congestion control.
 func (s *session) sendDatagrams() {
-	var buf []byte
-	for s.wait(s.outbox) {
-		for more := true; more; {
-			if buf, more = s.outbox.Pop(buf); !more {
-				break
+	for buf, more := s.outbox.Pop(nil); more; buf, more = s.outbox.Pop(buf) {
+		err := s.raw.SendDatagram(buf[prefix:])
+		var large *quic.DatagramTooLargeError
+		if errors.As(err, &large) {
+			if s.large.Push(buf[prefix:]) {
+				s.spawn(s.sendLarge)
 			}
-			err := s.raw.SendDatagram(buf[prefix:])
-			var large *quic.DatagramTooLargeError
-			if errors.As(err, &large) {
-				s.large.Push(buf[prefix:])
-				s.openPipe.Do(func() { s.spawn(s.sendLarge) })
-			} else if err != nil {
-				return // the Session is over
-			}
+		} else if err != nil {
+			return // the Session is over
 		}
-	}
-}
-
-// wait waits for something to send, or for the end.
-func (s *session) wait(q *backlog.Queue) bool {
-	select {
-	case <-q.Ready():
-		return true
-	case <-s.done:
-		return false
 	}
 }
 
 // sendLarge carries the datagrams that no packet takes on a stream of their
 // own, which begins with the first of them.
 func (s *session) sendLarge() {
-	pipe, err := s.raw.OpenUniStream()
-	if err == nil {
-		_, err = pipe.Write(frame.Header{Kind: frame.KindUDP}.Append(nil))
-	}
-	var buf []byte
-	for err == nil && s.wait(s.large) {
-		for more := true; more && err == nil; {
-			if buf, more = s.large.Pop(buf); more {
-				_, err = pipe.Write(buf)
-			}
-		}
+	err := s.openPipe()
+	for buf, more := s.large.Pop(nil); more && err == nil; buf, more = s.large.Pop(buf) {
+		_, err = s.pipe.Write(buf)
 	}
 	if err != nil {
 		s.fail("send large datagrams", err)
 	}
+}
+
+func (s *session) openPipe() error {
+	if s.pipe != nil {
+		return nil
+	}
+	pipe, err := s.raw.OpenUniStream()
+	if err != nil {
+		return err
+	}
+	s.pipe = pipe
+	_, err = pipe.Write(frame.Header{Kind: frame.KindUDP}.Append(nil))
+	return err
 }
 
 // receiveDatagrams takes what came in packets.

@@ -2,7 +2,6 @@ package datagram
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
@@ -17,37 +16,21 @@ func (s *session) silence() time.Duration {
 	return time.Since(s.start) - time.Duration(s.heard.Load())
 }
 
-// deadMan ends the Session when nothing comes from the far side for too long.
-// The ping needs an answer from the far side's control multiplexer, so it also
+// beat comes every limits.ping. It is the dead-man timer: it ends the Session when
+// nothing comes from the far side for too long. Between beats it is no goroutine. The ping needs an answer from the far side's control multiplexer, so it also
 // notices a Session whose window is used up by readers that have stalled.
-func (s *session) deadMan() {
-	tick := time.NewTicker(s.limits.ping)
-	defer tick.Stop()
-	var pinging atomic.Bool
-	var hole <-chan struct{}
-	if s.sizes != nil {
-		hole = s.sizes.hole
+func (s *session) beat() {
+	if quiet := s.silence(); quiet > s.limits.quiet {
+		s.Close(fmt.Errorf("%w for %v", carrier.ErrDead, quiet.Round(time.Millisecond)))
+		return
 	}
-	for {
-		if pinging.CompareAndSwap(false, true) {
-			if !s.spawn(func() {
-				defer pinging.Store(false)
-				_, _ = s.mux.Ping()
-			}) {
-				return
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-hole:
-			s.Close(errBlackHole)
-			return
-		case <-s.done:
-			return
-		}
-		if quiet := s.silence(); quiet > s.limits.quiet {
-			s.Close(fmt.Errorf("%w for %v", carrier.ErrDead, quiet.Round(time.Millisecond)))
-			return
-		}
+	s.mu.Lock()
+	if !s.ended {
+		s.timer = time.AfterFunc(s.limits.ping, func() { s.spawn(s.beat) })
+	}
+	s.mu.Unlock()
+	if s.pinging.CompareAndSwap(false, true) {
+		defer s.pinging.Store(false)
+		_, _ = s.mux.Ping()
 	}
 }

@@ -21,28 +21,34 @@ var ErrStreamLimit = errors.New("peer has too many streams open")
 
 // session is the datagram carrier.
 type session struct {
-	raw      *quic.Conn
-	sizes    *sizes // nil with the stock congestion controller
-	limits   limits
-	log      *slog.Logger
-	frames   *frames
-	mux      *yamux.Session // control streams
-	outbox   *backlog.Queue // datagrams to send
-	large    *backlog.Queue // those that no packet takes
-	openPipe sync.Once      // for large
-	inbox    chan []byte
-	accepted chan carrier.Stream
-	start    time.Time
+	raw    *quic.Conn
+	sizes  *sizes // nil with the stock congestion controller
+	limits limits
+	log    *slog.Logger
+	frames *frames
+	mux    *yamux.Session   // control streams
+	outbox *backlog.Queue   // datagrams to send
+	large  *backlog.Queue   // those that no packet takes
+	pipe   *quic.SendStream // for large; of sendLarge
+	inbox  chan []byte
+	// control holds the control stream that the far side opened last; opened rings
+	// when there is one.
+	control chan carrier.Stream
+	opened  alarm
+	start   time.Time
 	// heard is when authentic bytes last came, as a duration since start.
 	heard atomic.Int64
 	done  chan struct{}
+	// pinging tells that a ping is under way.
+	pinging atomic.Bool
 	// answers counts the answers to resets that wait for the connection.
 	answers atomic.Int64
 	wg      sync.WaitGroup
 
 	mu     sync.Mutex
-	reason error // why the Session ended; guarded by mu
-	ended  bool  // no new goroutines; guarded by mu
+	reason error       // why the Session ended; guarded by mu
+	ended  bool        // no new goroutines; guarded by mu
+	timer  *time.Timer // for the next beat; guarded by mu
 }
 
 var _ carrier.Session = (*session)(nil)
@@ -54,10 +60,10 @@ func newSession(c *Conn, log *slog.Logger, side muxSide) (*session, error) {
 	s := &session{
 		raw: c.raw, sizes: c.sizes, limits: c.transport.limits, log: log,
 		outbox: backlog.New(), large: backlog.New(),
-		inbox:    make(chan []byte),
-		accepted: make(chan carrier.Stream),
-		start:    time.Now(),
-		done:     make(chan struct{}),
+		inbox:   make(chan []byte),
+		control: make(chan carrier.Stream, 1),
+		start:   time.Now(),
+		done:    make(chan struct{}),
 	}
 	s.frames = &frames{
 		conn: c.first, heard: s.hear, answer: s.answerReset,
@@ -70,24 +76,29 @@ func newSession(c *Conn, log *slog.Logger, side muxSide) (*session, error) {
 		return nil, fmt.Errorf("control streams: %w", err)
 	}
 	s.mux = mux
-	s.wg.Go(s.watch)
-	s.wg.Go(s.deadMan)
-	s.wg.Go(s.acceptStreams)
 	s.wg.Go(s.acceptControl)
-	s.wg.Go(s.sendDatagrams)
 	s.wg.Go(s.receiveDatagrams)
 	s.wg.Go(s.receiveLarge)
+	s.wg.Add(1) // for finish
+	context.AfterFunc(s.raw.Context(), s.finish)
+	if s.sizes != nil {
+		s.sizes.watch(func() { s.spawn(func() { s.Close(errBlackHole) }) })
+	}
+	s.spawn(s.beat)
 	return s, nil
 }
 
-// watch ends the Session's own state when QUIC has ended.
-func (s *session) watch() {
-	<-s.raw.Context().Done()
+// finish ends the Session's own state when QUIC has ended.
+func (s *session) finish() {
+	defer s.wg.Done()
 	s.mu.Lock()
 	if s.reason == nil {
 		s.reason = describe(context.Cause(s.raw.Context()))
 	}
 	s.ended = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	s.mu.Unlock()
 	close(s.done)
 	// Waits until yamux has let go of the first stream and of every other.
@@ -131,20 +142,20 @@ func (s *session) OpenControl() (carrier.Stream, error) {
 }
 
 func (s *session) AcceptStream() (carrier.Stream, error) {
-	select {
-	case st := <-s.accepted:
-		return st, nil
-	case <-s.done:
-		return nil, fmt.Errorf("accept stream: %w", s.closedError(nil))
-	}
-}
-
-func (s *session) acceptStreams() {
 	for {
-		// Ends with the connection, which always ends.
-		raw, err := s.raw.AcceptStream(context.Background())
-		if err != nil || !s.deliver(&stream{raw: raw, s: s}) {
-			return
+		ctx := s.opened.context()
+		select {
+		case st := <-s.control:
+			return st, nil
+		default:
+		}
+		raw, err := s.raw.AcceptStream(ctx)
+		switch {
+		case err == nil:
+			return &stream{raw: raw, s: s}, nil
+		case ctx.Err() == nil:
+			<-s.done // or just about to be
+			return nil, fmt.Errorf("accept stream: %w", s.closedError(nil))
 		}
 	}
 }
@@ -152,18 +163,15 @@ func (s *session) acceptStreams() {
 func (s *session) acceptControl() {
 	for {
 		raw, err := s.mux.AcceptStream()
-		if err != nil || !s.deliver(&controlStream{raw: raw, s: s}) {
+		if err != nil {
 			return
 		}
-	}
-}
-
-func (s *session) deliver(st carrier.Stream) bool {
-	select {
-	case s.accepted <- st:
-		return true
-	case <-s.done:
-		return false
+		select {
+		case s.control <- &controlStream{raw: raw, s: s}:
+			s.opened.ring()
+		case <-s.done:
+			return
+		}
 	}
 }
 

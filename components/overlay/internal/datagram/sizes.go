@@ -27,6 +27,7 @@ type sizes struct {
 	congestion.CongestionControlEx
 	lost atomic.Uint64
 	hole chan struct{} // has one element when there is a black hole
+	tell atomic.Pointer[func()]
 
 	run   int // large packets lost in a row
 	since congestion.Time
@@ -34,6 +35,15 @@ type sizes struct {
 
 func watchSizes(c congestion.CongestionControlEx) *sizes {
 	return &sizes{CongestionControlEx: c, hole: make(chan struct{}, 1)}
+}
+
+// watch calls tell, which must not wait, when there is a black hole or was one; it may
+// do so twice.
+func (s *sizes) watch(tell func()) {
+	s.tell.Store(&tell)
+	if len(s.hole) == 1 {
+		tell()
+	}
 }
 
 // OnCongestionEventEx hears of every packet's fate. A path that was dead has its
@@ -58,6 +68,9 @@ func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestio
 	if s.run >= holeLosses && now.Sub(s.since) >= holeTime {
 		select {
 		case s.hole <- struct{}{}:
+			if tell := s.tell.Load(); tell != nil {
+				(*tell)()
+			}
 		default:
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
@@ -68,6 +69,7 @@ type Peer struct {
 	log     *slog.Logger
 	udp     *udp
 	closing chan struct{}
+	waiting atomic.Int64 // apps' connections without a Session
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex

@@ -127,11 +127,16 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 	}
 }
 
+// Waiting is how many connections of apps wait for a Session.
+func (p *Peer) Waiting() int { return int(p.waiting.Load()) }
+
 // openStream opens a stream on the Session in use, and waits up to holdLimit
 // for one.
 func (p *Peer) openStream(h frame.Header) (carrier.Stream, carrier.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), holdLimit)
 	defer cancel()
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
 	for {
 		session, changed := p.current()
 		if session != nil {

@@ -17,8 +17,8 @@ const (
 	flowIdle = 60 * time.Second
 	// maxFlows bounds the flows of one Peer in each direction.
 	maxFlows = 256
-	// usualDatagram is what an idle Session holds for what may come; a larger one is
-	// rare and gets room of its own.
+	// usualDatagram is what a Session holds for what may come once it has carried a
+	// datagram; a larger one is rare and gets room of its own.
 	usualDatagram = 2 << 10
 	// socketBuffer takes a burst of gossip.
 	socketBuffer = 512 << 10
@@ -235,11 +235,14 @@ func (u *udp) answerTo(d frame.Datagram) (*socket, netip.AddrPort, bool) {
 
 // ServeDatagrams hands out what the Peer sends on session until it ends.
 func (p *Peer) ServeDatagrams(session carrier.Session) error {
-	buf := make([]byte, usualDatagram)
+	var buf []byte
 	for {
 		b, err := session.ReceiveDatagram(buf)
 		if err != nil {
 			return err
+		}
+		if buf == nil {
+			buf = make([]byte, usualDatagram)
 		}
 		d, err := frame.ParseDatagram(b)
 		if err != nil {

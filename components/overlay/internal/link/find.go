@@ -99,6 +99,9 @@ func (s State) nudged(ev Nudged) (State, []Effect) {
 	if s.gate.waiting {
 		s, effects = s.openGate(true)
 	}
+	if s.find.running && ev.Unsaid {
+		return s, effects
+	}
 	s, more := s.wishFind(false)
 	return s, append(effects, more...)
 }
@@ -119,7 +122,11 @@ func (s State) findEnded(ev FindEnded) (State, []Effect) {
 		return s, nil
 	case best == DirectUDP && !s.find.wished:
 		s.find.backOff = 0
-		s.find.improve = min(max(2*s.find.improve, improveMin), improveMax)
+		if ev.Unlucky && s.find.improve == 0 {
+			s.find.improve = improveSoon
+		} else {
+			s.find.improve = min(max(2*s.find.improve, improveMin), improveMax)
+		}
 		return s.armFind(s.find.improve)
 	case s.find.died && s.find.backOff == 0:
 		// The next one waits again.

@@ -25,3 +25,15 @@ func TestPathThatDiesDuringAnAttempt(t *testing.T) {
 		{FindEnded{Epoch: 2}, Up, []Effect{ArmFind{1, findMin}}},
 	})
 }
+
+// A nudge for an attempt that the Peer has not heard of yet asks for that one; a later
+// one may have come after the Peer took part.
+func TestNudgeBeforeTheOfferIsServedByIt(t *testing.T) {
+	play(t, []scriptStep{
+		{Changed{finds("b1")}, Dialing, []Effect{Cancel{}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
+		{Nudged{Boot: "b1", Unsaid: true}, Dialing, nil},
+		{Connected{Session: 7, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{7}}},
+		{FindEnded{Epoch: 1}, Up, nil},
+		{Nudged{Boot: "b1", Unsaid: true}, Up, []Effect{Find{Epoch: 2, Controlling: true, Boot: "b1"}}},
+	})
+}

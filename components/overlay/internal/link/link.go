@@ -63,6 +63,8 @@ const (
 	// DirectUDP works: most NATs that refuse once refuse for ever.
 	improveMin = time.Minute
 	improveMax = 10 * time.Minute
+	// improveSoon is that wait after an attempt that was unlucky, once.
+	improveSoon = time.Second
 	// findSteady is how long a direct Session must have lived for the next attempt
 	// to begin at once: a path that comes and goes is not run after.
 	findSteady = 10 * time.Second
@@ -155,16 +157,22 @@ type (
 		Epoch uint64
 		Boot  string
 	}
-	// Nudged tells that the Peer, as Boot, asks for an attempt.
-	Nudged struct{ Boot string }
+	// Nudged tells that the Peer, as Boot, asks for an attempt. Unsaid: the running
+	// one has not reached the Peer yet, so it is what is asked for.
+	Nudged struct {
+		Boot   string
+		Unsaid bool
+	}
 	// Quiet tells that a path in use carries nothing any more.
 	Quiet struct{}
 	// Hoped tells that looking may go better now: a rendezvous is back.
 	Hoped struct{ Jitter float64 }
-	// FindEnded ends an attempt, whatever it found.
+	// FindEnded ends an attempt, whatever it found. Unlucky: lost packets alone may be
+	// why it found no DirectTCP.
 	FindEnded struct {
-		Epoch  uint64
-		Jitter float64
+		Epoch   uint64
+		Jitter  float64
+		Unlucky bool
 	}
 	// FindTimer tells that the ArmFind of this number has run out.
 	FindTimer struct{ Number uint64 }

@@ -162,15 +162,24 @@ func TestFindScripts(t *testing.T) {
 			{Quiet{}, Up, []Effect{Find{3, true, "b1"}}},
 			{FindTimer{2}, Up, nil},
 		},
+		"bad luck with TCP gets one more try soon": {
+			begun,
+			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
+			{FindEnded{Epoch: 1, Unlucky: true}, Up, []Effect{ArmFind{1, improveSoon}}},
+			{FindTimer{1}, Up, []Effect{Find{2, true, "b1"}}},
+			{FindEnded{Epoch: 2, Unlucky: true}, Up, []Effect{ArmFind{2, improveMin}}},
+			{FindTimer{2}, Up, []Effect{Find{3, true, "b1"}}},
+			{FindEnded{Epoch: 3, Unlucky: true}, Up, []Effect{ArmFind{3, 2 * improveMin}}},
+		},
 		"nothing found waits longer each time; the peer's wish does not": {
 			begun,
 			{FindEnded{Epoch: 1}, BackOff, []Effect{ArmFind{1, findMin / 2}}},
 			{Quiet{}, BackOff, nil},
 			{FindTimer{1}, Dialing, []Effect{Find{2, true, "b1"}}},
 			{FindEnded{Epoch: 2, Jitter: 1}, BackOff, []Effect{ArmFind{2, 2 * findMin}}},
-			{Nudged{"b0"}, BackOff, nil},
-			{Nudged{"b1"}, Dialing, []Effect{Find{3, true, "b1"}}},
-			{Nudged{"b1"}, Dialing, nil},
+			{Nudged{Boot: "b0"}, BackOff, nil},
+			{Nudged{Boot: "b1"}, Dialing, []Effect{Find{3, true, "b1"}}},
+			{Nudged{Boot: "b1"}, Dialing, nil},
 			{FindEnded{Epoch: 3, Jitter: 1}, BackOff, []Effect{ArmFind{3, 4 * findMin}}},
 		},
 		"a rendezvous that is back shortens a long wait, and nothing else": {
@@ -203,7 +212,7 @@ func TestFindScripts(t *testing.T) {
 		"a nudge hastens the gateway": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
 			{Failed{Attempt: 1}, BackOff, []Effect{Cancel{}, Arm{2, backOffMin / 2}}},
-			{Nudged{"b1"}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
+			{Nudged{Boot: "b1"}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
 		},
 		"the other side follows, newest epoch only": {
 			followed,

@@ -179,9 +179,15 @@ type member struct {
 
 func newMember(t testing.TB, ca *identitytest.Authority, slot string, servers ...*chaos) *member {
 	t.Helper()
+	return newMemberAt(t, ca, slot, nil, servers...)
+}
+
+// newMemberAt is newMember with a wall clock of its own.
+func newMemberAt(t testing.TB, ca *identitytest.Authority, slot string, now func() time.Time, servers ...*chaos) *member {
+	t.Helper()
 	m := &member{id: ca.ID("db", slot)}
 	m.cert = ca.Issue(t, m.id)
-	cfg := Config{Identity: func() (Identity, bool) {
+	cfg := Config{Now: now, Identity: func() (Identity, bool) {
 		return Identity{ID: m.id, Certificate: m.cert, Roots: ca.Pool}, true
 	}}
 	for _, s := range servers {

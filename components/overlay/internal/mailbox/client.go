@@ -53,6 +53,9 @@ type Config struct {
 	Identity func() (Identity, bool)
 	// Log may be nil.
 	Log *slog.Logger
+	// Now is the wall clock; nil means time.Now. It stamps and judges envelopes and
+	// credentials, whose times others set; nothing is waited for by it.
+	Now func() time.Time
 }
 
 // Incoming is one message of a proven sender, delivered once.
@@ -81,7 +84,9 @@ type ServerStatus struct {
 type Client struct {
 	identity func() (Identity, bool)
 	log      *slog.Logger
+	now      func() time.Time
 	servers  []*server
+	changed  change
 	incoming chan Incoming
 	guard    signal.Guard
 
@@ -103,11 +108,14 @@ func New(c Config) (*Client, error) {
 	if c.Identity == nil {
 		return nil, errors.New("mailbox client without an identity")
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	client := &Client{
-		identity: c.Identity, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		identity: c.Identity, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.Now,
 		incoming: make(chan Incoming, waiting),
 		// A later Client of the same Boot must go on above an earlier one.
-		seq: uint64(time.Now().UnixMicro()),
+		seq: uint64(c.Now().UnixMicro()),
 	}
 	var errs []error
 	for _, s := range c.Servers {
@@ -146,6 +154,11 @@ func (c *Client) Run(ctx context.Context) error {
 // Messages gives what Peers send: opened, proven, each once. Which Boot of a
 // Slot is admitted is for the reader to check. It is never closed.
 func (c *Client) Messages() <-chan Incoming { return c.incoming }
+
+// Changed gives a channel that closes when a server connects, is lost or offers
+// something else after this call. Take it before looking at [Client.Status],
+// [Client.ICEServers] or [Client.Reflectors]: then no change is missed.
+func (c *Client) Changed() <-chan struct{} { return c.changed.wait() }
 
 // Revoke says which Boots of the cluster have ended: each rendezvous is told
 // now and whenever it is connected again, since it keeps nothing on disk. Only

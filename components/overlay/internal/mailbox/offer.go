@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // acceptable keeps of a server's offer what it may send us to. A rendezvous is
@@ -15,6 +16,11 @@ func (ses *session) acceptable(f Frame) Offer {
 	var o Offer
 	for _, s := range f.ICE {
 		if host, ok := iceHost(s.URL); ok && ses.mayReach(host) {
+			if !s.Expires.IsZero() {
+				// As a time of the monotonic clock: a jump of the wall clock must not take
+				// the relays away.
+				s.Expires = time.Now().Add(s.Expires.Sub(ses.server.client.now()))
+			}
 			o.ICE = append(o.ICE, s)
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 // receive opens one envelope and reports whether the server may drop it. It
 // keeps it while the reader of Messages has no room: the server sends it again.
 func (ses *session) receive(envelope []byte) bool {
-	now := time.Now()
+	now := ses.server.client.now()
 	me := ses.present()
 	opened, err := signal.Open(envelope, me.ID, me.Certificate, me.Roots, now)
 	if err == nil {

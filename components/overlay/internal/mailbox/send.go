@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -18,12 +17,12 @@ const (
 	// A wrong one costs a refusal and a new search, never more.
 	findLife = 30 * time.Second
 	maxKnown = 1024
-	// retryMin and retryMax bound what a server may advise.
-	retryMin = 20 * time.Millisecond
-	retryMax = 2 * time.Second
 	// sendTime bounds what a slow server may do to a Send.
 	sendTime = 5 * time.Second
 )
+
+// errSlowServer ends a request that a server lets wait.
+var errSlowServer = errors.New("rendezvous did not answer in time")
 
 // found is what one server said about a Slot, verified.
 type found struct {
@@ -52,7 +51,7 @@ func (c *Client) Send(ctx context.Context, to identity.ID, boot string, m signal
 	}
 	// One message has one sequence number at all servers, so that the recipient
 	// takes it once.
-	letter := &letter{me: me, to: to, message: m, seq: c.nextSeq(), sealed: map[string][]byte{}}
+	letter := &letter{me: me, to: to, message: m, seq: c.nextSeq(), now: c.now, sealed: map[string][]byte{}}
 	var sessions []*session
 	c.mu.Lock()
 	if c.running {
@@ -63,14 +62,18 @@ func (c *Client) Send(ctx context.Context, to identity.ID, boot string, m signal
 		}
 	}
 	results := make(chan error, len(sessions))
+	// A slow server must not make the message late, and a caller that has its answer
+	// must not take it from the others. One that gives up waits for none of them: what
+	// is left would come too late, and at the cost of the next message.
+	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTime, errSlowServer)
+	taken := false
+	defer func() {
+		if !taken {
+			cancel()
+		}
+	}()
 	for _, ses := range sessions {
-		c.sends.Go(func() {
-			// A slow server must not make the message late, and a caller that
-			// has its answer must not take it from the others.
-			within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTime, errors.New("rendezvous did not answer in time"))
-			defer cancel()
-			results <- ses.send(within, letter, boot)
-		})
+		c.sends.Go(func() { results <- ses.send(within, letter, boot) })
 	}
 	c.mu.Unlock()
 	if len(sessions) == 0 {
@@ -81,6 +84,7 @@ func (c *Client) Send(ctx context.Context, to identity.ID, boot string, m signal
 		select {
 		case err := <-results:
 			if err == nil {
+				taken = true
 				return nil
 			}
 			errs = append(errs, err)
@@ -97,6 +101,7 @@ type letter struct {
 	to      identity.ID
 	message signal.Message
 	seq     uint64
+	now     func() time.Time
 
 	mu     sync.Mutex
 	sealed map[string][]byte
@@ -108,7 +113,7 @@ func (l *letter) envelope(to knownBoot) ([]byte, error) {
 	if b := l.sealed[to.boot]; b != nil {
 		return b, nil
 	}
-	b, err := signal.Seal(l.message, l.me.Certificate, l.me.ID, l.to, to.leaf, l.seq, time.Now())
+	b, err := signal.Seal(l.message, l.me.Certificate, l.me.ID, l.to, to.leaf, l.seq, l.now())
 	if err == nil {
 		l.sealed[to.boot] = b
 	}
@@ -140,18 +145,19 @@ func (ses *session) send(ctx context.Context, l *letter, boot string) error {
 }
 
 // patiently makes a request again while the server says that we make too many:
-// a node that starts has something to say to all its Peers at once.
+// a node that starts has something to say to all its Peers at once. From then on
+// requests keep to the pace that the server asks for.
 func (ses *session) patiently(ctx context.Context, f Frame) (Frame, error) {
 	for {
+		if !ses.pace.wait(ctx) {
+			return Frame{}, context.Cause(ctx)
+		}
 		answer, err := ses.request(ctx, f)
 		var refused *Refusal
 		if !errors.As(err, &refused) || refused.Code != CodeRate {
 			return answer, err
 		}
-		wait := min(max(time.Duration(refused.RetryMillis)*time.Millisecond, retryMin), retryMax)
-		if !sleep(ctx, wait/2+rand.N(wait)) { //nolint:gosec // jitter, no secret
-			return answer, err
-		}
+		ses.pace.slow(time.Duration(min(refused.RetryMillis, paceMax.Milliseconds())) * time.Millisecond)
 	}
 }
 

@@ -108,6 +108,7 @@ func (s *server) connected(ses *session) {
 	s.session = ses
 	s.status.Connected, s.status.Since, s.status.Error = true, time.Now(), ""
 	s.mu.Unlock()
+	s.client.changed.note()
 	s.log.Info("rendezvous connected")
 }
 
@@ -124,6 +125,9 @@ func (s *server) lost(err error) {
 	}
 	now := s.status.Error
 	s.mu.Unlock()
+	if was {
+		s.client.changed.note()
+	}
 	// Once for each loss, and once for each new reason; not for each attempt.
 	if was || now != before {
 		s.log.Warn("rendezvous not connected", "error", err)
@@ -159,8 +163,9 @@ func (s *server) lastOffer() (Offer, bool) {
 
 func (s *server) setOffer(o Offer) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.offer = &o
+	s.mu.Unlock()
+	s.client.changed.note()
 }
 
 // mayWarn reports whether a line may be written of a kind that a rendezvous or

@@ -38,6 +38,7 @@ type session struct {
 	ws     *websocket.Conn
 	remote netip.Addr
 	done   chan struct{} // closed when nothing will be answered any more
+	pace   *pacer
 
 	mu      sync.Mutex
 	nextID  uint64
@@ -50,7 +51,7 @@ func (s *server) connect(ctx context.Context, me Identity) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ses := &session{
-		server: s, me: me, done: make(chan struct{}),
+		server: s, me: me, done: make(chan struct{}), pace: newPacer(),
 		answers: map[uint64]chan Frame{}, known: map[identity.ID]found{},
 	}
 	defer close(ses.done)
@@ -295,7 +296,7 @@ func (ses *session) tellRevoked(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	within, cancel := context.WithTimeoutCause(ctx, sendTime, errors.New("rendezvous did not answer in time"))
+	within, cancel := context.WithTimeoutCause(ctx, sendTime, errSlowServer)
 	defer cancel()
 	_, err := ses.patiently(within, Frame{Type: FrameRevoke, Revoked: boots})
 	return err

@@ -13,6 +13,8 @@ const (
 	// lossShare is the share of resent bytes, 1 in lossShare, from which cubic
 	// gives less than a BBR that has to find out about the round trip first.
 	lossShare = 200
+	// maxPings is how many round trips have to be longer than the kernel's.
+	maxPings = 4
 )
 
 // relief is how a connection whose least round trip is wrong gets around it.
@@ -24,20 +26,26 @@ type relief struct {
 	last   Info // what the last look saw
 }
 
-// CheckRTT compares the kernel's least round trip with ping, a round trip that
-// the session on conn has measured itself. Less than half of it comes from a
-// handshake whose SYNs crossed. BBR then sends at a fraction of the rate for
-// 10 s, so CheckRTT gives conn cubic, which does not ask for the round trip. It
-// reports whether it has changed anything.
+// CheckRTT compares the kernel's least round trip with ping, which measures one
+// over the session on conn. Less than half of it comes from a handshake whose
+// SYNs crossed. BBR then sends at a fraction of the rate for 10 s, so CheckRTT
+// gives conn cubic, which does not ask for the round trip. It reports whether it
+// has changed anything.
+//
+// A lost packet makes a round trip long, too, and where packets are lost cubic is
+// far slower than BBR. So up to maxPings are measured, and the least of them
+// counts: as soon as one is short enough, the kernel is right. Where much has been
+// lost already, BBR stays whatever it believes.
 //
 // BBR comes back after 10 s or later, as soon as that does no harm: the kernel
 // keeps the wrong round trip for 5 minutes and tells it to a BBR that begins
 // within that time, which then too is slow for its first 10 s. See [relief.over].
 //
-// CheckRTT may be called at any time, by any goroutine. Close ends what it began.
-func CheckRTT(conn *Conn, ping time.Duration) bool {
-	in, err := info(conn.tcp)
-	if err != nil || in.Congestion != "bbr" || !wrong(in, ping) {
+// CheckRTT may be called at any time, by any goroutine, and ends with an error of
+// ping. Close ends what it began.
+func CheckRTT(conn *Conn, ping func() (time.Duration, error)) bool {
+	in, least, ok := doubt(conn, ping)
+	if !ok {
 		return false
 	}
 	conn.mu.Lock()
@@ -45,10 +53,29 @@ func CheckRTT(conn *Conn, ping time.Duration) bool {
 	if conn.closed || conn.relief != nil || setCongestion(conn.tcp, "cubic") != nil {
 		return false
 	}
-	r := &relief{before: in.Congestion, ping: ping, last: in}
+	r := &relief{before: in.Congestion, ping: least, last: in}
 	r.timer = time.AfterFunc(lookTime, func() { conn.look(r) })
 	conn.relief = r
 	return true
+}
+
+// doubt measures until the kernel's least round trip may be right; ok tells that it
+// cannot be, by what conn's Info and the least measured are.
+func doubt(conn *Conn, ping func() (time.Duration, error)) (in Info, least time.Duration, ok bool) {
+	for tries := range maxPings {
+		rtt, err := ping()
+		if err != nil {
+			return Info{}, 0, false
+		}
+		if tries == 0 || rtt < least {
+			least = rtt
+		}
+		in, err = info(conn.tcp)
+		if err != nil || in.Congestion != "bbr" || !wrong(in, least) || in.Resent*lossShare > in.Sent {
+			return Info{}, 0, false
+		}
+	}
+	return in, least, true
 }
 
 // wrong tells whether the kernel's least round trip cannot be.

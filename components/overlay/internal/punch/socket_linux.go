@@ -12,10 +12,24 @@ import (
 // end of Connect; strangers can make some too.
 const backlog = 16
 
+// tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, and rtoMax what it is set to, the
+// least that it may be.
+const (
+	tcpRTOMaxMS = 44
+	rtoMax      = time.Second
+)
+
 // shared lets several sockets of this process have one local port.
+//
+// It also bounds how long TCP waits before it sends again. Where SYNs are lost, or
+// dropped because they came early, the kernel takes the time until one was answered
+// for the round trip, and what is lost next would be sent again after many seconds: a
+// session that is silent for so long has been given up. Kernels before 6.15 know no
+// such bound; a connection is as good without it.
 func shared(_, _ string, c syscall.RawConn) error {
 	var err error
 	if ctl := c.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMaxMS, int(rtoMax.Milliseconds()))
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 		if err == nil {
 			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)

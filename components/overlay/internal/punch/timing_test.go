@@ -1,6 +1,7 @@
 package punch
 
 import (
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -95,13 +96,19 @@ func TestCheckRTTLeavesGoodConnectionsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if CheckRTT(conn, in.MinRTT) {
+	if CheckRTT(conn, pings(in.MinRTT)) {
 		t.Fatal("changed a connection whose round trip is right")
+	}
+	if CheckRTT(conn, pings(time.Hour, time.Hour, in.MinRTT)) {
+		t.Fatal("took lost packets for a crossed handshake")
+	}
+	if CheckRTT(conn, func() (time.Duration, error) { return 0, io.EOF }) {
+		t.Fatal("changed a connection that nothing is known of")
 	}
 	if in.Congestion != "bbr" {
 		t.Skip("without BBR there is nothing to relieve: " + in.Congestion)
 	}
-	if !CheckRTT(conn, time.Hour) || CheckRTT(conn, time.Hour) {
+	if !CheckRTT(conn, pings(time.Hour)) || CheckRTT(conn, pings(time.Hour)) {
 		t.Fatal("want one change")
 	}
 	if in, _ := conn.Info(); in.Congestion != "cubic" {
@@ -115,12 +122,12 @@ func TestCheckRTTLeavesGoodConnectionsAlone(t *testing.T) {
 	if in, _ := conn.Info(); in.Congestion != "bbr" {
 		t.Fatalf("got %s", in.Congestion)
 	}
-	if !CheckRTT(conn, time.Hour) {
+	if !CheckRTT(conn, pings(time.Hour)) {
 		t.Fatal("may be checked again")
 	}
 	conn.Close()
 	conn.Close()
-	if CheckRTT(conn, time.Hour) || conn.relief != nil {
+	if CheckRTT(conn, pings(time.Hour)) || conn.relief != nil {
 		t.Fatal("a closed connection must hold no timer")
 	}
 }

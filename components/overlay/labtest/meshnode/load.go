@@ -184,28 +184,55 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// datagram echoes one datagram, again and again until one comes back: each time from
-// another port, since one may be taken at the far side.
+// datagramEvery is how long a datagram may take before another is sent.
+const datagramEvery = 200 * time.Millisecond
+
+// datagram sends one datagram after the other until one comes back, however late: each
+// may be lost. Each is sent from another port, since one may be taken at the far side.
 func datagram(ctx context.Context, r Request) (Response, error) {
-	begin := time.Now()
-	err := errors.New("no time to try")
-	for ctx.Err() == nil && time.Since(begin) < r.For {
-		var rtt time.Duration
-		if rtt, err = oneDatagram(r); err == nil {
-			return Response{RTT: rtt, Echoes: 1, Took: time.Since(begin)}, nil
+	ctx, cancel := context.WithTimeout(ctx, r.For)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	type answer struct {
+		rtt time.Duration
+		err error
+	}
+	answers := make(chan answer)
+	send := func() {
+		rtt, err := oneDatagram(ctx, r)
+		select {
+		case answers <- answer{rtt, err}:
+		case <-ctx.Done():
 		}
 	}
-	return Response{}, fmt.Errorf("no datagram came back: %w", err)
+	again := time.NewTicker(datagramEvery)
+	defer again.Stop()
+	begin, last := time.Now(), context.DeadlineExceeded
+	wg.Go(send)
+	for {
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				return Response{RTT: a.rtt, Echoes: 1, Took: time.Since(begin)}, nil
+			}
+			last = a.err
+		case <-again.C:
+			wg.Go(send)
+		case <-ctx.Done():
+			return Response{}, fmt.Errorf("no datagram came back: %w", last)
+		}
+	}
 }
 
-func oneDatagram(r Request) (time.Duration, error) {
+func oneDatagram(ctx context.Context, r Request) (time.Duration, error) {
 	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(r.Addr))
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	b, begin := make([]byte, max(r.Bytes, 1)), time.Now()
-	_ = conn.SetDeadline(begin.Add(200 * time.Millisecond))
 	if _, err := conn.Write(b); err != nil {
 		return 0, err
 	}

@@ -35,7 +35,7 @@ func idlePeer(w ways) measurement {
 		}
 		r.also(c.Close)
 		if w.rendezvous() {
-			if hub.Rendezvous, err = r.rendezvous(ctx, site{c.B, c.AddrB}); err != nil {
+			if hub.Rendezvous, err = r.rendezvous(ctx, site{c.B, c.AddrServer}); err != nil {
 				return 0, nil, err
 			}
 		}

@@ -153,7 +153,7 @@ func onCable(ctx context.Context, r *rig, c *place.Cable, w ways) (*pair, error)
 	var rdv []ours.Rendezvous
 	if w.rendezvous() {
 		var err error
-		if rdv, err = r.rendezvous(ctx, site{c.B, c.AddrB}); err != nil {
+		if rdv, err = r.rendezvous(ctx, site{c.B, c.AddrServer}); err != nil {
 			return nil, err
 		}
 	}

@@ -26,14 +26,16 @@ func Why() string {
 // Cable is two hosts joined by a veth pair with the kernel's own offloads.
 type Cable struct {
 	A, B *Host
-	// AddrA and AddrB are the hosts' addresses on the cable.
-	AddrA, AddrB netip.Addr
+	// AddrA and AddrB are the hosts' addresses on the cable; AddrServer is one more of
+	// B's, for a server that is to be told from what else runs there.
+	AddrA, AddrB, AddrServer netip.Addr
 }
 
 // Addresses for benchmarks (RFC 2544), at the end that the NAT lab does not reach.
 var (
-	addrA = netip.AddrFrom4([4]byte{198, 19, 255, 1})
-	addrB = netip.AddrFrom4([4]byte{198, 19, 255, 2})
+	addrA      = netip.AddrFrom4([4]byte{198, 19, 255, 1})
+	addrB      = netip.AddrFrom4([4]byte{198, 19, 255, 2})
+	addrServer = netip.AddrFrom4([4]byte{198, 19, 255, 3})
 )
 
 // commandTime bounds each command of the system.
@@ -41,7 +43,7 @@ const commandTime = 10 * time.Second
 
 // NewCable makes the two hosts; ctx bounds the making only. The caller must Close it.
 func NewCable(ctx context.Context) (_ *Cable, err error) {
-	c := Cable{AddrA: addrA, AddrB: addrB}
+	c := Cable{AddrA: addrA, AddrB: addrB, AddrServer: addrServer}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("lay cable: %w", err), c.Close())
@@ -73,6 +75,9 @@ func NewCable(ctx context.Context) (_ *Cable, err error) {
 		); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.B.ip(ctx, "addr", "add", c.AddrServer.String()+"/24", "dev", "cable"); err != nil {
+		return nil, err
 	}
 	return &c, nil
 }

@@ -1,0 +1,29 @@
+package mailbox
+
+import "sync"
+
+// change tells any number of waiters that something is different now. The zero
+// value is ready.
+type change struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait gives a channel that closes at the next note.
+func (c *change) wait() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ch == nil {
+		c.ch = make(chan struct{})
+	}
+	return c.ch
+}
+
+func (c *change) note() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ch != nil {
+		close(c.ch)
+		c.ch = nil
+	}
+}
