@@ -26,7 +26,7 @@ type Config struct {
 	// ManagementToken exists from the first election on; the server's own token is made
 	// with it and given to it with SetAgentToken.
 	ManagementToken string
-	CAPEM                       []byte
+	CAPEM           []byte
 }
 
 func (c Config) httpPort() int {
