@@ -108,7 +108,9 @@ func (h *harness) session(ctx context.Context, key *ecdsa.PrivateKey, creds *adm
 		Self:    overlay.ID{Cluster: creds.GetCluster(), Group: creds.GetGroup(), Slot: creds.GetSlot()},
 		SelfVIP: netip.MustParseAddr(creds.GetVip()), Listen: "127.0.0.1:0", Gateway: h.config.Gateway,
 		OnControl: func(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) {
-			reportLoop(ctx, c, mesh.Server{Node: func() mesh.Node { return node }})
+			reportLoop(ctx, c, mesh.Server{Node: func() mesh.Node { return node }}, func(channel *grpc.ClientConn) {
+				h.renewals.Store(renewOnce(ctx, channel, creds))
+			})
 		},
 	})
 	if err != nil {
@@ -147,7 +149,23 @@ func (wakeSink) Wake(context.Context, *controlv1.WakeRequest) (*controlv1.WakeRe
 	return &controlv1.WakeResponse{}, nil
 }
 
-func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server) {
+// renewOnce asks for fresh credentials as an agent does, and says what came: empty when
+// it was what a renewal must be.
+func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.Credentials) string {
+	out, err := admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: had.GetBootId()})
+	got := out.GetCredentials()
+	switch {
+	case err != nil:
+		return err.Error()
+	case got.GetSlot() != had.GetSlot() || got.GetGeneration() != had.GetGeneration() || !bytes.Equal(got.GetCaBundlePem(), had.GetCaBundlePem()):
+		return "for somebody else: " + got.GetSlot()
+	case got.GetConsul().GetAgentToken() == had.GetConsul().GetAgentToken() || bytes.Equal(got.GetSvidChainPem(), had.GetSvidChainPem()):
+		return "nothing is fresh"
+	}
+	return ""
+}
+
+func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server, once func(*grpc.ClientConn)) {
 	channel, err := grpcconn.Client(c.First)
 	if err != nil {
 		return
@@ -175,7 +193,10 @@ func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server) 
 				OperationId: order.GetOperationId(), Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE,
 			})
 		}
-		_, _ = service.Report(ctx, &controlv1.ReportRequest{Report: report})
+		if _, err := service.Report(ctx, &controlv1.ReportRequest{Report: report}); err == nil && once != nil {
+			once(channel)
+			once = nil
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +102,12 @@ func TestOneCoordinator(t *testing.T) {
 		t.Errorf("describe: %d operations, %v", len(described.GetOperationsJson()), err)
 	}
 	h.mesh(api)
+	h.eventually("a renewal over the control session", func() error {
+		if outcome, _ := h.renewals.Load().(string); h.renewals.Load() == nil || outcome != "" {
+			return fmt.Errorf("renewal: %v", h.renewals.Load())
+		}
+		return nil
+	})
 	if err := h.stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
@@ -173,7 +181,9 @@ const (
 )
 
 type harness struct {
-	t             *testing.T
+	t *testing.T
+	// renewals is the outcome of the last renewal, a text; empty: good.
+	renewals      atomic.Value
 	cloud         *attestsim.Cloud
 	gateway       *overlaytest.Gateway
 	platform      *cloudPlatform

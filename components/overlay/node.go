@@ -133,7 +133,7 @@ func (n *Node) SetPeers(peers []Peer) {
 }
 
 // maxRevoked bounds the Boots that rendezvous servers are told of. Certificates last
-// for a day; a server remembers for longer those that fall off a full list.
+// for an hour; a server remembers for longer those that fall off a full list.
 const maxRevoked = 256
 
 // revokeLocked tells the rendezvous servers which Boots the next map drops. Only a

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -237,15 +238,28 @@ func TestAdmissionWaitsForItsTurn(t *testing.T) {
 	agenttest.Eventually(t, soon, "admission", func() bool { return len(c.Boots()) == 1 })
 }
 
-func TestCredentialsAreRenewedBySameBoot(t *testing.T) {
+// TestTOK15_CredentialsAreRenewedOverTheControlSession: again and again, without new
+// evidence, and the session lives on past the ends of its certificates. A newer policy
+// asks for evidence, of the same Boot.
+func TestTOK15_CredentialsAreRenewedOverTheControlSession(t *testing.T) {
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Life = 3 * time.Second
 	c.Start(t)
 	a := newTestAgent(t, w)
+	a.cfg.MeshSVID = true
 	a.start()
-	agenttest.Eventually(t, soon, "two admissions", func() bool { return len(c.Boots()) >= 2 })
+	agenttest.Eventually(t, 2*soon, "renewals for three lives", func() bool { return c.Renewals() >= 8 })
+	if len(c.Boots()) != 1 || c.Sessions() != 1 {
+		t.Errorf("%d admissions and %d sessions, want one of each", len(c.Boots()), c.Sessions())
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(a.cfg.MeshDir, "tls/tls.crt"), filepath.Join(a.cfg.MeshDir, "tls/tls.key"))
+	if err != nil || time.Until(pair.Leaf.NotAfter) <= 0 {
+		t.Errorf("certificate files: %v", err)
+	}
+	c.Order(&controlv1.Desired{Version: 10, Term: 3, PolicyEpoch: 2, ConfigJson: config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})})
+	agenttest.Eventually(t, soon, "another admission", func() bool { return len(c.Boots()) >= 2 })
 	if got := c.Boots(); got[0] != got[1] {
-		t.Errorf("renewed by boot %s, want %s", got[1], got[0])
+		t.Errorf("attested by boot %s, want %s", got[1], got[0])
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/attest"
@@ -65,6 +66,8 @@ type Coordinator struct {
 	boots    []string                                 // guarded by mu; admitted
 	pending  map[string]*admissionv1.ChallengeRequest // guarded by mu; by nonce
 	sessions int                                      // guarded by mu
+	granted  *admissionv1.Credentials                 // guarded by mu; of the newest admission
+	renewals int                                      // guarded by mu
 }
 
 // NewCoordinator returns one that admits everybody genuine as demo/web/web-0.
@@ -278,6 +281,7 @@ func (a *admission) Admit(ctx context.Context, r *admissionv1.AdmitRequest) (*ad
 	}
 	a.c.mu.Lock()
 	a.c.boots = append(a.c.boots, boot)
+	a.c.granted = answer.GetCredentials()
 	a.c.mu.Unlock()
 	a.c.node.SetPeers([]overlay.Peer{{ID: a.c.Slot, BootID: boot, InstanceID: claim.InstanceID, VIP: VIP(2, 0)}})
 	return answer, nil
@@ -334,10 +338,46 @@ func (c *Coordinator) onControl(ctx context.Context, peer overlay.Peer, conns ov
 	c.mu.Unlock()
 	_ = grpcconn.Serve(ctx, conns.First, func(s *grpc.Server) {
 		controlv1.RegisterCoordinatorServiceServer(s, &controlServer{c: c})
+		admissionv1.RegisterCredentialServiceServer(s, &credentials{c: c})
 	})
 	c.mu.Lock()
 	c.agents = slices.DeleteFunc(c.agents, func(a controlv1.AgentServiceClient) bool { return a == agent })
 	c.mu.Unlock()
+}
+
+// Renewals counts credentials that were renewed over a control session.
+func (c *Coordinator) Renewals() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.renewals
+}
+
+// credentials renews what was granted, for the key of the session.
+type credentials struct {
+	admissionv1.UnimplementedCredentialServiceServer
+	c *Coordinator
+}
+
+func (s *credentials) Renew(ctx context.Context, r *admissionv1.RenewRequest) (*admissionv1.RenewResponse, error) {
+	who, ok := grpcconn.AddrFromContext(ctx)
+	if !ok || who.ID != s.c.Slot || who.BootID != r.GetBootId() {
+		return nil, status.Error(codes.PermissionDenied, "RENEW_DENIED: not the session's boot")
+	}
+	public, err := x509.ParsePKIXPublicKey([]byte(who.PublicKey))
+	if err != nil {
+		return nil, err
+	}
+	der, err := s.c.World.Issue(s.c.Slot, public, s.c.Life)
+	if err != nil {
+		return nil, err
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.renewals++
+	out := proto.Clone(s.c.granted).(*admissionv1.Credentials)
+	out.SvidChainPem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	out.ExpiresAt = timestamppb.New(time.Now().Add(s.c.Life))
+	return &admissionv1.RenewResponse{Credentials: out}, nil
 }
 
 type controlServer struct {

@@ -52,7 +52,7 @@ type aclStore struct {
 	addr string
 }
 
-const managementToken = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of a server that ends with the test
+const managementToken = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11"
 
 func startACLStore(t *testing.T, binary, at string) *aclStore {
 	t.Helper()
@@ -161,11 +161,11 @@ func TestTOK15_PatroniKeepsItsLockThroughTokenChanges(t *testing.T) {
 			files["mesh/secrets/"+secret] = "test"
 		}
 		for file, text := range files {
-			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o755)); err != nil { //nolint:gosec // a test's
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755), os.WriteFile(filepath.Join(dir, file), []byte(text), 0o755)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(os.MkdirAll(dir+"/tmp", 0o755), os.Chown(dir, uid, -1), os.Chown(dir+"/tmp", uid, -1)); err != nil { //nolint:gosec // as above
+		if err := errors.Join(os.MkdirAll(dir+"/tmp", 0o755), os.Chown(dir, uid, -1), os.Chown(dir+"/tmp", uid, -1)); err != nil {
 			t.Fatal(err)
 		}
 		held[i] = store.token()
@@ -174,7 +174,7 @@ func TestTOK15_PatroniKeepsItsLockThroughTokenChanges(t *testing.T) {
 			t: t, argv: []string{"/bin/sh", filepath.Join(dir, "patroni.sh")}, log: filepath.Join(dir, "log"), uid: uint32(uid),
 			env: []string{"CADRE_GROUP=postgres", "CADRE_SLOT=" + name, "CADRE_VIP=" + addr(i).String()},
 		}
-		if err := os.WriteFile(p.log, nil, 0o666); err != nil { //nolint:gosec // as above
+		if err := os.WriteFile(p.log, nil, 0o666); err != nil {
 			t.Fatal(err)
 		}
 		p.start()

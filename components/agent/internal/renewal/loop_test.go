@@ -177,9 +177,11 @@ func TestNewerPolicyAsksForEvidenceAtOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		k.epoch.Set(2)
 		time.Sleep(time.Second)
+		k.mu.Lock()
 		if len(k.admits) != 1 {
 			t.Errorf("%d admissions after a second", len(k.admits))
 		}
+		k.mu.Unlock()
 		for e := range uint64(20) { // a policy that changes all the time
 			k.epoch.Set(3 + e)
 			time.Sleep(time.Second)

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-const management = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of a server on loopback that ends with the test
+const management = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11"
 
 type world struct {
 	t      *testing.T

@@ -28,19 +28,20 @@ func (c Chain) Append(b []byte) []byte {
 
 // ReadChain reads one chain from r.
 func ReadChain(r io.Reader) (Chain, error) {
-	var head [2]byte
-	if _, err := io.ReadFull(r, head[:1]); err != nil {
+	var count [1]byte
+	if _, err := io.ReadFull(r, count[:]); err != nil {
 		return nil, fmt.Errorf("read chain: %w", err)
 	}
-	if head[0] == 0 || head[0] > MaxChain {
-		return nil, fmt.Errorf("%w: chain of %d certificates, want 1 to %d", ErrInvalid, head[0], MaxChain)
+	if count[0] == 0 || count[0] > MaxChain {
+		return nil, fmt.Errorf("%w: chain of %d certificates, want 1 to %d", ErrInvalid, count[0], MaxChain)
 	}
-	out := make(Chain, head[0])
+	out := make(Chain, count[0])
 	for i := range out {
-		if _, err := io.ReadFull(r, head[:]); err != nil {
+		var length [2]byte
+		if _, err := io.ReadFull(r, length[:]); err != nil {
 			return nil, fmt.Errorf("read chain: %w", err)
 		}
-		size := binary.BigEndian.Uint16(head[:])
+		size := binary.BigEndian.Uint16(length[:])
 		if size == 0 || size > MaxCertificate {
 			return nil, fmt.Errorf("%w: certificate of %d bytes, want 1 to %d", ErrInvalid, size, MaxCertificate)
 		}
