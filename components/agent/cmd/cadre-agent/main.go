@@ -22,6 +22,8 @@ import (
 var version = "dev"
 
 func main() {
+	// A core dump would put secrets on a disk; child processes inherit this (TOK-16).
+	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stderr))

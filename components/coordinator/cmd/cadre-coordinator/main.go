@@ -22,6 +22,8 @@ import (
 var version = "dev"
 
 func main() {
+	// A core dump would put keys on a disk; child processes inherit this (TOK-16).
+	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
