@@ -280,7 +280,7 @@ func (c *cluster) disks(t *testing.T, scanner *leak.Scanner) (hits []leak.Hit, f
 			}
 			file, err := os.Open(path)
 			if err != nil {
-				return nil //nolint:nilerr // it went meanwhile
+				return nil // it went meanwhile
 			}
 			defer file.Close() //nolint:errcheck // read only
 			files++
@@ -393,7 +393,7 @@ func (c *cluster) epoch(t *testing.T, name string) (epoch uint32) {
 		for _, one := range list {
 			if one.Name == secret && one.Epoch > 0 {
 				epoch = one.Epoch
-				return nil
+				return nil // it went meanwhile
 			}
 		}
 		return errors.Join(err, errors.New("none yet"))
@@ -415,7 +415,7 @@ func (c *cluster) delivered(t *testing.T, name string, epoch uint32) {
 				continue
 			}
 			if one.Epoch == epoch && one.Step == "" && one.Delivered == one.Connected && one.Connected == 3 {
-				return nil
+				return nil // it went meanwhile
 			}
 			return fmt.Errorf("%+v", one)
 		}
