@@ -131,6 +131,7 @@ func (a *Agent) instance() (api.Instance, bool) {
 			Message: v.Message,
 		},
 	}
+	_, out.SecretEpochs = a.epochs()
 	if c, _ := a.config.Get(); c != nil {
 		out.Members = append(out.Members, c.Members...)
 		for k, value := range c.Meta {

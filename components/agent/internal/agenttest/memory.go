@@ -9,7 +9,7 @@ import (
 // which is skipped where there is none.
 func MemoryDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "cadre-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "cadre-test-") //nolint:usetesting // it must be in memory, which t.TempDir is not
 	if err != nil {
 		t.Skipf("no folder in memory: %v", err)
 	}

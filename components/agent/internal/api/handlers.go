@@ -35,6 +35,8 @@ type Instance struct {
 	Term       uint64            `json:"term"`
 	Member     Member            `json:"member"`
 	Checks     []Check           `json:"checks"`
+	// SecretEpochs by name; never values.
+	SecretEpochs map[string]uint32 `json:"secret_epochs"`
 }
 
 // Member is the workload's member as the driver sees it.

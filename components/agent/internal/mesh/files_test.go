@@ -16,7 +16,7 @@ import (
 // memory is a folder in memory, where secrets may be.
 func memory(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "cadre-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "cadre-test-") //nolint:usetesting // it must be in memory, which t.TempDir is not
 	if err != nil {
 		t.Skipf("no folder in memory: %v", err)
 	}

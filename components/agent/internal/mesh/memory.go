@@ -19,10 +19,10 @@ func InMemory(dir string) error {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("look at the file system of %s: %w", dir, err)
 	}
-	switch uint32(st.Type) { //nolint:gosec // magic numbers have 32 bits; some are negative as int32
+	switch uint32(st.Type) {
 	case tmpfsMagic, ramfsMagic:
 		return nil
 	}
 	return fmt.Errorf("%s is not in memory (file system type %#x), and secrets must not reach a disk: "+
-		"mount it from a volume with driver_opts { type: tmpfs, device: tmpfs }, or list it under the service's tmpfs:", dir, uint32(st.Type)) //nolint:gosec // as above
+		"mount it from a volume with driver_opts { type: tmpfs, device: tmpfs }, or list it as a tmpfs of the service", dir, uint32(st.Type))
 }

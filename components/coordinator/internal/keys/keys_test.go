@@ -113,7 +113,7 @@ func TestTOK10_PurposesAndEpochsAreIndependent(t *testing.T) {
 func TestTOK07_RootPrintsNoKey(t *testing.T) {
 	r := derive(t, "app", "demo")
 	for _, out := range []string{fmt.Sprintf("%v %+v %#v", r, r, *r), fmt.Sprint(r.ManagementToken()), fmt.Sprintf("%v %+v %#v", r.CA(), *r.CA(), *r.CA())} {
-		for _, canary := range []string{r.ManagementToken().RevealString(), string(r.NonceKey()), fmt.Sprintf("%x", r.NonceKey()), strings.Trim(fmt.Sprint(r.NonceKey()), "[]")} {
+		for _, canary := range []string{r.ManagementToken().RevealString(), string(r.NonceKey()), fmt.Sprintf("%x", r.NonceKey()), strings.Trim(fmt.Sprintf("%d", r.NonceKey()), "[]")} {
 			if strings.Contains(out, canary) {
 				t.Errorf("%q shows a key", out)
 			}

@@ -180,12 +180,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
 
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
-	var duties sync.WaitGroup
-	for _, duty := range r.cfg.Duties {
-		duties.Go(func() { duty.Lead(under, lease) })
-	}
-	r.runGroups(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
-	duties.Wait()
+	r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	stop()
 	cancel()
 
@@ -197,6 +192,16 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
 	}
 	cause := context.Cause(lease.Context()) //nolint:contextcheck // why the Lease ended
 	r.log.Info("lease ended", "term", lease.Term(), "error", cause)
+}
+
+// runAll runs the groups' loops and the other duties until ctx ends.
+func (r *Reconciler) runAll(ctx context.Context, lease store.Lease) {
+	var duties sync.WaitGroup
+	defer duties.Wait()
+	for _, duty := range r.cfg.Duties {
+		duties.Go(func() { duty.Lead(ctx, lease) })
+	}
+	r.runGroups(ctx, lease)
 }
 
 // runGroups keeps one worker for each group that exists.

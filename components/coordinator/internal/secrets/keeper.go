@@ -83,7 +83,7 @@ const (
 // StartEpoch is the epoch that this coordinator last knew to be in force; the first
 // one when it knows of none.
 func StartEpoch(stateDir string) (uint32, error) {
-	file, err := os.Open(filepath.Join(stateDir, epochFile)) //nolint:gosec // a folder of our own
+	file, err := os.Open(filepath.Join(stateDir, epochFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return firstEpoch, nil
 	}
@@ -94,7 +94,7 @@ func StartEpoch(stateDir string) (uint32, error) {
 	var kept struct{ Epoch uint32 }
 	if err := json.NewDecoder(io.LimitReader(file, 1<<10)).Decode(&kept); err != nil || kept.Epoch < firstEpoch {
 		// Not worth a coordinator that does not start: the others know.
-		return firstEpoch, nil //nolint:nilerr // stated above
+		return firstEpoch, nil
 	}
 	return kept.Epoch, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	consul "github.com/hashicorp/consul/api"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -63,7 +64,7 @@ func TestSecretsAreListedAndRotatedByWhoMayWrite(t *testing.T) {
 
 // OPS-07, TOK-06: a secret in a spec is refused before it is stored, and the refusal
 // does not repeat it.
-func TestOPS07_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
+func TestTOK06_OPS07_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
 	s := spec(t)
@@ -78,5 +79,19 @@ func TestOPS07_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
 	}
 	if _, err := a.cfg.Store.Get(t.Context(), store.GroupSpecKey(s.Name)); err == nil {
 		t.Error("it was stored")
+	}
+}
+
+// TOK-11: a snapshot holds every token, so nobody but the management token may take one.
+func TestTOK11_SnapshotsAreDenied(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	if _, err := a.ListGroups(ctx, &apiv1.ListGroupsRequest{}); err != nil { // makes the operator's token
+		t.Fatal(err)
+	}
+	for who, token := range map[string]string{"an operator": operatorToken, "a workload": a.workload, "a stranger": "11111111-2222-3333-4444-555555555555"} {
+		if _, _, err := a.consul.Snapshot().Save(&consul.QueryOptions{Token: token, RequireConsistent: true}); err == nil || !strings.Contains(err.Error(), "403") {
+			t.Errorf("%s takes a snapshot: %v", who, err)
+		}
 	}
 }

@@ -22,9 +22,9 @@ func InMemory(dir string) error {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("look at the file system of %s: %w", dir, err)
 	}
-	switch uint32(st.Type) { //nolint:gosec // magic numbers have 32 bits; some are negative as int32
+	switch uint32(st.Type) {
 	case tmpfsMagic, ramfsMagic:
 		return nil
 	}
-	return fmt.Errorf("%s is not in memory (file system type %#x), and keys must not reach a disk: list it under the service's tmpfs:", dir, uint32(st.Type)) //nolint:gosec // as above
+	return fmt.Errorf("%s is not in memory (file system type %#x), and keys must not reach a disk: list it as a tmpfs of the service", dir, uint32(st.Type))
 }

@@ -139,7 +139,7 @@ func (s *Scanner) Scan(sink string, r io.Reader) ([]Hit, error) {
 			}
 		}
 		if err != nil {
-			if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull returns them as they are
+			if err == io.EOF || err == io.ErrUnexpectedEOF {
 				return hits, nil
 			}
 			return hits, fmt.Errorf("scan %s: %w", sink, err)
