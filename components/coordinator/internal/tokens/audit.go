@@ -8,6 +8,8 @@ import (
 	"time"
 
 	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/core/group"
 )
 
 // Owned is a token that carries the policy of a Slot.
@@ -37,9 +39,17 @@ func (i *Issuer) SlotTokens(ctx context.Context) ([]Owned, error) {
 // slotOf reads the Slot out of the name of a policy that was made for one.
 func slotOf(policy string) (string, bool) {
 	for _, prefix := range []string{agentPolicy(""), workloadPolicy("")} {
-		if slot, ok := strings.CutPrefix(policy, prefix); ok {
-			return slot, true
+		slot, ok := strings.CutPrefix(policy, prefix)
+		if !ok {
+			continue
 		}
+		// A digest of the rules may follow the name.
+		if at := strings.LastIndexByte(slot, '-'); at > 0 && len(slot)-at == 13 && strings.Trim(slot[at+1:], "0123456789abcdef") == "" {
+			if _, _, err := group.ParseSlot(slot[:at]); err == nil {
+				slot = slot[:at]
+			}
+		}
+		return slot, true
 	}
 	return "", false
 }
