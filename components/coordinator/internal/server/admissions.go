@@ -67,7 +67,7 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 func (s *Server) facts(v *view.View, record group.SlotRecord) policy.Facts {
 	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: s.cfg.Images, Gate: v.Gate.Groups[record.Group].Value}
 	f.Policy = v.Policies[record.Slot].Value.Revoking(v.Gate.Revocations)
-	f.Decisions = v.Decisions[record.Slot].Value
+	f.Decisions = v.Decisions(record.Slot)
 	if a, ok := v.Admissions[record.Slot]; ok {
 		f.Admission = &a.Value
 	}

@@ -43,7 +43,6 @@ type View struct {
 	Policies   map[string]Rec[policy.SlotPolicy]    // by Slot
 	Admissions map[string]Rec[policy.Admission]     // by Slot
 	Refusals   map[string]Rec[policy.Refusal]       // by Slot
-	Decisions  map[string]Rec[policy.Decisions]     // by Slot
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
@@ -53,6 +52,8 @@ type View struct {
 	Leader     string
 	// Bad records could not be read; the rest could.
 	Bad []*store.RecordError
+
+	decisions []store.Entry // decoded when asked for: they are long and nothing rests on them
 }
 
 // Read reads everything with one consistent list.
@@ -74,7 +75,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.Policies = collect(ctx, at, store.PolicyPrefix, &errs, func(p policy.SlotPolicy) string { return p.Slot })
 	v.Admissions = collect(ctx, at, store.AdmissionsPrefix, &errs, func(a policy.Admission) string { return a.Slot })
 	v.Refusals = collect(ctx, at, store.RefusalsPrefix, &errs, func(r policy.Refusal) string { return r.Slot })
-	v.Decisions = collect(ctx, at, store.DecisionsPrefix, &errs, func(d policy.Decisions) string { return d.Slot })
+	v.decisions = at.below(store.DecisionsPrefix)
 	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
 	v.readSwitches(ctx, at, &errs)
@@ -192,6 +193,11 @@ func (m moment) List(_ context.Context, prefix string) ([]store.Entry, uint64, e
 		}
 	}
 	return out, 0, nil
+}
+
+func (m moment) below(prefix string) []store.Entry {
+	entries, _, _ := m.List(context.Background(), prefix) // never fails
+	return entries
 }
 
 func keyed[T any](ctx context.Context, m moment, prefix string, errs *[]error) map[string]Rec[T] {
