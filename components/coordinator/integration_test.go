@@ -271,7 +271,8 @@ func (h *harness) eventually(what string, try func() error) {
 // operator is an API client with a token.
 type operator struct {
 	apiv1.ClusterServiceClient
-	ctx context.Context //nolint:containedctx // it carries the token and ends with the test
+	policy apiv1.PolicyServiceClient
+	ctx    context.Context //nolint:containedctx // it carries the token and ends with the test
 }
 
 func (h *harness) dial(token string) *operator {
@@ -281,7 +282,7 @@ func (h *harness) dial(token string) *operator {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { _ = conn.Close() })
-	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
+	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
 }
 
 func appCompose(text string) []byte {

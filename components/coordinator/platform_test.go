@@ -142,3 +142,21 @@ func (p *cloudPlatform) Start(context.Context, string) (platform.Accepted, error
 
 func (p *cloudPlatform) Delete(context.Context, string) error           { return nil }
 func (p *cloudPlatform) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }
+
+// created counts the CVMs that were made.
+func (p *cloudPlatform) created() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.all)
+}
+
+// reboot starts the CVM with the given instance id anew, on its disk.
+func (p *cloudPlatform) reboot(instance string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.all {
+		if m.InstanceID == instance {
+			p.boot(m, m.ComposeHash)
+		}
+	}
+}

@@ -325,6 +325,15 @@ func TestBarredIsOnlyWhatOperatorsCutOff(t *testing.T) {
 		if d := Barred(a, e.sp); d.Code != c.want {
 			t.Errorf("%s: %+v, want %q", name, d, c.want)
 		}
+		if d := MayStay(a, e.sp); d.Code != c.want || d.Allowed != (c.want == "") {
+			t.Errorf("%s: may stay %+v, want %q", name, d, c.want)
+		}
+	}
+	e := admissible()
+	a := e.admitted()
+	e.sp.InstanceID = digits("9", 40)
+	if d := MayStay(a, e.sp); d.Code != CodeInstanceMismatch {
+		t.Errorf("another instance was bound: %+v", d)
 	}
 }
 

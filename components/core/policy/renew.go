@@ -68,6 +68,19 @@ func Barred(a Admission, sp SlotPolicy) Decision {
 	return Decision{}
 }
 
+// MayStay decides whether the Boot of a keeps the Slot: it is not Barred, and its
+// instance is the one that is bound. A no of it is a reason to evict, one of MayRenew
+// is only the end of renewals.
+func MayStay(a Admission, sp SlotPolicy) Decision {
+	if d := Barred(a, sp); d.Code != "" {
+		return d
+	}
+	if sp.InstanceID != "" && a.InstanceID != sp.InstanceID {
+		return deny(CodeInstanceMismatch, "another instance is bound to the slot now")
+	}
+	return Decision{Allowed: true, Revision: a.Revision}
+}
+
 // Finding is one comparison of an appraisal, for people.
 type Finding struct {
 	// Name of what was compared, e.g. "key provider".

@@ -190,11 +190,7 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	case !holds:
 		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
 	}
-	sp := h.policy
-	if v, _ := s.cfg.Views.Latest(); v != nil {
-		sp = sp.Revoking(v.Gate.Revocations) // whether or not a leader has folded them
-	}
-	if d := s.cfg.MayRenew(h.admission, sp, s.cfg.Images, s.now()); !d.Allowed {
+	if d := s.cfg.MayRenew(h.admission, h.policy, s.cfg.Images, s.now()); !d.Allowed {
 		return nil, refuse(d.Code, "%s", d.Message)
 	}
 	spec, ok := s.cfg.Directory.Spec(h.admission.Group)

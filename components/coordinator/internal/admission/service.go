@@ -82,7 +82,7 @@ type Config struct {
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
 	// MayRenew decides whether a Boot gets fresh credentials without fresh evidence;
-	// nil: policy.MayRenew.
+	// nil: Views.MayRenew.
 	MayRenew MayRenew
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -134,7 +134,7 @@ func New(cfg Config) *Service {
 		cfg.LeaseTTL = DefaultLeaseTTL
 	}
 	if cfg.MayRenew == nil {
-		cfg.MayRenew = policy.MayRenew
+		cfg.MayRenew = cfg.Views.MayRenew
 	}
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{

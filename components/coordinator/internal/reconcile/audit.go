@@ -63,6 +63,10 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(v.Bad) > 0 {
+		// One that cannot be read may be the admission that a token belongs to.
+		return fmt.Errorf("%d records cannot be read, the first: %w", len(v.Bad), v.Bad[0])
+	}
 	found := strangeNodes(v, nodes)
 	strange := strangeTokens(v, owned, r.cfg.Now())
 	for _, t := range strange {

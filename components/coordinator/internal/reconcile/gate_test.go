@@ -307,8 +307,19 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 		if !slices.Contains(retired, "hand-made") || !slices.Contains(retired, "of nobody") || slices.Contains(retired, own) || slices.Contains(retired, "being issued") {
 			t.Errorf("revoked %v", retired)
 		}
+		// While a record cannot be read, no token is called a stranger's.
+		w.put(store.AdmissionKey("pg-0"), []byte("oops"))
 		w.mu.Lock()
+		w.owned = []tokens.Owned{{Accessor: own, Slot: "pg-0"}}
 		w.nodes = nil
+		w.mu.Unlock()
+		tick(t.Context(), 3*time.Minute)
+		if _, retired := w.took(); slices.Contains(retired, own) {
+			t.Error("the token of an admission that cannot be read was revoked")
+		}
+		w.remove(store.AdmissionKey("pg-0"))
+		w.mu.Lock()
+		w.owned = nil
 		w.mu.Unlock()
 		w.until("the end of it", 2*time.Minute, func() bool { return condition() == "" })
 	})

@@ -33,7 +33,7 @@ func (s *Server) ListAdmissions(ctx context.Context, req *apiv1.ListAdmissionsRe
 			continue
 		}
 		for _, record := range c.view.SlotsOf(name) {
-			standing := policy.Stand(s.facts(c.view, record), now)
+			standing := policy.Stand(s.facts(c.view, record), now) //nolint:contextcheck // nothing is read but what was read
 			standing.Simulated = standing.Simulated || s.cfg.Simulated
 			if err := appendJSON(&out.StandingsJson, standing); err != nil {
 				return nil, err
@@ -53,7 +53,7 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	if err != nil {
 		return nil, err
 	}
-	e := policy.Explain(s.facts(c.view, record), s.cfg.Now().UTC())
+	e := policy.Explain(s.facts(c.view, record), s.cfg.Now().UTC()) //nolint:contextcheck // nothing is read but what was read
 	e.Simulated = e.Simulated || s.cfg.Simulated
 	text, err := encode(e)
 	if err != nil {

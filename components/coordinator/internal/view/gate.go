@@ -155,15 +155,18 @@ func (v *View) Folded(sp policy.SlotPolicy) policy.SlotPolicy {
 	return sp.Under(v.Gate.Groups[sp.Group].Value, v.Gate.Revocations).Bounded()
 }
 
-// Unfit is why the Boot of a is to lose its Slot at once: it, its Revision or its key
-// provider was revoked, it is below the floor, or another Instance is bound to the
-// Slot. A zero Decision: nothing is. While an Operation of the Slot is open the binding
-// may change, and the Operation ends the Boot itself.
+// Unfit is why the Boot of a is to lose its Slot at once; a zero Decision: nothing is.
+// While an Operation of the Slot is open the binding may change, and the Operation ends
+// the Boot itself.
 func (v *View) Unfit(a policy.Admission, sp policy.SlotPolicy) policy.Decision {
-	if sp.InstanceID != "" && a.InstanceID != sp.InstanceID {
-		if _, open := v.OpenOperation(a.Slot); !open {
-			return policy.Decision{Code: policy.CodeInstanceMismatch, Message: "another instance is bound to the slot now"}
+	d := policy.MayStay(a, v.Folded(sp))
+	if d.Code == policy.CodeInstanceMismatch {
+		if _, open := v.OpenOperation(a.Slot); open {
+			return policy.Decision{}
 		}
 	}
-	return policy.Barred(a, v.Folded(sp))
+	if d.Allowed {
+		return policy.Decision{}
+	}
+	return d
 }

@@ -1,13 +1,17 @@
 package view_test
 
 import (
+	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
+	"cadre.dev/store/storetest"
 )
 
 // TestCTL12_WhatLoosensIsReadStrictlyWhatTightensByItsKey.
@@ -75,6 +79,33 @@ func TestFoldedPolicyCarriesWhatConcernsTheSlot(t *testing.T) {
 	if a, b := sp.Allowed[0], sp.Allowed[1]; a.Number != 2 || !a.Approved || b.Number != 0 || b.Approved {
 		t.Errorf("allowed %+v", sp.Allowed)
 	}
+}
+
+func TestRenewalsSeeRevocationsThatNoLeaderFolded(t *testing.T) {
+	s := storetest.NewMemory()
+	w := view.NewWatcher(s, slog.New(slog.DiscardHandler))
+	a := policy.Admission{Group: "pg", Slot: "pg-0", BootID: "b", InstanceID: "0a", Claims: policy.Claims{InstanceID: "0a"}}
+	sp := policy.SlotPolicy{Group: "pg", Slot: "pg-0", InstanceID: "0a"}
+	if d := w.MayRenew(a, sp, policy.ImagePolicy{}, time.Now()); d.Allowed || d.Code != policy.CodeGateUnreadable {
+		t.Errorf("renewed before anything was read: %+v", d)
+	}
+	if err := s.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.RevocationKey("instance-0a")}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx) }()
+	for v, changed := w.Latest(); v == nil; v, changed = w.Latest() {
+		<-changed
+	}
+	if v, _ := w.Latest(); v.Unfit(a, sp).Code != policy.CodePeerRevoked {
+		t.Errorf("stays: %+v", v.Unfit(a, sp))
+	}
+	if d := w.MayRenew(a, sp, policy.ImagePolicy{}, time.Now()); d.Allowed {
+		t.Errorf("renewed: %+v", d)
+	}
+	cancel()
+	<-done
 }
 
 func TestAnUnreadableGroupPolicyStopsItsGroup(t *testing.T) {
