@@ -37,7 +37,8 @@ const (
 type PCCSConfig struct {
 	// URL is the base: scheme and host, perhaps a path. IntelURL is Intel's own.
 	URL string
-	// Refresh is how long a bundle is used without asking again; 0: 6 hours.
+	// Refresh is how long a bundle is used without asking again; 0 and more than 6
+	// hours: 6 hours.
 	Refresh time.Duration
 	// Transport is the HTTP transport; nil: one without proxy, since the
 	// environment is not to be trusted with where requests go.
@@ -90,7 +91,7 @@ func NewPCCS(cfg PCCSConfig) (*PCCS, error) {
 	if p.base == IntelURL {
 		p.rootCRL = IntelRootCRL
 	}
-	if p.refresh <= 0 {
+	if p.refresh <= 0 || p.refresh > refreshEvery {
 		p.refresh = refreshEvery
 	}
 	if p.now == nil {
