@@ -18,6 +18,7 @@ const (
 	AdmissionsPrefix = "admissions/"
 	RefusalsPrefix   = "refusals/"
 	NoncesPrefix     = "admission/nonces/"
+	CollateralPrefix = "collateral/"
 	ControlPrefix    = "control/"
 	PausePrefix      = "control/pause/"
 	QueuePrefix      = "control/queue/"
@@ -70,6 +71,9 @@ func RefusalKey(slot string) string { return key("refusals", name(slot)) }
 // NonceKey marks the challenge nonce n (hex) as spent.
 func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }
 
+// CollateralKey is the newest collateral seen for the machines called fmspc.
+func CollateralKey(fmspc string) string { return key("collateral", segment(fmspcGrammar, fmspc)) }
+
 // PauseKey is the operator's switch that pauses the rollout of group g.
 func PauseKey(g string) string { return key("control", "pause", name(g)) }
 
@@ -85,6 +89,7 @@ var (
 	nameGrammar  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 	idGrammar    = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,127}$`)
 	nonceGrammar = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+	fmspcGrammar = regexp.MustCompile(`^[0-9a-f]{12}$`)
 )
 
 // badMark starts what a key builder returns for a segment that it refuses. No

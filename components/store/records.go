@@ -66,6 +66,8 @@ var Records = []Kind{
 		"The last refused admission for the Slot, with the code that says why."},
 	{"admission/nonces/<nonce>", typeOf[SpentNonce](), Admitter, 2 * kib,
 		"A spent challenge. Created if absent in the transaction that admits, so that a nonce is used once across all coordinators."},
+	{"collateral/<fmspc>", typeOf[policy.CollateralMark](), Admitter, 1 * kib,
+		"The newest of Intel's collateral that was accepted for a family of machines, by check-and-set; it only grows. Older collateral is refused on every coordinator, and a clock before issued_at is not believed."},
 	{"control/pause/<group>", typeOf[Pause](), Operator, 4 * kib,
 		"While it exists, the group's rollout starts no further step. Delete it to resume."},
 	{"control/freeze", typeOf[Freeze](), Operator, 4 * kib,
@@ -116,6 +118,7 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<digest>": idGrammar,
 	"<id>":     idGrammar,
 	"<nonce>":  nonceGrammar,
+	"<fmspc>":  fmspcGrammar,
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -25,10 +25,10 @@ type Posture struct {
 	Advisories []string `json:"advisories,omitempty"`
 	// Evaluation is the tcbEvaluationDataNumber; 0 is 17.
 	Evaluation uint32 `json:"evaluation,omitempty"`
-	// Age is how long ago everything was issued, in whole hours; negative: in the future. Life is
+	// Age is how long ago everything was issued; negative: in the future. Life is
 	// how long it is valid from then; 0 is 30 days.
-	Age  time.Duration `json:"age,omitempty"`
-	Life time.Duration `json:"life,omitempty"`
+	Age  time.Duration `json:"-"`
+	Life time.Duration `json:"-"`
 	// RevokedHosts are machines by name. RevokedCA and RevokedSigner revoke the
 	// intermediate and who signs TCB info and QE identity.
 	RevokedHosts  []string `json:"revoked_hosts,omitempty"`

@@ -53,7 +53,7 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 	return &admissionv1.ChallengeResponse{
 		Nonce: nonce, ExpiresAt: timestamppb.New(expiry), Cluster: c.cfg.Cluster, Group: groupName, Slot: slot,
 		CoordinatorEvidence: &admissionv1.Evidence{
-			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose,
+			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose, Collateral: evidence.Collateral,
 		},
 		CoordinatorStatement: own.Encode(),
 	}, nil

@@ -95,7 +95,7 @@ func newHarness(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: cloud.RootPEM()})
+	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: cloud.RootPEM(), Collateral: cloud.CollateralSource(time.Now)})
 	if err != nil {
 		t.Fatal(err)
 	}
