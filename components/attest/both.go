@@ -69,7 +69,7 @@ func differs(a, b policy.Claims) string {
 		{"rtmr1", a.RTMR1, b.RTMR1, true},
 		{"rtmr2", a.RTMR2, b.RTMR2, true},
 	} {
-		if claim.a != claim.b && !(claim.optional && claim.b == "") {
+		if claim.a != claim.b && (!claim.optional || claim.b != "") {
 			return claim.name
 		}
 	}

@@ -36,6 +36,8 @@ require (
 	google.golang.org/protobuf v1.36.10
 )
 
+require go.yaml.in/yaml/v3 v3.0.4 // indirect
+
 replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/client => ../client
