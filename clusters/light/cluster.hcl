@@ -56,5 +56,8 @@ cluster "demo" {
     allow_simulated = true
     key_provider    = local.cloud.key_provider
     images          = local.cloud.images
+    # Where coordinators learn which machines are patched and which are revoked. The
+    # same root signs it, so the address need not be trusted.
+    collateral = { pccs_url = local.cloud.pccs_url_in_cvm }
   }
 }

@@ -34,6 +34,7 @@ require (
 	github.com/pion/transport/v3 v3.0.7 // indirect
 	github.com/pion/turn/v3 v3.0.3 // indirect
 	github.com/wlynxg/anet v0.0.3 // indirect
+	go.yaml.in/yaml/v3 v3.0.4 // indirect
 )
 
 require (

@@ -1,8 +1,7 @@
 package attest
 
 import (
-	"fmt"
-
+	"cadre.dev/attest/internal/refusal"
 	"cadre.dev/core/policy"
 )
 
@@ -40,16 +39,10 @@ const (
 	CodePolicyInvalid policy.Code = "POLICY_INVALID"
 )
 
-// Error is why Evidence was refused.
-type Error struct {
-	// Code is the stable reason.
-	Code policy.Code
-	// Message says which part and what is wrong with it; it holds no secret.
-	Message string
-}
-
-func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+// Error is why Evidence was refused: a stable Code and a Message without
+// secrets. Retryable reports that the same Evidence may be accepted later.
+type Error = refusal.Error
 
 func refuse(code policy.Code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	return refusal.New(code, format, args...)
 }

@@ -51,7 +51,7 @@ func newFake(t testing.TB) *fake {
 		cloud:   openCloud(t),
 		compose: fakeCompose,
 		events:  bootEvents(hash[:]),
-		report:  attestsim.Report{TDAttributes: attestsim.HealthyTDAttributes, XFAM: attestsim.HealthyXFAM},
+		report:  attestsim.Report{TDAttributes: attestsim.HealthyTDAttributes, XFAM: attestsim.HealthyXFAM, TEETCBSVN: attestsim.HealthyTEETCBSVN()},
 		qe:      attestsim.RealQE(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
@@ -72,7 +73,7 @@ func TestRealHardwareEvidence(t *testing.T) {
 		RTMR1:             "a1b79d76021970f57c45c4a7c395f780bab37011a4df27fe44e8559bd1abb4d6e52f12f866d1d08405448eb797a5970f",
 		RTMR2:             "1e31b59d605df7ee8160cf7966be9bafa6d0e1905de7e09695a24cd9748e71a603a51fae1297619fa0c30517addbcd07",
 	}
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("claims:\n got %+v\nwant %+v", got, want)
 	}
 }

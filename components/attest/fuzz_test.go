@@ -85,7 +85,7 @@ func FuzzVerify(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, quote []byte, log string, compose []byte) {
-		if _, err := v.Verify(context.Background(), Evidence{quote, log, compose}, [64]byte{}); err == nil {
+		if _, err := v.Verify(context.Background(), Evidence{Quote: quote, EventLog: log, AppCompose: compose}, [64]byte{}); err == nil {
 			t.Error("accepted evidence that nobody made")
 		}
 	})

@@ -7,6 +7,7 @@ require (
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1
 	github.com/google/go-tdx-guest v0.3.1
+	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/crypto v0.45.0
 )
 

@@ -95,6 +95,7 @@ func (c *GuestClient) GetQuote(ctx context.Context, reportData []byte) (Evidence
 		Quote      string `json:"quote"`
 		EventLog   string `json:"event_log"`
 		ReportData string `json:"report_data"`
+		VMConfig   string `json:"vm_config"`
 	}
 	request := map[string]string{"report_data": hex.EncodeToString(reportData)}
 	if err := c.call(ctx, "GetQuote", request, &reply); err != nil {
@@ -109,7 +110,7 @@ func (c *GuestClient) GetQuote(ctx context.Context, reportData []byte) (Evidence
 	if reply.ReportData != "" && reply.ReportData != hex.EncodeToString(padded[:]) {
 		return Evidence{}, errors.New("guest agent GetQuote: the reply is for other report data")
 	}
-	return Evidence{Quote: quote, EventLog: reply.EventLog, AppCompose: info.AppCompose}, nil
+	return Evidence{Quote: quote, EventLog: reply.EventLog, AppCompose: info.AppCompose, VMConfig: reply.VMConfig}, nil
 }
 
 // GetKey returns the 32 bytes for path, the same on every instance of the app.

@@ -63,7 +63,7 @@ func TestATT01_ForgedQuotesAreRefused(t *testing.T) {
 		{"empty", nil, CodeQuoteMalformed},
 		{"too long", append(bytes.Clone(ev.Quote), make([]byte, MaxQuoteSize)...), CodeTooLarge},
 	} {
-		_, err := f.verifier(t).Verify(context.Background(), Evidence{c.quote, ev.EventLog, ev.AppCompose}, f.report.ReportData)
+		_, err := f.verifier(t).Verify(context.Background(), Evidence{Quote: c.quote, EventLog: ev.EventLog, AppCompose: ev.AppCompose}, f.report.ReportData)
 		wantCode(t, c.name, err, c.want)
 	}
 }
@@ -72,7 +72,7 @@ func TestATT01_EveryFlippedByteOfASimulatedQuoteIsRefused(t *testing.T) {
 	f := newFake(t)
 	v, ev := f.verifier(t), f.evidence(t)
 	flips(t, ev.Quote, func(i int, flipped []byte) {
-		_, err := v.Verify(context.Background(), Evidence{flipped, ev.EventLog, ev.AppCompose}, f.report.ReportData)
+		_, err := v.Verify(context.Background(), Evidence{Quote: flipped, EventLog: ev.EventLog, AppCompose: ev.AppCompose}, f.report.ReportData)
 		if codeOf(err) == "" {
 			t.Errorf("byte %d changed: accepted", i)
 		}

@@ -51,18 +51,17 @@ func loadRoots(othersPEM []byte) (roots, error) {
 	return r, nil
 }
 
-// poolFor picks the one root that the quote's chain claims to end at. Intel's is
-// the default, so an unknown end is refused there by signature.
-func (r roots) poolFor(claimed *x509.Certificate) (pool *x509.CertPool, simulated bool) {
-	pool = x509.NewCertPool()
+// same finds the root that claimed is, byte for byte.
+func (r roots) same(claimed *x509.Certificate) (root *x509.Certificate, simulated bool, err error) {
 	for _, other := range r.others {
 		if other.Equal(claimed) {
-			pool.AddCert(other)
-			return pool, true
+			return other, true, nil
 		}
 	}
-	pool.AddCert(r.intel)
-	return pool, false
+	if !r.intel.Equal(claimed) {
+		return nil, false, errors.New("it ends at an unknown authority")
+	}
+	return r.intel, false, nil
 }
 
 func parseCertificates(text []byte) ([]*x509.Certificate, error) {

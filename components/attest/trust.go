@@ -8,7 +8,9 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"time"
 
+	"cadre.dev/attest/dstackverifier"
 	"cadre.dev/attest/internal/strictjson"
 	"cadre.dev/core/policy"
 )
@@ -39,24 +41,52 @@ type Trust struct {
 	// PreLaunchScriptsSHA256 are the pre_launch_script texts that the platform may
 	// add to an app-compose.json, by hex SHA-256. Empty: none.
 	PreLaunchScriptsSHA256 []string `json:"pre_launch_scripts_sha256,omitempty"`
+	// Collateral is where coordinators find Intel's judgement of machines. Agents
+	// need none: the coordinator hands its own over, signed by Intel.
+	Collateral TrustCollateral `json:"collateral,omitzero"`
+	// TCB says which states of a machine are tolerated beside UpToDate.
+	TCB policy.TCBPolicy `json:"tcb,omitzero"`
+	// DstackVerifier is a second opinion on all evidence; empty: none is asked.
+	DstackVerifier TrustVerifier `json:"dstack_verifier,omitzero"`
 }
 
-// LoadTrust reads the trust file at path and checks it as ParseTrust does.
-func LoadTrust(path string) (Trust, error) {
+// TrustCollateral names the sources of collateral, asked in this order. Neither is
+// trusted: what they give is signed.
+type TrustCollateral struct {
+	// PCCSURL is the base of a caching service in the form of Intel's, or Intel's own.
+	PCCSURL string `json:"pccs_url,omitempty"`
+	// BundlePath is a file or folder of imported bundles, for coordinators without a
+	// way out.
+	BundlePath string `json:"bundle_path,omitempty"`
+	// MaxAge bounds the age of what Intel signed, "168h" for example, from one hour
+	// to 30 days; empty: its own dates only.
+	MaxAge string `json:"max_age,omitempty"`
+}
+
+// TrustVerifier is one dstack-verifier.
+type TrustVerifier struct {
+	// URL is http://127.0.0.1:port, unix:/path, or https elsewhere: its answer over
+	// plain HTTP is anybody's.
+	URL string `json:"url,omitempty"`
+}
+
+// LoadTrust reads the trust file at path and checks it as ParseTrust does. The
+// bytes are for CheckMeasured, without which the file is only what somebody wrote.
+func LoadTrust(path string) (Trust, []byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Trust{}, fmt.Errorf("load trust file: %w", err)
+		return Trust{}, nil, fmt.Errorf("load trust file: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	data, err := io.ReadAll(io.LimitReader(f, MaxTrustSize+1))
 	if err != nil {
-		return Trust{}, fmt.Errorf("load trust file %s: %w", path, err)
+		return Trust{}, nil, fmt.Errorf("load trust file %s: %w", path, err)
 	}
 	t, err := ParseTrust(data)
 	if err != nil {
-		return Trust{}, fmt.Errorf("load trust file %s: %w", path, err)
+		return Trust{}, nil, fmt.Errorf("load trust file %s: %w", path, err)
 	}
-	return t, nil
+	return t, data, nil
 }
 
 // ParseTrust decodes and validates a trust file. The error is an *Error with
@@ -86,12 +116,16 @@ func (t Trust) ImagePolicy() policy.ImagePolicy {
 		KeyProviderName: t.KeyProvider.Name,
 		KeyProviderID:   t.KeyProvider.ID,
 		AllowSimulated:  t.AllowSimulated,
+		TCB:             policy.TCBPolicy{Exceptions: slices.Clone(t.TCB.Exceptions)},
 	}
 }
 
-// VerifierConfig is the part of Trust that a Verifier uses.
+// VerifierConfig is the part of Trust that a Verifier uses. It has no source of
+// collateral: an agent's verifier takes what comes with the evidence, a
+// coordinator adds CollateralSource.
 func (t Trust) VerifierConfig() VerifierConfig {
-	cfg := VerifierConfig{PreLaunchScripts: slices.Clone(t.PreLaunchScriptsSHA256)}
+	maxAge, _ := t.Collateral.maxAge() // Validate refused a bad one
+	cfg := VerifierConfig{PreLaunchScripts: slices.Clone(t.PreLaunchScriptsSHA256), MaxCollateralAge: maxAge}
 	if t.RootsPEM != "" {
 		cfg.RootsPEM = []byte(t.RootsPEM)
 	}
@@ -148,6 +182,15 @@ func (t Trust) Validate() error {
 	for i, digest := range t.PreLaunchScriptsSHA256 {
 		if !hex64.MatchString(digest) {
 			add("pre_launch_scripts_sha256[%d] is not 64 lower-case hex characters", i)
+		}
+	}
+	problems = append(problems, t.Collateral.validate()...)
+	if err := t.TCB.Validate(time.Now()); err != nil {
+		add("tcb: %w", err)
+	}
+	if t.DstackVerifier.URL != "" {
+		if _, err := dstackverifier.New(dstackverifier.Config{URL: t.DstackVerifier.URL}); err != nil {
+			add("dstack_verifier.url: %w", err)
 		}
 	}
 	return errors.Join(problems...)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cadre.dev/core/policy"
 )
@@ -40,9 +41,12 @@ func TestTrustFile(t *testing.T) {
 	if err := os.WriteFile(path, trustFile(t, cloud.RootPEM(), nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	trust, err := LoadTrust(path)
+	trust, raw, err := LoadTrust(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(raw) == 0 {
+		t.Error("the bytes are not handed on")
 	}
 	images := trust.ImagePolicy()
 	if !images.AllowSimulated || images.KeyProviderName != "kms" || len(images.Images["dstack-0.5.11"]) != 1 {
@@ -54,7 +58,7 @@ func TestTrustFile(t *testing.T) {
 	if trust.VerifierConfig().RootsPEM == nil {
 		t.Error("the roots are not handed on")
 	}
-	if _, err := LoadTrust(path + ".missing"); err == nil {
+	if _, _, err := LoadTrust(path + ".missing"); err == nil {
 		t.Error("a missing file was loaded")
 	}
 }
@@ -102,6 +106,17 @@ func TestATT21_TrustFilesThatPinNobodyAreRefused(t *testing.T) {
 		{"a root without simulated", set("allow_simulated", false), "set both or neither"},
 		{"operator hash", set("operator_token_sha256", "secret"), "operator_token_sha256"},
 		{"script hash", set("pre_launch_scripts_sha256", []any{"x"}), "pre_launch_scripts_sha256"},
+		{"collateral from a file url", set("collateral", map[string]any{"pccs_url": "file:///x"}), "collateral.pccs_url"},
+		{"collateral with a long age", set("collateral", map[string]any{"max_age": "1000h"}), "collateral.max_age"},
+		{"collateral with a short age", set("collateral", map[string]any{"max_age": "1m"}), "collateral.max_age"},
+		{"collateral with no age", set("collateral", map[string]any{"max_age": "soon"}), "collateral.max_age"},
+		{"collateral relative path", set("collateral", map[string]any{"bundle_path": "x"}), "collateral.bundle_path"},
+		{"collateral with more", set("collateral", map[string]any{"check": false}), "unknown key"},
+		{"an exception for ever", set("tcb", map[string]any{"exceptions": []any{map[string]any{"status": "OutOfDate", "until": "2999-01-01T00:00:00Z", "reason": "x"}}}), "more than 30 days"},
+		{"an exception without an end", set("tcb", map[string]any{"exceptions": []any{map[string]any{"status": "OutOfDate", "reason": "x"}}}), "until is missing"},
+		{"an exception for all", set("tcb", map[string]any{"exceptions": []any{map[string]any{"status": "Revoked", "until": "2020-01-01T00:00:00Z", "reason": "x"}}}), "status"},
+		{"tcb with more", set("tcb", map[string]any{"skip": true}), "unknown key"},
+		{"verifier anywhere over http", set("dstack_verifier", map[string]any{"url": "http://verifier:8080"}), "dstack_verifier.url"},
 		{"unknown key", set("trust_everything", true), "unknown key"},
 		{"folded key", func(f map[string]any) { f["Cluster"] = f["cluster"]; delete(f, "cluster") }, "must be written"},
 		{"wrong type", set("allow_simulated", "yes"), "allow_simulated"},
@@ -134,5 +149,53 @@ func TestImagePolicyIsACopy(t *testing.T) {
 	maps.DeleteFunc(images, func(string, []policy.Measurement) bool { return true })
 	if got := trust.Images["dstack-0.5.11"]; len(got) != 1 || got[0].MRTD == "changed" {
 		t.Errorf("the trust file changed with its copy: %+v", got)
+	}
+}
+
+func TestCollateralOfATrustFile(t *testing.T) {
+	parse := func(c map[string]any) Trust {
+		t.Helper()
+		trust, err := ParseTrust(trustFile(t, nil, func(f map[string]any) {
+			if c != nil {
+				f["collateral"] = c
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trust
+	}
+	// An agent needs none, a coordinator does.
+	if _, err := parse(nil).CollateralSource(); err == nil || !strings.Contains(err.Error(), "collateral.pccs_url") {
+		t.Errorf("no source: %v", err)
+	}
+	for _, c := range []map[string]any{
+		{"pccs_url": "https://pccs.example"}, {"bundle_path": "/etc/collateral"}, {"pccs_url": "http://10.0.0.1", "bundle_path": "/x", "max_age": "168h"},
+	} {
+		trust := parse(c)
+		if _, err := trust.CollateralSource(); err != nil {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	if got := parse(map[string]any{"max_age": "168h"}).VerifierConfig().MaxCollateralAge; got != 168*time.Hour {
+		t.Errorf("age limit %s", got)
+	}
+}
+
+func TestOPS12_ExceptionsOfATrustFileReachThePolicy(t *testing.T) {
+	until := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
+	trust, err := ParseTrust(trustFile(t, nil, func(f map[string]any) {
+		f["tcb"] = map[string]any{"exceptions": []any{map[string]any{
+			"status": "SWHardeningNeeded", "advisories": []any{"INTEL-SA-00615"}, "until": until.Format(time.RFC3339), "reason": "firmware comes",
+		}}}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcb := policy.TCB{Status: "SWHardeningNeeded", Advisories: []string{"INTEL-SA-00615"}}
+	for at, want := range map[time.Time]bool{until.Add(-time.Hour): true, until: false} {
+		if d := policy.AppraiseTCB(trust.ImagePolicy().TCB, tcb, at); d.Allowed != want {
+			t.Errorf("at %s: %+v", at, d)
+		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"crypto/subtle"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
-	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "github.com/google/go-tdx-guest/proto/tdx"
 	"github.com/google/go-tdx-guest/verify"
 
+	"cadre.dev/attest/collateral"
 	"cadre.dev/core/policy"
 )
 
@@ -27,20 +27,36 @@ type VerifierConfig struct {
 	// PreLaunchScripts are the hex SHA-256 of the pre_launch_script texts that an
 	// app-compose.json may have. nil: none.
 	PreLaunchScripts []string
+	// Collateral finds collateral. nil: what comes with the evidence is used, and
+	// without that the TCB is not evaluated.
+	Collateral collateral.Source
+	// MaxCollateralAge bounds the age of what Intel signed; 0: its own dates only.
+	MaxCollateralAge time.Duration
+	// Highest remembers the newest collateral. nil: in this process's memory.
+	Highest collateral.Highest
 	// Now is the time at which certificates must be valid. nil: time.Now.
 	Now func() time.Time
 }
 
-// Verifier decides whether Evidence is genuine. It is safe for concurrent use
-// and keeps nothing between calls.
+// Verifier decides whether Evidence is genuine. It is safe for concurrent use.
+// Between calls it keeps which certificates and collateral have signatures that
+// hold, never whether they are in date or revoked.
 //
-// It works offline and does not evaluate the TCB: without Intel's collateral
-// neither the TCB level of platform, TDX module and quoting enclave nor the
-// revocation of a PCK certificate is known. Both remain the platform's word.
+// Where there is collateral, a machine is judged by it: revocation ends in a
+// refusal here, its TCB becomes a claim that policy judges. Without any the claim
+// is empty: TCB level and revocation remain the platform's word.
 type Verifier struct {
-	roots   roots
-	scripts []string
-	now     func() time.Time
+	roots      roots
+	scripts    []string
+	collateral collateral.Source
+	maxAge     time.Duration
+	highest    collateral.Highest
+	now        func() time.Time
+
+	mu     sync.Mutex
+	chains map[[32]byte]*pckChain     // guarded by mu
+	sets   map[setKey]*collateral.Set // guarded by mu
+	newest time.Time                  // guarded by mu; the newest time that Intel signed
 }
 
 // NewVerifier returns a Verifier; the error names a root that cannot be used.
@@ -53,13 +69,19 @@ func NewVerifier(cfg VerifierConfig) (*Verifier, error) {
 	if now == nil {
 		now = time.Now
 	}
-	return &Verifier{roots: r, scripts: cfg.PreLaunchScripts, now: now}, nil
+	highest := cfg.Highest
+	if highest == nil {
+		highest = &collateral.Memory{}
+	}
+	return &Verifier{
+		roots: r, scripts: cfg.PreLaunchScripts, collateral: cfg.Collateral, maxAge: cfg.MaxCollateralAge, highest: highest, now: now,
+	}, nil
 }
 
 // Verify says what genuine Evidence claims. reportData is what the quote must
 // commit to: the digest of a statement that the caller has checked. The error is
-// an *Error, except when ctx has ended. Verify does no I/O; ctx only keeps a
-// caller that has gone from costing work.
+// an *Error, except when ctx has ended. The only I/O is that of the source of
+// collateral, and nothing is asked of it before the evidence is known to be genuine.
 //
 // Claims without an app-compose.json preimage have no ComposeText and an
 // AppComposeProblem, so that policy refuses them.
@@ -74,7 +96,7 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 	if err != nil {
 		return policy.Claims{}, err
 	}
-	simulated, err := v.verifySignatures(quote)
+	chain, err := v.verifySignatures(quote)
 	if err != nil {
 		return policy.Claims{}, err
 	}
@@ -95,6 +117,10 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 	if sum := sha256.Sum256(ev.AppCompose); len(ev.AppCompose) > 0 && !bytes.Equal(sum[:], boot.composeHash) {
 		return policy.Claims{}, refuse(CodeEventLogInvalid, "app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)
 	}
+	tcb, err := v.evaluateTCB(ctx, quote, chain, ev.Collateral)
+	if err != nil {
+		return policy.Claims{}, err
+	}
 	claims := policy.Claims{
 		AppID:           hex.EncodeToString(boot.appID),
 		InstanceID:      hex.EncodeToString(boot.instanceID),
@@ -106,7 +132,8 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 		RTMR1:           hex.EncodeToString(body.GetRtmrs()[1]),
 		RTMR2:           hex.EncodeToString(body.GetRtmrs()[2]),
 		OSImageHash:     hex.EncodeToString(boot.osImageHash),
-		Simulated:       simulated,
+		TCB:             tcb,
+		Simulated:       chain.simulated,
 	}
 	claims.ComposeText, claims.AppComposeProblem = readAppCompose(ev.AppCompose, v.scripts)
 	return claims, nil
@@ -128,46 +155,23 @@ func verifyLog(text string, body *pb.TDQuoteBody) (bootFacts, error) {
 }
 
 // verifySignatures checks the whole chain: root, intermediate, PCK leaf, QE
-// report, attestation key, header and body.
-func (v *Verifier) verifySignatures(quote *pb.QuoteV4) (simulated bool, err error) {
+// report, attestation key, header and body, and the dates of the certificates.
+func (v *Verifier) verifySignatures(quote *pb.QuoteV4) (chain *pckChain, err error) {
 	defer func() {
 		// The library is not ours; a quote that makes it panic is a bad quote.
 		if r := recover(); r != nil {
-			simulated, err = false, refuse(CodeQuoteInvalid, "quote verification: %v", r)
+			chain, err = nil, refuse(CodeQuoteInvalid, "quote verification: %v", r)
 		}
 	}()
-	chain := quote.GetSignedData().GetCertificationData().GetQeReportCertificationData().GetPckCertificateChainData().GetPckCertChain()
-	end, err := chainEnd(chain)
-	if err != nil {
-		return false, refuse(CodeQuoteInvalid, "certificate chain: %v", err)
+	if chain, err = v.chainOf(quote); err != nil {
+		return nil, err
 	}
-	pool, simulated := v.roots.poolFor(end)
+	pool := x509.NewCertPool()
+	pool.AddCert(chain.root)
 	// The library writes into the options, so each call has its own.
 	options := &verify.Options{TrustedRoots: pool, Now: v.now()}
 	if err := verify.TdxQuote(quote, options); err != nil {
-		return false, refuse(CodeQuoteInvalid, "%v", err)
+		return nil, refuse(CodeQuoteInvalid, "%v", err)
 	}
-	return simulated, nil
-}
-
-// chainEnd returns the last of the three certificates. The chain must be the
-// canonical PEM of them, with the NUL that Intel's library appends or without:
-// text between or around the blocks would be signed by nobody.
-func chainEnd(chain []byte) (*x509.Certificate, error) {
-	var canonical []byte
-	var last []byte
-	rest := chain
-	for range 3 {
-		var block *pem.Block
-		block, rest = pem.Decode(rest)
-		if block == nil || block.Type != "CERTIFICATE" {
-			return nil, errors.New("not three PEM certificates")
-		}
-		last = block.Bytes
-		canonical = append(canonical, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
-	}
-	if !bytes.Equal(bytes.TrimSuffix(chain, []byte{0}), canonical) {
-		return nil, errors.New("not in canonical PEM form")
-	}
-	return x509.ParseCertificate(last)
+	return chain, nil
 }

@@ -26,7 +26,10 @@ type Config struct {
 	// Replicas is how many coordinators the cluster has: 1, 3 or 5.
 	Replicas int
 	Trust    attest.Trust
-	Gateway  overlay.Gateway
+	// TrustFile is the text that Trust was parsed from. Run refuses one that is not
+	// part of this CVM's measured compose file.
+	TrustFile []byte
+	Gateway   overlay.Gateway
 	// Rendezvous servers help to find direct paths; none: the gateway is the only one.
 	Rendezvous []overlay.Rendezvous
 	// Paths are the kinds of path that may be used; nil: all.
@@ -51,6 +54,8 @@ type Verifier = admission.Verifier
 type Deps struct {
 	Guest    Guest
 	Platform platform.Platform
+	// Verifier is for tests; nil: one is made by the trust file, with its
+	// collateral.
 	Verifier Verifier
 	Log      *slog.Logger
 	// Now is the clock; nil: the system's.
@@ -133,8 +138,8 @@ func (c *Config) serverVIPs(othersOnly bool) []string {
 }
 
 func (d *Deps) complete() error {
-	if d.Guest == nil || d.Platform == nil || d.Verifier == nil {
-		return errors.New("coordinator: Guest, Platform and Verifier are needed")
+	if d.Guest == nil || d.Platform == nil {
+		return errors.New("coordinator: Guest and Platform are needed")
 	}
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)

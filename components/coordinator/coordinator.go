@@ -57,6 +57,8 @@ type Coordinator struct {
 	secrets   *secrets.Service
 	keeper    *secrets.Keeper
 	rotator   *secrets.Rotator
+	verifier  Verifier
+	quoter    admission.Quoter
 	peers     *peering.Coordinators
 	node      *overlay.Node
 	views     *view.Watcher
@@ -79,7 +81,14 @@ type Coordinator struct {
 
 // New checks cfg and deps. Nothing is opened before Run.
 func New(cfg Config, deps Deps) (*Coordinator, error) {
-	if err := errors.Join(cfg.complete(), deps.complete()); err != nil {
+	err := errors.Join(cfg.complete(), deps.complete())
+	if deps.Verifier == nil {
+		// Found now, not when the first agent asks: without collateral nobody could be
+		// admitted.
+		_, noSource := cfg.Trust.CollateralSource()
+		err = errors.Join(err, noSource)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &Coordinator{cfg: cfg, deps: deps, log: deps.Log, relocated: make(chan struct{}, 1)}, nil
@@ -142,6 +151,9 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if c.info, err = c.deps.Guest.Info(ctx); err != nil {
 		return fmt.Errorf("ask the guest agent who this is: %w", err)
 	}
+	if err := attest.CheckMeasured(ctx, c.deps.Guest, c.cfg.TrustFile); err != nil {
+		return fmt.Errorf("trust file: %w", err)
+	}
 	if want := c.cfg.Trust.CoordinatorAppID; want != "" && want != c.info.AppID {
 		return fmt.Errorf("this CVM belongs to app %s, the trust file names %s as the coordinators' app", c.info.AppID, want)
 	}
@@ -170,6 +182,9 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.secrets = secrets.New(c.root, c.store)
+	if err := c.assembleVerifier(); err != nil {
+		return err
+	}
 	c.metrics = status.NewMetrics()
 	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
 	c.reports = reports.New(c.deps.Now)
@@ -224,7 +239,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
-		Store: c.store, Views: c.views, Verifier: c.deps.Verifier, Quoter: c.deps.Guest, Issuer: c.issuer, Secrets: c.secrets,
+		Store: c.store, Views: c.views, Verifier: c.verifier, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
@@ -243,7 +258,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
 		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
 		Images: c.cfg.Trust.ImagePolicy(), Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
-		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.deps.Guest,
+		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.quoter,
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,19 +204,27 @@ func newHarness(t *testing.T) *harness {
 	if h.verifier, err = attest.NewVerifier(attest.VerifierConfig{RootsPEM: cloud.RootPEM()}); err != nil {
 		t.Fatal(err)
 	}
-	guest, client := bootCVM(t, cloud, coordinatorApp, appCompose("services: {}\n"), bytes.Repeat([]byte{1}, 20))
+	pccs := httptest.NewServer(cloud.NewPCCS(time.Now))
+	t.Cleanup(pccs.Close)
+	digest := sha256.Sum256([]byte(h.operatorToken))
+	trust := attest.Trust{
+		Cluster: "demo", CoordinatorAppID: coordinatorApp, RootsPEM: string(cloud.RootPEM()), AllowSimulated: true,
+		KeyProvider: attest.KeyProvider{Name: "kms", ID: cloud.KeyProviderID()}, Images: cloud.Images(osImage),
+		OperatorTokenSHA256: hex.EncodeToString(digest[:]), Collateral: attest.TrustCollateral{PCCSURL: pccs.URL},
+	}
+	trustFile, err := json.Marshal(trust)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured := "services: {}\nconfigs:\n  trust:\n    content: '" + string(trustFile) + "'\n"
+	guest, client := bootCVM(t, cloud, coordinatorApp, appCompose(measured), bytes.Repeat([]byte{1}, 20))
 	h.guest = client
 	h.platform = newCloudPlatform(h, guest.InstanceID())
-	digest := sha256.Sum256([]byte(h.operatorToken))
 	h.config = coordinator.Config{
 		Cluster: "demo", Slot: "coordinator-0", Replicas: 1, ConsulBinary: storetest.ConsulBinary(t),
 		StateDir: t.TempDir(), RunDir: testnet.MemoryDir(t), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.Address()},
 		SessionListen: "127.0.0.1:7443", APIListen: "127.0.0.1:7444", Version: "test",
-		Trust: attest.Trust{
-			Cluster: "demo", CoordinatorAppID: coordinatorApp, RootsPEM: string(cloud.RootPEM()), AllowSimulated: true,
-			KeyProvider: attest.KeyProvider{Name: "kms", ID: cloud.KeyProviderID()}, Images: cloud.Images(osImage),
-			OperatorTokenSHA256: hex.EncodeToString(digest[:]),
-		},
+		Trust: trust, TrustFile: trustFile,
 	}
 	h.gateway.Route(coordinatorApp+"-7443s."+gatewayDomain, "127.0.0.1:7443")
 	h.gateway.Route(guest.InstanceID()+"-7443s."+gatewayDomain, "127.0.0.1:7443")
@@ -226,7 +235,7 @@ func (h *harness) start() {
 	h.t.Helper()
 	level := slog.LevelInfo
 	c, err := coordinator.New(h.config, coordinator.Deps{
-		Guest: h.guest, Platform: h.platform, Verifier: h.verifier,
+		Guest: h.guest, Platform: h.platform,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ const (
 	AdmissionsPrefix = "admissions/"
 	RefusalsPrefix   = "refusals/"
 	NoncesPrefix     = "admission/nonces/"
+	CollateralPrefix = "collateral/"
 	// GroupPolicyPrefix is where the leader keeps what it accepted for each group.
 	GroupPolicyPrefix = "policy/groups/"
 	ControlPrefix     = "control/"
@@ -85,6 +86,9 @@ func DecisionsKey(slot string) string { return key("decisions", name(slot)) }
 // NonceKey marks the challenge nonce n (hex) as spent.
 func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }
 
+// CollateralKey is the newest collateral seen for the machines called fmspc.
+func CollateralKey(fmspc string) string { return key("collateral", segment(fmspcGrammar, fmspc)) }
+
 // PauseKey is the operator's switch that pauses the rollout of group g.
 func PauseKey(g string) string { return key("control", "pause", name(g)) }
 
@@ -133,6 +137,7 @@ var (
 	revocationGrammar = regexp.MustCompile(`^(instance|revision|key_provider)-[a-zA-Z0-9][a-zA-Z0-9._:-]{0,299}$`)
 	floorGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
 	nonceGrammar      = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+	fmspcGrammar      = regexp.MustCompile(`^[0-9a-f]{12}$`)
 )
 
 // badMark starts what a key builder returns for a segment that it refuses. No

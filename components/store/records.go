@@ -72,6 +72,8 @@ var Records = []Kind{
 		"The last decisions about Boots that claim the Slot with genuine evidence, as a hash chain, and the checks of the latest one."},
 	{"lease/boots/<slot>", typeOf[BootLease](), Admitter, 2 * kib,
 		"The Boot lease: a Consul session holds the key while a Boot is the Slot. Coordinators that hear from the Boot renew the session. Never deleted."},
+	{"collateral/<fmspc>", typeOf[policy.CollateralMark](), Admitter, 1 * kib,
+		"The newest of Intel's collateral that was accepted for a family of machines, by check-and-set; it only grows. Older collateral is refused on every coordinator, and a clock before issued_at is not believed."},
 	{"control/pause/<group>", typeOf[Pause](), Operator, 4 * kib,
 		"While it exists, the group's rollout starts no further step. Delete it to resume."},
 	{"control/freeze", typeOf[Freeze](), Operator, 4 * kib,
@@ -139,6 +141,7 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<revision>":   idGrammar,
 	"<revocation>": revocationGrammar,
 	"<floor>":      floorGrammar,
+	"<fmspc>":      fmspcGrammar,
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -225,7 +225,7 @@ func (g *Guest) measure(cfg BootConfig) error {
 	}
 
 	g.report = Report{TDAttributes: HealthyTDAttributes, XFAM: HealthyXFAM, MRTD: g.image.mrtd}
-	g.report.TEETCBSVN = [16]byte{7, 1, 3}
+	g.report.TEETCBSVN = teeTCBSVN
 	g.report.MRConfigID[0] = 1
 	copy(g.report.MRConfigID[1:], g.composeHash[:])
 	copy(g.report.RTMR[:3], g.image.rtmr[:])

@@ -143,20 +143,37 @@ func (c *Cloud) hostNamed(name string) (*host, error) {
 	return h, nil
 }
 
+// platformCA is the intermediate that issues for every machine.
+func (c *Cloud) platformCA() (key *ecdsa.PrivateKey, cert *x509.Certificate, text []byte, err error) {
+	return c.issued("Intel SGX PCK Platform CA", "platform-ca", true)
+}
+
+// issued makes a certificate under the root.
+func (c *Cloud) issued(name, label string, ca bool) (key *ecdsa.PrivateKey, cert *x509.Certificate, text []byte, err error) {
+	if key, err = deriveP256(c.seed, label); err != nil {
+		return nil, nil, nil, err
+	}
+	form := template
+	if ca {
+		form = caTemplate
+	}
+	t, err := form(name, key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if !ca {
+		t.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageContentCommitment
+	}
+	if text, err = sign(t, c.root, key, c.rootKey); err != nil {
+		return nil, nil, nil, err
+	}
+	cert, err = parsePEMCertificate(text)
+	return key, cert, text, err
+}
+
 func (c *Cloud) makeHost(name string) (*host, error) {
-	caKey, err := deriveP256(c.seed, "platform-ca")
+	caKey, ca, caPEM, err := c.platformCA()
 	if err != nil {
-		return nil, err
-	}
-	ca, err := caTemplate("Intel SGX PCK Platform CA", caKey)
-	if err != nil {
-		return nil, err
-	}
-	caPEM, err := sign(ca, c.root, caKey, c.rootKey)
-	if err != nil {
-		return nil, err
-	}
-	if ca, err = parsePEMCertificate(caPEM); err != nil {
 		return nil, err
 	}
 	h := &host{}
@@ -200,6 +217,12 @@ func (c *Cloud) makeHost(name string) (*host, error) {
 var cpuSVN = []byte{5, 5, 2, 2, 3, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0}
 
 const pceSVN = 11
+
+// teeTCBSVN is that of the TDX module, version 1, svn 7.
+var teeTCBSVN = [16]byte{7, 1, 3}
+
+// HealthyTEETCBSVN is the TEE_TCB_SVN that every simulated machine shows.
+func HealthyTEETCBSVN() [16]byte { return teeTCBSVN }
 
 // fmspc names the machine type; this one does not exist.
 var fmspc = []byte{'S', 'I', 'M', 0, 0, 0}

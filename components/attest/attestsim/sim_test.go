@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -126,7 +127,7 @@ func TestVerifierAcceptsSimulatedEvidenceUnderItsRoot(t *testing.T) {
 				MRTD: m.MRTD, RTMR0: m.RTMR0, RTMR1: m.RTMR1, RTMR2: m.RTMR2,
 				OSImageHash: got.OSImageHash, Simulated: true,
 			}
-			if got != want {
+			if !reflect.DeepEqual(got, want) {
 				t.Errorf("claims:\n got %+v\nwant %+v", got, want)
 			}
 			if len(got.OSImageHash) != 64 {

@@ -140,6 +140,8 @@ type ImagePolicy struct {
 	// AllowSimulated admits Claims under a root that is not Intel's. It is true
 	// only where the measured compose names such a root.
 	AllowSimulated bool `json:"allow_simulated"`
+	// TCB says which TCB states are tolerated; its zero value: UpToDate only.
+	TCB TCBPolicy `json:"tcb,omitzero"`
 }
 
 // Measurement is one accepted set of boot measurements, lower-case hex.

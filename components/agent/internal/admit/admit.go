@@ -122,7 +122,7 @@ func (c *Client) Admit(ctx context.Context) (Admitted, error) {
 	answer, err := service.Admit(ctx, &admissionv1.AdmitRequest{
 		Statement: claim.Encode(),
 		Evidence: &admissionv1.Evidence{
-			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose,
+			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose, VmConfig: evidence.VMConfig,
 		},
 	}, grpc.MaxCallRecvMsgSize(answerLimit))
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Client) checkCoordinator(ctx context.Context, ch *admissionv1.Challenge
 	}
 	ev := ch.GetCoordinatorEvidence()
 	claims, err := c.cfg.Verifier.Verify(ctx, attest.Evidence{
-		Quote: ev.GetQuote(), EventLog: ev.GetEventLog(), AppCompose: ev.GetAppCompose(),
+		Quote: ev.GetQuote(), EventLog: ev.GetEventLog(), AppCompose: ev.GetAppCompose(), Collateral: ev.GetCollateral(),
 	}, said.ReportData())
 	if err != nil {
 		return said, err
@@ -166,11 +166,12 @@ func (c *Client) checkCoordinator(ctx context.Context, ch *admissionv1.Challenge
 	if said.AppID != claims.AppID {
 		return said, fmt.Errorf("STATEMENT_MISMATCH: the coordinator states app %s, its quote says %s", said.AppID, claims.AppID)
 	}
-	return said, trusted(trust, claims)
+	return said, trusted(trust, claims, time.Now())
 }
 
 // trusted compares a coordinator's claims with the measured trust file.
-func trusted(trust attest.Trust, claims policy.Claims) error {
+// Its machine is judged by the collateral that it gave, which Intel signed.
+func trusted(trust attest.Trust, claims policy.Claims, now time.Time) error {
 	switch {
 	case claims.AppID != trust.CoordinatorAppID:
 		return fmt.Errorf("BROKER_UNTRUSTED: app %s answered, the coordinators are app %s", claims.AppID, trust.CoordinatorAppID)
@@ -181,6 +182,9 @@ func trusted(trust attest.Trust, claims policy.Claims) error {
 			claims.KeyProviderName, claims.KeyProviderID, trust.KeyProvider.Name, trust.KeyProvider.ID)
 	case claims.AppComposeProblem != "":
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: %s", claims.AppComposeProblem)
+	}
+	if d := policy.AppraiseTCB(trust.TCB, claims.TCB, now); !d.Allowed {
+		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's machine: %s: %s", d.Code, d.Message)
 	}
 	for _, image := range trust.Images {
 		for _, m := range image {

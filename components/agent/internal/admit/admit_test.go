@@ -4,12 +4,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/agenttest"
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/attest/statement"
+	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
@@ -73,12 +75,17 @@ func TestAdmitRefuses(t *testing.T) {
 		"statement for another key": {coordinator: func(c *agenttest.Coordinator) {
 			c.Tamper = func(s *statement.Coordinator) { s.TLSPublicKey = append([]byte{1}, s.TLSPublicKey[1:]...) }
 		}, want: "CHANNEL_BINDING_MISMATCH"},
-		"quote under a foreign root":    {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignRoot = true }, want: "QUOTE_INVALID"},
-		"quote of a debug TD":           {coordinator: func(c *agenttest.Coordinator) { c.Faults.DebugTD = true }, want: "TD_DEBUG"},
-		"replayed quote is not ours":    {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignImage = true }, want: "BROKER_UNTRUSTED"},
-		"foreign key provider":          {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignKeyProvider = true }, want: "BROKER_UNTRUSTED"},
-		"simulated root is not allowed": {trust: func(tr *attest.Trust) { tr.AllowSimulated = false }, want: "BROKER_UNTRUSTED"},
-		"another cluster is ours":       {trust: func(tr *attest.Trust) { tr.Cluster = "prod" }, want: "CLUSTER_MISMATCH"},
+		"quote under a foreign root":       {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignRoot = true }, want: "QUOTE_INVALID"},
+		"quote of a debug TD":              {coordinator: func(c *agenttest.Coordinator) { c.Faults.DebugTD = true }, want: "TD_DEBUG"},
+		"replayed quote is not ours":       {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignImage = true }, want: "BROKER_UNTRUSTED"},
+		"foreign key provider":             {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignKeyProvider = true }, want: "BROKER_UNTRUSTED"},
+		"simulated root is not allowed":    {trust: func(tr *attest.Trust) { tr.AllowSimulated = false }, want: "BROKER_UNTRUSTED"},
+		"another cluster is ours":          {trust: func(tr *attest.Trust) { tr.Cluster = "prod" }, want: "CLUSTER_MISMATCH"},
+		"ATT-30 no collateral":             {coordinator: func(c *agenttest.Coordinator) { c.NoCollateral = true }, want: "BROKER_UNTRUSTED: the coordinator's machine: COLLATERAL_UNAVAILABLE"},
+		"ATT-30 an old machine":            {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Platform = "OutOfDate" }, want: "BROKER_UNTRUSTED: the coordinator's machine: TCB_OUT_OF_DATE"},
+		"ATT-30 a revoked machine":         {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.RevokedHosts = []string{""} }, want: "QUOTE_REVOKED"},
+		"ATT-30 collateral that has ended": {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Age = 31 * 24 * time.Hour }, want: "COLLATERAL_EXPIRED"},
+		"ATT-30 collateral of the future":  {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Age = -3 * time.Hour }, want: "CLOCK_UNTRUSTED"},
 		"another CA bundle": {late: true, want: "SVID_UNTRUSTED", coordinator: func(c *agenttest.Coordinator) {
 			c.Grant = func(r *admissionv1.AdmitResponse) {
 				r.Credentials.CaBundlePem = append(r.Credentials.CaBundlePem, '\n')
@@ -117,6 +124,23 @@ func TestAdmitRefuses(t *testing.T) {
 				t.Errorf("evidence was sent: %t, want %t", sent, tc.late)
 			}
 		})
+	}
+}
+
+// An old machine is good enough while the measured trust file says so.
+func TestATT30_AToleratedMachineIsTrusted(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	w.Posture = attestsim.Posture{Platform: "SWHardeningNeeded", Advisories: []string{"INTEL-SA-00615"}}
+	agenttest.NewCoordinator(w).Start(t)
+	for end, good := range map[time.Duration]bool{time.Hour: true, -time.Hour: false} {
+		trust := w.Trust()
+		trust.TCB.Exceptions = []policy.TCBException{{
+			Status: "SWHardeningNeeded", Advisories: []string{"INTEL-SA-00615"}, Until: time.Now().Add(end), Reason: "the firmware comes",
+		}}
+		client, _ := newClient(t, w, trust)
+		if _, err := client.Admit(t.Context()); (err == nil) != good {
+			t.Errorf("an exception that ends in %s: %v", end, err)
+		}
 	}
 }
 

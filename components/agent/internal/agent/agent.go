@@ -27,13 +27,16 @@ import (
 
 // Agent is one run of cadre-agent.
 type Agent struct {
-	cfg    Config
-	boot   *admit.Boot
-	bootAt time.Time
-	guest  attest.Guest
-	admit  *admit.Client
-	mesh   *mesh.Folder
-	svid   *sds.Folder // nil unless asked for
+	cfg Config
+	// trustFile is the text of the trust file; measured refuses another one than
+	// this CVM was measured with.
+	trustFile []byte
+	boot      *admit.Boot
+	bootAt    time.Time
+	guest     attest.Guest
+	admit     *admit.Client
+	mesh      *mesh.Folder
+	svid      *sds.Folder // nil unless asked for
 
 	// Parts that need no name.
 	member  *member.Watcher
@@ -63,7 +66,7 @@ func New(cfg Config) (*Agent, error) {
 	if err := mesh.InMemory(cfg.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
-	trust, err := attest.LoadTrust(cfg.TrustFile)
+	trust, trustFile, err := attest.LoadTrust(cfg.TrustFile)
 	if err != nil {
 		return nil, fmt.Errorf("trust file %s: %w", cfg.TrustFile, err)
 	}
@@ -87,7 +90,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		svid: svid,
-		cfg:  cfg, boot: boot, bootAt: time.Now(), mesh: folder,
+		cfg:  cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), mesh: folder,
 		guest:   attest.NewGuestClient(cfg.DstackSocket),
 		member:  member.NewWatcher(cfg.Log),
 		checker: health.NewChecker(cfg.Log),
@@ -138,6 +141,9 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // runAdmitted gets this Boot admitted and then runs everything that needs a name.
 func (a *Agent) runAdmitted(ctx context.Context) error {
+	if err := a.measured(ctx); err != nil {
+		return err
+	}
 	first, err := a.admit.AdmitUntil(ctx)
 	if err != nil {
 		return admit.OnlyEnded(err)

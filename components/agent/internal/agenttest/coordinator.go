@@ -42,6 +42,8 @@ type Coordinator struct {
 	// AppID of the coordinator's own CVM; Faults of its guest.
 	AppID  string
 	Faults attestsim.Faults
+	// NoCollateral gives none with the evidence.
+	NoCollateral bool
 	// Refuse, if set, answers Admit.
 	Refuse func() error
 	// Tamper may change a statement before it is quoted.
@@ -223,6 +225,11 @@ func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeReque
 	if err != nil {
 		return nil, err
 	}
+	if !a.c.NoCollateral {
+		if ev.Collateral, err = a.c.World.Collateral(); err != nil {
+			return nil, err
+		}
+	}
 	nonce := make([]byte, 32)
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
@@ -233,7 +240,7 @@ func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeReque
 	return &admissionv1.ChallengeResponse{
 		Nonce: nonce, ExpiresAt: timestamppb.New(time.Now().Add(time.Minute)),
 		Cluster: a.c.Slot.Cluster, Group: a.c.Slot.Group, Slot: a.c.Slot.Slot,
-		CoordinatorEvidence:  &admissionv1.Evidence{Quote: ev.Quote, EventLog: ev.EventLog, AppCompose: ev.AppCompose},
+		CoordinatorEvidence:  &admissionv1.Evidence{Quote: ev.Quote, EventLog: ev.EventLog, AppCompose: ev.AppCompose, Collateral: ev.Collateral},
 		CoordinatorStatement: batch.Encode(), CoordinatorPath: paths[0],
 	}, nil
 }

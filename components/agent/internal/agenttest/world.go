@@ -31,12 +31,37 @@ const (
 	OSImage          = "dstack-0.5.7"
 )
 
-var appCompose = []byte(`{"manifest_version":2,"name":"web-0","runner":"docker-compose",` +
-	`"docker_compose_file":"services: {}","kms_enabled":true,"key_provider":"kms"}`)
+// appCompose carries the trust file, as every CVM's must.
+func (w *World) appCompose(t testing.TB) []byte {
+	t.Helper()
+	trust, err := json.Marshal(w.Trust())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(map[string]any{
+		"manifest_version": 2, "name": "web-0", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms",
+		"docker_compose_file": "services: {}\nconfigs:\n  trust:\n    content: '" + string(trust) + "'\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// Collateral is what the manufacturer says of the world's machines now.
+func (w *World) Collateral() ([]byte, error) {
+	bundle, err := w.Cloud.Collateral(time.Now(), w.Posture)
+	if err != nil {
+		return nil, err
+	}
+	return bundle.Encode()
+}
 
 // World is one cloud with one cluster's CA.
 type World struct {
-	Cloud   *attestsim.Cloud
+	Cloud *attestsim.Cloud
+	// Posture is what the manufacturer says of the machines; zero: all is well.
+	Posture attestsim.Posture
 	Gateway *Gateway
 	CA      *x509.Certificate
 	CAPEM   []byte
@@ -101,7 +126,7 @@ func TrustFile(t testing.TB, trust attest.Trust) string {
 func (w *World) Guest(t testing.TB, appID string, seed byte, faults attestsim.Faults) (socket, instanceID string) {
 	t.Helper()
 	guest, err := w.Cloud.Boot(attestsim.BootConfig{
-		AppID: appID, AppCompose: appCompose, OSImage: OSImage, Faults: faults,
+		AppID: appID, AppCompose: w.appCompose(t), OSImage: OSImage, Faults: faults,
 		InstanceIDSeed: append(make([]byte, 19), seed),
 	})
 	if err != nil {

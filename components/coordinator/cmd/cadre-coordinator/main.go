@@ -26,7 +26,7 @@ func main() {
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Getenv); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			os.Exit(2)
 		}
@@ -36,13 +36,13 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
-	o, err := parse(args, os.Getenv)
+func run(ctx context.Context, args []string, env func(string) string) error {
+	o, err := parse(args, env)
 	if err != nil {
 		return err
 	}
 	log := logging.New("cadre-coordinator", o.logLevel, os.Stderr)
-	trust, err := attest.LoadTrust(o.trustFile)
+	trust, trustFile, err := attest.LoadTrust(o.trustFile)
 	if err != nil {
 		return err
 	}
@@ -54,22 +54,16 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	verifier, err := attest.NewVerifier(attest.VerifierConfig{
-		RootsPEM: []byte(trust.RootsPEM), PreLaunchScripts: trust.PreLaunchScriptsSHA256,
-	})
-	if err != nil {
-		return err
-	}
 	if trust.AllowSimulated {
 		log.Warn("simulated attestation is allowed by the measured trust file")
 	}
 	c, err := coordinator.New(coordinator.Config{
-		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust,
+		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust, TrustFile: trustFile,
 		Gateway:    overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
 		Rendezvous: o.rendezvous, Paths: o.paths,
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
 	}, coordinator.Deps{
-		Guest: attest.NewGuestClient(o.dstackSocket), Platform: cloud, Verifier: verifier, Log: log,
+		Guest: attest.NewGuestClient(o.dstackSocket), Platform: cloud, Log: log,
 		Failpoint: failpoint(o.failpointFile, log),
 	})
 	if err != nil {

@@ -72,6 +72,7 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	}
 	claims, err := a.cfg.Verifier.Verify(ctx, attest.Evidence{
 		Quote: req.GetEvidence().GetQuote(), EventLog: req.GetEvidence().GetEventLog(), AppCompose: req.GetEvidence().GetAppCompose(),
+		VMConfig: req.GetEvidence().GetVmConfig(),
 	}, a.stated.ReportData())
 	release()
 	if err != nil {

@@ -53,7 +53,7 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 	return &admissionv1.ChallengeResponse{
 		Nonce: nonce, ExpiresAt: timestamppb.New(expiry), Cluster: c.cfg.Cluster, Group: groupName, Slot: slot,
 		CoordinatorEvidence: &admissionv1.Evidence{
-			Quote: own.evidence.Quote, EventLog: own.evidence.EventLog, AppCompose: own.evidence.AppCompose,
+			Quote: own.evidence.Quote, EventLog: own.evidence.EventLog, AppCompose: own.evidence.AppCompose, Collateral: own.evidence.Collateral,
 		},
 		CoordinatorStatement: own.statement, CoordinatorLeaf: own.leaf, CoordinatorPath: own.path,
 	}, nil

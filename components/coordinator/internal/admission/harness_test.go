@@ -129,7 +129,7 @@ func newHarness(t testing.TB) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: cloud.RootPEM()})
+	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: cloud.RootPEM(), Collateral: cloud.CollateralSource(time.Now)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (r *refusal) status(code codes.Code) error {
 // asRefusal takes the code out of a verification error.
 func asRefusal(err error) *refusal {
 	if e, ok := errors.AsType[*attest.Error](err); ok {
-		return &refusal{code: e.Code, message: e.Message}
+		return &refusal{code: e.Code, message: e.Message, retry: e.Retryable()}
 	}
 	return &refusal{code: codeQuote, message: err.Error()}
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	consul "github.com/hashicorp/consul/api"
-
-	"cadre.dev/core/group"
 )
 
 // Owned is a token that carries the policy of a Slot.

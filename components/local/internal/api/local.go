@@ -34,6 +34,7 @@ func (s *Server) local() http.Handler {
 		"POST /network/{cvm}/rebind":     s.rebind,
 		"GET /firewall":                  s.getFirewall,
 		"PUT /firewall":                  s.putFirewall,
+		"PUT /collateral":                s.putCollateral,
 		"GET /rendezvous":                s.getRendezvous,
 		"POST /rendezvous/{verb}":        s.switchRendezvous,
 		"GET /cvms":                      s.localCVMs,

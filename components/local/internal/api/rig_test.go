@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/attest/attestsim"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/cloud/cloudtest"
 )
@@ -26,6 +27,7 @@ type rig struct {
 	host *httptest.Server
 	hdr  http.Header
 	dir  string
+	pccs *attestsim.PCCS
 	nets *networks // given to the next open; nil for none
 }
 
@@ -47,6 +49,7 @@ func (r *rig) open(set cloud.Settings) {
 		Cloud: cl, Key: testKey, Domain: "gw.test", Images: []string{"dstack-0.5.7"}, EnvKey: cloudtest.EnvKey, Log: log,
 		Gateway: func() any { return nil }, LogDir: func(uuid string) string { return filepath.Join(r.dir, uuid) },
 	}
+	cfg.PCCS = r.pccs
 	if r.nets != nil {
 		cfg.Networks = r.nets
 	}

@@ -41,6 +41,9 @@ type Config struct {
 	Networks Networks
 	// Rendezvous describes the cloud's rendezvous and switches it; nil when there is none.
 	Rendezvous Rendezvous
+	// PCCS serves the simulated manufacturer's collateral, to anybody, as a caching
+	// service does; nil serves none.
+	PCCS *attestsim.PCCS
 	// LogDir gives the directory of a CVM's service logs.
 	LogDir func(uuid string) string
 	Log    *slog.Logger
@@ -98,7 +101,15 @@ func (s *Server) Public() http.Handler {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+v1+path, s.wrap(h))
 	}
-	return s.front(fault.Wrap(mux, s.faults, s.calls, s.about))
+	api := s.front(fault.Wrap(mux, s.faults, s.calls, s.about))
+	if s.cfg.PCCS == nil {
+		return api
+	}
+	all := http.NewServeMux()
+	all.Handle("/", api)
+	all.Handle("/sgx/certification/", s.cfg.PCCS)
+	all.Handle("/tdx/certification/", s.cfg.PCCS)
+	return all
 }
 
 // Host is Public plus /_local/, for the host only.

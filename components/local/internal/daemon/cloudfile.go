@@ -28,6 +28,10 @@ type CloudFile struct {
 	// where none runs.
 	RendezvousURL      string `json:"rendezvous_url"`
 	RendezvousCABase64 string `json:"rendezvous_ca_base64"`
+	// PCCSURL is the base of the caching service for the simulated manufacturer's
+	// collateral, for the host; PCCSURLInCVM the same for programs in CVMs.
+	PCCSURL      string `json:"pccs_url"`
+	PCCSURLInCVM string `json:"pccs_url_in_cvm"`
 	// RootPEMFile is the simulated attestation root; RootPEM its content.
 	RootPEMFile string      `json:"root_pem_file"`
 	RootPEM     string      `json:"root_pem"`

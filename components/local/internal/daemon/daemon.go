@@ -89,6 +89,7 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	defer listeners.close()
 	file.APIURL = "http://" + listeners.apiHost.Addr().String() + "/api/v1"
 	file.LocalURL = "http://" + listeners.apiHost.Addr().String() + "/_local"
+	file.PCCSURL = "http://" + listeners.apiHost.Addr().String()
 	file.GatewayAddress = listeners.gatewayHost.Addr().String()
 
 	var cl *cloud.Cloud // set before anything is served
@@ -108,6 +109,7 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		EnvKey: sim.EnvKey, SignEnvKey: sim.SignEnvKey, EvidenceFaults: hv.SetFaults,
 		Gateway:  func() any { return gw.Counters() },
 		LogDir:   func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },
+		PCCS:     sim.NewPCCS(time.Now),
 		Networks: fab, Log: cfg.Log,
 	}
 	var meeting *rendezvous.Server
@@ -179,6 +181,7 @@ func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error
 	inCVM := netip.AddrPortFrom(fabric.Address, gatewayPort)
 	return CloudFile{
 		APIURLInCVM: "http://" + fabric.Address.String() + "/api/v1", APIKey: key,
+		PCCSURLInCVM:  "http://" + fabric.Address.String(),
 		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(),
 		RootPEMFile: root, RootPEM: string(sim.RootPEM()), KeyProvider: KeyProvider{Name: "kms", ID: sim.KeyProviderID()},
 		Images: sim.Images(), StateDir: dir.path, PID: os.Getpid(),

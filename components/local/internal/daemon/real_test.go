@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"cadre.dev/attest"
+	"cadre.dev/attest/collateral"
 	"cadre.dev/core/policy"
 )
 
@@ -60,7 +61,12 @@ func (s *site) evidence(data []byte) (policy.Claims, error) {
 	if err := json.Unmarshal([]byte(out["stdout"].(string)), &ev); err != nil {
 		return policy.Claims{}, err
 	}
-	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: []byte(s.file.RootPEM)})
+	pccs, err := collateral.NewPCCS(collateral.PCCSConfig{URL: s.file.PCCSURL})
+	if err != nil {
+		return policy.Claims{}, err
+	}
+	defer pccs.Close()
+	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: []byte(s.file.RootPEM), Collateral: pccs})
 	if err != nil {
 		return policy.Claims{}, err
 	}
@@ -89,7 +95,7 @@ func TestCVMForReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if claims.InstanceID != instance || claims.ComposeHash != v["compose_hash"] || "app_"+claims.AppID != v["app_id"] || claims.KeyProviderID != s.file.KeyProvider.ID {
+		if claims.InstanceID != instance || claims.ComposeHash != v["compose_hash"] || "app_"+claims.AppID != v["app_id"] || claims.KeyProviderID != s.file.KeyProvider.ID || claims.TCB.Status != "UpToDate" {
 			t.Errorf("claims = %+v, CVM = %v", claims, v)
 		}
 		if m := s.file.Images["dstack-0.5.7"]; len(m) == 0 || m[0].MRTD != claims.MRTD {
@@ -105,6 +111,9 @@ func TestCVMForReal(t *testing.T) {
 		}
 		if out, code := s.exec("real-0", "", "curl -s -o /dev/null -w '%{http_code}' http://10.213.0.1/api/v1/auth/me"); code != 0 || out != "401" {
 			t.Errorf("api from inside: %q, %d", out, code)
+		}
+		if out, code := s.exec("real-0", "", "curl -s -o /dev/null -w '%{http_code}' "+s.file.PCCSURLInCVM+"/tdx/certification/v4/qe/identity"); code != 0 || out != "200" {
+			t.Errorf("collateral from inside: %q, %d", out, code)
 		}
 	})
 	t.Run("update keeps disk and identity and ends services in order", func(t *testing.T) {

@@ -435,7 +435,10 @@ type Evidence struct {
 	// Signed collateral that the verifier may use (attest/collateral), at most 256
 	// KiB. Set by coordinators, so that an agent needs no way to Intel's service: it
 	// checks every signature and date itself.
-	Collateral    []byte `protobuf:"bytes,4,opt,name=collateral,proto3" json:"collateral,omitempty"`
+	Collateral []byte `protobuf:"bytes,4,opt,name=collateral,proto3" json:"collateral,omitempty"`
+	// The guest agent's vm_config (JSON text), at most 64 KiB. Host input: only a
+	// second verifier uses it, to compute what the OS image must measure to.
+	VmConfig      string `protobuf:"bytes,5,opt,name=vm_config,json=vmConfig,proto3" json:"vm_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -496,6 +499,13 @@ func (x *Evidence) GetCollateral() []byte {
 		return x.Collateral
 	}
 	return nil
+}
+
+func (x *Evidence) GetVmConfig() string {
+	if x != nil {
+		return x.VmConfig
+	}
+	return ""
 }
 
 // AdmitRequest presents the evidence for one nonce.
@@ -1009,7 +1019,7 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x14coordinator_evidence\x18\x06 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\x13coordinatorEvidence\x123\n" +
 	"\x15coordinator_statement\x18\a \x01(\fR\x14coordinatorStatement\x12)\n" +
 	"\x10coordinator_leaf\x18\b \x01(\rR\x0fcoordinatorLeaf\x12)\n" +
-	"\x10coordinator_path\x18\t \x03(\fR\x0fcoordinatorPath\"~\n" +
+	"\x10coordinator_path\x18\t \x03(\fR\x0fcoordinatorPath\"\x9b\x01\n" +
 	"\bEvidence\x12\x14\n" +
 	"\x05quote\x18\x01 \x01(\fR\x05quote\x12\x1b\n" +
 	"\tevent_log\x18\x02 \x01(\tR\beventLog\x12\x1f\n" +
@@ -1017,7 +1027,8 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"appCompose\x12\x1e\n" +
 	"\n" +
 	"collateral\x18\x04 \x01(\fR\n" +
-	"collateral\"f\n" +
+	"collateral\x12\x1b\n" +
+	"\tvm_config\x18\x05 \x01(\tR\bvmConfig\"f\n" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
 	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"\x8f\x01\n" +

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cadre.dev/attest"
+)
+
+// measuredRetry paces the question to a guest agent that is not there yet.
+const measuredRetry = 500 * time.Millisecond
+
+// measured returns once the trust file is known to be part of what this CVM was
+// measured to run. A file that is not ends the agent: its roots, its
+// coordinators and its images are somebody's wish (ATT-02).
+func (a *Agent) measured(ctx context.Context) error {
+	last := ""
+	for {
+		err := attest.CheckMeasured(ctx, a.guest, a.trustFile)
+		if err == nil {
+			return nil
+		}
+		if _, refused := errors.AsType[*attest.Error](err); refused {
+			return fmt.Errorf("trust file %s: %w", a.cfg.TrustFile, err)
+		}
+		if text := err.Error(); text != last && ctx.Err() == nil {
+			a.cfg.Log.Warn("own evidence is not available yet", "error", err)
+			last = text
+		}
+		timer := time.NewTimer(measuredRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}

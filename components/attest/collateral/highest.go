@@ -1,0 +1,65 @@
+package collateral
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"cadre.dev/attest/internal/refusal"
+	"cadre.dev/core/policy"
+)
+
+// Highest remembers the newest collateral that was accepted, per FMSPC, so that
+// an older one with signatures just as good is no use to anybody (ATT-05).
+// Implementations are safe for concurrent use. An error of either method refuses
+// the evidence: what is not known is not assumed.
+type Highest interface {
+	// Get returns the mark of fmspc; its zero value when there is none.
+	Get(ctx context.Context, fmspc string) (policy.CollateralMark, error)
+	// Raise records the maximum of what is known and mark, field by field.
+	Raise(ctx context.Context, mark policy.CollateralMark) error
+}
+
+// Memory is a Highest of this process alone. Its zero value is ready.
+type Memory struct {
+	mu    sync.Mutex
+	marks map[string]policy.CollateralMark // guarded by mu
+}
+
+// maxMarks bounds how many families are remembered; there are some dozens.
+const maxMarks = 1024
+
+// Get implements Highest.
+func (m *Memory) Get(_ context.Context, fmspc string) (policy.CollateralMark, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.marks[fmspc], nil
+}
+
+// Raise implements Highest.
+func (m *Memory) Raise(_ context.Context, mark policy.CollateralMark) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.marks == nil {
+		m.marks = map[string]policy.CollateralMark{}
+	}
+	if _, known := m.marks[mark.FMSPC]; !known && len(m.marks) >= maxMarks {
+		return refusal.New(policy.CodeCollateralUnavailable, "more than %d families of machines", maxMarks)
+	}
+	m.marks[mark.FMSPC] = m.marks[mark.FMSPC].Raised(mark)
+	return nil
+}
+
+// CheckMark reports whether collateral with mark may be used where highest is
+// known and the clock says now.
+func CheckMark(mark, highest policy.CollateralMark, now time.Time) error {
+	switch {
+	case now.Add(clockSlack).Before(highest.IssuedAt):
+		return refusal.New(policy.CodeClockUntrusted, "the clock says %s, but collateral issued at %s was seen", stamp(now), stamp(highest.IssuedAt))
+	case mark.TCBEvaluation < highest.TCBEvaluation:
+		return refusal.New(policy.CodeCollateralRollback, "TCB info has evaluation number %d, number %d was seen for FMSPC %s", mark.TCBEvaluation, highest.TCBEvaluation, mark.FMSPC)
+	case mark.QEEvaluation < highest.QEEvaluation:
+		return refusal.New(policy.CodeCollateralRollback, "QE identity has evaluation number %d, number %d was seen", mark.QEEvaluation, highest.QEEvaluation)
+	}
+	return nil
+}

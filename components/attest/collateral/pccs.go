@@ -1,0 +1,262 @@
+package collateral
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// IntelURL is Intel's own service. Its root CRL is not part of the service but
+// at the distribution point that the root certificate names.
+const (
+	IntelURL     = "https://api.trustedservices.intel.com"
+	IntelRootCRL = "https://certificates.trustedservices.intel.com/IntelSGXRootCA.der"
+)
+
+const (
+	// fetchTime bounds all requests for one bundle together.
+	fetchTime = 20 * time.Second
+	// refreshEvery is how long a fetched bundle is used without asking again.
+	refreshEvery = 6 * time.Hour
+	// retryEvery is how soon after a failed fetch the next one may start: a caller
+	// that comes again and again causes no load (ATT-28).
+	retryEvery = 10 * time.Second
+	// maxFamilies bounds the cache; families come from verified chains only.
+	maxFamilies = 64
+	// redirects within one host.
+	maxRedirects = 3
+)
+
+// PCCSConfig makes a PCCS.
+type PCCSConfig struct {
+	// URL is the base: scheme and host, perhaps a path. IntelURL is Intel's own.
+	URL string
+	// Refresh is how long a bundle is used without asking again; 0 and more than 6
+	// hours: 6 hours.
+	Refresh time.Duration
+	// Transport is the HTTP transport; nil: one without proxy, since the
+	// environment is not to be trusted with where requests go.
+	Transport http.RoundTripper
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// PCCS fetches collateral from a caching service in the form of Intel's
+// provisioning certification service. URLs have one fixed form; only the FMSPC of
+// a verified chain is put into them.
+//
+// A bundle is used until it is to be refreshed; when that fails, the one before is
+// used on, for as long as its dates allow (the caller judges these).
+type PCCS struct {
+	base, rootCRL string
+	refresh       time.Duration
+	client        *http.Client
+	now           func() time.Time
+
+	mu       sync.Mutex
+	families map[string]*family // guarded by mu
+}
+
+// family is the cache of one FMSPC. Whoever holds turn fetches; the others wait
+// for it and take what it got.
+type family struct {
+	turn    chan struct{} // capacity 1
+	bundle  Bundle
+	fetched time.Time // zero: none yet
+	until   time.Time // when the first part of bundle says to end
+	tried   time.Time
+	err     error // of the last try; nil after success
+}
+
+// NewPCCS checks cfg; nothing is fetched yet.
+func NewPCCS(cfg PCCSConfig) (*PCCS, error) {
+	base, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("pccs url %q: %w", cfg.URL, err)
+	}
+	if base.Scheme != "https" && base.Scheme != "http" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil {
+		return nil, fmt.Errorf("pccs url %q: want http(s)://host, without user, query and fragment", cfg.URL)
+	}
+	p := &PCCS{
+		base: strings.TrimSuffix(base.String(), "/"), refresh: cfg.Refresh, now: cfg.Now, families: map[string]*family{},
+		client: &http.Client{Transport: cfg.Transport, CheckRedirect: sameHost, Timeout: fetchTime},
+	}
+	p.rootCRL = p.base + "/sgx/certification/v4/rootcacrl"
+	if p.base == IntelURL {
+		p.rootCRL = IntelRootCRL
+	}
+	if p.refresh <= 0 || p.refresh > refreshEvery {
+		p.refresh = refreshEvery
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if p.client.Transport == nil {
+		p.client.Transport = &http.Transport{
+			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 10 * time.Second,
+			MaxIdleConns: 2, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+		}
+	}
+	return p, nil
+}
+
+// Close ends idle connections.
+func (p *PCCS) Close() { p.client.CloseIdleConnections() }
+
+// sameHost keeps a service from sending this process somewhere else.
+func sameHost(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	if from := via[0].URL; req.URL.Host != from.Host || req.URL.Scheme != from.Scheme {
+		return fmt.Errorf("redirect from %s to another host, %s", from.Host, req.URL.Host)
+	}
+	return nil
+}
+
+// Bundle implements Source. Many callers at once cause one fetch.
+func (p *PCCS) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
+	if err := checkFMSPC(fmspc); err != nil {
+		return Bundle{}, asUnavailable("fetch collateral", err)
+	}
+	f := p.family(fmspc)
+	select {
+	case f.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Bundle{}, asUnavailable("wait for collateral", context.Cause(ctx))
+	}
+	defer func() { <-f.turn }()
+	now := p.now()
+	// A clock that went back would make a bundle look fetched in the future.
+	fresh := !f.fetched.IsZero() && now.Sub(f.fetched) < p.refresh && !now.Before(f.fetched) && now.Before(f.until)
+	waiting := !f.tried.IsZero() && now.Sub(f.tried) < retryEvery && !now.Before(f.tried)
+	if !fresh && !waiting {
+		p.fetchInto(ctx, f, fmspc, now)
+	}
+	if !f.fetched.IsZero() {
+		return f.bundle, nil
+	}
+	return Bundle{}, asUnavailable("fetch collateral of FMSPC "+fmspc, f.err)
+}
+
+// fetchInto asks the service. The caller has f's turn. The fetch outlives a caller
+// that goes away: the next one needs it as well.
+func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, now time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
+	defer cancel()
+	bundle, err := p.fetch(ctx, fmspc)
+	var until time.Time
+	if err == nil {
+		var of string
+		if of, until, err = bundle.Claims(); err == nil && of != fmspc {
+			err = fmt.Errorf("the answer is of FMSPC %s", of)
+		}
+	}
+	f.tried, f.err = now, err
+	if err == nil {
+		f.bundle, f.fetched, f.until = bundle, now, until
+	}
+}
+
+// family returns the cache of fmspc. When there are too many, one that nobody
+// uses now is forgotten.
+func (p *PCCS) family(fmspc string) *family {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.families[fmspc]; f != nil {
+		return f
+	}
+	if len(p.families) >= maxFamilies {
+		for name, f := range p.families {
+			if len(f.turn) == 0 {
+				delete(p.families, name)
+				break
+			}
+		}
+	}
+	f := &family{turn: make(chan struct{}, 1)}
+	p.families[fmspc] = f
+	return f
+}
+
+// fetch gets the four parts.
+func (p *PCCS) fetch(ctx context.Context, fmspc string) (Bundle, error) {
+	b := Bundle{Version: bundleVersion}
+	tcb, err := p.get(ctx, p.base+"/tdx/certification/v4/tcb?fmspc="+fmspc, maxTCBInfo)
+	if err != nil {
+		return Bundle{}, err
+	}
+	qe, err := p.get(ctx, p.base+"/tdx/certification/v4/qe/identity", maxQEIdentity)
+	if err != nil {
+		return Bundle{}, err
+	}
+	pck, err := p.get(ctx, p.base+"/sgx/certification/v4/pckcrl?ca=platform&encoding=der", maxCRL)
+	if err != nil {
+		return Bundle{}, err
+	}
+	root, err := p.get(ctx, p.rootCRL, 2*maxCRL)
+	if err != nil {
+		return Bundle{}, err
+	}
+	b.TCBInfo, b.QEIdentity, b.PCKCRL = string(tcb.body), string(qe.body), pck.body
+	// A PCCS answers in hex, the distribution point in DER, which no hex starts like.
+	b.RootCRL = root.body
+	if decoded, err := hex.DecodeString(strings.TrimSpace(string(root.body))); err == nil {
+		b.RootCRL = decoded
+	}
+	for _, chain := range []struct {
+		to     *string
+		from   reply
+		header string
+	}{
+		{&b.TCBInfoChain, tcb, "Tcb-Info-Issuer-Chain"},
+		{&b.QEIdentityChain, qe, "Sgx-Enclave-Identity-Issuer-Chain"},
+		{&b.PCKCRLChain, pck, "Sgx-Pck-Crl-Issuer-Chain"},
+	} {
+		escaped := chain.from.header.Values(chain.header)
+		if len(escaped) != 1 {
+			return Bundle{}, fmt.Errorf("%d headers %s, want 1", len(escaped), chain.header)
+		}
+		if *chain.to, err = url.QueryUnescape(escaped[0]); err != nil {
+			return Bundle{}, fmt.Errorf("header %s: %w", chain.header, err)
+		}
+	}
+	if err := b.check(); err != nil {
+		return Bundle{}, err
+	}
+	return b, nil
+}
+
+type reply struct {
+	header http.Header
+	body   []byte
+}
+
+func (p *PCCS) get(ctx context.Context, target string, limit int64) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	if resp.StatusCode != http.StatusOK {
+		return reply{}, fmt.Errorf("get %s: status %d", req.URL.Path, resp.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return reply{}, fmt.Errorf("get %s: %w", req.URL.Path, err)
+	}
+	if int64(len(body)) > limit {
+		return reply{}, fmt.Errorf("get %s: the answer has more than %d bytes", req.URL.Path, limit)
+	}
+	return reply{header: resp.Header, body: body}, nil
+}

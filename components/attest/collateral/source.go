@@ -1,0 +1,96 @@
+package collateral
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"cadre.dev/attest/internal/refusal"
+	"cadre.dev/core/policy"
+)
+
+// Source finds collateral. What it returns is not verified and may have ended:
+// the caller opens and judges it. Implementations are safe for concurrent use.
+type Source interface {
+	// Bundle of the machines called fmspc, 12 lower-case hex characters. It comes
+	// from a PCK chain that has verified, never from a claim (ATT-28). No bundle is
+	// an error, COLLATERAL_UNAVAILABLE.
+	Bundle(ctx context.Context, fmspc string) (Bundle, error)
+}
+
+// Sources asks one Source after another; the first that has a bundle wins.
+type Sources []Source
+
+// Bundle implements Source. The error names what each one said.
+func (s Sources) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
+	var errs []error
+	for _, source := range s {
+		b, err := source.Bundle(ctx, fmspc)
+		if err == nil {
+			return b, nil
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) == 1 {
+		return Bundle{}, errs[0]
+	}
+	return Bundle{}, unusable("no source has collateral of FMSPC %s: %v", fmspc, errors.Join(errs...))
+}
+
+// Static has one Bundle per FMSPC, for tests and imported documents.
+type Static map[string]Bundle
+
+// Bundle implements Source.
+func (s Static) Bundle(_ context.Context, fmspc string) (Bundle, error) {
+	b, ok := s[fmspc]
+	if !ok {
+		return Bundle{}, unusable("there is no collateral of FMSPC %s", fmspc)
+	}
+	return b, nil
+}
+
+// Claims reads of which FMSPC an unverified Bundle says to be and until when, to
+// file it. Nothing is decided by it.
+func (b Bundle) Claims() (fmspc string, until time.Time, err error) {
+	inner, _, err := signed(b.TCBInfo, "tcbInfo")
+	if err != nil {
+		return "", until, unusable("tcb_info: %v", err)
+	}
+	tcb, err := readTCBInfo(inner)
+	if err != nil {
+		return "", until, unusable("tcb_info: %v", err)
+	}
+	if inner, _, err = signed(b.QEIdentity, "enclaveIdentity"); err != nil {
+		return "", until, unusable("qe_identity: %v", err)
+	}
+	qe, err := readQEIdentity(inner)
+	if err != nil {
+		return "", until, unusable("qe_identity: %v", err)
+	}
+	until = earliest(tcb.NextUpdate, qe.NextUpdate)
+	for _, der := range [][]byte{b.PCKCRL, b.RootCRL} {
+		list, err := x509.ParseRevocationList(der)
+		if err != nil {
+			return "", until, unusable("revocation list: %v", err)
+		}
+		until = earliest(until, list.NextUpdate)
+	}
+	return tcb.FMSPC, until, nil
+}
+
+// asUnavailable gives an error of a source its code.
+func asUnavailable(doing string, err error) error {
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return refused
+	}
+	return refusal.New(policy.CodeCollateralUnavailable, "%s: %v", doing, err)
+}
+
+func checkFMSPC(fmspc string) error {
+	if !isHex(fmspc, 12) {
+		return fmt.Errorf("fmspc %q is not 12 lower-case hex digits", fmspc)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package attest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/policy"
+)
+
+// CheckMeasured refuses, with CONFIG_UNAUTHENTICATED, to work by a trust file
+// that is not part of what this CVM was measured to run: its bytes must stand
+// literally in a config of the measured compose file. Otherwise whoever writes a
+// file, a flag or the environment could add a root (ATT-02, ATT-17).
+//
+// The compose hash is the one that replays to this CVM's own quote. An error that
+// is no *Error is the guest agent's: try again.
+func CheckMeasured(ctx context.Context, guest Guest, trustFile []byte) error {
+	err := checkMeasured(ctx, guest, trustFile)
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Code == CodeEventLogInvalid {
+		// Another container's event can come between the log and its register.
+		err = checkMeasured(ctx, guest, trustFile)
+	}
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Code != policy.CodeConfigUnauthenticated {
+		return unmeasured("own evidence: %v", err)
+	}
+	return err
+}
+
+func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) error {
+	if len(trustFile) == 0 {
+		return unmeasured("there is no trust file")
+	}
+	var nonce [64]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return fmt.Errorf("make nonce: %w", err)
+	}
+	ev, err := guest.GetQuote(ctx, nonce[:])
+	if err != nil {
+		return fmt.Errorf("ask the guest agent for this CVM's own evidence: %w", err)
+	}
+	if len(ev.AppCompose) > MaxAppComposeSize {
+		return unmeasured("app-compose.json has %d bytes, the limit is %d", len(ev.AppCompose), MaxAppComposeSize)
+	}
+	quote, err := parseQuote(ev.Quote)
+	if err != nil {
+		return err
+	}
+	body := quote.GetTdQuoteBody()
+	if subtle.ConstantTimeCompare(body.GetReportData(), nonce[:]) != 1 {
+		return unmeasured("the guest agent's quote is for other data")
+	}
+	boot, err := verifyLog(ev.EventLog, body)
+	if err != nil {
+		return err
+	}
+	if sum := sha256.Sum256(ev.AppCompose); subtle.ConstantTimeCompare(sum[:], boot.composeHash) != 1 {
+		return unmeasured("app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)
+	}
+	var app appCompose
+	if err := strictjson.UnmarshalOpen(ev.AppCompose, &app); err != nil {
+		return unmeasured("app-compose.json: %v", err)
+	}
+	return standsIn(app.DockerComposeFile, string(trustFile))
+}
+
+// standsIn looks for a config whose content is text. Compose would fill in a
+// placeholder in it from the environment, so a text with one stands nowhere.
+func standsIn(composeFile, text string) error {
+	if strings.Contains(text, "$") {
+		return unmeasured("the trust file has a '$', which compose would read as a placeholder")
+	}
+	var file struct {
+		Configs map[string]struct {
+			Content yaml.Node `yaml:"content"`
+		} `yaml:"configs"`
+	}
+	if err := yaml.Unmarshal([]byte(composeFile), &file); err != nil {
+		return unmeasured("the measured docker_compose_file: %v", err)
+	}
+	for _, config := range file.Configs {
+		content := config.Content
+		if content.Kind == yaml.ScalarNode && content.Value == text {
+			return nil
+		}
+	}
+	return unmeasured("the trust file does not stand in a config of the measured compose file, where it must be a literal content")
+}
+
+func unmeasured(format string, args ...any) error {
+	return refuse(policy.CodeConfigUnauthenticated, format, args...)
+}

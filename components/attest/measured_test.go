@@ -1,0 +1,100 @@
+package attest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"cadre.dev/core/policy"
+)
+
+// quoter is a guest agent that quotes whatever it is told, in a CVM with compose.
+type quoter struct {
+	t       *testing.T
+	compose string
+	// hash is measured; nil: that of the app-compose.
+	hash  []byte
+	stale bool
+	calls int
+	fail  error
+}
+
+func (q *quoter) appCompose() []byte {
+	raw, err := json.Marshal(map[string]any{"runner": "docker-compose", "docker_compose_file": q.compose, "key_provider": "kms"})
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return raw
+}
+
+func (q *quoter) GetQuote(_ context.Context, data []byte) (Evidence, error) {
+	if q.calls++; q.fail != nil {
+		return Evidence{}, q.fail
+	}
+	f := newFake(q.t)
+	f.compose = q.appCompose()
+	hash := sha256.Sum256(f.compose)
+	if q.hash == nil {
+		q.hash = hash[:]
+	}
+	f.events = bootEvents(q.hash)
+	if !q.stale {
+		copy(f.report.ReportData[:], data)
+	}
+	return f.evidence(q.t), nil
+}
+
+func (q *quoter) GetKey(context.Context, string, string) ([]byte, error) {
+	return nil, errors.New("no")
+}
+func (q *quoter) Info(context.Context) (Info, error) { return Info{}, errors.New("no") }
+
+func TestATT02_TheTrustFileMustBeMeasured(t *testing.T) {
+	trust := string(trustFile(t, openCloud(t).RootPEM(), nil))
+	quoted := func(s string) string { return "configs:\n  trust:\n    content: '" + s + "'\n" }
+	for name, c := range map[string]struct {
+		compose string
+		trust   string
+		change  func(*quoter)
+		good    bool
+	}{
+		"in a config":           {compose: quoted(trust), good: true},
+		"among others":          {compose: "services: {}\nconfigs:\n  a: {content: x}\n  b: {environment: Y}\n  trust:\n    content: '" + trust + "'\n", good: true},
+		"as a block":            {compose: "configs:\n  trust:\n    content: |-\n      " + trust + "\n", good: true},
+		"one byte more":         {compose: quoted(trust), trust: trust + "\n"},
+		"another file":          {compose: quoted(trust), trust: string(trustFile(t, nil, nil))},
+		"empty":                 {compose: quoted(""), trust: "\x00"},
+		"nothing measured":      {compose: "services: {}\n"},
+		"in a comment":          {compose: "# " + trust + "\nservices: {}\n"},
+		"in a label":            {compose: "services:\n  a:\n    labels:\n      content: '" + trust + "'\n"},
+		"in the environment":    {compose: "configs:\n  trust:\n    environment: '" + trust + "'\n"},
+		"as a part":             {compose: quoted(trust + " ")},
+		"from the environment":  {compose: quoted("${TRUST}"), trust: "${TRUST}"},
+		"no YAML":               {compose: "\t:"},
+		"another hash measured": {compose: quoted(trust), change: func(q *quoter) { q.hash = make([]byte, 32) }},
+		"a quote of before":     {compose: quoted(trust), change: func(q *quoter) { q.stale = true }},
+	} {
+		q := &quoter{t: t, compose: c.compose}
+		if c.change != nil {
+			c.change(q)
+		}
+		if c.trust == "" {
+			c.trust = trust
+		}
+		err := CheckMeasured(context.Background(), q, []byte(c.trust))
+		if c.good != (err == nil) || !c.good && codeOf(err) != policy.CodeConfigUnauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := CheckMeasured(context.Background(), &quoter{t: t}, nil); codeOf(err) != policy.CodeConfigUnauthenticated {
+		t.Errorf("no trust file: %v", err)
+	}
+	// An agent that is not there yet is no refusal.
+	q := &quoter{t: t, fail: errors.New("connection refused")}
+	if err := CheckMeasured(context.Background(), q, []byte(trust)); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.HasPrefix(string(codeOf(err)), "CONFIG") {
+		t.Errorf("no guest agent: %v", err)
+	}
+}

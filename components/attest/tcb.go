@@ -1,0 +1,173 @@
+package attest
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+
+	pb "github.com/google/go-tdx-guest/proto/tdx"
+
+	"cadre.dev/attest/collateral"
+	"cadre.dev/core/policy"
+)
+
+// evaluateTCB says what collateral says of the machine: the verifier's own if it
+// has a source, otherwise what came with the evidence. Without any the TCB is
+// not evaluated, and policy denies that.
+func (v *Verifier) evaluateTCB(ctx context.Context, quote *pb.QuoteV4, chain *pckChain, given []byte) (policy.TCB, error) {
+	var (
+		set *collateral.Set
+		err error
+	)
+	switch {
+	case v.collateral != nil:
+		set, err = v.find(ctx, chain)
+	case len(given) > 0:
+		set, err = v.openGiven(chain, given)
+	default:
+		return policy.TCB{}, nil
+	}
+	if err != nil {
+		return policy.TCB{}, err
+	}
+	if err := v.checkFresh(ctx, set, chain); err != nil {
+		return policy.TCB{}, err
+	}
+	if err := set.Revoked(chain.leaf, chain.ca); err != nil {
+		return policy.TCB{}, err
+	}
+	return set.Evaluate(machineOf(quote, chain))
+}
+
+// find asks the source; the chain has verified, so its FMSPC is no claim.
+func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, error) {
+	bundle, err := v.collateral.Bundle(ctx, chain.machine.FMSPC)
+	if err != nil {
+		return nil, asError(err)
+	}
+	return v.open(setKey{bundle.Digest(), chain.root}, func() (collateral.Bundle, error) { return bundle, nil })
+}
+
+func (v *Verifier) openGiven(chain *pckChain, given []byte) (*collateral.Set, error) {
+	if len(given) > collateral.MaxBundleSize {
+		return nil, refuse(CodeTooLarge, "collateral has %d bytes, the limit is %d", len(given), collateral.MaxBundleSize)
+	}
+	return v.open(setKey{sha256.Sum256(given), chain.root}, func() (collateral.Bundle, error) { return collateral.ParseBundle(given) })
+}
+
+// setKey is what was opened, under which root.
+type setKey struct {
+	digest [32]byte
+	root   *x509.Certificate // one of the roots' own pointers
+}
+
+// open verifies collateral of the same bytes once: only signatures are judged
+// here, and they cannot change. Dates and revocations are judged at each use.
+func (v *Verifier) open(key setKey, read func() (collateral.Bundle, error)) (*collateral.Set, error) {
+	v.mu.Lock()
+	known := v.sets[key]
+	v.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	bundle, err := read()
+	if err != nil {
+		return nil, asError(err)
+	}
+	set, err := collateral.Open(bundle, key.root)
+	if err != nil {
+		return nil, asError(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.sets == nil || len(v.sets) >= maxCached {
+		v.sets = map[setKey]*collateral.Set{}
+	}
+	v.sets[key] = set
+	return set, nil
+}
+
+// checkFresh judges dates and the replay of older collateral, and remembers the
+// newest. The collateral is genuine here, whatever becomes of the evidence.
+func (v *Verifier) checkFresh(ctx context.Context, set *collateral.Set, chain *pckChain) error {
+	now, mark := v.now(), set.Mark()
+	if mark.FMSPC != chain.machine.FMSPC {
+		return refuse(policy.CodeCollateralUnavailable, "the collateral is of FMSPC %s, the machine of %s", mark.FMSPC, chain.machine.FMSPC)
+	}
+	if err := set.Fresh(now, v.maxAge); err != nil {
+		return asError(err)
+	}
+	highest, err := v.highest.Get(ctx, mark.FMSPC)
+	if err != nil {
+		return refuse(policy.CodeCollateralUnavailable, "read which collateral was the newest: %v", err)
+	}
+	v.mu.Lock()
+	if mark.IssuedAt.After(v.newest) {
+		v.newest = mark.IssuedAt
+	}
+	newest := v.newest
+	v.mu.Unlock()
+	// The clock must not be before anything that Intel signed, of any family.
+	floor := highest
+	if newest.After(floor.IssuedAt) {
+		floor.IssuedAt = newest
+	}
+	if err := collateral.CheckMark(mark, floor, now); err != nil {
+		return asError(err)
+	}
+	if raised := highest.Raised(mark); !raised.Equal(highest) {
+		if err := v.highest.Raise(ctx, mark); err != nil {
+			return refuse(policy.CodeCollateralUnavailable, "record which collateral is the newest: %v", err)
+		}
+	}
+	return nil
+}
+
+// CollateralFor returns the collateral that a verifier of this quote needs, as one
+// document for Evidence.Collateral. The quote's chain is verified first.
+func (v *Verifier) CollateralFor(ctx context.Context, quote []byte) ([]byte, error) {
+	if v.collateral == nil {
+		return nil, refuse(policy.CodeCollateralUnavailable, "no source of collateral is configured")
+	}
+	parsed, err := parseQuote(quote)
+	if err != nil {
+		return nil, err
+	}
+	chain, err := v.chainOf(parsed)
+	if err != nil {
+		return nil, err
+	}
+	set, err := v.find(ctx, chain)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.checkFresh(ctx, set, chain); err != nil {
+		return nil, err
+	}
+	return set.Encoded(), nil
+}
+
+// machineOf joins what the chain and the quote say.
+func machineOf(quote *pb.QuoteV4, chain *pckChain) collateral.Machine {
+	m := chain.machine
+	body := quote.GetTdQuoteBody()
+	copy(m.TDX[:], body.GetTeeTcbSvn())
+	copy(m.ModuleSigner[:], body.GetMrSignerSeam())
+	copy(m.ModuleAttributes[:], body.GetSeamAttributes())
+	qe := quote.GetSignedData().GetCertificationData().GetQeReportCertificationData().GetQeReport()
+	m.QE.MiscSelect = qe.GetMiscSelect()
+	copy(m.QE.Attributes[:], qe.GetAttributes())
+	copy(m.QE.MRSigner[:], qe.GetMrSigner())
+	// The protobuf has wider numbers than the report; both are two bytes there.
+	m.QE.ProdID, m.QE.SVN = uint16(qe.GetIsvProdId()), uint16(qe.GetIsvSvn())
+	return m
+}
+
+// asError keeps the code of an error that has one.
+func asError(err error) error {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused
+	}
+	return refuse(policy.CodeCollateralUnavailable, "%v", err)
+}

@@ -1,0 +1,152 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// TCBPolicy says which TCB states are tolerated beside UpToDate. Its zero value
+// tolerates none.
+type TCBPolicy struct {
+	Exceptions []TCBException `json:"exceptions,omitempty"`
+}
+
+// TCBException tolerates one state for a while, because somebody judged it.
+type TCBException struct {
+	// Status in Intel's words; not UpToDate, which needs none, and never Revoked.
+	Status string `json:"status"`
+	// Advisories are all ids that are tolerated. A machine with any other one is
+	// refused.
+	Advisories []string `json:"advisories,omitempty"`
+	// FMSPC limits the exception to one family of machines; empty: any.
+	FMSPC string `json:"fmspc,omitempty"`
+	// Until is when the exception ends, at most MaxTCBException ahead when it is
+	// loaded (OPS-12).
+	Until time.Time `json:"until"`
+	// Reason is why, for people.
+	Reason string `json:"reason"`
+}
+
+// MaxTCBException bounds how long an exception may last from when it is loaded.
+const MaxTCBException = 30 * 24 * time.Hour
+
+const maxTCBExceptions = 32
+
+// tolerable are the statuses that an exception may name.
+var tolerable = []string{
+	"SWHardeningNeeded", "ConfigurationNeeded", "ConfigurationAndSWHardeningNeeded", "OutOfDate", "OutOfDateConfigurationNeeded",
+}
+
+var advisoryID = regexp.MustCompile(`^[A-Z]{2,10}-[A-Z]{2,4}-[0-9]{3,8}$`)
+
+// Validate reports every problem of p. An exception that has ended is none: a
+// measured file outlives it, and AppraiseTCB ignores it.
+func (p TCBPolicy) Validate(now time.Time) error {
+	var errs []error
+	add := func(i int, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("exceptions[%d].%s", i, fmt.Sprintf(format, args...)))
+	}
+	if len(p.Exceptions) > maxTCBExceptions {
+		errs = append(errs, fmt.Errorf("exceptions has %d entries, at most %d are allowed", len(p.Exceptions), maxTCBExceptions))
+	}
+	for i, e := range p.Exceptions {
+		if !slices.Contains(tolerable, e.Status) {
+			add(i, "status %q is not one of %v", e.Status, tolerable)
+		}
+		for _, id := range e.Advisories {
+			if !advisoryID.MatchString(id) {
+				add(i, "advisories: %q is not an id such as INTEL-SA-00615", id)
+			}
+		}
+		if e.FMSPC != "" && !isHex(e.FMSPC, 12) {
+			add(i, "fmspc %q is not 12 lower-case hex digits", e.FMSPC)
+		}
+		if e.Reason == "" {
+			add(i, "reason is empty: say why the machine may be used")
+		}
+		switch {
+		case e.Until.IsZero():
+			add(i, "until is missing: an exception must end")
+		case e.Until.After(now.Add(MaxTCBException)):
+			add(i, "until %s is more than 30 days ahead", e.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// AppraiseTCB judges what collateral said of a machine. UpToDate passes; another
+// status only under an exception that has not ended and names every advisory;
+// Revoked and a TCB that was not evaluated never.
+func AppraiseTCB(p TCBPolicy, tcb TCB, now time.Time) Decision {
+	switch tcb.Status {
+	case "UpToDate":
+		return Decision{Allowed: true}
+	case "":
+		return deny(CodeCollateralUnavailable, "the TCB was not evaluated: there was no collateral")
+	case "Revoked":
+		return deny(CodeTCBOutOfDate, "the TCB is revoked")
+	}
+	if !slices.Contains(tolerable, tcb.Status) {
+		return deny(CodeTCBOutOfDate, "unknown TCB status %q", tcb.Status)
+	}
+	refusal := deny(CodeTCBOutOfDate, "the TCB is %s (FMSPC %s, advisories %v) and no exception covers it", tcb.Status, tcb.FMSPC, tcb.Advisories)
+	for _, e := range p.Exceptions {
+		if e.Status != tcb.Status || e.FMSPC != "" && e.FMSPC != tcb.FMSPC || e.Reason == "" || !now.Before(e.Until) {
+			continue
+		}
+		// Nothing may stay an exception for longer than the bound, whatever was loaded.
+		if e.Until.After(now.Add(MaxTCBException)) {
+			continue
+		}
+		if id, found := uncovered(tcb.Advisories, e.Advisories); found {
+			refusal = deny(CodeTCBAdvisoryBlocked, "the TCB is %s and advisory %s is not covered by the exception", tcb.Status, id)
+			continue
+		}
+		return Decision{Allowed: true}
+	}
+	return refusal
+}
+
+// uncovered is an advisory of the machine that the exception does not name.
+func uncovered(have, covered []string) (string, bool) {
+	for _, id := range have {
+		if !slices.Contains(covered, id) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// CollateralMark is the record at collateral/<fmspc>: the newest collateral that
+// was accepted for that family of machines. It only grows.
+type CollateralMark struct {
+	// FMSPC, 12 lower-case hex characters.
+	FMSPC string `json:"fmspc"`
+	// TCBEvaluation and QEEvaluation are the highest tcbEvaluationDataNumber of TCB
+	// info and QE identity.
+	TCBEvaluation uint32 `json:"tcb_evaluation"`
+	QEEvaluation  uint32 `json:"qe_evaluation"`
+	// IssuedAt is the newest signed time: no honest clock is before it.
+	IssuedAt time.Time `json:"issued_at"`
+}
+
+// Raised is the maximum of both, field by field; the FMSPC is that of other.
+func (m CollateralMark) Raised(other CollateralMark) CollateralMark {
+	out := CollateralMark{
+		FMSPC:         other.FMSPC,
+		TCBEvaluation: max(m.TCBEvaluation, other.TCBEvaluation), QEEvaluation: max(m.QEEvaluation, other.QEEvaluation),
+		IssuedAt: m.IssuedAt,
+	}
+	if other.IssuedAt.After(out.IssuedAt) {
+		out.IssuedAt = other.IssuedAt
+	}
+	return out
+}
+
+// Equal reports the same content.
+func (m CollateralMark) Equal(other CollateralMark) bool {
+	return m.FMSPC == other.FMSPC && m.TCBEvaluation == other.TCBEvaluation && m.QEEvaluation == other.QEEvaluation && m.IssuedAt.Equal(other.IssuedAt)
+}

@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func tcbNow() time.Time { return time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC) }
+
+func tolerated(change func(*TCBException)) TCBPolicy {
+	e := TCBException{Status: "SWHardeningNeeded", Advisories: []string{"INTEL-SA-00615", "INTEL-SA-00657"}, Until: tcbNow().Add(7 * 24 * time.Hour), Reason: "the firmware comes in June"}
+	if change != nil {
+		change(&e)
+	}
+	return TCBPolicy{Exceptions: []TCBException{e}}
+}
+
+func TestATT04_OnlyUpToDatePassesWithoutAnException(t *testing.T) {
+	hardening := TCB{Status: "SWHardeningNeeded", Advisories: []string{"INTEL-SA-00615"}, FMSPC: "50806f000000"}
+	with := func(change func(*TCB)) TCB {
+		c := hardening
+		change(&c)
+		return c
+	}
+	for name, c := range map[string]struct {
+		policy TCBPolicy
+		tcb    TCB
+		want   Code // "": allowed
+	}{
+		"up to date":                     {TCBPolicy{}, TCB{Status: "UpToDate"}, ""},
+		"up to date with advisories":     {TCBPolicy{}, TCB{Status: "UpToDate", Advisories: []string{"INTEL-SA-00615"}}, ""},
+		"not evaluated":                  {tolerated(nil), TCB{}, CodeCollateralUnavailable},
+		"hardening":                      {TCBPolicy{}, hardening, CodeTCBOutOfDate},
+		"hardening, tolerated":           {tolerated(nil), hardening, ""},
+		"without advisories":             {tolerated(nil), with(func(c *TCB) { c.Advisories = nil }), ""},
+		"one advisory more":              {tolerated(nil), with(func(c *TCB) { c.Advisories = []string{"INTEL-SA-00615", "INTEL-SA-99999"} }), CodeTCBAdvisoryBlocked},
+		"advisory of another case":       {tolerated(nil), with(func(c *TCB) { c.Advisories = []string{"intel-sa-00615"} }), CodeTCBAdvisoryBlocked},
+		"another status":                 {tolerated(nil), with(func(c *TCB) { c.Status = "OutOfDate" }), CodeTCBOutOfDate},
+		"an invented status":             {tolerated(func(e *TCBException) { e.Status = "Fine" }), with(func(c *TCB) { c.Status = "Fine" }), CodeTCBOutOfDate},
+		"revoked":                        {tolerated(func(e *TCBException) { e.Status = "Revoked" }), with(func(c *TCB) { c.Status = "Revoked" }), CodeTCBOutOfDate},
+		"status in another case":         {TCBPolicy{}, TCB{Status: "uptodate"}, CodeTCBOutOfDate},
+		"of this family":                 {tolerated(func(e *TCBException) { e.FMSPC = "50806f000000" }), hardening, ""},
+		"of another family":              {tolerated(func(e *TCBException) { e.FMSPC = "90c06f000000" }), hardening, CodeTCBOutOfDate},
+		"OPS-12 past its end":            {tolerated(func(e *TCBException) { e.Until = tcbNow() }), hardening, CodeTCBOutOfDate},
+		"OPS-12 without an end":          {tolerated(func(e *TCBException) { e.Until = time.Time{} }), hardening, CodeTCBOutOfDate},
+		"OPS-12 more than 30 days ahead": {tolerated(func(e *TCBException) { e.Until = tcbNow().Add(31 * 24 * time.Hour) }), hardening, CodeTCBOutOfDate},
+		"without a reason":               {tolerated(func(e *TCBException) { e.Reason = "" }), hardening, CodeTCBOutOfDate},
+		"the second exception":           {TCBPolicy{Exceptions: slices.Concat(tolerated(func(e *TCBException) { e.Advisories = nil }).Exceptions, tolerated(nil).Exceptions)}, hardening, ""},
+	} {
+		d := AppraiseTCB(c.policy, c.tcb, tcbNow())
+		if d.Code != c.want || d.Allowed != (c.want == "") || !d.Allowed && d.Message == "" {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+	}
+}
+
+func TestOPS12_ExceptionsMustEndAndSayWhy(t *testing.T) {
+	if err := tolerated(nil).Validate(tcbNow()); err != nil {
+		t.Error(err)
+	}
+	if err := tolerated(func(e *TCBException) { e.Until = tcbNow().Add(-time.Hour) }).Validate(tcbNow()); err != nil {
+		t.Errorf("an exception that has ended keeps a measured file from loading: %v", err)
+	}
+	bad := tolerated(func(e *TCBException) {
+		*e = TCBException{Status: "Revoked", Advisories: []string{"SA 1"}, FMSPC: "50806F000000", Until: tcbNow().Add(31 * 24 * time.Hour)}
+	})
+	bad.Exceptions = append(bad.Exceptions, TCBException{Status: "UpToDate"})
+	err := bad.Validate(tcbNow())
+	for _, want := range []string{"[0].status", "[0].advisories", "[0].fmspc", "[0].reason", "more than 30 days", "[1].status", "[1].until is missing"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+	if err := (TCBPolicy{Exceptions: make([]TCBException, 33)}).Validate(tcbNow()); err == nil || !strings.Contains(err.Error(), "at most 32") {
+		t.Errorf("33 exceptions: %v", err)
+	}
+}

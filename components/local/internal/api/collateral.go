@@ -1,0 +1,44 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"cadre.dev/attest/attestsim"
+)
+
+// posture is what PUT /_local/collateral takes: an empty object is a manufacturer
+// who is content with every machine.
+type posture struct {
+	attestsim.Posture
+	// Age and Life are durations, "48h" for example.
+	Age  string `json:"age"`
+	Life string `json:"life"`
+}
+
+// putCollateral changes what the simulated manufacturer says of its machines.
+func (s *Server) putCollateral(r *http.Request) (int, any, error) {
+	var p posture
+	if err := decode(r, &p); err != nil {
+		return 0, nil, err
+	}
+	if s.cfg.PCCS == nil {
+		return 0, nil, errors.New("this cloud serves no collateral")
+	}
+	for _, d := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"age", p.Age, &p.Posture.Age}, {"life", p.Life, &p.Posture.Life}} {
+		if d.text == "" {
+			continue
+		}
+		var err error
+		if *d.to, err = time.ParseDuration(d.text); err != nil {
+			return 0, nil, fmt.Errorf("%s: %w", d.name, err)
+		}
+	}
+	s.cfg.PCCS.Set(p.Posture)
+	return http.StatusOK, map[string]any{}, nil
+}
