@@ -79,7 +79,7 @@ func (a *Agent) renew(ctx context.Context) error {
 			if ended, is := errors.AsType[*admit.EndedError](err); is {
 				return a.withdraw(ended)
 			}
-			return nil //nolint:nilerr // only ctx ends it
+			return nil // only ctx ends it
 		}
 		if admitted.ID != current.ID || admitted.Grant.GetVip() != current.Grant.GetVip() {
 			return fmt.Errorf("admission now names this boot %s with another address; starting over", admitted.ID)
