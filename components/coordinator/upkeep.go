@@ -115,9 +115,9 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 		if v == nil {
 			v = &view.View{}
 		}
+		// Who lost its Slot is told before the overlay cuts it off.
+		c.control.EndStale(ctx, v)
 		if c.directory.Update(v, c.peers.Members()) {
-			// Who lost its Slot is told before the overlay cuts it off.
-			c.control.EndStale(ctx, v)
 			c.setPeers()
 			c.control.WakeAll()
 		}

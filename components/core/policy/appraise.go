@@ -12,15 +12,14 @@ import (
 // Appraise compares genuine Claims with what the Slot may be now. It allows only
 // when every comparison holds; anything empty on the side of the policy denies.
 // The first failing comparison, in this order, names the Code: the policy itself,
-// the kind of root, the statement, the identity, the key provider, the OS image,
-// the Revision, the compose text, revocations, the floor, the approval.
+// the kind of root, the statement, the identity, the key provider, the OS image, the
+// TCB, the Revision, the compose text, revocations, the floor, the approval.
 //
 // Where two allowed Revisions share a compose hash (they differ in what is not
 // measured), the later one in Allowed is meant: the shell lists the newest last.
 //
 // now is the time of trusted decisions (collateral, exceptions); the shell gives it.
 func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, now time.Time) Decision {
-	_ = now // what depends on time comes with the TCB policy
 	if err := ip.Validate(); err != nil {
 		return deny(CodePolicyInvalid, "%v", err)
 	}
@@ -32,6 +31,7 @@ func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, now time.Ti
 		func() Decision { return identity(sp, st, c) },
 		func() Decision { return keyProvider(ip, c) },
 		func() Decision { return measured(ip, c) },
+		func() Decision { return AppraiseTCB(ip.TCB, c.TCB, now) },
 		func() Decision { return revokedBoot(sp, c) },
 	} {
 		if d := check(); d.Code != "" {

@@ -39,7 +39,7 @@ func admissible() exchange {
 		}},
 		st: Statement{Cluster: "demo", Group: "db", Slot: "db-1", AppID: app, InstanceID: instance, ComposeHash: hash},
 		c: Claims{AppID: app, InstanceID: instance, ComposeHash: hash, ComposeText: "text", KeyProviderName: "kms", KeyProviderID: "00ff",
-			MRTD: m.MRTD, RTMR0: m.RTMR0, RTMR1: m.RTMR1, RTMR2: m.RTMR2},
+			MRTD: m.MRTD, RTMR0: m.RTMR0, RTMR1: m.RTMR1, RTMR2: m.RTMR2, TCB: TCB{Status: "UpToDate"}},
 	}
 }
 
@@ -85,6 +85,8 @@ func TestAppraiseRefuses(t *testing.T) {
 		"ATT-21 another key provider":          {func(e *exchange) { e.c.KeyProviderName = "local" }, CodeKMSPolicyMismatch},
 		"ATT-21 another root of it":            {func(e *exchange) { e.c.KeyProviderID = "00fe" }, CodeKMSPolicyMismatch},
 		"ATT-21 no key provider":               {func(e *exchange) { e.c.KeyProviderName, e.c.KeyProviderID = "", "" }, CodeKMSPolicyMismatch},
+		"ATT-04 TCB not evaluated":             {func(e *exchange) { e.c.TCB = TCB{} }, CodeCollateralUnavailable},
+		"ATT-04 TCB out of date":               {func(e *exchange) { e.c.TCB.Status = "OutOfDate" }, CodeTCBOutOfDate},
 		"ATT-20 MRTD off by one":               {func(e *exchange) { e.c.MRTD = digits("1", 95) + "2" }, CodeMeasurementMismatch},
 		"ATT-20 RTMR0 off by one":              {func(e *exchange) { e.c.RTMR0 = digits("2", 95) + "3" }, CodeMeasurementMismatch},
 		"ATT-20 RTMR1 off by one":              {func(e *exchange) { e.c.RTMR1 = digits("3", 95) + "4" }, CodeMeasurementMismatch},

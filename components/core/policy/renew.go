@@ -97,7 +97,7 @@ func Findings(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) []Findi
 	return append(reappraisal(a, sp, ip, now), fresh(a, sp, now))
 }
 
-func reappraisal(a Admission, sp SlotPolicy, ip ImagePolicy, _ time.Time) []Finding {
+func reappraisal(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) []Finding {
 	c := a.Claims
 	if a.BootID == "" {
 		return []Finding{{Name: "boot", Code: CodeRenewDenied, Message: "no boot holds the slot"}}
@@ -119,6 +119,7 @@ func reappraisal(a Admission, sp SlotPolicy, ip ImagePolicy, _ time.Time) []Find
 		finding("slot and instance", c.InstanceID, identity(sp, st, c)),
 		finding("key provider", c.KeyProviderName, keyProvider(ip, c)),
 		finding("os image", c.MRTD, measured(ip, c)),
+		finding("tcb", c.TCB.Status, AppraiseTCB(ip.TCB, c.TCB, now)),
 		finding("revocation of the instance or key provider", "", revokedBoot(sp, c)),
 		finding("revision is allowed", a.Revision, allowed.Decision),
 		finding("revocation, floor and approval of the revision", numberWord(allowed.entry), bars),

@@ -18,8 +18,8 @@ func lock(session, value string) store.Op {
 	return store.Op{Kind: store.OpLock, Key: bootKey, Value: []byte(value), Session: session}
 }
 
-func unlock(session, value string) store.Op {
-	return store.Op{Kind: store.OpUnlock, Key: bootKey, Value: []byte(value), Session: session}
+func unlock(session string) store.Op {
+	return store.Op{Kind: store.OpUnlock, Key: bootKey, Session: session}
 }
 
 // session makes one that the test ends.
@@ -76,17 +76,17 @@ var sessionTests = []contractTest{
 	{"who knows the holder hands the key over in one transaction", func(s *suite) {
 		one, two, three := s.session("one"), s.session("two"), s.session("three")
 		s.must(lock(one, "one"))
-		s.refused(store.ErrConflict, unlock(two, ""), lock(two, "two"))
-		s.must(unlock(one, ""), lock(two, "two"))
+		s.refused(store.ErrConflict, unlock(two), lock(two, "two"))
+		s.must(unlock(one), lock(two, "two"))
 		s.wantLock(two, "two")
-		s.refused(store.ErrConflict, unlock(one, ""), lock(three, "three"))
+		s.refused(store.ErrConflict, unlock(one), lock(three, "three"))
 		s.wantLock(two, "two")
 	}},
 
 	{"a handed-over key does not wait and does not fall with its old session", func(s *suite) {
 		one, two := s.session("one"), s.session("two")
 		s.must(lock(one, "one"))
-		s.must(unlock(one, ""), lock(two, "two"))
+		s.must(unlock(one), lock(two, "two"))
 		if err := s.DestroySession(s.ctx, one); err != nil {
 			s.Fatal(err)
 		}

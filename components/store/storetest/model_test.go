@@ -44,7 +44,7 @@ func (m *model) Commit(_ context.Context, ops ...store.Op) error {
 			}
 		case store.OpDelete, store.OpDeleteCAS:
 			delete(next, op.Key)
-		case store.OpCheckAbsent, store.OpCheckIndex, store.OpCheckSession:
+		case store.OpCheckAbsent, store.OpCheckIndex, store.OpCheckSession, store.OpLock, store.OpUnlock:
 		}
 	}
 	if len(conflict.Failed) > 0 {
@@ -62,7 +62,7 @@ func (m *model) holds(op store.Op, old store.Entry, exists bool) bool {
 		return exists && old.Index == op.Index
 	case store.OpCheckAbsent:
 		return !exists
-	case store.OpCheckSession:
+	case store.OpCheckSession, store.OpLock, store.OpUnlock:
 		return false
 	case store.OpPut, store.OpDelete:
 	}

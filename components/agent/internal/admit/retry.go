@@ -59,7 +59,7 @@ func (c *Client) AdmitUntil(ctx context.Context) (Admitted, error) {
 
 // waitsFor says what must happen before the Boot is admitted.
 func waitsFor(code string) string {
-	switch policy.Code(code) {
+	switch policy.Code(code) { //nolint:exhaustive // the rest has no better word
 	case policy.CodeInstanceConflict:
 		return "the end of the lease of the boot that was this slot before"
 	case policy.CodeSlotUnknown, policy.CodeInstanceMismatch:
@@ -78,7 +78,7 @@ func waitsFor(code string) string {
 // jitter over a range that doubles, on top of what the coordinator asked for.
 func pauseAfter(err error, attempt int) time.Duration {
 	most := maxPause
-	switch policy.Code(Code(err)) {
+	switch policy.Code(Code(err)) { //nolint:exhaustive // the rest is not about whose turn it is
 	case policy.CodeInstanceConflict, policy.CodeSlotUnknown, policy.CodeInstanceMismatch, policy.CodeRevisionNotAllowed,
 		policy.CodeGateUnreadable, policy.CodeAdmissionRejected, policy.CodeNonceInvalid:
 		most = turnPause

@@ -59,7 +59,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 	current, _ := a.admitted.Get()
 	config, _ := a.config.Get()
 	if current == nil || config == nil || a.ended.Load() != nil {
-		return nil
+		return nil //nolint:nilerr // why the Slot was lost is no error of the files
 	}
 	vip, err := parseVIP(current.Grant.GetVip())
 	if err != nil {

@@ -56,52 +56,51 @@ type standing struct {
 }
 
 func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
-	now, refused, err := a.readStanding(ctx)
-	if refused != nil || err != nil {
-		return refused, err
+	now, refused := a.readStanding(ctx)
+	if refused != nil {
+		return refused, nil
 	}
 	if refused := a.mayTake(now); refused != nil {
 		return refused, nil
 	}
 	a.admission = a.newAdmission(now)
-	ops, replaced, decisions, err := a.ops(ctx, now)
+	t, err := a.transaction(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	err = store.CommitResolved(ctx, a.store, ops, a.applied)
-	if err != nil {
+	if err := store.CommitResolved(ctx, a.store, t.ops, a.applied); err != nil {
 		return a.failed(err)
 	}
-	a.decided(a.slot, decisions)
-	a.endSession(ctx, a.slot, replaced)
+	a.decided(a.slot, t.decisions)
+	a.endSession(ctx, a.slot, t.replaced)
 	if !a.renewal {
 		a.revoke(ctx, a.slot, now.before.TokenAccessors)
 	}
 	return nil, nil
 }
 
-func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refusal, err error) {
+func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refusal) {
 	// The decisions come first: they are written with the Admission, so what they say
 	// is not newer than it, and a Boot whose other request succeeded in between does
 	// not read as one that lost the Slot.
 	decisions, _, err := store.Read[policy.Decisions](ctx, a.store, store.DecisionsKey(a.slot))
 	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
-		return now, refuse(codeGate, "read the slot's decisions: %v", err).later(), nil
+		return now, refuse(codeGate, "read the slot's decisions: %v", err).later()
 	}
 	now.before, now.index, err = store.Read[policy.Admission](ctx, a.store, store.AdmissionKey(a.slot))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return now, refuse(codeGate, "read the slot's admission: %v", err).later(), nil
+		return now, refuse(codeGate, "read the slot's admission: %v", err).later()
 	}
 	if now.held, err = a.lease(ctx, a.slot); err != nil {
-		return now, refuse(codeGate, "read the slot's lease: %v", err).later(), nil
+		return now, refuse(codeGate, "read the slot's lease: %v", err).later()
 	}
 	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
-		return now, refuse(codeGate, "read the term: %v", err).later(), nil
+		return now, refuse(codeGate, "read the term: %v", err).later()
 	}
 	now.past = now.before.BootID != a.bootID && slices.ContainsFunc(decisions.Entries, func(e policy.DecisionEntry) bool {
 		return e.What == policy.DecidedAdmit && e.BootID == a.bootID
 	})
-	return now, nil, nil
+	return now, nil
 }
 
 // mayTake decides whether this Boot may be the Slot now (IDN-03). One that was
@@ -157,53 +156,71 @@ func (a *attempt) newAdmission(now standing) policy.Admission {
 	return out
 }
 
-// ops are the transaction. replaced is the session that it frees.
-func (a *attempt) ops(ctx context.Context, now standing) (ops []store.Op, replaced string, decisions policy.Decisions, err error) {
-	fail := func(err error) ([]store.Op, string, policy.Decisions, error) { return nil, "", decisions, err }
+// transaction is what is committed, and what follows from it.
+type transaction struct {
+	ops []store.Op
+	// replaced is the session that it takes the lease from; "" when it was free.
+	replaced  string
+	decisions policy.Decisions
+}
+
+func (a *attempt) transaction(ctx context.Context, now standing) (t transaction, err error) {
 	spend, err := store.Put(store.NonceKey(hex.EncodeToString(a.nonce)), store.SpentNonce{
 		Slot: a.slot, BootID: a.bootID, SpentAt: a.admission.AttestedAt, ExpiresAt: a.expiry.UTC(), By: a.self,
 	}, 0)
 	if err != nil {
-		return fail(err)
-	}
-	ops = []store.Op{spend,
-		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(a.slot), Index: a.policyIndex},
-		{Kind: store.OpCheckIndex, Key: store.TermKey, Index: now.term},
-	}
-	session := now.held.Session
-	if now.held.BootID != a.bootID || !now.held.Held() {
-		if a.session == "" {
-			if a.session, err = a.newSession(ctx, a.slot, a.bootID); err != nil {
-				return fail(err)
-			}
-		}
-		session = a.session
-		if now.held.Held() {
-			// Handed over without a moment in which a third one could take it.
-			replaced = now.held.Session
-			free, err := unlockOp(now.held)
-			if err != nil {
-				return fail(err)
-			}
-			ops = append(ops, free)
-		}
-	}
-	lock, err := lockOp(store.BootLease{
-		Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, Generation: a.admission.Generation,
-		Since: a.admission.AdmittedAt, By: a.self,
-	}, session)
-	if err != nil {
-		return fail(err)
+		return t, err
 	}
 	admit, err := store.Put(store.AdmissionKey(a.slot), a.admission, now.index)
 	if err != nil {
-		return fail(err)
+		return t, err
 	}
 	decision, decisions, err := a.decide(ctx, a.slot, policy.DecisionEntry{
 		What: policy.DecidedAdmit, BootID: a.bootID, InstanceID: a.stated.InstanceID, Revision: a.admission.Revision,
 		PolicyEpoch: a.policy.Epoch, Generation: a.admission.Generation,
 	}, a.checks(nil))
-	return append(ops, lock, admit, decision), replaced, decisions, err
+	if err != nil {
+		return t, err
+	}
+	lease, replaced, err := a.leaseOps(ctx, now.held)
+	if err != nil {
+		return t, err
+	}
+	t.ops = append([]store.Op{
+		spend, admit, decision,
+		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(a.slot), Index: a.policyIndex},
+		{Kind: store.OpCheckIndex, Key: store.TermKey, Index: now.term},
+	}, lease...)
+	t.replaced, t.decisions = replaced, decisions
+	return t, nil
+}
+
+// leaseOps lock the lease for this Boot: for its session, if it holds it already,
+// else for a new one. From another Boot it is handed over, without a moment in
+// which a third one could take it.
+func (a *attempt) leaseOps(ctx context.Context, held view.Boot) (ops []store.Op, replaced string, err error) {
+	session := held.Session
+	if !held.Held() || held.BootID != a.bootID {
+		if a.session == "" {
+			if a.session, err = a.newSession(ctx, a.slot, a.bootID); err != nil {
+				return nil, "", err
+			}
+		}
+		session = a.session
+	}
+	if held.Held() && held.BootID != a.bootID {
+		replaced = held.Session
+		free, err := unlockOp(held)
+		if err != nil {
+			return nil, "", err
+		}
+		ops = append(ops, free)
+	}
+	lock, err := lockOp(store.BootLease{
+		Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, Generation: a.admission.Generation,
+		Since: a.admission.AdmittedAt, By: a.self,
+	}, session)
+	return append(ops, lock), replaced, err
 }
 
 // applied reads back whether a transaction of unknown outcome is there: nobody

@@ -90,7 +90,7 @@ func TestINP06_JunkDoesNotKeepHonestBootsOut(t *testing.T) {
 				}
 				req := b.request(c, nil)
 				req.Evidence.Quote = append(req.Evidence.Quote, 'x')
-				_, err = b.contact.Admit(ctx, req)
+				_, err = b.Admit(ctx, req)
 				junk.Add(1)
 				if code(err) == codeOverloaded {
 					shed.Add(1)
@@ -298,5 +298,33 @@ func TestLanesTakeTurnsAndShedTheirOwn(t *testing.T) {
 	}
 	if p.free != 1 || p.count != 0 || len(p.lanes) != 0 || len(p.turns) != 0 {
 		t.Errorf("left behind: %+v", p)
+	}
+}
+
+// TestWhoGoesAwayTakesNoTurnWithIt: callers come and go at every moment; the next
+// one is served all the same.
+func TestWhoGoesAwayTakesNoTurnWithIt(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	p := s.services[0].prover
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			for range 500 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(60))*time.Microsecond)
+				e := sha256.Sum256(fmt.Append(nil, i, rng.Uint64()))
+				_, _ = p.prove(ctx, statement.Exchange{Exporter: e[:], PeerNonce: e[:]})
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if got, refused := p.prove(ctx, statement.Exchange{Exporter: make([]byte, 32), PeerNonce: make([]byte, 32)}); refused != nil || got.err != nil {
+		t.Fatalf("%v, %v", refused, got.err)
+	}
+	if p.busy || len(p.waiting) != 0 {
+		t.Errorf("left behind: busy %t, %d waiting", p.busy, len(p.waiting))
 	}
 }

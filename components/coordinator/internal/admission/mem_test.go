@@ -293,7 +293,7 @@ func (n *newcomer) admit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.contact.Admit(ctx, n.request(c, nil))
+	_, err = n.Admit(ctx, n.request(c, nil))
 	return err
 }
 

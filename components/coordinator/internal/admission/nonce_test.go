@@ -24,12 +24,12 @@ func TestATT09_AReplayedExchangeIsWorthNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := b.request(c, nil)
-	if _, err := b.contact.Admit(t.Context(), req); err != nil {
+	if _, err := b.Admit(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
 	before := s.admission(0)
 	t.Run("at once", func(t *testing.T) {
-		if _, err := b.contact.Admit(t.Context(), req); code(err) != codeNonce {
+		if _, err := b.Admit(t.Context(), req); code(err) != codeNonce {
 			t.Error(err)
 		}
 	})
@@ -40,14 +40,14 @@ func TestATT09_AReplayedExchangeIsWorthNothing(t *testing.T) {
 		}
 	})
 	t.Run("on another connection", func(t *testing.T) {
-		if _, err := b.again(s.services[0]).contact.Admit(t.Context(), req); code(err) != codeNonce {
+		if _, err := b.again(s.services[0]).Admit(t.Context(), req); code(err) != codeNonce {
 			t.Error(err)
 		}
 	})
 	t.Run("by another boot", func(t *testing.T) {
 		thief := s.newcomer(0, 0)
 		thief.channel = b.channel
-		if _, err := thief.contact.Admit(t.Context(), req); code(err) != codeNonce {
+		if _, err := thief.Admit(t.Context(), req); code(err) != codeNonce {
 			t.Error(err)
 		}
 	})
@@ -59,7 +59,7 @@ func TestATT09_AReplayedExchangeIsWorthNothing(t *testing.T) {
 		}
 		s.now.Store(int64(nonceTTL + 2*time.Second))
 		defer s.now.Store(0)
-		if _, err := late.contact.Admit(t.Context(), late.request(c, nil)); code(err) != codeNonce {
+		if _, err := late.Admit(t.Context(), late.request(c, nil)); code(err) != codeNonce {
 			t.Error(err)
 		}
 	})
@@ -161,7 +161,7 @@ func TestATT11_HoardedNoncesAreForTheirExchangeOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Nonce = hoard[0]
-	if _, err := other.contact.Admit(t.Context(), other.request(c, nil)); code(err) != codeNonce {
+	if _, err := other.Admit(t.Context(), other.request(c, nil)); code(err) != codeNonce {
 		t.Errorf("a hoarded nonce at another slot: %v", err)
 	}
 }

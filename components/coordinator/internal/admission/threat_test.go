@@ -91,7 +91,7 @@ func TestATT23_AStatementThatSaysOneThingAndIsAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.contact.Admit(t.Context(), b.request(challenge, c.change)); code(err) != c.want {
+			if _, err := b.Admit(t.Context(), b.request(challenge, c.change)); code(err) != c.want {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
@@ -115,7 +115,7 @@ func TestATT26_OtherVersionsOfTheStatementAreRefused(t *testing.T) {
 		}
 		req := b.request(c, nil)
 		req.Statement[1] = version
-		_, err = b.contact.Admit(t.Context(), req)
+		_, err = b.Admit(t.Context(), req)
 		if want := policy.Code("UNSUPPORTED_VERSION"); version != statement.Version && code(err) != want {
 			t.Errorf("version %d: %v", version, err)
 		}
@@ -195,7 +195,7 @@ func TestATT34_StrangersLearnNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = b.contact.Admit(t.Context(), spoil(b, c))
+		_, err = b.Admit(t.Context(), spoil(b, c))
 		answer := fmt.Sprintf("%v %q %v", status.Code(err), status.Convert(err).Message(), status.Convert(err).Details())
 		answers[answer] = append(answers[answer], name)
 	}
@@ -234,13 +234,13 @@ func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ordered.contact.Admit(t.Context(), ordered.request(c, func(s *statement.Agent) { s.InstanceID = extra.instance })); code(err) != codeUnknown {
+	if _, err := ordered.Admit(t.Context(), ordered.request(c, func(s *statement.Agent) { s.InstanceID = extra.instance })); code(err) != codeUnknown {
 		t.Errorf("admit: %v", err)
 	}
 	// Its quote says who it is, whatever it states.
 	req := ordered.request(c, nil)
 	req.Evidence.Quote = bytes.Replace(req.Evidence.Quote, []byte(ordered.instance), []byte(extra.instance), 1)
-	if _, err := ordered.contact.Admit(t.Context(), req); code(err) != policy.CodeStatementMismatch {
+	if _, err := ordered.Admit(t.Context(), req); code(err) != policy.CodeStatementMismatch {
 		t.Errorf("stated as the ordered one: %v", err)
 	}
 	if a := s.admission(0); a.BootID != "" || s.issued.Load() != 0 {
@@ -258,14 +258,14 @@ func TestIDN08_MaterialOfOneClusterIsWorthlessInAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := &newcomer{slot: 0, instance: boot.instance, bootID: boot.bootID, contact: &contact{Service: b.services[0], bootKey: boot.bootKey, channel: boot.channel}}
-	if _, err := there.contact.Admit(t.Context(), boot.request(c, nil)); code(err) != codeNonce {
+	if _, err := there.Admit(t.Context(), boot.request(c, nil)); code(err) != codeNonce {
 		t.Errorf("a nonce of the other cluster: %v", err)
 	}
 	c2, err := there.challenge(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = there.contact.Admit(t.Context(), there.request(c2, func(s *statement.Agent) { s.Cluster = "a" }))
+	_, err = there.Admit(t.Context(), there.request(c2, func(s *statement.Agent) { s.Cluster = "a" }))
 	if code(err) != codeRejected {
 		t.Errorf("a statement for the other cluster: %v", err)
 	}
@@ -300,7 +300,7 @@ func TestINP01_EveryPartHasItsBound(t *testing.T) {
 			for _, n := range []int{c.limit - 1, c.limit, c.limit + 1, 4 * c.limit} {
 				req := b.request(challenge, nil)
 				c.grow(req, n)
-				_, err := b.contact.Admit(t.Context(), req)
+				_, err := b.Admit(t.Context(), req)
 				if tooLarge := code(err) == codeTooLarge; tooLarge != (n > c.limit) {
 					t.Errorf("%d bytes: %v", n, err)
 				}

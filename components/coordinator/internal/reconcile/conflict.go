@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,14 +21,14 @@ const ConditionOneBootPerSlot = "OneBootPerSlot"
 const conflictShown = 10 * time.Minute
 
 // bootConflict names both Boots of each Slot whose last decision was a conflict.
-func (p *pass) bootConflict() (group.Condition, bool) {
+func (p *pass) bootConflict(ctx context.Context) (group.Condition, bool) {
 	var claims []string
 	for _, s := range p.view.SlotsOf(p.name) {
 		// The refusal is short; the decisions are read only where it is a conflict.
 		if p.view.Refusals[s.Slot].Value.Code != policy.CodeInstanceConflict {
 			continue
 		}
-		last := p.view.Decisions(s.Slot).Last()
+		last := p.view.Decisions(ctx, s.Slot).Last()
 		if last.What == policy.DecidedConflict && p.now.Sub(last.At) < conflictShown {
 			claims = append(claims, fmt.Sprintf("%s: boot %.12s of instance %s holds it, boot %.12s of instance %s claims it",
 				s.Slot, last.HolderBootID, last.HolderInstanceID, last.BootID, last.InstanceID))

@@ -31,7 +31,7 @@ func (p *pass) recordStatus(ctx context.Context) error {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, p.held.condition)
 		_, after.Paused = p.view.Pauses[p.name]
 	}
-	if conflict, found := p.bootConflict(); found {
+	if conflict, found := p.bootConflict(ctx); found {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)
 	}
 	after.Term, after.At = before.Value.Term, before.Value.At

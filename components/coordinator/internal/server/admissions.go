@@ -33,7 +33,7 @@ func (s *Server) ListAdmissions(ctx context.Context, req *apiv1.ListAdmissionsRe
 			continue
 		}
 		for _, record := range c.view.SlotsOf(name) {
-			standing := policy.Stand(s.facts(c.view, record), now) //nolint:contextcheck // nothing is read but what was read
+			standing := policy.Stand(s.facts(ctx, c.view, record), now)
 			standing.Simulated = standing.Simulated || s.cfg.Simulated
 			if err := appendJSON(&out.StandingsJson, standing); err != nil {
 				return nil, err
@@ -53,7 +53,7 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	if err != nil {
 		return nil, err
 	}
-	e := policy.Explain(s.facts(c.view, record), s.cfg.Now().UTC()) //nolint:contextcheck // nothing is read but what was read
+	e := policy.Explain(s.facts(ctx, c.view, record), s.cfg.Now().UTC())
 	e.Simulated = e.Simulated || s.cfg.Simulated
 	text, err := encode(e)
 	if err != nil {
@@ -64,10 +64,10 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 
 // facts are the records about one Slot. The policy is what admission would judge by
 // now: as the leader folds it, with every revocation.
-func (s *Server) facts(v *view.View, record group.SlotRecord) policy.Facts {
+func (s *Server) facts(ctx context.Context, v *view.View, record group.SlotRecord) policy.Facts {
 	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: s.cfg.Images, Gate: v.Gate.Groups[record.Group].Value}
 	f.Policy = v.Policies[record.Slot].Value.Revoking(v.Gate.Revocations)
-	f.Decisions = v.Decisions(record.Slot)
+	f.Decisions = v.Decisions(ctx, record.Slot)
 	if a, ok := v.Admissions[record.Slot]; ok {
 		f.Admission = &a.Value
 	}

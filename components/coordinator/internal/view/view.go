@@ -79,7 +79,7 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 	v.Policies = collect(ctx, at, store.PolicyPrefix, &errs, func(p policy.SlotPolicy) string { return p.Slot })
 	v.Admissions = collect(ctx, at, store.AdmissionsPrefix, &errs, func(a policy.Admission) string { return a.Slot })
 	v.Refusals = collect(ctx, at, store.RefusalsPrefix, &errs, func(r policy.Refusal) string { return r.Slot })
-	v.decisions = at.below(store.DecisionsPrefix) //nolint:contextcheck // it lists what was read
+	v.decisions = at.below(ctx, store.DecisionsPrefix)
 	v.readBoots(ctx, at, &errs)
 	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
@@ -201,8 +201,8 @@ func (m moment) List(_ context.Context, prefix string) ([]store.Entry, uint64, e
 	return out, 0, nil
 }
 
-func (m moment) below(prefix string) []store.Entry {
-	entries, _, _ := m.List(context.Background(), prefix) // never fails
+func (m moment) below(ctx context.Context, prefix string) []store.Entry {
+	entries, _, _ := m.List(ctx, prefix) // never fails
 	return entries
 }
 
