@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	"cadre.dev/attest"
+	"cadre.dev/attest/collateral"
 	"cadre.dev/attest/statement"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -47,7 +49,7 @@ type Attested struct {
 // proof fails.
 func Attest(ctx context.Context, c Context, opts Options) (Attested, error) {
 	doing := "prove the coordinators of " + c.Cluster
-	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: rootsOf(c.Trust), PreLaunchScripts: c.Trust.PreLaunchScriptsSHA256})
+	verifier, err := attest.NewVerifier(c.Trust.VerifierConfig())
 	if err != nil {
 		return Attested{}, fmt.Errorf("%s: trust of the context: %w", doing, err)
 	}
@@ -81,13 +83,6 @@ func Attest(ctx context.Context, c Context, opts Options) (Attested, error) {
 		Hint: "nothing was pinned; check coordinator_app_id, key provider, roots and images of the context's trust, and who runs the gateway"}
 }
 
-func rootsOf(t attest.Trust) []byte {
-	if t.RootsPEM == "" {
-		return nil
-	}
-	return []byte(t.RootsPEM)
-}
-
 // prove checks one answer that came over ch.
 func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *apiv1.AttestCoordinatorResponse) (Attested, error) {
 	for _, part := range []struct {
@@ -96,6 +91,7 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	}{
 		{"statement", len(r.GetStatement()), maxStatement}, {"quote", len(r.GetQuote()), maxQuote}, {"event log", len(r.GetEventLog()), maxEventLog},
 		{"app-compose", len(r.GetAppCompose()), maxCompose}, {"CA bundle", len(r.GetCaBundlePem()), maxCABundle},
+		{"collateral", len(r.GetCollateral()), collateral.MaxBundleSize},
 	} {
 		if part.size == 0 || part.size > part.max {
 			return Attested{}, fmt.Errorf("the %s has %d bytes, want 1 to %d", part.name, part.size, part.max)
@@ -120,11 +116,11 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	case !bytes.Equal(st.CABundleSHA256, caDigest[:]):
 		return Attested{}, errors.New("its statement is for another cluster CA than it sent")
 	}
-	claims, err := v.Verify(ctx, attest.Evidence{Quote: r.GetQuote(), EventLog: r.GetEventLog(), AppCompose: r.GetAppCompose()}, st.ReportData())
+	claims, err := v.Verify(ctx, attest.Evidence{Quote: r.GetQuote(), EventLog: r.GetEventLog(), AppCompose: r.GetAppCompose(), Collateral: r.GetCollateral()}, st.ReportData())
 	if err != nil {
 		return Attested{}, fmt.Errorf("evidence: %w", err)
 	}
-	if err := accept(c, claims); err != nil {
+	if err := accept(c, claims, time.Now()); err != nil {
 		return Attested{}, err
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(r.GetCaBundlePem()) {
@@ -133,8 +129,9 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	return Attested{CAPEM: string(r.GetCaBundlePem()), Slot: st.Slot, Claims: claims}, nil
 }
 
-// accept compares genuine claims with the context. An absent list accepts nothing.
-func accept(c Context, claims policy.Claims) error {
+// accept compares genuine claims with the context. An absent list accepts nothing, and
+// the machine is judged by the collateral that came along.
+func accept(c Context, claims policy.Claims, now time.Time) error {
 	t := c.Trust
 	switch {
 	case claims.AppID != c.CoordinatorAppID:
@@ -149,6 +146,9 @@ func accept(c Context, claims policy.Claims) error {
 		return fmt.Errorf("its app-compose.json: %s", claims.AppComposeProblem)
 	case len(c.CoordinatorComposeHashes) > 0 && !slices.Contains(c.CoordinatorComposeHashes, claims.ComposeHash):
 		return fmt.Errorf("it runs compose hash %s, which is not one that this context knows", claims.ComposeHash)
+	}
+	if d := policy.AppraiseTCB(t.TCB, claims.TCB, now); !d.Allowed {
+		return fmt.Errorf("its machine: %s: %s", d.Code, d.Message)
 	}
 	measured := policy.Measurement{MRTD: claims.MRTD, RTMR0: claims.RTMR0, RTMR1: claims.RTMR1, RTMR2: claims.RTMR2}
 	names := []string{}

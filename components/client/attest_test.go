@@ -30,6 +30,8 @@ type bench struct {
 	server *clienttest.Server
 	ctx    client.Context
 	change func(*statement.Coordinator, *apiv1.AttestCoordinatorResponse)
+	// posture of the simulated machines.
+	posture attestsim.Posture
 }
 
 func newBench(t *testing.T, faults attestsim.Faults) *bench {
@@ -74,7 +76,15 @@ func newBench(t *testing.T, faults attestsim.Faults) *bench {
 		ca := sha256.Sum256(b.server.CAPEM())
 		st := statement.Coordinator{Cluster: "demo", AppID: clienttest.AppID, Slot: "coordinator-0",
 			TLSPublicKey: leaf.RawSubjectPublicKeyInfo, Exporter: exporter, PeerNonce: r.GetNonce(), CABundleSHA256: ca[:]}
-		out := &apiv1.AttestCoordinatorResponse{CaBundlePem: b.server.CAPEM()}
+		bundle, err := cloud.Collateral(time.Now(), b.posture)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		text, err := bundle.Encode()
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		out := &apiv1.AttestCoordinatorResponse{CaBundlePem: b.server.CAPEM(), Collateral: text}
 		if b.change != nil {
 			b.change(&st, out)
 		}
@@ -130,6 +140,7 @@ func TestAttestRefuses(t *testing.T) {
 		{"other connection", func(s *st, _ *reply) { s.Exporter = make([]byte, 32) }, nil, "another connection"},
 		{"other CA", func(_ *st, r *reply) { r.CaBundlePem = append(r.CaBundlePem, '\n') }, nil, "cluster CA"},
 		{"no CA", func(_ *st, r *reply) { r.CaBundlePem = nil }, nil, "CA bundle has 0 bytes"},
+		{"no collateral", func(_ *st, r *reply) { r.Collateral = nil }, nil, "collateral has 0 bytes"},
 		{"app of the context differs", nil, func(c *client.Context) { c.CoordinatorAppID = strings.Repeat("cd", 20) }, "names app"},
 		{"root not trusted", nil, func(c *client.Context) { c.Trust.RootsPEM = "" }, "evidence:"},
 		{"simulated not allowed", nil, func(c *client.Context) { c.Trust.AllowSimulated = false }, "simulated"},
@@ -151,6 +162,14 @@ func TestAttestRefuses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("an old machine", func(t *testing.T) {
+		b := newBench(t, attestsim.Faults{})
+		b.posture.Platform = "OutOfDate"
+		_, err := client.Attest(t.Context(), b.ctx, client.Options{})
+		if client.KindOf(err) != client.Untrusted || !strings.Contains(err.Error(), "TCB_OUT_OF_DATE") {
+			t.Errorf("Attest: %v, want untrusted with TCB_OUT_OF_DATE", err)
+		}
+	})
 	for name, faults := range map[string]attestsim.Faults{"debug": {DebugTD: true}, "tampered log": {TamperLog: true}, "foreign root": {ForeignRoot: true},
 		"foreign image": {ForeignImage: true}, "foreign key provider": {ForeignKeyProvider: true}} {
 		t.Run(name, func(t *testing.T) {

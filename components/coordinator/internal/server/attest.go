@@ -55,6 +55,6 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 	}
 	return &apiv1.AttestCoordinatorResponse{
 		Statement: own.Encode(), Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose,
-		CaBundlePem: s.cfg.Root.CA().PEM(),
+		CaBundlePem: s.cfg.Root.CA().PEM(), Collateral: evidence.Collateral,
 	}, nil
 }

@@ -81,7 +81,10 @@ type AttestCoordinatorResponse struct {
 	EventLog   string `protobuf:"bytes,3,opt,name=event_log,json=eventLog,proto3" json:"event_log,omitempty"`
 	AppCompose []byte `protobuf:"bytes,4,opt,name=app_compose,json=appCompose,proto3" json:"app_compose,omitempty"`
 	// PEM bundle of the cluster CA; the statement carries its SHA-256.
-	CaBundlePem   []byte `protobuf:"bytes,5,opt,name=ca_bundle_pem,json=caBundlePem,proto3" json:"ca_bundle_pem,omitempty"`
+	CaBundlePem []byte `protobuf:"bytes,5,opt,name=ca_bundle_pem,json=caBundlePem,proto3" json:"ca_bundle_pem,omitempty"`
+	// Signed collateral about this coordinator's machine (attest/collateral); the caller
+	// checks every signature and date itself.
+	Collateral    []byte `protobuf:"bytes,6,opt,name=collateral,proto3" json:"collateral,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +150,13 @@ func (x *AttestCoordinatorResponse) GetAppCompose() []byte {
 func (x *AttestCoordinatorResponse) GetCaBundlePem() []byte {
 	if x != nil {
 		return x.CaBundlePem
+	}
+	return nil
+}
+
+func (x *AttestCoordinatorResponse) GetCollateral() []byte {
+	if x != nil {
+		return x.Collateral
 	}
 	return nil
 }
@@ -2146,14 +2156,17 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"\x16cadre/api/v1/api.proto\x12\fcadre.api.v1\x1a\x18cadre/mesh/v1/mesh.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\x18AttestCoordinatorRequest\x12\x14\n" +
-	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"\xb1\x01\n" +
+	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"\xd1\x01\n" +
 	"\x19AttestCoordinatorResponse\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x14\n" +
 	"\x05quote\x18\x02 \x01(\fR\x05quote\x12\x1b\n" +
 	"\tevent_log\x18\x03 \x01(\tR\beventLog\x12\x1f\n" +
 	"\vapp_compose\x18\x04 \x01(\fR\n" +
 	"appCompose\x12\"\n" +
-	"\rca_bundle_pem\x18\x05 \x01(\fR\vcaBundlePem\"\x86\x01\n" +
+	"\rca_bundle_pem\x18\x05 \x01(\fR\vcaBundlePem\x12\x1e\n" +
+	"\n" +
+	"collateral\x18\x06 \x01(\fR\n" +
+	"collateral\"\x86\x01\n" +
 	"\x11ApplyGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
 	"\tspec_json\x18\x02 \x01(\fR\bspecJson\x12%\n" +
