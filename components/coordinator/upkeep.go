@@ -84,7 +84,7 @@ func (c *Coordinator) renewConsulToken(ctx context.Context) error {
 // next start as well. The one before is revoked with the next renewal only: calls
 // that began with it end well.
 func (c *Coordinator) giveConsulToken(ctx context.Context) error {
-	token, err := c.issuer.Coordinator(ctx, c.cfg.Slot, c.identity.BootID())
+	token, err := c.issuer.Coordinator(ctx, c.cfg.Slot, c.identity.BootID(), c.cfg.Trust.AllowSimulated)
 	if err != nil {
 		return err
 	}

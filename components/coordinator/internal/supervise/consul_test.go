@@ -63,7 +63,7 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 	}
 	for n, issuer := range issuers {
 		eventually(t, "agent token", func() error {
-			token, err := issuer.Coordinator(ctx, "coordinator-"+string(rune('0'+n)), "boot")
+			token, err := issuer.Coordinator(ctx, "coordinator-"+string(rune('0'+n)), "boot", true)
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
 	if err := w.issuer.EnsureOperator(t.Context(), operator, []string{"pg"}); err != nil {
 		t.Fatal(err)
 	}
-	coordinator, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007")
+	coordinator, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007", true)
 	if err != nil {
 		t.Fatal(err)
 	}

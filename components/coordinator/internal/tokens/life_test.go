@@ -27,7 +27,7 @@ func TestTOK02_LivesAreBounded(t *testing.T) {
 func TestTOK02_EveryTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	w.slot(group.WorkloadPatroni, "pg", "pg-0")
-	if _, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007"); err != nil {
+	if _, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007", false); err != nil {
 		t.Fatal(err)
 	}
 	client := w.as(management)

@@ -181,7 +181,7 @@ func (w *world) session(node string) string {
 	return id
 }
 
-func TestTOK05_Matrix(t *testing.T) {
+func TestTOK05_IDN09_Matrix(t *testing.T) {
 	w := newWorld(t)
 	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
 	if err := w.issuer.EnsureOperator(t.Context(), operator, []string{"pg"}); err != nil {
@@ -189,7 +189,7 @@ func TestTOK05_Matrix(t *testing.T) {
 	}
 	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	_, none := w.slot(group.WorkloadNone, "web", "web-0")
-	coordinator, err := w.issuer.Coordinator(t.Context(), "coordinator-1", "b007")
+	coordinator, err := w.issuer.Coordinator(t.Context(), "coordinator-1", "b007", true)
 	if err != nil {
 		t.Fatal(err)
 	}

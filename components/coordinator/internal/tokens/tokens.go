@@ -97,9 +97,10 @@ func (i *Issuer) Slot(ctx context.Context, h Holder) (Pair, error) {
 	return out, nil
 }
 
-// Coordinator issues a token for the Consul server of a coordinator.
-func (i *Issuer) Coordinator(ctx context.Context, slot, bootID string) (Token, error) {
-	out, _, err := i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID}, coordinatorRules(slot))
+// Coordinator issues a token for the Consul server of a coordinator; simulated
+// marks it.
+func (i *Issuer) Coordinator(ctx context.Context, slot, bootID string, simulated bool) (Token, error) {
+	out, _, err := i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID, Simulated: simulated}, coordinatorRules(slot))
 	return out, err
 }
 
