@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -133,10 +134,15 @@ func (a *App) resolve(ctx context.Context, i pin.Image, f pinFlags) (string, err
 	return i.Tagged() + "@" + digest, nil
 }
 
-// replace writes a file whole or not at all, with the rights that it had.
+// replace writes a file whole or not at all, with the rights that it had; a new one may
+// be read by all.
 func replace(name string, text []byte) error {
+	mode := fs.FileMode(0o644)
 	info, err := os.Stat(name)
-	if err != nil {
+	switch {
+	case err == nil:
+		mode = info.Mode().Perm()
+	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
@@ -145,7 +151,7 @@ func replace(name string, text []byte) error {
 	}
 	defer os.Remove(temp.Name())
 	_, err = temp.Write(text)
-	err = errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Close())
+	err = errors.Join(err, temp.Chmod(mode), temp.Close())
 	if err == nil {
 		err = os.Rename(temp.Name(), name)
 	}

@@ -27,7 +27,7 @@ func TestATT16_ReadyExamplesPassLint(t *testing.T) {
 	trust := map[string]any{"cluster": "demo", "allow_simulated": true}
 	cloud, err := json.Marshal(map[string]any{
 		"api_url": "http://a", "api_key": "k", "api_url_in_cvm": "http://b", "gateway_domain": "gw.test", "gateway_address": "127.0.0.1:1", "gateway_address_in_cvm": "10.0.0.1:443",
-		"rendezvous_url": "", "rendezvous_ca_base64": "", "root_pem_file": filepath.Join(dir, "root.pem"), "key_provider": map[string]string{"name": "kms", "id": "ab"}, "images": map[string]any{},
+		"pccs_url": "http://127.0.0.1:1", "pccs_url_in_cvm": "http://127.0.0.1:1", "rendezvous_url": "", "rendezvous_ca_base64": "", "root_pem_file": filepath.Join(dir, "root.pem"), "key_provider": map[string]string{"name": "kms", "id": "ab"}, "images": map[string]any{},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -140,7 +140,7 @@ func TestCreateMakesCoordinatorsOnce(t *testing.T) {
 }
 
 // A lost answer must not lead to a second CVM of the name, nor to a missing one.
-func TestCreateSurvivesLostAnswers(t *testing.T) {
+func TestPLT06_CreateSurvivesLostAnswers(t *testing.T) {
 	for _, mode := range []platformtest.Mode{platformtest.ResetAfter, platformtest.ErrorAfter, platformtest.ResetBefore, platformtest.ErrorBefore, platformtest.Busy, platformtest.Throttle} {
 		for _, path := range []string{"/cvms$", "/instances"} {
 			t.Run(string(mode)+path, func(t *testing.T) {
