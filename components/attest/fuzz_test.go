@@ -9,7 +9,7 @@ import (
 // The parsers of bytes that we did not make: none may panic, and what is
 // accepted must hold what the type promises.
 
-func FuzzParseQuote(f *testing.F) {
+func FuzzINP09_ParseQuote(f *testing.F) {
 	f.Add(realEvidence(f).Quote)
 	f.Add(newFake(f).evidence(f).Quote)
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -32,7 +32,7 @@ func mustIntel(t testing.TB) *x509.Certificate {
 	return r.intel
 }
 
-func FuzzParseEventLog(f *testing.F) {
+func FuzzINP09_ParseEventLog(f *testing.F) {
 	f.Add(realEvidence(f).EventLog)
 	f.Add(newFake(f).log(f))
 	f.Add(`[{"imr":3,"event_type":134217729,"digest":"","event":"app-id","event_payload":"00","version":1}]`)
@@ -50,7 +50,7 @@ func FuzzParseEventLog(f *testing.F) {
 	})
 }
 
-func FuzzReadAppCompose(f *testing.F) {
+func FuzzINP09_ReadAppCompose(f *testing.F) {
 	f.Add(string(fakeCompose))
 	f.Add(`{"runner":"bash","pre_launch_script":"x"}`)
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -60,7 +60,7 @@ func FuzzReadAppCompose(f *testing.F) {
 	})
 }
 
-func FuzzParseTrust(f *testing.F) {
+func FuzzINP09_ParseTrust(f *testing.F) {
 	f.Add(string(trustFile(f, nil, nil)))
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -77,7 +77,7 @@ func FuzzParseTrust(f *testing.F) {
 	})
 }
 
-func FuzzVerify(f *testing.F) {
+func FuzzINP09_Verify(f *testing.F) {
 	ev := newFake(f).evidence(f)
 	f.Add(ev.Quote, ev.EventLog, ev.AppCompose)
 	v, err := NewVerifier(VerifierConfig{Now: simNow})

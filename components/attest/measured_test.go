@@ -52,7 +52,7 @@ func (q *quoter) GetKey(context.Context, string, string) ([]byte, error) {
 }
 func (q *quoter) Info(context.Context) (Info, error) { return Info{}, errors.New("no") }
 
-func TestATT02_TheTrustFileMustBeMeasured(t *testing.T) {
+func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 	trust := string(trustFile(t, openCloud(t).RootPEM(), nil))
 	quoted := func(s string) string { return "configs:\n  trust:\n    content: '" + s + "'\n" }
 	for name, c := range map[string]struct {

@@ -124,7 +124,7 @@ func TestAttestPinsTheCA(t *testing.T) {
 }
 
 // Everything that a man in the middle, another app or another cloud could show is refused.
-func TestAttestRefuses(t *testing.T) {
+func TestATT30_GEN02_AttestRefuses(t *testing.T) {
 	type st = statement.Coordinator
 	type reply = apiv1.AttestCoordinatorResponse
 	for _, c := range []struct {

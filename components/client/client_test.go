@@ -88,7 +88,7 @@ func TestErrorsInPeoplesWords(t *testing.T) {
 }
 
 // A server with another CA, or the right CA and another name, gets no token.
-func TestOnlyThePinnedClusterIsTalkedTo(t *testing.T) {
+func TestGEN02_OnlyThePinnedClusterIsTalkedTo(t *testing.T) {
 	mine, other := clienttest.New(t), clienttest.New(t)
 	c := mine.Start(t)
 	c.Gateway.Address = other.Start(t).Gateway.Address

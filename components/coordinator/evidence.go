@@ -29,7 +29,14 @@ func (c *Coordinator) assembleVerifier() error {
 	if err != nil {
 		return fmt.Errorf("make verifier: %w", err)
 	}
-	c.verifier, c.quoter = own, &ownEvidence{guest: c.deps.Guest, verifier: own, log: c.log}
+	// What goes with our own evidence is judged by the other side; it must not wait for
+	// records, which are not readable before Consul's first election.
+	cfg.Highest = nil
+	finder, err := attest.NewVerifier(cfg)
+	if err != nil {
+		return fmt.Errorf("make verifier: %w", err)
+	}
+	c.verifier, c.quoter = own, &ownEvidence{guest: c.deps.Guest, verifier: finder, log: c.log}
 	if url := c.cfg.Trust.DstackVerifier.URL; url != "" {
 		second, err := attest.NewDstackVerifier(url, c.cfg.Trust.Images)
 		if err != nil {

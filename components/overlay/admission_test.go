@@ -126,7 +126,7 @@ func TestFirstContactNeedsABootCertificate(t *testing.T) {
 	}
 }
 
-func TestFirstContactsAreBounded_INP05(t *testing.T) {
+func TestFirstContactsAreBounded_INP04_INP05(t *testing.T) {
 	w := newWorld(t)
 	cancelled := make(chan struct{}, 8)
 	c := w.node(CoordinatorGroup, "coordinator-0", 1,

@@ -85,7 +85,7 @@ func TestControlPair(t *testing.T) {
 	<-atA
 }
 
-func TestNoControlBetweenWorkers(t *testing.T) {
+func TestNoControlBetweenWorkers_CTL17(t *testing.T) {
 	w := newWorld(t)
 	never := func(c *Config) {
 		c.OnControl = func(context.Context, Peer, ControlConns) { t.Error("control between workers") }

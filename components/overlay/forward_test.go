@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestForwardTCPShowsThePeersVIP(t *testing.T) {
+func TestForwardTCPShowsThePeersVIP_OVL08(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	ln, port := b.listen(t)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,7 +165,41 @@ func TestSessionHangsOnItsTTLAlone(t *testing.T) {
 	}
 }
 
-func TestTermRegressionIsRefused(t *testing.T) {
+// TestCTL07_NothingIsReadFromADeposedServer: every read asks a server that makes
+// sure that it leads.
+func TestCTL07_NothingIsReadFromADeposedServer(t *testing.T) {
+	var mu sync.Mutex
+	reads := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method == http.MethodGet {
+			reads++
+			if !r.URL.Query().Has("consistent") || r.URL.Query().Has("stale") {
+				t.Errorf("read of %s?%s", r.URL.Path, r.URL.RawQuery)
+			}
+		}
+		w.Header().Set("X-Consul-Index", "7")
+		_, _ = w.Write([]byte("[]"))
+	}))
+	defer server.Close()
+	c := newConsul(t, store.ConsulConfig{Address: server.URL})
+	ctx := t.Context()
+	_, _ = c.Get(ctx, "a")
+	_, _, _ = c.List(ctx, "a/")
+	_, _ = c.Watch(ctx, "a/", 3)
+	_, _, _ = c.Holder(ctx)
+	_, _, _ = store.Read[store.Freeze](ctx, c, store.FreezeKey())
+	_, _, _ = store.ReadAll[store.Freeze](ctx, c, "control/")
+	_, _ = c.DestroyHolderSession(ctx, "nobody")
+	mu.Lock()
+	defer mu.Unlock()
+	if reads < 7 {
+		t.Errorf("only %d reads were made", reads)
+	}
+}
+
+func TestCTL06_TermRegressionIsRefused(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
 	const prefix = "cadre/regression/"
 	c := storetest.ConsulAt(t, addr, "", prefix)

@@ -33,7 +33,7 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 	}
 }
 
-func TestKeyBuildersRefuseBadSegments(t *testing.T) {
+func TestINP07_KeyBuildersRefuseBadSegments(t *testing.T) {
 	for _, bad := range []string{
 		"", "a/b", "../a", ".", "..", "A", "a_b", "-a", "0a", "a b", "a\x00", "ä", "ＰＧ", strings.Repeat("g", 64), "!x", "a/spec",
 	} {
@@ -76,7 +76,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
 		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<id>", "a", "<digest>", "a",
-			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<floor>", "_all", "<fmspc>", "00112233aabb").Replace(kind.Pattern)
+			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<floor>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a").Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {
 			if other.Matches(key) {

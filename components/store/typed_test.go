@@ -11,7 +11,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-func TestReadIsStrict(t *testing.T) {
+func TestINP03_ReadIsStrict(t *testing.T) {
 	for name, test := range map[string]struct {
 		value string
 		want  string

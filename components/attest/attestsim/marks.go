@@ -3,5 +3,5 @@ package attestsim
 // Marks are texts that every program with this package in it contains. A release
 // must contain none of them (ATT-02).
 func Marks() []string {
-	return []string{"SIMULATED", "cadre attestsim", "cadre simulated kms", "cadre.dev/attest/attestsim"}
+	return []string{"cadre attestsim", "cadre simulated kms", "cadre.dev/attest/attestsim"}
 }

@@ -107,7 +107,7 @@ func TestRaisedMarksOnlyGrow(t *testing.T) {
 }
 
 // Whatever is accepted has been signed, whoever made the bytes.
-func FuzzBundle(f *testing.F) {
+func FuzzINP09_Bundle(f *testing.F) {
 	cloud := openCloud(f)
 	good, err := simBundle(f, cloud).Encode()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // The documents without their signature: what Intel signs is not hostile, but a
 // parser must not be what stands between.
 
-func FuzzTCBInfo(f *testing.F) {
+func FuzzINP09_TCBInfo(f *testing.F) {
 	f.Add(`{"id":"TDX","version":3,"issueDate":"2026-06-01T00:00:00Z","nextUpdate":"2026-07-01T00:00:00Z","fmspc":"50806f000000","pceId":"0000","tcbType":0,"tcbEvaluationDataNumber":15,"tdxModule":{"mrsigner":"","attributes":"","attributesMask":""},"tcbLevels":[{"tcb":{"sgxtcbcomponents":[{"svn":5}],"pcesvn":11,"tdxtcbcomponents":[]},"tcbStatus":"UpToDate"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		info, err := readTCBInfo([]byte(text))
@@ -29,7 +29,7 @@ func FuzzTCBInfo(f *testing.F) {
 	})
 }
 
-func FuzzQEIdentity(f *testing.F) {
+func FuzzINP09_QEIdentity(f *testing.F) {
 	f.Add(`{"id":"TD_QE","version":2,"issueDate":"2026-06-01T00:00:00Z","nextUpdate":"2026-07-01T00:00:00Z","tcbEvaluationDataNumber":15,"miscselect":"00000000","miscselectMask":"FFFFFFFF","attributes":"11000000000000000000000000000000","attributesMask":"FBFFFFFFFFFFFFFF0000000000000000","mrsigner":"DC9E2A7C6F948F17474E34A7FC43ED030F7C1563F1BABDDF6340C82E0E54A8C5","isvprodid":2,"tcbLevels":[{"tcb":{"isvsvn":4},"tcbStatus":"UpToDate"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		qe, err := readQEIdentity([]byte(text))

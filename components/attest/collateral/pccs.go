@@ -24,6 +24,10 @@ const (
 	fetchTime = 20 * time.Second
 	// refreshEvery is how long a fetched bundle is used without asking again.
 	refreshEvery = 6 * time.Hour
+	// patience is how long the caller that starts a fetch waits for it while the bundle
+	// before is still good; the others take that at once. Verifications are few at a
+	// time, and a service that hangs must not hold them up (ATT-28).
+	patience = 2 * time.Second
 	// retryEvery is how soon after a failed fetch the next one may start: a caller
 	// that comes again and again causes no load (ATT-28).
 	retryEvery = 10 * time.Second
@@ -63,15 +67,15 @@ type PCCS struct {
 	families map[string]*family // guarded by mu
 }
 
-// family is the cache of one FMSPC. Whoever holds turn fetches; the others wait
-// for it and take what it got.
+// family is the cache of one FMSPC. One fetch runs at a time, for all who need it.
 type family struct {
-	turn    chan struct{} // capacity 1
-	bundle  Bundle
-	fetched time.Time // zero: none yet
-	until   time.Time // when the first part of bundle says to end
-	tried   time.Time
-	err     error // of the last try; nil after success
+	mu      sync.Mutex
+	running chan struct{} // guarded by mu; closed at the end of the fetch that runs, nil: none does
+	bundle  Bundle        // guarded by mu
+	fetched time.Time     // guarded by mu; zero: none yet
+	until   time.Time     // guarded by mu; when the first part of bundle says to end
+	tried   time.Time     // guarded by mu; when the last fetch ended
+	err     error         // guarded by mu; of the last try; nil after success
 }
 
 // NewPCCS checks cfg; nothing is fetched yet.
@@ -126,28 +130,50 @@ func (p *PCCS) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
 		return Bundle{}, asUnavailable("fetch collateral", err)
 	}
 	f := p.family(fmspc)
-	select {
-	case f.turn <- struct{}{}:
-	case <-ctx.Done():
-		return Bundle{}, asUnavailable("wait for collateral", context.Cause(ctx))
+	if running, limit := p.ensure(ctx, f, fmspc); running != nil {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case <-running:
+		case <-timer.C:
+		case <-ctx.Done():
+			return Bundle{}, asUnavailable("wait for collateral", context.Cause(ctx))
+		}
 	}
-	defer func() { <-f.turn }()
-	now := p.now()
-	// A clock that went back would make a bundle look fetched in the future.
-	fresh := !f.fetched.IsZero() && now.Sub(f.fetched) < p.refresh && !now.Before(f.fetched) && now.Before(f.until)
-	waiting := !f.tried.IsZero() && now.Sub(f.tried) < retryEvery && !now.Before(f.tried)
-	if !fresh && !waiting {
-		p.fetchInto(ctx, f, fmspc, now)
-	}
-	if !f.fetched.IsZero() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// One that has ended and cannot be replaced is no bundle: another source may have one.
+	if !f.fetched.IsZero() && (f.err == nil || p.now().Before(f.until)) {
 		return f.bundle, nil
 	}
 	return Bundle{}, asUnavailable("fetch collateral of FMSPC "+fmspc, f.err)
 }
 
-// fetchInto asks the service. The caller has f's turn. The fetch outlives a caller
-// that goes away: the next one needs it as well.
-func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, now time.Time) {
+// ensure starts a fetch if one is due, and says what to wait for, at most limit; nil:
+// for nothing.
+func (p *PCCS) ensure(ctx context.Context, f *family, fmspc string) (running <-chan struct{}, limit time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := p.now()
+	// A clock that went back would make a bundle look fetched in the future.
+	good := !f.fetched.IsZero() && !now.Before(f.fetched) && now.Before(f.until)
+	waiting := !f.tried.IsZero() && now.Sub(f.tried) < retryEvery && !now.Before(f.tried)
+	switch {
+	case good && (now.Sub(f.fetched) < p.refresh || f.running != nil), f.running == nil && waiting:
+		return nil, 0
+	case f.running == nil:
+		f.running = make(chan struct{})
+		go p.fetchInto(ctx, f, fmspc, now, f.running)
+	}
+	if good {
+		return f.running, patience
+	}
+	return f.running, fetchTime
+}
+
+// fetchInto asks the service. The fetch outlives a caller that goes away: the next
+// one needs it as well.
+func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, began time.Time, done chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 	defer cancel()
 	bundle, err := p.fetch(ctx, fmspc)
@@ -158,10 +184,13 @@ func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, now time.
 			err = fmt.Errorf("the answer is of FMSPC %s", of)
 		}
 	}
-	f.tried, f.err = now, err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tried, f.err, f.running = p.now(), err, nil
 	if err == nil {
-		f.bundle, f.fetched, f.until = bundle, now, until
+		f.bundle, f.fetched, f.until = bundle, began, until
 	}
+	close(done)
 }
 
 // family returns the cache of fmspc. When there are too many, one that nobody
@@ -174,15 +203,21 @@ func (p *PCCS) family(fmspc string) *family {
 	}
 	if len(p.families) >= maxFamilies {
 		for name, f := range p.families {
-			if len(f.turn) == 0 {
+			if f.idle() {
 				delete(p.families, name)
 				break
 			}
 		}
 	}
-	f := &family{turn: make(chan struct{}, 1)}
+	f := &family{}
 	p.families[fmspc] = f
 	return f
+}
+
+func (f *family) idle() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running == nil
 }
 
 // fetch gets the four parts.

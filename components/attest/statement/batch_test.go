@@ -144,7 +144,7 @@ func TestBatchVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil { //nolint:gosec // a test vector
+		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

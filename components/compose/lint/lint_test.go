@@ -196,7 +196,7 @@ func wantFinding(t *testing.T, text, want string) {
 }
 
 // What reaches the guest agent, the engine or the guest.
-func TestATT14_Mounts(t *testing.T) {
+func TestATT14_TOK19_Mounts(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"second mount":         {web("devices: []", "tmpfs: /t", "volumes: ['/var/run/dstack.sock:/s']"), "error guest-socket 22:15"},
 		"by the other path":    {web("volumes: ['/run/dstack.sock:/s']"), "error guest-socket 20:15"},
@@ -281,7 +281,7 @@ func TestTrustSecretsAndListeners(t *testing.T) {
 	}
 }
 
-func TestEnvNames(t *testing.T) {
+func TestATT17_EnvNames(t *testing.T) {
 	got := EnvNames([]string{"CADRE_PATHS", "LD_PRELOAD", "COMPOSE_FILE", "PATHS", "PATH", "DB"})
 	if len(got) != 3 || got[0].Path != "LD_PRELOAD" || got[1].Path != "COMPOSE_FILE" || got[2].Path != "PATH" {
 		t.Errorf("findings %v", got)

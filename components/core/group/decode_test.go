@@ -23,7 +23,7 @@ func TestDecodeReadsWhatMarshalWrites(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestINP03_DecodeRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"an unknown field":           {`{"name":"a","replica":3}`, `"replica"`},
 		"an unknown nested field":    {`{"update_policy":{"max_unavailble_fixed":1}}`, `"update_policy.max_unavailble_fixed"`},

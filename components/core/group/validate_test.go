@@ -84,11 +84,26 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
+// TestHK01_APathNamesNoHost: the agent puts it behind http://127.0.0.1:<port>.
+func TestHK01_APathNamesNoHost(t *testing.T) {
+	for _, path := range []string{
+		"", "x", "@evil.test/", ":80@evil.test/", "0@evil.test/", ".evil.test/", "//evil.test/", "http://evil.test/", "?x", "#x", " /", "\t/",
+		"/a b", "/a\r\nHost: evil.test", "/\x00", "/" + strings.Repeat("a", 1024),
+	} {
+		s := goodSpec()
+		s.LifecycleHooks[0].HTTP.Path = path
+		wantProblem(t, s, `lifecycle_hook["drain"].http.path`, "")
+		s = goodSpec()
+		s.HealthChecks[0].HTTP.RequestPath = path
+		wantProblem(t, s, `health_check["ready"].http.request_path`, "")
+	}
+}
+
 func hook(name string, do *DriverAction) LifecycleHook {
 	return LifecycleHook{Name: name, Transition: PreTerminate, Driver: do, HeartbeatTimeout: minutes(1), MaxDuration: minutes(1), DefaultResult: HookHold}
 }
 
-func TestNames(t *testing.T) {
+func TestIDN02_INP07_Names(t *testing.T) {
 	for _, name := range []string{"a", "postgres", "a1-b2", strings.Repeat("a", 40)} {
 		if p := nameProblem(name); p != "" {
 			t.Errorf("%q %s", name, p)

@@ -66,7 +66,7 @@ func TestAppraiseAllowsWhatThePolicyNames(t *testing.T) {
 	}
 }
 
-func TestAppraiseRefuses(t *testing.T) {
+func TestATT20_ATT21_ATT22_AppraiseRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*exchange)
 		want Code

@@ -16,7 +16,7 @@ func chain(n int) Decisions {
 	return d
 }
 
-func TestDecisionsAreAChain(t *testing.T) {
+func TestCTL10_DecisionsAreAChain(t *testing.T) {
 	if err := (Decisions{}).Verify(); err != nil {
 		t.Error(err)
 	}
@@ -28,8 +28,8 @@ func TestDecisionsAreAChain(t *testing.T) {
 	}
 }
 
-// TestDecisionsShowEveryEdit: each field of each entry, and each removal.
-func TestDecisionsShowEveryEdit(t *testing.T) {
+// TestCTL10_DecisionsShowEveryEdit: each field of each entry, and each removal.
+func TestCTL10_DecisionsShowEveryEdit(t *testing.T) {
 	for i := range 5 {
 		fields := reflect.TypeFor[DecisionEntry]().NumField()
 		for f := range fields {

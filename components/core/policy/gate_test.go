@@ -259,6 +259,7 @@ func TestATT32_RenewalNeedsFreshEvidenceAndTheSamePolicy(t *testing.T) {
 		"attested in the future":              {func(_ *exchange, a *Admission) { a.AttestedAt = noon.Add(time.Hour) }, 0, CodeReattestRequired},
 		"when it attested is unknown":         {func(_ *exchange, a *Admission) { a.AttestedAt = time.Time{} }, 0, CodeReattestRequired},
 		"what it proved is unknown":           {func(_ *exchange, a *Admission) { a.Claims = Claims{} }, 0, CodeReattestRequired},
+		"the machine was never judged":        {func(_ *exchange, a *Admission) { a.Claims.TCB = TCB{} }, 0, CodeReattestRequired},
 		"nobody holds the slot":               {func(_ *exchange, a *Admission) { *a = Admission{} }, 0, CodeRenewDenied},
 		"the record is of another one":        {func(_ *exchange, a *Admission) { a.Claims.InstanceID = digits("9", 40) }, 0, CodeRenewDenied},
 		"the floor was raised":                {func(e *exchange, _ *Admission) { e.sp.Floor = 2 }, 0, CodeRevisionBelowFloor},

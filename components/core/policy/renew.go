@@ -105,6 +105,10 @@ func reappraisal(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) []Fi
 	if c.ComposeHash == "" || c.InstanceID == "" {
 		return []Finding{{Name: "evidence", Code: CodeReattestRequired, Message: "what the boot proved is not recorded"}}
 	}
+	if c.TCB.Status == "" {
+		// A record from before machines were judged: new evidence would be judged.
+		return []Finding{{Name: "tcb", Code: CodeReattestRequired, Message: "the machine was not judged by collateral when the boot attested"}}
+	}
 	finding := func(name, found string, d Decision) Finding {
 		return Finding{Name: name, Found: found, Code: d.Code, Message: d.Message}
 	}

@@ -274,7 +274,7 @@ func TestScaleInTakesTheHighestWhileAllOthersAreFine(t *testing.T) {
 	wantHeld(t, p, "db-4", HoldOthersUnavailable)
 }
 
-func TestScaleInNeverDeletesAPreservedDisk(t *testing.T) {
+func TestOPS03_ScaleInNeverDeletesAPreservedDisk(t *testing.T) {
 	f := newFixture(4, "none")
 	f.spec.Replicas, f.spec.PreservedState.Disk = 3, "data"
 	p := f.plan()
@@ -299,7 +299,7 @@ func TestScaleInForgetsTheRecordOnceTheCVMIsGone(t *testing.T) {
 	}
 }
 
-func TestR46_RemovalOfAVoterNeedsBothMajorities(t *testing.T) {
+func TestR46_OPS01_RemovalOfAVoterNeedsBothMajorities(t *testing.T) {
 	f := newFixture(4, "consul")
 	f.spec.Replicas = 3
 	wantExecutes(t, f.plan(), "DELETE db-3")

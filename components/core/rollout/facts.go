@@ -77,6 +77,8 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 	switch {
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"
+	case op.Kind == operation.Delete && w.spec.PreservedState.Disk != "":
+		return fmt.Sprintf("the spec preserves the disk %q", w.spec.PreservedState.Disk)
 	case op.Kind == operation.Delete:
 		return ""
 	case m.condemned:

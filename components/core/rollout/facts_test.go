@@ -163,3 +163,18 @@ func TestR46_RemovalIsCheckedAgain(t *testing.T) {
 		t.Error("safe with two sick voters")
 	}
 }
+
+// A disk that is preserved while the member drains stays: only the spec as it is
+// now can allow the deletion.
+func TestOPS03_ADiskThatIsPreservedMeanwhileStays(t *testing.T) {
+	f := newFixture(4, "none")
+	f.spec.Replicas = 3
+	f.rolling().op(3, operation.Drained, func(op *operation.Operation) { op.Kind = operation.Delete })
+	if facts := f.facts(f.rec.Operations[0]); facts.Unwanted != "" {
+		t.Errorf("not wanted: %s", facts.Unwanted)
+	}
+	f.spec.PreservedState.Disk = "data"
+	if facts := f.facts(f.rec.Operations[0]); !strings.Contains(facts.Unwanted, `"data"`) {
+		t.Errorf("wanted though the disk is preserved: %q", facts.Unwanted)
+	}
+}

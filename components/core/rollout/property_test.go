@@ -123,7 +123,7 @@ func TestR21_PropertyNeverMoreDisruptedThanTheBudget(t *testing.T) {
 
 // Whatever is begun, of the voters that are known healthy a majority stays, unless
 // none could be spared to begin with and the operator allowed it.
-func TestR44_PropertyNeverBreaksTheMajority(t *testing.T) {
+func TestR44_OPS01_PropertyNeverBreaksTheMajority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFixture(t)
 		p := f.plan()

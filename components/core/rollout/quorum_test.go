@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"cadre.dev/core/group"
@@ -292,4 +294,40 @@ func TestR55_EverybodyMustProveTheTargetBeforeTheLeadersStep(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	wantHeld(t, p, "db-1", HoldLeaderLast)
+}
+
+// Whatever the size, the number of sick voters and what the operator asks for, what
+// is begun leaves a majority of healthy voters. Of one or two, R18 and R19 decide.
+func TestOPS01_NoSizeLosesItsMajority(t *testing.T) {
+	some := false
+	for n := 3; n <= 9; n++ {
+		for sick := range n + 1 {
+			for replicas := 1; replicas <= n; replicas++ {
+				f := newFixture(n, "consul").want("B")
+				members := f.spec.Members()
+				f.spec.Replicas, f.spec.UpdatePolicy.MaxUnavailableFixed = replicas, &n
+				for i := n - sick; i < n; i++ {
+					f.sick(i)
+				}
+				begun := executes(f.plan())
+				left, voters := n-sick, n
+				for _, call := range begun {
+					kind, slot, _ := strings.Cut(call, " ")
+					if slices.Index(members, slot) < n-sick {
+						left--
+					}
+					if kind == "DELETE" {
+						voters--
+					}
+				}
+				some = some || len(begun) > 0
+				if left < n-sick && left < group.Quorum(voters) || voters < n && left < group.Quorum(voters) {
+					t.Errorf("%d voters, %d sick, %d wanted: %v leaves %d of %d", n, sick, replicas, begun, left, voters)
+				}
+			}
+		}
+	}
+	if !some {
+		t.Error("nothing was ever begun")
+	}
 }

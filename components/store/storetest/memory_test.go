@@ -63,8 +63,8 @@ func TestMemoryReadFaults(t *testing.T) {
 	}
 }
 
-// TestSessionEndsBetweenDecisionAndWrite is the race that the fence is for.
-func TestSessionEndsBetweenDecisionAndWrite(t *testing.T) {
+// TestCTL02_SessionEndsBetweenDecisionAndWrite is the race that the fence is for.
+func TestCTL02_SessionEndsBetweenDecisionAndWrite(t *testing.T) {
 	m := storetest.NewMemory()
 	lease, err := m.Acquire(t.Context(), "one")
 	if err != nil {
@@ -108,7 +108,7 @@ func TestMemoryOutageCostsTheLease(t *testing.T) {
 	})
 }
 
-func TestRestoreOfASnapshotIsNoticed(t *testing.T) {
+func TestCTL06_RestoreOfASnapshotIsNoticed(t *testing.T) {
 	m := storetest.NewMemory()
 	if err := m.Commit(t.Context(), putOp("a", "old")); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func inputs(t *testing.T) (flags, env []string) {
 
 // A trust file that is not measured ends the agent, whatever else is set to what
 // the attacker wants.
-func TestATT02_NoFlagAndNoVariableAddsARoot(t *testing.T) {
+func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	w, mallory := agenttest.NewWorld(t), agenttest.NewWorld(t)
 	socket, _ := w.Guest(t, agenttest.WorkerAppID, 1, attestsim.Faults{})
 	theirs := agenttest.TrustFile(t, mallory.Trust())
@@ -45,6 +45,7 @@ func TestATT02_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	t.Chdir(dir) // a folder that is called "true" is made here
 	args := func(extra ...string) []string {
 		return append([]string{
 			"-trust-file=" + theirs, "-dstack-socket=" + socket, "-gateway-domain=gw.test", "-gateway-address=127.0.0.1:1", "-consul-binary=",
@@ -84,7 +85,7 @@ func TestATT02_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 }
 
 // The released program holds no simulated manufacturer.
-func TestATT02_TheProgramHoldsNoTestRoot(t *testing.T) {
+func TestATT02_SUP03_TheProgramHoldsNoTestRoot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the program")
 	}

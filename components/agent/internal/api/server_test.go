@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/latest"
@@ -199,4 +203,73 @@ func TestRoutesAreDocumented(t *testing.T) {
 	for extra := range documented {
 		t.Errorf("docs/openapi-agent.yaml has %s, which does not exist", extra)
 	}
+}
+
+// pipes is a listener of connections in memory.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+	once  sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.ended) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestINP04_SlowClientsAreCutOff: whoever sends or reads too slowly, or nothing.
+func TestINP04_SlowClientsAreCutOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		send   string
+		within time.Duration
+	}{
+		"nothing":    {"", 6 * time.Second},
+		"half head":  {"GET /v1/instance HTTP/1.1\r\nHost: a\r\nX-", 6 * time.Second},
+		"half body":  {"POST /v1/lifecycle/flush/complete HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{", 15 * time.Second},
+		"no reading": {"GET /v1/instance HTTP/1.1\r\nHost: a\r\n\r\n", maxWait + 20*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := newTestServer(true)
+				ctx, cancel := context.WithCancel(t.Context())
+				l, done := &pipes{conns: make(chan net.Conn), ended: make(chan struct{})}, make(chan error, 1)
+				go func() { done <- s.Run(ctx, l) }()
+				near, far := net.Pipe()
+				watched := &watchedConn{Conn: far, closed: make(chan struct{})}
+				l.conns <- watched
+				go func() { _, _ = near.Write([]byte(c.send)) }()
+				if name != "no reading" {
+					go func() { _, _ = io.Copy(io.Discard, near) }()
+				}
+				select {
+				case <-watched.closed:
+				case <-time.After(c.within):
+					t.Errorf("still served after %v", c.within)
+				}
+				cancel()
+				_ = near.Close()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+type watchedConn struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *watchedConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }

@@ -81,7 +81,7 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	}
 }
 
-func TestTermSurvivesAReboot(t *testing.T) {
+func TestCTL06_CTL18_TermSurvivesAReboot(t *testing.T) {
 	dir := t.TempDir()
 	newHub(t, dir).acceptDesired(from, &controlv1.Desired{Term: 7, Version: 1})
 	h := newHub(t, dir)
@@ -98,7 +98,7 @@ func TestTermSurvivesAReboot(t *testing.T) {
 	}
 }
 
-func TestWakeOfAnOldLeaderIsRefused(t *testing.T) {
+func TestCTL18_WakeOfAnOldLeaderIsRefused(t *testing.T) {
 	h := newHub(t, t.TempDir())
 	w := &wakeServer{hub: h}
 	if _, err := w.Wake(t.Context(), &controlv1.WakeRequest{Term: 5}); err != nil {

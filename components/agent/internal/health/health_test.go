@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -165,4 +166,33 @@ func TestPauseIsShortUntilHealthy(t *testing.T) {
 			t.Errorf("pause after a failure = %s, want 100ms", got)
 		}
 	})
+}
+
+// TestHK01_ChecksReachLoopbackOnly: nothing is followed, and the host is no part of
+// what a spec can say.
+func TestHK01_ChecksReachLoopbackOnly(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	at := strings.TrimPrefix(other.URL, "http://")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.Host, "127.0.0.1:") {
+			t.Errorf("asked for %q", r.Host)
+		}
+		if r.URL.Path == "/away" {
+			w.Header().Set("Location", other.URL+"/")
+			w.WriteHeader(http.StatusFound)
+		}
+	}))
+	defer server.Close()
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	for _, path := range []string{"/away", "/@" + at + "/", "/\\" + at, "/..//" + at, "/?u=" + other.URL, "/#@" + at, "/%2f%2f" + at} {
+		problem := probe(t.Context(), group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: path}})
+		if path == "/away" && !strings.Contains(problem, "302") {
+			t.Errorf("a redirect: %q", problem)
+		}
+	}
+	if n := elsewhere.Load(); n > 0 {
+		t.Errorf("another server was asked %d times", n)
+	}
 }

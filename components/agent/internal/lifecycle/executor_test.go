@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -139,6 +140,25 @@ func TestHookOutcomes(t *testing.T) {
 	}
 }
 
+// TestHK01_HooksReachLoopbackOnly: a redirect is the workload's answer and is not
+// followed.
+func TestHK01_HooksReachLoopbackOnly(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another server was asked, with the token %q", r.Header.Get("Cadre-Hook-Token"))
+	}))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	b := newBench(t, t.TempDir(), group.LifecycleHook{
+		Name: "h", Transition: group.PreTerminate,
+		HTTP: &group.HTTPAction{Port: server.Listener.Addr().(*net.TCPAddr).Port, Path: "/@" + strings.TrimPrefix(other.URL, "http://")},
+	})
+	b.Apply(drainOrder(1))
+	if got := b.await(drainOrder(1).Key, rollout.StepAborted); !strings.Contains(got.Message, "status 307") {
+		t.Errorf("message = %q", got.Message)
+	}
+}
+
 func TestHooksRunInOrderAndAreCompleted(t *testing.T) {
 	b := newBench(t, t.TempDir(), wait("first"), wait("second"))
 	b.Apply(drainOrder(1))
@@ -245,7 +265,7 @@ func TestOrderThatVanishesReturnsToService(t *testing.T) {
 	}
 }
 
-func TestFinishedOrderIsAnsweredNotRepeated(t *testing.T) {
+func TestCTL18_FinishedOrderIsAnsweredNotRepeated(t *testing.T) {
 	dir := t.TempDir()
 	b := newBench(t, dir)
 	b.driver.lead(self)

@@ -86,6 +86,7 @@ func (l *Loop) Run(ctx context.Context, held Held) error {
 func (l *Loop) take(h Held) {
 	l.held, l.failures, l.denied, l.evidence = h, 0, false, false
 	l.alone = time.Time{}          // what came may say where the coordinators are
+	l.rotated = time.Time{}        // the next rotation is spread anew
 	l.next = h.due(rand.Float64()) //nolint:gosec // jitter is no secret
 }
 

@@ -16,7 +16,7 @@ type outer struct {
 	Free any               `json:"free"`
 }
 
-func TestUnmarshal(t *testing.T) {
+func TestINP03_ATT24_Unmarshal(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		// want is in the error; "" means accepted.

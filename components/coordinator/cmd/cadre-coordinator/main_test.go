@@ -17,6 +17,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
+	"cadre.dev/coordinator/internal/testnet"
 )
 
 const appID = "cccccccccccccccccccccccccccccccccccccccc"
@@ -81,10 +82,11 @@ func openCloud(t *testing.T) *attestsim.Cloud {
 
 // A trust file that is not measured ends the coordinator, whatever else is set to
 // what the attacker wants.
-func TestATT02_NoFlagAndNoVariableAddsARoot(t *testing.T) {
+func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	ours, mallory := openCloud(t), openCloud(t)
 	socket := guestOf(t, ours, trustOf(t, ours))
 	dir := t.TempDir()
+	memory := testnet.MemoryDir(t)
 	theirs := filepath.Join(dir, "trust.json")
 	if err := os.WriteFile(theirs, trustOf(t, mallory), 0o600); err != nil {
 		t.Fatal(err)
@@ -96,7 +98,7 @@ func TestATT02_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	args := func(extra ...string) []string {
 		return append([]string{
 			"--cluster=demo", "--slot=coordinator-0", "--replicas=1", "--trust-file=" + theirs, "--dstack-socket=" + socket, "--gateway-domain=gw.test",
-			"--platform-api=http://127.0.0.1:1", "--platform-key-file=" + keyFile(t), "--state-dir=" + dir + "/s", "--run-dir=" + dir + "/r",
+			"--platform-api=http://127.0.0.1:1", "--platform-key-file=" + keyFile(t), "--state-dir=" + dir + "/s", "--run-dir=" + memory + "/r",
 		}, extra...)
 	}
 	for _, m := range regexp.MustCompile(`set\.\w+Var\(&o\.\w+, "([a-z-]+)"|set\.String\("([a-z-]+)"`).FindAllStringSubmatch(source(t), -1) {
@@ -176,7 +178,7 @@ func TestATT06_ACoordinatorNeedsASourceOfCollateral(t *testing.T) {
 }
 
 // The released program holds no simulated manufacturer.
-func TestATT02_TheProgramHoldsNoTestRoot(t *testing.T) {
+func TestATT02_SUP03_TheProgramHoldsNoTestRoot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the program")
 	}

@@ -49,7 +49,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-func TestNewBootTakesOverAndOldTokensEnd(t *testing.T) {
+func TestPLT02_NewBootTakesOverAndOldTokensEnd(t *testing.T) {
 	h := newHarness(t)
 	first := h.boot(composeText, h.seed)
 	old := first.mustAdmit().GetCredentials().GetConsul()

@@ -78,7 +78,7 @@ func (s *small) Verify(_ context.Context, ev attest.Evidence, data [64]byte) (po
 	m := strings.Repeat("1", 96)
 	return policy.Claims{
 		AppID: workloadApp, InstanceID: instance, ComposeHash: strings.Repeat("c", 64), ComposeText: composeText,
-		KeyProviderName: "kms", KeyProviderID: "00ff", MRTD: m, RTMR0: m, RTMR1: m, RTMR2: m,
+		KeyProviderName: "kms", KeyProviderID: "00ff", MRTD: m, RTMR0: m, RTMR1: m, RTMR2: m, TCB: policy.TCB{Status: "UpToDate"},
 	}, nil
 }
 

@@ -23,10 +23,10 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestIDN03_ACloneWaitsForTheLeaseOnRealConsul: two keys of one instance at two
+// TestIDN03_PLT02_ACloneWaitsForTheLeaseOnRealConsul: two keys of one instance at two
 // coordinators, at once and one after the other. The second gets the Slot only
 // when Consul has ended the first one's session, by itself.
-func TestIDN03_ACloneWaitsForTheLeaseOnRealConsul(t *testing.T) {
+func TestIDN03_PLT02_ACloneWaitsForTheLeaseOnRealConsul(t *testing.T) {
 	h := newHarness(t)
 	h.cfg.Issuer, h.cfg.LeaseTTL = &quickIssuer{}, storetest.SessionTTL
 	one, two := h.coordinator("coordinator-0"), h.coordinator("coordinator-1")

@@ -122,9 +122,9 @@ func TestATT26_OtherVersionsOfTheStatementAreRefused(t *testing.T) {
 	}
 }
 
-// TestATT31_TheGateMovesBeforeTheCommit: between the appraisal and the commit the
+// TestATT31_CTL07_TheGateMovesBeforeTheCommit: between the appraisal and the commit the
 // leader withdraws the Revision. Nothing is written; the next try is told why.
-func TestATT31_TheGateMovesBeforeTheCommit(t *testing.T) {
+func TestATT31_CTL07_TheGateMovesBeforeTheCommit(t *testing.T) {
 	s := newSmall(t, 1, 1, "demo")
 	b := s.newcomer(0, 0)
 	moved := false

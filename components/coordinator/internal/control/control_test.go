@@ -79,7 +79,7 @@ func TestVersionDoesNotFallWithWhatGoesAway(t *testing.T) {
 	}
 }
 
-func TestOrderIsForTheBootThatItMeans(t *testing.T) {
+func TestCTL17_OrderIsForTheBootThatItMeans(t *testing.T) {
 	v := records(step("op", operation.Booting, time.Unix(1000, 0), 20))
 	if o := desired(t, v, "boot").GetOperation(); o.GetVerb() != controlv1.Verb_VERB_DRAIN {
 		t.Errorf("the boot that was drained is asked for %v: it would go back to service before it is gone", o.GetVerb())

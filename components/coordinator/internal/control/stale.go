@@ -51,11 +51,15 @@ func (s *Service) EndStale(ctx context.Context, v *view.View) {
 
 func (s *Service) endOne(ctx context.Context, v *view.View, one *session) {
 	why, err := s.ended(ctx, one.group, one.slot, one.bootID)
-	if err == nil && why.Code == "" {
+	switch {
+	case err == nil && why.Code == "":
 		return // the view is behind; the next one will name it
-	}
-	if err != nil {
-		why = policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}
+	case err != nil:
+		// A record that cannot be read, or a Consul without a leader, ends nobody: a Boot
+		// that believed it would stop its workload. The overlay cuts it off all the same,
+		// and it learns why, if it has ended, when it asks where it stands.
+		s.log.Warn("not known why the records do not name a boot", "slot", one.slot, "boot", one.bootID, "error", err)
+		return
 	}
 	_, err = one.agent.Wake(ctx, &controlv1.WakeRequest{Term: v.Term, EndedCode: string(why.Code), EndedMessage: why.Message})
 	s.log.Warn("control session of an ended boot closed", "slot", one.slot, "boot", one.bootID, "code", why.Code, "told", err == nil)

@@ -13,6 +13,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
+	"cadre.dev/store"
 )
 
 const (
@@ -63,9 +64,9 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(v.Bad) > 0 {
-		// One that cannot be read may be the admission that a token belongs to.
-		return fmt.Errorf("%d records cannot be read, the first: %w", len(v.Bad), v.Bad[0])
+	if bad := v.BadBelow(store.AdmissionsPrefix, store.SlotsPrefix); bad != nil {
+		// It may be the admission that a token belongs to.
+		return fmt.Errorf("a record cannot be read: %w", bad)
 	}
 	found := strangeNodes(v, nodes)
 	strange := strangeTokens(v, owned, r.cfg.Now())

@@ -78,7 +78,7 @@ func TestOpenStepEndsThoughTheSpecTurnsInvalid(t *testing.T) {
 	})
 }
 
-func TestRemovedSpecLeavesEverythingRunning(t *testing.T) {
+func TestOPS03_RemovedSpecLeavesEverythingRunning(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

@@ -15,8 +15,15 @@ func (w *world) act(call string, apply func()) error {
 	w.calls = append(w.calls, call)
 	if w.fault != nil {
 		do, err := w.fault(call)
-		if do {
+		switch {
+		case do:
 			apply()
+		case w.late > 0:
+			time.AfterFunc(w.late, func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				apply()
+			})
 		}
 		return err
 	}

@@ -83,7 +83,7 @@ func TestInvalidSpecChangesNothingAndNamesEveryField(t *testing.T) {
 	})
 }
 
-func TestUnknownCallThatTookEffectIsNotRepeated(t *testing.T) {
+func TestCTL03_CTL16_UnknownCallThatTookEffectIsNotRepeated(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -98,7 +98,68 @@ func TestUnknownCallThatTookEffectIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestUnknownCallWithoutEffectIsRepeatedOnce(t *testing.T) {
+// Every answer to a create gets lost; the CVMs are found by their names.
+func TestPLT06_CreateWhoseAnswerIsLostIsFoundByItsName(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.mu.Lock()
+		w.fault = func(string) (bool, error) { return true, errors.New("connection reset") }
+		w.mu.Unlock()
+		w.apply(spec("one"))
+		w.until("creation", 5*time.Minute, w.complete("one"))
+		if got := w.made("create"); len(got) != 3 {
+			t.Errorf("creates: %v, want one for each slot", got)
+		}
+	})
+}
+
+// TestCTL03_ACallOfTheLastLeaderLandsLate: the successor waits it out and finds it.
+// The call is made at the end of the dead leader's Lease, long after its record.
+func TestCTL03_ACallOfTheLastLeaderLandsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pause = 30 * time.Second // from the record to the end of the Lease
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newWorld(t)
+		waitWorld := w.start(ctx)
+		first, kill := context.WithCancel(ctx)
+		reached, hang := make(chan struct{}), make(chan struct{})
+		armed := false
+		waitFirst := w.coordinator(first, "coordinator-0", func(name string) {
+			w.mu.Lock()
+			hit := armed && name == "after-platform-call"
+			w.mu.Unlock()
+			if hit {
+				close(reached)
+				<-hang
+			}
+		})
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.mu.Lock()
+		armed, w.late = true, pause+8*time.Second
+		w.fault = func(string) (bool, error) {
+			w.fault = nil
+			return false, errors.New("no answer")
+		}
+		w.mu.Unlock()
+		w.apply(spec("two"))
+		<-reached
+		tick(t.Context(), pause)
+		w.store.ExpireSession()
+		waitSecond := w.coordinator(ctx, "coordinator-1", nil)
+		w.until("update", 10*time.Minute, w.complete("two"))
+		if got := w.made("update"); len(got) != 3 {
+			t.Errorf("updates: %v, want one for each slot", got)
+		}
+		kill()
+		close(hang)
+		waitFirst()
+		cancel()
+		waitSecond()
+		waitWorld()
+	})
+}
+
+func TestCTL16_UnknownCallWithoutEffectIsRepeatedOnce(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -120,9 +181,9 @@ func TestUnknownCallWithoutEffectIsRepeatedOnce(t *testing.T) {
 	})
 }
 
-// TestTakeoverInEveryPhase kills the leader at each point of the first
+// TestCTL16_TakeoverInEveryPhase kills the leader at each point of the first
 // Operation of an update; another coordinator finishes with the same calls.
-func TestTakeoverInEveryPhase(t *testing.T) {
+func TestCTL16_TakeoverInEveryPhase(t *testing.T) {
 	for _, point := range []string{"after-operation-recorded", "during-drain", "after-handover", "after-platform-call", "before-min-ready-ends"} {
 		t.Run(point, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { takeover(t, point) })
@@ -179,8 +240,8 @@ func takeover(t *testing.T, point string) {
 	waitWorld()
 }
 
-// TestPausedLeaderIsFenced lets a leader wake up after its successor began.
-func TestPausedLeaderIsFenced(t *testing.T) {
+// TestCTL02_PausedLeaderIsFenced lets a leader wake up after its successor began.
+func TestCTL02_PausedLeaderIsFenced(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

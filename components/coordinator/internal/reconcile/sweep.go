@@ -59,7 +59,7 @@ func (r *Reconciler) sweepTokens(ctx context.Context, v *view.View) {
 			recorded[accessor] = true
 		}
 	}
-	if len(v.Bad) > 0 {
+	if v.BadBelow(store.AdmissionsPrefix) != nil {
 		return // a record that cannot be read may name any of them
 	}
 	swept, err := r.cfg.Tokens.Sweep(ctx, func(accessor string) bool { return recorded[accessor] }, r.cfg.Now())

@@ -50,6 +50,8 @@ type world struct {
 	calls []string
 	// fault decides what happens to a call; nil: it works.
 	fault func(call string) (apply bool, err error)
+	// late is when calls without an answer take effect after all; zero: never.
+	late time.Duration
 	// behind: Boots from then on are not caught up, by an ever different figure;
 	// zero: all are.
 	behind time.Time

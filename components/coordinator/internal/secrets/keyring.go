@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"time"
 
 	consul "github.com/hashicorp/consul/api"
 
@@ -28,7 +30,12 @@ type ConsulKeyring struct{ client *consul.Client }
 
 // NewKeyring talks to the local Consul at address with the management token.
 func NewKeyring(address string, token secret.Value) (*ConsulKeyring, error) {
-	client, err := consul.NewClient(&consul.Config{Address: address, Token: token.RevealString()})
+	client, err := consul.NewClient(&consul.Config{
+		Address: address, Token: token.RevealString(),
+		// The list of members takes no context, and a leader that waits for ever for its
+		// own Consul would never give the Lease up.
+		HttpClient: &http.Client{Timeout: stepTimeout, Transport: &http.Transport{IdleConnTimeout: time.Minute}},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}

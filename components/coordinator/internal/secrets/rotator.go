@@ -142,8 +142,8 @@ func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View
 		}
 	}
 	for name, request := range v.Rotates {
-		if known[name] || len(v.Bad) > 0 {
-			continue
+		if known[name] || v.BadBelow(store.GroupsPrefix) != nil {
+			continue // the spec that declares it may be the one that cannot be read
 		}
 		r.log.Warn("request to rotate a secret that nobody declares is dropped", "group", name.Group, "secret", name.Name)
 		errs = append(errs, r.cfg.Store.Commit(ctx, append(lease.Fence(),

@@ -149,7 +149,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 	}
 	// A plain KV edit asks as well as the API does.
 	o.write(store.RotateKey("web", "cookie"), []byte("please"))
-	o.write(store.RotateKey("web", "nobody-declares-it"), []byte("{}"))
+	o.write(store.RotateKey("web", "nobody-declares-it"), []byte("now"))
 	o.now = now.Add(time.Hour)
 	if _, err := o.passes(2); err != nil {
 		t.Fatal(err)

@@ -53,6 +53,9 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 		s.cfg.Log.Error("own evidence not available", "error", err)
 		return nil, status.Error(codes.Unavailable, "VERIFIER_UNAVAILABLE: the coordinator cannot make its own evidence now")
 	}
+	if len(evidence.Collateral) == 0 {
+		return nil, status.Error(codes.Unavailable, "COLLATERAL_UNAVAILABLE: the coordinator has no collateral about its own machine yet; its log says why")
+	}
 	return &apiv1.AttestCoordinatorResponse{
 		Statement: own.Encode(), Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose,
 		CaBundlePem: s.cfg.Root.CA().PEM(), Collateral: evidence.Collateral,

@@ -37,7 +37,7 @@ func TestSecretsAreListedAndRotatedByWhoMayWrite(t *testing.T) {
 		}
 	}
 	request, _, err := store.Read[store.RotateRequest](t.Context(), a.cfg.Store, store.RotateKey("pg", "superuser"))
-	if err != nil || request.Reason != "a leak" || request.By != "operator" {
+	if err != nil || request.Reason != "a leak" || !strings.HasPrefix(request.By, "cadre-operator (") {
 		t.Errorf("request = %+v, %v; want the first one", request, err)
 	}
 	if list, err = a.ListSecrets(ctx, &apiv1.ListSecretsRequest{Group: "pg"}); err != nil || len(list.GetSecrets()) != 3 || !list.GetSecrets()[2].GetRequested() {
@@ -64,7 +64,7 @@ func TestSecretsAreListedAndRotatedByWhoMayWrite(t *testing.T) {
 
 // OPS-07, TOK-06: a secret in a spec is refused before it is stored, and the refusal
 // does not repeat it.
-func TestTOK06_OPS07_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
+func TestTOK06_OPS07_TOK08_SecretInSpecIsRefusedBeforeItIsStored(t *testing.T) {
 	a := newAPI(t)
 	ctx := as(t.Context(), operatorToken)
 	s := spec(t)

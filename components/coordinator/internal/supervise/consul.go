@@ -65,13 +65,16 @@ func (c *Consul) Restarts() int {
 // server that cannot join with the key that it has.
 func (c *Consul) UseGossip(key secret.Value, restart bool) error {
 	c.mu.Lock()
-	same := c.gossip.Equal(key)
+	before := c.gossip
 	c.gossip = key
 	c.mu.Unlock()
-	if same {
+	if before.Equal(key) {
 		return nil
 	}
 	if err := c.prepare(); err != nil {
+		c.mu.Lock()
+		c.gossip = before // or the next try would find nothing to do
+		c.mu.Unlock()
 		return err
 	}
 	if restart {
@@ -189,6 +192,8 @@ func (c *Consul) runOnce(ctx context.Context) error {
 	//nolint:noctx // it is ended by SIGTERM below; a context would kill it in the middle of a write
 	cmd := exec.Command(c.cfg.Binary, "agent", "-config-file="+c.cfg.file("consul.json"))
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	// The platform's API key is in this process's environment (TOK-09).
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent"}
 	// The server must not outlive a killed coordinator: its lease would.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := cmd.Start(); err != nil {

@@ -64,15 +64,16 @@ func TestTOK02_EveryTokenEnds(t *testing.T) {
 // TestTOK12_OrphansAreSwept: a token that no admission names was given to nobody.
 func TestTOK12_OrphansAreSwept(t *testing.T) {
 	w := newWorld(t)
-	kept, _ := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	kept, keptWorkload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	w.slot(group.WorkloadPatroni, "other", "pg-0") // another spec: another policy of the workload
 	lostAgent, lostWorkload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
-	recorded := func(accessor string) bool { return accessor == kept.Accessor }
+	recorded := func(accessor string) bool { return accessor == kept.Accessor || accessor == keptWorkload.Accessor }
 	if swept, err := w.issuer.Sweep(t.Context(), recorded, time.Now()); err != nil || swept.Orphans != 0 {
 		t.Errorf("too early: %+v (%v)", swept, err)
 	}
 	later := time.Now().Add(3 * time.Minute)
-	if swept, err := w.issuer.Sweep(t.Context(), recorded, later); err != nil || swept.Orphans != 3 || swept.Policies == 0 {
-		t.Errorf("swept %+v (%v), want pg-1's pair and pg-0's workload token", swept, err)
+	if swept, err := w.issuer.Sweep(t.Context(), recorded, later); err != nil || swept.Orphans != 4 || swept.Policies != 1 {
+		t.Errorf("swept %+v (%v), want two pairs, and pg-0's policy of before but none of pg-1, which may come back any moment", swept, err)
 	}
 	for _, token := range []tokens.Token{lostAgent, lostWorkload} {
 		if _, _, err := w.as(token.Secret).ACL().TokenReadSelf(nil); err == nil {
@@ -82,7 +83,10 @@ func TestTOK12_OrphansAreSwept(t *testing.T) {
 	if _, _, err := w.as(kept.Secret).ACL().TokenReadSelf(nil); err != nil {
 		t.Errorf("a recorded token: %v", err)
 	}
-	w.slot(group.WorkloadPatroni, "pg", "pg-1") // the policy is made anew
+	_, again := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	if ok, err := w.issuer.MayWrite(t.Context(), again.Secret, "service/pg/leader"); err != nil || !ok {
+		t.Errorf("a Boot that comes back: %v (%v)", ok, err)
+	}
 }
 
 // TestPoliciesThatOthersDeletedAreMadeAnew: what this process remembers of policies

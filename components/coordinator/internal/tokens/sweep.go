@@ -19,7 +19,7 @@ const orphanAfter = 2 * time.Minute
 type Swept struct {
 	// Orphans were revoked: nobody recorded them, so nobody was given them (TOK-12).
 	Orphans int
-	// Policies were deleted: no token carried them any more.
+	// Policies were deleted: their Slot's tokens carry others of the kind.
 	Policies int
 	// Unbounded are the accessors of tokens that never end and should (TOK-02). They
 	// are left alone: somebody made them by hand.
@@ -40,7 +40,7 @@ func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool,
 	if err != nil {
 		return out, fmt.Errorf("list tokens: %w", err)
 	}
-	carried := map[string]bool{}
+	carried, kinds := map[string]bool{}, map[string]bool{}
 	var orphans []string
 	for _, t := range all {
 		orphan := issued(t) && !recorded(t.AccessorID) && now.Sub(t.CreateTime) > orphanAfter
@@ -49,7 +49,7 @@ func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool,
 			continue
 		}
 		for _, p := range t.Policies {
-			carried[p.ID] = true
+			carried[p.ID], kinds[ofRules(p.Name)] = true, true
 		}
 		if t.ExpirationTime == nil && !endless(t) {
 			out.Unbounded = append(out.Unbounded, t.AccessorID)
@@ -58,7 +58,9 @@ func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool,
 	errs := []error{i.Revoke(ctx, orphans...)}
 	out.Orphans = len(orphans)
 	for _, p := range policies {
-		if generated(p.Name) && !carried[p.ID] {
+		// Those of a Slot without tokens stay: its Boot may be admitted, with this very
+		// policy, before the deletion comes to it. After an outage that is all of them.
+		if generated(p.Name) && !carried[p.ID] && kinds[ofRules(p.Name)] {
 			errs = append(errs, i.deletePolicy(ctx, p))
 			out.Policies++
 		}
@@ -76,6 +78,14 @@ func generated(name string) bool {
 	at := strings.LastIndexByte(name, '-')
 	return at > 0 && len(name)-at == 13 && isHex(name[at+1:]) &&
 		slices.ContainsFunc(policyKinds, func(kind string) bool { return strings.HasPrefix(name, policyMark+kind+"-") })
+}
+
+// ofRules is the name of a generated policy without the digest of its rules.
+func ofRules(name string) string {
+	if !generated(name) {
+		return ""
+	}
+	return name[:strings.LastIndexByte(name, '-')]
 }
 
 // Accessors and descriptions that Consul gives the tokens that it makes itself.

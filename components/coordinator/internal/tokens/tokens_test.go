@@ -52,9 +52,9 @@ func (w *world) slot(kind, groupName, slot string) (agent, workload tokens.Token
 	return pair.Agent, pair.Workload
 }
 
-// TestSlotTokensReachNothingElse: names that begin like one's own are not one's
+// TestTOK05_IDN09_SlotTokensReachNothingElse: names that begin like one's own are not one's
 // own (TOK-05), and neither is any session but that of the own node.
-func TestSlotTokensReachNothingElse(t *testing.T) {
+func TestTOK05_IDN09_SlotTokensReachNothingElse(t *testing.T) {
 	w := newWorld(t)
 	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	for key, want := range map[string]bool{

@@ -159,7 +159,8 @@ func (v *View) Folded(sp policy.SlotPolicy) policy.SlotPolicy {
 // While an Operation of the Slot is open the binding may change, and the Operation ends
 // the Boot itself.
 func (v *View) Unfit(a policy.Admission, sp policy.SlotPolicy) policy.Decision {
-	d := policy.MayStay(a, v.Folded(sp))
+	// Not Folded: a record has a bound, but no revocation may fall out of this judgement.
+	d := policy.MayStay(a, sp.Under(v.Gate.Groups[sp.Group].Value, v.Gate.Revocations))
 	if d.Code == policy.CodeInstanceMismatch {
 		if _, open := v.OpenOperation(a.Slot); open {
 			return policy.Decision{}

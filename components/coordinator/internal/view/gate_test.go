@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestCTL12_WhatLoosensIsReadStrictlyWhatTightensByItsKey.
-func TestCTL12_WhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
+// TestWhatLoosensIsReadStrictlyWhatTightensByItsKey.
+func TestWhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
 	rev := strings.Repeat("0d", 16)
 	v := read(t, map[string]string{
 		store.ApprovalKey(rev):                 `{"revision":"` + rev + `","by":"ann","at":"2026-01-01T00:00:00Z"}`,

@@ -20,6 +20,20 @@ func (v *View) Unusable(name string) error {
 	return nil
 }
 
+// BadBelow is a record below one of the prefixes that cannot be read; nil: all can. For
+// decisions that rest on these alone: an operator's switch counts by its key whatever is
+// written there, so v.Bad may name one for as long as the switch is on.
+func (v *View) BadBelow(prefixes ...string) *store.RecordError {
+	for _, bad := range v.Bad {
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(bad.Key, prefix) {
+				return bad
+			}
+		}
+	}
+	return nil
+}
+
 // concerns reports whether decisions about the group rest on the record at key.
 func concerns(key, name string) bool {
 	if _, err := store.KindOf(key); err != nil {

@@ -28,14 +28,15 @@ func (c Chain) Append(b []byte) []byte {
 
 // ReadChain reads one chain from r.
 func ReadChain(r io.Reader) (Chain, error) {
-	var count [1]byte
-	if _, err := io.ReadFull(r, count[:]); err != nil {
+	var first [1]byte
+	if _, err := io.ReadFull(r, first[:]); err != nil {
 		return nil, fmt.Errorf("read chain: %w", err)
 	}
-	if count[0] == 0 || count[0] > MaxChain {
-		return nil, fmt.Errorf("%w: chain of %d certificates, want 1 to %d", ErrInvalid, count[0], MaxChain)
+	count := first[0]
+	if count == 0 || count > MaxChain {
+		return nil, fmt.Errorf("%w: chain of %d certificates, want 1 to %d", ErrInvalid, count, MaxChain)
 	}
-	out := make(Chain, count[0])
+	out := make(Chain, count)
 	for i := range out {
 		var length [2]byte
 		if _, err := io.ReadFull(r, length[:]); err != nil {

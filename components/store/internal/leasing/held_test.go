@@ -74,7 +74,7 @@ func TestFailingRenewalsEndItAtTheDeadline(t *testing.T) {
 	})
 }
 
-func TestHangingRenewalEndsItAtTheDeadline(t *testing.T) {
+func TestCTL02_HangingRenewalEndsItAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
 		h, _ := start(t, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
@@ -125,7 +125,7 @@ func TestSlowAnswersCountFromTheRequest(t *testing.T) {
 	})
 }
 
-func TestAnswerAfterTheDeadlineDoesNotReviveIt(t *testing.T) {
+func TestCTL02_AnswerAfterTheDeadlineDoesNotReviveIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := start(t, func(context.Context) error {
 			time.Sleep(sure) // does not notice that it was called off
