@@ -314,10 +314,10 @@ func (c *cluster) restore(t *testing.T) {
 	}
 }
 
-// TestTOK07_SecretsStayInMemory runs a whole cluster, rotates its secrets, and then
+// TestTOK06_TOK07_SecretsStayInMemory runs a whole cluster, rotates its secrets, and then
 // looks for every one of them, old and new, in everything that leaves the memory of
 // the CVMs.
-func TestTOK07_SecretsStayInMemory(t *testing.T) {
+func TestTOK06_TOK07_SecretsStayInMemory(t *testing.T) {
 	c := ready(t)
 	if _, err := c.ApplyLight(within(t, rollTime), c.withCookie(t), c.next()); err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func TestLenientDecoding(t *testing.T) {
 	}
 }
 
-func TestPathID(t *testing.T) {
+func TestINP07_PathID(t *testing.T) {
 	for in, want := range map[string]string{
 		"F0C4C9D2-AA0B-4F1F-8F3C-5A8B7D6E5F40":     "f0c4c9d2aa0b4f1f8f3c5a8b7d6e5f40",
 		"00112233445566778899aabbccddeeff00112233": "app_00112233445566778899aabbccddeeff00112233",
