@@ -240,7 +240,9 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
 		Store: c.store, Views: c.views, Verifier: c.verifier, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
-		Evicted:  func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was evicted") },
+		WithEviction: func(ctx context.Context, slot string) ([]store.Op, error) {
+			return c.rotator.GossipRequest(ctx, slot+" was evicted")
+		},
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())

@@ -33,8 +33,17 @@ func Serve(ctx context.Context, cfg Config) error {
 			return err
 		}
 		cfg.Log.Warn("this boot is its slot no more, a new one asks for admission", "boot", a.boot.ID, "code", ended.Code, "error", ended.Message)
+		// Whoever stands between may say so each time; a loop at its speed helps nobody.
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(againPause):
+		}
 	}
 }
+
+// againPause is between two Boots of one process.
+const againPause = time.Second
 
 // endWhenTold returns an *admit.EndedError, which ends all parts, once this Boot
 // has lost its Slot. What others can see of the Slot ends first: the Peers are cut

@@ -70,16 +70,18 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 		}
 		ops = append(ops, unlock)
 	}
+	if s.cfg.WithEviction != nil {
+		more, err := s.cfg.WithEviction(ctx, slot)
+		if err != nil {
+			return false, err
+		}
+		ops = append(ops, more...)
+	}
 	if err := s.store.Commit(ctx, ops...); err != nil {
 		return false, err
 	}
 	s.endSession(ctx, slot, held.Session)
 	s.decided(slot, decisions)
-	if s.cfg.Evicted != nil {
-		if err := s.cfg.Evicted(ctx, slot); err != nil {
-			s.log.Warn("what the boot knew is not rotated yet", "slot", slot, "error", err)
-		}
-	}
 	s.log.Warn("boot evicted", "group", a.Group, "slot", slot, "boot", a.BootID, "instance", a.InstanceID, "code", code, "error", reason)
 	return true, nil
 }

@@ -79,9 +79,9 @@ type Config struct {
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
-	// Evicted is told of each Slot that Evict took from its Boot, after its Sessions were
-	// cut; it may be told again. nil: nobody is.
-	Evicted func(ctx context.Context, slot string) error
+	// WithEviction gives writes that go with the eviction of a Slot's Boot, in one
+	// transaction; nil: there are none.
+	WithEviction func(ctx context.Context, slot string) ([]store.Op, error)
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
 	// MayRenew decides whether a Boot gets fresh credentials without fresh evidence;

@@ -63,10 +63,7 @@ const (
 // Call it after an Instance was removed or evicted, when its Sessions are cut: a
 // member that still gossips would be told the new key.
 func (r *Rotator) RotateGossip(ctx context.Context, reason string) error {
-	key := store.RotateKey(store.ClusterSecrets, store.GossipSecret)
-	op, err := store.Put(key, store.RotateRequest{
-		Group: store.ClusterSecrets, Name: store.GossipSecret, Reason: clip(reason), By: "coordinator", At: r.cfg.Now().UTC(),
-	}, 0)
+	op, err := r.request(reason)
 	if err != nil {
 		return err
 	}
@@ -74,6 +71,26 @@ func (r *Rotator) RotateGossip(ctx context.Context, reason string) error {
 		return fmt.Errorf("ask for a new gossip key: %w", err)
 	}
 	return nil // a conflict: it is asked for already, and the request outlives a rotation that is going on
+}
+
+// GossipRequest is the write of RotateGossip for another transaction, which a crash
+// then cannot separate from its reason (TOK-10). None: a new key is asked for already.
+func (r *Rotator) GossipRequest(ctx context.Context, reason string) ([]store.Op, error) {
+	_, err := r.cfg.Store.Get(ctx, store.RotateKey(store.ClusterSecrets, store.GossipSecret))
+	switch {
+	case err == nil:
+		return nil, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("ask for a new gossip key: %w", err)
+	}
+	op, err := r.request(reason)
+	return []store.Op{op}, err
+}
+
+func (r *Rotator) request(reason string) (store.Op, error) {
+	return store.Put(store.RotateKey(store.ClusterSecrets, store.GossipSecret), store.RotateRequest{
+		Group: store.ClusterSecrets, Name: store.GossipSecret, Reason: clip(reason), By: "coordinator", At: r.cfg.Now().UTC(),
+	}, 0)
 }
 
 // Lead raises epochs under the Lease until it or ctx ends.
