@@ -73,6 +73,11 @@ bench-overlay: build ## measure the overlay against kernel TCP, TLS, QUIC over I
 	@mkdir -p .out
 	@$(BIN)/cadre-bench-overlay --out .out/bench-overlay.json
 
+.PHONY: bench-admission
+bench-admission: tools build ## measure admission and renewals, with a storm of a thousand agents (about 6 minutes)
+	@mkdir -p .out
+	@$(BIN)/cadre-bench-admission --out .out/bench-admission.json
+
 .PHONY: docs-performance
 docs-performance: build ## write docs/performance.md from the last benchmark results
 	@$(BIN)/cadre-demo docs-performance

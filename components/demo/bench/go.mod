@@ -9,7 +9,6 @@ require (
 	github.com/pion/ice/v3 v3.0.16
 	github.com/quic-go/quic-go v0.57.1
 	github.com/slackhq/nebula v1.9.7
-	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.39.0
 	golang.zx2c4.com/wireguard v0.0.0-20250521234502-f333402bd9cb
 )

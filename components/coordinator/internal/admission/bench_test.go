@@ -33,6 +33,8 @@ import (
 func BenchmarkRenew(b *testing.B) {
 	const slots = 200
 	h := newHarness(b)
+	h.boot(composeText, h.seed).mustAdmit()
+	h.service.cfg.LeaseTTL = time.Hour // nobody keeps the leases here
 	callers := make([]context.Context, slots)
 	boots := make([]string, slots)
 	for n := range slots {
@@ -79,7 +81,8 @@ func BenchmarkRenew(b *testing.B) {
 	b.ReportMetric(float64(serverUsed.Microseconds())/float64(b.N), "consul-µs/op")
 }
 
-// recorded is a Slot beside pg-0 with an admitted Boot, and a call of its.
+// recorded is a Slot beside pg-0 with a Boot that was admitted as pg-0's was, and a call
+// of its.
 func (h *harness) recorded(n int) (context.Context, string) {
 	h.t.Helper()
 	slot := fmt.Sprintf("pg-%d", n+1)
@@ -93,15 +96,31 @@ func (h *harness) recorded(n int) (context.Context, string) {
 	}
 	sum := sha256.Sum256(spki)
 	boot := hex.EncodeToString(sum[:])
-	p, err1 := store.Put(store.SlotPolicyKey(slot), policy.SlotPolicy{Group: "pg", Slot: slot, InstanceID: slot, Epoch: 1}, 0)
+	sp, _, err := store.Read[policy.SlotPolicy](h.t.Context(), h.store, store.SlotPolicyKey("pg-0"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	sp.Slot, sp.InstanceID = slot, slot
+	claims := h.admission().Claims
+	claims.InstanceID = slot
+	p, err1 := store.Put(store.SlotPolicyKey(slot), sp, 0)
 	s, err2 := store.Put(store.SlotKey("pg", slot), group.SlotRecord{Group: "pg", Slot: slot, VIP: "127.50.1.1", InstanceID: slot}, 0)
 	a, err3 := store.Put(store.AdmissionKey(slot), policy.Admission{
-		Group: "pg", Slot: slot, BootID: boot, InstanceID: slot, Epoch: 1, Generation: 1, AttestedAt: time.Now().Add(365 * 24 * time.Hour),
+		Group: "pg", Slot: slot, BootID: boot, InstanceID: slot, AppID: sp.AppID, Revision: revision, Epoch: 1, Generation: 1,
+		Claims: claims, AttestedAt: time.Now(),
 	}, 0)
 	if err1 != nil || err2 != nil || err3 != nil {
 		h.t.Fatal(err1, err2, err3)
 	}
-	if err := h.store.Commit(h.t.Context(), p, s, a); err != nil {
+	session, err := h.service.newSession(h.t.Context(), slot, boot)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	lock, err := lockOp(store.BootLease{Slot: slot, BootID: boot, InstanceID: slot, Generation: 1, Since: time.Now()}, session)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.store.Commit(h.t.Context(), p, s, a, lock); err != nil {
 		h.t.Fatal(err)
 	}
 	who := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: slot}, BootID: boot, PublicKey: string(spki)}

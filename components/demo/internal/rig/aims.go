@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"cadre.dev/demo/internal/figures"
+	"cadre.dev/demo/figures"
 )
 
 // Figures are the demo's measured numbers beside what was wanted.

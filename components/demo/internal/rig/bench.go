@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"cadre.dev/demo/internal/figures"
+	"cadre.dev/demo/figures"
 )
 
 // BenchBootDelay and benchMinReady are what the benchmark's aim was set for.

@@ -17,7 +17,7 @@ import (
 	"cadre.dev/demo/bench/internal/contest"
 	"cadre.dev/demo/bench/internal/load"
 	"cadre.dev/demo/bench/internal/roles"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 func main() {

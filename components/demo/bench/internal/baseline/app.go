@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // AppConfig is the config of the role "app", a source and sink of traffic.

@@ -13,7 +13,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // PredecessorConfig is the config of the role "predecessor", one end of its

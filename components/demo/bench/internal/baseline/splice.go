@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // SpliceConfig is the config of the role "splice": connections to At are

@@ -15,7 +15,7 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 
 	"cadre.dev/demo/bench/internal/place"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // WireGuardConfig is the config of the role "wireguard", one end of a tunnel.

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/demo/bench/internal/baseline"
 	"cadre.dev/demo/bench/internal/certs"
 	"cadre.dev/demo/bench/internal/place"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // Contender carries bytes from host A to host B.

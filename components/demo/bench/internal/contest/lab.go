@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/bench/internal/ours"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 	"cadre.dev/local/natlab"
 )
 

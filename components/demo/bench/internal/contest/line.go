@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // line is a contender that is set up: where traffic goes in and out.

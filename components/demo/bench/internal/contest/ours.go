@@ -8,7 +8,7 @@ import (
 	"cadre.dev/demo/bench/internal/certs"
 	"cadre.dev/demo/bench/internal/ours"
 	"cadre.dev/demo/bench/internal/place"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 	"cadre.dev/overlay"
 )
 

@@ -2,7 +2,7 @@ package contest
 
 import (
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/internal/figures"
+	"cadre.dev/demo/figures"
 )
 
 // ratio is a figure that compares two contenders inside each round.

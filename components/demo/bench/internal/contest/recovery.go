@@ -10,7 +10,7 @@ import (
 	"cadre.dev/demo/bench/internal/load"
 	"cadre.dev/demo/bench/internal/ours"
 	"cadre.dev/demo/bench/internal/place"
-	"cadre.dev/demo/internal/figures"
+	"cadre.dev/demo/figures"
 	"cadre.dev/local/natlab"
 )
 

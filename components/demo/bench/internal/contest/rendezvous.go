@@ -12,7 +12,7 @@ import (
 
 	"cadre.dev/demo/bench/internal/baseline"
 	"cadre.dev/demo/bench/internal/ours"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // Ports of the rendezvous.

@@ -1,18 +1,15 @@
 package contest
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/internal/figures"
+	"cadre.dev/demo/figures"
 )
 
 // Report is what a run has found out. Its JSON is that of every benchmark, with
@@ -213,19 +210,7 @@ func (r *Report) Print(w io.Writer) {
 }
 
 // Write writes the JSON, making the folder.
-func (r *Report) Write(path string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
+func (r *Report) Write(path string) error { return figures.Write(path, r) }
 
 // String is a round's result in a line.
 func (r Result) String() string {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/internal/figures"
+	"cadre.dev/demo/figures"
 )
 
 func TestRatioIsTakenInsideEachRound(t *testing.T) {

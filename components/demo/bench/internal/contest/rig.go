@@ -8,7 +8,7 @@ import (
 
 	"cadre.dev/demo/bench/internal/certs"
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // env is what every measurement needs.

@@ -15,7 +15,7 @@ import (
 	"cadre.dev/demo/bench/internal/certs"
 	"cadre.dev/demo/bench/internal/load"
 	"cadre.dev/demo/bench/internal/place"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // Options say what to measure. Fields without a note are required.

@@ -12,7 +12,7 @@ import (
 
 	"cadre.dev/demo/bench/internal/place"
 	"cadre.dev/demo/bench/internal/roles"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // TestMain lets the test binary be the workers of the measurements too.

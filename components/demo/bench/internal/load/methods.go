@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // BulkArgs, PingArgs and BeatArgs are the arguments of the methods of [Client].

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 	"cadre.dev/overlay"
 )
 

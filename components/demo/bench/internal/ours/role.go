@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/bench/internal/load"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // Await are the arguments of "await".

@@ -7,7 +7,7 @@ import (
 
 	"cadre.dev/demo/bench/internal/baseline"
 	"cadre.dev/demo/bench/internal/ours"
-	"cadre.dev/demo/bench/internal/worker"
+	"cadre.dev/demo/worker"
 )
 
 // Serve is the whole life of a worker process. What libraries print goes to

@@ -30,6 +30,16 @@ func TestMedian(t *testing.T) {
 	}
 }
 
+func TestWithoutAnAimNothingIsMissed(t *testing.T) {
+	f := New("took", "s", "", []float64{12}, nil)
+	if f.Missed() {
+		t.Error("missed without an aim")
+	}
+	if text := Document([]Result{{Name: "x", Figures: []Figure{f}}}, time.Now()); strings.Contains(text, "(missed)") {
+		t.Errorf("document:\n%s", text)
+	}
+}
+
 func TestDocumentShowsMisses(t *testing.T) {
 	r := Result{Name: "x", Rounds: 1, Figures: []Figure{New("slow", "s", "<= 1", []float64{2}, map[string]float64{"b": 2, "a": 1})}}
 	text := Document([]Result{r}, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))

@@ -33,7 +33,7 @@ type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Aim reads "<= 10" or ">= 1.0".
+	// Aim reads "<= 10" or ">= 1.0"; empty: nothing particular was wanted.
 	Aim     string             `json:"aim"`
 	Samples []float64          `json:"samples"`
 	Detail  map[string]float64 `json:"detail,omitempty"`
@@ -74,13 +74,19 @@ func (f Figure) Reached() bool {
 	}
 }
 
+// Missed reports whether there is an aim that the value does not meet.
+func (f Figure) Missed() bool { return f.Aim != "" && !f.Reached() }
+
 // Print writes the table.
 func (r Result) Print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %d rounds on %d CPUs (%s), kernel %s\n", r.Name, r.Rounds, r.Machine.CPUs, r.Machine.CPU, r.Machine.Kernel)
 	for _, f := range r.Figures {
 		verdict := "reached"
-		if !f.Reached() {
+		switch {
+		case f.Missed():
 			verdict = "MISSED"
+		case f.Aim == "":
+			verdict = "-"
 		}
 		fmt.Fprintf(w, "  %-32s %10.2f %-8s aim %-10s %s  samples %.2f\n", f.Name, f.Value, f.Unit, f.Aim, verdict, f.Samples)
 	}

@@ -179,10 +179,19 @@ func (p *Process) read(out io.Reader) {
 // CPU is the time that the worker's threads have run so far, kernel work on
 // their behalf included. It must not be called after Stop.
 func (p *Process) CPU() (time.Duration, error) {
+	used, err := CPUOf(p.cmd.Process.Pid)
+	if err != nil {
+		return 0, fmt.Errorf("read CPU time of %s: %w", p.role, err)
+	}
+	return used, nil
+}
+
+// CPUOf is the same for any process that has not been waited for.
+func CPUOf(pid int) (time.Duration, error) {
 	const cpuClockSched = 2 // clock of a whole process: ~pid<<3 | CPUCLOCK_SCHED
 	var ts unix.Timespec
-	if err := unix.ClockGettime(int32(^p.cmd.Process.Pid<<3|cpuClockSched), &ts); err != nil {
-		return 0, fmt.Errorf("read CPU time of %s: %w", p.role, err)
+	if err := unix.ClockGettime(int32(^pid<<3|cpuClockSched), &ts); err != nil {
+		return 0, err
 	}
 	return time.Duration(ts.Nano()), nil
 }

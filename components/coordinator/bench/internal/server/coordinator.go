@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/coordinator/bench/internal/world"
+	"cadre.dev/coordinator/internal/admission"
+	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/secrets"
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
+	"cadre.dev/store"
+)
+
+// coordinator is one of the cluster.
+type coordinator struct {
+	slot      string
+	log       *slog.Logger
+	metrics   *metrics
+	views     *view.Watcher
+	reports   *reports.Reports
+	directory *control.Directory
+	control   *control.Service
+	admission *admission.Service
+	node      *overlay.Node
+	// all are the coordinators, for the peer maps.
+	all []peering.Member
+
+	guest *attest.GuestClient
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+	mu    sync.Mutex
+	ended error // of a task that should not have ended; guarded by mu
+}
+
+// start runs coordinator n and returns once it listens and has read the records.
+func start(ctx context.Context, cfg Config, n int, log *slog.Logger) (*coordinator, error) {
+	c := &coordinator{
+		slot: peering.CoordinatorSlot(n), metrics: &metrics{}, directory: &control.Directory{}, reports: reports.New(time.Now),
+		guest: attest.NewGuestClient(cfg.Guests[n]),
+	}
+	c.log = log.With("self", c.slot)
+	for i := range cfg.Guests {
+		c.all = append(c.all, peering.Member{
+			Group: peering.CoordinatorGroup, Slot: peering.CoordinatorSlot(i), VIP: peering.CoordinatorVIP(i), AppID: world.CoordinatorApp,
+			InstanceID: fmt.Sprintf("%040x", i+1), Coordinator: true,
+		})
+	}
+	if err := c.assemble(ctx, cfg, n); err != nil {
+		return nil, fmt.Errorf("make %s: %w", c.slot, err)
+	}
+	ctx, c.stop = context.WithCancel(ctx)
+	c.run(ctx, "overlay", c.node.Run)
+	c.run(ctx, "records", c.views.Run)
+	c.run(ctx, "peers", c.followPeers)
+	c.run(ctx, "orders", c.control.Follow)
+	c.run(ctx, "leases", c.admission.KeepLeases)
+	if err := c.await(ctx, Await{}); err != nil {
+		c.close()
+		return nil, fmt.Errorf("start %s: %w", c.slot, err)
+	}
+	return c, nil
+}
+
+func (c *coordinator) run(ctx context.Context, name string, f func(context.Context) error) {
+	c.tasks.Go(func() {
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			c.mu.Lock()
+			c.ended = fmt.Errorf("%s: %w", name, err)
+			c.mu.Unlock()
+			c.stop()
+		}
+	})
+}
+
+func (c *coordinator) close() {
+	c.stop()
+	c.tasks.Wait()
+	c.guest.Close()
+}
+
+func (c *coordinator) assemble(ctx context.Context, cfg Config, n int) error {
+	root, err := keys.Derive(ctx, c.guest, world.Cluster)
+	if err != nil {
+		return err
+	}
+	identity, err := keys.NewIdentity(root.CA(), c.slot, true)
+	if err != nil {
+		return err
+	}
+	records, err := store.NewConsul(store.ConsulConfig{Address: cfg.Consul, Token: cfg.Token})
+	if err != nil {
+		return err
+	}
+	issuer, err := tokens.New(cfg.Consul, cfg.Token, tokens.TTL)
+	if err != nil {
+		return err
+	}
+	verifier, err := newVerifier(cfg, records)
+	if err != nil {
+		return err
+	}
+	c.views = view.NewWatcher(records, c.log)
+	c.directory.Update(&view.View{}, c.all)
+	c.control = control.New(c.views, c.directory, c.reports, func(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
+		return admission.Ended(ctx, records, group, slot, bootID)
+	}, c.log)
+	c.admission = admission.New(admission.Config{
+		Cluster: world.Cluster, AppID: world.CoordinatorApp, Slot: c.slot, Datacenter: "dc1", ServerVIPs: []string{peering.CoordinatorVIP(0)},
+		Root: root, Identity: identity, Images: cfg.Images, Store: records, Views: c.views,
+		Verifier: verifier, Quoter: &ownEvidence{c.guest, verifier}, Issuer: issuer, Secrets: secrets.New(root, records),
+		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Now: time.Now, Log: c.log,
+		// No Warmup: these stand for coordinators that have run for long.
+	})
+	c.control.ServeCredentials(c.admission.Credentials())
+	certificate, err := identity.Certificate(time.Now())
+	if err != nil {
+		return err
+	}
+	if c.node, err = overlay.New(overlay.Config{
+		Self:    overlay.ID{Cluster: world.Cluster, Group: peering.CoordinatorGroup, Slot: c.slot},
+		SelfVIP: netip.MustParseAddr(peering.CoordinatorVIP(n)), Listen: "127.0.0.1:0", Gateway: overlay.Gateway{Domain: world.Domain},
+		Paths: []overlay.PathKind{overlay.PathGateway}, Log: c.log,
+		ServeAdmission: c.admission.Serve, OnControl: c.control.OnControl,
+	}); err != nil {
+		return err
+	}
+	c.node.SetCredentials(overlay.Credentials{Certificate: certificate, Roots: root.CA().Pool()})
+	return nil
+}
+
+// followPeers keeps the peer maps at what the records say. Agents are Peers without
+// ports: nothing is forwarded here.
+func (c *coordinator) followPeers(ctx context.Context) error {
+	for {
+		v, changed := c.views.Latest()
+		if v == nil {
+			v = &view.View{}
+		}
+		c.control.EndStale(ctx, v)
+		if c.directory.Update(v, c.all) {
+			peers, _ := c.directory.Peers(peering.CoordinatorGroup, c.slot)
+			out := make([]overlay.Peer, 0, len(peers))
+			for _, p := range peers {
+				if p.Coordinator {
+					continue
+				}
+				vip, err := netip.ParseAddr(p.VIP)
+				if err != nil {
+					return err
+				}
+				out = append(out, overlay.Peer{
+					ID: overlay.ID{Cluster: world.Cluster, Group: p.Group, Slot: p.Slot}, BootID: p.BootID, InstanceID: p.InstanceID, VIP: vip,
+				})
+			}
+			c.node.SetPeers(out)
+			c.control.WakeAll()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// Await are the arguments of "await": what each coordinator must see.
+type Await struct{ Slots, Sessions int }
+
+func (c *coordinator) await(ctx context.Context, a Await) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		v, _ := c.views.Latest()
+		if v != nil && len(v.Bad) > 0 {
+			return errors.Join(v.Bad[0])
+		}
+		if v != nil && c.node.ListenAddr() != nil && len(v.Policies) >= a.Slots && c.reports.Connected() >= a.Sessions {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return errors.Join(context.Cause(ctx), c.ended)
+		}
+	}
+}
