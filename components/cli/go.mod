@@ -3,7 +3,7 @@ module cadre.dev/cli
 go 1.26.0
 
 require (
-	cadre.dev/attest v0.0.0 // indirect
+	cadre.dev/attest v0.0.0
 	cadre.dev/client v0.0.0
 	cadre.dev/compose v0.0.0
 	cadre.dev/core v0.0.0
@@ -41,6 +41,7 @@ require (
 require (
 	github.com/compose-spec/compose-go/v2 v2.9.1 // indirect
 	github.com/containerd/stargz-snapshotter/estargz v0.16.3 // indirect
+	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/docker/cli v28.2.2+incompatible // indirect
 	github.com/docker/distribution v2.8.3+incompatible // indirect
