@@ -85,7 +85,10 @@ func bench(ctx context.Context, args []string) error {
 		}
 	}
 	report, err := contest.Run(ctx, options)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("stopped: %w", context.Cause(ctx))
+	case err != nil:
 		return err
 	}
 	report.Print(os.Stdout)
