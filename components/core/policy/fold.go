@@ -95,12 +95,15 @@ func (gp *GroupPolicy) number(asked Asked, now time.Time) {
 	slices.SortFunc(recorded, func(a, b Known) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), a.At.Compare(b.At), cmp.Compare(a.Revision, b.Revision))
 	})
+	// The target too: a spec that goes back while the leader's record is lost would
+	// otherwise come in under a new number, above the floor.
+	recorded = append(recorded, asked.Target)
 	for _, k := range recorded {
 		if _, taken := gp.Revision(k.Number); k.Number > 0 && !taken && gp.Revisions[k.Revision].Number == 0 {
 			gp.place(k, k.Number, now)
 		}
 	}
-	for _, k := range append(recorded, asked.Target) {
+	for _, k := range recorded {
 		if gp.Revisions[k.Revision].Number == 0 && k.Revision != "" && len(gp.Revisions) < maxRevisions {
 			gp.place(k, gp.Last+1, now)
 		}

@@ -37,6 +37,11 @@ func TestATT25_NumbersAreGivenOnceByFirstUse(t *testing.T) {
 	if again.Number(rev(1)) != 1 || again.Number(rev(2)) != 2 || again.Number(rev(3)) != 3 || again.Floor.Number != 2 {
 		t.Errorf("restored %+v", again)
 	}
+	// Also when the target is an old one at that moment.
+	back := history(GroupPolicy{}, Asked{Recorded: lost.Recorded[:1], FloorSeen: 2}, lost.Recorded[1])
+	if back.Number(rev(1)) != 1 || back.Judge(rev(1), "c1", "").Code != CodeRevisionBelowFloor {
+		t.Errorf("restored while going back %+v", back)
+	}
 }
 
 func TestATT25_WhatMeasuresTheSameStandsAndFallsTogether(t *testing.T) {

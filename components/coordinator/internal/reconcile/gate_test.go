@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -127,9 +128,10 @@ func TestATT25_OPS06_NothingGoesBelowTheFloor(t *testing.T) {
 		calls := len(w.made(""))
 		renamed := spec("one")
 		renamed.RestartToken = "again"
-		for name, back := range map[string]group.Spec{"the old revision": spec("one"), "its content under another name": renamed} {
+		// The old revision last: it is the target when the leader's record is lost below.
+		for i, back := range []group.Spec{renamed, spec("one")} {
 			w.apply(back)
-			w.until("the hold of "+name, time.Minute, func() bool {
+			w.until(fmt.Sprintf("hold %d", i), time.Minute, func() bool {
 				return strings.Contains(w.status().Message, "below_floor: REVISION_BELOW_FLOOR") && w.status().Target == group.Revision(back.Template, back.RestartToken)
 			})
 			w.record(store.FloorKey("pg"), policy.Floor{Number: 1, By: "bob"})
@@ -137,7 +139,7 @@ func TestATT25_OPS06_NothingGoesBelowTheFloor(t *testing.T) {
 			w.remove(store.FloorKey("pg"))
 			tick(t.Context(), 2*time.Minute)
 			if got := w.made(""); len(got) != calls || w.gate().Floor.Number != 2 {
-				t.Fatalf("%s: calls %v, floor #%d", name, got[calls:], w.gate().Floor.Number)
+				t.Fatalf("way back %d: calls %v, floor #%d", i, got[calls:], w.gate().Floor.Number)
 			}
 		}
 		// Who edits the leader's own record finds it restored from what Slots carry.
