@@ -2,14 +2,12 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"cadre.dev/attest"
-	"cadre.dev/core/policy"
-	"cadre.dev/store"
+	"cadre.dev/coordinator/internal/marks"
 )
 
 // assembleVerifier makes what judges evidence, by the trust file alone, and what
@@ -24,7 +22,7 @@ func (c *Coordinator) assembleVerifier() error {
 		return err
 	}
 	cfg := c.cfg.Trust.VerifierConfig()
-	cfg.Collateral, cfg.Highest, cfg.Now = source, &marks{c.store}, c.deps.Now
+	cfg.Collateral, cfg.Highest, cfg.Now = source, marks.New(c.store), c.deps.Now
 	own, err := attest.NewVerifier(cfg)
 	if err != nil {
 		return fmt.Errorf("make verifier: %w", err)
@@ -72,48 +70,4 @@ func (o *ownEvidence) GetQuote(ctx context.Context, reportData []byte) (attest.E
 		o.log.Warn("own evidence goes without collateral", "error", err)
 	}
 	return ev, nil
-}
-
-// marks keeps the newest collateral in KV, one record per family of machines, so
-// that every coordinator refuses what is older (ATT-05, ATT-29).
-type marks struct{ store store.Store }
-
-// raiseAttempts bounds how often another coordinator may come first.
-const raiseAttempts = 5
-
-// Get implements collateral.Highest.
-func (m *marks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
-	mark, _, err := store.Read[policy.CollateralMark](ctx, m.store, store.CollateralKey(fmspc))
-	if errors.Is(err, store.ErrNotFound) {
-		return policy.CollateralMark{}, nil
-	}
-	return mark, err
-}
-
-// Raise implements collateral.Highest.
-func (m *marks) Raise(ctx context.Context, mark policy.CollateralMark) error {
-	key := store.CollateralKey(mark.FMSPC)
-	var err error
-	for range raiseAttempts {
-		var (
-			before policy.CollateralMark
-			index  uint64
-			op     store.Op
-		)
-		before, index, err = store.Read[policy.CollateralMark](ctx, m.store, key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		raised := before.Raised(mark)
-		if index != 0 && raised.Equal(before) {
-			return nil
-		}
-		if op, err = store.Put(key, raised, index); err != nil {
-			return err
-		}
-		if err = m.store.Commit(ctx, op); err == nil || !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return fmt.Errorf("record the newest collateral: %w", err)
 }

@@ -2,10 +2,9 @@ package server
 
 import (
 	"context"
-	"errors"
 
 	"cadre.dev/attest"
-	"cadre.dev/core/policy"
+	"cadre.dev/coordinator/internal/marks"
 	"cadre.dev/store"
 )
 
@@ -14,7 +13,7 @@ func newVerifier(cfg Config, records store.Store) (*attest.Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return attest.NewVerifier(attest.VerifierConfig{RootsPEM: cfg.RootPEM, Collateral: source, Highest: &marks{records}})
+	return attest.NewVerifier(attest.VerifierConfig{RootsPEM: cfg.RootPEM, Collateral: source, Highest: marks.New(records)})
 }
 
 // ownEvidence adds collateral to a coordinator's evidence, as package coordinator does.
@@ -31,33 +30,4 @@ func (o *ownEvidence) GetQuote(ctx context.Context, reportData []byte) (attest.E
 	}
 	ev.Collateral, err = o.verifier.CollateralFor(ctx, ev.Quote)
 	return ev, err
-}
-
-// marks keeps the newest collateral in KV, as package coordinator does: one consistent
-// read for each verification.
-type marks struct{ store store.Store }
-
-// Get implements collateral.Highest.
-func (m *marks) Get(ctx context.Context, fmspc string) (policy.CollateralMark, error) {
-	mark, _, err := store.Read[policy.CollateralMark](ctx, m.store, store.CollateralKey(fmspc))
-	if errors.Is(err, store.ErrNotFound) {
-		return policy.CollateralMark{}, nil
-	}
-	return mark, err
-}
-
-// Raise implements collateral.Highest.
-func (m *marks) Raise(ctx context.Context, mark policy.CollateralMark) error {
-	before, index, err := store.Read[policy.CollateralMark](ctx, m.store, store.CollateralKey(mark.FMSPC))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	op, err := store.Put(store.CollateralKey(mark.FMSPC), before.Raised(mark), index)
-	if err != nil {
-		return err
-	}
-	if err := m.store.Commit(ctx, op); !errors.Is(err, store.ErrConflict) {
-		return err
-	}
-	return nil // another coordinator was faster; all are given the same
 }

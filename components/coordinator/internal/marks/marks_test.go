@@ -1,4 +1,4 @@
-package coordinator
+package marks
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // What one coordinator has seen binds all.
 func TestATT05_MarksAreSharedAndOnlyGrow(t *testing.T) {
 	kv, ctx, now := storetest.NewMemory(), context.Background(), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	one, other := &marks{kv}, &marks{kv}
+	one, other := New(kv), New(kv)
 	const fmspc = "50806f000000"
 	if got, err := one.Get(ctx, fmspc); err != nil || got.TCBEvaluation != 0 {
 		t.Errorf("before anything: %+v, %v", got, err)
