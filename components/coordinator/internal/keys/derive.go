@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -39,14 +40,33 @@ const (
 // FirstEpoch is the epoch of every key until it is rotated.
 const FirstEpoch uint32 = 1
 
-// Root is the cluster's derived material. It is constant after Derive and safe
-// for concurrent use.
+// Root is the cluster's derived material. It is constant after Derive, but for what
+// kept remembers, and safe for concurrent use.
 type Root struct {
 	cluster    string
 	guest      Guest
 	ca         *CA
 	management secret.Value
 	nonce      secret.Value
+	kept       *kept
+}
+
+// kept are the keys in use, one for each purpose with epochs.
+type kept struct {
+	mu   sync.Mutex
+	last map[Purpose]derived // guarded by mu
+}
+
+func (k *kept) get(p Purpose) derived {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last[p]
+}
+
+func (k *kept) put(p Purpose, d derived) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last[p] = d
 }
 
 // guestPurpose names our use in the guest agent's own key derivation.
@@ -55,8 +75,8 @@ const guestPurpose = "cadre"
 // Derive asks the guest agent for the cluster's keys that have one epoch. Errors
 // name the key that could not be had.
 func Derive(ctx context.Context, guest Guest, cluster string) (*Root, error) {
-	r := &Root{cluster: cluster, guest: guest}
-	seed, err := r.derive(ctx, PurposeCA, FirstEpoch, ed25519.SeedSize)
+	r := &Root{cluster: cluster, guest: guest, kept: &kept{last: map[Purpose]derived{}}}
+	seed, err := r.deriveAnew(ctx, PurposeCA, FirstEpoch, ed25519.SeedSize)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +86,7 @@ func Derive(ctx context.Context, guest Guest, cluster string) (*Root, error) {
 	for purpose, into := range map[Purpose]*secret.Value{
 		PurposeManagement: &r.management, PurposeNonce: &r.nonce,
 	} {
-		if *into, err = r.derive(ctx, purpose, FirstEpoch, 32); err != nil {
+		if *into, err = r.deriveAnew(ctx, purpose, FirstEpoch, 32); err != nil {
 			return nil, err
 		}
 	}
@@ -103,9 +123,31 @@ func Path(cluster string, purpose Purpose, epoch uint32) string {
 	return "cadre/v1/" + cluster + "/" + string(purpose) + "/" + strconv.FormatUint(uint64(epoch), 10)
 }
 
-// derive takes the guest's key for one path and expands it, so that the raw
-// platform key is used for nothing else.
+// derived is the last key of a purpose that was asked for.
+type derived struct {
+	epoch uint32
+	size  int
+	key   secret.Value
+}
+
+// derive gives the key of a purpose and epoch. The guest agent is asked when it is
+// another one than last time: it makes keys one after the other, and each renewal of
+// each Boot needs the same ones.
 func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
+	last := r.kept.get(purpose)
+	if last.epoch == epoch && last.size == size && !last.key.IsZero() {
+		return last.key, nil
+	}
+	key, err := r.deriveAnew(ctx, purpose, epoch, size)
+	if err == nil {
+		r.kept.put(purpose, derived{epoch: epoch, size: size, key: key})
+	}
+	return key, err
+}
+
+// deriveAnew takes the guest's key for one path and expands it, so that the raw
+// platform key is used for nothing else.
+func (r *Root) deriveAnew(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
 	path := Path(r.cluster, purpose, epoch)
 	if epoch < FirstEpoch {
 		return secret.Value{}, fmt.Errorf("derive key %s: epochs begin at %d", path, FirstEpoch)

@@ -164,3 +164,35 @@ func TestOnlyCoordinatorsGetTheServerName(t *testing.T) {
 		}
 	}
 }
+
+// counting is a guest agent that counts what it is asked.
+type counting struct {
+	guest
+	calls int
+}
+
+func (c *counting) GetKey(ctx context.Context, path, purpose string) ([]byte, error) {
+	c.calls++
+	return c.guest.GetKey(ctx, path, purpose)
+}
+
+// The guest agent is asked once for a key that all Boots need, and again for another
+// epoch or size.
+func TestKeysInUseAreAskedForOnce(t *testing.T) {
+	g := &counting{guest: "app"}
+	r, err := keys.Derive(t.Context(), g, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.calls = 0
+	first := workload(t, r, "pg", "superuser", 1)
+	if again := workload(t, r, "pg", "superuser", 1); !again.Equal(first) || g.calls != 1 {
+		t.Errorf("asked %d times, the same: %t", g.calls, again.Equal(first))
+	}
+	if next := workload(t, r, "pg", "superuser", 2); next.Equal(first) || g.calls != 2 {
+		t.Errorf("another epoch: asked %d times, the same: %t", g.calls, next.Equal(first))
+	}
+	if back := workload(t, r, "pg", "superuser", 1); !back.Equal(first) {
+		t.Error("the first epoch has another key now")
+	}
+}
