@@ -19,7 +19,6 @@ require (
 	github.com/wlynxg/anet v0.0.3 // indirect
 	golang.org/x/crypto v0.41.0 // indirect
 	golang.org/x/text v0.28.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20250804133106-a7a43d27e69b // indirect
 )
 
 require (
@@ -31,4 +30,5 @@ require (
 	github.com/pion/transport/v3 v3.0.7
 	github.com/pion/turn/v3 v3.0.3
 	golang.org/x/net v0.43.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20250804133106-a7a43d27e69b
 )

@@ -3,23 +3,11 @@ package admit
 import (
 	"context"
 	"math/rand/v2"
-	"regexp"
 	"time"
 
 	"cadre.dev/core/policy"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"cadre.dev/overlay/grpcconn"
 	"google.golang.org/grpc/status"
-)
-
-const (
-	firstPause = 200 * time.Millisecond
-	// maxPause between two tries while coordinators cannot be reached or have too
-	// much to do; turnPause while they answer that it is not this Boot's turn, which
-	// may change at any moment and costs them nothing.
-	maxPause  = 10 * time.Second
-	turnPause = 3 * time.Second
-	// maxWait is the longest time that a coordinator may put a Boot off for.
-	maxWait = 30 * time.Second
 )
 
 // AdmitUntil repeats Admit until it succeeds or ctx ends, or this Boot is told
@@ -77,36 +65,14 @@ func waitsFor(code string) string {
 // pauseAfter is how long to wait after err at the given attempt, from 1: full
 // jitter over a range that doubles, on top of what the coordinator asked for.
 func pauseAfter(err error, attempt int) time.Duration {
-	most := maxPause
-	switch policy.Code(Code(err)) { //nolint:exhaustive // the rest is not about whose turn it is
-	case policy.CodeInstanceConflict, policy.CodeSlotUnknown, policy.CodeInstanceMismatch, policy.CodeRevisionNotAllowed,
-		policy.CodeGateUnreadable, policy.CodeAdmissionRejected, policy.CodeNonceInvalid:
-		most = turnPause
-	}
-	span := min(firstPause<<min(attempt-1, 16), most)
-	return retryAfter(err) + rand.N(span) + time.Millisecond //nolint:gosec // jitter is no secret
+	span := policy.RetrySpan(policy.Code(Code(err)), attempt)
+	return grpcconn.RetryAfter(err, policy.RetryWait) + rand.N(span) + time.Millisecond //nolint:gosec // jitter is no secret
 }
-
-// retryAfter is the time that the coordinator asked for, bounded.
-func retryAfter(err error) time.Duration {
-	s, ok := status.FromError(err)
-	if !ok {
-		return 0
-	}
-	for _, detail := range s.Details() {
-		if info, is := detail.(*errdetails.RetryInfo); is {
-			return min(max(info.GetRetryDelay().AsDuration(), 0), maxWait)
-		}
-	}
-	return 0
-}
-
-var codePattern = regexp.MustCompile(`\b[A-Z]{2,}(?:_[A-Z]+)+\b`)
 
 // Code returns the threat model's code that err carries, else the gRPC code's
 // name, else "unreachable".
 func Code(err error) string {
-	if found := codePattern.FindString(err.Error()); found != "" {
+	if found := policy.CodeIn(err.Error()); found != "" {
 		return found
 	}
 	if s, ok := status.FromError(err); ok {

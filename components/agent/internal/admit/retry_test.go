@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay/grpcconn"
 )
 
 func overloaded(t *testing.T, wait time.Duration) error {
@@ -28,20 +31,20 @@ func TestINP06_PausesSpreadAndHonourTheCoordinator(t *testing.T) {
 	var buckets [10]int
 	for range 1000 {
 		pause := pauseAfter(overloaded(t, wait), 20)
-		if pause < wait || pause > wait+maxPause+time.Millisecond {
+		if pause < wait || pause > wait+policy.RetryMost+time.Millisecond {
 			t.Fatalf("pause %v", pause)
 		}
-		buckets[min(int((pause-wait)*10/maxPause), 9)]++
+		buckets[min(int((pause-wait)*10/policy.RetryMost), 9)]++
 	}
 	for i, n := range buckets {
 		if n < 50 || n > 160 {
 			t.Errorf("tenth %d of the range has %d of 1000", i, n)
 		}
 	}
-	if got := retryAfter(overloaded(t, time.Hour)); got != maxWait {
+	if got := grpcconn.RetryAfter(overloaded(t, time.Hour), policy.RetryWait); got != policy.RetryWait {
 		t.Errorf("a coordinator puts a boot off for %v", got)
 	}
-	if got := retryAfter(overloaded(t, -time.Hour)); got != 0 {
+	if got := grpcconn.RetryAfter(overloaded(t, -time.Hour), policy.RetryWait); got != 0 {
 		t.Errorf("a negative wait is %v", got)
 	}
 }
@@ -53,14 +56,14 @@ func TestPausesGrowAndStayShortWhileItIsNotThisBootsTurn(t *testing.T) {
 		}
 		return most
 	}
-	if got := longest(errors.New("reach coordinator: refused"), 1); got > firstPause+time.Millisecond {
+	if got := longest(errors.New("reach coordinator: refused"), 1); got > policy.RetryFirst+time.Millisecond {
 		t.Errorf("first pause %v", got)
 	}
-	if got := longest(errors.New("reach coordinator: refused"), 100); got < maxPause*8/10 || got > maxPause+time.Millisecond {
+	if got := longest(errors.New("reach coordinator: refused"), 100); got < policy.RetryMost*8/10 || got > policy.RetryMost+time.Millisecond {
 		t.Errorf("pauses grow to %v", got)
 	}
 	for _, code := range []string{"SLOT_UNKNOWN", "INSTANCE_CONFLICT", "REVISION_NOT_ALLOWED"} {
-		if got := longest(errors.New(code+": not now"), 100); got > turnPause+time.Millisecond {
+		if got := longest(errors.New(code+": not now"), 100); got > policy.RetryTurn+time.Millisecond {
 			t.Errorf("%s: pauses grow to %v", code, got)
 		}
 		if waitsFor(code) == waitsFor("X") {

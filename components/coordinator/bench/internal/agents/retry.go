@@ -4,21 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"regexp"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/core/policy"
-)
-
-// Pauses between two tries are those of cadre.dev/agent/internal/admit.
-const (
-	firstPause = 200 * time.Millisecond
-	maxPause   = 10 * time.Second
-	turnPause  = 3 * time.Second
-	maxWait    = 30 * time.Second
+	"cadre.dev/overlay/grpcconn"
 )
 
 // ErrEnded: a coordinator said that the Boot's name is spent. An agent ends then; it
@@ -56,35 +47,13 @@ func (a *Agent) AdmitUntil(ctx context.Context, pick func() string, judge Judge,
 // pauseAfter is full jitter over a range that doubles, on top of what the coordinator
 // asked for.
 func pauseAfter(err error, code string, attempt int) time.Duration {
-	most := maxPause
-	switch policy.Code(code) { //nolint:exhaustive // the rest is not about whose turn it is
-	case policy.CodeInstanceConflict, policy.CodeSlotUnknown, policy.CodeInstanceMismatch, policy.CodeRevisionNotAllowed,
-		policy.CodeGateUnreadable, policy.CodeAdmissionRejected, policy.CodeNonceInvalid:
-		most = turnPause
-	}
-	span := min(firstPause<<min(attempt-1, 16), most)
-	return retryAfter(err) + rand.N(span) + time.Millisecond //nolint:gosec // jitter is no secret
+	span := policy.RetrySpan(policy.Code(code), attempt)
+	return grpcconn.RetryAfter(err, policy.RetryWait) + rand.N(span) + time.Millisecond //nolint:gosec // jitter is no secret
 }
-
-// retryAfter is the time that the coordinator asked for, bounded.
-func retryAfter(err error) time.Duration {
-	s, ok := status.FromError(err)
-	if !ok {
-		return 0
-	}
-	for _, detail := range s.Details() {
-		if info, is := detail.(*errdetails.RetryInfo); is {
-			return min(max(info.GetRetryDelay().AsDuration(), 0), maxWait)
-		}
-	}
-	return 0
-}
-
-var codePattern = regexp.MustCompile(`\b[A-Z]{2,}(?:_[A-Z]+)+\b`)
 
 // codeOf is the threat model's code that err carries, else gRPC's, else "unreachable".
 func codeOf(err error) string {
-	if found := codePattern.FindString(err.Error()); found != "" {
+	if found := policy.CodeIn(err.Error()); found != "" {
 		return found
 	}
 	if s, ok := status.FromError(err); ok {

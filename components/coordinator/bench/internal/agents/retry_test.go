@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"cadre.dev/core/policy"
 )
 
 func TestPausesAreAnAgents(t *testing.T) {
@@ -22,10 +24,10 @@ func TestPausesAreAnAgents(t *testing.T) {
 		try         int
 		least, most time.Duration
 	}{
-		{errors.New("connection refused"), "unreachable", 1, 0, firstPause},
-		{errors.New("connection refused"), "unreachable", 50, 0, maxPause},
-		{status.Error(codes.PermissionDenied, "INSTANCE_CONFLICT: held"), "INSTANCE_CONFLICT", 50, 0, turnPause},
-		{later.Err(), "Unavailable", 1, 4 * time.Second, 4*time.Second + firstPause},
+		{errors.New("connection refused"), "unreachable", 1, 0, policy.RetryFirst},
+		{errors.New("connection refused"), "unreachable", 50, 0, policy.RetryMost},
+		{status.Error(codes.PermissionDenied, "INSTANCE_CONFLICT: held"), "INSTANCE_CONFLICT", 50, 0, policy.RetryTurn},
+		{later.Err(), "Unavailable", 1, 4 * time.Second, 4*time.Second + policy.RetryFirst},
 	} {
 		if got := codeOf(c.err); got != c.code {
 			t.Errorf("%v has code %s, want %s", c.err, got, c.code)
