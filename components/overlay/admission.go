@@ -21,13 +21,11 @@ const admissionLinger = 2 * time.Second
 // (OVL-06).
 func (n *Node) admit(ctx context.Context, raw net.Conn, conn *tls.Conn, state tls.ConnectionState) {
 	defer raw.Close()
-	select {
-	case n.admissions <- struct{}{}:
-		defer func() { <-n.admissions }()
-	default:
+	if !n.enterAdmission(ctx) {
 		n.counts.overloaded.Add(1)
 		return
 	}
+	defer func() { <-n.admissions }()
 	n.counts.admissions.Add(1)
 	ctx, cancel := context.WithTimeoutCause(ctx, n.limits.admissionTime, errors.New("first contact took too long"))
 	defer cancel()
@@ -56,6 +54,33 @@ func (n *Node) admit(ctx context.Context, raw net.Conn, conn *tls.Conn, state tl
 	case <-linger.C:
 	case <-ctx.Done():
 	}
+}
+
+// enterAdmission takes a place among the first contacts that are served, or waits in
+// line for one. A thousand Boots that start together cost one handshake each then,
+// and not one for each time that they are turned away; the line is as bounded as the
+// places are (INP-04).
+func (n *Node) enterAdmission(ctx context.Context) bool {
+	select {
+	case n.admissions <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case n.lined <- struct{}{}:
+		defer func() { <-n.lined }()
+	default:
+		return false
+	}
+	limit := time.NewTimer(n.limits.lineTime)
+	defer limit.Stop()
+	select {
+	case n.admissions <- struct{}{}:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // admissionMux bounds what a stranger can make us hold.

@@ -134,7 +134,9 @@ func TestFirstContactsAreBounded_INP04_INP05(t *testing.T) {
 			<-ctx.Done()
 			cancelled <- struct{}{}
 		}),
-		func(c *Config) { c.limits.admissions, c.limits.admissionTime = 2, time.Second })
+		func(c *Config) {
+			c.limits.admissions, c.limits.admissionTime, c.limits.lined, c.limits.lineTime = 2, time.Second, 1, time.Millisecond
+		})
 	for range 6 {
 		conn, err := DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), bootCert(t))
 		if err == nil {
@@ -147,6 +149,55 @@ func TestFirstContactsAreBounded_INP04_INP05(t *testing.T) {
 	}
 	<-cancelled // their time is up
 	<-cancelled
+}
+
+// TestFirstContactsWaitInLine_INP04: who finds no place gets the next one, and who
+// finds the line full is turned away.
+func TestFirstContactsWaitInLine_INP04(t *testing.T) {
+	w := newWorld(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	c := w.node(CoordinatorGroup, "coordinator-0", 1,
+		withAdmission(func(ctx context.Context, _ net.Conn, _ tls.ConnectionState) {
+			select {
+			case entered <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-leave:
+			case <-ctx.Done():
+			}
+		}),
+		func(c *Config) { c.limits.admissions, c.limits.lined, c.limits.lineTime = 1, 2, time.Minute })
+	dial := func() *AdmissionConn {
+		t.Helper()
+		conn, err := DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), bootCert(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	conns := []*AdmissionConn{dial()}
+	<-entered
+	for range 2 {
+		conns = append(conns, dial())
+	}
+	eventually(t, "two in line", func() bool { return len(c.lined) == 2 })
+	if conn, err := DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), bootCert(t)); err == nil {
+		defer conn.Close()
+	}
+	eventually(t, "the fourth turned away", func() bool { return c.Stats().Overloaded == 1 })
+	for i, conn := range conns {
+		if i > 0 {
+			<-entered
+		}
+		leave <- struct{}{}
+		conn.Close()
+	}
+	if got := c.Stats(); got.Admissions != 3 || got.Overloaded != 1 {
+		t.Errorf("%d served, %d turned away, want 3 and 1", got.Admissions, got.Overloaded)
+	}
 }
 
 func TestVerifyBootKeyKinds(t *testing.T) {

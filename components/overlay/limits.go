@@ -15,6 +15,10 @@ type limits struct {
 	admissions int
 	// admissionTime is how long each may last.
 	admissionTime time.Duration
+	// lined is how many more may wait for such a place; lineTime is for how long: an
+	// agent gives an exchange 30 s.
+	lined    int
+	lineTime time.Duration
 	// parked is how many connections of Boots that the peer map does not name
 	// (yet) may wait for a map that does; parkTime is for how long.
 	parked   int
@@ -36,6 +40,8 @@ func (l limits) withDefaults() limits {
 		handshakeTime: cmp.Or(l.handshakeTime, 10*time.Second),
 		admissions:    cmp.Or(l.admissions, 64),
 		admissionTime: cmp.Or(l.admissionTime, 60*time.Second),
+		lined:         cmp.Or(l.lined, 1024),
+		lineTime:      cmp.Or(l.lineTime, 10*time.Second),
 		parked:        cmp.Or(l.parked, 64),
 		parkTime:      cmp.Or(l.parkTime, 3*time.Second),
 		streams:       cmp.Or(l.streams, 1024),

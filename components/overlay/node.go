@@ -34,7 +34,7 @@ type Node struct {
 	epoch     atomic.Uint64 // the highest of any Link that is gone
 	benching  chan struct{} // one place: a bench, on either side
 
-	handshakes, admissions, parked chan struct{} // semaphores
+	handshakes, admissions, lined, parked chan struct{} // semaphores
 
 	// begins and follows have the places for searches that we begin and that Peers do.
 	// They are two, or two nodes that have begun enough would wait for each other.
@@ -82,6 +82,7 @@ func New(cfg Config) (*Node, error) {
 		haveCreds:  make(chan struct{}),
 		handshakes: make(chan struct{}, lim.handshakes),
 		admissions: make(chan struct{}, lim.admissions),
+		lined:      make(chan struct{}, lim.lined),
 		parked:     make(chan struct{}, lim.parked),
 		begins:     newTurns(lim.searches),
 		follows:    newTurns(2 * lim.searches),
