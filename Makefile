@@ -52,6 +52,10 @@ check: tools-dev ## what every commit must pass: format, vet, lint, generated fi
 test: tools build ## unit, contract, property, scenario and end-to-end tests, with the race detector
 	@scripts/test.sh
 
+.PHONY: test-scale
+test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers, 1000 reconnects, 1000 restarts (root; about 30 minutes)
+	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .
+
 .PHONY: demo
 demo: tools build ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
 	@$(BIN)/cadre-demo run $(DEMO_NET)

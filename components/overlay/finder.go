@@ -153,8 +153,9 @@ func (l *peerLink) pathEvent(ev underlay.Event) {
 		l.finder.class = l.node.classOf(ev.Path)
 		for number, s := range l.sessions {
 			if s.path.carrier == carrierQUIC {
+				// One under suspicion stays so until it answers: it may have been found by the
+				// successor of the process that the Session was made with.
 				l.stepLocked(link.Moved{Session: number, Class: l.finder.class})
-				l.stepLocked(link.Suspected{Session: number, Suspect: false})
 			}
 		}
 		close(l.finder.up)
@@ -164,9 +165,9 @@ func (l *peerLink) pathEvent(ev underlay.Event) {
 		l.log.Info("datagram path is quiet", "event", string(ev.Kind), "remote", ev.Path.Remote, "reason", ev.Reason)
 		if ev.Kind == underlay.PathsGone {
 			// The Session waits for a path, with the connections on it; new ones need not.
-			for number, s := range l.sessions {
+			for _, s := range l.sessions {
 				if s.path.carrier == carrierQUIC {
-					l.stepLocked(link.Suspected{Session: number, Suspect: true})
+					l.node.launch(&l.wg, func(ctx context.Context) { l.suspect(ctx, s, "session has no path") })
 				}
 			}
 		}

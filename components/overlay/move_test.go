@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,14 +117,7 @@ func TestControlFollowsTheSessionInUse(t *testing.T) {
 		t.Errorf("control on the better session: %v", err)
 	}
 
-	l := a.linkTo(c)
-	l.mu.Lock()
-	for _, s := range l.sessions {
-		if s.class == link.DirectTCP {
-			go s.Close(errors.New("the path died"))
-		}
-	}
-	l.mu.Unlock()
+	a.linkTo(c).closeClass(link.DirectTCP)
 	<-secondA.done
 	<-secondC.done
 	<-atA
@@ -134,5 +128,61 @@ func TestControlFollowsTheSessionInUse(t *testing.T) {
 	changes := a.PathChanges(c.id)
 	if len(changes) != 3 || changes[1].From != PathGateway || changes[1].To != PathDirectTCP {
 		t.Errorf("path changes %+v", changes)
+	}
+}
+
+// When what ends a Session has silently ended its standby too, a connection of an app
+// does not wait on the standby for its dead-man timer.
+func TestAStandbyThatTakesOverIsProved(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
+	ln, port := b.listen(t)
+	serveEach(t, ln, echo)
+	connect(a, b, tcpPort(port), nil)
+	a.session(t, b)
+	direct(t, a, b)
+	a.awaitPath(t, b, PathDirectTCP)
+
+	w.gw.Hold()
+	l := a.linkTo(b)
+	l.closeClass(link.DirectTCP)
+	a.awaitPath(t, b, PathGateway)
+	app := a.dial(t, b, port)
+	if _, err := app.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the standby under suspicion", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		used, _ := l.state.InUse()
+		return l.state.Suspect(used)
+	})
+	direct(t, a, b)
+	if _, err := app.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the app's connection: %v, want a reset", err)
+	}
+	l.mu.Lock()
+	standing := len(l.sessions)
+	l.mu.Unlock()
+	if standing != 2 {
+		t.Errorf("%d sessions: the dead-man timer was faster, so this shows nothing", standing)
+	}
+	again := a.dial(t, b, port)
+	if _, err := again.Write([]byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(again, make([]byte, 1)); err != nil {
+		t.Errorf("the next connection: %v", err)
+	}
+}
+
+// closeClass ends the Sessions of a class, as the death of their path does.
+func (l *peerLink) closeClass(c link.Class) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
+		if s.class == c {
+			go s.Close(errors.New("the path died"))
+		}
 	}
 }

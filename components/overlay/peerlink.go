@@ -188,6 +188,13 @@ func (l *peerLink) useLocked(number uint64) {
 	}
 	l.lastErr = nil
 	l.forward.Use(s.Session)
+	for other, left := range l.sessions {
+		// Apps make anew at once what the far side has not answered yet, and would wait for
+		// the dead-man timer else.
+		if other != number && l.state.Suspect(other) {
+			l.forward.Abandon(left.Session)
+		}
+	}
 	l.noteUseLocked(s)
 	if s.dialer && l.node.controls(l.peer) {
 		peer := l.peer
@@ -289,9 +296,14 @@ func (l *peerLink) over(s live) {
 	defer l.mu.Unlock()
 	delete(l.sessions, s.number)
 	l.ended = sumStats(l.ended, s.Stats())
-	if used, _ := l.state.InUse(); used == s.number && !l.stopped {
+	used, _ := l.state.InUse()
+	if used == s.number && !l.stopped {
 		l.lastErr = s.Err()
 		l.log.Info("session ended", "boot", s.who.BootID, "path", s.class.String(), "error", s.Err())
 	}
 	l.stepLocked(link.Lost{Session: s.number, Lived: time.Since(s.begun), Jitter: jitter()})
+	if now, _ := l.state.InUse(); now != 0 && used == s.number && !l.stopped {
+		next := l.sessions[now]
+		l.node.launch(&l.wg, func(ctx context.Context) { l.prove(ctx, next) })
+	}
 }

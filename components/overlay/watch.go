@@ -21,6 +21,9 @@ const (
 	// giveUpAfter is how long a direct stream stays under suspicion before it ends,
 	// while another Session works: its connections are better made anew.
 	giveUpAfter = time.Second
+	// proveWithin is how long the Session that takes over from one that has ended may
+	// take to answer, or three of its round trips where that is longer.
+	proveWithin = 150 * time.Millisecond
 )
 
 // errSilent ends a direct stream that another Session has taken over from.
@@ -49,36 +52,59 @@ func (l *peerLink) watch(ctx context.Context, s live) {
 		if !quiet || !l.hasStandby(s.number) {
 			continue
 		}
-		if !l.answers(ctx, s) {
-			l.suspect(ctx, s)
+		if !l.answers(ctx, s, answerWithin) {
+			l.suspect(ctx, s, "session is silent")
 			last = s.Stats()
 		}
 	}
 }
 
+// prove asks the Session that takes over from one that has ended. What ended that one,
+// the death of the far side above all, has often ended this one too, and its own timers
+// notice that seconds later.
+func (l *peerLink) prove(ctx context.Context, s live) {
+	if !l.answers(ctx, s, max(proveWithin, 3*s.Stats().RTT)) && s.Err() == nil {
+		l.suspect(ctx, s, "standby is silent")
+	}
+}
+
 // answers asks the far side of a Session; whatever comes over it will do.
-func (l *peerLink) answers(ctx context.Context, s live) bool {
+func (l *peerLink) answers(ctx context.Context, s live, within time.Duration) bool {
 	before := s.Stats().BytesIn
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	_, err := s.Ping(ctx)
 	return err == nil || s.Stats().BytesIn != before
 }
 
-// suspect has another Session used until this one answers again, or ends it.
-func (l *peerLink) suspect(ctx context.Context, s live) {
-	l.log.Info("session is silent", "path", s.class.String(), "remote", s.path.remote)
-	l.step(link.Suspected{Session: s.number, Suspect: true})
+// suspect has another Session used until this one answers again, or ends it. One over
+// UDP is not ended: it may get another path, and its connections survive that.
+func (l *peerLink) suspect(ctx context.Context, s live, why string) {
+	if !l.doubt(s) {
+		return
+	}
+	l.log.Info("session under suspicion", "reason", why, "path", s.class.String(), "remote", s.path.remote)
 	for begin := time.Now(); ctx.Err() == nil && s.Err() == nil; {
-		if l.answers(ctx, s) {
+		if l.answers(ctx, s, answerWithin) {
 			l.step(link.Suspected{Session: s.number, Suspect: false})
 			return
 		}
-		if time.Since(begin) >= giveUpAfter && s.class.Direct() && l.hasStandby(s.number) {
+		if time.Since(begin) >= giveUpAfter && s.path.carrier == carrierTLS && s.class.Direct() && l.hasStandby(s.number) {
 			s.Close(errSilent)
 			return
 		}
 	}
+}
+
+// doubt puts a Session under suspicion, unless it is already.
+func (l *peerLink) doubt(s live) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Suspect(s.number) {
+		return false
+	}
+	l.stepLocked(link.Suspected{Session: s.number, Suspect: true})
+	return true
 }
 
 // hasStandby tells whether another Session could take over.

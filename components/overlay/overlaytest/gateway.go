@@ -22,6 +22,7 @@ type Gateway struct {
 	mu     sync.Mutex
 	routes map[string]string     // guarded by mu
 	conns  map[net.Conn]struct{} // guarded by mu
+	held   chan struct{}         // guarded by mu; open while nothing passes
 }
 
 // NewGateway serves on a free port of loopback until the test ends.
@@ -59,10 +60,40 @@ func (g *Gateway) Route(serverName, address string) {
 	g.routes[serverName] = address
 }
 
+// Hold keeps connections open and passes nothing on any more, until Cut.
+func (g *Gateway) Hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		g.held = make(chan struct{})
+	}
+}
+
+// heldReader is a side of a connection from which nothing comes while the gateway holds.
+type heldReader struct {
+	net.Conn
+	gateway *Gateway
+}
+
+func (r heldReader) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	r.gateway.mu.Lock()
+	held := r.gateway.held
+	r.gateway.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	return n, err
+}
+
 // Cut resets every connection that runs through the gateway.
 func (g *Gateway) Cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.held != nil {
+		close(g.held)
+		g.held = nil
+	}
 	for c := range g.conns {
 		_ = c.(*net.TCPConn).SetLinger(0)
 		_ = c.Close()
@@ -109,7 +140,7 @@ func (g *Gateway) splice(conn net.Conn) {
 	}
 	var wg sync.WaitGroup
 	pass := func(to, from net.Conn) {
-		if _, err := io.Copy(to, from); err != nil {
+		if _, err := io.Copy(to, heldReader{from, g}); err != nil {
 			_ = from.Close()
 			_ = to.Close()
 			return

@@ -155,6 +155,17 @@ func (p *Peer) Use(s carrier.Session) {
 	p.changed = make(chan struct{})
 }
 
+// Abandon resets the connections of apps on s that the far side has not answered yet.
+func (p *Peer) Abandon(s carrier.Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for pipe := range p.pipes {
+		if pipe.on == s && pipe.dir == outbound && !pipe.answered.Load() && !p.closed {
+			p.wg.Go(pipe.abort)
+		}
+	}
+}
+
 // current gives the Session in use, and a channel that closes when it changes.
 func (p *Peer) current() (carrier.Session, <-chan struct{}) {
 	p.mu.Lock()

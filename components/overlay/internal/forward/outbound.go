@@ -116,7 +116,11 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 	}
 	defer p.drop(pipe)
 	// The app's first bytes need not wait a round trip for the reply.
-	err = pipe.run(c, func() error { return readReply(st) })
+	err = pipe.run(c, func() error {
+		err := readReply(st)
+		pipe.answered.Store(err == nil)
+		return err
+	})
 	if errors.Is(err, ErrRefused) {
 		// A workload that is down refuses every try of every client: not news.
 		tell := p.log.Info

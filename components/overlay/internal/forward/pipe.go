@@ -38,6 +38,8 @@ type pipe struct {
 	port uint16
 	dir  direction
 	end  sync.Once
+	// answered tells that the far side has taken the connection.
+	answered atomic.Bool
 	// halfClosed tells that we have closed our half of conn.
 	halfClosed atomic.Bool
 }

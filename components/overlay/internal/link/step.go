@@ -231,6 +231,11 @@ func (s State) Retired(session uint64) bool {
 	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.retired })
 }
 
+// Suspect tells whether a Session is under suspicion.
+func (s State) Suspect(session uint64) bool {
+	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.suspect })
+}
+
 // Class is how a Session ranks, NoClass for one that is not held.
 func (s State) Class(session uint64) Class {
 	for _, h := range s.held {
