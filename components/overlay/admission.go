@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/door"
 	"cadre.dev/overlay/internal/identity"
 	"github.com/hashicorp/yamux"
 )
@@ -18,14 +20,16 @@ import (
 const admissionLinger = 2 * time.Second
 
 // admit serves a first contact: one stream, to one place, for a limited time
-// (OVL-06).
+// (OVL-06). A thousand Boots that start together wait in line and cost one handshake
+// each, and not one for each time that they are turned away.
 func (n *Node) admit(ctx context.Context, raw net.Conn, conn *tls.Conn, state tls.ConnectionState) {
 	defer raw.Close()
-	if !n.enterAdmission(ctx) {
+	place, ok := n.admissions.Enter(ctx, n.limits.silentPatience, func() { raw.Close() })
+	if !ok {
 		n.counts.overloaded.Add(1)
 		return
 	}
-	defer func() { <-n.admissions }()
+	defer place.Leave()
 	n.counts.admissions.Add(1)
 	ctx, cancel := context.WithTimeoutCause(ctx, n.limits.admissionTime, errors.New("first contact took too long"))
 	defer cancel()
@@ -43,7 +47,7 @@ func (n *Node) admit(ctx context.Context, raw net.Conn, conn *tls.Conn, state tl
 	if err := mux.GoAway(); err != nil {
 		return
 	}
-	n.cfg.ServeAdmission(ctx, st, state)
+	n.cfg.ServeAdmission(ctx, &spoken{Conn: st, place: place, patience: n.limits.exchangePatience}, state)
 	// The caller closes when it has what it came for; closing first could throw
 	// away an answer that is still on its way.
 	_ = st.Close()
@@ -56,31 +60,20 @@ func (n *Node) admit(ctx context.Context, raw net.Conn, conn *tls.Conn, state tl
 	}
 }
 
-// enterAdmission takes a place among the first contacts that are served, or waits in
-// line for one. A thousand Boots that start together cost one handshake each then,
-// and not one for each time that they are turned away; the line is as bounded as the
-// places are (INP-04).
-func (n *Node) enterAdmission(ctx context.Context) bool {
-	select {
-	case n.admissions <- struct{}{}:
-		return true
-	default:
+// spoken keeps a caller's place for longer once it has said something.
+type spoken struct {
+	net.Conn
+	place    *door.Place
+	patience time.Duration
+	once     sync.Once
+}
+
+func (s *spoken) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if n > 0 {
+		s.once.Do(func() { s.place.GotOn(s.patience) })
 	}
-	select {
-	case n.lined <- struct{}{}:
-		defer func() { <-n.lined }()
-	default:
-		return false
-	}
-	limit := time.NewTimer(n.limits.lineTime)
-	defer limit.Stop()
-	select {
-	case n.admissions <- struct{}{}:
-		return true
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-	return false
+	return n, err
 }
 
 // admissionMux bounds what a stranger can make us hold.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -92,11 +94,14 @@ func TestFirstContactOpensNothingElse_OVL06(t *testing.T) {
 		t.Fatalf("the one stream: %v", err)
 	}
 	// A caller that ignores the GoAway is reset.
-	if second, err := mux.OpenStream(); err == nil {
-		_ = second.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, err := second.Read(make([]byte, 1)); err == nil {
-			t.Error("a second stream was served")
-		}
+	second, err := mux.OpenStream()
+	if err != nil {
+		return // our own side has heard of it already
+	}
+	_ = second.SetDeadline(time.Now().Add(15 * time.Second))
+	_, _ = second.Write([]byte("x"))
+	if _, err := second.Read(make([]byte, 1)); err == nil || errors.Is(err, yamux.ErrTimeout) {
+		t.Errorf("a second stream is not refused: %v", err)
 	}
 }
 
@@ -183,7 +188,7 @@ func TestFirstContactsWaitInLine_INP04(t *testing.T) {
 	for range 2 {
 		conns = append(conns, dial())
 	}
-	eventually(t, "two in line", func() bool { return len(c.lined) == 2 })
+	eventually(t, "two in line", func() bool { return c.admissions.Waiting() == 2 })
 	if conn, err := DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), bootCert(t)); err == nil {
 		defer conn.Close()
 	}
@@ -198,6 +203,56 @@ func TestFirstContactsWaitInLine_INP04(t *testing.T) {
 	if got := c.Stats(); got.Admissions != 3 || got.Overloaded != 1 {
 		t.Errorf("%d served, %d turned away, want 3 and 1", got.Admissions, got.Overloaded)
 	}
+}
+
+// TestSilentCallersKeepNobodyOut_INP06: neither those who open a connection and say
+// nothing, nor those who say one word, nor those who do not even greet in TLS.
+func TestSilentCallersKeepNobodyOut_INP06(t *testing.T) {
+	w := newWorld(t)
+	c := w.node(CoordinatorGroup, "coordinator-0", 1, withAdmission(
+		func(ctx context.Context, conn net.Conn, _ tls.ConnectionState) {
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			_, _ = io.Copy(conn, conn)
+		}),
+		func(c *Config) {
+			c.limits.admissions, c.limits.handshakes = 4, 4
+			c.limits.handshakePatience, c.limits.silentPatience, c.limits.exchangePatience = time.Millisecond, 20*time.Millisecond, 100*time.Millisecond
+		})
+	knockOn := func() (*AdmissionConn, error) {
+		return DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), bootCert(t))
+	}
+	for i := range 24 {
+		switch i % 3 {
+		case 0:
+			mute, err := net.Dial("tcp", c.ListenAddr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mute.Close()
+		default:
+			conn, err := knockOn()
+			if err != nil {
+				continue // turned away: there is a flood
+			}
+			defer conn.Close()
+			if i%3 == 1 {
+				_, _ = conn.Write([]byte("x"))
+			}
+		}
+	}
+	eventually(t, "an honest contact", func() bool {
+		conn, err := knockOn()
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := fmt.Fprint(conn, "hello"); err != nil {
+			return false
+		}
+		_, err = io.ReadFull(conn, make([]byte, 5))
+		return err == nil
+	})
 }
 
 func TestVerifyBootKeyKinds(t *testing.T) {

@@ -9,16 +9,22 @@ import (
 type limits struct {
 	// handshakes is how many connections may be short of a known Peer.
 	handshakes int
-	// handshakeTime is how long each may take for it.
+	// handshakeTime is how long each may take for it, while others find a place too.
 	handshakeTime time.Duration
 	// admissions is how many first contacts may be served at once.
 	admissions int
-	// admissionTime is how long each may last.
+	// admissionTime is how long each may last, while others find a place too.
 	admissionTime time.Duration
 	// lined is how many more may wait for such a place; lineTime is for how long: an
 	// agent gives an exchange 30 s.
 	lined    int
 	lineTime time.Duration
+	// handshakePatience is how long a connection keeps its place before its handshake is
+	// over, when others want it: some round trips through a gateway. silentPatience is
+	// that of a first contact that has not said anything, which a Boot does at once;
+	// exchangePatience that of one that has: quotes of both sides and the wait for their
+	// verification fit in, an idle caller does not stay for admissionTime.
+	handshakePatience, silentPatience, exchangePatience time.Duration
 	// parked is how many connections of Boots that the peer map does not name
 	// (yet) may wait for a map that does; parkTime is for how long.
 	parked   int
@@ -36,17 +42,20 @@ type limits struct {
 
 func (l limits) withDefaults() limits {
 	return limits{
-		handshakes:    cmp.Or(l.handshakes, 256),
-		handshakeTime: cmp.Or(l.handshakeTime, 10*time.Second),
-		admissions:    cmp.Or(l.admissions, 64),
-		admissionTime: cmp.Or(l.admissionTime, 60*time.Second),
-		lined:         cmp.Or(l.lined, 1024),
-		lineTime:      cmp.Or(l.lineTime, 10*time.Second),
-		parked:        cmp.Or(l.parked, 64),
-		parkTime:      cmp.Or(l.parkTime, 3*time.Second),
-		streams:       cmp.Or(l.streams, 1024),
-		searches:      cmp.Or(l.searches, 16),
-		loopback:      l.loopback,
-		dialTime:      cmp.Or(l.dialTime, 10*time.Second),
+		handshakes:        cmp.Or(l.handshakes, 256),
+		handshakeTime:     cmp.Or(l.handshakeTime, 10*time.Second),
+		admissions:        cmp.Or(l.admissions, 128),
+		admissionTime:     cmp.Or(l.admissionTime, 60*time.Second),
+		lined:             cmp.Or(l.lined, 1024),
+		lineTime:          cmp.Or(l.lineTime, 10*time.Second),
+		handshakePatience: cmp.Or(l.handshakePatience, 2*time.Second),
+		silentPatience:    cmp.Or(l.silentPatience, 2*time.Second),
+		exchangePatience:  cmp.Or(l.exchangePatience, 10*time.Second),
+		parked:            cmp.Or(l.parked, 64),
+		parkTime:          cmp.Or(l.parkTime, 3*time.Second),
+		streams:           cmp.Or(l.streams, 1024),
+		searches:          cmp.Or(l.searches, 16),
+		loopback:          l.loopback,
+		dialTime:          cmp.Or(l.dialTime, 10*time.Second),
 	}
 }

@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/door"
 	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
 )
 
 // serve accepts connections until ln closes. Strangers share a fixed number of
-// places: one that finds none free is closed at once (INP-04).
+// places: one that finds none free, and nobody who is overdue, is closed at once
+// (INP-04).
 func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 	for {
 		conn, err := ln.Accept()
@@ -37,21 +39,19 @@ func (n *Node) serve(ctx context.Context, ln net.Listener) error {
 			}
 			continue
 		}
-		select {
-		case n.handshakes <- struct{}{}:
-		default:
+		place, ok := n.handshakes.Enter(ctx, n.limits.handshakePatience, func() { conn.Close() })
+		if !ok {
 			n.counts.overloaded.Add(1)
 			conn.Close()
 			continue
 		}
-		n.wg.Go(func() { n.welcome(ctx, conn) })
+		n.wg.Go(func() { n.welcome(ctx, conn, place) })
 	}
 }
 
 // welcome takes a connection through its handshake to what its ALPN asks for.
 // It holds a place among the handshakes until the far side is known.
-func (n *Node) welcome(ctx context.Context, conn net.Conn) {
-	release := func() { <-n.handshakes }
+func (n *Node) welcome(ctx context.Context, conn net.Conn, place *door.Place) {
 	carrier.Tune(conn)
 	hs, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errSlowHandshake)
 	defer cancel()
@@ -62,7 +62,7 @@ func (n *Node) welcome(ctx context.Context, conn net.Conn) {
 	if err != nil {
 		stop()
 		conn.Close()
-		release()
+		place.Leave()
 		n.counts.failedHandshakes.Add(1)
 		n.log.Debug("handshake refused", "error", err)
 		return
@@ -70,11 +70,12 @@ func (n *Node) welcome(ctx context.Context, conn net.Conn) {
 	state := tc.ConnectionState()
 	if state.NegotiatedProtocol == identity.ALPNAdmission {
 		stop()
-		release()
+		place.Leave()
 		n.admit(ctx, conn, tc, state)
 		return
 	}
-	defer release()
+	defer place.Leave()
+	place.GotOn(n.limits.handshakeTime)
 	note := pathNote{carrier: carrierTLS, local: conn.LocalAddr().String(), remote: conn.RemoteAddr().String()}
 	_, err = n.join(hs, tc, stop, link.Gateway, note)
 	if err != nil {

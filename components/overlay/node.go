@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cadre.dev/overlay/internal/door"
 	"cadre.dev/overlay/internal/forward"
 	"cadre.dev/overlay/internal/link"
 )
@@ -34,7 +35,8 @@ type Node struct {
 	epoch     atomic.Uint64 // the highest of any Link that is gone
 	benching  chan struct{} // one place: a bench, on either side
 
-	handshakes, admissions, lined, parked chan struct{} // semaphores
+	handshakes, admissions *door.Door
+	parked                 chan struct{} // semaphore
 
 	// begins and follows have the places for searches that we begin and that Peers do.
 	// They are two, or two nodes that have begun enough would wait for each other.
@@ -80,9 +82,8 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, log: cfg.Log, limits: lim,
 		haveCreds:  make(chan struct{}),
-		handshakes: make(chan struct{}, lim.handshakes),
-		admissions: make(chan struct{}, lim.admissions),
-		lined:      make(chan struct{}, lim.lined),
+		handshakes: door.New(lim.handshakes, 0, 0),
+		admissions: door.New(lim.admissions, lim.lined, lim.lineTime),
 		parked:     make(chan struct{}, lim.parked),
 		begins:     newTurns(lim.searches),
 		follows:    newTurns(2 * lim.searches),
