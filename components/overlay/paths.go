@@ -5,11 +5,13 @@ package overlay
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +33,7 @@ type paths struct {
 	ice    *attempt.Mux
 	quic   *datagram.Transport
 	box    *mailbox.Client
+	roots  *x509.CertPool // of TURN over TLS; nil means the system's
 }
 
 // openPaths opens the socket; nothing is sent before run.
@@ -46,7 +49,7 @@ func (n *Node) openPaths(ctx context.Context) (*paths, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rendezvous: %w", err)
 	}
-	p := &paths{box: box}
+	p := &paths{box: box, roots: relayRoots(n.cfg.Rendezvous)}
 	if p.socket, err = underlay.Open(ctx, underlay.Config{Listen: n.cfg.ListenUDP, Log: n.log}); err != nil {
 		return nil, fmt.Errorf("open UDP socket: %w", err)
 	}
@@ -91,10 +94,37 @@ func (n *Node) runPaths(ctx context.Context, p *paths) {
 	wg.Wait()
 }
 
-// servers are those that the rendezvous offer, with or without relays.
+// relayRoots are what vouches for TURN over TLS: what vouches for the mailboxes, since
+// both are served with one certificate.
+func relayRoots(servers []Rendezvous) *x509.CertPool {
+	var pool *x509.CertPool
+	for _, r := range servers {
+		if len(r.CA) == 0 {
+			continue
+		}
+		if pool == nil {
+			var err error
+			if pool, err = x509.SystemCertPool(); err != nil {
+				pool = x509.NewCertPool()
+			}
+		}
+		pool.AppendCertsFromPEM(r.CA) // mailbox.New has read it
+	}
+	return pool
+}
+
+// servers are those that the rendezvous offer, with or without relays. Over TCP a relay
+// is used by TLS where that is offered: it is reached like the mailbox is, through
+// firewalls that pass nothing but HTTPS, and a third allocation per search would spend
+// the quota.
 func (p *paths) servers(relays bool) []attempt.Server {
 	var out []attempt.Server
 	for _, s := range p.box.ICEServers() {
+		if strings.HasPrefix(s.URL, "turns:") {
+			out = slices.DeleteFunc(out, func(o attempt.Server) bool {
+				return o.Username == s.Username && strings.HasSuffix(o.URL, "?transport=tcp")
+			})
+		}
 		if relays || s.Username == "" {
 			out = append(out, attempt.Server{URL: s.URL, Username: s.Username, Password: s.Password})
 		}

@@ -27,7 +27,7 @@ func (s *search) startICE(ctx context.Context) error {
 	}
 	servers := n.paths.servers(relay)
 	agent, err := attempt.Start(ctx, attempt.Config{
-		Mux: n.paths.ice, Controlling: s.find.Controlling, Servers: servers,
+		Mux: n.paths.ice, Controlling: s.find.Controlling, Servers: servers, Roots: n.paths.roots,
 		RelayOnly: !direct, Private: !n.cfg.PublicOnly, AllowLoopback: n.limits.loopback, Log: s.l.log,
 	})
 	if err != nil {

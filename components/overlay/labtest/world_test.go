@@ -233,13 +233,22 @@ func (n *node) echo(p *node) netip.AddrPort { return netip.AddrPortFrom(p.vip, e
 // session describes n's Link to p.
 func (n *node) session(p *node) overlay.SessionInfo {
 	n.w.t.Helper()
+	s, ok := n.find(p)
+	if !ok {
+		n.w.t.Fatalf("%s has no link to %s", n.slot, p.slot)
+	}
+	return s
+}
+
+// find is session for a node that may have started just now and have no links yet.
+func (n *node) find(p *node) (overlay.SessionInfo, bool) {
+	n.w.t.Helper()
 	for _, s := range n.ask(meshnode.Request{Verb: meshnode.Sessions}).Sessions {
 		if s.Peer.String() == p.id() {
-			return s
+			return s, true
 		}
 	}
-	n.w.t.Fatalf("%s has no link to %s", n.slot, p.slot)
-	return overlay.SessionInfo{}
+	return overlay.SessionInfo{}, false
 }
 
 // await polls until ok, and fails with what it saw last.
@@ -260,8 +269,8 @@ func (n *node) poll(p *node, limit time.Duration, ok func(overlay.SessionInfo) b
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		s := n.session(p)
-		if ok(s) {
+		s, there := n.find(p)
+		if there && ok(s) {
 			return s, true
 		}
 		select {

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/mailbox"
 	"cadre.dev/overlay/rendezvous/internal/certificate"
 	"cadre.dev/overlay/rendezvous/internal/credential"
@@ -78,7 +79,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.mint = credential.New(c.Limits.CredentialLife, s.gone, now)
 	s.front = front.New(front.Config{
 		Pool: s.roots.Pool, Office: s.office, Mint: s.mint, Revoked: &s.revoked, Revocations: c.Revocations,
-		EndRelay: s.endRelay, Addresses: s.STUN, Requests: c.Limits.requests(), Sockets: c.Limits.Sockets,
+		EndRelay: s.endRelay, Addresses: s.STUN, OverTLS: len(c.STUN) > 0, Requests: c.Limits.requests(), Sockets: c.Limits.Sockets,
 		Meter: s.meter, Log: s.log,
 	})
 	if err := s.bind(ctx); err != nil {
@@ -163,7 +164,7 @@ func (s *Server) Run(ctx context.Context) error {
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS13,
 			GetCertificate: s.cert.Get,
-			NextProtos:     []string{"http/1.1"},
+			NextProtos:     []string{"http/1.1", identity.ALPNRelay},
 			// A certificate is required for every path but /healthz. It is
 			// verified by the front, by the CA of the cluster that it names.
 			ClientAuth: tls.RequestClientCert,
@@ -173,6 +174,12 @@ func (s *Server) Run(ctx context.Context) error {
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 90 * time.Second,
 		MaxHeaderBytes: 16 << 10, ErrorLog: s.errorLog(),
+		// TURN over TLS goes wherever the mailboxes are reached, through firewalls that pass
+		// nothing but HTTPS among them. It needs no client certificate: as everywhere, its
+		// credentials are minted for members.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){
+			identity.ALPNRelay: func(_ *http.Server, conn *tls.Conn, _ http.Handler) { s.serveRelay(conn) },
+		},
 	}
 	servers := []func() error{func() error { return members.ServeTLS(s.limited(s.members), "", "") }}
 	var admin *http.Server
@@ -211,6 +218,13 @@ func (s *Server) Run(ctx context.Context) error {
 	wg.Wait()
 	s.log.Info("rendezvous ended")
 	return err
+}
+
+// serveRelay runs TURN on a connection to the members' port, and returns when it ends.
+func (s *Server) serveRelay(conn *tls.Conn) {
+	if s.relay != nil {
+		s.relay.Serve(conn)
+	}
 }
 
 // Close frees the sockets. Run does it too.

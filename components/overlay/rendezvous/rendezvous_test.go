@@ -66,12 +66,12 @@ func TestServersOffersICE(t *testing.T) {
 	var urls []string
 	for _, ice := range a.ICEServers() {
 		urls = append(urls, ice.URL)
-		if strings.HasPrefix(ice.URL, "turn:") && (ice.Username == "" || ice.Password == "" || time.Until(ice.Expires) > 10*time.Minute) {
+		if strings.HasPrefix(ice.URL, "turn") && (ice.Username == "" || ice.Password == "" || time.Until(ice.Expires) > 10*time.Minute) {
 			t.Errorf("%s: credentials %q until %v", ice.URL, ice.Username, ice.Expires)
 		}
 	}
 	at := s.STUN()[0]
-	want := []string{"stun:" + at, "turn:" + at + "?transport=udp", "turn:" + at + "?transport=tcp"}
+	want := []string{"stun:" + at, "turn:" + at + "?transport=udp", "turn:" + at + "?transport=tcp", "turns:" + s.Addr().String() + "?transport=tcp"}
 	if strings.Join(urls, " ") != strings.Join(want, " ") {
 		t.Errorf("got %v, want %v", urls, want)
 	}

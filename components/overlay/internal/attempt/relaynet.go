@@ -14,6 +14,8 @@ import (
 	"github.com/pion/stun/v2"
 	"github.com/pion/transport/v3"
 	"github.com/pion/transport/v3/stdnet"
+
+	"cadre.dev/overlay/internal/identity"
 )
 
 // relayNet is the network an agent sees: it reaches relays and nothing else.
@@ -49,7 +51,7 @@ func newRelayNet(ctx context.Context, uris []*stun.URI, roots *x509.CertPool, po
 	for _, u := range uris {
 		if u.Scheme == stun.SchemeTypeTURNS {
 			n.tls[fmt.Sprintf("%s:%d", u.Host, u.Port)] = &tls.Config{
-				ServerName: u.Host, RootCAs: roots, MinVersion: tls.VersionTLS13,
+				ServerName: u.Host, RootCAs: roots, MinVersion: tls.VersionTLS13, NextProtos: []string{identity.ALPNRelay},
 			}
 		}
 	}

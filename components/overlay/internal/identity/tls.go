@@ -13,6 +13,8 @@ const (
 	// ALPNAdmission: the client shows a self-signed boot certificate; one stream
 	// to the admission service follows.
 	ALPNAdmission = "cadre-admission/1"
+	// ALPNRelay: TURN at the port where a rendezvous serves HTTPS (RFC 7443).
+	ALPNRelay = "stun.turn"
 )
 
 // ServerConfig serves each ALPN with the configuration that pick gives for it.

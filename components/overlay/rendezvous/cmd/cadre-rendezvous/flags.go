@@ -58,7 +58,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	set.StringVar(&names, "names", "", "`names` of the self-signed certificate, separated by commas: host names and addresses by which members connect. The host of --listen and --relay-ip are always among them")
 	set.StringVar(&c.StateDir, "state-dir", "", "`directory` that keeps the self-signed certificate; empty: a new one at each start. Not used with --tls-cert")
 	set.StringVar(&o.caFile, "ca-out", "", "`file` to write the self-signed certificate to, for members to trust")
-	set.StringVar(&stun, "stun", ":3478", "`addresses` for STUN and TURN, each over UDP and TCP, separated by commas; empty: mailboxes only")
+	set.StringVar(&stun, "stun", ":3478", "`addresses` for STUN and TURN, each over UDP and TCP, separated by commas; TURN over TLS is at --listen; empty: mailboxes only")
 	set.StringVar(&relayIP, "relay-ip", "", "IPv4 `address` by which others reach this machine (required with --stun)")
 	set.StringVar(&relayBind, "relay-bind", "", "IPv4 `address` to bind relay sockets to; empty: --relay-ip if this machine has it, else all")
 	set.StringVar(&ports, "relay-ports", "49152-65535", "`range` of UDP ports for relaying; empty: any")

@@ -40,6 +40,8 @@ type Config struct {
 	EndRelay func(gone func(member.Member) bool) int
 	// Addresses are host:port of STUN and TURN, over UDP and TCP each.
 	Addresses func() []string
+	// OverTLS: TURN is served at the members' own address, too.
+	OverTLS bool
 	// Requests is how many requests, messages included, an identity may make.
 	Requests limit.Rate
 	// Sockets is how many may be open.

@@ -2,17 +2,22 @@ package front
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/pion/stun/v2"
 
 	"cadre.dev/overlay/internal/mailbox"
 	"cadre.dev/overlay/rendezvous/internal/member"
 )
 
-// offer mints credentials for who, and names the servers they are for.
-func (f *Front) offer(who member.Caller, at netip.Addr) (mailbox.Offer, time.Time) {
+// offer mints credentials for who, and names the servers they are for. host is where
+// who has reached us: TURN over TLS is there too.
+func (f *Front) offer(who member.Caller, at netip.Addr, host string) (mailbox.Offer, time.Time) {
 	addresses := f.cfg.Addresses()
 	o := mailbox.Offer{Reflectors: addresses}
 	if len(addresses) == 0 {
@@ -28,11 +33,31 @@ func (f *Front) offer(who member.Caller, at netip.Addr) (mailbox.Offer, time.Tim
 			})
 		}
 	}
+	if at := hostPort(host); f.cfg.OverTLS && at != "" {
+		o.ICE = append(o.ICE, mailbox.ICEServer{
+			URL: "turns:" + at + "?transport=tcp", Username: c.Username, Password: c.Password, Expires: c.Expires,
+		})
+	}
 	return o, c.Expires
 }
 
+// maxHost bounds the host that a member says it has reached, as DNS does.
+const maxHost = 255
+
+// hostPort gives the Host of a request with its port; "" for one that is none. It goes
+// back to its sender alone.
+func hostPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), "443")
+	}
+	if u, err := stun.ParseURI("turns:" + host); err != nil || u.Host == "" || len(host) > maxHost {
+		return ""
+	}
+	return host
+}
+
 func (f *Front) serveCredentials(w http.ResponseWriter, r *http.Request, who member.Caller) {
-	o, _ := f.offer(who, remote(r))
+	o, _ := f.offer(who, remote(r), r.Host)
 	f.answer(w, http.StatusOK, o)
 }
 

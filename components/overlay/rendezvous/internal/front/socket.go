@@ -41,6 +41,7 @@ type socket struct {
 	front *Front
 	who   member.Caller
 	at    netip.Addr
+	host  string // by which the member has reached us
 	tls   *tls.ConnectionState
 	ws    *websocket.Conn
 	box   *post.Box
@@ -52,7 +53,7 @@ func (f *Front) serveSocket(w http.ResponseWriter, r *http.Request, who member.C
 	ctx, stop := context.WithCancelCause(r.Context())
 	defer stop(nil)
 	s := &socket{
-		front: f, who: who, at: remote(r), tls: r.TLS, out: make(chan mailbox.Frame, answers), stop: stop,
+		front: f, who: who, at: remote(r), host: r.Host, tls: r.TLS, out: make(chan mailbox.Frame, answers), stop: stop,
 	}
 	if !f.enter(s) {
 		f.refuse(w, refusal(mailbox.CodeOverloaded, "no room, or going away"))
@@ -178,7 +179,7 @@ func (s *socket) handle(f mailbox.Frame) (mailbox.Frame, error) {
 
 // write says everything that is said to the client, until ctx ends.
 func (s *socket) write(ctx context.Context) error {
-	offer, expires := s.front.offer(s.who, s.at)
+	offer, expires := s.front.offer(s.who, s.at, s.host)
 	if err := s.put(ctx, mailbox.Frame{Type: mailbox.FrameHello, ICE: offer.ICE, Reflectors: offer.Reflectors}); err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (s *socket) write(ctx context.Context) error {
 		case <-wake:
 		case <-again.C:
 		case <-renew.C:
-			offer, expires = s.front.offer(s.who, s.at)
+			offer, expires = s.front.offer(s.who, s.at, s.host)
 			if err := s.put(ctx, mailbox.Frame{Type: mailbox.FrameCredentials, ICE: offer.ICE, Reflectors: offer.Reflectors}); err != nil {
 				return err
 			}

@@ -30,17 +30,34 @@ func (r *Relay) serveTCP(ln net.Listener) {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		if !r.keep(conn) {
-			_ = conn.Close()
-			continue
-		}
-		f := newFrames(conn, func() { r.forget(conn) })
-		gate := newGate(r, f)
-		f.busy = gate.any
-		if err := r.start(gate); err != nil {
-			r.log.Error("connection not served", "error", err)
-			_ = f.Close()
-		}
+		r.serveConn(conn, func() {})
+	}
+}
+
+// Serve runs STUN and TURN on a connection that somebody else has accepted, until the
+// connection ends.
+func (r *Relay) Serve(conn net.Conn) {
+	ended := make(chan struct{})
+	r.serveConn(conn, func() { close(ended) })
+	<-ended
+}
+
+// serveConn starts the engine of a connection; after is called once when it has ended.
+func (r *Relay) serveConn(conn net.Conn, after func()) {
+	if !r.keep(conn) {
+		_ = conn.Close()
+		after()
+		return
+	}
+	f := newFrames(conn, func() {
+		r.forget(conn)
+		after()
+	})
+	gate := newGate(r, f)
+	f.busy = gate.any
+	if err := r.start(gate); err != nil {
+		r.log.Error("connection not served", "error", err)
+		_ = f.Close()
 	}
 }
 
