@@ -10,13 +10,11 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// checkPaths shows that everything between CVMs goes over the overlay: it finds direct
-// paths through the NATs; with every packet between CVMs dropped the database goes on
-// over the gateway; and no CVM reaches another's own address.
+// checkPaths shows that everything between CVMs goes over the overlay: with every
+// packet between CVMs dropped the database goes on over the gateway; and no CVM reaches
+// another's own address.
 func checkPaths(ctx context.Context, t *testing.T, r *rig.Rig) {
 	t.Helper()
-	seen := awaitPath(ctx, t, r, "direct-")
-	t.Logf("with NATs of kind %s:\n%s", r.Net.NAT, seen)
 	cvms, err := r.CVMs(ctx)
 	if err != nil {
 		t.Fatal(err)
