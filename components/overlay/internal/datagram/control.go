@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"cadre.dev/overlay/internal/frame"
 )
@@ -54,6 +55,8 @@ type frames struct {
 	end    func(error)     // the multiplexer is over, and why
 	fault  atomic.Pointer[error]
 
+	turns turns // of yamux's one sending goroutine, but for its chunk
+
 	mu  sync.Mutex // held for the writing of whole frames
 	out []byte     // of yamux's one sending goroutine
 	// held tells that out is a header whose body comes next.
@@ -76,7 +79,9 @@ func (f *frames) Write(b []byte) (int, error) {
 	if f.held {
 		f.held = false
 		f.out = append(f.out[:yamuxHeader], b...)
+		begin := time.Now()
 		n, err := f.writeFrame(f.out)
+		f.turns.took(n, time.Since(begin))
 		return max(0, n-yamuxHeader), err
 	}
 	if len(b) == yamuxHeader && b[1] == yamuxData && binary.BigEndian.Uint32(b[8:]) > 0 {
@@ -94,6 +99,9 @@ func (f *frames) writeFrame(b []byte) (int, error) {
 	f.note(err)
 	return n, err
 }
+
+// chunk bounds the next frame.
+func (f *frames) chunk() int { return f.turns.chunk() }
 
 // note remembers what went wrong first.
 func (f *frames) note(err error) {

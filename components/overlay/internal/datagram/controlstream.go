@@ -12,9 +12,6 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// writeChunk bounds one yamux frame, so that control streams take turns.
-const writeChunk = 16 << 10
-
 // controlStream is a yamux stream with resets and honest ends.
 type controlStream struct {
 	raw *yamux.Stream
@@ -51,7 +48,7 @@ func (st *controlStream) Write(b []byte) (int, error) {
 		if st.reset.Load() {
 			return total, carrier.ErrReset // yamux looks at deadlines only when it waits
 		}
-		n, err := st.raw.Write(b[total:min(len(b), total+writeChunk)])
+		n, err := st.raw.Write(b[total:min(len(b), total+st.s.frames.chunk())])
 		total += n
 		if err != nil {
 			st.endIfStalled(err)
