@@ -180,10 +180,10 @@ func TestForbiddenPortIsRefused_OVL07(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer app.Close()
-	_, _ = app.Write([]byte("x"))
 	eventually(t, "both refusals counted", func() bool {
+		_, _ = app.Write([]byte("x")) // datagrams get lost
 		p := b.Stats().Peers[0]
-		return p.RefusedTCP == 1 && p.RefusedUDP == 1
+		return p.RefusedTCP == 1 && p.RefusedUDP >= 1
 	})
 }
 

@@ -80,7 +80,9 @@ func TestCloseAtEveryStage(t *testing.T) {
 				t.Errorf("%d checks left at the mux", len(ma.pending))
 			}
 			_, _ = ma.Close(), mb.Close()
-			goleak.VerifyNone(t, before)
+			// The relay server is in this process, and an allocation that it grants after we
+			// have given up waiting is its own until it expires.
+			goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/pion/turn/v3/internal/allocation.(*Allocation).packetHandler"))
 		})
 	}
 }
