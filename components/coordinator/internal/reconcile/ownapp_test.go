@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
-	"cadre.dev/store"
 )
 
 // says reports whether the status tells the text about the group or a Slot.
@@ -64,18 +63,7 @@ func TestIDN07_AcceptedSpecInTheCoordinatorsAppMakesNoCVM(t *testing.T) {
 		own := spec("one")
 		own.AppID = ownApp
 		w.apply(own)
-		raw, err := json.Marshal(own)
-		if err != nil {
-			t.Fatal(err)
-		}
-		op, err := store.Put(store.GroupAcceptedKey("pg"), store.AcceptedSpec{Group: "pg", SpecIndex: w.view().Specs["pg"].Index, Spec: raw, Term: 1}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.store.Commit(t.Context(), op); err != nil {
-			// The leader was first, and has not accepted it.
-			t.Fatal(err)
-		}
+		w.acceptStored(own)
 		w.until("the condition", time.Minute, w.condition("SpecValid", "IDENTITY_FORBIDDEN"))
 		tick(t.Context(), time.Minute)
 		if got := w.made(""); len(got) != 0 {
