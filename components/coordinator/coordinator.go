@@ -26,6 +26,7 @@ import (
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/secret"
@@ -157,6 +158,10 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if want := c.cfg.Trust.CoordinatorAppID; want != "" && want != c.info.AppID {
 		return fmt.Errorf("this CVM belongs to app %s, the trust file names %s as the coordinators' app", c.info.AppID, want)
 	}
+	if c.info.AppID == "" {
+		// Without it no spec that asks for CVMs of this app could be told and refused.
+		return errors.New("the guest agent names no app: the coordinators cannot tell which one is their own")
+	}
 	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster); err != nil {
 		return err
 	}
@@ -246,21 +251,22 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
+	judge := vet.New(c.info.AppID)
 	operator := operate.New(operate.Config{
-		Cluster: c.cfg.Cluster, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
+		Cluster: c.cfg.Cluster, Vet: judge, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
-		Operator: operator, Tokens: c.issuer, Members: c.issuer, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
+		Operator: operator, Tokens: c.issuer, Vet: judge, Members: c.issuer, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
 		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
 		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
 		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
-		Images: c.cfg.Trust.ImagePolicy(), Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
+		Images: c.cfg.Trust.ImagePolicy(), Vet: judge, Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
 		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.quoter,
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})

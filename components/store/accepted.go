@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// AcceptedSpec is the record at groups/<g>/accepted: the last spec that was
-// valid. A group is run by it while the stored spec is not valid or is gone, on
-// every coordinator and after every takeover.
+// AcceptedSpec is the record at groups/<g>/accepted: the last spec that the leader
+// judged fit. A group is run by it, whatever is stored since, on every coordinator and
+// after every takeover.
 type AcceptedSpec struct {
 	Group string `json:"group"`
 	// SpecIndex is the modify index that groups/<g>/spec had then.

@@ -47,7 +47,7 @@ var Records = []Kind{
 	{"groups/<group>/spec", typeOf[group.Spec](), Operator, group.MaxSpecBytes,
 		"What the operator wants the group to be. Editing it starts a rollout; a spec that does not validate becomes a condition in the status and changes nothing."},
 	{"groups/<group>/accepted", typeOf[AcceptedSpec](), Leader, group.MaxSpecBytes + 32*kib,
-		"The last spec that was valid. The group is run by it while the stored spec is not valid or is gone: such an edit changes nothing, on any coordinator."},
+		"The last spec that the leader judged fit. The group is run by it, on every coordinator: an edit of the spec counts once it is here, and one that is refused, or removes the spec, changes nothing."},
 	{"groups/<group>/status", typeOf[group.Status](), Leader, 96 * kib,
 		"What the leader sees and does about the group, with reasons. observed_index is the modify index of the spec that it speaks of."},
 	{"revisions/<digest>", typeOf[group.RevisionRecord](), Leader, group.MaxSpecBytes + 8*kib,

@@ -113,13 +113,20 @@ func FuzzAppCompose(f *testing.F) {
 		if _, err := Read(raw); err != nil {
 			return
 		}
-		once, err := Canonical(raw)
+		doc, err := Fieldset(raw)
 		if err != nil {
 			return
 		}
-		twice, err := Canonical(once)
-		if err != nil || string(once) != string(twice) {
-			t.Errorf("the canonical form of %q changes: %q, then %q (%v)", raw, once, twice, err)
+		once, err := Encode(doc)
+		if err != nil {
+			return
+		}
+		again, err := Fieldset(once)
+		if err != nil {
+			t.Fatalf("%q is written as %q, which cannot be read: %v", raw, once, err)
+		}
+		if twice, err := Encode(again); err != nil || string(once) != string(twice) {
+			t.Errorf("%q is written as %q, then as %q (%v)", raw, once, twice, err)
 		}
 		if _, err := Identify(raw, "", "kms", ""); err != nil {
 			t.Error(err)

@@ -95,16 +95,6 @@ func Oddities(raw []byte) []string {
 	return out
 }
 
-// Canonical writes the document of raw in the sorted compact form, to compare what
-// two files mean.
-func Canonical(raw []byte) ([]byte, error) {
-	doc, err := Fieldset(raw)
-	if err != nil {
-		return nil, err
-	}
-	return Encode(doc)
-}
-
 // Fieldset is the document of raw with numbers kept as they are written.
 func Fieldset(raw []byte) (map[string]any, error) {
 	if _, err := Read(raw); err != nil {

@@ -24,10 +24,6 @@ func percentOf(percent, size int) int {
 	return clamp(size*percent/100, 1, size)
 }
 
-// MaxSurge is how many extra Slots an update may make: always none, since an
-// update keeps identity (R14, R15). A number above zero is refused by Validate.
-func MaxSurge(Spec) int { return 0 }
-
 // Quorum is the majority of voters: floor(V/2)+1.
 func Quorum(voters int) int { return voters/2 + 1 }
 

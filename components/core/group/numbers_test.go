@@ -44,8 +44,12 @@ func TestR13_FixedIsClampedToTheSize(t *testing.T) {
 func TestR14_ThereIsNoSurge(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.MaxSurgeFixed = ptr(0)
-	if problems(t, s) != nil || MaxSurge(s) != 0 {
-		t.Error("a surge of zero must be allowed and mean zero")
+	if problems(t, s) != nil {
+		t.Error("a surge of zero must be allowed")
+	}
+	s.UpdatePolicy.MaxSurgeFixed = ptr(1)
+	if problems(t, s) == nil {
+		t.Error("a surge is allowed")
 	}
 }
 

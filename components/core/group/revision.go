@@ -46,9 +46,6 @@ func Content(t Template) string {
 	return hex.EncodeToString(h.Sum(nil))[:contentHexLen]
 }
 
-// IsRevision reports whether s has the form of a Revision.
-func IsRevision(s string) bool { return isHex(s, revisionHexLen) }
-
 func put(h hash.Hash, part string) {
 	var size [8]byte
 	binary.BigEndian.PutUint64(size[:], uint64(len(part)))

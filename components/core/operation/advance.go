@@ -139,7 +139,7 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	case !f.PlatformKnown:
 		return "waits for the platform's listing", false
 	case f.Duplicates > 0:
-		return fmt.Sprintf("duplicate_incarnation: %d more CVMs carry this slot's name; remove the wrong ones", f.Duplicates), false
+		return fmt.Sprintf("duplicate_instance: %d more CVMs carry this slot's name; remove the wrong ones", f.Duplicates), false
 	case op.replaced(f):
 		return "the platform shows another CVM in place of " + op.VMUUID, false
 	case f.Platform == nil && op.Kind != Create && op.Kind != Delete:

@@ -63,7 +63,7 @@ func (m *member) bind(appID string) {
 	}
 }
 
-// admitted: a Boot of the bound CVM holds the Slot. A Boot of another incarnation
+// admitted: a Boot of the bound CVM holds the Slot. A Boot of another Instance
 // proves nothing about this one (R4, R11).
 func (m *member) admitted() bool {
 	a := m.seen.Admission
@@ -92,7 +92,7 @@ func (w *world) notReady(m *member) string {
 	case i == nil:
 		return "no CVM on the platform"
 	case len(m.seen.Duplicates) > 0:
-		return fmt.Sprintf("duplicate_incarnation: %d CVMs carry its name", 1+len(m.seen.Duplicates))
+		return fmt.Sprintf("duplicate_instance: %d CVMs carry its name", 1+len(m.seen.Duplicates))
 	case m.record.VMUUID != "" && i.VMUUID != m.record.VMUUID:
 		return "another CVM than the bound one carries its name"
 	case i.BootError != "":

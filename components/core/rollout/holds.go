@@ -65,7 +65,7 @@ const (
 	// HoldInstanceMissing: the bound CVM is gone, and the disk with it.
 	HoldInstanceMissing = "instance_missing"
 	// HoldDuplicate: more than one CVM carries the Slot's name (R67, R134).
-	HoldDuplicate = "duplicate_incarnation"
+	HoldDuplicate = "duplicate_instance"
 	// HoldReplaced: another CVM than the bound one carries the Slot's name (R63).
 	HoldReplaced = "instance_replaced"
 	// HoldPreservedState: scaling in would delete the preserved disk (R135).

@@ -78,7 +78,7 @@ func TestR4_OnlyAttestationProvesARevision(t *testing.T) {
 	actionOf(t, p, "db-2")
 }
 
-func TestR4_ABootOfAnotherIncarnationProvesNothing(t *testing.T) {
+func TestR4_ABootOfAnotherInstanceProvesNothing(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Slots[1].Admission.InstanceID = "i-other"
 	p := f.plan()

@@ -76,6 +76,11 @@ func TestSpecThatCannotWork(t *testing.T) {
 				template := spec["template"].(map[string]any)
 				template["compose"] = strings.ReplaceAll(template["compose"].(string), "@sha256:", ":v")
 			}},
+			"a compose text that lint refuses": {want: []string{"template.compose", "guest-socket", "COMPOSE_FORBIDDEN"}, edit: func(spec map[string]any) {
+				template := spec["template"].(map[string]any)
+				spy := "services:\n  spy:\n    image: cadre/spy@sha256:" + strings.Repeat("a", 64) + "\n    volumes: [\"/var/run/dstack.sock:/x\"]\n"
+				template["compose"] = strings.Replace(template["compose"].(string), "services:\n", spy, 1)
+			}},
 			"an unknown field": {want: []string{"update_policy.max_unavailble_fixed"}, edit: func(spec map[string]any) {
 				spec["update_policy"].(map[string]any)["max_unavailble_fixed"] = 1
 			}},

@@ -51,6 +51,9 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 		if !ok {
 			return fmt.Errorf("%w: the update is not prepared any more", platform.ErrBusy)
 		}
+		if err := o.notOwn(p.provisioned.AppID, appOfCVM(seen, effect.VMUUID)); err != nil {
+			return fmt.Errorf("%w: %w", platform.ErrRefused, err)
+		}
 		accepted, err := o.cfg.Platform.Update(ctx, platform.UpdateRequest{
 			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, Env: p.template.Env,
 		})
@@ -76,6 +79,10 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template}
 	if !p.newApp {
 		req.AppID = p.provisioned.AppID
+	}
+	// Once more where nothing can come between: a CVM of that app holds the cluster's keys.
+	if err := o.notOwn(req.AppID, req.Provisioned.AppID, req.Template.AppID); err != nil {
+		return fmt.Errorf("%w: %w", platform.ErrRefused, err)
 	}
 	made, err := o.cfg.Platform.Create(ctx, req)
 	result.VMUUID, result.InstanceID = cmp.Or(made.VMUUID, made.ID), made.InstanceID

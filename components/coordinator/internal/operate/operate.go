@@ -9,6 +9,7 @@ import (
 
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/quiet"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -38,6 +39,8 @@ type Config struct {
 	Cluster  string
 	Store    store.Store
 	Platform platform.Platform
+	// Vet knows the coordinators' own app, of which no CVM is made or changed.
+	Vet *vet.Vet
 	// Listing is told to look again after each call.
 	Listing interface{ Forget() }
 	// Wake tells a Slot's agent that its desired state changed.

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -110,6 +111,11 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 			p.template.AppID = seen.Spec.AppID
 		}
 	}
+	// A spec that names it is refused long before; records and the platform's list may
+	// lead there too (IDN-07).
+	if err := o.notOwn(seen.Spec.AppID, app, appOfCVM(seen, vm)); err != nil {
+		return prepared{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
 	defer cancel()
 	provisioned, err := o.cfg.Platform.Provision(ctx, vm, p.template)
@@ -123,7 +129,20 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	if p.provisioned.ComposeHash == "" || p.provisioned.AppID == "" {
 		return prepared{}, errors.New("the platform named no compose hash or no app")
 	}
+	if err := o.notOwn(p.provisioned.AppID); err != nil {
+		return prepared{}, fmt.Errorf("the platform's answer: %w", err)
+	}
 	return p, nil
+}
+
+// notOwn refuses the coordinators' own app among apps.
+func (o *Operator) notOwn(apps ...string) error {
+	for _, app := range apps {
+		if err := o.cfg.Vet.App(app); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // allow adds the Revision to what the Slot may run; what it runs now stays
@@ -244,6 +263,16 @@ func anyInstance(seen observe.Seen, app string) string {
 	for _, i := range seen.Listing.Instances {
 		if app != "" && i.AppID == app && i.VMUUID != "" {
 			return i.VMUUID
+		}
+	}
+	return ""
+}
+
+// appOfCVM is the app that the platform says a CVM belongs to; empty: it does not say.
+func appOfCVM(seen observe.Seen, vm string) string {
+	for _, i := range seen.Listing.Instances {
+		if vm != "" && cmp.Or(i.VMUUID, i.ID) == vm {
+			return i.AppID
 		}
 	}
 	return ""

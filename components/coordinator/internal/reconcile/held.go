@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
@@ -28,14 +29,14 @@ type held struct {
 // stays in force: open Operations go to their end by it, so that no member is left
 // drained, and nothing new is begun. Removing a spec removes no instance.
 func (p *pass) whyHeld() *held {
-	spec, exists := p.view.Specs[p.name]
-	condition := group.Condition{Type: ConditionSpecValid, Reason: "SPEC_INVALID", Since: p.now}
-	switch {
-	case exists && spec.Err == nil:
+	_, exists := p.view.Specs[p.name]
+	condition := group.Condition{Type: ConditionSpecValid, Since: p.now}
+	switch err := p.cfg.Vet.Stored(p.view, p.name); {
+	case exists && err == nil:
 		return nil
 	case exists:
-		condition.Message = bounded(spec.Err.Error())
-		return &held{condition: condition, message: "the spec is not valid and changes nothing: " + firstLine(spec.Err)}
+		condition.Reason, condition.Message = string(vet.Code(err)), bounded(err.Error())
+		return &held{condition: condition, message: "the spec is not valid and changes nothing: " + firstLine(err)}
 	}
 	condition.Reason = "SPEC_REMOVED"
 	condition.Message = "the spec was removed: the instances are left as they are and keep their credentials; put a spec back to manage them, or delete them on the platform"
@@ -55,8 +56,8 @@ func (p *pass) hold() {
 	}
 }
 
-// accept records a valid spec that is new, if it still is what is stored: what a
-// coordinator remembers of it would be lost with the coordinator.
+// accept records a spec that is new and fit, if it still is what is stored: only then
+// is it in force, for every coordinator, whichever way it came.
 func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	spec := p.view.Specs[p.name]
 	if accepted := p.view.Accepted[p.name]; p.held != nil || accepted.Index != 0 && accepted.SpecIndex == spec.Index {

@@ -84,7 +84,8 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	}
 	spec, _, ok := p.view.InForce(p.name)
 	p.held = p.whyHeld()
-	if !ok {
+	if _, accepted := p.view.Accepted[p.name]; !ok || p.held != nil && !accepted {
+		// What was never accepted is not run by, not even to plan.
 		return false, p.recordHeld(ctx)
 	}
 	maxAge := listIdle

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/platform"
@@ -64,16 +65,28 @@ func (w *world) byID(vmUUID string) *cvm {
 func (w *world) Provision(_ context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := platform.Provisioned{ComposeHash: hashOf(t), AppID: fmt.Sprintf("%040d", 7)}
+	w.mustNotBeOwn("provision", t.AppID)
+	if c := w.byID(vmUUID); c != nil {
+		w.mustNotBeOwn("provision through "+c.Name, c.AppID)
+	}
+	p := platform.Provisioned{ComposeHash: hashOf(t), AppID: w.app}
 	if vmUUID != "" && w.byID(vmUUID) == nil {
 		return p, platform.ErrNotFound
 	}
 	return p, nil
 }
 
+// mustNotBeOwn: whatever leads there, no call reaches the coordinators' app.
+func (w *world) mustNotBeOwn(call string, apps ...string) {
+	if slices.Contains(apps, ownApp) {
+		w.t.Errorf("%s in the coordinators' own app", call)
+	}
+}
+
 func (w *world) Create(_ context.Context, req platform.CreateRequest) (platform.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.mustNotBeOwn("create", req.AppID, req.Provisioned.AppID, req.Template.AppID)
 	n := len(w.cvms)
 	c := &cvm{slot: req.Name[len("demo-"):], Instance: platform.Instance{
 		Name: req.Name, VMUUID: fmt.Sprintf("vm-%d", n), InstanceID: fmt.Sprintf("%040d", 100+n), AppID: req.Provisioned.AppID,
@@ -98,6 +111,7 @@ func (w *world) Update(_ context.Context, req platform.UpdateRequest) (platform.
 	if c == nil {
 		return platform.Accepted{}, platform.ErrNotFound
 	}
+	w.mustNotBeOwn("update", c.AppID)
 	err := w.act("update "+c.Name, func() {
 		if w.leader == c.slot {
 			w.t.Errorf("%s is updated while it leads", c.slot)

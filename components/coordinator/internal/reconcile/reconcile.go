@@ -11,6 +11,7 @@ import (
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -96,6 +97,8 @@ type Config struct {
 	Reports       Reports
 	Operator      Operator
 	Tokens        Tokens
+	// Vet judges stored specs before they come into force.
+	Vet *vet.Vet
 	// Guard takes Slots away from Boots that may not hold them any more, beside the loop
 	// and while this coordinator leads; Duties run as it does.
 	Guard  func(ctx context.Context, lease store.Lease)

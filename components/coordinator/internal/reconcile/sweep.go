@@ -128,8 +128,10 @@ func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
 		return nil
 	}
 	used := map[string]bool{}
-	for _, spec := range v.SpecsInForce() {
-		used[group.Revision(spec.Template, spec.RestartToken)] = true
+	for _, specs := range v.SpecsAsked() {
+		for _, spec := range specs {
+			used[group.Revision(spec.Template, spec.RestartToken)] = true
+		}
 	}
 	for _, s := range v.Statuses {
 		used[s.Value.Target], used[s.Value.Stable] = true, true

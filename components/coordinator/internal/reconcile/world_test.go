@@ -23,6 +23,7 @@ import (
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -61,6 +62,8 @@ type world struct {
 	evicted []string
 	nodes   map[string]bool
 	owned   []tokens.Owned
+	// app is what the platform answers to be asked for one.
+	app string
 	// away is the worst number of members that were away at once.
 	away int
 }
@@ -75,10 +78,16 @@ type cvm struct {
 	seq     uint64
 }
 
+// The app that the platform makes for the group, and that of the coordinators.
+var (
+	groupApp = fmt.Sprintf("%040d", 7)
+	ownApp   = strings.Repeat("c0", 20)
+)
+
 const bootTime = 3 * time.Second
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, store: storetest.NewMemory(), cvms: map[string]*cvm{}, epoch: 1}
+	w := &world{t: t, store: storetest.NewMemory(), cvms: map[string]*cvm{}, epoch: 1, app: groupApp}
 	w.reports = reports.New(time.Now)
 	w.views = view.NewWatcher(w.store, slog.New(slog.DiscardHandler))
 	return w
@@ -99,12 +108,13 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 	}
 	log := slog.New(slog.DiscardHandler)
 	listing := observe.NewPlatform(w, time.Now, 10*time.Second)
+	judge := vet.New(ownApp)
 	operator := operate.New(operate.Config{
-		Cluster: "demo", Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
+		Cluster: "demo", Vet: judge, Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Guard: w.guard, Members: members{w},
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w},
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup

@@ -6,16 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"cadre.dev/compose/lint"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
-	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -31,13 +29,13 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	spec, err := view.DecodeSpec(req.GetSpecJson(), req.GetGroup())
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, string(specCode(err))+": "+err.Error())
+		return nil, refused(err)
 	}
 	if err := c.mayRead(ctx, spec.Name); err != nil {
 		return nil, err
 	}
-	if err := linted(spec); err != nil {
-		return nil, err
+	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {
+		return nil, refused(err)
 	}
 	out := &apiv1.ApplyGroupResponse{Revision: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
@@ -68,26 +66,9 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	return out, nil
 }
 
-// linted refuses a template whose measurement would not fix what runs (ATT-16). All
-// findings are in the message, each with its code and its place in the text.
-func linted(spec group.Spec) error {
-	if _, text := findings(spec.Template); text != "" {
-		return status.Error(codes.InvalidArgument, fmt.Sprintf("SPEC_INVALID: group %s:%s", spec.Name, text))
-	}
-	return nil
-}
-
-// findings are all errors of a template, a line for each, and the code of the first;
-// empty: there is none.
-func findings(t group.Template) (code policy.Code, text string) {
-	var b strings.Builder
-	for _, f := range lint.Errors(lint.Spec(t.Compose, t.Env)) {
-		if code == "" {
-			code = policy.Code(f.Code())
-		}
-		fmt.Fprintf(&b, "\n  %s: %s", f.Code(), f)
-	}
-	return code, b.String()
+// refused tells why a spec is, with the code that says most.
+func refused(err error) error {
+	return status.Error(codes.InvalidArgument, string(vet.Code(err))+": "+err.Error())
 }
 
 // writeSpec writes with the caller's own token. Consul's rules name each group's
@@ -137,18 +118,4 @@ func compact(raw []byte) []byte {
 		return raw
 	}
 	return out.Bytes()
-}
-
-// specCode is the code of a spec that is refused. A secret in it is the worst of
-// its problems: it has been sent already.
-func specCode(err error) policy.Code {
-	var invalid *group.ValidationError
-	if errors.As(err, &invalid) {
-		for _, p := range invalid.Problems {
-			if p.Rule == string(policy.CodeSecretInSpec) {
-				return policy.CodeSecretInSpec
-			}
-		}
-	}
-	return policy.CodeSpecInvalid
 }

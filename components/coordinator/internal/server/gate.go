@@ -41,8 +41,10 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 	if one.template.Compose == "" {
 		return nil, status.Errorf(codes.FailedPrecondition, "the content of revision %s is not recorded any more, so nobody can look at it: apply its spec again first", one.revision)
 	}
-	if code, text := findings(one.template); text != "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "%s: revision %s cannot be approved:%s", code, one.revision, text)
+	if problems := s.cfg.Vet.Template(one.template); len(problems) > 0 {
+		// The text of each in the order of the compose file; the code is the first one's.
+		err := &group.ValidationError{Group: one.group, Problems: problems}
+		return nil, status.Errorf(codes.FailedPrecondition, "%s: revision %s cannot be approved: %v", problems[0].Rule, one.revision, err)
 	}
 	gate := c.view.Gate.Groups[one.group].Value
 	if d := gate.Judge(one.revision, group.Content(one.template), one.composeHash); d.Code != "" && d.Code != policy.CodeRevisionNotApproved {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
@@ -39,8 +40,11 @@ func (s *Server) PlanRollout(ctx context.Context, req *apiv1.PlanRolloutRequest)
 	var instead *group.Spec
 	if len(req.GetSpecJson()) > 0 {
 		spec, err := view.DecodeSpec(req.GetSpecJson(), req.GetGroup())
+		if err == nil {
+			err = s.cfg.Vet.Edit(c.view, spec)
+		}
 		if err != nil {
-			return nil, status.Error(codes.InvalidArgument, "SPEC_INVALID: "+err.Error())
+			return nil, refused(err)
 		}
 		instead = &spec
 	}
@@ -64,8 +68,10 @@ func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *g
 		spec = *instead
 	case !ok:
 		return rollout.Plan{}, status.Error(codes.NotFound, "no such group: "+name)
-	case stored.Err != nil:
-		return rollout.Plan{}, status.Error(codes.FailedPrecondition, "SPEC_INVALID: "+stored.Err.Error())
+	default:
+		if err := s.cfg.Vet.Stored(v, name); err != nil {
+			return rollout.Plan{}, status.Error(codes.FailedPrecondition, string(vet.Code(err))+": "+err.Error())
+		}
 	}
 	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, listAge), s.cfg.Reports)
 	return rollout.Decide(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing), nil

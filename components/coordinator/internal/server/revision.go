@@ -88,6 +88,7 @@ func byNumber(v *view.View, text, name string) (named, error) {
 // with a record, and those that specs ask for.
 func revisions(v *view.View) []named {
 	var out []named
+	asked := v.SpecsAsked()
 	add := func(name, digest string) {
 		known := func(o named) bool { return o.group == name && o.revision == digest }
 		if digest == "" || slices.ContainsFunc(out, known) {
@@ -96,13 +97,18 @@ func revisions(v *view.View) []named {
 		one := named{revision: digest, group: name, number: v.Gate.Groups[name].Value.Number(digest)}
 		if r, ok := v.Revisions[digest]; ok {
 			one.composeHash, one.template = r.Value.ComposeHash, r.Value.Template
-		} else if spec, _, ok := v.InForce(name); ok && group.Revision(spec.Template, spec.RestartToken) == digest {
-			one.template = spec.Template
+		}
+		for _, spec := range asked[name] {
+			if one.template.Compose == "" && group.Revision(spec.Template, spec.RestartToken) == digest {
+				one.template = spec.Template
+			}
 		}
 		out = append(out, one)
 	}
-	for name, spec := range v.SpecsInForce() {
-		add(name, group.Revision(spec.Template, spec.RestartToken))
+	for name, specs := range asked {
+		for _, spec := range specs {
+			add(name, group.Revision(spec.Template, spec.RestartToken))
+		}
 	}
 	for digest, r := range v.Revisions {
 		add(r.Value.Group, digest)

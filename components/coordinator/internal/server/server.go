@@ -14,6 +14,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
@@ -44,7 +45,9 @@ type Config struct {
 	OperatorTokenSHA256 string
 	Simulated           bool
 	// Images are what this cluster takes; explanations judge by them.
-	Images   policy.ImagePolicy
+	Images policy.ImagePolicy
+	// Vet judges specs, as the leader does.
+	Vet      *vet.Vet
 	Root     *keys.Root
 	Identity *keys.Identity
 	// Certificate is the present SVID.

@@ -24,6 +24,7 @@ import (
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
@@ -35,6 +36,9 @@ import (
 )
 
 const operatorToken = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
+
+// ownApp is the coordinators' own.
+var ownApp = strings.Repeat("c0", 20)
 
 type emptyCloud struct{}
 
@@ -89,7 +93,7 @@ func newAPI(t *testing.T) *api {
 	a.Server = New(Config{
 		Cluster: "demo", Slot: "coordinator-0", OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: reports.New(time.Now), Timing: rollout.DefaultTiming(),
-		Tokens: a.issuer, Now: a.now, Log: log,
+		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp),
 		Mesh: &fakeMesh{}, Agents: func(string) (mesh.Asked, bool) { return nil, false },
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})
@@ -125,9 +129,9 @@ func specJSON(t *testing.T) []byte {
 func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 	a := newAPI(t)
 	for want, change := range map[string]func(*group.Template){
-		"COMPOSE_FORBIDDEN: template.compose:4:17: error: services.pg.privileged": func(t *group.Template) { t.Compose += "    privileged: true\n" },
-		"IMAGE_NOT_PINNED: template.compose:4:14: error: services.pg.command":     func(t *group.Template) { t.Compose += "    command: $RUN\n" },
-		"COMPOSE_FORBIDDEN: template.env: error: LD_PRELOAD is not measured":      func(t *group.Template) { t.Env = map[string]string{"LD_PRELOAD": "x"} },
+		"template.compose:4:17: error: services.pg.privileged lets the container reach every device": func(t *group.Template) { t.Compose += "    privileged: true\n" },
+		"template.compose:4:14: error: services.pg.command takes $RUN":                               func(t *group.Template) { t.Compose += "    command: $RUN\n" },
+		"template.env: error: LD_PRELOAD is not measured":                                            func(t *group.Template) { t.Env = map[string]string{"LD_PRELOAD": "x"} },
 	} {
 		s := spec(t)
 		change(&s.Template)
@@ -139,6 +143,44 @@ func TestATT16_ApplyRefusesWhatLintRefuses(t *testing.T) {
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
+		if _, err := a.PlanRollout(as(t.Context(), operatorToken), &apiv1.PlanRolloutRequest{Group: s.Name, SpecJson: raw}); !strings.Contains(message(err), want) {
+			t.Errorf("a plan of it: %v, want %s", err, want)
+		}
+	}
+}
+
+// A CVM of the coordinators' app gets the cluster's keys from its guest agent.
+func TestIDN07_ApplyRefusesTheCoordinatorsOwnApp(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	s := spec(t)
+	s.AppID = ownApp
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		_, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: s.Name, SpecJson: raw, DryRun: dry})
+		if status.Code(err) != codes.InvalidArgument || !strings.HasPrefix(message(err), "IDENTITY_FORBIDDEN: ") || !strings.Contains(message(err), "app_id: ") {
+			t.Errorf("apply, dry run %v: %v", dry, err)
+		}
+	}
+	if _, err := a.PlanRollout(ctx, &apiv1.PlanRolloutRequest{Group: s.Name, SpecJson: raw}); !strings.HasPrefix(message(err), "IDENTITY_FORBIDDEN: ") {
+		t.Errorf("plan: %v", err)
+	}
+	if _, err := a.cfg.Store.Get(t.Context(), store.GroupSpecKey(s.Name)); err == nil {
+		t.Error("it was stored")
+	}
+	put(a, t, store.GroupSpecKey(s.Name), s)
+	if _, err := a.PlanRollout(ctx, &apiv1.PlanRolloutRequest{Group: s.Name}); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(message(err), "IDENTITY_FORBIDDEN: ") {
+		t.Errorf("plan of a plain KV edit: %v", err)
+	}
+	s.AppID = strings.Repeat("ab", 20)
+	if raw, err = json.Marshal(s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: s.Name, SpecJson: raw}); err != nil {
+		t.Errorf("another app: %v", err)
 	}
 }
 

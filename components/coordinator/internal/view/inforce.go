@@ -10,7 +10,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Accepted is the last valid spec of a group, as the leader recorded it.
+// Accepted is the last spec of a group that the leader judged fit, as it recorded it.
 type Accepted struct {
 	// Value is normalised and valid.
 	Value group.Spec
@@ -20,17 +20,37 @@ type Accepted struct {
 	Index uint64
 }
 
-// InForce is the spec that a group is run by: the stored one, or the last valid
-// one while the stored one is not valid or is gone. index is the highest index of
-// the records that it may come from. ok is false when there is none.
+// InForce is the spec that a group is run by: the last one that the leader accepted,
+// whatever is stored since. A stored one alone is not: whether it may be in force is
+// more than the document tells, so only its judge, the leader, brings it into force.
+// Before the first is accepted nothing of the group exists, and a valid stored one
+// tells what it is to be. index is the highest index of the records that it may come
+// from. ok is false when there is none.
 func (v *View) InForce(name string) (spec group.Spec, index uint64, ok bool) {
 	stored, exists := v.Specs[name]
 	accepted, known := v.Accepted[name]
 	index = max(stored.Index, accepted.Index)
-	if exists && stored.Err == nil {
+	if !known && exists && stored.Err == nil {
 		return stored.Value, index, true
 	}
 	return accepted.Value, index, known
+}
+
+// SpecsAsked are the specs that groups are run by or are asked to be run by, by name:
+// first what is in force, then what is stored, valid and another one.
+func (v *View) SpecsAsked() map[string][]group.Spec {
+	out := map[string][]group.Spec{}
+	for _, name := range v.Known() {
+		spec, _, ok := v.InForce(name)
+		if ok {
+			out[name] = append(out[name], spec)
+		}
+		stored, exists := v.Specs[name]
+		if exists && stored.Err == nil && stored.Index != v.Accepted[name].SpecIndex {
+			out[name] = append(out[name], stored.Value)
+		}
+	}
+	return out
 }
 
 // SpecsInForce are the specs that groups are run by.
@@ -56,8 +76,8 @@ func (v *View) Known() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// readAccepted reads the accepted specs. One that this version does not find
-// valid any more is as good as none.
+// readAccepted reads the accepted specs. One that this version cannot make sense of
+// any more is as good as none. What a newer lint says of its content does not count.
 func (v *View) readAccepted(ctx context.Context, at moment, errs *[]error) {
 	v.Accepted = map[string]Accepted{}
 	for name, rec := range collect(ctx, at, store.GroupsPrefix, errs, func(a store.AcceptedSpec) string { return a.Group }) {

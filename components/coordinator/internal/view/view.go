@@ -34,7 +34,7 @@ type View struct {
 	// Index grows with each change of anything.
 	Index      uint64
 	Specs      map[string]Spec                      // by group
-	Accepted   map[string]Accepted                  // by group; last valid spec
+	Accepted   map[string]Accepted                  // by group; last spec that the leader accepted
 	Statuses   map[string]Rec[group.Status]         // by group
 	Revisions  map[string]Rec[group.RevisionRecord] // by digest
 	Slots      map[string]Rec[group.SlotRecord]     // by Slot

@@ -1,0 +1,151 @@
+package vet
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"cadre.dev/compose/lint"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+)
+
+// Vet judges specs for one cluster. Safe for concurrent use.
+type Vet struct {
+	ownApp string
+
+	mu sync.Mutex
+	// linted are findings by content; guarded by mu. A refused spec is looked at in
+	// every pass and by every watch, a compose text may have 256 KiB.
+	linted map[[sha256.Size]byte][]group.Problem
+}
+
+// maxLinted bounds how many contents are remembered.
+const maxLinted = 64
+
+// New makes a Vet for the cluster whose coordinators are CVMs of ownApp.
+func New(ownApp string) *Vet {
+	return &Vet{ownApp: plainApp(ownApp), linted: map[[sha256.Size]byte][]group.Problem{}}
+}
+
+// Edit is why spec, which is valid as a document, may not take the place of what its
+// group is run by; nil: it may. Errors are *group.ValidationError.
+//
+// Content that the group is run by already is not linted again: a newer lint must not
+// keep an operator from scaling or repairing what runs. The app is always judged.
+func (v *Vet) Edit(records *view.View, spec group.Spec) error {
+	problems := v.app(spec)
+	accepted, ok := records.Accepted[spec.Name]
+	if !ok || !sameContent(accepted.Value.Template, spec.Template) {
+		problems = append(problems, v.Template(spec.Template)...)
+	}
+	return invalid(spec.Name, problems)
+}
+
+// Stored is why the group's stored spec may not be in force; nil: it may, or there is
+// none. One that was accepted stays so whatever a newer lint would say, since what runs
+// by it would not run any better for being held; but not in the coordinators' app.
+func (v *Vet) Stored(records *view.View, name string) error {
+	stored, ok := records.Specs[name]
+	switch {
+	case !ok:
+		return nil
+	case stored.Err != nil:
+		return stored.Err
+	}
+	if accepted, ok := records.Accepted[name]; ok && accepted.SpecIndex == stored.Index {
+		return invalid(name, v.app(stored.Value))
+	}
+	return v.Edit(records, stored.Value)
+}
+
+// Template is everything that keeps the measurement of t from fixing what runs (ATT-16).
+// The Rule of each problem is its code.
+func (v *Vet) Template(t group.Template) []group.Problem {
+	key := contentKey(t)
+	v.mu.Lock()
+	known, ok := v.linted[key]
+	v.mu.Unlock()
+	if ok {
+		return slices.Clone(known)
+	}
+	problems := []group.Problem{}
+	for _, f := range lint.Errors(lint.Spec(t.Compose, t.Env)) {
+		problems = append(problems, group.Problem{
+			Path: strings.TrimSuffix(f.Place(), ": "), Message: string(f.Severity) + ": " + f.Text(), Rule: f.Code(),
+		})
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.linted) >= maxLinted {
+		clear(v.linted) // rebuilt at the price of one lint each
+	}
+	v.linted[key] = problems
+	return slices.Clone(problems)
+}
+
+// App refuses the coordinators' own app: its guest agents hand the cluster's keys to
+// whatever runs in it (IDN-07). An empty app is not theirs; the platform's answer is to
+// be judged then.
+func (v *Vet) App(app string) error {
+	if app == "" || plainApp(app) != v.ownApp {
+		return nil
+	}
+	return fmt.Errorf("%s: app %s is the coordinators' own: a CVM in it could derive the keys of the whole cluster", policy.CodeIdentityForbidden, v.ownApp)
+}
+
+func (v *Vet) app(spec group.Spec) []group.Problem {
+	if v.App(spec.AppID) == nil {
+		return nil
+	}
+	return []group.Problem{{
+		Path: "app_id", Rule: string(policy.CodeIdentityForbidden),
+		Message: "is the coordinators' own app, whose CVMs can derive the keys of the whole cluster: name another app, or none to have one made",
+	}}
+}
+
+// Code is the code of a spec that is refused. Whoever asks for the coordinators' app
+// asks for the cluster; a secret in a spec has been sent already: these come first.
+func Code(err error) policy.Code {
+	var refused *group.ValidationError
+	if !errors.As(err, &refused) {
+		return policy.CodeSpecInvalid
+	}
+	for _, code := range []policy.Code{policy.CodeIdentityForbidden, policy.CodeSecretInSpec} {
+		if slices.ContainsFunc(refused.Problems, func(p group.Problem) bool { return p.Rule == string(code) }) {
+			return code
+		}
+	}
+	return policy.CodeSpecInvalid
+}
+
+func invalid(name string, problems []group.Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return &group.ValidationError{Group: name, Problems: problems}
+}
+
+// plainApp is an app id in one spelling.
+func plainApp(app string) string { return strings.TrimPrefix(strings.ToLower(app), "0x") }
+
+// sameContent compares what lint reads: the text, and the names of the environment.
+func sameContent(a, b group.Template) bool { return contentKey(a) == contentKey(b) }
+
+func contentKey(t group.Template) [sha256.Size]byte {
+	h := sha256.New()
+	for _, part := range append([]string{t.Compose}, slices.Sorted(maps.Keys(t.Env))...) {
+		// A length before each part: no two contents share a key.
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+		_, _ = h.Write(size[:]) // a hash never fails to write
+		_, _ = h.Write([]byte(part))
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}

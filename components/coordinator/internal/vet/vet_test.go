@@ -1,0 +1,160 @@
+package vet_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"cadre.dev/coordinator/internal/vet"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+)
+
+var ownApp = strings.Repeat("c0", 20)
+
+func spec(change func(*group.Spec)) group.Spec {
+	s := group.Spec{
+		Name: "pg", Platform: "phala", Replicas: 3,
+		Template: group.Template{
+			Compose:      "services:\n  pg:\n    image: example.org/pg@sha256:" + strings.Repeat("a", 64) + "\n",
+			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
+		},
+	}
+	s.Normalize()
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+// adds appends to the compose text, which ends inside the service.
+func adds(line string) func(*group.Spec) {
+	return func(s *group.Spec) { s.Template.Compose += "    " + line + "\n" }
+}
+
+func env(name string) func(*group.Spec) {
+	return func(s *group.Spec) { s.Template.Env = map[string]string{name: "x"} }
+}
+
+// records hold a stored spec and, with an index, the one accepted before.
+func records(stored group.Spec, index uint64, accepted *group.Spec, acceptedOf uint64) *view.View {
+	v := &view.View{Specs: map[string]view.Spec{"pg": {Value: stored, Index: index}}, Accepted: map[string]view.Accepted{}}
+	if accepted != nil {
+		v.Accepted["pg"] = view.Accepted{Value: *accepted, SpecIndex: acceptedOf, Index: index + 1}
+	}
+	return v
+}
+
+// What the API refuses the leader refuses too, each with its code.
+func TestATT14_ATT16_ATT17_TOK19_StoredSpecsAreLinted(t *testing.T) {
+	good := spec(nil)
+	for name, c := range map[string]struct {
+		change func(*group.Spec)
+		rule   string
+	}{
+		"privileged":                {adds("privileged: true"), "COMPOSE_FORBIDDEN"},
+		"the guest agent's socket":  {adds("volumes: [\"/var/run/dstack.sock:/var/run/dstack.sock\"]"), "COMPOSE_FORBIDDEN"},
+		"the engine's socket":       {adds("volumes: [\"/var/run/docker.sock:/var/run/docker.sock\"]"), "COMPOSE_FORBIDDEN"},
+		"code from the environment": {adds("command: $RUN"), "IMAGE_NOT_PINNED"},
+		"a steering variable":       {env("LD_PRELOAD"), "COMPOSE_FORBIDDEN"},
+	} {
+		bad := spec(c.change)
+		if err := group.Validate(bad); err != nil {
+			t.Fatalf("%s: the document alone is refused, so this shows nothing: %v", name, err)
+		}
+		for before, v := range map[string]*view.View{"first": records(bad, 5, nil, 0), "edit": records(bad, 5, &good, 4)} {
+			var refused *group.ValidationError
+			if err := vet.New(ownApp).Stored(v, "pg"); !errors.As(err, &refused) || refused.Problems[0].Rule != c.rule ||
+				!strings.HasPrefix(refused.Problems[0].Path, "template.") || vet.Code(err) != policy.CodeSpecInvalid {
+				t.Errorf("%s, %s: %v, want %s", name, before, err, c.rule)
+			}
+		}
+	}
+	if err := vet.New(ownApp).Stored(records(good, 5, nil, 0), "pg"); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+}
+
+// A lint that learned to refuse what runs takes nothing out of force, and keeps nobody
+// from scaling it; new content is judged.
+func TestWhatRunsIsNotLintedAgain(t *testing.T) {
+	old := spec(adds("privileged: true"))
+	scaled, envValue, other := old, spec(adds("privileged: true")), spec(adds("privileged:  true"))
+	scaled.Replicas = 5
+	envValue.Template.Env = map[string]string{"LD_PRELOAD": "x"}
+	for name, c := range map[string]struct {
+		stored group.Spec
+		index  uint64
+		fit    bool
+	}{
+		"the accepted one":        {old, 5, true},
+		"scaled":                  {scaled, 6, true},
+		"the same, written again": {old, 6, true},
+		"another variable":        {envValue, 6, false},
+		"another text":            {other, 6, false},
+	} {
+		judge, v := vet.New(ownApp), records(c.stored, c.index, &old, 5)
+		if err := judge.Stored(v, "pg"); (err == nil) != c.fit {
+			t.Errorf("%s: stored: %v", name, err)
+		}
+		if err := judge.Edit(v, c.stored); (err == nil) != c.fit {
+			t.Errorf("%s: applied: %v", name, err)
+		}
+	}
+}
+
+func TestIDN07_TheOwnAppIsJudgedAlways(t *testing.T) {
+	judge := vet.New("0x" + strings.ToUpper(ownApp))
+	own := spec(func(s *group.Spec) { s.AppID = ownApp })
+	for name, v := range map[string]*view.View{"first": records(own, 5, nil, 0), "accepted before": records(own, 5, &own, 5)} {
+		if err := judge.Stored(v, "pg"); vet.Code(err) != policy.CodeIdentityForbidden || !strings.Contains(err.Error(), "app_id") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for app, refused := range map[string]bool{"": false, ownApp: true, "0x" + ownApp: true, strings.ToUpper(ownApp): true, strings.Repeat("ab", 20): false} {
+		if err := judge.App(app); (err != nil) != refused {
+			t.Errorf("app %q: %v", app, err)
+		}
+	}
+	if judge := vet.New(""); judge.App("") != nil {
+		t.Error("no app is taken for the own one")
+	}
+}
+
+func TestCodeIsOfTheWorstProblem(t *testing.T) {
+	problem := func(rules ...string) error {
+		e := &group.ValidationError{Group: "pg"}
+		for _, r := range rules {
+			e.Problems = append(e.Problems, group.Problem{Path: "x", Rule: r})
+		}
+		return fmt.Errorf("apply: %w", e)
+	}
+	for want, err := range map[policy.Code]error{
+		policy.CodeSpecInvalid:       problem("R15", "COMPOSE_FORBIDDEN"),
+		policy.CodeSecretInSpec:      problem("R15", "SECRET_IN_SPEC"),
+		policy.CodeIdentityForbidden: problem("SECRET_IN_SPEC", "IDENTITY_FORBIDDEN"),
+	} {
+		if got := vet.Code(err); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+}
+
+// More contents than are remembered, and those again.
+func TestManyContentsAreJudgedRight(t *testing.T) {
+	judge := vet.New(ownApp)
+	for range 2 {
+		for i := range 100 {
+			s := spec(adds(fmt.Sprintf("user: \"%d\"", i)))
+			bad := i%30 != 0 // good ones cost most
+			if bad {
+				adds("privileged: true")(&s)
+			}
+			if got := judge.Template(s.Template); (len(got) > 0) != bad {
+				t.Fatalf("content %d: %v", i, got)
+			}
+		}
+	}
+}
