@@ -16,6 +16,7 @@ import (
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/marks"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/peering"
@@ -85,7 +86,7 @@ func New(cfg Config, deps Deps) (*Coordinator, error) {
 	if deps.Verifier == nil {
 		// Found now, not when the first agent asks: without collateral nobody could be
 		// admitted.
-		_, noSource := cfg.Trust.CollateralSource()
+		_, noSource := cfg.Trust.CollateralSource(nil)
 		err = errors.Join(err, noSource)
 	}
 	if err != nil {
@@ -182,7 +183,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.secrets = secrets.New(c.root, c.store)
-	if err := c.assembleVerifier(); err != nil {
+	if err := c.assembleVerifier(marks.New(c.store)); err != nil {
 		return err
 	}
 	c.metrics = status.NewMetrics()
