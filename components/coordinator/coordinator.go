@@ -59,6 +59,7 @@ type Coordinator struct {
 	keeper    *secrets.Keeper
 	rotator   *secrets.Rotator
 	verifier  Verifier
+	second    Verifier // nil: the trust file names none
 	quoter    admission.Quoter
 	peers     *peering.Coordinators
 	node      *overlay.Node
@@ -240,7 +241,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
-		Store: c.store, Views: c.views, Verifier: c.verifier, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
+		Store: c.store, Views: c.views, Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
 		WithEviction: func(ctx context.Context, slot string) ([]store.Op, error) {
 			return c.rotator.GossipRequest(ctx, slot+" was evicted")
 		},

@@ -54,7 +54,7 @@ func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
 		if err != nil {
 			return fmt.Errorf("make second verifier: %w", err)
 		}
-		c.verifier = attest.Both(own, second)
+		c.second = second
 	}
 	return nil
 }

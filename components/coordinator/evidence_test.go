@@ -156,3 +156,19 @@ func TestATT05_WhatIsRefusedIsNotKept(t *testing.T) {
 	w.restart()
 	w.want("restarted without the service", "")
 }
+
+func TestATT27_TheSecondVerifierIsTheTrustFilesOne(t *testing.T) {
+	w := newEvidenceWorld(t)
+	if w.c.second != nil {
+		t.Error("there is one that the trust file does not name")
+	}
+	w.trust.DstackVerifier.URL = "http://127.0.0.1:1"
+	w.restart()
+	if w.c.second == nil {
+		t.Fatal("there is none")
+	}
+	_, err := w.c.second.Verify(t.Context(), w.ev, [64]byte{})
+	if refused, ok := errors.AsType[*attest.Error](err); !ok || refused.Code != policy.CodeOSImageForbidden {
+		t.Errorf("asked about an image that the trust file does not name: %v", err)
+	}
+}
