@@ -121,6 +121,11 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 	if err != nil {
 		return policy.Claims{}, err
 	}
+	return v.claims(ctx, quote, chain, ev, reportData)
+}
+
+// claims judges what a quote whose signatures hold says, and what comes with it.
+func (v *Verifier) claims(ctx context.Context, quote *pb.QuoteV4, chain *pckChain, ev Evidence, reportData [64]byte) (policy.Claims, error) {
 	body := quote.GetTdQuoteBody()
 	if err := checkAttributes(body); err != nil {
 		return policy.Claims{}, err
