@@ -3,7 +3,10 @@ package attest
 import (
 	"context"
 	"crypto/x509"
+	"reflect"
 	"testing"
+
+	"cadre.dev/core/policy"
 )
 
 // The parsers of bytes that we did not make: none may panic, and what is
@@ -77,16 +80,72 @@ func FuzzINP09_ParseTrust(f *testing.F) {
 	})
 }
 
+// FuzzINP09_Verify: whatever is changed in genuine evidence, what is accepted says what
+// was measured and nothing else. An empty quote stands for that of a simulated CVM and an
+// empty collateral for what belongs to it: both are signed by keys that each process makes
+// for itself, and texts beside them that nobody signs are what reaches the depths. That
+// quote's signatures are verified once, since it does not change: they would take most of
+// each execution.
 func FuzzINP09_Verify(f *testing.F) {
-	ev := newFake(f).evidence(f)
-	f.Add(ev.Quote, ev.EventLog, ev.AppCompose)
-	v, err := NewVerifier(VerifierConfig{Now: simNow})
+	j := newJudge(f, nil)
+	simulated, hardware := j.evidence(f), realEvidence(f)
+	var err error
+	if simulated.Collateral, err = j.v.CollateralFor(context.Background(), simulated.Quote); err != nil {
+		f.Fatal(err)
+	}
+	intel, err := intelBundle(f).Encode()
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, quote []byte, log string, compose []byte) {
-		if _, err := v.Verify(context.Background(), Evidence{Quote: quote, EventLog: log, AppCompose: compose}, [64]byte{}); err == nil {
-			t.Error("accepted evidence that nobody made")
+	v := j.verifier(f)
+	measured := func(ev Evidence, data [64]byte) policy.Claims {
+		claims, err := v.Verify(context.Background(), ev, data)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return claims
+	}
+	wantSimulated, wantHardware := measured(simulated, j.report.ReportData), measured(hardware, realReportData())
+	parsed, err := parseQuote(simulated.Quote)
+	if err != nil {
+		f.Fatal(err)
+	}
+	chain, err := v.verifySignatures(parsed)
+	if err != nil {
+		f.Fatal(err)
+	}
+	judge := func(ev Evidence) (got, want policy.Claims, err error) {
+		if len(ev.Quote) > 0 {
+			got, err = v.Verify(context.Background(), ev, realReportData())
+			return got, wantHardware, err
+		}
+		if len(ev.Collateral) == 0 {
+			ev.Collateral = simulated.Collateral
+		}
+		got, err = v.claims(context.Background(), parsed, chain, ev, j.report.ReportData)
+		return got, wantSimulated, err
+	}
+	stripped := *j.fake
+	stripped.stripped = true
+	f.Add([]byte{}, simulated.EventLog, simulated.AppCompose, []byte{})
+	f.Add([]byte{}, stripped.log(f), []byte{}, []byte{})
+	f.Add([]byte{}, simulated.EventLog, simulated.AppCompose, intel)
+	f.Add(hardware.Quote, hardware.EventLog, []byte{}, []byte{})
+	f.Add(hardware.Quote, hardware.EventLog, []byte(`{}`), []byte{})
+	f.Add(hardware.Quote, hardware.EventLog, []byte{}, intel)
+	f.Fuzz(func(t *testing.T, quote []byte, log string, compose, given []byte) {
+		got, want, err := judge(Evidence{Quote: quote, EventLog: log, AppCompose: compose, Collateral: given})
+		if err != nil {
+			if codeOf(err) == "" {
+				t.Errorf("refused without a code: %v", err)
+			}
+			return
+		}
+		if len(compose) == 0 {
+			want.ComposeText, want.AppComposeProblem = "", wantHardware.AppComposeProblem
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("accepted %+v, measured was %+v", got, want)
 		}
 	})
 }

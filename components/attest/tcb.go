@@ -21,17 +21,16 @@ func (v *Verifier) evaluateTCB(ctx context.Context, quote *pb.QuoteV4, chain *pc
 		err error
 	)
 	switch {
-	case v.collateral != nil:
+	case len(v.sources) > 0:
 		set, err = v.find(ctx, chain)
 	case len(given) > 0:
-		set, err = v.openGiven(chain, given)
+		if set, err = v.openGiven(chain, given); err == nil {
+			err = v.checkFresh(ctx, set, chain)
+		}
 	default:
 		return policy.TCB{}, nil
 	}
 	if err != nil {
-		return policy.TCB{}, err
-	}
-	if err := v.checkFresh(ctx, set, chain); err != nil {
 		return policy.TCB{}, err
 	}
 	if err := set.Revoked(chain.leaf, chain.ca); err != nil {
@@ -40,13 +39,48 @@ func (v *Verifier) evaluateTCB(ctx context.Context, quote *pb.QuoteV4, chain *pc
 	return set.Evaluate(machineOf(quote, chain))
 }
 
-// find asks the source; the chain has verified, so its FMSPC is no claim.
+// find asks the sources in order; the chain has verified, so its FMSPC is no claim.
+// The first collateral that may be used counts: what one source has, damaged, ended
+// or replayed, does not hide the next one's. Collateral that finds this clock behind
+// ends the search, since an older one would find it right (ATT-29).
 func (v *Verifier) find(ctx context.Context, chain *pckChain) (*collateral.Set, error) {
-	bundle, err := v.collateral.Bundle(ctx, chain.machine.FMSPC)
+	var errs []error
+	for _, source := range v.sources {
+		set, err := v.findIn(ctx, source, chain)
+		if err == nil {
+			v.accepted(set)
+			return set, nil
+		}
+		if codeIs(err, policy.CodeClockUntrusted) {
+			return nil, err
+		}
+		errs = append(errs, err)
+	}
+	for _, err := range errs {
+		// That there is some and why it is of no use says more than that there is none.
+		if len(errs) == 1 || !codeIs(err, policy.CodeCollateralUnavailable) {
+			return nil, err
+		}
+	}
+	return nil, refuse(policy.CodeCollateralUnavailable, "no source has collateral of FMSPC %s: %v", chain.machine.FMSPC, errors.Join(errs...))
+}
+
+// findIn returns what source has, if it may be used.
+func (v *Verifier) findIn(ctx context.Context, source collateral.Source, chain *pckChain) (*collateral.Set, error) {
+	bundle, err := source.Bundle(ctx, chain.machine.FMSPC)
 	if err != nil {
 		return nil, asError(err)
 	}
-	return v.open(setKey{bundle.Digest(), chain.root}, func() (collateral.Bundle, error) { return bundle, nil })
+	set, err := v.open(setKey{bundle.Digest(), chain.root}, func() (collateral.Bundle, error) { return bundle, nil })
+	if err != nil {
+		return nil, err
+	}
+	return set, v.checkFresh(ctx, set, chain)
+}
+
+func codeIs(err error, code policy.Code) bool {
+	refused, ok := errors.AsType[*Error](err)
+	return ok && refused.Code == code
 }
 
 func (v *Verifier) openGiven(chain *pckChain, given []byte) (*collateral.Set, error) {
@@ -127,7 +161,7 @@ func (v *Verifier) checkFresh(ctx context.Context, set *collateral.Set, chain *p
 // CollateralFor returns the collateral that a verifier of this quote needs, as one
 // document for Evidence.Collateral. The quote's chain is verified first.
 func (v *Verifier) CollateralFor(ctx context.Context, quote []byte) ([]byte, error) {
-	if v.collateral == nil {
+	if len(v.sources) == 0 {
 		return nil, refuse(policy.CodeCollateralUnavailable, "no source of collateral is configured")
 	}
 	parsed, err := parseQuote(quote)
@@ -140,9 +174,6 @@ func (v *Verifier) CollateralFor(ctx context.Context, quote []byte) ([]byte, err
 	}
 	set, err := v.find(ctx, chain)
 	if err != nil {
-		return nil, err
-	}
-	if err := v.checkFresh(ctx, set, chain); err != nil {
 		return nil, err
 	}
 	return set.Encoded(), nil

@@ -166,14 +166,14 @@ func TestCollateralOfATrustFile(t *testing.T) {
 		return trust
 	}
 	// An agent needs none, a coordinator does.
-	if _, err := parse(nil).CollateralSource(); err == nil || !strings.Contains(err.Error(), "collateral.pccs_url") {
+	if _, err := parse(nil).CollateralSource(nil); err == nil || !strings.Contains(err.Error(), "collateral.pccs_url") {
 		t.Errorf("no source: %v", err)
 	}
 	for _, c := range []map[string]any{
 		{"pccs_url": "https://pccs.example"}, {"bundle_path": "/etc/collateral"}, {"pccs_url": "http://10.0.0.1", "bundle_path": "/x", "max_age": "168h"},
 	} {
 		trust := parse(c)
-		if _, err := trust.CollateralSource(); err != nil {
+		if _, err := trust.CollateralSource(nil); err != nil {
 			t.Errorf("%v: %v", c, err)
 		}
 	}

@@ -50,8 +50,9 @@ func (c TrustCollateral) validate() []error {
 
 // CollateralSource is where a coordinator finds collateral. Without any source a
 // coordinator must not start: it could tell no revoked machine from a good one
-// (ATT-06).
-func (t Trust) CollateralSource() (collateral.Source, error) {
+// (ATT-06). kept has what was fetched before this process began, and stands behind
+// what is fetched now; nil: nothing. It alone is no source.
+func (t Trust) CollateralSource(kept collateral.Source) (collateral.Source, error) {
 	var sources collateral.Sources
 	if t.Collateral.PCCSURL != "" {
 		maxAge, err := t.Collateral.maxAge()
@@ -59,7 +60,7 @@ func (t Trust) CollateralSource() (collateral.Source, error) {
 			return nil, fmt.Errorf("trust file: collateral.%w", err)
 		}
 		// 0 is the default; an age limit needs collateral well before it is reached.
-		pccs, err := collateral.NewPCCS(collateral.PCCSConfig{URL: t.Collateral.PCCSURL, Refresh: maxAge / 4})
+		pccs, err := collateral.NewPCCS(collateral.PCCSConfig{URL: t.Collateral.PCCSURL, Refresh: maxAge / 4, Kept: kept})
 		if err != nil {
 			return nil, fmt.Errorf("trust file: collateral.pccs_url: %w", err)
 		}

@@ -27,9 +27,14 @@ type VerifierConfig struct {
 	// PreLaunchScripts are the hex SHA-256 of the pre_launch_script texts that an
 	// app-compose.json may have. nil: none.
 	PreLaunchScripts []string
-	// Collateral finds collateral. nil: what comes with the evidence is used, and
-	// without that the TCB is not evaluated.
+	// Collateral finds collateral. Each of several Sources is asked until what one has
+	// may be used. nil: what comes with the evidence is used, and without that the TCB
+	// is not evaluated.
 	Collateral collateral.Source
+	// Accepted is told at each use which collateral of that source may be used: its
+	// signatures hold, it is in date and not older than the newest. It must be quick
+	// when that is the one of before. nil: nobody is.
+	Accepted func(*collateral.Set)
 	// MaxCollateralAge bounds the age of what Intel signed; 0: its own dates only.
 	MaxCollateralAge time.Duration
 	// Highest remembers the newest collateral. nil: in this process's memory.
@@ -46,12 +51,13 @@ type VerifierConfig struct {
 // refusal here, its TCB becomes a claim that policy judges. Without any the claim
 // is empty: TCB level and revocation remain the platform's word.
 type Verifier struct {
-	roots      roots
-	scripts    []string
-	collateral collateral.Source
-	maxAge     time.Duration
-	highest    collateral.Highest
-	now        func() time.Time
+	roots    roots
+	scripts  []string
+	sources  collateral.Sources // nil: what comes with the evidence
+	accepted func(*collateral.Set)
+	maxAge   time.Duration
+	highest  collateral.Highest
+	now      func() time.Time
 
 	mu     sync.Mutex
 	chains map[[32]byte]*pckChain     // guarded by mu
@@ -73,9 +79,24 @@ func NewVerifier(cfg VerifierConfig) (*Verifier, error) {
 	if highest == nil {
 		highest = &collateral.Memory{}
 	}
+	accepted := cfg.Accepted
+	if accepted == nil {
+		accepted = func(*collateral.Set) {}
+	}
 	return &Verifier{
-		roots: r, scripts: cfg.PreLaunchScripts, collateral: cfg.Collateral, maxAge: cfg.MaxCollateralAge, highest: highest, now: now,
+		roots: r, scripts: cfg.PreLaunchScripts, sources: sourcesOf(cfg.Collateral), accepted: accepted,
+		maxAge: cfg.MaxCollateralAge, highest: highest, now: now,
 	}, nil
+}
+
+func sourcesOf(source collateral.Source) collateral.Sources {
+	if source == nil {
+		return nil
+	}
+	if several, ok := source.(collateral.Sources); ok {
+		return several
+	}
+	return collateral.Sources{source}
 }
 
 // Verify says what genuine Evidence claims. reportData is what the quote must
@@ -100,6 +121,11 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 	if err != nil {
 		return policy.Claims{}, err
 	}
+	return v.claims(ctx, quote, chain, ev, reportData)
+}
+
+// claims judges what a quote whose signatures hold says, and what comes with it.
+func (v *Verifier) claims(ctx context.Context, quote *pb.QuoteV4, chain *pckChain, ev Evidence, reportData [64]byte) (policy.Claims, error) {
 	body := quote.GetTdQuoteBody()
 	if err := checkAttributes(body); err != nil {
 		return policy.Claims{}, err

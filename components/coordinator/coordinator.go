@@ -16,6 +16,7 @@ import (
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/marks"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/peering"
@@ -59,6 +60,7 @@ type Coordinator struct {
 	keeper    *secrets.Keeper
 	rotator   *secrets.Rotator
 	verifier  Verifier
+	second    Verifier // nil: the trust file names none
 	quoter    admission.Quoter
 	peers     *peering.Coordinators
 	node      *overlay.Node
@@ -86,7 +88,7 @@ func New(cfg Config, deps Deps) (*Coordinator, error) {
 	if deps.Verifier == nil {
 		// Found now, not when the first agent asks: without collateral nobody could be
 		// admitted.
-		_, noSource := cfg.Trust.CollateralSource()
+		_, noSource := cfg.Trust.CollateralSource(nil)
 		err = errors.Join(err, noSource)
 	}
 	if err != nil {
@@ -187,7 +189,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.secrets = secrets.New(c.root, c.store)
-	if err := c.assembleVerifier(); err != nil {
+	if err := c.assembleVerifier(marks.New(c.store)); err != nil {
 		return err
 	}
 	c.metrics = status.NewMetrics()
@@ -244,7 +246,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
-		Store: c.store, Views: c.views, Verifier: c.verifier, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
+		Store: c.store, Views: c.views, Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
 		WithEviction: func(ctx context.Context, slot string) ([]store.Op, error) {
 			return c.rotator.GossipRequest(ctx, slot+" was evicted")
 		},

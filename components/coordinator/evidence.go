@@ -4,33 +4,47 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"cadre.dev/attest"
-	"cadre.dev/coordinator/internal/marks"
+	"cadre.dev/attest/collateral"
+	"cadre.dev/coordinator/internal/kept"
 )
 
+// keptCollateral is the folder of package kept inside the state directory.
+const keptCollateral = "collateral"
+
 // assembleVerifier makes what judges evidence, by the trust file alone, and what
-// makes this coordinator's own.
-func (c *Coordinator) assembleVerifier() error {
+// makes this coordinator's own. highest is what all coordinators have seen.
+func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
 	c.verifier, c.quoter = c.deps.Verifier, c.deps.Guest
 	if c.verifier != nil {
 		return nil
 	}
-	source, err := c.cfg.Trust.CollateralSource()
+	cfg := c.cfg.Trust.VerifierConfig()
+	keep := kept.New(filepath.Join(c.cfg.StateDir, keptCollateral), func(b collateral.Bundle) error {
+		_, _, err := attest.OpenBundle(b, cfg.RootsPEM)
+		return err
+	}, c.deps.Now, c.log)
+	source, err := c.cfg.Trust.CollateralSource(keep)
 	if err != nil {
 		return err
 	}
-	cfg := c.cfg.Trust.VerifierConfig()
-	cfg.Collateral, cfg.Highest, cfg.Now = source, marks.New(c.store), c.deps.Now
-	own, err := attest.NewVerifier(cfg)
+	cfg.Collateral, cfg.Highest, cfg.Now = source, highest, c.deps.Now
+	// What goes with our own evidence is judged by the other side; it must not wait for
+	// records, which are not readable before Consul's first election. Without them it
+	// cannot say what is worth keeping either.
+	without := cfg
+	without.Highest = nil
+	finder, err := attest.NewVerifier(without)
 	if err != nil {
 		return fmt.Errorf("make verifier: %w", err)
 	}
-	// What goes with our own evidence is judged by the other side; it must not wait for
-	// records, which are not readable before Consul's first election.
-	cfg.Highest = nil
-	finder, err := attest.NewVerifier(cfg)
+	if c.cfg.Trust.Collateral.PCCSURL != "" {
+		cfg.Accepted = keep.Keep
+	}
+	own, err := attest.NewVerifier(cfg)
 	if err != nil {
 		return fmt.Errorf("make verifier: %w", err)
 	}
@@ -40,7 +54,7 @@ func (c *Coordinator) assembleVerifier() error {
 		if err != nil {
 			return fmt.Errorf("make second verifier: %w", err)
 		}
-		c.verifier = attest.Both(own, second)
+		c.second = second
 	}
 	return nil
 }

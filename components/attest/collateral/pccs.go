@@ -3,6 +3,7 @@ package collateral
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,6 +45,10 @@ type PCCSConfig struct {
 	// Refresh is how long a bundle is used without asking again; 0 and more than 6
 	// hours: 6 hours.
 	Refresh time.Duration
+	// Kept has what was fetched before this process began; it is asked once per family.
+	// What it has stands behind what is fetched: it is used for as long as its dates
+	// allow while the service does not answer. nil: nothing was kept.
+	Kept Source
 	// Transport is the HTTP transport; nil: one without proxy, since the
 	// environment is not to be trusted with where requests go.
 	Transport http.RoundTripper
@@ -56,10 +61,12 @@ type PCCSConfig struct {
 // a verified chain is put into them.
 //
 // A bundle is used until it is to be refreshed; when that fails, the one before is
-// used on, for as long as its dates allow (the caller judges these).
+// used on, for as long as its dates allow (the caller judges these). One that was
+// kept from before this process is such a one before, and due at once.
 type PCCS struct {
 	base, rootCRL string
 	refresh       time.Duration
+	kept          Source // nil: none
 	client        *http.Client
 	now           func() time.Time
 
@@ -71,9 +78,10 @@ type PCCS struct {
 type family struct {
 	mu      sync.Mutex
 	running chan struct{} // guarded by mu; closed at the end of the fetch that runs, nil: none does
+	began   time.Time     // guarded by mu; when the last fetch began
 	bundle  Bundle        // guarded by mu
-	fetched time.Time     // guarded by mu; zero: none yet
-	until   time.Time     // guarded by mu; when the first part of bundle says to end
+	fetched time.Time     // guarded by mu; zero: not by this process
+	until   time.Time     // guarded by mu; when the first part of bundle says to end; zero: there is none
 	tried   time.Time     // guarded by mu; when the last fetch ended
 	err     error         // guarded by mu; of the last try; nil after success
 }
@@ -88,7 +96,7 @@ func NewPCCS(cfg PCCSConfig) (*PCCS, error) {
 		return nil, fmt.Errorf("pccs url %q: want http(s)://host, without user, query and fragment", cfg.URL)
 	}
 	p := &PCCS{
-		base: strings.TrimSuffix(base.String(), "/"), refresh: cfg.Refresh, now: cfg.Now, families: map[string]*family{},
+		base: strings.TrimSuffix(base.String(), "/"), refresh: cfg.Refresh, kept: cfg.Kept, now: cfg.Now, families: map[string]*family{},
 		client: &http.Client{Transport: cfg.Transport, CheckRedirect: sameHost, Timeout: fetchTime},
 	}
 	p.rootCRL = p.base + "/sgx/certification/v4/rootcacrl"
@@ -129,7 +137,7 @@ func (p *PCCS) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
 	if err := checkFMSPC(fmspc); err != nil {
 		return Bundle{}, asUnavailable("fetch collateral", err)
 	}
-	f := p.family(fmspc)
+	f := p.family(ctx, fmspc)
 	if running, limit := p.ensure(ctx, f, fmspc); running != nil {
 		timer := time.NewTimer(limit)
 		defer timer.Stop()
@@ -143,10 +151,14 @@ func (p *PCCS) Bundle(ctx context.Context, fmspc string) (Bundle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// One that has ended and cannot be replaced is no bundle: another source may have one.
-	if !f.fetched.IsZero() && (f.err == nil || p.now().Before(f.until)) {
+	if !f.fetched.IsZero() && f.err == nil || p.now().Before(f.until) {
 		return f.bundle, nil
 	}
-	return Bundle{}, asUnavailable("fetch collateral of FMSPC "+fmspc, f.err)
+	err := f.err
+	if err == nil {
+		err = errors.New("no answer yet")
+	}
+	return Bundle{}, asUnavailable("fetch collateral of FMSPC "+fmspc, err)
 }
 
 // ensure starts a fetch if one is due, and says what to wait for, at most limit; nil:
@@ -156,19 +168,23 @@ func (p *PCCS) ensure(ctx context.Context, f *family, fmspc string) (running <-c
 	defer f.mu.Unlock()
 	now := p.now()
 	// A clock that went back would make a bundle look fetched in the future.
-	good := !f.fetched.IsZero() && !now.Before(f.fetched) && now.Before(f.until)
+	good, own := !now.Before(f.fetched) && now.Before(f.until), !f.fetched.IsZero()
 	waiting := !f.tried.IsZero() && now.Sub(f.tried) < retryEvery && !now.Before(f.tried)
 	switch {
-	case good && (now.Sub(f.fetched) < p.refresh || f.running != nil), f.running == nil && waiting:
+	// One of before this process is never used without having asked.
+	case good && own && (now.Sub(f.fetched) < p.refresh || f.running != nil), f.running == nil && waiting:
 		return nil, 0
 	case f.running == nil:
-		f.running = make(chan struct{})
+		f.running, f.began = make(chan struct{}), now
 		go p.fetchInto(ctx, f, fmspc, now, f.running)
 	}
-	if good {
-		return f.running, patience
+	if !good {
+		return f.running, fetchTime
 	}
-	return f.running, fetchTime
+	if limit = min(patience, patience-now.Sub(f.began)); limit <= 0 {
+		return nil, 0
+	}
+	return f.running, limit
 }
 
 // fetchInto asks the service. The fetch outlives a caller that goes away: the next
@@ -195,7 +211,7 @@ func (p *PCCS) fetchInto(ctx context.Context, f *family, fmspc string, began tim
 
 // family returns the cache of fmspc. When there are too many, one that nobody
 // uses now is forgotten.
-func (p *PCCS) family(fmspc string) *family {
+func (p *PCCS) family(ctx context.Context, fmspc string) *family {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := p.families[fmspc]; f != nil {
@@ -209,8 +225,24 @@ func (p *PCCS) family(fmspc string) *family {
 			}
 		}
 	}
-	f := &family{}
+	f := p.restored(ctx, fmspc)
 	p.families[fmspc] = f
+	return f
+}
+
+// restored is the cache of fmspc as the process before this one left it.
+func (p *PCCS) restored(ctx context.Context, fmspc string) *family {
+	f := &family{}
+	if p.kept == nil {
+		return f
+	}
+	bundle, err := p.kept.Bundle(ctx, fmspc)
+	if err != nil {
+		return f
+	}
+	if of, until, err := bundle.Claims(); err == nil && of == fmspc {
+		f.bundle, f.until = bundle, until
+	}
 	return f
 }
 

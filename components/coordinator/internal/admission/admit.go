@@ -56,7 +56,8 @@ type attempt struct {
 }
 
 // run is the order of admission. Everything cheap comes before the quote is
-// looked at, and nothing is written before everything is decided.
+// looked at, everything in this process before another one is asked, and nothing is
+// written before everything is decided.
 func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admissionv1.AdmitResponse, *refusal) {
 	sum := sha256.Sum256(a.bootKey)
 	a.bootID = hex.EncodeToString(sum[:])
@@ -66,20 +67,25 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if a.admissions.Add(1) > maxExchanges {
 		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().in(time.Second)
 	}
-	release, refused := a.verifying.enter(ctx, a.lane(), a.bootID)
+	ev := attest.Evidence{
+		Quote: req.GetEvidence().GetQuote(), EventLog: req.GetEvidence().GetEventLog(), AppCompose: req.GetEvidence().GetAppCompose(),
+		VMConfig: req.GetEvidence().GetVmConfig(),
+	}
+	claims, refused := a.verify(ctx, ev)
 	if refused != nil {
 		return nil, refused
 	}
-	claims, err := a.cfg.Verifier.Verify(ctx, attest.Evidence{
-		Quote: req.GetEvidence().GetQuote(), EventLog: req.GetEvidence().GetEventLog(), AppCompose: req.GetEvidence().GetAppCompose(),
-		VMConfig: req.GetEvidence().GetVmConfig(),
-	}, a.stated.ReportData())
-	release()
-	if err != nil {
-		return nil, asRefusal(err)
-	}
 	if refused := a.appraise(ctx, claims); refused != nil {
 		return nil, refused.known()
+	}
+	if a.cfg.Second != nil {
+		if refused := a.confirm(ctx, ev, claims); refused != nil {
+			return nil, refused
+		}
+		// That may have taken long: what was revoked meanwhile is not admitted.
+		if refused := a.appraise(ctx, claims); refused != nil {
+			return nil, refused.known()
+		}
 	}
 	if refused := a.commit(ctx); refused != nil {
 		return nil, refused.known()
@@ -100,6 +106,38 @@ func (a *attempt) grant(ctx context.Context) (*admissionv1.Credentials, *refusal
 		return nil, refuse(codeBadRequest, "boot key: %v", err)
 	}
 	return a.issue(ctx, &grant{admission: a.admission, spec: a.spec, vip: a.record.VIP, key: public})
+}
+
+// verify says what genuine evidence claims. It is work of the processor, and holds a
+// place for as long as that takes.
+func (a *attempt) verify(ctx context.Context, ev attest.Evidence) (policy.Claims, *refusal) {
+	release, refused := a.verifying.enter(ctx, a.lane(), a.bootID)
+	if refused != nil {
+		return policy.Claims{}, refused
+	}
+	defer release()
+	claims, err := a.cfg.Verifier.Verify(ctx, ev, a.stated.ReportData())
+	if err != nil {
+		return policy.Claims{}, asRefusal(err)
+	}
+	return claims, nil
+}
+
+// confirm asks the second verifier, within its own bounds: a service that is slow holds
+// up those who need it, not the verification of all others. Without its answer nobody
+// is admitted.
+func (a *attempt) confirm(ctx context.Context, ev attest.Evidence, claims policy.Claims) *refusal {
+	release, refused := a.confirming.enter(ctx, a.lane(), a.bootID)
+	if refused != nil {
+		return refused
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	if err := attest.Confirm(ctx, a.cfg.Second, ev, a.stated.ReportData(), claims); err != nil {
+		return asRefusal(err)
+	}
+	return nil
 }
 
 // lane is where this attempt waits for verification. The Boot that holds the Slot

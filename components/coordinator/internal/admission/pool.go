@@ -19,8 +19,8 @@ const (
 	maxRemembered = 16 << 10
 )
 
-// pool bounds the expensive work, the verification of evidence, to as many as
-// there are processors. Those who wait stand in one lane per Slot, and the lanes
+// pool bounds expensive work to as many at once as there are places: the verification
+// of evidence has as many as there are processors. Those who wait stand in one lane per Slot, and the lanes
 // take turns, so that junk about one Slot costs the others nothing. Within a lane
 // the one goes first that came first, and a full lane turns away whoever came
 // last, where a Boot that was turned away and comes back counts from its first

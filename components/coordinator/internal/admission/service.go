@@ -70,12 +70,15 @@ type Config struct {
 	Store      store.Store
 	Views      *view.Watcher
 	Verifier   Verifier
-	Quoter     Quoter
-	Issuer     Issuer
-	Secrets    Secrets
-	Sessions   Sessions
-	Directory  Directory
-	Metrics    Metrics
+	// Second is asked about what Verifier accepts and the Slot's policy allows; both
+	// must agree. nil: nobody is.
+	Second    Verifier
+	Quoter    Quoter
+	Issuer    Issuer
+	Secrets   Secrets
+	Sessions  Sessions
+	Directory Directory
+	Metrics   Metrics
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
@@ -98,7 +101,11 @@ const (
 	maxExchanges = 8
 	// maxCommits bounds the admissions that write at once: what Consul does not get
 	// done in time times out for all.
-	maxCommits     = 32
+	maxCommits = 32
+	// maxConfirms is how many may ask the second verifier at once, confirmTime how long
+	// one may take: an agent gives an exchange 30 s.
+	maxConfirms    = 8
+	confirmTime    = 20 * time.Second
 	connectionTime = 60 * time.Second
 	maxQuote       = 16 << 10
 	maxEventLog    = 256 << 10
@@ -118,12 +125,13 @@ type Service struct {
 	log     *slog.Logger
 	metrics Metrics
 	self    string
-	// verifying bounds the verifications, commits the admissions that write, renewing
-	// the renewals.
-	verifying *pool
-	commits   chan struct{}
-	renewing  chan struct{}
-	prover    *prover
+	// verifying bounds the verifications in this process, confirming those that ask the
+	// second verifier, commits the admissions that write, renewing the renewals.
+	verifying  *pool
+	confirming *pool
+	commits    chan struct{}
+	renewing   chan struct{}
+	prover     *prover
 
 	mu      sync.Mutex
 	noted   map[string]noted     // guarded by mu; last written refusals by Slot
@@ -142,7 +150,8 @@ func New(cfg Config) *Service {
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
-		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), commits: make(chan struct{}, maxCommits),
+		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), confirming: newPool(maxConfirms, cfg.Now),
+		commits:  make(chan struct{}, maxCommits),
 		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
 			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,

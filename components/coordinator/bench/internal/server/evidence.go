@@ -9,7 +9,7 @@ import (
 )
 
 func newVerifier(cfg Config, records store.Store) (*attest.Verifier, error) {
-	source, err := attest.Trust{Collateral: attest.TrustCollateral{PCCSURL: cfg.PCCS}}.CollateralSource()
+	source, err := attest.Trust{Collateral: attest.TrustCollateral{PCCSURL: cfg.PCCS}}.CollateralSource(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,6 @@ func TestATT27_VerifiersMustAgreeOnEveryClaim(t *testing.T) {
 		"it is not there":      {nil, refuse(policy.CodeVerifierUnavailable, "x"), policy.CodeVerifierUnavailable},
 		"it fails":             {nil, errors.New("x"), policy.CodeVerifierUnavailable},
 	} {
-		first := judgeFunc(func(Evidence, [64]byte) (policy.Claims, error) { return good, nil })
 		second := judgeFunc(func(Evidence, [64]byte) (policy.Claims, error) {
 			claims := good
 			if c.second != nil {
@@ -57,19 +56,7 @@ func TestATT27_VerifiersMustAgreeOnEveryClaim(t *testing.T) {
 			}
 			return claims, c.err
 		})
-		got, err := Both(first, second).Verify(context.Background(), Evidence{}, [64]byte{})
-		wantCode(t, name, err, c.want)
-		if err == nil && got.MRTD != "m" || err != nil && got.AppID != "" {
-			t.Errorf("%s: claims %+v", name, got)
-		}
-	}
-	asked := false
-	second := judgeFunc(func(Evidence, [64]byte) (policy.Claims, error) { asked = true; return good, nil })
-	first := judgeFunc(func(Evidence, [64]byte) (policy.Claims, error) { return policy.Claims{}, refuse(CodeTDDebug, "x") })
-	_, err := Both(first, second).Verify(context.Background(), Evidence{}, [64]byte{})
-	wantCode(t, "the first refuses", err, CodeTDDebug)
-	if asked {
-		t.Error("the second was asked about what the first refuses")
+		wantCode(t, name, Confirm(context.Background(), second, Evidence{}, [64]byte{}, good), c.want)
 	}
 }
 
@@ -106,8 +93,7 @@ func TestATT28_UnknownImagesAreNotAskedAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge := Both(j.v, service)
-	if got, err := judge.Verify(context.Background(), ev, j.report.ReportData); err != nil || got.AppID != claims.AppID || asked.Load() != 1 {
+	if err := Confirm(context.Background(), service, ev, j.report.ReportData, claims); err != nil || asked.Load() != 1 {
 		t.Errorf("the known image: %v, asked %d times", err, asked.Load())
 	}
 	for i := range 1000 {
@@ -121,14 +107,14 @@ func TestATT28_UnknownImagesAreNotAskedAbout(t *testing.T) {
 	for _, config := range []string{"", "{}", "null", `{"os_image_hash":""}`, `{"os_image_hash":1}`, strings.Repeat(" ", maxVMConfig+1)} {
 		other := ev
 		other.VMConfig = config
-		_, err := judge.Verify(context.Background(), other, j.report.ReportData)
+		err := Confirm(context.Background(), service, other, j.report.ReportData, claims)
 		wantCode(t, fmt.Sprintf("vm_config %.20q", config), err, policy.CodeOSImageForbidden)
 	}
 	unknown := newJudge(t, nil)
 	unknown.report.MRTD[0] = 1
 	bad := unknown.evidence(t)
 	bad.VMConfig = ev.VMConfig
-	_, err = Both(unknown.v, service).Verify(context.Background(), bad, unknown.report.ReportData)
+	err = Confirm(context.Background(), service, bad, unknown.report.ReportData, claims)
 	wantCode(t, "other registers", err, policy.CodeOSImageForbidden)
 	if asked.Load() != 1 {
 		t.Errorf("the service was asked %d times", asked.Load())

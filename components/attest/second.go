@@ -17,35 +17,31 @@ type Judge interface {
 	Verify(ctx context.Context, ev Evidence, reportData [64]byte) (policy.Claims, error)
 }
 
-// Both returns a Judge that accepts what first and second both accept, and whose
-// claims are those of first. Every claim that both make must be the same, otherwise
-// the answer is VERIFIER_INCONSISTENT: one of the two is wrong, and nobody knows
-// which. second is asked only about what first has accepted.
-func Both(first, second Judge) Judge { return both{first, second} }
-
-type both struct{ first, second Judge }
-
-func (b both) Verify(ctx context.Context, ev Evidence, reportData [64]byte) (policy.Claims, error) {
-	claims, err := b.first.Verify(ctx, ev, reportData)
-	if err != nil {
-		return policy.Claims{}, err
-	}
-	other, err := b.second.Verify(ctx, ev, reportData)
+// Confirm asks second about ev, which a first Judge has accepted with claims. nil:
+// second accepts it too, and every claim that both make is the same. Otherwise one of
+// the two is wrong, and nobody knows which: VERIFIER_INCONSISTENT. A second that does
+// not answer is VERIFIER_UNAVAILABLE, to be retried; one that was not asked, since the
+// OS image is unknown, OS_IMAGE_FORBIDDEN.
+//
+// What the first refuses the second is not asked about. A Judge that is a service may
+// take long: the caller bounds how many ask at once, and the time by ctx.
+func Confirm(ctx context.Context, second Judge, ev Evidence, reportData [64]byte, claims policy.Claims) error {
+	other, err := second.Verify(ctx, ev, reportData)
 	if err != nil {
 		refused, ok := errors.AsType[*Error](err)
 		switch {
 		case !ok:
-			return policy.Claims{}, refuse(policy.CodeVerifierUnavailable, "second verifier: %v", err)
+			return refuse(policy.CodeVerifierUnavailable, "second verifier: %v", err)
 		// Not asked or not able to say is no contradiction.
 		case refused.Code == policy.CodeVerifierUnavailable, refused.Code == policy.CodeOSImageForbidden:
-			return policy.Claims{}, refused
+			return refused
 		}
-		return policy.Claims{}, refuse(policy.CodeVerifierInconsistent, "the second verifier refuses what the first accepts: %v", err)
+		return refuse(policy.CodeVerifierInconsistent, "the second verifier refuses what the first accepts: %v", err)
 	}
 	if difference := differs(claims, other); difference != "" {
-		return policy.Claims{}, refuse(policy.CodeVerifierInconsistent, "the verifiers differ in %s", difference)
+		return refuse(policy.CodeVerifierInconsistent, "the verifiers differ in %s", difference)
 	}
-	return claims, nil
+	return nil
 }
 
 // differs names the first claim in which two verifiers differ. The registers may be
