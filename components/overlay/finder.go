@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pion/stun/v2"
-
 	"cadre.dev/overlay/internal/attempt"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
@@ -43,7 +41,8 @@ type finder struct {
 	// nudging: runNudges does; nudgeDue: one is to be sent, to nudgeBoot.
 	nudging, nudgeDue bool
 	nudgeBoot         string
-	heard             chan struct{} // closed at the Peer's next message, nil while nobody waits
+	nudged            context.CancelFunc // ends the sending of one; nil while none is sent
+	heard             chan struct{}      // closed at the Peer's next message, nil while nobody waits
 
 	// relay is the attempt whose relayed path may be in use; nil for none.
 	relay *relayOwner
@@ -61,7 +60,7 @@ func (l *peerLink) openPaths() {
 		return
 	}
 	l.finder.path = l.node.paths.socket.NewLink(l.id.Slot)
-	l.node.launch(&l.wg, l.followPaths)
+	l.finder.path.Follow(l.pathEvent)
 }
 
 // epochBase is what the epochs of a Link begin after: the clock, or highest, the highest
@@ -130,21 +129,7 @@ func (l *peerLink) closePaths() {
 	})
 }
 
-// followPaths tells the machine what happens to the datagram paths.
-func (l *peerLink) followPaths(ctx context.Context) {
-	for {
-		select {
-		case ev, ok := <-l.finder.path.Events():
-			if !ok {
-				return
-			}
-			l.pathEvent(ev)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
+// pathEvent tells the machine what happens to the datagram paths.
 func (l *peerLink) pathEvent(ev underlay.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,10 +167,8 @@ func (n *Node) classOf(p underlay.PathInfo) link.Class {
 	if p.Kind == underlay.Relay {
 		return link.Relay
 	}
-	for _, s := range n.paths.box.ICEServers() {
-		if u, err := stun.ParseURI(s.URL); err == nil && u.Host == p.Remote.Addr().String() {
-			return link.Relay
-		}
+	if n.paths.box.Offers(p.Remote.Addr()) {
+		return link.Relay
 	}
 	return link.DirectUDP
 }

@@ -59,11 +59,11 @@ func (n *Node) allows(c link.Class) bool {
 // Sessions describes the Link to every Peer of the map, ordered by name.
 func (n *Node) Sessions() []SessionInfo {
 	links := n.allLinks()
+	slices.SortFunc(links, func(a, b *peerLink) int { return strings.Compare(a.name, b.name) })
 	infos := make([]SessionInfo, 0, len(links))
 	for _, l := range links {
 		infos = append(infos, l.info())
 	}
-	slices.SortFunc(infos, func(a, b SessionInfo) int { return strings.Compare(a.Peer.String(), b.Peer.String()) })
 	return infos
 }
 

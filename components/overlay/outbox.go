@@ -155,20 +155,43 @@ func (l *peerLink) runNudges(ctx context.Context) {
 		due, boot := f.nudgeDue && ctx.Err() == nil, f.nudgeBoot
 		f.nudgeDue, f.nudging = false, due
 		urgent := l.urgency(l.node.controls(l.peer))
+		within, cancel := context.WithCancel(ctx)
+		f.nudged = cancel
 		l.mu.Unlock()
+		if due {
+			l.sendNudge(within, boot, urgent)
+		}
+		cancel()
 		if !due {
 			return
 		}
-		if l.node.nudges.take(ctx, urgent) != nil {
-			continue // to the end: ctx is over
-		}
-		err := l.trySend(ctx, boot, signal.Message{Type: signal.Nudge})
-		l.node.nudges.give()
-		if err == nil {
-			l.nudged(boot)
-		} else if ctx.Err() == nil {
-			l.log.Debug("nudge not sent", "error", err)
-		}
+	}
+}
+
+func (l *peerLink) sendNudge(ctx context.Context, boot string, urgent func() bool) {
+	if l.node.nudges.take(ctx, urgent) != nil {
+		return
+	}
+	defer l.node.nudges.give()
+	err := l.trySend(ctx, boot, signal.Message{Type: signal.Nudge})
+	if err == nil {
+		l.nudged(boot)
+	} else if ctx.Err() == nil {
+		l.log.Debug("nudge not sent", "error", err)
+	}
+}
+
+// unnudgeLocked takes a nudge back that is due or on its way: the Peer, as boot, does
+// what it asks for. Where many Links come up at once nudges wait for their turn, and one
+// that comes late would have the Peer search again for what is found.
+func (l *peerLink) unnudgeLocked(boot string) {
+	f := &l.finder
+	if f.nudgeBoot != "" && f.nudgeBoot != boot {
+		return
+	}
+	f.nudgeDue = false
+	if f.nudged != nil {
+		f.nudged()
 	}
 }
 

@@ -38,6 +38,7 @@ type live struct {
 type peerLink struct {
 	node    *Node
 	id      ID
+	name    string // of id
 	log     *slog.Logger
 	forward *forward.Peer
 
@@ -70,7 +71,7 @@ func (n *Node) facts(p Peer) link.Facts {
 // startLink begins the Link to p, with the Node's lock held.
 func (n *Node) startLink(p Peer) *peerLink {
 	log := n.log.With("peer", p.ID.Slot)
-	l := &peerLink{node: n, id: p.ID, log: log, peer: p, sessions: make(map[uint64]live), since: time.Now()}
+	l := &peerLink{node: n, id: p.ID, name: p.ID.String(), log: log, peer: p, sessions: make(map[uint64]live), since: time.Now()}
 	l.forward = forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log, Unused: l.unused}, forwardRules(p))
 	l.openPaths()
 	l.step(link.Changed{Facts: l.facts(p)})
@@ -277,16 +278,19 @@ func (l *peerLink) connected(s live, attempt uint64) bool {
 	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Class: s.class, Attempt: attempt})
 	// The far side may use what we keep as a standby, so every Session that is kept is
 	// served; one that was refused just now is not.
-	if peer := l.peer; l.state.Class(s.number) != link.NoClass {
-		l.node.launch(&l.wg, func(ctx context.Context) { l.serve(ctx, s, peer) })
+	if l.state.Class(s.number) == link.NoClass {
+		l.wg.Go(func() {
+			<-s.Done()
+			l.over(s)
+			s.Wait()
+		})
+		return true
+	}
+	peer := l.peer
+	l.node.launch(&l.wg, func(ctx context.Context) { l.serve(ctx, s, peer) })
+	if s.path.carrier == carrierTLS { // the shared socket watches the paths of datagrams
 		l.node.launch(&l.wg, func(ctx context.Context) { l.watch(ctx, s) })
 	}
-	l.wg.Go(func() {
-		// The next attempt does not wait for what this Session leaves behind.
-		<-s.Done()
-		l.over(s)
-		s.Wait()
-	})
 	return true
 }
 

@@ -106,7 +106,12 @@ func (l *peerLink) show(ctx context.Context, s live) {
 }
 
 func (l *peerLink) showOnce(s live) (frame.Code, error) {
-	st, err := s.OpenControl()
+	// Not as a control stream, where there is a choice: a Session that carries none is
+	// the lighter for it. Those have no limit, though.
+	st, err := s.OpenStream()
+	if err != nil {
+		st, err = s.OpenControl()
+	}
 	if err != nil {
 		return 0, fmt.Errorf("open certificate stream: %w", err)
 	}

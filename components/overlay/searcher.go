@@ -35,6 +35,9 @@ func (l *peerLink) wantLocked(e link.Find) {
 	f := &l.finder
 	f.epoch, f.inbox, f.unsaid = e.Epoch, make(chan signal.Message, inboxLen), true
 	f.next = &wanted{Find: e, inbox: f.inbox, since: time.Now(), control: l.node.controls(l.peer)}
+	if !e.Controlling {
+		l.unnudgeLocked(e.Boot)
+	}
 	if !f.searching {
 		f.searching = true
 		l.node.launch(&l.wg, l.runSearches)

@@ -65,6 +65,32 @@ func TestALinkSearchesOneAtATime(t *testing.T) {
 	}
 }
 
+// TestANudgeIsTakenBack: where many Links come up at once a nudge waits for its turn, and
+// the Peer must not be asked for what it does already.
+func TestANudgeIsTakenBack(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("db", "a", 1, finding(1)), w.node("db", "b", 2, finding(1))
+	if err := b.nudges.take(t.Context(), no); err != nil {
+		t.Fatal(err)
+	}
+	b.SetPeers([]Peer{b.sees(a, nil, nil)}) // a dials
+	eventually(t, "a nudge that waits", func() bool { return b.nudges.waiters() == 1 })
+	l := b.linkTo(a)
+	l.signaled(identity.Verified{ID: a.id, BootID: a.bootID()}, signal.Message{
+		Type: signal.Offer, Epoch: 1, Attempt: "0123456789abcdef", Key: make([]byte, signal.KeyLen),
+	})
+	eventually(t, "no nudge that waits", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return b.nudges.waiters() == 0 && !l.finder.nudging && !l.finder.nudgeDue
+	})
+	l.mu.Lock()
+	l.nudgeLocked(a.bootID())
+	l.mu.Unlock()
+	eventually(t, "the next one", func() bool { return b.nudges.waiters() == 1 })
+	b.nudges.give()
+}
+
 // TestEpochsGoOnWhenTheClockIsSetBack: a Peer ignores an attempt below one that it has
 // seen (OVL-03).
 func TestEpochsGoOnWhenTheClockIsSetBack(t *testing.T) {

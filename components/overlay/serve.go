@@ -21,7 +21,8 @@ var (
 const headerTime = 10 * time.Second
 
 // serve runs everything that the far side begins on a Session, and returns when the
-// Session and all of that is over.
+// Session and all of that is over. The next attempt does not wait for what it leaves
+// behind.
 func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -50,7 +51,9 @@ func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 	}
 	<-s.Done() // or just about to be
 	cancel(s.Err())
+	l.over(s)
 	wg.Wait()
+	s.Wait()
 }
 
 // controls tells whether Sessions with p carry control connections.

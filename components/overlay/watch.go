@@ -32,9 +32,6 @@ var errSilent = errors.New("direct path silent, another session works")
 // watch tells the machine when a byte stream that should say something does not, so
 // that a standby takes over within about a second.
 func (l *peerLink) watch(ctx context.Context, s live) {
-	if s.path.carrier != carrierTLS {
-		return // the shared socket watches the paths of datagrams
-	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	last := s.Stats()

@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// minRecords is what an idle connection keeps: a ring of 32 small records.
-	minRecords = 32
+	// minRecords is what an idle connection keeps: a node has many of those.
+	minRecords = 8
+	// spareRecords is what is kept between bursts.
+	spareRecords = 256
 	// maxRecords is above what quic-go lets out at once (40,000 packets).
 	maxRecords = 1 << 16
 	// staleRecord is the least age at which a record that nobody resolved may be
@@ -72,7 +74,7 @@ func (f *flight) sent(now congestion.Time, n congestion.PacketNumber, bytes, bef
 	if before <= 0 {
 		f.start, f.deliveredAt = now, now
 	}
-	if f.live == 0 && len(f.records) > 8*minRecords {
+	if f.live == 0 && len(f.records) > spareRecords {
 		f.records = make([]record, minRecords)
 	}
 	r := f.slot(n)

@@ -115,7 +115,7 @@ func TestFlightMemory(t *testing.T) {
 		now := epoch.Add(time.Second + time.Duration(n)*time.Millisecond)
 		f.sent(now, 20_001+n, simPacket, 0, false, 0)
 	}
-	if len(f.records) > 4*minRecords {
+	if len(f.records) > 16*minRecords {
 		t.Errorf("a ring of %d for records nobody resolves", len(f.records))
 	}
 }

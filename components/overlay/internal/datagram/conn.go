@@ -108,12 +108,8 @@ func (c *Conn) makeSession(ctx context.Context, log *slog.Logger, side muxSide) 
 	if !c.raw.ConnectionState().SupportsDatagrams {
 		return nil, errors.New("peer takes no datagrams")
 	}
-	s, err := newSession(c, log, side) //nolint:contextcheck // it outlives ctx, which bounds the making
-	if err != nil {
-		return nil, err
-	}
-	c.session = s
-	return s, nil
+	c.session = newSession(c, log, side) //nolint:contextcheck // it outlives ctx, which bounds the making
+	return c.session, nil
 }
 
 // Close ends the connection, and the Session if it has become one. The far side

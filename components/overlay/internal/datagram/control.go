@@ -15,44 +15,33 @@ import (
 // yamuxConn is what yamux wants of a connection.
 type yamuxConn = io.ReadWriteCloser
 
-// The parts of yamux's frames that we look at: version, type, flags (2 bytes),
-// stream (4), length (4).
-const (
-	yamuxHeader = 12
-
-	yamuxData   = 0
-	yamuxWindow = 1
-	yamuxRST    = 8
-)
-
-// How the length of a reset, which yamux ignores, tells a reset from the
-// answer to one.
-const (
-	resetAsks    = 0
-	resetAnswers = 1
-)
-
-// maxAnswers bounds the answers to resets that wait for the connection.
+// maxAnswers bounds the answers that wait for the connection.
 const maxAnswers = 1024
 
 // errMux is what yamux ends with when the first stream is in order.
 var errMux = fmt.Errorf("%w: multiplexer gave up", frame.ErrInvalid)
 
-// errTooManyResets ends a Session whose far side resets without taking answers.
-var errTooManyResets = errors.New("too many control streams reset")
+// errTooManyAnswers ends a Session whose far side resets or pings without taking
+// answers.
+var errTooManyAnswers = errors.New("too many resets and pings whose answers are not taken")
 
 // frames sits between yamux and the first stream. yamux understands a reset,
 // but has no public way to send one, and to forget a stream it must be told of
 // the reset itself: so frames writes resets among yamux's frames, and answers
 // each that comes with another.
 //
+// Pings are not yamux's either: they are sent and answered here, whether there is
+// a multiplexer or not.
+//
 // It also joins a data frame's header and body, which yamux writes in two
 // calls, into one.
 type frames struct {
-	conn   io.ReadWriter
-	heard  func()
-	answer func(id uint32) // must not wait
-	end    func(error)     // the multiplexer is over, and why
+	conn  io.ReadWriter
+	heard func()
+	// answer sends an answer to the far side; it must not wait.
+	answer func(header)
+	pong   func(id uint32)
+	end    func(error) // the multiplexer is over, and why
 	fault  atomic.Pointer[error]
 
 	turns turns // of yamux's one sending goroutine, but for its chunk
@@ -62,17 +51,62 @@ type frames struct {
 	// held tells that out is a header whose body comes next.
 	held bool
 
-	in scanner // of yamux's one receiving goroutine
+	in scanner // of the one goroutine that reads
 }
 
-func (f *frames) Read(b []byte) (int, error) {
-	n, err := f.conn.Read(b)
+// idle reads one frame, or a part of it, while there is no multiplexer. It tells
+// whether there has to be one: then the frame is left for it.
+func (f *frames) idle() (multiplexed bool, err error) {
+	n, err := f.conn.Read(f.in.head[f.in.have:])
 	if n > 0 {
 		f.heard()
-		f.in.scan(b[:n], f.answer)
 	}
-	f.note(err)
-	return n, err
+	f.in.have += n
+	if f.in.have < yamuxHeader {
+		return false, err
+	}
+	if !f.in.head.ping() {
+		return true, nil
+	}
+	f.in.have = 0
+	f.found(&f.in.head)
+	return false, err
+}
+
+// Read is for yamux, which reads pages at a time.
+func (f *frames) Read(b []byte) (int, error) {
+	if len(b) < 2*yamuxHeader {
+		return 0, io.ErrShortBuffer
+	}
+	for {
+		have := copy(b, f.in.head[:f.in.have])
+		if have < yamuxHeader {
+			n, err := f.conn.Read(b[have:])
+			if n > 0 {
+				f.heard()
+			}
+			f.note(err)
+			if err != nil && n == 0 {
+				return 0, err
+			}
+			have += n
+		}
+		if passed := f.in.scan(b[:have], f.found); len(passed) > 0 {
+			return len(passed), nil // an error comes again
+		}
+	}
+}
+
+// found does what a frame asks for.
+func (f *frames) found(h *header) {
+	switch {
+	case h.ping() && h.flags()&yamuxSYN != 0:
+		f.answer(makeHeader(yamuxPing, yamuxACK, 0, h.length()))
+	case h.ping():
+		f.pong(h.length())
+	case h[1] == yamuxWindow && h.flags()&yamuxRST != 0 && h.length() == resetAsks:
+		f.answer(makeHeader(yamuxWindow, yamuxRST, h.stream(), resetAnswers))
+	}
 }
 
 func (f *frames) Write(b []byte) (int, error) {
@@ -110,15 +144,9 @@ func (f *frames) note(err error) {
 	}
 }
 
-// reset sends the reset of a stream. It may wait for the connection.
-func (f *frames) reset(id, length uint32) {
-	b := make([]byte, yamuxHeader)
-	b[1] = yamuxWindow
-	binary.BigEndian.PutUint16(b[2:], yamuxRST)
-	binary.BigEndian.PutUint32(b[4:], id)
-	binary.BigEndian.PutUint32(b[8:], length)
-	_, _ = f.writeFrame(b) // an error is the end of the Session, told elsewhere
-}
+// send sends a frame of ours. It may wait for the connection; an error is the end
+// of the Session, told elsewhere.
+func (f *frames) send(h header) { _, _ = f.writeFrame(h[:]) }
 
 // Close is called by yamux, when it is closed or gives up.
 func (f *frames) Close() error {
@@ -130,48 +158,15 @@ func (f *frames) Close() error {
 	return nil
 }
 
-// scanner finds resets in what passes by.
-type scanner struct {
-	head [yamuxHeader]byte
-	have int    // bytes of head
-	skip uint32 // bytes of a body
-}
-
-func (s *scanner) scan(b []byte, reset func(id uint32)) {
-	for len(b) > 0 {
-		if s.skip > 0 {
-			n := min(int64(s.skip), int64(len(b)))
-			s.skip -= uint32(n)
-			b = b[n:]
-			continue
-		}
-		n := copy(s.head[s.have:], b)
-		s.have += n
-		b = b[n:]
-		if s.have < yamuxHeader {
-			return
-		}
-		s.have = 0
-		length := binary.BigEndian.Uint32(s.head[8:])
-		switch s.head[1] {
-		case yamuxData:
-			s.skip = length
-		case yamuxWindow:
-			if binary.BigEndian.Uint16(s.head[2:])&yamuxRST != 0 && length == resetAsks {
-				reset(binary.BigEndian.Uint32(s.head[4:]))
-			}
-		}
-	}
-}
-
-// answerReset lets the far side forget a control stream that it reset.
-func (s *session) answerReset(id uint32) {
+// answer tells the far side what it waits for: that its ping came, or that it may
+// forget a control stream that it reset.
+func (s *session) answer(h header) {
 	if s.answers.Add(1) > maxAnswers {
-		s.spawn(func() { s.Close(errTooManyResets) })
+		s.spawn(func() { s.Close(errTooManyAnswers) })
 		return
 	}
 	s.spawn(func() {
 		defer s.answers.Add(-1)
-		s.frames.reset(id, resetAnswers)
+		s.frames.send(h)
 	})
 }

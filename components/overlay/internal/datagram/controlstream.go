@@ -15,6 +15,7 @@ import (
 // controlStream is a yamux stream with resets and honest ends.
 type controlStream struct {
 	raw *yamux.Stream
+	mux *yamux.Session
 	s   *session
 	// reset tells that we gave the stream up.
 	reset atomic.Bool
@@ -35,7 +36,7 @@ func (st *controlStream) Read(b []byte) (int, error) {
 		return n, nil
 	}
 	// yamux calls the death of its session a clean end.
-	if errors.Is(err, io.EOF) && !st.reset.Load() && !st.s.mux.IsClosed() {
+	if errors.Is(err, io.EOF) && !st.reset.Load() && !st.mux.IsClosed() {
 		st.readDone.Store(true)
 		return n, io.EOF
 	}
@@ -74,7 +75,7 @@ func (st *controlStream) reason(err error) error {
 		return carrier.ErrReset
 	case st.reset.Load():
 		return carrier.ErrReset
-	case st.s.mux.IsClosed():
+	case st.mux.IsClosed():
 		return st.s.closedError(nil)
 	}
 	return err
@@ -97,7 +98,7 @@ func (st *controlStream) Reset() {
 	}
 	if st.reset.CompareAndSwap(false, true) {
 		st.release()
-		st.s.spawn(func() { st.s.frames.reset(st.raw.StreamID(), resetAsks) })
+		st.s.spawn(func() { st.s.frames.send(makeHeader(yamuxWindow, yamuxRST, st.raw.StreamID(), resetAsks)) })
 	}
 }
 

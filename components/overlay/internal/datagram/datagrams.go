@@ -24,14 +24,35 @@ func (s *session) SendDatagram(b []byte) {
 	}
 }
 
+// ReceiveDatagram waits for QUIC itself: a goroutine that did so for it would stand
+// still most of the time.
 func (s *session) ReceiveDatagram(buf []byte) ([]byte, error) {
-	select {
-	case b := <-s.inbox:
-		if len(b) > len(buf) {
+	b, err := s.nextDatagram()
+	if err != nil || len(b) > len(buf) {
+		return b, err
+	}
+	return buf[:copy(buf, b)], nil
+}
+
+func (s *session) nextDatagram() ([]byte, error) {
+	for {
+		ctx := s.arrived.context()
+		select {
+		case b := <-s.inbox:
 			return b, nil
+		default:
 		}
-		return buf[:copy(buf, b)], nil
-	case <-s.done:
+		b, err := s.raw.ReceiveDatagram(ctx)
+		switch {
+		case err == nil && (len(b) < frame.MinDatagram || len(b) > frame.MaxDatagram):
+			s.Close(fmt.Errorf("%w: datagram of %d bytes, want %d to %d", frame.ErrInvalid, len(b), frame.MinDatagram, frame.MaxDatagram))
+		case err == nil:
+			s.hear()
+			return b, nil
+		case ctx.Err() != nil:
+			continue
+		}
+		<-s.done // or just about to be
 		return nil, fmt.Errorf("receive datagram: %w", s.closedError(nil))
 	}
 }
@@ -76,24 +97,6 @@ func (s *session) openPipe() error {
 	return err
 }
 
-// receiveDatagrams takes what came in packets.
-func (s *session) receiveDatagrams() {
-	for {
-		b, err := s.raw.ReceiveDatagram(context.Background())
-		if err != nil {
-			return // the Session is over
-		}
-		s.hear()
-		if len(b) < frame.MinDatagram || len(b) > frame.MaxDatagram {
-			s.Close(fmt.Errorf("%w: datagram of %d bytes, want %d to %d", frame.ErrInvalid, len(b), frame.MinDatagram, frame.MaxDatagram))
-			return
-		}
-		if !s.arrived(b) {
-			return
-		}
-	}
-}
-
 // receiveLarge takes what came on the stream for large datagrams.
 func (s *session) receiveLarge() {
 	pipe, err := s.raw.AcceptUniStream(context.Background())
@@ -103,7 +106,7 @@ func (s *session) receiveLarge() {
 	_ = pipe.SetReadDeadline(time.Now().Add(headerTime))
 	err = readLarge(pipe, func() { _ = pipe.SetReadDeadline(time.Time{}) }, func(b []byte) bool {
 		s.hear()
-		return s.arrived(b)
+		return s.keep(b)
 	})
 	if err != nil {
 		s.fail("receive large datagrams", err)
@@ -133,10 +136,11 @@ func readLarge(r io.Reader, begun func(), arrived func([]byte) bool) error {
 	}
 }
 
-// arrived hands a datagram to whoever receives; false when the Session is over.
-func (s *session) arrived(b []byte) bool {
+// keep holds a large datagram for whoever receives; false when the Session is over.
+func (s *session) keep(b []byte) bool {
 	select {
 	case s.inbox <- b:
+		s.arrived.ring()
 		return true
 	case <-s.done:
 		return false

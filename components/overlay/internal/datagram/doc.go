@@ -6,6 +6,7 @@
 //
 //	Session ── streams ────────── one QUIC stream each
 //	        ── control streams ── yamux ── frames ── the first QUIC stream
+//	        ── pings ──────────────────────┘
 //	        ── datagrams ──────── QUIC datagrams (RFC 9221)
 //	        ── large datagrams ── length-prefixed on a one-way QUIC stream
 //
@@ -15,10 +16,12 @@
 //	  QUIC and TLS 1.3 handshake ──────────────►
 //	  first stream: hello ─────────────────────►   [Transport.Accept] returns
 //	  ◄───────────────────────── greeting on it    [Conn.First], the caller's
-//	  ◄──────────── yamux on it ───────────────►   [Conn.Client], [Conn.Server]
+//	  ◄──────── pings and yamux on it ─────────►   [Conn.Client], [Conn.Server]
 //
-// Liveness has one owner, as in the byte-stream carrier: a ping on the control
-// multiplexer every 2 s and a dead-man timer of 8 s, fed by nothing but bytes
+// Most Sessions never open a control stream: the multiplexer begins with the first.
+//
+// Liveness has one owner, as in the byte-stream carrier: a ping on the first
+// stream every 2 s and a dead-man timer of 8 s, fed by nothing but bytes
 // that came through the connection's encryption. QUIC's own idle time-out is
 // far above it and its keepalive is off, so a connection outlives 8 s without
 // any path.

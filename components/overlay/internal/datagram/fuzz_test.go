@@ -2,7 +2,6 @@ package datagram
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
@@ -41,36 +40,41 @@ func FuzzLarge(f *testing.F) {
 }
 
 // slowScan is what scanner does, for bytes that come all at once.
-func slowScan(b []byte) (ids []uint32) {
+func slowScan(b []byte) (found []header, passed []byte) {
 	for len(b) >= yamuxHeader {
-		h := b[:yamuxHeader]
-		b = b[yamuxHeader:]
-		length := binary.BigEndian.Uint32(h[8:])
-		switch {
-		case h[1] == yamuxData:
-			b = b[min(uint64(length), uint64(len(b))):]
-		case h[1] == yamuxWindow && binary.BigEndian.Uint16(h[2:])&yamuxRST != 0 && length == 0:
-			ids = append(ids, binary.BigEndian.Uint32(h[4:]))
+		h := header(b)
+		found = append(found, h)
+		n := yamuxHeader
+		if h[1] == yamuxData {
+			n += int(min(uint64(h.length()), uint64(len(b)-n)))
 		}
+		if !h.ping() {
+			passed = append(passed, b[:n]...)
+		}
+		b = b[n:]
 	}
-	return ids
+	return found, passed
 }
 
 // FuzzScanner cuts any bytes in pieces of any size.
 func FuzzScanner(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 8, 0, 0, 0, 3, 0, 0, 0, 0}, byte(5))
+	f.Add([]byte{0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 1, 0, 8, 0, 0, 0, 3, 0, 0, 0, 0}, byte(14))
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 2, 9, 9, 0, 1, 0, 9, 0, 0, 0, 5, 0, 0, 0, 0}, byte(1))
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 3, 0xff, 0xff, 0xff, 0xff, 1}, byte(3))
 	f.Fuzz(func(t *testing.T, b []byte, piece byte) {
 		var s scanner
-		var got []uint32
+		var got []header
+		var passed []byte
 		for rest := b; len(rest) > 0; {
 			n := min(len(rest), 1+int(piece))
-			s.scan(rest[:n], func(id uint32) { got = append(got, id) })
+			in := append(slices.Clone(s.head[:s.have]), rest[:n]...)
+			passed = append(passed, s.scan(in, func(h *header) { got = append(got, *h) })...)
 			rest = rest[n:]
 		}
-		if want := slowScan(b); !slices.Equal(got, want) {
-			t.Fatalf("%x in pieces of %d: resets %v, want %v", b, 1+int(piece), got, want)
+		want, through := slowScan(b)
+		if !slices.Equal(got, want) || !bytes.Equal(passed, through) {
+			t.Fatalf("%x in pieces of %d: found %x, want %x; passed on %x, want %x", b, 1+int(piece), got, want, passed, through)
 		}
 	})
 }
@@ -89,7 +93,7 @@ func FuzzControl(f *testing.F) {
 			far.Close()
 		}()
 		drained := make(chan struct{})
-		fr := &frames{conn: near, heard: func() {}, answer: func(uint32) {}, end: func(error) { near.Close() }}
+		fr := &frames{conn: near, heard: func() {}, answer: func(header) {}, pong: func(uint32) {}, end: func(error) { near.Close() }}
 		mux, err := yamux.Server(fr, carrier.MuxConfig(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			t.Fatal(err)

@@ -47,6 +47,10 @@ func TestGarbageEndsTheSession_OVL16(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			hostile, s := pair(t, limits{})
+			go func() { // as the owner of a Session does
+				for _, err := s.ReceiveDatagram(nil); err == nil; _, err = s.ReceiveDatagram(nil) {
+				}
+			}()
 			if err := c.send(hostile); err != nil {
 				t.Fatal(err)
 			}
@@ -79,8 +83,8 @@ func TestOneWayStreamsAreFew_OVL17(t *testing.T) {
 func TestResetsOfUnknownControlStreams_OVL16(t *testing.T) {
 	d, a := pair(t, limits{})
 	for id := range uint32(200) {
-		d.frames.reset(id, resetAsks)
-		d.frames.reset(id, resetAnswers)
+		d.frames.send(makeHeader(yamuxWindow, yamuxRST, id, resetAsks))
+		d.frames.send(makeHeader(yamuxWindow, yamuxRST, id, resetAnswers))
 	}
 	st, err := d.OpenControl()
 	if err != nil {

@@ -17,8 +17,9 @@ func (s *session) silence() time.Duration {
 }
 
 // beat comes every limits.ping. It is the dead-man timer: it ends the Session when
-// nothing comes from the far side for too long. Between beats it is no goroutine. The ping needs an answer from the far side's control multiplexer, so it also
-// notices a Session whose window is used up by readers that have stalled.
+// nothing comes from the far side for too long. Between beats it is no goroutine. The
+// ping goes over the first stream and back, so it also notices a Session whose window
+// is used up by readers that have stalled.
 func (s *session) beat() {
 	if quiet := s.silence(); quiet > s.limits.quiet {
 		s.Close(fmt.Errorf("%w for %v", carrier.ErrDead, quiet.Round(time.Millisecond)))
@@ -31,6 +32,6 @@ func (s *session) beat() {
 	s.mu.Unlock()
 	if s.pinging.CompareAndSwap(false, true) {
 		defer s.pinging.Store(false)
-		_, _ = s.mux.Ping()
+		s.frames.send(s.pings.ask(nil))
 	}
 }

@@ -26,11 +26,14 @@ type session struct {
 	limits limits
 	log    *slog.Logger
 	frames *frames
-	mux    *yamux.Session   // control streams
+	muxer  muxer // control streams
+	pings  pings
 	outbox *backlog.Queue   // datagrams to send
 	large  *backlog.Queue   // those that no packet takes
 	pipe   *quic.SendStream // for large; of sendLarge
-	inbox  chan []byte
+	// inbox holds the large datagram that came last; arrived rings when there is one.
+	inbox   chan []byte
+	arrived alarm
 	// control holds the control stream that the far side opened last; opened rings
 	// when there is one.
 	control chan carrier.Stream
@@ -41,7 +44,7 @@ type session struct {
 	done  chan struct{}
 	// pinging tells that a ping is under way.
 	pinging atomic.Bool
-	// answers counts the answers to resets that wait for the connection.
+	// answers counts those that wait for the connection.
 	answers atomic.Int64
 	wg      sync.WaitGroup
 
@@ -56,28 +59,23 @@ var _ carrier.Session = (*session)(nil)
 // muxSide is yamux.Client or yamux.Server.
 type muxSide = func(conn yamuxConn, c *yamux.Config) (*yamux.Session, error)
 
-func newSession(c *Conn, log *slog.Logger, side muxSide) (*session, error) {
+func newSession(c *Conn, log *slog.Logger, side muxSide) *session {
 	s := &session{
 		raw: c.raw, sizes: c.sizes, limits: c.transport.limits, log: log,
 		outbox: backlog.New(), large: backlog.New(),
-		inbox:   make(chan []byte),
+		inbox:   make(chan []byte, 1),
 		control: make(chan carrier.Stream, 1),
 		start:   time.Now(),
 		done:    make(chan struct{}),
 	}
 	s.frames = &frames{
-		conn: c.first, heard: s.hear, answer: s.answerReset,
+		conn: c.first, heard: s.hear, answer: s.answer, pong: s.pings.answered,
 		end: func(err error) { s.fail("control streams", err) },
 	}
-	cfg := carrier.MuxConfig(log)
-	cfg.MaxStreamWindowSize = controlWindow
-	mux, err := side(s.frames, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("control streams: %w", err)
-	}
-	s.mux = mux
-	s.wg.Go(s.acceptControl)
-	s.wg.Go(s.receiveDatagrams)
+	s.muxer = muxer{first: c.first, frames: s.frames, gone: make(chan struct{}), make: func() (*yamux.Session, error) {
+		return s.multiplex(log, side)
+	}}
+	s.wg.Go(s.awaitControl)
 	s.wg.Go(s.receiveLarge)
 	s.wg.Add(1) // for finish
 	context.AfterFunc(s.raw.Context(), s.finish)
@@ -85,7 +83,7 @@ func newSession(c *Conn, log *slog.Logger, side muxSide) (*session, error) {
 		s.sizes.watch(func() { s.spawn(func() { s.Close(errBlackHole) }) })
 	}
 	s.spawn(s.beat)
-	return s, nil
+	return s
 }
 
 // finish ends the Session's own state when QUIC has ended.
@@ -101,8 +99,7 @@ func (s *session) finish() {
 	}
 	s.mu.Unlock()
 	close(s.done)
-	// Waits until yamux has let go of the first stream and of every other.
-	s.mux.Close()
+	s.muxer.close()
 }
 
 // spawn runs f as part of the Session, unless it is over.
@@ -131,14 +128,18 @@ func (s *session) OpenStream() (carrier.Stream, error) {
 // OpenControl opens a stream that the limit on streams does not concern, and
 // whose bytes are always taken off the connection, whoever reads them.
 func (s *session) OpenControl() (carrier.Stream, error) {
-	raw, err := s.mux.OpenStream()
+	mux, err := s.muxer.get()
 	if err != nil {
-		if s.mux.IsClosed() {
+		return nil, fmt.Errorf("open control stream: %w", s.closedError(err))
+	}
+	raw, err := mux.OpenStream()
+	if err != nil {
+		if mux.IsClosed() {
 			err = s.closedError(nil)
 		}
 		return nil, fmt.Errorf("open control stream: %w", err)
 	}
-	return &controlStream{raw: raw, s: s}, nil
+	return &controlStream{raw: raw, mux: mux, s: s}, nil
 }
 
 func (s *session) AcceptStream() (carrier.Stream, error) {
@@ -160,14 +161,37 @@ func (s *session) AcceptStream() (carrier.Stream, error) {
 	}
 }
 
-func (s *session) acceptControl() {
+// awaitControl reads the first stream while there are no control streams.
+func (s *session) awaitControl() {
+	err := s.muxer.await(func() {
+		s.spawn(func() { _, _ = s.muxer.get() }) // what fails ends the Session
+	})
+	if err != nil {
+		s.fail("control streams", err)
+	}
+}
+
+// multiplex begins to multiplex the first stream, with the muxer's lock held.
+func (s *session) multiplex(log *slog.Logger, side muxSide) (*yamux.Session, error) {
+	cfg := carrier.MuxConfig(log)
+	cfg.MaxStreamWindowSize = controlWindow
+	mux, err := side(s.frames, cfg)
+	if err != nil {
+		s.spawn(func() { s.fail("control streams", err) })
+		return nil, fmt.Errorf("control streams: %w", err)
+	}
+	s.spawn(func() { s.acceptControl(mux) })
+	return mux, nil
+}
+
+func (s *session) acceptControl(mux *yamux.Session) {
 	for {
-		raw, err := s.mux.AcceptStream()
+		raw, err := mux.AcceptStream()
 		if err != nil {
 			return
 		}
 		select {
-		case s.control <- &controlStream{raw: raw, s: s}:
+		case s.control <- &controlStream{raw: raw, mux: mux, s: s}:
 			s.opened.ring()
 		case <-s.done:
 			return

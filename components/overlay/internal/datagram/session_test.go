@@ -89,6 +89,11 @@ func TestStreamLimit_OVL17(t *testing.T) {
 // Neither goroutines nor yamux streams stay behind.
 func TestStreamsLeaveNothingBehind(t *testing.T) {
 	d, a := pair(t, limits{})
+	for _, s := range []*session{d, a} {
+		if _, err := s.muxer.get(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	before := runtime.NumGoroutine()
 	for i := range 1000 {
 		open := d.OpenStream
@@ -128,7 +133,7 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 		}
 	}
 	eventually(t, "streams and goroutines to go", func() bool {
-		return d.mux.NumStreams() == 0 && a.mux.NumStreams() == 0 && runtime.NumGoroutine() <= before+2
+		return d.muxer.peek().NumStreams() == 0 && a.muxer.peek().NumStreams() == 0 && runtime.NumGoroutine() <= before+2
 	})
 }
 

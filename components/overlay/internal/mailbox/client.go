@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -208,6 +209,13 @@ func (c *Client) ICEServers() []ICEServer {
 	return slices.DeleteFunc(all, func(s ICEServer) bool {
 		return !s.Expires.IsZero() && !s.Expires.After(now.Add(5*time.Second))
 	})
+}
+
+// Offers tells whether a server that is configured here offers STUN or TURN at an
+// address, or did when it was connected last. It is cheap enough for every path that
+// is described.
+func (c *Client) Offers(addr netip.Addr) bool {
+	return slices.ContainsFunc(c.servers, func(s *server) bool { return s.offersAt(addr.Unmap()) })
 }
 
 // Reflectors gives host:port of STUN over TCP at the same servers.

@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -20,7 +21,7 @@ func (ses *session) receive(envelope []byte) bool {
 		}
 	}
 	if err == nil {
-		ses.remember(opened.From.ID, knownBoot{boot: opened.From.BootID, leaf: opened.Leaf})
+		ses.remember(opened.From.ID, knownBoot{boot: opened.From.BootID, leaf: bytes.Clone(opened.Leaf.Raw)})
 	}
 	ses.server.count(func(st *ServerStatus) {
 		switch {

@@ -1,10 +1,12 @@
 package mailbox
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -30,9 +32,11 @@ type found struct {
 	at    time.Time
 }
 
+// knownBoot has the certificate as it came, without what else came with it: a node that
+// has talked to all its Peers holds one for each.
 type knownBoot struct {
 	boot string
-	leaf *x509.Certificate
+	leaf []byte // DER, verified
 }
 
 // Send seals m for a Boot of to and hands it to every connected server that
@@ -113,7 +117,11 @@ func (l *letter) envelope(to knownBoot) ([]byte, error) {
 	if b := l.sealed[to.boot]; b != nil {
 		return b, nil
 	}
-	b, err := signal.Seal(l.message, l.me.Certificate, l.me.ID, l.to, to.leaf, l.seq, l.now())
+	leaf, err := x509.ParseCertificate(to.leaf)
+	if err != nil {
+		return nil, fmt.Errorf("%w: certificate of %s: %w", signal.ErrMessage, l.to, err)
+	}
+	b, err := signal.Seal(l.message, l.me.Certificate, l.me.ID, l.to, leaf, l.seq, l.now())
 	if err == nil {
 		l.sealed[to.boot] = b
 	}
@@ -198,6 +206,13 @@ func (ses *session) note(to identity.ID, f found) {
 	ses.known[to] = f
 }
 
+// forgetOld lets go of what is too old to be used.
+func (ses *session) forgetOld() {
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	maps.DeleteFunc(ses.known, func(_ identity.ID, f found) bool { return time.Since(f.at) >= findLife })
+}
+
 // remember spares a search for the certificate of whoever has just written: an
 // answer goes out a round trip earlier.
 func (ses *session) remember(from identity.ID, b knownBoot) {
@@ -225,7 +240,7 @@ func (ses *session) verify(to identity.ID, boots []Boot) []knownBoot {
 			}
 			continue
 		}
-		good = append(good, knownBoot{boot: who.BootID, leaf: chain[0]})
+		good = append(good, knownBoot{boot: who.BootID, leaf: bytes.Clone(chain[0].Raw)})
 	}
 	return good
 }

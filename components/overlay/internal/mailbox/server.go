@@ -7,6 +7,8 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -33,6 +35,7 @@ type server struct {
 	session *session // nil while not connected
 	status  ServerStatus
 	offer   *Offer
+	hosts   []netip.Addr         // of the offer's ICE servers
 	warned  map[string]time.Time // by kind, constants all
 }
 
@@ -162,10 +165,24 @@ func (s *server) lastOffer() (Offer, bool) {
 }
 
 func (s *server) setOffer(o Offer) {
+	var hosts []netip.Addr
+	for _, one := range o.ICE {
+		if host, ok := iceHost(one.URL); ok {
+			if at, err := netip.ParseAddrPort(host); err == nil && !slices.Contains(hosts, at.Addr().Unmap()) {
+				hosts = append(hosts, at.Addr().Unmap())
+			}
+		}
+	}
 	s.mu.Lock()
-	s.offer = &o
+	s.offer, s.hosts = &o, hosts
 	s.mu.Unlock()
 	s.client.changed.note()
+}
+
+func (s *server) offersAt(addr netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.hosts, addr)
 }
 
 // mayWarn reports whether a line may be written of a kind that a rendezvous or

@@ -217,6 +217,7 @@ func (ses *session) keep(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ping.C:
+			ses.forgetOld()
 			if err := ses.ping(ctx); err != nil {
 				return err
 			}

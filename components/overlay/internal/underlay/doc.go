@@ -1,7 +1,7 @@
 // Package underlay carries the datagrams of all Links over one UDP socket.
 //
 //	quic.Transport        pion's UDP mux           Link (one per Peer)
-//	     │ virtual             │ real                │ Add, Events, Paths
+//	     │ virtual             │ real                │ Add, Follow, Paths
 //	     ▼ addresses           ▼ addresses           ▼
 //	  [Socket.QUIC]        [Socket.STUN]        path table ◄── paths.State (pure)
 //	     └─────────┬───────────┴──────── probes ─────┘

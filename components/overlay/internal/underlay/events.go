@@ -1,6 +1,10 @@
 package underlay
 
-import "cadre.dev/overlay/internal/underlay/paths"
+import (
+	"slices"
+
+	"cadre.dev/overlay/internal/underlay/paths"
+)
 
 // EventKind tells what happened to a Link. The zero value is no Event's.
 type EventKind string
@@ -29,8 +33,40 @@ type Event struct {
 // eventsKept is how many Events wait for a slow owner; then the oldest is lost.
 const eventsKept = 16
 
-// Events is closed with the Link. An owner that is too slow loses the oldest.
-func (l *Link) Events() <-chan Event { return l.events }
+// Follow has tell called with each Event, in order and one at a time: first with
+// those that wait already. An owner that is too slow loses the oldest. tell may
+// call the Link, but not Close it, which waits for tell. Call Follow once.
+func (l *Link) Follow(tell func(Event)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tell = tell
+	l.beginTellingLocked()
+}
+
+// beginTellingLocked has a goroutine for as long as there is something to tell: an
+// idle Link holds none, nor room for Events.
+func (l *Link) beginTellingLocked() {
+	if l.tell == nil || l.telling || l.closed || len(l.events) == 0 {
+		return
+	}
+	l.telling = true
+	l.running.Go(l.tellAll)
+}
+
+func (l *Link) tellAll() {
+	for {
+		l.mu.Lock()
+		if len(l.events) == 0 {
+			l.telling, l.events = false, nil
+			l.mu.Unlock()
+			return
+		}
+		ev := l.events[0]
+		l.events = slices.Delete(l.events, 0, 1)
+		l.mu.Unlock()
+		l.tell(ev)
+	}
+}
 
 var eventKinds = map[paths.Do]EventKind{
 	paths.TellUp: PathUp, paths.TellChanged: PathChanged,
@@ -44,15 +80,9 @@ func (l *Link) tellLocked(e paths.Effect) {
 	}
 	l.log.Info("link path", "event", string(ev.Kind), "path", ev.Path.Remote,
 		"kind", string(ev.Path.Kind), "attempt", ev.Path.Attempt, "reason", ev.Reason)
-	for {
-		select {
-		case l.events <- ev:
-			return
-		default:
-		}
-		select {
-		case <-l.events:
-		default:
-		}
+	if len(l.events) == eventsKept {
+		l.events = slices.Delete(l.events, 0, 1)
 	}
+	l.events = append(l.events, ev)
+	l.beginTellingLocked()
 }

@@ -95,13 +95,24 @@ func waitFor(tb testing.TB, what string, is func() bool) {
 	}
 }
 
+var followers sync.Map // *Link to chan Event
+
+// followed gives what a Link tells.
+func followed(l *Link) <-chan Event {
+	to, begun := followers.LoadOrStore(l, make(chan Event, 1024))
+	if !begun {
+		l.Follow(func(e Event) { to.(chan Event) <- e })
+	}
+	return to.(chan Event)
+}
+
 // waitEvent reads events until one of the kind comes.
 func waitEvent(tb testing.TB, l *Link, kind EventKind) Event {
 	tb.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		select {
-		case e := <-l.Events():
+		case e := <-followed(l):
 			if e.Kind == kind {
 				return e
 			}

@@ -115,8 +115,10 @@ type Link struct {
 	attempts  map[string]*attempt
 	lastID    paths.ID
 	published map[netip.AddrPort]*path // this Link's part of the sources table
-	relays    sync.WaitGroup
-	events    chan Event
+	tell      func(Event)              // nil before Follow
+	events    []Event                  // not told yet
+	telling   bool                     // a goroutine does
+	running   sync.WaitGroup           // it, and those of the relays
 }
 
 // NewLink makes the Link of a Peer; name is for the log. On a closed Socket it
@@ -124,7 +126,7 @@ type Link struct {
 func (s *Socket) NewLink(name string) *Link {
 	l := &Link{
 		s: s, name: name, log: s.log.With("peer", name), made: s.now(),
-		attempts: make(map[string]*attempt), events: make(chan Event, eventsKept),
+		attempts: make(map[string]*attempt),
 	}
 	l.virtual, l.key = newVirtual()
 	l.nextTick.Store(int64(time.Hour))
@@ -132,7 +134,6 @@ func (s *Socket) NewLink(name string) *Link {
 	if s.closed {
 		s.mu.Unlock()
 		l.closed = true
-		close(l.events)
 		return l
 	}
 	s.links[l] = struct{}{}
@@ -315,7 +316,7 @@ func (l *Link) releaseLocked(a *attempt) {
 	})
 }
 
-// Close drops all paths, closes the events and waits for the relays.
+// Close drops all paths, and waits for the relays and for whom Follow named.
 func (l *Link) Close() {
 	l.mu.Lock()
 	if !l.closed {
@@ -324,14 +325,13 @@ func (l *Link) Close() {
 		}
 		l.closed = true
 		l.held.stop()
-		close(l.events)
 		l.s.mu.Lock()
 		delete(l.s.links, l)
 		l.s.mu.Unlock()
 		changeTable(l.s, &l.s.virtuals, func(m map[virtualKey]*Link) { delete(m, l.key) })
 	}
 	l.mu.Unlock()
-	l.relays.Wait()
+	l.running.Wait()
 }
 
 func (l *Link) findLocked(id paths.ID) *path {

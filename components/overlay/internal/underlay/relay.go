@@ -22,8 +22,8 @@ const (
 // newRelay takes over conn, with the Link's lock held.
 func newRelay(p *path, conn net.Conn) *relay {
 	r := &relay{path: p, conn: conn, out: make(chan *packet, relayOut), ended: make(chan struct{})}
-	p.link.relays.Go(r.read)
-	p.link.relays.Go(r.write)
+	p.link.running.Go(r.read)
+	p.link.running.Go(r.write)
 	return r
 }
 
@@ -31,7 +31,7 @@ func newRelay(p *path, conn net.Conn) *relay {
 // held.
 func (r *relay) stop() {
 	close(r.ended)
-	r.path.link.relays.Go(func() { _ = r.conn.Close() })
+	r.path.link.running.Go(func() { _ = r.conn.Close() })
 }
 
 // send queues datagrams of size bytes each. What does not fit is lost.

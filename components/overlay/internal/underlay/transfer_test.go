@@ -124,9 +124,9 @@ func TestCloseEndsReaders(t *testing.T) {
 			t.Error("reader ended without an error")
 		}
 	}
-	if l := s.NewLink("late"); l == nil {
-		t.Error("no link")
-	} else if _, open := <-l.Events(); open {
+	l := s.NewLink("late")
+	l.Add(Path{Attempt: "one", Kind: Direct, Remote: at(open(t)), Key: secret(1)})
+	if n := len(l.Paths()); n != 0 {
 		t.Error("a link of a closed socket is open")
 	}
 }
@@ -172,23 +172,33 @@ func TestAddRefreshes(t *testing.T) {
 	}
 }
 
-// An owner that does not listen loses the oldest events, and holds up nobody.
+// An owner that is slow loses the oldest events, and holds up nobody but Close.
 func TestEventsNeverBlock(t *testing.T) {
 	a, b := joined(t)
+	var told []Event // of one goroutine at a time
+	slow, goOn := make(chan struct{}), make(chan struct{})
+	a.Follow(func(e Event) {
+		if len(told) == 0 {
+			close(slow)
+			<-goOn
+		}
+		told = append(told, e)
+	})
+	<-slow
 	for range 3 * eventsKept {
 		join(a, b, "one", at(b.s), at(a.s))
 		waitFor(t, "a path", func() bool { return up(a) && up(b) })
 		a.Forget("one")
 		b.Forget("one")
 	}
-	a.Close()
-	var last Event
-	n := 0
-	for e := range a.Events() {
-		last = e
-		n++
+	closed := make(chan struct{})
+	go func() { a.Close(); close(closed) }()
+	close(goOn)
+	<-closed
+	if n := len(told); n != 1+eventsKept || told[0].Kind != PathUp || told[n-1].Kind != PathsGone {
+		t.Errorf("%d events, from %+v to %+v", n, told[0], told[n-1])
 	}
-	if n != eventsKept || last.Kind != PathsGone {
-		t.Errorf("%d events, the last %+v", n, last)
+	if a.telling || a.events != nil {
+		t.Errorf("an idle link holds %d events, telling %v", len(a.events), a.telling)
 	}
 }
