@@ -39,12 +39,8 @@ func Ended(ctx context.Context, s store.Store, group, slot, bootID string) (poli
 		return policy.Decision{Allowed: true}, nil
 	}
 	decisions, _, err := store.Read[policy.Decisions](ctx, s, store.DecisionsKey(slot))
-	if err == nil {
-		for _, e := range decisions.Entries {
-			if e.What == policy.DecidedEvict && e.BootID == bootID {
-				return policy.Decision{Code: e.Code, Message: e.Message}, nil
-			}
-		}
+	if e, evicted := decisions.Evicted(bootID); err == nil && evicted {
+		return policy.Decision{Code: e.Code, Message: e.Message}, nil
 	}
 	return policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}, nil
 }
