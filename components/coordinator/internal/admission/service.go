@@ -118,9 +118,10 @@ type Service struct {
 	log     *slog.Logger
 	metrics Metrics
 	self    string
-	// verifying bounds the verifications, commits the admissions that write, renewing
-	// the renewals.
+	// verifying bounds the verifications, asking the questions about standing, commits
+	// the admissions that write, renewing the renewals.
 	verifying *pool
+	asking    *pool
 	commits   chan struct{}
 	renewing  chan struct{}
 	prover    *prover
@@ -142,7 +143,7 @@ func New(cfg Config) *Service {
 	bundle := cfg.Root.CA().BundleSHA256()
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
-		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), commits: make(chan struct{}, maxCommits),
+		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), asking: newPool(askers, cfg.Now), commits: make(chan struct{}, maxCommits),
 		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
 			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,
