@@ -192,9 +192,9 @@ func (c *Coordinator) certificate() (tls.Certificate, error) {
 }
 
 func (c *Coordinator) health() status.Health {
-	out := status.Health{Slot: c.cfg.Slot}
+	out := status.Health{Slot: c.cfg.Slot, Records: c.views.Readable()}
 	if v, _ := c.views.Latest(); v != nil {
-		out.Records, out.Leader, out.Term = true, v.Leader, v.Term
+		out.Leader, out.Term = v.Leader, v.Term
 	}
 	return out
 }

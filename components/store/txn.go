@@ -74,7 +74,9 @@ func (o Op) validate() error {
 		}
 	case OpCheckAbsent:
 	}
-	if o.Kind == OpDeleteCAS && strings.HasPrefix(o.Key, LeasePrefix) {
+	// A Boot's lease may go, by the index at which nobody held it: each lock and each end
+	// of a session gives it another one.
+	if o.Kind == OpDeleteCAS && strings.HasPrefix(o.Key, LeasePrefix) && !strings.HasPrefix(o.Key, BootLeasePrefix) {
 		return fmt.Errorf("%w: %s is never deleted", ErrBadOp, o.Key)
 	}
 	return nil

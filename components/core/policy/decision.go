@@ -1,12 +1,15 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Decided is what was decided about a Boot.
@@ -25,17 +28,24 @@ const (
 	DecidedEvict Decided = "evict"
 )
 
+// turns reports whether it gives the Slot to a Boot or takes it away.
+func (d Decided) turns() bool { return d == DecidedAdmit || d == DecidedEvict }
+
 // Bounds of Decisions.
 const (
-	// MaxDecisions is how many entries a Slot keeps.
-	MaxDecisions    = 32
+	// MaxDecisions is how many admissions and evictions a Slot keeps, MaxRefused how
+	// many refusals.
+	MaxDecisions = 32
+	MaxRefused   = 16
+	// maxDecisionText bounds each text as it stands in JSON.
 	maxDecisionText = 256
 )
 
 // DecisionEntry is one decision. Its digest covers every field, and the next
 // entry carries that digest.
 type DecisionEntry struct {
-	// Number counts all decisions of the Slot from 1; the oldest are dropped.
+	// Number counts all decisions of the Slot from 1; the oldest are dropped. One that
+	// is repeated takes the next number, unless nothing else came in between.
 	Number uint64    `json:"number"`
 	At     time.Time `json:"at"`
 	What   Decided   `json:"what"`
@@ -58,8 +68,8 @@ type DecisionEntry struct {
 	By string `json:"by"`
 	// Times is how often the same was decided in a row; At is of the last time.
 	Times uint64 `json:"times,omitempty"`
-	// Previous is the digest of the entry before, 64 hex characters; for the first
-	// one that of the Slot's name.
+	// Previous is the digest of the entry before in its chain, 64 hex characters; for
+	// the first one that of the Slot's name.
 	Previous string `json:"previous"`
 }
 
@@ -151,15 +161,21 @@ func Checks(code Code, detail string, details map[CheckName]string) []Check {
 }
 
 // Decisions is the record at decisions/<slot>: what was decided last about Boots
-// that claim the Slot with genuine evidence. It is a hash chain: an entry that was
-// edited or removed shows. Who can write the whole record can also make a new
-// chain; the coordinators' logs carry each digest, so that theirs shows it.
+// that claim the Slot with genuine evidence. It is two hash chains: an entry that was
+// edited or removed shows. Who can write the whole record can also make new chains;
+// the coordinators' logs carry each digest, so that theirs shows it.
 type Decisions struct {
 	Slot string `json:"slot"`
-	// Entries, oldest first, at most MaxDecisions.
+	// Entries are who was given the Slot and who lost it, oldest first, at most
+	// MaxDecisions. Earlier versions kept refusals among them.
 	Entries []DecisionEntry `json:"entries"`
-	// Head is the digest of the last entry.
+	// Head is the digest of the last one.
 	Head string `json:"head"`
+	// Refused are the decisions that left the Slot to whoever had it, oldest first, at
+	// most MaxRefused. They stand apart: clones that ask under ever new keys would push
+	// the eviction of a Boot out of a common list, and it could come back as who it was.
+	Refused     []DecisionEntry `json:"refused,omitempty"`
+	RefusedHead string          `json:"refused_head,omitempty"`
 	// Checks are those of the latest admission that was decided by evidence, of
 	// the Boot ChecksBootID at ChecksAt.
 	Checks       []Check   `json:"checks,omitempty"`
@@ -168,59 +184,103 @@ type Decisions struct {
 }
 
 // Append adds e, whose Number, Times and Previous are set here. The same decision
-// about the same Boots as the last one only counts up: a Boot that asks again and
-// again buries nothing. The receiver is not changed.
+// about the same Boots as the last one of its chain only counts up: a Boot that asks
+// again and again buries nothing. The receiver is not changed.
 func (d Decisions) Append(slot string, e DecisionEntry) Decisions {
 	out := d
 	out.Slot = slot
-	out.Entries = append([]DecisionEntry(nil), d.Entries...)
 	e.Message = clip(e.Message)
-	e.Number, e.Times, e.Previous = 1, 1, start(slot)
-	if n := len(out.Entries); n > 0 {
-		last := out.Entries[n-1]
-		if last.What == e.What && last.Code == e.Code && last.BootID == e.BootID && last.HolderBootID == e.HolderBootID && last.Generation == e.Generation {
-			e.Number, e.Times, e.Previous = last.Number, last.Times+1, last.Previous
-			out.Entries = out.Entries[:n-1]
-		} else {
-			e.Number, e.Previous = last.Number+1, last.Digest()
-		}
+	newest := d.Last().Number
+	if e.What.turns() {
+		out.Entries, out.Head = link(d.Entries, e, start(slot), newest, MaxDecisions)
+	} else {
+		out.Refused, out.RefusedHead = link(d.Refused, e, startRefused(slot), newest, MaxRefused)
 	}
-	out.Entries = append(out.Entries, e)
-	if over := len(out.Entries) - MaxDecisions; over > 0 {
-		out.Entries = out.Entries[over:]
-	}
-	out.Head = e.Digest()
 	return out
 }
 
-// Verify says where the chain is broken; nil: nowhere.
+// link adds e to a chain that begins with the digest first; newest is the last number
+// given in the record.
+func link(chain []DecisionEntry, e DecisionEntry, first string, newest uint64, limit int) (_ []DecisionEntry, head string) {
+	e.Number, e.Times, e.Previous = newest+1, 1, first
+	if n := len(chain); n > 0 {
+		last := chain[n-1]
+		e.Previous = last.Digest()
+		if last.What == e.What && last.Code == e.Code && last.BootID == e.BootID && last.HolderBootID == e.HolderBootID && last.Generation == e.Generation {
+			e.Times, e.Previous = last.Times+1, last.Previous
+			if last.Number == newest {
+				e.Number = newest
+			}
+			chain = chain[:n-1]
+		}
+	}
+	out := append(slices.Clone(chain), e)
+	if over := len(out) - limit; over > 0 {
+		out = out[over:]
+	}
+	return out, e.Digest()
+}
+
+// Verify says where a chain is broken; nil: nowhere.
 func (d Decisions) Verify() error {
-	if len(d.Entries) == 0 {
-		if d.Head != "" {
+	if err := d.verify(d.Entries, d.Head, start(d.Slot)); err != nil {
+		return err
+	}
+	return d.verify(d.Refused, d.RefusedHead, startRefused(d.Slot))
+}
+
+func (d Decisions) verify(chain []DecisionEntry, head, first string) error {
+	if len(chain) == 0 {
+		if head != "" {
 			return fmt.Errorf("%s: the entries of slot %s are gone", CodeAuditChainBroken, d.Slot)
 		}
 		return nil
 	}
-	for i, e := range d.Entries {
+	for i, e := range chain {
 		switch {
-		case i == 0 && e.Number == 1 && e.Previous != start(d.Slot):
+		case i == 0 && e.Number == 1 && e.Previous != first:
 			return fmt.Errorf("%s: the first entry does not belong to slot %s", CodeAuditChainBroken, d.Slot)
-		case i > 0 && (e.Number != d.Entries[i-1].Number+1 || e.Previous != d.Entries[i-1].Digest()):
-			return fmt.Errorf("%s: entry %d does not follow entry %d as it was written", CodeAuditChainBroken, e.Number, d.Entries[i-1].Number)
+		case i > 0 && (e.Number <= chain[i-1].Number || e.Previous != chain[i-1].Digest()):
+			return fmt.Errorf("%s: entry %d does not follow entry %d as it was written", CodeAuditChainBroken, e.Number, chain[i-1].Number)
 		}
 	}
-	if d.Head != d.Last().Digest() {
-		return fmt.Errorf("%s: the last entry %d is not what was written", CodeAuditChainBroken, d.Last().Number)
+	if last := chain[len(chain)-1]; head != last.Digest() {
+		return fmt.Errorf("%s: the last entry %d is not what was written", CodeAuditChainBroken, last.Number)
 	}
 	return nil
 }
 
+// All are the entries of both chains in the order in which they were decided.
+func (d Decisions) All() []DecisionEntry {
+	all := slices.Concat(d.Entries, d.Refused)
+	slices.SortFunc(all, func(a, b DecisionEntry) int { return cmp.Compare(a.Number, b.Number) })
+	return all
+}
+
 // Last is the newest entry; its zero value when there is none.
-func (d Decisions) Last() DecisionEntry {
-	if len(d.Entries) == 0 {
-		return DecisionEntry{}
+func (d Decisions) Last() (last DecisionEntry) {
+	for _, chain := range [][]DecisionEntry{d.Entries, d.Refused} {
+		if n := len(chain); n > 0 && chain[n-1].Number > last.Number {
+			last = chain[n-1]
+		}
 	}
-	return d.Entries[len(d.Entries)-1]
+	return last
+}
+
+// Had reports whether the Boot was ever given the Slot, as far as is remembered: the
+// last MaxDecisions turns.
+func (d Decisions) Had(bootID string) bool {
+	return slices.ContainsFunc(d.Entries, func(e DecisionEntry) bool { return e.What.turns() && e.BootID == bootID })
+}
+
+// Evicted is the last decision that took the Slot away from the Boot.
+func (d Decisions) Evicted(bootID string) (DecisionEntry, bool) {
+	for _, e := range slices.Backward(d.Entries) {
+		if e.What == DecidedEvict && e.BootID == bootID {
+			return e, true
+		}
+	}
+	return DecisionEntry{}, false
 }
 
 // Digest is the SHA-256 of the entry's JSON, 64 hex characters.
@@ -234,14 +294,36 @@ func (e DecisionEntry) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-func start(slot string) string {
-	sum := sha256.Sum256([]byte("cadre/decisions/v1\x00" + slot))
+func start(slot string) string { return startOf("cadre/decisions/v1\x00", slot) }
+
+// startRefused differs, so that entries cannot change sides.
+func startRefused(slot string) string { return startOf("cadre/decisions/v1/refused\x00", slot) }
+
+func startOf(chain, slot string) string {
+	sum := sha256.Sum256([]byte(chain + slot))
 	return hex.EncodeToString(sum[:])
 }
 
+// clip bounds a text as it stands in JSON, where some characters take six bytes: a
+// record that grew too large would keep everybody out.
 func clip(text string) string {
-	if len(text) <= maxDecisionText {
-		return text
+	// Bytes that JSON cannot carry would come back as others, and not fit the digest.
+	text = strings.ToValidUTF8(text, "")
+	size := 0
+	for i, r := range text {
+		if size += sizeInJSON(r); size > maxDecisionText {
+			return text[:i] + "..."
+		}
 	}
-	return strings.ToValidUTF8(text[:maxDecisionText], "") + "..."
+	return text
+}
+
+func sizeInJSON(r rune) int {
+	switch {
+	case r == '"' || r == '\\':
+		return 2
+	case r < ' ' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029':
+		return 6
+	}
+	return utf8.RuneLen(r)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -68,11 +69,121 @@ func TestDecisionsCountWhatIsRepeated(t *testing.T) {
 	for range 100 {
 		d = d.Append("db-1", DecisionEntry{What: DecidedConflict, Code: CodeInstanceConflict, BootID: "clone", HolderBootID: "boot1", By: "coordinator-1", Message: strings.Repeat("é", maxDecisionText)})
 	}
-	if last := d.Last(); len(d.Entries) != 3 || last.Times != 100 || last.Number != 3 || len(last.Message) > maxDecisionText+3 {
-		t.Errorf("%d entries, last %+v", len(d.Entries), last)
+	if last := d.Last(); len(d.All()) != 3 || last.Times != 100 || last.Number != 3 || len(last.Message) > maxDecisionText+3 {
+		t.Errorf("%d entries, last %+v", len(d.All()), last)
 	}
 	if err := d.Verify(); err != nil {
 		t.Error(err)
+	}
+	// What came in between is not counted over: the newest is the one that was repeated.
+	d = d.Append("db-1", DecisionEntry{What: DecidedAdmit, BootID: "boot1", Generation: 2})
+	d = d.Append("db-1", DecisionEntry{What: DecidedConflict, Code: CodeInstanceConflict, BootID: "clone", HolderBootID: "boot1"})
+	if last := d.Last(); last.What != DecidedConflict || last.Times != 101 || last.Number != 5 || len(d.Entries) != 2 || d.Verify() != nil {
+		t.Errorf("%d admissions, last %+v, %v", len(d.Entries), last, d.Verify())
+	}
+}
+
+// TestIDN04_EvictionsOutliveAFloodOfRefusals: a clone that asks again and again, under a
+// new key each time, must not make the cluster forget whom it evicted or replaced.
+func TestIDN04_EvictionsOutliveAFloodOfRefusals(t *testing.T) {
+	d := Decisions{}.Append("db-1", DecisionEntry{What: DecidedAdmit, BootID: "replaced", Generation: 1})
+	d = d.Append("db-1", DecisionEntry{What: DecidedAdmit, BootID: "evicted", Generation: 2})
+	d = d.Append("db-1", DecisionEntry{What: DecidedEvict, Code: CodePeerRevoked, BootID: "evicted", Generation: 2})
+	holder := DecisionEntry{What: DecidedAdmit, BootID: "holder", Generation: 3}
+	d = d.Append("db-1", holder)
+	for i := range 10 * MaxDecisions {
+		clone := DecisionEntry{What: DecidedConflict, Code: CodeInstanceConflict, BootID: fmt.Sprint("clone", i), HolderBootID: "holder"}
+		if i%3 == 1 {
+			clone.What, clone.Code = DecidedRefuse, CodeRevisionNotAllowed
+		}
+		if i%3 == 2 { // the holder attests meanwhile
+			clone = holder
+		}
+		d = d.Append("db-1", clone)
+	}
+	if err := d.Verify(); err != nil || len(d.Refused) != MaxRefused || len(d.Entries) != 4 {
+		t.Fatalf("%d turns, %d refusals, %v", len(d.Entries), len(d.Refused), err)
+	}
+	for boot, want := range map[string]bool{"replaced": true, "evicted": true, "holder": true, "clone0": false, d.Refused[0].BootID: false} {
+		if d.Had(boot) != want {
+			t.Errorf("%s had the slot: %t", boot, !want)
+		}
+	}
+	if e, ok := d.Evicted("evicted"); !ok || e.Code != CodePeerRevoked {
+		t.Errorf("why the boot was evicted: %+v", e)
+	}
+	if _, ok := d.Evicted("replaced"); ok {
+		t.Error("the replaced boot was not evicted")
+	}
+	all := d.All()
+	for i := range all[1:] {
+		if all[i+1].Number <= all[i].Number {
+			t.Errorf("entry %d after %d", all[i+1].Number, all[i].Number)
+		}
+	}
+	if all[len(all)-1] != d.Last() {
+		t.Errorf("the last one is %+v, not %+v", d.Last(), all[len(all)-1])
+	}
+}
+
+// TestCTL10_RefusalsAreAChainToo: edited, removed, moved to the other chain.
+func TestCTL10_RefusalsAreAChainToo(t *testing.T) {
+	whole := func() Decisions {
+		d := chain(2)
+		for i := range 4 {
+			d = d.Append("db-1", DecisionEntry{What: DecidedRefuse, Code: CodePeerRevoked, BootID: fmt.Sprint("boot", i)})
+		}
+		return d
+	}
+	if err := whole().Verify(); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Decisions){
+		"edited":          func(d *Decisions) { d.Refused[1].BootID = "x" },
+		"last one edited": func(d *Decisions) { d.Refused[3].Message = "x" },
+		"one removed":     func(d *Decisions) { d.Refused = append(d.Refused[:1:1], d.Refused[2:]...) },
+		"order changed":   func(d *Decisions) { d.Refused[1], d.Refused[2] = d.Refused[2], d.Refused[1] },
+		"all removed":     func(d *Decisions) { d.Refused = nil },
+		"sides changed": func(d *Decisions) {
+			d.Entries, d.Refused = d.Refused, d.Entries
+			d.Head, d.RefusedHead = d.RefusedHead, d.Head
+		},
+	} {
+		d := whole()
+		spoil(&d)
+		if err := d.Verify(); err == nil || !strings.HasPrefix(err.Error(), string(CodeAuditChainBroken)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDecisionsOfAnEarlierVersionGoOn: it kept refusals among the admissions.
+func TestDecisionsOfAnEarlierVersionGoOn(t *testing.T) {
+	d := Decisions{Slot: "db-1"}
+	for i := range 3 {
+		e := DecisionEntry{What: DecidedAdmit, BootID: fmt.Sprint("boot", i)}
+		if i == 1 {
+			e.What = DecidedConflict
+		}
+		d.Entries, d.Head = link(d.Entries, e, start("db-1"), uint64(i), MaxDecisions)
+	}
+	d = d.Append("db-1", DecisionEntry{What: DecidedRefuse, BootID: "boot3"}).Append("db-1", DecisionEntry{What: DecidedEvict, BootID: "boot2"})
+	if err := d.Verify(); err != nil || d.Last().Number != 5 || d.Had("boot1") || !d.Had("boot0") || len(d.All()) != 5 {
+		t.Errorf("%v: %+v", err, d)
+	}
+}
+
+func TestTextsOfDecisionsComeBackAsTheyWere(t *testing.T) {
+	for _, text := range []string{strings.Repeat("<", 999), strings.Repeat("\x00", 999), strings.Repeat("\"", 999), strings.Repeat("\xff", 999), "a\xffb", strings.Repeat("\u2028", 999)} {
+		d := Decisions{}.Append("db-1", DecisionEntry{What: DecidedRefuse, Message: text})
+		encoded, err := json.Marshal(d)
+		var back Decisions
+		if err != nil || json.Unmarshal(encoded, &back) != nil || back.Verify() != nil {
+			t.Errorf("%.8q: %v, %v", text, err, back.Verify())
+		}
+		if bare, err := json.Marshal(back.Last().Message); err != nil || len(bare) > maxDecisionText+len(`"..."`) {
+			t.Errorf("%.8q takes %d bytes", text, len(bare))
+		}
 	}
 }
 

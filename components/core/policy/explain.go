@@ -175,7 +175,7 @@ func Explain(f Facts, now time.Time) Explanation {
 		}
 		e.Allowed = append(e.Allowed, one)
 	}
-	e.Decisions = slices.Clone(f.Decisions.Entries)
+	e.Decisions = f.Decisions.All()
 	slices.Reverse(e.Decisions)
 	if err := f.Decisions.Verify(); err != nil {
 		e.ChainProblem = err.Error()

@@ -66,7 +66,7 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	}
 	f := e.facts(nil)
 	f.Decisions = Decisions{}.Append("db-1", DecisionEntry{What: DecidedRefuse, Code: CodeRevisionNotAllowed, At: noon})
-	f.Decisions.Entries[0].Code = "" // edited afterwards
+	f.Decisions.Refused[0].Code = "" // edited afterwards
 	if x := Explain(f, noon); !strings.Contains(x.ChainProblem, string(CodeAuditChainBroken)) || len(x.Next) == 0 {
 		t.Errorf("a broken chain: %q, %v", x.ChainProblem, x.Next)
 	}

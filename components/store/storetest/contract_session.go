@@ -108,6 +108,27 @@ var sessionTests = []contractTest{
 		}
 	}},
 
+	{"a key that was free is deleted by its index, and not once it is taken", func(s *suite) {
+		one, two := s.session("one"), s.session("two")
+		s.must(lock(one, "one"))
+		held := s.index(bootKey)
+		if err := s.DestroySession(s.ctx, one); err != nil {
+			s.Fatal(err)
+		}
+		free := s.index(bootKey)
+		s.refused(store.ErrConflict, removeCAS(bootKey, held))
+		s.must(lock(two, "one")) // the same value
+		s.refused(store.ErrConflict, removeCAS(bootKey, free))
+		s.wantLock(two, "one")
+		s.must(unlock(two))
+		s.must(removeCAS(bootKey, s.index(bootKey)))
+		if _, err := s.Get(s.ctx, bootKey); !errors.Is(err, store.ErrNotFound) {
+			s.Fatalf("deleted, but: %v", err)
+		}
+		s.must(lock(two, "again"))
+		s.wantLock(two, "again")
+	}},
+
 	{"the end of a session is seen by who watches", func(s *suite) {
 		one := s.session("one")
 		s.must(lock(one, "one"))

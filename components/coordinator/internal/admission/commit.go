@@ -97,9 +97,7 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
 		return now, refuse(codeGate, "read the term: %v", err).later()
 	}
-	now.past = now.before.BootID != a.bootID && slices.ContainsFunc(decisions.Entries, func(e policy.DecisionEntry) bool {
-		return e.What == policy.DecidedAdmit && e.BootID == a.bootID
-	})
+	now.past = now.before.BootID != a.bootID && decisions.Had(a.bootID)
 	return now, nil
 }
 

@@ -37,7 +37,7 @@ func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntr
 // decided logs what was recorded, with the digest that the record must have.
 func (s *Service) decided(slot string, d policy.Decisions) {
 	e := d.Last()
-	s.log.Info("decision recorded", "slot", slot, "what", e.What, "boot", e.BootID, "code", e.Code, "number", e.Number, "times", e.Times, "digest", d.Head)
+	s.log.Info("decision recorded", "slot", slot, "what", e.What, "boot", e.BootID, "code", e.Code, "number", e.Number, "times", e.Times, "digest", e.Digest())
 }
 
 // recordTries bounds how often a record is written again that others write too.

@@ -21,5 +21,6 @@
 //
 // Before the evidence is verified a refusal says ADMISSION_REJECTED and no more;
 // the precise code goes to the log and to refusals/<slot>. What was decided about
-// genuine evidence is kept in decisions/<slot>, a hash chain.
+// genuine evidence is kept in decisions/<slot>: who was the Slot in one hash chain,
+// who was refused in another, so that a flood of refusals makes nobody forgotten.
 package admission

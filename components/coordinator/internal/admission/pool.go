@@ -19,12 +19,14 @@ const (
 	maxRemembered = 16 << 10
 )
 
-// pool bounds expensive work to as many at once as there are places: the verification
-// of evidence has as many as there are processors. Those who wait stand in one lane per Slot, and the lanes
-// take turns, so that junk about one Slot costs the others nothing. Within a lane
-// the one goes first that came first, and a full lane turns away whoever came
-// last, where a Boot that was turned away and comes back counts from its first
-// time: a flood of strangers, each new, cannot keep out one that insists (INP-06).
+// pool bounds what strangers can ask for and what costs something to as many at once as
+// there are places: the verification of evidence, which has as many as there are
+// processors, the questions to a second verifier, and those that take reads of the store.
+// Those who wait stand in one lane per Slot, and the lanes take turns, so that junk about
+// one Slot costs the others nothing. Within a lane the one goes first that came first, and
+// a full lane turns away whoever came last, where a Boot that was turned away and comes
+// back counts from its first time: a flood of strangers, each new, cannot keep out one
+// that insists (INP-06).
 type pool struct {
 	size int
 	now  func() time.Time
@@ -68,7 +70,7 @@ func (p *pool) enter(ctx context.Context, lane, key string) (done func(), refuse
 		}
 	}
 	if !in && !p.leave(lane, j) {
-		return nil, refuse(codeOverloaded, "too many admissions at once; try again").later().in(p.turnAway(j))
+		return nil, refuse(codeOverloaded, "too many ask at once; try again").later().in(p.turnAway(j))
 	}
 	began := time.Now()
 	return func() { p.leaveWork(time.Since(began)) }, nil

@@ -277,6 +277,40 @@ func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 	}
 }
 
+// TestIDN04_AFloodOfClonesBringsNobodyBack: they are refused, each under a key of its
+// own, until nothing else is left among the last decisions.
+func TestIDN04_AFloodOfClonesBringsNobodyBack(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	replaced, evicted := s.newcomer(0, 0), s.newcomer(0, 0)
+	if err := replaced.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.endLease(0)
+	if err := evicted.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.services[0].Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "stolen"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * policy.MaxDecisions {
+		clone := policy.DecisionEntry{What: policy.DecidedConflict, Code: codeConflict, BootID: fmt.Sprint("clone", i)}
+		if err := s.services[0].recordDecision(t.Context(), "pg-0", clone, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, b := range map[string]*newcomer{"replaced": replaced, "evicted": evicted} {
+		if err := b.again(s.services[0]).admit(t.Context()); code(err) != codeStale {
+			t.Errorf("the %s boot comes back: %v", name, err)
+		}
+	}
+	if why, err := Ended(t.Context(), s.store, "pg", "pg-0", evicted.bootID); err != nil || why.Code != policy.CodePeerRevoked {
+		t.Errorf("the evicted boot is told %+v, %v", why, err)
+	}
+	if err := s.decisions(0).Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestLeaseLivesWhileACoordinatorHears: whichever coordinator it is; a lapsed lease
 // goes back to a live Boot, and one that fell silent loses it.
 func TestLeaseLivesWhileACoordinatorHears(t *testing.T) {

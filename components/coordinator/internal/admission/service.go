@@ -126,9 +126,11 @@ type Service struct {
 	metrics Metrics
 	self    string
 	// verifying bounds the verifications in this process, confirming those that ask the
-	// second verifier, commits the admissions that write, renewing the renewals.
+	// second verifier, asking the questions about standing, commits the admissions that
+	// write, renewing the renewals.
 	verifying  *pool
 	confirming *pool
+	asking     *pool
 	commits    chan struct{}
 	renewing   chan struct{}
 	prover     *prover
@@ -151,7 +153,7 @@ func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
 		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), confirming: newPool(maxConfirms, cfg.Now),
-		commits:  make(chan struct{}, maxCommits),
+		asking: newPool(askers, cfg.Now), commits: make(chan struct{}, maxCommits),
 		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
 			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,

@@ -5,25 +5,61 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"time"
 
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	"cadre.dev/store"
 )
 
+const (
+	// askers is how many questions of Boots that the View does not name are answered at
+	// once, by two reads each. Each keeps its place for askPause at least, so that all
+	// strangers together cause at most 80 reads a second here.
+	askers   = 4
+	askPause = 100 * time.Millisecond
+)
+
 // Standing implements AdmissionService. A Boot that was replaced while it was
 // paused or cut off finds no coordinator that lets it in; here it learns why. The
-// caller learns about its own key and nothing else.
+// caller learns about its own key and nothing else. Anybody may ask, so only the
+// answer yes is free; for a no, which must be right, the records are read, and who
+// asks waits in the line of its Slot.
 func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest) (*admissionv1.StandingResponse, error) {
 	if c.challenges.Add(1) > maxExchanges {
 		return nil, refuse(codeRate, "this connection asked often enough; make another one").later().public()
 	}
 	sum := sha256.Sum256(c.bootKey)
-	ended, err := Ended(ctx, c.store, req.GetGroup(), req.GetSlot(), hex.EncodeToString(sum[:]))
+	group, slot, bootID := req.GetGroup(), req.GetSlot(), hex.EncodeToString(sum[:])
+	holds, lane := c.seenStanding(group, slot, bootID)
+	if holds {
+		return &admissionv1.StandingResponse{Holds: true}, nil
+	}
+	done, refused := c.asking.enter(ctx, lane, bootID)
+	if refused != nil {
+		return nil, refused.public()
+	}
+	began := time.Now()
+	defer func() { time.AfterFunc(askPause-time.Since(began), done) }()
+	ended, err := Ended(ctx, c.store, group, slot, bootID)
 	if err != nil {
 		return nil, refuse(codeGate, "records are not readable now").later().public()
 	}
 	return &admissionv1.StandingResponse{Holds: ended.Code == "", Code: string(ended.Code), Message: ended.Message}, nil
+}
+
+// seenStanding is what the View says: that the Boot holds the Slot, and the line in
+// which it waits otherwise. All who name a Slot that is none share one line.
+func (s *Service) seenStanding(group, slot, bootID string) (holds bool, lane string) {
+	v, _ := s.cfg.Views.Latest()
+	if v == nil {
+		return false, ""
+	}
+	if _, is := v.Slots[slot]; is {
+		lane = slot
+	}
+	a := v.Admissions[slot].Value
+	return a.BootID == bootID && a.Group == group && s.cfg.Views.Readable(), lane
 }
 
 // Ended says, by consistent reads, why the Boot no longer is the Slot; its Code is
@@ -39,12 +75,8 @@ func Ended(ctx context.Context, s store.Store, group, slot, bootID string) (poli
 		return policy.Decision{Allowed: true}, nil
 	}
 	decisions, _, err := store.Read[policy.Decisions](ctx, s, store.DecisionsKey(slot))
-	if err == nil {
-		for _, e := range decisions.Entries {
-			if e.What == policy.DecidedEvict && e.BootID == bootID {
-				return policy.Decision{Code: e.Code, Message: e.Message}, nil
-			}
-		}
+	if e, evicted := decisions.Evicted(bootID); err == nil && evicted {
+		return policy.Decision{Code: e.Code, Message: e.Message}, nil
 	}
 	return policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}, nil
 }

@@ -18,13 +18,15 @@ type Directory struct {
 	mu      sync.Mutex
 	members []peering.Member      // guarded by mu
 	specs   map[string]group.Spec // guarded by mu; last valid spec of each group
+	known   known                 // guarded by mu; last readable records of each Slot
 	digest  [32]byte              // guarded by mu
 	version uint64                // guarded by mu
 }
 
 // Update takes a View and the coordinators; it reports whether anything that a
 // peer map depends on changed. The version is the index at which the present
-// content was first seen: it grows with each change on every coordinator.
+// content was first seen: it grows with each change on every coordinator. A member
+// whose records exist and cannot be read stays who it was.
 func (d *Directory) Update(v *view.View, coordinators []peering.Member) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,23 +43,8 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member) (changed
 	// the last valid spec stays in force. It is in the records; what is remembered
 	// here only bridges the moment until the leader has recorded it.
 	maps.Copy(d.specs, v.SpecsInForce())
-	members := append([]peering.Member(nil), coordinators...)
-	for slot, admission := range v.Admissions {
-		record, ok := v.Slots[slot]
-		if !ok || record.Value.InstanceID != admission.Value.InstanceID {
-			continue
-		}
-		if v.Unfit(admission.Value, v.Policies[slot].Value).Code != "" {
-			// Revoked or below the floor: every coordinator leaves it out by itself, whether or
-			// not a leader evicts it.
-			continue
-		}
-		members = append(members, peering.Member{
-			Group: record.Value.Group, Slot: slot, VIP: record.Value.VIP, AppID: admission.Value.AppID,
-			InstanceID: admission.Value.InstanceID, BootID: admission.Value.BootID,
-		})
-	}
-	d.members = members
+	d.known = d.known.next(v)
+	d.members = append(append([]peering.Member(nil), coordinators...), d.known.members(v)...)
 	digest := d.digestLocked()
 	if digest == d.digest {
 		return false

@@ -35,7 +35,7 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 		return err
 	}
 	r.sweepTokens(ctx, v)
-	ops := slices.Concat(r.oldNonces(v), oldOperations(v))
+	ops := slices.Concat(r.oldNonces(v), oldOperations(v), r.goneSlots(ctx, v))
 	rollouts := oldRollouts(v)
 	ops = append(ops, rollouts...)
 	if len(rollouts) == 0 {

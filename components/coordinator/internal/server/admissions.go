@@ -49,11 +49,15 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	if err != nil {
 		return nil, err
 	}
-	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	record, gone, err := c.mayReadDecided(ctx, req.GetSlot())
 	if err != nil {
 		return nil, err
 	}
 	e := policy.Explain(s.facts(ctx, c.view, record), s.cfg.Now().UTC())
+	if gone {
+		// What it was refused for last is in the decisions; nobody can do anything about it.
+		e.Code, e.Why, e.Next = policy.CodeSlotUnknown, "the slot was removed; what was decided about it is kept for 30 days", nil
+	}
 	e.Simulated = e.Simulated || s.cfg.Simulated
 	text, err := encode(e)
 	if err != nil {

@@ -117,6 +117,17 @@ func (c *caller) mayReadSlot(ctx context.Context, slot string) (group.SlotRecord
 	return record.Value, nil
 }
 
+// mayReadDecided is mayReadSlot also for a Slot that is gone, while the decisions about
+// it are kept.
+func (c *caller) mayReadDecided(ctx context.Context, slot string) (record group.SlotRecord, gone bool, err error) {
+	record, err = c.mayReadSlot(ctx, slot)
+	if status.Code(err) != codes.NotFound || c.view == nil || c.view.Decisions(ctx, slot).Slot != slot {
+		return record, false, err
+	}
+	name, _, err := group.ParseSlot(slot)
+	return group.SlotRecord{Group: name, Slot: slot}, true, wire(err)
+}
+
 // wire gives an error its status code.
 func wire(err error) error {
 	if err == nil {

@@ -186,6 +186,28 @@ func TestRevokeSaysWhomItCutsOff(t *testing.T) {
 	}
 }
 
+// TestAGoneSlotIsExplainedByItsDecisions: who asks about a Slot that was removed learns
+// what happened to it, and as little as before about one that never was.
+func TestAGoneSlotIsExplainedByItsDecisions(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	put(a, t, store.DecisionsKey("pg-7"), policy.Decisions{}.Append("pg-7", policy.DecisionEntry{
+		At: time.Now(), What: policy.DecidedEvict, BootID: "b00t", Code: policy.CodePeerRevoked, Message: "leak",
+	}))
+	explained, err := a.ExplainAdmission(ctx, &apiv1.ExplainAdmissionRequest{Slot: "pg-7"})
+	var e policy.Explanation
+	if err != nil || json.Unmarshal(explained.GetExplanationJson(), &e) != nil || e.Group != "pg" || e.State != policy.StateNone ||
+		e.Code != policy.CodeSlotUnknown || len(e.Decisions) != 1 || e.Decisions[0].Message != "leak" || e.ChainProblem != "" {
+		t.Errorf("explained %s, %v", explained.GetExplanationJson(), err)
+	}
+	if _, err := a.ExplainAdmission(ctx, &apiv1.ExplainAdmissionRequest{Slot: "pg-8"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a slot that never was: %v", err)
+	}
+	if _, err := a.ExplainAdmission(as(t.Context(), a.workload), &apiv1.ExplainAdmissionRequest{Slot: "pg-7"}); status.Code(err) == codes.OK {
+		t.Error("a workload may read it")
+	}
+}
+
 func TestATT25_TheFloorIsRaisedAndNeverLowered(t *testing.T) {
 	a, first, second := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

@@ -14,10 +14,12 @@ import (
 // Health is the answer of /healthz.
 type Health struct {
 	Slot string `json:"slot"`
-	// Records: the store was readable at last try.
-	Records bool   `json:"records"`
-	Leader  string `json:"leader,omitempty"`
-	Term    uint64 `json:"term,omitempty"`
+	// Records can be read. It turns false some seconds after the store began to fail, and
+	// true with the first answer.
+	Records bool `json:"records"`
+	// Leader and Term as they were read last.
+	Leader string `json:"leader,omitempty"`
+	Term   uint64 `json:"term,omitempty"`
 }
 
 // Run serves /healthz and /metrics until ctx ends. /healthz is 200 while the

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"strings"
 
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
@@ -19,4 +20,14 @@ func (v *View) Decisions(ctx context.Context, slot string) policy.Decisions {
 		}
 	}
 	return policy.Decisions{}
+}
+
+// Decided are the Slots, also those that are gone, about which decisions are recorded,
+// with the index of the record.
+func (v *View) Decided() map[string]uint64 {
+	out := make(map[string]uint64, len(v.decisions))
+	for _, e := range v.decisions {
+		out[strings.TrimPrefix(e.Key, store.DecisionsPrefix)] = e.Index
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cadre.dev/core/group"
@@ -32,6 +33,11 @@ func (v *View) BadBelow(prefixes ...string) *store.RecordError {
 		}
 	}
 	return nil
+}
+
+// Unreadable reports whether the record at key exists and cannot be read.
+func (v *View) Unreadable(key string) bool {
+	return slices.ContainsFunc(v.Bad, func(bad *store.RecordError) bool { return bad.Key == key })
 }
 
 // concerns reports whether decisions about the group rest on the record at key.

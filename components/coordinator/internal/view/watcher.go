@@ -19,6 +19,15 @@ const (
 	retryIn = time.Second
 )
 
+const (
+	// grace is how long the last View counts after the store began to fail: an election
+	// of Consul takes some seconds, and is no reason to take a coordinator out of service.
+	grace = 10 * time.Second
+	// patience is how long it counts when the store says nothing at all. While nothing
+	// changes, a Watch answers at its resync, within 75 s.
+	patience = 90 * time.Second
+)
+
 // Watcher keeps the latest View. Safe for concurrent use.
 type Watcher struct {
 	store store.Store
@@ -27,6 +36,7 @@ type Watcher struct {
 	mu      sync.Mutex
 	latest  *View         // guarded by mu; nil before the first read
 	since   time.Time     // guarded by mu; of the first read
+	until   time.Time     // guarded by mu; latest counts as what the records say
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 }
 
@@ -49,6 +59,23 @@ func (w *Watcher) Since() time.Time {
 	return w.since
 }
 
+// Readable reports whether the latest View is what the records say, but for a moment:
+// the store answers, or did until shortly ago. False before the first read.
+func (w *Watcher) Readable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.until)
+}
+
+// failed notes that the store does not answer. Failing on does not prolong the grace.
+func (w *Watcher) failed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if end := time.Now().Add(grace); end.Before(w.until) {
+		w.until = end
+	}
+}
+
 // Run reads and watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	failing := false
@@ -62,6 +89,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				w.log.Warn("records not readable", "error", err)
 			}
 			failing = true
+			w.failed()
 			pause(ctx, retryIn)
 			continue
 		}
@@ -72,6 +100,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		w.publish(v)
 		index = v.Index
 		if _, err := w.store.Watch(ctx, "", index); err != nil {
+			w.failed()
 			pause(ctx, retryIn)
 			continue
 		}
@@ -83,9 +112,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) publish(v *View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
 	if w.since.IsZero() {
-		w.since = time.Now()
+		w.since = now
 	}
+	w.until = now.Add(patience)
 	for _, bad := range v.Bad {
 		if w.latest == nil || !hasBad(w.latest.Bad, bad) {
 			w.log.Error("record not usable", "key", bad.Key, "error", bad.Err)

@@ -1,0 +1,115 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// silent is a store that may stop to answer: calls end with their context only.
+type silent struct {
+	store.Store
+	now chan struct{} // closed: it says nothing any more
+}
+
+func (s silent) List(ctx context.Context, prefix string) ([]store.Entry, uint64, error) {
+	select {
+	case <-s.now:
+		<-ctx.Done()
+		return nil, 0, ctx.Err()
+	default:
+		return s.Store.List(ctx, prefix)
+	}
+}
+
+func (s silent) Watch(ctx context.Context, prefix string, index uint64) (uint64, error) {
+	select {
+	case <-s.now:
+		<-ctx.Done()
+		return index, ctx.Err()
+	default:
+		return s.Store.Watch(ctx, prefix, index)
+	}
+}
+
+// watching runs a Watcher for as long as f, on the memory that f may make fail.
+func watching(t *testing.T, f func(w *Watcher, s *storetest.Memory, silence func())) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := silent{Store: storetest.NewMemory(), now: make(chan struct{})}
+		w := NewWatcher(s, slog.New(slog.DiscardHandler))
+		var running sync.WaitGroup
+		if w.Readable() {
+			t.Error("readable before the first read")
+		}
+		running.Go(func() { _ = w.Run(ctx) })
+		synctest.Wait()
+		f(w, s.Store.(*storetest.Memory), func() { close(s.now) })
+		cancel()
+		running.Wait()
+	})
+}
+
+// pass lets time pass and reports how long the records were readable.
+func pass(w *Watcher, d time.Duration) (readable time.Duration) {
+	const step = 500 * time.Millisecond
+	for range d / step {
+		time.Sleep(step)
+		synctest.Wait()
+		if w.Readable() {
+			readable += step
+		}
+	}
+	return readable
+}
+
+func TestRecordsThatDoNotChangeStayReadable(t *testing.T) {
+	watching(t, func(w *Watcher, _ *storetest.Memory, _ func()) {
+		if got := pass(w, time.Hour); got != time.Hour {
+			t.Errorf("readable for %v of an hour in which nothing changed", got)
+		}
+	})
+}
+
+// TestAFailingStoreIsNotReadableForLong: an election is waited for, and a store that
+// answers again is readable at once.
+func TestAFailingStoreIsNotReadableForLong(t *testing.T) {
+	watching(t, func(w *Watcher, s *storetest.Memory, _ func()) {
+		for range 3 {
+			pass(w, 5*time.Minute)
+			s.FailReads(errors.New("no leader"))
+			if got := pass(w, grace-time.Second); got != grace-time.Second {
+				t.Errorf("readable for %v of a short failure", got)
+			}
+			if got := pass(w, 10*time.Minute); got > time.Second {
+				t.Errorf("readable for %v of a long failure", got)
+			}
+			s.FailReads(nil)
+			pass(w, retryIn)
+			if got := pass(w, time.Minute); got != time.Minute {
+				t.Errorf("readable for %v of a minute after the failure", got)
+			}
+		}
+	})
+}
+
+func TestASilentStoreIsNotReadableForLong(t *testing.T) {
+	watching(t, func(w *Watcher, _ *storetest.Memory, silence func()) {
+		pass(w, 5*time.Minute)
+		silence()
+		// The Watch that is under way may still answer.
+		if got := pass(w, 10*time.Minute); got > time.Minute+patience {
+			t.Errorf("readable for %v though the store says nothing", got)
+		}
+		if w.Readable() {
+			t.Error("readable for ever")
+		}
+	})
+}

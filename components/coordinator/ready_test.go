@@ -1,0 +1,42 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/store/storetest"
+)
+
+// TestReadyOnlyWhileTheRecordsCanBeRead: /readyz and /healthz say what health says.
+func TestReadyOnlyWhileTheRecordsCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storetest.NewMemory()
+		c := &Coordinator{cfg: Config{Slot: "coordinator-0"}, views: view.NewWatcher(s, slog.New(slog.DiscardHandler))}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		want := func(records bool, when string) {
+			t.Helper()
+			if h := c.health(); h.Records != records || h.Slot != "coordinator-0" {
+				t.Errorf("%s: %+v", when, h)
+			}
+		}
+		want(false, "before the first read")
+		running.Go(func() { _ = c.views.Run(ctx) })
+		synctest.Wait()
+		want(true, "once they were read")
+		s.FailReads(errors.New("no cluster leader"))
+		time.Sleep(time.Minute)
+		want(false, "after a minute without a leader")
+		s.FailReads(nil)
+		time.Sleep(2 * time.Second)
+		want(true, "with a leader again")
+		cancel()
+		running.Wait()
+	})
+}
