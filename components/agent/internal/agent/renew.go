@@ -10,6 +10,7 @@ import (
 	"cadre.dev/agent/internal/renewal"
 	"cadre.dev/agent/internal/supervise"
 	"cadre.dev/core/policy"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
 // take puts new credentials into force.
@@ -114,7 +115,7 @@ func (a *Agent) renew(ctx context.Context) error {
 // tokens among them have been seen to work: until then the old ones are.
 func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	current, _ := a.admitted.Get()
-	grant, err := a.hub.Renew(ctx, a.boot.ID)
+	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, Held: current.Held()})
 	if err != nil {
 		return renewal.Held{}, err
 	}
@@ -135,7 +136,7 @@ var errMoved = errors.New("admission now gives this boot another name or address
 // admitOnce attests again, with the same Boot key.
 func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	current, _ := a.admitted.Get()
-	next, err := a.admit.Admit(ctx)
+	next, err := a.admit.Again(ctx, *current)
 	if err != nil {
 		return renewal.Held{}, err
 	}

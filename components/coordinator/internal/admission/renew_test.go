@@ -32,9 +32,15 @@ func (b *boot) onSession(change ...func(*overlay.Addr)) context.Context {
 
 func (b *boot) renew(change ...func(*overlay.Addr)) (*admissionv1.Credentials, error) {
 	b.h.t.Helper()
+	return b.renewHolding(nil, change...)
+}
+
+// renewHolding renews as a Boot that says what it has in force.
+func (b *boot) renewHolding(held *admissionv1.Held, change ...func(*overlay.Addr)) (*admissionv1.Credentials, error) {
+	b.h.t.Helper()
 	b.h.ahead.Add(int64(renewPause))
 	b.h.settle()
-	out, err := b.h.service.Credentials().Renew(b.onSession(change...), &admissionv1.RenewRequest{BootId: b.id()})
+	out, err := b.h.service.Credentials().Renew(b.onSession(change...), &admissionv1.RenewRequest{BootId: b.id(), Held: held})
 	return out.GetCredentials(), err
 }
 
@@ -302,32 +308,4 @@ func TestRenewalsOfASlotArePaced(t *testing.T) {
 	b.mustRenew()
 	_, err := h.service.Credentials().Renew(b.onSession(), &admissionv1.RenewRequest{BootId: b.id()})
 	wantCode(t, err, codes.ResourceExhausted, policy.CodeRateLimited)
-}
-
-func TestRotate(t *testing.T) {
-	now := time.Now()
-	pair := func(name string) tokens.Pair {
-		return tokens.Pair{Agent: tokens.Token{Accessor: name + "a"}, Workload: tokens.Token{Accessor: name + "w"}}
-	}
-	for name, c := range map[string]struct {
-		have         []string
-		age          time.Duration
-		keep, revoke string
-	}{
-		"first":                    {nil, time.Hour, "na nw", ""},
-		"settled":                  {[]string{"1a", "1w"}, settled, "1a 1w na nw", ""},
-		"the pair before the last": {[]string{"1a", "1w", "2a", "2w"}, settled, "2a 2w na nw", "1a 1w"},
-		"a lost answer":            {[]string{"1a", "1w", "2a", "2w"}, time.Second, "1a 1w 2a 2w na nw", ""},
-		"many lost answers":        {strings.Fields("1a 1w 2a 2w 3a 3w 4a 4w"), time.Second, "2a 2w 3a 3w 4a 4w na nw", "1a 1w"},
-		"another boot's":           {[]string{"1a", "1w"}, -1, "na nw", "1a 1w"},
-	} {
-		held := policy.Admission{TokenAccessors: c.have}
-		if c.age >= 0 {
-			held.TokensAt = now.Add(-c.age)
-		}
-		keep, revoke := rotate(held, pair("n"), now)
-		if strings.Join(keep, " ") != c.keep || strings.Join(revoke, " ") != c.revoke {
-			t.Errorf("%s: keep %v, revoke %v", name, keep, revoke)
-		}
-	}
 }
