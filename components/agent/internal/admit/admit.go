@@ -70,7 +70,7 @@ type Admitted struct {
 func (c *Client) Admit(ctx context.Context) (Admitted, error) { return c.attempt(ctx, nil) }
 
 // Again is Admit of a Boot that has held in force: what of it is in use is not taken
-// away.
+// away, and secrets that the coordinators cannot read the epoch of stay as held.
 func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
 	return c.attempt(ctx, &held)
 }
@@ -145,7 +145,18 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit: %w", err)
 	}
-	return c.accept(answer, claim, proved)
+	out, err := c.accept(answer, claim, proved)
+	if err != nil {
+		return Admitted{}, err
+	}
+	var was *admissionv1.Credentials
+	if held != nil {
+		was = held.Grant
+	}
+	if out.Grant, err = keep(was, out.Grant); err != nil {
+		return Admitted{}, err
+	}
+	return out, nil
 }
 
 // checkCoordinator verifies that a genuine coordinator of our cluster holds the

@@ -49,6 +49,9 @@ type Agent struct {
 	// Set once, after the first admission.
 	node      atomic.Pointer[overlay.Node]
 	lifecycle atomic.Pointer[lifecycle.Executor]
+	// askedAt is the version of the desired state that was known when the credentials in
+	// force were asked for.
+	askedAt atomic.Uint64
 	// ended is why this Boot is its Slot no more; nil while it may be.
 	ended atomic.Pointer[admit.EndedError]
 

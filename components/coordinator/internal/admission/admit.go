@@ -99,6 +99,9 @@ func (a *attempt) grant(ctx context.Context, held *admissionv1.Held) (*admission
 	if err != nil {
 		return nil, refuse(codeBadRequest, "boot key: %v", err)
 	}
+	if !a.renewal {
+		held = nil // whatever it says, this Boot was given nothing yet
+	}
 	return a.issue(ctx, &grant{admission: a.admission, spec: a.spec, vip: a.record.VIP, key: public, held: held})
 }
 

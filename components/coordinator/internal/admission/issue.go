@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,9 +26,12 @@ type Issuer interface {
 
 // Secrets are the workloads' and the gossip key, as of now.
 type Secrets interface {
-	// For gives the secrets of a Slot whose group has spec.
+	// For gives the secrets of a Slot whose group has spec. Those whose record cannot be
+	// read are left out, and the error then holds a *store.RecordError for each; with any
+	// other error there are none.
 	For(ctx context.Context, spec group.Spec, slot string) ([]*admissionv1.Secret, error)
-	// Gossip gives Consul's present gossip key in base64 and its epoch.
+	// Gossip gives Consul's present gossip key in base64 and its epoch. An error that holds
+	// a *store.RecordError says that its record cannot be read.
 	Gossip(ctx context.Context) (key string, epoch uint32, err error)
 }
 
@@ -58,10 +60,12 @@ var errTaken = errors.New("the records changed meanwhile")
 // the key. Tokens are recorded before anybody is given them (TOK-12).
 func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
 	out, err := s.sign(ctx, g)
-	if err != nil {
-		if errors.Is(err, keys.ErrKeyForbidden) {
-			return nil, refuse(codeKey, "%v", err)
-		}
+	switch {
+	case errors.Is(err, keys.ErrKeyForbidden):
+		return nil, refuse(codeKey, "%v", err)
+	case len(store.RecordErrors(err)) > 0:
+		return nil, refuse(codeGate, "%v; which value is in force is not known until it is repaired", err).later()
+	case err != nil:
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
 	pair, err := s.cfg.Issuer.Slot(ctx, tokens.Holder{
@@ -93,25 +97,17 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := s.cfg.Secrets.For(ctx, g.spec, a.Slot)
-	if err != nil {
-		return nil, fmt.Errorf("secrets of %s: %w", a.Slot, err)
-	}
-	gossip, epoch, err := s.cfg.Secrets.Gossip(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("gossip key: %w", err)
-	}
-	return &admissionv1.Credentials{
+	out := &admissionv1.Credentials{
 		Cluster: s.cfg.Cluster, Group: a.Group, Slot: a.Slot, BootId: a.BootID,
 		SvidChainPem: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...),
-		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Secrets: secrets, Revision: a.Revision,
+		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Revision: a.Revision,
 		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(policy.ReattestAfter)),
 		Simulated: a.Simulated,
 		Consul: &admissionv1.ConsulCredentials{
-			Datacenter: s.cfg.Datacenter, GossipKey: gossip, GossipEpoch: epoch,
-			TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: s.cfg.ServerVIPs,
+			Datacenter: s.cfg.Datacenter, TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: s.cfg.ServerVIPs,
 		},
-	}, nil
+	}
+	return out, s.addSecrets(ctx, g, out)
 }
 
 // record adds the pair to the admission and says which accessors are to be revoked.

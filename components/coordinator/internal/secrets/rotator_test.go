@@ -197,7 +197,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 // A record that cannot be read must not bring an old value back.
 func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 	o := newOffice(t)
-	spec := o.spec(group.Secret{Name: "cookie"})
+	spec := o.spec(group.Secret{Name: "cookie"}, group.Secret{Name: "other"})
 	o.write(store.SecretKey("web", "cookie"), []byte(`{"epoch":"many"}`))
 	o.write(store.SecretKey(store.ClusterSecrets, store.GossipSecret), []byte(`nonsense`))
 	if _, err := o.passes(3); err != nil {
@@ -209,12 +209,34 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 		}
 	}
 	service := New(plain{}, o.store)
-	if _, err := service.For(t.Context(), spec, "web-0"); err == nil {
-		t.Error("a value was given out")
+	// The others are, and the error says that it is the record.
+	given, err := service.For(t.Context(), spec, "web-0")
+	if bad := store.RecordErrors(err); len(bad) != 1 || bad[0].Key != store.SecretKey("web", "cookie") || len(given) != 1 || given[0].GetName() != "other" {
+		t.Errorf("given out: %d, %v", len(given), err)
 	}
-	if _, _, err := service.Gossip(t.Context()); err == nil {
-		t.Error("a gossip key was given out")
+	if key, _, err := service.Gossip(t.Context()); len(store.RecordErrors(err)) != 1 || key != "" {
+		t.Errorf("a gossip key was given out (%v)", err)
 	}
+	o.write(store.SecretKey("web", "cookie"), []byte(`{"group":"web","name":"another","epoch":7,"rotated_at":"2026-01-01T00:00:00Z"}`))
+	if given, err := service.For(t.Context(), spec, "web-0"); len(store.RecordErrors(err)) != 1 || len(given) != 1 {
+		t.Errorf("a record of another secret: %d, %v", len(given), err)
+	}
+	// A record that nobody needs is nobody's trouble.
+	if given, err := service.For(t.Context(), o.spec(group.Secret{Name: "other"}), "web-0"); err != nil || len(given) != 1 {
+		t.Errorf("without it: %d, %v", len(given), err)
+	}
+	// A store that does not answer is no bad record: nothing is known.
+	away := New(plain{}, silent{o.store})
+	if given, err := away.For(t.Context(), spec, "web-0"); err == nil || given != nil || len(store.RecordErrors(err)) != 0 {
+		t.Errorf("without a store: %d, %v", len(given), err)
+	}
+}
+
+// silent is a store that cannot be read.
+type silent struct{ store.Store }
+
+func (silent) List(context.Context, string) ([]store.Entry, uint64, error) {
+	return nil, 0, errors.New("no leader")
 }
 
 // TOK-10: a request that comes during a rotation is another rotation, since whoever

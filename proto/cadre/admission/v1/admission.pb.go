@@ -82,7 +82,8 @@ func (x *RenewRequest) GetHeld() *Held {
 }
 
 // Held is what a Boot that asks for fresh credentials has in force. It is said by the
-// Boot about itself and decides nothing but what becomes of that.
+// Boot about itself and decides nothing but what becomes of that. Who sends it takes
+// what an answer names as kept for unchanged.
 type Held struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ConsulCredentials.tokens_id of the tokens in use. They are not revoked when others
@@ -710,7 +711,10 @@ type Credentials struct {
 	// From then on credentials are renewed for fresh evidence only.
 	ReattestBy *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=reattest_by,json=reattestBy,proto3" json:"reattest_by,omitempty"`
 	// The evidence was judged under a root that is not Intel's.
-	Simulated     bool `protobuf:"varint,16,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	Simulated bool `protobuf:"varint,16,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	// Declared secrets whose epoch cannot be read: the Boot keeps what it has of them.
+	// Never at its first admission, which is refused instead.
+	KeptSecrets   []string `protobuf:"bytes,17,rep,name=kept_secrets,json=keptSecrets,proto3" json:"kept_secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -850,6 +854,13 @@ func (x *Credentials) GetSimulated() bool {
 	return false
 }
 
+func (x *Credentials) GetKeptSecrets() []string {
+	if x != nil {
+		return x.KeptSecrets
+	}
+	return nil
+}
+
 // Secret is one workload secret. It reaches the workload as a file in memory.
 type Secret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -956,7 +967,10 @@ type ConsulCredentials struct {
 	// Grows with each rotation of the gossip key.
 	GossipEpoch uint32 `protobuf:"varint,9,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
 	// Names the two tokens together, in Held. It is no secret.
-	TokensId      string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	TokensId string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	// The epoch of the gossip key cannot be read: there is none here, and the Boot keeps
+	// its own. As kept_secrets.
+	GossipKept    bool `protobuf:"varint,11,opt,name=gossip_kept,json=gossipKept,proto3" json:"gossip_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1061,6 +1075,13 @@ func (x *ConsulCredentials) GetTokensId() string {
 	return ""
 }
 
+func (x *ConsulCredentials) GetGossipKept() bool {
+	if x != nil {
+		return x.GossipKept
+	}
+	return false
+}
+
 var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
 
 const file_cadre_admission_v1_admission_proto_rawDesc = "" +
@@ -1113,7 +1134,7 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x04held\x18\x03 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"\x8f\x01\n" +
 	"\rAdmitResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\x12;\n" +
-	"\rinitial_peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\finitialPeers\"\xb6\x04\n" +
+	"\rinitial_peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\finitialPeers\"\xd9\x04\n" +
 	"\vCredentials\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
@@ -1133,7 +1154,8 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\fpolicy_epoch\x18\x0e \x01(\x04R\vpolicyEpoch\x12;\n" +
 	"\vreattest_by\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reattestBy\x12\x1c\n" +
-	"\tsimulated\x18\x10 \x01(\bR\tsimulatedJ\x04\b\n" +
+	"\tsimulated\x18\x10 \x01(\bR\tsimulated\x12!\n" +
+	"\fkept_secrets\x18\x11 \x03(\tR\vkeptSecretsJ\x04\b\n" +
 	"\x10\v\"\x80\x01\n" +
 	"\x06Secret\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1141,7 +1163,7 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x05 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\rR\x04mode\"\x83\x03\n" +
+	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xa4\x03\n" +
 	"\x11ConsulCredentials\x12\x1e\n" +
 	"\n" +
 	"datacenter\x18\x01 \x01(\tR\n" +
@@ -1159,7 +1181,9 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x10tokens_expire_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0etokensExpireAt\x12!\n" +
 	"\fgossip_epoch\x18\t \x01(\rR\vgossipEpoch\x12\x1b\n" +
 	"\ttokens_id\x18\n" +
-	" \x01(\tR\btokensId2\x91\x02\n" +
+	" \x01(\tR\btokensId\x12\x1f\n" +
+	"\vgossip_kept\x18\v \x01(\bR\n" +
+	"gossipKept2\x91\x02\n" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
 	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
