@@ -66,8 +66,10 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := mesh.InMemory(cfg.RunDir); err != nil {
-		return nil, fmt.Errorf("--run-dir: %w", err)
+	for _, dir := range []string{cfg.RunDir, supervise.RunDir(cfg.RunDir)} {
+		if err := mesh.InMemory(dir); err != nil {
+			return nil, fmt.Errorf("--run-dir: %w", err)
+		}
 	}
 	trust, trustFile, err := attest.LoadTrust(cfg.TrustFile)
 	if err != nil {
