@@ -147,7 +147,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 
 // assemble makes every part, from the keys up.
 func (c *Coordinator) assemble(ctx context.Context) error {
-	if err := supervise.InMemory(c.cfg.RunDir); err != nil {
+	if err := supervise.InMemory(c.cfg.RunDir, c.consulRunDir()); err != nil {
 		return fmt.Errorf("run dir: %w", err)
 	}
 	var err error
@@ -210,9 +210,12 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	return c.assembleOverlay()
 }
 
+// consulRunDir holds Consul's configuration: a mount of its own there counts, too.
+func (c *Coordinator) consulRunDir() string { return filepath.Join(c.cfg.RunDir, "consul") }
+
 func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 	cfg := supervise.Config{
-		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: filepath.Join(c.cfg.RunDir, "consul"),
+		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: c.consulRunDir(),
 		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
 		GossipKey: gossip, ManagementToken: c.root.ManagementToken(), CAPEM: c.root.CA().PEM(),
 	}

@@ -34,6 +34,7 @@ import (
 	"cadre.dev/coordinator/internal/testnet"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/secret/secrettest"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/overlaytest"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -222,7 +223,7 @@ func newHarness(t *testing.T) *harness {
 	h.platform = newCloudPlatform(h, guest.InstanceID())
 	h.config = coordinator.Config{
 		Cluster: "demo", Slot: "coordinator-0", Replicas: 1, ConsulBinary: storetest.ConsulBinary(t),
-		StateDir: t.TempDir(), RunDir: testnet.MemoryDir(t), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.Address()},
+		StateDir: t.TempDir(), RunDir: secrettest.MemoryDir(t), Gateway: overlay.Gateway{Domain: gatewayDomain, Address: h.gateway.Address()},
 		SessionListen: "127.0.0.1:7443", APIListen: "127.0.0.1:7444", Version: "test",
 		Trust: trust, TrustFile: trustFile,
 	}

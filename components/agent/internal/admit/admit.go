@@ -67,7 +67,20 @@ type Admitted struct {
 }
 
 // Admit makes one attempt with one coordinator.
-func (c *Client) Admit(ctx context.Context) (Admitted, error) {
+func (c *Client) Admit(ctx context.Context) (Admitted, error) { return c.attempt(ctx, nil) }
+
+// Again is Admit of a Boot that has held in force: what of it is in use is not taken
+// away, and secrets that the coordinators cannot read the epoch of stay as held.
+func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
+	return c.attempt(ctx, &held)
+}
+
+// Held tells a coordinator what of a is in use.
+func (a Admitted) Held() *admissionv1.Held {
+	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId()}
+}
+
+func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, attemptLimit,
 		fmt.Errorf("admission took longer than %s", attemptLimit))
 	defer cancel()
@@ -119,16 +132,31 @@ func (c *Client) Admit(ctx context.Context) (Admitted, error) {
 	if err != nil {
 		return Admitted{}, fmt.Errorf("quote: %w", err)
 	}
-	answer, err := service.Admit(ctx, &admissionv1.AdmitRequest{
+	request := &admissionv1.AdmitRequest{
 		Statement: claim.Encode(),
 		Evidence: &admissionv1.Evidence{
 			Quote: evidence.Quote, EventLog: evidence.EventLog, AppCompose: evidence.AppCompose, VmConfig: evidence.VMConfig,
 		},
-	}, grpc.MaxCallRecvMsgSize(answerLimit))
+	}
+	if held != nil {
+		request.Held = held.Held()
+	}
+	answer, err := service.Admit(ctx, request, grpc.MaxCallRecvMsgSize(answerLimit))
 	if err != nil {
 		return Admitted{}, fmt.Errorf("admit: %w", err)
 	}
-	return c.accept(answer, claim, proved)
+	out, err := c.accept(answer, claim, proved)
+	if err != nil {
+		return Admitted{}, err
+	}
+	var was *admissionv1.Credentials
+	if held != nil {
+		was = held.Grant
+	}
+	if out.Grant, err = keep(was, out.Grant); err != nil {
+		return Admitted{}, err
+	}
+	return out, nil
 }
 
 // checkCoordinator verifies that a genuine coordinator of our cluster holds the

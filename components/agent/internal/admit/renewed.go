@@ -12,7 +12,8 @@ import (
 
 // Renewed checks credentials that a coordinator gave over a control session: they are
 // for the same name, Boot, generation and address as held, and under the very CA that
-// the coordinators proved at admission (TOK-20).
+// the coordinators proved at admission (TOK-20). Secrets that they cannot read the epoch
+// of stay as held.
 func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitted, error) {
 	was := held.Grant
 	switch {
@@ -31,6 +32,9 @@ func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitte
 	certificate, roots, err := c.readSVID(grant, held.ID)
 	if err != nil {
 		return Admitted{}, fmt.Errorf("read renewed credentials: %w", err)
+	}
+	if grant, err = keep(was, grant); err != nil {
+		return Admitted{}, err
 	}
 	out := held
 	out.Grant, out.ExpiresAt = grant, grant.GetExpiresAt().AsTime()

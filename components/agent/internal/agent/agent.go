@@ -49,6 +49,9 @@ type Agent struct {
 	// Set once, after the first admission.
 	node      atomic.Pointer[overlay.Node]
 	lifecycle atomic.Pointer[lifecycle.Executor]
+	// askedAt is the version of the desired state that was known when the credentials in
+	// force were asked for.
+	askedAt atomic.Uint64
 	// ended is why this Boot is its Slot no more; nil while it may be.
 	ended atomic.Pointer[admit.EndedError]
 
@@ -63,8 +66,10 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := mesh.InMemory(cfg.RunDir); err != nil {
-		return nil, fmt.Errorf("--run-dir: %w", err)
+	for _, dir := range []string{cfg.RunDir, supervise.RunDir(cfg.RunDir)} {
+		if err := mesh.InMemory(dir); err != nil {
+			return nil, fmt.Errorf("--run-dir: %w", err)
+		}
 	}
 	trust, trustFile, err := attest.LoadTrust(cfg.TrustFile)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"cadre.dev/agent/internal/agenttest"
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/core/group"
+	"cadre.dev/core/secret/secrettest"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -46,7 +47,7 @@ func newTestAgent(t *testing.T, w *agenttest.World) *testAgent {
 	dir := t.TempDir()
 	return &testAgent{t: t, api: "http://" + api, cfg: Config{
 		TrustFile: agenttest.TrustFile(t, w.Trust()), Gateway: w.Gateway.Config(),
-		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(agenttest.MemoryDir(t), "run"), MeshDir: filepath.Join(agenttest.MemoryDir(t), "mesh"),
+		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(secrettest.MemoryDir(t), "run"), MeshDir: filepath.Join(secrettest.MemoryDir(t), "mesh"),
 		DstackSocket: socket, API: api, Listen: "127.0.0.1:0", Version: "test", ChildOutput: io.Discard,
 	}}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"cadre.dev/agent/internal/supervise"
 	"cadre.dev/overlay"
 )
 
@@ -77,7 +78,7 @@ func (c *Config) check() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	for _, dir := range []string{c.StateDir, c.RunDir} {
+	for _, dir := range []string{c.StateDir, c.RunDir, supervise.RunDir(c.RunDir)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			errs = append(errs, err)
 		}

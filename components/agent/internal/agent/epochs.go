@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 
 	"cadre.dev/agent/internal/mesh"
 	"cadre.dev/core/secret"
@@ -34,16 +35,28 @@ func (a *Agent) epochs() (gossip uint32, secrets map[string]uint32) {
 	return current.Grant.GetConsul().GetGossipEpoch(), secrets
 }
 
-// behind says what of the desired state is newer than the credentials; "" nothing.
-func behind(desired *controlv1.Desired, grant *admissionv1.Credentials) string {
+// behind says what of the desired state is newer than the credentials; "" nothing. They
+// were asked for when the desired state of version asked was known. What the coordinator
+// could give no new value of then, it is not asked for again before it has news.
+func behind(desired *controlv1.Desired, grant *admissionv1.Credentials, asked uint64) string {
 	if desired.GetVersion() == 0 {
 		return "" // a coordinator that does not know yet
 	}
-	if c := grant.GetConsul(); c != nil && c.GetGossipEpoch() < desired.GetGossipEpoch() {
+	answered := desired.GetVersion() <= asked
+	c := grant.GetConsul()
+	if c != nil && c.GetGossipEpoch() < desired.GetGossipEpoch() && !(answered && c.GetGossipKept()) {
 		return fmt.Sprintf("the gossip key has epoch %d now", desired.GetGossipEpoch())
 	}
 	wanted := maps.Clone(desired.GetSecretEpochs())
+	if answered {
+		for _, name := range grant.GetKeptSecrets() {
+			delete(wanted, name)
+		}
+	}
 	for _, s := range grant.GetSecrets() {
+		if answered && slices.Contains(grant.GetKeptSecrets(), s.GetName()) {
+			continue
+		}
 		want, declared := wanted[s.GetName()]
 		if !declared {
 			return fmt.Sprintf("secret %s is not declared any more", s.GetName())

@@ -10,6 +10,7 @@ import (
 	"cadre.dev/agent/internal/renewal"
 	"cadre.dev/agent/internal/supervise"
 	"cadre.dev/core/policy"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
 // take puts new credentials into force.
@@ -86,7 +87,7 @@ func (a *Agent) renew(ctx context.Context) error {
 		Behind: func() string {
 			d, _ := a.hub.Desired().Get()
 			current, _ := a.admitted.Get()
-			return behind(d, current.Grant)
+			return behind(d, current.Grant, a.askedAt.Load())
 		},
 		Sessions: func() (int, <-chan struct{}) {
 			n, index := a.hub.Sessions().Get()
@@ -114,7 +115,8 @@ func (a *Agent) renew(ctx context.Context) error {
 // tokens among them have been seen to work: until then the old ones are.
 func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	current, _ := a.admitted.Get()
-	grant, err := a.hub.Renew(ctx, a.boot.ID)
+	known, _ := a.hub.Desired().Get()
+	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, Held: current.Held()})
 	if err != nil {
 		return renewal.Held{}, err
 	}
@@ -125,8 +127,18 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	if err := a.proveTokens(ctx, next); err != nil {
 		return renewal.Held{}, err
 	}
+	a.tellKept(next)
+	a.askedAt.Store(known.GetVersion())
 	a.take(next)
 	return heldOf(next), nil
+}
+
+// tellKept logs what the coordinators could give no value of.
+func (a *Agent) tellKept(next admit.Admitted) {
+	kept, gossip := next.Grant.GetKeptSecrets(), next.Grant.GetConsul().GetGossipKept()
+	if len(kept) > 0 || gossip {
+		a.cfg.Log.Warn("the coordinators cannot read which secrets are in force; this boot keeps those that it has", "secrets", kept, "gossip_key", gossip)
+	}
 }
 
 // errMoved ends the agent: everything that it runs has the old name or address.
@@ -135,7 +147,8 @@ var errMoved = errors.New("admission now gives this boot another name or address
 // admitOnce attests again, with the same Boot key.
 func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	current, _ := a.admitted.Get()
-	next, err := a.admit.Admit(ctx)
+	known, _ := a.hub.Desired().Get()
+	next, err := a.admit.Again(ctx, *current)
 	if err != nil {
 		return renewal.Held{}, err
 	}
@@ -148,6 +161,8 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	if err := a.proveTokens(ctx, next); err != nil {
 		a.cfg.Log.Warn("tokens of an admission are not known yet", "error", err)
 	}
+	a.tellKept(next)
+	a.askedAt.Store(known.GetVersion())
 	a.take(next)
 	return heldOf(next), nil
 }

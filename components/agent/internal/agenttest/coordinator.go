@@ -50,9 +50,11 @@ type Coordinator struct {
 	Tamper func(*statement.Coordinator)
 	// Lost, if set, is why the admitted Boot is its Slot no more: Standing says so.
 	Lost func() *admissionv1.StandingResponse
-	// Grant may change an answer before it is sent.
-	Grant func(*admissionv1.AdmitResponse)
-	Life  time.Duration
+	// Grant may change an answer before it is sent, Renewal one to a renewal; an error
+	// stands for an answer that is lost.
+	Grant   func(*admissionv1.AdmitResponse)
+	Renewal func(*admissionv1.RenewRequest, *admissionv1.Credentials) error
+	Life    time.Duration
 
 	node       *overlay.Node
 	guest      *attest.GuestClient
@@ -70,6 +72,7 @@ type Coordinator struct {
 	sessions int                                      // guarded by mu
 	granted  *admissionv1.Credentials                 // guarded by mu; of the newest admission
 	renewals int                                      // guarded by mu
+	admits   []*admissionv1.AdmitRequest              // guarded by mu; that were granted
 }
 
 // NewCoordinator returns one that admits everybody genuine as demo/web/web-0.
@@ -180,6 +183,13 @@ func (c *Coordinator) Boots() []string {
 	return slices.Clone(c.boots)
 }
 
+// Admits returns the granted requests, in order.
+func (c *Coordinator) Admits() []*admissionv1.AdmitRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.admits)
+}
+
 // Sessions counts control sessions so far.
 func (c *Coordinator) Sessions() int {
 	c.mu.Lock()
@@ -288,6 +298,7 @@ func (a *admission) Admit(ctx context.Context, r *admissionv1.AdmitRequest) (*ad
 	}
 	a.c.mu.Lock()
 	a.c.boots = append(a.c.boots, boot)
+	a.c.admits = append(a.c.admits, r)
 	a.c.granted = answer.GetCredentials()
 	a.c.mu.Unlock()
 	a.c.node.SetPeers([]overlay.Peer{{ID: a.c.Slot, BootID: boot, InstanceID: claim.InstanceID, VIP: VIP(2, 0)}})
@@ -384,6 +395,11 @@ func (s *credentials) Renew(ctx context.Context, r *admissionv1.RenewRequest) (*
 	out := proto.Clone(s.c.granted).(*admissionv1.Credentials)
 	out.SvidChainPem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	out.ExpiresAt = timestamppb.New(time.Now().Add(s.c.Life))
+	if s.c.Renewal != nil {
+		if err := s.c.Renewal(r, out); err != nil {
+			return nil, err
+		}
+	}
 	return &admissionv1.RenewResponse{Credentials: out}, nil
 }
 

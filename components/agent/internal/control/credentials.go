@@ -24,7 +24,7 @@ var ErrNoSession = errors.New("no coordinator is connected")
 // Renew asks the connected coordinators for fresh credentials, one after the other
 // from a random one on, until one grants. A refusal is given only when nobody does:
 // one coordinator may be behind.
-func (h *Hub) Renew(ctx context.Context, bootID string) (*admissionv1.Credentials, error) {
+func (h *Hub) Renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.Credentials, error) {
 	h.mu.Lock()
 	all := slices.Collect(func(yield func(*session) bool) {
 		for s := range h.live {
@@ -40,7 +40,7 @@ func (h *Hub) Renew(ctx context.Context, bootID string) (*admissionv1.Credential
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	var refused, failed error
 	for _, s := range all {
-		out, err := s.renew(ctx, bootID)
+		out, err := s.renew(ctx, req)
 		if err == nil {
 			return out, nil
 		}
@@ -61,11 +61,10 @@ func (h *Hub) Renew(ctx context.Context, bootID string) (*admissionv1.Credential
 	return nil, failed
 }
 
-func (s *session) renew(ctx context.Context, bootID string) (*admissionv1.Credentials, error) {
+func (s *session) renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.Credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewLimit)
 	defer cancel()
-	out, err := admissionv1.NewCredentialServiceClient(s.conn).Renew(ctx,
-		&admissionv1.RenewRequest{BootId: bootID}, grpc.MaxCallRecvMsgSize(messageLimit))
+	out, err := admissionv1.NewCredentialServiceClient(s.conn).Renew(ctx, req, grpc.MaxCallRecvMsgSize(messageLimit))
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,10 @@ func open(dir string, gid int) (*Folder, error) {
 	if f.secrets, err = f.dir.open(secretsFolder); err != nil {
 		return nil, err
 	}
+	// It may be a mount of its own.
+	if err := InMemory(f.secrets.path); err != nil {
+		return nil, err
+	}
 	// Whatever the umask was: workloads of other users read from here.
 	if err := errors.Join(root.Chmod(".", 0o755), f.secrets.root.Chmod(".", 0o755)); err != nil {
 		return nil, err

@@ -11,18 +11,8 @@ import (
 	"time"
 
 	"cadre.dev/core/secret"
+	"cadre.dev/core/secret/secrettest"
 )
-
-// memory is a folder in memory, where secrets may be.
-func memory(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "cadre-test-") //nolint:usetesting // it must be in memory, which t.TempDir is not
-	if err != nil {
-		t.Skipf("no folder in memory: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
 
 func testInfo() Info {
 	return Info{
@@ -38,7 +28,7 @@ func testInfo() Info {
 }
 
 func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
-	dir := memory(t)
+	dir := secrettest.MemoryDir(t)
 	f, err := Open(dir, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +62,7 @@ func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
 }
 
 func TestOpenRemovesAnEarlierReady(t *testing.T) {
-	dir := memory(t)
+	dir := secrettest.MemoryDir(t)
 	if err := os.WriteFile(filepath.Join(dir, "ready"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +97,7 @@ func TestSecrets(t *testing.T) {
 			if name == "with a group" && os.Getuid() != 0 {
 				t.Skip("needs root to give a file to another group")
 			}
-			dir := memory(t)
+			dir := secrettest.MemoryDir(t)
 			f, err := Open(dir, tc.gid)
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"cadre.dev/core/secret"
+	"cadre.dev/core/secret/secrettest"
 )
 
 func value(text string, epoch uint32) Secret {
@@ -26,7 +27,7 @@ func read(t *testing.T, path ...string) string {
 
 // TOK-16: secrets are refused a folder that is on a disk.
 func TestTOK16_FolderOnADiskIsRefused(t *testing.T) {
-	if err := InMemory(memory(t)); err != nil {
+	if err := InMemory(secrettest.MemoryDir(t)); err != nil {
 		t.Error(err)
 	}
 	dir := t.TempDir()
@@ -38,6 +39,30 @@ func TestTOK16_FolderOnADiskIsRefused(t *testing.T) {
 	}
 }
 
+// TOK-16: a disk that is mounted inside of the folder is one, too.
+func TestTOK16_SecretsFolderOnADiskIsRefused(t *testing.T) {
+	disk := t.TempDir()
+	if err := InMemory(disk); err == nil {
+		t.Skip("the temporary folder is in memory here")
+	}
+	dir := secrettest.MemoryDir(t)
+	inside := filepath.Join(dir, secretsFolder)
+	if err := os.Mkdir(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount(disk, inside, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("mounting is not allowed here: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(inside, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := Open(dir, 0); err == nil || !strings.Contains(err.Error(), inside+" is not in memory") {
+		t.Errorf("open = %v; want a refusal of %s", err, inside)
+	}
+}
+
 // TOK-16: owner and mode are as declared under any umask, from the moment that the
 // file has its name.
 func TestTOK16_TOK19_OwnerAndModeWhateverTheUmask(t *testing.T) {
@@ -46,7 +71,7 @@ func TestTOK16_TOK19_OwnerAndModeWhateverTheUmask(t *testing.T) {
 	}
 	for _, umask := range []int{0o000, 0o022, 0o077, 0o777} {
 		old := syscall.Umask(umask)
-		dir := memory(t)
+		dir := secrettest.MemoryDir(t)
 		f, err := Open(dir, 70)
 		if err == nil {
 			info := testInfo()
@@ -94,7 +119,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 			if err := os.WriteFile(victim, []byte("untouched"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			dir := memory(t)
+			dir := secrettest.MemoryDir(t)
 			f, err := Open(dir, 0)
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +147,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 		})
 	}
 	t.Run("a folder where the secret belongs", func(t *testing.T) {
-		dir := memory(t)
+		dir := secrettest.MemoryDir(t)
 		f, err := Open(dir, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +160,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 		}
 	})
 	t.Run("the folder itself is a symlink", func(t *testing.T) {
-		dir, outside := memory(t), memory(t)
+		dir, outside := secrettest.MemoryDir(t), secrettest.MemoryDir(t)
 		f, err := Open(dir, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +186,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 // A rotation replaces the file, tells the new epoch after it, and leaves nothing of
 // what is not declared any more.
 func TestSecretsFollowTheirDeclaration(t *testing.T) {
-	dir := memory(t)
+	dir := secrettest.MemoryDir(t)
 	f, err := Open(dir, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,9 @@ type Consul struct {
 	http     *http.Client
 }
 
+// RunDir is the folder below runDir that keys and configuration are written to.
+func RunDir(runDir string) string { return filepath.Join(runDir, "consul") }
+
 // NewConsul starts nothing before Configure and Run.
 func NewConsul(cfg Config) *Consul {
 	return &Consul{cfg: cfg, http: &http.Client{Timeout: 2 * time.Second}}
@@ -89,7 +92,7 @@ func (c *Consul) Run(ctx context.Context) error {
 // runOnce runs one child until it ends (an error), settings need another one
 // (nil), or ctx ends. It returns the settings to go on with.
 func (c *Consul) runOnce(ctx context.Context, settings *Settings, index uint64) (*Settings, uint64, error) {
-	runDir := filepath.Join(c.cfg.RunDir, "consul")
+	runDir := RunDir(c.cfg.RunDir)
 	dataDir := filepath.Join(c.cfg.StateDir, "consul")
 	file, err := settings.write(runDir, dataDir, c.cfg.HTTPPort)
 	if err != nil {

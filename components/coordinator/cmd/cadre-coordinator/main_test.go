@@ -17,7 +17,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/attestsim"
-	"cadre.dev/coordinator/internal/testnet"
+	"cadre.dev/core/secret/secrettest"
 )
 
 const appID = "cccccccccccccccccccccccccccccccccccccccc"
@@ -86,7 +86,7 @@ func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	ours, mallory := openCloud(t), openCloud(t)
 	socket := guestOf(t, ours, trustOf(t, ours))
 	dir := t.TempDir()
-	memory := testnet.MemoryDir(t)
+	memory := secrettest.MemoryDir(t)
 	theirs := filepath.Join(dir, "trust.json")
 	if err := os.WriteFile(theirs, trustOf(t, mallory), 0o600); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if refused := a.commit(ctx); refused != nil {
 		return nil, refused.known()
 	}
-	out, refused := a.grant(ctx)
+	out, refused := a.grant(ctx, req.GetHeld())
 	if refused != nil {
 		return nil, refused.known()
 	}
@@ -99,13 +99,16 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	}, nil
 }
 
-// grant gives the admitted Boot its credentials.
-func (a *attempt) grant(ctx context.Context) (*admissionv1.Credentials, *refusal) {
+// grant gives the admitted Boot its credentials; held is what it says that it has.
+func (a *attempt) grant(ctx context.Context, held *admissionv1.Held) (*admissionv1.Credentials, *refusal) {
 	public, err := x509.ParsePKIXPublicKey(a.bootKey)
 	if err != nil {
 		return nil, refuse(codeBadRequest, "boot key: %v", err)
 	}
-	return a.issue(ctx, &grant{admission: a.admission, spec: a.spec, vip: a.record.VIP, key: public})
+	if !a.renewal {
+		held = nil // whatever it says, this Boot was given nothing yet
+	}
+	return a.issue(ctx, &grant{admission: a.admission, spec: a.spec, vip: a.record.VIP, key: public, held: held})
 }
 
 // verify says what genuine evidence claims. It is work of the processor, and holds a

@@ -5,7 +5,7 @@ import (
 	"crypto"
 	"encoding/pem"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -26,9 +26,12 @@ type Issuer interface {
 
 // Secrets are the workloads' and the gossip key, as of now.
 type Secrets interface {
-	// For gives the secrets of a Slot whose group has spec.
+	// For gives the secrets of a Slot whose group has spec. Those whose record cannot be
+	// read are left out, and the error then holds a *store.RecordError for each; with any
+	// other error there are none.
 	For(ctx context.Context, spec group.Spec, slot string) ([]*admissionv1.Secret, error)
-	// Gossip gives Consul's present gossip key in base64 and its epoch.
+	// Gossip gives Consul's present gossip key in base64 and its epoch. An error that holds
+	// a *store.RecordError says that its record cannot be read.
 	Gossip(ctx context.Context) (key string, epoch uint32, err error)
 }
 
@@ -46,6 +49,8 @@ type grant struct {
 	vip         string
 	// key is the Boot's; the connection proved it.
 	key crypto.PublicKey
+	// held is what the Boot says that it has in force; nil: it does not say.
+	held *admissionv1.Held
 }
 
 // errTaken means that the records moved on since the decision.
@@ -55,10 +60,12 @@ var errTaken = errors.New("the records changed meanwhile")
 // the key. Tokens are recorded before anybody is given them (TOK-12).
 func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
 	out, err := s.sign(ctx, g)
-	if err != nil {
-		if errors.Is(err, keys.ErrKeyForbidden) {
-			return nil, refuse(codeKey, "%v", err)
-		}
+	switch {
+	case errors.Is(err, keys.ErrKeyForbidden):
+		return nil, refuse(codeKey, "%v", err)
+	case len(store.RecordErrors(err)) > 0:
+		return nil, refuse(codeGate, "%v; which value is in force is not known until it is repaired", err).later()
+	case err != nil:
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
 	pair, err := s.cfg.Issuer.Slot(ctx, tokens.Holder{
@@ -75,7 +82,7 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 	}
 	s.revoke(ctx, g.admission.Slot, old)
 	out.Consul.AgentToken, out.Consul.WorkloadToken = pair.Agent.Secret, pair.Workload.Secret
-	out.Consul.TokensExpireAt = timestamppb.New(pair.ExpiresAt)
+	out.Consul.TokensExpireAt, out.Consul.TokensId = timestamppb.New(pair.ExpiresAt), pair.Workload.Accessor
 	return out, nil
 }
 
@@ -90,25 +97,17 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := s.cfg.Secrets.For(ctx, g.spec, a.Slot)
-	if err != nil {
-		return nil, fmt.Errorf("secrets of %s: %w", a.Slot, err)
-	}
-	gossip, epoch, err := s.cfg.Secrets.Gossip(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("gossip key: %w", err)
-	}
-	return &admissionv1.Credentials{
+	out := &admissionv1.Credentials{
 		Cluster: s.cfg.Cluster, Group: a.Group, Slot: a.Slot, BootId: a.BootID,
 		SvidChainPem: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...),
-		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Secrets: secrets, Revision: a.Revision,
+		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Revision: a.Revision,
 		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(policy.ReattestAfter)),
 		Simulated: a.Simulated,
 		Consul: &admissionv1.ConsulCredentials{
-			Datacenter: s.cfg.Datacenter, GossipKey: gossip, GossipEpoch: epoch,
-			TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: s.cfg.ServerVIPs,
+			Datacenter: s.cfg.Datacenter, TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: s.cfg.ServerVIPs,
 		},
-	}, nil
+	}
+	return out, s.addSecrets(ctx, g, out)
 }
 
 // record adds the pair to the admission and says which accessors are to be revoked.
@@ -127,7 +126,7 @@ func (s *Service) record(ctx context.Context, g *grant, pair tokens.Pair, expire
 	}
 	next := g.admission
 	now := s.now().UTC()
-	next.TokenAccessors, revoke = rotate(g.admission, pair, now)
+	next.TokenAccessors, revoke = rotate(g.admission, g.held.GetTokensId(), pair, now)
 	next.TokensAt, next.ExpiresAt = now, expires.UTC()
 	op, err := store.Put(key, next, g.index)
 	if err != nil {
@@ -152,27 +151,47 @@ const (
 	tokensPerBoot = 2
 	// settled is how long a Boot keeps to what it was given, if it got it: renewals
 	// come after a third of the tokens' life. One that comes sooner follows an answer
-	// that was lost, and the Boot may use what it had before that.
+	// that was lost, or a rotation, and what the Boot had before may still be in use.
 	settled = tokens.TTL / 4
-	// maxPairs bounds what a Boot has while answers get lost; what falls off first is
-	// the oldest, which ends by itself in minutes.
+	// maxPairs bounds what a Boot has while answers get lost.
 	maxPairs = 4
 )
 
-// rotate adds a pair to what a Boot has and says what it must not have any more: all
-// but the last pair, which is in use until the new one is.
-func rotate(held policy.Admission, pair tokens.Pair, now time.Time) (keep, revoke []string) {
-	have := held.TokenAccessors
-	pairs := 1
-	switch {
-	case held.TokensAt.IsZero():
-		pairs = 0 // of a Boot that lost the Slot
-	case now.Sub(held.TokensAt) < settled:
-		pairs = maxPairs - 1
+// rotate adds a pair to what a Boot has and says what it must not have any more. The
+// pair that the Boot says it uses is never among that, however many others were given
+// out since: their answers may all have been lost. A Boot that does not say uses, when
+// it was quiet since, the last one; else one of the two that it had when it was.
+func rotate(held policy.Admission, inUse string, pair tokens.Pair, now time.Time) (keep, revoke []string) {
+	have := slices.Collect(slices.Chunk(held.TokenAccessors, tokensPerBoot))
+	used := slices.IndexFunc(have, func(p []string) bool { return slices.Contains(p, inUse) })
+	last, recent := len(have)-1, now.Sub(held.TokensAt) < settled
+	stays := func(i int) bool {
+		switch {
+		case held.TokensAt.IsZero():
+			return false // of a Boot that lost the Slot
+		case i == used:
+			return true
+		case !recent:
+			return used < 0 && i == last
+		case used < 0:
+			return i < maxPairs-2 || i == last
+		}
+		// Beside it the newest: a rotation may have replaced one a moment ago, and an answer
+		// on its way may have brought the other.
+		newer := last - i
+		if i < used {
+			newer--
+		}
+		return newer < maxPairs-2
 	}
-	cut := max(0, len(have)-pairs*tokensPerBoot)
-	keep = append(append(keep, have[cut:]...), pair.Agent.Accessor, pair.Workload.Accessor)
-	return keep, append(revoke, have[:cut]...)
+	for i, one := range have {
+		if stays(i) {
+			keep = append(keep, one...)
+		} else {
+			revoke = append(revoke, one...)
+		}
+	}
+	return append(keep, pair.Agent.Accessor, pair.Workload.Accessor), revoke
 }
 
 // revoke takes back tokens, at once. One that cannot be taken back ends by itself.

@@ -46,7 +46,7 @@ func (c *credentials) Renew(ctx context.Context, req *admissionv1.RenewRequest) 
 	if !ok {
 		return nil, status.Error(codes.Unauthenticated, "PEER_NOT_ADMITTED: the call did not come over an overlay session")
 	}
-	out, refused := s.renew(ctx, who, req.GetBootId())
+	out, refused := s.renew(ctx, who, req)
 	if refused != nil {
 		if !refused.retry {
 			s.noteRenewal(ctx, who, refused)
@@ -89,12 +89,12 @@ func (r *refusal) renewal() error {
 // renew decides and issues. Records are taken from the View first, which costs
 // nothing: what is written checks that they are the present ones, and if not they are
 // read.
-func (s *Service) renew(ctx context.Context, who overlay.Addr, stated string) (*admissionv1.Credentials, *refusal) {
+func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.RenewRequest) (*admissionv1.Credentials, *refusal) {
 	sum := sha256.Sum256([]byte(who.PublicKey))
 	switch {
 	case hex.EncodeToString(sum[:]) != who.BootID:
 		return nil, refuse(policy.CodeRenewDenied, "the session does not say which key it authenticated")
-	case stated != who.BootID:
+	case req.GetBootId() != who.BootID:
 		return nil, refuse(policy.CodeRenewDenied, "a boot renews for itself only, with the key that was admitted")
 	case !s.paced(who.ID.Slot):
 		return nil, refuse(policy.CodeRateLimited, "one renewal at a time; try again").later()
@@ -112,9 +112,11 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, stated string) (*
 	if refused != nil {
 		return nil, refused
 	}
+	g.held = req.GetHeld()
 	out, refused := s.issue(ctx, g)
 	if refused != nil && errors.Is(refused.cause, errTaken) {
 		if g, refused = s.mayIssue(ctx, who, s.read); refused == nil {
+			g.held = req.GetHeld()
 			out, refused = s.issue(ctx, g)
 		}
 	}

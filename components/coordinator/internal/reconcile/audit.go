@@ -16,13 +16,8 @@ import (
 	"cadre.dev/store"
 )
 
-const (
-	// auditEvery is the pace of the comparison (CTL-20).
-	auditEvery = 30 * time.Second
-	// issueTime is how long a token may exist before the admission that it belongs to
-	// names it.
-	issueTime = 2 * time.Minute
-)
+// auditEvery is the pace of the comparison (CTL-20).
+const auditEvery = 30 * time.Second
 
 // stranger is a member or token that no admission accounts for.
 type stranger struct {
@@ -30,7 +25,8 @@ type stranger struct {
 	group, text string
 }
 
-// audit compares what Consul knows with the admissions, until ctx ends.
+// audit compares what Consul knows with the admissions, until ctx ends, and revokes
+// the tokens that none accounts for: nothing else does (TOK-12, CTL-20).
 func (r *Reconciler) audit(ctx context.Context) {
 	if r.cfg.Members == nil {
 		return
@@ -69,12 +65,17 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 		return fmt.Errorf("a record cannot be read: %w", bad)
 	}
 	found := strangeNodes(v, nodes)
-	strange := strangeTokens(v, owned, r.cfg.Now())
+	strange := tokens.Unrecorded(owned, func(slot, accessor string) bool {
+		return slices.Contains(v.Admissions[slot].Value.TokenAccessors, accessor)
+	}, r.cfg.Now())
+	var accessors []string
 	for _, t := range strange {
 		found = append(found, stranger{group: groupOf(v, t.Slot), text: fmt.Sprintf("token %s of %s belongs to no admission and was revoked", t.Accessor, t.Slot)})
-		if err := r.cfg.Members.Revoke(ctx, t.Accessor); err != nil {
-			return err
-		}
+		accessors = append(accessors, t.Accessor)
+	}
+	// All of them before any error counts: one that cannot be revoked keeps no other alive.
+	if err := r.cfg.Members.Revoke(ctx, accessors...); err != nil {
+		return err
 	}
 	slices.SortFunc(found, func(a, b stranger) int { return strings.Compare(a.text, b.text) })
 	r.mu.Lock()
@@ -105,12 +106,6 @@ func strangeNodes(v *view.View, nodes map[string]bool) []stranger {
 		}
 	}
 	return out
-}
-
-func strangeTokens(v *view.View, owned []tokens.Owned, now time.Time) []tokens.Owned {
-	return slices.DeleteFunc(slices.Clone(owned), func(t tokens.Owned) bool {
-		return now.Sub(t.CreatedAt) < issueTime || slices.Contains(v.Admissions[t.Slot].Value.TokenAccessors, t.Accessor)
-	})
 }
 
 // groupOf is the group that a name belongs to, if there is such a group.

@@ -19,7 +19,7 @@ import (
 type noTokens struct{}
 
 func (noTokens) Retire(context.Context, string, ...string) error { return nil }
-func (noTokens) Sweep(context.Context, func(string) bool, time.Time) (tokens.Swept, error) {
+func (noTokens) Sweep(context.Context) (tokens.Swept, error) {
 	return tokens.Swept{}, nil
 }
 

@@ -132,6 +132,43 @@ func TestUnreadableOperationStopsTheGroup(t *testing.T) {
 	})
 }
 
+// TestUnreadableSecretIsToldAndStopsNoStep: the group goes on, its status names the
+// record, and agents learn that there is news.
+func TestUnreadableSecretIsToldAndStopsNoStep(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		had, err := control.Desired(w.view(), spec("one"), "pg-0", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{store.SecretKey("pg", "superuser"), store.SecretKey(store.ClusterSecrets, store.GossipSecret)} {
+			w.put(store.SecretKey("pg", "of-nobody"), []byte("oops"))
+			w.put(key, []byte("oops"))
+			w.until("the condition", time.Minute, w.condition("AdmissionPolicy", "RECORD_UNREADABLE"))
+			told := ""
+			for _, c := range w.status().Conditions {
+				if c.Type == "AdmissionPolicy" {
+					told = c.Message
+				}
+			}
+			if !strings.Contains(told, "record "+key) || strings.Contains(told, "of-nobody") {
+				t.Errorf("told %q, want %s named alone", told, key)
+			}
+			has, err := control.Desired(w.view(), spec("one"), "pg-0", "")
+			if err != nil || has.GetVersion() <= had.GetVersion() {
+				t.Errorf("desired version %d, before %d (%v)", has.GetVersion(), had.GetVersion(), err)
+			}
+			had = has
+			w.remove(key)
+			w.until("the end of it", time.Minute, func() bool { return !w.condition("AdmissionPolicy", "RECORD_UNREADABLE")() })
+		}
+		w.put(store.SecretKey("pg", "superuser"), []byte("oops"))
+		w.apply(spec("two"))
+		w.until("the update", 5*time.Minute, w.complete("two"))
+	})
+}
+
 func TestSwitchesAreOnWhateverTheySay(t *testing.T) {
 	for _, key := range []string{store.PauseKey("pg"), store.FreezeKey()} {
 		run(t, func(t *testing.T, w *world) {

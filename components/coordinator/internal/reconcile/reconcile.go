@@ -61,8 +61,8 @@ type Operator interface {
 // Tokens takes back what a Slot that is gone was given.
 type Tokens interface {
 	Retire(ctx context.Context, slot string, accessors ...string) error
-	// Sweep revokes the tokens that were issued and not recorded, long enough before now.
-	Sweep(ctx context.Context, recorded func(accessor string) bool, now time.Time) (tokens.Swept, error)
+	// Sweep deletes the policies that no token carries, and finds tokens that never end.
+	Sweep(ctx context.Context) (tokens.Swept, error)
 }
 
 // Duty is other work of the leader.
@@ -75,7 +75,7 @@ type Duty interface {
 type Members interface {
 	// Nodes are the names in the catalog, and whether each is alive by gossip.
 	Nodes(ctx context.Context) (map[string]bool, error)
-	// SlotTokens are the ACL tokens that carry the policy of a Slot.
+	// SlotTokens are the ACL tokens of Slots, whoever made them.
 	SlotTokens(ctx context.Context) ([]tokens.Owned, error)
 	// Revoke deletes tokens by accessor.
 	Revoke(ctx context.Context, accessors ...string) error
@@ -106,7 +106,8 @@ type Config struct {
 	// Removed is told of each Slot that is gone for good, before its records go; it
 	// may be told again.
 	Removed func(ctx context.Context, slot string) error
-	// Members is compared with the admissions; nil: it is not.
+	// Members is compared with the admissions; nil: it is not, and tokens that none names
+	// live until they end.
 	Members   Members
 	Timing    rollout.Timing
 	Now       func() time.Time

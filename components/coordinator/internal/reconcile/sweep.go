@@ -34,7 +34,7 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	if err != nil {
 		return err
 	}
-	r.sweepTokens(ctx, v)
+	r.sweepTokens(ctx)
 	ops := slices.Concat(r.oldNonces(v), oldOperations(v), r.goneSlots(ctx, v))
 	rollouts := oldRollouts(v)
 	ops = append(ops, rollouts...)
@@ -50,24 +50,12 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	return nil
 }
 
-// sweepTokens revokes Consul tokens that no admission names (TOK-12), and tells of
-// any that never ends (TOK-02). What it cannot do now it does the next time.
-func (r *Reconciler) sweepTokens(ctx context.Context, v *view.View) {
-	recorded := map[string]bool{}
-	for _, a := range v.Admissions {
-		for _, accessor := range a.Value.TokenAccessors {
-			recorded[accessor] = true
-		}
-	}
-	if v.BadBelow(store.AdmissionsPrefix) != nil {
-		return // a record that cannot be read may name any of them
-	}
-	swept, err := r.cfg.Tokens.Sweep(ctx, func(accessor string) bool { return recorded[accessor] }, r.cfg.Now())
+// sweepTokens removes what belongs to no token any more, and tells of any token that
+// never ends (TOK-02). What it cannot do now it does the next time.
+func (r *Reconciler) sweepTokens(ctx context.Context) {
+	swept, err := r.cfg.Tokens.Sweep(ctx)
 	if err != nil && ctx.Err() == nil {
-		r.cfg.Log.Warn("consul tokens not swept", "error", err)
-	}
-	if swept.Orphans > 0 {
-		r.cfg.Log.Info("tokens revoked that nobody was given", "tokens", swept.Orphans)
+		r.cfg.Log.Warn("consul policies not swept", "error", err)
 	}
 	if len(swept.Unbounded) > 0 {
 		r.cfg.Log.Error("consul has tokens that never end; delete them", "accessors", swept.Unbounded)

@@ -122,7 +122,7 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 	return all.Wait
 }
 
-func (w *world) Sweep(context.Context, func(string) bool, time.Time) (tokens.Swept, error) {
+func (w *world) Sweep(context.Context) (tokens.Swept, error) {
 	return tokens.Swept{}, nil
 }
 

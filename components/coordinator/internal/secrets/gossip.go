@@ -29,7 +29,11 @@ func (r *Rotator) gossip(ctx context.Context, lease store.Lease, v *view.View) (
 	request, asked := v.Rotates[view.GossipKey]
 	reason, by, yes := due(rec.Value, ask(request.Value, asked), GossipEvery, now)
 	if !yes {
-		return min(resync, max(rec.Value.RotatedAt.Add(GossipEvery).Sub(now), stepEvery)), nil
+		in := min(resync, max(rec.Value.RotatedAt.Add(GossipEvery).Sub(now), stepEvery))
+		if same, err := r.compared(ctx, lease, rec, now); !same || err != nil {
+			return stepEvery, err
+		}
+		return in, nil
 	}
 	ops := lease.Fence()
 	if asked {
@@ -71,6 +75,35 @@ func (r *Rotator) step(ctx context.Context, lease store.Lease, v *view.View, rec
 	}
 	r.log.Info("gossip key rotation", "step", string(next.Step), "epoch", next.Epoch, "members", ring.Members)
 	return 0, nil
+}
+
+// compared looks once in each Term whether the members hold what the record at rest says:
+// the key in force alone. A member that was away comes back with keys that were removed
+// meanwhile, and a leader that lost its Lease in the middle of a call may have had its
+// effect after the record moved on. If so it is false, and the last step of a rotation is
+// recorded to be carried out again.
+func (r *Rotator) compared(ctx context.Context, lease store.Lease, rec view.Rec[store.SecretRecord], now time.Time) (bool, error) {
+	if r.comparedIn == lease.Term() || now.Before(r.compareAt) {
+		return true, nil
+	}
+	call, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	ring, err := r.ring(call, rec.Value)
+	switch {
+	case ctx.Err() != nil:
+		return true, nil
+	case err != nil:
+		// A member that does not answer is no reason to ask all of them every moment.
+		r.compareAt = now.Add(resync)
+		r.log.Warn("gossip keys of the members not compared with the epoch in force", "epoch", rec.Value.Epoch, "error", err)
+		return true, nil
+	case ring.only(rec.Value.Epoch):
+		r.comparedIn = lease.Term()
+		return true, nil
+	}
+	r.log.Warn("gossip members do not hold the key in force alone; the rotation's last step is repeated", "epoch", rec.Value.Epoch,
+		"members", ring.Members, "sending", ring.Primary[rec.Value.Epoch], "other_keys", ring.Others)
+	return false, r.write(ctx, lease.Fence(), finish(rec.Value, now), rec.Index)
 }
 
 // heldUp waits with handing a new key out until who is not admitted any more is
@@ -115,13 +148,20 @@ func (r *Rotator) do(ctx context.Context, rec store.SecretRecord) error {
 			return err
 		}
 	}
-	if rec.Step != store.RotationRemove || rec.Previous == 0 {
+	if rec.Step != store.RotationRemove {
 		return nil
 	}
-	if keys, err = r.derived(ctx, rec.Previous); err != nil {
+	held, err := ring.Keys(ctx, keys)
+	if err != nil {
 		return err
 	}
-	return ring.Remove(ctx, keys[0])
+	// The previous one, and those of earlier rotations that a member was away for.
+	for _, other := range held.Others {
+		if err := ring.Remove(ctx, other); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ring asks all members for what they hold.
@@ -136,13 +176,13 @@ func (r *Rotator) ring(ctx context.Context, rec store.SecretRecord) (Ring, error
 	if err != nil {
 		return Ring{}, err
 	}
-	members, holding, primary, err := r.cfg.Keyring.Keys(ctx, keys)
+	held, err := r.cfg.Keyring.Keys(ctx, keys)
 	if err != nil {
 		return Ring{}, err
 	}
-	out := Ring{Members: members, Holding: map[uint32]int{}, Primary: map[uint32]int{}}
+	out := Ring{Members: held.Members, Holding: map[uint32]int{}, Primary: map[uint32]int{}, Others: len(held.Others)}
 	for i, e := range epochs {
-		out.Holding[e], out.Primary[e] = holding[i], primary[i]
+		out.Holding[e], out.Primary[e] = held.Holding[i], held.Primary[i]
 	}
 	return out, nil
 }

@@ -235,14 +235,22 @@ func (p *pool) atRest(epoch uint32) {
 		}
 		return err
 	})
+	if err := p.oneKey(epoch); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// oneKey is nil when every member has the key of epoch and no other.
+func (p *pool) oneKey(epoch uint32) error {
 	ring, err := p.client.Operator().KeyringList(nil)
 	if err != nil || len(ring) != 1 || len(ring[0].Keys) != 1 {
-		p.t.Fatalf("keyring: %d rings, %v; want one key everywhere", len(ring), err)
+		return fmt.Errorf("keyring: %d rings, want one key everywhere: %w", len(ring), err)
 	}
 	key, err := p.root.Gossip(p.t.Context(), epoch)
 	if err != nil || ring[0].PrimaryKeys[key.RevealString()] != ring[0].NumNodes {
-		p.t.Fatalf("the key of epoch %d is not everybody's: %v", epoch, err)
+		return fmt.Errorf("the key of epoch %d is not everybody's: %w", epoch, err)
 	}
+	return nil
 }
 
 func (p *pool) alive(name string) bool {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,13 +18,23 @@ import (
 // Keyring is Consul's gossip keyring, on all live members at once. Its calls can
 // be repeated; an error says that not every member did it.
 type Keyring interface {
-	// Keys counts the live members that hold, and send with, each of keys.
-	Keys(ctx context.Context, keys []secret.Value) (members int, holding, primary []int, err error)
+	// Keys is what the live members hold, by the keys that are asked for.
+	Keys(ctx context.Context, keys []secret.Value) (Held, error)
 	Install(ctx context.Context, key secret.Value) error
 	Use(ctx context.Context, key secret.Value) error
 	Remove(ctx context.Context, key secret.Value) error
 	// Alive lists the names of the live members.
 	Alive(ctx context.Context) ([]string, error)
+}
+
+// Held is what the live members of the gossip pool hold.
+type Held struct {
+	Members int
+	// Holding and Primary count the members that hold, and send with, each key that was
+	// asked for, in that order.
+	Holding, Primary []int
+	// Others are the keys that some member holds beside those.
+	Others []secret.Value
 }
 
 // ConsulKeyring drives the keyring through the local server.
@@ -43,23 +55,29 @@ func NewKeyring(address string, token secret.Value) (*ConsulKeyring, error) {
 }
 
 // Keys implements Keyring.
-func (k *ConsulKeyring) Keys(ctx context.Context, keys []secret.Value) (members int, holding, primary []int, err error) {
+func (k *ConsulKeyring) Keys(ctx context.Context, keys []secret.Value) (Held, error) {
 	rings, err := k.client.Operator().KeyringList((&consul.QueryOptions{}).WithContext(ctx))
 	if err != nil {
-		return 0, nil, nil, scrub("list gossip keys", err, keys...)
+		return Held{}, scrub("list gossip keys", err, keys...)
 	}
-	holding, primary = make([]int, len(keys)), make([]int, len(keys))
+	out := Held{Holding: make([]int, len(keys)), Primary: make([]int, len(keys))}
 	for _, ring := range rings {
 		if ring.WAN {
 			continue // this cluster has one datacenter; its WAN ports are closed
 		}
-		members += ring.NumNodes
+		out.Members += ring.NumNodes
 		for i, key := range keys {
-			holding[i] += ring.Keys[key.RevealString()]
-			primary[i] += ring.PrimaryKeys[key.RevealString()]
+			out.Holding[i] += ring.Keys[key.RevealString()]
+			out.Primary[i] += ring.PrimaryKeys[key.RevealString()]
+		}
+		for _, text := range slices.Sorted(maps.Keys(ring.Keys)) {
+			other := secret.FromString(text)
+			if same := func(one secret.Value) bool { return one.Equal(other) }; !slices.ContainsFunc(keys, same) && !slices.ContainsFunc(out.Others, same) {
+				out.Others = append(out.Others, other)
+			}
 		}
 	}
-	return members, holding, primary, nil
+	return out, nil
 }
 
 // Install implements Keyring.

@@ -64,6 +64,20 @@ type Ring struct {
 	// Holding and Primary count members by the epoch of the key that they hold and
 	// that they send with.
 	Holding, Primary map[uint32]int
+	// Others counts the keys of no epoch that the record names.
+	Others int
+}
+
+// only reports whether every live member holds the key of epoch and no other, and sends
+// with it.
+func (r Ring) only(epoch uint32) bool {
+	others := r.Others
+	for e, members := range r.Holding {
+		if e != epoch {
+			others += members
+		}
+	}
+	return r.Members > 0 && r.Primary[epoch] == r.Members && others == 0
 }
 
 // advance is the record after a step was carried out, by what the ring says then.
@@ -71,7 +85,7 @@ type Ring struct {
 // then the step is repeated. waiting is how many admitted members do not have the
 // key in force yet.
 //
-//	rest ─start─► install ─all hold Next─► use ─all send with Next─► settle ─nobody waits, or in vain─► remove ─nobody holds Previous─► rest
+//	rest ─start─► install ─all hold Next─► use ─all send with Next─► settle ─nobody waits, or in vain─► remove ─nobody holds another─► rest
 func advance(rec store.SecretRecord, ring Ring, waiting int, now time.Time) store.SecretRecord {
 	to := func(step store.RotationStep) { rec.Step, rec.StepSince = step, now }
 	switch rec.Step {
@@ -92,13 +106,20 @@ func advance(rec store.SecretRecord, ring Ring, waiting int, now time.Time) stor
 			to(store.RotationRemove)
 		}
 	case store.RotationRemove:
-		if ring.Members > 0 && ring.Holding[rec.Previous] == 0 && ring.Primary[rec.Epoch] == ring.Members {
+		if ring.only(rec.Epoch) {
 			rec.Previous, rec.PreviousUntil = 0, time.Time{}
 			to(store.RotationRest)
 			rec.StepSince = time.Time{}
 		}
 	case store.RotationRest:
 	}
+	return rec
+}
+
+// finish is the record at rest when the ring is not as it should be then: the last
+// rotation's last step is carried out again.
+func finish(rec store.SecretRecord, now time.Time) store.SecretRecord {
+	rec.Step, rec.StepSince = store.RotationRemove, now
 	return rec
 }
 

@@ -49,6 +49,7 @@ func TestTOK10_StepsWaitForEveryMember(t *testing.T) {
 		"settle: it takes too long":          {settle, ring(3, none(), none()), 1, settleFor, store.RotationRemove, 2},
 		"remove: one holds it":               {remove, ring(3, map[uint32]int{1: 1, 2: 3}, map[uint32]int{2: 3}), 0, 0, store.RotationRemove, 2},
 		"remove: gone everywhere":            {remove, ring(3, map[uint32]int{2: 3}, map[uint32]int{2: 3}), 0, 0, store.RotationRest, 2},
+		"remove: a key of an earlier one":    {remove, Ring{Members: 3, Holding: map[uint32]int{2: 3}, Primary: map[uint32]int{2: 3}, Others: 1}, 0, 0, store.RotationRemove, 2},
 		"remove: somebody came with neither": {remove, ring(3, map[uint32]int{2: 2}, map[uint32]int{2: 2}), 0, 0, store.RotationRemove, 2},
 		"rest":                               {rest, ring(3, none(), none()), 5, 0, store.RotationRest, 1},
 	} {

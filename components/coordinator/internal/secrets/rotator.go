@@ -42,6 +42,11 @@ type RotatorConfig struct {
 type Rotator struct {
 	cfg RotatorConfig
 	log *slog.Logger
+
+	// Of Lead, which runs once at a time: the Term in which the gossip pool was found as
+	// recorded, and when to look again after that could not be told.
+	comparedIn uint64
+	compareAt  time.Time
 }
 
 // NewRotator makes a Rotator; Lead runs it.

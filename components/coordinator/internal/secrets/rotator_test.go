@@ -35,19 +35,32 @@ type quietRing struct {
 	held    []string
 	primary string
 	alive   []string
+	asked   int  // how often for its keys
+	silent  bool // it does not answer that
 }
 
-func (q *quietRing) Keys(_ context.Context, keys []secret.Value) (members int, holding, primary []int, err error) {
+func (q *quietRing) Keys(_ context.Context, keys []secret.Value) (Held, error) {
+	q.asked++
+	if q.silent {
+		return Held{}, errors.New("1/1 nodes reported failure")
+	}
+	out := Held{Members: 1}
+	others := slices.Clone(q.held)
 	for _, k := range keys {
-		holding, primary = append(holding, 0), append(primary, 0)
+		holding, primary := 0, 0
 		if slices.Contains(q.held, k.RevealString()) {
-			holding[len(holding)-1] = 1
+			holding = 1
 		}
 		if q.primary == k.RevealString() {
-			primary[len(primary)-1] = 1
+			primary = 1
 		}
+		out.Holding, out.Primary = append(out.Holding, holding), append(out.Primary, primary)
+		others = slices.DeleteFunc(others, func(one string) bool { return one == k.RevealString() })
 	}
-	return 1, holding, primary, nil
+	for _, one := range others {
+		out.Others = append(out.Others, secret.FromString(one))
+	}
+	return out, nil
 }
 
 func (q *quietRing) Install(_ context.Context, key secret.Value) error {
@@ -197,7 +210,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 // A record that cannot be read must not bring an old value back.
 func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 	o := newOffice(t)
-	spec := o.spec(group.Secret{Name: "cookie"})
+	spec := o.spec(group.Secret{Name: "cookie"}, group.Secret{Name: "other"})
 	o.write(store.SecretKey("web", "cookie"), []byte(`{"epoch":"many"}`))
 	o.write(store.SecretKey(store.ClusterSecrets, store.GossipSecret), []byte(`nonsense`))
 	if _, err := o.passes(3); err != nil {
@@ -209,12 +222,34 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 		}
 	}
 	service := New(plain{}, o.store)
-	if _, err := service.For(t.Context(), spec, "web-0"); err == nil {
-		t.Error("a value was given out")
+	// The others are, and the error says that it is the record.
+	given, err := service.For(t.Context(), spec, "web-0")
+	if bad := store.RecordErrors(err); len(bad) != 1 || bad[0].Key != store.SecretKey("web", "cookie") || len(given) != 1 || given[0].GetName() != "other" {
+		t.Errorf("given out: %d, %v", len(given), err)
 	}
-	if _, _, err := service.Gossip(t.Context()); err == nil {
-		t.Error("a gossip key was given out")
+	if key, _, err := service.Gossip(t.Context()); len(store.RecordErrors(err)) != 1 || key != "" {
+		t.Errorf("a gossip key was given out (%v)", err)
 	}
+	o.write(store.SecretKey("web", "cookie"), []byte(`{"group":"web","name":"another","epoch":7,"rotated_at":"2026-01-01T00:00:00Z"}`))
+	if given, err := service.For(t.Context(), spec, "web-0"); len(store.RecordErrors(err)) != 1 || len(given) != 1 {
+		t.Errorf("a record of another secret: %d, %v", len(given), err)
+	}
+	// A record that nobody needs is nobody's trouble.
+	if given, err := service.For(t.Context(), o.spec(group.Secret{Name: "other"}), "web-0"); err != nil || len(given) != 1 {
+		t.Errorf("without it: %d, %v", len(given), err)
+	}
+	// A store that does not answer is no bad record: nothing is known.
+	away := New(plain{}, silent{o.store})
+	if given, err := away.For(t.Context(), spec, "web-0"); err == nil || given != nil || len(store.RecordErrors(err)) != 0 {
+		t.Errorf("without a store: %d, %v", len(given), err)
+	}
+}
+
+// silent is a store that cannot be read.
+type silent struct{ store.Store }
+
+func (silent) List(context.Context, string) ([]store.Entry, uint64, error) {
+	return nil, 0, errors.New("no leader")
 }
 
 // TOK-10: a request that comes during a rotation is another rotation, since whoever
@@ -271,6 +306,66 @@ func TestTOK10_RemovalDuringARotationAndStrangers(t *testing.T) {
 	}
 	if got := o.record("cluster", "gossip"); got.Epoch != 5 || got.By != bySchedule {
 		t.Errorf("a day later: %+v", got)
+	}
+}
+
+// TOK-10: a leader does not believe that the pool is as the record at rest says: once in
+// its Term it looks, and makes it so.
+func TestTOK10_EachTermComparesTheKeyringWithTheEpochInForce(t *testing.T) {
+	o := newOffice(t)
+	next := func() {
+		t.Helper()
+		if err := o.lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if o.lease, err = store.AcquireBlocking(t.Context(), o.store, "coordinator-0", func(error) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passes := func(n int) {
+		t.Helper()
+		if _, err := o.passes(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asRecorded := func() bool {
+		rec := o.record("cluster", "gossip")
+		return rec.Epoch == 1 && rec.Step == store.RotationRest && rec.StepSince.IsZero() && o.ring.primary == "gossip/1" && slices.Equal(o.ring.held, []string{"gossip/1"})
+	}
+	passes(20)
+	if !asRecorded() || o.ring.asked != 1 {
+		t.Errorf("a pool that is as recorded was asked %d times, want once; %+v", o.ring.asked, o.ring)
+	}
+	for name, ring := range map[string]quietRing{
+		"a key of long ago that a member came back with": {held: []string{"gossip/1", "gossip/0"}, primary: "gossip/1"},
+		"a key that nobody knows":                        {held: []string{"gossip/1", "by hand"}, primary: "gossip/1"},
+		"a later leader's key in use":                    {held: []string{"gossip/1", "gossip/2"}, primary: "gossip/2"},
+		"not even the key in force":                      {held: []string{"gossip/2"}, primary: "gossip/2"},
+	} {
+		o.ring.held, o.ring.primary = ring.held, ring.primary
+		next()
+		passes(1)
+		if rec := o.record("cluster", "gossip"); rec.Step != store.RotationRemove || rec.Epoch != 1 {
+			t.Errorf("%s: what is done is not recorded: %+v", name, rec)
+		}
+		passes(4)
+		if !asRecorded() {
+			t.Errorf("%s: record %+v, the ring holds %v and sends with %s", name, o.record("cluster", "gossip"), o.ring.held, o.ring.primary)
+		}
+	}
+	// Members that do not answer stop nothing and are not asked all the time.
+	next()
+	o.ring.silent, o.ring.asked = true, 0
+	passes(20)
+	if o.ring.asked != 1 {
+		t.Errorf("a silent pool was asked %d times at once", o.ring.asked)
+	}
+	o.ring.silent, o.ring.held = false, []string{"gossip/1", "gossip/0"}
+	o.now = o.now.Add(resync)
+	passes(5)
+	if !asRecorded() {
+		t.Errorf("when they answer again: %v", o.ring.held)
 	}
 }
 

@@ -33,18 +33,26 @@ type Service struct {
 func New(keys Keys, s store.Store) *Service { return &Service{keys: keys, store: s} }
 
 // For are the secrets of a Slot with their values: what the spec declares and
-// what its workload implies. All Slots of a group get the same values.
+// what its workload implies. All Slots of a group get the same values. One whose record
+// cannot be read is left out, and the error then holds its *store.RecordError (see
+// store.RecordErrors): epoch 1 instead would bring an old value back. With any other
+// error nothing is given.
 func (s *Service) For(ctx context.Context, spec group.Spec, _ string) ([]*admissionv1.Secret, error) {
 	wanted := spec.AllSecrets()
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	epochs, err := s.Epochs(ctx, spec.Name)
+	epochs, bad, err := s.epochs(ctx, spec.Name)
 	if err != nil {
 		return nil, err
 	}
+	var unread []error
 	out := make([]*admissionv1.Secret, 0, len(wanted))
 	for _, one := range wanted {
+		if err := bad[store.SecretKey(spec.Name, one.Name)]; err != nil {
+			unread = append(unread, err)
+			continue
+		}
 		epoch := max(epochs[one.Name], firstEpoch)
 		value, err := s.keys.Secret(ctx, spec.Name, one.Name, epoch, one.Bytes)
 		if err != nil {
@@ -58,24 +66,28 @@ func (s *Service) For(ctx context.Context, spec group.Spec, _ string) ([]*admiss
 		}
 		out = append(out, made)
 	}
-	return out, nil
+	return out, errors.Join(unread...)
 }
 
-// Epochs of a group's secrets by name; one without a record is left out.
-func (s *Service) Epochs(ctx context.Context, groupName string) (map[string]uint32, error) {
+// epochs of a group's secrets by name, one without a record is left out, and the
+// records that cannot be read by key.
+func (s *Service) epochs(ctx context.Context, groupName string) (epochs map[string]uint32, bad map[string]error, err error) {
 	records, _, err := store.ReadAll[store.SecretRecord](ctx, s.store, store.SecretsOf(groupName))
-	if err != nil {
-		// An unreadable record too: taking epoch 1 instead would bring an old value back.
-		return nil, fmt.Errorf("read epochs of the secrets of group %s: %w", groupName, err)
+	epochs, bad = map[string]uint32{}, map[string]error{}
+	for _, one := range store.RecordErrors(err) {
+		bad[one.Key] = one
 	}
-	out := map[string]uint32{}
+	if err != nil && len(bad) == 0 {
+		return nil, nil, fmt.Errorf("read epochs of the secrets of group %s: %w", groupName, err)
+	}
 	for _, r := range records {
 		if r.Key != store.SecretKey(groupName, r.Value.Name) {
-			return nil, fmt.Errorf("record %s names the secret %q", r.Key, r.Value.Name)
+			bad[r.Key] = &store.RecordError{Key: r.Key, Index: r.Index, Err: fmt.Errorf("names the secret %q", r.Value.Name)}
+			continue
 		}
-		out[r.Value.Name] = r.Value.Epoch
+		epochs[r.Value.Name] = r.Value.Epoch
 	}
-	return out, nil
+	return epochs, bad, nil
 }
 
 // Gossip is the gossip key in force, in the form that Consul takes, and its epoch.

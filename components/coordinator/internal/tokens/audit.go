@@ -4,19 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	consul "github.com/hashicorp/consul/api"
 )
 
-// Owned is a token that carries the policy of a Slot.
+// issueTime is how long a token may exist before the admission that it belongs to
+// names it: between its making and that record lie moments.
+const issueTime = 2 * time.Minute
+
+// Owned is a token of a Slot.
 type Owned struct {
 	Accessor, Slot string
 	CreatedAt      time.Time
 }
 
-// SlotTokens lists the tokens that carry the policy of a Slot, whoever made them.
+// Unrecorded are those of owned that no admission names and that none is about to:
+// they were given to nobody, since an issue was interrupted (TOK-12), or made by
+// somebody else (CTL-20). owned must have been listed before the admissions were read,
+// all of them: what was issued in between is recorded then.
+func Unrecorded(owned []Owned, recorded func(slot, accessor string) bool, now time.Time) []Owned {
+	return slices.DeleteFunc(slices.Clone(owned), func(t Owned) bool {
+		return now.Sub(t.CreatedAt) < issueTime || recorded(t.Slot, t.Accessor)
+	})
+}
+
+// SlotTokens lists the tokens that carry the policy of a Slot, whoever made them, and
+// those that were issued for one whose policy is gone.
 func (i *Issuer) SlotTokens(ctx context.Context) ([]Owned, error) {
 	list, _, err := i.client.ACL().TokenList((&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil {
@@ -24,14 +40,21 @@ func (i *Issuer) SlotTokens(ctx context.Context) ([]Owned, error) {
 	}
 	var out []Owned
 	for _, t := range list {
-		for _, p := range t.Policies {
-			if slot, ok := slotOf(p.Name); ok {
-				out = append(out, Owned{Accessor: t.AccessorID, Slot: slot, CreatedAt: t.CreateTime})
-				break
-			}
+		if slot, ok := owner(t); ok {
+			out = append(out, Owned{Accessor: t.AccessorID, Slot: slot, CreatedAt: t.CreateTime})
 		}
 	}
 	return out, nil
+}
+
+// owner is the Slot that a token is of.
+func owner(t *consul.ACLTokenListEntry) (string, bool) {
+	for _, p := range t.Policies {
+		if slot, ok := slotOf(p.Name); ok {
+			return slot, true
+		}
+	}
+	return describedSlot(t.Description)
 }
 
 // slotOf reads the Slot out of the name of a policy that was made for one.

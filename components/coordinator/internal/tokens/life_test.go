@@ -55,25 +55,47 @@ func TestTOK02_EveryTokenEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	swept, err := w.issuer.Sweep(t.Context(), func(string) bool { return true }, time.Now())
+	swept, err := w.issuer.Sweep(t.Context())
 	if err != nil || len(swept.Unbounded) != 1 || swept.Unbounded[0] != made.AccessorID {
 		t.Errorf("swept %+v (%v), want the one made by hand", swept, err)
 	}
 }
 
-// TestTOK12_OrphansAreSwept: a token that no admission names was given to nobody.
-func TestTOK12_OrphansAreSwept(t *testing.T) {
+// TestTOK12_OrphansAreFoundAndRevoked: a token that no admission names was given to
+// nobody, once it had the time to be named. What only orphans carried goes with them.
+func TestTOK12_OrphansAreFoundAndRevoked(t *testing.T) {
 	w := newWorld(t)
 	kept, keptWorkload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	w.slot(group.WorkloadPatroni, "other", "pg-0") // another spec: another policy of the workload
 	lostAgent, lostWorkload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
-	recorded := func(accessor string) bool { return accessor == kept.Accessor || accessor == keptWorkload.Accessor }
-	if swept, err := w.issuer.Sweep(t.Context(), recorded, time.Now()); err != nil || swept.Orphans != 0 {
-		t.Errorf("too early: %+v (%v)", swept, err)
+	recorded := func(slot, accessor string) bool {
+		return slot == "pg-0" && (accessor == kept.Accessor || accessor == keptWorkload.Accessor)
 	}
-	later := time.Now().Add(3 * time.Minute)
-	if swept, err := w.issuer.Sweep(t.Context(), recorded, later); err != nil || swept.Orphans != 4 || swept.Policies != 1 {
-		t.Errorf("swept %+v (%v), want two pairs, and pg-0's policy of before but none of pg-1, which may come back any moment", swept, err)
+	owned, err := w.issuer.SlotTokens(t.Context())
+	if err != nil || len(owned) != 6 {
+		t.Fatalf("tokens %+v (%v), want those of three boots", owned, err)
+	}
+	if found := tokens.Unrecorded(owned, recorded, time.Now()); len(found) != 0 {
+		t.Errorf("too early: %+v", found)
+	}
+	var accessors []string
+	for _, orphan := range tokens.Unrecorded(owned, recorded, time.Now().Add(3*time.Minute)) {
+		accessors = append(accessors, orphan.Accessor)
+	}
+	if len(accessors) != 4 {
+		t.Errorf("orphans %v, want two pairs", accessors)
+	}
+	if swept, err := w.issuer.Sweep(t.Context()); err != nil || swept.Policies != 0 {
+		t.Errorf("swept %+v (%v) while tokens carry them all", swept, err)
+	}
+	if _, _, err := w.as(lostAgent.Secret).ACL().TokenReadSelf(nil); err != nil {
+		t.Errorf("the sweep revoked a token: %v", err)
+	}
+	if err := w.issuer.Revoke(t.Context(), accessors...); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := w.issuer.Sweep(t.Context()); err != nil || swept.Policies != 1 {
+		t.Errorf("swept %+v (%v), want pg-0's policy of before but none of pg-1, which may come back any moment", swept, err)
 	}
 	for _, token := range []tokens.Token{lostAgent, lostWorkload} {
 		if _, _, err := w.as(token.Secret).ACL().TokenReadSelf(nil); err == nil {
@@ -104,5 +126,27 @@ func TestPoliciesThatOthersDeletedAreMadeAnew(t *testing.T) {
 	_, workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	if ok, err := w.issuer.MayWrite(t.Context(), workload.Secret, "service/pg/leader"); err != nil || !ok {
 		t.Errorf("own scope: %v (%v)", ok, err)
+	}
+}
+
+// TestTOK12_OrphansOfRetiredSlotsAreFound: their policy is gone, their description says
+// whose they were.
+func TestTOK12_OrphansOfRetiredSlotsAreFound(t *testing.T) {
+	w := newWorld(t)
+	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	if _, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.issuer.Retire(t.Context(), "pg-1"); err != nil { // nobody recorded the accessors
+		t.Fatal(err)
+	}
+	owned, err := w.issuer.SlotTokens(t.Context())
+	if err != nil || len(owned) != 2 {
+		t.Fatalf("tokens %+v (%v), want the pair and no coordinator's", owned, err)
+	}
+	for _, o := range owned {
+		if o.Slot != "pg-1" || o.Accessor != agent.Accessor && o.Accessor != workload.Accessor {
+			t.Errorf("found %+v", o)
+		}
 	}
 }

@@ -6,19 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	consul "github.com/hashicorp/consul/api"
 )
 
-// orphanAfter is how long a token may be unrecorded: between its making and the
-// record that names it lie moments.
-const orphanAfter = 2 * time.Minute
-
 // Swept is what a sweep found.
 type Swept struct {
-	// Orphans were revoked: nobody recorded them, so nobody was given them (TOK-12).
-	Orphans int
 	// Policies were deleted: their Slot's tokens carry others of the kind.
 	Policies int
 	// Unbounded are the accessors of tokens that never end and should (TOK-02). They
@@ -26,9 +19,10 @@ type Swept struct {
 	Unbounded []string
 }
 
-// Sweep removes what an interrupted issue left behind. recorded names the accessors
-// that are in some admission. Only the leader calls it.
-func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool, now time.Time) (Swept, error) {
+// Sweep deletes the policies that no token carries any more and looks for tokens that
+// never end. It revokes none: what to do about one that no admission names is for
+// whoever reads the admissions (Unrecorded). Only the leader calls it.
+func (i *Issuer) Sweep(ctx context.Context) (Swept, error) {
 	var out Swept
 	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 	// Policies first: one that is made meanwhile is not in the list.
@@ -41,13 +35,7 @@ func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool,
 		return out, fmt.Errorf("list tokens: %w", err)
 	}
 	carried, kinds := map[string]bool{}, map[string]bool{}
-	var orphans []string
 	for _, t := range all {
-		orphan := issued(t) && !recorded(t.AccessorID) && now.Sub(t.CreateTime) > orphanAfter
-		if orphan {
-			orphans = append(orphans, t.AccessorID)
-			continue
-		}
 		for _, p := range t.Policies {
 			carried[p.ID], kinds[ofRules(p.Name)] = true, true
 		}
@@ -55,8 +43,7 @@ func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool,
 			out.Unbounded = append(out.Unbounded, t.AccessorID)
 		}
 	}
-	errs := []error{i.Revoke(ctx, orphans...)}
-	out.Orphans = len(orphans)
+	var errs []error
 	for _, p := range policies {
 		// Those of a Slot without tokens stay: its Boot may be admitted, with this very
 		// policy, before the deletion comes to it. After an outage that is all of them.
@@ -66,11 +53,6 @@ func (i *Issuer) Sweep(ctx context.Context, recorded func(accessor string) bool,
 		}
 	}
 	return out, errors.Join(errs...)
-}
-
-// issued reports whether a token is one that an admission must name.
-func issued(t *consul.ACLTokenListEntry) bool {
-	return strings.HasPrefix(t.Description, descriptionMark+"agent of ") || strings.HasPrefix(t.Description, descriptionMark+"workload of ")
 }
 
 // generated reports whether a policy is one of a Slot, by its rules.

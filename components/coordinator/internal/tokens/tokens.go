@@ -161,13 +161,25 @@ func (i *Issuer) create(ctx context.Context, policyID, description string) (Toke
 // descriptions of tokens that this package issues begin so.
 const descriptionMark = "cadre: "
 
-// describe tells people and the sweeper what a token is.
+// describe tells people what a token is, and describedSlot whose it is.
 func describe(kind string, h Holder) string {
 	text := fmt.Sprintf("%s%s of %s, boot %.12s", descriptionMark, kind, h.Slot, h.BootID)
 	if h.Simulated {
 		text += ", SIMULATED"
 	}
 	return text
+}
+
+// describedSlot reads the Slot out of the description of a token that was issued for
+// one.
+func describedSlot(text string) (string, bool) {
+	for _, kind := range policyKinds {
+		if rest, ok := strings.CutPrefix(text, descriptionMark+kind+" of "); ok {
+			slot, _, _ := strings.Cut(rest, ",")
+			return slot, true
+		}
+	}
+	return "", false
 }
 
 func isNotFound(err error) bool {

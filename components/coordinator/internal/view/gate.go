@@ -86,7 +86,7 @@ func Revocations(ctx context.Context, s store.Store) ([]policy.Revocation, error
 }
 
 // FoldGroup is the policy of the spec's group as it should read at now, with what is
-// asked for and not done.
+// asked for and not done, or cannot be.
 func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []policy.Problem) {
 	before := v.Gate.Groups[spec.Name].Value
 	folded, problems := before.Fold(v.asked(spec), now)
@@ -101,7 +101,7 @@ func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []
 		}
 		problems = append(problems, policy.Problem{Reason: policy.ProblemUnreadable, Message: message})
 	}
-	return folded, problems
+	return folded, append(problems, v.secretProblems(spec)...)
 }
 
 func (v *View) asked(spec group.Spec) policy.Asked {

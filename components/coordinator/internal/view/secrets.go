@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
 
@@ -40,7 +42,8 @@ func (v *View) readSecrets(ctx context.Context, at moment, errs *[]error) {
 }
 
 // EpochsOf are the epochs in force of a group's secrets that have a record, and
-// the highest index of those records.
+// the highest index of those records, of unreadable ones too: that one became so is
+// news like any other.
 func (v *View) EpochsOf(groupName string) (epochs map[string]uint32, index uint64) {
 	epochs = map[string]uint32{}
 	for name, rec := range v.Secrets {
@@ -49,11 +52,39 @@ func (v *View) EpochsOf(groupName string) (epochs map[string]uint32, index uint6
 			index = max(index, rec.Index)
 		}
 	}
-	return epochs, index
+	return epochs, max(index, v.badIndex(store.SecretsOf(groupName)))
 }
 
-// GossipEpoch is the epoch in force of the gossip key; 0 while there is no record.
+// badIndex is the highest index of the unreadable records below prefix.
+func (v *View) badIndex(prefix string) (index uint64) {
+	for _, bad := range v.Bad {
+		if strings.HasPrefix(bad.Key, prefix) {
+			index = max(index, bad.Index)
+		}
+	}
+	return index
+}
+
+// GossipEpoch is the epoch in force of the gossip key, 0 while there is no record that
+// can be read, and the index of the record.
 func (v *View) GossipEpoch() (epoch uint32, index uint64) {
 	rec := v.Secrets[GossipKey]
-	return rec.Value.Epoch, rec.Index
+	return rec.Value.Epoch, max(rec.Index, v.badIndex(store.SecretKey(GossipKey.Group, GossipKey.Name)))
+}
+
+// secretProblems are the records of secrets that the spec's Slots need and that cannot
+// be read.
+func (v *View) secretProblems(spec group.Spec) []policy.Problem {
+	needed := map[string]bool{store.SecretKey(GossipKey.Group, GossipKey.Name): true}
+	for _, one := range spec.AllSecrets() {
+		needed[store.SecretKey(spec.Name, one.Name)] = true
+	}
+	var out []policy.Problem
+	for _, bad := range v.Bad {
+		if needed[bad.Key] {
+			out = append(out, policy.Problem{Reason: policy.ProblemUnreadable, Message: bad.Error() + "; who runs keeps the value that it has, " +
+				"and no new boot is admitted until the record is repaired. Without it the secret would begin at epoch 1 again: write it with an epoch above the last one, do not delete it"})
+		}
+	}
+	return out
 }

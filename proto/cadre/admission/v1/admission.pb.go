@@ -29,8 +29,10 @@ const (
 
 // RenewRequest names the Boot, which must be the one that the session authenticated.
 type RenewRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	BootId        string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	BootId string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// What the Boot has in force.
+	Held          *Held `protobuf:"bytes,2,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -72,6 +74,62 @@ func (x *RenewRequest) GetBootId() string {
 	return ""
 }
 
+func (x *RenewRequest) GetHeld() *Held {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+// Held is what a Boot that asks for fresh credentials has in force. It is said by the
+// Boot about itself and decides nothing but what becomes of that. Who sends it takes
+// what an answer names as kept for unchanged.
+type Held struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ConsulCredentials.tokens_id of the tokens in use. They are not revoked when others
+	// are given out, however often answers are lost.
+	TokensId      string `protobuf:"bytes,1,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Held) Reset() {
+	*x = Held{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Held) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Held) ProtoMessage() {}
+
+func (x *Held) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Held.ProtoReflect.Descriptor instead.
+func (*Held) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Held) GetTokensId() string {
+	if x != nil {
+		return x.TokensId
+	}
+	return ""
+}
+
 // RenewResponse carries the same as a new admission would.
 type RenewResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -82,7 +140,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -94,7 +152,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -107,7 +165,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{1}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RenewResponse) GetCredentials() *Credentials {
@@ -128,7 +186,7 @@ type StandingRequest struct {
 
 func (x *StandingRequest) Reset() {
 	*x = StandingRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -140,7 +198,7 @@ func (x *StandingRequest) String() string {
 func (*StandingRequest) ProtoMessage() {}
 
 func (x *StandingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -153,7 +211,7 @@ func (x *StandingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingRequest.ProtoReflect.Descriptor instead.
 func (*StandingRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StandingRequest) GetGroup() string {
@@ -184,7 +242,7 @@ type StandingResponse struct {
 
 func (x *StandingResponse) Reset() {
 	*x = StandingResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -196,7 +254,7 @@ func (x *StandingResponse) String() string {
 func (*StandingResponse) ProtoMessage() {}
 
 func (x *StandingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -209,7 +267,7 @@ func (x *StandingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingResponse.ProtoReflect.Descriptor instead.
 func (*StandingResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StandingResponse) GetHolds() bool {
@@ -250,7 +308,7 @@ type ChallengeRequest struct {
 
 func (x *ChallengeRequest) Reset() {
 	*x = ChallengeRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +320,7 @@ func (x *ChallengeRequest) String() string {
 func (*ChallengeRequest) ProtoMessage() {}
 
 func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +333,7 @@ func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeRequest.ProtoReflect.Descriptor instead.
 func (*ChallengeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ChallengeRequest) GetAppId() string {
@@ -332,7 +390,7 @@ type ChallengeResponse struct {
 
 func (x *ChallengeResponse) Reset() {
 	*x = ChallengeResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -344,7 +402,7 @@ func (x *ChallengeResponse) String() string {
 func (*ChallengeResponse) ProtoMessage() {}
 
 func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -357,7 +415,7 @@ func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeResponse.ProtoReflect.Descriptor instead.
 func (*ChallengeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ChallengeResponse) GetNonce() []byte {
@@ -445,7 +503,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +515,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +528,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Evidence) GetQuote() []byte {
@@ -512,15 +570,17 @@ func (x *Evidence) GetVmConfig() string {
 type AdmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Canonical statement (package attest/statement), committed to by report_data.
-	Statement     []byte    `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
-	Evidence      *Evidence `protobuf:"bytes,2,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	Statement []byte    `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
+	Evidence  *Evidence `protobuf:"bytes,2,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	// What the Boot has in force, if it asks again; absent at its first admission.
+	Held          *Held `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AdmitRequest) Reset() {
 	*x = AdmitRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +592,7 @@ func (x *AdmitRequest) String() string {
 func (*AdmitRequest) ProtoMessage() {}
 
 func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +605,7 @@ func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitRequest.ProtoReflect.Descriptor instead.
 func (*AdmitRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{7}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AdmitRequest) GetStatement() []byte {
@@ -562,6 +622,13 @@ func (x *AdmitRequest) GetEvidence() *Evidence {
 	return nil
 }
 
+func (x *AdmitRequest) GetHeld() *Held {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 // AdmitResponse carries everything that an admitted Boot may have.
 type AdmitResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -574,7 +641,7 @@ type AdmitResponse struct {
 
 func (x *AdmitResponse) Reset() {
 	*x = AdmitResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +653,7 @@ func (x *AdmitResponse) String() string {
 func (*AdmitResponse) ProtoMessage() {}
 
 func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +666,7 @@ func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitResponse.ProtoReflect.Descriptor instead.
 func (*AdmitResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{8}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AdmitResponse) GetCredentials() *Credentials {
@@ -644,14 +711,17 @@ type Credentials struct {
 	// From then on credentials are renewed for fresh evidence only.
 	ReattestBy *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=reattest_by,json=reattestBy,proto3" json:"reattest_by,omitempty"`
 	// The evidence was judged under a root that is not Intel's.
-	Simulated     bool `protobuf:"varint,16,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	Simulated bool `protobuf:"varint,16,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	// Declared secrets whose epoch cannot be read: the Boot keeps what it has of them.
+	// Never at its first admission, which is refused instead.
+	KeptSecrets   []string `protobuf:"bytes,17,rep,name=kept_secrets,json=keptSecrets,proto3" json:"kept_secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +733,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +746,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{9}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Credentials) GetCluster() string {
@@ -784,6 +854,13 @@ func (x *Credentials) GetSimulated() bool {
 	return false
 }
 
+func (x *Credentials) GetKeptSecrets() []string {
+	if x != nil {
+		return x.KeptSecrets
+	}
+	return nil
+}
+
 // Secret is one workload secret. It reaches the workload as a file in memory.
 type Secret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -801,7 +878,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +890,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +903,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{10}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Secret) GetName() string {
@@ -888,14 +965,19 @@ type ConsulCredentials struct {
 	// When both tokens end.
 	TokensExpireAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=tokens_expire_at,json=tokensExpireAt,proto3" json:"tokens_expire_at,omitempty"`
 	// Grows with each rotation of the gossip key.
-	GossipEpoch   uint32 `protobuf:"varint,9,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	GossipEpoch uint32 `protobuf:"varint,9,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	// Names the two tokens together, in Held. It is no secret.
+	TokensId string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	// The epoch of the gossip key cannot be read: there is none here, and the Boot keeps
+	// its own. As kept_secrets.
+	GossipKept    bool `protobuf:"varint,11,opt,name=gossip_kept,json=gossipKept,proto3" json:"gossip_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConsulCredentials) Reset() {
 	*x = ConsulCredentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +989,7 @@ func (x *ConsulCredentials) String() string {
 func (*ConsulCredentials) ProtoMessage() {}
 
 func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1002,7 @@ func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsulCredentials.ProtoReflect.Descriptor instead.
 func (*ConsulCredentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{11}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ConsulCredentials) GetDatacenter() string {
@@ -986,13 +1068,30 @@ func (x *ConsulCredentials) GetGossipEpoch() uint32 {
 	return 0
 }
 
+func (x *ConsulCredentials) GetTokensId() string {
+	if x != nil {
+		return x.TokensId
+	}
+	return ""
+}
+
+func (x *ConsulCredentials) GetGossipKept() bool {
+	if x != nil {
+		return x.GossipKept
+	}
+	return false
+}
+
 var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
 
 const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
-	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"'\n" +
+	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n" +
 	"\fRenewRequest\x12\x17\n" +
-	"\aboot_id\x18\x01 \x01(\tR\x06bootId\"R\n" +
+	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12,\n" +
+	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"#\n" +
+	"\x04Held\x12\x1b\n" +
+	"\ttokens_id\x18\x01 \x01(\tR\btokensId\"R\n" +
 	"\rRenewResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\";\n" +
 	"\x0fStandingRequest\x12\x14\n" +
@@ -1028,13 +1127,14 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
 	"collateral\x18\x04 \x01(\fR\n" +
 	"collateral\x12\x1b\n" +
-	"\tvm_config\x18\x05 \x01(\tR\bvmConfig\"f\n" +
+	"\tvm_config\x18\x05 \x01(\tR\bvmConfig\"\x94\x01\n" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
-	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"\x8f\x01\n" +
+	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\x12,\n" +
+	"\x04held\x18\x03 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"\x8f\x01\n" +
 	"\rAdmitResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\x12;\n" +
-	"\rinitial_peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\finitialPeers\"\xb6\x04\n" +
+	"\rinitial_peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\finitialPeers\"\xd9\x04\n" +
 	"\vCredentials\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
@@ -1054,7 +1154,8 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\fpolicy_epoch\x18\x0e \x01(\x04R\vpolicyEpoch\x12;\n" +
 	"\vreattest_by\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reattestBy\x12\x1c\n" +
-	"\tsimulated\x18\x10 \x01(\bR\tsimulatedJ\x04\b\n" +
+	"\tsimulated\x18\x10 \x01(\bR\tsimulated\x12!\n" +
+	"\fkept_secrets\x18\x11 \x03(\tR\vkeptSecretsJ\x04\b\n" +
 	"\x10\v\"\x80\x01\n" +
 	"\x06Secret\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1062,7 +1163,7 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x05 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xe6\x02\n" +
+	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xa4\x03\n" +
 	"\x11ConsulCredentials\x12\x1e\n" +
 	"\n" +
 	"datacenter\x18\x01 \x01(\tR\n" +
@@ -1078,7 +1179,11 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\vserver_vips\x18\a \x03(\tR\n" +
 	"serverVips\x12D\n" +
 	"\x10tokens_expire_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0etokensExpireAt\x12!\n" +
-	"\fgossip_epoch\x18\t \x01(\rR\vgossipEpoch2\x91\x02\n" +
+	"\fgossip_epoch\x18\t \x01(\rR\vgossipEpoch\x12\x1b\n" +
+	"\ttokens_id\x18\n" +
+	" \x01(\tR\btokensId\x12\x1f\n" +
+	"\vgossip_kept\x18\v \x01(\bR\n" +
+	"gossipKept2\x91\x02\n" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
 	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
@@ -1098,48 +1203,51 @@ func file_cadre_admission_v1_admission_proto_rawDescGZIP() []byte {
 	return file_cadre_admission_v1_admission_proto_rawDescData
 }
 
-var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_cadre_admission_v1_admission_proto_goTypes = []any{
 	(*RenewRequest)(nil),          // 0: cadre.admission.v1.RenewRequest
-	(*RenewResponse)(nil),         // 1: cadre.admission.v1.RenewResponse
-	(*StandingRequest)(nil),       // 2: cadre.admission.v1.StandingRequest
-	(*StandingResponse)(nil),      // 3: cadre.admission.v1.StandingResponse
-	(*ChallengeRequest)(nil),      // 4: cadre.admission.v1.ChallengeRequest
-	(*ChallengeResponse)(nil),     // 5: cadre.admission.v1.ChallengeResponse
-	(*Evidence)(nil),              // 6: cadre.admission.v1.Evidence
-	(*AdmitRequest)(nil),          // 7: cadre.admission.v1.AdmitRequest
-	(*AdmitResponse)(nil),         // 8: cadre.admission.v1.AdmitResponse
-	(*Credentials)(nil),           // 9: cadre.admission.v1.Credentials
-	(*Secret)(nil),                // 10: cadre.admission.v1.Secret
-	(*ConsulCredentials)(nil),     // 11: cadre.admission.v1.ConsulCredentials
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*v1.Peer)(nil),               // 13: cadre.control.v1.Peer
+	(*Held)(nil),                  // 1: cadre.admission.v1.Held
+	(*RenewResponse)(nil),         // 2: cadre.admission.v1.RenewResponse
+	(*StandingRequest)(nil),       // 3: cadre.admission.v1.StandingRequest
+	(*StandingResponse)(nil),      // 4: cadre.admission.v1.StandingResponse
+	(*ChallengeRequest)(nil),      // 5: cadre.admission.v1.ChallengeRequest
+	(*ChallengeResponse)(nil),     // 6: cadre.admission.v1.ChallengeResponse
+	(*Evidence)(nil),              // 7: cadre.admission.v1.Evidence
+	(*AdmitRequest)(nil),          // 8: cadre.admission.v1.AdmitRequest
+	(*AdmitResponse)(nil),         // 9: cadre.admission.v1.AdmitResponse
+	(*Credentials)(nil),           // 10: cadre.admission.v1.Credentials
+	(*Secret)(nil),                // 11: cadre.admission.v1.Secret
+	(*ConsulCredentials)(nil),     // 12: cadre.admission.v1.ConsulCredentials
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*v1.Peer)(nil),               // 14: cadre.control.v1.Peer
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
-	9,  // 0: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	12, // 1: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 2: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
-	6,  // 3: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
-	9,  // 4: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	13, // 5: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
-	12, // 6: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 7: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
-	10, // 8: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
-	12, // 9: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
-	12, // 10: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
-	4,  // 11: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
-	7,  // 12: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
-	2,  // 13: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
-	0,  // 14: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
-	5,  // 15: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
-	8,  // 16: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
-	3,  // 17: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
-	1,  // 18: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
-	15, // [15:19] is the sub-list for method output_type
-	11, // [11:15] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	1,  // 0: cadre.admission.v1.RenewRequest.held:type_name -> cadre.admission.v1.Held
+	10, // 1: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	13, // 2: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 3: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
+	7,  // 4: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
+	1,  // 5: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
+	10, // 6: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	14, // 7: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
+	13, // 8: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 9: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
+	11, // 10: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
+	13, // 11: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
+	13, // 12: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
+	5,  // 13: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
+	8,  // 14: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
+	3,  // 15: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
+	0,  // 16: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
+	6,  // 17: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
+	9,  // 18: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
+	4,  // 19: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
+	2,  // 20: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
+	17, // [17:21] is the sub-list for method output_type
+	13, // [13:17] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_cadre_admission_v1_admission_proto_init() }
@@ -1153,7 +1261,7 @@ func file_cadre_admission_v1_admission_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_admission_v1_admission_proto_rawDesc), len(file_cadre_admission_v1_admission_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

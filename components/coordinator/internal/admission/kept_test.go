@@ -1,0 +1,94 @@
+package admission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/policy"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
+)
+
+func (h *harness) put(key, text string) {
+	h.t.Helper()
+	if err := h.store.Commit(h.t.Context(), store.Op{Kind: store.OpPut, Key: key, Value: []byte(text)}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestTOK15_UnreadableEpochsDoNotEndARunningBoot: a record of a secret that cannot be
+// read takes nothing from who has a value; who has none is told which record it is.
+func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
+	h := newHarness(t)
+	b := h.boot(composeText, h.seed)
+	has := b.mustAdmit().GetCredentials().GetConsul()
+	held := &admissionv1.Held{TokensId: has.GetTokensId()}
+	bad, gossip := store.SecretKey("pg", "superuser"), store.SecretKey(store.ClusterSecrets, store.GossipSecret)
+	h.put(bad, `{"group":"pg","name":"superuser","epoch":"many"}`)
+	h.put(gossip, `nonsense`)
+	kept := func(c *admissionv1.Credentials, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var given []string
+		for _, s := range c.GetSecrets() {
+			given = append(given, s.GetName())
+		}
+		if !slices.Equal(given, []string{"replication", "rewind"}) || !slices.Equal(c.GetKeptSecrets(), []string{"superuser"}) {
+			t.Errorf("given %v, kept %v", given, c.GetKeptSecrets())
+		}
+		if k := c.GetConsul(); k.GetGossipKey() != "" || k.GetGossipEpoch() != 0 || !k.GetGossipKept() || !h.works(k.GetAgentToken()) || !h.works(k.GetWorkloadToken()) {
+			t.Errorf("gossip epoch %d, kept %v; or a token does not work", k.GetGossipEpoch(), k.GetGossipKept())
+		}
+	}
+	kept(b.renewHolding(held))
+	// As the same Boot attests again.
+	admitHolding := func(b *boot) (*admissionv1.Credentials, error) {
+		t.Helper()
+		b.connect()
+		c, err := b.challenge()
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := b.request(c, nil)
+		req.Held = held
+		out, err := b.contact.Admit(t.Context(), req)
+		return out.GetCredentials(), err
+	}
+	kept(admitHolding(b))
+	// An agent that would take what is left out for what is not declared any more.
+	_, err := b.renew()
+	wantCode(t, err, codes.Unavailable, policy.CodeGateUnreadable)
+	// A Boot that has nothing, whatever it says.
+	h.endLease()
+	other := h.boot(composeText, h.seed)
+	for _, one := range []func() error{
+		func() error { _, err := other.admit(); return err },
+		func() error {
+			_, err := admitHolding(h.boot(composeText, h.seed))
+			return err
+		},
+	} {
+		err := one()
+		wantCode(t, err, codes.Unavailable, policy.CodeGateUnreadable)
+		if !strings.Contains(status.Convert(err).Message(), "record "+bad) {
+			t.Errorf("told %v, want the record named", err)
+		}
+		h.endLease()
+	}
+	h.put(bad, `{"group":"pg","name":"superuser","epoch":3,"rotated_at":"2026-01-01T00:00:00Z"}`)
+	h.put(gossip, `{"group":"cluster","name":"gossip","epoch":4,"rotated_at":"2026-01-01T00:00:00Z"}`)
+	now, err := h.boot(composeText, h.seed).admit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := now.GetCredentials()
+	if len(c.GetSecrets()) != 3 || c.GetSecrets()[2].GetEpoch() != 3 || len(c.GetKeptSecrets()) != 0 || c.GetConsul().GetGossipEpoch() != 4 || c.GetConsul().GetGossipKept() {
+		t.Errorf("after the repair: %d secrets, kept %v, gossip epoch %d", len(c.GetSecrets()), c.GetKeptSecrets(), c.GetConsul().GetGossipEpoch())
+	}
+}
