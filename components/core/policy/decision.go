@@ -152,8 +152,10 @@ func Checks(code Code, detail string, details map[CheckName]string) []Check {
 
 // Decisions is the record at decisions/<slot>: what was decided last about Boots
 // that claim the Slot with genuine evidence. It is a hash chain: an entry that was
-// edited or removed shows. Who can write the whole record can also make a new
-// chain; the coordinators' logs carry each digest, so that theirs shows it.
+// edited, or removed from between others, shows. The oldest ones are dropped, and a
+// record that is gone begins a new chain: neither shows here. Who can write the whole
+// record can also make a new chain; the coordinators' logs carry each digest, so that
+// theirs shows it.
 type Decisions struct {
 	Slot string `json:"slot"`
 	// Entries, oldest first, at most MaxDecisions.
