@@ -23,6 +23,13 @@ done
 step vet
 for m in "${modules[@]}"; do (cd "$m" && go vet ./...); done
 
+# The linters skip generated packages, and ask for a comment only where they are sure.
+step package comments
+for m in "${modules[@]}"; do
+	silent=$(cd "$m" && go list -f '{{if not .Doc}}{{.ImportPath}}{{end}}' ./...)
+	[[ -z $silent ]] || die "packages without a comment that says what they are for, add doc.go: ${silent//$'\n'/ }"
+done
+
 step generated
 before=$(git status --porcelain; git diff)
 make -s generate

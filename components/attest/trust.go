@@ -18,6 +18,9 @@ import (
 // MaxTrustSize bounds a trust file in bytes.
 const MaxTrustSize = 1 << 20
 
+// maxCoordinatorHashes is far more than an upgrade needs: what runs and what is to run.
+const maxCoordinatorHashes = 64
+
 // Trust is the trust file: what a cluster's measured compose says to trust. The
 // zero value trusts nobody.
 type Trust struct {
@@ -25,6 +28,11 @@ type Trust struct {
 	Cluster string `json:"cluster"`
 	// CoordinatorAppID is the app whose instances are coordinators, 40 hex.
 	CoordinatorAppID string `json:"coordinator_app_id"`
+	// CoordinatorComposeHashes are the only compose hashes that a coordinator may run
+	// to be believed at first contact, 64 hex each. Empty: any of its app, so that
+	// whoever may upgrade that app says what the coordinators are. It cannot stand in
+	// the coordinators' own trust file: that is part of what the hash is of.
+	CoordinatorComposeHashes []string `json:"coordinator_compose_hashes,omitempty"`
 	// RootsPEM are roots beside Intel's: another manufacturer, a simulated one.
 	RootsPEM string `json:"roots_pem"`
 	// KeyProvider is a mandatory pin (ATT-21): without it a host could run the
@@ -105,6 +113,12 @@ func ParseTrust(data []byte) (Trust, error) {
 	return t, nil
 }
 
+// MayCoordinate reports whether a coordinator that runs composeHash is to be
+// believed: it is on the list, or there is no list.
+func (t Trust) MayCoordinate(composeHash string) bool {
+	return len(t.CoordinatorComposeHashes) == 0 || slices.Contains(t.CoordinatorComposeHashes, composeHash)
+}
+
 // ImagePolicy is the part of Trust that Appraise uses.
 func (t Trust) ImagePolicy() policy.ImagePolicy {
 	images := make(map[string][]policy.Measurement, len(t.Images))
@@ -150,6 +164,14 @@ func (t Trust) Validate() error {
 	}
 	if !hex40.MatchString(t.CoordinatorAppID) {
 		add("coordinator_app_id %q is not 40 lower-case hex characters", t.CoordinatorAppID)
+	}
+	if len(t.CoordinatorComposeHashes) > maxCoordinatorHashes {
+		add("coordinator_compose_hashes has %d entries, the limit is %d: remove those that no coordinator runs any more", len(t.CoordinatorComposeHashes), maxCoordinatorHashes)
+	}
+	for i, hash := range t.CoordinatorComposeHashes {
+		if !hex64.MatchString(hash) {
+			add("coordinator_compose_hashes[%d] %.80q is not 64 lower-case hex characters; copy it from coordinator_compose_hashes of the cluster's context", i, hash)
+		}
 	}
 	switch t.KeyProvider.Name {
 	case "kms", "local-sgx", "tpm":

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,11 @@ func TestATT21_TrustFilesThatPinNobodyAreRefused(t *testing.T) {
 		{"cluster is no label", set("cluster", "My.Cluster"), "cluster"},
 		{"no cluster", drop("cluster"), "cluster"},
 		{"app id with 0x", set("coordinator_app_id", "0x"+strings.Repeat("01", 20)), "coordinator_app_id"},
+		{"coordinator's hash with 0x", set("coordinator_compose_hashes", []any{"0x" + strings.Repeat("01", 32)}), "coordinator_compose_hashes[0]"},
+		{"coordinator's hash in upper case", set("coordinator_compose_hashes", []any{strings.Repeat("01", 32), strings.Repeat("AB", 32)}), "coordinator_compose_hashes[1]"},
+		{"coordinator's hash is empty", set("coordinator_compose_hashes", []any{""}), "coordinator_compose_hashes[0]"},
+		{"coordinator's hash is no list", set("coordinator_compose_hashes", strings.Repeat("01", 32)), "coordinator_compose_hashes"},
+		{"too many hashes of coordinators", set("coordinator_compose_hashes", slices.Repeat([]any{strings.Repeat("01", 32)}, 65)), "65 entries"},
 		{"root is no PEM", set("roots_pem", "hello"), "roots_pem"},
 		{"root is Intel's", set("roots_pem", string(intelRootPEM)), "Intel's"},
 		{"simulated without a root", set("roots_pem", ""), "set both or neither"},
@@ -125,6 +131,20 @@ func TestATT21_TrustFilesThatPinNobodyAreRefused(t *testing.T) {
 		if codeOf(err) != CodePolicyInvalid || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want it to say %q", c.name, err, c.want)
 		}
+	}
+}
+
+func TestMayCoordinate(t *testing.T) {
+	known, other := strings.Repeat("01", 32), strings.Repeat("02", 32)
+	trust, err := ParseTrust(trustFile(t, nil, func(f map[string]any) { f["coordinator_compose_hashes"] = []any{known} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !trust.MayCoordinate(known) || trust.MayCoordinate(other) || trust.MayCoordinate("") {
+		t.Errorf("a list of %v", trust.CoordinatorComposeHashes)
+	}
+	if trust.CoordinatorComposeHashes = nil; !trust.MayCoordinate(other) {
+		t.Error("without a list any compose hash of the app is believed")
 	}
 }
 

@@ -144,7 +144,7 @@ func accept(c Context, claims policy.Claims, now time.Time) error {
 		return errors.New("its evidence is simulated (a root that is not Intel's), which the context's trust does not allow")
 	case claims.AppComposeProblem != "":
 		return fmt.Errorf("its app-compose.json: %s", claims.AppComposeProblem)
-	case len(c.CoordinatorComposeHashes) > 0 && !slices.Contains(c.CoordinatorComposeHashes, claims.ComposeHash):
+	case !t.MayCoordinate(claims.ComposeHash), len(c.CoordinatorComposeHashes) > 0 && !slices.Contains(c.CoordinatorComposeHashes, claims.ComposeHash):
 		return fmt.Errorf("it runs compose hash %s, which is not one that this context knows", claims.ComposeHash)
 	}
 	if d := policy.AppraiseTCB(t.TCB, claims.TCB, now); !d.Allowed {

@@ -148,6 +148,7 @@ func TestATT30_GEN02_AttestRefuses(t *testing.T) {
 		{"no key provider", nil, func(c *client.Context) { c.Trust.KeyProvider.ID = "" }, "pins no key provider"},
 		{"no images", nil, func(c *client.Context) { c.Trust.Images = nil }, "OS image"},
 		{"other compose", nil, func(c *client.Context) { c.CoordinatorComposeHashes = []string{"ab"} }, "compose hash"},
+		{"other compose by the trust", nil, func(c *client.Context) { c.Trust.CoordinatorComposeHashes = []string{strings.Repeat("ab", 32)} }, "compose hash"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, attestsim.Faults{})

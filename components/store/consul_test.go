@@ -221,19 +221,44 @@ func TestCTL06_TermRegressionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRegression(t, c)
-	fresh := storetest.ConsulAt(t, addr, "", prefix)
-	fresh.SawTerm(2) // from an agent
-	wantRegression(t, fresh)
 	if _, err := kv.Put(&api.KVPair{Key: prefix + store.TermKey, Value: []byte(`{"term":7}`)}, nil); err != nil {
 		t.Fatal(err)
 	}
-	lease, err := fresh.Acquire(t.Context(), "one")
+	lease, err := c.Acquire(t.Context(), "one")
 	if err != nil || lease.Term() != 8 {
 		t.Fatalf("got %v, %v, want term 8", lease, err)
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestCTL06_RestoreOfASnapshotIsNoticed by every coordinator that ran before it.
+func TestCTL06_RestoreOfASnapshotIsNoticed(t *testing.T) {
+	server := storetest.StartConsulACL(t)
+	c := storetest.ConsulAt(t, server.Addr, server.ManagementToken, "cadre/v1/")
+	lead := func() {
+		t.Helper()
+		lease, err := store.AcquireBlocking(t.Context(), c, "one", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead()
+	snapshots := client(t, server.Addr, server.ManagementToken).Snapshot()
+	before, _, err := snapshots.Save(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close() //nolint:errcheck // read to its end
+	lead()
+	if err := snapshots.Restore(nil, before); err != nil {
+		t.Fatal(err)
+	}
+	wantRegression(t, c)
 }
 
 func wantRegression(t *testing.T, s store.Store) {

@@ -168,17 +168,14 @@ func (c *Consul) readTerm(ctx context.Context) (term, index uint64, err error) {
 		return 0, 0, err
 	}
 	if record.Term < seen {
-		return 0, 0, fmt.Errorf("%w: %s is %d, but %d was seen: the store was restored or edited; raise it above every term that agents and audit know",
+		return 0, 0, fmt.Errorf("%w: %s is %d, but %d was seen: the store was restored or edited; raise it above every term that agents know",
 			ErrTermRegression, TermKey, record.Term, seen)
 	}
 	c.sawTerm(record.Term)
 	return record.Term, index, nil
 }
 
-// SawTerm tells the highest Term known from elsewhere (agents, an audit
-// export): Acquire and Holder refuse a store that is below it.
-func (c *Consul) SawTerm(term uint64) { c.sawTerm(term) }
-
+// sawTerm remembers the highest Term that this process has seen, and gives it.
 func (c *Consul) sawTerm(term uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -231,7 +231,10 @@ func TestClusterProblems(t *testing.T) {
     replicas = 2
     compose = templatefile("absent.yaml", { a = cadre.trust_json })
   }
-  trust { cluster = "x" }
+  trust {
+    cluster                    = "x"
+    coordinator_compose_hashes = ["y"]
+  }
   dns {}
 }
 `})

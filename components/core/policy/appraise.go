@@ -13,7 +13,8 @@ import (
 // when every comparison holds; anything empty on the side of the policy denies.
 // The first failing comparison, in this order, names the Code: the policy itself,
 // the kind of root, the statement, the identity, the key provider, the OS image, the
-// TCB, the Revision, the compose text, revocations, the floor, the approval.
+// TCB, revocations of the instance and its key provider, the Revision with its compose
+// text and OS image, its revocation, the floor, the approval.
 //
 // Where two allowed Revisions share a compose hash (they differ in what is not
 // measured), the later one in Allowed is meant: the shell lists the newest last.

@@ -10,7 +10,9 @@ const (
 	ClassPolicy Class = "P"
 	// ClassRetry: ask again later.
 	ClassRetry Class = "R"
-	// ClassAlarm: a security alarm; audited and shown.
+	// ClassAlarm: a security alarm. Nothing follows from the class alone: refusals of
+	// every class are logged and counted by code, and kept in the Slot's refusal and
+	// decisions; nobody is paged and nothing halts.
 	ClassAlarm Class = "A"
 	// ClassState: a state conflict; read again, then decide.
 	ClassState Class = "S"

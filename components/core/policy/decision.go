@@ -162,8 +162,10 @@ func Checks(code Code, detail string, details map[CheckName]string) []Check {
 
 // Decisions is the record at decisions/<slot>: what was decided last about Boots
 // that claim the Slot with genuine evidence. It is two hash chains: an entry that was
-// edited or removed shows. Who can write the whole record can also make new chains;
-// the coordinators' logs carry each digest, so that theirs shows it.
+// edited, or removed from between others, shows. The oldest ones are dropped, and a
+// record that is gone begins new chains: neither shows here. Who can write the whole
+// record can also make new chains; the coordinators' logs carry each digest, so that
+// theirs shows it.
 type Decisions struct {
 	Slot string `json:"slot"`
 	// Entries are who was given the Slot and who lost it, oldest first, at most

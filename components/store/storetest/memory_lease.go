@@ -92,13 +92,6 @@ func (m *Memory) Holder(ctx context.Context) (string, uint64, error) {
 	return "", term, nil
 }
 
-// SawTerm is store.Consul's.
-func (m *Memory) SawTerm(term uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.maxTerm = max(m.maxTerm, term)
-}
-
 func (m *Memory) readTermLocked() (uint64, error) {
 	var record store.TermRecord
 	if found, ok := m.items[store.TermKey]; ok {

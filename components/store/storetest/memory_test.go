@@ -108,7 +108,7 @@ func TestMemoryOutageCostsTheLease(t *testing.T) {
 	})
 }
 
-func TestCTL06_RestoreOfASnapshotIsNoticed(t *testing.T) {
+func TestMemoryNoticesARestore(t *testing.T) {
 	m := storetest.NewMemory()
 	if err := m.Commit(t.Context(), putOp("a", "old")); err != nil {
 		t.Fatal(err)

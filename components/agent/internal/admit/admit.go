@@ -210,6 +210,10 @@ func trusted(trust attest.Trust, claims policy.Claims, now time.Time) error {
 			claims.KeyProviderName, claims.KeyProviderID, trust.KeyProvider.Name, trust.KeyProvider.ID)
 	case claims.AppComposeProblem != "":
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: %s", claims.AppComposeProblem)
+	case !trust.MayCoordinate(claims.ComposeHash):
+		// Keys of the app outlive its compose file, so the app alone does not say what runs.
+		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator runs compose hash %s, which is none of coordinator_compose_hashes in the measured trust file: roll out a trust file that names it before the coordinators are upgraded, or find out who upgraded them",
+			claims.ComposeHash)
 	}
 	if d := policy.AppraiseTCB(trust.TCB, claims.TCB, now); !d.Allowed {
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's machine: %s: %s", d.Code, d.Message)

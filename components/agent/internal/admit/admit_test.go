@@ -86,6 +86,10 @@ func TestATT30_GEN02_TOK20_AdmitRefuses(t *testing.T) {
 		"ATT-30 a revoked machine":         {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.RevokedHosts = []string{""} }, want: "QUOTE_REVOKED"},
 		"ATT-30 collateral that has ended": {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Age = 31 * 24 * time.Hour }, want: "COLLATERAL_EXPIRED"},
 		"ATT-30 collateral of the future":  {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Age = -3 * time.Hour }, want: "CLOCK_UNTRUSTED"},
+		"ATT-30 another compose file": {
+			trust: func(tr *attest.Trust) { tr.CoordinatorComposeHashes = []string{strings.Repeat("ab", 32)} },
+			want:  "BROKER_UNTRUSTED: the coordinator runs compose hash",
+		},
 		"another CA bundle": {late: true, want: "SVID_UNTRUSTED", coordinator: func(c *agenttest.Coordinator) {
 			c.Grant = func(r *admissionv1.AdmitResponse) {
 				r.Credentials.CaBundlePem = append(r.Credentials.CaBundlePem, '\n')
@@ -141,6 +145,19 @@ func TestATT30_AToleratedMachineIsTrusted(t *testing.T) {
 		if _, err := client.Admit(t.Context()); (err == nil) != good {
 			t.Errorf("an exception that ends in %s: %v", end, err)
 		}
+	}
+}
+
+// The coordinators are believed while they run what the measured trust file names,
+// beside what they are to run next.
+func TestATT30_ANamedCoordinatorIsTrusted(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	agenttest.NewCoordinator(w).Start(t)
+	trust := w.Trust()
+	trust.CoordinatorComposeHashes = []string{strings.Repeat("ab", 32), w.ComposeHash(t)}
+	client, _ := newClient(t, w, trust)
+	if _, err := client.Admit(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
@@ -119,6 +121,13 @@ func TrustFile(t testing.TB, trust attest.Trust) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// ComposeHash is what every guest of the world measures.
+func (w *World) ComposeHash(t testing.TB) string {
+	t.Helper()
+	sum := sha256.Sum256(w.appCompose(t))
+	return hex.EncodeToString(sum[:])
 }
 
 // Guest starts a guest agent and returns its socket and instance id. The seed

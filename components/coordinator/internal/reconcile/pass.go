@@ -40,6 +40,9 @@ type pass struct {
 }
 
 func (p *pass) run(ctx context.Context) (next, error) {
+	if err := p.overtaken(); err != nil {
+		return next{}, err
+	}
 	ready, err := p.observe(ctx)
 	if err != nil || !ready {
 		return next{in: resync}, err

@@ -42,6 +42,8 @@ const (
 type Reports interface {
 	Of(slot string) (reports.Received, bool)
 	Changed() <-chan struct{}
+	// Term is the highest that most of the agents have seen.
+	Term() uint64
 }
 
 // Operator carries Operations out.

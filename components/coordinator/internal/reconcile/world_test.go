@@ -56,6 +56,8 @@ type world struct {
 	// behind: Boots from then on are not caught up, by an ever different figure;
 	// zero: all are.
 	behind time.Time
+	// seenTerm, by Slot, is what its agent says of the Term instead of what it saw.
+	seenTerm map[string]uint64
 	// retired are the accessors of Slots that are gone.
 	retired []string
 	// evicted are Slots with the code, in order; nodes and owned what Consul knows.
@@ -402,7 +404,7 @@ func (w *world) reportLocked(c *cvm, order *controlv1.OperationOrder) {
 		caught, lag = false, &bytes
 	}
 	w.reports.Put(c.slot, c.bootID, &controlv1.Report{
-		Sequence: c.seq, MemberKnown: true, ConsulReady: true, Steps: steps,
+		Sequence: c.seq, Term: w.seenTerm[c.slot], MemberKnown: true, ConsulReady: true, Steps: steps,
 		HealthyFor: durationpb.New(time.Since(c.bootAt)), BootAt: timestamppb.New(c.bootAt),
 		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: w.leader, Epoch: w.epoch, MayDisrupt: true, LagBytes: lag},
 	})

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -54,6 +55,26 @@ func (r *Reports) Of(slot string) (Received, bool) {
 	defer r.mu.Unlock()
 	got, ok := r.last[slot]
 	return got, ok
+}
+
+// Term is the highest Term that more than half of the Boots have seen that reported
+// lately; 0 while none did. A single one that lies about it can neither stop the
+// leader nor hide from it what the others saw.
+func (r *Reports) Term() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var seen []uint64
+	for _, got := range r.last {
+		if r.now().Sub(got.At) <= LiveWithin {
+			seen = append(seen, got.Report.GetTerm())
+		}
+	}
+	if len(seen) == 0 {
+		return 0
+	}
+	slices.Sort(seen)
+	// So many from the end have it or a higher one: one more than half of all.
+	return seen[len(seen)-(len(seen)/2+1)]
 }
 
 // Changed closes at the next change that may matter to a plan.

@@ -1,6 +1,7 @@
 package tokens_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +23,21 @@ func TestTOK02_LivesAreBounded(t *testing.T) {
 	}
 }
 
-// TestTOK02_EveryTokenEnds lists what Consul has: all that was issued ends in time,
-// is marked, and what never ends is told of.
+// endless are the tokens that never end, by what they are called. Each is said to be
+// open in docs/threat-model.md (S4, TOK-02, TOK-06); no other token may be like them.
+var endless = []string{
+	"Anonymous Token",          // Consul's own, without any right
+	"Initial Management Token", // in the memory of coordinators
+	tokens.OperatorPolicy,      // the operators' one
+}
+
+// TestTOK02_EveryTokenEnds lists what Consul has: every token ends in time, but for
+// those that are named; all that was issued is marked; and what never ends is told of.
 func TestTOK02_EveryTokenEnds(t *testing.T) {
 	w := newWorld(t)
+	if err := w.issuer.EnsureOperator(t.Context(), "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11", []string{"pg"}); err != nil {
+		t.Fatal(err)
+	}
 	w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	if _, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007", false); err != nil {
 		t.Fatal(err)
@@ -35,21 +47,29 @@ func TestTOK02_EveryTokenEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issued := 0
+	issued, found := 0, []string{}
 	for _, token := range all {
-		if !strings.HasPrefix(token.Description, "cadre: ") {
+		if token.ExpirationTime == nil {
+			found = append(found, token.Description)
 			continue
 		}
-		issued++
-		if token.ExpirationTime == nil || time.Until(*token.ExpirationTime) > tokens.TTL {
+		if time.Until(*token.ExpirationTime) > tokens.TTL {
 			t.Errorf("%s ends at %v", token.Description, token.ExpirationTime)
 		}
+		if !strings.HasPrefix(token.Description, "cadre: ") {
+			t.Errorf("a token called %q was issued", token.Description)
+		}
+		issued++
 		if strings.Contains(token.Description, "pg-0") != strings.HasSuffix(token.Description, "SIMULATED") {
 			t.Errorf("mark of %q", token.Description)
 		}
 	}
 	if issued != 3 {
 		t.Errorf("%d tokens, want 3", issued)
+	}
+	slices.Sort(found)
+	if want := slices.Sorted(slices.Values(endless)); !slices.Equal(found, want) {
+		t.Errorf("tokens without an end: %q, want those that are named: %q", found, want)
 	}
 	made, _, err := client.ACL().TokenCreate(&consul.ACLToken{Description: "by hand"}, nil)
 	if err != nil {

@@ -1,0 +1,53 @@
+package reports_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"cadre.dev/coordinator/internal/reports"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// TestCTL06_TheTermIsWhatMostAgentsSaw: a restore shows by what most have seen, and one
+// that lies upwards stops nobody.
+func TestCTL06_TheTermIsWhatMostAgentsSaw(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		terms []uint64
+		want  uint64
+	}{
+		"nobody reports":          {nil, 0},
+		"one":                     {[]uint64{7}, 7},
+		"two agree":               {[]uint64{7, 7}, 7},
+		"two differ":              {[]uint64{7, 6}, 6},
+		"all of three":            {[]uint64{7, 7, 7}, 7},
+		"one of three is behind":  {[]uint64{7, 2, 7}, 7},
+		"one of three lies":       {[]uint64{7, math.MaxUint64, 7}, 7},
+		"half of four lie":        {[]uint64{9, 9, 7, 7}, 7},
+		"three of four are ahead": {[]uint64{9, 2, 9, 9}, 9},
+	} {
+		r := reports.New(func() time.Time { return now })
+		for i, term := range c.terms {
+			r.Put(fmt.Sprintf("pg-%d", i), "b007", &controlv1.Report{Sequence: 1, Term: term})
+		}
+		if got := r.Term(); got != c.want {
+			t.Errorf("%s: term %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestTermOfTheSilentDoesNotCount: one that was revoked for its lie is heard no more.
+func TestTermOfTheSilentDoesNotCount(t *testing.T) {
+	now := time.Now()
+	r := reports.New(func() time.Time { return now })
+	r.Put("pg-0", "b007", &controlv1.Report{Sequence: 1, Term: 99})
+	if got := r.Term(); got != 99 {
+		t.Errorf("term %d, want 99", got)
+	}
+	now = now.Add(reports.LiveWithin + time.Second)
+	if got := r.Term(); got != 0 {
+		t.Errorf("term %d of one that is silent", got)
+	}
+}
