@@ -11,7 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
@@ -26,10 +28,9 @@ type Issuer interface {
 
 // Secrets are the workloads' and the gossip key, as of now.
 type Secrets interface {
-	// For gives the secrets of a Slot whose group has spec.
-	For(ctx context.Context, spec group.Spec, slot string) ([]*admissionv1.Secret, error)
-	// Gossip gives Consul's present gossip key in base64 and its epoch.
-	Gossip(ctx context.Context) (key string, epoch uint32, err error)
+	// For gives those of a Slot whose group has spec, by the epochs of v and with the
+	// checks that these are in force; nil: the epochs are read.
+	For(ctx context.Context, v *view.View, spec group.Spec) (secrets.Values, error)
 }
 
 // credentialTTL is the life of an SVID, and of the certificate for Consul's RPC.
@@ -40,10 +41,12 @@ type grant struct {
 	admission policy.Admission
 	// index of the admission's record; 0: not known, it is read.
 	index uint64
-	// policyIndex of the Slot's policy that was judged by; 0: it is not checked.
-	policyIndex uint64
-	spec        group.Spec
-	vip         string
+	// view is what the grant rests on; nil: on what was read.
+	view *view.View
+	// checks pass while what was judged by holds.
+	checks []store.Op
+	spec   group.Spec
+	vip    string
 	// key is the Boot's; the connection proved it.
 	key crypto.PublicKey
 }
@@ -90,22 +93,19 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := s.cfg.Secrets.For(ctx, g.spec, a.Slot)
+	values, err := s.cfg.Secrets.For(ctx, g.view, g.spec)
 	if err != nil {
 		return nil, fmt.Errorf("secrets of %s: %w", a.Slot, err)
 	}
-	gossip, epoch, err := s.cfg.Secrets.Gossip(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("gossip key: %w", err)
-	}
+	g.checks = append(g.checks, values.Checks...)
 	return &admissionv1.Credentials{
 		Cluster: s.cfg.Cluster, Group: a.Group, Slot: a.Slot, BootId: a.BootID,
 		SvidChainPem: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...),
-		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Secrets: secrets, Revision: a.Revision,
+		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Secrets: values.Secrets, Revision: a.Revision,
 		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(policy.ReattestAfter)),
 		Simulated: a.Simulated,
 		Consul: &admissionv1.ConsulCredentials{
-			Datacenter: s.cfg.Datacenter, GossipKey: gossip, GossipEpoch: epoch,
+			Datacenter: s.cfg.Datacenter, GossipKey: values.Gossip, GossipEpoch: values.GossipEpoch,
 			TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: s.cfg.ServerVIPs,
 		},
 	}, nil
@@ -133,12 +133,9 @@ func (s *Service) record(ctx context.Context, g *grant, pair tokens.Pair, expire
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	ops := []store.Op{op}
-	if g.policyIndex != 0 {
-		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(g.admission.Slot), Index: g.policyIndex})
-	}
-	switch err := s.store.Commit(ctx, ops...); {
+	switch err := s.store.Commit(ctx, append([]store.Op{op}, g.checks...)...); {
 	case err == nil:
+		s.replaced(g.admission.Slot, g.index)
 		return revoke, nil
 	case errors.Is(err, store.ErrConflict):
 		return nil, refuse(codeStale, "%v", errTaken).later().because(errTaken)

@@ -179,9 +179,9 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 	}
 
 	service := New(plain{}, o.store)
-	given, err := service.For(t.Context(), spec, "web-0")
-	if err != nil || len(given) != 2 || given[0].GetEpoch() != 3 || given[1].GetEpoch() != 1 {
-		t.Fatalf("given out: %v, %v", len(given), err)
+	given, err := service.For(t.Context(), nil, spec)
+	if err != nil || len(given.Secrets) != 2 || given.Secrets[0].GetEpoch() != 3 || given.Secrets[1].GetEpoch() != 1 {
+		t.Fatalf("given out: %v, %v", len(given.Secrets), err)
 	}
 	// Removed and declared again, it goes on from where it was.
 	o.spec(group.Secret{Name: "other"})
@@ -189,7 +189,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec = o.spec(group.Secret{Name: "cookie"}, group.Secret{Name: "other"})
-	if given, err = service.For(t.Context(), spec, "web-0"); err != nil || given[0].GetEpoch() != 3 {
+	if given, err = service.For(t.Context(), nil, spec); err != nil || given.Secrets[0].GetEpoch() != 3 {
 		t.Errorf("declared again: %v", err)
 	}
 }
@@ -209,11 +209,22 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 		}
 	}
 	service := New(plain{}, o.store)
-	if _, err := service.For(t.Context(), spec, "web-0"); err == nil {
-		t.Error("a value was given out")
-	}
-	if _, _, err := service.Gossip(t.Context()); err == nil {
-		t.Error("a gossip key was given out")
+	for name, spec := range map[string]group.Spec{"a secret": spec, "the gossip key": {Name: "web"}} {
+		if _, err := service.For(t.Context(), nil, spec); err == nil {
+			t.Errorf("%s was given out", name)
+		}
+		// Of a View that cannot read the record either, values come with checks that fail.
+		v, err := view.Read(t.Context(), o.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, err := service.For(t.Context(), v, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.store.Commit(t.Context(), given.Checks...); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("%s of a view: its checks say %v", name, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/secret"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
@@ -28,27 +29,34 @@ type Service struct {
 	store store.Store
 }
 
-// New makes the service. s is read at each call, so that a value is never older
-// than the epoch that a caller was told of.
+// New makes the service.
 func New(keys Keys, s store.Store) *Service { return &Service{keys: keys, store: s} }
 
-// For are the secrets of a Slot with their values: what the spec declares and
-// what its workload implies. All Slots of a group get the same values.
-func (s *Service) For(ctx context.Context, spec group.Spec, _ string) ([]*admissionv1.Secret, error) {
+// Values are what a Slot is given: the secrets of its group, all Slots the same, and
+// Consul's gossip key in the form that Consul takes.
+type Values struct {
+	Secrets     []*admissionv1.Secret
+	Gossip      string
+	GossipEpoch uint32
+	// Checks pass while these values are in force. Values of a View are given away once
+	// they passed: a value is never older than the epoch that a caller was told of.
+	Checks []store.Op
+}
+
+// For are the values for a Slot whose group has spec, what it declares and what its
+// workload implies. v says which epochs are in force; nil: they are read.
+func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Values, error) {
 	wanted := spec.AllSecrets()
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	epochs, err := s.Epochs(ctx, spec.Name)
+	epochs, gossip, out, err := s.epochs(ctx, v, spec.Name, wanted)
 	if err != nil {
-		return nil, err
+		return Values{}, err
 	}
-	out := make([]*admissionv1.Secret, 0, len(wanted))
+	out.Secrets = make([]*admissionv1.Secret, 0, len(wanted))
 	for _, one := range wanted {
 		epoch := max(epochs[one.Name], firstEpoch)
 		value, err := s.keys.Secret(ctx, spec.Name, one.Name, epoch, one.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("secret %s of group %s: %w", one.Name, spec.Name, err)
+			return Values{}, fmt.Errorf("secret %s of group %s: %w", one.Name, spec.Name, err)
 		}
 		made := &admissionv1.Secret{Name: one.Name, Value: encode(value, one.Format), Epoch: epoch}
 		if one.Mode != "" {
@@ -56,9 +64,47 @@ func (s *Service) For(ctx context.Context, spec group.Spec, _ string) ([]*admiss
 			made.Mode, _ = one.FileMode()
 			made.Uid, made.Gid, _ = one.FileOwner()
 		}
-		out = append(out, made)
+		out.Secrets = append(out.Secrets, made)
 	}
+	out.GossipEpoch = max(gossip, firstEpoch)
+	value, err := s.keys.Gossip(ctx, out.GossipEpoch)
+	if err != nil {
+		return Values{}, err
+	}
+	out.Gossip = value.RevealString()
 	return out, nil
+}
+
+// epochs of the wanted secrets and of the gossip key, 0 where there is no record, and
+// the checks that go with those of a View.
+func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wanted []group.Secret) (epochs map[string]uint32, gossip uint32, out Values, err error) {
+	if v == nil {
+		if len(wanted) > 0 {
+			if epochs, err = s.Epochs(ctx, groupName); err != nil {
+				return nil, 0, Values{}, err
+			}
+		}
+		gossip, err = s.gossipEpoch(ctx)
+		return epochs, gossip, Values{}, err
+	}
+	epochs = make(map[string]uint32, len(wanted))
+	for _, one := range wanted {
+		name := view.SecretName{Group: groupName, Name: one.Name}
+		epochs[one.Name] = v.Secrets[name].Value.Epoch
+		out.Checks = append(out.Checks, inForce(v, name))
+	}
+	out.Checks = append(out.Checks, inForce(v, view.GossipKey))
+	return epochs, v.Secrets[view.GossipKey].Value.Epoch, out, nil
+}
+
+// inForce checks that the record of a secret is the one of v. One that v cannot read
+// is not absent, so that epoch 1 is not taken for it.
+func inForce(v *view.View, name view.SecretName) store.Op {
+	key := store.SecretKey(name.Group, name.Name)
+	if rec, ok := v.Secrets[name]; ok {
+		return store.Op{Kind: store.OpCheckIndex, Key: key, Index: rec.Index}
+	}
+	return store.Op{Kind: store.OpCheckAbsent, Key: key}
 }
 
 // Epochs of a group's secrets by name; one without a record is left out.
@@ -78,18 +124,13 @@ func (s *Service) Epochs(ctx context.Context, groupName string) (map[string]uint
 	return out, nil
 }
 
-// Gossip is the gossip key in force, in the form that Consul takes, and its epoch.
-func (s *Service) Gossip(ctx context.Context) (key string, epoch uint32, err error) {
+// gossipEpoch is the epoch in force of the gossip key; 0 while there is no record.
+func (s *Service) gossipEpoch(ctx context.Context) (uint32, error) {
 	record, _, err := store.Read[store.SecretRecord](ctx, s.store, store.SecretKey(store.ClusterSecrets, store.GossipSecret))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", 0, fmt.Errorf("read epoch of the gossip key: %w", err)
+		return 0, fmt.Errorf("read epoch of the gossip key: %w", err)
 	}
-	epoch = max(record.Epoch, firstEpoch)
-	value, err := s.keys.Gossip(ctx, epoch)
-	if err != nil {
-		return "", 0, err
-	}
-	return value.RevealString(), epoch, nil
+	return record.Epoch, nil
 }
 
 func encode(value secret.Value, format group.SecretFormat) []byte {
