@@ -19,9 +19,10 @@ func (c *Consul) Watch(ctx context.Context, prefix string, index uint64) (uint64
 	limit := c.cfg.Resync + c.cfg.Resync/16 + c.cfg.CallTimeout
 	call, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("consul did not answer in %v", limit))
 	defer cancel()
-	// Only the keys travel: the caller reads the values when it wants them.
+	// Only the first segments of the keys travel: the caller reads what it wants, and
+	// a list of all keys at each change would cost as much as the values.
 	query := (&api.QueryOptions{RequireConsistent: true, WaitIndex: index, WaitTime: c.cfg.Resync}).WithContext(call)
-	_, meta, err := c.client.KV().Keys(c.cfg.Prefix+prefix, "", query)
+	_, meta, err := c.client.KV().Keys(c.cfg.Prefix+prefix, "/", query)
 	if err != nil {
 		if ctx.Err() != nil {
 			return index, ctx.Err()

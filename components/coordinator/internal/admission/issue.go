@@ -11,7 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
@@ -26,13 +28,11 @@ type Issuer interface {
 
 // Secrets are the workloads' and the gossip key, as of now.
 type Secrets interface {
-	// For gives the secrets of a Slot whose group has spec. Those whose record cannot be
-	// read are left out, and the error then holds a *store.RecordError for each; with any
-	// other error there are none.
-	For(ctx context.Context, spec group.Spec, slot string) ([]*admissionv1.Secret, error)
-	// Gossip gives Consul's present gossip key in base64 and its epoch. An error that holds
-	// a *store.RecordError says that its record cannot be read.
-	Gossip(ctx context.Context) (key string, epoch uint32, err error)
+	// For gives the values for a Slot whose group has spec, by the epochs of v and with the
+	// checks that these are in force; nil: the epochs are read. Those whose record cannot
+	// be read are left out, and the error then holds a *store.RecordError for each; with
+	// any other error there are none.
+	For(ctx context.Context, v *view.View, spec group.Spec) (secrets.Values, error)
 }
 
 // credentialTTL is the life of an SVID, and of the certificate for Consul's RPC.
@@ -43,10 +43,12 @@ type grant struct {
 	admission policy.Admission
 	// index of the admission's record; 0: not known, it is read.
 	index uint64
-	// policyIndex of the Slot's policy that was judged by; 0: it is not checked.
-	policyIndex uint64
-	spec        group.Spec
-	vip         string
+	// view is what the grant rests on; nil: on what was read.
+	view *view.View
+	// checks pass while what was judged by holds.
+	checks []store.Op
+	spec   group.Spec
+	vip    string
 	// key is the Boot's; the connection proved it.
 	key crypto.PublicKey
 	// held is what the Boot says that it has in force; nil: it does not say.
@@ -132,12 +134,9 @@ func (s *Service) record(ctx context.Context, g *grant, pair tokens.Pair, expire
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	ops := []store.Op{op}
-	if g.policyIndex != 0 {
-		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(g.admission.Slot), Index: g.policyIndex})
-	}
-	switch err := s.store.Commit(ctx, ops...); {
+	switch err := s.store.Commit(ctx, append([]store.Op{op}, g.checks...)...); {
 	case err == nil:
+		s.replaced(g.admission.Slot, g.index)
 		return revoke, nil
 	case errors.Is(err, store.ErrConflict):
 		return nil, refuse(codeStale, "%v", errTaken).later().because(errTaken)

@@ -15,29 +15,24 @@ import (
 // would end its tokens within minutes, and those of its whole group with them.
 func (s *Service) addSecrets(ctx context.Context, g *grant, out *admissionv1.Credentials) error {
 	slot := g.admission.Slot
-	secrets, err := s.cfg.Secrets.For(ctx, g.spec, slot)
+	values, err := s.cfg.Secrets.For(ctx, g.view, g.spec)
 	if err != nil && !g.keeps(err) {
 		return fmt.Errorf("secrets of %s: %w", slot, err)
 	}
-	out.Secrets = secrets
-	if err != nil {
-		for _, declared := range g.spec.AllSecrets() {
-			if !slices.ContainsFunc(secrets, func(one *admissionv1.Secret) bool { return one.GetName() == declared.Name }) {
-				out.KeptSecrets = append(out.KeptSecrets, declared.Name)
-			}
-		}
-		s.log.Warn("secrets are left out of a renewal; the boot keeps those that it has", "slot", slot, "secrets", out.KeptSecrets, "error", err)
-	}
+	g.checks = append(g.checks, values.Checks...)
+	out.Secrets = values.Secrets
 	c := out.GetConsul()
-	c.GossipKey, c.GossipEpoch, err = s.cfg.Secrets.Gossip(ctx)
+	c.GossipKey, c.GossipEpoch, c.GossipKept = values.Gossip, values.GossipEpoch, values.Gossip == ""
 	if err == nil {
 		return nil
 	}
-	if !g.keeps(err) {
-		return fmt.Errorf("gossip key: %w", err)
+	for _, declared := range g.spec.AllSecrets() {
+		if !slices.ContainsFunc(values.Secrets, func(one *admissionv1.Secret) bool { return one.GetName() == declared.Name }) {
+			out.KeptSecrets = append(out.KeptSecrets, declared.Name)
+		}
 	}
-	c.GossipKey, c.GossipEpoch, c.GossipKept = "", 0, true
-	s.log.Warn("the gossip key is left out of a renewal; the boot keeps the one that it has", "slot", slot, "error", err)
+	s.log.Warn("values are left out of a renewal; the boot keeps those that it has", "slot", slot,
+		"secrets", out.KeptSecrets, "gossip", c.GetGossipKept(), "error", err)
 	return nil
 }
 

@@ -36,14 +36,8 @@ type renewal struct {
 	at      time.Time
 }
 
-// HoldsLease reports whether the Boot holds the Slot's lease now, by a consistent
-// read. An error means that it is not known.
-func (s *Service) HoldsLease(ctx context.Context, slot, bootID string) (bool, error) {
-	held, err := s.lease(ctx, slot)
-	return err == nil && held.Held() && held.BootID == bootID, err
-}
-
-// lease reads the Slot's lease; its zero value when there never was one.
+// lease is the Slot's lease now, by a consistent read; its zero value when there never
+// was one.
 func (s *Service) lease(ctx context.Context, slot string) (view.Boot, error) {
 	entry, err := s.store.Get(ctx, store.BootLeaseKey(slot))
 	if errors.Is(err, store.ErrNotFound) {

@@ -20,6 +20,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -93,10 +94,9 @@ func (s *small) Slot(context.Context, tokens.Holder) (tokens.Pair, error) {
 // noSecrets are none.
 type noSecrets struct{}
 
-func (noSecrets) For(context.Context, group.Spec, string) ([]*admissionv1.Secret, error) {
-	return nil, nil
+func (noSecrets) For(context.Context, *view.View, group.Spec) (secrets.Values, error) {
+	return secrets.Values{GossipEpoch: 1}, nil
 }
-func (noSecrets) Gossip(context.Context) (string, uint32, error) { return "", 1, nil }
 
 func (s *small) Revoke(context.Context, ...string) error { return nil }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
@@ -125,23 +126,37 @@ func (s *Service) renew(ctx context.Context, who overlay.Addr, req *admissionv1.
 
 // held is what a renewal is judged by.
 type held struct {
+	view                        *view.View // that it was taken from; nil: it was read
 	admission                   policy.Admission
 	policy                      policy.SlotPolicy
+	lease                       view.Boot
 	vip                         string
 	admissionIndex, policyIndex uint64
 }
 
-// viewed takes the records from the latest View.
+// checks pass while the policy and the lease are those of h.
+func (h *held) checks(slot string) []store.Op {
+	return []store.Op{
+		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(slot), Index: h.policyIndex},
+		// The index moves when the lease ends or is taken, whoever by.
+		{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(slot), Index: h.lease.Index},
+	}
+}
+
+// viewed takes the records from the latest View. One that is behind for sure is not
+// used: what rests on it would be made in vain.
 func (s *Service) viewed(_ context.Context, slot string) (held, *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
 		return held{}, refuse(codeGate, "records are not readable yet").later()
 	}
 	a, p := v.Admissions[slot], v.Policies[slot]
-	if a.Index == 0 || p.Index == 0 {
-		return held{}, refuse(codeStale, "the view has no admission or no policy of the slot").because(errTaken)
+	if a.Index <= s.replacedAt(slot) || p.Index == 0 {
+		return held{}, refuse(codeStale, "the view has not the present admission or no policy of the slot").because(errTaken)
 	}
-	return held{admission: a.Value, admissionIndex: a.Index, policy: p.Value, policyIndex: p.Index, vip: v.Slots[slot].Value.VIP}, nil
+	return held{
+		view: v, admission: a.Value, admissionIndex: a.Index, policy: p.Value, policyIndex: p.Index, lease: v.Boots[slot], vip: v.Slots[slot].Value.VIP,
+	}, nil
 }
 
 // read reads the records.
@@ -165,6 +180,9 @@ func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
 			return held{}, refuse(codeGate, "read the slot's records: %v", err).later()
 		}
 	}
+	if h.lease, err = s.lease(ctx, slot); err != nil {
+		return held{}, refuse(codeGate, "read the boot's lease: %v", err).later()
+	}
 	if v, _ := s.cfg.Views.Latest(); v != nil {
 		h.vip = v.Slots[slot].Value.VIP
 	}
@@ -184,12 +202,9 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 		return nil, refuse(policy.CodeRenewDenied, "the slot is of another group")
 	case h.admission.BootID != who.BootID:
 		return nil, refuse(codeStale, "another boot holds the slot")
-	}
-	holds, err := s.HoldsLease(ctx, slot, who.BootID)
-	switch {
-	case err != nil:
-		return nil, refuse(codeGate, "read the boot's lease: %v", err).later()
-	case !holds:
+	case !h.lease.HeldBy(who.BootID) && h.view != nil:
+		return nil, refuse(codeStale, "the view has no lease of the boot").because(errTaken)
+	case !h.lease.HeldBy(who.BootID):
 		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
 	}
 	if d := s.cfg.MayRenew(h.admission, h.policy, s.cfg.Images, s.now()); !d.Allowed {
@@ -203,7 +218,17 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 	if err != nil {
 		return nil, refuse(codeKey, "the session's key: %v", err)
 	}
-	return &grant{admission: h.admission, index: h.admissionIndex, policyIndex: h.policyIndex, spec: spec, vip: h.vip, key: key}, nil
+	return &grant{
+		admission: h.admission, index: h.admissionIndex, view: h.view, checks: h.checks(slot), spec: spec, vip: h.vip, key: key,
+	}, nil
+}
+
+// issued is the last renewal of a Slot here.
+type issued struct {
+	at time.Time
+	// replaced is the index of the admission that it replaced: a View with that one, or
+	// an older, is behind.
+	replaced uint64
 }
 
 // paced reports whether the Slot's last renewal here is long enough ago, and notes
@@ -212,11 +237,28 @@ func (s *Service) paced(slot string) bool {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.pace[slot]) < renewPause {
+	last := s.issued[slot]
+	if now.Sub(last.at) < renewPause {
 		return false
 	}
-	s.pace[slot] = now
+	last.at = now
+	s.issued[slot] = last
 	return true
+}
+
+// replaced notes the index of an admission that was replaced here, replacedAt gives it.
+func (s *Service) replaced(slot string, index uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.issued[slot]
+	last.replaced = index
+	s.issued[slot] = last
+}
+
+func (s *Service) replacedAt(slot string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.issued[slot].replaced
 }
 
 // renewTurn waits for a place among those that are issued at once.

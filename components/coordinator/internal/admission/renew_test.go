@@ -21,9 +21,13 @@ import (
 	"cadre.dev/store"
 )
 
+func (b *boot) addr() overlay.Addr {
+	return overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.id(), PublicKey: string(b.spki)}
+}
+
 // onSession is a call on the control session of a Boot.
 func (b *boot) onSession(change ...func(*overlay.Addr)) context.Context {
-	who := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.id(), PublicKey: string(b.spki)}
+	who := b.addr()
 	for _, c := range change {
 		c(&who)
 	}

@@ -197,7 +197,7 @@ func (c *claims) check() {
 	}
 	holders := 0
 	for _, b := range c.boots {
-		if yes, err := c.s.services[0].HoldsLease(context.Background(), fmt.Sprint("pg-", c.slot), b.bootID); err == nil && yes {
+		if held.HeldBy(b.bootID) {
 			holders++
 		}
 	}
@@ -265,8 +265,8 @@ func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 	if err := zombie.again(s.services[1]).admit(t.Context()); code(err) != codeStale {
 		t.Errorf("while the slot is free: %v", err)
 	}
-	if holds, err := s.services[0].HoldsLease(t.Context(), "pg-0", zombie.bootID); holds || err != nil {
-		t.Errorf("holds %t, %v", holds, err)
+	if s.lease(0).HeldBy(zombie.bootID) {
+		t.Error("it holds the lease again")
 	}
 	why, err := Ended(t.Context(), s.store, "pg", "pg-0", zombie.bootID)
 	if err != nil || why.Code != codeStale {
@@ -330,8 +330,8 @@ func TestLeaseLivesWhileACoordinatorHears(t *testing.T) {
 	timer := time.NewTimer(2 * time.Second) // the real life of several leases
 	defer timer.Stop()
 	<-timer.C
-	if holds, err := s.services[0].HoldsLease(t.Context(), "pg-0", b.bootID); !holds || err != nil {
-		t.Fatalf("the lease of a live boot ended: %v", err)
+	if !s.lease(0).HeldBy(b.bootID) {
+		t.Fatal("the lease of a live boot ended")
 	}
 	session := s.lease(0).Session
 	// The lease lapses, as when all coordinators were away: the live Boot gets it back.

@@ -136,9 +136,9 @@ type Service struct {
 	prover     *prover
 
 	mu      sync.Mutex
-	noted   map[string]noted     // guarded by mu; last written refusals by Slot
-	renewed map[string]renewal   // guarded by mu; leases by Slot
-	pace    map[string]time.Time // guarded by mu; last renewals of credentials by Slot
+	noted   map[string]noted   // guarded by mu; last written refusals by Slot
+	renewed map[string]renewal // guarded by mu; leases by Slot
+	issued  map[string]issued  // guarded by mu; what was last renewed here by Slot
 }
 
 // New makes the service.
@@ -159,7 +159,7 @@ func New(cfg Config) *Service {
 			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,
 			TLSPublicKey: cfg.Identity.PublicKey(), CABundleSHA256: bundle[:],
 		}},
-		noted: map[string]noted{}, renewed: map[string]renewal{}, pace: map[string]time.Time{},
+		noted: map[string]noted{}, renewed: map[string]renewal{}, issued: map[string]issued{},
 	}
 }
 

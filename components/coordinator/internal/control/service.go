@@ -120,9 +120,9 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 	}
 	s.reports.Put(id.Slot, boot, report)
 	out := &controlv1.ReportResponse{PeersVersion: s.directory.Version(), Term: v.Term}
-	if spec, ok := s.directory.Spec(id.Group); ok {
-		if desired, err := Desired(v, spec, id.Slot, boot); err == nil {
-			out.DesiredVersion = desired.GetVersion()
+	if _, ok := s.directory.Spec(id.Group); ok {
+		if record, ok := v.Slots[id.Slot]; ok {
+			out.DesiredVersion = version(v, record.Value.Group, id.Slot)
 		}
 	}
 	return out, nil

@@ -192,9 +192,9 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 	}
 
 	service := New(plain{}, o.store)
-	given, err := service.For(t.Context(), spec, "web-0")
-	if err != nil || len(given) != 2 || given[0].GetEpoch() != 3 || given[1].GetEpoch() != 1 {
-		t.Fatalf("given out: %v, %v", len(given), err)
+	given, err := service.For(t.Context(), nil, spec)
+	if err != nil || len(given.Secrets) != 2 || given.Secrets[0].GetEpoch() != 3 || given.Secrets[1].GetEpoch() != 1 {
+		t.Fatalf("given out: %v, %v", len(given.Secrets), err)
 	}
 	// Removed and declared again, it goes on from where it was.
 	o.spec(group.Secret{Name: "other"})
@@ -202,7 +202,7 @@ func TestSecretGetsANewValueWhenAskedAndWhenDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec = o.spec(group.Secret{Name: "cookie"}, group.Secret{Name: "other"})
-	if given, err = service.For(t.Context(), spec, "web-0"); err != nil || given[0].GetEpoch() != 3 {
+	if given, err = service.For(t.Context(), nil, spec); err != nil || given.Secrets[0].GetEpoch() != 3 {
 		t.Errorf("declared again: %v", err)
 	}
 }
@@ -223,25 +223,40 @@ func TestUnreadableEpochGivesNothingOut(t *testing.T) {
 	}
 	service := New(plain{}, o.store)
 	// The others are, and the error says that it is the record.
-	given, err := service.For(t.Context(), spec, "web-0")
-	if bad := store.RecordErrors(err); len(bad) != 1 || bad[0].Key != store.SecretKey("web", "cookie") || len(given) != 1 || given[0].GetName() != "other" {
-		t.Errorf("given out: %d, %v", len(given), err)
+	given, err := service.For(t.Context(), nil, spec)
+	if bad := store.RecordErrors(err); len(bad) != 2 || bad[0].Key != store.SecretKey("web", "cookie") || len(given.Secrets) != 1 || given.Secrets[0].GetName() != "other" {
+		t.Errorf("given out: %d, %v", len(given.Secrets), err)
 	}
-	if key, _, err := service.Gossip(t.Context()); len(store.RecordErrors(err)) != 1 || key != "" {
-		t.Errorf("a gossip key was given out (%v)", err)
+	if given.Gossip != "" {
+		t.Error("a gossip key was given out")
 	}
+	// Of a View that cannot read the records either, values come with checks that fail.
+	for name, spec := range map[string]group.Spec{"a secret": spec, "the gossip key": {Name: "web"}} {
+		v, err := view.Read(t.Context(), o.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, err := service.For(t.Context(), v, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.store.Commit(t.Context(), given.Checks...); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("%s of a view: its checks say %v", name, err)
+		}
+	}
+	o.write(gossipKey, []byte(`{"group":"`+store.ClusterSecrets+`","name":"gossip","epoch":1,"rotated_at":"2026-01-01T00:00:00Z"}`))
 	o.write(store.SecretKey("web", "cookie"), []byte(`{"group":"web","name":"another","epoch":7,"rotated_at":"2026-01-01T00:00:00Z"}`))
-	if given, err := service.For(t.Context(), spec, "web-0"); len(store.RecordErrors(err)) != 1 || len(given) != 1 {
-		t.Errorf("a record of another secret: %d, %v", len(given), err)
+	if given, err := service.For(t.Context(), nil, spec); len(store.RecordErrors(err)) != 1 || len(given.Secrets) != 1 || given.Gossip == "" {
+		t.Errorf("a record of another secret: %d, %v", len(given.Secrets), err)
 	}
 	// A record that nobody needs is nobody's trouble.
-	if given, err := service.For(t.Context(), o.spec(group.Secret{Name: "other"}), "web-0"); err != nil || len(given) != 1 {
-		t.Errorf("without it: %d, %v", len(given), err)
+	if given, err := service.For(t.Context(), nil, o.spec(group.Secret{Name: "other"})); err != nil || len(given.Secrets) != 1 {
+		t.Errorf("without it: %d, %v", len(given.Secrets), err)
 	}
 	// A store that does not answer is no bad record: nothing is known.
 	away := New(plain{}, silent{o.store})
-	if given, err := away.For(t.Context(), spec, "web-0"); err == nil || given != nil || len(store.RecordErrors(err)) != 0 {
-		t.Errorf("without a store: %d, %v", len(given), err)
+	if given, err := away.For(t.Context(), nil, spec); err == nil || len(given.Secrets) != 0 || given.Gossip != "" || len(store.RecordErrors(err)) != 0 {
+		t.Errorf("without a store: %d, %v", len(given.Secrets), err)
 	}
 }
 

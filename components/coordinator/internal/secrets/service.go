@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/secret"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
@@ -28,80 +29,146 @@ type Service struct {
 	store store.Store
 }
 
-// New makes the service. s is read at each call, so that a value is never older
-// than the epoch that a caller was told of.
+// New makes the service.
 func New(keys Keys, s store.Store) *Service { return &Service{keys: keys, store: s} }
 
-// For are the secrets of a Slot with their values: what the spec declares and
-// what its workload implies. All Slots of a group get the same values. One whose record
-// cannot be read is left out, and the error then holds its *store.RecordError (see
-// store.RecordErrors): epoch 1 instead would bring an old value back. With any other
-// error nothing is given.
-func (s *Service) For(ctx context.Context, spec group.Spec, _ string) ([]*admissionv1.Secret, error) {
+// Values are what a Slot is given: the secrets of its group, all Slots the same, and
+// Consul's gossip key in the form that Consul takes, "" where it is not known which.
+type Values struct {
+	Secrets     []*admissionv1.Secret
+	Gossip      string
+	GossipEpoch uint32
+	// Checks pass while these values are in force. Values of a View are given away once
+	// they passed: a value is never older than the epoch that a caller was told of.
+	Checks []store.Op
+}
+
+// For are the values for a Slot whose group has spec, what it declares and what its
+// workload implies. v says which epochs are in force; nil: they are read. One whose
+// record cannot be read is left out, and the error then holds its *store.RecordError
+// (see store.RecordErrors): epoch 1 instead would bring an old value back. With any
+// other error nothing is given.
+func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Values, error) {
 	wanted := spec.AllSecrets()
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	epochs, bad, err := s.epochs(ctx, spec.Name)
+	known, out, err := s.epochs(ctx, v, spec.Name, wanted)
 	if err != nil {
-		return nil, err
+		return Values{}, err
 	}
 	var unread []error
-	out := make([]*admissionv1.Secret, 0, len(wanted))
+	out.Secrets = make([]*admissionv1.Secret, 0, len(wanted))
 	for _, one := range wanted {
-		if err := bad[store.SecretKey(spec.Name, one.Name)]; err != nil {
+		key := store.SecretKey(spec.Name, one.Name)
+		if err := known.bad[key]; err != nil {
 			unread = append(unread, err)
 			continue
 		}
-		epoch := max(epochs[one.Name], firstEpoch)
-		value, err := s.keys.Secret(ctx, spec.Name, one.Name, epoch, one.Bytes)
+		made, err := s.secret(ctx, spec.Name, one, max(known.epochs[key], firstEpoch))
 		if err != nil {
-			return nil, fmt.Errorf("secret %s of group %s: %w", one.Name, spec.Name, err)
+			return Values{}, err
 		}
-		made := &admissionv1.Secret{Name: one.Name, Value: encode(value, one.Format), Epoch: epoch}
-		if one.Mode != "" {
-			// Validated when the spec was taken.
-			made.Mode, _ = one.FileMode()
-			made.Uid, made.Gid, _ = one.FileOwner()
-		}
-		out = append(out, made)
+		out.Secrets = append(out.Secrets, made)
 	}
+	if err := known.bad[gossipKey]; err != nil {
+		return out, errors.Join(append(unread, err)...)
+	}
+	out.GossipEpoch = max(known.epochs[gossipKey], firstEpoch)
+	value, err := s.keys.Gossip(ctx, out.GossipEpoch)
+	if err != nil {
+		return Values{}, err
+	}
+	out.Gossip = value.RevealString()
 	return out, errors.Join(unread...)
 }
 
-// epochs of a group's secrets by name, one without a record is left out, and the
-// records that cannot be read by key.
-func (s *Service) epochs(ctx context.Context, groupName string) (epochs map[string]uint32, bad map[string]error, err error) {
+// secret is one value of a group in the form that its spec asks for.
+func (s *Service) secret(ctx context.Context, groupName string, one group.Secret, epoch uint32) (*admissionv1.Secret, error) {
+	value, err := s.keys.Secret(ctx, groupName, one.Name, epoch, one.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s of group %s: %w", one.Name, groupName, err)
+	}
+	made := &admissionv1.Secret{Name: one.Name, Value: encode(value, one.Format), Epoch: epoch}
+	if one.Mode != "" {
+		// Validated when the spec was taken.
+		made.Mode, _ = one.FileMode()
+		made.Uid, made.Gid, _ = one.FileOwner()
+	}
+	return made, nil
+}
+
+var gossipKey = store.SecretKey(store.ClusterSecrets, store.GossipSecret)
+
+// known are the epochs in force by their records' keys, 0 where there is no record, and
+// the records that cannot be read.
+type known struct {
+	epochs map[string]uint32
+	bad    map[string]error
+}
+
+// epochs of the wanted secrets and of the gossip key, with the checks that go with those
+// of a View.
+func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wanted []group.Secret) (known, Values, error) {
+	k := known{epochs: map[string]uint32{}, bad: map[string]error{}}
+	if v == nil {
+		if len(wanted) > 0 {
+			if err := s.read(ctx, groupName, &k); err != nil {
+				return known{}, Values{}, err
+			}
+		}
+		return k, Values{}, s.readGossip(ctx, &k)
+	}
+	var out Values
+	take := func(name view.SecretName) {
+		k.epochs[store.SecretKey(name.Group, name.Name)] = v.Secrets[name].Value.Epoch
+		out.Checks = append(out.Checks, inForce(v, name))
+	}
+	for _, one := range wanted {
+		take(view.SecretName{Group: groupName, Name: one.Name})
+	}
+	take(view.GossipKey)
+	return k, out, nil
+}
+
+// inForce checks that the record of a secret is the one of v. One that v cannot read
+// is not absent, so that epoch 1 is not taken for it.
+func inForce(v *view.View, name view.SecretName) store.Op {
+	key := store.SecretKey(name.Group, name.Name)
+	if rec, ok := v.Secrets[name]; ok {
+		return store.Op{Kind: store.OpCheckIndex, Key: key, Index: rec.Index}
+	}
+	return store.Op{Kind: store.OpCheckAbsent, Key: key}
+}
+
+// read adds a group's records to k.
+func (s *Service) read(ctx context.Context, groupName string, k *known) error {
 	records, _, err := store.ReadAll[store.SecretRecord](ctx, s.store, store.SecretsOf(groupName))
-	epochs, bad = map[string]uint32{}, map[string]error{}
-	for _, one := range store.RecordErrors(err) {
-		bad[one.Key] = one
+	bad := store.RecordErrors(err)
+	for _, one := range bad {
+		k.bad[one.Key] = one
 	}
 	if err != nil && len(bad) == 0 {
-		return nil, nil, fmt.Errorf("read epochs of the secrets of group %s: %w", groupName, err)
+		return fmt.Errorf("read epochs of the secrets of group %s: %w", groupName, err)
 	}
 	for _, r := range records {
 		if r.Key != store.SecretKey(groupName, r.Value.Name) {
-			bad[r.Key] = &store.RecordError{Key: r.Key, Index: r.Index, Err: fmt.Errorf("names the secret %q", r.Value.Name)}
+			k.bad[r.Key] = &store.RecordError{Key: r.Key, Index: r.Index, Err: fmt.Errorf("names the secret %q", r.Value.Name)}
 			continue
 		}
-		epochs[r.Value.Name] = r.Value.Epoch
+		k.epochs[r.Key] = r.Value.Epoch
 	}
-	return epochs, bad, nil
+	return nil
 }
 
-// Gossip is the gossip key in force, in the form that Consul takes, and its epoch.
-func (s *Service) Gossip(ctx context.Context) (key string, epoch uint32, err error) {
-	record, _, err := store.Read[store.SecretRecord](ctx, s.store, store.SecretKey(store.ClusterSecrets, store.GossipSecret))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", 0, fmt.Errorf("read epoch of the gossip key: %w", err)
+// readGossip adds the gossip key's record to k.
+func (s *Service) readGossip(ctx context.Context, k *known) error {
+	record, _, err := store.Read[store.SecretRecord](ctx, s.store, gossipKey)
+	switch bad := store.RecordErrors(err); {
+	case len(bad) > 0:
+		k.bad[gossipKey] = bad[0]
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("read epoch of the gossip key: %w", err)
 	}
-	epoch = max(record.Epoch, firstEpoch)
-	value, err := s.keys.Gossip(ctx, epoch)
-	if err != nil {
-		return "", 0, err
-	}
-	return value.RevealString(), epoch, nil
+	k.epochs[gossipKey] = record.Epoch
+	return nil
 }
 
 func encode(value secret.Value, format group.SecretFormat) []byte {

@@ -43,7 +43,7 @@ func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
 	if ttl < minTTL || ttl > TTL {
 		return nil, fmt.Errorf("%s: life of tokens is %v, want %v to %v", policy.CodePolicyInvalid, ttl, minTTL, TTL)
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute, DisableCompression: true}
 	client, err := consul.NewClient(&consul.Config{Address: address, Token: managementToken, Transport: transport})
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)

@@ -17,6 +17,9 @@ type Boot struct {
 // Held reports whether a Boot holds the lease.
 func (b Boot) Held() bool { return b.Session != "" }
 
+// HeldBy reports whether the Boot bootID does.
+func (b Boot) HeldBy(bootID string) bool { return b.Held() && b.BootID == bootID }
+
 func (v *View) readBoots(ctx context.Context, at moment, errs *[]error) {
 	sessions := map[string]string{}
 	for _, e := range at.entries {

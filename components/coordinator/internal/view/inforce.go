@@ -81,10 +81,19 @@ func (v *View) Known() []string {
 func (v *View) readAccepted(ctx context.Context, at moment, errs *[]error) {
 	v.Accepted = map[string]Accepted{}
 	for name, rec := range collect(ctx, at, store.GroupsPrefix, errs, func(a store.AcceptedSpec) string { return a.Group }) {
-		spec, err := DecodeSpec(rec.Value.Spec, name)
+		// Found valid once, it is valid for as long as this process judges it.
+		entry := store.Entry{Key: store.GroupAcceptedKey(name), Value: rec.Value.Spec}
+		spec, known := recall[group.Spec](at.known, entry)
+		var err error
+		if !known {
+			spec, err = DecodeSpec(rec.Value.Spec, name)
+		}
 		if err != nil {
 			*errs = append(*errs, &store.RecordError{Key: store.GroupAcceptedKey(name), Index: rec.Index, Err: fmt.Errorf("spec: %w", err)})
 			continue
+		}
+		if !known {
+			remember(at.known, entry, spec)
 		}
 		v.Accepted[name] = Accepted{Value: spec, SpecIndex: rec.Value.SpecIndex, Index: rec.Index}
 	}

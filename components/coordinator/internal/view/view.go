@@ -61,14 +61,17 @@ type View struct {
 }
 
 // Read reads everything with one consistent list.
-func Read(ctx context.Context, s store.Store) (*View, error) {
+func Read(ctx context.Context, s store.Store) (*View, error) { return read(ctx, s, nil) }
+
+func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	entries, index, err := s.List(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("read all records: %w", err)
 	}
+	known.turn()
 	v := &View{Index: index, Specs: map[string]Spec{}}
-	v.readSpecs(entries)
-	at := moment{entries: entries}
+	at := moment{entries: entries, known: known}
+	v.readSpecs(at)
 	var errs []error
 	v.readAccepted(ctx, at, &errs)
 	v.Statuses = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.Status) string { return s.Group })
@@ -95,18 +98,27 @@ func Read(ctx context.Context, s store.Store) (*View, error) {
 }
 
 // readSpecs decodes specs itself, since their decoder reports all problems.
-func (v *View) readSpecs(entries []store.Entry) {
-	for _, e := range entries {
+func (v *View) readSpecs(at moment) {
+	for _, e := range at.entries {
+		if !strings.HasPrefix(e.Key, store.GroupsPrefix) || !strings.HasSuffix(e.Key, "/spec") {
+			continue
+		}
 		kind, err := store.KindOf(e.Key)
-		if err != nil || !strings.HasSuffix(e.Key, "/spec") || !strings.HasPrefix(e.Key, store.GroupsPrefix) {
+		if err != nil {
 			continue
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(e.Key, store.GroupsPrefix), "/spec")
 		spec := Spec{Raw: e.Value, Index: e.Index}
-		if len(e.Value) > kind.MaxBytes {
+		value, known := recall[group.Spec](at.known, e)
+		switch {
+		case known:
+			spec.Value = value
+		case len(e.Value) > kind.MaxBytes:
 			spec.Err = fmt.Errorf("spec: %d bytes, at most %d are allowed: shorten the compose file", len(e.Value), kind.MaxBytes)
-		} else {
-			spec.Value, spec.Err = DecodeSpec(e.Value, name)
+		default:
+			if spec.Value, spec.Err = DecodeSpec(e.Value, name); spec.Err == nil {
+				remember(at.known, e, spec.Value)
+			}
 		}
 		v.Specs[name] = spec
 	}
@@ -189,6 +201,7 @@ func (v *View) OpenOperation(slot string) (Rec[operation.Operation], bool) {
 type moment struct {
 	store.Store
 	entries []store.Entry
+	known   *memo // of earlier moments
 }
 
 func (m moment) List(_ context.Context, prefix string) ([]store.Entry, uint64, error) {
@@ -207,13 +220,24 @@ func (m moment) below(ctx context.Context, prefix string) []store.Entry {
 }
 
 func keyed[T any](ctx context.Context, m moment, prefix string, errs *[]error) map[string]Rec[T] {
-	records, _, err := store.ReadAll[T](ctx, m, prefix)
+	out := map[string]Rec[T]{}
+	news := map[string]store.Entry{}
+	unknown := moment{}
+	for _, e := range m.below(ctx, prefix) {
+		if value, ok := recall[T](m.known, e); ok {
+			out[e.Key] = Rec[T]{Value: value, Index: e.Index}
+			continue
+		}
+		unknown.entries = append(unknown.entries, e)
+		news[e.Key] = e
+	}
+	records, _, err := store.ReadAll[T](ctx, unknown, prefix)
 	if err != nil {
 		*errs = append(*errs, err)
 	}
-	out := make(map[string]Rec[T], len(records))
 	for _, r := range records {
 		out[r.Key] = Rec[T]{Value: r.Value, Index: r.Index}
+		remember(m.known, news[r.Key], r.Value)
 	}
 	return out
 }

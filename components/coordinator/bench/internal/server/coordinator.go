@@ -176,8 +176,20 @@ func (c *coordinator) followPeers(ctx context.Context) error {
 	}
 }
 
-// Await are the arguments of "await": what each coordinator must see.
+// Await are the arguments of "await": what each coordinator must see. Sessions are
+// control sessions of Boots whose leases live: one that lapsed while its agent had none
+// is taken again.
 type Await struct{ Slots, Sessions int }
+
+func (c *coordinator) alive(v *view.View) int {
+	n := 0
+	for slot, held := range v.Boots {
+		if held.Held() && c.reports.Live(slot, held.BootID) {
+			n++
+		}
+	}
+	return n
+}
 
 func (c *coordinator) await(ctx context.Context, a Await) error {
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -187,7 +199,7 @@ func (c *coordinator) await(ctx context.Context, a Await) error {
 		if v != nil && len(v.Bad) > 0 {
 			return errors.Join(v.Bad[0])
 		}
-		if v != nil && c.node.ListenAddr() != nil && len(v.Policies) >= a.Slots && c.reports.Connected() >= a.Sessions {
+		if v != nil && c.node.ListenAddr() != nil && len(v.Policies) >= a.Slots && c.alive(v) >= a.Sessions {
 			return nil
 		}
 		select {

@@ -1,0 +1,138 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
+)
+
+// onFirstJudgement runs f between a renewal's decision and its issue, and counts the
+// decisions.
+func (h *harness) onFirstJudgement(f func() error) (judged *int) {
+	judged = new(int)
+	h.service.cfg.MayRenew = func(a policy.Admission, p policy.SlotPolicy, ip policy.ImagePolicy, now time.Time) policy.Decision {
+		if *judged++; *judged == 1 {
+			if err := f(); err != nil {
+				h.t.Error(err)
+			}
+		}
+		return policy.MayRenew(a, p, ip, now)
+	}
+	return judged
+}
+
+// recording remembers the pairs that were made.
+type recording struct {
+	Issuer
+	made []tokens.Pair
+}
+
+func (r *recording) Slot(ctx context.Context, h tokens.Holder) (tokens.Pair, error) {
+	pair, err := r.Issuer.Slot(ctx, h)
+	r.made = append(r.made, pair)
+	return pair, err
+}
+
+// TestTOK03_LeaseLivesWhenTokensAreRecorded: the View's word for it is not enough.
+func TestTOK03_LeaseLivesWhenTokensAreRecorded(t *testing.T) {
+	h := newHarness(t)
+	b := h.boot(composeText, h.seed)
+	b.mustAdmit()
+	before := h.admission()
+	issuer := &recording{Issuer: h.service.cfg.Issuer}
+	h.service.cfg.Issuer = issuer
+	judged := h.onFirstJudgement(func() error { h.endLease(); return nil })
+	_, err := b.renew()
+	wantCode(t, err, codes.PermissionDenied, policy.CodeRenewDenied)
+	if after := h.admission(); len(after.TokenAccessors) != len(before.TokenAccessors) || !after.ExpiresAt.Equal(before.ExpiresAt) {
+		t.Errorf("recorded %+v", after)
+	}
+	if *judged != 1 || len(issuer.made) != 1 {
+		t.Fatalf("judged %d times, %d pairs made; want it to be found out at the end", *judged, len(issuer.made))
+	}
+	if h.works(issuer.made[0].Agent.Secret) || h.works(issuer.made[0].Workload.Secret) {
+		t.Error("tokens that were made in vain work")
+	}
+}
+
+// TestTOK10_RenewalGivesTheEpochInForce: a rotation that the View does not show yet
+// counts, also that of a secret that had no record.
+func TestTOK10_RenewalGivesTheEpochInForce(t *testing.T) {
+	h := newHarness(t)
+	b := h.boot(composeText, h.seed)
+	first := b.mustAdmit().GetCredentials()
+	name := first.GetSecrets()[0].GetName()
+	for epoch := uint32(2); epoch < 4; epoch++ {
+		judged := h.onFirstJudgement(func() error {
+			for _, of := range []view.SecretName{{Group: "pg", Name: name}, view.GossipKey} {
+				key := store.SecretKey(of.Group, of.Name)
+				_, index, err := store.Read[store.SecretRecord](t.Context(), h.store, key)
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					return err
+				}
+				put, err := store.Put(key, store.SecretRecord{Group: of.Group, Name: of.Name, Epoch: epoch}, index)
+				if err == nil {
+					err = h.store.Commit(t.Context(), put)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		got := b.mustRenew()
+		if got.GetSecrets()[0].GetEpoch() != epoch || got.GetConsul().GetGossipEpoch() != epoch || *judged != 2 ||
+			string(got.GetSecrets()[0].GetValue()) == string(first.GetSecrets()[0].GetValue()) || got.GetConsul().GetGossipKey() == first.GetConsul().GetGossipKey() {
+			t.Errorf("epoch %d: judged %d times, got %s of epoch %d, gossip key of epoch %d", epoch, *judged, name, got.GetSecrets()[0].GetEpoch(), got.GetConsul().GetGossipEpoch())
+		}
+	}
+}
+
+// TestNothingIsMadeByAViewThatIsBehind: a coordinator knows what it wrote itself; one
+// that does not finds out before anything is given away.
+func TestNothingIsMadeByAViewThatIsBehind(t *testing.T) {
+	h := newHarness(t)
+	b := h.boot(composeText, h.seed)
+	b.mustAdmit()
+	views := view.NewWatcher(h.store, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- views.Run(ctx) }()
+	for v, changed := views.Latest(); v == nil; v, _ = views.Latest() {
+		<-changed
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	issuer := &recording{Issuer: h.service.cfg.Issuer}
+	h.cfg.Views, h.cfg.Issuer, h.cfg.MayRenew = views, issuer, policy.MayRenew
+	knows, other := New(h.cfg), h.coordinator("coordinator-1")
+	for n, at := range []struct {
+		*Service
+		pairs int
+	}{{knows, 1}, {knows, 1}, {knows, 1}, {other, 2}, {other, 1}} {
+		h.service, issuer.made = at.Service, nil
+		h.ahead.Add(int64(renewPause))
+		out, err := h.service.renew(b.onSession(), b.addr(), &admissionv1.RenewRequest{BootId: b.id()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(issuer.made) != at.pairs || issuer.made[at.pairs-1].Agent.Secret != out.GetConsul().GetAgentToken() {
+			t.Errorf("renewal %d: %d pairs made, want %d", n, len(issuer.made), at.pairs)
+		}
+		if at.pairs == 2 && h.works(issuer.made[0].Agent.Secret) {
+			t.Error("tokens that were made in vain work")
+		}
+	}
+}

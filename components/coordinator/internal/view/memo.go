@@ -1,0 +1,56 @@
+package view
+
+import (
+	"bytes"
+	"reflect"
+
+	"cadre.dev/store"
+)
+
+// memo remembers what records say from one read to the next: between two reads most
+// do not change, and making sense of them all costs more than fetching them. A record
+// is known by its whole text, so that a restored snapshot, whose indices begin anew,
+// is not mistaken. nil remembers nothing. Not safe for concurrent use.
+type memo struct {
+	last, next map[memoKey]remembered
+}
+
+// memoKey is a record as one of the types that it is read as.
+type memoKey struct {
+	key string
+	of  reflect.Type
+}
+
+type remembered struct {
+	text  []byte
+	value any
+}
+
+// turn begins a read: what the last one did not see is forgotten.
+func (m *memo) turn() {
+	if m != nil {
+		m.last, m.next = m.next, make(map[memoKey]remembered, len(m.next))
+	}
+}
+
+// recall is what the record of e said as a T. The value is shared by all Views.
+func recall[T any](m *memo, e store.Entry) (value T, ok bool) {
+	if m == nil {
+		return value, false
+	}
+	key := memoKey{e.Key, reflect.TypeFor[T]()}
+	old, ok := m.last[key]
+	if !ok || !bytes.Equal(old.text, e.Value) {
+		return value, false
+	}
+	m.next[key] = old
+	return old.value.(T), true
+}
+
+// remember keeps what the record of e says. Only what could be read is kept: what is
+// wrong with a record is found out each time.
+func remember[T any](m *memo, e store.Entry, value T) {
+	if m != nil {
+		m.next[memoKey{e.Key, reflect.TypeFor[T]()}] = remembered{e.Value, value}
+	}
+}
