@@ -44,7 +44,7 @@ func behind(desired *controlv1.Desired, grant *admissionv1.Credentials, asked ui
 	}
 	answered := desired.GetVersion() <= asked
 	c := grant.GetConsul()
-	if c != nil && c.GetGossipEpoch() < desired.GetGossipEpoch() && !(answered && c.GetGossipKept()) {
+	if c != nil && c.GetGossipEpoch() < desired.GetGossipEpoch() && (!answered || !c.GetGossipKept()) {
 		return fmt.Sprintf("the gossip key has epoch %d now", desired.GetGossipEpoch())
 	}
 	wanted := maps.Clone(desired.GetSecretEpochs())
