@@ -32,7 +32,8 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-func TestValidateRefuses(t *testing.T) {
+// TestCTL11_ValidateRefuses: what can never be safe or never work is no spec.
+func TestCTL11_ValidateRefuses(t *testing.T) {
 	for path, edit := range map[string]func(*Spec){
 		"name":                                     func(s *Spec) { s.Name = "coordinator" },
 		"platform":                                 func(s *Spec) { s.Platform = "aws" },
