@@ -227,7 +227,7 @@ func TestR80_ResultsThatExist(t *testing.T) {
 	wantProblem(t, s, `lifecycle_hook["drain"].default_result`, "R80")
 }
 
-func TestR8_MinReadyRange(t *testing.T) {
+func TestR8_INP10_MinReadyRange(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.HealthyDeadline, s.UpdatePolicy.ProgressDeadline = minutes(120), minutes(600)
 	for n, ok := range map[int]bool{-1: false, 0: true, 3600: true, 3601: false} {
