@@ -233,8 +233,8 @@ func TestCTL06_TermRegressionIsRefused(t *testing.T) {
 	}
 }
 
-// TestCTL06_RestoreOfASnapshotIsNoticed by every coordinator that ran before it.
-func TestCTL06_RestoreOfASnapshotIsNoticed(t *testing.T) {
+// TestCTL06_CTL09_OPS10_RestoreOfASnapshotIsNoticed by every coordinator that ran before it.
+func TestCTL06_CTL09_OPS10_RestoreOfASnapshotIsNoticed(t *testing.T) {
 	server := storetest.StartConsulACL(t)
 	c := storetest.ConsulAt(t, server.Addr, server.ManagementToken, "cadre/v1/")
 	lead := func() {

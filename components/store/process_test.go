@@ -102,9 +102,9 @@ func (h *holder) signal(t *testing.T, signal os.Signal) {
 	}
 }
 
-// TestCTL01_CTL02_StoppedProcessCannotWrite stops a leader's process, lets another take over,
+// TestCTL01_CTL02_PLT13_StoppedProcessCannotWrite stops a leader's process, lets another take over,
 // and lets the first go on.
-func TestCTL01_CTL02_StoppedProcessCannotWrite(t *testing.T) {
+func TestCTL01_CTL02_PLT13_StoppedProcessCannotWrite(t *testing.T) {
 	addr, _ := storetest.StartConsul(t)
 	prefix := storetest.NewPrefix()
 	h := startHolder(t, addr, prefix)

@@ -32,7 +32,8 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-func TestValidateRefuses(t *testing.T) {
+// TestCTL11_ValidateRefuses: what can never be safe or never work is no spec.
+func TestCTL11_ValidateRefuses(t *testing.T) {
 	for path, edit := range map[string]func(*Spec){
 		"name":                                     func(s *Spec) { s.Name = "coordinator" },
 		"platform":                                 func(s *Spec) { s.Platform = "aws" },
@@ -226,7 +227,7 @@ func TestR80_ResultsThatExist(t *testing.T) {
 	wantProblem(t, s, `lifecycle_hook["drain"].default_result`, "R80")
 }
 
-func TestR8_MinReadyRange(t *testing.T) {
+func TestR8_INP10_MinReadyRange(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.HealthyDeadline, s.UpdatePolicy.ProgressDeadline = minutes(120), minutes(600)
 	for n, ok := range map[int]bool{-1: false, 0: true, 3600: true, 3601: false} {

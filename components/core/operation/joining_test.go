@@ -74,7 +74,7 @@ func TestR11_AFailedListIsNoSetback(t *testing.T) {
 	}
 }
 
-func TestR87_TheHealthyDeadlineRunsFromTheAcceptedCall(t *testing.T) {
+func TestR87_PLT09_TheHealthyDeadlineRunsFromTheAcceptedCall(t *testing.T) {
 	for _, phase := range []Phase{Booting, Joining, Settling} {
 		op, _ := to(t, Update, phase)
 		if want := op.Entered[Booting].Add(limits.Healthy); !op.HealthyDeadline.Equal(want) {

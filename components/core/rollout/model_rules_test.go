@@ -67,7 +67,7 @@ func TestR3_ARestartTokenRollsTheGroup(t *testing.T) {
 	wantExecutes(t, f.plan())
 }
 
-func TestR4_OnlyAttestationProvesARevision(t *testing.T) {
+func TestR4_PLT08_OnlyAttestationProvesARevision(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.obs.Slots[2].Instance.ComposeHash = hashOf("B") // the platform's word
 	f.rec.Slots[2].Assigned = revisionOf(f.spec, "B") // and what was sent last
@@ -172,7 +172,7 @@ func TestR6_ASlotLostAfterwardsDoesNotReopenTheRollout(t *testing.T) {
 	}
 }
 
-func TestR7_OneMissingInputIsNotAvailable(t *testing.T) {
+func TestR7_PLT01_OneMissingInputIsNotAvailable(t *testing.T) {
 	f := newFixture(3, "consul")
 	if p := f.plan(); p.Status.Available != 3 {
 		t.Fatalf("%d available\n%s", p.Status.Available, describe(p))
@@ -324,7 +324,7 @@ func TestR67_WhatIsKnownByInstanceGetsItsCVM(t *testing.T) {
 	}
 }
 
-func TestR67_AStrangersCVMIsNotBound(t *testing.T) {
+func TestR67_CTL25_AStrangersCVMIsNotBound(t *testing.T) {
 	f := newFixture(2, "none").missing(1)
 	f.obs.Slots[1].Instance = &Instance{VMUUID: "vm-x", InstanceID: "i-x", AppID: "other", Status: "running"}
 	p := f.plan()
@@ -334,7 +334,7 @@ func TestR67_AStrangersCVMIsNotBound(t *testing.T) {
 	wantHeld(t, p, "db-1", HoldReplaced)
 }
 
-func TestR134_TwoCVMsOfASlotStopEverythingAboutIt(t *testing.T) {
+func TestR134_PLT05_TwoCVMsOfASlotStopEverythingAboutIt(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	f.obs.Slots[2].Duplicates = []Instance{{VMUUID: "vm-x", InstanceID: "i-x"}}
 	p := f.plan()
@@ -355,7 +355,7 @@ func TestR134_ABoundCVMThatVanishedIsNotReplacedByItself(t *testing.T) {
 	}
 }
 
-func TestR131_UpdatesAreInPlace(t *testing.T) {
+func TestR131_OPS15_UpdatesAreInPlace(t *testing.T) {
 	p := newFixture(3, "none").want("B").plan()
 	for _, a := range p.Actions {
 		if a.Kind != operation.Update {

@@ -214,7 +214,7 @@ func TestR103_PauseAndResumeAreIdempotent(t *testing.T) {
 	wantHeld(t, second, "db-2", HoldPaused)
 }
 
-func TestR105_ANewSpecSupersedes(t *testing.T) {
+func TestR105_OPS04_ANewSpecSupersedes(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	old := f.rec.Rollout.ID
 	p := f.want("C").plan()

@@ -82,7 +82,7 @@ func TestSimulationSupersedeMidRollout(t *testing.T) {
 	}
 }
 
-func TestSimulationBrokenTargetStopsAtTheFirstSlotAndACorrectedSpecRollsForward(t *testing.T) {
+func TestOPS02_SimulationBrokenTargetStopsAtTheFirstSlotAndACorrectedSpecRollsForward(t *testing.T) {
 	for _, kind := range []string{"consul", "patroni", "none"} {
 		m := deployed(t, 3, kind)
 		a := m.rec.Status.Stable

@@ -156,7 +156,7 @@ func TestReadsRetryAfterThrottling(t *testing.T) {
 	}
 }
 
-func TestListsAreNeverMadeUp(t *testing.T) {
+func TestPLT10_ListsAreNeverMadeUp(t *testing.T) {
 	for _, body := range []string{`null`, `{}`, `{"items":null}`, `"x"`, `{"items":[],"total":3,"pages":1}`, strings.Repeat(" ", maxListReply+1)} {
 		c := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
 		for _, app := range []string{"", "ab"} {

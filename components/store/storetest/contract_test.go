@@ -23,9 +23,9 @@ func TestConsulContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return storetest.NewConsul(t) })
 }
 
-// TestCTL01_TermsNeverInterleave: leaders lose their sessions in the middle of their
+// TestCTL01_CTL04_TermsNeverInterleave: leaders lose their sessions in the middle of their
 // work and do not notice; what counts is in the order of the Terms all the same.
-func TestCTL01_TermsNeverInterleave(t *testing.T) {
+func TestCTL01_CTL04_TermsNeverInterleave(t *testing.T) {
 	type breakable interface {
 		store.Store
 		DestroyHolderSession(ctx context.Context, holder string) (bool, error)

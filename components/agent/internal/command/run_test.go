@@ -44,7 +44,7 @@ func TestHK03_WordsAreNeverTakenForSyntax(t *testing.T) {
 	}
 }
 
-func TestHK03_TheAgentsEnvironmentIsNotInherited(t *testing.T) {
+func TestHK03_HK07_TheAgentsEnvironmentIsNotInherited(t *testing.T) {
 	t.Setenv("CADRE_CANARY", "c4nary")
 	code, output, err := Run(t.Context(), []string{"env"}, []string{"CADRE_SLOT=pg-0"})
 	if err != nil || code != 0 {

@@ -168,9 +168,9 @@ func TestPauseIsShortUntilHealthy(t *testing.T) {
 	})
 }
 
-// TestHK01_ChecksReachLoopbackOnly: nothing is followed, and the host is no part of
+// TestHK01_HK02_ChecksReachLoopbackOnly: nothing is followed, and the host is no part of
 // what a spec can say.
-func TestHK01_ChecksReachLoopbackOnly(t *testing.T) {
+func TestHK01_HK02_ChecksReachLoopbackOnly(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()

@@ -140,9 +140,9 @@ func TestHookOutcomes(t *testing.T) {
 	}
 }
 
-// TestHK01_HooksReachLoopbackOnly: a redirect is the workload's answer and is not
+// TestHK01_HK02_HooksReachLoopbackOnly: a redirect is the workload's answer and is not
 // followed.
-func TestHK01_HooksReachLoopbackOnly(t *testing.T) {
+func TestHK01_HK02_HooksReachLoopbackOnly(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("another server was asked, with the token %q", r.Header.Get("Cadre-Hook-Token"))
 	}))

@@ -147,7 +147,7 @@ func TestSVIDNamesExactlyOneSlot(t *testing.T) {
 	}
 }
 
-func TestOnlyCoordinatorsGetTheServerName(t *testing.T) {
+func TestGEN04_OnlyCoordinatorsGetTheServerName(t *testing.T) {
 	ca := derive(t, "app", "demo").CA()
 	for role, want := range map[keys.ConsulRole]string{keys.ConsulServer: "server.dc1.consul", keys.ConsulClient: "client.dc1.consul"} {
 		certPEM, _, err := ca.ConsulTLS(role, "n", "dc1", false, time.Now())

@@ -141,7 +141,7 @@ func TestOVL01ForgedFields(t *testing.T) {
 	}
 }
 
-func TestOVL02PayloadIsSealedToTheRecipient(t *testing.T) {
+func TestOVL02_OVL18_PayloadIsSealedToTheRecipient(t *testing.T) {
 	p := newPair(t)
 	b := p.seal(t, offer(1))
 	for _, secret := range []string{"secret-pwd", "10.1.2.3", "198.51.100.7", "candidate", "0123456789abcdef"} {
