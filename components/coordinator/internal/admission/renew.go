@@ -143,16 +143,22 @@ func (h *held) checks(slot string) []store.Op {
 	}
 }
 
-// viewed takes the records from the latest View. One that is behind for sure is not
-// used: what rests on it would be made in vain.
-func (s *Service) viewed(_ context.Context, slot string) (held, *refusal) {
+// viewed takes the records from the latest View. An admission that was replaced here
+// is read instead: what rests on it would be made in vain.
+func (s *Service) viewed(ctx context.Context, slot string) (held, *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
 		return held{}, refuse(codeGate, "records are not readable yet").later()
 	}
 	a, p := v.Admissions[slot], v.Policies[slot]
-	if a.Index <= s.replacedAt(slot) || p.Index == 0 {
-		return held{}, refuse(codeStale, "the view has not the present admission or no policy of the slot").because(errTaken)
+	if a.Index == 0 || p.Index == 0 {
+		return held{}, refuse(codeStale, "the view has no admission or no policy of the slot").because(errTaken)
+	}
+	if a.Index <= s.replacedAt(slot) {
+		var err error
+		if a.Value, a.Index, err = store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot)); err != nil {
+			return held{}, refuse(codeStale, "read the slot's admission: %v", err).because(errTaken)
+		}
 	}
 	return held{
 		view: v, admission: a.Value, admissionIndex: a.Index, policy: p.Value, policyIndex: p.Index, lease: v.Boots[slot], vip: v.Slots[slot].Value.VIP,
