@@ -74,7 +74,10 @@ install_etcd() {
 }
 
 install_patroni() {
-	[[ -x $root/.tools/patroni/bin/patroni ]] && "$root/.tools/patroni/bin/patroni" --version | grep -qF "$patroni_version" && return
+	# A virtual environment names its own folder; one that was copied or moved would run
+	# another one's programs, or none.
+	[[ -x $root/.tools/patroni/bin/patroni ]] && head -n1 "$root/.tools/patroni/bin/patroni" | grep -qF "#!$root/" &&
+		"$root/.tools/patroni/bin/patroni" --version | grep -qF "$patroni_version" && return
 	say "installing Patroni $patroni_version into .tools/patroni (the distribution's is older than 4.1, whose readiness lies)"
 	"$python" -m venv --clear "$root/.tools/patroni"
 	"$root/.tools/patroni/bin/pip" install -q --disable-pip-version-check \
