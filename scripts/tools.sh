@@ -48,10 +48,12 @@ packages() {
 }
 
 # A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<module>.
+# grep reads to the end everywhere here: with -q it leaves at the first match, and the
+# program that still writes fails the pipe.
 module_binary() {
 	local name=$1 module=$2 version=$3 pkg=$4 why=$5
-	if [[ -x $bin/$name ]] && "$bin/$name" version 2>/dev/null | grep -qF "$version" ||
-		[[ -x $bin/$name ]] && "$bin/$name" --version 2>/dev/null | grep -qF "$version"; then
+	if [[ -x $bin/$name ]] && "$bin/$name" version 2>/dev/null | grep -F "$version" >/dev/null ||
+		[[ -x $bin/$name ]] && "$bin/$name" --version 2>/dev/null | grep -F "$version" >/dev/null; then
 		return
 	fi
 	say "building $name $version from its Go module ($why); once, can take minutes"
@@ -60,7 +62,7 @@ module_binary() {
 
 install_consul() {
 	local have
-	if [[ ! -x $bin/consul ]] && have=$(type -P consul) && "$have" version | head -n1 | grep -q 'v1\.22\.'; then
+	if [[ ! -x $bin/consul ]] && have=$(type -P consul) && "$have" version | head -n1 | grep 'v1\.22\.' >/dev/null; then
 		say "using $("$have" version | head -n1) from PATH"
 		ln -sf "$have" "$bin/consul"
 		return
@@ -76,8 +78,8 @@ install_etcd() {
 install_patroni() {
 	# A virtual environment names its own folder; one that was copied or moved would run
 	# another one's programs, or none.
-	[[ -x $root/.tools/patroni/bin/patroni ]] && head -n1 "$root/.tools/patroni/bin/patroni" | grep -qF "#!$root/" &&
-		"$root/.tools/patroni/bin/patroni" --version | grep -qF "$patroni_version" && return
+	[[ -x $root/.tools/patroni/bin/patroni ]] && head -n1 "$root/.tools/patroni/bin/patroni" | grep -F "#!$root/" >/dev/null &&
+		"$root/.tools/patroni/bin/patroni" --version | grep -F "$patroni_version" >/dev/null && return
 	say "installing Patroni $patroni_version into .tools/patroni (the distribution's is older than 4.1, whose readiness lies)"
 	"$python" -m venv --clear "$root/.tools/patroni"
 	"$root/.tools/patroni/bin/pip" install -q --disable-pip-version-check \
