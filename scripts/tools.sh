@@ -47,15 +47,17 @@ packages() {
 		apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# says_version PROGRAM VERSION: it is there and of that version. grep reads to the end:
+# with -q it leaves at the first match, and the program that still writes fails the pipe.
+says_version() {
+	[[ -x $1 ]] || return
+	"$1" version 2>/dev/null | grep -F "$2" >/dev/null || "$1" --version 2>/dev/null | grep -F "$2" >/dev/null
+}
+
 # A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<module>.
-# grep reads to the end everywhere here: with -q it leaves at the first match, and the
-# program that still writes fails the pipe.
 module_binary() {
 	local name=$1 module=$2 version=$3 pkg=$4 why=$5
-	if [[ -x $bin/$name ]] && "$bin/$name" version 2>/dev/null | grep -F "$version" >/dev/null ||
-		[[ -x $bin/$name ]] && "$bin/$name" --version 2>/dev/null | grep -F "$version" >/dev/null; then
-		return
-	fi
+	says_version "$bin/$name" "$version" && return
 	say "building $name $version from its Go module ($why); once, can take minutes"
 	(cd "$root/scripts/tools/$module" && GOWORK=off GOFLAGS='' go build -trimpath -ldflags '-s -w' -o "$bin/$name" "$pkg")
 }
@@ -78,8 +80,10 @@ install_etcd() {
 install_patroni() {
 	# A virtual environment names its own folder; one that was copied or moved would run
 	# another one's programs, or none.
-	[[ -x $root/.tools/patroni/bin/patroni ]] && head -n1 "$root/.tools/patroni/bin/patroni" | grep -F "#!$root/" >/dev/null &&
-		"$root/.tools/patroni/bin/patroni" --version | grep -F "$patroni_version" >/dev/null && return
+	if head -n1 "$root/.tools/patroni/bin/patroni" 2>/dev/null | grep -F "#!$root/" >/dev/null &&
+		says_version "$root/.tools/patroni/bin/patroni" "$patroni_version"; then
+		return
+	fi
 	say "installing Patroni $patroni_version into .tools/patroni (the distribution's is older than 4.1, whose readiness lies)"
 	"$python" -m venv --clear "$root/.tools/patroni"
 	"$root/.tools/patroni/bin/pip" install -q --disable-pip-version-check \
