@@ -69,18 +69,12 @@ func Args(c Config) ([]string, error) {
 			b.tmpfs(Mount{Target: real})
 		}
 	}
-	for _, path := range c.Visible {
-		if !b.shown(path) && exists(path) {
-			b.ensureDir(filepath.Dir(path))
-			b.add("--ro-bind", path, path)
-			b.made[path] = mounted
-		}
-	}
 	for _, m := range mounts {
 		if err := b.mount(m); err != nil {
 			return nil, err
 		}
 	}
+	b.show(c.Visible)
 	if !c.Writable {
 		b.add("--remount-ro", "/")
 	}
@@ -92,6 +86,19 @@ func Args(c Config) ([]string, error) {
 		b.add("--info-fd", strconv.Itoa(c.InfoFD))
 	}
 	return b.args, nil
+}
+
+// show binds host paths that something of ours covers: after the mounts, since a tmpfs
+// among these covers as well. In a volume nothing is made.
+func (b *builder) show(paths []string) {
+	for _, path := range paths {
+		if _, k := b.under(path); k == mounted || b.shown(path) || !exists(path) {
+			continue
+		}
+		b.ensureDir(filepath.Dir(path))
+		b.add("--ro-bind", path, path)
+		b.made[path] = mounted
+	}
 }
 
 // toExplode lists the host directories in which mount points must be made,

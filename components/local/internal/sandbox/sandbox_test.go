@@ -82,6 +82,11 @@ func TestSandboxShowsMountsAnywhereAndHidesState(t *testing.T) {
 		}
 	}
 	c.Writable = false
+	// A tmpfs of the service's own covers a checkout in /tmp no more than ours does.
+	c.Mounts, c.Dir = []Mount{{Target: "/tmp"}}, ""
+	if got := run(t, c, "setpriv --reuid=1000 --regid=1000 --clear-groups -- "+bin+"/tool; touch /tmp/t && echo ok"); got != "tool\nok" {
+		t.Errorf("below a tmpfs: %q", got)
+	}
 	c.Mounts, c.Dir = nil, ""
 	if got := run(t, c, "touch /anywhere 2>&1 || true"); !strings.Contains(got, "Read-only") {
 		t.Errorf("read-only root: %q", got)
