@@ -134,6 +134,13 @@ func TestControlFollowsTheSessionInUse(t *testing.T) {
 // When what ends a Session has silently ended its standby too, a connection of an app
 // does not wait on the standby for its dead-man timer.
 func TestAStandbyThatTakesOverIsProved(t *testing.T) {
+	for _, first := range []string{"suspicion", "another session"} {
+		t.Run(first+" first", func(t *testing.T) { provesStandby(t, first) })
+	}
+}
+
+func provesStandby(t *testing.T, first string) {
+	t.Helper()
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	ln, port := b.listen(t)
@@ -151,12 +158,20 @@ func TestAStandbyThatTakesOverIsProved(t *testing.T) {
 	if _, err := app.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the standby under suspicion", func() bool {
+	eventually(t, "the app's connection on the standby", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		used, _ := l.state.InUse()
-		return l.state.Suspect(used)
+		return used != 0 && l.forward.Carries(l.sessions[used].Session) == 1
 	})
+	if first == "suspicion" {
+		eventually(t, "the standby under suspicion", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			used, _ := l.state.InUse()
+			return l.state.Suspect(used)
+		})
+	}
 	direct(t, a, b)
 	if _, err := app.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the app's connection: %v, want a reset", err)

@@ -189,17 +189,23 @@ func (l *peerLink) useLocked(number uint64) {
 	}
 	l.lastErr = nil
 	l.forward.Use(s.Session)
-	for other, left := range l.sessions {
-		// Apps make anew at once what the far side has not answered yet, and would wait for
-		// the dead-man timer else.
-		if other != number && l.state.Suspect(other) {
-			l.forward.Abandon(left.Session)
-		}
-	}
+	l.abandonLocked()
 	l.noteUseLocked(s)
 	if s.dialer && l.node.controls(l.peer) {
 		peer := l.peer
 		l.node.launch(&l.wg, func(ctx context.Context) { l.openControl(ctx, s, peer) })
+	}
+}
+
+// abandonLocked resets what the far side has not answered yet on Sessions under
+// suspicion, when another is in use: apps make it anew there at once, and would wait for
+// the dead-man timer else.
+func (l *peerLink) abandonLocked() {
+	used, _ := l.state.InUse()
+	for number, s := range l.sessions {
+		if number != used && used != 0 && l.state.Suspect(number) {
+			l.forward.Abandon(s.Session)
+		}
 	}
 }
 

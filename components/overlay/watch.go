@@ -101,6 +101,7 @@ func (l *peerLink) doubt(s live) bool {
 		return false
 	}
 	l.stepLocked(link.Suspected{Session: s.number, Suspect: true})
+	l.abandonLocked() // another one may be in use already
 	return true
 }
 
