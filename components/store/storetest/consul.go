@@ -3,11 +3,9 @@ package storetest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -15,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/consul/api"
-
 	"cadre.dev/store"
+	"cadre.dev/store/localconsul"
 )
 
 // ConsulServer is a running Consul server with ACLs.
@@ -31,9 +28,6 @@ type ConsulServer struct {
 // SessionTTL is the least that test servers allow, so that tests of expiry are
 // short. A Consul session lives up to twice its TTL.
 const SessionTTL = 2 * time.Second
-
-// startTimeout bounds the start of a server on a busy machine.
-const startTimeout = 60 * time.Second
 
 // StartConsul gives a real single-server Consul without ACLs (token is ""). All
 // tests of a test binary share it: use NewConsul, or a prefix of your own. It
@@ -107,27 +101,11 @@ func ConsulAt(t testing.TB, addr, token, prefix string) *ConsulStore {
 // consul on PATH; it skips the test when there is none.
 func ConsulBinary(t testing.TB) string {
 	t.Helper()
-	if path := os.Getenv("CADRE_CONSUL"); path != "" {
-		return path
+	path, err := localconsul.Binary()
+	if err != nil {
+		t.Skip(err)
 	}
-	if dir, err := os.Getwd(); err == nil {
-		for {
-			path := filepath.Join(dir, ".tools", "bin", "consul")
-			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-				return path
-			}
-			parent := filepath.Dir(dir)
-			if parent == dir {
-				break
-			}
-			dir = parent
-		}
-	}
-	if path, err := exec.LookPath("consul"); err == nil {
-		return path
-	}
-	t.Skip("no consul binary: set CADRE_CONSUL, put it at .tools/bin/consul (make tools does), or on PATH")
-	return ""
+	return path
 }
 
 // launch starts a server and waits until it has a leader, its node is in the
@@ -147,7 +125,7 @@ func launchOnce(ctx context.Context, binary, dir, managementToken string) (strin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}
-	ports, err := freePorts(ctx, 3)
+	ports, err := localconsul.FreePorts(ctx, 3)
 	if err != nil {
 		return "", nil, err
 	}
@@ -164,7 +142,7 @@ func launchOnce(ctx context.Context, binary, dir, managementToken string) (strin
 		return "", nil, err
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
-	if err := awaitReady(ctx, addr, managementToken, process); err != nil {
+	if err := localconsul.AwaitReady(ctx, addr, managementToken, process.exited); err != nil {
 		process.stop()
 		return "", nil, fmt.Errorf("%w\n%s", err, process.tail())
 	}
@@ -189,50 +167,4 @@ func serverConfig(ports []int, managementToken string) map[string]any {
 		}
 	}
 	return config
-}
-
-// awaitReady polls until a session can be made and destroyed, which needs a
-// leader and the node's registration.
-func awaitReady(ctx context.Context, addr, token string, process *process) error {
-	client, err := api.NewClient(&api.Config{Address: addr, Token: token})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	last := errors.New("never answered")
-	for {
-		select {
-		case <-process.exited:
-			return errors.New("consul exited")
-		case <-ctx.Done():
-			return fmt.Errorf("consul is not ready after %v: %w", startTimeout, last)
-		case <-tick.C:
-		}
-		write := (&api.WriteOptions{}).WithContext(ctx)
-		id, _, err := client.Session().CreateNoChecks(&api.SessionEntry{TTL: "10s", LockDelay: time.Millisecond}, write)
-		if err == nil {
-			_, err = client.Session().Destroy(id, write)
-		}
-		if err == nil {
-			return nil
-		}
-		last = err
-	}
-}
-
-// freePorts holds all of them before it lets go, so that they differ.
-func freePorts(ctx context.Context, n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = listener.Close() }()
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
 }

@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"cadre.dev/coordinator/bench/internal/consul"
 	"cadre.dev/coordinator/bench/internal/contest"
 	"cadre.dev/coordinator/bench/internal/server"
 	"cadre.dev/demo/figures"
 	"cadre.dev/demo/worker"
+	"cadre.dev/store/localconsul"
 )
 
 func main() {
@@ -63,7 +63,7 @@ func bench(ctx context.Context, args []string) error {
 	}
 	if *program == "" {
 		var err error
-		if *program, err = consul.Binary(); err != nil {
+		if *program, err = localconsul.Binary(); err != nil {
 			return err
 		}
 	}

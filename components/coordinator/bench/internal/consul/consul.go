@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,13 +17,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/hashicorp/consul/api"
 
 	"cadre.dev/demo/worker"
+	"cadre.dev/store/localconsul"
 )
-
-// startLimit bounds the start of a server on a busy machine.
-const startLimit = 60 * time.Second
 
 // Server is a running Consul server. It ends with this process, however that ends.
 type Server struct {
@@ -61,7 +57,7 @@ func startOnce(ctx context.Context, binary, dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(ctx, 3)
+	ports, err := localconsul.FreePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +82,7 @@ func startOnce(ctx context.Context, binary, dir string) (*Server, error) {
 	if err := s.run(ctx, log, binary, "agent", "-config-file="+file, "-data-dir="+filepath.Join(dir, "data")); err != nil {
 		return nil, err
 	}
-	if err := s.await(ctx); err != nil {
+	if err := localconsul.AwaitReady(ctx, s.Address, s.Token, s.exited); err != nil {
 		s.Stop()
 		text, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2048):])
@@ -136,36 +132,6 @@ func (s *Server) run(ctx context.Context, output *os.File, command ...string) er
 	return <-started
 }
 
-// await polls until a session can be made, which needs a leader and the node's
-// registration.
-func (s *Server) await(ctx context.Context) error {
-	client, err := api.NewClient(&api.Config{Address: s.Address, Token: s.Token})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	last := errors.New("it never answered")
-	for {
-		select {
-		case <-s.exited:
-			return errors.New("it ended")
-		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %w", startLimit, last)
-		case <-tick.C:
-		}
-		write := (&api.WriteOptions{}).WithContext(ctx)
-		var id string
-		if id, _, last = client.Session().CreateNoChecks(&api.SessionEntry{TTL: "10s"}, write); last == nil {
-			if _, last = client.Session().Destroy(id, write); last == nil {
-				return nil
-			}
-		}
-	}
-}
-
 // CPU is what the server has used so far.
 func (s *Server) CPU() (time.Duration, error) {
 	used, err := worker.CPUOf(s.pid)
@@ -179,41 +145,4 @@ func (s *Server) CPU() (time.Duration, error) {
 func (s *Server) Stop() {
 	s.once.Do(s.kill)
 	<-s.exited
-}
-
-// Binary finds the program: CADRE_CONSUL, what .tools of a folder above holds, or PATH.
-func Binary() (string, error) {
-	if path := os.Getenv("CADRE_CONSUL"); path != "" {
-		return path, nil
-	}
-	dir, err := os.Getwd()
-	for err == nil {
-		path := filepath.Join(dir, ".tools", "bin", "consul")
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			return path, nil
-		}
-		if dir == filepath.Dir(dir) {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	path, err := exec.LookPath("consul")
-	if err != nil {
-		return "", errors.New("no consul: make tools builds it, CADRE_CONSUL names another one")
-	}
-	return path, nil
-}
-
-// freePorts holds all of them before it lets go, so that they differ.
-func freePorts(ctx context.Context, n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = listener.Close() }()
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
 }

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/bench/internal/agents"
-	"cadre.dev/coordinator/bench/internal/consul"
 	"cadre.dev/coordinator/bench/internal/server"
 	"cadre.dev/coordinator/bench/internal/world"
 	"cadre.dev/demo/worker"
 	"cadre.dev/store"
+	"cadre.dev/store/localconsul"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // TestEverythingIsMeasured: a few agents, a real Consul, all figures.
 func TestEverythingIsMeasured(t *testing.T) {
-	program, err := consul.Binary()
+	program, err := localconsul.Binary()
 	if err != nil {
 		t.Skip(err)
 	}
