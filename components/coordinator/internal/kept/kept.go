@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"cadre.dev/attest/collateral"
+	"cadre.dev/coordinator/internal/durable"
 )
 
 const (
@@ -145,7 +146,7 @@ func (k *Kept) Keep(accepted *collateral.Set) {
 	k.files[fmspc] = state{digest: digest}
 }
 
-// write replaces path as a whole: after a loss of power it is the old or the new one.
+// write replaces path, where there is room for it.
 func (k *Kept) write(path string, data []byte) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return err
@@ -153,23 +154,7 @@ func (k *Kept) write(path string, data []byte) error {
 	if err := k.room(path); err != nil {
 		return err
 	}
-	// A file of this name is left over from a write that was cut off, or not ours.
-	fresh := path + ".new"
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(fresh))
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		return errors.Join(err, os.Remove(fresh))
-	}
-	return syncDir(k.dir)
+	return durable.WriteFile(path, data)
 }
 
 // room reports whether path may be one more file.
@@ -190,12 +175,4 @@ func (k *Kept) room(path string) error {
 		return err
 	}
 	return nil
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

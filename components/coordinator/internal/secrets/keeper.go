@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"cadre.dev/coordinator/internal/durable"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/secret"
 	"cadre.dev/overlay"
@@ -215,24 +216,12 @@ func (k *Keeper) remember(epoch uint32) error {
 	if err := os.MkdirAll(k.cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("remember gossip epoch: %w", err)
 	}
-	if err := writeSynced(path+".new", text); err != nil {
-		return fmt.Errorf("remember gossip epoch: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	// Coordinators that all start with an older key than the one in force would meet under
+	// it, without the members.
+	if err := durable.WriteFile(path, text); err != nil {
 		return fmt.Errorf("remember gossip epoch: %w", err)
 	}
 	return nil
-}
-
-// writeSynced makes sure that the text survives the loss of power: coordinators that all
-// start with an older key than the one in force would meet under it, without the members.
-func writeSynced(path string, text []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	return errors.Join(err, file.Sync(), file.Close())
 }
 
 // GetEpochs implements PeerService.
