@@ -182,9 +182,23 @@ func (e *Etcd) IDs(ctx context.Context) (map[int64]bool, error) {
 	return nil, fmt.Errorf("read the written ids: %w", errors.Join(errs...))
 }
 
-// Leader implements RegisterStore.
+// Leader implements RegisterStore. An etcd member that has won an election says at
+// once that it leads, but tells the term of the last entry that it applied, which is
+// still its predecessor's. A linearizable read makes it apply its own first.
 func (e *Etcd) Leader(ctx context.Context, member int) (term uint64, leads bool, err error) {
 	client := e.clients[member]
+	term, leads, err = standing(ctx, client)
+	if err != nil || !leads {
+		return term, false, err
+	}
+	if _, err := client.Get(ctx, e.prefix, clientv3.WithCountOnly()); err != nil {
+		return 0, false, err
+	}
+	return standing(ctx, client)
+}
+
+// standing is what the member says about itself.
+func standing(ctx context.Context, client *clientv3.Client) (term uint64, leads bool, err error) {
 	said, err := client.Status(ctx, client.Endpoints()[0])
 	if err != nil {
 		return 0, false, err

@@ -3,9 +3,13 @@ package load
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -33,5 +37,49 @@ func TestNewEtcdRefuses(t *testing.T) {
 		if _, err := NewEtcd(members, "run", nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// elected is a member that has won the election of term 3 and still applies what
+// its predecessor wrote in term 2; a linearizable read waits for its own entry.
+type elected struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedMaintenanceServer
+	applied atomic.Uint64
+}
+
+func (e *elected) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if !r.GetSerializable() {
+		e.applied.Store(3)
+	}
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{RaftTerm: e.applied.Load()}}, nil
+}
+
+func (e *elected) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{MemberId: 7}, Leader: 7, RaftTerm: e.applied.Load()}, nil
+}
+
+// TestANewLeaderIsNotTakenForItsPredecessor: a member that says that it leads is
+// noted in the term in which it leads.
+func TestANewLeaderIsNotTakenForItsPredecessor(t *testing.T) {
+	member := &elected{}
+	member.applied.Store(2)
+	server := grpc.NewServer()
+	pb.RegisterKVServer(server, member)
+	pb.RegisterMaintenanceServer(server, member)
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(at) }()
+	t.Cleanup(server.Stop)
+
+	e, err := NewEtcd([]string{at.Addr().String()}, "run", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	if term, leads, err := e.Leader(t.Context(), 0); term != 3 || !leads || err != nil {
+		t.Errorf("term %d, leads %t, %v; want to lead in term 3", term, leads, err)
 	}
 }
