@@ -57,10 +57,19 @@ func (a Admitted) Ends() time.Time {
 	if consul.GetTokensExpireAt() != nil {
 		earlier(consul.GetTokensExpireAt().AsTime())
 	}
-	if block, _ := pem.Decode(consul.GetTlsCertPem()); block != nil {
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			earlier(cert.NotAfter)
-		}
-	}
+	earlier(a.consulTLSEnds())
 	return ends
+}
+
+// consulTLSEnds is when the certificate for Consul's RPC ends; zero when there is none.
+func (a Admitted) consulTLSEnds() time.Time {
+	block, _ := pem.Decode(a.Grant.GetConsul().GetTlsCertPem())
+	if block == nil {
+		return time.Time{}
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}
+	}
+	return cert.NotAfter
 }

@@ -59,7 +59,7 @@ type grant struct {
 var errTaken = errors.New("the records changed meanwhile")
 
 // issue makes the credentials of a Boot that holds the Slot now: everything fresh but
-// the key. Tokens are recorded before anybody is given them (TOK-12).
+// the key, and the certificate for Consul's RPC if the Boot's own has long to live. Tokens are recorded before anybody is given them (TOK-12).
 func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
 	out, err := s.sign(ctx, g)
 	switch {
@@ -95,19 +95,18 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 	if err != nil {
 		return nil, err
 	}
-	certPEM, keyPEM, err := ca.ConsulTLS(keys.ConsulClient, a.Slot, s.cfg.Datacenter, a.Simulated, now)
-	if err != nil {
-		return nil, err
+	consul := &admissionv1.ConsulCredentials{Datacenter: s.cfg.Datacenter, ServerVips: s.cfg.ServerVIPs}
+	if consul.TlsKept = g.held.GetTlsEndsAt().AsTime().Sub(now) > credentialTTL/2; !consul.TlsKept {
+		if consul.TlsCertPem, consul.TlsKeyPem, err = ca.ConsulTLS(keys.ConsulClient, a.Slot, s.cfg.Datacenter, a.Simulated, now); err != nil {
+			return nil, err
+		}
 	}
 	out := &admissionv1.Credentials{
 		Cluster: s.cfg.Cluster, Group: a.Group, Slot: a.Slot, BootId: a.BootID,
 		SvidChainPem: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...),
 		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Revision: a.Revision,
 		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(policy.ReattestAfter)),
-		Simulated: a.Simulated,
-		Consul: &admissionv1.ConsulCredentials{
-			Datacenter: s.cfg.Datacenter, TlsCertPem: certPEM, TlsKeyPem: keyPEM, ServerVips: s.cfg.ServerVIPs,
-		},
+		Simulated: a.Simulated, Consul: consul,
 	}
 	return out, s.addSecrets(ctx, g, out)
 }

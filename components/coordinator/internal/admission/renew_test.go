@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/core/policy"
@@ -312,4 +313,31 @@ func TestRenewalsOfASlotArePaced(t *testing.T) {
 	b.mustRenew()
 	_, err := h.service.Credentials().Renew(b.onSession(), &admissionv1.RenewRequest{BootId: b.id()})
 	wantCode(t, err, codes.ResourceExhausted, policy.CodeRateLimited)
+}
+
+// TestACertificateWithLongToLiveIsKept: the one for Consul's RPC is made anew in the
+// second half of its life, and for who says nothing about it.
+func TestACertificateWithLongToLiveIsKept(t *testing.T) {
+	h := newHarness(t)
+	b := h.boot(composeText, h.seed)
+	b.mustAdmit()
+	for name, tc := range map[string]struct {
+		left time.Duration
+		kept bool
+	}{
+		"says nothing": {0, false}, "ended": {-time.Hour, false}, "second half": {credentialTTL/2 - time.Minute, false}, "first half": {credentialTTL/2 + time.Minute, true},
+	} {
+		held := &admissionv1.Held{}
+		if tc.left != 0 {
+			held.TlsEndsAt = timestamppb.New(h.now().Add(renewPause + tc.left))
+		}
+		got, err := b.renewHolding(held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := got.GetConsul()
+		if given := len(c.GetTlsCertPem()) > 0 && len(c.GetTlsKeyPem()) > 0; c.GetTlsKept() != tc.kept || given == tc.kept {
+			t.Errorf("%s: kept %t, given %t", name, c.GetTlsKept(), given)
+		}
+	}
 }

@@ -88,7 +88,10 @@ type Held struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ConsulCredentials.tokens_id of the tokens in use. They are not revoked when others
 	// are given out, however often answers are lost.
-	TokensId      string `protobuf:"bytes,1,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	TokensId string `protobuf:"bytes,1,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	// When the certificate for Consul's RPC ends. One that has more than half of its life
+	// before it is not replaced.
+	TlsEndsAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=tls_ends_at,json=tlsEndsAt,proto3" json:"tls_ends_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,6 +131,13 @@ func (x *Held) GetTokensId() string {
 		return x.TokensId
 	}
 	return ""
+}
+
+func (x *Held) GetTlsEndsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TlsEndsAt
+	}
+	return nil
 }
 
 // RenewResponse carries the same as a new admission would.
@@ -970,7 +980,9 @@ type ConsulCredentials struct {
 	TokensId string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
 	// The epoch of the gossip key cannot be read: there is none here, and the Boot keeps
 	// its own. As kept_secrets.
-	GossipKept    bool `protobuf:"varint,11,opt,name=gossip_kept,json=gossipKept,proto3" json:"gossip_kept,omitempty"`
+	GossipKept bool `protobuf:"varint,11,opt,name=gossip_kept,json=gossipKept,proto3" json:"gossip_kept,omitempty"`
+	// There is no certificate and no key here: the Boot keeps those of Held.tls_ends_at.
+	TlsKept       bool `protobuf:"varint,12,opt,name=tls_kept,json=tlsKept,proto3" json:"tls_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1082,6 +1094,13 @@ func (x *ConsulCredentials) GetGossipKept() bool {
 	return false
 }
 
+func (x *ConsulCredentials) GetTlsKept() bool {
+	if x != nil {
+		return x.TlsKept
+	}
+	return false
+}
+
 var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
 
 const file_cadre_admission_v1_admission_proto_rawDesc = "" +
@@ -1089,9 +1108,10 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n" +
 	"\fRenewRequest\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12,\n" +
-	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"#\n" +
+	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"_\n" +
 	"\x04Held\x12\x1b\n" +
-	"\ttokens_id\x18\x01 \x01(\tR\btokensId\"R\n" +
+	"\ttokens_id\x18\x01 \x01(\tR\btokensId\x12:\n" +
+	"\vtls_ends_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttlsEndsAt\"R\n" +
 	"\rRenewResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\";\n" +
 	"\x0fStandingRequest\x12\x14\n" +
@@ -1163,7 +1183,7 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x05 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xa4\x03\n" +
+	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xbf\x03\n" +
 	"\x11ConsulCredentials\x12\x1e\n" +
 	"\n" +
 	"datacenter\x18\x01 \x01(\tR\n" +
@@ -1183,7 +1203,8 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\ttokens_id\x18\n" +
 	" \x01(\tR\btokensId\x12\x1f\n" +
 	"\vgossip_kept\x18\v \x01(\bR\n" +
-	"gossipKept2\x91\x02\n" +
+	"gossipKept\x12\x19\n" +
+	"\btls_kept\x18\f \x01(\bR\atlsKept2\x91\x02\n" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
 	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
@@ -1223,31 +1244,32 @@ var file_cadre_admission_v1_admission_proto_goTypes = []any{
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
 	1,  // 0: cadre.admission.v1.RenewRequest.held:type_name -> cadre.admission.v1.Held
-	10, // 1: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	13, // 2: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	7,  // 3: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
-	7,  // 4: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
-	1,  // 5: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
-	10, // 6: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	14, // 7: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
-	13, // 8: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 9: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
-	11, // 10: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
-	13, // 11: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
-	13, // 12: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
-	5,  // 13: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
-	8,  // 14: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
-	3,  // 15: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
-	0,  // 16: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
-	6,  // 17: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
-	9,  // 18: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
-	4,  // 19: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
-	2,  // 20: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	13, // 1: cadre.admission.v1.Held.tls_ends_at:type_name -> google.protobuf.Timestamp
+	10, // 2: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	13, // 3: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 4: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
+	7,  // 5: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
+	1,  // 6: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
+	10, // 7: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	14, // 8: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
+	13, // 9: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 10: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
+	11, // 11: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
+	13, // 12: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
+	13, // 13: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
+	5,  // 14: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
+	8,  // 15: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
+	3,  // 16: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
+	0,  // 17: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
+	6,  // 18: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
+	9,  // 19: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
+	4,  // 20: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
+	2,  // 21: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
+	18, // [18:22] is the sub-list for method output_type
+	14, // [14:18] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_cadre_admission_v1_admission_proto_init() }

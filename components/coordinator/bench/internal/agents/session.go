@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/bench/internal/world"
 	"cadre.dev/overlay"
@@ -161,7 +162,7 @@ func (s *Session) Renew(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 		}
-		answer, err := admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: s.agent.BootID})
+		answer, err := admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: s.agent.BootID, Held: s.agent.held()})
 		if code := status.Code(err); (code == codes.Unavailable || code == codes.ResourceExhausted) && time.Now().Before(until) {
 			select {
 			case <-time.After(time.Second):
@@ -177,7 +178,26 @@ func (s *Session) Renew(ctx context.Context) error {
 		if grant.GetSlot() != s.agent.Slot.Name || grant.GetConsul().GetAgentToken() == s.agent.Grant.GetConsul().GetAgentToken() {
 			return fmt.Errorf("renew %s: nothing is fresh", s.agent.Slot.Name)
 		}
+		if grant.GetConsul().GetTlsKept() {
+			was := s.agent.Grant.GetConsul()
+			grant.Consul.TlsCertPem, grant.Consul.TlsKeyPem = was.GetTlsCertPem(), was.GetTlsKeyPem()
+		}
+		if len(grant.GetConsul().GetTlsKeyPem()) == 0 {
+			return fmt.Errorf("renew %s: no key for Consul's RPC", s.agent.Slot.Name)
+		}
 		s.agent.Grant = grant
 		return nil
 	}
+}
+
+// held tells what is in use, as cadre-agent does.
+func (a *Agent) held() *admissionv1.Held {
+	consul := a.Grant.GetConsul()
+	held := &admissionv1.Held{TokensId: consul.GetTokensId()}
+	if block, _ := pem.Decode(consul.GetTlsCertPem()); block != nil {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			held.TlsEndsAt = timestamppb.New(cert.NotAfter)
+		}
+	}
+	return held
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/bench/internal/load"
+	"cadre.dev/demo/bench/internal/ours"
 	"cadre.dev/demo/worker"
 )
 
@@ -19,8 +20,9 @@ type line struct {
 	// ends are all processes that bulk needs at either end; tunnels are those of
 	// them that are not the application.
 	ends, tunnels []*worker.Process
-	// streams is how many streams bulk may have; 0 means any number.
-	streams int
+	// session tells that bulk is a stream of the overlay's own Session: bulkFrom
+	// measures it, and there is one at a time.
+	session bool
 }
 
 // Workload is what a contender is made to do.
@@ -81,7 +83,7 @@ func (l *line) measure(ctx context.Context, p pace, wanted map[Workload]bool) (R
 		case OneStream:
 			r.One, err = l.flow(ctx, p, 1)
 		case EightStreams:
-			if l.streams == 0 {
+			if !l.session {
 				r.Eight, err = l.flow(ctx, p, 8)
 			}
 		case LoadedPing:
@@ -97,6 +99,9 @@ func (l *line) measure(ctx context.Context, p pace, wanted map[Workload]bool) (R
 // flow measures bulk inside a window, when it has warmed up: bytes at the
 // receiver, CPU time at both ends.
 func (l *line) flow(ctx context.Context, p pace, streams int) (Flow, error) {
+	if l.session {
+		return l.sessionFlow(ctx, p)
+	}
 	var f Flow
 	err := l.during(ctx, streams, func() error {
 		if err := wait(ctx, p.warm); err != nil {
@@ -117,6 +122,37 @@ func (l *line) flow(ctx context.Context, p pace, streams int) (Flow, error) {
 		return err
 	})
 	return f, err
+}
+
+// sessionFlow is flow where the sender is told what has arrived. The Session that has
+// warmed up is the one that is measured.
+func (l *line) sessionFlow(ctx context.Context, p pace) (Flow, error) {
+	if err := l.bulkAt.Call(ctx, "allow", struct{}{}, nil); err != nil {
+		return Flow{}, err
+	}
+	if err := l.moved(ctx, p.warm, nil); err != nil {
+		return Flow{}, err
+	}
+	var before, after reading
+	var err error
+	if before.cpu, err = cpu(l.ends); err != nil {
+		return Flow{}, err
+	}
+	var moved ours.Moved
+	if err := l.moved(ctx, p.window, &moved); err != nil {
+		return Flow{}, err
+	}
+	if after.cpu, err = cpu(l.ends); err != nil {
+		return Flow{}, err
+	}
+	before.tunnel, after.tunnel = before.cpu, after.cpu
+	after.count = load.Count{Bytes: moved.Bytes, At: moved.Took}
+	return after.since(before)
+}
+
+// moved moves bytes over one stream of the Session. out may be nil.
+func (l *line) moved(ctx context.Context, lasting time.Duration, out any) error {
+	return l.bulkFrom.Call(ctx, "flow", ours.Flow{Lasting: lasting}, out)
 }
 
 func (l *line) loadedPing(ctx context.Context, p pace) (load.Latency, error) {
@@ -140,6 +176,11 @@ func (l *line) ping(ctx context.Context, lasting time.Duration) (load.Latency, e
 
 // during runs f while bulk runs, and returns when all bulk has arrived.
 func (l *line) during(ctx context.Context, streams int, f func() error) error {
+	if l.session {
+		if err := l.bulkAt.Call(ctx, "allow", struct{}{}, nil); err != nil {
+			return err
+		}
+	}
 	if err := l.bulkFrom.Call(ctx, "bulk", load.BulkArgs{To: l.bulkTo, Streams: streams}, nil); err != nil {
 		return err
 	}

@@ -11,11 +11,10 @@ import (
 	"cadre.dev/overlay"
 )
 
-// streams is traffic on a Session's own streams, without an application's
-// connection at either end. The overlay's public streams are the two control
-// connections of a Session with a coordinator: the first takes bulk, the second
-// pings, both opened by the dialer. Where the carrier gives control a narrower
-// way than other streams, that is part of the figure.
+// streams is pings on a Session's own streams, without an application's connection
+// at either end: on the second of the two control connections of a Session with a
+// coordinator, which the dialer opens. Bulk, which has no business there, is
+// [running.flow].
 type streams struct {
 	server load.Server
 
@@ -29,7 +28,7 @@ func newStreams() *streams { return &streams{changed: make(chan struct{})} }
 func (s *streams) onControl(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) {
 	if !c.Dialer {
 		var wg sync.WaitGroup
-		wg.Go(func() { s.server.Serve(c.First, load.Bulk) })
+		wg.Go(func() { s.server.Serve(c.First, load.Ping) })
 		wg.Go(func() { s.server.Serve(c.Second, load.Ping) })
 		wg.Wait() // the connections end with the Session
 		return
@@ -42,15 +41,15 @@ func (s *streams) onControl(ctx context.Context, _ overlay.Peer, c overlay.Contr
 	<-ctx.Done()
 }
 
-// dial gives the connection that is there for a mode; to is not looked at. One
-// at a time may use it. Closing it leaves the Session as it is.
+// dial gives the connection for pings; to is not looked at. One at a time may use
+// it. Closing it leaves the Session as it is.
 func (s *streams) dial(ctx context.Context, _ string, mode load.Mode) (net.Conn, error) {
+	if mode != load.Ping {
+		return nil, fmt.Errorf("control connections take no %q", mode)
+	}
 	for {
 		s.mu.Lock()
-		conn, changed := s.control.First, s.changed
-		if mode == load.Ping {
-			conn = s.control.Second
-		}
+		conn, changed := s.control.Second, s.changed
 		s.mu.Unlock()
 		if conn != nil {
 			return kept{conn}, conn.SetDeadline(time.Time{})
