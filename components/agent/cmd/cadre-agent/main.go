@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"cadre.dev/agent/internal/agent"
@@ -53,6 +54,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	flags.StringVar(&cfg.ConsulBinary, "consul-binary", "consul", "Consul `binary`; empty runs no Consul agent")
 	flags.StringVar(&cfg.API, "api", "127.0.0.1:7070", "loopback `address` of the HTTP interface for workloads")
 	flags.StringVar(&cfg.Listen, "listen", ":7443", "TCP `address` for overlay sessions")
+	processors := flags.Int("processors", 0, "`number` of processors to use at once; 0: GOMAXPROCS of the environment, or else a quarter of the machine's, at least one")
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "least `level` that is logged: DEBUG, INFO, WARN, ERROR")
 	flags.BoolVar(&show, "version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
@@ -70,18 +72,33 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		_, _ = fmt.Fprintf(stderr, "cadre-agent: unexpected argument %q\n", flags.Arg(0))
 		return 2
 	}
-	var errs [2]error
-	cfg.Rendezvous, errs[0] = overlay.ParseRendezvous(*rendezvous, *rendezvousCA)
-	cfg.Paths, errs[1] = overlay.ParsePaths(*paths)
-	if err := errors.Join(errs[:]...); err != nil {
+	if *processors < 0 {
+		_, _ = fmt.Fprintf(stderr, "cadre-agent: -processors %d: give a positive number, or 0 for a quarter of the machine's\n", *processors)
+		return 2
+	}
+	var badRendezvous, badPaths error
+	cfg.Rendezvous, badRendezvous = overlay.ParseRendezvous(*rendezvous, *rendezvousCA)
+	cfg.Paths, badPaths = overlay.ParsePaths(*paths)
+	if err := errors.Join(badRendezvous, badPaths); err != nil {
 		_, _ = fmt.Fprintln(stderr, "cadre-agent:", err)
 		return 2
 	}
 	cfg.Log = logging.New("cadre-agent", level.String(), stderr)
 	cfg.ChildOutput = stderr
+	useProcessors(*processors, getenv)
 	if err := agent.Serve(ctx, cfg); err != nil {
 		cfg.Log.Error("agent ended", "error", err)
 		return 1
 	}
 	return 0
+}
+
+// useProcessors leaves the rest of the machine to the workload.
+func useProcessors(n int, getenv func(string) string) {
+	switch {
+	case n > 0:
+		runtime.GOMAXPROCS(n)
+	case getenv("GOMAXPROCS") == "":
+		runtime.GOMAXPROCS(overlay.Processors(runtime.GOMAXPROCS(0)))
+	}
 }

@@ -115,3 +115,11 @@ func TestATT02_SUP03_TheProgramHoldsNoTestRoot(t *testing.T) {
 		}
 	}
 }
+
+func TestANegativeNumberOfProcessorsIsRefused(t *testing.T) {
+	var out bytes.Buffer
+	code := run(t.Context(), []string{"-processors=-1"}, func(string) string { return "" }, &out)
+	if code != 2 || !strings.Contains(out.String(), "-processors -1: give a positive number") {
+		t.Errorf("code %d: %s", code, out.String())
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"cadre.dev/demo/bench/internal/load"
 	"cadre.dev/demo/worker"
+	"cadre.dev/overlay"
 )
 
 // Await are the arguments of "await".
@@ -41,6 +42,7 @@ func Role(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	if err := json.Unmarshal(raw, &n); err != nil {
 		return worker.Actor{}, fmt.Errorf("read config: %w", err)
 	}
+	runtime.GOMAXPROCS(overlay.Processors(runtime.GOMAXPROCS(0))) // as cadre-agent does
 	s := newStreams()
 	r, err := run(ctx, n, s.onControl)
 	if err != nil {
