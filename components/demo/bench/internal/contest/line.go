@@ -20,8 +20,8 @@ type line struct {
 	// ends are all processes that bulk needs at either end; tunnels are those of
 	// them that are not the application.
 	ends, tunnels []*worker.Process
-	// session tells that bulk is a stream of the overlay's own Session: bulkFrom
-	// measures it, and there is one at a time.
+	// session tells that bulk is a stream of the overlay's own Session: the coordinator
+	// asks the other end for it, which lets a coordinator, and measures it, one at a time.
 	session bool
 }
 
@@ -124,35 +124,26 @@ func (l *line) flow(ctx context.Context, p pace, streams int) (Flow, error) {
 	return f, err
 }
 
-// sessionFlow is flow where the sender is told what has arrived. The Session that has
-// warmed up is the one that is measured.
+// sessionFlow is flow where one end tells what has arrived. The Session that has warmed
+// up is the one that is measured.
 func (l *line) sessionFlow(ctx context.Context, p pace) (Flow, error) {
-	if err := l.bulkAt.Call(ctx, "allow", struct{}{}, nil); err != nil {
+	if err := l.bulkAt.Call(ctx, "flow", ours.Flow{Lasting: p.warm}, nil); err != nil {
 		return Flow{}, err
 	}
-	if err := l.moved(ctx, p.warm, nil); err != nil {
-		return Flow{}, err
-	}
-	var before, after reading
-	var err error
-	if before.cpu, err = cpu(l.ends); err != nil {
+	before, err := l.spent()
+	if err != nil {
 		return Flow{}, err
 	}
 	var moved ours.Moved
-	if err := l.moved(ctx, p.window, &moved); err != nil {
+	if err := l.bulkAt.Call(ctx, "flow", ours.Flow{Lasting: p.window}, &moved); err != nil {
 		return Flow{}, err
 	}
-	if after.cpu, err = cpu(l.ends); err != nil {
+	after, err := l.spent()
+	if err != nil {
 		return Flow{}, err
 	}
-	before.tunnel, after.tunnel = before.cpu, after.cpu
 	after.count = load.Count{Bytes: moved.Bytes, At: moved.Took}
 	return after.since(before)
-}
-
-// moved moves bytes over one stream of the Session. out may be nil.
-func (l *line) moved(ctx context.Context, lasting time.Duration, out any) error {
-	return l.bulkFrom.Call(ctx, "flow", ours.Flow{Lasting: lasting}, out)
 }
 
 func (l *line) loadedPing(ctx context.Context, p pace) (load.Latency, error) {
@@ -176,11 +167,6 @@ func (l *line) ping(ctx context.Context, lasting time.Duration) (load.Latency, e
 
 // during runs f while bulk runs, and returns when all bulk has arrived.
 func (l *line) during(ctx context.Context, streams int, f func() error) error {
-	if l.session {
-		if err := l.bulkAt.Call(ctx, "allow", struct{}{}, nil); err != nil {
-			return err
-		}
-	}
 	if err := l.bulkFrom.Call(ctx, "bulk", load.BulkArgs{To: l.bulkTo, Streams: streams}, nil); err != nil {
 		return err
 	}
@@ -217,11 +203,17 @@ type reading struct {
 }
 
 func (l *line) look(ctx context.Context) (reading, error) {
-	var r reading
-	var err error
-	if r.count, err = ask[load.Count](ctx, l.bulkAt, "count"); err != nil {
+	count, err := ask[load.Count](ctx, l.bulkAt, "count")
+	if err != nil {
 		return reading{}, err
 	}
+	r, err := l.spent()
+	r.count = count
+	return r, err
+}
+
+// spent is a reading without the count.
+func (l *line) spent() (r reading, err error) {
 	if r.cpu, err = cpu(l.ends); err != nil {
 		return reading{}, err
 	}

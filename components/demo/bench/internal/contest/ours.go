@@ -144,7 +144,7 @@ func (p *pair) apps(ctx context.Context) (*line, error) {
 // session is the pair's Session itself as a line.
 func (p *pair) session() *line {
 	both := []*worker.Process{p.a, p.b}
-	return &line{bulkFrom: p.a, bulkAt: p.b, pingFrom: p.a, ends: both, tunnels: both, session: true}
+	return &line{bulkFrom: p.b, bulkAt: p.b, pingFrom: p.a, ends: both, tunnels: both, session: true}
 }
 
 // onCable is a pair on the clean cable. The rendezvous, where one is needed, runs

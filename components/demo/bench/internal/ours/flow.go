@@ -10,70 +10,19 @@ import (
 	"cadre.dev/overlay"
 )
 
-// peer is the one that the node knows.
-func (r *running) peer() (overlay.ID, error) {
+// flow has the one Peer, to which this node is a coordinator, move bytes here over one
+// stream of the Session, for a time or until the overlay's own bound. The stream is of
+// the kind that carries applications' connections.
+func (r *running) flow(ctx context.Context, lasting time.Duration) (Moved, error) {
 	all := r.node.Sessions()
 	if len(all) != 1 {
-		return overlay.ID{}, fmt.Errorf("%d peers, want one", len(all))
+		return Moved{}, fmt.Errorf("%d peers, want one", len(all))
 	}
-	return all[0].Peer, nil
-}
-
-const (
-	// allowing is how often allow gives a permission, which a flow spends.
-	allowing = 10 * time.Millisecond
-	// maxTries bounds the wait for one.
-	maxTries = 100
-)
-
-// allow lets the Peer begin flows until ctx ends.
-func (r *running) allow(ctx context.Context) error {
-	id, err := r.peer()
-	if err != nil {
-		return err
+	res, err := r.node.Bench(ctx, all[0].Peer, lasting, overlay.BenchReceive)
+	if err == nil && res.Moved {
+		err = errors.New("the path changed meanwhile")
 	}
-	if err := r.node.AllowBench(id, time.Minute); err != nil {
-		return err
-	}
-	go func() {
-		tick := time.NewTicker(allowing)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				_ = r.node.AllowBench(id, time.Minute) // the Peer may be gone for a while
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return nil
-}
-
-// flow moves bytes to the Peer, which allows it, over one stream of the Session for a
-// time or until the overlay's own bound. The stream is of the kind that carries
-// applications' connections.
-func (r *running) flow(ctx context.Context, lasting time.Duration) (Moved, error) {
-	id, err := r.peer()
-	if err != nil {
-		return Moved{}, err
-	}
-	for tries := 1; ; tries++ {
-		res, err := r.node.Bench(ctx, id, lasting, overlay.BenchSend)
-		switch {
-		case errors.Is(err, overlay.ErrBenchForbidden) && tries < maxTries:
-		case err == nil && res.Moved:
-			return Moved{}, errors.New("the path changed meanwhile")
-		default:
-			return Moved{Bytes: int64(res.Bytes), Took: res.Took}, err
-		}
-		// The flow before has spent the permission.
-		select {
-		case <-time.After(allowing):
-		case <-ctx.Done():
-			return Moved{}, context.Cause(ctx)
-		}
-	}
+	return Moved{Bytes: int64(res.Bytes), Took: res.Took}, err
 }
 
 // bulk is one flow after the other, for each is bounded, until it is stopped.

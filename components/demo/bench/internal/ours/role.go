@@ -27,16 +27,16 @@ type Flow struct {
 	Lasting time.Duration `json:"lasting"`
 }
 
-// Moved is what one stream brought to the Peer.
+// Moved is what one stream of the Peer's brought.
 type Moved struct {
 	Bytes int64         `json:"bytes"`
 	Took  time.Duration `json:"took"` // since the first of them arrived
 }
 
 // Role is the role "node". Beyond the methods of package load on a Session itself
-// (pings: see [streams]; "bulk": see [running.flow]): "flow" of one stream for a time,
-// which the Peer must once "allow", "address" of its listener, "await" a Session with every Peer, "sessions", "peers" to
-// replace the map, "memory".
+// (pings: see [streams]; "bulk", which comes from the Peer: see [running.flow]): "flow"
+// of one stream for a time, "address" of its listener, "await" a Session with every
+// Peer, "sessions", "peers" to replace the map, "memory".
 func Role(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	var n Node
 	if err := json.Unmarshal(raw, &n); err != nil {
@@ -50,8 +50,6 @@ func Role(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	}
 	methods := load.Methods(load.Client(ctx, s.dial), &s.server)
 	methods["flow"] = worker.Typed(func(ctx context.Context, a Flow) (Moved, error) { return r.flow(ctx, a.Lasting) })
-	allow := sync.OnceValue(func() error { return r.allow(ctx) })
-	methods["allow"] = worker.Typed(func(context.Context, load.Nothing) (load.Nothing, error) { return load.Nothing{}, allow() })
 	b := bulk{r: r}
 	methods["bulk"] = worker.Typed(func(context.Context, load.BulkArgs) (load.Nothing, error) { return load.Nothing{}, b.start(ctx) })
 	methods["bulk-stop"] = worker.Typed(func(context.Context, load.Nothing) (load.Nothing, error) { return load.Nothing{}, b.stop() })

@@ -27,10 +27,7 @@ func newStreams() *streams { return &streams{changed: make(chan struct{})} }
 
 func (s *streams) onControl(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) {
 	if !c.Dialer {
-		var wg sync.WaitGroup
-		wg.Go(func() { s.server.Serve(c.First, load.Ping) })
-		wg.Go(func() { s.server.Serve(c.Second, load.Ping) })
-		wg.Wait() // the connections end with the Session
+		s.server.Serve(c.Second, load.Ping) // it ends with the Session
 		return
 	}
 	s.mu.Lock()
