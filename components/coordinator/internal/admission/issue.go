@@ -59,7 +59,8 @@ type grant struct {
 var errTaken = errors.New("the records changed meanwhile")
 
 // issue makes the credentials of a Boot that holds the Slot now: everything fresh but
-// the key, and the certificate for Consul's RPC if the Boot's own has long to live. Tokens are recorded before anybody is given them (TOK-12).
+// the key, and the certificate for Consul's RPC if the Boot's own has long to live.
+// Tokens are recorded before anybody is given them (TOK-12).
 func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
 	out, err := s.sign(ctx, g)
 	switch {
