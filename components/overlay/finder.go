@@ -8,6 +8,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"cadre.dev/overlay/internal/attempt"
@@ -19,7 +20,7 @@ import (
 )
 
 // finder is what a Link has for looking for paths. Its fields are guarded by the
-// Link's lock; path never changes.
+// Link's lock, but for dialing; path never changes.
 type finder struct {
 	path *underlay.Link // nil where the node finds none
 	// class is what the datagram path in use is worth.
@@ -44,6 +45,8 @@ type finder struct {
 	nudged            context.CancelFunc // ends the sending of one; nil while none is sent
 	heard             chan struct{}      // closed at the Peer's next message, nil while nobody waits
 
+	// dialing is held, without the Link's lock, while a Session over UDP is made.
+	dialing sync.Mutex
 	// relay is the attempt whose relayed path may be in use; nil for none.
 	relay *relayOwner
 	// up is closed and renewed whenever a datagram path has come up.
@@ -210,6 +213,8 @@ func (l *peerLink) doFindLocked(e link.Effect) {
 		f.timer = time.AfterFunc(e.After, func() { l.step(link.FindTimer{Number: e.Number}) })
 	case link.Nudge:
 		l.nudgeLocked(l.peer.BootID)
+	case link.Redial:
+		l.node.launch(&l.wg, func(ctx context.Context) { l.redial(ctx, e.Boot) })
 	case link.Find:
 		l.wantLocked(e)
 	}

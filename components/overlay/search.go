@@ -77,8 +77,6 @@ type search struct {
 
 	direct, peerRelays []netip.AddrPort // given to the socket; of addAll alone
 
-	dialing sync.Mutex // held while a Session over UDP is made
-
 	mu          sync.Mutex
 	remoteRelay []netip.AddrPort // the Peer's relays; guarded by mu
 }
@@ -102,7 +100,9 @@ func (l *peerLink) search(parent context.Context, w wanted) error {
 	}
 	defer s.wg.Wait()
 	defer giveUp(nil)
-	s.redial(ctx) // which needs neither a rendezvous nor a turn
+	if w.Controlling { // which needs neither a rendezvous nor a turn
+		s.wg.Go(func() { l.redial(ctx, w.Boot) })
+	}
 	over, err := l.awaitTurn(ctx, w)
 	if err != nil {
 		return err

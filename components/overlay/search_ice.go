@@ -121,39 +121,48 @@ func (s *search) findDatagrams(ctx context.Context, key [32]byte) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the path to %s was not validated: %w", found.Remote, context.Cause(ctx))
 	}
-	return s.dialDatagrams(ctx)
+	if !s.find.Controlling {
+		return nil
+	}
+	return s.l.dialDatagrams(ctx, s.find.Boot)
 }
 
-// redial makes a Session over a path that still works, while the search goes on.
-func (s *search) redial(ctx context.Context) {
-	if s.l.finder.path == nil {
+// redial makes a Session over a path that still works, while a search goes on or
+// before one does.
+func (l *peerLink) redial(ctx context.Context, boot string) {
+	if l.finder.path == nil {
 		return
 	}
 	select {
-	case <-s.l.pathUp():
+	case <-l.pathUp():
 	default:
 		return
 	}
-	s.wg.Go(func() {
-		if err := s.dialDatagrams(ctx); err != nil && ctx.Err() == nil {
-			s.l.log.Debug("no session over the path that is there", "attempt", s.find.Epoch, "error", err)
-		}
-	})
+	within, cancel := context.WithTimeoutCause(ctx, redialLimit, errSlowDial)
+	defer cancel()
+	if err := l.dialDatagrams(within, boot); err != nil && ctx.Err() == nil {
+		l.log.Debug("no session over the path that is there", "error", err)
+	}
 }
 
-// dialDatagrams makes a Session over UDP, on the side that does and unless there is
-// one. Beside a direct stream the path is kept, as one to fall back to at once.
-func (s *search) dialDatagrams(ctx context.Context) error {
-	s.dialing.Lock()
-	defer s.dialing.Unlock()
-	if !s.find.Controlling || s.l.hasDatagrams() || s.l.has(link.DirectTCP) {
+// redialLimit is how long a path that is there may take to carry a new Session. One that
+// has just died must not hold up what a search finds.
+const redialLimit = 3 * time.Second
+
+// dialDatagrams makes a Session over UDP with the Peer as boot, on the side that dials
+// and unless there is one. Beside a direct stream the path is kept, as one to fall back
+// to at once.
+func (l *peerLink) dialDatagrams(ctx context.Context, boot string) error {
+	l.finder.dialing.Lock()
+	defer l.finder.dialing.Unlock()
+	if l.hasDatagrams() || l.has(link.DirectTCP) {
 		return nil
 	}
-	session, err := s.l.node.dialDatagrams(ctx, s.l, s.find.Boot)
+	session, err := l.node.dialDatagrams(ctx, l, boot)
 	if err != nil {
 		return err
 	}
-	s.l.adopt(session, 0)
+	l.adopt(session, 0)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/pion/transport/v3/stdnet"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/segment"
 )
 
 // relayNet is the network an agent sees: it reaches relays and nothing else.
@@ -112,7 +113,7 @@ func (n *relayNet) dial(_, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find relay: %w", err)
 	}
-	var d net.Dialer
+	d := net.Dialer{Control: segment.Small}
 	c, err := d.DialContext(n.ctx, "tcp4", to.String())
 	if err != nil {
 		return nil, fmt.Errorf("dial relay: %w", err)

@@ -14,22 +14,27 @@ import (
 var errBlackHole = errors.New("packets that used to pass do so no more: the path's MTU has shrunk")
 
 const (
-	// holeLosses is how many large packets in a row, and holeTime for how long, must
+	// holeLosses is how many full packets in a row, and holeTime for how long, must
 	// have been lost while others arrived: far more than any loss at random.
 	holeLosses = 16
 	holeTime   = time.Second
+	// fullSlack is by how much a full packet may be smaller than the largest one:
+	// frames do not always fill a packet to its last byte.
+	fullSlack = 32
 )
 
 // sizes looks over a congestion controller's shoulder: it counts losses, and tells
-// when packets above the size that every path carries are lost without exception.
-// All but lost and hole is of QUIC's own goroutine.
+// when packets of the size that the path used to carry are lost without exception.
+// Smaller ones prove nothing, for a path that takes 1,400 bytes no more may well take
+// 1,300. All but lost and hole is of QUIC's own goroutine.
 type sizes struct {
 	congestion.CongestionControlEx
 	lost atomic.Uint64
 	hole chan struct{} // has one element when there is a black hole
 	tell atomic.Pointer[func()]
 
-	run   int // large packets lost in a row
+	most  congestion.ByteCount // the largest packet that arrived
+	run   int                  // full packets lost in a row
 	since congestion.Time
 }
 
@@ -52,12 +57,13 @@ func (s *sizes) watch(tell func()) {
 func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestion.Time, acked []congestion.AckedPacketInfo, lost []congestion.LostPacketInfo) {
 	s.lost.Add(uint64(len(lost)))
 	for _, p := range acked {
-		if p.BytesAcked > packetSize {
+		s.most = max(s.most, p.BytesAcked)
+		if s.full(p.BytesAcked) {
 			s.run = 0
 		}
 	}
 	for _, p := range lost {
-		if p.BytesLost <= packetSize {
+		if !s.full(p.BytesLost) {
 			continue
 		}
 		if s.run == 0 {
@@ -75,4 +81,11 @@ func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestio
 		}
 	}
 	s.CongestionControlEx.OnCongestionEventEx(inFlight, now, acked, lost)
+}
+
+// full tells of packets that the path used to carry and that nothing below the size
+// of which speaks for. Larger ones than ever arrived are tries of QUIC's, which may be
+// lost.
+func (s *sizes) full(size congestion.ByteCount) bool {
+	return size > packetSize && size <= s.most && size+fullSlack >= s.most
 }

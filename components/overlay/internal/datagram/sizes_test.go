@@ -9,7 +9,7 @@ import (
 )
 
 func TestBlackHoleIsNoticed(t *testing.T) {
-	const full, small = packetSize + 200, packetSize / 4
+	const full, less, small = packetSize + 240, packetSize + 60, packetSize / 4
 	type fate struct {
 		after     time.Duration
 		acked     congestion.ByteCount // 0 for none
@@ -22,15 +22,18 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		}
 		return all
 	}
+	works := fate{0, full, 0, 0}
 	for name, c := range map[string]struct {
 		fates []fate
 		hole  bool
 	}{
-		"large ones are lost, small ones arrive": {repeat(10, fate{200 * time.Millisecond, small, 4, 4}), true},
-		"an outage that is over":                 {[]fate{{3 * time.Second, small, 200, 200}, {20 * time.Millisecond, full, 0, 0}}, false},
-		"loss at random":                         {repeat(50, fate{50 * time.Millisecond, small, 8, 8}, fate{50 * time.Millisecond, full, 8, 8}), false},
-		"small ones are lost":                    {repeat(50, fate{100 * time.Millisecond, small, 8, 0}), false},
-		"few losses":                             {repeat(3, fate{time.Second, small, 2, 2}), false},
+		"large ones are lost, small ones arrive":     {append([]fate{works}, repeat(10, fate{200 * time.Millisecond, small, 4, 4})...), true},
+		"somewhat smaller ones arrive":               {append([]fate{works}, repeat(10, fate{200 * time.Millisecond, less, 4, 4})...), true},
+		"tries that nothing as large arrived before": {append([]fate{{0, less, 0, 0}}, repeat(10, fate{200 * time.Millisecond, small, 4, 4})...), false},
+		"an outage that is over":                     {[]fate{works, {3 * time.Second, small, 200, 200}, {20 * time.Millisecond, full, 0, 0}}, false},
+		"loss at random":                             {repeat(50, fate{50 * time.Millisecond, small, 8, 8}, fate{50 * time.Millisecond, full, 8, 8}), false},
+		"small ones are lost":                        {append([]fate{works}, repeat(50, fate{100 * time.Millisecond, small, 8, 0})...), false},
+		"few losses":                                 {append([]fate{works}, repeat(3, fate{time.Second, small, 2, 2})...), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := watchSizes(bbr.New(bbr.InitialDatagramSize))

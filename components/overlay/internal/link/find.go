@@ -64,8 +64,18 @@ func (s State) wishFind(patient bool) (State, []Effect) {
 	return s.startFind()
 }
 
-// lostPath follows the loss of a Session that an attempt had found.
+// lostPath follows the loss of a Session that an attempt had found. An attempt takes
+// seconds where its messages are slow; a path that still works is used meanwhile.
 func (s State) lostPath(ev Lost) (State, []Effect) {
+	var effects []Effect
+	if _, best := s.InUse(); ev.Lived >= steady && s.facts.Dials && s.facts.findable() && best < DirectUDP {
+		effects = append(effects, Redial{Boot: s.facts.Boot})
+	}
+	s, more := s.searchAfter(ev)
+	return s, append(effects, more...)
+}
+
+func (s State) searchAfter(ev Lost) (State, []Effect) {
 	if ev.Lived >= findSteady || !s.facts.Dials || s.find.running {
 		return s.wishFind(true)
 	}

@@ -100,6 +100,10 @@ func (w *world) follow(effects []Effect) string {
 				return "an epoch was used twice"
 			}
 			w.epoch = e.Epoch
+		case Redial:
+			if !w.state.facts.Dials || e.Boot != w.state.facts.Boot {
+				return fmt.Sprintf("a session with boot %q is made over a path", e.Boot)
+			}
 		case ArmFind:
 			w.findArmed = e.Number
 			if e.After < findMin/2 || e.After > improveMax {

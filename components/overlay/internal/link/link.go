@@ -219,6 +219,9 @@ type (
 	}
 	// Nudge asks the Peer for an attempt.
 	Nudge struct{}
+	// Redial makes a Session with Boot over a datagram path that still works, if there
+	// is one: what ended the last need not have been the path.
+	Redial struct{ Boot string }
 )
 
 func (Changed) event()   {}
@@ -245,3 +248,4 @@ func (Find) effect()     {}
 func (StopFind) effect() {}
 func (ArmFind) effect()  {}
 func (Nudge) effect()    {}
+func (Redial) effect()   {}

@@ -150,7 +150,7 @@ func TestFindScripts(t *testing.T) {
 			{Connected{Session: 1, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{1}}},
 			{FindEnded{Epoch: 1}, Up, nil},
 			{Quiet{}, Up, nil},
-			{Lost{Session: 1, Lived: findSteady}, Dialing, []Effect{Use{}, Find{2, true, "b1"}}},
+			{Lost{Session: 1, Lived: findSteady}, Dialing, []Effect{Use{}, Redial{"b1"}, Find{2, true, "b1"}}},
 		},
 		"direct UDP is improved on later": {
 			begun,
@@ -202,7 +202,19 @@ func TestFindScripts(t *testing.T) {
 			begun,
 			{Connected{Session: 1, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{1}}},
 			{FindEnded{Epoch: 1}, Up, nil},
-			{Lost{Session: 1, Lived: findSteady / 2}, BackOff, []Effect{Use{}, ArmFind{1, findMin / 2}}},
+			{Lost{Session: 1, Lived: findSteady / 2}, BackOff, []Effect{Use{}, Redial{"b1"}, ArmFind{1, findMin / 2}}},
+		},
+		"the path may carry another session while an attempt runs": {
+			begun,
+			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
+			{Lost{Session: 1, Lived: steady}, Dialing, []Effect{Use{}, Redial{"b1"}}},
+			{Connected{Session: 2, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{2}}},
+			{Lost{Session: 2, Lived: steady / 2}, Dialing, []Effect{Use{}}},
+		},
+		"only the side that dials makes another session": {
+			followed,
+			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
+			{Lost{Session: 1, Lived: steady}, Awaited, []Effect{Use{}, Nudge{}}},
 		},
 		"another boot abandons the attempt": {
 			begun,

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/segment"
 )
 
 const (
@@ -55,7 +56,8 @@ func (s *server) connect(ctx context.Context, me Identity) error {
 		answers: map[uint64]chan Frame{}, known: map[identity.ID]found{},
 	}
 	defer close(ses.done)
-	transport := &http.Transport{TLSClientConfig: s.tlsConfig(me), DisableKeepAlives: true}
+	dialer := &net.Dialer{Control: segment.Small}
+	transport := &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: s.tlsConfig(me), DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	if err := ses.dial(ctx, transport); err != nil {
 		return err
