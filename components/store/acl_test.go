@@ -44,11 +44,14 @@ func TestOperatorRules(t *testing.T) {
 	}
 
 	stranger := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: "00000000-1111-2222-3333-444444444444"})
-	if _, err := stranger.Get(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) {
-		t.Errorf("stranger reads: got %v, want %v", err, store.ErrDenied)
+	if _, err := stranger.Get(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
+		t.Errorf("stranger reads: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)
 	}
-	if err := stranger.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.FreezeKey()}); !errors.Is(err, store.ErrDenied) {
-		t.Errorf("stranger writes: got %v, want %v", err, store.ErrDenied)
+	if err := stranger.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.FreezeKey()}); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
+		t.Errorf("stranger writes: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)
+	}
+	if _, err := half.Get(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrTokenUnknown) {
+		t.Errorf("a known token reads what it may not: got %v, want %v alone", err, store.ErrDenied)
 	}
 }
 

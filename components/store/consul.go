@@ -197,6 +197,14 @@ func consistent(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 }
 
+// denied marks a refusal by the ACL system, and one of a token that is not known.
+func denied(err error) error {
+	if strings.Contains(err.Error(), "ACL not found") {
+		return fmt.Errorf("%w: %w: %w", ErrDenied, ErrTokenUnknown, err)
+	}
+	return fmt.Errorf("%w: %w", ErrDenied, err)
+}
+
 // classed marks a refusal by the ACL system as ErrDenied, and a server's own
 // failure, as between two leaders, as ErrUnavailable.
 func classed(err error) error {
@@ -205,7 +213,7 @@ func classed(err error) error {
 	case !ok:
 		return err
 	case status.Code == http.StatusForbidden:
-		return fmt.Errorf("%w: %w", ErrDenied, err)
+		return denied(err)
 	case status.Code >= http.StatusInternalServerError:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

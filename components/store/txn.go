@@ -153,7 +153,7 @@ func (c *Consul) txn(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, api.Tx
 	if err != nil {
 		switch code := status.Load(); {
 		case code == http.StatusForbidden:
-			return nil, nil, fmt.Errorf("%w: %w", ErrDenied, err)
+			return nil, nil, denied(err)
 		case code >= 400 && code < 500 && code != http.StatusConflict:
 			return nil, nil, err
 		case !connected.Load():

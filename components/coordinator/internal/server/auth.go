@@ -58,7 +58,7 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return &caller{server: s, token: token, store: own}, nil
+	return &caller{server: s, token: token, store: settled{Store: own, tokens: s.cfg.Tokens, token: token}}, nil
 }
 
 // firstUse makes the operator's token in Consul when the cluster's measured
@@ -146,7 +146,7 @@ func wire(err error) error {
 		code = codes.Aborted
 	case errors.Is(err, store.ErrBadKey), errors.Is(err, store.ErrTooLarge):
 		code = codes.InvalidArgument
-	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrUnavailable), errors.Is(err, tokens.ErrNotCaughtUp), errors.Is(err, context.DeadlineExceeded):
 		code = codes.Unavailable
 	}
 	return status.Error(code, err.Error())

@@ -96,9 +96,9 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]bool, error) {
 }
 
 // Who names the holder of a token for the record: its accessor and description,
-// never its secret.
+// never its secret. ErrDenied when there is no such token; that is certain.
 func (i *Issuer) Who(ctx context.Context, token string) (string, error) {
-	t, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: token}).WithContext(ctx))
+	t, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: token, RequireConsistent: true}).WithContext(ctx))
 	if err != nil {
 		if isNotFound(err) || strings.Contains(err.Error(), "Permission denied") {
 			return "", errors.Join(ErrDenied, err)

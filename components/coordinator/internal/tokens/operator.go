@@ -88,13 +88,26 @@ func (i *Issuer) MayWrite(ctx context.Context, token, key string) (bool, error) 
 		return false, fmt.Errorf("read authorization answer: %w", err)
 	}
 	if resp.StatusCode == http.StatusForbidden {
-		return false, nil
+		return false, i.mayNotKnow(ctx, token)
 	}
 	var answers []struct{ Allow bool }
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(raw, &answers) != nil || len(answers) != 1 {
 		return false, fmt.Errorf("ask consul about a token: status %d: %.200s", resp.StatusCode, raw)
 	}
 	return answers[0].Allow, nil
+}
+
+// mayNotKnow is nil where a refusal of the token holds: Consul knows it, or does not and
+// has read its log.
+func (i *Issuer) mayNotKnow(ctx context.Context, token string) error {
+	_, err := i.Who(ctx, token)
+	switch {
+	case err == nil:
+		return ErrNotCaughtUp
+	case errors.Is(err, ErrDenied):
+		return nil
+	}
+	return err
 }
 
 func sorted(names []string) []string {

@@ -113,8 +113,7 @@ func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
 			continue
 		}
 		wg.Go(func() {
-			_, err := i.client.ACL().TokenDelete(accessor, (&consul.WriteOptions{}).WithContext(ctx))
-			if err != nil && !isNotFound(err) {
+			if err := i.revoke(ctx, accessor); err != nil {
 				errs[n] = fmt.Errorf("revoke token %s: %w", accessor, err)
 			}
 		})
@@ -122,6 +121,31 @@ func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
 	wg.Wait()
 	return errors.Join(errs...)
 }
+
+// revoke believes that a token is gone only when it is told so twice, and in between
+// that the leader of Consul knows what there is: one that was elected right after its
+// start finds no token, neither this nor our own, until it has read its log.
+func (i *Issuer) revoke(ctx context.Context, accessor string) error {
+	remove := func() error {
+		_, err := i.client.ACL().TokenDelete(accessor, (&consul.WriteOptions{}).WithContext(ctx))
+		return err
+	}
+	err := remove()
+	if !isNotFound(err) {
+		return err
+	}
+	if known, err := i.known(ctx, ""); err != nil || !known {
+		return errors.Join(ErrNotCaughtUp, err)
+	}
+	if err = remove(); !isNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// ErrNotCaughtUp means that what Consul says of tokens is not to be believed now; the
+// same call may succeed in a moment.
+var ErrNotCaughtUp = errors.New("consul's leader has not read its log to the end yet")
 
 // issue makes a token with exactly the rights of rules. A policy that this process
 // has seen is not asked for again; when it is gone after all, it is made anew.

@@ -28,7 +28,8 @@ func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) 
 	return fmt.Errorf("make token of policy %s: %w", policy, err)
 }
 
-// known asks Consul whether it knows the token.
+// known asks Consul whether it knows the token, our own for "". The answer is
+// consistent: a leader gives it only when it has read its log.
 func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
 	_, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: secret, RequireConsistent: true}).WithContext(ctx))
 	switch {

@@ -83,9 +83,9 @@ func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestio
 	s.CongestionControlEx.OnCongestionEventEx(inFlight, now, acked, lost)
 }
 
-// full tells of packets that the path used to carry and that nothing below the size
-// of which speaks for. Larger ones than ever arrived are tries of QUIC's, which may be
-// lost.
+// full tells of a packet about as large as the largest that ever arrived: its fate says
+// whether the path still carries what it used to. Larger ones are QUIC's tries, which
+// may well be lost.
 func (s *sizes) full(size congestion.ByteCount) bool {
 	return size > packetSize && size <= s.most && size+fullSlack >= s.most
 }

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/store"
+)
+
+// settled is the store of a caller, which turns the caller away for a token that is not
+// known only when there really is none: a leader of Consul that was elected right after
+// its start knows no token for a moment (store.ErrTokenUnknown), and whoever follows a
+// rollout past the death of a coordinator would be told that he may not.
+//
+// Only what callers are given is made so.
+type settled struct {
+	store.Store
+	tokens Tokens
+	token  string
+}
+
+// Get implements store.Store.
+func (s settled) Get(ctx context.Context, key string) (out store.Entry, err error) {
+	err = s.ask(ctx, func() error { out, err = s.Store.Get(ctx, key); return err })
+	return out, err
+}
+
+// List implements store.Store.
+func (s settled) List(ctx context.Context, prefix string) (out []store.Entry, index uint64, err error) {
+	err = s.ask(ctx, func() error { out, index, err = s.Store.List(ctx, prefix); return err })
+	return out, index, err
+}
+
+// Commit implements store.Store.
+func (s settled) Commit(ctx context.Context, ops ...store.Op) error {
+	return s.ask(ctx, func() error { return s.Store.Commit(ctx, ops...) })
+}
+
+// Holder implements store.Store.
+func (s settled) Holder(ctx context.Context) (holder string, term uint64, err error) {
+	err = s.ask(ctx, func() error { holder, term, err = s.Store.Holder(ctx); return err })
+	return holder, term, err
+}
+
+// ask does it again, once, where the token is known after all: nothing was done the
+// first time.
+func (s settled) ask(ctx context.Context, do func() error) error {
+	err := do()
+	if !errors.Is(err, store.ErrTokenUnknown) {
+		return err
+	}
+	switch _, who := s.tokens.Who(ctx, s.token); {
+	case errors.Is(who, tokens.ErrDenied):
+		return err
+	case who != nil:
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, who)
+	}
+	if err = do(); errors.Is(err, store.ErrTokenUnknown) {
+		return tokens.ErrNotCaughtUp // there is another leader by now
+	}
+	return err
+}

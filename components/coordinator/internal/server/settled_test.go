@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// asleep is a store of which the leader knows no token for the first calls.
+type asleep struct {
+	store.Store
+	left *int
+}
+
+func (a asleep) Get(ctx context.Context, key string) (store.Entry, error) {
+	if *a.left--; *a.left >= 0 {
+		return store.Entry{}, fmt.Errorf("%w: %w", store.ErrDenied, store.ErrTokenUnknown)
+	}
+	return a.Store.Get(ctx, key)
+}
+
+// whoSays answers one question.
+type whoSays struct {
+	Tokens
+	err error
+}
+
+func (w whoSays) Who(context.Context, string) (string, error) { return "somebody", w.err }
+
+// TestACallerIsDeniedOnlyForSure: a leader that has not read its log turns nobody away.
+func TestACallerIsDeniedOnlyForSure(t *testing.T) {
+	for name, c := range map[string]struct {
+		unknown int // calls that are answered so
+		who     error
+		want    codes.Code
+	}{
+		"a moment":               {1, nil, codes.NotFound},
+		"two leaders in a row":   {2, nil, codes.Unavailable},
+		"no leader to ask":       {1, errors.New("no cluster leader"), codes.Unavailable},
+		"a token that is not":    {1, tokens.ErrDenied, codes.PermissionDenied},
+		"nothing out of the way": {0, tokens.ErrDenied, codes.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := settled{Store: asleep{storetest.NewMemory(), &c.unknown}, tokens: whoSays{err: c.who}, token: "t"}
+			_, err := s.Get(t.Context(), store.GroupSpecKey("pg"))
+			if got := status.Code(wire(err)); got != c.want {
+				t.Errorf("%v: %s, want %s", err, got, c.want)
+			}
+		})
+	}
+}
