@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,8 +107,13 @@ func (c *cluster) wantOneCallPerStep(t *testing.T, name string) {
 	ctx := within(t, 30*time.Second)
 	for _, slot := range slots(name) {
 		steps := c.steps(ctx, t, slot, last.ID)
-		if len(steps) != 1 || steps[0].Phase != operation.Done || steps[0].Calls != 1 {
-			t.Errorf("%s had %d steps in %s, want one that is done with one call: %+v", slot, len(steps), last.ID, steps)
+		// A member whose reports came late, on a busy machine, looks unavailable for a moment:
+		// a step that began by that is given up before its call, and planned anew.
+		acted := slices.DeleteFunc(slices.Clone(steps), func(s operation.Operation) bool {
+			return s.Phase == operation.Aborted && s.Calls == 0
+		})
+		if len(acted) != 1 || acted[0].Phase != operation.Done || acted[0].Calls != 1 {
+			t.Errorf("%s had %d steps in %s, want one that acted, done with one call: %+v", slot, len(steps), last.ID, steps)
 		}
 	}
 }
