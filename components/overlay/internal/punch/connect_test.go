@@ -112,8 +112,13 @@ func TestCloseAtEveryStage(t *testing.T) {
 		t.Run("while connecting", func(t *testing.T) {
 			a, b := pair(t, Config{})
 			remote := b.Candidates()
-			if !controlling {
-				b.Close()
+			if controlling {
+				// A connection stands and its ready byte never comes.
+				for i := range remote {
+					remote[i].Kind = Host
+				}
+			} else {
+				b.Close() // every dial is refused
 			}
 			out := connect(t.Context(), t, a, remote, controlling)
 			eventually(t, "connecting", func() bool { return running(a) })
