@@ -192,21 +192,23 @@ func (e *Executor) start(ctx context.Context, order Order, before Result) *runni
 	return r
 }
 
+// finish makes a result and the state after it known together: whoever sees the one
+// sees the other.
 func (e *Executor) finish(r Result) {
 	e.mu.Lock()
 	e.current = nil
 	err := e.results.put(r)
+	e.status.Update(func(s Status) Status {
+		s.State = stateAfter(r)
+		s.Result = &r
+		return s
+	})
 	e.mu.Unlock()
 	if err != nil {
 		e.cfg.Log.Error("result is not on disk", "operation", r.Operation, "error", err)
 	}
 	e.cfg.Log.Info("order ended", "operation", r.Operation, "verb", r.Verb, "attempt", r.Attempt,
 		"state", r.State, "transferred", r.Transferred, "leader", r.NewLeader, "reason", r.Message)
-	e.status.Update(func(s Status) Status {
-		s.State = stateAfter(r)
-		s.Result = &r
-		return s
-	})
 }
 
 func (e *Executor) setCurrent(o Order, state rollout.StepState, message string) {
