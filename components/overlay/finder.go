@@ -8,7 +8,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"cadre.dev/overlay/internal/attempt"
@@ -45,8 +44,10 @@ type finder struct {
 	nudged            context.CancelFunc // ends the sending of one; nil while none is sent
 	heard             chan struct{}      // closed at the Peer's next message, nil while nobody waits
 
-	// dialing is held, without the Link's lock, while a Session over UDP is made.
-	dialing sync.Mutex
+	// dialing has an element, put without the Link's lock, while a Session over UDP is
+	// made; redialing ends the one that no search makes, nil while there is none.
+	dialing   chan struct{}
+	redialing context.CancelFunc
 	// relay is the attempt whose relayed path may be in use; nil for none.
 	relay *relayOwner
 	// up is closed and renewed whenever a datagram path has come up.
@@ -55,7 +56,7 @@ type finder struct {
 
 // openPaths makes a Link known to the shared socket.
 func (l *peerLink) openPaths() {
-	l.finder.up = make(chan struct{})
+	l.finder.up, l.finder.dialing = make(chan struct{}), make(chan struct{}, 1)
 	// The Peer remembers the epochs of our Boot longer than we do, who may leave its
 	// map and come back, or start again with the same key. Clocks go on, mostly.
 	l.finder.base = epochBase(time.Now(), l.node.epoch.Load())
@@ -86,6 +87,7 @@ func (l *peerLink) forgetPathsLocked() {
 	if l.finder.path == nil {
 		return
 	}
+	l.stopRedialLocked()
 	var attempts []string
 	for _, p := range l.finder.path.Paths() {
 		attempts = append(attempts, p.Attempt)
@@ -208,13 +210,15 @@ func (l *peerLink) doFindLocked(e link.Effect) {
 	f := &l.finder
 	switch e := e.(type) {
 	case link.StopFind:
+		l.stopRedialLocked()
 		l.stopFindLocked()
 	case link.ArmFind:
 		f.timer = time.AfterFunc(e.After, func() { l.step(link.FindTimer{Number: e.Number}) })
 	case link.Nudge:
 		l.nudgeLocked(l.peer.BootID)
 	case link.Redial:
-		l.node.launch(&l.wg, func(ctx context.Context) { l.redial(ctx, e.Boot) })
+		l.stopRedialLocked()
+		f.redialing = l.node.launch(&l.wg, func(ctx context.Context) { l.redial(ctx, e.Boot) })
 	case link.Find:
 		l.wantLocked(e)
 	}
@@ -231,6 +235,14 @@ func (l *peerLink) stopFindLocked() {
 	if f.timer != nil {
 		f.timer.Stop()
 		f.timer = nil
+	}
+}
+
+// stopRedialLocked ends the making of a Session with a Boot that is of the past.
+func (l *peerLink) stopRedialLocked() {
+	if l.finder.redialing != nil {
+		l.finder.redialing()
+		l.finder.redialing = nil
 	}
 }
 

@@ -275,7 +275,7 @@ func (l *peerLink) connected(s live, attempt uint64) bool {
 		s.class = l.finder.class // it may have moved since
 	}
 	for _, other := range l.sessions {
-		if other.who.BootID != s.who.BootID {
+		if other.who.BootID != s.who.BootID && l.state.Facts().Admits(s.who.BootID) {
 			l.forgetPathsLocked()
 			break
 		}

@@ -145,16 +145,20 @@ func (l *peerLink) redial(ctx context.Context, boot string) {
 	}
 }
 
-// redialLimit is how long a path that is there may take to carry a new Session. One that
-// has just died must not hold up what a search finds.
+// redialLimit is how long a path that is there may take to carry a new Session. What a
+// search finds waits for it where the path has just died.
 const redialLimit = 3 * time.Second
 
 // dialDatagrams makes a Session over UDP with the Peer as boot, on the side that dials
 // and unless there is one. Beside a direct stream the path is kept, as one to fall back
 // to at once.
 func (l *peerLink) dialDatagrams(ctx context.Context, boot string) error {
-	l.finder.dialing.Lock()
-	defer l.finder.dialing.Unlock()
+	select {
+	case l.finder.dialing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-l.finder.dialing }()
 	if l.hasDatagrams() || l.has(link.DirectTCP) {
 		return nil
 	}

@@ -16,9 +16,9 @@ var (
 	ErrBadOp = errors.New("bad transaction")
 	// ErrDenied: the token may not do this; nothing was written.
 	ErrDenied = errors.New("permission denied")
-	// ErrTokenUnknown comes with ErrDenied: Consul does not know the token at all. So
-	// says for a moment about every token also a server that was elected right after its
-	// start: it is the leader before it has read its own log to the end.
+	// ErrTokenUnknown comes with ErrDenied: Consul does not know the token at all. A
+	// server that was elected right after its start says so for a moment about tokens
+	// that there are: it is the leader before it has read its own log to the end.
 	ErrTokenUnknown = errors.New("token not known")
 	// ErrUnavailable: Consul has no leader now, or a server on the way failed; nothing
 	// was read or written, and the same call may succeed in a moment.

@@ -138,6 +138,8 @@ func wire(err error) error {
 	}
 	code := codes.Internal
 	switch {
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
 	case errors.Is(err, store.ErrDenied), errors.Is(err, tokens.ErrDenied):
 		code = codes.PermissionDenied
 	case errors.Is(err, store.ErrNotFound):

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/store"
@@ -11,8 +10,8 @@ import (
 
 // settled is the store of a caller, which turns the caller away for a token that is not
 // known only when there really is none: a leader of Consul that was elected right after
-// its start knows no token for a moment (store.ErrTokenUnknown), and whoever follows a
-// rollout past the death of a coordinator would be told that he may not.
+// its start does not know all tokens for a moment (store.ErrTokenUnknown), and whoever
+// follows a rollout past the death of a coordinator would be told that he may not.
 //
 // Only what callers are given is made so.
 type settled struct {
@@ -55,7 +54,7 @@ func (s settled) ask(ctx context.Context, do func() error) error {
 	case errors.Is(who, tokens.ErrDenied):
 		return err
 	case who != nil:
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, who)
+		return who
 	}
 	if err = do(); errors.Is(err, store.ErrTokenUnknown) {
 		return tokens.ErrNotCaughtUp // there is another leader by now

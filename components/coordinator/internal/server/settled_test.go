@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -44,7 +43,7 @@ func TestACallerIsDeniedOnlyForSure(t *testing.T) {
 	}{
 		"a moment":               {1, nil, codes.NotFound},
 		"two leaders in a row":   {2, nil, codes.Unavailable},
-		"no leader to ask":       {1, errors.New("no cluster leader"), codes.Unavailable},
+		"no leader to ask":       {1, fmt.Errorf("%w: no cluster leader", store.ErrUnavailable), codes.Unavailable},
 		"a token that is not":    {1, tokens.ErrDenied, codes.PermissionDenied},
 		"nothing out of the way": {0, tokens.ErrDenied, codes.NotFound},
 	} {

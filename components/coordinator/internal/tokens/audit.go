@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/store"
 )
 
 // issueTime is how long a token may exist before the admission that it belongs to
@@ -98,11 +101,17 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]bool, error) {
 // Who names the holder of a token for the record: its accessor and description,
 // never its secret. ErrDenied when there is no such token; that is certain.
 func (i *Issuer) Who(ctx context.Context, token string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	t, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: token, RequireConsistent: true}).WithContext(ctx))
-	if err != nil {
-		if isNotFound(err) || strings.Contains(err.Error(), "Permission denied") {
-			return "", errors.Join(ErrDenied, err)
-		}
+	status, answered := errors.AsType[consul.StatusError](err)
+	switch {
+	case err == nil:
+	case isNotFound(err), answered && strings.Contains(status.Body, "Permission denied"):
+		return "", errors.Join(ErrDenied, err)
+	case !answered, status.Code >= http.StatusInternalServerError:
+		return "", fmt.Errorf("read the caller's token: %w: %w", store.ErrUnavailable, err)
+	default:
 		return "", fmt.Errorf("read the caller's token: %w", err)
 	}
 	text := t.AccessorID

@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/store"
 )
 
 // OperatorPolicy is the name of the operators' ACL policy.
@@ -80,7 +82,7 @@ func (i *Issuer) MayWrite(ctx context.Context, token, key string) (bool, error) 
 	req.Header.Set("X-Consul-Token", token)
 	resp, err := i.http.Do(req)
 	if err != nil {
-		return false, fmt.Errorf("ask consul about a token: %w", err)
+		return false, fmt.Errorf("ask consul about a token: %w: %w", store.ErrUnavailable, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -88,7 +90,7 @@ func (i *Issuer) MayWrite(ctx context.Context, token, key string) (bool, error) 
 		return false, fmt.Errorf("read authorization answer: %w", err)
 	}
 	if resp.StatusCode == http.StatusForbidden {
-		return false, i.mayNotKnow(ctx, token)
+		return false, i.confirmRefusal(ctx, token)
 	}
 	var answers []struct{ Allow bool }
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(raw, &answers) != nil || len(answers) != 1 {
@@ -97,9 +99,9 @@ func (i *Issuer) MayWrite(ctx context.Context, token, key string) (bool, error) 
 	return answers[0].Allow, nil
 }
 
-// mayNotKnow is nil where a refusal of the token holds: Consul knows it, or does not and
-// has read its log.
-func (i *Issuer) mayNotKnow(ctx context.Context, token string) error {
+// confirmRefusal is nil where there is no such token. Otherwise the refusal came from a
+// server that has not read its log yet, most often our own: it judges by what it has.
+func (i *Issuer) confirmRefusal(ctx context.Context, token string) error {
 	_, err := i.Who(ctx, token)
 	switch {
 	case err == nil:

@@ -111,7 +111,18 @@ func (i *Issuer) Retire(ctx context.Context, slot string, accessors ...string) e
 
 func (i *Issuer) deletePolicy(ctx context.Context, p *consul.ACLPolicyListEntry) error {
 	i.forget(p.Name)
-	if _, err := i.client.ACL().PolicyDelete(p.ID, (&consul.WriteOptions{}).WithContext(ctx)); err != nil && !isNotFound(err) {
+	_, err := i.client.ACL().PolicyDelete(p.ID, (&consul.WriteOptions{}).WithContext(ctx))
+	if isNotFound(err) { // or not, as with tokens
+		var have *consul.ACLPolicy
+		have, _, err = i.client.ACL().PolicyRead(p.ID, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+		switch {
+		case isNotFound(err):
+			err = nil
+		case err == nil && have != nil:
+			err = ErrNotCaughtUp
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("delete policy %s: %w", p.Name, err)
 	}
 	return nil

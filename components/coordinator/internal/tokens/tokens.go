@@ -122,9 +122,9 @@ func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
 	return errors.Join(errs...)
 }
 
-// revoke believes that a token is gone only when it is told so twice, and in between
-// that the leader of Consul knows what there is: one that was elected right after its
-// start finds no token, neither this nor our own, until it has read its log.
+// revoke believes that a token is gone only by a consistent read: a leader of Consul
+// that was elected right after its start finds no token, neither this nor our own, until
+// it has read its log, and answers a deletion as if there was nothing to delete.
 func (i *Issuer) revoke(ctx context.Context, accessor string) error {
 	remove := func() error {
 		_, err := i.client.ACL().TokenDelete(accessor, (&consul.WriteOptions{}).WithContext(ctx))
@@ -134,18 +134,25 @@ func (i *Issuer) revoke(ctx context.Context, accessor string) error {
 	if !isNotFound(err) {
 		return err
 	}
-	if known, err := i.known(ctx, ""); err != nil || !known {
-		return errors.Join(ErrNotCaughtUp, err)
+	_, _, err = i.client.ACL().TokenRead(accessor, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+	switch {
+	case isNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("whether there is such a token is not known: %w", err)
 	}
-	if err = remove(); !isNotFound(err) {
+	if err := remove(); isNotFound(err) {
+		return ErrNotCaughtUp
+	} else if err != nil {
 		return err
 	}
 	return nil
 }
 
-// ErrNotCaughtUp means that what Consul says of tokens is not to be believed now; the
-// same call may succeed in a moment.
-var ErrNotCaughtUp = errors.New("consul's leader has not read its log to the end yet")
+// ErrNotCaughtUp means that the Consul server that answered has not read its log to the
+// end: what it says of tokens is not to be believed. The same call may succeed in a
+// moment.
+var ErrNotCaughtUp = errors.New("consul has not read its log to the end yet")
 
 // issue makes a token with exactly the rights of rules. A policy that this process
 // has seen is not asked for again; when it is gone after all, it is made anew.
@@ -206,11 +213,16 @@ func describedSlot(text string) (string, bool) {
 	return "", false
 }
 
+// isNotFound tells that Consul has not got what was named. That it does not know the
+// token of whoever asks is another matter: so says a server that has not read its log.
 func isNotFound(err error) bool {
-	if err == nil {
+	status, ok := errors.AsType[consul.StatusError](err)
+	switch {
+	case !ok:
 		return false
+	case status.Code == http.StatusNotFound:
+		return true
 	}
-	text := err.Error()
-	return strings.Contains(text, "ACL not found") || strings.Contains(text, "Cannot find") || strings.Contains(text, "404") ||
-		strings.Contains(text, "token does not exist")
+	return status.Code == http.StatusForbidden && strings.Contains(status.Body, "ACL not found") &&
+		(strings.Contains(status.Body, "does not exist") || strings.Contains(status.Body, "expired"))
 }

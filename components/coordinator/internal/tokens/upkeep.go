@@ -28,9 +28,11 @@ func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) 
 	return fmt.Errorf("make token of policy %s: %w", policy, err)
 }
 
-// known asks Consul whether it knows the token, our own for "". The answer is
-// consistent: a leader gives it only when it has read its log.
+// known asks Consul whether it knows the token. The answer is consistent: a leader
+// gives it only when it has read its log.
 func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	_, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: secret, RequireConsistent: true}).WithContext(ctx))
 	switch {
 	case err == nil:

@@ -9,11 +9,12 @@ import (
 )
 
 func TestBlackHoleIsNoticed(t *testing.T) {
-	const full, less, small = packetSize + 240, packetSize + 60, packetSize / 4
+	const full, medium, less, small = packetSize + 240, packetSize + 90, packetSize + 60, packetSize / 4
 	type fate struct {
-		after     time.Duration
-		acked     congestion.ByteCount // 0 for none
-		lost, big int                  // how many, and how many of them are large
+		after time.Duration
+		acked congestion.ByteCount // 0 for none
+		lost  int
+		size  congestion.ByteCount // of what is lost
 	}
 	repeat := func(n int, f ...fate) []fate {
 		var all []fate
@@ -27,13 +28,15 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		fates []fate
 		hole  bool
 	}{
-		"large ones are lost, small ones arrive":     {append([]fate{works}, repeat(10, fate{200 * time.Millisecond, small, 4, 4})...), true},
-		"somewhat smaller ones arrive":               {append([]fate{works}, repeat(10, fate{200 * time.Millisecond, less, 4, 4})...), true},
-		"tries that nothing as large arrived before": {append([]fate{{0, less, 0, 0}}, repeat(10, fate{200 * time.Millisecond, small, 4, 4})...), false},
-		"an outage that is over":                     {[]fate{works, {3 * time.Second, small, 200, 200}, {20 * time.Millisecond, full, 0, 0}}, false},
-		"loss at random":                             {repeat(50, fate{50 * time.Millisecond, small, 8, 8}, fate{50 * time.Millisecond, full, 8, 8}), false},
-		"small ones are lost":                        {append([]fate{works}, repeat(50, fate{100 * time.Millisecond, small, 8, 0})...), false},
-		"few losses":                                 {append([]fate{works}, repeat(3, fate{time.Second, small, 2, 2})...), false},
+		"large ones are lost, small ones arrive":      {append([]fate{works}, repeat(10, fate{200 * time.Millisecond, small, 4, full})...), true},
+		"somewhat smaller ones arrive":                {append([]fate{works}, repeat(10, fate{200 * time.Millisecond, less, 4, full})...), true},
+		"medium ones are lost, somewhat smaller come": {append([]fate{works}, repeat(10, fate{200 * time.Millisecond, less, 4, medium})...), true},
+		"tries that nothing as large came before":     {append([]fate{{0, less, 0, 0}}, repeat(10, fate{200 * time.Millisecond, small, 4, full})...), false},
+		"an outage that is over":                      {[]fate{works, {3 * time.Second, small, 200, full}, {20 * time.Millisecond, full, 0, 0}}, false},
+		"an outage before silence":                    {[]fate{works, {3 * time.Second, small, 200, full}, {2 * time.Second, small, 0, 0}, {time.Hour, small, 1, full}}, false},
+		"loss at random":                              {append([]fate{works}, repeat(50, fate{50 * time.Millisecond, small, 8, full}, fate{50 * time.Millisecond, full, 8, full})...), false},
+		"small ones are lost":                         {append([]fate{works}, repeat(50, fate{100 * time.Millisecond, small, 8, small})...), false},
+		"few losses":                                  {append([]fate{works}, repeat(3, fate{time.Second, small, 2, full})...), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := watchSizes(bbr.New(bbr.InitialDatagramSize))
@@ -46,12 +49,8 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 					acked = append(acked, congestion.AckedPacketInfo{PacketNumber: congestion.PacketNumber(i), BytesAcked: f.acked, ReceivedTime: now})
 				}
 				var gone []congestion.LostPacketInfo
-				for j := range f.lost {
-					size := congestion.ByteCount(small)
-					if j < f.big {
-						size = full
-					}
-					gone = append(gone, congestion.LostPacketInfo{BytesLost: size})
+				for range f.lost {
+					gone = append(gone, congestion.LostPacketInfo{BytesLost: f.size})
 				}
 				lost += f.lost
 				s.OnCongestionEventEx(0, now, acked, gone)

@@ -68,11 +68,25 @@ func (s State) wishFind(patient bool) (State, []Effect) {
 // seconds where its messages are slow; a path that still works is used meanwhile.
 func (s State) lostPath(ev Lost) (State, []Effect) {
 	var effects []Effect
-	if _, best := s.InUse(); ev.Lived >= steady && s.facts.Dials && s.facts.findable() && best < DirectUDP {
+	if s.redials(ev.Lived) {
 		effects = append(effects, Redial{Boot: s.facts.Boot})
 	}
 	s, more := s.searchAfter(ev)
 	return s, append(effects, more...)
+}
+
+// redials tells whether another Session over the path of the lost one makes sense. One
+// that did not live long is tried again only where there is nothing else, and not while
+// a back-off runs: it would carry new streams to their end again and again.
+func (s State) redials(lived time.Duration) bool {
+	if !s.facts.Dials || !s.facts.findable() {
+		return false
+	}
+	_, best := s.InUse()
+	if lived >= findSteady {
+		return best < DirectUDP
+	}
+	return lived >= steady && best == NoClass && !s.find.waiting
 }
 
 func (s State) searchAfter(ev Lost) (State, []Effect) {

@@ -211,6 +211,22 @@ func TestFindScripts(t *testing.T) {
 			{Connected{Session: 2, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{2}}},
 			{Lost{Session: 2, Lived: steady / 2}, Dialing, []Effect{Use{}}},
 		},
+		"a path that comes and goes is not redialed either": {
+			begun,
+			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
+			{FindEnded{Epoch: 1}, Up, []Effect{ArmFind{1, improveMin}}},
+			{Lost{Session: 1, Lived: 2 * steady}, BackOff, []Effect{Use{}, Redial{"b1"}, ArmFind{2, findMin / 2}}},
+			{Connected{Session: 2, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{2}}},
+			{Lost{Session: 2, Lived: 2 * steady}, BackOff, []Effect{Use{}}},
+		},
+		"what flaps does not take streams from the gateway": {
+			begun,
+			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
+			{Connected{Session: 2, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}}},
+			{Lost{Session: 1, Lived: 2 * steady}, Up, []Effect{Use{2}}},
+			{Connected{Session: 3, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{3}}},
+			{Lost{Session: 3, Lived: findSteady}, Up, []Effect{Use{2}, Redial{"b1"}}},
+		},
 		"only the side that dials makes another session": {
 			followed,
 			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
