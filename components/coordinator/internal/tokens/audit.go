@@ -101,9 +101,7 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]bool, error) {
 // Who names the holder of a token for the record: its accessor and description,
 // never its secret. ErrDenied when there is no such token; that is certain.
 func (i *Issuer) Who(ctx context.Context, token string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	t, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: token, RequireConsistent: true}).WithContext(ctx))
+	t, err := i.self(ctx, token)
 	status, answered := errors.AsType[consul.StatusError](err)
 	switch {
 	case err == nil:

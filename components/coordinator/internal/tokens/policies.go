@@ -111,17 +111,13 @@ func (i *Issuer) Retire(ctx context.Context, slot string, accessors ...string) e
 
 func (i *Issuer) deletePolicy(ctx context.Context, p *consul.ACLPolicyListEntry) error {
 	i.forget(p.Name)
-	_, err := i.client.ACL().PolicyDelete(p.ID, (&consul.WriteOptions{}).WithContext(ctx))
-	if isNotFound(err) { // or not, as with tokens
-		var have *consul.ACLPolicy
-		have, _, err = i.client.ACL().PolicyRead(p.ID, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
-		switch {
-		case isNotFound(err):
-			err = nil
-		case err == nil && have != nil:
-			err = ErrNotCaughtUp
-		}
-	}
+	err := remove(func() error {
+		_, err := i.client.ACL().PolicyDelete(p.ID, (&consul.WriteOptions{}).WithContext(ctx))
+		return err
+	}, func() error {
+		_, _, err := i.client.ACL().PolicyRead(p.ID, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("delete policy %s: %w", p.Name, err)
 	}

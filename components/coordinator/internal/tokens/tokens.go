@@ -122,31 +122,35 @@ func (i *Issuer) Revoke(ctx context.Context, accessors ...string) error {
 	return errors.Join(errs...)
 }
 
-// revoke believes that a token is gone only by a consistent read: a leader of Consul
-// that was elected right after its start finds no token, neither this nor our own, until
-// it has read its log, and answers a deletion as if there was nothing to delete.
 func (i *Issuer) revoke(ctx context.Context, accessor string) error {
-	remove := func() error {
+	return remove(func() error {
 		_, err := i.client.ACL().TokenDelete(accessor, (&consul.WriteOptions{}).WithContext(ctx))
 		return err
-	}
-	err := remove()
+	}, func() error {
+		_, _, err := i.client.ACL().TokenRead(accessor, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+		return err
+	})
+}
+
+// remove deletes something of the ACL system, and believes that it is gone only by a
+// consistent read: a leader of Consul that was elected right after its start finds
+// nothing, neither this nor our own token, until it has read its log, and answers a
+// deletion as if there was nothing to delete.
+func remove(del, read func() error) error {
+	err := del()
 	if !isNotFound(err) {
 		return err
 	}
-	_, _, err = i.client.ACL().TokenRead(accessor, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
-	switch {
+	switch err := read(); {
 	case isNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("whether there is such a token is not known: %w", err)
+		return fmt.Errorf("whether it is there is not known: %w", err)
 	}
-	if err := remove(); isNotFound(err) {
+	if err = del(); isNotFound(err) {
 		return ErrNotCaughtUp
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // ErrNotCaughtUp means that the Consul server that answered has not read its log to the

@@ -28,12 +28,9 @@ func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) 
 	return fmt.Errorf("make token of policy %s: %w", policy, err)
 }
 
-// known asks Consul whether it knows the token. The answer is consistent: a leader
-// gives it only when it has read its log.
+// known asks Consul whether it knows the token.
 func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: secret, RequireConsistent: true}).WithContext(ctx))
+	_, err := i.self(ctx, secret)
 	switch {
 	case err == nil:
 		return true, nil
@@ -41,6 +38,15 @@ func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("read token: %w", err)
+}
+
+// self reads a token by its own right. The answer is consistent: a leader gives it only
+// when it has read its log.
+func (i *Issuer) self(ctx context.Context, secret string) (*consul.ACLToken, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	t, _, err := i.client.ACL().TokenReadSelf((&consul.QueryOptions{Token: secret, RequireConsistent: true}).WithContext(ctx))
+	return t, err
 }
 
 // EnsureMinQuorum keeps autopilot from pruning a server that is only away for

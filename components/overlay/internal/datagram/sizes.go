@@ -79,13 +79,13 @@ func (s *sizes) OnCongestionEventEx(inFlight congestion.ByteCount, now congestio
 // missed counts what was lost of the sizes that used to arrive, and reports whether
 // there was something. What is larger is a try of QUIC's, which may well be lost.
 func (s *sizes) missed(now congestion.Time, lost []congestion.LostPacketInfo) bool {
+	if now.Sub(s.last) > holeStale {
+		s.run = 0
+	}
 	counted := false
 	for _, p := range lost {
 		if p.BytesLost <= packetSize || p.BytesLost > s.most {
 			continue
-		}
-		if s.run > 0 && now.Sub(s.last) > holeStale {
-			s.run = 0
 		}
 		if s.run == 0 {
 			s.since, s.least = now, p.BytesLost
