@@ -42,7 +42,7 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 	case r.GetExpectedIndex() != 0 && r.GetExpectedIndex() != g.Index:
 		return nil, status.Errorf(codes.Aborted, "SPEC_CONFLICT: the spec has index %d, not %d", g.Index, r.GetExpectedIndex())
 	}
-	out := &apiv1.ApplyGroupResponse{Changed: true, Index: g.Index, Revision: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
+	out := &apiv1.ApplyGroupResponse{Changed: true, Index: g.Index, Revision: spec.Revision(), Warnings: group.Warnings(spec)}
 	if r.GetDryRun() {
 		return out, nil
 	}

@@ -113,9 +113,9 @@ func TestNormalizeFillsDefaultsOnce(t *testing.T) {
 
 func TestNormalizeNeverMovesTheRevision(t *testing.T) {
 	s := Spec{Template: Template{Compose: goodCompose()}}
-	before := Revision(s.Template, s.RestartToken)
+	before := s.Revision()
 	s.Normalize()
-	if after := Revision(s.Template, s.RestartToken); after != before {
+	if after := s.Revision(); after != before {
 		t.Errorf("revision moved from %s to %s", before, after)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"hash"
 	"strconv"
 )
@@ -11,14 +12,16 @@ import (
 // revisionHexLen is the length of a Revision in hex digits: 128 bits (R3).
 const revisionHexLen = 32
 
-// Revision names the content of a template (R3): 32 hex digits of a SHA-256 over
-// everything that is measured or changes behaviour, and the restart token. Env is
-// taken in key order. The compose text counts byte by byte, since it is measured
-// byte by byte. Size, budgets and deadlines are not part of it.
-func Revision(t Template, restartToken string) string {
+// Revision names what the spec's Slots are to run (R3): 32 hex digits of a SHA-256 over
+// everything that is measured or changes behaviour, and the restart token. Env is taken
+// in key order, hooks, checks and driver settings with their defaults filled in, so that
+// writing a default out is no change. The compose text counts byte by byte, since it is
+// measured byte by byte. Size, budgets and deadlines are not part of it.
+func (s Spec) Revision() string {
+	t := s.Template
 	h := sha256.New()
 	// A tag and a length before each part: no two contents share an encoding.
-	put(h, "cadre/revision/v1")
+	put(h, "cadre/revision/v2")
 	put(h, t.Compose)
 	put(h, strconv.Itoa(len(t.Env)))
 	for _, name := range sortedKeys(t.Env) {
@@ -28,7 +31,10 @@ func Revision(t Template, restartToken string) string {
 	put(h, t.InstanceType)
 	put(h, t.OSImage)
 	put(h, strconv.Itoa(t.DiskGB))
-	put(h, restartToken)
+	put(h, s.RestartToken)
+	// Plain data with fixed field order and sorted keys: it always encodes, and one way.
+	conduct, _ := json.Marshal(s.Conduct())
+	put(h, string(conduct))
 	return hex.EncodeToString(h.Sum(nil))[:revisionHexLen]
 }
 

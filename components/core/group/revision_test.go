@@ -1,58 +1,114 @@
 package group
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestR3_RevisionIsTheContent(t *testing.T) {
-	base := Template{Compose: "x", Env: map[string]string{"A": "1", "B": "2"}, InstanceType: "s", OSImage: "o", DiskGB: 10}
-	rev := Revision(base, "")
+	base := func() Spec {
+		s := goodSpec()
+		s.Template = Template{Compose: "x", Env: map[string]string{"A": "1", "B": "2"}, InstanceType: "s", OSImage: "o", DiskGB: 10}
+		return s
+	}
+	rev := base().Revision()
 	if !isHex(rev, 32) {
 		t.Fatalf("revision %q is not 32 hex digits", rev)
 	}
-	for name, change := range map[string]func(*Template){
-		"compose":               func(t *Template) { t.Compose = "y" },
-		"compose blank at end":  func(t *Template) { t.Compose = "x " },
-		"compose newline":       func(t *Template) { t.Compose = "x\n" },
-		"env value":             func(t *Template) { t.Env = map[string]string{"A": "1", "B": "3"} },
-		"env name":              func(t *Template) { t.Env = map[string]string{"A": "1", "C": "2"} },
-		"env gone":              func(t *Template) { t.Env = nil },
-		"env split differently": func(t *Template) { t.Env = map[string]string{"A": "1B2"} },
-		"instance type":         func(t *Template) { t.InstanceType = "m" },
-		"os image":              func(t *Template) { t.OSImage = "p" },
-		"type and image joined": func(t *Template) { t.InstanceType, t.OSImage = "so", "" },
-		"disk":                  func(t *Template) { t.DiskGB = 20 },
+	seen := map[string]string{rev: "nothing"}
+	for name, change := range map[string]func(*Spec){
+		"compose":               func(s *Spec) { s.Template.Compose = "y" },
+		"compose blank at end":  func(s *Spec) { s.Template.Compose = "x " },
+		"compose newline":       func(s *Spec) { s.Template.Compose = "x\n" },
+		"env value":             func(s *Spec) { s.Template.Env = map[string]string{"A": "1", "B": "3"} },
+		"env name":              func(s *Spec) { s.Template.Env = map[string]string{"A": "1", "C": "2"} },
+		"env gone":              func(s *Spec) { s.Template.Env = nil },
+		"env split differently": func(s *Spec) { s.Template.Env = map[string]string{"A": "1B2"} },
+		"instance type":         func(s *Spec) { s.Template.InstanceType = "m" },
+		"os image":              func(s *Spec) { s.Template.OSImage = "p" },
+		"type and image joined": func(s *Spec) { s.Template.InstanceType, s.Template.OSImage = "so", "" },
+		"disk":                  func(s *Spec) { s.Template.DiskGB = 20 },
+		"restart token":         func(s *Spec) { s.RestartToken = "again" },
 	} {
-		other := base
+		other := base()
 		change(&other)
-		if Revision(other, "") == rev {
-			t.Errorf("%s does not change the revision", name)
+		if same, ok := seen[other.Revision()]; ok {
+			t.Errorf("%s gives the revision of %s", name, same)
 		}
+		seen[other.Revision()] = name
 	}
-	if Revision(base, "again") == rev {
-		t.Error("the restart token does not change the revision")
+}
+
+// TestHK03_TheRevisionCoversWhatAgentsDo: whatever a spec makes an agent call, run or
+// look at is part of what is rolled and approved.
+func TestHK03_TheRevisionCoversWhatAgentsDo(t *testing.T) {
+	seen := map[string]string{goodSpec().Revision(): "nothing"}
+	for name, change := range map[string]func(*Spec){
+		"the driver":           func(s *Spec) { s.Workload = Workload{Kind: WorkloadEtcd} },
+		"a setting":            func(s *Spec) { s.Workload.Settings = map[string]string{"port": "8009"} },
+		"no setting":           func(s *Spec) { s.Workload.Settings = nil },
+		"a hook's call":        func(s *Spec) { s.LifecycleHooks[0].HTTP.Path = "/other" },
+		"a hook's method":      func(s *Spec) { s.LifecycleHooks[0].HTTP.Method = "PUT" },
+		"a hook's command":     func(s *Spec) { s.LifecycleHooks[1].Exec.Command = []string{"/bin/other"} },
+		"a command's argument": func(s *Spec) { s.LifecycleHooks[1].Exec.Command = append(s.LifecycleHooks[1].Exec.Command, "") },
+		"a hook's transition":  func(s *Spec) { s.LifecycleHooks[1].Transition = PreTerminate },
+		"a hook's result":      func(s *Spec) { s.LifecycleHooks[1].DefaultResult = HookContinue },
+		"a hook's time":        func(s *Spec) { s.LifecycleHooks[1].MaxDuration = minutes(7) },
+		"the order of hooks":   func(s *Spec) { slices.Reverse(s.LifecycleHooks) },
+		"a hook less":          func(s *Spec) { s.LifecycleHooks = s.LifecycleHooks[:1] },
+		"a check's path":       func(s *Spec) { s.HealthChecks[0].HTTP.RequestPath = "/" },
+		"a check's kind":       func(s *Spec) { s.HealthChecks[0].HTTP, s.HealthChecks[0].TCP = nil, &TCPCheck{Port: 8008} },
+		"a check's threshold":  func(s *Spec) { s.HealthChecks[0].UnhealthyThreshold = 9 },
+		"no check":             func(s *Spec) { s.HealthChecks = nil },
+	} {
+		other := goodSpec()
+		change(&other)
+		if same, ok := seen[other.Revision()]; ok {
+			t.Errorf("%s gives the revision of %s", name, same)
+		}
+		seen[other.Revision()] = name
+	}
+}
+
+func TestR3_DefaultsWrittenOutAreNoChange(t *testing.T) {
+	short := goodSpec()
+	short.LifecycleHooks = []LifecycleHook{{Name: "drain", Transition: PreTerminate, HTTP: &HTTPAction{Port: 8008, Path: "/drain"}}}
+	short.HealthChecks = []HealthCheck{{Name: "ready", HTTP: &HTTPCheck{Port: 8008, RequestPath: "/readiness"}}}
+	long := short.clone()
+	long.Normalize()
+	if long.LifecycleHooks[0].MaxDuration == short.LifecycleHooks[0].MaxDuration {
+		t.Fatal("there is no default to write out")
+	}
+	if short.Revision() != long.Revision() {
+		t.Error("a default that is written out changes the revision")
+	}
+	if short.LifecycleHooks[0].MaxDuration != 0 || short.LifecycleHooks[0].HTTP.Method != "" {
+		t.Error("naming the revision changes the spec")
+	}
+	if one := short.With(long.Conduct()); one.Revision() != long.Revision() || one.LifecycleHooks[0].MaxDuration == 0 {
+		t.Error("a conduct that is put back is not the same")
 	}
 }
 
 func TestR3_GoingBackGivesTheEarlierRevision(t *testing.T) {
-	a := Template{Compose: "a", Env: map[string]string{}}
-	first := Revision(a, "")
-	a.Compose = "b"
-	if Revision(a, "") == first {
+	a := Spec{Template: Template{Compose: "a", Env: map[string]string{}}}
+	first := a.Revision()
+	a.Template.Compose = "b"
+	if a.Revision() == first {
 		t.Fatal("b has the revision of a")
 	}
-	a.Compose, a.Env = "a", nil
-	if got := Revision(a, ""); got != first {
+	a.Template.Compose, a.Template.Env = "a", nil
+	if got := a.Revision(); got != first {
 		t.Errorf("going back gives %s, want %s", got, first)
 	}
 }
 
-func TestR3_WhatIsNotMeasuredIsNotPartOfIt(t *testing.T) {
+func TestR3_WhatDoesNotRunIsNotPartOfIt(t *testing.T) {
 	s := goodSpec()
-	rev := Revision(s.Template, s.RestartToken)
+	rev := s.Revision()
 	s.Replicas, s.UpdatePolicy.HealthyDeadline, s.Meta = 9, minutes(60), map[string]string{"x": "y"}
-	if Revision(s.Template, s.RestartToken) != rev {
+	if s.Revision() != rev {
 		t.Error("size, deadlines or meta changed the revision")
 	}
 }
@@ -92,7 +148,7 @@ func TestATT25_ContentIsWhatIsMeasured(t *testing.T) {
 	if Content(a) == Content(text) || Content(a) == Content(image) || Content(text) == Content(image) {
 		t.Error("what is measured is no part of it")
 	}
-	if isHex(Content(a), len(Revision(a, ""))) {
+	if isHex(Content(a), revisionHexLen) {
 		t.Error("it looks like a revision")
 	}
 }

@@ -85,7 +85,7 @@ func TestSecretsOfAGroup(t *testing.T) {
 	}
 	rotated := s
 	rotated.Secrets = nil
-	if Revision(s.Template, s.RestartToken) != Revision(rotated.Template, rotated.RestartToken) {
+	if s.Revision() != rotated.Revision() {
 		t.Error("a secret is part of the revision")
 	}
 }

@@ -19,9 +19,9 @@ func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 		WantedHash: rec.Revisions[op.To].ComposeHash,
 		ObservedAt: obs.At,
 		Paused:     obs.Frozen || obs.Paused && (op.Kind != operation.Create || w.stable == ""),
-		PostLaunch: group.HasHook(spec, group.PostLaunch),
+		PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
-			Drain:    group.DrainDeadline(spec),
+			Drain:    group.DrainDeadline(w.specAt(op.From)),
 			Healthy:  group.HealthyDeadline(spec),
 			MinReady: group.MinReady(spec),
 			Settle:   w.t.MaxCallTimeout,
@@ -40,6 +40,15 @@ func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
 	return f
+}
+
+// specAt is the spec with the conduct of a Revision: the Boot that runs it goes by that
+// one, whatever the spec says by now. Without its record the spec's own is all there is.
+func (w *world) specAt(revision string) group.Spec {
+	if r, ok := w.rec.Revisions[revision]; ok && revision != w.target {
+		return w.spec.With(r.Conduct)
+	}
+	return w.spec
 }
 
 // addSeen copies the observation of m.

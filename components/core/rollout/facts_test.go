@@ -133,13 +133,25 @@ func TestFactsOfTheSwitches(t *testing.T) {
 
 func TestFactsCarryTheObservation(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
-	f.spec.LifecycleHooks = []group.LifecycleHook{{Name: "warm", Transition: group.PostLaunch, Wait: &group.WaitAction{}}}
 	op := drained(f, 2)
+	f.spec.LifecycleHooks = []group.LifecycleHook{{Name: "later", Transition: group.PreTerminate, Wait: &group.WaitAction{}}}
+	for revision, hook := range map[string]group.LifecycleHook{
+		op.To:   {Name: "warm", Transition: group.PostLaunch, Wait: &group.WaitAction{}},
+		op.From: {Name: "drain", Transition: group.PreTerminate, Wait: &group.WaitAction{}, MaxDuration: group.Duration(time.Minute)},
+	} {
+		record := f.rec.Revisions[revision]
+		record.Conduct.LifecycleHooks = []group.LifecycleHook{hook}
+		f.rec.Revisions[revision] = record
+	}
 	f.obs.Slots[2].Report.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: 1, State: StepDone}}
 	got := f.facts(op)
 	if got.WantedHash != hashOf("B") || got.Platform.VMUUID != "vm-db-2" || got.Admission.BootID != "boot-db-2" || len(got.Steps) != 1 ||
 		!got.PostLaunch || got.LastReportOf != "boot-db-2" || !got.ReadySince.Equal(epoch) || !got.PlatformKnown {
 		t.Errorf("facts %+v", got)
+	}
+	// Drained by the hooks of what runs, brought up by those of what comes.
+	if got.Limits.Drain != 3*time.Minute {
+		t.Errorf("time to drain %s", got.Limits.Drain)
 	}
 	if got.Limits.MinReady != 30*time.Second || got.Limits.Healthy != 10*time.Minute || got.Limits.Settle != 10*time.Second {
 		t.Errorf("limits %+v", got.Limits)

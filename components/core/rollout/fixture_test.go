@@ -37,9 +37,8 @@ func testSpec(n int, kind string) group.Spec {
 }
 
 func revisionOf(s group.Spec, name string) string {
-	t := s.Template
-	t.Compose = compose(name)
-	return group.Revision(t, s.RestartToken)
+	s.Template.Compose = compose(name)
+	return s.Revision()
 }
 
 // newFixture is a group of n available Slots at A, whose rollout to A completed.

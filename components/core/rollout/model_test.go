@@ -62,7 +62,7 @@ const bootTime = 20 * time.Second
 
 func (m *model) want(name string) {
 	m.spec.Template.Compose = compose(name)
-	rev := group.Revision(m.spec.Template, "")
+	rev := m.spec.Revision()
 	m.rec.Revisions[rev] = group.RevisionRecord{Digest: rev, ComposeHash: hashOf(name)}
 }
 

@@ -55,7 +55,7 @@ type member struct {
 
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
 	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.orDefault()}
-	w.target = group.Revision(spec.Template, spec.RestartToken)
+	w.target = spec.Revision()
 	w.stable = rec.Status.Stable
 	w.generation = w.nextGeneration()
 	w.joinSlots()

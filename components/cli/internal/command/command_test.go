@@ -217,7 +217,7 @@ func TestExitCodes(t *testing.T) {
 // lead acts as a leader that finishes each rollout at once, or with a state.
 func lead(state operation.RolloutState, reason string) func(*clienttest.Group) {
 	return func(g *clienttest.Group) {
-		rev := group.Revision(g.Spec.Template, g.Spec.RestartToken)
+		rev := g.Spec.Revision()
 		g.Status = group.Status{Group: g.Spec.Name, ObservedIndex: g.Index, Target: rev, Replicas: 3, RolloutState: string(state), Message: reason}
 		if state == operation.Complete {
 			g.Status.Stable, g.Status.Available, g.Status.Updated = rev, 3, 3

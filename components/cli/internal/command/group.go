@@ -150,7 +150,7 @@ func (a *App) groupValidate() *cobra.Command {
 				text := ""
 				for _, spec := range specs {
 					spec.Normalize()
-					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, render.Short(group.Revision(spec.Template, spec.RestartToken)))
+					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, render.Short(spec.Revision()))
 					text += render.Warnings(s, append(group.Warnings(spec), lintWarnings(spec)...))
 				}
 				return text
@@ -175,7 +175,7 @@ type change struct {
 // compare reads the stored spec and compares what both mean, defaults filled in.
 func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, error) {
 	spec.Normalize()
-	out := change{Group: spec.Name, To: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
+	out := change{Group: spec.Name, To: spec.Revision(), Warnings: group.Warnings(spec)}
 	stored, err := cl.Group(cmd.Context(), spec.Name)
 	var before any = map[string]any{}
 	switch {
@@ -187,7 +187,7 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 		old := stored.Spec
 		old.Normalize()
 		before, out.index = old, stored.Index
-		out.From = group.Revision(old.Template, old.RestartToken)
+		out.From = old.Revision()
 	}
 	out.Fields, err = diff.Compare(before, spec)
 	return out, err

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync"
@@ -213,5 +214,53 @@ func TestATT32_DesiredCarriesTheEpochOfThePolicy(t *testing.T) {
 	after := desired(t, v, "boot")
 	if before.GetPolicyEpoch() != 4 || after.GetPolicyEpoch() != 5 || after.GetVersion() <= before.GetVersion() {
 		t.Errorf("before %v, after %v", before, after)
+	}
+}
+
+// TestHK03_ABootKeepsTheHooksOfItsRevision: what a spec says an agent should run is in use
+// only in Slots that were rolled to it, so never before it was approved.
+func TestHK03_ABootKeepsTheHooksOfItsRevision(t *testing.T) {
+	running, wanted := pg(), pg()
+	check := func(path string) []group.HealthCheck {
+		return []group.HealthCheck{{Name: "ready", HTTP: &group.HTTPCheck{Port: 8008, RequestPath: path}}}
+	}
+	running.HealthChecks, wanted.HealthChecks = check("/old"), check("/new")
+	v := records()
+	slot, admission := v.Slots["pg-0"], v.Admissions["pg-0"]
+	slot.Value.Assigned, admission.Value.Revision = wanted.Revision(), running.Revision()
+	v.Slots["pg-0"], v.Admissions["pg-0"] = slot, admission
+	paths := func() (string, error) {
+		out, err := Desired(v, wanted, "pg-0", "boot")
+		if err != nil {
+			return "", err
+		}
+		var config group.AgentConfig
+		if err := json.Unmarshal(out.GetConfigJson(), &config); err != nil {
+			t.Fatal(err)
+		}
+		return config.HealthChecks[0].HTTP.RequestPath, nil
+	}
+	if path, err := paths(); err == nil {
+		t.Errorf("without the record of what runs the agent gets %s", path)
+	}
+	v.Revisions = map[string]view.Rec[group.RevisionRecord]{running.Revision(): {Value: group.RevisionRecord{Digest: running.Revision(), Conduct: running.Conduct()}}}
+	if path, err := paths(); err != nil || path != "/old" {
+		t.Errorf("before the step: %s, %v", path, err)
+	}
+	version := func() uint64 {
+		out, err := Desired(v, wanted, "pg-0", "boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetVersion()
+	}
+	before := version()
+	admission.Value.Revision, admission.Index = wanted.Revision(), 200
+	v.Admissions["pg-0"] = admission
+	if path, err := paths(); err != nil || path != "/new" {
+		t.Errorf("after the step: %s, %v", path, err)
+	}
+	if after := version(); after <= before {
+		t.Errorf("version %d, was %d: no agent would fetch it", after, before)
 	}
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -13,13 +14,19 @@ import (
 )
 
 // Desired is what the Boot that holds slot should do, by v. spec is the group's
-// last valid spec.
+// last valid spec; hooks, checks and driver settings are those of the Revision that the
+// Boot runs, so that none is in use before it was rolled and, where that is asked for,
+// approved.
 func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Desired, error) {
 	record, ok := v.Slots[slot]
 	if !ok {
 		return nil, fmt.Errorf("slot %s has no record", slot)
 	}
-	config, err := json.Marshal(spec.AgentConfig(slot, record.Value.Assigned))
+	conduct, err := conductOf(v, spec, slot, record.Value.Assigned)
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(spec.With(conduct).AgentConfig(slot, record.Value.Assigned))
 	if err != nil {
 		return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
 	}
@@ -44,6 +51,19 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	return out, nil
 }
 
+// conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
+// of the assigned one. With neither record at hand a Boot keeps what it has.
+func conductOf(v *view.View, spec group.Spec, slot, assigned string) (group.Conduct, error) {
+	revision := cmp.Or(v.Admissions[slot].Value.Revision, assigned)
+	if record, ok := v.Revisions[revision]; ok {
+		return record.Value.Conduct, nil
+	}
+	if revision != "" && revision != spec.Revision() {
+		return group.Conduct{}, fmt.Errorf("the content of revision %.8s, which %s runs, is not recorded", revision, slot)
+	}
+	return spec.Conduct(), nil
+}
+
 // version is the highest index among the records that a Slot's desired state is
 // made of: it grows with each change and is equal on all coordinators. It does
 // not fall while a Term lasts, or agents would not take what comes next: what
@@ -55,7 +75,7 @@ func version(v *view.View, groupName, slot string) uint64 {
 	// A new epoch of a secret is news too: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
 	_, gossip := v.GossipEpoch()
-	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index, secrets, gossip)
+	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets, gossip)
 	for _, o := range v.OperationsOf(slot) {
 		out = max(out, o.Index)
 	}

@@ -234,7 +234,7 @@ func templateOf(v *view.View, spec group.Spec, revision string) (group.Template,
 	if r, ok := v.Revisions[revision]; ok {
 		return r.Value.Template, true
 	}
-	if group.Revision(spec.Template, spec.RestartToken) == revision {
+	if spec.Revision() == revision {
 		return spec.Template, true
 	}
 	return group.Template{}, false

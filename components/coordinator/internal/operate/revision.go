@@ -19,7 +19,7 @@ import (
 // the platform says it would measure. Before the group has a CVM there is no app
 // to ask about, and the first creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
-	target := group.Revision(seen.Spec.Template, seen.Spec.RestartToken)
+	target := seen.Spec.Revision()
 	if _, ok := v.Revisions[target]; ok || !seen.Now.Complete {
 		return false, nil
 	}
@@ -56,11 +56,11 @@ func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *vie
 		return false, nil
 	}
 	spec, _, _ := v.InForce(groupName)
-	if group.Revision(spec.Template, spec.RestartToken) != digest {
+	if spec.Revision() != digest {
 		return false, nil // the spec moved on; its content is not this one
 	}
 	put, err := store.Put(store.RevisionKey(digest), group.RevisionRecord{
-		Digest: digest, Group: groupName, Template: spec.Template, RestartToken: spec.RestartToken,
+		Digest: digest, Group: groupName, Template: spec.Template, Conduct: spec.Conduct(), RestartToken: spec.RestartToken,
 		ComposeHash: p.provisioned.ComposeHash, CreatedAt: o.cfg.Now().UTC(),
 		Number: v.Gate.Groups[groupName].Value.Number(digest),
 	}, 0)

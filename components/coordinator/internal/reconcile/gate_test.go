@@ -20,7 +20,7 @@ import (
 
 func revisionOf(release string) string {
 	s := spec(release)
-	return group.Revision(s.Template, s.RestartToken)
+	return s.Revision()
 }
 
 func (w *world) record(key string, value any) {
@@ -132,7 +132,7 @@ func TestATT25_OPS06_NothingGoesBelowTheFloor(t *testing.T) {
 		for i, back := range []group.Spec{renamed, spec("one")} {
 			w.apply(back)
 			w.until(fmt.Sprintf("hold %d", i), time.Minute, func() bool {
-				return strings.Contains(w.status().Message, "below_floor: REVISION_BELOW_FLOOR") && w.status().Target == group.Revision(back.Template, back.RestartToken)
+				return strings.Contains(w.status().Message, "below_floor: REVISION_BELOW_FLOOR") && w.status().Target == back.Revision()
 			})
 			w.record(store.FloorKey("pg"), policy.Floor{Number: 1, By: "bob"})
 			w.until("the condition", time.Minute, w.condition("AdmissionPolicy", "FLOOR_NOT_LOWERED"))

@@ -75,7 +75,7 @@ func TestATT14_ATT16_ATT17_TOK19_PlainKVEditsAreLinted(t *testing.T) {
 		if got := w.made(""); len(got) != calls {
 			t.Errorf("calls after edits that are refused: %v", got[calls:])
 		}
-		if st := w.status(); st.Available != 3 || st.Target != group.Revision(spec("one").Template, "") {
+		if st := w.status(); st.Available != 3 || st.Target != spec("one").Revision() {
 			t.Errorf("available %d, target %s", st.Available, st.Target)
 		}
 		w.apply(spec("two"))
@@ -90,7 +90,7 @@ func TestAcceptedSpecOutlivesANewerLint(t *testing.T) {
 		old := with("one", "privileged: true")
 		w.apply(old)
 		w.acceptStored(old)
-		target := group.Revision(old.Template, old.RestartToken)
+		target := old.Revision()
 		w.until("creation", 2*time.Minute, func() bool { st := w.status(); return st.Stable == target && st.Available == 3 })
 		w.until("that it counts as valid", time.Minute, func() bool { return !w.condition("SpecValid", "SPEC_INVALID")() })
 

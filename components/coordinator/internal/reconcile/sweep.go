@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
-	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
@@ -118,7 +117,7 @@ func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
 	used := map[string]bool{}
 	for _, specs := range v.SpecsAsked() {
 		for _, spec := range specs {
-			used[group.Revision(spec.Template, spec.RestartToken)] = true
+			used[spec.Revision()] = true
 		}
 	}
 	for _, s := range v.Statuses {

@@ -261,7 +261,7 @@ func (w *world) until(what string, limit time.Duration, ok func() bool) {
 
 func (w *world) complete(release string) func() bool {
 	s := spec(release)
-	target := group.Revision(s.Template, s.RestartToken)
+	target := s.Revision()
 	return func() bool {
 		st := w.status()
 		return st.Target == target && st.Stable == target && st.Available == 3

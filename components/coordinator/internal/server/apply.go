@@ -37,7 +37,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {
 		return nil, refused(err)
 	}
-	out := &apiv1.ApplyGroupResponse{Revision: group.Revision(spec.Template, spec.RestartToken), Warnings: group.Warnings(spec)}
+	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: group.Warnings(spec)}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	// What a plain KV edit left there, however large, can be replaced.
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrTooLarge) {

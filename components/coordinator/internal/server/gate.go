@@ -141,7 +141,7 @@ func (c *caller) revocation(wire apiv1.RevocationKind, id string) (r policy.Revo
 		if r.ID = one.revision; strings.ToLower(strings.TrimPrefix(id, "0x")) == one.composeHash {
 			r.ID = one.composeHash
 		}
-		if spec, _, ok := v.InForce(one.group); ok && group.Revision(spec.Template, spec.RestartToken) == one.revision {
+		if spec, _, ok := v.InForce(one.group); ok && spec.Revision() == one.revision {
 			warnings = append(warnings, fmt.Sprintf("it is what group %s is to run: nothing is rolled out there until the spec asks for another one", one.group))
 		}
 	case kind == policy.RevokedKeyProvider:
@@ -228,7 +228,7 @@ func (c *caller) raised(name string, floor policy.Floor) (after *view.View, warn
 	for g, spec := range changed.SpecsInForce() {
 		folded, _ := changed.FoldGroup(spec, floor.At)
 		changed.Gate.Groups[g] = view.Rec[policy.GroupPolicy]{Value: folded, Index: changed.Gate.Groups[g].Index}
-		target := group.Revision(spec.Template, spec.RestartToken)
+		target := spec.Revision()
 		if d := folded.Judge(target, group.Content(spec.Template), c.view.Revisions[target].Value.ComposeHash); d.Code == policy.CodeRevisionBelowFloor {
 			warnings = append(warnings, fmt.Sprintf("group %s is to run %.8s, which would be below the floor: nothing is rolled out there until the spec asks for a newer one", g, target))
 		}

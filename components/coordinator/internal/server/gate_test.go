@@ -48,7 +48,7 @@ func newAsked(t *testing.T) (a *api, first, second string) {
 		t.Fatal(err)
 	}
 	one := spec(t)
-	first, second = group.Revision(one.Template, one.RestartToken), group.Revision(two.Template, two.RestartToken)
+	first, second = one.Revision(), two.Revision()
 	hash := strings.Repeat("0c", 32)
 	put(a, t, store.RevisionKey(first), group.RevisionRecord{Digest: first, Group: "pg", Template: one.Template, ComposeHash: hash, Number: 1, CreatedAt: time.Now().Add(-time.Hour)})
 	v, err := view.Read(ctx, a.cfg.Store)
@@ -120,10 +120,10 @@ func TestATT16_OnlyPinnedContentIsApproved(t *testing.T) {
 		"services: {a: {image: img}}\n",
 		"include: other.yaml\nservices:\n  a:\n    image: " + pinned + "\n",
 	} {
-		tpl := spec(t).Template
-		tpl.Compose = c
-		digest := group.Revision(tpl, "")
-		put(a, t, store.RevisionKey(digest), group.RevisionRecord{Digest: digest, Group: "pg", Template: tpl})
+		bad := spec(t)
+		bad.Template.Compose = c
+		digest := bad.Revision()
+		put(a, t, store.RevisionKey(digest), group.RevisionRecord{Digest: digest, Group: "pg", Template: bad.Template})
 		if _, err := a.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: digest}); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(message(err), "IMAGE_NOT_PINNED: ") {
 			t.Errorf("case %d: %v", i, err)
 		}

@@ -99,7 +99,7 @@ func revisions(v *view.View) []named {
 			one.composeHash, one.template = r.Value.ComposeHash, r.Value.Template
 		}
 		for _, spec := range asked[name] {
-			if one.template.Compose == "" && group.Revision(spec.Template, spec.RestartToken) == digest {
+			if one.template.Compose == "" && spec.Revision() == digest {
 				one.template = spec.Template
 			}
 		}
@@ -107,7 +107,7 @@ func revisions(v *view.View) []named {
 	}
 	for name, specs := range asked {
 		for _, spec := range specs {
-			add(name, group.Revision(spec.Template, spec.RestartToken))
+			add(name, spec.Revision())
 		}
 	}
 	for digest, r := range v.Revisions {

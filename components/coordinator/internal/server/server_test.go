@@ -316,7 +316,7 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			return absent(err)
 		},
 		"ApproveRevision": func(ctx context.Context) error {
-			_, err := a.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: group.Revision(spec(t).Template, "")})
+			_, err := a.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: spec(t).Revision()})
 			return err
 		},
 		"Revoke": func(ctx context.Context) error {

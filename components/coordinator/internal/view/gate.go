@@ -105,7 +105,7 @@ func (v *View) FoldGroup(spec group.Spec, now time.Time) (policy.GroupPolicy, []
 }
 
 func (v *View) asked(spec group.Spec) policy.Asked {
-	target := group.Revision(spec.Template, spec.RestartToken)
+	target := spec.Revision()
 	asked := policy.Asked{
 		Group: spec.Name, RequireApproval: spec.UpdatePolicy.RequireApproval || v.Gate.Required,
 		Target: v.known(spec.Name, target, spec.Template), Stable: v.Statuses[spec.Name].Value.Stable,

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
-	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
@@ -61,7 +60,7 @@ func TestWhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
 			t.Errorf("%s is told: %v, want %v\n%s", key, !want, want, told)
 		}
 	}
-	if !gp.RequireApproval || gp.Number(group.Revision(spec.Template, "")) != 1 {
+	if !gp.RequireApproval || gp.Number(spec.Revision()) != 1 {
 		t.Errorf("folded %+v", gp)
 	}
 }

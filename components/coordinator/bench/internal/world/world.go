@@ -123,7 +123,7 @@ func Record(ctx context.Context, s store.Store, slots []Slot, instances []string
 
 func records(slot Slot, instance string) ([]store.Op, error) {
 	wanted := spec(slot.Group)
-	revision := group.Revision(wanted.Template, "")
+	revision := wanted.Revision()
 	composeHash, text := sha256.Sum256(AppCompose(slot.Group)), sha256.Sum256([]byte(wanted.Template.Compose))
 	var ops []store.Op
 	if slot.Ordinal == 0 {
