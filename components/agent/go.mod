@@ -17,13 +17,16 @@ require (
 )
 
 require (
+	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
 	github.com/coder/websocket v1.8.14 // indirect
-	github.com/fatih/color v1.13.0 // indirect
+	github.com/ethereum/go-ethereum v1.14.13 // indirect
+	github.com/fatih/color v1.16.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/go-hclog v1.6.3 // indirect
-	github.com/mattn/go-colorable v0.1.12 // indirect
-	github.com/mattn/go-isatty v0.0.14 // indirect
+	github.com/holiman/uint256 v1.3.2 // indirect
+	github.com/mattn/go-colorable v0.1.13 // indirect
+	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/pion/dtls/v2 v2.2.12 // indirect
 	github.com/pion/ice/v3 v3.0.16 // indirect
 	github.com/pion/logging v0.2.4 // indirect

@@ -12,6 +12,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/overlay"
 	"cadre.dev/platform"
@@ -102,9 +103,9 @@ func (c *Config) complete() error {
 	fill(&c.RunDir, "/run/cadre")
 	fill(&c.ConsulBinary, "consul")
 	fill(&c.Datacenter, "dc1")
-	fill(&c.SessionListen, ":7443")
-	fill(&c.APIListen, ":7444")
-	fill(&c.StatusListen, "127.0.0.1:7071")
+	fill(&c.SessionListen, fmt.Sprintf(":%d", group.SessionPort))
+	fill(&c.APIListen, fmt.Sprintf(":%d", group.CoordinatorAPIPort))
+	fill(&c.StatusListen, fmt.Sprintf("127.0.0.1:%d", group.CoordinatorStatusPort))
 	// Metrics and health are for this CVM: whoever reaches a port of another address
 	// reaches it from the gateway (TOK-18).
 	if host, _, err := net.SplitHostPort(c.StatusListen); err != nil {

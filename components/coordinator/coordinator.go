@@ -29,6 +29,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/secret"
 	"cadre.dev/mesh"
@@ -288,6 +289,7 @@ func (c *Coordinator) assembleOverlay() error {
 		Self:    overlay.ID{Cluster: c.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: c.cfg.Slot},
 		SelfVIP: c.cfg.vip(), Listen: c.cfg.SessionListen, Gateway: c.cfg.Gateway, Log: c.log,
 		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
+		Private:        group.PrivatePorts(c.cfg.APIListen, c.cfg.StatusListen, c.cfg.SessionListen),
 		ServeAdmission: c.admission.Serve, OnControl: c.onControl,
 	})
 	if err != nil {

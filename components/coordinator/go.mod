@@ -19,13 +19,16 @@ require (
 )
 
 require (
+	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
 	github.com/coder/websocket v1.8.14 // indirect
 	github.com/compose-spec/compose-go/v2 v2.9.1 // indirect
 	github.com/distribution/reference v0.5.0 // indirect
 	github.com/docker/go-connections v0.4.0 // indirect
 	github.com/docker/go-units v0.5.0 // indirect
+	github.com/ethereum/go-ethereum v1.14.13 // indirect
 	github.com/hashicorp/go-hclog v1.6.3 // indirect
+	github.com/holiman/uint256 v1.3.2 // indirect
 	github.com/mattn/go-shellwords v1.0.12 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/pion/dtls/v2 v2.2.12 // indirect

@@ -152,7 +152,7 @@ func (c *Coordinator) setPeers() {
 func portRefs(ports []peering.Port) []overlay.PortRef {
 	out := make([]overlay.PortRef, 0, len(ports))
 	for _, p := range ports {
-		out = append(out, overlay.PortRef{Protocol: overlay.Protocol(p.Protocol), Port: p.Number})
+		out = append(out, overlay.PortRef{Protocol: overlay.Protocol(p.Protocol), Port: p.Number, Loopback: p.Loopback})
 	}
 	return out
 }

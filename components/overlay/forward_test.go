@@ -49,17 +49,77 @@ func roundTrip(t *testing.T, conn *net.TCPConn, msg []byte) {
 	}
 }
 
-func TestForwardFallsBackToLocalhost(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
+// loopbackPort is a listener of 127.0.0.1 whose port is free on every other address.
+func loopbackPort(t *testing.T) (net.Listener, uint16) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := uint16(ln.Addr().(*net.TCPAddr).Port)
-	serveEach(t, ln, echo)
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln, uint16(ln.Addr().(*net.TCPAddr).Port)
+}
+
+// TestOVL08_NoOtherAddressStandsInForTheDeclaredOne: an accepted port of
+// the VIP with nobody behind it does not lead to what has the same port of
+// loopback, and the other way round.
+func TestOVL08_NoOtherAddressStandsInForTheDeclaredOne(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
+	ln, port := loopbackPort(t)
+	serveEach(t, ln, func(*net.TCPConn) { t.Error("a service of loopback was reached, which nobody declared") })
 	connect(a, b, tcpPort(port), nil)
+	if _, err := io.ReadAll(a.dial(t, b, port)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("app's read ended with %v, want a reset", err)
+	}
+	vip, port := b.listen(t)
+	serveEach(t, vip, func(*net.TCPConn) { t.Error("the VIP was reached, and loopback was declared") })
+	connect(a, b, []PortRef{{Protocol: TCP, Port: port, Loopback: true}}, nil)
+	if _, err := io.ReadAll(a.dial(t, b, port)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("app's read ended with %v, want a reset", err)
+	}
+}
+
+// TestADeclaredServiceOfLoopbackIsReached, and sees the Peer's VIP as its source.
+func TestADeclaredServiceOfLoopbackIsReached(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
+	ln, port := loopbackPort(t)
+	from := make(chan net.Addr, 1)
+	serveEach(t, ln, func(c *net.TCPConn) { from <- c.RemoteAddr(); echo(c) })
+	connect(a, b, []PortRef{{Protocol: TCP, Port: port, Loopback: true}}, nil)
 	roundTrip(t, a.dial(t, b, port), []byte("hello"))
+	if got := netip.MustParseAddrPort((<-from).String()).Addr(); got != b.vip(a) {
+		t.Errorf("workload saw source %v, want the sender's VIP %v", got, b.vip(a))
+	}
+}
+
+// TestOVL07_APortOfTheNodesOwnStaysClosed, although the receiver's own map
+// opens it for the Peer.
+func TestOVL07_APortOfTheNodesOwnStaysClosed(t *testing.T) {
+	w := newWorld(t)
+	own, port := loopbackPort(t)
+	serveEach(t, own, func(*net.TCPConn) { t.Error("the node's own port was reached") })
+	a, b := w.node("db", "a", 1), w.node("db", "b", 2, func(c *Config) { c.Private = []uint16{port} })
+	free, other := b.listen(t)
+	serveEach(t, free, echo)
+	connect(a, b, []PortRef{
+		{Protocol: TCP, Port: port, Loopback: true}, {Protocol: UDP, Port: port}, {Protocol: TCP, Port: other},
+	}, nil)
+	roundTrip(t, a.dial(t, b, other), []byte("hello"))
+	if _, err := io.ReadAll(a.dial(t, b, port)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("app's read ended with %v, want a reset", err)
+	}
+	app, err := net.Dial("udp", netip.AddrPortFrom(a.vip(b), port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	eventually(t, "both refusals counted", func() bool {
+		_, _ = app.Write([]byte("x")) // datagrams get lost
+		p := b.Stats().Peers[0]
+		return p.RefusedTCP == 1 && p.RefusedUDP >= 1
+	})
 }
 
 func TestHalfCloseTravels(t *testing.T) {
@@ -168,7 +228,7 @@ func TestForbiddenPortIsRefused_OVL07(t *testing.T) {
 	ln, port := b.listen(t)
 	serveEach(t, ln, func(*net.TCPConn) { t.Error("a forbidden connection reached the workload") })
 	// The sender believes that it may; the receiver knows better.
-	a.SetPeers([]Peer{a.sees(b, []PortRef{{TCP, port}, {UDP, port}}, nil)})
+	a.SetPeers([]Peer{a.sees(b, []PortRef{{Protocol: TCP, Port: port}, {Protocol: UDP, Port: port}}, nil)})
 	b.SetPeers([]Peer{b.sees(a, nil, tcpPort(port-1))})
 
 	conn := a.dial(t, b, port)

@@ -211,8 +211,8 @@ func (n *testNode) dial(t testing.TB, other *testNode, port uint16) *net.TCPConn
 	return conn.(*net.TCPConn)
 }
 
-func tcpPort(p uint16) []PortRef { return []PortRef{{TCP, p}} }
-func udpPort(p uint16) []PortRef { return []PortRef{{UDP, p}} }
+func tcpPort(p uint16) []PortRef { return []PortRef{{Protocol: TCP, Port: p}} }
+func udpPort(p uint16) []PortRef { return []PortRef{{Protocol: UDP, Port: p}} }
 
 // eventually waits for a condition that nothing signals.
 func eventually(t testing.TB, what string, cond func() bool) {

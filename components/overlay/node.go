@@ -120,7 +120,7 @@ func (n *Node) SetPeers(peers []Peer) {
 			n.log.Warn("peer left out of the map", "peer", p.ID, "error", err)
 			continue
 		}
-		p.Offers, p.Accepts = slices.Clone(p.Offers), slices.Clone(p.Accepts)
+		p.Offers, p.Accepts = slices.Clone(p.Offers), n.withoutPrivate(p)
 		next[p.ID] = p
 	}
 	n.mu.Lock()
@@ -280,9 +280,23 @@ func (n *Node) credentials(ctx context.Context) (*Credentials, error) {
 	}
 }
 
+// withoutPrivate is what the Peer may reach of this machine (OVL-08).
+func (n *Node) withoutPrivate(p Peer) []PortRef {
+	return slices.DeleteFunc(slices.Clone(p.Accepts), func(r PortRef) bool {
+		private := slices.Contains(n.cfg.Private, r.Port)
+		if private {
+			n.log.Error("the peer map opens a port of this node's own; it stays closed", "peer", p.ID, "protocol", r.Protocol, "port", r.Port)
+		}
+		return private
+	})
+}
+
 // forwardRules translates a map entry.
 func forwardRules(p Peer) forward.Rules {
-	return forward.Rules{VIP: p.VIP, Offers: forwardPorts(p.Offers), Accepts: forwardPorts(p.Accepts)}
+	loopback := slices.DeleteFunc(slices.Clone(p.Accepts), func(r PortRef) bool { return !r.Loopback || r.Protocol != TCP })
+	return forward.Rules{
+		VIP: p.VIP, Offers: forwardPorts(p.Offers), Accepts: forwardPorts(p.Accepts), Loopback: forwardPorts(loopback),
+	}
 }
 
 func forwardPorts(refs []PortRef) []forward.Port {

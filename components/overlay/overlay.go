@@ -46,6 +46,9 @@ const (
 type PortRef struct {
 	Protocol Protocol
 	Port     uint16
+	// Loopback, of a TCP port in Accepts: the workload listens on 127.0.0.1, and not
+	// on the machine's VIP.
+	Loopback bool
 }
 
 // Credentials are what this node presents and whom it believes.
@@ -80,8 +83,12 @@ type Peer struct {
 // Config makes a [Node]. Fields without a note are required.
 type Config struct {
 	Self ID
-	// SelfVIP is the address that workloads of this machine listen on.
+	// SelfVIP is the address that workloads of this machine listen on, but for
+	// Accepts with Loopback.
 	SelfVIP netip.Addr
+	// Private are ports of this machine that no Peer reaches, whatever the peer map
+	// says: those of the node's own parts.
+	Private []uint16
 	// Listen is the TCP address for Sessions, ":7443" when empty.
 	Listen string
 	// Gateway is the way that is there at once. Its Domain may be empty where

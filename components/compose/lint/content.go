@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"cadre.dev/core/group"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -54,9 +56,6 @@ func (l *linter) environment(s service) {
 	}
 }
 
-// consulPorts are Consul's listeners: server RPC, Serf, DNS, HTTP and gRPC.
-var consulPorts = []int{8300, 8301, 8302, 8500, 8501, 8502, 8503, 8600}
-
 const consulFix = "bind it to 127.0.0.1; Peers reach it through the overlay"
 
 func (l *linter) ports(s service) {
@@ -98,7 +97,7 @@ func consulPort(target string) int {
 			return 0
 		}
 	}
-	for _, p := range consulPorts {
+	for _, p := range group.ConsulPorts() {
 		if low <= p && p <= high {
 			return p
 		}

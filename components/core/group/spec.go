@@ -215,6 +215,9 @@ type TCPCheck struct {
 	Port int `json:"port"`
 }
 
+// LoopbackAddress is where a workload listens that is not on its VIP.
+const LoopbackAddress = "127.0.0.1"
+
 // Backend is a port that Slots of this group offer to Peers on their VIP.
 // Members of the same group may always use it; other groups only when allowed.
 type Backend struct {
@@ -222,6 +225,9 @@ type Backend struct {
 	// Protocol: "tcp" (default) or "udp".
 	Protocol string `json:"protocol,omitempty"`
 	Port     int    `json:"port"`
+	// Address is where the workload listens, and nothing else is dialled for a Peer:
+	// absent for the VIP, "127.0.0.1" for a TCP service that knows nothing of it.
+	Address string `json:"address,omitempty"`
 	// Allow lists other groups that may connect.
 	Allow []string `json:"allow,omitempty"`
 }

@@ -168,7 +168,13 @@ func (v *validator) backends(s Spec) {
 		if b.Protocol != "tcp" && b.Protocol != "udp" {
 			v.add(path+".protocol", "", "%q is unknown: use tcp or udp", b.Protocol)
 		}
-		v.port(path+".port", b.Port)
+		v.workloadPort(path+".port", "OVL-08", b.Port)
+		switch {
+		case b.Address != "" && b.Address != LoopbackAddress:
+			v.add(path+".address", "OVL-08", "is %q: must be %q, or absent where the workload listens on its VIP", b.Address, LoopbackAddress)
+		case b.Address != "" && b.Protocol == "udp":
+			v.add(path+".address", "", "is for tcp only: let a udp workload listen on its VIP")
+		}
 		if key := fmt.Sprintf("%s/%d", b.Protocol, b.Port); ports[key] {
 			v.add(path+".port", "", "%s is offered by another backend already", key)
 		} else {

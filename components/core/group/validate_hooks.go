@@ -61,7 +61,7 @@ func (v *validator) httpAction(path string, a HTTPAction) {
 	default:
 		v.add(path+".method", "", "%q is not allowed: use GET, POST, PUT or DELETE", a.Method)
 	}
-	v.port(path+".port", a.Port)
+	v.workloadPort(path+".port", "HK-01", a.Port)
 	v.path(path+".path", a.Path)
 	if a.Expect != 0 && (a.Expect < 100 || a.Expect > 599) {
 		v.add(path+".expect", "", "is %d: must be a status code from 100 to 599, or absent for any 2xx", a.Expect)
@@ -101,14 +101,14 @@ func (v *validator) checks(checks []HealthCheck) {
 		}
 		v.checkTimes(path, c)
 		if c.HTTP != nil {
-			v.port(path+".http.port", c.HTTP.Port)
+			v.workloadPort(path+".http.port", "HK-01", c.HTTP.Port)
 			v.path(path+".http.request_path", c.HTTP.RequestPath)
 			if code, err := strconv.Atoi(c.HTTP.Expect); err != nil || code < 100 || code > 599 {
 				v.add(path+".http.expect", "", "%q is not a status code from 100 to 599", c.HTTP.Expect)
 			}
 		}
 		if c.TCP != nil {
-			v.port(path+".tcp.port", c.TCP.Port)
+			v.workloadPort(path+".tcp.port", "HK-01", c.TCP.Port)
 		}
 		if c.Exec != nil {
 			v.exec(path+".exec", *c.Exec)

@@ -1,6 +1,7 @@
 package phala
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,6 +41,11 @@ type Config struct {
 	// each time up to 20 s, default 1 s.
 	ReadAttempts int
 	ReadBackoff  time.Duration
+	// KeyService returns the public key (compressed secp256k1) of the service whose
+	// signature over an app's env key counts. The platform's word about that
+	// signature is asked for before env is sealed, and a signature by anyone else
+	// is refused. nil: the platform's key is taken as it comes.
+	KeyService func(context.Context) ([]byte, error)
 }
 
 // Client is a platform.Platform. Safe for concurrent use.
@@ -51,6 +57,8 @@ type Client struct {
 	timeout  time.Duration
 	attempts int
 	backoff  time.Duration
+	// keyService is Config.KeyService, or nil.
+	keyService func(context.Context) ([]byte, error)
 
 	// creating serialises creates; a channel so that waiting honours ctx.
 	creating chan struct{}
@@ -86,7 +94,8 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{
 		base: strings.TrimRight(base, "/"), key: cfg.APIKey, log: cfg.Log,
 		timeout: cfg.CallTimeout, attempts: cfg.ReadAttempts, backoff: cfg.ReadBackoff,
-		creating: make(chan struct{}, 1),
+		keyService: cfg.KeyService,
+		creating:   make(chan struct{}, 1),
 	}
 	httpClient := http.Client{}
 	if cfg.HTTPClient != nil {

@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"regexp"
 
+	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
-	"cadre.dev/platform/phala/envcrypt"
 )
 
 // nameForm is the platform's rule for the name of a CVM.
@@ -183,13 +183,17 @@ func (c *Client) createCall(ctx context.Context, req platform.CreateRequest) (ca
 		}
 	}
 	if len(req.Template.Env) > 0 {
-		sealed, err := sealEnv(p.EnvKey, req.Template.Env)
+		appID := bareID(req.AppID)
+		if appID == "" {
+			appID = p.AppID
+		}
+		sealed, err := c.sealEnv(ctx, appID, p.EnvKey, req.Template.Env)
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", r.doing, err)
 		}
 		body["encrypted_env"] = sealed
 		if req.AppID == "" {
-			body["env_keys"] = envcrypt.Keys(req.Template.Env)
+			body["env_keys"] = dstacksdk.EnvNames(req.Template.Env)
 		}
 	}
 	r.body = body
@@ -198,7 +202,7 @@ func (c *Client) createCall(ctx context.Context, req platform.CreateRequest) (ca
 
 func compose(t platform.Template) composeFile {
 	return composeFile{
-		Name: t.Name, Compose: t.Compose, AllowedEnvs: envcrypt.Keys(t.Env), GatewayEnabled: true,
+		Name: t.Name, Compose: t.Compose, AllowedEnvs: dstacksdk.EnvNames(t.Env), GatewayEnabled: true,
 	}
 }
 
@@ -211,19 +215,8 @@ func checkTemplate(t platform.Template) error {
 	case len(t.Compose) > maxCompose:
 		return fmt.Errorf("template's compose text has %d bytes, the platform takes at most %d: %w", len(t.Compose), maxCompose, platform.ErrRefused)
 	}
-	if err := envcrypt.Check(t.Env); err != nil {
+	if err := dstacksdk.CheckEnv(t.Env); err != nil {
 		return fmt.Errorf("template: %w: %w", err, platform.ErrRefused)
 	}
 	return nil
-}
-
-func sealEnv(key []byte, env map[string]string) (string, error) {
-	if len(key) == 0 {
-		return "", fmt.Errorf("the platform gave no key to encrypt env with: %w", platform.ErrRefused)
-	}
-	sealed, err := envcrypt.Seal(key, env)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", err, platform.ErrRefused)
-	}
-	return sealed, nil
 }

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
-	"cadre.dev/platform/phala/envcrypt"
 )
 
 // receipt is the reply to the asynchronous calls; any field may be missing.
@@ -32,19 +32,22 @@ func (c *Client) Update(ctx context.Context, req platform.UpdateRequest) (platfo
 	}
 	body := map[string]any{"compose_hash": bareID(req.ComposeHash)}
 	if len(req.Env) > 0 {
-		key := req.EnvKey
-		if len(key) == 0 {
+		key, appID := req.EnvKey, ""
+		if len(key) == 0 || c.keyService != nil {
 			inst, err := c.Describe(ctx, req.VMUUID)
 			if err != nil {
-				return platform.Accepted{}, fmt.Errorf("%s: read its env key: %w: %w", doing, err, platform.ErrRefused)
+				return platform.Accepted{}, fmt.Errorf("%s: read its app and env key: %w: %w", doing, err, platform.ErrRefused)
 			}
-			key = inst.EnvKey
+			appID = inst.AppID
+			if len(key) == 0 {
+				key = inst.EnvKey
+			}
 		}
-		sealed, err := sealEnv(key, req.Env)
+		sealed, err := c.sealEnv(ctx, appID, key, req.Env)
 		if err != nil {
 			return platform.Accepted{}, fmt.Errorf("%s: %w", doing, err)
 		}
-		body["encrypted_env"], body["env_keys"], body["update_env_vars"] = sealed, envcrypt.Keys(req.Env), true
+		body["encrypted_env"], body["env_keys"], body["update_env_vars"] = sealed, dstacksdk.EnvNames(req.Env), true
 	}
 	return c.accept(ctx, call{doing: doing, method: http.MethodPatch, path: path, body: body})
 }

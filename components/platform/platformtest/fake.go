@@ -16,8 +16,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"cadre.dev/platform/phala/envcrypt"
 )
 
 // Key is the API key that a Fake accepts.
@@ -225,7 +223,7 @@ func (f *Fake) openEnv(b body) (map[string]string, error) {
 	if f.private == nil {
 		return nil, errors.New("no key")
 	}
-	return envcrypt.Open(f.private.Bytes(), sealed)
+	return OpenEnv(f.private.Bytes(), sealed)
 }
 
 func (f *Fake) publicKey() string {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"cadre.dev/agent/internal/agent"
+	"cadre.dev/core/group"
 	"cadre.dev/logging"
 	"cadre.dev/overlay"
 )
@@ -52,8 +53,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	flags.BoolVar(&cfg.MeshSVID, "mesh-svid", false, "write this slot's certificate and key to tls in the mesh folder, for a proxy: who reads them is this slot to every peer")
 	flags.StringVar(&cfg.DstackSocket, "dstack-socket", "", "guest agent's unix `socket`; empty is the default search order")
 	flags.StringVar(&cfg.ConsulBinary, "consul-binary", "consul", "Consul `binary`; empty runs no Consul agent")
-	flags.StringVar(&cfg.API, "api", "127.0.0.1:7070", "loopback `address` of the HTTP interface for workloads")
-	flags.StringVar(&cfg.Listen, "listen", ":7443", "TCP `address` for overlay sessions")
+	flags.StringVar(&cfg.API, "api", fmt.Sprintf("127.0.0.1:%d", group.AgentAPIPort), "loopback `address` of the HTTP interface for workloads")
+	flags.StringVar(&cfg.Listen, "listen", fmt.Sprintf(":%d", group.SessionPort), "TCP `address` for overlay sessions")
 	processors := flags.Int("processors", 0, "`number` of processors to use at once; 0: GOMAXPROCS of the environment, or else a quarter of the machine's, at least one")
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "least `level` that is logged: DEBUG, INFO, WARN, ERROR")
 	flags.BoolVar(&show, "version", false, "print the version and exit")

@@ -159,7 +159,7 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 	}
 	node, err := overlay.New(overlay.Config{
 		Self: first.ID, SelfVIP: vip, Listen: a.cfg.Listen, Gateway: a.cfg.Gateway, Log: a.cfg.Log,
-		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths,
+		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths, Private: group.PrivatePorts(a.cfg.API, a.cfg.Listen),
 		OnControl: a.hub.Serve,
 	})
 	if err != nil {

@@ -64,7 +64,7 @@ func ports(in []*controlv1.Port) ([]overlay.PortRef, error) {
 		if p.GetPort() == 0 || p.GetPort() > math.MaxUint16 {
 			return nil, fmt.Errorf("port %d is not 1..65535", p.GetPort())
 		}
-		ref := overlay.PortRef{Port: uint16(p.GetPort())}
+		ref := overlay.PortRef{Port: uint16(p.GetPort()), Loopback: p.GetLoopback()}
 		switch p.GetProtocol() {
 		case controlv1.Protocol_PROTOCOL_TCP:
 			ref.Protocol = overlay.TCP

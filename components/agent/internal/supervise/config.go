@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"cadre.dev/agent/internal/durable"
+	"cadre.dev/core/group"
 )
 
 // Settings are what one Boot's Consul client agent needs.
@@ -27,7 +28,7 @@ type Settings struct {
 }
 
 // HTTPPort is where workloads of this CVM reach the agent, on 127.0.0.1.
-const HTTPPort = 8500
+const HTTPPort = group.ConsulHTTPPort
 
 // write puts configuration and keys into runDir and returns the file to start with.
 func (s Settings) write(runDir, dataDir string, httpPort int) (string, error) {
@@ -68,7 +69,7 @@ func (s Settings) config(runDir, dataDir string, httpPort int) map[string]any {
 		"client_addr":    "127.0.0.1",
 		"ports": map[string]int{
 			"http": httpPort, "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1,
-			"serf_lan": 8301, "serf_wan": -1, "server": 8300,
+			"serf_lan": group.ConsulGossipPort, "serf_wan": -1, "server": group.ConsulRPCPort,
 		},
 		"encrypt": s.GossipKey,
 		// The key comes with each admission; a copy on the disk would outlive it.

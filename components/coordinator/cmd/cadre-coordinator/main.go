@@ -50,7 +50,8 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 	if err != nil {
 		return err
 	}
-	cloud, err := phala.New(phala.Config{BaseURL: o.platformAPI, APIKey: key, Log: log})
+	guest := attest.NewGuestClient(o.dstackSocket)
+	cloud, err := phala.New(phala.Config{BaseURL: o.platformAPI, APIKey: key, Log: log, KeyService: guest.KeyService})
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		Rendezvous: o.rendezvous, Paths: o.paths,
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
 	}, coordinator.Deps{
-		Guest: attest.NewGuestClient(o.dstackSocket), Platform: cloud, Log: log,
+		Guest: guest, Platform: cloud, Log: log,
 		Failpoint: failpoint(o.failpointFile, log),
 	})
 	if err != nil {

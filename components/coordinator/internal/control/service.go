@@ -175,7 +175,7 @@ func wirePorts(ports []peering.Port) []*controlv1.Port {
 		if p.Protocol == "udp" {
 			protocol = controlv1.Protocol_PROTOCOL_UDP
 		}
-		out = append(out, &controlv1.Port{Protocol: protocol, Port: uint32(p.Number)})
+		out = append(out, &controlv1.Port{Protocol: protocol, Port: uint32(p.Number), Loopback: p.Loopback})
 	}
 	return out
 }

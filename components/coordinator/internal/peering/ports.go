@@ -12,13 +12,16 @@ import (
 type Port struct {
 	Protocol string
 	Number   uint16
+	// Loopback: the workload listens on 127.0.0.1, not on its VIP. It matters to the
+	// machine that accepts, and is left out of what others are offered.
+	Loopback bool
 }
 
 // Consul's ports. Gossip runs between all members of the cluster; RPC goes to
 // the servers only.
 var (
-	gossip = []Port{{"tcp", 8301}, {"udp", 8301}}
-	rpc    = Port{"tcp", 8300}
+	gossip = []Port{{Protocol: "tcp", Number: group.ConsulGossipPort}, {Protocol: "udp", Number: group.ConsulGossipPort}}
+	rpc    = Port{Protocol: "tcp", Number: group.ConsulRPCPort}
 )
 
 // Member is one party of the overlay.
@@ -47,7 +50,7 @@ func Map(self Member, members []Member, specs map[string]group.Spec) []Peer {
 		if m.Group == self.Group && m.Slot == self.Slot {
 			continue
 		}
-		out = append(out, Peer{Member: m, Offers: Reach(self, m, specs), Accepts: Reach(m, self, specs)})
+		out = append(out, Peer{Member: m, Offers: offered(Reach(self, m, specs)), Accepts: Reach(m, self, specs)})
 	}
 	slices.SortFunc(out, func(a, b Peer) int { return cmp.Compare(a.Slot, b.Slot) })
 	return out
@@ -65,30 +68,53 @@ func Reach(client, server Member, specs map[string]group.Spec) []Port {
 		return sortPorts(ports)
 	}
 	own := client.Group == server.Group
+	driven := driverPorts(spec.Workload)
 	if own {
-		ports = append(ports, driverPorts(spec.Workload)...)
+		ports = append(ports, driven...)
 	}
 	for _, b := range spec.Backends {
 		if own || slices.Contains(b.Allow, client.Group) {
-			ports = append(ports, Port{Protocol: cmp.Or(b.Protocol, "tcp"), Number: uint16(b.Port)})
+			ports = append(ports, backendPort(b, driven))
 		}
 	}
 	return sortPorts(ports)
+}
+
+// backendPort is where b is served: at its declared address, but one of the
+// driver's ports where the driver says.
+func backendPort(b group.Backend, driven []Port) Port {
+	p := Port{Protocol: cmp.Or(b.Protocol, "tcp"), Number: uint16(b.Port)}
+	for _, d := range driven {
+		if d.Protocol == p.Protocol && d.Number == p.Number {
+			return d
+		}
+	}
+	p.Loopback = b.Address == group.LoopbackAddress
+	return p
 }
 
 // driverPorts are what members of one workload cluster need among themselves.
 func driverPorts(workload group.Workload) []Port {
 	switch workload.Kind {
 	case group.WorkloadPatroni:
-		rest := Port{"tcp", 8008}
-		if n, err := strconv.ParseUint(workload.Settings["rest_port"], 10, 16); err == nil && n > 0 {
+		// Patroni's REST API has one address, and the driver asks it on 127.0.0.1.
+		rest := Port{Protocol: "tcp", Number: 8008, Loopback: true}
+		if n, err := strconv.ParseUint(workload.Settings["port"], 10, 16); err == nil && n > 0 {
 			rest.Number = uint16(n)
 		}
-		return []Port{{"tcp", 5432}, rest}
+		return []Port{{Protocol: "tcp", Number: 5432}, rest}
 	case group.WorkloadEtcd:
-		return []Port{{"tcp", 2379}, {"tcp", 2380}}
+		return []Port{{Protocol: "tcp", Number: 2379}, {Protocol: "tcp", Number: 2380}}
 	}
 	return nil
+}
+
+// offered is ports as others see them: each once, on the VIP.
+func offered(ports []Port) []Port {
+	for i := range ports {
+		ports[i].Loopback = false
+	}
+	return slices.Compact(ports)
 }
 
 func sortPorts(ports []Port) []Port {

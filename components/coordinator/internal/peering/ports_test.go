@@ -17,16 +17,16 @@ func TestReach(t *testing.T) {
 	pg0, pg1 := Member{Group: "pg", Slot: "pg-0"}, Member{Group: "pg", Slot: "pg-1"}
 	web0, web1 := Member{Group: "web", Slot: "web-0"}, Member{Group: "web", Slot: "web-1"}
 	c0, c1 := Member{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}, Member{Group: "coordinator", Slot: "coordinator-1", Coordinator: true}
-	g := []Port{{"tcp", 8301}, {"udp", 8301}}
-	toServer := append([]Port{{"tcp", 8300}}, g...)
+	g := []Port{{Protocol: "tcp", Number: 8301}, {Protocol: "udp", Number: 8301}}
+	toServer := append([]Port{{Protocol: "tcp", Number: 8300}}, g...)
 	for name, tc := range map[string]struct {
 		client, server Member
 		want           []Port
 	}{
-		"members of a workload cluster": {pg0, pg1, []Port{{"tcp", 5432}, {"tcp", 6432}, {"tcp", 8008}, {"tcp", 8301}, {"udp", 8301}}},
-		"an allowed group":              {web0, pg1, append([]Port{{"tcp", 6432}}, g...)},
+		"members of a workload cluster": {pg0, pg1, []Port{{Protocol: "tcp", Number: 5432}, {Protocol: "tcp", Number: 6432}, {Protocol: "tcp", Number: 8008, Loopback: true}, {Protocol: "tcp", Number: 8301}, {Protocol: "udp", Number: 8301}}},
+		"an allowed group":              {web0, pg1, append([]Port{{Protocol: "tcp", Number: 6432}}, g...)},
 		"a group that is not allowed":   {pg0, web1, g},
-		"own udp backend":               {web0, web1, []Port{{"tcp", 8301}, {"udp", 8301}, {"udp", 9000}}},
+		"own udp backend":               {web0, web1, []Port{{Protocol: "tcp", Number: 8301}, {Protocol: "udp", Number: 8301}, {Protocol: "udp", Number: 9000}}},
 		"slot to coordinator":           {pg0, c0, toServer},
 		"coordinator to slot":           {c0, pg0, g},
 		"among coordinators":            {c0, c1, toServer},
@@ -55,7 +55,7 @@ func TestBothSidesOfAPairAgree(t *testing.T) {
 	}
 	for pair, p := range seen {
 		back := seen[[2]string{pair[1], pair[0]}]
-		if !reflect.DeepEqual(p.Offers, back.Accepts) || !reflect.DeepEqual(p.Accepts, back.Offers) {
+		if !reflect.DeepEqual(p.Offers, offered(slices.Clone(back.Accepts))) || !reflect.DeepEqual(offered(slices.Clone(p.Accepts)), back.Offers) {
 			t.Errorf("%v: halves differ", pair)
 		}
 	}
@@ -81,7 +81,7 @@ func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
 		for _, server := range groups {
 			got := Reach(Member{Group: client, Slot: client + "-0"}, Member{Group: server, Slot: server + "-1"}, specs)
 			want := client == server || allowed[[2]string{client, server}]
-			if reaches := slices.Contains(got, Port{"tcp", uint16(port[server])}); reaches != want {
+			if reaches := slices.Contains(got, Port{Protocol: "tcp", Number: uint16(port[server])}); reaches != want {
 				t.Errorf("%s reaches %s: %t, want %t", client, server, reaches, want)
 			}
 			for _, p := range got {
@@ -90,5 +90,31 @@ func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestABackendIsDialledWhereItIsDeclared: the address is the server's affair; the
+// client's half never has it, so both halves name the same ports.
+func TestABackendIsDialledWhereItIsDeclared(t *testing.T) {
+	specs := map[string]group.Spec{"pg": {Name: "pg",
+		Workload: group.Workload{Kind: "patroni", Settings: map[string]string{"port": "8010"}},
+		Backends: []group.Backend{
+			{Name: "vip", Port: 6000, Allow: []string{"web"}}, {Name: "loopback", Port: 6001, Address: "127.0.0.1", Allow: []string{"web"}},
+			{Name: "rest", Port: 8010, Allow: []string{"web"}},
+		}}, "web": {Name: "web"}}
+	pg, web := Member{Group: "pg", Slot: "pg-0"}, Member{Group: "web", Slot: "web-0"}
+	want := []Port{{Protocol: "tcp", Number: 6000}, {Protocol: "tcp", Number: 6001, Loopback: true}, {Protocol: "tcp", Number: 8010, Loopback: true}}
+	got := slices.DeleteFunc(Map(pg, []Member{web}, specs)[0].Accepts, func(p Port) bool { return p.Number == group.ConsulGossipPort })
+	if !slices.Equal(got, want) {
+		t.Errorf("the server accepts %v, want %v", got, want)
+	}
+	for _, p := range Map(web, []Member{pg}, specs)[0].Offers {
+		if p.Loopback {
+			t.Errorf("the client was told where %d listens", p.Number)
+		}
+	}
+	members := Map(pg, []Member{{Group: "pg", Slot: "pg-1"}}, specs)[0]
+	if n := len(slices.DeleteFunc(slices.Clone(members.Accepts), func(p Port) bool { return p.Number != 8010 })); n != 1 {
+		t.Errorf("members accept the driver's port %d times: %v", n, members.Accepts)
 	}
 }

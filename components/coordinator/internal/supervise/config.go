@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/secret"
 )
 
@@ -34,7 +35,7 @@ type Config struct {
 
 func (c Config) httpPort() int {
 	if c.HTTPPort == 0 {
-		return 8500
+		return group.ConsulHTTPPort
 	}
 	return c.HTTPPort
 }

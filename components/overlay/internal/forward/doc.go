@@ -5,6 +5,9 @@
 //	app ─► peerVIP:port ─ listener ══ stream ══ check ─► ownVIP:port ─► workload
 //	                                    (source address: the sender's VIP)
 //
+// A port that is declared to be on loopback is dialled at 127.0.0.1 instead;
+// neither address stands in for the other.
+//
 // The receiver decides: (Peer, protocol, port) must be among what the policy
 // lets that Peer reach, else the stream ends with PORT_FORBIDDEN and the app's
 // connection with a reset (OVL-07, OVL-08). It dials no address but its own.

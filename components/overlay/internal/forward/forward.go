@@ -35,6 +35,9 @@ type Rules struct {
 	Offers []Port
 	// Accepts are this machine's ports that the Peer may reach.
 	Accepts []Port
+	// Loopback are those TCP ports of Accepts that are dialled on 127.0.0.1, since
+	// their workload listens there; all others on the machine's VIP.
+	Loopback []Port
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -63,20 +64,20 @@ func (p *Peer) stillAccepts(port uint16) bool {
 	return p.allowsLocked(Port{TCP, port})
 }
 
-// dialSelf reaches a workload of this machine, which sees the Peer's VIP as the
-// source. Workloads listen on the machine's VIP; those that know nothing of
-// it, on 127.0.0.1.
+// dialSelf reaches a workload of this machine where it is declared to listen, and
+// nowhere else: what happens to listen on the same port of another address was
+// not meant for Peers (OVL-08). The workload sees the Peer's VIP as the source.
 func (p *Peer) dialSelf(ctx context.Context, port uint16) (*net.TCPConn, error) {
 	p.mu.Lock()
-	source := p.rules.VIP
+	source, at := p.rules.VIP, p.cfg.SelfVIP
+	if slices.Contains(p.rules.Loopback, Port{TCP, port}) {
+		at = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))}
-	conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(p.cfg.SelfVIP, port).String())
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		conn, err = d.DialContext(ctx, "tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port).String())
-	}
+	conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(at, port).String())
 	if err != nil {
 		return nil, err
 	}

@@ -1584,9 +1584,11 @@ func (x *Peer) GetCoordinator() bool {
 }
 
 type Port struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Protocol      Protocol               `protobuf:"varint,1,opt,name=protocol,proto3,enum=cadre.control.v1.Protocol" json:"protocol,omitempty"`
-	Port          uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Protocol Protocol               `protobuf:"varint,1,opt,name=protocol,proto3,enum=cadre.control.v1.Protocol" json:"protocol,omitempty"`
+	Port     uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	// Of accepts: the workload listens on 127.0.0.1 instead of its VIP.
+	Loopback      bool `protobuf:"varint,3,opt,name=loopback,proto3" json:"loopback,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1633,6 +1635,13 @@ func (x *Port) GetPort() uint32 {
 		return x.Port
 	}
 	return 0
+}
+
+func (x *Port) GetLoopback() bool {
+	if x != nil {
+		return x.Loopback
+	}
+	return false
 }
 
 type MeshStatusRequest struct {
@@ -2124,10 +2133,11 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\aboot_id\x18\x06 \x01(\tR\x06bootId\x12.\n" +
 	"\x06offers\x18\a \x03(\v2\x16.cadre.control.v1.PortR\x06offers\x120\n" +
 	"\aaccepts\x18\b \x03(\v2\x16.cadre.control.v1.PortR\aaccepts\x12 \n" +
-	"\vcoordinator\x18\t \x01(\bR\vcoordinator\"R\n" +
+	"\vcoordinator\x18\t \x01(\bR\vcoordinator\"n\n" +
 	"\x04Port\x126\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x1a.cadre.control.v1.ProtocolR\bprotocol\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\rR\x04port\"'\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1a\n" +
+	"\bloopback\x18\x03 \x01(\bR\bloopback\"'\n" +
 	"\x11MeshStatusRequest\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\"?\n" +
 	"\x12MeshStatusResponse\x12)\n" +

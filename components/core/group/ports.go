@@ -1,0 +1,87 @@
+package group
+
+import (
+	"net"
+	"strconv"
+)
+
+// Ports of Cadre's own inside a CVM, and of what it runs or stands on. They are
+// defaults where a flag can move them.
+const (
+	AgentAPIPort          = 7070
+	CoordinatorStatusPort = 7071
+	SessionPort           = 7443
+	CoordinatorAPIPort    = 7444
+	ConsulHTTPPort        = 8500
+	// ConsulRPCPort and ConsulGossipPort are the two that Peers reach, on the VIP:
+	// RPC on coordinators, gossip on all members.
+	ConsulRPCPort    = 8300
+	ConsulGossipPort = 8301
+)
+
+// ownPort is one port, of TCP and UDP alike: the other protocol would look as if
+// it belonged to the owner.
+type ownPort struct {
+	port  int
+	owner string
+	// peers may reach it through the overlay.
+	peers bool
+}
+
+// ownPorts is the one list: specs may name none of them, and no Peer's stream
+// ends at one that is not for Peers, whatever a coordinator says (OVL-07,
+// OVL-08, HK-01).
+var ownPorts = []ownPort{
+	{port: AgentAPIPort, owner: "the agent's interface for workloads"},
+	{port: CoordinatorStatusPort, owner: "a coordinator's status page"},
+	{port: SessionPort, owner: "the overlay's Sessions"},
+	{port: CoordinatorAPIPort, owner: "the coordinators' API"},
+	{port: 8090, owner: "dstack's guest agent"},
+	{port: ConsulRPCPort, owner: "Consul's RPC", peers: true},
+	{port: ConsulGossipPort, owner: "Consul's gossip", peers: true},
+	{port: 8302, owner: "Consul's gossip between data centers"},
+	{port: ConsulHTTPPort, owner: "Consul's HTTP API"},
+	{port: 8501, owner: "Consul's HTTPS API"},
+	{port: 8502, owner: "Consul's gRPC API"},
+	{port: 8503, owner: "Consul's gRPC API over TLS"},
+	{port: 8600, owner: "Consul's DNS"},
+}
+
+// PortOwner names what of Cadre's own uses port; "" if it is free for workloads.
+func PortOwner(port int) string {
+	for _, p := range ownPorts {
+		if p.port == port {
+			return p.owner
+		}
+	}
+	return ""
+}
+
+// PrivatePorts are the ports of Cadre's own that no Peer may reach, and those of
+// the listen addresses ("host:port") that a flag has moved.
+func PrivatePorts(listen ...string) []uint16 {
+	var out []uint16
+	for _, address := range listen {
+		_, text, _ := net.SplitHostPort(address)
+		if n, err := strconv.ParseUint(text, 10, 16); err == nil && n > 0 {
+			out = append(out, uint16(n))
+		}
+	}
+	for _, p := range ownPorts {
+		if !p.peers {
+			out = append(out, uint16(p.port))
+		}
+	}
+	return out
+}
+
+// ConsulPorts are those of a Consul agent or server.
+func ConsulPorts() []int { return []int{8300, 8301, 8302, 8500, 8501, 8502, 8503, 8600} }
+
+// workloadPort is port for one that a workload must listen on.
+func (v *validator) workloadPort(path, rule string, port int) {
+	v.port(path, port)
+	if owner := PortOwner(port); owner != "" {
+		v.add(path, rule, "is %d, which belongs to %s in every CVM: let the workload listen on another port", port, owner)
+	}
+}

@@ -1,0 +1,90 @@
+package group
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func problemAt(t *testing.T, s Spec, path string) string {
+	t.Helper()
+	var invalid *ValidationError
+	if err := Validate(s); errors.As(err, &invalid) {
+		for _, p := range invalid.Problems {
+			if p.Path == path {
+				return p.Message
+			}
+		}
+	}
+	return ""
+}
+
+// TestOVL08_ABackendIsNoPortOfCadresOwn: what a group offers is never
+// the agent's, Consul's or dstack's, and the refusal says whose it is.
+func TestOVL08_ABackendIsNoPortOfCadresOwn(t *testing.T) {
+	for _, own := range ownPorts {
+		for _, protocol := range []string{"tcp", "udp"} {
+			s := goodSpec()
+			s.Backends = []Backend{{Name: "pg", Port: 5432}, {Name: "admin", Protocol: protocol, Port: own.port}}
+			got := problemAt(t, s, `backend["admin"].port`)
+			if !strings.Contains(got, own.owner) || !strings.Contains(got, "another port") {
+				t.Errorf("%s %d: problem %q", protocol, own.port, got)
+			}
+			if other := problemAt(t, s, `backend["pg"].port`); other != "" {
+				t.Errorf("5432: problem %q", other)
+			}
+		}
+	}
+}
+
+// TestHK01_NoHookOrCheckAsksAPortOfCadresOwn: they run beside the agent,
+// so its loopback is theirs.
+func TestHK01_NoHookOrCheckAsksAPortOfCadresOwn(t *testing.T) {
+	for _, own := range ownPorts {
+		s := goodSpec()
+		s.LifecycleHooks = []LifecycleHook{{Name: "h", Transition: PreTerminate, HTTP: &HTTPAction{Port: own.port, Path: "/"}}}
+		s.HealthChecks = []HealthCheck{{Name: "web", HTTP: &HTTPCheck{Port: own.port, RequestPath: "/"}}, {Name: "plain", TCP: &TCPCheck{Port: own.port}}}
+		for _, path := range []string{`lifecycle_hook["h"].http.port`, `health_check["web"].http.port`, `health_check["plain"].tcp.port`} {
+			if got := problemAt(t, s, path); !strings.Contains(got, own.owner) {
+				t.Errorf("%s is %d: problem %q", path, own.port, got)
+			}
+		}
+	}
+}
+
+func TestABackendsAddressIsDeclared(t *testing.T) {
+	for address, good := range map[string]bool{"": true, "127.0.0.1": true, "127.0.0.2": false, "0.0.0.0": false, "localhost": false, "10.0.0.1": false} {
+		s := goodSpec()
+		s.Backends = []Backend{{Name: "b", Port: 9000, Address: address}}
+		if got := problemAt(t, s, `backend["b"].address`); (got == "") != good {
+			t.Errorf("address %q: problem %q", address, got)
+		}
+	}
+	s := goodSpec()
+	s.Backends = []Backend{{Name: "b", Protocol: "udp", Port: 9000, Address: "127.0.0.1"}}
+	if got := problemAt(t, s, `backend["b"].address`); !strings.Contains(got, "udp") {
+		t.Errorf("a udp backend on 127.0.0.1: problem %q", got)
+	}
+}
+
+func TestTheListOfOwnPorts(t *testing.T) {
+	private := PrivatePorts()
+	for _, p := range ConsulPorts() {
+		if !strings.Contains(PortOwner(p), "Consul") {
+			t.Errorf("Consul's %d belongs to %q", p, PortOwner(p))
+		}
+	}
+	for _, p := range []uint16{ConsulRPCPort, ConsulGossipPort} {
+		if slices.Contains(private, p) {
+			t.Errorf("Peers need %d", p)
+		}
+	}
+	moved := PrivatePorts("127.0.0.1:7171", ":7544", "nothing")
+	if !slices.Contains(moved, 7171) || !slices.Contains(moved, 7544) || len(moved) != len(private)+2 {
+		t.Errorf("private ports with moved ones %v", moved)
+	}
+	if len(private) != len(ownPorts)-2 || !slices.Contains(private, AgentAPIPort) || PortOwner(5432) != "" {
+		t.Errorf("private ports %v", private)
+	}
+}

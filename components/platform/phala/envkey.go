@@ -1,0 +1,86 @@
+package phala
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"cadre.dev/attest/dstacksdk"
+	"cadre.dev/platform"
+)
+
+// keyServiceID names the key service of every app that this client creates.
+const keyServiceID = "phala"
+
+// sealEnv encrypts env for the guests of the app, whose key the platform gave.
+func (c *Client) sealEnv(ctx context.Context, appID string, key []byte, env map[string]string) (string, error) {
+	if len(key) == 0 {
+		return "", fmt.Errorf("the platform gave no key to encrypt env with: %w", platform.ErrRefused)
+	}
+	if err := c.checkEnvKey(ctx, appID, key); err != nil {
+		return "", fmt.Errorf("%w: %w", err, platform.ErrRefused)
+	}
+	sealed, err := dstacksdk.SealEnv(key, env)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", err, platform.ErrRefused)
+	}
+	return sealed, nil
+}
+
+// checkEnvKey compares the signature that the platform shows for the key with the
+// key service that is known. A platform that shows none is believed: it could
+// drop or replace the values as well, so nothing that is sealed may be a secret
+// or be trusted, and a platform without that call must still serve.
+func (c *Client) checkEnvKey(ctx context.Context, appID string, key []byte) error {
+	if c.keyService == nil {
+		return nil
+	}
+	shown, err := c.envKeyProof(ctx, appID)
+	if err != nil || !shown.Given() {
+		return err
+	}
+	service, err := c.keyService(ctx)
+	if err != nil {
+		return fmt.Errorf("env key of app %s: read who may sign it: %w", appID, err)
+	}
+	if err := shown.Verify(service, key, appID); err != nil {
+		return fmt.Errorf("env key %x of app %s: %w: nothing was sealed for it; ask the platform whose key it is", key, appID, err)
+	}
+	return nil
+}
+
+// envKeyProof is empty where the platform has no such call, or shows no signature.
+func (c *Client) envKeyProof(ctx context.Context, appID string) (dstacksdk.EnvKeyProof, error) {
+	var reply struct {
+		Signature   text  `json:"signature"`
+		SignatureV1 text  `json:"signature_v1"`
+		Timestamp   whole `json:"timestamp"`
+	}
+	doing := "read the env key's signature for app " + appID
+	err := c.read(ctx, call{doing: doing, method: http.MethodGet, into: &reply,
+		path: "/kms/" + keyServiceID + "/pubkey/" + url.PathEscape(appID)})
+	if answer := (*Error)(nil); errors.As(err, &answer) && answer.Status == http.StatusNotFound {
+		c.log.Warn("the platform shows no signature over env keys", "app", appID)
+		return dstacksdk.EnvKeyProof{}, nil
+	}
+	if err != nil {
+		return dstacksdk.EnvKeyProof{}, err
+	}
+	var proof dstacksdk.EnvKeyProof
+	for _, field := range []struct {
+		name string
+		from text
+		into *[]byte
+	}{{"signature", reply.Signature, &proof.Signature}, {"signature_v1", reply.SignatureV1, &proof.SignatureV1}} {
+		// Not an empty signature: that would count as none.
+		if *field.into, err = hex.DecodeString(strings.TrimPrefix(string(field.from), "0x")); err != nil {
+			return dstacksdk.EnvKeyProof{}, fmt.Errorf("%s: %s is not hex", doing, field.name)
+		}
+	}
+	proof.Timestamp = uint64(max(0, int64(reply.Timestamp)))
+	return proof, nil
+}
