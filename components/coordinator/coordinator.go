@@ -15,6 +15,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/marks"
 	"cadre.dev/coordinator/internal/observe"
@@ -50,8 +51,15 @@ type Coordinator struct {
 	deps Deps
 	log  *slog.Logger
 
+	// Made by identify and settle, constant afterwards.
+	info     attest.Info
+	boot     tls.Certificate
+	finder   Verifier
+	quoter   admission.Quoter
+	peers    *peering.Coordinators
+	founding founding.Kept
+
 	// Made by assemble, constant afterwards.
-	info      attest.Info
 	root      *keys.Root
 	identity  *keys.Identity
 	store     *store.Consul
@@ -62,8 +70,6 @@ type Coordinator struct {
 	rotator   *secrets.Rotator
 	verifier  Verifier
 	second    Verifier // nil: the trust file names none
-	quoter    admission.Quoter
-	peers     *peering.Coordinators
 	node      *overlay.Node
 	views     *view.Watcher
 	reports   *reports.Reports
@@ -75,6 +81,7 @@ type Coordinator struct {
 	server    *server.Server
 	metrics   *status.Metrics
 	relocated chan struct{} // capacity 1: the coordinators' places changed
+	confirmed chan struct{} // closed: the records are of this coordinator's founding
 
 	mu   sync.Mutex
 	cert tls.Certificate // guarded by mu
@@ -95,12 +102,21 @@ func New(cfg Config, deps Deps) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Coordinator{cfg: cfg, deps: deps, log: deps.Log, relocated: make(chan struct{}, 1)}, nil
+	return &Coordinator{cfg: cfg, deps: deps, log: deps.Log, relocated: make(chan struct{}, 1), confirmed: make(chan struct{})}, nil
 }
 
 // Run is the coordinator until ctx ends or a part of it fails. It gives the
 // Lease up before it stops Consul, so that a successor takes over at once.
 func (c *Coordinator) Run(ctx context.Context) error {
+	if err := c.identify(ctx); err != nil {
+		return err
+	}
+	if err := c.settle(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was stopped while it waited
+		}
+		return err
+	}
 	if err := c.assemble(ctx); err != nil {
 		return err
 	}
@@ -123,14 +139,20 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work := newTasks(ctx)
 	defer work.stop()
 	work.run("genesis", c.genesis)
+	work.run("agreement", c.agree)
 	work.run("records", c.views.Run)
 	work.run("peers", c.followPeers)
 	work.run("gossip key", c.keeper.Run)
 	work.run("orders", c.control.Follow)
-	work.run("leases", c.admission.KeepLeases)
+	work.run("leases", c.afterConfirmed(c.admission.KeepLeases))
 	work.run("credentials", c.renewCredentials)
-	work.run("reconcile", c.reconcile.Run)
-	work.run("api", func(ctx context.Context) error { return c.server.Run(ctx, api) })
+	work.run("reconcile", c.afterConfirmed(c.reconcile.Run))
+	serve := func(ctx context.Context) error { return c.server.Run(ctx, api) }
+	if !c.founding.Recorded {
+		// Before the founding stands in the records nothing else may.
+		serve = c.afterConfirmed(serve)
+	}
+	work.run("api", serve)
 	work.run("status", func(ctx context.Context) error { return status.Run(ctx, local, c.metrics, c.health) })
 	c.log.Info("coordinator started", "slot", c.cfg.Slot, "instance", c.info.InstanceID, "version", c.cfg.Version)
 
@@ -146,8 +168,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	return context.Cause(work.ctx) //nolint:contextcheck // why the tasks ended
 }
 
-// assemble makes every part, from the keys up.
-func (c *Coordinator) assemble(ctx context.Context) error {
+// identify finds out who this is, and makes what proves it to others.
+func (c *Coordinator) identify(ctx context.Context) error {
 	if err := supervise.InMemory(c.cfg.RunDir, c.consulRunDir()); err != nil {
 		return fmt.Errorf("run dir: %w", err)
 	}
@@ -165,7 +187,17 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		// Without it no spec that asks for CVMs of this app could be told and refused.
 		return errors.New("the guest agent names no app: the coordinators cannot tell which one is their own")
 	}
-	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster); err != nil {
+	if c.boot, err = founding.NewBoot(); err != nil {
+		return err
+	}
+	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
+	return c.assembleQuoter()
+}
+
+// assemble makes every part, from the keys of the founding up.
+func (c *Coordinator) assemble(ctx context.Context) error {
+	var err error
+	if c.root, err = keys.Derive(ctx, c.deps.Guest, c.cfg.Cluster, c.founding.Founding); err != nil {
 		return err
 	}
 	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot, c.cfg.Trust.AllowSimulated); err != nil {
@@ -194,7 +226,6 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.metrics = status.NewMetrics()
-	c.peers = peering.NewCoordinators(c.cfg.Cluster, c.info.AppID, c.cfg.Replicas, c.deps.Platform, c.log)
 	c.reports = reports.New(c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
 	if err := c.assembleSecrets(consul.Address(), epoch); err != nil {
@@ -251,6 +282,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
 		Store: c.store, Views: c.views, Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
+		Founding: founding.NewProver(c.ownFounding(c.identity.PublicKey()), c.quoter, c.log),
 		WithEviction: func(ctx context.Context, slot string) ([]store.Op, error) {
 			return c.rotator.GossipRequest(ctx, slot+" was evicted")
 		},

@@ -15,32 +15,51 @@ import (
 // keptCollateral is the folder of package kept inside the state directory.
 const keptCollateral = "collateral"
 
-// assembleVerifier makes what judges evidence, by the trust file alone, and what
-// makes this coordinator's own. highest is what all coordinators have seen.
-func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
-	c.verifier, c.quoter = c.deps.Verifier, c.deps.Guest
-	if c.verifier != nil {
+// assembleQuoter makes what makes this coordinator's own evidence, and what judges that
+// of other coordinators, by the trust file alone. Neither needs the records.
+func (c *Coordinator) assembleQuoter() error {
+	c.finder, c.quoter = c.deps.Verifier, c.deps.Guest
+	if c.finder != nil {
 		return nil
 	}
+	cfg, _, err := c.verifierConfig()
+	if err != nil {
+		return err
+	}
+	// What goes with our own evidence is judged by the other side; it must not wait for
+	// records, which are not readable before Consul's first election. Without them it
+	// cannot say what is worth keeping either.
+	finder, err := attest.NewVerifier(cfg)
+	if err != nil {
+		return fmt.Errorf("make verifier: %w", err)
+	}
+	c.finder, c.quoter = finder, &ownEvidence{guest: c.deps.Guest, verifier: finder, log: c.log}
+	return nil
+}
+
+// verifierConfig is what the trust file says, with the collateral that was kept.
+func (c *Coordinator) verifierConfig() (attest.VerifierConfig, *kept.Kept, error) {
 	cfg := c.cfg.Trust.VerifierConfig()
 	keep := kept.New(filepath.Join(c.cfg.StateDir, keptCollateral), func(b collateral.Bundle) error {
 		_, _, err := attest.OpenBundle(b, cfg.RootsPEM)
 		return err
 	}, c.deps.Now, c.log)
 	source, err := c.cfg.Trust.CollateralSource(keep)
+	cfg.Collateral, cfg.Now = source, c.deps.Now
+	return cfg, keep, err
+}
+
+// assembleVerifier makes what judges evidence, by the trust file alone. highest is what
+// all coordinators have seen.
+func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
+	if c.verifier = c.deps.Verifier; c.verifier != nil {
+		return nil
+	}
+	cfg, keep, err := c.verifierConfig()
 	if err != nil {
 		return err
 	}
-	cfg.Collateral, cfg.Highest, cfg.Now = source, highest, c.deps.Now
-	// What goes with our own evidence is judged by the other side; it must not wait for
-	// records, which are not readable before Consul's first election. Without them it
-	// cannot say what is worth keeping either.
-	without := cfg
-	without.Highest = nil
-	finder, err := attest.NewVerifier(without)
-	if err != nil {
-		return fmt.Errorf("make verifier: %w", err)
-	}
+	cfg.Highest = highest
 	if c.cfg.Trust.Collateral.PCCSURL != "" {
 		cfg.Accepted = keep.Keep
 	}
@@ -48,7 +67,7 @@ func (c *Coordinator) assembleVerifier(highest collateral.Highest) error {
 	if err != nil {
 		return fmt.Errorf("make verifier: %w", err)
 	}
-	c.verifier, c.quoter = own, &ownEvidence{guest: c.deps.Guest, verifier: finder, log: c.log}
+	c.verifier = own
 	if url := c.cfg.Trust.DstackVerifier.URL; url != "" {
 		second, err := attest.NewDstackVerifier(url, c.cfg.Trust.Images)
 		if err != nil {

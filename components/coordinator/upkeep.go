@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/tokens"
@@ -29,6 +30,7 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 		name string
 		do   func(context.Context) error
 	}{
+		{"founding", c.confirm},
 		{"agent token", c.giveConsulToken},
 		{"autopilot", func(ctx context.Context) error { return c.issuer.EnsureMinQuorum(ctx, uint(c.cfg.Replicas)) }},
 	}
@@ -40,6 +42,9 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 			cancel()
 			if err == nil {
 				break
+			}
+			if _, final := errors.AsType[*founding.HaltError](err); final {
+				return err
 			}
 			// The same complaint at each retry would say nothing new.
 			if text := err.Error(); text != last && ctx.Err() == nil {

@@ -35,6 +35,8 @@ const (
 )
 
 const (
+	// FoundingKey says which founding these records are of. It is written once.
+	FoundingKey = "founding"
 	// LeaseKey is locked by the leader's session. It is never deleted.
 	LeaseKey = "lease/coordinator"
 	// TermKey carries the Term; its modify index is the fence.

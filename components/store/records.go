@@ -23,6 +23,9 @@ const (
 	// Admitter is any coordinator that admits a Boot; its writes check the Term's
 	// index and the policy's index, and use check-and-set.
 	Admitter Writer = "admission"
+	// Founder is the first coordinator whose Consul has a leader; it creates what does
+	// not exist. Nobody writes it again.
+	Founder Writer = "founder"
 )
 
 // Kind describes the records of one key pattern.
@@ -44,6 +47,8 @@ const kib = 1 << 10
 
 // Records is the table of all records. docs/kv.md is generated from it.
 var Records = []Kind{
+	{FoundingKey, typeOf[FoundingRecord](), Founder, 1 * kib,
+		"Which founding of the cluster these records are of. Created once, by check-and-set, while there is no other record; never changed or deleted. Coordinators halt when it is not the one on their disks, or is gone while others are there."},
 	{"groups/<group>/spec", typeOf[group.Spec](), Operator, group.MaxSpecBytes,
 		"What the operator wants the group to be. Editing it starts a rollout; a spec that does not validate becomes a condition in the status and changes nothing."},
 	{"groups/<group>/accepted", typeOf[AcceptedSpec](), Leader, group.MaxSpecBytes + 32*kib,

@@ -81,3 +81,12 @@ type BootLease struct {
 type TermRecord struct {
 	Term uint64 `json:"term"`
 }
+
+// FoundingRecord says which founding of the cluster the records are of.
+type FoundingRecord struct {
+	// Founding in the one form of core/founding.
+	Founding string    `json:"founding"`
+	At       time.Time `json:"at"`
+	// By is the coordinator that wrote it.
+	By string `json:"by"`
+}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"cadre.dev/core/founding"
 )
 
 // Version is the encoding's version, the only one that Decode reads.
@@ -132,6 +134,28 @@ func hexText(name string, p *string, size int) field {
 		}
 		return ""
 	})
+}
+
+func foundingText(name string, p *string) field {
+	return text(name, p, func(b []byte) string {
+		if founding.Check(string(b)) != nil {
+			return "must be a founding"
+		}
+		return ""
+	})
+}
+
+// foundingOrNone is as foundingText, and empty.
+func foundingOrNone(name string, p *string) field {
+	f := foundingText(name, p)
+	check := f.check
+	f.check = func(b []byte) string {
+		if len(b) == 0 {
+			return ""
+		}
+		return check(b)
+	}
+	return f
 }
 
 func name(label string, p *string) field {

@@ -33,8 +33,10 @@ type Agent struct {
 // it anything.
 type Coordinator struct {
 	Cluster string
-	AppID   string
-	Slot    string
+	// Founding is the one that the coordinator serves (core/founding).
+	Founding string
+	AppID    string
+	Slot     string
 	// TLSPublicKey is the DER SubjectPublicKeyInfo of its certificate on this connection.
 	TLSPublicKey []byte
 	Exporter     []byte
@@ -107,7 +109,8 @@ func DecodeCoordinator(b []byte) (Coordinator, error) {
 
 func (s *Coordinator) fields() []field {
 	return []field{
-		name("cluster", &s.Cluster), hexText("app_id", &s.AppID, 40), name("slot", &s.Slot),
+		name("cluster", &s.Cluster), foundingText("founding", &s.Founding),
+		hexText("app_id", &s.AppID, 40), name("slot", &s.Slot),
 		octets("tls_public_key", &s.TLSPublicKey, minKey, maxKey),
 		octets("exporter", &s.Exporter, exporterSize, exporterSize),
 		octets("peer_nonce", &s.PeerNonce, minNonce, maxNonce),

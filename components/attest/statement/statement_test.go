@@ -24,7 +24,7 @@ func goodAgent() Agent {
 
 func goodCoordinator() Coordinator {
 	return Coordinator{
-		Cluster: "test", AppID: strings.Repeat("01", 20), Slot: "coordinator-0",
+		Cluster: "test", Founding: strings.Repeat("0f", 16), AppID: strings.Repeat("01", 20), Slot: "coordinator-0",
 		TLSPublicKey: bytes.Repeat([]byte{0x30}, 91), Exporter: bytes.Repeat([]byte{8}, 32),
 		PeerNonce: bytes.Repeat([]byte{7}, 32), CABundleSHA256: bytes.Repeat([]byte{9}, 32),
 	}

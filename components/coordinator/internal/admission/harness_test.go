@@ -115,7 +115,7 @@ func newHarness(t testing.TB) *harness {
 	}
 	h := &harness{t: t, cloud: cloud, consul: server.Addr, management: server.ManagementToken, live: map[string]bool{}, seed: bytes.Repeat([]byte{7}, 20)}
 	_, own := h.bootCVM(coordinatorApp, "services: {}\n", bytes.Repeat([]byte{9}, 20))
-	if h.root, err = keys.Derive(t.Context(), own, "demo"); err != nil {
+	if h.root, err = keys.Derive(t.Context(), own, "demo", "0123456789abcdef0123456789abcdef"); err != nil {
 		t.Fatal(err)
 	}
 	identity, err := keys.NewIdentity(h.root.CA(), "coordinator-0", true)

@@ -147,7 +147,7 @@ func instanceOf(slot int) string { return fmt.Sprintf("%040x", slot+1) }
 func newSmall(t testing.TB, coordinators, slots int, cluster string) *small {
 	t.Helper()
 	s := &small{t: t, store: storetest.NewMemory(), slots: slots, live: map[string]bool{}}
-	root, err := keys.Derive(context.Background(), fakeGuest{cluster}, cluster)
+	root, err := keys.Derive(context.Background(), fakeGuest{cluster}, cluster, "0123456789abcdef0123456789abcdef")
 	if err != nil {
 		t.Fatal(err)
 	}

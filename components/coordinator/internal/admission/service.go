@@ -18,6 +18,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -72,8 +73,10 @@ type Config struct {
 	Verifier   Verifier
 	// Second is asked about what Verifier accepts and the Slot's policy allows; both
 	// must agree. nil: nobody is.
-	Second    Verifier
-	Quoter    Quoter
+	Second Verifier
+	Quoter Quoter
+	// Founding is served beside admission, to other coordinators; nil: it is not.
+	Founding  *founding.Prover
 	Issuer    Issuer
 	Secrets   Secrets
 	Sessions  Sessions
@@ -156,7 +159,7 @@ func New(cfg Config) *Service {
 		asking: newPool(askers, cfg.Now), commits: make(chan struct{}, maxCommits),
 		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
-			Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: cfg.Slot,
+			Cluster: cfg.Cluster, Founding: cfg.Root.Founding(), AppID: cfg.AppID, Slot: cfg.Slot,
 			TLSPublicKey: cfg.Identity.PublicKey(), CABundleSHA256: bundle[:],
 		}},
 		noted: map[string]noted{}, renewed: map[string]renewal{}, issued: map[string]issued{},
@@ -174,6 +177,9 @@ func (s *Service) Serve(ctx context.Context, conn net.Conn, state tls.Connection
 	}
 	err = grpcconn.Serve(ctx, conn, func(server *grpc.Server) {
 		admissionv1.RegisterAdmissionServiceServer(server, one)
+		if s.cfg.Founding != nil {
+			s.cfg.Founding.Register(server, one.channel)
+		}
 	}, grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls))
 	if err != nil {
 		s.log.Debug("first contact ended", "error", err)

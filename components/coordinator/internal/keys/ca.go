@@ -61,14 +61,15 @@ type CA struct {
 }
 
 // newCA makes the CA of a seed. Ed25519 signatures have no randomness, so equal
-// seeds give equal bytes.
-func newCA(cluster string, seed []byte) (*CA, error) {
+// seeds give equal bytes. The subject names the founding, for whoever is to tell two
+// sets of coordinators of one app apart; with another founding the seed differs as well.
+func newCA(cluster, id string, seed []byte) (*CA, error) {
 	key := ed25519.NewKeyFromSeed(seed)
 	public := key.Public().(ed25519.PublicKey)
 	digest := sha256.Sum256(public)
 	template := &x509.Certificate{
 		SerialNumber:          new(big.Int).SetBytes(digest[:16]),
-		Subject:               pkix.Name{CommonName: "cadre " + cluster + " CA"},
+		Subject:               pkix.Name{CommonName: "cadre " + cluster + " CA", SerialNumber: id},
 		NotBefore:             caNotBefore,
 		NotAfter:              caNotAfter,
 		IsCA:                  true,

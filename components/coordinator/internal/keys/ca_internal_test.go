@@ -15,7 +15,7 @@ import (
 // TestTOK14_TheCAsSignatureMakesNoCA: whoever gets one certificate of the CA's too many
 // has one name, not a CA of its own.
 func TestTOK14_TheCAsSignatureMakesNoCA(t *testing.T) {
-	ca, err := newCA("demo", make([]byte, 32))
+	ca, err := newCA("demo", "0123456789abcdef0123456789abcdef", make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"cadre.dev/core/founding"
 	"cadre.dev/core/secret"
 )
 
@@ -44,6 +45,7 @@ const FirstEpoch uint32 = 1
 // kept remembers, and safe for concurrent use.
 type Root struct {
 	cluster    string
+	founding   string
 	guest      Guest
 	ca         *CA
 	management secret.Value
@@ -72,15 +74,19 @@ func (k *kept) put(p Purpose, d derived) {
 // guestPurpose names our use in the guest agent's own key derivation.
 const guestPurpose = "cadre"
 
-// Derive asks the guest agent for the cluster's keys that have one epoch. Errors
-// name the key that could not be had.
-func Derive(ctx context.Context, guest Guest, cluster string) (*Root, error) {
-	r := &Root{cluster: cluster, guest: guest, kept: &kept{last: map[Purpose]derived{}}}
+// Derive asks the guest agent for the keys of one founding of the cluster that have one
+// epoch. Another founding by the same app has other keys. Errors name the key that could
+// not be had, or say what is wrong with the founding.
+func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error) {
+	if err := founding.Check(id); err != nil {
+		return nil, fmt.Errorf("derive the cluster's keys: %w", err)
+	}
+	r := &Root{cluster: cluster, founding: id, guest: guest, kept: &kept{last: map[Purpose]derived{}}}
 	seed, err := r.deriveAnew(ctx, PurposeCA, FirstEpoch, ed25519.SeedSize)
 	if err != nil {
 		return nil, err
 	}
-	if r.ca, err = newCA(cluster, seed.Reveal()); err != nil {
+	if r.ca, err = newCA(cluster, id, seed.Reveal()); err != nil {
 		return nil, err
 	}
 	for purpose, into := range map[Purpose]*secret.Value{
@@ -92,6 +98,9 @@ func Derive(ctx context.Context, guest Guest, cluster string) (*Root, error) {
 	}
 	return r, nil
 }
+
+// Founding is the one that all of this is derived for.
+func (r *Root) Founding() string { return r.founding }
 
 // CA is the cluster's certificate authority.
 func (r *Root) CA() *CA { return r.ca }
@@ -118,9 +127,9 @@ func (r *Root) Secret(ctx context.Context, group, name string, epoch uint32, siz
 	return r.derive(ctx, purposeSecret+Purpose("/"+group+"/"+name), epoch, size)
 }
 
-// Path is what the guest agent is asked for: cadre/v1/<cluster>/<purpose>/<epoch>.
-func Path(cluster string, purpose Purpose, epoch uint32) string {
-	return "cadre/v1/" + cluster + "/" + string(purpose) + "/" + strconv.FormatUint(uint64(epoch), 10)
+// Path is what the guest agent is asked for: cadre/v1/<cluster>/<founding>/<purpose>/<epoch>.
+func Path(cluster, id string, purpose Purpose, epoch uint32) string {
+	return "cadre/v1/" + cluster + "/" + id + "/" + string(purpose) + "/" + strconv.FormatUint(uint64(epoch), 10)
 }
 
 // derived is the last key of a purpose that was asked for.
@@ -148,7 +157,7 @@ func (r *Root) derive(ctx context.Context, purpose Purpose, epoch uint32, size i
 // deriveAnew takes the guest's key for one path and expands it, so that the raw
 // platform key is used for nothing else.
 func (r *Root) deriveAnew(ctx context.Context, purpose Purpose, epoch uint32, size int) (secret.Value, error) {
-	path := Path(r.cluster, purpose, epoch)
+	path := Path(r.cluster, r.founding, purpose, epoch)
 	if epoch < FirstEpoch {
 		return secret.Value{}, fmt.Errorf("derive key %s: epochs begin at %d", path, FirstEpoch)
 	}

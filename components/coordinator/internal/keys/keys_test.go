@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"cadre.dev/coordinator/internal/keys"
+	corefounding "cadre.dev/core/founding"
 	"cadre.dev/core/secret"
 )
 
@@ -33,7 +34,18 @@ func (g guest) GetKey(_ context.Context, path, purpose string) ([]byte, error) {
 
 func derive(t *testing.T, g guest, cluster string) *keys.Root {
 	t.Helper()
-	root, err := keys.Derive(t.Context(), g, cluster)
+	return deriveOf(t, g, cluster, founding)
+}
+
+// founding is one, and another is another.
+const (
+	founding = "0123456789abcdef0123456789abcdef"
+	another  = "fedcba9876543210fedcba9876543210"
+)
+
+func deriveOf(t *testing.T, g guest, cluster, id string) *keys.Root {
+	t.Helper()
+	root, err := keys.Derive(t.Context(), g, cluster, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +87,14 @@ func TestCoordinatorsOfOneAppShareEverything(t *testing.T) {
 	}
 }
 
-func TestAnotherAppOrClusterSharesNothing(t *testing.T) {
+// TestGEN02_IDN08_AnotherAppClusterOrFoundingSharesNothing: a second set of coordinators of the same
+// app and cluster has no key of the first.
+func TestGEN02_IDN08_AnotherAppClusterOrFoundingSharesNothing(t *testing.T) {
 	a := derive(t, "app", "demo")
-	for _, b := range []*keys.Root{derive(t, "other", "demo"), derive(t, "app", "prod")} {
+	for _, b := range []*keys.Root{derive(t, "other", "demo"), derive(t, "app", "prod"), deriveOf(t, "app", "demo", another)} {
+		if bytes.Equal(a.NonceKey(), b.NonceKey()) || workload(t, a, "pg", "superuser", 1).Equal(workload(t, b, "pg", "superuser", 1)) {
+			t.Error("the key of challenges or a workload's secret is shared")
+		}
 		if bytes.Equal(a.CA().PEM(), b.CA().PEM()) || gossip(t, a, 1).Equal(gossip(t, b, 1)) || a.ManagementToken().Equal(b.ManagementToken()) {
 			t.Error("material is shared")
 		}
@@ -104,7 +121,7 @@ func TestTOK10_PurposesAndEpochsAreIndependent(t *testing.T) {
 	if _, err := r.Gossip(t.Context(), 0); err == nil {
 		t.Error("there is a key of epoch 0")
 	}
-	if got := keys.Path("demo", keys.PurposeGossip, 7); got != "cadre/v1/demo/gossip/7" {
+	if got := keys.Path("demo", founding, keys.PurposeGossip, 7); got != "cadre/v1/demo/"+founding+"/gossip/7" {
 		t.Errorf("path = %s", got)
 	}
 }
@@ -180,7 +197,7 @@ func (c *counting) GetKey(ctx context.Context, path, purpose string) ([]byte, er
 // epoch or size.
 func TestKeysInUseAreAskedForOnce(t *testing.T) {
 	g := &counting{guest: "app"}
-	r, err := keys.Derive(t.Context(), g, "demo")
+	r, err := keys.Derive(t.Context(), g, "demo", founding)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,5 +211,47 @@ func TestKeysInUseAreAskedForOnce(t *testing.T) {
 	}
 	if back := workload(t, r, "pg", "superuser", 1); !back.Equal(first) {
 		t.Error("the first epoch has another key now")
+	}
+}
+
+// TestGEN02_TheCAsSubjectNamesTheFounding, so that whoever is refused by it can be told
+// why.
+func TestGEN02_TheCAsSubjectNamesTheFounding(t *testing.T) {
+	for _, id := range []string{founding, another} {
+		block, _ := pem.Decode(deriveOf(t, "app", "demo", id).CA().PEM())
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || corefounding.Of(cert) != id {
+			t.Errorf("subject %v, %v", cert.Subject, err)
+		}
+	}
+	for _, bad := range []string{"", strings.Repeat("0", 32), strings.ToUpper(another), another + "/", "../" + another} {
+		if _, err := keys.Derive(t.Context(), guest("app"), "demo", bad); err == nil {
+			t.Errorf("keys were derived for founding %q", bad)
+		}
+	}
+}
+
+// TestGEN02_IDN08_SVIDsOfAnotherFoundingAreRefused by whoever believes the first one's CA.
+func TestGEN02_IDN08_SVIDsOfAnotherFoundingAreRefused(t *testing.T) {
+	a, b := derive(t, "app", "demo"), deriveOf(t, "app", "demo", another)
+	for _, c := range []struct {
+		issuer *keys.Root
+		good   bool
+	}{{a, true}, {b, false}} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, _, err := c.issuer.CA().SVID(key.Public(), keys.Subject{Group: "pg", Slot: "pg-0"}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: a.CA().Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); (err == nil) != c.good {
+			t.Errorf("of founding %s: %v", c.issuer.Founding(), err)
+		}
 	}
 }

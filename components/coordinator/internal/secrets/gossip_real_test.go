@@ -58,7 +58,7 @@ type pool struct {
 const firstPort = 18500
 
 func newPool(t *testing.T) *pool {
-	root, err := keys.Derive(t.Context(), guest{}, "demo")
+	root, err := keys.Derive(t.Context(), guest{}, "demo", "0123456789abcdef0123456789abcdef")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,6 +196,7 @@ func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*a
 	}
 	return &apiv1.GetClusterResponse{
 		Cluster: s.cfg.Cluster, Version: s.cfg.Version, Leader: leader, Term: term, Self: s.cfg.Slot, Simulated: s.cfg.Simulated,
+		Founding: s.cfg.Root.Founding(),
 	}, nil
 }
 

@@ -36,7 +36,7 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 		return
 	}
 	binary := storetest.ConsulBinary(t)
-	root, err := keys.Derive(t.Context(), guest{}, "demo")
+	root, err := keys.Derive(t.Context(), guest{}, "demo", "0123456789abcdef0123456789abcdef")
 	if err != nil {
 		t.Fatal(err)
 	}

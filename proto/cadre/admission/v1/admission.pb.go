@@ -27,6 +27,104 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ProveFoundingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 32 random bytes that the evidence must commit to.
+	Nonce         []byte `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveFoundingRequest) Reset() {
+	*x = ProveFoundingRequest{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveFoundingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveFoundingRequest) ProtoMessage() {}
+
+func (x *ProveFoundingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveFoundingRequest.ProtoReflect.Descriptor instead.
+func (*ProveFoundingRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ProveFoundingRequest) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+type ProveFoundingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Canonical statement that evidence commits to: attest/statement.Founding.
+	Statement     []byte    `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
+	Evidence      *Evidence `protobuf:"bytes,2,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProveFoundingResponse) Reset() {
+	*x = ProveFoundingResponse{}
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProveFoundingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProveFoundingResponse) ProtoMessage() {}
+
+func (x *ProveFoundingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProveFoundingResponse.ProtoReflect.Descriptor instead.
+func (*ProveFoundingResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ProveFoundingResponse) GetStatement() []byte {
+	if x != nil {
+		return x.Statement
+	}
+	return nil
+}
+
+func (x *ProveFoundingResponse) GetEvidence() *Evidence {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
 // RenewRequest names the Boot, which must be the one that the session authenticated.
 type RenewRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -39,7 +137,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -51,7 +149,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[0]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -64,7 +162,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{0}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RenewRequest) GetBootId() string {
@@ -98,7 +196,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -110,7 +208,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[1]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -123,7 +221,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{1}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Held) GetTokensId() string {
@@ -150,7 +248,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -162,7 +260,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[2]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,7 +273,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{2}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RenewResponse) GetCredentials() *Credentials {
@@ -196,7 +294,7 @@ type StandingRequest struct {
 
 func (x *StandingRequest) Reset() {
 	*x = StandingRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -208,7 +306,7 @@ func (x *StandingRequest) String() string {
 func (*StandingRequest) ProtoMessage() {}
 
 func (x *StandingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -221,7 +319,7 @@ func (x *StandingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingRequest.ProtoReflect.Descriptor instead.
 func (*StandingRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StandingRequest) GetGroup() string {
@@ -252,7 +350,7 @@ type StandingResponse struct {
 
 func (x *StandingResponse) Reset() {
 	*x = StandingResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +362,7 @@ func (x *StandingResponse) String() string {
 func (*StandingResponse) ProtoMessage() {}
 
 func (x *StandingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[4]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +375,7 @@ func (x *StandingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandingResponse.ProtoReflect.Descriptor instead.
 func (*StandingResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{4}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StandingResponse) GetHolds() bool {
@@ -318,7 +416,7 @@ type ChallengeRequest struct {
 
 func (x *ChallengeRequest) Reset() {
 	*x = ChallengeRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +428,7 @@ func (x *ChallengeRequest) String() string {
 func (*ChallengeRequest) ProtoMessage() {}
 
 func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +441,7 @@ func (x *ChallengeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeRequest.ProtoReflect.Descriptor instead.
 func (*ChallengeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ChallengeRequest) GetAppId() string {
@@ -400,7 +498,7 @@ type ChallengeResponse struct {
 
 func (x *ChallengeResponse) Reset() {
 	*x = ChallengeResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +510,7 @@ func (x *ChallengeResponse) String() string {
 func (*ChallengeResponse) ProtoMessage() {}
 
 func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +523,7 @@ func (x *ChallengeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengeResponse.ProtoReflect.Descriptor instead.
 func (*ChallengeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ChallengeResponse) GetNonce() []byte {
@@ -513,7 +611,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +623,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[7]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +636,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{7}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Evidence) GetQuote() []byte {
@@ -590,7 +688,7 @@ type AdmitRequest struct {
 
 func (x *AdmitRequest) Reset() {
 	*x = AdmitRequest{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +700,7 @@ func (x *AdmitRequest) String() string {
 func (*AdmitRequest) ProtoMessage() {}
 
 func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[8]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +713,7 @@ func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitRequest.ProtoReflect.Descriptor instead.
 func (*AdmitRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{8}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AdmitRequest) GetStatement() []byte {
@@ -651,7 +749,7 @@ type AdmitResponse struct {
 
 func (x *AdmitResponse) Reset() {
 	*x = AdmitResponse{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +761,7 @@ func (x *AdmitResponse) String() string {
 func (*AdmitResponse) ProtoMessage() {}
 
 func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[9]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +774,7 @@ func (x *AdmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitResponse.ProtoReflect.Descriptor instead.
 func (*AdmitResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{9}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AdmitResponse) GetCredentials() *Credentials {
@@ -731,7 +829,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +841,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[10]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +854,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{10}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Credentials) GetCluster() string {
@@ -888,7 +986,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +998,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[11]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +1011,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{11}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Secret) GetName() string {
@@ -989,7 +1087,7 @@ type ConsulCredentials struct {
 
 func (x *ConsulCredentials) Reset() {
 	*x = ConsulCredentials{}
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[12]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1099,7 @@ func (x *ConsulCredentials) String() string {
 func (*ConsulCredentials) ProtoMessage() {}
 
 func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_admission_v1_admission_proto_msgTypes[12]
+	mi := &file_cadre_admission_v1_admission_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1112,7 @@ func (x *ConsulCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsulCredentials.ProtoReflect.Descriptor instead.
 func (*ConsulCredentials) Descriptor() ([]byte, []int) {
-	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{12}
+	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConsulCredentials) GetDatacenter() string {
@@ -1105,7 +1203,12 @@ var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
 
 const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
-	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n" +
+	"\"cadre/admission/v1/admission.proto\x12\x12cadre.admission.v1\x1a\x1ecadre/control/v1/control.proto\x1a\x1fgoogle/protobuf/timestamp.proto\",\n" +
+	"\x14ProveFoundingRequest\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"o\n" +
+	"\x15ProveFoundingResponse\x12\x1c\n" +
+	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
+	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"U\n" +
 	"\fRenewRequest\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12,\n" +
 	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"_\n" +
@@ -1208,7 +1311,9 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
 	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
-	"\bStanding\x12#.cadre.admission.v1.StandingRequest\x1a$.cadre.admission.v1.StandingResponse2a\n" +
+	"\bStanding\x12#.cadre.admission.v1.StandingRequest\x1a$.cadre.admission.v1.StandingResponse2w\n" +
+	"\x0fFoundingService\x12d\n" +
+	"\rProveFounding\x12(.cadre.admission.v1.ProveFoundingRequest\x1a).cadre.admission.v1.ProveFoundingResponse2a\n" +
 	"\x11CredentialService\x12L\n" +
 	"\x05Renew\x12 .cadre.admission.v1.RenewRequest\x1a!.cadre.admission.v1.RenewResponseB0Z.cadre.dev/proto/cadre/admission/v1;admissionv1b\x06proto3"
 
@@ -1224,52 +1329,57 @@ func file_cadre_admission_v1_admission_proto_rawDescGZIP() []byte {
 	return file_cadre_admission_v1_admission_proto_rawDescData
 }
 
-var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_cadre_admission_v1_admission_proto_goTypes = []any{
-	(*RenewRequest)(nil),          // 0: cadre.admission.v1.RenewRequest
-	(*Held)(nil),                  // 1: cadre.admission.v1.Held
-	(*RenewResponse)(nil),         // 2: cadre.admission.v1.RenewResponse
-	(*StandingRequest)(nil),       // 3: cadre.admission.v1.StandingRequest
-	(*StandingResponse)(nil),      // 4: cadre.admission.v1.StandingResponse
-	(*ChallengeRequest)(nil),      // 5: cadre.admission.v1.ChallengeRequest
-	(*ChallengeResponse)(nil),     // 6: cadre.admission.v1.ChallengeResponse
-	(*Evidence)(nil),              // 7: cadre.admission.v1.Evidence
-	(*AdmitRequest)(nil),          // 8: cadre.admission.v1.AdmitRequest
-	(*AdmitResponse)(nil),         // 9: cadre.admission.v1.AdmitResponse
-	(*Credentials)(nil),           // 10: cadre.admission.v1.Credentials
-	(*Secret)(nil),                // 11: cadre.admission.v1.Secret
-	(*ConsulCredentials)(nil),     // 12: cadre.admission.v1.ConsulCredentials
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*v1.Peer)(nil),               // 14: cadre.control.v1.Peer
+	(*ProveFoundingRequest)(nil),  // 0: cadre.admission.v1.ProveFoundingRequest
+	(*ProveFoundingResponse)(nil), // 1: cadre.admission.v1.ProveFoundingResponse
+	(*RenewRequest)(nil),          // 2: cadre.admission.v1.RenewRequest
+	(*Held)(nil),                  // 3: cadre.admission.v1.Held
+	(*RenewResponse)(nil),         // 4: cadre.admission.v1.RenewResponse
+	(*StandingRequest)(nil),       // 5: cadre.admission.v1.StandingRequest
+	(*StandingResponse)(nil),      // 6: cadre.admission.v1.StandingResponse
+	(*ChallengeRequest)(nil),      // 7: cadre.admission.v1.ChallengeRequest
+	(*ChallengeResponse)(nil),     // 8: cadre.admission.v1.ChallengeResponse
+	(*Evidence)(nil),              // 9: cadre.admission.v1.Evidence
+	(*AdmitRequest)(nil),          // 10: cadre.admission.v1.AdmitRequest
+	(*AdmitResponse)(nil),         // 11: cadre.admission.v1.AdmitResponse
+	(*Credentials)(nil),           // 12: cadre.admission.v1.Credentials
+	(*Secret)(nil),                // 13: cadre.admission.v1.Secret
+	(*ConsulCredentials)(nil),     // 14: cadre.admission.v1.ConsulCredentials
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*v1.Peer)(nil),               // 16: cadre.control.v1.Peer
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
-	1,  // 0: cadre.admission.v1.RenewRequest.held:type_name -> cadre.admission.v1.Held
-	13, // 1: cadre.admission.v1.Held.tls_ends_at:type_name -> google.protobuf.Timestamp
-	10, // 2: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	13, // 3: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	7,  // 4: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
-	7,  // 5: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
-	1,  // 6: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
-	10, // 7: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	14, // 8: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
-	13, // 9: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 10: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
-	11, // 11: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
-	13, // 12: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
-	13, // 13: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
-	5,  // 14: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
-	8,  // 15: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
-	3,  // 16: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
-	0,  // 17: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
-	6,  // 18: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
-	9,  // 19: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
-	4,  // 20: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
-	2,  // 21: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 0: cadre.admission.v1.ProveFoundingResponse.evidence:type_name -> cadre.admission.v1.Evidence
+	3,  // 1: cadre.admission.v1.RenewRequest.held:type_name -> cadre.admission.v1.Held
+	15, // 2: cadre.admission.v1.Held.tls_ends_at:type_name -> google.protobuf.Timestamp
+	12, // 3: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	15, // 4: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	9,  // 5: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
+	9,  // 6: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
+	3,  // 7: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
+	12, // 8: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	16, // 9: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
+	15, // 10: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 11: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
+	13, // 12: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
+	15, // 13: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
+	15, // 14: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
+	7,  // 15: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
+	10, // 16: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
+	5,  // 17: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
+	0,  // 18: cadre.admission.v1.FoundingService.ProveFounding:input_type -> cadre.admission.v1.ProveFoundingRequest
+	2,  // 19: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
+	8,  // 20: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
+	11, // 21: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
+	6,  // 22: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
+	1,  // 23: cadre.admission.v1.FoundingService.ProveFounding:output_type -> cadre.admission.v1.ProveFoundingResponse
+	4,  // 24: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_cadre_admission_v1_admission_proto_init() }
@@ -1283,9 +1393,9 @@ func file_cadre_admission_v1_admission_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_admission_v1_admission_proto_rawDesc), len(file_cadre_admission_v1_admission_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_cadre_admission_v1_admission_proto_goTypes,
 		DependencyIndexes: file_cadre_admission_v1_admission_proto_depIdxs,

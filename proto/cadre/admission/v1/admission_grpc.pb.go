@@ -217,6 +217,116 @@ var AdmissionService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	FoundingService_ProveFounding_FullMethodName = "/cadre.admission.v1.FoundingService/ProveFounding"
+)
+
+// FoundingServiceClient is the client API for FoundingService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// FoundingService is served beside AdmissionService, to coordinators that know no
+// founding of the cluster yet. By it they find the one to join, or that there is none.
+type FoundingServiceClient interface {
+	// ProveFounding tells which founding the answering coordinator knows, with evidence.
+	ProveFounding(ctx context.Context, in *ProveFoundingRequest, opts ...grpc.CallOption) (*ProveFoundingResponse, error)
+}
+
+type foundingServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewFoundingServiceClient(cc grpc.ClientConnInterface) FoundingServiceClient {
+	return &foundingServiceClient{cc}
+}
+
+func (c *foundingServiceClient) ProveFounding(ctx context.Context, in *ProveFoundingRequest, opts ...grpc.CallOption) (*ProveFoundingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProveFoundingResponse)
+	err := c.cc.Invoke(ctx, FoundingService_ProveFounding_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// FoundingServiceServer is the server API for FoundingService service.
+// All implementations must embed UnimplementedFoundingServiceServer
+// for forward compatibility.
+//
+// FoundingService is served beside AdmissionService, to coordinators that know no
+// founding of the cluster yet. By it they find the one to join, or that there is none.
+type FoundingServiceServer interface {
+	// ProveFounding tells which founding the answering coordinator knows, with evidence.
+	ProveFounding(context.Context, *ProveFoundingRequest) (*ProveFoundingResponse, error)
+	mustEmbedUnimplementedFoundingServiceServer()
+}
+
+// UnimplementedFoundingServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedFoundingServiceServer struct{}
+
+func (UnimplementedFoundingServiceServer) ProveFounding(context.Context, *ProveFoundingRequest) (*ProveFoundingResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ProveFounding not implemented")
+}
+func (UnimplementedFoundingServiceServer) mustEmbedUnimplementedFoundingServiceServer() {}
+func (UnimplementedFoundingServiceServer) testEmbeddedByValue()                         {}
+
+// UnsafeFoundingServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to FoundingServiceServer will
+// result in compilation errors.
+type UnsafeFoundingServiceServer interface {
+	mustEmbedUnimplementedFoundingServiceServer()
+}
+
+func RegisterFoundingServiceServer(s grpc.ServiceRegistrar, srv FoundingServiceServer) {
+	// If the following call pancis, it indicates UnimplementedFoundingServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&FoundingService_ServiceDesc, srv)
+}
+
+func _FoundingService_ProveFounding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProveFoundingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FoundingServiceServer).ProveFounding(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FoundingService_ProveFounding_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FoundingServiceServer).ProveFounding(ctx, req.(*ProveFoundingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// FoundingService_ServiceDesc is the grpc.ServiceDesc for FoundingService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var FoundingService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "cadre.admission.v1.FoundingService",
+	HandlerType: (*FoundingServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ProveFounding",
+			Handler:    _FoundingService_ProveFounding_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "cadre/admission/v1/admission.proto",
+}
+
+const (
 	CredentialService_Renew_FullMethodName = "/cadre.admission.v1.CredentialService/Renew"
 )
 
