@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/agent/internal/peers"
 	"cadre.dev/attest/statement"
+	"cadre.dev/core/founding"
 	"cadre.dev/overlay"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
@@ -33,6 +34,9 @@ func (c *Client) accept(answer *admissionv1.AdmitResponse, claim statement.Agent
 	bundle := sha256.Sum256(grant.GetCaBundlePem())
 	if !equal(bundle[:], proved.CABundleSHA256) {
 		return Admitted{}, errors.New("read credentials: SVID_UNTRUSTED: the CA bundle is not the one that the coordinator proved")
+	}
+	if got := foundingOf(grant.GetCaBundlePem()); got != proved.Founding {
+		return Admitted{}, fmt.Errorf("read credentials: SVID_UNTRUSTED: the CA is of founding %q, the coordinator proved %s", got, proved.Founding)
 	}
 	certificate, roots, err := c.readSVID(grant, id)
 	if err != nil {
@@ -91,6 +95,19 @@ func (c *Client) readSVID(grant *admissionv1.Credentials, id overlay.ID) (tls.Ce
 		return none, nil, fmt.Errorf("svid: %w", err)
 	}
 	return out, roots, nil
+}
+
+// foundingOf is what the cluster's CA says of itself; "" if it is none.
+func foundingOf(bundle []byte) string {
+	block, _ := pem.Decode(bundle)
+	if block == nil {
+		return ""
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return founding.Of(cert)
 }
 
 func equal(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }

@@ -32,12 +32,14 @@ type Conn interface {
 	State() tls.ConnectionState
 }
 
-// Config makes a Client. All fields are required except Log.
+// Config makes a Client. All fields are required except Pin and Log.
 type Config struct {
 	Boot     *Boot
 	Guest    attest.Guest
 	Verifier verifier
 	Trust    attest.Trust
+	// Pin is the founding that this CVM belongs to; nil: kept in memory alone.
+	Pin *Pin
 	// Dial opens a first contact with any coordinator.
 	Dial func(ctx context.Context) (Conn, error)
 	Log  *slog.Logger
@@ -50,6 +52,9 @@ type Client struct{ cfg Config }
 func New(cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Pin == nil {
+		cfg.Pin = &Pin{named: cfg.Trust.Founding}
 	}
 	return &Client{cfg: cfg}
 }
@@ -151,6 +156,9 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 		return Admitted{}, fmt.Errorf("admit: %w", err)
 	}
 	out, err := c.accept(answer, claim, proved)
+	if err == nil {
+		err = c.cfg.Pin.take(proved.Founding)
+	}
 	if err != nil {
 		return Admitted{}, err
 	}
@@ -199,7 +207,10 @@ func (c *Client) checkCoordinator(ctx context.Context, ch *admissionv1.Challenge
 	if said.AppID != claims.AppID {
 		return said, fmt.Errorf("STATEMENT_MISMATCH: the coordinator states app %s, its quote says %s", said.AppID, claims.AppID)
 	}
-	return said, trusted(trust, claims, time.Now())
+	if err := trusted(trust, claims, time.Now()); err != nil {
+		return said, err
+	}
+	return said, c.cfg.Pin.Check(said.Founding)
 }
 
 // trusted compares a coordinator's claims with the measured trust file.

@@ -18,6 +18,12 @@ import (
 
 func newClient(t *testing.T, w *agenttest.World, trust attest.Trust) (*admit.Client, *admit.Boot) {
 	t.Helper()
+	return newPinned(t, w, trust, nil)
+}
+
+// newPinned makes a Client of a new Boot that has that pin.
+func newPinned(t *testing.T, w *agenttest.World, trust attest.Trust, pin *admit.Pin) (*admit.Client, *admit.Boot) {
+	t.Helper()
 	socket, _ := w.Guest(t, agenttest.WorkerAppID, 1, attestsim.Faults{})
 	guest := attest.NewGuestClient(socket)
 	t.Cleanup(guest.Close)
@@ -31,7 +37,7 @@ func newClient(t *testing.T, w *agenttest.World, trust attest.Trust) (*admit.Cli
 	}
 	gateway := w.Gateway.Config()
 	return admit.New(admit.Config{
-		Boot: boot, Guest: guest, Verifier: verifier, Trust: trust,
+		Boot: boot, Guest: guest, Verifier: verifier, Trust: trust, Pin: pin,
 		Dial: func(ctx context.Context) (admit.Conn, error) {
 			return overlay.DialAdmission(ctx, gateway, gateway.Name(agenttest.CoordinatorAppID), boot.Certificate)
 		},
@@ -75,11 +81,15 @@ func TestATT30_GEN02_TOK20_AdmitRefuses(t *testing.T) {
 		"statement for another key": {coordinator: func(c *agenttest.Coordinator) {
 			c.Tamper = func(s *statement.Coordinator) { s.TLSPublicKey = append([]byte{1}, s.TLSPublicKey[1:]...) }
 		}, want: "CHANNEL_BINDING_MISMATCH"},
-		"quote under a foreign root":       {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignRoot = true }, want: "QUOTE_INVALID"},
-		"quote of a debug TD":              {coordinator: func(c *agenttest.Coordinator) { c.Faults.DebugTD = true }, want: "TD_DEBUG"},
-		"replayed quote is not ours":       {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignImage = true }, want: "BROKER_UNTRUSTED"},
-		"foreign key provider":             {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignKeyProvider = true }, want: "BROKER_UNTRUSTED"},
-		"simulated root is not allowed":    {trust: func(tr *attest.Trust) { tr.AllowSimulated = false }, want: "BROKER_UNTRUSTED"},
+		"quote under a foreign root":      {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignRoot = true }, want: "QUOTE_INVALID"},
+		"quote of a debug TD":             {coordinator: func(c *agenttest.Coordinator) { c.Faults.DebugTD = true }, want: "TD_DEBUG"},
+		"replayed quote is not ours":      {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignImage = true }, want: "BROKER_UNTRUSTED"},
+		"foreign key provider":            {coordinator: func(c *agenttest.Coordinator) { c.Faults.ForeignKeyProvider = true }, want: "BROKER_UNTRUSTED"},
+		"simulated root is not allowed":   {trust: func(tr *attest.Trust) { tr.AllowSimulated = false }, want: "BROKER_UNTRUSTED"},
+		"ATT-30 another founding is ours": {trust: func(tr *attest.Trust) { tr.Founding = agenttest.SecondFounding }, want: "CLUSTER_MISMATCH: the coordinator proves founding " + agenttest.Founding},
+		"ATT-23 a CA of another founding": {late: true, want: "SVID_UNTRUSTED: the CA is of founding", coordinator: func(c *agenttest.Coordinator) {
+			c.Tamper = func(s *statement.Coordinator) { s.Founding = agenttest.SecondFounding }
+		}},
 		"another cluster is ours":          {trust: func(tr *attest.Trust) { tr.Cluster = "prod" }, want: "CLUSTER_MISMATCH"},
 		"ATT-30 no collateral":             {coordinator: func(c *agenttest.Coordinator) { c.NoCollateral = true }, want: "BROKER_UNTRUSTED: the coordinator's machine: COLLATERAL_UNAVAILABLE"},
 		"ATT-30 an old machine":            {coordinator: func(c *agenttest.Coordinator) { c.World.Posture.Platform = "OutOfDate" }, want: "BROKER_UNTRUSTED: the coordinator's machine: TCB_OUT_OF_DATE"},

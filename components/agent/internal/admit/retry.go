@@ -54,6 +54,8 @@ func waitsFor(code string) string {
 		return "the leader to bind this instance to a slot"
 	case policy.CodeRevisionNotAllowed, policy.CodeRevisionNotApproved, policy.CodeRevisionBelowFloor:
 		return "the slot's policy to allow what this CVM runs"
+	case policy.CodeClusterMismatch:
+		return "a coordinator of the founding that this CVM belongs to"
 	case policy.CodeOverloaded, policy.CodeRateLimited:
 		return "a coordinator with less to do"
 	case policy.CodeGateUnreadable, policy.CodeVerifierUnavailable, policy.CodeCollateralUnavailable:

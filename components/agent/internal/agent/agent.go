@@ -79,6 +79,10 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trust file %s: %w", cfg.TrustFile, err)
 	}
+	pin, err := admit.OpenPin(cfg.StateDir, trust.Founding)
+	if err != nil {
+		return nil, err
+	}
 	boot, err := admit.NewBoot()
 	if err != nil {
 		return nil, err
@@ -105,7 +109,7 @@ func New(cfg Config) (*Agent, error) {
 		}),
 	}
 	a.admit = admit.New(admit.Config{
-		Boot: boot, Guest: a.guest, Verifier: verifier, Trust: trust, Log: cfg.Log,
+		Boot: boot, Guest: a.guest, Verifier: verifier, Trust: trust, Pin: pin, Log: cfg.Log,
 		Dial: func(ctx context.Context) (admit.Conn, error) {
 			return overlay.DialAdmission(ctx, cfg.Gateway, cfg.Gateway.Name(trust.CoordinatorAppID), boot.Certificate)
 		},

@@ -59,16 +59,24 @@ func (w *World) Collateral() ([]byte, error) {
 	return bundle.Encode()
 }
 
+// Founding is the one of NewWorld, SecondFounding that of Second.
+const (
+	Founding       = "0123456789abcdef0123456789abcdef"
+	SecondFounding = "fedcba9876543210fedcba9876543210"
+)
+
 // World is one cloud with one cluster's CA.
 type World struct {
 	Cloud *attestsim.Cloud
 	// Posture is what the manufacturer says of the machines; zero: all is well.
 	Posture attestsim.Posture
 	Gateway *Gateway
-	CA      *x509.Certificate
-	CAPEM   []byte
-	Roots   *x509.CertPool
-	caKey   ed25519.PrivateKey
+	// Founding of the cluster.
+	Founding string
+	CA       *x509.Certificate
+	CAPEM    []byte
+	Roots    *x509.CertPool
+	caKey    ed25519.PrivateKey
 }
 
 // NewWorld makes a fresh one.
@@ -78,13 +86,30 @@ func NewWorld(t testing.TB) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{Cloud: cloud, Gateway: NewGateway(t), Roots: x509.NewCertPool()}
+	w := &World{Cloud: cloud, Gateway: NewGateway(t)}
+	w.found(t, Founding)
+	return w
+}
+
+// Second is what the same app's coordinators are on empty disks: the same cluster by name,
+// of another founding.
+func (w *World) Second(t testing.TB) *World {
+	t.Helper()
+	second := *w
+	second.found(t, SecondFounding)
+	return &second
+}
+
+func (w *World) found(t testing.TB, founding string) {
+	t.Helper()
+	var err error
+	w.Founding, w.Roots = founding, x509.NewCertPool()
 	_, w.caKey, err = ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA", SerialNumber: founding},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
@@ -97,7 +122,6 @@ func NewWorld(t testing.TB) *World {
 	}
 	w.CAPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	w.Roots.AddCert(w.CA)
-	return w
 }
 
 // Trust is the world's trust file.

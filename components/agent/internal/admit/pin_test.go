@@ -1,0 +1,90 @@
+package admit_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/agenttest"
+)
+
+// boot is one more Boot of the CVM whose preserved disk dir is.
+func boot(t *testing.T, w *agenttest.World, dir, named string) (*admit.Client, error) {
+	t.Helper()
+	pin, err := admit.OpenPin(dir, named)
+	if err != nil {
+		return nil, err
+	}
+	trust := w.Trust()
+	trust.Founding = named
+	client, _ := newPinned(t, w, trust, pin)
+	return client, nil
+}
+
+// TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstFoundingThatAdmittedIt: a second set of
+// coordinators of the same app, with the same trust file and genuine evidence, gets nothing
+// from it at any later boot, and the refusal names both and the way out.
+func TestGEN02_ATT30_IDN08_AnAgentBelongsToTheFirstFoundingThatAdmittedIt(t *testing.T) {
+	w, dir := agenttest.NewWorld(t), t.TempDir()
+	first := agenttest.NewCoordinator(w)
+	first.Start(t)
+	client, err := boot(t, w, dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := w.Second(t)
+	second := agenttest.NewCoordinator(other)
+	second.Start(t) // the gateway leads to it from now on
+	refused := func(client *admit.Client, what string) {
+		t.Helper()
+		_, err := client.Admit(t.Context())
+		for _, want := range []string{"CLUSTER_MISMATCH", agenttest.Founding, agenttest.SecondFounding, `roll out a trust file with "founding": "` + agenttest.SecondFounding} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", what, err, want)
+			}
+		}
+		if admit.Code(err) != "CLUSTER_MISMATCH" || len(second.Boots()) > 0 {
+			t.Errorf("%s: code %s, %d boots told about themselves", what, admit.Code(err), len(second.Boots()))
+		}
+	}
+	refused(client, "the boot that was admitted")
+	if client, err = boot(t, other, dir, ""); err != nil {
+		t.Fatal(err)
+	}
+	refused(client, "the next boot on its disk")
+	if client, err = boot(t, other, t.TempDir(), agenttest.Founding); err != nil {
+		t.Fatal(err)
+	}
+	refused(client, "an empty disk, and a trust file that names the first founding")
+
+	// On purpose: the measured trust file names the other one, and that counts from then on.
+	for _, named := range []string{agenttest.SecondFounding, ""} {
+		if client, err = boot(t, other, dir, named); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Admit(t.Context()); err != nil {
+			t.Errorf("with the trust file's founding %q: %v", named, err)
+		}
+	}
+}
+
+// TestGEN02_ADamagedPinIsNotNone: the agent does not start, unless the trust file says it.
+func TestGEN02_ADamagedPinIsNotNone(t *testing.T) {
+	for _, text := range []string{"", "{}", `{"founding":"x"}`, strings.Repeat(" ", 1<<20)} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "founding.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admit.OpenPin(dir, ""); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), `"founding"`) {
+			t.Errorf("%.20q: %v", text, err)
+		}
+		if _, err := admit.OpenPin(dir, agenttest.Founding); err != nil {
+			t.Errorf("%.20q, named by the trust file: %v", text, err)
+		}
+	}
+}
