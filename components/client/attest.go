@@ -21,6 +21,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/collateral"
 	"cadre.dev/attest/statement"
+	"cadre.dev/core/founding"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -35,8 +36,8 @@ const (
 
 // Attested is what Attest found to be proven.
 type Attested struct {
-	// CAPEM is the cluster CA to pin.
-	CAPEM string
+	// CAPEM is the cluster CA to pin, Founding the one that it is of.
+	CAPEM, Founding string
 	// Slot is the coordinator that answered.
 	Slot   string
 	Claims policy.Claims
@@ -105,6 +106,8 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	switch {
 	case st.Cluster != c.Cluster:
 		return Attested{}, fmt.Errorf("it belongs to cluster %q, wanted %q", st.Cluster, c.Cluster)
+	case st.Founding != foundingOf(r.GetCaBundlePem()):
+		return Attested{}, fmt.Errorf("it states founding %s, and its CA is of founding %q", st.Founding, foundingOf(r.GetCaBundlePem()))
 	case st.AppID != c.CoordinatorAppID:
 		return Attested{}, fmt.Errorf("its statement names app %q, wanted %q", st.AppID, c.CoordinatorAppID)
 	case subtle.ConstantTimeCompare(st.PeerNonce, ch.nonce) != 1:
@@ -126,7 +129,13 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	if !x509.NewCertPool().AppendCertsFromPEM(r.GetCaBundlePem()) {
 		return Attested{}, errors.New("the cluster CA is not a PEM certificate")
 	}
-	return Attested{CAPEM: string(r.GetCaBundlePem()), Slot: st.Slot, Claims: claims}, nil
+	for _, pin := range []struct{ founding, where string }{{c.Founding, "the context"}, {c.Trust.Founding, "the context's trust"}} {
+		if pin.founding != "" && st.Founding != pin.founding {
+			return Attested{}, &founding.MismatchError{Who: st.Slot, Got: st.Founding, Pinned: pin.founding, Where: pin.where,
+				WayOut: "if the coordinators were made anew on purpose, accept them with `cadre cluster connect --reattest`"}
+		}
+	}
+	return Attested{CAPEM: string(r.GetCaBundlePem()), Founding: st.Founding, Slot: st.Slot, Claims: claims}, nil
 }
 
 // accept compares genuine claims with the context. An absent list accepts nothing, and

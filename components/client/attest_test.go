@@ -74,7 +74,7 @@ func newBench(t *testing.T, faults attestsim.Faults) *bench {
 			return nil, status.Error(codes.Internal, err.Error())
 		}
 		ca := sha256.Sum256(b.server.CAPEM())
-		st := statement.Coordinator{Cluster: "demo", AppID: clienttest.AppID, Slot: "coordinator-0",
+		st := statement.Coordinator{Cluster: "demo", Founding: clienttest.Founding, AppID: clienttest.AppID, Slot: "coordinator-0",
 			TLSPublicKey: leaf.RawSubjectPublicKeyInfo, Exporter: exporter, PeerNonce: r.GetNonce(), CABundleSHA256: ca[:]}
 		bundle, err := cloud.Collateral(time.Now(), b.posture)
 		if err != nil {
@@ -97,7 +97,7 @@ func newBench(t *testing.T, faults attestsim.Faults) *bench {
 		return out, nil
 	}
 	b.ctx = b.server.Start(t)
-	b.ctx.CAPEM = ""
+	b.ctx.CAPEM, b.ctx.Founding = "", ""
 	b.ctx.Trust = attest.Trust{Cluster: "demo", CoordinatorAppID: clienttest.AppID, RootsPEM: string(cloud.RootPEM()), AllowSimulated: true,
 		KeyProvider: attest.KeyProvider{Name: "kms", ID: cloud.KeyProviderID()}, Images: cloud.Images("dstack-0.5.7")}
 	return b
@@ -109,11 +109,11 @@ func TestAttestPinsTheCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.CAPEM != string(b.server.CAPEM()) || got.Slot != "coordinator-0" || !got.Claims.Simulated {
+	if got.CAPEM != string(b.server.CAPEM()) || got.Founding != clienttest.Founding || got.Slot != "coordinator-0" || !got.Claims.Simulated {
 		t.Errorf("Attest = %+v", got)
 	}
 	c := b.ctx
-	c.CAPEM = got.CAPEM
+	c.CAPEM, c.Founding = got.CAPEM, got.Founding
 	if _, err := dial(t, c).Groups(t.Context()); err != nil {
 		t.Errorf("call after the pin: %v", err)
 	}
@@ -122,6 +122,9 @@ func TestAttestPinsTheCA(t *testing.T) {
 		t.Errorf("with its compose hash pinned: %v", err)
 	}
 }
+
+// otherFounding is that of a second set of coordinators.
+const otherFounding = "fedcba9876543210fedcba9876543210"
 
 // Everything that a man in the middle, another app or another cloud could show is refused.
 func TestATT30_GEN02_AttestRefuses(t *testing.T) {
@@ -134,6 +137,9 @@ func TestATT30_GEN02_AttestRefuses(t *testing.T) {
 		want   string
 	}{
 		{"other cluster", func(s *st, _ *reply) { s.Cluster = "prod" }, nil, `cluster "prod"`},
+		{"ATT-23 a founding that is not its CA's", func(s *st, _ *reply) { s.Founding = otherFounding }, nil, "its CA is of founding"},
+		{"other founding pinned", nil, func(c *client.Context) { c.Founding = otherFounding }, "CLUSTER_MISMATCH: coordinator-0 proves founding " + clienttest.Founding + ", but the context pins founding " + otherFounding},
+		{"other founding in the trust", nil, func(c *client.Context) { c.Trust.Founding = otherFounding }, "CLUSTER_MISMATCH"},
 		{"other app named", func(s *st, _ *reply) { s.AppID = strings.Repeat("ab", 20) }, nil, "names app"},
 		{"old nonce", func(s *st, _ *reply) { s.PeerNonce = make([]byte, 32) }, nil, "replay"},
 		{"other TLS key", func(s *st, _ *reply) { s.TLSPublicKey = append([]byte{0}, s.TLSPublicKey...) }, nil, "TLS key"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"cadre.dev/core/founding"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -61,7 +63,7 @@ type Client struct {
 }
 
 // Dial prepares a Client; it connects at the first call. The Context must have
-// a pinned CA: Attest gives it.
+// a pinned CA and founding: Attest gives them.
 func Dial(c Context, opts Options) (*Client, error) {
 	if c.CAPEM == "" {
 		return nil, &Error{Kind: Untrusted, Doing: "connect to " + c.Cluster, Message: "no cluster CA is pinned yet",
@@ -71,7 +73,12 @@ func Dial(c Context, opts Options) (*Client, error) {
 	if !pool.AppendCertsFromPEM([]byte(c.CAPEM)) {
 		return nil, fmt.Errorf("connect to %s: ca_pem in the context is not a PEM certificate", c.Cluster)
 	}
-	l := &link{roots: pool, dnsName: c.CoordinatorDNSName()}
+	if got := foundingOf([]byte(c.CAPEM)); c.Founding == "" || got != c.Founding {
+		return nil, &Error{Kind: Untrusted, Doing: "connect to " + c.Cluster,
+			Message: fmt.Sprintf("the context pins founding %q, and a CA of founding %q", c.Founding, got),
+			Hint:    "prove the coordinators again: `cadre cluster connect --reattest`"}
+	}
+	l := &link{roots: pool, dnsName: c.CoordinatorDNSName(), founding: c.Founding}
 	conn, err := newConn(c, opts, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		ServerName: c.ServerName(APIPort),
@@ -129,8 +136,9 @@ func (t token) RequireTransportSecurity() bool { return true }
 // link checks connections and remembers the last one that failed the check:
 // gRPC reports it as one more unreachable server.
 type link struct {
-	roots   *x509.CertPool
-	dnsName string
+	roots    *x509.CertPool
+	dnsName  string
+	founding string
 
 	mu  sync.Mutex // guards bad
 	bad *untrusted
@@ -144,6 +152,9 @@ func (u *untrusted) Error() string {
 
 func (l *link) verify(state tls.ConnectionState) error {
 	err := verifyChain(state, l.roots, l.dnsName)
+	if got := founding.OfChain(state.PeerCertificates); err != nil && got != "" && got != l.founding {
+		err = fmt.Errorf("CLUSTER_MISMATCH: its certificates are of founding %s, the context pins founding %s: another set of coordinators of the same name", got, l.founding)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bad = nil
@@ -158,6 +169,19 @@ func (l *link) lastUntrusted() *untrusted {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bad
+}
+
+// foundingOf is what a cluster's CA says of itself; "" if it is none.
+func foundingOf(caPEM []byte) string {
+	block, _ := pem.Decode(caPEM)
+	if block == nil {
+		return ""
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return founding.Of(cert)
 }
 
 func verifyChain(state tls.ConnectionState, roots *x509.CertPool, dnsName string) error {

@@ -66,8 +66,9 @@ type Server struct {
 	// group's Status and Plan as a leader would.
 	OnApply func(g *Group)
 
-	caPEM []byte
-	cert  tls.Certificate
+	founding string
+	caPEM    []byte
+	cert     tls.Certificate
 	// watching gets a value when a watcher waits for a change; never blocks.
 	watching chan struct{}
 
@@ -86,12 +87,21 @@ type Server struct {
 	decided   []string
 }
 
+// Founding is that of New's cluster.
+const Founding = "0123456789abcdef0123456789abcdef"
+
 // New makes a Server for the cluster "demo"; Start serves it.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
+	return NewOf(t, Founding)
+}
+
+// NewOf is New of another founding, with a CA of its own.
+func NewOf(t testing.TB, founding string) *Server {
+	t.Helper()
+	s := &Server{founding: founding, groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
 	var err error
-	if s.caPEM, s.cert, err = issue("coordinator.demo.cadre"); err != nil {
+	if s.caPEM, s.cert, err = issue("coordinator.demo.cadre", founding); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -139,7 +149,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 func (s *Server) Context() client.Context {
 	return client.Context{
 		Cluster: "demo", Gateway: client.Gateway{Domain: "gw.test", Address: s.address}, CoordinatorAppID: AppID,
-		Token: Token, CAPEM: string(s.caPEM), Trust: attest.Trust{Cluster: "demo", CoordinatorAppID: AppID, AllowSimulated: true},
+		Token: Token, CAPEM: string(s.caPEM), Founding: s.founding, Trust: attest.Trust{Cluster: "demo", CoordinatorAppID: AppID, AllowSimulated: true},
 	}
 }
 
@@ -210,12 +220,12 @@ func encode(v any) []byte {
 }
 
 // issue makes a CA and a server certificate for name.
-func issue(name string) (caPEM []byte, cert tls.Certificate, err error) {
+func issue(name, founding string) (caPEM []byte, cert tls.Certificate, err error) {
 	caPublic, caKey, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, cert, err
 	}
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA", SerialNumber: founding}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caPublic, caKey)
 	if err != nil {
@@ -231,7 +241,7 @@ func issue(name string) (caPEM []byte, cert tls.Certificate, err error) {
 	if err != nil {
 		return nil, cert, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), tls.Certificate{Certificate: [][]byte{der, caDER}, PrivateKey: key}, nil
 }
 
 // AwaitWatcher waits until a watcher got a view and waits for the next change.

@@ -107,9 +107,10 @@ func readCluster(path string, f fileFlags) (groupfile.Cluster, error) {
 func (a *App) clusterConnect() *cobra.Command {
 	var again bool
 	c := &cobra.Command{
-		Use: "connect [FILE]", Short: "Prove the coordinators and pin their CA", Args: cobra.MaximumNArgs(1),
+		Use: "connect [FILE]", Short: "Prove the coordinators and pin their CA and founding", Args: cobra.MaximumNArgs(1),
 		Long: `Has a coordinator of a known cluster prove itself by attestation and pins the CA
-that it proves. FILE is a context file from another machine; it is checked first and
+and the founding that it proves: from then on another set of coordinators of the same
+app is refused. FILE is a context file from another machine; it is checked first and
 then kept here.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, path, err := a.contextFor(args)
@@ -118,6 +119,9 @@ then kept here.`,
 			}
 			old := c.CAPEM
 			if old == "" || again || len(args) > 0 {
+				if again {
+					c.Founding = ""
+				}
 				got, err := client.Attest(cmd.Context(), c, a.Dial)
 				if err != nil {
 					return err
@@ -126,8 +130,8 @@ then kept here.`,
 					return &client.Error{Kind: client.Untrusted, Doing: "connect to " + c.Cluster, Message: "the coordinators prove another CA than the one in the context",
 						Hint: "if they were made anew, accept it with --reattest"}
 				}
-				c.CAPEM = got.CAPEM
-				a.say(fmt.Sprintf("%s is proven: compose hash %s", got.Slot, got.Claims.ComposeHash))
+				c.CAPEM, c.Founding = got.CAPEM, got.Founding
+				a.say(fmt.Sprintf("%s is proven: founding %s, compose hash %s", got.Slot, got.Founding, got.Claims.ComposeHash))
 				if err := c.Save(path); err != nil {
 					return err
 				}
@@ -145,7 +149,7 @@ then kept here.`,
 			return a.show(info, func(s render.Style) string { return render.Cluster(s, c, info, nil) })
 		},
 	}
-	c.Flags().BoolVar(&again, "reattest", false, "prove again and accept another CA")
+	c.Flags().BoolVar(&again, "reattest", false, "prove again and accept another CA and founding")
 	return c
 }
 

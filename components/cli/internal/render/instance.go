@@ -123,7 +123,7 @@ func Cluster(s Style, c client.Context, info *apiv1.GetClusterResponse, cvms []p
 	} else {
 		fields = append(fields, Field{"leader", Cell{"unknown: no coordinator answers", Bad}})
 	}
-	fields = append(fields, Field{"app id", Cell{c.CoordinatorAppID, Plain}}, Field{"gateway", Cell{c.Gateway.Domain, Plain}})
+	fields = append(fields, Field{"founding", Cell{c.Founding, Plain}}, Field{"app id", Cell{c.CoordinatorAppID, Plain}}, Field{"gateway", Cell{c.Gateway.Domain, Plain}})
 	text := s.Fields(fields...)
 	if cvms != nil {
 		text += "\n" + CVMs(s, cvms)
