@@ -18,8 +18,10 @@ variable "load_image" {
 
 locals {
   cloud = jsondecode(file(var.cloud))
-  # What a workload CVM trusts stands literally in its measured compose file.
-  trust = jsonencode(jsondecode(file(var.context)).trust)
+  # What a workload CVM trusts stands literally in its measured compose file. With the
+  # founding in it no other set of coordinators of the same app is believed.
+  context = jsondecode(file(var.context))
+  trust   = jsonencode(merge(local.context.trust, { founding = local.context.founding }))
 }
 
 group "etcd-app" {
