@@ -146,8 +146,14 @@ func instanceOf(slot int) string { return fmt.Sprintf("%040x", slot+1) }
 
 func newSmall(t testing.TB, coordinators, slots int, cluster string) *small {
 	t.Helper()
+	return newSmallOf(t, coordinators, slots, cluster, "0123456789abcdef0123456789abcdef")
+}
+
+// newSmallOf is newSmall of a founding of that cluster.
+func newSmallOf(t testing.TB, coordinators, slots int, cluster, founding string) *small {
+	t.Helper()
 	s := &small{t: t, store: storetest.NewMemory(), slots: slots, live: map[string]bool{}}
-	root, err := keys.Derive(context.Background(), fakeGuest{cluster}, cluster, "0123456789abcdef0123456789abcdef")
+	root, err := keys.Derive(context.Background(), fakeGuest{cluster}, cluster, founding)
 	if err != nil {
 		t.Fatal(err)
 	}

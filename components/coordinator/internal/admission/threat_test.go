@@ -248,6 +248,34 @@ func TestIDN05_ACVMThatNobodyOrderedIsNeverAdmitted(t *testing.T) {
 	}
 }
 
+// TestGEN02_IDN08_MaterialOfAnotherFoundingIsWorthless: same app with the same keys, same
+// names, coordinators that were started on empty disks.
+func TestGEN02_IDN08_MaterialOfAnotherFoundingIsWorthless(t *testing.T) {
+	const first, second = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+	a, b := newSmallOf(t, 1, 1, "demo", first), newSmallOf(t, 1, 1, "demo", second)
+	boot := a.newcomer(0, 0)
+	c, err := boot.challenge(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := &newcomer{slot: 0, instance: boot.instance, bootID: boot.bootID, contact: &contact{Service: b.services[0], bootKey: boot.bootKey, channel: boot.channel}}
+	if _, err := there.Admit(t.Context(), boot.request(c, nil)); code(err) != codeNonce {
+		t.Errorf("a nonce of the other founding: %v", err)
+	}
+	if got := b.admission(0); got.BootID != "" {
+		t.Errorf("admitted: %+v", got)
+	}
+	c2, err := there.challenge(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := statement.DecodeBatch(c.GetCoordinatorStatement())
+	theirs, err2 := statement.DecodeBatch(c2.GetCoordinatorStatement())
+	if err != nil || err2 != nil || ours.Founding != first || theirs.Founding != second || bytes.Equal(ours.CABundleSHA256, theirs.CABundleSHA256) {
+		t.Errorf("the coordinators' statements do not tell the foundings apart: %+v, %+v", ours, theirs)
+	}
+}
+
 // TestIDN08_MaterialOfOneClusterIsWorthlessInAnother: same code, same hardware,
 // same names, another cluster.
 func TestIDN08_MaterialOfOneClusterIsWorthlessInAnother(t *testing.T) {
