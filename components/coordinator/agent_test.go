@@ -77,8 +77,12 @@ func (h *harness) admit(ctx context.Context, client *attest.GuestClient, instanc
 	if err != nil {
 		return nil, nil, err
 	}
+	proved, err := statement.DecodeBatch(c.GetCoordinatorStatement())
+	if err != nil {
+		return nil, nil, err
+	}
 	said := statement.Agent{
-		Cluster: c.GetCluster(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: app, InstanceID: instance, ComposeHash: info.ComposeHash,
+		Cluster: c.GetCluster(), Founding: proved.Founding, Group: c.GetGroup(), Slot: c.GetSlot(), AppID: app, InstanceID: instance, ComposeHash: info.ComposeHash,
 		BootPublicKey: leaf.RawSubjectPublicKeyInfo, Nonce: c.GetNonce(), Exporter: exporter,
 	}
 	data := said.ReportData()

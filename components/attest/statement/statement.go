@@ -17,6 +17,8 @@ type Agent struct {
 	// Cluster, Group and Slot are names: lower-case letters, digits and '-',
 	// 1 to 63 bytes, starting and ending with a letter or digit.
 	Cluster, Group, Slot string
+	// Founding is the one that the coordinator proved (core/founding).
+	Founding string
 	// AppID and InstanceID, 40 lower-case hex characters each.
 	AppID, InstanceID string
 	// ComposeHash, 64 lower-case hex characters.
@@ -79,7 +81,7 @@ func DecodeAgent(b []byte) (Agent, error) {
 // fields lists the fields in the order of the encoding.
 func (s *Agent) fields() []field {
 	return []field{
-		name("cluster", &s.Cluster), name("group", &s.Group), name("slot", &s.Slot),
+		name("cluster", &s.Cluster), foundingText("founding", &s.Founding), name("group", &s.Group), name("slot", &s.Slot),
 		hexText("app_id", &s.AppID, 40), hexText("instance_id", &s.InstanceID, 40),
 		hexText("compose_hash", &s.ComposeHash, 64),
 		octets("boot_public_key", &s.BootPublicKey, minKey, maxKey),

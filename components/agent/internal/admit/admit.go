@@ -130,7 +130,7 @@ func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) 
 		return Admitted{}, fmt.Errorf("check coordinator: %w", err)
 	}
 	claim := statement.Agent{
-		Cluster: challenge.GetCluster(), Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
+		Cluster: challenge.GetCluster(), Founding: proved.Founding, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
 		AppID: info.AppID, InstanceID: info.InstanceID, ComposeHash: info.ComposeHash,
 		BootPublicKey: c.cfg.Boot.PublicKey, Nonce: challenge.GetNonce(), Exporter: exporter,
 	}

@@ -282,7 +282,7 @@ func (n *newcomer) challenge(ctx context.Context) (*admissionv1.ChallengeRespons
 // request is an honest one; change spoils the statement before it is quoted.
 func (n *newcomer) request(c *admissionv1.ChallengeResponse, change func(*statement.Agent)) *admissionv1.AdmitRequest {
 	said := statement.Agent{
-		Cluster: c.GetCluster(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: workloadApp, InstanceID: n.instance,
+		Cluster: c.GetCluster(), Founding: n.cfg.Root.Founding(), Group: c.GetGroup(), Slot: c.GetSlot(), AppID: workloadApp, InstanceID: n.instance,
 		ComposeHash: strings.Repeat("c", 64), BootPublicKey: n.bootKey, Nonce: c.GetNonce(), Exporter: n.channel,
 	}
 	if change != nil {

@@ -75,6 +75,7 @@ func TestATT23_AStatementThatSaysOneThingAndIsAnother(t *testing.T) {
 		change func(*statement.Agent)
 		want   policy.Code
 	}{
+		"founding":     {func(s *statement.Agent) { s.Founding = strings.Repeat("ab", 16) }, codeRejected},
 		"cluster":      {func(s *statement.Agent) { s.Cluster = "other" }, codeRejected},
 		"group":        {func(s *statement.Agent) { s.Group = "web" }, codeRejected},
 		"slot":         {func(s *statement.Agent) { s.Slot = "pg-1" }, codeRejected},
@@ -273,6 +274,12 @@ func TestGEN02_IDN08_MaterialOfAnotherFoundingIsWorthless(t *testing.T) {
 	theirs, err2 := statement.DecodeBatch(c2.GetCoordinatorStatement())
 	if err != nil || err2 != nil || ours.Founding != first || theirs.Founding != second || bytes.Equal(ours.CABundleSHA256, theirs.CABundleSHA256) {
 		t.Errorf("the coordinators' statements do not tell the foundings apart: %+v, %+v", ours, theirs)
+	}
+	if _, err := there.Admit(t.Context(), there.request(c2, func(s *statement.Agent) { s.Founding = first })); code(err) != codeRejected {
+		t.Errorf("a statement for the other founding: %v", err)
+	}
+	if got := b.admission(0); got.BootID != "" {
+		t.Errorf("admitted: %+v", got)
 	}
 }
 

@@ -28,6 +28,7 @@ Each record has one writer:
 | operator | people and their tools: the API, ` + "`cadre`" + `, Terraform, ` + "`consul kv put`" + ` | check-and-set where the tool can; the ACL policy lets operators write these keys and no others |
 | leader | the coordinator that holds the Lease | transactions that carry the fence: check-session on ` + "`" + store.LeaseKey + "`" + ` and check-index on ` + "`" + store.TermKey + "`" + ` |
 | admission | any coordinator that admits a Boot | transactions that check the index of ` + "`" + store.TermKey + "`" + ` and of the Slot's policy, with check-and-set |
+| founder | the first coordinator whose Consul answers | created by check-and-set while there is no other record, and never again |
 
 A transaction has at most %d operations and about %d KiB. A value that does not
 change keeps its modify index.

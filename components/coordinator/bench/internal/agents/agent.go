@@ -130,7 +130,7 @@ func (a *Agent) Admit(ctx context.Context, address string, judge Judge) error {
 		return fmt.Errorf("check coordinator: %w", err)
 	}
 	claim := statement.Agent{
-		Cluster: challenge.GetCluster(), Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
+		Cluster: challenge.GetCluster(), Founding: world.Founding, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
 		AppID: a.Slot.AppID, InstanceID: a.InstanceID(), ComposeHash: a.guest.ComposeHash(),
 		BootPublicKey: a.spki, Nonce: challenge.GetNonce(), Exporter: exporter,
 	}

@@ -92,7 +92,7 @@ func (c *coordinator) close() {
 }
 
 func (c *coordinator) assemble(ctx context.Context, cfg Config, n int) error {
-	root, err := keys.Derive(ctx, c.guest, world.Cluster, "0123456789abcdef0123456789abcdef")
+	root, err := keys.Derive(ctx, c.guest, world.Cluster, world.Founding)
 	if err != nil {
 		return err
 	}
