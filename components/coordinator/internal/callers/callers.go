@@ -90,6 +90,19 @@ func (c *Callers) Close() {
 	c.tokens.wait()
 }
 
+// Strangers is how many connections are held for whom no token vouches, those in their
+// handshake included; Operators how many for operators.
+func (c *Callers) Strangers() int { return c.count(newcomer) + c.count(stranger) }
+
+// Operators is the other number of Strangers.
+func (c *Callers) Operators() int { return c.count(operator) }
+
+func (c *Callers) count(of class) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.held[of])
+}
+
 // Listener gives l's connections a place as newcomers.
 func (c *Callers) Listener(l net.Listener) net.Listener { return &listener{Listener: l, callers: c} }
 

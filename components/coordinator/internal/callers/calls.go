@@ -110,16 +110,16 @@ func (c *Callers) begin(ctx context.Context) (done func(error)) {
 	if !ok {
 		return func(error) {}
 	}
-	c.count(k.conn, +1)
+	c.runs(k.conn, +1)
 	return func(err error) {
-		c.count(k.conn, -1)
+		c.runs(k.conn, -1)
 		if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
 			c.tokens.doubt(k.token) // it may have been revoked
 		}
 	}
 }
 
-func (c *Callers) count(one *conn, n int) {
+func (c *Callers) runs(one *conn, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one.running += n

@@ -50,7 +50,7 @@ func newTokens(ctx context.Context, cfg Config, disown func(digest)) *tokens {
 
 // wait is called after ctx has ended.
 func (t *tokens) wait() {
-	t.mu.Lock() // whoever began to ask before is counted
+	t.mu.Lock()   // whoever began to ask before is counted
 	t.mu.Unlock() //nolint:staticcheck // as the line above says
 	t.asks.Wait()
 }

@@ -218,11 +218,7 @@ func (w *world) watch(cc *grpc.ClientConn, token string) <-chan error {
 }
 
 // count is how many connections a class has.
-func (w *world) count(of class) int {
-	w.callers.mu.Lock()
-	defer w.callers.mu.Unlock()
-	return len(w.callers.held[of])
-}
+func (w *world) count(of class) int { return w.callers.count(of) }
 
 // say writes beside: the far side may write first, and a pipe holds nothing.
 func say(conn net.Conn, b ...byte) net.Conn {

@@ -123,6 +123,11 @@ func New(cfg Config) *Server {
 	return s
 }
 
+// Connections is how many are held for operators, and for whoever else calls.
+func (s *Server) Connections() (operators, strangers int) {
+	return s.callers.Operators(), s.callers.Strangers()
+}
+
 // Run serves on listener until ctx ends, then lets calls finish for a moment. It may be
 // called once.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {

@@ -59,7 +59,7 @@ func (a *api) now() time.Time {
 	return time.Now().Add(a.offset)
 }
 
-func newAPI(t *testing.T) *api {
+func newAPI(t testing.TB) *api {
 	t.Helper()
 	running := storetest.StartConsulACL(t)
 	log := slog.New(slog.DiscardHandler)
@@ -100,7 +100,7 @@ func newAPI(t *testing.T) *api {
 	return a
 }
 
-func spec(t *testing.T) group.Spec {
+func spec(t testing.TB) group.Spec {
 	t.Helper()
 	s := group.Spec{
 		Name: "pg", Platform: "phala", Replicas: 3,
@@ -114,7 +114,7 @@ func spec(t *testing.T) group.Spec {
 	return s
 }
 
-func specJSON(t *testing.T) []byte {
+func specJSON(t testing.TB) []byte {
 	t.Helper()
 	raw, err := json.Marshal(spec(t))
 	if err != nil {
