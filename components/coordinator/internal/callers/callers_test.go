@@ -16,7 +16,9 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 const (
@@ -270,8 +272,8 @@ func TestINP06_RefusedTokensAreRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if len(w.asked) != 1 {
-			t.Errorf("asked about %q", w.asked)
+		if asked := w.tokensAsked(); len(asked) != 1 {
+			t.Errorf("asked about %q", asked)
 		}
 		w.set(func() { w.good["new"] = true })
 		time.Sleep(refuseFor)
@@ -329,8 +331,9 @@ func TestKnownTokensOutliveTheStore(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if len(w.asked) < 4 {
-			t.Errorf("asked about %q only", w.asked)
+		synctest.Wait()
+		if asked := w.tokensAsked(); len(asked) < 4 {
+			t.Errorf("asked about %q only", asked)
 		}
 		if err := w.call(w.client(here), doMethod, "more", 0); status.Code(err) != codes.Unavailable {
 			t.Errorf("an unknown token: %v", err)
@@ -350,21 +353,62 @@ func TestINP04_OneTokenTakesItsShareOnly(t *testing.T) {
 			w.watch(w.client(here), "ops")
 		}
 		w.set(func() { w.do = nil })
-		if err := w.call(w.client(here), doMethod, "ops", 0); err != nil {
+		// A call whose message is on its way.
+		late, err := w.client(here).NewStream(metadata.AppendToOutgoingContext(t.Context(), tokenName, "ops"), &grpc.StreamDesc{ServerStreams: true}, doMethod)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.call(w.client(there), doMethod, "ops", 0); status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("beyond its share: %v", err)
+		synctest.Wait()
+		refused := func(when string) {
+			t.Helper()
+			if err := w.call(w.client(there), doMethod, "ops", 0); status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("%s: %v", when, err)
+			}
 		}
+		refused("while all are in use")
 		if err := w.call(w.client(there), doMethod, "more", 0); err != nil {
 			t.Errorf("another token: %v", err)
 		}
 		time.Sleep(unused)
-		if err := w.call(w.client(there), doMethod, "ops", 0); err != nil {
-			t.Errorf("when one is unused: %v", err)
+		if err := late.RecvMsg(new(wrapperspb.UInt64Value)); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("the late call ended with %v", err)
 		}
+		w.set(func() { w.do = func(context.Context) error { <-end; return nil } })
+		w.watch(w.client(there), "ops") // in its place
+		w.set(func() { w.do = nil })
 		if got := w.count(operator); got != eachToken+1 {
 			t.Errorf("%d operators' connections, want %d", got, eachToken+1)
+		}
+		time.Sleep(10 * time.Minute)
+		refused("while all have been in use for long")
+	})
+}
+
+// What runs with a token that was revoked meanwhile ends when its handler finds out, and
+// is not cut before.
+func TestARevokedTokensCallEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		end := make(chan struct{})
+		w.set(func() {
+			w.do = func(context.Context) error { <-end; return status.Error(codes.PermissionDenied, "revoked") }
+		})
+		cc := w.client(here)
+		watched := w.watch(cc, "ops")
+		w.set(func() { delete(w.good, "ops") })
+		time.Sleep(askAgain)
+		// It counts as known, and has it asked about once more.
+		w.set(func() { w.do = nil })
+		if err := w.call(cc, doMethod, "ops", 0); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(byClass[stranger].time)
+		if w.count(operator) != 1 {
+			t.Error("the watch's connection has lost its place")
+		}
+		close(end)
+		if err := <-watched; status.Code(err) != codes.PermissionDenied {
+			t.Errorf("the watch ended with %v", err)
 		}
 	})
 }

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -118,6 +120,12 @@ func (w *world) ask(ctx context.Context, token string) error {
 	return errNone
 }
 
+func (w *world) tokensAsked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
 func (w *world) set(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,6 +220,7 @@ func (w *world) watch(cc *grpc.ClientConn, token string) <-chan error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	synctest.Wait() // until its handler does what it is to do
 	ended := make(chan error, 1)
 	go func() { ended <- stream.RecvMsg(new(wrapperspb.UInt64Value)) }()
 	return ended
