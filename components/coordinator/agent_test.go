@@ -23,6 +23,7 @@ import (
 	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
@@ -180,7 +181,7 @@ func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served.Go(func() {
-		_ = grpcconn.Serve(ctx, c.Second, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, wakeSink{mesh: asked}) })
+		_ = grpcconn.Serve(ctx, c.Second, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, wakeSink{mesh: asked}) }, grpcserver.Limits{})
 	})
 	service := controlv1.NewCoordinatorServiceClient(channel)
 	started := time.Now()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/overlay"
+	"cadre.dev/overlay/grpcserver"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// roomy takes the messages of these tests.
+var roomy = grpcserver.Limits{Message: 2 << 20}
+
 const echoMethod = "/test.Echo/Echo"
 
 // registerEcho serves one unary method that f answers.
@@ -30,13 +34,15 @@ func registerEcho(f func(context.Context, []byte) ([]byte, error)) func(*grpc.Se
 			ServiceName: "test.Echo", HandlerType: (*any)(nil),
 			Methods: []grpc.MethodDesc{{
 				MethodName: "Echo",
-				Handler: func(_ any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				Handler: func(_ any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 					in := new(wrapperspb.BytesValue)
 					if err := dec(in); err != nil {
 						return nil, err
 					}
-					out, err := f(ctx, in.Value)
-					return wrapperspb.Bytes(out), err
+					return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: echoMethod}, func(ctx context.Context, _ any) (any, error) {
+						out, err := f(ctx, in.Value)
+						return wrapperspb.Bytes(out), err
+					})
 				},
 			}},
 		}, nil)
@@ -87,7 +93,7 @@ func TestHandlersKnowThePeer(t *testing.T) {
 				t.Errorf("peer in handler: %v %q %v, want %v %q", id, boot, ok, who.ID, who.BootID)
 			}
 			return in, nil
-		}))
+		}), roomy)
 	}()
 	cc, err := Client(client)
 	if err != nil {
@@ -114,7 +120,7 @@ func TestParallelBulk(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, server, registerEcho(func(_ context.Context, in []byte) ([]byte, error) { return in, nil }))
+		served <- Serve(ctx, server, registerEcho(func(_ context.Context, in []byte) ([]byte, error) { return in, nil }), roomy)
 	}()
 	cc, err := Client(client)
 	if err != nil {
@@ -144,7 +150,7 @@ func TestClientEndsWithItsConnection(t *testing.T) {
 	client, server := tcpPair(t)
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(t.Context(), server, registerEcho(func(_ context.Context, in []byte) ([]byte, error) { return in, nil }))
+		served <- Serve(t.Context(), server, registerEcho(func(_ context.Context, in []byte) ([]byte, error) { return in, nil }), roomy)
 	}()
 	cc, err := Client(client)
 	if err != nil {
@@ -195,7 +201,7 @@ func TestServeWaitsForHandlers(t *testing.T) {
 			<-ctx.Done()
 			close(left)
 			return nil, ctx.Err()
-		}))
+		}), roomy)
 	}()
 	cc, err := Client(client)
 	if err != nil {

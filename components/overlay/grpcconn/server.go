@@ -6,20 +6,22 @@ import (
 	"fmt"
 	"net"
 
+	"cadre.dev/overlay/grpcserver"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 )
 
 // Serve serves gRPC on conn alone, which it owns from now on, until ctx ends
 // or conn dies, and returns nil then. Handlers get contexts that end with conn,
-// and have returned when Serve does. The connection must already be secure.
-func Serve(ctx context.Context, conn net.Conn, register func(*grpc.Server), opts ...grpc.ServerOption) error {
-	srv := grpc.NewServer(append([]grpc.ServerOption{
+// and have returned when Serve does. The connection must already be secure. The
+// far side is held to limits: what is authenticated may be broken all the same.
+func Serve(ctx context.Context, conn net.Conn, register func(*grpc.Server), limits grpcserver.Limits) error {
+	srv := grpcserver.New(limits,
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: pingAfter / 2, PermitWithoutStream: true,
 		}),
-	}, opts...)...)
+	)
 	register(srv)
 	watched := watch(conn)
 	defer watched.Close()

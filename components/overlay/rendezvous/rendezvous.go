@@ -184,7 +184,10 @@ func (s *Server) Run(ctx context.Context) error {
 	servers := []func() error{func() error { return members.ServeTLS(s.limited(s.members), "", "") }}
 	var admin *http.Server
 	if s.admin != nil {
-		admin = &http.Server{Handler: s.adminHandler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: s.errorLog()}
+		admin = &http.Server{
+			Handler: s.adminHandler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 60 * time.Second,
+			IdleTimeout: 90 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: s.errorLog(),
+		}
 		servers = append(servers, func() error { return admin.Serve(s.admin) })
 	}
 	failed := make(chan error, len(servers))

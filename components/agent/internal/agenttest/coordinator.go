@@ -30,6 +30,7 @@ import (
 	"cadre.dev/attest/statement"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
@@ -204,7 +205,7 @@ func (c *Coordinator) serveAdmission(ctx context.Context, conn net.Conn, state t
 	}
 	_ = grpcconn.Serve(ctx, conn, func(s *grpc.Server) {
 		admissionv1.RegisterAdmissionServiceServer(s, &admission{c: c, exporter: exporter})
-	})
+	}, grpcserver.Limits{})
 }
 
 // admission serves one first contact.
@@ -357,7 +358,7 @@ func (c *Coordinator) onControl(ctx context.Context, peer overlay.Peer, conns ov
 	_ = grpcconn.Serve(ctx, conns.First, func(s *grpc.Server) {
 		controlv1.RegisterCoordinatorServiceServer(s, &controlServer{c: c})
 		admissionv1.RegisterCredentialServiceServer(s, &credentials{c: c})
-	})
+	}, grpcserver.Limits{})
 	c.mu.Lock()
 	c.agents = slices.DeleteFunc(c.agents, func(a controlv1.AgentServiceClient) bool { return a == agent })
 	c.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,6 +24,8 @@ const (
 	callLimit = 5 * time.Second
 	// messageLimit bounds what a coordinator may send.
 	messageLimit = 4 << 20
+	// askedLimit bounds what a coordinator asks: names and numbers.
+	askedLimit = 64 << 10
 	// pause after a call that failed.
 	pause = 500 * time.Millisecond
 )
@@ -54,7 +57,7 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 	wg.Go(func() {
 		err := grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) {
 			controlv1.RegisterAgentServiceServer(g, &wakeServer{hub: h, from: peer.ID})
-		})
+		}, grpcserver.Limits{Message: askedLimit})
 		cancel(errors.Join(errors.New("control session closed"), err))
 	})
 	wg.Go(func() { s.fetchLoop(ctx, fetch) })

@@ -20,6 +20,7 @@ import (
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
@@ -159,7 +160,7 @@ func (e *evicted) session(ctx context.Context) {
 		_, _ = far1.Close(), far2.Close()
 	})
 	e.running.Go(func() {
-		_ = grpcconn.Serve(ctx, near2, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, toldServer{told: e.told}) })
+		_ = grpcconn.Serve(ctx, near2, func(s *grpc.Server) { controlv1.RegisterAgentServiceServer(s, toldServer{told: e.told}) }, grpcserver.Limits{})
 	})
 	client, err := grpcconn.Client(near1)
 	if err != nil {

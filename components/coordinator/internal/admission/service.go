@@ -25,6 +25,7 @@ import (
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
@@ -180,7 +181,7 @@ func (s *Service) Serve(ctx context.Context, conn net.Conn, state tls.Connection
 		if s.cfg.Founding != nil {
 			s.cfg.Founding.Register(server, one.channel)
 		}
-	}, grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls))
+	}, grpcserver.Limits{Message: maxRequest, Calls: maxCalls})
 	if err != nil {
 		s.log.Debug("first contact ended", "error", err)
 	}

@@ -3,7 +3,6 @@ package control
 import (
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -24,11 +23,6 @@ const (
 	maxMessage = 256 << 10
 	maxCalls   = 16
 )
-
-// serverBounds are those of each control session.
-func serverBounds() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxCalls)}
-}
 
 // bound refuses a report that cannot be meant and shortens its texts.
 func bound(r *controlv1.Report) error {

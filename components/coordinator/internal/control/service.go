@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
@@ -86,7 +87,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 		if s.credentials != nil {
 			admissionv1.RegisterCredentialServiceServer(server, s.credentials)
 		}
-	}, serverBounds()...)
+	}, grpcserver.Limits{Message: maxMessage, Calls: maxCalls})
 	cancel()
 	log.Info("control session closed", "error", err)
 }

@@ -20,6 +20,7 @@ import (
 	"cadre.dev/core/secret"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
 )
@@ -255,7 +256,7 @@ func (k *Keeper) OnControl(ctx context.Context, peer overlay.Peer, conns overlay
 	asks.Go(func() { k.ask(ctx, peer.ID.Slot, controlv1.NewPeerServiceClient(client)) })
 	err = grpcconn.Serve(ctx, answering, func(server *grpc.Server) {
 		controlv1.RegisterPeerServiceServer(server, k)
-	}, grpc.MaxRecvMsgSize(4<<10), grpc.MaxConcurrentStreams(4))
+	}, grpcserver.Limits{Message: 4 << 10, Calls: 4})
 	cancel()
 	k.cfg.Log.Debug("coordinators' session ended", "peer", peer.ID.Slot, "error", err)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/attest/statement"
+	"cadre.dev/coordinator/internal/callers"
 	"cadre.dev/overlay"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -36,9 +37,13 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 	// waits long in a crowd.
 	wait, cancel := context.WithTimeout(ctx, quoteWait)
 	defer cancel()
+	quotes := s.quotes
+	if callers.IsOperator(ctx) {
+		quotes = s.operatorQuotes
+	}
 	select {
-	case s.quotes <- struct{}{}:
-		defer func() { <-s.quotes }()
+	case quotes <- struct{}{}:
+		defer func() { <-quotes }()
 	case <-wait.Done():
 		return nil, status.Error(codes.Unavailable, "OVERLOADED: too many attestations at once; try again")
 	}

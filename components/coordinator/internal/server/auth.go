@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/callers"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -43,14 +44,14 @@ type operatorOnce struct {
 // caller takes the token of a call. What it may do is found out by doing it.
 func (s *Server) caller(ctx context.Context) (*caller, error) {
 	values := metadata.ValueFromIncomingContext(ctx, tokenHeader)
-	if len(values) != 1 || values[0] == "" || len(values[0]) > 128 {
+	token, ok := callers.TokenOf(values)
+	if !ok {
 		return nil, status.Error(codes.Unauthenticated, "a Consul ACL token is needed in the metadata "+tokenHeader)
 	}
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
 		return nil, status.Error(codes.Unavailable, "records are not readable yet")
 	}
-	token := values[0]
 	if err := s.firstUse(ctx, token, v); err != nil {
 		return nil, err
 	}
@@ -64,9 +65,7 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 // firstUse makes the operator's token in Consul when the cluster's measured
 // trust names its digest and Consul does not know it yet.
 func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error {
-	sum := sha256.Sum256([]byte(token))
-	if s.cfg.OperatorTokenSHA256 == "" ||
-		subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(s.cfg.OperatorTokenSHA256)) != 1 {
+	if !s.isFirst(token) {
 		return nil
 	}
 	s.operator.mu.Lock()
@@ -79,6 +78,23 @@ func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error
 	}
 	s.operator.done = true
 	return nil
+}
+
+// isFirst tells whether the cluster's measured trust names the token's digest.
+func (s *Server) isFirst(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return s.cfg.OperatorTokenSHA256 != "" &&
+		subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(s.cfg.OperatorTokenSHA256)) == 1
+}
+
+// mayBeFirst tells whether a token that Consul does not know may be made by its first call.
+func (s *Server) mayBeFirst(token string) bool {
+	if !s.isFirst(token) {
+		return false
+	}
+	s.operator.mu.Lock()
+	defer s.operator.mu.Unlock()
+	return !s.operator.done
 }
 
 // mayRead asks Consul whether the caller may read a group, by reading it, and

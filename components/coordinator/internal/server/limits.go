@@ -2,10 +2,11 @@ package server
 
 import (
 	"context"
-	"net"
-	"sync"
+	"errors"
 
 	"google.golang.org/grpc"
+
+	"cadre.dev/coordinator/internal/tokens"
 )
 
 // limitTime ends a call after callTime: a caller's own deadline may be none.
@@ -15,44 +16,12 @@ func limitTime(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grp
 	return handle(ctx, req)
 }
 
-// limited accepts a connection only while fewer than its capacity are open; the
-// others wait in the kernel.
-type limited struct {
-	net.Listener
-	open   chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
-func limitConnections(l net.Listener, n int) net.Listener {
-	return &limited{Listener: l, open: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.open <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+// checkOperator decides whose token counts among operators: one that Consul has, or the
+// first one, which is made when its first call is served.
+func (s *Server) checkOperator(ctx context.Context, token string) error {
+	err := s.cfg.Tokens.CheckOperator(ctx, token)
+	if errors.Is(err, tokens.ErrDenied) && s.mayBeFirst(token) {
+		return nil
 	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.open
-		return nil, err
-	}
-	return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.open })}, nil
-}
-
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
+	return err
 }

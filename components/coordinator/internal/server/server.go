@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -12,13 +13,16 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"cadre.dev/attest"
+	"cadre.dev/coordinator/internal/callers"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 	"cadre.dev/mesh"
+	"cadre.dev/overlay/grpcserver"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -31,6 +35,9 @@ type Tokens interface {
 	MayWrite(ctx context.Context, token, key string) (bool, error)
 	// Who names the holder of a token for the record, never by its secret.
 	Who(ctx context.Context, token string) (string, error)
+	// CheckOperator is nil for a token of somebody outside the cluster; tokens.ErrDenied
+	// when it certainly is none.
+	CheckOperator(ctx context.Context, token string) error
 }
 
 // Quoter makes this coordinator's evidence.
@@ -70,19 +77,24 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Bounds of the listener, which strangers reach too.
+// Bounds of a call; those of connections are in package callers.
 const (
 	// maxMessage bounds a request; a spec is the largest.
 	maxMessage = 512 << 10
-	// maxConnections is how many may be open, maxStreams how many calls on each.
-	maxConnections = 128
-	maxStreams     = 32
+	// maxStreams is how many calls a connection may have at once.
+	maxStreams = 32
 	// maxWatches is how many watches may run in all: each plans once a second.
 	maxWatches = 64
 	// callTime bounds every call but a watch, whatever the caller would wait.
 	callTime = 30 * time.Second
-	// idleTime ends connections that nobody uses.
-	idleTime = time.Minute
+	// idleTime ends connections that nobody uses; a caller that does not answer for
+	// aliveTime and then aliveWait is gone.
+	idleTime  = time.Minute
+	aliveTime = 30 * time.Second
+	aliveWait = 20 * time.Second
+	// pingTime is how often a caller may ask whether the server lives; `cadre` does it
+	// every 20 s while it watches.
+	pingTime = 10 * time.Second
 )
 
 // Server serves ClusterService. Safe for concurrent use.
@@ -91,41 +103,59 @@ type Server struct {
 	apiv1.UnimplementedPolicyServiceServer
 	cfg      Config
 	operator operatorOnce
-	quotes   chan struct{} // bounds concurrent own quotes
-	watches  chan struct{} // bounds watches
+	callers  *callers.Callers
+	// quotes and operatorQuotes bound concurrent own quotes, of strangers and of those who
+	// do not wait behind them.
+	quotes, operatorQuotes chan struct{}
+	watches                chan struct{} // bounds watches
 }
 
 // New makes the server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, quotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches)}
+	s := &Server{
+		cfg: cfg, quotes: make(chan struct{}, 2), operatorQuotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches),
+	}
+	s.callers = callers.New(callers.Config{
+		Token: tokenHeader, Check: s.checkOperator,
+		Refused: func(err error) bool { return errors.Is(err, tokens.ErrDenied) },
+		Open:    func(method string) bool { return method == apiv1.ClusterService_AttestCoordinator_FullMethodName },
+	})
+	return s
 }
 
-// Run serves on listener until ctx ends, then lets calls finish for a moment.
+// Connections is how many are held for operators, and for whoever else calls.
+func (s *Server) Connections() (operators, strangers int) {
+	return s.callers.Operators(), s.callers.Strangers()
+}
+
+// Run serves on listener until ctx ends, then lets calls finish for a moment. It may be
+// called once.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
-	server := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{
+	server := grpcserver.New(grpcserver.Limits{Message: maxMessage, Calls: maxStreams, Admit: s.callers.Admit},
+		grpc.Creds(callers.Credentials(credentials.NewTLS(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 				cert, err := s.cfg.Certificate()
 				return &cert, err
 			},
-		})),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.UnaryInterceptor(limitTime),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime}),
-		grpc.ConnectionTimeout(10*time.Second),
+		}))),
+		grpc.ChainUnaryInterceptor(s.callers.Unary, limitTime),
+		grpc.ChainStreamInterceptor(s.callers.Stream),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: aliveTime, Timeout: aliveWait}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingTime}),
 	)
 	apiv1.RegisterClusterServiceServer(server, s)
 	apiv1.RegisterPolicyServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
+		s.callers.Close() // gRPC would wait for what is asked about tokens
 		// Streams never end by themselves.
 		hard := time.AfterFunc(2*time.Second, server.Stop)
 		server.GracefulStop()
 		hard.Stop()
 	})
 	defer stop()
-	err := server.Serve(limitConnections(listener, maxConnections))
+	defer s.callers.Close()
+	err := server.Serve(s.callers.Listener(listener))
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,38 @@ func TestReadinessGoesAndComes(t *testing.T) {
 			if answer.StatusCode != want {
 				t.Errorf("%d: records %t, %s answers %d, want %d", i, readable, path, answer.StatusCode, want)
 			}
+		}
+	}
+}
+
+// TestINP01_HeadersAreBounded: the page reads what a scraper needs and no more.
+func TestINP01_HeadersAreBounded(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := Run(ctx, listener, NewMetrics(), func() Health { return Health{} }); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	for size, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listener.Addr().String()+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Filler", strings.Repeat("v", size))
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%d bytes: %d, want %d", size, answer.StatusCode, want)
 		}
 	}
 }

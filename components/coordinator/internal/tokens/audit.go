@@ -43,21 +43,21 @@ func (i *Issuer) SlotTokens(ctx context.Context) ([]Owned, error) {
 	}
 	var out []Owned
 	for _, t := range list {
-		if slot, ok := owner(t); ok {
+		if slot, ok := owner(t.Policies, t.Description); ok {
 			out = append(out, Owned{Accessor: t.AccessorID, Slot: slot, CreatedAt: t.CreateTime})
 		}
 	}
 	return out, nil
 }
 
-// owner is the Slot that a token is of.
-func owner(t *consul.ACLTokenListEntry) (string, bool) {
-	for _, p := range t.Policies {
+// owner is the Slot that a token with these policies is of.
+func owner(policies []*consul.ACLTokenPolicyLink, description string) (string, bool) {
+	for _, p := range policies {
 		if slot, ok := slotOf(p.Name); ok {
 			return slot, true
 		}
 	}
-	return describedSlot(t.Description)
+	return describedSlot(description)
 }
 
 // slotOf reads the Slot out of the name of a policy that was made for one.
@@ -101,20 +101,45 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]bool, error) {
 // Who names the holder of a token for the record: its accessor and description,
 // never its secret. ErrDenied when there is no such token; that is certain.
 func (i *Issuer) Who(ctx context.Context, token string) (string, error) {
-	t, err := i.self(ctx, token)
-	status, answered := errors.AsType[consul.StatusError](err)
-	switch {
-	case err == nil:
-	case isNotFound(err), answered && strings.Contains(status.Body, "Permission denied"):
-		return "", errors.Join(ErrDenied, err)
-	case !answered, status.Code >= http.StatusInternalServerError:
-		return "", fmt.Errorf("read the caller's token: %w: %w", store.ErrUnavailable, err)
-	default:
-		return "", fmt.Errorf("read the caller's token: %w", err)
+	t, err := i.read(ctx, token)
+	if err != nil {
+		return "", err
 	}
 	text := t.AccessorID
 	if t.Description != "" {
 		text = fmt.Sprintf("%.100s (%s)", t.Description, t.AccessorID)
 	}
 	return text, nil
+}
+
+// CheckOperator is nil for a token that somebody outside the cluster was given. ErrDenied
+// when there is no such token, or it is that of a Slot or of nobody; that is certain.
+func (i *Issuer) CheckOperator(ctx context.Context, token string) error {
+	t, err := i.read(ctx, token)
+	if err != nil {
+		return err
+	}
+	if slot, ok := owner(t.Policies, t.Description); ok {
+		return fmt.Errorf("%w: the token is of slot %s", ErrDenied, slot)
+	}
+	if t.AccessorID == anonymousAccessor {
+		return fmt.Errorf("%w: the token is what Consul takes for none", ErrDenied)
+	}
+	return nil
+}
+
+// read reads a token by its own right. ErrDenied when there is no such token; that is
+// certain.
+func (i *Issuer) read(ctx context.Context, token string) (*consul.ACLToken, error) {
+	t, err := i.self(ctx, token)
+	status, answered := errors.AsType[consul.StatusError](err)
+	switch {
+	case err == nil:
+		return t, nil
+	case isNotFound(err), answered && strings.Contains(status.Body, "Permission denied"):
+		return nil, errors.Join(ErrDenied, err)
+	case !answered, status.Code >= http.StatusInternalServerError:
+		return nil, fmt.Errorf("read the caller's token: %w: %w", store.ErrUnavailable, err)
+	}
+	return nil, fmt.Errorf("read the caller's token: %w", err)
 }

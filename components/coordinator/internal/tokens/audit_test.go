@@ -135,3 +135,47 @@ func TestWhoNamesNoSecret(t *testing.T) {
 		t.Errorf("a stranger is %q, %v", who, err)
 	}
 }
+
+// TestINP04_OnlyOperatorsTokensCountAsSuch: those of Slots, whoever made them, revoked ones
+// and what Consul takes for none give no part in what is kept for operators.
+func TestINP04_OnlyOperatorsTokensCountAsSuch(t *testing.T) {
+	w := newWorld(t)
+	agent, workload := w.slot("", "pg", "pg-1")
+	management := w.as(w.management)
+	made := func(token *consul.ACLToken) string {
+		out, _, err := management.ACL().TokenCreate(token, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.SecretID
+	}
+	real, _, err := management.ACL().TokenRead(agent.Accessor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	person, revoked := made(&consul.ACLToken{Description: "by hand"}), made(&consul.ACLToken{Description: "by hand"})
+	old, _, err := management.ACL().TokenReadSelf(&consul.QueryOptions{Token: revoked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := management.ACL().TokenDelete(old.AccessorID, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		token string
+		want  error
+	}{
+		"an operator":     {person, nil},
+		"management":      {w.management, nil},
+		"an agent":        {agent.Secret, tokens.ErrDenied},
+		"a workload":      {workload.Secret, tokens.ErrDenied},
+		"a copied policy": {made(&consul.ACLToken{Description: "nothing to see", Policies: real.Policies}), tokens.ErrDenied},
+		"a revoked one":   {revoked, tokens.ErrDenied},
+		"nobody's":        {"anonymous", tokens.ErrDenied},
+		"an invented one": {"11111111-2222-3333-4444-555555555555", tokens.ErrDenied},
+	} {
+		if err := w.issuer.CheckOperator(t.Context(), c.token); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}

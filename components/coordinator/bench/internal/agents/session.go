@@ -20,6 +20,7 @@ import (
 	"cadre.dev/coordinator/bench/internal/world"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
@@ -118,7 +119,7 @@ func (s *Session) onControl(ctx context.Context, _ overlay.Peer, conns overlay.C
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served.Go(func() {
-		_ = grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) { controlv1.RegisterAgentServiceServer(g, woken{}) })
+		_ = grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) { controlv1.RegisterAgentServiceServer(g, woken{}) }, grpcserver.Limits{})
 	})
 	s.mu.Lock()
 	s.channel = channel

@@ -1,0 +1,127 @@
+package callers
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+var errTooMuch = errors.New("sent too much without an operator's token")
+
+// conn is a caller's connection in its place.
+type conn struct {
+	net.Conn
+	callers *Callers
+	source  string
+	number  uint64 // a later connection has a greater one
+	// ctx ends with the connection.
+	ctx  context.Context //nolint:containedctx // gRPC tells only later, and not while a token is asked about
+	end  context.CancelFunc
+	left atomic.Int64 // bytes that may still come
+	once sync.Once
+
+	class   class       // guarded by callers.mu
+	timer   *time.Timer // guarded by callers.mu
+	token   digest      // guarded by callers.mu; of an operator's
+	running int         // guarded by callers.mu; calls with a good token
+	used    time.Time   // guarded by callers.mu; when the last of these began or ended
+	open    int         // guarded by callers.mu; open calls in this class so far
+	refused int         // guarded by callers.mu; refused calls in this class so far
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.left.Add(-int64(n)) < 0 {
+		_ = c.Close()
+		return 0, errTooMuch
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	err := error(net.ErrClosed)
+	c.once.Do(func() {
+		err = c.Conn.Close()
+		c.end()
+		c.callers.mu.Lock()
+		defer c.callers.mu.Unlock()
+		delete(c.callers.held[c.class], c)
+		c.timer.Stop()
+	})
+	return err
+}
+
+// overdue ends a connection that had its time.
+func (c *conn) overdue() {
+	c.callers.mu.Lock()
+	spared := c.class == operator
+	c.callers.mu.Unlock()
+	if !spared {
+		_ = c.Close()
+	}
+}
+
+// RemoteAddr implements net.Conn. gRPC shows it to whoever handles a call, and nothing
+// else of the connection.
+func (c *conn) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
+
+type address struct {
+	net.Addr
+	conn *conn
+}
+
+// connOf is the connection of a call; nil when it came over no Listener.
+func connOf(ctx context.Context) *conn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	a, _ := p.Addr.(address)
+	return a.conn
+}
+
+// sourceOf is what a connection counts for: an address, or the 64 bits of IPv6 that one
+// customer has.
+func sourceOf(conn net.Conn) string {
+	at, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return conn.RemoteAddr().String()
+	}
+	ip := at.AddrPort().Addr().Unmap()
+	if ip.Is6() {
+		return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+	}
+	return ip.String()
+}
+
+// Credentials makes strangers of newcomers once inner's handshake is over.
+func Credentials(inner credentials.TransportCredentials) credentials.TransportCredentials {
+	return handshakes{inner}
+}
+
+type handshakes struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := h.TransportCredentials.ServerHandshake(raw)
+	if one, is := raw.(*conn); is && err == nil {
+		one.callers.handshaken(one)
+	}
+	return secure, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (h handshakes) Clone() credentials.TransportCredentials {
+	return handshakes{h.TransportCredentials.Clone()}
+}

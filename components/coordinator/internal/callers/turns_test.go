@@ -1,0 +1,68 @@
+package callers
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A crowd from one source is served in turns with whoever else comes.
+func TestINP04_TokensAreAskedAboutInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := newTurns(1)
+		if !line.enter(t.Context(), "first") {
+			t.Fatal("no turn though nobody was there")
+		}
+		served := make(chan string, 101)
+		for range 100 {
+			go func() {
+				if line.enter(t.Context(), "crowd") {
+					served <- "crowd"
+				}
+			}()
+		}
+		synctest.Wait()
+		go func() {
+			if line.enter(t.Context(), "other") {
+				served <- "other"
+			}
+		}()
+		synctest.Wait()
+		for n := range 101 {
+			line.leave()
+			if got := <-served; (got == "other") != (n == 1) {
+				t.Fatalf("turn %d was of %s", n, got)
+			}
+		}
+		line.leave()
+		if line.free != 1 || len(line.lanes) != 0 || len(line.order) != 0 {
+			t.Errorf("left behind: %d free, %v, %v", line.free, line.lanes, line.order)
+		}
+	})
+}
+
+// Who gives up takes no turn, also when it comes at that moment.
+func TestWhoGivesUpTakesNoTurn(t *testing.T) {
+	line := newTurns(1)
+	for n := range 1000 {
+		if !line.enter(t.Context(), "first") {
+			t.Fatal("no turn")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan bool)
+		go func() { gone <- line.enter(ctx, strconv.Itoa(n%3)) }()
+		go cancel()
+		line.leave()
+		if <-gone {
+			line.leave()
+		}
+	}
+	if line.free != 1 || len(line.lanes) != 0 || len(line.order) != 0 {
+		t.Errorf("left behind: %d free, %v, %v", line.free, line.lanes, line.order)
+	}
+}

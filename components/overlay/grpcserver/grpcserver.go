@@ -1,0 +1,76 @@
+package grpcserver
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/tap"
+)
+
+// Limits of a server. A zero field takes its default.
+type Limits struct {
+	// Message bounds one request message, in bytes; 0: 1 MiB. A larger one ends its call
+	// with ResourceExhausted as soon as its length is known.
+	Message int
+	// Calls is how many calls one connection may have at once; 0: 16. Those beyond are
+	// refused before they reach a handler.
+	Calls uint32
+	// HeaderBytes bounds the headers of one call as HTTP/2 counts them, 32 bytes for each
+	// field beside its name and value; 0: 16 KiB.
+	HeaderBytes uint32
+	// HalfSent is how long a call may take until its first message is there; 0: 15 s. It
+	// then ends with DeadlineExceeded. A call that has sent it lives as long as it likes.
+	HalfSent time.Duration
+	// Admit is asked about each call once its headers are there, before anything else of
+	// it is read; an error, best one of package status, refuses the call. Its context is
+	// that of the call and goes on to the handler. The connection is not read meanwhile.
+	// nil: all are admitted.
+	Admit tap.ServerInHandle
+}
+
+const (
+	// handshakeTime bounds the handshake and the preface of HTTP/2.
+	handshakeTime = 5 * time.Second
+	// window is what a call may send before a handler asks for it, the least that gRPC
+	// takes; connWindow is that of a connection, which only paces.
+	window     = 64 << 10
+	connWindow = 256 << 10
+	// readBuffer of each connection; a larger frame is read past it.
+	readBuffer = 4 << 10
+)
+
+func (l Limits) withDefaults() Limits {
+	l.Message = cmp.Or(l.Message, 1<<20)
+	l.Calls = cmp.Or(l.Calls, 16)
+	l.HeaderBytes = cmp.Or(l.HeaderBytes, 16<<10)
+	l.HalfSent = cmp.Or(l.HalfSent, 15*time.Second)
+	return l
+}
+
+// New makes a server within l. opts may not set what l does.
+func New(l Limits, opts ...grpc.ServerOption) *grpc.Server {
+	l = l.withDefaults()
+	return grpc.NewServer(append([]grpc.ServerOption{
+		grpc.MaxRecvMsgSize(l.Message),
+		grpc.MaxConcurrentStreams(l.Calls),
+		grpc.MaxHeaderListSize(l.HeaderBytes),
+		grpc.ConnectionTimeout(handshakeTime),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(connWindow),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.SharedWriteBuffer(true),
+		grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
+			if l.Admit != nil {
+				var err error
+				if ctx, err = l.Admit(ctx, info); err != nil {
+					return ctx, err
+				}
+			}
+			return halfSent(ctx, l.HalfSent), nil
+		}),
+		grpc.ChainUnaryInterceptor(sentUnary),
+		grpc.ChainStreamInterceptor(sentStream),
+	}, opts...)...)
+}
