@@ -33,10 +33,11 @@ type site struct {
 }
 
 func config(dir, self string, log io.Writer) Config {
+	env := map[string]string{"PATH": os.Getenv("PATH")} // services find what this test finds
 	return Config{
 		StateDir: dir, APIListen: "127.0.0.1:0", GatewayListen: "127.0.0.1:0", Domain: "gw.cadre.test", Program: self,
 		Images: images.Map{Images: map[string]images.Image{
-			"test/shell": {}, "test/helper": {Entrypoint: []string{self}},
+			"test/shell": {Env: env}, "test/helper": {Env: env, Entrypoint: []string{self}},
 		}},
 		Settings:  cloud.Settings{BootDelay: cloud.Duration(50 * time.Millisecond)},
 		StopGrace: 10 * time.Second, Log: slog.New(slog.NewTextHandler(log, nil)),
