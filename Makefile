@@ -41,8 +41,8 @@ tools-dev: ## install what `make check` and `make generate` need as well
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build
 build: commands ## build all binaries into bin/
-	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/* ./components/*/*/cmd/*)
+	@umask 022 && mkdir -p $(BIN)
+	@umask 022 && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/* ./components/*/*/cmd/*)
 
 .PHONY: generate
 generate: tools-dev ## regenerate code and docs

@@ -9,6 +9,8 @@
 #   scripts/tools.sh dev    what `make check` and `make generate` need beyond `build`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
+# Services of a local CVM run as users of their own, and run what is installed here.
+umask 022
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/.tools/bin
