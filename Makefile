@@ -2,18 +2,33 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := proto $(sort $(patsubst components/%/go.mod,components/%,$(wildcard components/*/go.mod components/*/*/go.mod)))
+MODULES := proto scripts $(sort $(patsubst components/%/go.mod,components/%,$(wildcard components/*/go.mod components/*/*/go.mod)))
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # What the CVMs of the demo sit behind: NAT=port-restricted (the default), full-cone,
 # address-restricted, symmetric or none; UDP=open (the default) or blocked.
 DEMO_NET = $(if $(NAT),--nat $(NAT)) $(if $(UDP),--udp $(UDP))
 LDFLAGS := -s -w -X main.version=$(VERSION)
-export PATH := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(PATH)
+
+# The machine's own PATH, for what looks for commands there; a make in a make keeps the first one's.
+ifndef CADRE_HOST_PATH
+export CADRE_HOST_PATH := $(PATH)
+endif
+# What targets find: our own programs, and the commands that scripts/tools.sh declares and
+# links. A command that it does not name is found on no machine.
+OWN := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
+export PATH := $(OWN):$(CURDIR)/.tools/path/run
+generate fmt lint check: export PATH := $(OWN):$(CURDIR)/.tools/path/dev
+# These run before anything is linked.
+help commands tools tools-dev: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: commands
+commands: # link what building calls
+	@scripts/tools.sh build
 
 .PHONY: tools
 tools: ## install what building and running need (skips what is there)
@@ -23,10 +38,11 @@ tools: ## install what building and running need (skips what is there)
 tools-dev: ## install what `make check` and `make generate` need as well
 	@scripts/tools.sh dev
 
+# Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build
-build: ## build all binaries into bin/
-	@mkdir -p $(BIN)
-	@go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/* ./components/*/*/cmd/*)
+build: commands ## build all binaries into bin/
+	@umask 022 && mkdir -p $(BIN)
+	@umask 022 && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/* ./components/*/*/cmd/*)
 
 .PHONY: generate
 generate: tools-dev ## regenerate code and docs
@@ -35,14 +51,14 @@ generate: tools-dev ## regenerate code and docs
 
 .PHONY: fmt
 fmt: tools-dev ## format everything
-	@gofmt -w $(MODULES) scripts
+	@gofmt -w $(MODULES)
 	@cd proto && buf format -w
 
 .PHONY: lint
 lint: tools-dev ## lint Go, protos, shell and the import arrows
 	@for m in $(filter-out proto,$(MODULES)); do (cd $$m && golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
 	@cd proto && buf lint && buf format --diff --exit-code
-	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "lint: shellcheck is not installed: scripts were not linted"; fi
+	@shellcheck scripts/*.sh .ci/run
 
 .PHONY: check
 check: tools-dev ## what every commit must pass: format, vet, lint, generated files, tidy modules
@@ -73,7 +89,7 @@ bench-rollout: tools build ## measure the engine's own overhead in a rollout (ro
 	@$(BIN)/cadre-demo bench-rollout
 
 .PHONY: bench-overlay
-bench-overlay: build ## measure the overlay against kernel TCP, TLS, QUIC over ICE, wireguard-go and Nebula (root)
+bench-overlay: tools build ## measure the overlay against kernel TCP, TLS, QUIC over ICE, wireguard-go and Nebula (root)
 	@mkdir -p .out
 	@$(BIN)/cadre-bench-overlay --out .out/bench-overlay.json
 
@@ -87,5 +103,5 @@ docs-performance: build ## write docs/performance.md from the last benchmark res
 	@$(BIN)/cadre-demo docs-performance
 
 .PHONY: clean
-clean: ## remove build results (tools stay)
+clean: commands ## remove build results (tools stay)
 	@rm -rf $(BIN) .out

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-mapfile -t modules < <(printf 'proto\n'; dirname components/*/go.mod components/*/*/go.mod)
+mapfile -t modules < <(printf 'proto\nscripts\n'; dirname components/*/go.mod components/*/*/go.mod)
 
 step() { printf 'check: %s\n' "$*"; }
 die() {
@@ -12,7 +12,7 @@ die() {
 }
 
 step format
-unformatted=$(gofmt -l "${modules[@]}" scripts)
+unformatted=$(gofmt -l "${modules[@]}")
 [[ -z $unformatted ]] || die "not gofmt-ed, run make fmt: $unformatted"
 
 step tidy

@@ -1,16 +1,82 @@
 #!/usr/bin/env bash
-# Installs what Cadre builds, tests and demonstrates with. Nothing outside .tools/
-# is touched except distribution packages, and each step says what it does and
-# why. A step whose result is already there is skipped.
+# Installs what Cadre builds, tests and demonstrates with, and links the commands that
+# `make` targets may call into .tools/path/<step>, which is all of the machine that is on
+# their PATH. Nothing outside .tools/ is touched except distribution packages, and each step
+# says what it does and why. A step whose result is already there is skipped.
 #
-#   scripts/tools.sh run    what `make demo`, `make up` and `make test` need
-#   scripts/tools.sh dev    what `make check` and `make generate` need as well
+#   scripts/tools.sh build  what `make build` needs: checks and links, installs nothing
+#   scripts/tools.sh run    what `make demo`, `make up` and `make test` need beyond that
+#   scripts/tools.sh dev    what `make check` and `make generate` need beyond `build`
+#   scripts/tools.sh list   the table of programs
 set -euo pipefail
+# Services of a local CVM run as users of their own, and run what is installed here.
+umask 022
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/.tools/bin
-mkdir -p "$bin"
+# The machine's own PATH: under make, PATH holds no more than what this script has linked.
+PATH=${CADRE_HOST_PATH:-$PATH}:/usr/local/sbin:/usr/sbin:/sbin
 
+# programs is the one place that names what runs outside of Go: in make, the scripts, the
+# local cloud, its CVMs, the lab, tests and benchmarks. What is not here is not found by any
+# of them, on any machine. Columns: the step that needs it, each with what it calls; the
+# command, or a file (a pattern), or modules of Python; the Debian package; why.
+#
+# Not here: what scripts/tools.sh and scripts/fresh-machine.sh themselves call, which make
+# does not.
+mapfile -t programs <<'END'
+build  go                                      https://go.dev/dl   compiles Cadre, and Consul and etcd from their modules
+build  git                                     git                 names the version of a build; fetches modules that no proxy has
+build  /etc/ssl/certs/ca-certificates.crt      ca-certificates     modules and packages come over HTTPS
+build  make                                    make                make check calls make generate; a test of this table
+build  bash                                    bash                the scripts and recipes
+build  env                                     coreutils           finds bash for the scripts
+build  dirname                                 coreutils           the scripts find the repository with it
+build  mkdir                                   coreutils           makes the folders of results
+build  rm                                      coreutils           make clean
+run    python3                                 python3             runs Patroni; the small service of the end-to-end tests
+run    python3:venv,ensurepip                  python3-venv        Patroni's virtual environment
+run    gcc                                     gcc                 the race detector links with it
+run    as                                      binutils            gcc calls it
+run    ld                                      binutils            gcc calls it
+run    /usr/include/stdlib.h                   libc6-dev           the race detector's headers
+run    /usr/lib/postgresql/*/bin/postgres      postgresql          the workload of the demo
+run    hostname                                hostname            services of tests
+run    id                                      coreutils           services of tests
+run    ls                                      coreutils           services of tests
+run    stat                                    coreutils           services of tests
+run    locale                                  libc-bin            initdb asks it for the machine's locales
+run    bwrap                                   bubblewrap          the sandbox of each service of a local CVM
+run    setpriv                                 util-linux          a local CVM's services run as their users by it
+run    prlimit                                 util-linux          sets the limits of a local CVM's services
+run    nsenter                                 util-linux          enters a local CVM for exec and for tests
+run    unshare                                 util-linux          gives a test a network namespace of its own
+run    ip                                      iproute2            networks of tests, the lab and benchmarks
+run    nft                                     nftables            NATs and faults of the local cloud and the lab
+run    sh                                      dash                scripts in compose files and tests
+run    cat                                     coreutils           scripts in compose files and of tests
+run    chmod                                   coreutils           scripts in compose files
+run    curl                                    curl                a test asks the guest agent of a CVM
+run    date                                    coreutils           services of tests
+run    dirname                                 coreutils           each workload's exec.sh finds its folder with it
+run    grep                                    grep                each workload's exec.sh; scripts/test.sh
+run    head                                    coreutils           services and hooks of tests
+run    mv                                      coreutils           scripts in compose files
+run    rmdir                                   coreutils           the guard of a test's Consul cleans up
+run    sed                                     sed                 scripts in compose files; scripts/test.sh
+run    sleep                                   coreutils           scripts in compose files, services of tests
+run    test                                    coreutils           health checks in compose files
+run    touch                                   coreutils           hooks of tests
+run    tr                                      coreutils           hooks of tests
+run    true                                    coreutils           health checks and hooks of tests
+run    false                                   coreutils           health checks of tests
+run    wc                                      coreutils           services of tests
+dev    gofmt                                   https://go.dev/dl   format
+dev    shellcheck                              shellcheck          lint of the scripts
+dev    debootstrap                             debootstrap         makes the machine of scripts/fresh-machine.sh
+END
+
+gotestsum_version=1.13.0
 consul_version=1.22.3
 etcd_version=3.6.5
 patroni_version=4.1.0
@@ -21,30 +87,92 @@ buf_version=1.59.0
 protoc_gen_go_version=1.36.10
 protoc_gen_go_grpc_version=1.5.1
 
-# The system's interpreter: services of a CVM run as unprivileged users, who may not
-# be able to read one that lives in somebody's home.
-python=/usr/bin/python3
-[[ -x $python ]] || python=python3
-
 say() { printf 'tools: %s\n' "$*"; }
+die() {
+	printf 'tools: %s\n' "$@" >&2
+	exit 1
+}
 
-# Distribution packages: the real software under test and the tools that isolate it.
-packages() {
-	local missing=() spec cmd pkg
-	for spec in bwrap:bubblewrap ip:iproute2 setpriv:util-linux nsenter:util-linux; do
-		cmd=${spec%%:*} pkg=${spec##*:}
-		command -v "$cmd" >/dev/null || missing+=("$pkg")
+# locate NAME prints where the machine has the command; nothing and 1 when it has not.
+locate() {
+	local at
+	case $1 in
+	go | gofmt)
+		# The toolchain itself: what a version manager puts on PATH asks for the rest of it.
+		at=$(type -P go) && at=$(cd / && GOWORK=off GOFLAGS='' "$at" env GOROOT 2>/dev/null)/bin/$1 && [[ -x $at ]] || return 1
+		;;
+	python3)
+		# The system's interpreter: services of a CVM run as unprivileged users, who may not
+		# be able to read one that lives in somebody's home.
+		at=/usr/bin/python3
+		[[ -x $at ]] || at=$(type -P python3 && python3 -c 'import sys; print(sys.executable)' 2>/dev/null) || return 1
+		at=${at##*$'\n'}
+		;;
+	*) at=$(type -P "$1") || return 1 ;;
+	esac
+	printf '%s\n' "$at"
+}
+
+# have WHAT LINKS: the machine has it; a command gets its link in the folder LINKS.
+have() {
+	local at
+	case $1 in
+	/*) compgen -G "$1" >/dev/null ;;
+	python3:*) at=$(locate python3) && "$at" -c "import ${1#*:}" 2>/dev/null ;;
+	*) at=$(locate "$1") && { [[ $(readlink "$2/$1") == "$at" ]] || ln -sfn "$at" "$2/$1"; } ;;
+	esac
+}
+
+# commands STEP... checks every program of these steps, links the commands, and prints the
+# rows of those that are not there. What the table no longer names loses its link.
+commands() {
+	local step what package why folder link
+	declare -A named=()
+	while read -r step what package why; do
+		folder=$root/.tools/path/$step
+		named[$folder/$what]=1
+		[[ " $* " == *" $step "* ]] || continue
+		mkdir -p "$folder"
+		have "$what" "$folder" || printf '%s\t%s\t%s\n' "$what" "$package" "$why"
+	done < <(printf '%s\n' "${programs[@]}")
+	for link in "$root"/.tools/path/*/*; do
+		[[ -n ${named[$link]:-} || ! -L $link ]] || rm -f "$link"
 	done
-	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing+=(postgresql)
-	"$python" -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
-	((${#missing[@]} == 0)) && return
-	say "installing distribution packages: ${missing[*]} (PostgreSQL is a workload; bubblewrap and iproute2 make local CVMs)"
-	local sudo=()
-	((EUID == 0)) || sudo=(sudo)
-	"${sudo[@]}" apt-get update -qq
-	# RUNLEVEL=1 keeps the package from starting a database of its own.
-	"${sudo[@]}" env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-		apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# need STEP... ends the run before anything is built when something cannot be had.
+need() {
+	local missing what package why install=() sudo=() lines=()
+	missing=$(commands "$@")
+	[[ -n $missing ]] || return 0
+	while IFS=$'\t' read -r what package why; do
+		[[ $package == https:* || " ${install[*]} " == *" $package "* ]] || install+=("$package")
+	done <<<"$missing"
+	if [[ $* != build ]] && ((${#install[@]} > 0)) && type -P apt-get >/dev/null; then
+		((EUID == 0)) || sudo=(sudo)
+		say "installing distribution packages: ${install[*]}"
+		# RUNLEVEL=1 keeps PostgreSQL's from starting a database of its own.
+		{
+			"${sudo[@]}" apt-get update -qq
+			"${sudo[@]}" env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+				apt-get install -y -qq --no-install-recommends "${install[@]}" >/dev/null
+		} || say 'apt-get failed'
+		missing=$(commands "$@")
+	fi
+	[[ -n $missing ]] || return 0
+	while IFS=$'\t' read -r what package why; do
+		lines+=("  $what: $why ($([[ $package == https:* ]] && echo "from $package" || echo "Debian package $package"))")
+	done <<<"$missing"
+	die 'this machine lacks, and could not be given:' "${lines[@]}"
+}
+
+# go_new_enough: Go's own message about a go.work that it cannot read names no way out.
+go_new_enough() {
+	local want have
+	want=$(sed -n 's/^go //p' "$root/go.work")
+	have=$(cd "$root" && "$root/.tools/path/build/go" env GOVERSION 2>/dev/null) || have=$("$root/.tools/path/build/go" version || true)
+	[[ $(printf '%s\n' "$want" "${have#go}" | sort -V | head -n1) == "$want" ]] ||
+		die "Go is ${have:-unknown}; Cadre needs $want or newer: https://go.dev/dl"
 }
 
 # says_version PROGRAM VERSION: it is there and of that version. grep reads to the end:
@@ -118,21 +246,30 @@ go_tool() {
 }
 
 case ${1:-run} in
+build)
+	need build
+	go_new_enough
+	;;
 run)
-	packages
+	need build run
+	go_new_enough
+	mkdir -p "$bin"
+	python=$(locate python3)
+	go_tool gotestsum "$gotestsum_version" gotest.tools/gotestsum "runs the tests"
 	install_patroni
 	install_etcd
 	install_consul
 	install_envoy
 	;;
 dev)
+	need build dev
+	go_new_enough
+	mkdir -p "$bin"
 	go_tool golangci-lint "$golangci_version" github.com/golangci/golangci-lint/v2/cmd/golangci-lint "lint"
 	go_tool buf "$buf_version" github.com/bufbuild/buf/cmd/buf "wire contracts"
 	go_tool protoc-gen-go "$protoc_gen_go_version" google.golang.org/protobuf/cmd/protoc-gen-go "wire contracts"
 	go_tool protoc-gen-go-grpc "$protoc_gen_go_grpc_version" google.golang.org/grpc/cmd/protoc-gen-go-grpc "wire contracts"
 	;;
-*)
-	echo "usage: scripts/tools.sh run|dev" >&2
-	exit 2
-	;;
+list) printf '%s\n' "${programs[@]}" ;;
+*) die "usage: scripts/tools.sh build|run|dev|list" ;;
 esac

@@ -64,7 +64,7 @@ func TestTOK15_SessionsEndWithTheirCertificates(t *testing.T) {
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	a.SetCredentials(w.endsIn(a, 2*time.Second))
 	conn, _ := established(t, w, a, b)
-	wantReset(t, conn, 10*time.Second)
+	wantReset(t, conn)
 	eventually(t, "session over", func() bool { return b.until(a).IsZero() })
 }
 

@@ -132,7 +132,7 @@ func TestMTUBlackholeSparesSmallSegments(t *testing.T) {
 		}()
 		var client net.Conn
 		if err := h.Inside(func() (err error) {
-			d := net.Dialer{Timeout: 3 * time.Second, Control: maxSegment(c.mss)}
+			d := net.Dialer{Timeout: 20 * time.Second, Control: maxSegment(c.mss)}
 			client, err = d.Dial("tcp4", ln.Addr().String())
 			return err
 		}); err != nil {
@@ -146,7 +146,11 @@ func TestMTUBlackholeSparesSmallSegments(t *testing.T) {
 		if _, err := client.Write(make([]byte, size)); err != nil {
 			t.Fatal(err)
 		}
-		_ = server.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+		wait := 500 * time.Millisecond
+		if c.passes {
+			wait = 20 * time.Second
+		}
+		_ = server.SetReadDeadline(time.Now().Add(wait))
 		got := 0
 		for buf := make([]byte, size); got < size; {
 			n, err := server.Read(buf)

@@ -77,7 +77,7 @@ func (n *node) send(to netip.AddrPort, text string) {
 // receive is the next datagram; "" after a time in which any would have come.
 func (n *node) receive() (string, netip.AddrPort) {
 	n.t.Helper()
-	_ = n.SetReadDeadline(time.Now().Add(3 * time.Second))
+	_ = n.SetReadDeadline(time.Now().Add(20 * time.Second))
 	buf := make([]byte, 2000)
 	size, from, err := n.ReadFromUDPAddrPort(buf)
 	if err != nil {

@@ -69,7 +69,7 @@ func reflector(t testing.TB, h *Host) netip.AddrPort {
 // mappedTCP is the address that the reflector sees port of h at.
 func mappedTCP(t testing.TB, h *Host, port int, at netip.AddrPort) netip.AddrPort {
 	t.Helper()
-	c, err := dialTCP(t.Context(), h, port, at, 3*time.Second)
+	c, err := dialTCP(t.Context(), h, port, at, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,11 @@ func TestTCPMappingAndUnsolicited(t *testing.T) {
 			if (first == second) != c.same {
 				t.Errorf("seen from %s and %s", first, second)
 			}
-			conn, err := dialTCP(t.Context(), q, 0, first, 300*time.Millisecond)
+			wait := 20 * time.Second
+			if errors.Is(c.want, context.DeadlineExceeded) {
+				wait = 300 * time.Millisecond
+			}
+			conn, err := dialTCP(t.Context(), q, 0, first, wait)
 			if err == nil {
 				conn.Close()
 			}
@@ -135,7 +139,7 @@ func TestTCPSimultaneousOpen(t *testing.T) {
 	var errs [2]error
 	var wg sync.WaitGroup
 	for i := range hosts {
-		wg.Go(func() { conns[i], errs[i] = dialTCP(t.Context(), hosts[i], ports[i], at[1-i], 5*time.Second) })
+		wg.Go(func() { conns[i], errs[i] = dialTCP(t.Context(), hosts[i], ports[i], at[1-i], 20*time.Second) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs[:]...); err != nil {

@@ -21,6 +21,7 @@ func TestPatroniReal(t *testing.T) {
 		t.Skip("starts Consul and three PostgreSQL members")
 	}
 	consulBinary, patroniBinary := tool(t, "bin/consul"), tool(t, "patroni/bin/patroni")
+	patroniBinary = filepath.Join(reachable(t, filepath.Dir(filepath.Dir(patroniBinary))), "bin/patroni")
 	const pgBin = "/usr/lib/postgresql/15/bin"
 	if _, err := os.Stat(pgBin); err != nil {
 		t.Skipf("no PostgreSQL at %s: this driver was not tested against the real software", pgBin)

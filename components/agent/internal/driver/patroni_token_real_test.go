@@ -135,6 +135,7 @@ func TestTOK15_PatroniKeepsItsLockThroughTokenChanges(t *testing.T) {
 		t.Skip("starts Consul and two PostgreSQL members")
 	}
 	consulBinary, patroniBinary := tool(t, "bin/consul"), tool(t, "patroni/bin/patroni")
+	patroniBinary = filepath.Join(reachable(t, filepath.Dir(filepath.Dir(patroniBinary))), "bin/patroni")
 	const pgBin = "/usr/lib/postgresql/15/bin"
 	account, err := user.Lookup("postgres")
 	if _, statErr := os.Stat(pgBin); statErr != nil || err != nil || os.Getuid() != 0 {

@@ -66,7 +66,11 @@ func (p *proc) start() {
 	p.cmd = exec.Command(p.argv[0], p.argv[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Dir = filepath.Dir(p.log)
-	p.cmd.Env = append([]string{"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=" + p.cmd.Dir}, p.env...)
+	path := os.Getenv("PATH")
+	if p.uid != 0 {
+		path = reachablePath(p.t)
+	}
+	p.cmd.Env = append([]string{"PATH=" + path, "LC_ALL=C.UTF-8", "HOME=" + p.cmd.Dir}, p.env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if p.uid != 0 {
 		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.uid, Gid: p.uid}

@@ -16,6 +16,7 @@ import (
 	"cadre.dev/attest/statement"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
@@ -62,7 +63,7 @@ func (p *Prover) Serve(ctx context.Context, conn net.Conn, state tls.ConnectionS
 	}
 	ctx, cancel := context.WithTimeout(ctx, contactTime)
 	defer cancel()
-	err = grpcconn.Serve(ctx, conn, func(server *grpc.Server) { p.Register(server, exporter) }, grpc.MaxRecvMsgSize(4<<10), grpc.MaxConcurrentStreams(2))
+	err = grpcconn.Serve(ctx, conn, func(server *grpc.Server) { p.Register(server, exporter) }, grpcserver.Limits{Message: 4 << 10, Calls: 2})
 	if err != nil {
 		p.log.Debug("first contact ended", "error", err)
 	}

@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
+	"strings"
 )
 
 // Image is how the local cloud runs an image reference: host programs instead of
@@ -29,7 +31,18 @@ type ImageMap map[string]Image
 
 // Images maps the images of compose/ to this machine's programs. bin holds our
 // own binaries, tools what scripts/tools.sh installed, postgresBin the server's.
+// Of the machine's commands, services find those that scripts/tools.sh declares.
 func Images(bin, tools, postgresBin string) ImageMap {
+	images := programs(bin, tools, postgresBin)
+	for name, image := range images {
+		image.Mounts = append(image.Mounts, filepath.Join(tools, "path/run"))
+		image.Env = map[string]string{"PATH": strings.Join(append(slices.Clone(image.Path), filepath.Join(tools, "path/run")), ":")}
+		images[name] = image
+	}
+	return images
+}
+
+func programs(bin, tools, postgresBin string) ImageMap {
 	path := []string{bin, filepath.Join(tools, "bin")}
 	return ImageMap{
 		"cadre/agent": {

@@ -33,10 +33,13 @@ type site struct {
 }
 
 func config(dir, self string, log io.Writer) Config {
+	// Services find what this test finds.
+	path := os.Getenv("PATH")
+	env, see := map[string]string{"PATH": path}, filepath.SplitList(path)
 	return Config{
 		StateDir: dir, APIListen: "127.0.0.1:0", GatewayListen: "127.0.0.1:0", Domain: "gw.cadre.test", Program: self,
 		Images: images.Map{Images: map[string]images.Image{
-			"test/shell": {}, "test/helper": {Entrypoint: []string{self}},
+			"test/shell": {Env: env, Mounts: see}, "test/helper": {Env: env, Mounts: see, Entrypoint: []string{self}},
 		}},
 		Settings:  cloud.Settings{BootDelay: cloud.Duration(50 * time.Millisecond)},
 		StopGrace: 10 * time.Second, Log: slog.New(slog.NewTextHandler(log, nil)),

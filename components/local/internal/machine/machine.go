@@ -70,7 +70,8 @@ func (m *Machine) start(ctx context.Context, program, spec, logPath string) erro
 	}
 	defer out.Close()
 	m.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "cvm-init", "--spec", spec)
-	m.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	// It finds what makes sandboxes where this program found it.
+	m.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	m.cmd.Dir, m.cmd.Stdout, m.cmd.Stderr, m.cmd.ExtraFiles = "/", out, out, []*os.File{theirs}
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, Setsid: true,

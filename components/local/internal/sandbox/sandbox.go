@@ -23,7 +23,8 @@ type Mount struct {
 // Config is one sandbox.
 type Config struct {
 	Hostname string
-	// Visible host paths stay readable even where Hide or a tmpfs covers them.
+	// Visible host paths stay readable even where Hide or a tmpfs covers them, or where
+	// users may not enter a directory above them, of which services see nothing else then.
 	Visible []string
 	// Hide lists host directories replaced by an empty directory.
 	Hide   []string
@@ -58,13 +59,20 @@ func Args(c Config) ([]string, error) {
 		made: map[string]kind{"/dev": mounted, "/proc": mounted},
 	}
 	b.explode("/")
-	for _, dir := range toExplode(mounts, slices.Concat(scratch, c.Hide)) {
+	covered := slices.Concat(scratch, c.Hide)
+	homes := slices.DeleteFunc(closed(c.Visible), func(dir string) bool {
+		return slices.ContainsFunc(covered, func(c string) bool { return within(dir, followed(c)) })
+	})
+	for _, dir := range toExplode(mounts, slices.Concat(covered, homes)) {
 		b.explode(dir)
 	}
 	// Container runtimes give /dev/shm as a tmpfs that everybody may write to; without
 	// it POSIX semaphores and shared memory fail for unprivileged services.
 	b.add("--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--proc", "/proc")
-	for _, dir := range slices.Concat(scratch, c.Hide) {
+	for _, dir := range homes {
+		b.tmpfs(Mount{Target: dir, Mode: 0o755})
+	}
+	for _, dir := range covered {
 		if real, err := filepath.EvalSymlinks(dir); err == nil && b.shown(real) {
 			b.tmpfs(Mount{Target: real})
 		}
@@ -100,6 +108,28 @@ func (b *builder) show(paths []string) {
 		b.made[path] = mounted
 	}
 }
+
+// closed lists the topmost directories above the paths that not every user may enter,
+// such as root's home. A checkout there is of no use to a service that is not root.
+func closed(paths []string) []string {
+	var dirs []string
+	for _, path := range paths {
+		for end := 1; end < len(path); end++ {
+			dir := path[:end]
+			if path[end] != '/' || slices.Contains(dirs, dir) {
+				continue
+			}
+			if info, err := os.Lstat(dir); err == nil && info.IsDir() && info.Mode()&0o001 == 0 {
+				dirs = append(dirs, dir)
+				break
+			}
+		}
+	}
+	return dirs
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // toExplode lists the host directories in which mount points must be made,
 // parents first: an explosion covers whatever was put there before.

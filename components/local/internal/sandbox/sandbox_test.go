@@ -26,6 +26,8 @@ func TestCaps(t *testing.T) {
 func run(t *testing.T, c Config, text string) string {
 	t.Helper()
 	c.Hostname = "box"
+	// What it calls may lie in a closed home, as this checkout may.
+	c.Visible = append(slices.Clone(c.Visible), filepath.SplitList(os.Getenv("PATH"))...)
 	args, err := Args(c)
 	if err != nil {
 		t.Fatal(err)
@@ -90,5 +92,41 @@ func TestSandboxShowsMountsAnywhereAndHidesState(t *testing.T) {
 	c.Mounts, c.Dir = nil, ""
 	if got := run(t, c, "touch /anywhere 2>&1 || true"); !strings.Contains(got, "Read-only") {
 		t.Errorf("read-only root: %q", got)
+	}
+}
+
+func TestSandboxShowsProgramsInAClosedHome(t *testing.T) {
+	if _, err := exec.LookPath("bwrap"); err != nil || os.Getuid() != 0 {
+		t.Skip("skipped: needs root and bwrap")
+	}
+	here, err := os.Getwd() // not below a folder that is always covered, as that of tests is
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.MkdirTemp(here, "home-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	bin, data := filepath.Join(home, "checkout/bin"), filepath.Join(home, "data")
+	for _, dir := range []string{bin, data} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(bin, "tool"), []byte("#!/bin/sh\necho tool\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(home); err != nil || info.Mode().Perm() != 0o700 {
+		t.Fatalf("the home is not closed: %v, %v", info.Mode(), err)
+	}
+	c := Config{Visible: []string{bin}, Mounts: []Mount{{Source: data, Target: home + "/volume"}}}
+	for text, want := range map[string]string{
+		bin + "/tool": "tool",
+		"ls " + home:  "checkout\nvolume",
+	} {
+		if got := run(t, c, "setpriv --reuid=1000 --regid=1000 --clear-groups -- sh -c '"+text+"' 2>/dev/null"); got != want {
+			t.Errorf("%s\n got %q\nwant %q", text, got, want)
+		}
 	}
 }

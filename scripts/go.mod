@@ -1,0 +1,3 @@
+module cadre.dev/scripts
+
+go 1.26.0
