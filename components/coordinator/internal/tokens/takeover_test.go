@@ -244,3 +244,35 @@ func (s *stage) attacks(c *consul.Client, name, id string) []attack {
 	}
 	return out
 }
+
+// TestThreat_IDN09_CTL05_GossipIsSeenAndEndsNoSessionOfCadres: a member joins gossip once
+// more, under a new name and with another member's ID, which takes no right in Consul's
+// ACL: Consul renames the other one's node and ends its sessions, until members have no
+// gossip key (docs/limits.md). The leader's lock and the leases of Boots are on a node
+// that this does not reach, and the two names with one ID are seen.
+func TestThreat_IDN09_CTL05_GossipIsSeenAndEndsNoSessionOfCadres(t *testing.T) {
+	s := newStage(t)
+	poser := s.server.StartClient(t, "pg-9", group.NodeID("demo", "pg-0"), s.agent.Secret)
+	deadline := time.Now().Add(time.Minute)
+	for {
+		nodes, err := s.issuer.Nodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := []string{group.NodeID("demo", "pg-0")}; slices.Equal(nodes["pg-9"].IDs, id) && slices.Equal(nodes["pg-0"].IDs, id) {
+			if nodes["pg-9"].Address != "127.0.0.1" || len(nodes[s.store.LeaseNode()].IDs) != 0 {
+				t.Errorf("nodes %+v", nodes)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("two names with one ID are not seen: %+v\n%s", nodes, poser.Log())
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	for _, what := range s.ended() {
+		if what == "the leader's lock" || what == "a Boot's lease" {
+			t.Errorf("%s ended", what)
+		}
+	}
+}
