@@ -43,6 +43,8 @@ type Consul struct {
 	cfg    ConsulConfig
 	client *api.Client
 	pool   *http.Transport
+	// node of the catalog that all sessions of this store are on.
+	node string
 
 	mu sync.Mutex
 	// leases that this process acquired, by session, so that a write that finds
@@ -59,7 +61,7 @@ func NewConsul(cfg ConsulConfig) (*Consul, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	c := &Consul{cfg: cfg, leases: make(map[string]*consulLease)}
+	c := &Consul{cfg: cfg, node: leaseNode(cfg.Token), leases: make(map[string]*consulLease)}
 	transport := cfg.Transport
 	if transport == nil {
 		c.pool = newPool()

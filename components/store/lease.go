@@ -51,7 +51,7 @@ func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
 	sentAt := time.Now()
-	session, err := c.createSession(ctx, holder)
+	session, err := c.CreateSession(ctx, "cadre coordinator "+holder, c.cfg.SessionTTL)
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
@@ -219,21 +219,6 @@ func (c *Consul) loseLeases(conflict *ConflictError) {
 	for _, lease := range lost {
 		lease.Lose(conflict)
 	}
-}
-
-// createSession makes a session that only its TTL and its owner can end: no
-// node checks, or a gossip false positive would depose the leader.
-func (c *Consul) createSession(ctx context.Context, holder string) (string, error) {
-	ctx, cancel := c.call(ctx)
-	defer cancel()
-	session, _, err := c.client.Session().CreateNoChecks(&api.SessionEntry{
-		Name: "cadre coordinator " + holder, TTL: c.cfg.SessionTTL.String(),
-		LockDelay: lockDelay, Behavior: api.SessionBehaviorRelease,
-	}, (&api.WriteOptions{}).WithContext(ctx))
-	if err != nil {
-		return "", fmt.Errorf("create the session: %w", classed(err))
-	}
-	return session, nil
 }
 
 func (c *Consul) renewSession(ctx context.Context, session string) error {

@@ -13,17 +13,32 @@ import (
 )
 
 // CreateSession makes a Consul session with behaviour release, as good as no lock
-// delay and no node checks: a Boot must not lose its Slot because a coordinator's
-// machine is ill. Consul ends it at twice its TTL after the last renewal, and
-// starts all TTLs anew when its leader changes.
+// delay and no checks, on LeaseNode: neither the leader nor a Boot must lose what it
+// holds because a coordinator's machine is ill, or because somebody took a machine's
+// name or ID. Consul ends it at twice its TTL after the last renewal, and starts all
+// TTLs anew when its leader changes.
 func (c *Consul) CreateSession(ctx context.Context, name string, ttl time.Duration) (string, error) {
 	ctx, cancel := c.call(ctx)
 	defer cancel()
+	session, err := c.createSession(ctx, name, ttl)
+	if noNode(err) {
+		// The first session of all, or somebody removed the node.
+		if err = c.registerNode(ctx); err == nil {
+			session, err = c.createSession(ctx, name, ttl)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("create the session %s: %w", name, err)
+	}
+	return session, nil
+}
+
+func (c *Consul) createSession(ctx context.Context, name string, ttl time.Duration) (string, error) {
 	session, _, err := c.client.Session().CreateNoChecks(&api.SessionEntry{
-		Name: name, TTL: ttl.String(), LockDelay: lockDelay, Behavior: api.SessionBehaviorRelease,
+		Name: name, Node: c.node, TTL: ttl.String(), LockDelay: lockDelay, Behavior: api.SessionBehaviorRelease,
 	}, (&api.WriteOptions{}).WithContext(ctx))
 	if err != nil {
-		return "", fmt.Errorf("create the session %s: %w", name, classed(err))
+		return "", classed(err)
 	}
 	return session, nil
 }

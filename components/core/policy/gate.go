@@ -60,6 +60,28 @@ func ParseRevocation(name string) (r Revocation, ok bool) {
 	return Revocation{}, false
 }
 
+// RevokedAs are the names of the Revocations that would shut out a Boot of that Instance
+// and Revision with those Claims, in the spelling of evidence and in lower case. Other
+// spellings name the same (Revoking); a transaction can check for these.
+func RevokedAs(instanceID, revision string, c Claims) []string {
+	var names []string
+	add := func(kind RevocationKind, id string) {
+		if id == "" {
+			return
+		}
+		for _, spelled := range []string{id, strings.ToLower(id)} {
+			if name := (Revocation{Kind: kind, ID: spelled}).Name(); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	add(RevokedInstance, instanceID)
+	add(RevokedRevision, revision)
+	add(RevokedRevision, normalHash(c.ComposeHash))
+	add(RevokedKeyProvider, c.KeyProviderID)
+	return names
+}
+
 // Floor is the record at control/floor/<group>, or at control/floor/_all: what was
 // made earlier is not admitted any more. It only rises: the leader keeps the
 // highest that it accepted (ATT-25).

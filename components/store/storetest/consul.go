@@ -23,6 +23,8 @@ type ConsulServer struct {
 	Addr string
 	// ManagementToken may do everything.
 	ManagementToken string
+	// Gossip is where client agents join, host:port.
+	Gossip string
 }
 
 // SessionTTL is the least that test servers allow, so that tests of expiry are
@@ -41,7 +43,9 @@ func StartConsul(t testing.TB) (addr, token string) {
 			shared.err = err
 			return
 		}
-		shared.addr, _, shared.err = launch(context.WithoutCancel(t.Context()), binary, dir, "")
+		var server launched
+		server, shared.err = launch(context.WithoutCancel(t.Context()), binary, dir, "")
+		shared.addr = server.http
 	})
 	if shared.err != nil {
 		t.Fatalf("start consul: %v", shared.err)
@@ -61,12 +65,12 @@ func StartConsulACL(t testing.TB) ConsulServer {
 	t.Helper()
 	binary := ConsulBinary(t)
 	const token = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of a server on loopback that ends with the test
-	addr, stop, err := launch(context.WithoutCancel(t.Context()), binary, t.TempDir(), token)
+	server, err := launch(context.WithoutCancel(t.Context()), binary, t.TempDir(), token)
 	if err != nil {
 		t.Fatalf("start consul: %v", err)
 	}
-	t.Cleanup(stop)
-	return ConsulServer{Addr: addr, ManagementToken: token}
+	t.Cleanup(server.stop)
+	return ConsulServer{Addr: server.http, ManagementToken: token, Gossip: server.gossip}
 }
 
 // NewConsul gives a Store on the shared server under a prefix of its own, with
@@ -111,42 +115,53 @@ func ConsulBinary(t testing.TB) string {
 // launch starts a server and waits until it has a leader, its node is in the
 // catalog, and sessions can be made. Ports are picked free; a start that loses
 // one to another process is tried again.
-func launch(ctx context.Context, binary, dir, managementToken string) (addr string, stop func(), err error) {
+func launch(ctx context.Context, binary, dir, managementToken string) (server launched, err error) {
 	for attempt := range 3 {
-		addr, stop, err = launchOnce(ctx, binary, filepath.Join(dir, strconv.Itoa(attempt)), managementToken)
+		server, err = launchOnce(ctx, binary, filepath.Join(dir, strconv.Itoa(attempt)), managementToken)
 		if err == nil {
-			return addr, stop, nil
+			return server, nil
 		}
 	}
-	return "", nil, err
+	return launched{}, err
 }
 
-func launchOnce(ctx context.Context, binary, dir, managementToken string) (string, func(), error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", nil, err
-	}
+// launched is a Consul agent that runs.
+type launched struct {
+	http, gossip string
+	stop         func()
+}
+
+func launchOnce(ctx context.Context, binary, dir, managementToken string) (launched, error) {
 	ports, err := localconsul.FreePorts(ctx, 3)
 	if err != nil {
-		return "", nil, err
+		return launched{}, err
 	}
-	config, err := json.Marshal(serverConfig(ports, managementToken))
+	process, err := startAgent(ctx, binary, dir, serverConfig(ports, managementToken))
 	if err != nil {
-		return "", nil, err
-	}
-	file := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(file, config, 0o600); err != nil {
-		return "", nil, err
-	}
-	process, err := start(ctx, dir, binary, "agent", "-config-file="+file, "-data-dir="+filepath.Join(dir, "data"))
-	if err != nil {
-		return "", nil, err
+		return launched{}, err
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
 	if err := localconsul.AwaitReady(ctx, addr, managementToken, process.exited); err != nil {
 		process.stop()
-		return "", nil, fmt.Errorf("%w\n%s", err, process.tail())
+		return launched{}, fmt.Errorf("%w\n%s", err, process.tail())
 	}
-	return addr, process.stop, nil
+	return launched{http: addr, gossip: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[2])), stop: process.stop}, nil
+}
+
+// startAgent starts a Consul agent in a directory of its own.
+func startAgent(ctx context.Context, binary, dir string, config map[string]any) (*process, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	return start(ctx, dir, binary, "agent", "-config-file="+file, "-data-dir="+filepath.Join(dir, "data"))
 }
 
 func serverConfig(ports []int, managementToken string) map[string]any {

@@ -9,6 +9,7 @@ import (
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/renewal"
 	"cadre.dev/agent/internal/supervise"
+	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
@@ -36,11 +37,10 @@ func (a *Agent) configureConsul(admitted admit.Admitted) {
 		return
 	}
 	a.consul.Configure(supervise.Settings{
-		NodeName: admitted.ID.Slot, Address: vip, Datacenter: c.GetDatacenter(),
+		NodeName: admitted.ID.Slot, NodeID: group.NodeID(admitted.ID.Cluster, admitted.ID.Slot), Address: vip, Datacenter: c.GetDatacenter(),
 		GossipKey: c.GetGossipKey(), AgentToken: c.GetAgentToken(),
 		CAPEM: admitted.Grant.GetCaBundlePem(), CertPEM: c.GetTlsCertPem(), KeyPEM: c.GetTlsKeyPem(),
 		ServerVIPs: c.GetServerVips(),
-		NodeMeta:   map[string]string{"cadre_group": admitted.ID.Group, "cadre_cluster": admitted.ID.Cluster},
 	})
 }
 

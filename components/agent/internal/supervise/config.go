@@ -13,8 +13,10 @@ import (
 
 // Settings are what one Boot's Consul client agent needs.
 type Settings struct {
-	// NodeName is the Slot; Address its VIP.
+	// NodeName is the Slot, NodeID what coordinators know its agent by (group.NodeID);
+	// Address is its VIP.
 	NodeName   string
+	NodeID     string
 	Address    netip.Addr
 	Datacenter string
 	// GossipKey is base64 of 32 bytes.
@@ -24,7 +26,6 @@ type Settings struct {
 	CAPEM, CertPEM, KeyPEM []byte
 	// ServerVIPs are joined through the overlay.
 	ServerVIPs []string
-	NodeMeta   map[string]string
 }
 
 // HTTPPort is where workloads of this CVM reach the agent, on 127.0.0.1.
@@ -60,13 +61,16 @@ func (s Settings) write(runDir, dataDir string, httpPort int) (string, error) {
 func (s Settings) config(runDir, dataDir string, httpPort int) map[string]any {
 	address := s.Address.String()
 	return map[string]any{
-		"node_name":      s.NodeName,
-		"datacenter":     s.Datacenter,
-		"data_dir":       dataDir,
-		"server":         false,
-		"bind_addr":      address,
-		"advertise_addr": address,
-		"client_addr":    "127.0.0.1",
+		"node_name": s.NodeName,
+		"node_id":   s.NodeID,
+		// They would need the right to write the node, which no member has (IDN-09).
+		"disable_coordinates": true,
+		"datacenter":          s.Datacenter,
+		"data_dir":            dataDir,
+		"server":              false,
+		"bind_addr":           address,
+		"advertise_addr":      address,
+		"client_addr":         "127.0.0.1",
 		"ports": map[string]int{
 			"http": httpPort, "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1,
 			"serf_lan": group.ConsulGossipPort, "serf_wan": -1, "server": group.ConsulRPCPort,
@@ -81,7 +85,6 @@ func (s Settings) config(runDir, dataDir string, httpPort int) map[string]any {
 		"leave_on_terminate":      false,
 		"skip_leave_on_interrupt": true,
 		"disable_update_check":    true,
-		"node_meta":               s.NodeMeta,
 		"log_level":               "WARN",
 		"acl": map[string]any{
 			"enabled": true, "default_policy": "deny",

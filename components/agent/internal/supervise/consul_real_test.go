@@ -24,6 +24,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"cadre.dev/core/group"
 )
 
 const testToken = "11111111-2222-3333-4444-555555555555"
@@ -167,14 +169,16 @@ func TestConsulClientReal(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	cert, certKey := p.leaf("web-0")
 	settings := Settings{
-		NodeName: "web-0", Address: addr(2), Datacenter: "dc1", GossipKey: gossip, AgentToken: testToken,
+		NodeName: "web-0", NodeID: group.NodeID("demo", "web-0"), Address: addr(2), Datacenter: "dc1", GossipKey: gossip, AgentToken: testToken,
 		CAPEM: p.pem, CertPEM: cert, KeyPEM: certKey, ServerVIPs: []string{addr(1).String()},
-		NodeMeta: map[string]string{"cadre_group": "web"},
 	}
 	c.Configure(settings)
 	awaitReady(t, c, true)
 
 	id := nodeID(t, port)
+	if id != settings.NodeID {
+		t.Errorf("node id = %s, want the slot's, %s", id, settings.NodeID)
+	}
 	if st, err := os.Stat(filepath.Join(dir, "run/consul/consul.json")); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode of the configuration = %v, %v; want 0600", st.Mode(), err)
 	}

@@ -58,6 +58,8 @@ func newRealClient(t *testing.T, subnet byte) *realClient {
 		Output: io.Discard, Log: slog.New(slog.DiscardHandler),
 	})
 	r.await(func() error { _, err := r.call("GET", r.server, "/v1/status/leader", testToken, ""); return err })
+	// With more than a member has: what the agent brings to the catalog tells which token
+	// it acts with.
 	rules := `node "web-0" { policy = "write" } agent "web-0" { policy = "write" } node_prefix "" { policy = "read" } service_prefix "" { policy = "read" }`
 	policy, err := json.Marshal(map[string]string{"Name": "agent", "Rules": rules})
 	if err != nil {

@@ -44,8 +44,10 @@ type attempt struct {
 
 	policy      policy.SlotPolicy
 	policyIndex uint64
-	revision    string
-	claims      policy.Claims
+	// accepted passes while what the leader accepted for the group is what was appraised.
+	accepted store.Op
+	revision string
+	claims   policy.Claims
 	// session of the lease that is made for this Boot; "" while none was.
 	session   string
 	spec      group.Spec
@@ -90,6 +92,9 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if refused := a.commit(ctx); refused != nil {
 		return nil, refused.known()
 	}
+	if refused := a.lastLook(ctx); refused != nil {
+		return nil, refused.known()
+	}
 	out, refused := a.grant(ctx, req.GetHeld())
 	if refused != nil {
 		return nil, refused.known()
@@ -108,7 +113,9 @@ func (a *attempt) grant(ctx context.Context, held *admissionv1.Held) (*admission
 	if !a.renewal {
 		held = nil // whatever it says, this Boot was given nothing yet
 	}
-	return a.issue(ctx, &grant{admission: a.admission, spec: a.spec, vip: a.record.VIP, key: public, held: held})
+	return a.issue(ctx, &grant{
+		admission: a.admission, checks: unrevoked(a.admission), spec: a.spec, vip: a.record.VIP, key: public, held: held,
+	})
 }
 
 // verify says what genuine evidence claims. It is work of the processor, and holds a
@@ -207,6 +214,11 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 		return refuse(codeGate, "%v", err).later()
 	}
 	a.policy = a.policy.Revoking(revoked)
+	v, _ := a.cfg.Views.Latest()
+	if v == nil {
+		return refuse(codeGate, "records are not readable yet").later()
+	}
+	a.policy, a.accepted = underAccepted(a.policy, v)
 	decision := policy.Appraise(a.policy, a.cfg.Images, policy.Statement{
 		Cluster: a.stated.Cluster, Group: a.stated.Group, Slot: a.stated.Slot,
 		AppID: a.stated.AppID, InstanceID: a.stated.InstanceID, ComposeHash: a.stated.ComposeHash,

@@ -20,8 +20,9 @@ const commitTries = 4
 // errAgain: a record of the Slot was written meanwhile; read again and decide anew.
 var errAgain = errors.New("the slot's records changed meanwhile")
 
-// commit takes the Slot in one transaction: the nonce was not spent, the policy is
-// still the one that was appraised, no other leader came, and the lease of the
+// commit takes the Slot in one transaction: the nonce was not spent, the policy and what
+// the leader accepted for the group are still those that were appraised, nobody revoked
+// the Boot or what it runs, no other leader came, and the lease of the
 // Slot's Boot is free, this Boot's already, or may be taken over. In the same
 // transaction stands the decision. If any check fails nothing is written.
 func (a *attempt) commit(ctx context.Context) *refusal {
@@ -188,7 +189,8 @@ func (a *attempt) transaction(ctx context.Context, now standing) (t transaction,
 		spend, admit, decision,
 		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(a.slot), Index: a.policyIndex},
 		{Kind: store.OpCheckIndex, Key: store.TermKey, Index: now.term},
-	}, lease...)
+		a.accepted,
+	}, append(unrevoked(a.admission), lease...)...)
 	t.replaced, t.decisions = replaced, decisions
 	return t, nil
 }
@@ -243,7 +245,7 @@ func (a *attempt) failed(err error) (*refusal, error) {
 		case failed.Op.Key == store.NonceKey(hex.EncodeToString(a.nonce)):
 			return refuse(codeNonce, "the nonce was spent already"), nil
 		case !slices.Contains(own, failed.Op.Key):
-			// The policy or the leader changed: what was appraised does not hold any more.
+			// The policy or the leader changed, or there is a revocation: what was appraised does not hold any more.
 			return refuse(codeGate, "take the slot: %v", err).later(), nil
 		}
 	}

@@ -180,14 +180,15 @@ func (s *Service) takeAgain(ctx context.Context, a policy.Admission, index uint6
 		Slot: a.Slot, BootID: a.BootID, InstanceID: a.InstanceID, Generation: a.Generation, Since: s.now().UTC(), By: s.self,
 	}, session)
 	if err == nil {
-		err = s.store.Commit(ctx, lock, store.Op{Kind: store.OpCheckIndex, Key: store.AdmissionKey(a.Slot), Index: index})
+		err = s.store.Commit(ctx, append(unrevoked(a), lock, store.Op{Kind: store.OpCheckIndex, Key: store.AdmissionKey(a.Slot), Index: index})...)
 	}
 	switch {
 	case err == nil:
 		s.log.Info("lapsed lease of a live boot taken again", "slot", a.Slot, "boot", a.BootID)
 		return nil
 	case errors.Is(err, store.ErrConflict):
-		// Another coordinator was faster, or another Boot: the next view tells.
+		// Another coordinator was faster, or another Boot, or it is revoked: the next view
+		// tells.
 		err = nil
 	}
 	s.endSession(ctx, a.Slot, session)

@@ -130,17 +130,20 @@ type held struct {
 	admission                   policy.Admission
 	policy                      policy.SlotPolicy
 	lease                       view.Boot
+	accepted                    store.Op // passes while the leader accepted nothing else
 	vip                         string
 	admissionIndex, policyIndex uint64
 }
 
-// checks pass while the policy and the lease are those of h.
+// checks pass while the policy and the lease are those of h, the leader accepted nothing
+// else for the group, and nobody revoked the Boot or what it runs.
 func (h *held) checks(slot string) []store.Op {
-	return []store.Op{
+	return append([]store.Op{
 		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(slot), Index: h.policyIndex},
 		// The index moves when the lease ends or is taken, whoever by.
 		{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(slot), Index: h.lease.Index},
-	}
+		h.accepted,
+	}, unrevoked(h.admission)...)
 }
 
 // viewed takes the records from the latest View. An admission that was replaced here
@@ -160,8 +163,10 @@ func (s *Service) viewed(ctx context.Context, slot string) (held, *refusal) {
 			return held{}, refuse(codeStale, "read the slot's admission: %v", err).because(errTaken)
 		}
 	}
+	sp, accepted := underAccepted(p.Value, v)
 	return held{
-		view: v, admission: a.Value, admissionIndex: a.Index, policy: p.Value, policyIndex: p.Index, lease: v.Boots[slot], vip: v.Slots[slot].Value.VIP,
+		view: v, admission: a.Value, admissionIndex: a.Index, policy: sp, policyIndex: p.Index, accepted: accepted,
+		lease: v.Boots[slot], vip: v.Slots[slot].Value.VIP,
 	}, nil
 }
 
@@ -189,9 +194,17 @@ func (s *Service) read(ctx context.Context, slot string) (held, *refusal) {
 	if h.lease, err = s.lease(ctx, slot); err != nil {
 		return held{}, refuse(codeGate, "read the boot's lease: %v", err).later()
 	}
-	if v, _ := s.cfg.Views.Latest(); v != nil {
-		h.vip = v.Slots[slot].Value.VIP
+	v, _ := s.cfg.Views.Latest()
+	if v == nil {
+		return held{}, refuse(codeGate, "records are not readable yet").later()
 	}
+	h.vip = v.Slots[slot].Value.VIP
+	// The view may not show yet what made the last try fail.
+	revoked, err := view.Revocations(ctx, s.store)
+	if err != nil {
+		return held{}, refuse(codeGate, "%v", err).later()
+	}
+	h.policy, h.accepted = underAccepted(h.policy.Revoking(revoked), v)
 	return h, nil
 }
 

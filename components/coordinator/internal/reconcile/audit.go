@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,22 +21,27 @@ import (
 // auditEvery is the pace of the comparison (CTL-20).
 const auditEvery = 30 * time.Second
 
-// stranger is a member or token that no admission accounts for.
+// stranger is a member or token that no admission accounts for, or a member that is not
+// who it says.
 type stranger struct {
 	// group that its name belongs to; empty: none, so every group tells of it.
 	group, text string
+	code        policy.Code
+	// slot is the one whose Boot poses as another node; "": nobody's.
+	slot string
 }
 
-// audit compares what Consul knows with the admissions, until ctx ends, and revokes
-// the tokens that none accounts for: nothing else does (TOK-12, CTL-20).
-func (r *Reconciler) audit(ctx context.Context) {
+// audit compares what Consul knows with the admissions, until ctx ends, revokes the
+// tokens that none accounts for, as nothing else does (TOK-12, CTL-20), and evicts the
+// Boots that pose as another node (IDN-09).
+func (r *Reconciler) audit(ctx context.Context, lease store.Lease) {
 	if r.cfg.Members == nil {
 		return
 	}
 	ticker := time.NewTicker(auditEvery)
 	defer ticker.Stop()
 	for {
-		if err := r.auditOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := r.auditOnce(ctx, lease); err != nil && ctx.Err() == nil {
 			r.log.Warn("members not compared with admissions", "error", err)
 		}
 		select {
@@ -47,7 +54,7 @@ func (r *Reconciler) audit(ctx context.Context) {
 
 // auditOnce reads the admissions after Consul's own lists: what was admitted in
 // between is known then.
-func (r *Reconciler) auditOnce(ctx context.Context) error {
+func (r *Reconciler) auditOnce(ctx context.Context, lease store.Lease) error {
 	nodes, err := r.cfg.Members.Nodes(ctx)
 	if err != nil {
 		return err
@@ -64,13 +71,13 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 		// It may be the admission that a token belongs to.
 		return fmt.Errorf("a record cannot be read: %w", bad)
 	}
-	found := strangeNodes(v, nodes)
+	found := append(strangeNodes(v, nodes, r.cfg.LeaseNode), impostors(r.cfg.Cluster, v, nodes)...)
 	strange := tokens.Unrecorded(owned, func(slot, accessor string) bool {
 		return slices.Contains(v.Admissions[slot].Value.TokenAccessors, accessor)
 	}, r.cfg.Now())
 	var accessors []string
 	for _, t := range strange {
-		found = append(found, stranger{group: groupOf(v, t.Slot), text: fmt.Sprintf("token %s of %s belongs to no admission and was revoked", t.Accessor, t.Slot)})
+		found = append(found, stranger{group: groupOf(v, t.Slot), text: fmt.Sprintf("token %s of %s belongs to no admission and was revoked", t.Accessor, t.Slot), code: policy.CodePeerNotAdmitted})
 		accessors = append(accessors, t.Accessor)
 	}
 	// All of them before any error counts: one that cannot be revoked keeps no other alive.
@@ -82,30 +89,87 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 	known := r.strangers
 	r.strangers = found
 	r.mu.Unlock()
+	var errs []error
 	for _, s := range found {
-		if !slices.Contains(known, s) {
-			r.log.Warn("stranger found", "group", s.group, "code", policy.CodePeerNotAdmitted, "reason", s.text)
+		switch {
+		case !slices.Contains(known, s):
+			r.log.Warn("stranger found", "group", s.group, "code", s.code, "reason", s.text)
+		case s.slot != "":
+			// Twice in a row: what one member says in another's name, that one contradicts.
+			errs = append(errs, r.cfg.Evict(ctx, s.slot, s.code, s.text, lease.Fence()...))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // strangeNodes are names that are no Slot's, and live nodes of Slots that nobody was
 // admitted to. A coordinator's name is its own: only coordinators may register it.
-func strangeNodes(v *view.View, nodes map[string]bool) []stranger {
+// leaseNode stands for no machine.
+func strangeNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) []stranger {
 	var out []stranger
-	for name, alive := range nodes {
+	for name, n := range nodes {
 		_, slot := v.Slots[name]
 		_, admitted := v.Admissions[name]
+		code, text := policy.CodePeerNotAdmitted, ""
 		switch {
-		case admitted, strings.HasPrefix(name, peering.CoordinatorGroup+"-"):
-		case !slot:
-			out = append(out, stranger{group: groupOf(v, name), text: fmt.Sprintf("node %q is in Consul's catalog and is no slot", name)})
-		case alive:
-			out = append(out, stranger{group: groupOf(v, name), text: fmt.Sprintf("node %q is alive in Consul and nobody was admitted to the slot", name)})
+		case name == leaseNode && (n.Alive || len(n.IDs) > 0):
+			code, text = policy.CodeTokenScopeDenied, fmt.Sprintf("somebody is in Consul as %q, which the leader's session and those of Boots are on", name)
+		case name == leaseNode, admitted, strings.HasPrefix(name, peering.CoordinatorGroup+"-"):
+		case !slot && n.Listed:
+			text = fmt.Sprintf("node %q is in Consul's catalog and is no slot", name)
+		case n.Listed && n.Alive:
+			text = fmt.Sprintf("node %q is alive in Consul and nobody was admitted to the slot", name)
+		}
+		if text != "" {
+			out = append(out, stranger{group: groupOf(v, name), text: text, code: code})
 		}
 	}
 	return out
+}
+
+// impostors are names that bear the ID of another one (IDN-09): Consul would take them
+// for that node renamed, and end what is on it. The ID of a Slot's node follows from its
+// name, so it is known whose it is; coordinators made theirs up.
+func impostors(cluster string, v *view.View, nodes map[string]tokens.Node) []stranger {
+	byID := map[string][]string{}
+	for name, n := range nodes {
+		for _, id := range n.IDs {
+			byID[id] = append(byID[id], name)
+		}
+	}
+	var out []stranger
+	for id, names := range byID {
+		if len(names) < 2 {
+			continue
+		}
+		slices.Sort(names)
+		owner := slices.IndexFunc(names, func(name string) bool { return group.NodeID(cluster, name) == id })
+		if owner < 0 {
+			owner = slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, peering.CoordinatorGroup+"-") })
+		}
+		for i, name := range names {
+			if i != owner {
+				slot := whose(v, name, nodes[name])
+				out = append(out, stranger{group: groupOf(v, cmp.Or(slot, name)), slot: slot, code: policy.CodeTokenScopeDenied,
+					text: fmt.Sprintf("node %q is in Consul with the ID of another one: %s of %s", name, id, strings.Join(names, ", "))})
+			}
+		}
+	}
+	return out
+}
+
+// whose is the admitted Slot that is behind a name in gossip: whoever answers at its
+// address, else the one that is called so.
+func whose(v *view.View, name string, n tokens.Node) string {
+	for slot := range v.Admissions {
+		if record := v.Slots[slot].Value; record.VIP != "" && record.VIP == n.Address {
+			return slot
+		}
+	}
+	if _, admitted := v.Admissions[name]; admitted {
+		return name
+	}
+	return ""
 }
 
 // groupOf is the group that a name belongs to, if there is such a group.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -279,7 +280,10 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		own := w.view().Admissions["pg-0"].Value.TokenAccessors[0]
 		w.mu.Lock()
-		w.nodes = map[string]bool{"coordinator-0": true, "pg-0": true, "pg-1": false, "pg-9": true, "rogue": false}
+		w.nodes = map[string]tokens.Node{
+			"coordinator-0": {Listed: true, Alive: true}, "pg-0": {Listed: true, Alive: true}, "pg-1": {Listed: true},
+			"pg-9": {Listed: true, Alive: true}, "rogue": {Listed: true}, leaseNode: {Listed: true},
+		}
 		w.owned = []tokens.Owned{
 			{Accessor: own, Slot: "pg-0"}, {Accessor: "hand-made", Slot: "pg-0"}, {Accessor: "of nobody", Slot: "gone-3"},
 			{Accessor: "being issued", Slot: "pg-2", CreatedAt: time.Now().Add(time.Minute)},
@@ -300,7 +304,7 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 				t.Errorf("%s is not told: %s", want, text)
 			}
 		}
-		for _, not := range []string{"coordinator-0", `"pg-0"`, `"pg-1"`, "being issued", own} {
+		for _, not := range []string{leaseNode, "coordinator-0", `"pg-0"`, `"pg-1"`, "being issued", own} {
 			if strings.Contains(text, not) {
 				t.Errorf("%s is told: %s", not, text)
 			}
@@ -325,4 +329,69 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 		w.mu.Unlock()
 		w.until("the end of it", 2*time.Minute, func() bool { return condition() == "" })
 	})
+}
+
+// TestThreat_IDN09_TwoNodeNamesWithOneIDAreToldAndTheImpostorIsEvicted: one member bears
+// another one's ID, a second one that of a coordinator under a name that is no Slot's.
+// The owners of the IDs are left alone, and nobody is evicted for what is seen once.
+func TestThreat_IDN09_TwoNodeNamesWithOneIDAreToldAndTheImpostorIsEvicted(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		alive := func(slot, id string) tokens.Node {
+			return tokens.Node{IDs: []string{id}, Address: w.view().Slots[slot].Value.VIP, Listed: true, Alive: true}
+		}
+		own := func(slot string) string { return group.NodeID("demo", slot) }
+		const random = "11111111-2222-4333-8444-555555555555"
+		honest := map[string]tokens.Node{
+			"coordinator-0": {IDs: []string{random}, Address: "127.50.0.1", Listed: true, Alive: true},
+			"pg-0":          alive("pg-0", own("pg-0")), "pg-1": alive("pg-1", own("pg-1")), "pg-2": alive("pg-2", own("pg-2")),
+			leaseNode: {Listed: true},
+		}
+		set := func(nodes map[string]tokens.Node) {
+			w.mu.Lock()
+			w.nodes = nodes
+			w.mu.Unlock()
+		}
+		set(honest)
+		tick(t.Context(), 2*time.Minute)
+		once := maps.Clone(honest)
+		once["pg-1"] = alive("pg-1", own("pg-0")) // somebody said so in its name, once
+		set(once)
+		w.until("the alarm", time.Minute, func() bool { return strings.Contains(strangers(w), `"pg-1"`) })
+		set(honest)
+		w.until("the end of it", time.Minute, func() bool { return strangers(w) == "" })
+		if evicted, _ := w.took(); len(evicted) != 0 {
+			t.Fatalf("evicted %v", evicted)
+		}
+		bad := maps.Clone(honest)
+		bad["pg-1"] = alive("pg-1", own("pg-0"))
+		bad["pg-9"] = tokens.Node{IDs: []string{random}, Address: w.view().Slots["pg-2"].Value.VIP}
+		bad[leaseNode] = tokens.Node{IDs: []string{own("pg-2")}, Listed: true, Alive: true}
+		set(bad)
+		w.until("the evictions", 3*time.Minute, func() bool {
+			evicted, _ := w.took()
+			return slices.Contains(evicted, "pg-1 TOKEN_SCOPE_DENIED") && slices.Contains(evicted, "pg-2 TOKEN_SCOPE_DENIED")
+		})
+		evicted, _ := w.took()
+		if slices.ContainsFunc(evicted, func(e string) bool { return strings.HasPrefix(e, "pg-0") }) {
+			t.Errorf("evicted %v", evicted)
+		}
+		text := strangers(w)
+		for _, want := range []string{`"pg-1"`, `"pg-9"`, leaseNode} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s is not told: %s", want, text)
+			}
+		}
+	})
+}
+
+// strangers is what the group tells of them.
+func strangers(w *world) (found string) {
+	for _, c := range w.status().Conditions {
+		if c.Type == "Strangers" && c.Status {
+			found = c.Message
+		}
+	}
+	return found
 }

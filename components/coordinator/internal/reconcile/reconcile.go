@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
@@ -75,8 +76,8 @@ type Duty interface {
 
 // Members is what Consul knows about who is in the cluster.
 type Members interface {
-	// Nodes are the names in the catalog, and whether each is alive by gossip.
-	Nodes(ctx context.Context) (map[string]bool, error)
+	// Nodes are the names in the catalog and in gossip.
+	Nodes(ctx context.Context) (map[string]tokens.Node, error)
 	// SlotTokens are the ACL tokens of Slots, whoever made them.
 	SlotTokens(ctx context.Context) ([]tokens.Owned, error)
 	// Revoke deletes tokens by accessor.
@@ -90,7 +91,7 @@ type Metrics interface {
 }
 
 // Config of a Reconciler. All fields are required, but Guard, Duties, Removed and
-// Members.
+// Members with LeaseNode and Evict.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -109,8 +110,11 @@ type Config struct {
 	// may be told again.
 	Removed func(ctx context.Context, slot string) error
 	// Members is compared with the admissions; nil: it is not, and tokens that none names
-	// live until they end.
+	// live until they end. LeaseNode is the one that sessions are on, and Evict ends a
+	// Boot that poses as another node.
 	Members   Members
+	LeaseNode string
+	Evict     func(ctx context.Context, slot string, code policy.Code, reason string, fence ...store.Op) error
 	Timing    rollout.Timing
 	Now       func() time.Time
 	Failpoint func(name string)
@@ -220,7 +224,7 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 		all.Go(func() { r.cfg.Guard(ctx, lease) })
 	}
 	workers := map[string]context.CancelFunc{}
-	all.Go(func() { r.audit(ctx) })
+	all.Go(func() { r.audit(ctx, lease) })
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	for {

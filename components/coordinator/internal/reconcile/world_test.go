@@ -62,7 +62,7 @@ type world struct {
 	retired []string
 	// evicted are Slots with the code, in order; nodes and owned what Consul knows.
 	evicted []string
-	nodes   map[string]bool
+	nodes   map[string]tokens.Node
 	owned   []tokens.Owned
 	// app is what the platform answers to be asked for one.
 	app string
@@ -116,7 +116,7 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w},
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
@@ -174,10 +174,21 @@ func (w *world) evict(ctx context.Context, a policy.Admission, index uint64, cod
 	}
 }
 
+// leaseNode is the one that sessions are on.
+const leaseNode = store.LeaseNodePrefix + "0011"
+
+func (w *world) evictSlot(ctx context.Context, slot string, code policy.Code, _ string, _ ...store.Op) error {
+	a, index, err := store.Read[policy.Admission](ctx, w.store, store.AdmissionKey(slot))
+	if err == nil {
+		w.evict(ctx, a, index, code)
+	}
+	return err
+}
+
 // members is what Consul knows.
 type members struct{ *world }
 
-func (w members) Nodes(context.Context) (map[string]bool, error) {
+func (w members) Nodes(context.Context) (map[string]tokens.Node, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.nodes), nil

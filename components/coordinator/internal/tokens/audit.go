@@ -75,8 +75,28 @@ func slotOf(policy string) (string, bool) {
 	return "", false
 }
 
-// Nodes are the names in Consul's catalog, and whether gossip calls each alive.
-func (i *Issuer) Nodes(ctx context.Context) (map[string]bool, error) {
+// Node is a name that Consul knows, from its catalog or from gossip.
+type Node struct {
+	// IDs that it bears, in lower case: mostly one, none where there is no agent.
+	IDs []string
+	// Address that it says it is at; empty where it is not in gossip.
+	Address string
+	// Listed: it is in the catalog. Alive: gossip calls it so.
+	Listed, Alive bool
+}
+
+func (n *Node) bears(id string) {
+	if id = strings.ToLower(id); id != "" && !slices.Contains(n.IDs, id) {
+		n.IDs = append(n.IDs, id)
+	}
+}
+
+// aliveMember is serf's status of a member that is there.
+const aliveMember = 1
+
+// Nodes are the names that Consul knows. Gossip alone tells of two names with one ID:
+// the catalog keeps the last one.
+func (i *Issuer) Nodes(ctx context.Context) (map[string]Node, error) {
 	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 	nodes, _, err := i.client.Catalog().Nodes(query)
 	if err != nil {
@@ -86,13 +106,28 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list health of nodes: %w", err)
 	}
-	out := map[string]bool{}
+	members, err := i.client.Agent().Members(false)
+	if err != nil {
+		return nil, fmt.Errorf("list members of gossip: %w", err)
+	}
+	out := map[string]Node{}
 	for _, n := range nodes {
-		out[n.Node] = false
+		one := Node{Listed: true}
+		one.bears(n.ID)
+		out[n.Node] = one
 	}
 	for _, c := range checks {
-		if _, known := out[c.Node]; known && c.CheckID == "serfHealth" {
-			out[c.Node] = true
+		if one, known := out[c.Node]; known && c.CheckID == "serfHealth" {
+			one.Alive = true
+			out[c.Node] = one
+		}
+	}
+	for _, m := range members {
+		if m.Status == aliveMember {
+			one := out[m.Name]
+			one.bears(m.Tags["id"])
+			one.Address = m.Addr
+			out[m.Name] = one
 		}
 	}
 	return out, nil

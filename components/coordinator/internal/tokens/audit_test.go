@@ -111,11 +111,11 @@ func TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem(t *testing.T) {
 		t.Errorf("tokens %v, want %v", accessors, want)
 	}
 	nodes, err := w.issuer.Nodes(t.Context())
-	if alive, known := nodes["rogue"]; err != nil || !known || alive || len(nodes) != 2 {
+	if rogue := nodes["rogue"]; err != nil || !rogue.Listed || rogue.Alive || len(rogue.IDs) != 0 || len(nodes) != 2 {
 		t.Errorf("nodes %v, %v", nodes, err)
 	}
-	for name, alive := range nodes {
-		if name != "rogue" && !alive {
+	for name, n := range nodes {
+		if name != "rogue" && (!n.Alive || len(n.IDs) != 1 || n.Address != "127.0.0.1") {
 			t.Errorf("the server itself is not alive: %v", nodes)
 		}
 	}

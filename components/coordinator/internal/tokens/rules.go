@@ -5,16 +5,22 @@ import (
 	"strings"
 
 	"cadre.dev/core/group"
+	"cadre.dev/store"
 )
 
-// agentRules let the Consul agent of a Slot be itself and nobody else. It reads the
-// catalog to compare what is registered for its node with what should be.
+// catalogRules let a member see the catalog, but for the node that Cadre's own sessions
+// are on: a session ends with its node, and a member is in Consul's gossip, where it
+// could give itself any name that it knows.
+func catalogRules() string {
+	return fmt.Sprintf("node_prefix \"\" { policy = \"read\" }\nnode_prefix %q { policy = \"deny\" }\nservice_prefix \"\" { policy = \"read\" }\n", store.LeaseNodePrefix)
+}
+
+// agentRules let the Consul agent of a Slot answer its CVM and compare the catalog with
+// what it has. It may write no node, its own least of all: who may can put the ID of
+// another one to its name, and Consul then removes that node with all sessions on it
+// (IDN-09). Its node is registered by Consul's leader, from gossip.
 func agentRules(slot string) string {
-	return fmt.Sprintf(`node %q { policy = "write" }
-agent %q { policy = "write" }
-node_prefix "" { policy = "read" }
-service_prefix "" { policy = "read" }
-`, slot, slot)
+	return catalogRules() + fmt.Sprintf("agent %q { policy = \"read\" }\n", slot)
 }
 
 // workloadRules are exactly what the workload kind needs. Every kind may see the
@@ -22,8 +28,7 @@ service_prefix "" { policy = "read" }
 // would let a workload put its group's name on any node (IDN-09).
 func workloadRules(workload group.Workload, groupName, slot string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node_prefix \"\" { policy = \"read\" }\n")
-	fmt.Fprintf(&b, "service_prefix \"\" { policy = \"read\" }\n")
+	b.WriteString(catalogRules())
 	if workload.Kind == "" || workload.Kind == group.WorkloadNone {
 		return b.String()
 	}
@@ -38,7 +43,13 @@ func workloadRules(workload group.Workload, groupName, slot string) string {
 }
 
 // coordinatorRules let the Consul server of a coordinator register itself.
-func coordinatorRules(slot string) string { return agentRules(slot) }
+func coordinatorRules(slot string) string {
+	return fmt.Sprintf(`node %q { policy = "write" }
+agent %q { policy = "write" }
+node_prefix "" { policy = "read" }
+service_prefix "" { policy = "read" }
+`, slot, slot)
+}
 
 // operatorRules let an operator read everything of Cadre's, use the switches,
 // and write the spec of each known group by its exact key: a prefix rule would

@@ -10,10 +10,10 @@ import (
 
 // golden are all rules that are ever generated.
 var golden = map[string]struct{ got, want string }{
-	"agent": {agentRules("pg-1"), `node "pg-1" { policy = "write" }
-agent "pg-1" { policy = "write" }
-node_prefix "" { policy = "read" }
+	"agent": {agentRules("pg-1"), `node_prefix "" { policy = "read" }
+node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
+agent "pg-1" { policy = "read" }
 `},
 	"coordinator": {coordinatorRules("coordinator-0"), `node "coordinator-0" { policy = "write" }
 agent "coordinator-0" { policy = "write" }
@@ -21,13 +21,16 @@ node_prefix "" { policy = "read" }
 service_prefix "" { policy = "read" }
 `},
 	"workload none": {workloadRules(group.Workload{Kind: group.WorkloadNone}, "web", "web-0"), `node_prefix "" { policy = "read" }
+node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
 `},
 	"workload etcd": {workloadRules(group.Workload{Kind: "etcd"}, "kv", "kv-0"), `node_prefix "" { policy = "read" }
+node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
 agent "kv-0" { policy = "read" }
 `},
 	"workload patroni": {workloadRules(group.Workload{Kind: group.WorkloadPatroni}, "pg", "pg-1"), `node_prefix "" { policy = "read" }
+node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
 agent "pg-1" { policy = "read" }
 key_prefix "service/pg/" { policy = "write" }
@@ -53,7 +56,7 @@ func TestTOK05_GeneratedRules(t *testing.T) {
 	}
 }
 
-var ruleForm = regexp.MustCompile(`^(\w+?)(_prefix)? (?:"([^"]*)" \{ policy = "(read|write)" \}|= "(read)")$`)
+var ruleForm = regexp.MustCompile(`^(\w+?)(_prefix)? (?:"([^"]*)" \{ policy = "(read|write|deny)" \}|= "(read)")$`)
 
 // TestTOK05_NoRuleIsBroad is the linter: write access is to exact names or to
 // prefixes that end with a separator, and never to what makes more rights.
