@@ -22,6 +22,7 @@ import (
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
 	"cadre.dev/overlay/overlaytest"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
@@ -221,7 +222,7 @@ func (r *replaying) Serve(ctx context.Context, conn net.Conn, state tls.Connecti
 	}
 	_ = grpcconn.Serve(ctx, conn, func(server *grpc.Server) {
 		admissionv1.RegisterFoundingServiceServer(server, &replayed{replaying: r, exporter: exporter})
-	})
+	}, grpcserver.Limits{})
 }
 
 type replayed struct {
