@@ -36,7 +36,9 @@ enter() {
 	pivot_root . .outside
 	umount -l /.outside
 	cd /root/cadre
-	exec "$@"
+	# Not by exec: this shell buries what daemons leave behind, as a machine's init does.
+	"$@"
+	exit
 }
 
 if [[ ${1:-} == --enter ]]; then
