@@ -31,8 +31,8 @@ func TestDirectTCPThroughTwoNATs(t *testing.T) {
 	b.run()
 	a.awaitPath(b, overlay.PathDirectTCP)
 	b.awaitPath(a, overlay.PathDirectTCP)
-	got := a.ask(meshnode.Request{Verb: meshnode.Dial, Addr: a.echo(b), For: 5 * time.Second})
+	got := a.ask(meshnode.Request{Verb: meshnode.Dial, Addr: a.echo(b), For: 20 * time.Second})
 	t.Logf("echo in %v; %+v", got.RTT, a.session(b))
-	b.ask(meshnode.Request{Verb: meshnode.Dial, Addr: b.echo(a), For: 5 * time.Second})
-	a.ask(meshnode.Request{Verb: meshnode.Datagram, Addr: a.echo(b), For: 5 * time.Second, Bytes: 100})
+	b.ask(meshnode.Request{Verb: meshnode.Dial, Addr: b.echo(a), For: 20 * time.Second})
+	a.ask(meshnode.Request{Verb: meshnode.Datagram, Addr: a.echo(b), For: 20 * time.Second, Bytes: 100})
 }

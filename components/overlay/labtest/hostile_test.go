@@ -155,7 +155,7 @@ func TestOVL10_InjectedCandidatesAreRefused(t *testing.T) {
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.Now().Add(10 * time.Second); logged() < 7*len(targets) && time.Now().Before(limit); {
+	for limit := time.Now().Add(40 * time.Second); logged() < 7*len(targets) && time.Now().Before(limit); {
 		<-tick.C
 	}
 	w.pause(time.Second) // for checks that should not be

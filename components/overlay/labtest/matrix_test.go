@@ -131,9 +131,9 @@ func (d duo) settled() (overlay.SessionInfo, error) {
 func (d duo) carries() error {
 	for _, way := range [][2]*node{{d.a, d.b}, {d.b, d.a}} {
 		for _, r := range []meshnode.Request{
-			{Verb: meshnode.Dial, For: 5 * time.Second, Bytes: 3000},
-			{Verb: meshnode.Datagram, For: 5 * time.Second, Bytes: 1000},
-			{Verb: meshnode.Datagram, For: 5 * time.Second, Bytes: 20000},
+			{Verb: meshnode.Dial, For: 20 * time.Second, Bytes: 3000},
+			{Verb: meshnode.Datagram, For: 20 * time.Second, Bytes: 1000},
+			{Verb: meshnode.Datagram, For: 20 * time.Second, Bytes: 20000},
 		} {
 			r.Addr = way[0].echo(way[1])
 			if _, err := way[0].Ask(r); err != nil {
