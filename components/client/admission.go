@@ -93,6 +93,15 @@ func (c *Client) Unrevoke(ctx context.Context, kind policy.RevocationKind, id st
 	return r.GetId(), r.GetChanged(), c.wrap("unrevoke "+string(kind)+" "+id, err)
 }
 
+// ReleaseSlot ends the hold of a Slot that two Boots took from each other; changed is
+// false when it is not held. The leader carries it out within moments.
+func (c *Client) ReleaseSlot(ctx context.Context, slot, reason string) (changed bool, err error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.ReleaseSlot(ctx, &apiv1.ReleaseSlotRequest{Slot: slot, Reason: reason})
+	return r.GetChanged(), c.wrap("release slot "+slot, err)
+}
+
 // RaiseFloor shuts out what is older than a Revision of a group, or than content first
 // seen at notBefore; of every group when the name is empty. It cannot be taken back.
 func (c *Client) RaiseFloor(ctx context.Context, group, revision string, notBefore time.Time, reason string, dryRun bool) (CutOff, error) {

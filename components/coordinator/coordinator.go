@@ -234,7 +234,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	c.directory = &control.Directory{}
 	c.directory.Update(&view.View{}, c.peers.Members())
 	ended := func(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
-		return admission.Ended(ctx, c.store, group, slot, bootID)
+		return c.admission.Ended(ctx, group, slot, bootID)
 	}
 	c.control = control.New(c.views, c.directory, c.reports, ended, c.log)
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)

@@ -92,7 +92,7 @@ var Records = []Kind{
 	{"control/require-approval", typeOf[RequireApproval](), Operator, 4 * kib,
 		"While it exists, every group needs approvals, whatever its spec says."},
 	{"control/queue/<id>", typeOf[QueueRequest](), Operator, 4 * kib,
-		"A request, such as the restart of one Slot. The leader deletes it when it records the Operation."},
+		"A request: the restart of one Slot, or its release from a hold. The leader deletes it when it records the Operation, or releases the Slot."},
 	{"secrets/<group>/<secret>", typeOf[SecretRecord](), Leader, 4 * kib,
 		"The epoch of a declared secret, never its value: coordinators derive that from their guest agent by group, name and epoch. secrets/cluster/gossip is Consul's gossip key. Never deleted: a secret that is declared again must not go back to an old value."},
 	{"control/rotate/<group>/<secret>", typeOf[RotateRequest](), Operator, 4 * kib,

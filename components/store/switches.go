@@ -33,10 +33,12 @@ type RequestKind string
 const (
 	// RequestRestart asks for a restart of one Slot at its Revision.
 	RequestRestart RequestKind = "restart"
+	// RequestRelease ends the hold of a Slot that two Boots took from each other.
+	RequestRelease RequestKind = "release"
 )
 
 // QueueRequest is one request of an operator at control/queue/<id>. The leader
-// deletes it in the transaction that records its Operation.
+// deletes it in the transaction that records its Operation, or releases the Slot.
 type QueueRequest struct {
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind"`

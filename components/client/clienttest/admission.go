@@ -110,6 +110,15 @@ func (s *Server) Unrevoke(ctx context.Context, r *apiv1.UnrevokeRequest) (*apiv1
 	return &apiv1.UnrevokeResponse{Id: r.GetId(), Changed: s.decideLocked("unrevoke", r.GetKind().String(), r.GetId())}, nil
 }
 
+// ReleaseSlot implements PolicyService.
+func (s *Server) ReleaseSlot(ctx context.Context, r *apiv1.ReleaseSlotRequest) (*apiv1.ReleaseSlotResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "ReleaseSlot"); err != nil {
+		return nil, err
+	}
+	return &apiv1.ReleaseSlotResponse{Changed: s.decideLocked("release", r.GetSlot(), r.GetReason()), RequestId: "release-1"}, nil
+}
+
 // RaiseFloor implements PolicyService.
 func (s *Server) RaiseFloor(ctx context.Context, r *apiv1.RaiseFloorRequest) (*apiv1.RaiseFloorResponse, error) {
 	defer s.mu.Unlock()

@@ -26,10 +26,19 @@ const (
 	DecidedRenewRefused Decided = "renew-refused"
 	// DecidedEvict: the holder lost the Slot by decision of the cluster.
 	DecidedEvict Decided = "evict"
+	// DecidedMet: a Boot was seen alive beside the holder, both of them named.
+	DecidedMet Decided = "met"
+	// DecidedHold: the Slot is held for its holder, see Contest. DecidedRelease: an
+	// operator ended that.
+	DecidedHold    Decided = "hold"
+	DecidedRelease Decided = "release"
 )
 
-// turns reports whether it gives the Slot to a Boot or takes it away.
-func (d Decided) turns() bool { return d == DecidedAdmit || d == DecidedEvict }
+// turns reports whether it gives the Slot to a Boot, takes it away or keeps it
+// for one.
+func (d Decided) turns() bool {
+	return d == DecidedAdmit || d == DecidedEvict || d == DecidedHold || d == DecidedRelease
+}
 
 // Bounds of Decisions.
 const (
@@ -272,7 +281,9 @@ func (d Decisions) Last() (last DecisionEntry) {
 // Had reports whether the Boot was ever given the Slot, as far as is remembered: the
 // last MaxDecisions turns.
 func (d Decisions) Had(bootID string) bool {
-	return slices.ContainsFunc(d.Entries, func(e DecisionEntry) bool { return e.What.turns() && e.BootID == bootID })
+	return slices.ContainsFunc(d.Entries, func(e DecisionEntry) bool {
+		return (e.What == DecidedAdmit || e.What == DecidedEvict) && e.BootID == bootID
+	})
 }
 
 // Evicted is the last decision that took the Slot away from the Boot.

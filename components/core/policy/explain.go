@@ -46,6 +46,8 @@ type Standing struct {
 	TCBStatus string `json:"tcb_status,omitempty"`
 	// Simulated: the evidence is under a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
+	// Contest is about Boots that take the Slot from each other.
+	Contest Contest `json:"contest,omitzero"`
 	// Last is the newest decision about the Slot.
 	Last *DecisionEntry `json:"last_decision,omitempty"`
 }
@@ -114,7 +116,7 @@ func Stand(f Facts, now time.Time) Standing {
 		return s
 	}
 	s.BootID, s.InstanceID, s.Revision, s.Generation = a.BootID, a.InstanceID, a.Revision, a.Generation
-	s.Number = f.Gate.Number(a.Revision)
+	s.Number, s.Contest = f.Gate.Number(a.Revision), a.Contest
 	s.AdmittedAt, s.AttestedAt, s.ExpiresAt = a.AdmittedAt, a.AttestedAt, a.ExpiresAt
 	if !a.AttestedAt.IsZero() {
 		s.ReattestBy = a.AttestedAt.Add(ReattestAfter)
@@ -128,6 +130,9 @@ func Stand(f Facts, now time.Time) Standing {
 	switch {
 	case !now.Before(a.ExpiresAt) && !a.ExpiresAt.IsZero():
 		s.State, s.Code, s.Why = StateExpired, CodeSVIDExpired, "the credentials ended"
+	case d.Code == "" && a.Contest.Held():
+		// Who is in stays; the alarm is that nobody else gets in.
+		s.State, s.Code, s.Why = StateAdmitted, CodeInstanceConflict, a.Contest.Why(a.Slot)
 	case d.Code == "":
 		s.State = StateAdmitted
 	case d.Code == CodeReattestRequired:
@@ -213,6 +218,9 @@ func (e Explanation) next() []string {
 	case CodeTCBOutOfDate, CodeTCBAdvisoryBlocked:
 		out = append(out, "have the host updated, or name an exception with an expiry in the coordinators' trust")
 	case CodeInstanceConflict, CodeIncarnationStale:
+		if e.Contest.Held() {
+			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission release %s`", e.Slot))
+		}
 		out = append(out, fmt.Sprintf("find out why two boots claim the slot; `cadre admission revoke instance %s` shuts both out", e.BoundInstance))
 	default:
 		out = append(out, "the coordinators' logs have the whole story; the code is explained in docs/admission.md")

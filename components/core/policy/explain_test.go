@@ -27,6 +27,10 @@ func TestStandTellsStateAndWhy(t *testing.T) {
 		"expired":    {func(*exchange, *Admission) {}, 2 * time.Hour, StateExpired, CodeSVIDExpired},
 		"nobody":     {func(_ *exchange, a *Admission) { *a = Admission{} }, 0, StateNone, ""},
 		"unapproved": {func(e *exchange, _ *Admission) { e.sp.RequireApproval = true }, 0, StateDenied, CodeRevisionNotApproved},
+		"held": {func(_ *exchange, a *Admission) {
+			a.Contest = Contest{Changes: 2}.Met("rival", noon).Changed(false, noon)
+		}, time.Minute, StateAdmitted, CodeInstanceConflict},
+		"crashes":    {func(_ *exchange, a *Admission) { a.Contest = Contest{Changes: 9} }, time.Minute, StateAdmitted, ""},
 		"old record": {func(_ *exchange, a *Admission) { a.Claims, a.AttestedAt = Claims{}, time.Time{} }, 0, StateReattest, CodeReattestRequired},
 	} {
 		e := admissible()
@@ -75,5 +79,19 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	var back Explanation
 	if err != nil || json.Unmarshal(text, &back) != nil || back.Slot != "db-1" || strings.Contains(string(text), "token_accessors") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// TestIDN03_AHeldSlotIsExplained: why nobody else gets in, and the way out.
+func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
+	e := admissible()
+	a := e.admitted()
+	a.Contest = Contest{Changes: 2}.Met("rival", noon).Changed(false, noon)
+	x := Explain(e.facts(&a), noon)
+	if !x.Contest.Held() || !strings.Contains(x.Why, "3 times") || !strings.Contains(x.Why, "rival") {
+		t.Errorf("why %q", x.Why)
+	}
+	if !strings.Contains(strings.Join(x.Next, "\n"), "cadre admission release db-1") {
+		t.Errorf("next %q", x.Next)
 	}
 }

@@ -116,6 +116,8 @@ type Admission struct {
 	TokensAt  time.Time `json:"tokens_at,omitzero"`
 	By        string    `json:"by"`
 	Simulated bool      `json:"simulated,omitempty"`
+	// Contest is about Boots that take the Slot from each other.
+	Contest Contest `json:"contest,omitzero"`
 }
 
 // Refusal is the record at refusals/<slot>: the last refused admission.

@@ -22,7 +22,7 @@ approvals of revisions, revocations, the security floor.
 An approval, a revocation and a floor are keys below control/ in Consul KV; these
 commands write them with your own token.`,
 	}
-	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionFloor())
+	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionRelease(), a.admissionFloor())
 	return c
 }
 
@@ -179,6 +179,37 @@ by itself.
 			})
 		},
 	}
+}
+
+func (a *App) admissionRelease() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "release SLOT", Short: "Let another boot take a slot again that is held", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `A slot is held for its boot when two boots of its instance took it from each other:
+copies of one machine. Find the other copy and have it destroyed first; released too
+early, the slot changes hands as before and is held again. A restart by Cadre
+(` + "`cadre instance restart`" + `) ends a hold as well.`,
+		Example: "  cadre admission release postgres-1 --reason \"copy on host 7 was destroyed\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(reason) == "" {
+				return usagef("--reason is missing: it stands in the slot's decisions")
+			}
+			return a.withClient(func(cl *client.Client) error {
+				changed, err := cl.ReleaseSlot(cmd.Context(), args[0], reason)
+				if err != nil {
+					return err
+				}
+				return a.show(map[string]any{"slot": args[0], "changed": changed}, func(render.Style) string {
+					if !changed {
+						return fmt.Sprintf("%s is not held: nothing is changed\n", args[0])
+					}
+					return fmt.Sprintf("%s is released; `cadre admission explain %s` shows it within moments\n", args[0], args[0])
+				})
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for the slot's decisions (required)")
+	return c
 }
 
 func (a *App) admissionFloor() *cobra.Command {

@@ -132,6 +132,7 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 		Field{"instance", Cell{e.InstanceID, Plain}},
 		Field{"revision", Cell{Number(e.Revision, e.Number), Plain}},
 		Field{"generation", Cell{nonzero(e.Generation), Plain}},
+		Field{"changes of holder", Cell{unordered(e.Contest), Warn}},
 		Field{"admitted", Cell{clock(e.AdmittedAt), Plain}},
 		Field{"attested", Cell{clock(e.AttestedAt), Plain}},
 		Field{"re-attest by", Cell{clock(e.ReattestBy), Plain}},
@@ -147,6 +148,17 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 		}
 	}
 	return b.String()
+}
+
+// unordered says how often the Slot changed hands by itself; "" if it did not.
+func unordered(c policy.Contest) string {
+	switch {
+	case c.Changes == 0 && c.Rival == "":
+		return ""
+	case c.Rival == "":
+		return fmt.Sprintf("%d without an operation", c.Changes)
+	}
+	return fmt.Sprintf("%d without an operation; boot %.12s was alive beside a holder, %s", c.Changes, c.Rival, clock(c.RivalAt))
 }
 
 func tcbField(status string) Cell {

@@ -54,6 +54,13 @@ type standing struct {
 	term   uint64
 	// past: this Boot was the Slot before, and is not any more.
 	past bool
+	// ordered: an Operation exchanges the Boot on record.
+	ordered bool
+}
+
+// holder is the Boot on record, whether or not its lease is in force.
+func (s standing) holder() store.BootLease {
+	return store.BootLease{Slot: s.before.Slot, BootID: s.before.BootID, InstanceID: s.before.InstanceID}
 }
 
 func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
@@ -62,6 +69,7 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 		return refused, nil
 	}
 	if refused := a.mayTake(now); refused != nil {
+		a.noteRivals(ctx, now)
 		return refused, nil
 	}
 	a.admission = a.newAdmission(now)
@@ -98,6 +106,7 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
 		return now, refuse(codeGate, "read the term: %v", err).later()
 	}
+	now.ordered = now.before.BootID != "" && a.bootExpected(now.before.BootID)
 	now.past = now.before.BootID != a.bootID && decisions.Had(a.bootID)
 	return now, nil
 }
@@ -111,6 +120,8 @@ func (a *attempt) mayTake(now standing) *refusal {
 		return refuse(codeStale, "this boot was the slot before and lost it; its name is spent, a new boot key may ask")
 	case held.Held() && held.BootID == a.bootID:
 		return nil
+	case holder != "" && holder != a.bootID && now.before.Contest.Held() && !now.ordered:
+		return a.conflict(now.holder(), "%s", now.before.Contest.Why(a.slot)).in(heldRetry)
 	case held.Held():
 		if a.bootExpected(held.BootID) {
 			return nil
@@ -146,6 +157,10 @@ func (a *attempt) newAdmission(now standing) policy.Admission {
 	}
 	out.Claims.ComposeText = "" // the policy has its digest
 	a.renewal = before.BootID == a.bootID
+	out.Contest = before.Contest
+	if !a.renewal && before.BootID != "" {
+		out.Contest = before.Contest.Changed(now.ordered, at)
+	}
 	if a.renewal {
 		out.Generation, out.AdmittedAt = before.Generation, before.AdmittedAt
 		out.Revision = a.keptRevision(before.Revision)
@@ -177,7 +192,7 @@ func (a *attempt) transaction(ctx context.Context, now standing) (t transaction,
 	decision, decisions, err := a.decide(ctx, a.slot, policy.DecisionEntry{
 		What: policy.DecidedAdmit, BootID: a.bootID, InstanceID: a.stated.InstanceID, Revision: a.admission.Revision,
 		PolicyEpoch: a.policy.Epoch, Generation: a.admission.Generation,
-	}, a.checks(nil))
+	}, a.checks(nil), holdEntry(now.before.Contest, a.admission)...)
 	if err != nil {
 		return t, err
 	}
@@ -256,7 +271,7 @@ func (a *attempt) failed(err error) (*refusal, error) {
 // has a Boot on record. Every agent reports to every coordinator, so a Boot that
 // is alive is known here and gets its lease back.
 func (a *attempt) mayReplace(before policy.Admission) *refusal {
-	holder := store.BootLease{Slot: a.slot, BootID: before.BootID, InstanceID: before.InstanceID}
+	holder := standing{before: before}.holder()
 	switch {
 	case a.bootExpected(before.BootID):
 		return nil

@@ -8,9 +8,9 @@ import (
 	"cadre.dev/store"
 )
 
-// decide makes the Op that adds e to the Slot's decisions, with the checks that
-// led to it if there are some.
-func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntry, checks []policy.Check) (store.Op, policy.Decisions, error) {
+// decide makes the Op that adds e, and what follows from it at once, to the Slot's
+// decisions, with the checks that led to e if there are some.
+func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntry, checks []policy.Check, more ...policy.DecisionEntry) (store.Op, policy.Decisions, error) {
 	before, index, err := store.Read[policy.Decisions](ctx, s.store, store.DecisionsKey(slot))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -29,6 +29,10 @@ func (s *Service) decide(ctx context.Context, slot string, e policy.DecisionEntr
 	after := before.Append(slot, e)
 	if checks != nil {
 		after.Checks, after.ChecksBootID, after.ChecksAt = checks, e.BootID, e.At
+	}
+	for _, next := range more {
+		next.At, next.By = e.At, s.self
+		after = after.Append(slot, next)
 	}
 	op, err := store.Put(store.DecisionsKey(slot), after, index)
 	return op, after, err

@@ -96,6 +96,9 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 		v, changed := s.cfg.Views.Latest()
 		again := make(<-chan time.Time)
 		if v != nil {
+			if !s.releases(ctx, lease, v) {
+				again = time.After(guardRetry)
+			}
 			for slot, a := range v.Admissions {
 				sp, ok := v.Policies[slot]
 				if !ok {

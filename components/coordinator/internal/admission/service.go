@@ -143,6 +143,8 @@ type Service struct {
 	noted   map[string]noted   // guarded by mu; last written refusals by Slot
 	renewed map[string]renewal // guarded by mu; leases by Slot
 	issued  map[string]issued  // guarded by mu; what was last renewed here by Slot
+	// contested is since when others ask for what a Boot holds, by Slot; guarded by mu.
+	contested map[string]claimed
 }
 
 // New makes the service.
@@ -163,7 +165,7 @@ func New(cfg Config) *Service {
 			Cluster: cfg.Cluster, Founding: cfg.Root.Founding(), AppID: cfg.AppID, Slot: cfg.Slot,
 			TLSPublicKey: cfg.Identity.PublicKey(), CABundleSHA256: bundle[:],
 		}},
-		noted: map[string]noted{}, renewed: map[string]renewal{}, issued: map[string]issued{},
+		noted: map[string]noted{}, renewed: map[string]renewal{}, issued: map[string]issued{}, contested: map[string]claimed{},
 	}
 }
 

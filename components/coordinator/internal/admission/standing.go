@@ -41,7 +41,7 @@ func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest
 	}
 	began := time.Now()
 	defer func() { time.AfterFunc(askPause-time.Since(began), done) }()
-	ended, err := Ended(ctx, c.store, group, slot, bootID)
+	ended, err := c.Ended(ctx, group, slot, bootID)
 	if err != nil {
 		return nil, refuse(codeGate, "records are not readable now").later().public()
 	}
@@ -66,17 +66,25 @@ func (s *Service) seenStanding(group, slot, bootID string) (holds bool, lane str
 // empty while it is. A Boot that never was gets the same answer as one that was
 // replaced.
 func Ended(ctx context.Context, s store.Store, group, slot, bootID string) (policy.Decision, error) {
+	d, _, err := ended(ctx, s, group, slot, bootID)
+	return d, err
+}
+
+// ended is Ended; back reports that the Boot is a former holder which another one
+// replaced, and that this was not noted before.
+func ended(ctx context.Context, s store.Store, group, slot, bootID string) (_ policy.Decision, back bool, _ error) {
 	a, _, err := store.Read[policy.Admission](ctx, s, store.AdmissionKey(slot))
 	absent := errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrBadKey)
 	switch {
 	case err != nil && !absent:
-		return policy.Decision{}, err
+		return policy.Decision{}, false, err
 	case err == nil && a.BootID == bootID && a.Group == group:
-		return policy.Decision{Allowed: true}, nil
+		return policy.Decision{Allowed: true}, false, nil
 	}
 	decisions, _, err := store.Read[policy.Decisions](ctx, s, store.DecisionsKey(slot))
 	if e, evicted := decisions.Evicted(bootID); err == nil && evicted {
-		return policy.Decision{Code: e.Code, Message: e.Message}, nil
+		return policy.Decision{Code: e.Code, Message: e.Message}, false, nil
 	}
-	return policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}, nil
+	back = err == nil && a.Contest.Rival == "" && policy.CameBack(decisions, a, bootID)
+	return policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}, back, nil
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // ConditionOneBootPerSlot is false while two Boots claim one Slot with genuine
-// evidence. It is left out otherwise.
+// evidence, and while a Slot is held that they took from each other. It is left
+// out otherwise.
 const ConditionOneBootPerSlot = "OneBootPerSlot"
 
 // conflictShown is how long a claim is shown after it was made last. A CVM that
@@ -20,16 +21,21 @@ const ConditionOneBootPerSlot = "OneBootPerSlot"
 // that is the last decision then.
 const conflictShown = 10 * time.Minute
 
-// bootConflict names both Boots of each Slot whose last decision was a conflict.
+// bootConflict names the Slots that are held, with the way out, and both Boots of
+// each other one whose last decision was a conflict.
 func (p *pass) bootConflict(ctx context.Context) (group.Condition, bool) {
 	var claims []string
 	for _, s := range p.view.SlotsOf(p.name) {
+		if why := p.view.Admissions[s.Slot].Value.Contest.Why(s.Slot); why != "" {
+			claims = append(claims, s.Slot+": "+why)
+			continue
+		}
 		// The refusal is short; the decisions are read only where it is a conflict.
 		if p.view.Refusals[s.Slot].Value.Code != policy.CodeInstanceConflict {
 			continue
 		}
 		last := p.view.Decisions(ctx, s.Slot).Last()
-		if last.What == policy.DecidedConflict && p.now.Sub(last.At) < conflictShown {
+		if (last.What == policy.DecidedConflict || last.What == policy.DecidedMet) && p.now.Sub(last.At) < conflictShown {
 			claims = append(claims, fmt.Sprintf("%s: boot %.12s of instance %s holds it, boot %.12s of instance %s claims it",
 				s.Slot, last.HolderBootID, last.HolderInstanceID, last.BootID, last.InstanceID))
 		}

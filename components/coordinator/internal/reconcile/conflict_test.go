@@ -62,3 +62,33 @@ func TestIDN03_TheStatusNamesBothClaimants(t *testing.T) {
 		})
 	}
 }
+
+// TestIDN03_AHeldSlotIsAnAlarm: in the group's status from the moment on at which it
+// is held, whether or not anybody was refused since, and until it is released.
+func TestIDN03_AHeldSlotIsAnAlarm(t *testing.T) {
+	now := time.Now().UTC()
+	contest := policy.Contest{}.Met("c10ec10e", now)
+	for changes := range policy.MaxContestedChanges + 1 {
+		s := storetest.NewMemory()
+		put, err := store.Put(store.AdmissionKey("pg-0"), policy.Admission{Group: "pg", Slot: "pg-0", BootID: "a11ea11e", Contest: contest}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(t.Context(), put, store.Op{Kind: store.OpPut, Key: store.SlotKey("pg", "pg-0"), Value: []byte(`{"group":"pg","slot":"pg-0"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		v, err := view.Read(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now.Add(24 * time.Hour)}
+		got, found := p.bootConflict(t.Context())
+		if held := changes == policy.MaxContestedChanges; found != held {
+			t.Errorf("after %d changes: condition %+v (unusable: %v)", changes, got, v.Bad)
+		}
+		if found && (got.Reason != "INSTANCE_CONFLICT" || !strings.Contains(got.Message, "cadre admission release pg-0")) {
+			t.Errorf("condition %+v", got)
+		}
+		contest = contest.Changed(false, now)
+	}
+}

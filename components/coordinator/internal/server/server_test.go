@@ -325,6 +325,10 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.Unrevoke(ctx, &apiv1.UnrevokeRequest{Kind: 1, Id: "0d"})
 			return err
 		},
+		"ReleaseSlot": func(ctx context.Context) error {
+			_, err := a.ReleaseSlot(ctx, &apiv1.ReleaseSlotRequest{Slot: "pg-0", Reason: "r"})
+			return absent(err)
+		},
 		"RaiseFloor": func(ctx context.Context) error {
 			_, err := a.RaiseFloor(ctx, &apiv1.RaiseFloorRequest{NotBefore: timestamppb.New(time.Unix(1, 0))})
 			return err

@@ -665,6 +665,112 @@ func (x *UnrevokeResponse) GetChanged() bool {
 	return false
 }
 
+type ReleaseSlotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSlotRequest) Reset() {
+	*x = ReleaseSlotRequest{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSlotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSlotRequest) ProtoMessage() {}
+
+func (x *ReleaseSlotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSlotRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseSlotRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReleaseSlotRequest) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *ReleaseSlotRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ReleaseSlotResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False when the Slot is not held: nothing is written.
+	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// The leader carries the request out; empty when there is none.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSlotResponse) Reset() {
+	*x = ReleaseSlotResponse{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSlotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSlotResponse) ProtoMessage() {}
+
+func (x *ReleaseSlotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSlotResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseSlotResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReleaseSlotResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *ReleaseSlotResponse) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 type RaiseFloorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: every group, by not_before.
@@ -681,7 +787,7 @@ type RaiseFloorRequest struct {
 
 func (x *RaiseFloorRequest) Reset() {
 	*x = RaiseFloorRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +799,7 @@ func (x *RaiseFloorRequest) String() string {
 func (*RaiseFloorRequest) ProtoMessage() {}
 
 func (x *RaiseFloorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +812,7 @@ func (x *RaiseFloorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFloorRequest.ProtoReflect.Descriptor instead.
 func (*RaiseFloorRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{10}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RaiseFloorRequest) GetGroup() string {
@@ -758,7 +864,7 @@ type RaiseFloorResponse struct {
 
 func (x *RaiseFloorResponse) Reset() {
 	*x = RaiseFloorResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +876,7 @@ func (x *RaiseFloorResponse) String() string {
 func (*RaiseFloorResponse) ProtoMessage() {}
 
 func (x *RaiseFloorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +889,7 @@ func (x *RaiseFloorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFloorResponse.ProtoReflect.Descriptor instead.
 func (*RaiseFloorResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{11}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RaiseFloorResponse) GetNumber() uint64 {
@@ -862,7 +968,14 @@ const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"<\n" +
 	"\x10UnrevokeResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\xb1\x01\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"@\n" +
+	"\x12ReleaseSlotRequest\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"N\n" +
+	"\x13ReleaseSlotResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"\xb1\x01\n" +
 	"\x11RaiseFloorRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x129\n" +
@@ -880,13 +993,14 @@ const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\x1bREVOCATION_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18REVOCATION_KIND_INSTANCE\x10\x01\x12\x1c\n" +
 	"\x18REVOCATION_KIND_REVISION\x10\x02\x12 \n" +
-	"\x1cREVOCATION_KIND_KEY_PROVIDER\x10\x032\x90\x04\n" +
+	"\x1cREVOCATION_KIND_KEY_PROVIDER\x10\x032\xe4\x04\n" +
 	"\rPolicyService\x12[\n" +
 	"\x0eListAdmissions\x12#.cadre.api.v1.ListAdmissionsRequest\x1a$.cadre.api.v1.ListAdmissionsResponse\x12a\n" +
 	"\x10ExplainAdmission\x12%.cadre.api.v1.ExplainAdmissionRequest\x1a&.cadre.api.v1.ExplainAdmissionResponse\x12^\n" +
 	"\x0fApproveRevision\x12$.cadre.api.v1.ApproveRevisionRequest\x1a%.cadre.api.v1.ApproveRevisionResponse\x12C\n" +
 	"\x06Revoke\x12\x1b.cadre.api.v1.RevokeRequest\x1a\x1c.cadre.api.v1.RevokeResponse\x12I\n" +
-	"\bUnrevoke\x12\x1d.cadre.api.v1.UnrevokeRequest\x1a\x1e.cadre.api.v1.UnrevokeResponse\x12O\n" +
+	"\bUnrevoke\x12\x1d.cadre.api.v1.UnrevokeRequest\x1a\x1e.cadre.api.v1.UnrevokeResponse\x12R\n" +
+	"\vReleaseSlot\x12 .cadre.api.v1.ReleaseSlotRequest\x1a!.cadre.api.v1.ReleaseSlotResponse\x12O\n" +
 	"\n" +
 	"RaiseFloor\x12\x1f.cadre.api.v1.RaiseFloorRequest\x1a .cadre.api.v1.RaiseFloorResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
 
@@ -903,7 +1017,7 @@ func file_cadre_api_v1_policy_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_api_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cadre_api_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_cadre_api_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_cadre_api_v1_policy_proto_goTypes = []any{
 	(RevocationKind)(0),              // 0: cadre.api.v1.RevocationKind
 	(*ListAdmissionsRequest)(nil),    // 1: cadre.api.v1.ListAdmissionsRequest
@@ -916,28 +1030,32 @@ var file_cadre_api_v1_policy_proto_goTypes = []any{
 	(*RevokeResponse)(nil),           // 8: cadre.api.v1.RevokeResponse
 	(*UnrevokeRequest)(nil),          // 9: cadre.api.v1.UnrevokeRequest
 	(*UnrevokeResponse)(nil),         // 10: cadre.api.v1.UnrevokeResponse
-	(*RaiseFloorRequest)(nil),        // 11: cadre.api.v1.RaiseFloorRequest
-	(*RaiseFloorResponse)(nil),       // 12: cadre.api.v1.RaiseFloorResponse
-	(*timestamppb.Timestamp)(nil),    // 13: google.protobuf.Timestamp
+	(*ReleaseSlotRequest)(nil),       // 11: cadre.api.v1.ReleaseSlotRequest
+	(*ReleaseSlotResponse)(nil),      // 12: cadre.api.v1.ReleaseSlotResponse
+	(*RaiseFloorRequest)(nil),        // 13: cadre.api.v1.RaiseFloorRequest
+	(*RaiseFloorResponse)(nil),       // 14: cadre.api.v1.RaiseFloorResponse
+	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
 }
 var file_cadre_api_v1_policy_proto_depIdxs = []int32{
 	0,  // 0: cadre.api.v1.RevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
 	0,  // 1: cadre.api.v1.UnrevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
-	13, // 2: cadre.api.v1.RaiseFloorRequest.not_before:type_name -> google.protobuf.Timestamp
+	15, // 2: cadre.api.v1.RaiseFloorRequest.not_before:type_name -> google.protobuf.Timestamp
 	1,  // 3: cadre.api.v1.PolicyService.ListAdmissions:input_type -> cadre.api.v1.ListAdmissionsRequest
 	3,  // 4: cadre.api.v1.PolicyService.ExplainAdmission:input_type -> cadre.api.v1.ExplainAdmissionRequest
 	5,  // 5: cadre.api.v1.PolicyService.ApproveRevision:input_type -> cadre.api.v1.ApproveRevisionRequest
 	7,  // 6: cadre.api.v1.PolicyService.Revoke:input_type -> cadre.api.v1.RevokeRequest
 	9,  // 7: cadre.api.v1.PolicyService.Unrevoke:input_type -> cadre.api.v1.UnrevokeRequest
-	11, // 8: cadre.api.v1.PolicyService.RaiseFloor:input_type -> cadre.api.v1.RaiseFloorRequest
-	2,  // 9: cadre.api.v1.PolicyService.ListAdmissions:output_type -> cadre.api.v1.ListAdmissionsResponse
-	4,  // 10: cadre.api.v1.PolicyService.ExplainAdmission:output_type -> cadre.api.v1.ExplainAdmissionResponse
-	6,  // 11: cadre.api.v1.PolicyService.ApproveRevision:output_type -> cadre.api.v1.ApproveRevisionResponse
-	8,  // 12: cadre.api.v1.PolicyService.Revoke:output_type -> cadre.api.v1.RevokeResponse
-	10, // 13: cadre.api.v1.PolicyService.Unrevoke:output_type -> cadre.api.v1.UnrevokeResponse
-	12, // 14: cadre.api.v1.PolicyService.RaiseFloor:output_type -> cadre.api.v1.RaiseFloorResponse
-	9,  // [9:15] is the sub-list for method output_type
-	3,  // [3:9] is the sub-list for method input_type
+	11, // 8: cadre.api.v1.PolicyService.ReleaseSlot:input_type -> cadre.api.v1.ReleaseSlotRequest
+	13, // 9: cadre.api.v1.PolicyService.RaiseFloor:input_type -> cadre.api.v1.RaiseFloorRequest
+	2,  // 10: cadre.api.v1.PolicyService.ListAdmissions:output_type -> cadre.api.v1.ListAdmissionsResponse
+	4,  // 11: cadre.api.v1.PolicyService.ExplainAdmission:output_type -> cadre.api.v1.ExplainAdmissionResponse
+	6,  // 12: cadre.api.v1.PolicyService.ApproveRevision:output_type -> cadre.api.v1.ApproveRevisionResponse
+	8,  // 13: cadre.api.v1.PolicyService.Revoke:output_type -> cadre.api.v1.RevokeResponse
+	10, // 14: cadre.api.v1.PolicyService.Unrevoke:output_type -> cadre.api.v1.UnrevokeResponse
+	12, // 15: cadre.api.v1.PolicyService.ReleaseSlot:output_type -> cadre.api.v1.ReleaseSlotResponse
+	14, // 16: cadre.api.v1.PolicyService.RaiseFloor:output_type -> cadre.api.v1.RaiseFloorResponse
+	10, // [10:17] is the sub-list for method output_type
+	3,  // [3:10] is the sub-list for method input_type
 	3,  // [3:3] is the sub-list for extension type_name
 	3,  // [3:3] is the sub-list for extension extendee
 	0,  // [0:3] is the sub-list for field type_name
@@ -954,7 +1072,7 @@ func file_cadre_api_v1_policy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_policy_proto_rawDesc), len(file_cadre_api_v1_policy_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

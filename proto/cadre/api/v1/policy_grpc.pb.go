@@ -24,6 +24,7 @@ const (
 	PolicyService_ApproveRevision_FullMethodName  = "/cadre.api.v1.PolicyService/ApproveRevision"
 	PolicyService_Revoke_FullMethodName           = "/cadre.api.v1.PolicyService/Revoke"
 	PolicyService_Unrevoke_FullMethodName         = "/cadre.api.v1.PolicyService/Unrevoke"
+	PolicyService_ReleaseSlot_FullMethodName      = "/cadre.api.v1.PolicyService/ReleaseSlot"
 	PolicyService_RaiseFloor_FullMethodName       = "/cadre.api.v1.PolicyService/RaiseFloor"
 )
 
@@ -45,6 +46,8 @@ type PolicyServiceClient interface {
 	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
 	// Unrevoke takes a revocation back. What was cut off has to attest again.
 	Unrevoke(ctx context.Context, in *UnrevokeRequest, opts ...grpc.CallOption) (*UnrevokeResponse, error)
+	// ReleaseSlot ends the hold of a Slot that two Boots took from each other.
+	ReleaseSlot(ctx context.Context, in *ReleaseSlotRequest, opts ...grpc.CallOption) (*ReleaseSlotResponse, error)
 	// RaiseFloor shuts out everything older. It cannot be taken back.
 	RaiseFloor(ctx context.Context, in *RaiseFloorRequest, opts ...grpc.CallOption) (*RaiseFloorResponse, error)
 }
@@ -107,6 +110,16 @@ func (c *policyServiceClient) Unrevoke(ctx context.Context, in *UnrevokeRequest,
 	return out, nil
 }
 
+func (c *policyServiceClient) ReleaseSlot(ctx context.Context, in *ReleaseSlotRequest, opts ...grpc.CallOption) (*ReleaseSlotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseSlotResponse)
+	err := c.cc.Invoke(ctx, PolicyService_ReleaseSlot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *policyServiceClient) RaiseFloor(ctx context.Context, in *RaiseFloorRequest, opts ...grpc.CallOption) (*RaiseFloorResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RaiseFloorResponse)
@@ -135,6 +148,8 @@ type PolicyServiceServer interface {
 	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
 	// Unrevoke takes a revocation back. What was cut off has to attest again.
 	Unrevoke(context.Context, *UnrevokeRequest) (*UnrevokeResponse, error)
+	// ReleaseSlot ends the hold of a Slot that two Boots took from each other.
+	ReleaseSlot(context.Context, *ReleaseSlotRequest) (*ReleaseSlotResponse, error)
 	// RaiseFloor shuts out everything older. It cannot be taken back.
 	RaiseFloor(context.Context, *RaiseFloorRequest) (*RaiseFloorResponse, error)
 	mustEmbedUnimplementedPolicyServiceServer()
@@ -161,6 +176,9 @@ func (UnimplementedPolicyServiceServer) Revoke(context.Context, *RevokeRequest) 
 }
 func (UnimplementedPolicyServiceServer) Unrevoke(context.Context, *UnrevokeRequest) (*UnrevokeResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Unrevoke not implemented")
+}
+func (UnimplementedPolicyServiceServer) ReleaseSlot(context.Context, *ReleaseSlotRequest) (*ReleaseSlotResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ReleaseSlot not implemented")
 }
 func (UnimplementedPolicyServiceServer) RaiseFloor(context.Context, *RaiseFloorRequest) (*RaiseFloorResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RaiseFloor not implemented")
@@ -276,6 +294,24 @@ func _PolicyService_Unrevoke_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PolicyService_ReleaseSlot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseSlotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).ReleaseSlot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_ReleaseSlot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).ReleaseSlot(ctx, req.(*ReleaseSlotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PolicyService_RaiseFloor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RaiseFloorRequest)
 	if err := dec(in); err != nil {
@@ -320,6 +356,10 @@ var PolicyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Unrevoke",
 			Handler:    _PolicyService_Unrevoke_Handler,
+		},
+		{
+			MethodName: "ReleaseSlot",
+			Handler:    _PolicyService_ReleaseSlot_Handler,
 		},
 		{
 			MethodName: "RaiseFloor",

@@ -1,0 +1,182 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+const (
+	// heldRetry is how soon a Boot asks again that is kept from a held Slot: what
+	// lets it in is a person's doing.
+	heldRetry = 10 * time.Second
+	// freshness bounds how long a dead Boot may look alive to a coordinator: reports
+	// count for 6 s, and so much again covers a coordinator that is slow.
+	freshness = 12 * time.Second
+)
+
+// claimed is since when others ask for a Slot that a Boot holds.
+type claimed struct {
+	holder string
+	since  time.Time
+}
+
+// noteRivals records that two Boots of the Slot are alive, if this refused attempt
+// shows it. It never changes the answer.
+func (a *attempt) noteRivals(ctx context.Context, now standing) {
+	switch {
+	case now.past:
+		a.noteReturned(ctx, a.slot, a.bootID)
+	case now.held.Held() && now.held.BootID == now.before.BootID && a.asksBeside(now.held.BootID):
+		a.meet(ctx, a.slot, func(policy.Admission) (string, bool) { return a.bootID, true })
+	}
+}
+
+// asksBeside reports whether the holder was heard from after the first Boot asked
+// for its Slot here.
+func (a *attempt) asksBeside(holder string) bool {
+	at := a.now()
+	a.mu.Lock()
+	first := a.contested[a.slot]
+	if first.holder != holder {
+		first = claimed{holder: holder, since: at}
+		a.contested[a.slot] = first
+	}
+	a.mu.Unlock()
+	return policy.BothAlive(first.since, at, freshness) && a.cfg.Sessions.Live(a.slot, holder)
+}
+
+// Ended is why the Boot no longer is the Slot, see the function Ended. A former
+// holder that another Boot replaced is noted: it is alive.
+func (s *Service) Ended(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
+	d, back, err := ended(ctx, s.store, group, slot, bootID)
+	if back {
+		s.noteReturned(ctx, slot, bootID)
+	}
+	return d, err
+}
+
+// noteReturned records that a former holder of the Slot came back. The key of the
+// connection proves who speaks; a Boot that never held the Slot causes no write.
+func (s *Service) noteReturned(ctx context.Context, slot, bootID string) {
+	decisions, _, err := store.Read[policy.Decisions](ctx, s.store, store.DecisionsKey(slot))
+	if err != nil {
+		return
+	}
+	s.meet(ctx, slot, func(a policy.Admission) (string, bool) { return bootID, policy.CameBack(decisions, a, bootID) })
+}
+
+// meet records in the Slot's Admission, with a decision, that the Boot which rival
+// names is alive beside the holder.
+func (s *Service) meet(ctx context.Context, slot string, rival func(policy.Admission) (bootID string, alive bool)) {
+	err := s.amend(ctx, slot, nil, func(a *policy.Admission) (policy.DecisionEntry, bool) {
+		bootID, alive := rival(*a)
+		before := a.Contest
+		if !alive || before.Rival != "" {
+			return policy.DecisionEntry{}, false
+		}
+		a.Contest = before.Met(bootID, s.now())
+		return policy.DecisionEntry{
+			What: policy.DecidedMet, BootID: bootID, HolderBootID: a.BootID, HolderInstanceID: a.InstanceID,
+			Code: codeConflict, Message: "two boots of the slot's instance are alive", Generation: a.Generation,
+		}, true
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("two live boots not recorded", "slot", slot, "error", err)
+	}
+}
+
+// amend changes the Slot's Admission by check-and-set, together with the decision
+// that change gives and, if the Slot becomes held by it, that one too. change
+// reports whether there is anything to write; more goes into the transaction.
+func (s *Service) amend(ctx context.Context, slot string, more []store.Op, change func(*policy.Admission) (policy.DecisionEntry, bool)) error {
+	err := error(store.ErrConflict)
+	for try := 0; try < recordTries && errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrFenced); try++ {
+		err = s.amendOnce(ctx, slot, more, change)
+	}
+	return err
+}
+
+func (s *Service) amendOnce(ctx context.Context, slot string, more []store.Op, change func(*policy.Admission) (policy.DecisionEntry, bool)) error {
+	a, index, err := store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	var ops []store.Op
+	var decisions policy.Decisions
+	before := a.Contest
+	if entry, changed := change(&a); err == nil && changed {
+		put, err := store.Put(store.AdmissionKey(slot), a, index)
+		if err != nil {
+			return err
+		}
+		decision, after, err := s.decide(ctx, slot, entry, nil, holdEntry(before, a)...)
+		if err != nil {
+			return err
+		}
+		ops, decisions = []store.Op{put, decision}, after
+	}
+	if ops = append(ops, more...); len(ops) == 0 {
+		return nil
+	}
+	if err := s.store.Commit(ctx, ops...); err != nil {
+		return err
+	}
+	if decisions.Slot != "" {
+		s.decided(slot, decisions)
+	}
+	return nil
+}
+
+// holdEntry is the decision that a makes the Slot held, if it was not before.
+func holdEntry(before policy.Contest, a policy.Admission) []policy.DecisionEntry {
+	if before.Held() || !a.Contest.Held() {
+		return nil
+	}
+	return []policy.DecisionEntry{{
+		What: policy.DecidedHold, BootID: a.BootID, InstanceID: a.InstanceID, HolderBootID: a.BootID, HolderInstanceID: a.InstanceID,
+		Code: codeConflict, Message: a.Contest.Why(a.Slot), Generation: a.Generation,
+	}}
+}
+
+// release carries out an operator's request under the leader's lease: the Slot's
+// Contest begins anew. The request goes in the same transaction.
+func (s *Service) release(ctx context.Context, lease store.Lease, request store.QueueRequest, index uint64) error {
+	more := append([]store.Op{{Kind: store.OpDeleteCAS, Key: store.QueueKey(request.ID), Index: index}}, lease.Fence()...)
+	err := s.amend(ctx, request.Slot, more, func(a *policy.Admission) (policy.DecisionEntry, bool) {
+		if a.BootID == "" || a.Contest == (policy.Contest{}) {
+			return policy.DecisionEntry{}, false
+		}
+		a.Contest = policy.Contest{}
+		return policy.DecisionEntry{
+			What: policy.DecidedRelease, BootID: a.BootID, InstanceID: a.InstanceID, Generation: a.Generation,
+			Message: fmt.Sprintf("released by %s: %s", request.By, request.Reason),
+		}, true
+	})
+	if err != nil {
+		return fmt.Errorf("release slot %s: %w", request.Slot, err)
+	}
+	s.log.Info("slot released", "slot", request.Slot, "operator", request.By, "reason", request.Reason)
+	return nil
+}
+
+// releases carries out the requests that wait, and reports whether all are done.
+func (s *Service) releases(ctx context.Context, lease store.Lease, v *view.View) bool {
+	done := true
+	for _, q := range v.Queue {
+		if q.Value.Kind != store.RequestRelease || ctx.Err() != nil {
+			continue
+		}
+		// A conflict: it was carried out already, and the view is older.
+		if err := s.release(ctx, lease, q.Value, q.Index); err != nil && !errors.Is(err, store.ErrConflict) && ctx.Err() == nil {
+			s.log.Error("slot not released", "slot", q.Value.Slot, "error", err)
+			done = false
+		}
+	}
+	return done
+}

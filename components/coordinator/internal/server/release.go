@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// ReleaseSlot implements PolicyService. It asks the leader; a Slot that is not held
+// needs no release.
+func (s *Server) ReleaseSlot(ctx context.Context, req *apiv1.ReleaseSlotRequest) (*apiv1.ReleaseSlotResponse, error) {
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	if req.GetReason() == "" {
+		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the slot's decisions")
+	}
+	if !c.view.Admissions[req.GetSlot()].Value.Contest.Held() {
+		return &apiv1.ReleaseSlotResponse{}, nil
+	}
+	id := "release-" + uuid.NewString()
+	op, err := store.Put(store.QueueKey(id), store.QueueRequest{
+		ID: id, Kind: store.RequestRelease, Group: record.Group, Slot: req.GetSlot(),
+		Reason: req.GetReason(), By: c.by, At: s.cfg.Now().UTC().Truncate(time.Millisecond),
+	}, 0)
+	if err != nil {
+		return nil, wire(err)
+	}
+	if err := c.store.Commit(ctx, op); err != nil {
+		return nil, wire(err)
+	}
+	return &apiv1.ReleaseSlotResponse{Changed: true, RequestId: id}, nil
+}
