@@ -136,7 +136,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	server := api.New(api.Config{
-		Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
+		Address: listener.Addr(), Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
 		Metrics: a.metricsHandler(), Log: a.cfg.Log,
 	})
 	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())

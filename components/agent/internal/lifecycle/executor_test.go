@@ -163,8 +163,8 @@ func TestHooksRunInOrderAndAreCompleted(t *testing.T) {
 	b := newBench(t, t.TempDir(), wait("first"), wait("second"))
 	b.Apply(drainOrder(1))
 	first := b.hook("first")
-	if applied, err := b.Complete("second", "", group.HookContinue); applied || !errors.Is(err, ErrNoHook) {
-		t.Errorf("complete a hook before its turn = %t, %v; want ErrNoHook", applied, err)
+	if applied, err := b.Complete("second", first, group.HookContinue); applied || err != nil {
+		t.Errorf("complete a hook before its turn = %t, %v; want no effect", applied, err)
 	}
 	if applied, err := b.Complete("first", "foreign", group.HookAbandon); applied || err != nil {
 		t.Errorf("complete with a foreign token = %t, %v; want no effect", applied, err)
@@ -179,13 +179,30 @@ func TestHooksRunInOrderAndAreCompleted(t *testing.T) {
 	if second == first {
 		t.Error("two hooks share a token")
 	}
-	if applied, err := b.Complete("second", "", group.HookContinue); !applied || err != nil {
-		t.Errorf("complete without token = %t, %v; want applied", applied, err)
+	if applied, err := b.Complete("second", second, group.HookContinue); !applied || err != nil {
+		t.Errorf("complete = %t, %v; want applied", applied, err)
 	}
 	b.await(drainOrder(1).Key, rollout.StepDone)
 	if s, _ := b.Status(); s.State != Drained {
 		t.Errorf("state = %s, want DRAINED", s.State)
 	}
+}
+
+// TestAHookIsCompletedByItsTokenOnly: a name alone ends nothing and keeps nothing open.
+func TestAHookIsCompletedByItsTokenOnly(t *testing.T) {
+	b := newBench(t, t.TempDir(), wait("h"))
+	b.Apply(drainOrder(1))
+	token := b.hook("h")
+	if applied, err := b.Complete("h", "", group.HookAbandon); applied || !errors.Is(err, ErrNoToken) {
+		t.Errorf("complete without token = %t, %v; want ErrNoToken", applied, err)
+	}
+	if applied, err := b.Heartbeat("h", ""); applied || !errors.Is(err, ErrNoToken) {
+		t.Errorf("heartbeat without token = %t, %v; want ErrNoToken", applied, err)
+	}
+	if applied, err := b.Complete("h", token, group.HookContinue); !applied || err != nil {
+		t.Errorf("complete = %t, %v; want applied", applied, err)
+	}
+	b.await(drainOrder(1).Key, rollout.StepDone)
 }
 
 func TestHeartbeatExtendsOnlyTheHeartbeat(t *testing.T) {
@@ -221,12 +238,12 @@ func TestHoldWaitsForPeople(t *testing.T) {
 	o := drainOrder(1)
 	o.Deadline = time.Now().Add(150 * time.Millisecond)
 	b.Apply(o)
-	b.hook("h")
-	if _, err := b.Complete("h", "", group.HookHold); err != nil {
+	token := b.hook("h")
+	if _, err := b.Complete("h", token, group.HookHold); err != nil {
 		t.Fatal(err)
 	}
 	b.await(o.Key, rollout.StepHeld)
-	if applied, err := b.Complete("h", "", group.HookAbandon); !applied || err != nil {
+	if applied, err := b.Complete("h", token, group.HookAbandon); !applied || err != nil {
 		t.Errorf("complete a held hook = %t, %v; want applied", applied, err)
 	}
 	b.await(o.Key, rollout.StepAborted)
