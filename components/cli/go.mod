@@ -39,8 +39,8 @@ require (
 )
 
 require (
-	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	cadre.dev/exec v0.0.0 // indirect
+	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/compose-spec/compose-go/v2 v2.9.1 // indirect
 	github.com/containerd/stargz-snapshotter/estargz v0.16.3 // indirect
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
