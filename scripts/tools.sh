@@ -48,6 +48,7 @@ run    stat                                    coreutils           services of t
 run    locale                                  libc-bin            initdb asks it for the machine's locales
 run    bwrap                                   bubblewrap          the sandbox of each service of a local CVM
 run    setpriv                                 util-linux          a local CVM's services run as their users by it
+run    setsid                                  util-linux          commands of tests that leave their session
 run    prlimit                                 util-linux          sets the limits of a local CVM's services
 run    nsenter                                 util-linux          enters a local CVM for exec and for tests
 run    unshare                                 util-linux          gives a test a network namespace of its own
@@ -58,8 +59,7 @@ run    cat                                     coreutils           scripts in co
 run    chmod                                   coreutils           scripts in compose files
 run    curl                                    curl                a test asks the guest agent of a CVM
 run    date                                    coreutils           services of tests
-run    dirname                                 coreutils           each workload's exec.sh finds its folder with it
-run    grep                                    grep                each workload's exec.sh; scripts/test.sh
+run    grep                                    grep                scripts/test.sh
 run    head                                    coreutils           services and hooks of tests
 run    mv                                      coreutils           scripts in compose files
 run    rmdir                                   coreutils           the guard of a test's Consul cleans up

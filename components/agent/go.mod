@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
+	cadre.dev/exec v0.0.0
 	cadre.dev/mesh v0.0.0
 	cadre.dev/overlay v0.0.0
 	cadre.dev/proto v0.0.0
@@ -71,6 +72,7 @@ require (
 replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/core => ../core
+	cadre.dev/exec => ../exec
 	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
 	cadre.dev/proto => ../../proto

@@ -22,53 +22,58 @@ import (
 //
 // The compose hash is the one that replays to this CVM's own quote. An error that
 // is no *Error is the guest agent's: try again.
-func CheckMeasured(ctx context.Context, guest Guest, trustFile []byte) error {
-	err := checkMeasured(ctx, guest, trustFile)
+//
+// It returns the measured compose text.
+func CheckMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose string, err error) {
+	compose, err = checkMeasured(ctx, guest, trustFile)
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Code == CodeEventLogInvalid {
 		// Another container's event can come between the log and its register.
-		err = checkMeasured(ctx, guest, trustFile)
+		compose, err = checkMeasured(ctx, guest, trustFile)
 	}
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Code != policy.CodeConfigUnauthenticated {
-		return unmeasured("own evidence: %v", err)
+		return "", unmeasured("own evidence: %v", err)
 	}
-	return err
+	return compose, err
 }
 
-func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) error {
+func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose string, err error) {
 	if len(trustFile) == 0 {
-		return unmeasured("there is no trust file")
+		return "", unmeasured("there is no trust file")
 	}
 	var nonce [64]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
-		return fmt.Errorf("make nonce: %w", err)
+		return "", fmt.Errorf("make nonce: %w", err)
 	}
 	ev, err := guest.GetQuote(ctx, nonce[:])
 	if err != nil {
-		return fmt.Errorf("ask the guest agent for this CVM's own evidence: %w", err)
+		return "", fmt.Errorf("ask the guest agent for this CVM's own evidence: %w", err)
 	}
 	if len(ev.AppCompose) > MaxAppComposeSize {
-		return unmeasured("app-compose.json has %d bytes, the limit is %d", len(ev.AppCompose), MaxAppComposeSize)
+		return "", unmeasured("app-compose.json has %d bytes, the limit is %d", len(ev.AppCompose), MaxAppComposeSize)
 	}
 	quote, err := parseQuote(ev.Quote)
 	if err != nil {
-		return err
+		return "", err
 	}
 	body := quote.GetTdQuoteBody()
 	if subtle.ConstantTimeCompare(body.GetReportData(), nonce[:]) != 1 {
-		return unmeasured("the guest agent's quote is for other data")
+		return "", unmeasured("the guest agent's quote is for other data")
 	}
 	boot, err := verifyLog(ev.EventLog, body)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if sum := sha256.Sum256(ev.AppCompose); subtle.ConstantTimeCompare(sum[:], boot.composeHash) != 1 {
-		return unmeasured("app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)
+		return "", unmeasured("app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)
 	}
 	var app appCompose
 	if err := strictjson.UnmarshalOpen(ev.AppCompose, &app); err != nil {
-		return unmeasured("app-compose.json: %v", err)
+		return "", unmeasured("app-compose.json: %v", err)
 	}
-	return standsIn(app.DockerComposeFile, string(trustFile))
+	if err := standsIn(app.DockerComposeFile, string(trustFile)); err != nil {
+		return "", err
+	}
+	return app.DockerComposeFile, nil
 }
 
 // standsIn looks for a config whose content is text. Compose would fill in a

@@ -84,17 +84,20 @@ func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 		if c.trust == "" {
 			c.trust = trust
 		}
-		err := CheckMeasured(context.Background(), q, []byte(c.trust))
+		text, err := CheckMeasured(context.Background(), q, []byte(c.trust))
+		if c.good && text != q.compose || !c.good && text != "" {
+			t.Errorf("%s: compose text %q", name, text)
+		}
 		if c.good != (err == nil) || !c.good && codeOf(err) != policy.CodeConfigUnauthenticated {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := CheckMeasured(context.Background(), &quoter{t: t}, nil); codeOf(err) != policy.CodeConfigUnauthenticated {
+	if _, err := CheckMeasured(context.Background(), &quoter{t: t}, nil); codeOf(err) != policy.CodeConfigUnauthenticated {
 		t.Errorf("no trust file: %v", err)
 	}
 	// An agent that is not there yet is no refusal.
 	q := &quoter{t: t, fail: errors.New("connection refused")}
-	if err := CheckMeasured(context.Background(), q, []byte(trust)); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.HasPrefix(string(codeOf(err)), "CONFIG") {
+	if _, err := CheckMeasured(context.Background(), q, []byte(trust)); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.HasPrefix(string(codeOf(err)), "CONFIG") {
 		t.Errorf("no guest agent: %v", err)
 	}
 }

@@ -39,6 +39,7 @@ require (
 )
 
 require (
+	cadre.dev/exec v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/compose-spec/compose-go/v2 v2.9.1 // indirect
 	github.com/containerd/stargz-snapshotter/estargz v0.16.3 // indirect
@@ -70,6 +71,7 @@ replace (
 	cadre.dev/client => ../client
 	cadre.dev/compose => ../compose
 	cadre.dev/core => ../core
+	cadre.dev/exec => ../exec
 	cadre.dev/platform => ../platform
 	cadre.dev/proto => ../../proto
 )

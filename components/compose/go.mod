@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
+	cadre.dev/exec v0.0.0
 	github.com/compose-spec/compose-go/v2 v2.9.1
 	go.yaml.in/yaml/v3 v3.0.4
 )
@@ -36,4 +37,5 @@ require (
 replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/core => ../core
+	cadre.dev/exec => ../exec
 )

@@ -177,7 +177,7 @@ func (c *Coordinator) identify(ctx context.Context) error {
 	if c.info, err = c.deps.Guest.Info(ctx); err != nil {
 		return fmt.Errorf("ask the guest agent who this is: %w", err)
 	}
-	if err := attest.CheckMeasured(ctx, c.deps.Guest, c.cfg.TrustFile); err != nil {
+	if _, err := attest.CheckMeasured(ctx, c.deps.Guest, c.cfg.TrustFile); err != nil {
 		return fmt.Errorf("trust file: %w", err)
 	}
 	if want := c.cfg.Trust.CoordinatorAppID; want != "" && want != c.info.AppID {

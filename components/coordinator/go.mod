@@ -21,6 +21,7 @@ require (
 )
 
 require (
+	cadre.dev/exec v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
 	github.com/coder/websocket v1.8.14 // indirect
@@ -88,6 +89,7 @@ replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/compose => ../compose
 	cadre.dev/core => ../core
+	cadre.dev/exec => ../exec
 	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay
 	cadre.dev/platform => ../platform

@@ -57,7 +57,7 @@ group "postgres" {
   }
   lifecycle_hook "late" {
     transition = "POST_LAUNCH"
-    exec { command = ["/bin/true", "x"] }
+    exec = { service = "web", command = "warm" }
   }
   health_check "ready" {
     http {

@@ -53,6 +53,7 @@ const (
 	RuleTrust      Rule = "trust-not-literal"
 	RuleSimulated  Rule = "trust-simulated"
 	RuleAgent      Rule = "no-agent"
+	RuleExec       Rule = "exec"
 	RuleProfile    Rule = "profile"
 	RuleObsolete   Rule = "obsolete"
 	RuleAppCompose Rule = "app-compose"
@@ -63,7 +64,7 @@ func Rules() []Rule {
 	return []Rule{
 		RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleDollar, RuleEnvName, RuleUnmeasured,
 		RuleGuest, RuleEngine, RuleHostMount, RulePrivileged, RuleNamespace, RuleCapability, RuleDevice, RuleSecurity,
-		RuleTrust, RuleSimulated, RuleAgent, RuleConsul, RuleSecret, RuleProfile, RuleObsolete, RuleAppCompose,
+		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleObsolete, RuleAppCompose,
 		RuleYAML, RuleDuplicate, RuleMerge, RuleAlias, RuleTag, RuleAmbiguous, RuleStyle, RuleSchema, RuleReaders, RuleText, RuleSize,
 	}
 }
@@ -122,11 +123,13 @@ func (f Finding) Subject() string {
 }
 
 // Code is the refusal code of the finding's rule: IMAGE_NOT_PINNED for what can
-// exchange the code that runs, else COMPOSE_FORBIDDEN.
+// exchange the code that runs, EXEC_FORBIDDEN for commands, else COMPOSE_FORBIDDEN.
 func (f Finding) Code() string {
 	switch f.Rule {
 	case RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleUnmeasured:
 		return "IMAGE_NOT_PINNED"
+	case RuleExec:
+		return "EXEC_FORBIDDEN"
 	default:
 		return "COMPOSE_FORBIDDEN"
 	}

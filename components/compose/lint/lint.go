@@ -69,6 +69,7 @@ func (l *linter) run() {
 			}
 		}
 		l.cadreService()
+		l.commands()
 	}
 	l.scanner(images, problems)
 	l.templateHint()

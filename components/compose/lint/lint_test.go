@@ -32,7 +32,7 @@ const good = `services:
         target: /etc/cadre/trust.json
   web:
     image: nginx` + digest + `
-    command: [/run/mesh/exec.sh, sh, -c, 'echo $$HOME && exec nginx']
+    command: [/run/mesh/exec, --, sh, -c, 'echo $$HOME && exec nginx']
     mem_limit: ${MEMORY:-64m}
     volumes:
       - mesh:/run/mesh

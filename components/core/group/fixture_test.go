@@ -20,7 +20,7 @@ func goodSpec() Spec {
 		Workload: Workload{Kind: "patroni", Settings: map[string]string{"port": "8008"}},
 		LifecycleHooks: []LifecycleHook{
 			{Name: "drain", Transition: PreTerminate, HTTP: &HTTPAction{Port: 8008, Path: "/drain"}},
-			{Name: "warm", Transition: PostLaunch, Exec: &ExecAction{Command: []string{"/bin/warm"}}},
+			{Name: "warm", Transition: PostLaunch, Exec: &ExecAction{Service: "web", Command: "warm"}},
 		},
 		HealthChecks: []HealthCheck{{Name: "ready", HTTP: &HTTPCheck{Port: 8008, RequestPath: "/readiness"}}},
 		Backends:     []Backend{{Name: "pg", Port: 5432, Allow: []string{"app"}}},

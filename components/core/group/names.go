@@ -82,3 +82,6 @@ func isPlainWord(s string, limit int) bool {
 	}
 	return true
 }
+
+// NameProblem says what keeps name from being one (IDN-02), "" if nothing does.
+func NameProblem(name string) string { return nameProblem(name) }

@@ -45,22 +45,22 @@ func TestR3_RevisionIsTheContent(t *testing.T) {
 func TestHK03_TheRevisionCoversWhatAgentsDo(t *testing.T) {
 	seen := map[string]string{goodSpec().Revision(): "nothing"}
 	for name, change := range map[string]func(*Spec){
-		"the driver":           func(s *Spec) { s.Workload = Workload{Kind: WorkloadEtcd} },
-		"a setting":            func(s *Spec) { s.Workload.Settings = map[string]string{"port": "8009"} },
-		"no setting":           func(s *Spec) { s.Workload.Settings = nil },
-		"a hook's call":        func(s *Spec) { s.LifecycleHooks[0].HTTP.Path = "/other" },
-		"a hook's method":      func(s *Spec) { s.LifecycleHooks[0].HTTP.Method = "PUT" },
-		"a hook's command":     func(s *Spec) { s.LifecycleHooks[1].Exec.Command = []string{"/bin/other"} },
-		"a command's argument": func(s *Spec) { s.LifecycleHooks[1].Exec.Command = append(s.LifecycleHooks[1].Exec.Command, "") },
-		"a hook's transition":  func(s *Spec) { s.LifecycleHooks[1].Transition = PreTerminate },
-		"a hook's result":      func(s *Spec) { s.LifecycleHooks[1].DefaultResult = HookContinue },
-		"a hook's time":        func(s *Spec) { s.LifecycleHooks[1].MaxDuration = minutes(7) },
-		"the order of hooks":   func(s *Spec) { slices.Reverse(s.LifecycleHooks) },
-		"a hook less":          func(s *Spec) { s.LifecycleHooks = s.LifecycleHooks[:1] },
-		"a check's path":       func(s *Spec) { s.HealthChecks[0].HTTP.RequestPath = "/" },
-		"a check's kind":       func(s *Spec) { s.HealthChecks[0].HTTP, s.HealthChecks[0].TCP = nil, &TCPCheck{Port: 8008} },
-		"a check's threshold":  func(s *Spec) { s.HealthChecks[0].UnhealthyThreshold = 9 },
-		"no check":             func(s *Spec) { s.HealthChecks = nil },
+		"the driver":          func(s *Spec) { s.Workload = Workload{Kind: WorkloadEtcd} },
+		"a setting":           func(s *Spec) { s.Workload.Settings = map[string]string{"port": "8009"} },
+		"no setting":          func(s *Spec) { s.Workload.Settings = nil },
+		"a hook's call":       func(s *Spec) { s.LifecycleHooks[0].HTTP.Path = "/other" },
+		"a hook's method":     func(s *Spec) { s.LifecycleHooks[0].HTTP.Method = "PUT" },
+		"a hook's service":    func(s *Spec) { s.LifecycleHooks[1].Exec.Service = "other" },
+		"a hook's command":    func(s *Spec) { s.LifecycleHooks[1].Exec.Command = "other" },
+		"a hook's transition": func(s *Spec) { s.LifecycleHooks[1].Transition = PreTerminate },
+		"a hook's result":     func(s *Spec) { s.LifecycleHooks[1].DefaultResult = HookContinue },
+		"a hook's time":       func(s *Spec) { s.LifecycleHooks[1].MaxDuration = minutes(7) },
+		"the order of hooks":  func(s *Spec) { slices.Reverse(s.LifecycleHooks) },
+		"a hook less":         func(s *Spec) { s.LifecycleHooks = s.LifecycleHooks[:1] },
+		"a check's path":      func(s *Spec) { s.HealthChecks[0].HTTP.RequestPath = "/" },
+		"a check's kind":      func(s *Spec) { s.HealthChecks[0].HTTP, s.HealthChecks[0].TCP = nil, &TCPCheck{Port: 8008} },
+		"a check's threshold": func(s *Spec) { s.HealthChecks[0].UnhealthyThreshold = 9 },
+		"no check":            func(s *Spec) { s.HealthChecks = nil },
 	} {
 		other := goodSpec()
 		change(&other)

@@ -167,7 +167,4 @@ func TestOPS07_PrivateKeysInOtherFieldsAreRefused(t *testing.T) {
 	s := goodSpec()
 	s.Template.Compose += "    environment:\n      KEY: |\n        " + strings.ReplaceAll(pem, "\n", "\n        ") + "\n"
 	wantProblem(t, s, "template.compose", "SECRET_IN_SPEC")
-	s = goodSpec()
-	s.LifecycleHooks[1].Exec.Command = []string{"/bin/warm", "https://user:hunter2@example.org/"}
-	wantProblem(t, s, `lifecycle_hook["warm"].exec.command`, "SECRET_IN_SPEC")
 }

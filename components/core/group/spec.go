@@ -174,9 +174,11 @@ type HTTPAction struct {
 	Expect int `json:"expect,omitempty"`
 }
 
-// ExecAction runs a command: an argument vector, never a shell string.
+// ExecAction runs a command in the container of a service. What the name stands for is
+// in the measured compose text, an argument vector under the service's x-cadre key.
 type ExecAction struct {
-	Command []string `json:"command"`
+	Service string `json:"service"`
+	Command string `json:"command"`
 }
 
 // WaitAction waits for a caller.

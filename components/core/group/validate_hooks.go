@@ -8,10 +8,8 @@ import (
 )
 
 const (
-	maxHooks    = 16
-	maxChecks   = 16
-	maxArgs     = 64
-	maxArgBytes = 4096
+	maxHooks  = 16
+	maxChecks = 16
 )
 
 func (v *validator) hooks(hooks []LifecycleHook) {
@@ -69,15 +67,9 @@ func (v *validator) httpAction(path string, a HTTPAction) {
 }
 
 func (v *validator) exec(path string, a ExecAction) {
-	switch {
-	case len(a.Command) == 0 || a.Command[0] == "":
-		v.add(path+".command", "", "is empty: give the program and its arguments as a list")
-	case len(a.Command) > maxArgs:
-		v.add(path+".command", "", "has %d words, at most %d are allowed", len(a.Command), maxArgs)
-	}
-	for i, arg := range a.Command {
-		if len(arg) > maxArgBytes || strings.ContainsRune(arg, 0) {
-			v.add(fmt.Sprintf("%s.command[%d]", path, i), "", "is longer than %d bytes or contains a zero byte", maxArgBytes)
+	for _, field := range []struct{ name, value string }{{"service", a.Service}, {"command", a.Command}} {
+		if p := nameProblem(field.value); p != "" {
+			v.add(path+"."+field.name, "HK-03", "%s: name what the compose text declares under the service's x-cadre key", p)
 		}
 	}
 }

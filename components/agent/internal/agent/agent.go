@@ -11,6 +11,7 @@ import (
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/api"
+	"cadre.dev/agent/internal/command"
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/latest"
@@ -41,6 +42,7 @@ type Agent struct {
 	// Parts that need no name.
 	member  *member.Watcher
 	checker *health.Checker
+	command *command.Runner
 	hub     *control.Hub
 	consul  *supervise.Consul
 	builder *report.Builder
@@ -87,7 +89,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := mesh.Open(cfg.MeshDir, cfg.MeshGID)
+	folder, err := mesh.Open(cfg.MeshDir, cfg.MeshGID, cfg.ExecBinary)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +99,14 @@ func New(cfg Config) (*Agent, error) {
 			return nil, err
 		}
 	}
+	commands := command.New(cfg.ExecDir, cfg.Log)
 	a := &Agent{
 		svid: svid,
 		cfg:  cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), mesh: folder,
 		guest:   attest.NewGuestClient(cfg.DstackSocket),
 		member:  member.NewWatcher(cfg.Log),
-		checker: health.NewChecker(cfg.Log),
+		checker: health.NewChecker(commands, cfg.Log),
+		command: commands,
 		consul: supervise.NewConsul(supervise.Config{
 			Binary: cfg.ConsulBinary, StateDir: cfg.StateDir, RunDir: cfg.RunDir, HTTPPort: supervise.HTTPPort,
 			Output: cfg.ChildOutput, Log: cfg.Log,
@@ -136,7 +140,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	server := api.New(api.Config{
-		Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
+		Address: listener.Addr(), Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
 		Metrics: a.metricsHandler(), Log: a.cfg.Log,
 	})
 	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())
@@ -170,7 +174,7 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	exec, err := lifecycle.New(lifecycle.Config{
-		Slot: first.ID.Slot, StateDir: a.cfg.StateDir, Member: a.member, Hooks: a.hooks, Log: a.cfg.Log,
+		Slot: first.ID.Slot, StateDir: a.cfg.StateDir, Member: a.member, Hooks: a.hooks, Commands: a.command, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return err

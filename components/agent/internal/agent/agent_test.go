@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/agent/internal/agenttest"
+	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/core/group"
 	"cadre.dev/core/secret/secrettest"
@@ -48,6 +49,7 @@ func newTestAgent(t *testing.T, w *agenttest.World) *testAgent {
 	return &testAgent{t: t, api: "http://" + api, cfg: Config{
 		TrustFile: agenttest.TrustFile(t, w.Trust()), Gateway: w.Gateway.Config(),
 		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(secrettest.MemoryDir(t), "run"), MeshDir: filepath.Join(secrettest.MemoryDir(t), "mesh"),
+		ExecDir:      filepath.Join(dir, "exec"),
 		DstackSocket: socket, API: api, Listen: "127.0.0.1:0", Version: "test", ChildOutput: io.Discard,
 	}}
 }
@@ -211,7 +213,21 @@ func checkMesh(t *testing.T, dir string) {
 
 func completeHook(t *testing.T, a *testAgent, hook, result string) {
 	t.Helper()
-	code, body := a.call("POST", "/v1/lifecycle/"+hook+"/complete", fmt.Sprintf(`{"result":%q}`, result))
+	token := ""
+	agenttest.Eventually(t, soon, "the hook is open", func() bool {
+		_, body := a.call("GET", "/v1/lifecycle", "")
+		var status lifecycle.Status
+		if err := json.Unmarshal([]byte(body), &status); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range status.Hooks {
+			if h.Name == hook {
+				token = h.Token
+			}
+		}
+		return token != ""
+	})
+	code, body := a.call("POST", "/v1/lifecycle/"+hook+"/complete", fmt.Sprintf(`{"result":%q,"token":%q}`, result, token))
 	if code != http.StatusOK || !strings.Contains(body, `"applied":true`) {
 		t.Fatalf("complete %s = %d %s, want applied", hook, code, body)
 	}

@@ -36,6 +36,10 @@ type Config struct {
 	MeshSVID bool
 	// DstackSocket is the guest agent's; "" is the default search order.
 	DstackSocket string
+	// ExecDir has the folder of each service that takes commands; absolute.
+	ExecDir string
+	// ExecBinary is the program that workloads start with, for the mesh folder; "" places none.
+	ExecBinary string
 	// ConsulBinary "" runs no Consul agent here.
 	ConsulBinary string
 	// API is the loopback address for workloads.
@@ -68,7 +72,7 @@ func (c *Config) check() error {
 	for _, dir := range []struct {
 		flag string
 		path *string
-	}{{"--state-dir", &c.StateDir}, {"--run-dir", &c.RunDir}, {"--mesh-dir", &c.MeshDir}} {
+	}{{"--state-dir", &c.StateDir}, {"--run-dir", &c.RunDir}, {"--mesh-dir", &c.MeshDir}, {"--exec-dir", &c.ExecDir}} {
 		if *dir.path == "" {
 			errs = append(errs, fmt.Errorf("%s is required", dir.flag))
 			continue

@@ -14,12 +14,14 @@ const measuredRetry = 500 * time.Millisecond
 
 // measured returns once the trust file is known to be part of what this CVM was
 // measured to run. A file that is not ends the agent: its roots, its
-// coordinators and its images are somebody's wish (ATT-02).
+// coordinators and its images are somebody's wish (ATT-02). Which commands hooks and checks
+// may name is taken from the same measured text.
 func (a *Agent) measured(ctx context.Context) error {
 	last := ""
 	for {
-		err := attest.CheckMeasured(ctx, a.guest, a.trustFile)
+		compose, err := attest.CheckMeasured(ctx, a.guest, a.trustFile)
 		if err == nil {
+			a.command.Declare(compose)
 			return nil
 		}
 		if _, refused := errors.AsType[*attest.Error](err); refused {

@@ -12,7 +12,7 @@ import (
 // refusal has a code. What completes a hook also comes in here.
 func FuzzRequests(f *testing.F) {
 	f.Add("POST", "/v1/lifecycle/flush/complete", `{"result":"CONTINUE","token":"t0k"}`)
-	f.Add("POST", "/v1/lifecycle/flush/heartbeat", `{}`)
+	f.Add("POST", "/v1/lifecycle/flush/heartbeat", `{"token":"t0k"}`)
 	f.Add("GET", "/v1/lifecycle?wait=0s&index=1", "")
 	f.Add("GET", "/v1/instance", "")
 	f.Add("POST", "/v1/lifecycle/..%2f/complete", `{"result":"HOLD"}{}`)

@@ -69,11 +69,11 @@ type lifecycleAnswer struct {
 
 type completeRequest struct {
 	Result group.HookResult `json:"result"`
-	Token  string           `json:"token,omitempty"`
+	Token  string           `json:"token"`
 }
 
 type heartbeatRequest struct {
-	Token string `json:"token,omitempty"`
+	Token string `json:"token"`
 }
 
 // appliedAnswer tells whether the hook was still open for this caller; false is
@@ -160,8 +160,8 @@ func (s *Server) onHook(w http.ResponseWriter, do func(Lifecycle) (bool, error))
 	}
 	applied, err := do(life)
 	switch {
-	case errors.Is(err, lifecycle.ErrNoHook):
-		writeError(w, http.StatusNotFound, "HOOK_NOT_OPEN", err.Error()+"; GET /v1/lifecycle lists the open ones")
+	case errors.Is(err, lifecycle.ErrNoToken):
+		writeError(w, http.StatusBadRequest, "TOKEN_MISSING", "token: "+err.Error()+"; GET /v1/lifecycle has it beside the open hook")
 	case err != nil:
 		writeError(w, http.StatusBadRequest, "RESULT_INVALID", err.Error())
 	default:

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/agent/internal/lifecycle"
@@ -23,6 +25,9 @@ type Lifecycle interface {
 
 // Config makes a Server. All fields are required.
 type Config struct {
+	// Address is where the listener listens: requests must name it, or localhost with
+	// its port.
+	Address net.Addr
 	// Instance describes this Boot; ok is false before admission.
 	Instance func() (i Instance, ok bool)
 	// Lifecycle is nil before admission.
@@ -66,18 +71,34 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		writeError(w, http.StatusNotFound, "ROUTE_UNKNOWN", req.Method+" "+req.URL.Path+" does not exist; see docs/openapi-agent.yaml")
 	})
-	s.handler = guard(mux)
+	s.handler = guard(ownNames(cfg.Address), mux)
 	return s
 }
 
 // Handler serves the interface.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// guard refuses what a web page in some browser could send: the interface is
-// for programs of this CVM, which name it by address.
-func guard(next http.Handler) http.Handler {
+// ownNames are what a request may name as its host: address, and the names of loopback
+// with its port.
+func ownNames(address net.Addr) []string {
+	_, port, err := net.SplitHostPort(address.String())
+	if err != nil {
+		return nil // all are refused
+	}
+	return []string{address.String(), "127.0.0.1:" + port, "[::1]:" + port, "localhost:" + port}
+}
+
+// guard refuses what a web page in some browser could send: the interface is for
+// programs of this CVM, which name it by address. A page whose own name was made to
+// resolve to loopback names that in Host; any page that writes names itself in Origin,
+// and none is served here.
+func guard(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Header.Get("Origin") != "" {
+		if !slices.Contains(names, strings.ToLower(req.Host)) {
+			writeError(w, http.StatusForbidden, "HOST_FORBIDDEN", "requests must name this interface as their host: "+strings.Join(names[min(1, len(names)):], ", "))
+			return
+		}
+		if len(req.Header.Values("Origin")) > 0 {
 			writeError(w, http.StatusForbidden, "ORIGIN_FORBIDDEN", "requests from web pages are refused")
 			return
 		}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -43,10 +42,10 @@ func (f *fakeLifecycle) Heartbeat(hook, token string) (bool, error) {
 }
 
 func (f *fakeLifecycle) take(hook, token, what string) (bool, error) {
-	if hook != "flush" {
-		return false, fmt.Errorf("%w: %q", lifecycle.ErrNoHook, hook)
+	if token == "" {
+		return false, lifecycle.ErrNoToken
 	}
-	if token != "" && token != "t0k" {
+	if hook != "flush" || token != "t0k" {
 		return false, nil
 	}
 	f.did = append(f.did, what)
@@ -57,6 +56,7 @@ func newTestServer(admitted bool) (*Server, *fakeLifecycle) {
 	life := &fakeLifecycle{}
 	life.status.Set(lifecycle.Status{State: lifecycle.InService})
 	return New(Config{
+		Address:  &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070},
 		Instance: func() (Instance, bool) { return Instance{Slot: "web-0"}, admitted },
 		Lifecycle: func() Lifecycle {
 			if admitted {
@@ -94,9 +94,9 @@ func TestAnswers(t *testing.T) {
 		"wait is too long":           {method: "GET", path: "/v1/lifecycle?wait=1h", want: 400, says: "5m0s"},
 		"index is no number":         {method: "GET", path: "/v1/lifecycle?index=x", want: 400, says: "index"},
 		"complete":                   {method: "POST", path: complete, body: `{"result":"CONTINUE","token":"t0k"}`, want: 200, says: `"applied":true`},
-		"complete without token":     {method: "POST", path: complete, body: `{"result":"ABANDON"}`, want: 200, says: `"applied":true`},
+		"complete without token":     {method: "POST", path: complete, body: `{"result":"ABANDON"}`, want: 400, says: "TOKEN_MISSING"},
 		"complete an old run":        {method: "POST", path: complete, body: `{"result":"CONTINUE","token":"old"}`, want: 200, says: `"applied":false`},
-		"complete another hook":      {method: "POST", path: "/v1/lifecycle/x/complete", body: `{"result":"CONTINUE"}`, want: 404, says: "HOOK_NOT_OPEN"},
+		"complete another hook":      {method: "POST", path: "/v1/lifecycle/x/complete", body: `{"result":"CONTINUE","token":"t0k"}`, want: 200, says: `"applied":false`},
 		"complete too early":         {method: "POST", path: complete, body: `{"result":"CONTINUE"}`, fresh: true, want: 503, says: "NOT_ADMITTED"},
 		"unknown result":             {method: "POST", path: complete, body: `{"result":"continue"}`, want: 400, says: "RESULT_INVALID"},
 		"no result":                  {method: "POST", path: complete, want: 400, says: "RESULT_INVALID"},
@@ -104,8 +104,9 @@ func TestAnswers(t *testing.T) {
 		"two values":                 {method: "POST", path: complete, body: `{"result":"CONTINUE"}{}`, want: 400, says: "BODY_INVALID"},
 		"not JSON":                   {method: "POST", path: complete, body: `result=CONTINUE`, want: 400, says: "BODY_INVALID"},
 		"large body":                 {method: "POST", path: complete, body: `{"token":"` + strings.Repeat("x", bodyLimit) + `"}`, want: 413, says: "REQUEST_TOO_LARGE"},
-		"heartbeat":                  {method: "POST", path: beat, want: 200, says: `"applied":true`},
-		"heartbeat of another hook":  {method: "POST", path: "/v1/lifecycle/x/heartbeat", want: 404, says: "HOOK_NOT_OPEN"},
+		"heartbeat":                  {method: "POST", path: beat, body: `{"token":"t0k"}`, want: 200, says: `"applied":true`},
+		"heartbeat without token":    {method: "POST", path: beat, want: 400, says: "TOKEN_MISSING"},
+		"heartbeat of another hook":  {method: "POST", path: "/v1/lifecycle/x/heartbeat", body: `{"token":"t0k"}`, want: 200, says: `"applied":false`},
 		"healthz before admission":   {method: "GET", path: "/healthz", fresh: true, want: 200, says: "ok"},
 		"readyz":                     {method: "GET", path: "/readyz", want: 200, says: "ready"},
 		"readyz before admission":    {method: "GET", path: "/readyz", fresh: true, want: 503, says: "not admitted yet"},
@@ -115,7 +116,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := newTestServer(!tc.fresh)
-			req := httptest.NewRequest(tc.method, tc.path, strings.NewReader(tc.body))
+			req := httptest.NewRequest(tc.method, "http://127.0.0.1:7070"+tc.path, strings.NewReader(tc.body))
 			if tc.header != "" {
 				req.Header.Set("Origin", tc.header)
 			}
@@ -134,9 +135,45 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestWebPagesAreRefused: neither one that sends its own origin nor one whose name was
+// made to resolve to loopback (DNS rebinding) reads or does anything.
+func TestWebPagesAreRefused(t *testing.T) {
+	ask := func(host string, origin ...string) (code string, did int) {
+		s, life := newTestServer(true)
+		req := httptest.NewRequest(http.MethodPost, "/v1/lifecycle/flush/complete", strings.NewReader(`{"result":"ABANDON","token":"t0k"}`))
+		req.Host = host
+		if len(origin) > 0 {
+			req.Header["Origin"] = origin
+		}
+		rec := httptest.NewRecorder()
+		s.Handler().ServeHTTP(rec, req)
+		var e errorAnswer
+		_ = json.Unmarshal(rec.Body.Bytes(), &e)
+		return e.Code, len(life.did)
+	}
+	for _, host := range []string{"127.0.0.1:7070", "localhost:7070", "LocalHost:7070", "[::1]:7070"} {
+		if code, did := ask(host); code != "" || did != 1 {
+			t.Errorf("host %q is refused with %s", host, code)
+		}
+	}
+	for _, host := range []string{"", "127.0.0.1", "localhost", "localhost.:7070", "127.0.0.1:80", "evil.example:7070", "127.0.0.1.evil.example:7070", "0.0.0.0:7070", "127.0.0.2:7070", "[::ffff:127.0.0.1]:7070", "127.1:7070"} {
+		if code, did := ask(host); code != "HOST_FORBIDDEN" || did != 0 {
+			t.Errorf("host %q: code %q, %d calls", host, code, did)
+		}
+	}
+	for _, origin := range [][]string{{"http://evil.example"}, {"null"}, {""}, {"http://localhost:7071"}, {"https://localhost:7070"}, {"http://127.0.0.1:7070.evil.example"}, {"http://localhost:7070", "http://evil.example"}} {
+		if code, did := ask("localhost:7070", origin...); code != "ORIGIN_FORBIDDEN" || did != 0 {
+			t.Errorf("origin %q: code %q, %d calls", origin, code, did)
+		}
+	}
+}
+
 func TestLongPollWakes(t *testing.T) {
 	s, life := newTestServer(true)
-	server := httptest.NewServer(s.Handler())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		req.Host = "127.0.0.1:7070" // the test server has another port
+		s.Handler().ServeHTTP(w, req)
+	}))
 	defer server.Close()
 	type answer struct {
 		body lifecycleAnswer
@@ -231,9 +268,9 @@ func TestINP04_SlowClientsAreCutOff(t *testing.T) {
 		within time.Duration
 	}{
 		"nothing":    {"", 6 * time.Second},
-		"half head":  {"GET /v1/instance HTTP/1.1\r\nHost: a\r\nX-", 6 * time.Second},
-		"half body":  {"POST /v1/lifecycle/flush/complete HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{", 15 * time.Second},
-		"no reading": {"GET /v1/instance HTTP/1.1\r\nHost: a\r\n\r\n", maxWait + 20*time.Second},
+		"half head":  {"GET /v1/instance HTTP/1.1\r\nHost: localhost:7070\r\nX-", 6 * time.Second},
+		"half body":  {"POST /v1/lifecycle/flush/complete HTTP/1.1\r\nHost: localhost:7070\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{", 15 * time.Second},
+		"no reading": {"GET /v1/instance HTTP/1.1\r\nHost: localhost:7070\r\n\r\n", maxWait + 20*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

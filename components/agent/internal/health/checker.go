@@ -14,16 +14,24 @@ import (
 
 // Checker runs all checks of a configuration. Safe for concurrent use.
 type Checker struct {
-	log     *slog.Logger
-	specs   latest.Value[[]group.HealthCheck]
-	changes latest.Value[struct{}]
+	commands Commands
+	log      *slog.Logger
+	specs    latest.Value[[]group.HealthCheck]
+	changes  latest.Value[struct{}]
 
 	mu      sync.Mutex
 	results []Result // guarded by mu; in the spec's order
 }
 
+// Commands runs exec checks in the containers of their services.
+type Commands interface {
+	Run(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error
+}
+
 // NewChecker has no checks yet.
-func NewChecker(log *slog.Logger) *Checker { return &Checker{log: log} }
+func NewChecker(commands Commands, log *slog.Logger) *Checker {
+	return &Checker{commands: commands, log: log}
+}
 
 // SetChecks replaces the checks; judgements begin anew unless nothing changed.
 func (c *Checker) SetChecks(specs []group.HealthCheck) {
@@ -87,7 +95,7 @@ func (c *Checker) runOne(ctx context.Context, at int, spec group.HealthCheck, st
 		case <-timer.C:
 		}
 		probing, cancel := context.WithTimeout(ctx, timeout)
-		problem := probe(probing, spec)
+		problem := c.probe(probing, spec, timeout)
 		cancel()
 		if ctx.Err() != nil {
 			return

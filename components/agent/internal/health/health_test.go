@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -88,15 +89,15 @@ func TestProbes(t *testing.T) {
 		"http refused":         {group.HealthCheck{HTTP: &group.HTTPCheck{Port: closed, RequestPath: "/"}}, false},
 		"tcp":                  {group.HealthCheck{TCP: &group.TCPCheck{Port: port}}, true},
 		"tcp refused":          {group.HealthCheck{TCP: &group.TCPCheck{Port: closed}}, false},
-		"exec":                 {group.HealthCheck{Exec: &group.ExecAction{Command: []string{"true"}}}, true},
-		"exec failure":         {group.HealthCheck{Exec: &group.ExecAction{Command: []string{"false"}}}, false},
-		"exec that hangs":      {group.HealthCheck{Exec: &group.ExecAction{Command: []string{"sleep", "600"}}}, false},
+		"exec":                 {group.HealthCheck{Exec: &group.ExecAction{Service: "web", Command: "true"}}, true},
+		"exec failure":         {group.HealthCheck{Exec: &group.ExecAction{Service: "web", Command: "false"}}, false},
+		"exec that hangs":      {group.HealthCheck{Exec: &group.ExecAction{Service: "web", Command: "sleep"}}, false},
 		"nothing":              {group.HealthCheck{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if problem := probe(ctx, tc.check); (problem == "") != tc.pass {
+			if problem := NewChecker(fakeCommands{}, slog.New(slog.DiscardHandler)).probe(ctx, tc.check, time.Second); (problem == "") != tc.pass {
 				t.Errorf("probe = %q, want pass %t", problem, tc.pass)
 			}
 		})
@@ -116,7 +117,7 @@ func TestCheckerReportsAndReplaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := NewChecker(slog.New(slog.DiscardHandler))
+	c := NewChecker(nil, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -187,7 +188,7 @@ func TestHK01_HK02_ChecksReachLoopbackOnly(t *testing.T) {
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
 	for _, path := range []string{"/away", "/@" + at + "/", "/\\" + at, "/..//" + at, "/?u=" + other.URL, "/#@" + at, "/%2f%2f" + at} {
-		problem := probe(t.Context(), group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: path}})
+		problem := NewChecker(nil, slog.New(slog.DiscardHandler)).probe(t.Context(), group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: path}}, time.Second)
 		if path == "/away" && !strings.Contains(problem, "302") {
 			t.Errorf("a redirect: %q", problem)
 		}
@@ -195,4 +196,18 @@ func TestHK01_HK02_ChecksReachLoopbackOnly(t *testing.T) {
 	if n := elsewhere.Load(); n > 0 {
 		t.Errorf("another server was asked %d times", n)
 	}
+}
+
+// fakeCommands does as the names say.
+type fakeCommands struct{}
+
+func (fakeCommands) Run(ctx context.Context, a group.ExecAction, _ []string, _ time.Duration) error {
+	switch a.Command {
+	case "true":
+		return nil
+	case "sleep":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errors.New("no")
 }

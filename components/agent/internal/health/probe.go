@@ -9,19 +9,21 @@ import (
 	"strconv"
 	"time"
 
-	"cadre.dev/agent/internal/command"
 	"cadre.dev/core/group"
 )
 
 // probe runs one check once; the problem is empty when it passes.
-func probe(ctx context.Context, c group.HealthCheck) (problem string) {
+func (c *Checker) probe(ctx context.Context, check group.HealthCheck, limit time.Duration) (problem string) {
 	switch {
-	case c.HTTP != nil:
-		return probeHTTP(ctx, *c.HTTP)
-	case c.TCP != nil:
-		return probeTCP(ctx, *c.TCP)
-	case c.Exec != nil:
-		return probeExec(ctx, *c.Exec)
+	case check.HTTP != nil:
+		return probeHTTP(ctx, *check.HTTP)
+	case check.TCP != nil:
+		return probeTCP(ctx, *check.TCP)
+	case check.Exec != nil:
+		if err := c.commands.Run(ctx, *check.Exec, []string{"CADRE_CHECK=" + check.Name}, limit); err != nil {
+			return err.Error()
+		}
+		return ""
 	default:
 		return "the check has neither http, tcp nor exec"
 	}
@@ -55,18 +57,6 @@ func probeTCP(ctx context.Context, c group.TCPCheck) string {
 		return err.Error()
 	}
 	_ = conn.Close() // the connect was the check
-	return ""
-}
-
-func probeExec(ctx context.Context, c group.ExecAction) string {
-	code, output, err := command.Run(ctx, c.Command, nil)
-	switch {
-	case err != nil:
-		return err.Error()
-	case code != 0:
-		const shown = 256
-		return fmt.Sprintf("%s ended with code %d: %.*s", c.Command[0], code, shown, output)
-	}
 	return ""
 }
 

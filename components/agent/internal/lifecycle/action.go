@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"cadre.dev/agent/internal/command"
 	"cadre.dev/core/group"
 )
 
@@ -106,7 +105,7 @@ func expected(want, status int) bool {
 	return status >= 200 && status < 300
 }
 
-// runCommand treats exit code 0 as CONTINUE and everything else as failure.
+// runCommand runs in the container of its service, once that takes commands; it treats exit code 0 as CONTINUE and everything else as failure.
 func (s *step) runCommand(ctx context.Context, h *openHook) error {
 	env := []string{
 		"CADRE_OPERATION=" + s.order.Operation,
@@ -119,14 +118,8 @@ func (s *step) runCommand(ctx context.Context, h *openHook) error {
 	if !s.order.Deadline.IsZero() {
 		env = append(env, "CADRE_DEADLINE="+strconv.FormatInt(s.order.Deadline.UnixMilli(), 10))
 	}
-	code, output, err := command.Run(ctx, h.spec.Exec.Command, env)
-	if err != nil {
-		return err
-	}
-	if code != 0 {
-		return fmt.Errorf("%s ended with code %d: %s", h.spec.Exec.Command[0], code, output)
-	}
-	return nil
+	_, limit := hookTimes(h.spec)
+	return s.exec.cfg.Commands.RunUntil(ctx, *h.spec.Exec, env, limit)
 }
 
 // callDriver does the named driver work at the hook's place in the order.

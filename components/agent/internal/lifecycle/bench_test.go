@@ -2,7 +2,9 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,7 +96,7 @@ func newBench(t *testing.T, dir string, hooks ...group.LifecycleHook) *bench {
 	var err error
 	b.Executor, err = New(Config{
 		Slot: self, StateDir: dir, Member: watcher, Log: log,
-		Hooks: func() []group.LifecycleHook { return hooks },
+		Hooks: func() []group.LifecycleHook { return hooks }, Commands: fakeCommands{},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -147,4 +149,21 @@ func (b *bench) hook(name string) string {
 			b.t.Fatalf("hook %s did not open: %+v", name, s)
 		}
 	}
+}
+
+// fakeCommands does as the names say.
+type fakeCommands struct{}
+
+func (fakeCommands) RunUntil(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
+	has := func(start string) bool {
+		return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, start) && len(e) > len(start) })
+	}
+	switch {
+	case a.Command == "look" && slices.Contains(env, "CADRE_OPERATION=op") && has("CADRE_HOOK_TOKEN=") && has("CADRE_SLOT=") && limit == time.Hour:
+		return nil
+	case a.Command == "sleep":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errors.New("ended with code 3: no")
 }

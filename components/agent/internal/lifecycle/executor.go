@@ -26,7 +26,14 @@ type Config struct {
 	Member   *member.Watcher
 	// Hooks returns the hooks of the newest configuration.
 	Hooks func() []group.LifecycleHook
-	Log   *slog.Logger
+	// Commands runs exec hooks.
+	Commands Commands
+	Log      *slog.Logger
+}
+
+// Commands runs exec hooks in the containers of their services.
+type Commands interface {
+	RunUntil(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error
 }
 
 // Executor carries out one order at a time. Safe for concurrent use.

@@ -110,15 +110,10 @@ func TestHookOutcomes(t *testing.T) {
 			h.HTTP = &group.HTTPAction{Port: 1, Path: "/"}
 			h.HeartbeatTimeout = short
 		}), rollout.StepAborted, "no heartbeat"},
-		"exec 0 continues": {hook(func(h *group.LifecycleHook) {
-			h.Exec = &group.ExecAction{Command: []string{"sh", "-c", `test "$CADRE_OPERATION" = op -a -n "$CADRE_HOOK_TOKEN"`}}
-		}), rollout.StepDone, ""},
-		"exec failure abandons": {hook(func(h *group.LifecycleHook) {
-			h.Exec = &group.ExecAction{Command: []string{"sh", "-c", "echo no; exit 3"}}
-		}), rollout.StepAborted, "code 3: no"},
-		"exec that does not exist": {hook(func(h *group.LifecycleHook) { h.Exec = &group.ExecAction{Command: []string{"/no/such"}} }), rollout.StepAborted, "/no/such"},
+		"exec 0 continues":      {hook(func(h *group.LifecycleHook) { h.Exec = &group.ExecAction{Service: "db", Command: "look"} }), rollout.StepDone, ""},
+		"exec failure abandons": {hook(func(h *group.LifecycleHook) { h.Exec = &group.ExecAction{Service: "db", Command: "fail"} }), rollout.StepAborted, "code 3: no"},
 		"exec that hangs is ended": {hook(func(h *group.LifecycleHook) {
-			h.Exec = &group.ExecAction{Command: []string{"sleep", "600"}}
+			h.Exec = &group.ExecAction{Service: "db", Command: "sleep"}
 			h.MaxDuration = short
 		}), rollout.StepAborted, "after 20ms"},
 		"wait times out":                         {hook(func(h *group.LifecycleHook) { h.Wait = &group.WaitAction{}; h.HeartbeatTimeout = short }), rollout.StepAborted, "no heartbeat"},
@@ -163,8 +158,8 @@ func TestHooksRunInOrderAndAreCompleted(t *testing.T) {
 	b := newBench(t, t.TempDir(), wait("first"), wait("second"))
 	b.Apply(drainOrder(1))
 	first := b.hook("first")
-	if applied, err := b.Complete("second", "", group.HookContinue); applied || !errors.Is(err, ErrNoHook) {
-		t.Errorf("complete a hook before its turn = %t, %v; want ErrNoHook", applied, err)
+	if applied, err := b.Complete("second", first, group.HookContinue); applied || err != nil {
+		t.Errorf("complete a hook before its turn = %t, %v; want no effect", applied, err)
 	}
 	if applied, err := b.Complete("first", "foreign", group.HookAbandon); applied || err != nil {
 		t.Errorf("complete with a foreign token = %t, %v; want no effect", applied, err)
@@ -179,13 +174,30 @@ func TestHooksRunInOrderAndAreCompleted(t *testing.T) {
 	if second == first {
 		t.Error("two hooks share a token")
 	}
-	if applied, err := b.Complete("second", "", group.HookContinue); !applied || err != nil {
-		t.Errorf("complete without token = %t, %v; want applied", applied, err)
+	if applied, err := b.Complete("second", second, group.HookContinue); !applied || err != nil {
+		t.Errorf("complete = %t, %v; want applied", applied, err)
 	}
 	b.await(drainOrder(1).Key, rollout.StepDone)
 	if s, _ := b.Status(); s.State != Drained {
 		t.Errorf("state = %s, want DRAINED", s.State)
 	}
+}
+
+// TestAHookIsCompletedByItsTokenOnly: a name alone ends nothing and keeps nothing open.
+func TestAHookIsCompletedByItsTokenOnly(t *testing.T) {
+	b := newBench(t, t.TempDir(), wait("h"))
+	b.Apply(drainOrder(1))
+	token := b.hook("h")
+	if applied, err := b.Complete("h", "", group.HookAbandon); applied || !errors.Is(err, ErrNoToken) {
+		t.Errorf("complete without token = %t, %v; want ErrNoToken", applied, err)
+	}
+	if applied, err := b.Heartbeat("h", ""); applied || !errors.Is(err, ErrNoToken) {
+		t.Errorf("heartbeat without token = %t, %v; want ErrNoToken", applied, err)
+	}
+	if applied, err := b.Complete("h", token, group.HookContinue); !applied || err != nil {
+		t.Errorf("complete = %t, %v; want applied", applied, err)
+	}
+	b.await(drainOrder(1).Key, rollout.StepDone)
 }
 
 func TestHeartbeatExtendsOnlyTheHeartbeat(t *testing.T) {
@@ -221,12 +233,12 @@ func TestHoldWaitsForPeople(t *testing.T) {
 	o := drainOrder(1)
 	o.Deadline = time.Now().Add(150 * time.Millisecond)
 	b.Apply(o)
-	b.hook("h")
-	if _, err := b.Complete("h", "", group.HookHold); err != nil {
+	token := b.hook("h")
+	if _, err := b.Complete("h", token, group.HookHold); err != nil {
 		t.Fatal(err)
 	}
 	b.await(o.Key, rollout.StepHeld)
-	if applied, err := b.Complete("h", "", group.HookAbandon); !applied || err != nil {
+	if applied, err := b.Complete("h", token, group.HookAbandon); !applied || err != nil {
 		t.Errorf("complete a held hook = %t, %v; want applied", applied, err)
 	}
 	b.await(o.Key, rollout.StepAborted)

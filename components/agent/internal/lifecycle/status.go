@@ -38,8 +38,9 @@ type Status struct {
 	Result *Result      `json:"result,omitempty"`
 }
 
-// ErrNoHook tells that no hook of that name is open.
-var ErrNoHook = errors.New("no such hook is open")
+// ErrNoToken tells that a call on a hook carries no token. Names can be guessed: only
+// who knows this run of the hook ends it.
+var ErrNoToken = errors.New("the hook's token is missing")
 
 // Status returns the newest status and its index.
 func (e *Executor) Status() (Status, uint64) { return e.status.Get() }
@@ -53,9 +54,8 @@ func (e *Executor) WaitStatus(ctx context.Context, index uint64) (Status, uint64
 // Changes wakes whoever reports results.
 func (e *Executor) Changes() *latest.Value[Status] { return &e.status }
 
-// Complete ends the open hook. A token, if given, must be the hook's own; a
-// late, repeated or foreign one is accepted without effect (R81), which the
-// result tells. ErrNoHook when no token is given and no such hook is open.
+// Complete ends the open hook whose token it is. A late, repeated or foreign token
+// is accepted without effect (R81), which the result tells; ErrNoToken without one.
 func (e *Executor) Complete(hook, token string, result group.HookResult) (applied bool, err error) {
 	switch result {
 	case group.HookContinue, group.HookAbandon, group.HookHold:
@@ -91,13 +91,10 @@ func (e *Executor) find(hook, token string) (*openHook, error) {
 	e.mu.Lock()
 	h := e.open
 	e.mu.Unlock()
-	named := h != nil && h.spec.Name == hook
 	switch {
-	case token == "" && !named:
-		return nil, fmt.Errorf("%w: %q", ErrNoHook, hook)
 	case token == "":
-		return h, nil
-	case !named || subtle.ConstantTimeCompare([]byte(token), []byte(h.token)) != 1:
+		return nil, ErrNoToken
+	case h == nil || h.spec.Name != hook || subtle.ConstantTimeCompare([]byte(token), []byte(h.token)) != 1:
 		e.cfg.Log.Info("completion of an old hook ignored", "hook", hook)
 		return nil, nil
 	}

@@ -7,6 +7,6 @@
 //	               readable by root and the mesh group only
 //	secret-epochs.json  which epoch each of them has, to watch for rotations
 //	consul-token   the workload's Consul token
-//	exec.sh        waits for ready, loads env, then runs its arguments
+//	exec           waits for ready, loads env, then is its workload's init (cadre-exec)
 //	ready          created last, when everything above is complete
 package mesh

@@ -2,13 +2,13 @@ package mesh
 
 import (
 	"crypto/sha256"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,9 +17,6 @@ import (
 
 	"cadre.dev/core/secret"
 )
-
-//go:embed exec.sh
-var execScript []byte
 
 // Info is everything that the files say.
 type Info struct {
@@ -48,15 +45,16 @@ type Folder struct {
 // Open takes dir over, which must be in memory: it is created if needed, and a
 // ready file that an earlier Boot left is removed, since its files are not ours.
 // Secrets without an owner of their own are readable by gid too, if it is not 0.
-func Open(dir string, gid int) (*Folder, error) {
-	f, err := open(dir, gid)
+// program is what workloads start with, a path or a name on PATH; "" places none.
+func Open(dir string, gid int, program string) (*Folder, error) {
+	f, err := open(dir, gid, program)
 	if err != nil {
 		return nil, fmt.Errorf("open mesh folder: %w", err)
 	}
 	return f, nil
 }
 
-func open(dir string, gid int) (*Folder, error) {
+func open(dir string, gid int, program string) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // names are no secrets
 		return nil, err
 	}
@@ -85,8 +83,24 @@ func open(dir string, gid int) (*Folder, error) {
 	if err := f.dir.remove("ready"); err != nil {
 		return nil, err
 	}
-	// Workloads start at once and wait in exec.sh, so it is there before admission.
-	return f, f.public("exec.sh", execScript, 0o755)
+	return f, f.place(program)
+}
+
+// place puts program where workloads find it. They start at once and wait in it, so it
+// is there before admission.
+func (f *Folder) place(program string) error {
+	if program == "" {
+		return nil
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return fmt.Errorf("--exec-binary: %w", err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--exec-binary: %w", err)
+	}
+	return f.public("exec", data, 0o755)
 }
 
 // Write brings all files except ready up to date; what did not change is not touched.

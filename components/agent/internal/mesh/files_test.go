@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/agent/internal/agenttest"
 	"cadre.dev/core/secret"
 	"cadre.dev/core/secret/secrettest"
 )
@@ -27,9 +28,15 @@ func testInfo() Info {
 	}
 }
 
+func TestAMissingProgramIsSaidAtTheStart(t *testing.T) {
+	if _, err := Open(secrettest.MemoryDir(t), 0, "/no/such/program"); err == nil || !strings.Contains(err.Error(), "--exec-binary") {
+		t.Errorf("err = %v", err)
+	}
+}
+
 func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
 	dir := secrettest.MemoryDir(t)
-	f, err := Open(dir, 0)
+	f, err := Open(dir, 0, agenttest.ExecProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +46,7 @@ func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "exec.sh"), "sh", "-c",
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "exec"), "--", "sh", "-c",
 		`test -e "$0/ready" && printf '%s|' "$CADRE_SLOT" "$CADRE_ORDINAL" "$CADRE_VIP" "$CADRE_MEMBERS" "$CADRE_MEMBER_VIPS" "$CONSUL_HTTP_ADDR" "$CADRE_META_FAULT_DOMAIN" "$CADRE_META_QUOTE"`, dir)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, os.Stderr, dir
@@ -66,7 +73,7 @@ func TestOpenRemovesAnEarlierReady(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ready"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, 0); err != nil {
+	if _, err := Open(dir, 0, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
@@ -98,7 +105,7 @@ func TestSecrets(t *testing.T) {
 				t.Skip("needs root to give a file to another group")
 			}
 			dir := secrettest.MemoryDir(t)
-			f, err := Open(dir, tc.gid)
+			f, err := Open(dir, tc.gid, "")
 			if err != nil {
 				t.Fatal(err)
 			}

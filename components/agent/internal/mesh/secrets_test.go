@@ -34,7 +34,7 @@ func TestTOK16_FolderOnADiskIsRefused(t *testing.T) {
 	if err := InMemory(dir); err == nil {
 		t.Skip("the temporary folder is in memory here")
 	}
-	if _, err := Open(dir, 0); err == nil || !strings.Contains(err.Error(), "driver_opts") {
+	if _, err := Open(dir, 0, ""); err == nil || !strings.Contains(err.Error(), "driver_opts") {
 		t.Errorf("open = %v; want a refusal with the way out", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestTOK16_SecretsFolderOnADiskIsRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if _, err := Open(dir, 0); err == nil || !strings.Contains(err.Error(), inside+" is not in memory") {
+	if _, err := Open(dir, 0, ""); err == nil || !strings.Contains(err.Error(), inside+" is not in memory") {
 		t.Errorf("open = %v; want a refusal of %s", err, inside)
 	}
 }
@@ -72,7 +72,7 @@ func TestTOK16_TOK19_OwnerAndModeWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0o000, 0o022, 0o077, 0o777} {
 		old := syscall.Umask(umask)
 		dir := secrettest.MemoryDir(t)
-		f, err := Open(dir, 70)
+		f, err := Open(dir, 70, "sh")
 		if err == nil {
 			info := testInfo()
 			info.Secrets = map[string]Secret{
@@ -90,7 +90,7 @@ func TestTOK16_TOK19_OwnerAndModeWhateverTheUmask(t *testing.T) {
 			uid, gid uint32
 		}{
 			"secrets/plain": {0o440, 0, 70}, "secrets/owned": {0o600, 999, 998}, "consul-token": {0o440, 0, 70},
-			"secrets": {fs.ModeDir | 0o755, 0, 0}, "secret-epochs.json": {0o644, 0, 0}, "exec.sh": {0o755, 0, 0},
+			"secrets": {fs.ModeDir | 0o755, 0, 0}, "secret-epochs.json": {0o644, 0, 0}, "exec": {0o755, 0, 0},
 		} {
 			st, err := os.Lstat(filepath.Join(dir, path))
 			if err != nil {
@@ -120,7 +120,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := secrettest.MemoryDir(t)
-			f, err := Open(dir, 0)
+			f, err := Open(dir, 0, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 	}
 	t.Run("a folder where the secret belongs", func(t *testing.T) {
 		dir := secrettest.MemoryDir(t)
-		f, err := Open(dir, 0)
+		f, err := Open(dir, 0, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 	})
 	t.Run("the folder itself is a symlink", func(t *testing.T) {
 		dir, outside := secrettest.MemoryDir(t), secrettest.MemoryDir(t)
-		f, err := Open(dir, 0)
+		f, err := Open(dir, 0, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 		if left, _ := os.ReadDir(outside); len(left) > 0 {
 			t.Errorf("files outside: %v", left)
 		}
-		if _, err := Open(dir, 0); err == nil {
+		if _, err := Open(dir, 0, ""); err == nil {
 			t.Error("a folder with a link for its secrets is taken over")
 		}
 	})
@@ -187,7 +187,7 @@ func TestINP11_NothingIsFollowedOutOfTheFolder(t *testing.T) {
 // what is not declared any more.
 func TestSecretsFollowTheirDeclaration(t *testing.T) {
 	dir := secrettest.MemoryDir(t)
-	f, err := Open(dir, 0)
+	f, err := Open(dir, 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}

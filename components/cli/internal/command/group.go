@@ -104,6 +104,9 @@ func problemsOf(g groupfile.Group) []string {
 		}
 	}
 	linted := len(out) > 0
+	for _, f := range lint.Actions(spec) {
+		out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(f.File), spec.Name, f))
+	}
 	err := group.Validate(spec)
 	var invalid *group.ValidationError
 	if !errors.As(err, &invalid) {

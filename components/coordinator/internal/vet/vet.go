@@ -45,6 +45,8 @@ func (v *Vet) Edit(records *view.View, spec group.Spec) error {
 	if !ok || !sameContent(accepted.Value.Template, spec.Template) {
 		problems = append(problems, v.Template(spec.Template)...)
 	}
+	// What hooks and checks name can change while the content does not.
+	problems = append(problems, asProblems(lint.Actions(spec))...)
 	return invalid(spec.Name, problems)
 }
 
@@ -75,12 +77,7 @@ func (v *Vet) Template(t group.Template) []group.Problem {
 	if ok {
 		return slices.Clone(known)
 	}
-	problems := []group.Problem{}
-	for _, f := range lint.Errors(lint.Spec(t.Compose, t.Env)) {
-		problems = append(problems, group.Problem{
-			Path: strings.TrimSuffix(f.Place(), ": "), Message: string(f.Severity) + ": " + f.Text(), Rule: f.Code(),
-		})
-	}
+	problems := asProblems(lint.Errors(lint.Spec(t.Compose, t.Env)))
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.linted) >= maxLinted {
@@ -88,6 +85,16 @@ func (v *Vet) Template(t group.Template) []group.Problem {
 	}
 	v.linted[key] = problems
 	return slices.Clone(problems)
+}
+
+func asProblems(findings []lint.Finding) []group.Problem {
+	problems := []group.Problem{}
+	for _, f := range findings {
+		problems = append(problems, group.Problem{
+			Path: strings.TrimSuffix(f.Place(), ": "), Message: string(f.Severity) + ": " + f.Text(), Rule: f.Code(),
+		})
+	}
+	return problems
 }
 
 // App refuses the coordinators' own app: its guest agents hand the cluster's keys to

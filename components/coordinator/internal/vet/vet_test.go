@@ -158,3 +158,23 @@ func TestManyContentsAreJudgedRight(t *testing.T) {
 		}
 	}
 }
+
+// TestHK03_AHookNamesWhatTheComposeTextDeclares, also in an edit that leaves the content
+// of the group as it is, and by a plain KV edit.
+func TestHK03_AHookNamesWhatTheComposeTextDeclares(t *testing.T) {
+	good := spec(nil)
+	bad := spec(func(s *group.Spec) {
+		s.LifecycleHooks = []group.LifecycleHook{{Name: "drain", Transition: group.PreTerminate, Exec: &group.ExecAction{Service: "pg", Command: "drain"}}}
+		s.Normalize()
+	})
+	if err := group.Validate(bad); err != nil {
+		t.Fatalf("the document alone is refused, so this shows nothing: %v", err)
+	}
+	for before, v := range map[string]*view.View{"first": records(bad, 5, nil, 0), "edit": records(bad, 5, &good, 4)} {
+		var refused *group.ValidationError
+		if err := vet.New(ownApp).Stored(v, "pg"); !errors.As(err, &refused) || len(refused.Problems) != 1 ||
+			refused.Problems[0].Rule != "EXEC_FORBIDDEN" || refused.Problems[0].Path != `lifecycle_hook["drain"].exec.service` {
+			t.Errorf("%s: %v", before, err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/exec/call"
+	"cadre.dev/exec/declared"
+)
+
+// retry is the pause between calls to a service that takes no commands yet.
+const retry = 200 * time.Millisecond
+
+// Runner has commands run. Safe for concurrent use.
+type Runner struct {
+	dir      string
+	log      *slog.Logger
+	commands atomic.Pointer[declared.Commands] // nil until Declare
+}
+
+// New returns a Runner without commands; dir has one folder for each service that takes
+// some.
+func New(dir string, log *slog.Logger) *Runner { return &Runner{dir: dir, log: log} }
+
+// Declare takes the commands of the measured compose text. One that is not sound declares
+// none.
+func (r *Runner) Declare(compose string) {
+	commands, problems := declared.Read(compose)
+	for _, p := range problems {
+		r.log.Error("no command is run: the measured compose file does not declare them soundly", "problem", p.String())
+	}
+	r.commands.Store(&commands)
+}
+
+// Run runs what a names for at most limit, with env beside the service's own
+// environment. It returns nil when the command exits with 0, and when nothing of it is
+// left. Errors hold no output, which may have secrets: only the reason that the command
+// gives for people (HK-07, HK-08). ErrNotThere of call is safe to repeat.
+func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
+	name := a.Service + "/" + a.Command
+	commands := r.commands.Load()
+	if commands == nil {
+		return fmt.Errorf("command %s: what this CVM was measured to run is not known yet", name)
+	}
+	argv := (*commands)[a.Service][a.Command]
+	if argv == nil {
+		return fmt.Errorf("EXEC_FORBIDDEN: command %s is not declared in the measured compose file", name)
+	}
+	reply, err := call.Do(ctx, filepath.Join(r.dir, a.Service), call.Request{Argv: argv, Env: env, Time: min(limit, call.MaxTime)})
+	if errors.Is(err, call.ErrNotThere) {
+		return fmt.Errorf("service %s %w", a.Service, err)
+	}
+	if err != nil {
+		return fmt.Errorf("command %s: %w", name, err)
+	}
+	if len(reply.Output) > 0 {
+		r.log.Debug("command said", "command", name, "output", strconv.QuoteToASCII(string(reply.Output)))
+	}
+	return verdict(name, reply, limit)
+}
+
+// RunUntil is Run that waits for a service which takes no commands yet.
+func (r *Runner) RunUntil(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
+	tick := time.NewTicker(retry)
+	defer tick.Stop()
+	for {
+		err := r.Run(ctx, a, env, limit)
+		if !errors.Is(err, call.ErrNotThere) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// verdict is nil for success; every other one says how the command ended and why.
+func verdict(name string, r call.Reply, limit time.Duration) error {
+	var what string
+	switch r.End {
+	case call.Exited:
+		if r.Code == 0 {
+			return nil
+		}
+		what = fmt.Sprintf("ended with code %d", r.Code)
+	case call.Signalled:
+		what = fmt.Sprintf("was ended by signal %d", r.Code)
+	case call.TimedOut:
+		what = fmt.Sprintf("HOOK_TIMEOUT: was not done in %s and killed", limit)
+	case call.NotStarted:
+		what = "was not started: " + r.Problem
+	default:
+		what = "gave no sound answer"
+	}
+	return errors.New(strings.TrimSuffix("command "+name+" "+what+": "+r.Reason, ": "))
+}

@@ -1,0 +1,51 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/exec/declared"
+)
+
+// commands judges what the text lets the agent run in its services, and who can ask for it.
+func (l *linter) commands() {
+	_, problems := declared.Tree(l.root)
+	for _, p := range problems {
+		l.add(p.Node, p.Path, RuleExec, Error, p.Message, p.Fix)
+	}
+}
+
+// Actions judges the exec hooks and checks of a spec against its compose text: each names
+// a command that its service declares. Each finding has the field in File, such as
+// `lifecycle_hook["drain"].exec.command`. What is wrong with the text itself is for Spec.
+func Actions(spec group.Spec) []Finding {
+	asked := func(h group.LifecycleHook) bool { return h.Exec != nil }
+	if !slices.ContainsFunc(spec.LifecycleHooks, asked) &&
+		!slices.ContainsFunc(spec.HealthChecks, func(c group.HealthCheck) bool { return c.Exec != nil }) {
+		return nil
+	}
+	commands, problems := declared.Read(spec.Template.Compose)
+	var out []Finding
+	judge := func(field string, a *group.ExecAction) {
+		if a == nil || len(problems) > 0 {
+			return // Spec refuses the text: nothing is known of its commands
+		}
+		refuse := func(key, message, fix string) {
+			out = append(out, Finding{File: field + ".exec." + key, Rule: RuleExec, Severity: Error, Message: message, Fix: fix})
+		}
+		switch names := commands[a.Service]; {
+		case names == nil:
+			refuse("service", fmt.Sprintf("%q declares no commands in the compose text", a.Service), "declare them there, under "+declared.Key)
+		case names[a.Command] == nil:
+			refuse("command", fmt.Sprintf("%q is not declared by service %s", a.Command, a.Service), "use one of "+commands.Names(a.Service))
+		}
+	}
+	for _, h := range spec.LifecycleHooks {
+		judge(fmt.Sprintf("lifecycle_hook[%q]", h.Name), h.Exec)
+	}
+	for _, c := range spec.HealthChecks {
+		judge(fmt.Sprintf("health_check[%q]", c.Name), c.Exec)
+	}
+	return out
+}

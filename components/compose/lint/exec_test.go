@@ -1,0 +1,74 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"cadre.dev/core/group"
+)
+
+// commands is good with a command of its second service.
+var commands = strings.NewReplacer(
+	lastKeys, `    volumes:
+      - mesh:/run/mesh
+      - exec-web:/run/cadre-exec
+    x-cadre:
+      exec:
+        drain: [/bin/drain, --now]
+`,
+	"      - cadre:/var/lib/cadre\n", "      - cadre:/var/lib/cadre\n      - exec-web:/run/cadre-exec/web\n",
+	"  mesh:\n    driver", "  exec-web:\n    driver_opts: { type: tmpfs, device: tmpfs }\n  mesh:\n    driver",
+).Replace(good)
+
+// TestHK03_CommandsAreThoseOfTheComposeText: in the text they are literal and reach the
+// service from the agent alone, and hooks and checks name no other ones; all that is wrong
+// is said at once.
+func TestHK03_CommandsAreThoseOfTheComposeText(t *testing.T) {
+	if got := Lint([]byte(commands)); len(got) > 0 {
+		t.Fatalf("a good text: %v", got)
+	}
+	change := func(old, with string) string {
+		if strings.Count(commands, old) != 1 {
+			t.Fatalf("%q stands not once", old)
+		}
+		return strings.Replace(commands, old, with, 1)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"a variable":        {change("--now", `"${X}"`), "error exec 26:29"},
+		"a shell's text":    {change("[/bin/drain, --now]", "/bin/drain --now"), "error exec 26:16"},
+		"an unknown key":    {change("      exec:\n", "      run: [a]\n      exec:\n"), "error exec 25:7"},
+		"another program":   {change("[/run/mesh/exec, --,", "["), "error exec 20:14"},
+		"no folder":         {change("      - exec-web:/run/cadre-exec\n", ""), "error exec 23:5"},
+		"a third container": {change("configs:\n  trust", "  spy:\n    image: a"+digest+"\n    volumes: [exec-web:/x]\nconfigs:\n  trust"), "error exec 29:15"},
+		"on a disk":         {change("  exec-web:\n    driver_opts: { type: tmpfs, device: tmpfs }\n", "  exec-web:\n"), "error exec 32:3"},
+	} {
+		t.Run(name, func(t *testing.T) { wantFinding(t, c.text, c.want) })
+	}
+
+	action := func(service, command string) *group.ExecAction {
+		return &group.ExecAction{Service: service, Command: command}
+	}
+	spec := group.Spec{
+		Template: group.Template{Compose: commands},
+		LifecycleHooks: []group.LifecycleHook{
+			{Name: "good", Exec: action("web", "drain")}, {Name: "a", Exec: action("web", "sh")}, {Name: "b", Exec: action("cadre", "drain")}, {Name: "c"},
+		},
+		HealthChecks: []group.HealthCheck{{Name: "d", Exec: action("nowhere", "drain")}},
+	}
+	var got []string
+	for _, f := range Actions(spec) {
+		got = append(got, f.File)
+		if f.Code() != "EXEC_FORBIDDEN" || f.Severity != Error || f.Fix == "" {
+			t.Errorf("finding %+v", f)
+		}
+	}
+	want := []string{`lifecycle_hook["a"].exec.command`, `lifecycle_hook["b"].exec.service`, `health_check["d"].exec.service`}
+	if !slices.Equal(got, want) {
+		t.Errorf("findings at %q, want %q", got, want)
+	}
+	spec.Template.Compose = good
+	if got := Actions(spec); len(got) != 4 {
+		t.Errorf("a text without commands: %v", got)
+	}
+}

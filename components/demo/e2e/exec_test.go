@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/demo/internal/rig"
+)
+
+// withCommands is the light group's file with a hook and a check that name commands of
+// compose/light.yaml.
+func (c *cluster) withCommands(t *testing.T, hook string) string {
+	return c.edited(t, `  health_check "web" {`, `  lifecycle_hook "farewell" {
+    transition   = "PRE_TERMINATE"
+    max_duration = "30s"
+    exec {
+      service = "web"
+      command = "`+hook+`"
+    }
+  }
+
+  health_check "page" {
+    exec {
+      service = "web"
+      command = "page"
+    }
+    check_interval_sec = 2
+    timeout_sec        = 2
+  }
+
+  health_check "web" {`)
+}
+
+// TestHK03_HK07_CommandsRunInTheWorkloadsContainer: a hook and a check by name. What the
+// check looks at is in no other container; what the hook writes is on the workload's disk,
+// one line for each Operation; and what it says is in no log and no answer.
+func TestHK03_HK07_CommandsRunInTheWorkloadsContainer(t *testing.T) {
+	c := ready(t)
+	if out, err := c.ApplyLight(within(t, time.Minute), c.withCommands(t, "sh"), c.next()); err == nil ||
+		!strings.Contains(out+err.Error(), `lifecycle_hook["farewell"].exec.command`) {
+		t.Fatalf("a command that is not declared: %v\n%s", err, out)
+	}
+	file := c.withCommands(t, "farewell")
+	t.Cleanup(func() { c.restore(t) })
+	for range 2 { // the first brings the hook, the second runs it in every Slot
+		if _, err := c.ApplyLight(within(t, rollTime), file, c.next()); err != nil {
+			t.Fatal(err)
+		}
+		c.complete(t, rig.Light)
+	}
+	c.wantOneCallPerStep(t, rig.Light)
+	rollouts, err := c.api.Rollouts(within(t, time.Minute), rig.Light)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, slot := range slots(rig.Light) {
+		out, err := c.Exec(within(t, 30*time.Second), c.PlatformName(slot), "web", "cat", "/var/lib/web/farewells")
+		if err != nil {
+			t.Errorf("%s: %v", slot, err)
+		}
+		for _, op := range c.steps(within(t, time.Minute), t, slot, rollouts[0].ID) {
+			if op.Phase == operation.Done && strings.Count(out, slot+" "+op.ID+"\n") != 1 {
+				t.Errorf("%s: the hook of %s was not run once:\n%s", slot, op.ID, out)
+			}
+		}
+		eventually(t, "the check passes in "+slot, time.Minute, func(ctx context.Context) error {
+			out, err := c.Exec(ctx, c.PlatformName(slot), "cadre", "python3", "-c",
+				`import urllib.request as u; print(u.urlopen("http://127.0.0.1:7070/v1/instance").read().decode())`)
+			if err != nil || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"name":"page","health":"healthy"`) {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+		if out, err := c.Exec(within(t, 30*time.Second), c.PlatformName(slot), "cadre", "test", "-e", "/srv/web/index.html"); err == nil {
+			t.Errorf("%s: the page is in the agent's container too: %s", slot, out)
+		}
+	}
+	c.sinks(t, func(sink string, text []byte) {
+		if bytes.Contains(text, []byte("for-debug-logs-only")) {
+			t.Errorf("%s has the hook's output", sink)
+		}
+	})
+}

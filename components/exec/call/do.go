@@ -1,0 +1,97 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// ErrNotThere tells that the service takes no commands now: it is not running yet, or
+// not any more. Nothing was started.
+var ErrNotThere = errors.New("takes no commands now")
+
+const (
+	// sendLimit bounds how long the service may take to accept a request.
+	sendLimit = 5 * time.Second
+	// endLimit bounds how long the service may take to answer once its command's time is
+	// up or nobody wants it any more.
+	endLimit = 10 * time.Second
+)
+
+// Do runs one command in the service that shares dir, an absolute folder of the
+// caller's own. It returns when nothing of the command is left; when ctx ends first
+// the command is killed, and the error is ctx's cause. ErrNotThere is safe to repeat.
+func Do(ctx context.Context, dir string, req Request) (Reply, error) {
+	if err := req.Check(); err != nil {
+		return Reply{}, err
+	}
+	conn, err := dial(ctx, filepath.Join(dir, SocketName))
+	if err != nil {
+		return Reply{}, err
+	}
+	defer conn.Close() //nolint:errcheck // answered, or given up
+	if err := conn.SetDeadline(time.Now().Add(sendLimit)); err != nil {
+		return Reply{}, err
+	}
+	if err := writeFrame(conn, req); err != nil {
+		return Reply{}, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(req.Time + endLimit)); err != nil {
+		return Reply{}, err
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Now().Add(endLimit))
+		_ = conn.CloseWrite() // which has the command killed
+	})
+	defer stop()
+	var reply Reply
+	err = readFrame(conn, &reply)
+	if ctx.Err() != nil {
+		return Reply{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	// The service may say anything.
+	reply.Reason, reply.Problem = CleanReason(reply.Reason), CleanReason(reply.Problem)
+	reply.Output = reply.Output[:min(len(reply.Output), OutputLimit)]
+	return reply, nil
+}
+
+// dial connects to the socket that stands at path itself. The service can put anything
+// there: a link would lead to sockets that only this side has, such as the guest
+// agent's (INP-11).
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	const oPath = 0x200000 // O_PATH
+	fd, err := syscall.Open(path, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotThere
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer syscall.Close(fd) //nolint:errcheck // only names the file
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", path, err)
+	}
+	if st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		return nil, fmt.Errorf("PATH_ESCAPE: %s is not a socket", path)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd))
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, ErrNotThere
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("connect to %s: %w", path, err)
+	}
+	return conn.(*net.UnixConn), nil //nolint:forcetypeassert // what "unix" dials
+}

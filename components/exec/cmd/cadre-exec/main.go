@@ -1,0 +1,63 @@
+// Command cadre-exec is the first process of a workload's container: it waits until
+// this CVM is admitted, then runs the workload and, for the agent alone, the commands
+// that the measured compose file declares for the service. The agent places it at
+// /run/mesh/exec.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"cadre.dev/exec/internal/container"
+)
+
+// version is set at link time.
+var version = "dev"
+
+const usage = `usage: exec [--hosts] -- command [argument...]
+
+Waits until this CVM is admitted, sets the CADRE_ variables and runs the command, whose
+exit code it ends with (128 and the number for a signal).
+
+  --hosts    add the Peers' names to this container's own /etc/hosts
+  --version  print the version and exit
+`
+
+// agentUID is who may have commands run: the agent runs as root.
+const agentUID = 0
+
+func main() {
+	if code, ok := container.Role(os.Args); ok {
+		os.Exit(code)
+	}
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	cfg := container.Config{Commands: "/run/cadre-exec", AgentUID: agentUID}
+	for len(args) > 0 && args[0] != "--" {
+		switch args[0] {
+		case "--hosts":
+			cfg.Hosts = "/etc/hosts"
+		case "--version":
+			fmt.Println("cadre-exec", version)
+			return 0
+		default:
+			fmt.Fprintf(os.Stderr, "cadre-exec: %q: options end with --\n%s", args[0], usage)
+			return container.ExitUsage
+		}
+		args = args[1:]
+	}
+	if len(args) < 2 {
+		fmt.Fprint(os.Stderr, usage)
+		return container.ExitUsage
+	}
+	own, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cadre-exec:", err)
+		return container.ExitUsage
+	}
+	cfg.Mesh = filepath.Dir(own)
+	return container.Init(cfg, args[1:])
+}

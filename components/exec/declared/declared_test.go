@@ -1,0 +1,155 @@
+package declared
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const good = `services:
+  cadre:
+    image: agent
+    volumes:
+      - mesh:/run/mesh
+      - exec-db:/run/cadre-exec/db
+  db:
+    image: db
+    command: [/run/mesh/exec, --, postgres]
+    volumes:
+      - mesh:/run/mesh
+      - {type: volume, source: exec-db, target: /run/cadre-exec}
+    x-cadre:
+      exec:
+        drain: [/usr/local/bin/drain, --now, "5"]
+        ready: [pg_isready]
+  web:
+    image: web
+volumes:
+  data:
+  mesh:
+    driver_opts: { type: tmpfs, device: tmpfs }
+  exec-db:
+    driver: local
+    driver_opts: { type: tmpfs, device: tmpfs }
+`
+
+func TestReadTellsWhatIsDeclared(t *testing.T) {
+	got, problems := Read(good)
+	want := Commands{"db": {"drain": {"/usr/local/bin/drain", "--now", "5"}, "ready": {"pg_isready"}}}
+	if len(problems) > 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, problems)
+	}
+	if got.Names("db") != "drain, ready" || got.Names("web") != "" {
+		t.Errorf("names %q", got.Names("db"))
+	}
+	if got, problems := Read("services:\n  web:\n    image: x\n"); len(got) > 0 || len(problems) > 0 {
+		t.Errorf("%v, %v", got, problems)
+	}
+}
+
+// TestHK03_OnlyLiteralWordsOfTheTextAreRun: each change of a good text is refused at its
+// place, and then nothing of it is run.
+func TestHK03_OnlyLiteralWordsOfTheTextAreRun(t *testing.T) {
+	const drain = `drain: [/usr/local/bin/drain, --now, "5"]`
+	refusals(t, []refusal{
+		{drain, `drain: [/bin/sh, -c, "echo ${X}"]`, "services.db.x-cadre.exec.drain[2]"},
+		{drain, `drain: [/bin/sh, -c, "echo $$X"]`, "services.db.x-cadre.exec.drain[2]"},
+		{drain, "drain: [sleep, 5]", "services.db.x-cadre.exec.drain[1]"},
+		{drain, "drain: [sleep, [a]]", "services.db.x-cadre.exec.drain[1]"},
+		{drain, "drain: []", "services.db.x-cadre.exec.drain"},
+		{drain, `drain: [""]`, "services.db.x-cadre.exec.drain"},
+		{drain, "drain: /bin/drain --now", "services.db.x-cadre.exec.drain"},
+		{drain, "drain:", "services.db.x-cadre.exec.drain"},
+		{drain, "drain: [" + strings.Repeat("a, ", 65) + "b]", "services.db.x-cadre.exec.drain"},
+		{drain, "drain: [a" + strings.Repeat("a", 5000) + "]", "services.db.x-cadre.exec.drain"},
+		{drain, "Drain: [a]", "services.db.x-cadre.exec.Drain"},
+		{drain, `"../up": [a]`, "services.db.x-cadre.exec.../up"},
+		{drain, "ready: [a]", "compose"}, // twice
+		{"      exec:\n", "      shell: yes\n      exec:\n", "services.db.x-cadre.shell"},
+		{"      exec:\n", "      commands:\n", "services.db.x-cadre.exec"},
+		{"    command: [/run/mesh/exec, --, postgres]\n", "    command: [postgres]\n", "services.db.command"},
+		{"    command: [/run/mesh/exec, --, postgres]\n", "    command: /run/mesh/exec -- postgres\n", "services.db.command"},
+		{"    command: [/run/mesh/exec, --, postgres]\n", "", "services.db.command"},
+		{"    command:", "    entrypoint: [sh]\n    command:", "services.db.entrypoint"},
+		{"  web:\n    image: web\n", "  web:\n    image: web\n    x-cadre:\n", "services.web.x-cadre"},
+		{"    image: agent\n", "    image: agent\n    x-cadre: {exec: {a: [b]}}\n", "services.cadre.x-cadre"},
+		{"volumes:\n  data:\n", "x-cadre: {exec: {a: [b]}}\nvolumes:\n  data:\n", "x-cadre"},
+	})
+}
+
+func TestCommandsReachAServiceFromTheAgentAlone(t *testing.T) {
+	const web = "  web:\n    image: web\n"
+	const agents = "      - exec-db:/run/cadre-exec/db\n"
+	const services = "      - {type: volume, source: exec-db, target: /run/cadre-exec}\n"
+	const declaration = "  exec-db:\n    driver: local\n    driver_opts: { type: tmpfs, device: tmpfs }\n"
+	refusals(t, []refusal{
+		{web, web + "    volumes: [exec-db:/x]\n", "services.web.volumes"},
+		{web, web + "    volumes: [exec-db:/run/cadre-exec]\n", "services.web.volumes"},
+		{web, web + "    volumes: [{type: volume, source: exec-db, target: /x}]\n", "services.web.volumes"},
+		{web, web + "    volumes: [data:/run/cadre-exec]\n", "services.web.volumes"},
+		{web, web + "    volumes_from: [db]\n", "services.web.volumes_from"},
+		{web, web + "    pid: service:db\n", "services.web.pid"},
+		{agents, "", "services.cadre.volumes"},
+		{agents, "      - data:/run/cadre-exec/db\n", "services.db.volumes"},
+		{agents, agents + "      - exec-db:/elsewhere\n", "services.cadre.volumes"},
+		{agents, agents + "      - mesh:/run/cadre-exec/web\n", "services.cadre.volumes"},
+		{agents, agents + "      - mesh:/run/cadre-exec\n", "services.cadre.volumes"},
+		{agents, agents + "      - mesh:/var/run/cadre-exec/x\n", "services.cadre.volumes"},
+		{services, "", "services.db.volumes"},
+		{services, services + "      - exec-db:/elsewhere\n", "services.db.volumes"},
+		{services, "      - exec-db:/run/cadre-exec:ro\n", "services.db.volumes"},
+		{services, "      - /srv:/run/cadre-exec\n", "services.db.volumes"},
+		{declaration, "  exec-db:\n", "volumes.exec-db"},
+		{declaration, declaration + "    name: other\n", "volumes.exec-db.name"},
+		{declaration, declaration + "    external: true\n", "volumes.exec-db.external"},
+		{"  data:\n", "  data:\n    name: dstack_exec-db\n", "volumes.data.name"},
+		{"  data:\n", "  data: {external: true}\n", "volumes.data.external"},
+	})
+	// Two services with commands and one folder.
+	two := strings.Replace(good, web, web+"    command: [/run/mesh/exec, --, a]\n    volumes: [exec-db:/run/cadre-exec]\n    x-cadre: {exec: {a: [b]}}\n", 1)
+	two = strings.Replace(two, agents, agents+"      - exec-db:/run/cadre-exec/web\n", 1)
+	if got, problems := Read(two); got != nil || len(problems) == 0 {
+		t.Errorf("two services share a folder: %v", got)
+	}
+}
+
+type refusal struct{ old, replacement, path string }
+
+func refusals(t *testing.T, list []refusal) {
+	t.Helper()
+	for _, c := range list {
+		if strings.Count(good, c.old) != 1 {
+			t.Fatalf("%q stands not once", c.old)
+		}
+		got, problems := Read(strings.Replace(good, c.old, c.replacement, 1))
+		found := false
+		for _, p := range problems {
+			found = found || p.Path == c.path
+			if p.Node == nil || p.Message == "" || p.Fix == "" {
+				t.Errorf("problem %+v", p)
+			}
+		}
+		if !found || got != nil {
+			t.Errorf("%q for %q: problems %v, want one at %s; commands %v", c.replacement, c.old, problems, c.path, got)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(good)
+	f.Add("services: &a\n  db: *a\n")
+	f.Add("x-cadre: {}\nservices: {db: {x-cadre: {exec: {a: [b]}}}}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, problems := Read(text)
+		if len(problems) > 0 && got != nil {
+			t.Fatal("commands of a text with problems")
+		}
+		for _, names := range got {
+			for _, argv := range names {
+				if len(argv) == 0 || strings.Contains(strings.Join(argv, ""), "$") {
+					t.Fatalf("argv %q", argv)
+				}
+			}
+		}
+	})
+}

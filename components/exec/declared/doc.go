@@ -1,0 +1,20 @@
+// Package declared reads which commands a measured compose text lets the agent run, and
+// where:
+//
+//	services:
+//	  cadre:
+//	    volumes: [exec-db:/run/cadre-exec/db, ...]
+//	  db:
+//	    command: [/run/mesh/exec, --, postgres]
+//	    volumes: [exec-db:/run/cadre-exec, ...]
+//	    x-cadre:
+//	      exec:
+//	        drain: [/usr/local/bin/drain, --now]
+//	volumes:
+//	  exec-db:
+//	    driver_opts: { type: tmpfs, device: tmpfs }
+//
+// A spec names service and command; only the text says what that is, so nothing that is
+// not measured chooses a word of it. The volume is what makes the agent the only one
+// that a service takes commands from: it is judged here too.
+package declared

@@ -1,0 +1,162 @@
+package declared
+
+import (
+	"fmt"
+	gopath "path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// mount is a place of a service that stands at or below Folder, or has a volume that
+// carries commands.
+type mount struct {
+	service  string
+	node     *yaml.Node
+	source   string
+	target   string
+	readOnly bool
+}
+
+func mountsOf(s named) []mount {
+	var out []mount
+	list := get(s.node, "volumes")
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil
+	}
+	for _, item := range list.Content {
+		item = deref(item)
+		m := mount{service: s.name, node: item}
+		if item.Kind == yaml.MappingNode {
+			m.source, m.target, m.readOnly = text(item, "source"), text(item, "target"), text(item, "read_only") == "true"
+		} else {
+			parts := strings.SplitN(item.Value, ":", 3)
+			if len(parts) == 1 {
+				m.target = parts[0]
+			} else {
+				m.source, m.target = parts[0], parts[1]
+			}
+			m.readOnly = len(parts) == 3 && strings.HasPrefix(","+parts[2]+",", ",ro,")
+		}
+		m.target = gopath.Clean(m.target)
+		if rest, ok := strings.CutPrefix(m.target, "/var/run"); ok && (rest == "" || rest[0] == '/') {
+			m.target = "/run" + rest // which is the same folder
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// volumes: each service with commands shares one folder in memory with the agent, and
+// nobody else has it.
+func (r *reader) volumes() {
+	owner := map[string]string{} // service by volume
+	seen := map[string]bool{}    // "service" and "agent:service"
+	for _, s := range r.services {
+		for _, m := range mountsOf(s) {
+			r.place(m, owner, seen)
+		}
+	}
+	for _, s := range r.services {
+		if r.out[s.name] != nil {
+			r.shared(s, seen)
+		}
+		r.others(s, owner)
+	}
+	if len(owner) > 0 {
+		r.aliases(owner)
+	}
+}
+
+// place judges what stands at or below Folder.
+func (r *reader) place(m mount, owner map[string]string, seen map[string]bool) {
+	if m.target != Folder && !strings.HasPrefix(m.target, Folder+"/") {
+		return
+	}
+	where := "services." + m.service + ".volumes"
+	service, below := strings.CutPrefix(m.target, Folder+"/")
+	switch {
+	case m.service == Agent && below && r.out[service] != nil:
+		seen["agent:"+service] = true
+	case m.service != Agent && !below && r.out[m.service] != nil:
+		service = m.service
+		seen[service] = true
+		if m.readOnly {
+			r.refuse(m.node, where, "is read-only, and the service makes its socket there", "remove ro")
+		}
+	default:
+		r.refuse(m.node, where, "stands in "+Folder+", which is for services with commands", fmt.Sprintf("mount it at %s in a service with %s, and at %s/<service> in %s", Folder, Key, Folder, Agent))
+		return
+	}
+	if was := owner[m.source]; was != "" && was != service {
+		r.refuse(m.node, where, fmt.Sprintf("shares the volume %q with the commands of %s", m.source, was), "give each service with commands a volume of its own")
+	}
+	owner[m.source] = service
+	r.volume(m, where)
+}
+
+// volume: in memory, and nothing that another name could mean as well.
+func (r *reader) volume(m mount, where string) {
+	key, v := entry(get(r.root, "volumes"), m.source)
+	if m.source == "" || key == nil {
+		r.refuse(m.node, where, fmt.Sprintf("has %q, which is no volume of this text", m.source), "declare it under volumes")
+		return
+	}
+	opts := get(v, "driver_opts")
+	if text(opts, "type") != "tmpfs" || text(opts, "device") != "tmpfs" {
+		r.refuse(key, "volumes."+m.source, "carries commands and is not in memory", "add driver_opts: { type: tmpfs, device: tmpfs }")
+	}
+	each(v, func(k, value *yaml.Node) {
+		if k.Value != "driver_opts" && (k.Value != "driver" || value.Value != "local") {
+			r.refuse(k, "volumes."+m.source+"."+k.Value, "is not for a volume that carries commands", "remove it")
+		}
+	})
+}
+
+// shared: both ends of the folder are there, and they are of one volume.
+func (r *reader) shared(s named, seen map[string]bool) {
+	at, _ := entry(s.node, Key)
+	if !seen[s.name] {
+		r.refuse(at, s.path("volumes"), "has no folder for commands", "mount a tmpfs volume of its own at "+Folder)
+	}
+	if !seen["agent:"+s.name] {
+		r.refuse(at, "services."+Agent+".volumes", "has no folder for the commands of "+s.name, "mount the same volume at "+Folder+"/"+s.name)
+	}
+	sources := map[string]bool{}
+	for _, other := range r.services {
+		for _, m := range mountsOf(other) {
+			if other.name == s.name && m.target == Folder || other.name == Agent && m.target == Folder+"/"+s.name {
+				sources[m.source] = true
+			}
+		}
+	}
+	if len(sources) > 1 {
+		r.refuse(at, s.path("volumes"), "and the agent have different volumes for the commands of "+s.name, "mount one volume in both")
+	}
+}
+
+// others: no third one has the folder, by whatever way.
+func (r *reader) others(s named, owner map[string]string) {
+	for _, m := range mountsOf(s) {
+		if of := owner[m.source]; of != "" && (s.name != of && s.name != Agent || !strings.HasPrefix(m.target+"/", Folder+"/")) {
+			r.refuse(m.node, s.path("volumes"), fmt.Sprintf("has the folder of the commands of %s, which is for it and the agent alone", of), "remove the mount")
+		}
+	}
+	if from := get(s.node, "volumes_from"); from != nil && len(owner) > 0 {
+		r.refuse(from, s.path("volumes_from"), "can bring folders of commands along", "mount the named volumes that are needed")
+	}
+	if of, shares := strings.CutPrefix(text(s.node, "pid"), "service:"); shares && r.out[of] != nil {
+		r.refuse(get(s.node, "pid"), s.path("pid"), "leads to the folder of the commands of "+of, "remove it")
+	}
+}
+
+// aliases: the engine knows volumes by name, and two keys can have one.
+func (r *reader) aliases(owner map[string]string) {
+	each(get(r.root, "volumes"), func(key, v *yaml.Node) {
+		for _, k := range []string{"name", "external"} {
+			if at, _ := entry(v, k); at != nil && owner[key.Value] == "" {
+				r.refuse(at, "volumes."+key.Value+"."+k, "can make it the same volume as one that carries commands", "remove it")
+			}
+		}
+	})
+}

@@ -1,0 +1,15 @@
+// Package container is what runs in the container of a service. One program has three
+// roles, each its own process:
+//
+//	init     waits for admission, runs the workload, passes signals on, reaps, ends
+//	 │       with the workload's status
+//	 ├─ the workload and what it leaves behind
+//	 └─ server    takes commands from the agent, where the service has a folder for that
+//	     └─ reaper    one for each command: ends it with its time, its caller or its server,
+//	         └─ the command and all that came of it
+//
+// Server and reapers are subreapers (prctl(2)): what leaves its parent by a double
+// fork, and what leaves its session by setsid, still is a descendant of its reaper, and
+// never mixes with what the workload leaves behind, which init inherits. A reaper is
+// done once it has no descendants.
+package container

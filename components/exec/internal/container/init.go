@@ -1,0 +1,179 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Config says where things are.
+type Config struct {
+	// Mesh is the folder that the agent writes: ready, env and hosts are read.
+	Mesh string
+	// Commands is the folder that the agent and this service alone share; commands are
+	// taken there if it exists.
+	Commands string
+	// AgentUID is who may send commands.
+	AgentUID int
+	// Hosts is the file that gets the Peers' names; "" for none.
+	Hosts string
+}
+
+// Exit codes of init itself; the others are the workload's.
+const (
+	ExitUsage       = 64
+	exitFailed      = 70
+	exitCannotRun   = 126
+	exitNotFound    = 127
+	exitSignalBase  = 128
+	readyPoll       = 50 * time.Millisecond
+	serverRole      = "cadre-exec-server"
+	reaperRole      = "cadre-exec-reaper"
+	self            = "/proc/self/exe"
+	reasonFD        = 3
+	reasonVariable  = "CADRE_REASON_FD=3"
+	statusFD        = 4
+	maxMeshFileSize = 1 << 20
+)
+
+// Role carries out a role that this program gave itself; ok is false when args are
+// somebody else's.
+func Role(args []string) (code int, ok bool) {
+	switch {
+	case len(args) == 3 && args[0] == serverRole:
+		return serve(args[1], args[2]), true
+	case len(args) > 2 && args[0] == reaperRole:
+		return reap(args[1], args[2:]), true
+	}
+	return 0, false
+}
+
+// Init is the life of a container: argv is its workload. It returns the exit code.
+func Init(cfg Config, argv []string) int {
+	if err := becomeSubreaper(); err != nil {
+		return fail(exitFailed, err)
+	}
+	keepDescriptors()
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	if sig := awaitReady(cfg.Mesh, signals); sig != 0 {
+		return exitSignalBase + int(sig)
+	}
+	if err := takeMesh(cfg); err != nil {
+		return fail(exitFailed, err)
+	}
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR) {
+			return fail(exitCannotRun, err)
+		}
+		return fail(exitNotFound, err)
+	}
+	server, end, err := startServer(cfg)
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	defer end.Close() //nolint:errcheck // its end is the server's
+	workload, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
+	if err != nil {
+		return fail(exitCannotRun, fmt.Errorf("start %s: %w", program, err))
+	}
+	go passOn(signals, workload)
+	return reapUntil(workload, server)
+}
+
+// reapUntil waits for everything that ends until the workload does.
+func reapUntil(workload, server int) int {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fail(exitFailed, fmt.Errorf("wait: %w", err))
+		case pid == workload:
+			return exitCode(status)
+		case pid == server:
+			// Without it nobody can tell what commands left behind from what the workload
+			// did: the container starts anew.
+			_ = fail(exitFailed, fmt.Errorf("what runs commands ended with code %d: the workload is stopped", exitCode(status)))
+			_ = syscall.Kill(workload, syscall.SIGTERM)
+		}
+	}
+}
+
+// passOn gives the workload what is sent to the container.
+func passOn(signals <-chan os.Signal, workload int) {
+	for s := range signals {
+		if sig, ok := forThe(s); ok {
+			_ = syscall.Kill(workload, sig)
+		}
+	}
+}
+
+// forThe reports a signal that means the workload: not those of our own children and
+// of Go's runtime.
+func forThe(s os.Signal) (syscall.Signal, bool) {
+	sig, ok := s.(syscall.Signal)
+	return sig, ok && sig != syscall.SIGCHLD && sig != syscall.SIGURG && sig != syscall.SIGPIPE
+}
+
+// awaitReady waits for admission; a signal that would end the workload ends the wait.
+func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(filepath.Join(mesh, "ready")); err == nil {
+			return 0
+		}
+		select {
+		case s := <-signals:
+			switch sig, _ := forThe(s); sig {
+			case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+				return sig
+			}
+		case <-tick.C:
+		}
+	}
+}
+
+// startServer starts what takes commands; closing end ends it.
+func startServer(cfg Config) (pid int, end *os.File, err error) {
+	info, err := os.Stat(cfg.Commands)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil, nil
+	}
+	if err != nil || !info.IsDir() {
+		return 0, nil, fmt.Errorf("%s is not a folder: %w", cfg.Commands, err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.Close() //nolint:errcheck // the server has it
+	argv := []string{serverRole, cfg.Commands, strconv.Itoa(cfg.AgentUID)}
+	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{r.Fd(), 2, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return 0, nil, errors.Join(fmt.Errorf("start what runs commands: %w", err), w.Close())
+	}
+	return pid, w, nil
+}
+
+func exitCode(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return exitSignalBase + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+func fail(code int, err error) int {
+	_, _ = fmt.Fprintln(os.Stderr, "cadre-exec:", err)
+	return code
+}

@@ -1,0 +1,111 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// takeMesh loads the agent's variables into the environment, and its names into the
+// container's own hosts file if that is wanted.
+func takeMesh(cfg Config) error {
+	text, err := readFile(filepath.Join(cfg.Mesh, "env"))
+	if err != nil {
+		return err
+	}
+	vars, err := parseEnv(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(cfg.Mesh, "env"), err)
+	}
+	for _, v := range vars {
+		if err := os.Setenv(v.name, v.value); err != nil {
+			return err
+		}
+	}
+	if cfg.Hosts == "" {
+		return nil
+	}
+	return addHosts(cfg.Hosts, filepath.Join(cfg.Mesh, "hosts"))
+}
+
+const hostsMark = "# cadre peers\n"
+
+// addHosts appends the Peers once: a container that starts again keeps its file.
+func addHosts(to, from string) error {
+	names, err := readFile(from)
+	if err != nil {
+		return err
+	}
+	now, err := readFile(to)
+	if err != nil || strings.Contains("\n"+now, "\n"+hostsMark) {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(hostsMark + names)
+	return errors.Join(err, f.Close())
+}
+
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(f, maxMeshFileSize+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxMeshFileSize {
+		return "", fmt.Errorf("%s has more than %d bytes", path, maxMeshFileSize)
+	}
+	return string(data), nil
+}
+
+type variable struct{ name, value string }
+
+// parseEnv reads what the agent writes for a POSIX shell: NAME='value' in each line, a
+// quote in a value as shells need it. A value may have newlines.
+func parseEnv(text string) ([]variable, error) {
+	var out []variable
+	for text != "" {
+		name, rest, ok := strings.Cut(text, "=")
+		if !ok || name == "" || strings.ContainsAny(name, "\n' ") {
+			return nil, errors.New("has a line that is not NAME='value'")
+		}
+		value, rest, err := parseQuoted(rest)
+		if err != nil {
+			return nil, fmt.Errorf("%s %w", name, err)
+		}
+		out, text = append(out, variable{name, value}), rest
+	}
+	return out, nil
+}
+
+// parseQuoted reads quoted pieces up to the end of the line.
+func parseQuoted(text string) (value, rest string, err error) {
+	var b strings.Builder
+	for {
+		switch {
+		case strings.HasPrefix(text, "'"):
+			piece, after, closed := strings.Cut(text[1:], "'")
+			if !closed {
+				return "", "", errors.New("has a quote that is not closed")
+			}
+			b.WriteString(piece)
+			text = after
+		case strings.HasPrefix(text, `\'`):
+			b.WriteByte('\'')
+			text = text[2:]
+		case strings.HasPrefix(text, "\n"):
+			return b.String(), text[1:], nil
+		default:
+			return "", "", errors.New("is not in single quotes up to the end of its line")
+		}
+	}
+}

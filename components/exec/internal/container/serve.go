@@ -1,0 +1,189 @@
+package container
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"cadre.dev/exec/call"
+)
+
+const (
+	// maxCommands run at once; a group has at most 16 checks, and hooks run one by one.
+	maxCommands = 32
+	// receiveLimit bounds how long a caller may take to say what it wants.
+	receiveLimit = 5 * time.Second
+	// drainLimit bounds the wait for what a command wrote, once nothing of it is left:
+	// the other end can only be with somebody whom it gave its descriptor.
+	drainLimit = time.Second
+)
+
+// server runs commands for the agent.
+type server struct {
+	agent int
+	slots chan struct{}
+
+	// mu is held while a reaper is started, so that nobody takes it for a stray.
+	mu      sync.Mutex
+	reapers map[int]chan syscall.WaitStatus // guarded by mu; by pid
+}
+
+// serve takes commands in dir until standard input ends.
+func serve(dir, agentUID string) int {
+	agent, err := strconv.Atoi(agentUID)
+	if err == nil {
+		err = becomeSubreaper()
+	}
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	listener, err := listen(filepath.Join(dir, call.SocketName))
+	if err != nil {
+		return fail(exitFailed, fmt.Errorf("take commands: %w; the folder must be a tmpfs volume of the service and the agent alone", err))
+	}
+	surviveSignals()
+	s := &server{agent: agent, slots: make(chan struct{}, maxCommands), reapers: map[int]chan syscall.WaitStatus{}}
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGCHLD)
+	go s.reapAll(died)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = listener.Close() // init is gone, or will be; the reapers see our end as we do its
+	}()
+	for {
+		conn, err := listener.AcceptUnix()
+		if err != nil {
+			return 0
+		}
+		go s.answer(conn)
+	}
+}
+
+// listen makes the socket, for its owner alone from the start.
+func listen(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err // of an earlier start of this container
+	}
+	// Nothing else runs in this process yet.
+	umask := syscall.Umask(0o177)
+	defer syscall.Umask(umask)
+	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+}
+
+func (s *server) answer(conn *net.UnixConn) {
+	defer conn.Close() //nolint:errcheck // answered, or not worth an answer
+	if err := s.fromAgent(conn); err != nil {
+		_ = fail(0, err)
+		return
+	}
+	var reply call.Reply
+	select {
+	case s.slots <- struct{}{}:
+		reply = s.carryOut(conn)
+		<-s.slots
+	default:
+		reply = notStarted(fmt.Errorf("%d commands run already", maxCommands))
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(receiveLimit))
+	_ = call.WriteReply(conn, reply) // a caller that is gone needs none
+}
+
+// fromAgent refuses whoever else found the socket.
+func (s *server) fromAgent(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var who *syscall.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		who, credErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil || credErr != nil {
+		return errors.Join(err, credErr)
+	}
+	if int(who.Uid) != s.agent {
+		return fmt.Errorf("a caller with user id %d is refused: commands come from the agent", who.Uid)
+	}
+	return nil
+}
+
+// carryOut runs the command that conn asks for, until conn ends.
+func (s *server) carryOut(conn *net.UnixConn) call.Reply {
+	_ = conn.SetReadDeadline(time.Now().Add(receiveLimit))
+	req, err := call.ReadRequest(conn)
+	if err != nil {
+		return notStarted(err)
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	p, err := newPipes()
+	if err != nil {
+		return notStarted(err)
+	}
+	defer p.close()
+	ended, err := s.start(req, p)
+	if err != nil {
+		return notStarted(err)
+	}
+	go func() {
+		// The caller says nothing more: whatever comes is its end.
+		_, _ = conn.Read(make([]byte, 1))
+		_ = p.control.w.Close()
+	}()
+	output, reason, status := keep(p.output.r, call.OutputLimit), keep(p.reason.r, 4*call.ReasonLimit), keep(p.status.r, 4096)
+	code := <-ended
+	p.drain()
+	reply := call.Reply{End: call.Signalled, Code: int(syscall.SIGKILL)}
+	if code.Exited() {
+		if err := json.Unmarshal(<-status, &reply); err != nil {
+			reply = notStarted(fmt.Errorf("how it ended is not known: %w", err))
+		}
+	}
+	reply.Output, reply.Reason = <-output, call.CleanReason(string(<-reason))
+	return reply
+}
+
+// start starts the reaper of one command.
+func (s *server) start(req call.Request, p *pipes) (<-chan syscall.WaitStatus, error) {
+	argv := append([]string{reaperRole, req.Time.String()}, req.Argv...)
+	env := append(os.Environ(), req.Env...)
+	files := []uintptr{p.control.r.Fd(), p.output.w.Fd(), p.output.w.Fd(), p.reason.w.Fd(), p.status.w.Fd()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid, err := syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: append(env, reasonVariable), Files: files})
+	p.childHas()
+	if err != nil {
+		return nil, fmt.Errorf("start the command's reaper: %w", err)
+	}
+	ended := make(chan syscall.WaitStatus, 1)
+	s.reapers[pid] = ended
+	return ended, nil
+}
+
+// reapAll takes the status of reapers, and kills what one that was killed has left.
+func (s *server) reapAll(died <-chan os.Signal) {
+	for range died {
+		s.mu.Lock()
+		var done []func()
+		reapEnded(func(pid int, status syscall.WaitStatus) {
+			if ended, known := s.reapers[pid]; known {
+				delete(s.reapers, pid)
+				done = append(done, func() { ended <- status })
+			}
+		})
+		// Its children are ours now; their end wakes us again for theirs.
+		killBelow(func(pid int) bool { return s.reapers[pid] != nil })
+		s.mu.Unlock()
+		for _, tell := range done {
+			tell()
+		}
+	}
+}
