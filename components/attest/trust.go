@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"cadre.dev/attest/dstackverifier"
-	"cadre.dev/attest/internal/strictjson"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/strictjson"
 )
 
 // MaxTrustSize bounds a trust file in bytes.

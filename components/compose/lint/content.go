@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"cadre.dev/core/appcompose"
 )
 
 var (
@@ -30,7 +32,7 @@ func (l *linter) environment(s service) {
 		}
 	}
 	passed := func(n *yaml.Node, name string) {
-		if steersCode(name) {
+		if appcompose.Steers(name) {
 			l.add(n, s.path("environment")+"."+name, RuleVariable, Error, fmt.Sprintf("is passed on from the environment, and %s decides which code runs", name), "write the value out")
 		}
 	}
