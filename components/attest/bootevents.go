@@ -1,7 +1,7 @@
 package attest
 
 import (
-	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/strictjson"
 )
 
 // The names of the events that dstack emits while it boots.

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
-	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/strictjson"
 )
 
 // Bounds of an event log. Real ones have about 40 entries and 20 KiB.

@@ -30,7 +30,7 @@ var (
 	fakeAppID      = bytes.Repeat([]byte{1}, 20)
 	fakeInstanceID = bytes.Repeat([]byte{3}, 20)
 	fakeProvider   = `{"name":"kms","id":"3059"}`
-	fakeCompose    = []byte(`{"runner":"docker-compose","docker_compose_file":"services: {}","kms_enabled":true,"key_provider":"kms","name":"x"}`)
+	fakeCompose    = []byte(`{"manifest_version":2,"runner":"docker-compose","docker_compose_file":"services: {}","kms_enabled":true,"key_provider":"kms","secure_time":true,"name":"x"}`)
 )
 
 func simNow() time.Time { return time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC) }

@@ -53,16 +53,6 @@ func FuzzINP09_ParseEventLog(f *testing.F) {
 	})
 }
 
-func FuzzINP09_ReadAppCompose(f *testing.F) {
-	f.Add(string(fakeCompose))
-	f.Add(`{"runner":"bash","pre_launch_script":"x"}`)
-	f.Fuzz(func(t *testing.T, raw string) {
-		if text, problem := readAppCompose([]byte(raw), nil); problem == "" && text == "" {
-			t.Error("accepted without a compose text")
-		}
-	})
-}
-
 func FuzzINP09_ParseTrust(f *testing.F) {
 	f.Add(string(trustFile(f, nil, nil)))
 	f.Add(`{}`)

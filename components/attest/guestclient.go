@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"cadre.dev/attest/dstacksdk"
-	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/strictjson"
 )
 
 // GuestClient talks to the guest agent over its unix socket. It is safe for

@@ -11,8 +11,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/strictjson"
 )
 
 // CheckMeasured refuses, with CONFIG_UNAUTHENTICATED, to work by a trust file
@@ -48,8 +49,8 @@ func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	if err != nil {
 		return "", fmt.Errorf("ask the guest agent for this CVM's own evidence: %w", err)
 	}
-	if len(ev.AppCompose) > MaxAppComposeSize {
-		return "", unmeasured("app-compose.json has %d bytes, the limit is %d", len(ev.AppCompose), MaxAppComposeSize)
+	if len(ev.AppCompose) > appcompose.MaxSize {
+		return "", unmeasured("app-compose.json has %d bytes, the limit is %d", len(ev.AppCompose), appcompose.MaxSize)
 	}
 	quote, err := parseQuote(ev.Quote)
 	if err != nil {
@@ -66,14 +67,28 @@ func checkMeasured(ctx context.Context, guest Guest, trustFile []byte) (compose 
 	if sum := sha256.Sum256(ev.AppCompose); subtle.ConstantTimeCompare(sum[:], boot.composeHash) != 1 {
 		return "", unmeasured("app-compose.json hashes to %x, the measured compose hash is %x", sum, boot.composeHash)
 	}
-	var app appCompose
-	if err := strictjson.UnmarshalOpen(ev.AppCompose, &app); err != nil {
-		return "", unmeasured("app-compose.json: %v", err)
+	// A document that lets the environment choose the compose file, or whatever else
+	// decides what runs, does not fix that this file is the one which is mounted.
+	app, problems := appcompose.Judge(ev.AppCompose, appcompose.Rules{Scripts: scriptsOf(trustFile), KeyProviderID: boot.keyProvider.ID})
+	if len(problems) > 0 {
+		return "", unmeasured("app-compose.json: %s", appcompose.Texts(problems))
 	}
-	if err := standsIn(app.DockerComposeFile, string(trustFile)); err != nil {
+	if err := standsIn(app.Compose, string(trustFile)); err != nil {
 		return "", err
 	}
-	return app.DockerComposeFile, nil
+	return app.Compose, nil
+}
+
+// scriptsOf are the pre-launch scripts that a trust file allows; none where it cannot be
+// read.
+func scriptsOf(trustFile []byte) []string {
+	var trust struct {
+		Scripts []string `json:"pre_launch_scripts_sha256"`
+	}
+	if strictjson.UnmarshalOpen(trustFile, &trust) != nil {
+		return nil
+	}
+	return trust.Scripts
 }
 
 // standsIn looks for a config whose content is text. Compose would fill in a

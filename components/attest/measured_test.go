@@ -15,6 +15,7 @@ import (
 type quoter struct {
 	t       *testing.T
 	compose string
+	envs    []string
 	// hash is measured; nil: that of the app-compose.
 	hash  []byte
 	stale bool
@@ -23,7 +24,9 @@ type quoter struct {
 }
 
 func (q *quoter) appCompose() []byte {
-	raw, err := json.Marshal(map[string]any{"runner": "docker-compose", "docker_compose_file": q.compose, "key_provider": "kms"})
+	raw, err := json.Marshal(map[string]any{
+		"manifest_version": 2, "runner": "docker-compose", "docker_compose_file": q.compose, "kms_enabled": true, "secure_time": true, "allowed_envs": q.envs,
+	})
 	if err != nil {
 		q.t.Fatal(err)
 	}
@@ -75,9 +78,10 @@ func TestATT02_ATT17_TheTrustFileMustBeMeasured(t *testing.T) {
 		"from the environment":  {compose: quoted("${TRUST}"), trust: "${TRUST}"},
 		"no YAML":               {compose: "\t:"},
 		"another hash measured": {compose: quoted(trust), change: func(q *quoter) { q.hash = make([]byte, 32) }},
-		"a quote of before":     {compose: quoted(trust), change: func(q *quoter) { q.stale = true }},
+		"the environment chooses the compose file": {compose: quoted(trust), change: func(q *quoter) { q.envs = []string{"COMPOSE_FILE"} }},
+		"a quote of before":                        {compose: quoted(trust), change: func(q *quoter) { q.stale = true }},
 	} {
-		q := &quoter{t: t, compose: c.compose}
+		q := &quoter{t: t, compose: c.compose, envs: []string{"CADRE_GATEWAY_DOMAIN"}}
 		if c.change != nil {
 			c.change(q)
 		}

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"cadre.dev/attest/dstackverifier"
-	"cadre.dev/attest/internal/strictjson"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/strictjson"
 )
 
 // Judge decides whether Evidence is genuine and what it says, as Verifier does.

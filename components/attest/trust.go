@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"cadre.dev/attest/dstackverifier"
-	"cadre.dev/attest/internal/strictjson"
 	"cadre.dev/core/founding"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/strictjson"
 )
 
 // MaxTrustSize bounds a trust file in bytes.

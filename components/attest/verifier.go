@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-tdx-guest/verify"
 
 	"cadre.dev/attest/collateral"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 )
 
@@ -110,8 +111,8 @@ func (v *Verifier) Verify(ctx context.Context, ev Evidence, reportData [64]byte)
 	if err := ctx.Err(); err != nil {
 		return policy.Claims{}, fmt.Errorf("verify evidence: %w", err)
 	}
-	if len(ev.AppCompose) > MaxAppComposeSize {
-		return policy.Claims{}, refuse(CodeTooLarge, "app-compose.json has %d bytes, the limit is %d", len(ev.AppCompose), MaxAppComposeSize)
+	if len(ev.AppCompose) > appcompose.MaxSize {
+		return policy.Claims{}, refuse(CodeTooLarge, "app-compose.json has %d bytes, the limit is %d", len(ev.AppCompose), appcompose.MaxSize)
 	}
 	quote, err := parseQuote(ev.Quote)
 	if err != nil {
@@ -161,8 +162,19 @@ func (v *Verifier) claims(ctx context.Context, quote *pb.QuoteV4, chain *pckChai
 		TCB:             tcb,
 		Simulated:       chain.simulated,
 	}
-	claims.ComposeText, claims.AppComposeProblem = readAppCompose(ev.AppCompose, v.scripts)
+	judgeAppCompose(&claims, ev.AppCompose, v.scripts)
 	return claims, nil
+}
+
+// judgeAppCompose fills in what the preimage says, and why it is not acceptable. The bytes are
+// measured, so a bad one is not forged evidence but a bad Revision: policy's to refuse.
+func judgeAppCompose(claims *policy.Claims, raw []byte, scripts []string) {
+	if len(raw) == 0 {
+		claims.AppComposeProblem = "app-compose.json is not part of the evidence"
+		return
+	}
+	got, problems := appcompose.Judge(raw, appcompose.Rules{Scripts: scripts, KeyProviderID: claims.KeyProviderID})
+	claims.ComposeText, claims.AllowedEnvs, claims.AppComposeProblem = got.Compose, got.Envs, appcompose.Texts(problems)
 }
 
 func verifyLog(text string, body *pb.TDQuoteBody) (bootFacts, error) {

@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -40,6 +42,8 @@ type Approval struct {
 	Revision string `json:"revision"`
 	Group    string `json:"group"`
 	Number   uint64 `json:"number,omitempty"`
+	// ComposeHash is what is approved: the Revision as this hash.
+	ComposeHash string `json:"compose_hash,omitempty"`
 	// Changed is false when it was so already.
 	Changed  bool     `json:"changed"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -52,8 +56,39 @@ func (c *Client) Approve(ctx context.Context, revision, group, note string, with
 	defer cancel()
 	r, err := c.policy.ApproveRevision(ctx, &apiv1.ApproveRevisionRequest{Revision: revision, Group: group, Note: note, Withdraw: withdraw})
 	return Approval{
-		Revision: r.GetRevision(), Group: r.GetGroup(), Number: r.GetNumber(), Changed: r.GetChanged(), Warnings: r.GetWarnings(),
+		Revision: r.GetRevision(), Group: r.GetGroup(), Number: r.GetNumber(), ComposeHash: r.GetComposeHash(), Changed: r.GetChanged(), Warnings: r.GetWarnings(),
 	}, c.wrap("approve revision "+revision, err)
+}
+
+// AppCompose is the document that a Revision is measured with.
+type AppCompose struct {
+	Revision    string `json:"revision,omitempty"`
+	Group       string `json:"group"`
+	ComposeHash string `json:"compose_hash"`
+	// Text is exactly the bytes that are measured.
+	Text string `json:"app_compose"`
+	// JudgedAt is zero where no platform was asked yet: it is what would be rendered now.
+	JudgedAt time.Time `json:"judged_at,omitzero"`
+}
+
+// AppCompose shows the document of a Revision, named as for Approve, or of a compose
+// hash. The bytes are hashed here.
+func (c *Client) AppCompose(ctx context.Context, revision, group string) (AppCompose, error) {
+	doing := "show the app-compose.json of " + revision
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.policy.GetAppCompose(ctx, &apiv1.GetAppComposeRequest{Revision: revision, Group: group})
+	if err != nil {
+		return AppCompose{}, c.wrap(doing, err)
+	}
+	out := AppCompose{Revision: r.GetRevision(), Group: r.GetGroup(), ComposeHash: r.GetComposeHash(), Text: string(r.GetAppCompose())}
+	if at := r.GetJudgedAt(); at != nil {
+		out.JudgedAt = at.AsTime()
+	}
+	if hash := appcompose.Hash(r.GetAppCompose()); hash != out.ComposeHash {
+		return AppCompose{}, c.wrap(doing, fmt.Errorf("the answer says compose hash %.64s, and its text hashes to %s", out.ComposeHash, hash))
+	}
+	return out, nil
 }
 
 // CutOff is what a revocation or a floor does, or would do.

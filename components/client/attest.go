@@ -21,6 +21,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/attest/collateral"
 	"cadre.dev/attest/statement"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/founding"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -153,6 +154,9 @@ func accept(c Context, claims policy.Claims, now time.Time) error {
 		return errors.New("its evidence is simulated (a root that is not Intel's), which the context's trust does not allow")
 	case claims.AppComposeProblem != "":
 		return fmt.Errorf("its app-compose.json: %s", claims.AppComposeProblem)
+	case appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()) != "":
+		return fmt.Errorf("its app-compose.json: allowed_envs names %.80q, which coordinators do not read: whoever writes their environment could use it",
+			appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()))
 	case !t.MayCoordinate(claims.ComposeHash), len(c.CoordinatorComposeHashes) > 0 && !slices.Contains(c.CoordinatorComposeHashes, claims.ComposeHash):
 		return fmt.Errorf("it runs compose hash %s, which is not one that this context knows", claims.ComposeHash)
 	}

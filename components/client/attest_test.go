@@ -41,7 +41,7 @@ func newBench(t *testing.T, faults attestsim.Faults) *bench {
 		t.Fatal(err)
 	}
 	appCompose, err := json.Marshal(map[string]any{"manifest_version": 2, "name": "coordinator", "runner": "docker-compose",
-		"docker_compose_file": "services: {}", "kms_enabled": true, "key_provider": "kms"})
+		"docker_compose_file": "services: {}", "kms_enabled": true, "key_provider": "kms", "secure_time": true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/marks"
+	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/peering"
@@ -30,6 +31,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/secret"
@@ -290,8 +292,9 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
 	judge := vet.New(c.info.AppID)
+	measured := measure.New(c.cfg.Cluster, appcompose.Rules{Scripts: c.cfg.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.cfg.Trust.KeyProvider.ID})
 	operator := operate.New(operate.Config{
-		Cluster: c.cfg.Cluster, Vet: judge, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
+		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})
@@ -304,7 +307,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
 		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
-		Images: c.cfg.Trust.ImagePolicy(), Vet: judge, Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
+		Images: c.cfg.Trust.ImagePolicy(), Vet: judge, Measure: measured, Root: c.root, Identity: c.identity, Certificate: c.certificate, Store: c.store, Views: c.views, Platform: c.platform,
 		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.quoter,
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})

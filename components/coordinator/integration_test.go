@@ -298,7 +298,7 @@ func (h *harness) dial(token string) *operator {
 func appCompose(text string) []byte {
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "demo-web", "runner": "docker-compose", "docker_compose_file": text,
-		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true,
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
 	})
 	if err != nil {
 		return nil

@@ -97,7 +97,7 @@ func (p *cloudPlatform) Describe(_ context.Context, vm string) (platform.Instanc
 func (p *cloudPlatform) Provision(_ context.Context, _ string, t platform.Template) (platform.Provisioned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	raw := appCompose(t.Compose)
+	raw := t.AppCompose
 	sum := sha256.Sum256(raw)
 	hash := hex.EncodeToString(sum[:])
 	p.content[hash] = raw

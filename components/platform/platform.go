@@ -2,7 +2,10 @@ package platform
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -19,9 +22,10 @@ type Platform interface {
 	List(ctx context.Context, appID string) ([]Instance, error)
 	// Describe returns one CVM; ErrNotFound when there is none.
 	Describe(ctx context.Context, vmUUID string) (Instance, error)
-	// Provision asks what compose hash the platform would measure for t. No effect
-	// on any CVM; the platform remembers the content by its hash for a while.
-	// vmUUID is a CVM of the app, or empty for a new app (then AppID of the reply is set).
+	// Provision hands t.AppCompose over and asks what the platform would measure. No
+	// effect on any CVM; the platform remembers the content by its hash for a while.
+	// vmUUID is a CVM of the app, or empty for a new app (then AppID of the reply is
+	// set). The reply passes Check, or the error is ErrMeasuresOther.
 	Provision(ctx context.Context, vmUUID string, t Template) (Provisioned, error)
 	// Create makes one CVM. The caller has listed by name before (R67).
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
@@ -39,9 +43,10 @@ type Platform interface {
 
 // Template is what a CVM runs.
 type Template struct {
-	// Name inside app-compose.json: belongs to the app, not to a Slot.
-	Name         string
-	Compose      string
+	// AppCompose is the whole app-compose.json, as it is to be measured. Its name
+	// belongs to the app, not to a Slot.
+	AppCompose []byte
+	// Env is the encrypted environment; AppCompose allows each of its names.
 	Env          map[string]string
 	InstanceType string
 	OSImage      string
@@ -52,13 +57,32 @@ type Template struct {
 	AppNonce string
 }
 
-// Provisioned is the platform's answer to Provision. A hint: admission decides
-// on the attested app-compose.
+// Provisioned is the platform's answer to Provision. A hint: what may be measured is
+// decided by bytes that were judged, and admission decides on the attested ones.
 type Provisioned struct {
-	AppID       string
+	AppID string
+	// ComposeHash, 64 lower-case hex digits.
 	ComposeHash string
+	// AppCompose is the platform's own text where it insists on one and shows it;
+	// empty: it measures what it was sent.
+	AppCompose []byte
 	// EnvKey is the X25519 key for encrypted env, 32 bytes.
 	EnvKey []byte
+}
+
+// Check says whether p is the answer of a platform that would measure t.AppCompose, or
+// a text that it shows. What that text says is the caller's to judge. The error is
+// ErrMeasuresOther.
+func (p Provisioned) Check(t Template) error {
+	text, whose := t.AppCompose, "what it was sent"
+	if len(p.AppCompose) > 0 {
+		text, whose = p.AppCompose, "the text that it shows"
+	}
+	sum := sha256.Sum256(text)
+	if hash := hex.EncodeToString(sum[:]); hash != p.ComposeHash {
+		return fmt.Errorf("%w: it answers compose hash %.64q, %s hashes to %s", ErrMeasuresOther, p.ComposeHash, whose, hash)
+	}
+	return nil
 }
 
 // CreateRequest makes one CVM.
@@ -129,6 +153,9 @@ var (
 	ErrNotFound = errors.New("no such instance on the platform")
 	// ErrBusy means: another operation is running on this CVM; certainly no effect; retry later.
 	ErrBusy = errors.New("platform is busy with this instance")
+	// ErrMeasuresOther means: the platform would measure other bytes than it was sent,
+	// and shows none that hash to what it says. Also ErrRefused: nothing was made.
+	ErrMeasuresOther = errors.New("the platform would measure another app-compose.json")
 	// ErrThrottled means: a property of the account, not of the CVM (R73).
 	ErrThrottled = errors.New("throttled by the platform")
 )

@@ -11,6 +11,7 @@ import (
 const (
 	GroupsPrefix     = "groups/"
 	RevisionsPrefix  = "revisions/"
+	AppComposePrefix = "app-compose/"
 	SlotsPrefix      = "slots/"
 	OperationsPrefix = "operations/"
 	RolloutsPrefix   = "rollouts/"
@@ -57,6 +58,9 @@ func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
 
 // RevisionKey is the immutable content of the Revision with digest d.
 func RevisionKey(d string) string { return key("revisions", id(d)) }
+
+// AppComposeKey is the record of the document with this compose hash.
+func AppComposeKey(hash string) string { return key("app-compose", id(hash)) }
 
 // SlotKey binds slot of group g to its Instance.
 func SlotKey(g, slot string) string { return key("slots", name(g), name(slot)) }

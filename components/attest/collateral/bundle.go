@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"cadre.dev/attest/internal/refusal"
-	"cadre.dev/attest/internal/strictjson"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/strictjson"
 )
 
 // Bounds of the parts, in bytes. Real ones have less than a quarter of this. All

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/strictjson"
 )
 
 // componentCount is how many components a TCB has, SGX and TDX each. A list of

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/attest/internal/strictjson"
+	"cadre.dev/core/strictjson"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"cadre.dev/attest/internal/strictjson"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/strictjson"
 )
 
 // answer is the service's reply. Pointers tell what is missing from what is false:

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -84,8 +85,24 @@ func (s *Server) ApproveRevision(ctx context.Context, r *apiv1.ApproveRevisionRe
 		verb = "withdraw"
 	}
 	return &apiv1.ApproveRevisionResponse{
-		Revision: r.GetRevision(), Group: "worker", Number: 7, Changed: s.decideLocked(verb, r.GetRevision(), r.GetGroup(), r.GetNote()), Warnings: s.admission.Warnings,
+		Revision: r.GetRevision(), Group: "worker", Number: 7, ComposeHash: appcompose.Hash([]byte(Document)), Changed: s.decideLocked(verb, r.GetRevision(), r.GetGroup(), r.GetNote()), Warnings: s.admission.Warnings,
 	}, nil
+}
+
+// Document is the app-compose.json of every Revision.
+const Document = `{"docker_compose_file":"services: {}"}`
+
+// GetAppCompose implements PolicyService.
+func (s *Server) GetAppCompose(ctx context.Context, r *apiv1.GetAppComposeRequest) (*apiv1.GetAppComposeResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "GetAppCompose"); err != nil {
+		return nil, err
+	}
+	out := &apiv1.GetAppComposeResponse{Revision: r.GetRevision(), Group: "worker", ComposeHash: appcompose.Hash([]byte(Document)), AppCompose: []byte(Document)}
+	if r.GetRevision() == "edited" {
+		out.AppCompose = []byte("{}")
+	}
+	return out, nil
 }
 
 // Revoke implements PolicyService.

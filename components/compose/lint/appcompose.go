@@ -3,49 +3,38 @@ package lint
 import (
 	"strings"
 
-	"cadre.dev/attest"
-	"cadre.dev/compose/appcompose"
+	"cadre.dev/core/appcompose"
 )
 
 // composeField is where app-compose.json holds the compose text; findings inside
 // have its name as File suffix.
 const composeField = "docker_compose_file"
 
-// AppCompose lints app-compose.json: the settings that admission would refuse, the
-// names that the environment may set, and the compose text in it. scripts are the
-// SHA-256 digests, hex, of pre-launch scripts that are known. Findings of the
-// compose text have File "docker_compose_file" and its lines.
-func AppCompose(raw []byte, scripts []string) []Finding {
+// AppCompose lints app-compose.json by the closed list of package appcompose, which
+// admission and agents judge by, and the compose text in it. Findings of the compose
+// text have File "docker_compose_file" and its lines.
+func AppCompose(raw []byte, rules appcompose.Rules) []Finding {
 	var out []Finding
-	add := func(at string, severity Severity, message, fix string) {
-		out = append(out, Finding{Path: at, Rule: RuleAppCompose, Severity: severity, Message: message, Fix: fix})
-	}
 	doc, err := appcompose.Read(raw)
 	if err != nil {
-		add("", Error, err.Error(), "")
-		return out
+		return []Finding{{Rule: RuleAppCompose, Severity: Error, Message: err.Error()}}
 	}
-	text, problem := attest.CheckAppCompose(raw, scripts)
-	for p := range strings.SplitSeq(problem, "; ") {
-		if p != "" {
-			add("", Error, p, "admission refuses it")
+	_, problems := appcompose.Judge(raw, rules)
+	for _, p := range problems {
+		f := Finding{Path: p.Path, Rule: RuleAppCompose, Severity: Error, Message: p.Message, Fix: p.Fix}
+		if strings.HasPrefix(p.Path, "allowed_envs[") {
+			f.Rule = RuleEnvName
 		}
-	}
-	if text == "" {
-		text = doc.DockerComposeFile
+		out = append(out, f)
 	}
 	for _, odd := range appcompose.Oddities(raw) {
 		what, fix, _ := strings.Cut(odd, ": ")
-		add("", Warning, what, fix)
+		out = append(out, Finding{Rule: RuleAppCompose, Severity: Warning, Message: what, Fix: fix})
 	}
-	for _, f := range EnvNames(doc.AllowedEnvs) {
-		f.Path = "allowed_envs." + f.Path
-		out = append(out, f)
-	}
-	if text == "" {
+	if doc.DockerComposeFile == "" {
 		return out
 	}
-	for _, f := range Lint([]byte(text)) {
+	for _, f := range Lint([]byte(doc.DockerComposeFile)) {
 		f.File = composeField
 		out = append(out, f)
 	}

@@ -9,6 +9,8 @@ import (
 	"cadre.dev/core/group"
 
 	"go.yaml.in/yaml/v3"
+
+	"cadre.dev/core/appcompose"
 )
 
 var (
@@ -32,7 +34,7 @@ func (l *linter) environment(s service) {
 		}
 	}
 	passed := func(n *yaml.Node, name string) {
-		if steersCode(name) {
+		if appcompose.Steers(name) {
 			l.add(n, s.path("environment")+"."+name, RuleVariable, Error, fmt.Sprintf("is passed on from the environment, and %s decides which code runs", name), "write the value out")
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"cadre.dev/core/group"
+
+	"cadre.dev/core/appcompose"
 )
 
 // FuzzLint: whatever the text, there is an answer, and a text that passes means one
@@ -62,5 +64,5 @@ func FuzzVariable(f *testing.F) {
 
 func FuzzAppComposeLint(f *testing.F) {
 	f.Add([]byte(`{"runner":"docker-compose","docker_compose_file":"services: {}","allowed_envs":["PATH"],"kms_enabled":true}`))
-	f.Fuzz(func(_ *testing.T, raw []byte) { AppCompose(raw, nil) })
+	f.Fuzz(func(_ *testing.T, raw []byte) { AppCompose(raw, appcompose.Rules{}) })
 }

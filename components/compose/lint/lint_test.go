@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"cadre.dev/core/appcompose"
+	"cadre.dev/core/appcompose/appcomposetest"
 )
 
 const (
@@ -317,22 +320,40 @@ func TestRulesAreDocumented(t *testing.T) {
 }
 
 func TestAppCompose(t *testing.T) {
-	findings := AppCompose([]byte(`{"runner":"bash","bash_script":"x","kms_enabled":true,"allowed_envs":["DB","LD_PRELOAD"],`+
-		`"docker_compose_file":"services:\n  a:\n    image: nginx\n"}`+"\n"), nil)
+	findings := AppCompose([]byte(`{"runner":"bash","bash_script":"x","kms_enabled":true,"allowed_envs":["DB","LD_PRELOAD"],"verity_volumes":[],`+
+		`"docker_compose_file":"services:\n  a:\n    image: nginx\n"}`+"\n"), appcompose.Rules{})
 	got := []string{}
 	for _, f := range findings {
 		got = append(got, f.String())
 	}
 	all := strings.Join(got, "\n")
 	for _, want := range []string{
-		`runner is "bash", must be "docker-compose"`, "bash_script is set", "ends with a newline", "allowed_envs.LD_PRELOAD is not measured",
+		`runner is "bash", must be "docker-compose"`, "bash_script is", "ends with a newline", `allowed_envs[1] "LD_PRELOAD" is not measured`, "[env-name]",
+		"secure_time is missing", "manifest_version is missing: write 2", "verity_volumes mounts volumes",
 		"docker_compose_file:3:12: error: services.a.image is \"nginx\"",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}
 	}
-	if got := AppCompose([]byte("services:\n"), nil); len(got) != 1 || !strings.Contains(got[0].Message, "not of the docker compose file") {
+	if got := AppCompose([]byte("services:\n"), appcompose.Rules{}); len(got) != 1 || !strings.Contains(got[0].Message, "not of the docker compose file") {
 		t.Errorf("a compose file: %v", got)
+	}
+}
+
+// What admission refuses, lint names as an error, with its key.
+func TestThreat_ATT_16_LintRefusesEachBadDocument(t *testing.T) {
+	good := appcomposetest.Good("demo-web", "services:\n  cadre:\n    image: a@sha256:"+strings.Repeat("0", 64)+"\n")
+	if found := Errors(AppCompose(good, appcompose.Rules{})); len(found) > 0 {
+		t.Fatalf("a rendered document: %v", found)
+	}
+	cases, err := appcomposetest.Bad(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		if len(Errors(AppCompose(c.Raw, appcompose.Rules{}))) == 0 {
+			t.Errorf("%s has no error", c.Name)
+		}
 	}
 }

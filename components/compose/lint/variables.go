@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"cadre.dev/core/appcompose"
 )
 
 // variable returns the first variable of a value as it is written, "" if there is
@@ -93,7 +95,7 @@ func (l *linter) envVariable(value, found string, place *yaml.Node, at path) {
 			return
 		}
 	}
-	if steersCode(name) {
+	if appcompose.Steers(name) {
 		l.add(place, at.String(), RuleVariable, Error,
 			fmt.Sprintf("takes %s from the environment, and %s decides which code runs", found, name), "write the value out")
 	}
@@ -101,31 +103,15 @@ func (l *linter) envVariable(value, found string, place *yaml.Node, at path) {
 
 func isIndex(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// steeringNames decide which code a process loads, or which files and servers the
-// container engine takes; prefixes end with "*".
-var steeringNames = []string{
-	"PATH", "LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "BASH_ENV", "BASH_FUNC_*", "ENV", "IFS", "SHELL", "SHELLOPTS", "PS4", "PROMPT_COMMAND",
-	"PYTHON*", "PERL5*", "PERLLIB", "RUBYOPT", "RUBYLIB", "NODE_OPTIONS", "NODE_PATH", "LUA_PATH", "LUA_CPATH", "CLASSPATH", "JAVA_TOOL_OPTIONS",
-	"_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GIT_*", "COMPOSE_*", "DOCKER_*", "BUILDKIT_*",
-}
-
-// steersCode reports an environment name that must not come from outside.
-func steersCode(name string) bool {
-	return slices.ContainsFunc(steeringNames, func(n string) bool {
-		prefix, wild := strings.CutSuffix(n, "*")
-		return name == n || wild && strings.HasPrefix(name, prefix)
-	})
-}
-
 // EnvNames checks the names that the encrypted environment may set (allowed_envs
 // of app-compose.json, env of a group's template): values there are not measured.
 func EnvNames(list []string) []Finding {
 	var out []Finding
 	for _, name := range list {
-		if steersCode(name) {
+		if problem := appcompose.EnvNameProblem(name); problem != "" {
 			out = append(out, Finding{
-				Path: name, Rule: RuleEnvName, Severity: Error,
-				Message: "is not measured, and decides which code runs or which files the container engine takes", Fix: "write it into the compose file, under environment of the service that needs it",
+				Path: name, Rule: RuleEnvName, Severity: Error, Message: problem,
+				Fix: "write it into the compose file, under environment of the service that needs it",
 			})
 		}
 	}

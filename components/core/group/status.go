@@ -111,8 +111,8 @@ type RevisionRecord struct {
 	Number uint64 `json:"number,omitempty"`
 	// RestartToken that went into the digest.
 	RestartToken string `json:"restart_token,omitempty"`
-	// ComposeHash that the platform says it would measure for this Revision, 64 hex
-	// characters. A hint: admission also reads the attested app-compose itself.
+	// ComposeHash is that of the app-compose.json which was judged for this Revision
+	// last, 64 hex characters; the text stands at app-compose/<compose hash>.
 	ComposeHash string    `json:"compose_hash,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 }

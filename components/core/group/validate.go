@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"cadre.dev/core/appcompose"
 )
 
 // Validate reports every problem of a spec at once as a *ValidationError, or
@@ -123,26 +125,33 @@ func (v *validator) template(t Template) {
 	v.env(t.Env)
 }
 
-// reservedEnv may be set although they start with CADRE_: they locate, and are
-// never trusted.
-var reservedEnv = []string{"CADRE_GATEWAY_ADDRESS", "CADRE_GATEWAY_DOMAIN", "CADRE_PATHS", "CADRE_RENDEZVOUS", "CADRE_RENDEZVOUS_CA"}
+// maxEnvNames bounds the names of env together, as a policy record carries them.
+const maxEnvNames = 4 << 10
 
 func (v *validator) env(env map[string]string) {
-	total := 0
+	total, names := 0, 0
+	// They may be set although they start with CADRE_: they locate, and are never trusted.
+	locators := appcompose.MemberLocators()
 	for _, name := range sortedKeys(env) {
 		path := fmt.Sprintf("template.env[%q]", name)
 		total += len(name) + len(env[name])
+		names += len(name) + 1
 		switch {
 		case !isEnvName(name):
 			v.add(path, "", "is not a variable name: letters, digits and '_', not starting with a digit, at most 128 bytes")
-		case strings.HasPrefix(name, "CADRE_") && !slices.Contains(reservedEnv, name):
-			v.add(path, "", "is reserved: of CADRE_* only %s may be set", strings.Join(reservedEnv, ", "))
+		case strings.HasPrefix(name, "CADRE_") && !slices.Contains(locators, name):
+			v.add(path, "", "is reserved: of CADRE_* only %s may be set", strings.Join(locators, ", "))
+		case appcompose.Steers(name):
+			v.add(path, "ATT-17", "decides which code runs or whom a process believes, and env is not measured: write it into the compose file, under environment of the service that needs it")
 		case strings.ContainsRune(env[name], 0):
 			v.add(path, "", "contains a zero byte")
 		}
 	}
 	if total > maxEnvBytes {
 		v.add("template.env", "", "has %d bytes in all, at most %d are allowed", total, maxEnvBytes)
+	}
+	if names > maxEnvNames {
+		v.add("template.env", "", "has names of %d bytes in all, at most %d are allowed: write what is no secret into the compose file", names, maxEnvNames)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"cadre.dev/core/appcompose"
 )
 
 // Appraise compares genuine Claims with what the Slot may be now. It allows only
@@ -112,6 +114,8 @@ func revision(sp SlotPolicy, ip ImagePolicy, c Claims) Decision {
 			d = deny(CodeComposeForbidden, "app-compose.json: %s", c.AppComposeProblem)
 		case a.ComposeTextSHA256 != hex.EncodeToString(text[:]):
 			d = deny(CodeComposeForbidden, "the measured compose text is not that of revision %.8s", a.Revision)
+		case beyond(a, c) != "":
+			d = deny(CodeComposeForbidden, "app-compose.json: allowed_envs names %.80q, which is neither in the env of revision %.8s nor one of Cadre's locators", beyond(a, c), a.Revision)
 		case !ip.measures(a.OSImage, c):
 			d = deny(CodeOSImageForbidden, "the boot does not run OS image %q of revision %.8s", a.OSImage, a.Revision)
 		}
@@ -125,6 +129,12 @@ func revision(sp SlotPolicy, ip ImagePolicy, c Claims) Decision {
 		}
 	}
 	return refusal
+}
+
+// beyond is a name that the attested document lets the environment set, and that nobody
+// who wrote or approved the Revision named; "" if there is none (ATT-17).
+func beyond(a AllowedRevision, c Claims) string {
+	return appcompose.Beyond(c.AllowedEnvs, appcompose.SplitNames(a.EnvNames), appcompose.MemberLocators())
 }
 
 // revokedBoot: neither the instance nor its key provider is revoked.

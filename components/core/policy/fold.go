@@ -60,6 +60,8 @@ const (
 	ProblemFloorUnknown = "FLOOR_UNKNOWN"
 	// ProblemUnreadable: a record of an operator counts for nothing as it is.
 	ProblemUnreadable = "RECORD_UNREADABLE"
+	// ProblemApprovalUnbound: an approval of a Revision does not say of which hash.
+	ProblemApprovalUnbound = "APPROVAL_UNBOUND"
 	// ProblemOrderFull: no further Revision can be numbered.
 	ProblemOrderFull = "REVISION_NUMBERS_USED_UP"
 )
@@ -77,7 +79,7 @@ func (gp GroupPolicy) Fold(asked Asked, now time.Time) (GroupPolicy, []Problem) 
 	if _, ok := gp.Revisions[asked.Target.Revision]; !ok {
 		problems = append(problems, Problem{ProblemOrderFull, fmt.Sprintf("the group had %d revisions already, and none is forgotten: make a new group for the next one", maxRevisions)})
 	}
-	gp.approve(asked, now)
+	problems = append(problems, gp.approve(asked, now)...)
 	gp.Revoked = nil
 	for _, r := range asked.Revoked {
 		if r.Kind == RevokedRevision && asked.names(r.ID) {
@@ -126,7 +128,7 @@ func (gp *GroupPolicy) place(k Known, number uint64, now time.Time) {
 
 // approve takes the approvals over. When approval becomes required for a group that
 // runs, what runs counts as approved: the setting is about what comes next.
-func (gp *GroupPolicy) approve(asked Asked, now time.Time) {
+func (gp *GroupPolicy) approve(asked Asked, now time.Time) (problems []Problem) {
 	kept := map[string]Approval{}
 	for id, a := range gp.Approvals {
 		if a.By == ApprovedByLeader && asked.RequireApproval && asked.names(id) {
@@ -135,7 +137,7 @@ func (gp *GroupPolicy) approve(asked Asked, now time.Time) {
 	}
 	if asked.RequireApproval && !gp.RequireApproval && asked.Stable != "" {
 		kept[asked.Stable] = Approval{
-			Revision: asked.Stable, Group: asked.Group, By: ApprovedByLeader, At: now,
+			Revision: asked.Stable, ComposeHash: asked.hashOf(asked.Stable), Group: asked.Group, By: ApprovedByLeader, At: now,
 			Note: "was stable when approval became required",
 		}
 	}
@@ -143,12 +145,26 @@ func (gp *GroupPolicy) approve(asked Asked, now time.Time) {
 		id := strings.ToLower(a.Revision)
 		if (a.Group == "" || a.Group == asked.Group) && asked.names(id) {
 			kept[id] = a
+			if normalHash(id) == "" && normalHash(a.ComposeHash) == "" {
+				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names no compose_hash, so it counts for nothing: approve with `cadre admission approve`, or write the approval under the compose hash", id)})
+			}
 		}
 	}
 	if gp.Approvals = kept; len(kept) == 0 {
 		gp.Approvals = nil
 	}
 	gp.RequireApproval = asked.RequireApproval
+	return problems
+}
+
+// hashOf is the compose hash of a Revision, where its record has one.
+func (a Asked) hashOf(revision string) string {
+	for _, k := range append(slices.Clone(a.Recorded), a.Target) {
+		if k.Revision == revision {
+			return k.ComposeHash
+		}
+	}
+	return ""
 }
 
 // ApprovedByLeader is who approved what ran before approval was required.

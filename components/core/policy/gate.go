@@ -15,6 +15,10 @@ type Approval struct {
 	// Revision is the last segment of the key: a Revision (32 hex digits) or a compose
 	// hash (64).
 	Revision string `json:"revision"`
+	// ComposeHash that an approval of a Revision is for, 64 hex digits: what was looked
+	// at. Without one the approval counts for nothing; one of a compose hash names it
+	// already.
+	ComposeHash string `json:"compose_hash,omitempty"`
 	// Group that it is for; empty: every group.
 	Group string    `json:"group,omitempty"`
 	Note  string    `json:"note,omitempty"`
@@ -192,16 +196,25 @@ func (gp GroupPolicy) Judge(revision, content, composeHash string) Decision {
 	case order < gp.Floor.Number:
 		return deny(CodeRevisionBelowFloor, "revision %.8s (#%d) is below the floor #%d", revision, number, gp.Floor.Number)
 	case gp.RequireApproval && !gp.Approved(revision, composeHash):
+		if a, ok := gp.Approvals[strings.ToLower(revision)]; ok {
+			return deny(CodeRevisionNotApproved, "revision %.8s (#%d) was approved as compose hash %.64q, and would be measured as %.64q", revision, number, a.ComposeHash, composeHash)
+		}
 		return deny(CodeRevisionNotApproved, "revision %.8s (#%d) is not approved", revision, number)
 	}
 	return Decision{Allowed: true, Revision: revision}
 }
 
-// Approved reports an Approval of the Revision or of its compose hash.
+// Approved reports an Approval of the compose hash, or of the Revision as this hash: one
+// that was made for other bytes does not carry over. While no hash is known, before a
+// platform was asked, an Approval of the Revision counts for the plan; whoever allows a
+// hash asks again with it.
 func (gp GroupPolicy) Approved(revision, composeHash string) bool {
-	_, byRevision := gp.Approvals[strings.ToLower(revision)]
-	_, byHash := gp.Approvals[normalHash(composeHash)]
-	return revision != "" && byRevision || normalHash(composeHash) != "" && byHash
+	hash := normalHash(composeHash)
+	if _, byHash := gp.Approvals[hash]; hash != "" && byHash {
+		return true
+	}
+	a, byRevision := gp.Approvals[strings.ToLower(revision)]
+	return revision != "" && byRevision && normalHash(a.ComposeHash) != "" && (composeHash == "" || normalHash(a.ComposeHash) == hash)
 }
 
 // concerns: r revokes the Revision or the hash.

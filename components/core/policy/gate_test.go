@@ -151,13 +151,16 @@ func TestATT15_ApprovalIsOfTheRevisionOrItsHash(t *testing.T) {
 		want      Code
 	}{
 		"none":                {nil, CodeRevisionNotApproved},
-		"the revision":        {[]Approval{{Revision: rev(2)}}, ""},
-		"of this group":       {[]Approval{{Revision: rev(2), Group: "db"}}, ""},
+		"the revision":        {[]Approval{{Revision: rev(2), ComposeHash: hash}}, ""},
+		"of this group":       {[]Approval{{Revision: rev(2), ComposeHash: hash, Group: "db"}}, ""},
+		"as other bytes":      {[]Approval{{Revision: rev(2), ComposeHash: digits("e", 64)}}, CodeRevisionNotApproved},
+		"as no bytes":         {[]Approval{{Revision: rev(2)}}, CodeRevisionNotApproved},
+		"as half a hash":      {[]Approval{{Revision: rev(2), ComposeHash: hash[:32]}}, CodeRevisionNotApproved},
 		"the compose hash":    {[]Approval{{Revision: hash}}, ""},
 		"in capitals":         {[]Approval{{Revision: strings.ToUpper(hash)}}, ""},
-		"of another group":    {[]Approval{{Revision: rev(2), Group: "web"}}, CodeRevisionNotApproved},
-		"of another revision": {[]Approval{{Revision: rev(3)}}, CodeRevisionNotApproved},
-		"a prefix":            {[]Approval{{Revision: rev(2)[:31]}}, CodeRevisionNotApproved},
+		"of another group":    {[]Approval{{Revision: rev(2), ComposeHash: hash, Group: "web"}}, CodeRevisionNotApproved},
+		"of another revision": {[]Approval{{Revision: rev(3), ComposeHash: hash}}, CodeRevisionNotApproved},
+		"a prefix":            {[]Approval{{Revision: rev(2)[:31], ComposeHash: hash}}, CodeRevisionNotApproved},
 		"of nothing":          {[]Approval{{}}, CodeRevisionNotApproved},
 	} {
 		asked := required
@@ -169,14 +172,42 @@ func TestATT15_ApprovalIsOfTheRevisionOrItsHash(t *testing.T) {
 	}
 }
 
+func TestThreat_ATT_15_AnApprovalDoesNotCarryOverToAnotherHash(t *testing.T) {
+	seen, other := digits("d", 64), digits("e", 64)
+	target := known(2)
+	target.ComposeHash = seen
+	gp, problems := GroupPolicy{}.Fold(Asked{Group: "db", RequireApproval: true, Target: target, Approvals: []Approval{{Revision: rev(2), ComposeHash: strings.ToUpper(seen)}}}, noon)
+	if d := gp.Judge(rev(2), "c2", seen); !d.Allowed || len(problems) > 0 {
+		t.Errorf("the hash that was approved: %+v, %v", d, problems)
+	}
+	if d := gp.Judge(rev(2), "c2", ""); !d.Allowed {
+		t.Errorf("the plan, before the hash is known: %+v", d)
+	}
+	d := gp.Judge(rev(2), "c2", other)
+	if d.Code != CodeRevisionNotApproved || !strings.Contains(d.Message, other) || !strings.Contains(strings.ToLower(d.Message), seen) {
+		t.Errorf("another hash: %+v", d)
+	}
+	sp := SlotPolicy{Allowed: []AllowedRevision{{Revision: rev(2), ComposeHash: seen}, {Revision: rev(2), ComposeHash: other}}}.Under(gp, nil)
+	if !sp.Allowed[0].Approved || sp.Allowed[1].Approved {
+		t.Errorf("slot: %+v", sp.Allowed)
+	}
+	_, problems = GroupPolicy{}.Fold(Asked{Group: "db", RequireApproval: true, Target: target, Approvals: []Approval{{Revision: rev(2)}}}, noon)
+	if len(problems) != 1 || problems[0].Reason != ProblemApprovalUnbound {
+		t.Errorf("an approval of no hash: %v", problems)
+	}
+}
+
 func TestATT15_WhatRanWhenApprovalBecameRequiredCounts(t *testing.T) {
-	gp := history(GroupPolicy{}, Asked{Stable: rev(1)}, known(1))
-	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{known(1)}}, known(1))
-	if !gp.Judge(rev(1), "c1", "").Allowed {
+	hash := digits("d", 64)
+	ran := known(1)
+	ran.ComposeHash = hash
+	gp := history(GroupPolicy{}, Asked{Stable: rev(1)}, ran)
+	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{ran}}, ran)
+	if !gp.Judge(rev(1), "c1", hash).Allowed {
 		t.Errorf("the stable revision: %+v", gp)
 	}
-	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{known(1)}}, known(2))
-	if gp.Judge(rev(2), "c2", "").Code != CodeRevisionNotApproved || !gp.Judge(rev(1), "c1", "").Allowed {
+	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{ran}}, known(2))
+	if gp.Judge(rev(2), "c2", "").Code != CodeRevisionNotApproved || !gp.Judge(rev(1), "c1", hash).Allowed || gp.Judge(rev(1), "c1", digits("e", 64)).Allowed {
 		t.Errorf("the next one: %+v", gp)
 	}
 	// A new group has nothing that ran.

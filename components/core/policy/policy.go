@@ -9,8 +9,11 @@ type Claims struct {
 	ComposeHash string `json:"compose_hash"`
 	// ComposeText is docker_compose_file of the attested app-compose.json.
 	ComposeText string `json:"-"`
-	// AppComposeProblem is why the attested app-compose.json is not acceptable
-	// (runner, pre-launch script, key provider, ...); empty when it is.
+	// AllowedEnvs are the names that the encrypted environment may set, by the
+	// attested app-compose.json. Their values are not measured.
+	AllowedEnvs []string `json:"-"`
+	// AppComposeProblem is why the attested app-compose.json is not acceptable by the
+	// closed list of package appcompose; empty when it is.
 	AppComposeProblem string `json:"-"`
 	KeyProviderName   string `json:"key_provider_name"`
 	KeyProviderID     string `json:"key_provider_id"`
@@ -61,7 +64,11 @@ type AllowedRevision struct {
 	ComposeHash string `json:"compose_hash"`
 	// ComposeText must equal the attested docker_compose_file; carried here by digest.
 	ComposeTextSHA256 string `json:"compose_text_sha256"`
-	OSImage           string `json:"os_image"`
+	// EnvNames are the names of the Revision's env, sorted, with commas between them
+	// (appcompose.JoinNames). The attested allowed_envs may name these and Cadre's
+	// locators, nothing else.
+	EnvNames string `json:"env_names,omitempty"`
+	OSImage  string `json:"os_image"`
 	// Number is what the floor is compared with: that of the first Revision of the
 	// group with the same measured content. 0: not numbered, below every floor.
 	Number uint64 `json:"number,omitempty"`

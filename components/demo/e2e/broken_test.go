@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/demo/internal/rig"
@@ -77,15 +79,18 @@ func TestWrongComposeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	slot := slots(rig.Light)[0]
+	wrong := strings.Replace(g.Spec.Template.Compose, "release ", "not the release ", 1)
+	raw, err := appcompose.Render(c.PlatformName(rig.Light), wrong, slices.Collect(maps.Keys(g.Spec.Template.Env)))
+	if err != nil {
+		t.Fatal(err)
+	}
 	template := platform.Template{
-		Name: c.PlatformName(rig.Light), Compose: g.Spec.Template.Compose, Env: g.Spec.Template.Env,
-		InstanceType: g.Spec.Template.InstanceType, OSImage: g.Spec.Template.OSImage,
+		AppCompose: raw, Env: g.Spec.Template.Env, InstanceType: g.Spec.Template.InstanceType, OSImage: g.Spec.Template.OSImage,
 	}
 	// Paused, Cadre leaves the slot as it is, and there is time to look at it.
 	if err := c.api.Pause(within(t, time.Minute), rig.Light, "a test looks"); err != nil {
 		t.Fatal(err)
 	}
-	template.Compose = strings.Replace(template.Compose, "release ", "not the release ", 1)
 	c.change(t, before.cvms[c.PlatformName(slot)].VMUUID, template)
 
 	eventually(t, "the wrong boot is refused", 2*time.Minute, func(ctx context.Context) error {

@@ -1,12 +1,15 @@
 package phala
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 
 	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
@@ -20,22 +23,22 @@ const createAttempts = 3
 // maxCompose is the platform's bound on compose file and script together.
 const maxCompose = 200 << 10
 
-type composeFile struct {
-	Name           string   `json:"name"`
-	Compose        string   `json:"docker_compose_file"`
-	AllowedEnvs    []string `json:"allowed_envs"`
-	GatewayEnabled bool     `json:"gateway_enabled"`
-	PublicLogs     bool     `json:"public_logs"`
-	PublicSysinfo  bool     `json:"public_sysinfo"`
-	// UpdateEnv belongs to the in-place call only.
-	UpdateEnv bool `json:"update_env_vars,omitempty"`
+// document is what the driver has to know of an app-compose.json.
+type document struct {
+	Name        string   `json:"name"`
+	Compose     string   `json:"docker_compose_file"`
+	Script      string   `json:"pre_launch_script"`
+	AllowedEnvs []string `json:"allowed_envs"`
 }
 
 type provisionReply struct {
 	AppID       text `json:"app_id"`
 	ComposeHash text `json:"compose_hash"`
-	EnvKey      text `json:"app_env_encrypt_pubkey"`
-	KMS         object[struct {
+	// AppCompose is the raw file, under the name that it has in tcb_info. No server is
+	// known to show it here yet; without it what was sent must be what is measured.
+	AppCompose text `json:"app_compose"`
+	EnvKey     text `json:"app_env_encrypt_pubkey"`
+	KMS        object[struct {
 		EnvKey text `json:"encrypted_env_pubkey"`
 	}] `json:"kms_info"`
 }
@@ -43,19 +46,25 @@ type provisionReply struct {
 // Provision implements platform.Platform. It has no effect on a CVM, so it is
 // repeated like a read.
 func (c *Client) Provision(ctx context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
-	if vmUUID == "" {
-		return c.provisionApp(ctx, t.Name, t, "")
-	}
-	if err := checkTemplate(t); err != nil {
+	doc, err := checkTemplate(t)
+	if err != nil {
 		return platform.Provisioned{}, err
+	}
+	if vmUUID == "" {
+		return c.provisionApp(ctx, doc.Name, t, "")
 	}
 	path, err := cvmPath(vmUUID, "/compose_file/provision")
 	if err != nil {
 		return platform.Provisioned{}, err
 	}
-	body := compose(t)
-	body.UpdateEnv = len(t.Env) > 0
-	p, err := c.provision(ctx, call{doing: "provision a compose file for cvm " + vmUUID, method: http.MethodPost, path: path, body: body})
+	body, err := composeFile(t)
+	if err != nil {
+		return platform.Provisioned{}, err
+	}
+	if len(t.Env) > 0 {
+		body["update_env_vars"] = true // of the call, not of the document
+	}
+	p, err := c.provision(ctx, t, call{doing: "provision a compose file for cvm " + vmUUID, method: http.MethodPost, path: path, body: body})
 	if err == nil && p.EnvKey == nil && len(t.Env) > 0 {
 		var inst platform.Instance
 		if inst, err = c.Describe(ctx, vmUUID); err == nil {
@@ -67,11 +76,12 @@ func (c *Client) Provision(ctx context.Context, vmUUID string, t platform.Templa
 
 // provisionApp provisions a new app whose first CVM is to be called name.
 func (c *Client) provisionApp(ctx context.Context, name string, t platform.Template, node string) (platform.Provisioned, error) {
-	if err := checkTemplate(t); err != nil {
+	file, err := composeFile(t)
+	if err != nil {
 		return platform.Provisioned{}, err
 	}
 	body := map[string]any{
-		"name": name, "instance_type": t.InstanceType, "kms_type": "PHALA", "image": t.OSImage, "compose_file": compose(t),
+		"name": name, "instance_type": t.InstanceType, "kms_type": "PHALA", "image": t.OSImage, "compose_file": file,
 	}
 	if t.DiskGB > 0 {
 		body["disk_size"] = t.DiskGB
@@ -82,7 +92,7 @@ func (c *Client) provisionApp(ctx context.Context, name string, t platform.Templ
 	if node != "" {
 		body["teepod_id"] = nodeID(node)
 	}
-	p, err := c.provision(ctx, call{doing: "provision a new app for " + name, method: http.MethodPost, path: "/cvms/provision", body: body})
+	p, err := c.provision(ctx, t, call{doing: "provision a new app for " + name, method: http.MethodPost, path: "/cvms/provision", body: body})
 	switch {
 	case err != nil:
 		return p, err
@@ -94,18 +104,24 @@ func (c *Client) provisionApp(ctx context.Context, name string, t platform.Templ
 	return p, nil
 }
 
-func (c *Client) provision(ctx context.Context, r call) (platform.Provisioned, error) {
+func (c *Client) provision(ctx context.Context, t platform.Template, r call) (platform.Provisioned, error) {
 	var reply provisionReply
 	r.into = &reply
 	if err := c.read(ctx, r); err != nil {
 		return platform.Provisioned{}, err
 	}
 	p := platform.Provisioned{AppID: bareID(string(reply.AppID)), ComposeHash: bareID(string(reply.ComposeHash)), EnvKey: envKey(string(reply.EnvKey))}
+	if own := string(reply.AppCompose); own != "" && own != string(t.AppCompose) {
+		p.AppCompose = []byte(own)
+	}
 	if p.EnvKey == nil {
 		p.EnvKey = envKey(string(reply.KMS.V.EnvKey))
 	}
 	if p.ComposeHash == "" {
 		return p, fmt.Errorf("%s: the platform's reply has no compose hash: %w", r.doing, platform.ErrRefused)
+	}
+	if err := p.Check(t); err != nil {
+		return platform.Provisioned{}, fmt.Errorf("%s: %w: %w", r.doing, err, platform.ErrRefused)
 	}
 	return p, nil
 }
@@ -163,6 +179,9 @@ func (c *Client) createCall(ctx context.Context, req platform.CreateRequest) (ca
 	r := call{doing: "create cvm " + req.Name, method: http.MethodPost}
 	p := req.Provisioned
 	body := map[string]any{}
+	if _, err := checkTemplate(req.Template); err != nil {
+		return r, fmt.Errorf("%s: %w", r.doing, err)
+	}
 	if req.AppID == "" {
 		again, err := c.provisionApp(ctx, req.Name, req.Template, req.Node)
 		if err != nil {
@@ -200,23 +219,42 @@ func (c *Client) createCall(ctx context.Context, req platform.CreateRequest) (ca
 	return r, nil
 }
 
-func compose(t platform.Template) composeFile {
-	return composeFile{
-		Name: t.Name, Compose: t.Compose, AllowedEnvs: dstacksdk.EnvNames(t.Env), GatewayEnabled: true,
+// composeFile is the document as the object that the API takes: every key of it, so
+// that the server has none to choose.
+func composeFile(t platform.Template) (map[string]any, error) {
+	dec := json.NewDecoder(bytes.NewReader(t.AppCompose))
+	dec.UseNumber()
+	var file map[string]any
+	if err := dec.Decode(&file); err != nil {
+		return nil, fmt.Errorf("template's app-compose.json: %w: %w", err, platform.ErrRefused)
 	}
+	return file, nil
 }
 
-func checkTemplate(t platform.Template) error {
-	switch {
-	case t.Name == "":
-		return fmt.Errorf("template has no name: %w", platform.ErrRefused)
-	case t.Compose == "":
-		return fmt.Errorf("template has no compose text: %w", platform.ErrRefused)
-	case len(t.Compose) > maxCompose:
-		return fmt.Errorf("template's compose text has %d bytes, the platform takes at most %d: %w", len(t.Compose), maxCompose, platform.ErrRefused)
+func checkTemplate(t platform.Template) (document, error) {
+	var doc document
+	refused := func(format string, args ...any) (document, error) {
+		return doc, fmt.Errorf("template: %w: %w", fmt.Errorf(format, args...), platform.ErrRefused)
+	}
+	if err := json.Unmarshal(t.AppCompose, &doc); err != nil {
+		return refused("its app-compose.json: %w", err)
+	}
+	switch n := len(doc.Compose) + len(doc.Script); {
+	case doc.Name == "":
+		return refused("its app-compose.json has no name")
+	case doc.Compose == "":
+		return refused("its app-compose.json has no docker_compose_file")
+	case n > maxCompose:
+		return refused("compose text and script have %d bytes, the platform takes at most %d", n, maxCompose)
+	}
+	for _, name := range dstacksdk.EnvNames(t.Env) {
+		if !slices.Contains(doc.AllowedEnvs, name) {
+			// The guest would drop the value without a word.
+			return refused("env %q is not in allowed_envs of its app-compose.json", name)
+		}
 	}
 	if err := dstacksdk.CheckEnv(t.Env); err != nil {
-		return fmt.Errorf("template: %w: %w", err, platform.ErrRefused)
+		return refused("%w", err)
 	}
-	return nil
+	return doc, nil
 }

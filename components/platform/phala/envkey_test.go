@@ -2,6 +2,7 @@ package phala
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,10 @@ type envCloud struct {
 	effective atomic.Int32   // writes with an effect
 }
 
-const envApp = "0101010101010101010101010101010101010101"
+const (
+	envApp      = "0101010101010101010101010101010101010101"
+	envDocument = `{"allowed_envs":["WHO"],"docker_compose_file":"services: {}","name":"web"}`
+)
 
 func (e *envCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const vm = "0123456789abcdef0123456789abcdef"
@@ -41,7 +45,8 @@ func (e *envCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		reply = map[string]any{"id": "cvm_1", "name": "web-0", "app_id": "app_" + envApp, "vm_uuid": vm, "status": "running", "encrypted_env_pubkey": e.key}
 	case strings.HasSuffix(r.URL.Path, "/provision"):
-		reply = map[string]any{"app_id": envApp, "compose_hash": strings.Repeat("cd", 32), "app_env_encrypt_pubkey": e.key}
+		sum := sha256.Sum256([]byte(envDocument))
+		reply = map[string]any{"app_id": envApp, "compose_hash": hex.EncodeToString(sum[:]), "app_env_encrypt_pubkey": e.key}
 	default:
 		var body struct {
 			Sealed string `json:"encrypted_env"`
@@ -117,7 +122,7 @@ func TestAForgedEnvKeyIsRefused(t *testing.T) {
 		client := serve(t, server.ServeHTTP)
 		client.keyService = func(context.Context) ([]byte, error) { return cloud.KMSPublicKey(), nil }
 		env := map[string]string{"WHO": "me & you"}
-		tmpl := platform.Template{Name: "web", Compose: "services: {}", Env: env}
+		tmpl := platform.Template{AppCompose: []byte(envDocument), Env: env}
 		for call, write := range map[string]func() error{
 			"update": func() error {
 				key, err := hex.DecodeString(c.key)

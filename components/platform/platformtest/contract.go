@@ -15,9 +15,9 @@ import (
 // the suite makes start with "contract-"; it deletes them.
 type Target struct {
 	Platform platform.Platform
-	// Template gives a template whose content differs by revision. Its AppID and
-	// AppNonce may be set.
-	Template func(revision int) platform.Template
+	// Template gives a template whose content differs by revision, and whose
+	// app-compose.json allows these env names. Its AppID and AppNonce may be set.
+	Template func(revision int, envs ...string) platform.Template
 	// Settle bounds how long one task (create, update, ...) takes.
 	Settle time.Duration
 	// Inject arms a fault; nil: the cases that need faults are skipped, with the reason printed.
@@ -40,6 +40,8 @@ func Run(t *testing.T, factory func(t *testing.T) Target) {
 		{"names are unique", (*suite).uniqueNames},
 		{"absent cvm", (*suite).absent},
 		{"env reaches a provisioned hash", (*suite).env},
+		{"the hash is that of the text sent", (*suite).measured},
+		{"an answer that is another hash is refused", (*suite).lies},
 		{"allotted app id", (*suite).allotted},
 		{"refusals are certain", (*suite).refused},
 		{"lost answers are unknown", (*suite).unknown},
@@ -170,7 +172,7 @@ func (s *suite) absent() {
 func (s *suite) env() {
 	made := s.create("contract-env")
 	defer s.remove(made)
-	t := s.Template(0)
+	t := s.Template(0, "CADRE_CONTRACT")
 	t.Env = map[string]string{"CADRE_CONTRACT": "a b"}
 	p, err := s.p.Provision(s.Context(), made.VMUUID, t)
 	if err != nil {
@@ -225,8 +227,8 @@ func (s *suite) provision(revision int) platform.Provisioned {
 	if err != nil {
 		s.Fatalf("provision revision %d: %v", revision, err)
 	}
-	if len(p.ComposeHash) != 64 || len(p.AppID) != 40 {
-		s.Fatalf("provision = %+v, want a 64 digit hash and a 40 digit app id", p)
+	if p.ComposeHash != hashOfText(s.Template(revision)) || len(p.AppID) != 40 {
+		s.Fatalf("provision = %+v, want the hash of the text sent and a 40 digit app id", p)
 	}
 	return p
 }

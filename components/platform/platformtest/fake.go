@@ -155,6 +155,8 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ResetAfter:
 		f.handler.ServeHTTP(hidden, r)
 		hangUp(w)
+	case OtherHash, OtherText, OwnText:
+		reply(w, 200, Answers(mode, f.publicKey()))
 	default:
 		f.handler.ServeHTTP(w, r)
 	}

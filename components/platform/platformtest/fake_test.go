@@ -2,6 +2,7 @@ package platformtest_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"testing"
@@ -21,9 +22,13 @@ func newClient(t *testing.T, baseURL string) *phala.Client {
 	return c
 }
 
-func template(revision int) platform.Template {
-	return platform.Template{Name: "contract", Compose: "services: {app: {image: \"x@sha256:" + strconv.Itoa(revision) + "\"}}",
-		InstanceType: "tdx.small", OSImage: "dstack-0.5.9", DiskGB: 20}
+func template(revision int, envs ...string) platform.Template {
+	names, err := json.Marshal(append([]string{}, envs...))
+	if err != nil {
+		panic(err) // texts only
+	}
+	text := `{"allowed_envs":` + string(names) + `,"docker_compose_file":"services: {app: {image: \"x@sha256:` + strconv.Itoa(revision) + `\"}} # <&>","manifest_version":2,"name":"contract"}`
+	return platform.Template{AppCompose: []byte(text), InstanceType: "tdx.small", OSImage: "dstack-0.5.9", DiskGB: 20}
 }
 
 func TestPhalaOnFake(t *testing.T) {
@@ -45,7 +50,7 @@ func TestCreatesAreSerialised(t *testing.T) {
 	baseURL, stop := fake.Serve()
 	defer stop()
 	c := newClient(t, baseURL)
-	tmpl := template(0)
+	tmpl := template(0, "WHO")
 	tmpl.Env = map[string]string{"WHO": "me & you"}
 	p, err := c.Provision(t.Context(), "", tmpl)
 	if err != nil {

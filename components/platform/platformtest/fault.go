@@ -22,6 +22,12 @@ const (
 	ResetBefore Mode = "reset-before"
 	// ResetAfter closes the connection after the effect.
 	ResetAfter Mode = "reset-after"
+	// OtherHash answers a Provision with a hash of something else; nothing is kept.
+	OtherHash Mode = "other-hash"
+	// OtherText answers with OwnAppCompose and the hash of something else.
+	OtherText Mode = "other-text"
+	// OwnText answers with OwnAppCompose and its hash.
+	OwnText Mode = "own-text"
 )
 
 // Fault hits the next Times requests that match.

@@ -1,6 +1,9 @@
 package platformtest
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -95,9 +98,16 @@ func (f *Fake) provision(w http.ResponseWriter, r *http.Request) {
 	reply(w, 200, map[string]any{"app_id": "app_" + appID, "compose_hash": hash, "app_env_encrypt_pubkey": f.publicKey()})
 }
 
+// hashOf measures the document as it was sent: sorted and compact, as servers write it.
 func hashOf(file map[string]any) string {
-	envs, _ := json.Marshal(file["allowed_envs"])
-	return digest(body(file).text("name"), body(file).text("docker_compose_file"), string(envs))
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(file) != nil {
+		return "" // what was decoded from JSON can be written as JSON
+	}
+	sum := sha256.Sum256(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+	return hex.EncodeToString(sum[:])
 }
 
 func (f *Fake) commit(w http.ResponseWriter, r *http.Request) {
@@ -148,6 +158,7 @@ func (f *Fake) addInstance(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *Fake) provisionUpdate(c *fakeCVM, b body) (int, any) {
+	delete(b, "update_env_vars") // of the call, not of the document
 	hash := hashOf(b)
 	if old := f.known[hash+c.appID]; !old.revision {
 		f.known[hash+c.appID] = composed{appID: c.appID, name: b.text("name")}

@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
@@ -226,6 +227,9 @@ func trusted(trust attest.Trust, claims policy.Claims, now time.Time) error {
 			claims.KeyProviderName, claims.KeyProviderID, trust.KeyProvider.Name, trust.KeyProvider.ID)
 	case claims.AppComposeProblem != "":
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: %s", claims.AppComposeProblem)
+	case appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()) != "":
+		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator's app-compose: allowed_envs names %.80q, which coordinators do not read: whoever writes their environment could use it",
+			appcompose.Beyond(claims.AllowedEnvs, nil, appcompose.CoordinatorNames()))
 	case !trust.MayCoordinate(claims.ComposeHash):
 		// Keys of the app outlive its compose file, so the app alone does not say what runs.
 		return fmt.Errorf("BROKER_UNTRUSTED: the coordinator runs compose hash %s, which is none of coordinator_compose_hashes in the measured trust file: roll out a trust file that names it before the coordinators are upgraded, or find out who upgraded them",

@@ -41,7 +41,7 @@ func (w *World) appCompose(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	raw, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "name": "web-0", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms",
+		"manifest_version": 2, "name": "web-0", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
 		"docker_compose_file": "services: {}\nconfigs:\n  trust:\n    content: '" + string(trust) + "'\n",
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ approvals of revisions, revocations, the security floor.
 An approval, a revocation and a floor are keys below control/ in Consul KV; these
 commands write them with your own token.`,
 	}
-	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionRelease(), a.admissionFloor())
+	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionAppCompose(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionRelease(), a.admissionFloor())
 	return c
 }
 
@@ -76,6 +76,10 @@ func (a *App) admissionApprove() *cobra.Command {
 compose file must name each image by digest and contain no variable where it counts;
 otherwise the approval is refused with IMAGE_NOT_PINNED.
 
+What is approved is the revision as one compose hash, which is printed; "cadre admission
+app-compose" shows the document that it is of. The revision measured as anything else
+waits for another approval.
+
 ` + revisionHelp,
 		Example: "  cadre admission approve 1a2b3c4d --note \"reviewed in CHG-1234\"\n  cadre admission approve postgres#7",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,9 +99,38 @@ otherwise the approval is refused with IMAGE_NOT_PINNED.
 	return c
 }
 
+func (a *App) admissionAppCompose() *cobra.Command {
+	var group string
+	c := &cobra.Command{
+		Use: "app-compose REVISION", Short: "Print the app-compose.json that a revision is measured with", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTarget,
+		Long: `Prints the document that was judged before its hash was allowed for any slot, byte by
+byte: the SHA-256 of what is printed is the compose hash. Before any platform was asked
+about the revision it is what Cadre would send.
+
+` + revisionHelp,
+		Example: "  cadre admission app-compose postgres#7 | jq .\n  cadre admission app-compose 1a2b3c4d > app-compose.json && cadre compose lint app-compose.json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				got, err := cl.AppCompose(cmd.Context(), args[0], group)
+				if err != nil {
+					return err
+				}
+				if a.output == "json" {
+					return a.json(got)
+				}
+				a.print(got.Text) // these bytes and no others: they are hashed
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&group, "group", "", "group of the revision, where several have it")
+	completeOr(c.RegisterFlagCompletionFunc("group", a.completeGroup))
+	return c
+}
+
 func approvalText(s render.Style, done client.Approval, withdrawn bool) string {
 	name := fmt.Sprintf("revision %s of group %s", render.Number(done.Revision, done.Number), done.Group)
-	text := name + " is approved; the rollout goes on by itself: `cadre rollout watch " + done.Group + "`\n"
+	text := name + " is approved as compose hash " + done.ComposeHash + "; the rollout goes on by itself: `cadre rollout watch " + done.Group + "`\n"
 	switch {
 	case withdrawn && done.Changed:
 		text = "the approval of " + name + " is taken back: no boot of it is admitted any more\n"

@@ -74,6 +74,7 @@ func TestATT32_AdmissionPictures(t *testing.T) {
 		"admission_release":         {ExitOK, []string{"admission", "release", "worker-1", "--reason", "one copy was destroyed"}},
 		"admission_release_unsure":  {ExitUsage, []string{"admission", "release", "worker-1"}},
 		"admission_approve":         {ExitOK, []string{"admission", "approve", "ffeeddcc", "--note", "CHG-1234"}},
+		"admission_app_compose":     {ExitOK, []string{"admission", "app-compose", "ffeeddcc"}},
 		"admission_floor_unsure":    {ExitUsage, []string{"admission", "floor", "worker", "#7"}},
 		"admission_floor":           {ExitOK, []string{"admission", "floor", "worker", "#7", "--reason", "CVE-2026-1", "--confirm", "worker"}},
 		"admission_floor_everybody": {ExitOK, []string{"admission", "floor", "--all", "--before", "2026-05-01T00:00:00Z", "--confirm", "all"}},
@@ -90,6 +91,21 @@ func TestATT32_AdmissionPictures(t *testing.T) {
 		if strings.Contains(text, "ffeeddcc") && text != "approve ffeeddcc  CHG-1234" {
 			t.Errorf("decided %q", text)
 		}
+	}
+}
+
+// TestThreat_ATT_15_WhatIsPrintedIsHashed: the bytes are those of the hash, or there are none.
+func TestThreat_ATT_15_WhatIsPrintedIsHashed(t *testing.T) {
+	b := newBench(t)
+	b.SetAdmission(shutOut())
+	if code, out := b.run("admission", "app-compose", "ffeeddcc"); code != ExitOK || out != clienttest.Document {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if code, out := b.run("admission", "app-compose", "ffeeddcc", "-o", "json"); code != ExitOK || !strings.Contains(out, `"compose_hash"`) {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if code, out := b.run("admission", "app-compose", "edited"); code == ExitOK || strings.Contains(out, "{}") || !strings.Contains(out, "hashes to") {
+		t.Errorf("an answer whose text has another hash: exit %d: %s", code, out)
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"cadre.dev/attest"
 	"cadre.dev/cli/internal/diff"
 	"cadre.dev/cli/internal/render"
-	"cadre.dev/compose/appcompose"
 	"cadre.dev/compose/lint"
+	"cadre.dev/core/appcompose"
 )
 
 type hashFlags struct {
@@ -31,7 +32,7 @@ type hashFlags struct {
 // hashed is the outcome, also the form of -o json.
 type hashed struct {
 	File string `json:"file"`
-	appcompose.IDs
+	attest.IDs
 	Bytes       int      `json:"bytes"`
 	KeyProvider string   `json:"key_provider"`
 	Warnings    []string `json:"warnings"`
@@ -62,9 +63,9 @@ around it from the flags, in the form that dstack's SDKs write (keys sorted, com
 UTF-8). That is the hash for hosts where you deliver the bytes yourself (dstack-vmm);
 keep them with --write.
 
-On Phala Cloud the server builds app-compose.json and adds fields of its own. The
-hash to expect there comes from its provision call, which Cadre makes; to audit it,
-save tcb_info.app_compose of the CVM without a change and give that file here.
+What Cadre runs is measured with a document that Cadre renders whole; "cadre
+admission app-compose" prints it for a revision. To audit a CVM, save
+tcb_info.app_compose of it without a change and give that file here.
 
 With --compare the exit code is 1 when the hashes differ.`,
 		Example: "  cadre compose hash app-compose.json\n" +
@@ -92,7 +93,7 @@ With --compare the exit code is 1 when the hashes differ.`,
 	fl.BoolVar(&f.gateway, "gateway", true, "gateway_enabled")
 	fl.BoolVar(&f.logs, "public-logs", false, "public_logs")
 	fl.BoolVar(&f.sysinfo, "public-sysinfo", true, "public_sysinfo")
-	fl.BoolVar(&f.secureTime, "secure-time", false, "secure_time")
+	fl.BoolVar(&f.secureTime, "secure-time", true, "secure_time")
 	fl.BoolVar(&f.publicTcb, "public-tcbinfo", true, "public_tcbinfo; left out of the document unless given")
 	fl.BoolVar(&f.noInstanceID, "no-instance-id", false, "no_instance_id; left out of the document unless given")
 	fl.Int64Var(&f.swap, "swap-size", 0, "swap_size in bytes; left out when 0")
@@ -137,15 +138,15 @@ func (a *App) hash(name string, f hashFlags) error {
 	if id == "" {
 		id = doc.KeyProviderID
 	}
-	if out.IDs, err = appcompose.Identify(raw, f.appID, out.KeyProvider, id); err != nil {
+	if out.IDs, err = attest.Identify(raw, f.appID, out.KeyProvider, id); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	out.Warnings = append(out.Warnings, appcompose.Oddities(raw)...)
 	if id == "" && out.KeyProvider != "none" {
 		out.Warnings = append(out.Warnings, "mr_config_id v2 is computed for an empty key provider id: give --key-provider-id to get that of a host which pins one")
 	}
-	if found := len(lint.Errors(lint.Lint([]byte(doc.DockerComposeFile)))); found > 0 {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("the hash does not fix what runs: `cadre compose lint %s` names %d of the reasons", name, found))
+	if found := len(lint.Errors(lint.AppCompose(raw, appcompose.Rules{KeyProviderID: doc.KeyProviderID}))); found > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("nobody is admitted with this document: `cadre compose lint` names %d of the reasons", found))
 	}
 	if f.compare != "" {
 		if out.Compared, err = a.compareWith(f.compare, raw, out.ComposeHash); err != nil {

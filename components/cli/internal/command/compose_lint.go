@@ -14,8 +14,8 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client/groupfile"
-	"cadre.dev/compose/appcompose"
 	"cadre.dev/compose/lint"
+	"cadre.dev/core/appcompose"
 )
 
 // linted is the outcome, also the form of -o json.
@@ -85,9 +85,19 @@ func (a *App) lintOne(name string, vars fileFlags, scripts []string) ([]lint.Fin
 		return nil, err
 	}
 	if filepath.Ext(name) == ".json" || appcompose.Looks(raw) {
-		return within(name, lint.AppCompose(raw, scripts)), nil
+		return within(name, lint.AppCompose(raw, appcompose.Rules{Scripts: scripts, KeyProviderID: named(raw)})), nil
 	}
 	return within(name, lint.Lint(raw)), nil
+}
+
+// named is the key provider that a document names: which one it has to be stands in a
+// trust file, which lint does not have.
+func named(raw []byte) string {
+	doc, err := appcompose.Read(raw)
+	if err != nil {
+		return ""
+	}
+	return doc.KeyProviderID
 }
 
 // within names the file of findings, and keeps what they name inside of it.

@@ -48,7 +48,7 @@ func TestATT15_ComposeHash(t *testing.T) {
 	}
 	golden(t, "compose_hash", out)
 
-	built := []string{"--name", "web-0", "--allowed-env", "B", "--allowed-env", "A"}
+	built := []string{"--name", "web-0", "--secure-time=false", "--allowed-env", "B", "--allowed-env", "A"}
 	code, out = run(t, append([]string{"compose", "hash", "--from-docker-compose", "b.yaml", "-w", "b.json"}, built...)...)
 	if code != ExitOK || !strings.Contains(out, hashB) {
 		t.Errorf("vector B: exit %d\n%s", code, out)
@@ -139,7 +139,7 @@ func TestATT16_ComposeLint(t *testing.T) {
 		{ExitError, []string{"bad.hcl"}, "bad.hcl:10: group worker: template.env: error: LD_PRELOAD is not measured"},
 		{ExitError, []string{"broken.hcl"}, "broken.hcl:1"},
 		{ExitError, []string{"app-compose.json"}, "app-compose.json:docker_compose_file:11:12: error"},
-		{ExitError, []string{"app-compose.json"}, "app-compose.json: error: allowed_envs.PATH is not measured"},
+		{ExitError, []string{"app-compose.json"}, "app-compose.json: error: allowed_envs[0] \"PATH\" is not measured"},
 		{ExitError, []string{"good.yaml", "bad.yaml", "-o", "json"}, `"rule": "guest-socket"`},
 		{ExitError, []string{"nowhere.yaml"}, "no such file"},
 		{ExitUsage, []string{}, "cadre compose lint --help"},

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +19,7 @@ import (
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
 	"cadre.dev/compose/lint"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/platform"
 )
 
@@ -141,6 +144,10 @@ func lintErrors(co groupfile.Coordinator) error {
 	var errs []error
 	for _, f := range lint.Errors(lint.Spec(co.Compose, co.Env)) {
 		errs = append(errs, fmt.Errorf("coordinator: %s", f))
+	}
+	if name := appcompose.Beyond(slices.Sorted(maps.Keys(co.Env)), nil, appcompose.CoordinatorNames()); name != "" {
+		errs = append(errs, fmt.Errorf("coordinator: env.%s: coordinators read only %s from the environment, and agents refuse coordinators with any other: write it into the compose file",
+			name, strings.Join(appcompose.CoordinatorNames(), ", ")))
 	}
 	return errors.Join(errs...)
 }

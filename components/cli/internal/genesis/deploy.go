@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/platform"
 )
 
@@ -24,8 +26,13 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 	if err != nil {
 		return nil, c, err
 	}
+	want := measured(c, co)
+	sent, err := appcompose.Render(want.Name, want.Compose, want.Envs)
+	if err != nil {
+		return nil, c, fmt.Errorf("coordinators: %w", err)
+	}
 	t := platform.Template{
-		Name: c.Cluster + "-coordinator", Compose: co.Compose, Env: envOf(co.Env, 0),
+		AppCompose: sent, Env: envOf(co.Env, 0),
 		InstanceType: co.InstanceType, OSImage: co.OSImage, DiskGB: co.DiskGB,
 		AppID: c.CoordinatorAppID, AppNonce: c.CoordinatorAppNonce,
 	}
@@ -37,7 +44,11 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 	if err != nil {
 		return nil, c, err
 	}
-	if p.AppID == "" {
+	text, err := appcompose.Settle(sent, appcompose.Answer{Hash: p.ComposeHash, Text: p.AppCompose}, want)
+	if err != nil {
+		return nil, c, fmt.Errorf("coordinators: nothing is made: %w", err)
+	}
+	if p.ComposeHash = appcompose.Hash(text); p.AppID == "" {
 		p.AppID = c.CoordinatorAppID
 	}
 	c = addHash(c, p.ComposeHash)
@@ -66,6 +77,15 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 		found[name] = made
 	}
 	return found, c, nil
+}
+
+// measured is what the coordinators' document has to be for. Their env names are a
+// closed list: agents, who know no spec of theirs, refuse any other.
+func measured(c client.Context, co groupfile.Coordinator) appcompose.Want {
+	return appcompose.Want{
+		Name: c.Cluster + "-coordinator", Compose: co.Compose, Envs: slices.Collect(maps.Keys(envOf(co.Env, 0))),
+		Rules: appcompose.Rules{Scripts: c.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.Trust.KeyProvider.ID},
+	}
 }
 
 // envOf adds what differs between coordinators; values are not measured, so all

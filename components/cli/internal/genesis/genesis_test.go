@@ -28,7 +28,7 @@ const clusterFile = `cluster "demo" {
     compose       = "services:\n  coordinator:\n    image: c@sha256:${sha256("c")}\n# ${cadre.coordinator_app_id} ${cadre.trust_json}"
     instance_type = "tdx.small"
     os_image      = "dstack-0.5.7"
-    env           = { PLATFORM_API_KEY = cadre.platform_api_key }
+    env           = { CADRE_PLATFORM_API_KEY = cadre.platform_api_key }
   }
   trust {
     key_provider {
@@ -108,7 +108,7 @@ func TestCreateMakesCoordinatorsOnce(t *testing.T) {
 		t.Errorf("CVMs = %v", got)
 	}
 	for n, name := range three {
-		if env := b.fake.Env(name); env["CADRE_SLOT"] != Slot(n) || env["PLATFORM_API_KEY"] != "key-of-cloud" {
+		if env := b.fake.Env(name); env["CADRE_SLOT"] != Slot(n) || env["CADRE_PLATFORM_API_KEY"] != "key-of-cloud" {
 			t.Errorf("env of %s = %v", name, env)
 		}
 	}

@@ -39,7 +39,7 @@ func trustOf(t *testing.T, cloud *attestsim.Cloud) []byte {
 func guestOf(t *testing.T, cloud *attestsim.Cloud, trust []byte) (socket string) {
 	t.Helper()
 	compose, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "name": "c", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms",
+		"manifest_version": 2, "name": "c", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
 		"docker_compose_file": "configs:\n  trust:\n    content: '" + string(trust) + "'\n",
 	})
 	if err != nil {

@@ -155,7 +155,7 @@ func (a *attempt) newAdmission(now standing) policy.Admission {
 		AdmittedAt: at, ExpiresAt: at.Add(credentialTTL), AttestedAt: at, Claims: a.claims,
 		TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.claims.Simulated,
 	}
-	out.Claims.ComposeText = "" // the policy has its digest
+	out.Claims.ComposeText, out.Claims.AllowedEnvs = "", nil // the policy has their digest and names
 	a.renewal = before.BootID == a.bootID
 	out.Contest = before.Contest
 	if !a.renewal && before.BootID != "" {

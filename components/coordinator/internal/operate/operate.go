@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/quiet"
 	"cadre.dev/coordinator/internal/vet"
@@ -41,6 +42,8 @@ type Config struct {
 	Platform platform.Platform
 	// Vet knows the coordinators' own app, of which no CVM is made or changed.
 	Vet *vet.Vet
+	// Measure renders and judges what CVMs are measured with.
+	Measure measure.Measure
 	// Listing is told to look again after each call.
 	Listing interface{ Forget() }
 	// Wake tells a Slot's agent that its desired state changed.

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -22,8 +24,15 @@ import (
 // maxAllowed bounds what one Slot may run at a time.
 const maxAllowed = 4
 
-// prepared is what the platform said it would run for one Operation.
+// prepared is what one Operation leads to: the document that was judged, and what the
+// platform answered to it.
 type prepared struct {
+	// text is the app-compose.json whose hash may be allowed, hash that hash: computed
+	// here, whatever the platform says.
+	text []byte
+	hash string
+	// content is what the text was judged against.
+	content     group.Template
 	provisioned platform.Provisioned
 	template    platform.Template
 	// newApp: the Create makes the app that was provisioned.
@@ -67,7 +76,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 			return false, nil
 		}
 	}
-	if d := mayRun(v, seen, op); !d.Allowed {
+	if d := mayRun(v, seen, op, v.Revisions[op.To].Value.ComposeHash); !d.Allowed {
 		// Raised, revoked or taken back since the step was planned: its Boot would be refused.
 		hold("%s: %s", d.Code, d.Message)
 		return false, nil
@@ -82,27 +91,43 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		o.prepared[op.ID] = p
 		o.mu.Unlock()
 	}
-	facts.WantedHash = p.provisioned.ComposeHash
-	return o.allow(ctx, lease, v, op, p)
+	facts.WantedHash = p.hash
+	recorded, err := o.keep(ctx, lease, v, op.Group, op.To, p)
+	if err != nil {
+		return false, err
+	}
+	// What was approved or revoked is this hash, which was not known before.
+	if d := mayRun(v, seen, op, p.hash); !d.Allowed {
+		hold("%s: %s", d.Code, d.Message)
+		return recorded, nil
+	}
+	allowed, err := o.allow(ctx, lease, v, op, p)
+	return recorded || allowed, err
 }
 
-// mayRun judges the Revision that an Operation leads to.
-func mayRun(v *view.View, seen observe.Seen, op operation.Operation) policy.Decision {
+// mayRun judges the Revision that an Operation leads to, as the hash that it would be
+// measured as, "" while that is not known.
+func mayRun(v *view.View, seen observe.Seen, op operation.Operation, composeHash string) policy.Decision {
 	gate, ok := v.Gate.Groups[op.Group]
 	if !ok {
 		return policy.Decision{Code: policy.CodeGateUnreadable, Message: "the policy of the group is not recorded yet"}
 	}
 	t, _ := templateOf(v, seen.Spec, op.To)
-	return gate.Value.Judge(op.To, group.Content(t), v.Revisions[op.To].Value.ComposeHash)
+	return gate.Value.Judge(op.To, group.Content(t), composeHash)
 }
 
-// provision asks the platform what it would measure. It has no effect on any CVM.
+// provision renders what is to run, asks the platform what it would measure, and takes
+// nothing but the bytes that were judged. It has no effect on any CVM.
 func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.Seen, op operation.Operation) (prepared, error) {
 	template, ok := templateOf(v, seen.Spec, op.To)
 	if !ok {
 		return prepared{}, fmt.Errorf("the content of revision %s is not recorded", op.To)
 	}
-	p := prepared{template: o.template(seen.Spec.Name, template), at: o.cfg.Now()}
+	text, err := o.cfg.Measure.Render(seen.Spec.Name, template)
+	if err != nil {
+		return prepared{}, fmt.Errorf("render app-compose.json: %w", err)
+	}
+	p := prepared{content: template, template: platformTemplate(template, text), at: o.cfg.Now()}
 	vm := op.VMUUID
 	app := appOf(seen)
 	if op.Kind == operation.Create {
@@ -122,12 +147,16 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	if err != nil {
 		return prepared{}, err
 	}
-	p.provisioned = provisioned
+	if p.text, err = o.cfg.Measure.Settle(seen.Spec.Name, template, text, provisioned); err != nil {
+		return prepared{}, err
+	}
+	p.hash, p.provisioned = appcompose.Hash(p.text), provisioned
+	p.provisioned.ComposeHash = p.hash
 	if p.provisioned.AppID == "" {
 		p.provisioned.AppID = app
 	}
-	if p.provisioned.ComposeHash == "" || p.provisioned.AppID == "" {
-		return prepared{}, errors.New("the platform named no compose hash or no app")
+	if p.provisioned.AppID == "" {
+		return prepared{}, errors.New("the platform named no app")
 	}
 	if err := o.notOwn(p.provisioned.AppID); err != nil {
 		return prepared{}, fmt.Errorf("the platform's answer: %w", err)
@@ -155,8 +184,8 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 		after.AppID = p.provisioned.AppID
 	}
 	wanted := policy.AllowedRevision{
-		Revision: op.To, ComposeHash: p.provisioned.ComposeHash,
-		ComposeTextSHA256: textDigest(p.template.Compose), OSImage: p.template.OSImage,
+		Revision: op.To, ComposeHash: p.hash,
+		ComposeTextSHA256: textDigest(p.content.Compose), EnvNames: measure.EnvNames(p.content), OSImage: p.content.OSImage,
 	}
 	after.Allowed = slices.DeleteFunc(slices.Clone(after.Allowed), func(a policy.AllowedRevision) bool {
 		folded := wanted
@@ -177,8 +206,7 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 		o.cfg.Log.Info("revision allowed", "group", op.Group, "slot", op.Slot, "operation", op.ID, "revision", op.To,
 			"compose_hash", wanted.ComposeHash, "term", lease.Term())
 	}
-	recorded, err := o.recordRevision(ctx, lease, v, op.Group, op.To, p)
-	return changed || recorded, err
+	return changed, nil
 }
 
 // putPolicy writes what a Slot may run, under what operators approved, revoked and
@@ -222,9 +250,9 @@ func allowedIn(p policy.SlotPolicy, revision string) (policy.AllowedRevision, bo
 	return policy.AllowedRevision{}, false
 }
 
-func (o *Operator) template(groupName string, t group.Template) platform.Template {
+func platformTemplate(t group.Template, appCompose []byte) platform.Template {
 	return platform.Template{
-		Name: o.cfg.Cluster + "-" + groupName, Compose: t.Compose, Env: t.Env,
+		AppCompose: appCompose, Env: t.Env,
 		InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB,
 	}
 }

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,8 +16,8 @@ import (
 	"cadre.dev/store"
 )
 
-// EnsureRevision records the content of the spec's Revision, with the hash that
-// the platform says it would measure. Before the group has a CVM there is no app
+// EnsureRevision records the content of the spec's Revision, with the document that was
+// judged for it. Before the group has a CVM there is no app
 // to ask about, and the first creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
 	target := seen.Spec.Revision()
@@ -33,7 +34,7 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 		o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", target, "error", err)
 		return false, nil
 	}
-	return o.recordRevision(ctx, lease, v, seen.Spec.Name, target, p)
+	return o.keep(ctx, lease, v, seen.Spec.Name, target, p)
 }
 
 // retryProvision paces provisioning that the platform refuses.
@@ -51,26 +52,70 @@ func (o *Operator) mayTry(revision string) bool {
 	return true
 }
 
+// keep keeps the document that was judged, and with it what Revision it is of. Both
+// stand before the hash is allowed, so that nothing is allowed which nobody can look at.
+func (o *Operator) keep(ctx context.Context, lease store.Lease, v *view.View, groupName, digest string, p prepared) (changed bool, err error) {
+	kept, err := o.keepDocument(ctx, lease, groupName, digest, p)
+	if err != nil {
+		return false, err
+	}
+	recorded, err := o.recordRevision(ctx, lease, v, groupName, digest, p)
+	return kept || recorded, err
+}
+
+func (o *Operator) keepDocument(ctx context.Context, lease store.Lease, groupName, digest string, p prepared) (changed bool, err error) {
+	key := store.AppComposeKey(p.hash)
+	old, index, err := store.Read[policy.Document](ctx, o.cfg.Store, key)
+	if err == nil {
+		if _, err = old.Text(); err == nil {
+			return false, nil
+		}
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		if index == 0 {
+			return false, fmt.Errorf("read the document of %.16s: %w", p.hash, err)
+		}
+		o.cfg.Log.Error("document not usable, it is written anew", "compose_hash", p.hash, "error", err)
+	}
+	document, err := policy.NewDocument(groupName, digest, p.text, o.cfg.Now().UTC(), lease.Term())
+	if err != nil {
+		return false, err
+	}
+	put, err := store.Put(key, document, index)
+	if err != nil {
+		return false, err
+	}
+	if err := o.cfg.Store.Commit(ctx, append(lease.Fence(), put)...); err != nil {
+		return false, fmt.Errorf("keep the document of %.16s: %w", p.hash, err)
+	}
+	return true, nil
+}
+
 func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *view.View, groupName, digest string, p prepared) (changed bool, err error) {
-	if _, ok := v.Revisions[digest]; ok {
+	before, known := v.Revisions[digest]
+	after := before.Value
+	if known && after.ComposeHash == p.hash {
 		return false, nil
 	}
-	spec, _, _ := v.InForce(groupName)
-	if spec.Revision() != digest {
-		return false, nil // the spec moved on; its content is not this one
+	if !known {
+		spec, _, _ := v.InForce(groupName)
+		if spec.Revision() != digest {
+			return false, fmt.Errorf("the spec moved on from revision %.8s before its content was recorded", digest)
+		}
+		after = group.RevisionRecord{
+			Digest: digest, Group: groupName, Template: spec.Template, Conduct: spec.Conduct(), RestartToken: spec.RestartToken, CreatedAt: o.cfg.Now().UTC(),
+			Number: v.Gate.Groups[groupName].Value.Number(digest),
+		}
 	}
-	put, err := store.Put(store.RevisionKey(digest), group.RevisionRecord{
-		Digest: digest, Group: groupName, Template: spec.Template, Conduct: spec.Conduct(), RestartToken: spec.RestartToken,
-		ComposeHash: p.provisioned.ComposeHash, CreatedAt: o.cfg.Now().UTC(),
-		Number: v.Gate.Groups[groupName].Value.Number(digest),
-	}, 0)
+	after.ComposeHash = p.hash
+	put, err := store.Put(store.RevisionKey(digest), after, before.Index)
 	if err != nil {
 		return false, err
 	}
 	if err := o.cfg.Store.Commit(ctx, append(lease.Fence(), put)...); err != nil {
 		return false, fmt.Errorf("record revision %s: %w", digest, err)
 	}
-	o.cfg.Log.Info("revision recorded", "group", groupName, "revision", digest, "compose_hash", p.provisioned.ComposeHash, "term", lease.Term())
+	o.cfg.Log.Info("revision recorded", "group", groupName, "revision", digest, "compose_hash", p.hash, "term", lease.Term())
 	return true, nil
 }
 

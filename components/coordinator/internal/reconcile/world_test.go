@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/reconcile"
@@ -25,6 +26,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/platform"
@@ -112,7 +114,7 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 	listing := observe.NewPlatform(w, time.Now, 10*time.Second)
 	judge := vet.New(ownApp)
 	operator := operate.New(operate.Config{
-		Cluster: "demo", Vet: judge, Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
+		Cluster: "demo", Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
@@ -302,7 +304,7 @@ func tick(ctx context.Context, d time.Duration) {
 }
 
 func hashOf(t platform.Template) string {
-	sum := sha256.Sum256([]byte(t.Compose))
+	sum := sha256.Sum256(t.AppCompose)
 	return hex.EncodeToString(sum[:])
 }
 

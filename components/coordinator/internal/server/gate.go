@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -32,10 +33,9 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 	if err := c.mayRead(ctx, one.group); err != nil {
 		return nil, err
 	}
-	out := &apiv1.ApproveRevisionResponse{Revision: one.revision, Group: one.group, Number: one.number}
-	key := store.ApprovalKey(one.revision)
+	out := &apiv1.ApproveRevisionResponse{Revision: one.revision, Group: one.group, Number: one.number, ComposeHash: one.composeHash}
 	if req.GetWithdraw() {
-		out.Changed, err = c.remove(ctx, key)
+		out.Changed, err = c.remove(ctx, store.ApprovalKey(one.revision))
 		return out, err
 	}
 	if one.template.Compose == "" {
@@ -46,17 +46,39 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 		err := &group.ValidationError{Group: one.group, Problems: problems}
 		return nil, status.Errorf(codes.FailedPrecondition, "%s: revision %s cannot be approved: %v", problems[0].Rule, one.revision, err)
 	}
+	if out.ComposeHash == "" {
+		// No platform was asked yet. What Cadre renders is what it is sent, and is approved.
+		text, err := s.cfg.Measure.Render(one.group, one.template)
+		if err != nil {
+			return nil, status.Errorf(codes.FailedPrecondition, "revision %s cannot be measured: %v", one.revision, err)
+		}
+		out.ComposeHash = appcompose.Hash(text)
+	}
 	gate := c.view.Gate.Groups[one.group].Value
-	if d := gate.Judge(one.revision, group.Content(one.template), one.composeHash); d.Code != "" && d.Code != policy.CodeRevisionNotApproved {
+	if d := gate.Judge(one.revision, group.Content(one.template), out.ComposeHash); d.Code != "" && d.Code != policy.CodeRevisionNotApproved {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not rolled out all the same: %s: %s", d.Code, d.Message))
 	}
 	if spec, _, ok := c.view.InForce(one.group); ok && !spec.UpdatePolicy.RequireApproval && !c.view.Gate.Required {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("group %s does not ask for approvals: set update_policy { require_approval = true }", one.group))
 	}
-	out.Changed, err = create(ctx, c, key, policy.Approval{
-		Revision: one.revision, Group: one.group, Note: req.GetNote(), By: c.by, At: s.cfg.Now().UTC(),
+	out.Changed, err = c.approve(ctx, policy.Approval{
+		Revision: one.revision, ComposeHash: out.ComposeHash, Group: one.group, Note: req.GetNote(), By: c.by, At: s.cfg.Now().UTC(),
 	})
 	return out, err
+}
+
+// approve writes an approval in place of one that was for another compose hash.
+func (c *caller) approve(ctx context.Context, a policy.Approval) (changed bool, err error) {
+	key := store.ApprovalKey(a.Revision)
+	before, index, err := store.Read[policy.Approval](ctx, c.store, key)
+	if err != nil || before.ComposeHash == a.ComposeHash {
+		return create(ctx, c, key, a)
+	}
+	op, err := store.Put(key, a, index)
+	if err != nil {
+		return false, wire(err)
+	}
+	return true, wire(c.store.Commit(ctx, op))
 }
 
 // kinds of revocations on the wire.

@@ -15,6 +15,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/callers"
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
@@ -54,7 +55,9 @@ type Config struct {
 	// Images are what this cluster takes; explanations judge by them.
 	Images policy.ImagePolicy
 	// Vet judges specs, as the leader does.
-	Vet      *vet.Vet
+	Vet *vet.Vet
+	// Measure renders what CVMs are measured with, as the leader does.
+	Measure  measure.Measure
 	Root     *keys.Root
 	Identity *keys.Identity
 	// Certificate is the present SVID.

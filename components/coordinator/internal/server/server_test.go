@@ -19,11 +19,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/mesh"
@@ -91,7 +93,7 @@ func newAPI(t testing.TB) *api {
 	a.Server = New(Config{
 		Cluster: "demo", Slot: "coordinator-0", OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: reports.New(time.Now), Timing: rollout.DefaultTiming(),
-		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp),
+		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp), Measure: measure.New("demo", appcompose.Rules{}),
 		Mesh: &fakeMesh{}, Agents: func(string) (mesh.Asked, bool) { return nil, false },
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
+	"cadre.dev/core/appcompose"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/fault"
 	"cadre.dev/platform"
@@ -26,11 +28,12 @@ func TestPlatformContract(t *testing.T) {
 		c := client(r.host.URL + "/api/v1")
 		return platformtest.Target{
 			Platform: c, NextAppID: c.NextAppID, Unreachable: client("http://127.0.0.1:1/api/v1"), Settle: 10 * time.Second,
-			Template: func(revision int) platform.Template {
-				return platform.Template{
-					Name: "contract", OSImage: "dstack-0.5.7", InstanceType: "tdx.small",
-					Compose: "services: {app: {image: x, command: r" + string(rune('0'+revision)) + "}}",
+			Template: func(revision int, envs ...string) platform.Template {
+				text, err := appcompose.Render("contract", "services: {app: {image: x, command: r"+string(rune('0'+revision))+"}}", envs)
+				if err != nil {
+					t.Fatal(err)
 				}
+				return platform.Template{AppCompose: text, OSImage: "dstack-0.5.7", InstanceType: "tdx.small"}
 			},
 			Inject: func(f platformtest.Fault) { r.inject(f) },
 		}
@@ -58,6 +61,12 @@ func (r *rig) inject(f platformtest.Fault) {
 		own.Effect = fault.ResetBefore
 	case platformtest.ResetAfter:
 		own.Effect = fault.ResetAfter
+	case platformtest.OtherHash, platformtest.OtherText, platformtest.OwnText:
+		body, err := json.Marshal(platformtest.Answers(f.Mode, ""))
+		if err != nil {
+			r.Fatal(err)
+		}
+		own.Effect, own.Status, own.Body = fault.Status, 200, string(body)
 	}
 	r.must(201, "POST", "/_local/faults", own)
 }

@@ -8,15 +8,22 @@ import (
 	"slices"
 	"strings"
 
-	compose "cadre.dev/compose/appcompose"
+	compose "cadre.dev/core/appcompose"
 )
 
 // MaxBytes bounds compose plus pre-launch script, as the real cloud does.
 const MaxBytes = 200 << 10
 
-// Fields is the part of app-compose.json that a caller chooses. nil pointers
-// take the server's default.
+// Fields is what a caller may say of app-compose.json: what it says stands as it is, and
+// the server fills in what it leaves out. nil takes the server's default.
 type Fields struct {
+	ManifestVersion   *int           `json:"manifest_version"`
+	Runner            string         `json:"runner"`
+	Features          []string       `json:"features"`
+	KMSEnabled        *bool          `json:"kms_enabled"`
+	LocalKeyProvider  *bool          `json:"local_key_provider_enabled"`
+	KeyProviderID     *string        `json:"key_provider_id"`
+	TproxyEnabled     *bool          `json:"tproxy_enabled"`
 	Name              string         `json:"name"`
 	DockerComposeFile string         `json:"docker_compose_file"`
 	PreLaunchScript   string         `json:"pre_launch_script"`
@@ -47,23 +54,39 @@ func Build(f Fields) ([]byte, error) {
 	if f.NoInstanceID != nil && *f.NoInstanceID {
 		return nil, errors.New("no_instance_id: is not offered here; leave it out")
 	}
+	if f.Runner != "" && f.Runner != "docker-compose" {
+		return nil, fmt.Errorf("runner: %q is not offered here; leave it out or use \"docker-compose\"", f.Runner)
+	}
+	if f.ManifestVersion != nil && *f.ManifestVersion != 2 {
+		return nil, fmt.Errorf("manifest_version: %d is not offered here; leave it out or use 2", *f.ManifestVersion)
+	}
+	if !orDefault(f.KMSEnabled, true) || orDefault(f.LocalKeyProvider, false) {
+		return nil, errors.New("kms_enabled: apps here have their keys from the KMS; leave kms_enabled and local_key_provider_enabled out")
+	}
+	features := f.Features
+	if features == nil {
+		features = []string{"kms", "tproxy-net"}
+	}
 	doc := map[string]any{
 		"manifest_version":           2,
 		"runner":                     "docker-compose",
 		"name":                       f.Name,
 		"docker_compose_file":        f.DockerComposeFile,
-		"features":                   []string{"kms", "tproxy-net"},
+		"features":                   features,
 		"kms_enabled":                true,
 		"local_key_provider_enabled": false,
-		"key_provider_id":            "",
 		"allowed_envs":               NormalEnvs(f.AllowedEnvs),
 		"gateway_enabled":            orDefault(f.GatewayEnabled, true),
-		"tproxy_enabled":             orDefault(f.GatewayEnabled, true),
+		"tproxy_enabled":             orDefault(f.TproxyEnabled, orDefault(f.GatewayEnabled, true)),
 		"public_logs":                orDefault(f.PublicLogs, true),
 		"public_sysinfo":             orDefault(f.PublicSysinfo, true),
 		"public_tcbinfo":             orDefault(f.PublicTcbinfo, true),
 		"secure_time":                orDefault(f.SecureTime, false),
 		"no_instance_id":             false,
+		"storage_fs":                 "zfs",
+	}
+	if f.KeyProviderID != nil {
+		doc["key_provider_id"] = *f.KeyProviderID
 	}
 	if f.KeyProvider != "" {
 		doc["key_provider"] = f.KeyProvider

@@ -1,8 +1,11 @@
 package appcompose
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	compose "cadre.dev/core/appcompose"
 )
 
 func TestBuildIsSortedCompactAndUnescaped(t *testing.T) {
@@ -29,7 +32,7 @@ func TestBuildIsSortedCompactAndUnescaped(t *testing.T) {
 }
 
 func TestBuildRefuses(t *testing.T) {
-	yes := true
+	yes, no, three := true, false, 3
 	for name, tc := range map[string]struct {
 		in   Fields
 		want string
@@ -37,10 +40,28 @@ func TestBuildRefuses(t *testing.T) {
 		"no compose":     {Fields{}, "docker_compose_file"},
 		"too large":      {Fields{DockerComposeFile: strings.Repeat("x", MaxBytes), PreLaunchScript: "y"}, "docker_compose_file"},
 		"key provider":   {Fields{DockerComposeFile: "x", KeyProvider: "none"}, "key_provider"},
+		"bash":           {Fields{DockerComposeFile: "x", Runner: "bash"}, "runner"},
+		"a later form":   {Fields{DockerComposeFile: "x", ManifestVersion: &three}, "manifest_version"},
+		"no KMS":         {Fields{DockerComposeFile: "x", KMSEnabled: &no}, "kms_enabled"},
+		"local keys":     {Fields{DockerComposeFile: "x", LocalKeyProvider: &yes}, "kms_enabled"},
 		"no instance id": {Fields{DockerComposeFile: "x", NoInstanceID: &yes}, "no_instance_id"},
 	} {
 		if _, err := Build(tc.in); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want it to name %s", name, err, tc.want)
 		}
+	}
+}
+
+func TestWhatIsSentIsMeasuredAsItIs(t *testing.T) {
+	raw, err := compose.Render("web", "services: {app: {image: x}} # <&>", []string{"B", "A"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f Fields
+	if err := json.Unmarshal(raw, &f); err != nil {
+		t.Fatal(err)
+	}
+	if built, err := Build(f); err != nil || string(built) != string(raw) {
+		t.Errorf("built %s, %v\nsent  %s", built, err, raw)
 	}
 }

@@ -348,8 +348,11 @@ type ApproveRevisionResponse struct {
 	Group    string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	Number   uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// False when it was so already.
-	Changed       bool     `protobuf:"varint,4,opt,name=changed,proto3" json:"changed,omitempty"`
-	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Changed  bool     `protobuf:"varint,4,opt,name=changed,proto3" json:"changed,omitempty"`
+	Warnings []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The hash that is approved, 64 hex digits: the Revision measured as another one is
+	// not approved.
+	ComposeHash   string `protobuf:"bytes,6,opt,name=compose_hash,json=composeHash,proto3" json:"compose_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -419,6 +422,146 @@ func (x *ApproveRevisionResponse) GetWarnings() []string {
 	return nil
 }
 
+func (x *ApproveRevisionResponse) GetComposeHash() string {
+	if x != nil {
+		return x.ComposeHash
+	}
+	return ""
+}
+
+type GetAppComposeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As for ApproveRevision; or a compose hash that was judged before.
+	Revision      string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Group         string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAppComposeRequest) Reset() {
+	*x = GetAppComposeRequest{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAppComposeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAppComposeRequest) ProtoMessage() {}
+
+func (x *GetAppComposeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAppComposeRequest.ProtoReflect.Descriptor instead.
+func (*GetAppComposeRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetAppComposeRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *GetAppComposeRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+type GetAppComposeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty where only the document is known.
+	Revision    string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Group       string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	ComposeHash string `protobuf:"bytes,3,opt,name=compose_hash,json=composeHash,proto3" json:"compose_hash,omitempty"`
+	// Exactly the bytes that are measured.
+	AppCompose []byte `protobuf:"bytes,4,opt,name=app_compose,json=appCompose,proto3" json:"app_compose,omitempty"`
+	// When it was judged; unset: it is what would be rendered now, and no platform was
+	// asked yet.
+	JudgedAt      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=judged_at,json=judgedAt,proto3" json:"judged_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAppComposeResponse) Reset() {
+	*x = GetAppComposeResponse{}
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAppComposeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAppComposeResponse) ProtoMessage() {}
+
+func (x *GetAppComposeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAppComposeResponse.ProtoReflect.Descriptor instead.
+func (*GetAppComposeResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetAppComposeResponse) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *GetAppComposeResponse) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GetAppComposeResponse) GetComposeHash() string {
+	if x != nil {
+		return x.ComposeHash
+	}
+	return ""
+}
+
+func (x *GetAppComposeResponse) GetAppCompose() []byte {
+	if x != nil {
+		return x.AppCompose
+	}
+	return nil
+}
+
+func (x *GetAppComposeResponse) GetJudgedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.JudgedAt
+	}
+	return nil
+}
+
 type RevokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  RevocationKind         `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.RevocationKind" json:"kind,omitempty"`
@@ -434,7 +577,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +589,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +602,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{6}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RevokeRequest) GetKind() RevocationKind {
@@ -504,7 +647,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -516,7 +659,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[7]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -529,7 +672,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{7}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RevokeResponse) GetId() string {
@@ -570,7 +713,7 @@ type UnrevokeRequest struct {
 
 func (x *UnrevokeRequest) Reset() {
 	*x = UnrevokeRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +725,7 @@ func (x *UnrevokeRequest) String() string {
 func (*UnrevokeRequest) ProtoMessage() {}
 
 func (x *UnrevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[8]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +738,7 @@ func (x *UnrevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeRequest.ProtoReflect.Descriptor instead.
 func (*UnrevokeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{8}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UnrevokeRequest) GetKind() RevocationKind {
@@ -623,7 +766,7 @@ type UnrevokeResponse struct {
 
 func (x *UnrevokeResponse) Reset() {
 	*x = UnrevokeResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +778,7 @@ func (x *UnrevokeResponse) String() string {
 func (*UnrevokeResponse) ProtoMessage() {}
 
 func (x *UnrevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[9]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +791,7 @@ func (x *UnrevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeResponse.ProtoReflect.Descriptor instead.
 func (*UnrevokeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{9}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UnrevokeResponse) GetId() string {
@@ -675,7 +818,7 @@ type ReleaseSlotRequest struct {
 
 func (x *ReleaseSlotRequest) Reset() {
 	*x = ReleaseSlotRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +830,7 @@ func (x *ReleaseSlotRequest) String() string {
 func (*ReleaseSlotRequest) ProtoMessage() {}
 
 func (x *ReleaseSlotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +843,7 @@ func (x *ReleaseSlotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSlotRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSlotRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{10}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReleaseSlotRequest) GetSlot() string {
@@ -729,7 +872,7 @@ type ReleaseSlotResponse struct {
 
 func (x *ReleaseSlotResponse) Reset() {
 	*x = ReleaseSlotResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +884,7 @@ func (x *ReleaseSlotResponse) String() string {
 func (*ReleaseSlotResponse) ProtoMessage() {}
 
 func (x *ReleaseSlotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +897,7 @@ func (x *ReleaseSlotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSlotResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSlotResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{11}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseSlotResponse) GetChanged() bool {
@@ -787,7 +930,7 @@ type RaiseFloorRequest struct {
 
 func (x *RaiseFloorRequest) Reset() {
 	*x = RaiseFloorRequest{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +942,7 @@ func (x *RaiseFloorRequest) String() string {
 func (*RaiseFloorRequest) ProtoMessage() {}
 
 func (x *RaiseFloorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +955,7 @@ func (x *RaiseFloorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFloorRequest.ProtoReflect.Descriptor instead.
 func (*RaiseFloorRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{12}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RaiseFloorRequest) GetGroup() string {
@@ -864,7 +1007,7 @@ type RaiseFloorResponse struct {
 
 func (x *RaiseFloorResponse) Reset() {
 	*x = RaiseFloorResponse{}
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +1019,7 @@ func (x *RaiseFloorResponse) String() string {
 func (*RaiseFloorResponse) ProtoMessage() {}
 
 func (x *RaiseFloorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_policy_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_policy_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1032,7 @@ func (x *RaiseFloorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFloorResponse.ProtoReflect.Descriptor instead.
 func (*RaiseFloorResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{13}
+	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RaiseFloorResponse) GetNumber() uint64 {
@@ -946,13 +1089,24 @@ const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
 	"\x04note\x18\x03 \x01(\tR\x04note\x12\x1a\n" +
-	"\bwithdraw\x18\x04 \x01(\bR\bwithdraw\"\x99\x01\n" +
+	"\bwithdraw\x18\x04 \x01(\bR\bwithdraw\"\xbc\x01\n" +
 	"\x17ApproveRevisionResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x18\n" +
 	"\achanged\x18\x04 \x01(\bR\achanged\x12\x1a\n" +
-	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\x82\x01\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\x12!\n" +
+	"\fcompose_hash\x18\x06 \x01(\tR\vcomposeHash\"H\n" +
+	"\x14GetAppComposeRequest\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\"\xc6\x01\n" +
+	"\x15GetAppComposeResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12!\n" +
+	"\fcompose_hash\x18\x03 \x01(\tR\vcomposeHash\x12\x1f\n" +
+	"\vapp_compose\x18\x04 \x01(\fR\n" +
+	"appCompose\x127\n" +
+	"\tjudged_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bjudgedAt\"\x82\x01\n" +
 	"\rRevokeRequest\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.cadre.api.v1.RevocationKindR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -993,11 +1147,12 @@ const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\x1bREVOCATION_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18REVOCATION_KIND_INSTANCE\x10\x01\x12\x1c\n" +
 	"\x18REVOCATION_KIND_REVISION\x10\x02\x12 \n" +
-	"\x1cREVOCATION_KIND_KEY_PROVIDER\x10\x032\xe4\x04\n" +
+	"\x1cREVOCATION_KIND_KEY_PROVIDER\x10\x032\xbe\x05\n" +
 	"\rPolicyService\x12[\n" +
 	"\x0eListAdmissions\x12#.cadre.api.v1.ListAdmissionsRequest\x1a$.cadre.api.v1.ListAdmissionsResponse\x12a\n" +
 	"\x10ExplainAdmission\x12%.cadre.api.v1.ExplainAdmissionRequest\x1a&.cadre.api.v1.ExplainAdmissionResponse\x12^\n" +
-	"\x0fApproveRevision\x12$.cadre.api.v1.ApproveRevisionRequest\x1a%.cadre.api.v1.ApproveRevisionResponse\x12C\n" +
+	"\x0fApproveRevision\x12$.cadre.api.v1.ApproveRevisionRequest\x1a%.cadre.api.v1.ApproveRevisionResponse\x12X\n" +
+	"\rGetAppCompose\x12\".cadre.api.v1.GetAppComposeRequest\x1a#.cadre.api.v1.GetAppComposeResponse\x12C\n" +
 	"\x06Revoke\x12\x1b.cadre.api.v1.RevokeRequest\x1a\x1c.cadre.api.v1.RevokeResponse\x12I\n" +
 	"\bUnrevoke\x12\x1d.cadre.api.v1.UnrevokeRequest\x1a\x1e.cadre.api.v1.UnrevokeResponse\x12R\n" +
 	"\vReleaseSlot\x12 .cadre.api.v1.ReleaseSlotRequest\x1a!.cadre.api.v1.ReleaseSlotResponse\x12O\n" +
@@ -1017,7 +1172,7 @@ func file_cadre_api_v1_policy_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_api_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cadre_api_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_cadre_api_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_cadre_api_v1_policy_proto_goTypes = []any{
 	(RevocationKind)(0),              // 0: cadre.api.v1.RevocationKind
 	(*ListAdmissionsRequest)(nil),    // 1: cadre.api.v1.ListAdmissionsRequest
@@ -1026,39 +1181,44 @@ var file_cadre_api_v1_policy_proto_goTypes = []any{
 	(*ExplainAdmissionResponse)(nil), // 4: cadre.api.v1.ExplainAdmissionResponse
 	(*ApproveRevisionRequest)(nil),   // 5: cadre.api.v1.ApproveRevisionRequest
 	(*ApproveRevisionResponse)(nil),  // 6: cadre.api.v1.ApproveRevisionResponse
-	(*RevokeRequest)(nil),            // 7: cadre.api.v1.RevokeRequest
-	(*RevokeResponse)(nil),           // 8: cadre.api.v1.RevokeResponse
-	(*UnrevokeRequest)(nil),          // 9: cadre.api.v1.UnrevokeRequest
-	(*UnrevokeResponse)(nil),         // 10: cadre.api.v1.UnrevokeResponse
-	(*ReleaseSlotRequest)(nil),       // 11: cadre.api.v1.ReleaseSlotRequest
-	(*ReleaseSlotResponse)(nil),      // 12: cadre.api.v1.ReleaseSlotResponse
-	(*RaiseFloorRequest)(nil),        // 13: cadre.api.v1.RaiseFloorRequest
-	(*RaiseFloorResponse)(nil),       // 14: cadre.api.v1.RaiseFloorResponse
-	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
+	(*GetAppComposeRequest)(nil),     // 7: cadre.api.v1.GetAppComposeRequest
+	(*GetAppComposeResponse)(nil),    // 8: cadre.api.v1.GetAppComposeResponse
+	(*RevokeRequest)(nil),            // 9: cadre.api.v1.RevokeRequest
+	(*RevokeResponse)(nil),           // 10: cadre.api.v1.RevokeResponse
+	(*UnrevokeRequest)(nil),          // 11: cadre.api.v1.UnrevokeRequest
+	(*UnrevokeResponse)(nil),         // 12: cadre.api.v1.UnrevokeResponse
+	(*ReleaseSlotRequest)(nil),       // 13: cadre.api.v1.ReleaseSlotRequest
+	(*ReleaseSlotResponse)(nil),      // 14: cadre.api.v1.ReleaseSlotResponse
+	(*RaiseFloorRequest)(nil),        // 15: cadre.api.v1.RaiseFloorRequest
+	(*RaiseFloorResponse)(nil),       // 16: cadre.api.v1.RaiseFloorResponse
+	(*timestamppb.Timestamp)(nil),    // 17: google.protobuf.Timestamp
 }
 var file_cadre_api_v1_policy_proto_depIdxs = []int32{
-	0,  // 0: cadre.api.v1.RevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
-	0,  // 1: cadre.api.v1.UnrevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
-	15, // 2: cadre.api.v1.RaiseFloorRequest.not_before:type_name -> google.protobuf.Timestamp
-	1,  // 3: cadre.api.v1.PolicyService.ListAdmissions:input_type -> cadre.api.v1.ListAdmissionsRequest
-	3,  // 4: cadre.api.v1.PolicyService.ExplainAdmission:input_type -> cadre.api.v1.ExplainAdmissionRequest
-	5,  // 5: cadre.api.v1.PolicyService.ApproveRevision:input_type -> cadre.api.v1.ApproveRevisionRequest
-	7,  // 6: cadre.api.v1.PolicyService.Revoke:input_type -> cadre.api.v1.RevokeRequest
-	9,  // 7: cadre.api.v1.PolicyService.Unrevoke:input_type -> cadre.api.v1.UnrevokeRequest
-	11, // 8: cadre.api.v1.PolicyService.ReleaseSlot:input_type -> cadre.api.v1.ReleaseSlotRequest
-	13, // 9: cadre.api.v1.PolicyService.RaiseFloor:input_type -> cadre.api.v1.RaiseFloorRequest
-	2,  // 10: cadre.api.v1.PolicyService.ListAdmissions:output_type -> cadre.api.v1.ListAdmissionsResponse
-	4,  // 11: cadre.api.v1.PolicyService.ExplainAdmission:output_type -> cadre.api.v1.ExplainAdmissionResponse
-	6,  // 12: cadre.api.v1.PolicyService.ApproveRevision:output_type -> cadre.api.v1.ApproveRevisionResponse
-	8,  // 13: cadre.api.v1.PolicyService.Revoke:output_type -> cadre.api.v1.RevokeResponse
-	10, // 14: cadre.api.v1.PolicyService.Unrevoke:output_type -> cadre.api.v1.UnrevokeResponse
-	12, // 15: cadre.api.v1.PolicyService.ReleaseSlot:output_type -> cadre.api.v1.ReleaseSlotResponse
-	14, // 16: cadre.api.v1.PolicyService.RaiseFloor:output_type -> cadre.api.v1.RaiseFloorResponse
-	10, // [10:17] is the sub-list for method output_type
-	3,  // [3:10] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	17, // 0: cadre.api.v1.GetAppComposeResponse.judged_at:type_name -> google.protobuf.Timestamp
+	0,  // 1: cadre.api.v1.RevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
+	0,  // 2: cadre.api.v1.UnrevokeRequest.kind:type_name -> cadre.api.v1.RevocationKind
+	17, // 3: cadre.api.v1.RaiseFloorRequest.not_before:type_name -> google.protobuf.Timestamp
+	1,  // 4: cadre.api.v1.PolicyService.ListAdmissions:input_type -> cadre.api.v1.ListAdmissionsRequest
+	3,  // 5: cadre.api.v1.PolicyService.ExplainAdmission:input_type -> cadre.api.v1.ExplainAdmissionRequest
+	5,  // 6: cadre.api.v1.PolicyService.ApproveRevision:input_type -> cadre.api.v1.ApproveRevisionRequest
+	7,  // 7: cadre.api.v1.PolicyService.GetAppCompose:input_type -> cadre.api.v1.GetAppComposeRequest
+	9,  // 8: cadre.api.v1.PolicyService.Revoke:input_type -> cadre.api.v1.RevokeRequest
+	11, // 9: cadre.api.v1.PolicyService.Unrevoke:input_type -> cadre.api.v1.UnrevokeRequest
+	13, // 10: cadre.api.v1.PolicyService.ReleaseSlot:input_type -> cadre.api.v1.ReleaseSlotRequest
+	15, // 11: cadre.api.v1.PolicyService.RaiseFloor:input_type -> cadre.api.v1.RaiseFloorRequest
+	2,  // 12: cadre.api.v1.PolicyService.ListAdmissions:output_type -> cadre.api.v1.ListAdmissionsResponse
+	4,  // 13: cadre.api.v1.PolicyService.ExplainAdmission:output_type -> cadre.api.v1.ExplainAdmissionResponse
+	6,  // 14: cadre.api.v1.PolicyService.ApproveRevision:output_type -> cadre.api.v1.ApproveRevisionResponse
+	8,  // 15: cadre.api.v1.PolicyService.GetAppCompose:output_type -> cadre.api.v1.GetAppComposeResponse
+	10, // 16: cadre.api.v1.PolicyService.Revoke:output_type -> cadre.api.v1.RevokeResponse
+	12, // 17: cadre.api.v1.PolicyService.Unrevoke:output_type -> cadre.api.v1.UnrevokeResponse
+	14, // 18: cadre.api.v1.PolicyService.ReleaseSlot:output_type -> cadre.api.v1.ReleaseSlotResponse
+	16, // 19: cadre.api.v1.PolicyService.RaiseFloor:output_type -> cadre.api.v1.RaiseFloorResponse
+	12, // [12:20] is the sub-list for method output_type
+	4,  // [4:12] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_cadre_api_v1_policy_proto_init() }
@@ -1072,7 +1232,7 @@ func file_cadre_api_v1_policy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_policy_proto_rawDesc), len(file_cadre_api_v1_policy_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	PolicyService_ListAdmissions_FullMethodName   = "/cadre.api.v1.PolicyService/ListAdmissions"
 	PolicyService_ExplainAdmission_FullMethodName = "/cadre.api.v1.PolicyService/ExplainAdmission"
 	PolicyService_ApproveRevision_FullMethodName  = "/cadre.api.v1.PolicyService/ApproveRevision"
+	PolicyService_GetAppCompose_FullMethodName    = "/cadre.api.v1.PolicyService/GetAppCompose"
 	PolicyService_Revoke_FullMethodName           = "/cadre.api.v1.PolicyService/Revoke"
 	PolicyService_Unrevoke_FullMethodName         = "/cadre.api.v1.PolicyService/Unrevoke"
 	PolicyService_ReleaseSlot_FullMethodName      = "/cadre.api.v1.PolicyService/ReleaseSlot"
@@ -42,6 +43,8 @@ type PolicyServiceClient interface {
 	ExplainAdmission(ctx context.Context, in *ExplainAdmissionRequest, opts ...grpc.CallOption) (*ExplainAdmissionResponse, error)
 	// ApproveRevision lets a Revision be rolled out, or takes that back.
 	ApproveRevision(ctx context.Context, in *ApproveRevisionRequest, opts ...grpc.CallOption) (*ApproveRevisionResponse, error)
+	// GetAppCompose shows the app-compose.json that a Revision is measured with.
+	GetAppCompose(ctx context.Context, in *GetAppComposeRequest, opts ...grpc.CallOption) (*GetAppComposeResponse, error)
 	// Revoke shuts out an instance, a Revision or a key provider, at once.
 	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
 	// Unrevoke takes a revocation back. What was cut off has to attest again.
@@ -84,6 +87,16 @@ func (c *policyServiceClient) ApproveRevision(ctx context.Context, in *ApproveRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ApproveRevisionResponse)
 	err := c.cc.Invoke(ctx, PolicyService_ApproveRevision_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *policyServiceClient) GetAppCompose(ctx context.Context, in *GetAppComposeRequest, opts ...grpc.CallOption) (*GetAppComposeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetAppComposeResponse)
+	err := c.cc.Invoke(ctx, PolicyService_GetAppCompose_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +157,8 @@ type PolicyServiceServer interface {
 	ExplainAdmission(context.Context, *ExplainAdmissionRequest) (*ExplainAdmissionResponse, error)
 	// ApproveRevision lets a Revision be rolled out, or takes that back.
 	ApproveRevision(context.Context, *ApproveRevisionRequest) (*ApproveRevisionResponse, error)
+	// GetAppCompose shows the app-compose.json that a Revision is measured with.
+	GetAppCompose(context.Context, *GetAppComposeRequest) (*GetAppComposeResponse, error)
 	// Revoke shuts out an instance, a Revision or a key provider, at once.
 	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
 	// Unrevoke takes a revocation back. What was cut off has to attest again.
@@ -170,6 +185,9 @@ func (UnimplementedPolicyServiceServer) ExplainAdmission(context.Context, *Expla
 }
 func (UnimplementedPolicyServiceServer) ApproveRevision(context.Context, *ApproveRevisionRequest) (*ApproveRevisionResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ApproveRevision not implemented")
+}
+func (UnimplementedPolicyServiceServer) GetAppCompose(context.Context, *GetAppComposeRequest) (*GetAppComposeResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method GetAppCompose not implemented")
 }
 func (UnimplementedPolicyServiceServer) Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Revoke not implemented")
@@ -254,6 +272,24 @@ func _PolicyService_ApproveRevision_Handler(srv interface{}, ctx context.Context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PolicyServiceServer).ApproveRevision(ctx, req.(*ApproveRevisionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PolicyService_GetAppCompose_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetAppComposeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PolicyServiceServer).GetAppCompose(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PolicyService_GetAppCompose_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PolicyServiceServer).GetAppCompose(ctx, req.(*GetAppComposeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -348,6 +384,10 @@ var PolicyService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ApproveRevision",
 			Handler:    _PolicyService_ApproveRevision_Handler,
+		},
+		{
+			MethodName: "GetAppCompose",
+			Handler:    _PolicyService_GetAppCompose_Handler,
 		},
 		{
 			MethodName: "Revoke",

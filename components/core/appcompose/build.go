@@ -66,3 +66,27 @@ func Build(f Fields) ([]byte, error) {
 	}
 	return raw, err
 }
+
+// Render writes the document of what Cadre lets run, a Revision or the coordinators: it
+// decides about every key that Phala Cloud's servers are known to add, so that a server
+// which keeps what it is sent measures these bytes. envs are the names that the
+// encrypted environment sets.
+func Render(name, compose string, envs []string) ([]byte, error) {
+	if strings.TrimSpace(compose) == "" {
+		return nil, errors.New("docker_compose_file: is empty; give the text of a compose file")
+	}
+	names := append([]string{}, envs...)
+	slices.Sort(names)
+	raw, err := Encode(map[string]any{
+		"manifest_version": 2, "runner": "docker-compose", "name": name, "docker_compose_file": compose,
+		"allowed_envs": slices.Compact(names), "features": []string{"kms", "tproxy-net"},
+		"kms_enabled": true, "local_key_provider_enabled": false, "no_instance_id": false,
+		"gateway_enabled": true, "tproxy_enabled": true,
+		"public_logs": false, "public_sysinfo": false, "public_tcbinfo": true,
+		"secure_time": true, "storage_fs": "zfs",
+	})
+	if err == nil && len(raw) > MaxSize {
+		return nil, fmt.Errorf("app-compose.json has %d bytes, dstack takes at most %d", len(raw), MaxSize)
+	}
+	return raw, err
+}

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"cadre.dev/attest"
 )
 
 // MaxSize is dstack's limit for app-compose.json, in bytes.
-const MaxSize = attest.MaxAppComposeSize
+const MaxSize = 256 << 10
 
 // Hash is the compose hash of raw: lower-case hex SHA-256 of exactly these bytes.
 func Hash(raw []byte) string {
@@ -107,34 +105,4 @@ func Fieldset(raw []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("is not app-compose.json: %w", err)
 	}
 	return doc, nil
-}
-
-// IDs are the names that follow from a compose hash.
-type IDs struct {
-	ComposeHash string `json:"compose_hash"`
-	// AppID is given, or the default one.
-	AppID string `json:"app_id"`
-	// MRConfigIDV1 and V2 are what MRCONFIGID of a quote is when it is not zero.
-	MRConfigIDV1 string `json:"mr_config_id_v1"`
-	MRConfigIDV2 string `json:"mr_config_id_v2"`
-}
-
-// Identify derives the names. appID, hex, "" for the default one.
-func Identify(raw []byte, appID, provider, providerID string) (IDs, error) {
-	out := IDs{ComposeHash: Hash(raw)}
-	if out.AppID = appID; appID == "" {
-		out.AppID = AppID(out.ComposeHash)
-	}
-	app, err := hex.DecodeString(out.AppID)
-	if err != nil || len(app) != 20 {
-		return out, fmt.Errorf("app id %q is not 40 hex digits", appID)
-	}
-	hash, err := hex.DecodeString(out.ComposeHash)
-	if err != nil {
-		return out, err
-	}
-	c := attest.ConfigID{ComposeHash: hash, AppID: app, KeyProvider: provider, KeyProviderID: providerID}
-	out.MRConfigIDV1 = c.V1()
-	out.MRConfigIDV2, err = c.V2()
-	return out, err
 }

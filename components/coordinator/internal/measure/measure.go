@@ -1,0 +1,45 @@
+// Package measure says what the CVMs of a group are measured with: it renders their
+// app-compose.json, and decides which bytes a platform's answer lets be allowed. The
+// coordinator takes no hash from anybody, it hashes what it has judged.
+package measure
+
+import (
+	"maps"
+	"slices"
+
+	"cadre.dev/core/appcompose"
+	"cadre.dev/core/group"
+	"cadre.dev/platform"
+)
+
+// Measure is for one cluster. Safe for concurrent use.
+type Measure struct {
+	cluster string
+	rules   appcompose.Rules
+}
+
+// New makes a Measure; rules come from the measured trust file.
+func New(cluster string, rules appcompose.Rules) Measure {
+	return Measure{cluster: cluster, rules: rules}
+}
+
+// Render is the document of a group's Template. It is the same for all Slots: dstack
+// measures the app's, and what differs between Slots is learned at admission.
+func (m Measure) Render(groupName string, t group.Template) ([]byte, error) {
+	return appcompose.Render(m.name(groupName), t.Compose, names(t))
+}
+
+// Settle returns the document whose hash may be allowed for a Template after a platform
+// was sent one and has answered; *appcompose.Refusal where none may.
+func (m Measure) Settle(groupName string, t group.Template, sent []byte, p platform.Provisioned) ([]byte, error) {
+	return appcompose.Settle(sent, appcompose.Answer{Hash: p.ComposeHash, Text: p.AppCompose}, appcompose.Want{
+		Name: m.name(groupName), Compose: t.Compose, Envs: names(t), Locators: appcompose.MemberLocators(), Rules: m.rules,
+	})
+}
+
+// EnvNames are the names of a Template's env as a policy carries them.
+func EnvNames(t group.Template) string { return appcompose.JoinNames(names(t)) }
+
+func (m Measure) name(groupName string) string { return m.cluster + "-" + groupName }
+
+func names(t group.Template) []string { return slices.Collect(maps.Keys(t.Env)) }

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/core/appcompose"
+	"cadre.dev/core/policy"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+var composeHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// GetAppCompose implements PolicyService. It shows what was judged, or what would be.
+func (s *Server) GetAppCompose(ctx context.Context, req *apiv1.GetAppComposeRequest) (*apiv1.GetAppComposeResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.load(ctx); err != nil {
+		return nil, err
+	}
+	one, err := findRevision(c.view, req.GetRevision(), req.GetGroup())
+	if hash := strings.ToLower(strings.TrimPrefix(req.GetRevision(), "0x")); status.Code(err) == codes.NotFound && composeHash.MatchString(hash) {
+		one, err = named{composeHash: hash}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if one.group != "" {
+		if err := c.mayRead(ctx, one.group); err != nil {
+			return nil, err
+		}
+	}
+	document, err := s.document(ctx, one.composeHash)
+	switch {
+	case err == nil && one.group == "":
+		// Of a hash alone the record says whose it is; nobody learns before that it exists.
+		if err := c.mayRead(ctx, document.Group); err != nil {
+			return nil, err
+		}
+		one.group = document.Group
+	case errors.Is(err, store.ErrNotFound) && one.template.Compose != "":
+		return s.rendered(one)
+	case errors.Is(err, store.ErrNotFound):
+		return nil, status.Errorf(codes.NotFound, "no app-compose.json with compose hash %.64s is kept", one.composeHash)
+	}
+	if err != nil {
+		return nil, wire(err)
+	}
+	text, err := document.Text()
+	if err != nil {
+		return nil, status.Errorf(codes.DataLoss, "app-compose/%s: %v; the leader writes it anew when it allows the hash again", one.composeHash, err)
+	}
+	return &apiv1.GetAppComposeResponse{
+		Revision: one.revision, Group: one.group, ComposeHash: document.ComposeHash, AppCompose: text, JudgedAt: timestamppb.New(document.CreatedAt),
+	}, nil
+}
+
+func (s *Server) document(ctx context.Context, hash string) (policy.Document, error) {
+	if hash == "" {
+		return policy.Document{}, store.ErrNotFound
+	}
+	document, _, err := store.Read[policy.Document](ctx, s.cfg.Store, store.AppComposeKey(hash))
+	return document, err
+}
+
+// rendered is what a platform would be sent for a Revision that none was asked about.
+func (s *Server) rendered(one named) (*apiv1.GetAppComposeResponse, error) {
+	text, err := s.cfg.Measure.Render(one.group, one.template)
+	if err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "revision %s cannot be measured: %v", one.revision, err)
+	}
+	return &apiv1.GetAppComposeResponse{Revision: one.revision, Group: one.group, ComposeHash: appcompose.Hash(text), AppCompose: text}, nil
+}

@@ -1,0 +1,191 @@
+package appcompose
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// key is one key of the document that Cadre accepts, with the values that it may have.
+type key struct {
+	name string
+	// must says why the key has to be there; "" if it may be left out.
+	must string
+	// values says in words what is accepted, for people and for the documentation.
+	values string
+	fix    string
+	check  func(*judge, key, json.RawMessage)
+}
+
+// keys is the closed list. A key that dstack does not know today is refused like one
+// that it knows and Cadre has not judged.
+var keys = []key{
+	{name: "manifest_version", must: "fixes how the rest is read", values: "2", fix: "write 2", check: literal("2")},
+	{name: "name", values: "up to 128 letters, digits, '.', '_' and '-'", fix: "use letters, digits, '.', '_' and '-'", check: appName},
+	{name: "runner", must: "fixes what is run", values: `"docker-compose"`, fix: `write "docker-compose"`, check: literal(`"docker-compose"`)},
+	{name: "docker_compose_file", must: "is what runs", values: "the compose text", fix: "give the text of a compose file", check: composeText},
+	{name: "allowed_envs", values: "names of the Revision's env and Cadre's locators, none of which steers code", check: allowedEnvs},
+	{name: "features", values: `"kms" and "tproxy-net", each at most once`, fix: `keep "kms" and "tproxy-net" only`, check: features},
+	{name: "kms_enabled", must: "keeps the app id and its keys over updates", values: "true", fix: "write true: without a KMS the app id changes with each compose hash and keys do not survive", check: literal("true")},
+	{name: "key_provider", values: `"kms"`, fix: `write "kms", or leave it out`, check: literal(`"kms"`)},
+	{name: "key_provider_id", values: "empty, or the pinned key provider's id", fix: "leave it empty", check: keyProviderID},
+	{name: "local_key_provider_enabled", values: "false", fix: "write false", check: literal("false")},
+	{name: "gateway_enabled", values: "true or false", fix: "write true or false", check: literal("true", "false")},
+	{name: "tproxy_enabled", values: "the same as gateway_enabled, whose old name it is", fix: "write true or false", check: literal("true", "false")},
+	{name: "public_logs", values: "false", fix: "write false: everybody could read what the containers print", check: literal("false")},
+	{name: "public_sysinfo", values: "true or false", fix: "write true or false", check: literal("true", "false")},
+	{name: "public_tcbinfo", values: "true or false", fix: "write true or false", check: literal("true", "false")},
+	{name: "no_instance_id", values: "false", fix: "write false: instances could not be told apart", check: literal("false")},
+	{name: "secure_time", must: "keeps the host from choosing the time by which certificates are judged", values: "true", fix: "write true: the host would choose the time by which certificates are judged", check: literal("true")},
+	{name: "storage_fs", values: `"zfs" or "ext4"`, fix: `write "zfs" or "ext4", or leave it out`, check: literal(`"zfs"`, `"ext4"`)},
+	{name: "swap_size", values: "a whole number of bytes, at most 1 TiB", fix: "write a whole number of bytes", check: swapSize},
+	{name: "pre_launch_script", values: "empty, or a text whose SHA-256 the trust file lists in pre_launch_scripts_sha256", check: script},
+	{name: "bash_script", values: "empty", fix: "leave it out: it runs as root in the guest", check: literal(`""`)},
+	{name: "init_script", values: "empty", fix: "leave it out: it runs as root in the guest", check: literal(`""`, `[]`)},
+}
+
+// refused are keys that dstack knows, with why none of their values is accepted.
+var refused = map[string]string{
+	"verity_volumes":    "mounts volumes that the compose text does not name",
+	"docker_config":     "carries registry credentials, and chooses where images come from",
+	"port_policy":       "has settings of the gateway that Cadre has not judged",
+	"requirements":      "has settings that Cadre has not judged",
+	"no_tee":            "switches the encryption of memory and disk off",
+	"event_log_version": "changes how the event log is written",
+	"gpu_policy":        "has settings that Cadre has not judged",
+	"ssh_keys":          "opens a shell in the guest",
+	// Read by the platform's pre-launch script.
+	"default_gateway_domain": "chooses a domain for whatever the pre-launch script does with it",
+}
+
+// Key is one row of the closed list, for the documentation.
+type Key struct {
+	Name, Values string
+	Required     bool
+}
+
+// Keys is the closed list.
+func Keys() []Key {
+	out := make([]Key, len(keys))
+	for i, k := range keys {
+		out[i] = Key{Name: k.name, Values: k.values, Required: k.must != ""}
+	}
+	return out
+}
+
+// literal accepts exactly these JSON texts.
+func literal(texts ...string) func(*judge, key, json.RawMessage) {
+	return func(j *judge, k key, value json.RawMessage) {
+		if text := string(bytes.TrimSpace(value)); !slices.Contains(texts, text) {
+			j.add(k.name, fmt.Sprintf("is %s, must be %s", clipped(text), strings.Join(texts, " or ")), k.fix)
+		}
+	}
+}
+
+func (j *judge) text(k key, value json.RawMessage) (string, bool) {
+	var text *string
+	if err := json.Unmarshal(value, &text); err != nil || text == nil {
+		j.add(k.name, "is not a text", k.fix)
+		return "", false
+	}
+	return *text, true
+}
+
+func appName(j *judge, k key, value json.RawMessage) {
+	text, ok := j.text(k, value)
+	if !ok {
+		return
+	}
+	j.out.Name = text
+	if len(text) > 128 || strings.ContainsFunc(text, func(r rune) bool {
+		return r != '.' && r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		j.add(k.name, fmt.Sprintf("is %.80q, which is no name", text), k.fix)
+	}
+}
+
+func composeText(j *judge, k key, value json.RawMessage) {
+	text, ok := j.text(k, value)
+	if j.out.Compose = text; ok && strings.TrimSpace(text) == "" {
+		j.add(k.name, "is empty", k.fix)
+	}
+}
+
+func allowedEnvs(j *judge, k key, value json.RawMessage) {
+	var names []*string
+	if err := json.Unmarshal(value, &names); err != nil || names == nil {
+		j.add(k.name, "is not a list of names", "write a list, [] for none")
+		return
+	}
+	if len(names) > maxEnvs {
+		j.add(k.name, fmt.Sprintf("has %d names, at most %d are allowed", len(names), maxEnvs), "write what is not secret into the compose file")
+		return
+	}
+	seen := map[string]bool{}
+	for i, name := range names {
+		path := fmt.Sprintf("%s[%d]", k.name, i)
+		if name == nil {
+			j.add(path, "is not a name", "")
+			continue
+		}
+		j.out.Envs = append(j.out.Envs, *name)
+		if seen[*name] {
+			j.add(path, fmt.Sprintf("names %.80q twice", *name), "name it once")
+		}
+		seen[*name] = true
+		if problem := EnvNameProblem(*name); problem != "" {
+			j.add(path, fmt.Sprintf("%.80q %s", *name, problem), "write it into the compose file, under environment of the service that needs it")
+		}
+	}
+}
+
+func features(j *judge, k key, value json.RawMessage) {
+	var names []string
+	if err := json.Unmarshal(value, &names); err != nil || names == nil {
+		j.add(k.name, "is not a list of texts", k.fix)
+		return
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		if name != "kms" && name != "tproxy-net" || seen[name] {
+			j.add(k.name, fmt.Sprintf("has %.80q", name), k.fix)
+		}
+		seen[name] = true
+	}
+}
+
+func keyProviderID(j *judge, k key, value json.RawMessage) {
+	text, ok := j.text(k, value)
+	if ok && text != "" && (j.rules.KeyProviderID == "" || text != j.rules.KeyProviderID) {
+		j.add(k.name, fmt.Sprintf("is %.80q, which is not the pinned key provider", text), k.fix)
+	}
+}
+
+const maxSwap = 1 << 40
+
+func swapSize(j *judge, k key, value json.RawMessage) {
+	text := string(bytes.TrimSpace(value))
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n > maxSwap || text != strconv.FormatUint(n, 10) {
+		j.add(k.name, fmt.Sprintf("is %s", clipped(text)), k.fix)
+	}
+}
+
+// script: the text runs as root in the guest before anything else, so it is taken by
+// its digest alone.
+func script(j *judge, k key, value json.RawMessage) {
+	text, ok := j.text(k, value)
+	if !ok || text == "" {
+		return
+	}
+	sum := sha256.Sum256([]byte(text))
+	if digest := hex.EncodeToString(sum[:]); !slices.Contains(j.rules.Scripts, digest) {
+		j.add(k.name, fmt.Sprintf("(SHA-256 %s) is not one of the allowed ones", digest),
+			"leave it out; where the platform adds its own, read it, and list that digest in pre_launch_scripts_sha256 of the trust file")
+	}
+}
