@@ -104,7 +104,7 @@ func FreezeKey() string { return "control/freeze" }
 // GroupPolicyKey is the order of group g's Revisions and what was accepted for it.
 func GroupPolicyKey(g string) string { return key("policy", "groups", name(g)) }
 
-// ApprovalKey approves a Revision or a compose hash.
+// ApprovalKey approves a Revision.
 func ApprovalKey(revision string) string { return key("control", "approvals", id(revision)) }
 
 // RevocationKey revokes an instance, a Revision or a key provider: kind-id.

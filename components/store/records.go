@@ -86,7 +86,7 @@ var Records = []Kind{
 	{"control/freeze", typeOf[Freeze](), Operator, 4 * kib,
 		"While it exists, nothing voluntary that disrupts starts in any group. Delete it to go on."},
 	{"control/approvals/<revision>", typeOf[policy.Approval](), Operator, 4 * kib,
-		"A person approved this Revision, or this compose hash. Delete it to take the approval back."},
+		"A person approved this Revision as the compose hash in it. Delete it to take the approval back."},
 	{"control/revocations/<revocation>", typeOf[policy.Revocation](), Operator, 4 * kib,
 		"While it exists, the instance, Revision or key provider that its name says is not admitted, and is cut off at once. Whatever its value is."},
 	{"control/floor/<floor>", typeOf[policy.Floor](), Operator, 4 * kib,

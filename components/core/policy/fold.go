@@ -60,7 +60,7 @@ const (
 	ProblemFloorUnknown = "FLOOR_UNKNOWN"
 	// ProblemUnreadable: a record of an operator counts for nothing as it is.
 	ProblemUnreadable = "RECORD_UNREADABLE"
-	// ProblemApprovalUnbound: an approval of a Revision does not say of which hash.
+	// ProblemApprovalUnbound: an approval does not name both a Revision and its hash.
 	ProblemApprovalUnbound = "APPROVAL_UNBOUND"
 	// ProblemOrderFull: no further Revision can be numbered.
 	ProblemOrderFull = "REVISION_NUMBERS_USED_UP"
@@ -144,9 +144,14 @@ func (gp *GroupPolicy) approve(asked Asked, now time.Time) (problems []Problem) 
 	for _, a := range asked.Approvals {
 		id := strings.ToLower(a.Revision)
 		if (a.Group == "" || a.Group == asked.Group) && asked.names(id) {
-			kept[id] = a
-			if normalHash(id) == "" && normalHash(a.ComposeHash) == "" {
-				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names no compose_hash, so it counts for nothing: approve with `cadre admission approve`, or write the approval under the compose hash", id)})
+			switch {
+			case normalHash(id) != "":
+				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names a compose hash, which hooks, checks and driver settings are no part of, so it counts for nothing: approve the revision with `cadre admission approve`", id)})
+			case normalHash(a.ComposeHash) == "":
+				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names no compose_hash, so it counts for nothing: approve with `cadre admission approve`, or add the hash that was looked at", id)})
+				kept[id] = a
+			default:
+				kept[id] = a
 			}
 		}
 	}

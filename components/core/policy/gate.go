@@ -8,16 +8,14 @@ import (
 	"time"
 )
 
-// Approval is the record at control/approvals/<revision-or-compose-hash>: a person
-// looked at the content and lets it be admitted. Deleting it takes it back for
+// Approval is the record at control/approvals/<revision>: a person looked at the content
+// and lets it be admitted. Deleting it takes it back for
 // Boots to come.
 type Approval struct {
-	// Revision is the last segment of the key: a Revision (32 hex digits) or a compose
-	// hash (64).
+	// Revision is the last segment of the key, 32 hex digits.
 	Revision string `json:"revision"`
-	// ComposeHash that an approval of a Revision is for, 64 hex digits: what was looked
-	// at. Without one the approval counts for nothing; one of a compose hash names it
-	// already.
+	// ComposeHash that the approval is for, 64 hex digits: what was looked at. Without
+	// one the approval counts for nothing.
 	ComposeHash string `json:"compose_hash,omitempty"`
 	// Group that it is for; empty: every group.
 	Group string    `json:"group,omitempty"`
@@ -112,7 +110,7 @@ type GroupPolicy struct {
 	Last uint64 `json:"last"`
 	// Floor is the highest one that was accepted.
 	Floor AcceptedFloor `json:"floor,omitzero"`
-	// Approvals in force, by Revision or compose hash.
+	// Approvals in force, by Revision.
 	Approvals map[string]Approval `json:"approvals,omitempty"`
 	// Revoked are the Revisions and compose hashes that are revoked.
 	Revoked []Revocation `json:"revoked,omitempty"`
@@ -204,17 +202,15 @@ func (gp GroupPolicy) Judge(revision, content, composeHash string) Decision {
 	return Decision{Allowed: true, Revision: revision}
 }
 
-// Approved reports an Approval of the compose hash, or of the Revision as this hash: one
-// that was made for other bytes does not carry over. While no hash is known, before a
+// Approved reports an Approval of the Revision as this compose hash: one that was made
+// for other bytes does not carry over, nor does a hash stand for a Revision, whose hooks,
+// checks and settings nothing measures. While no hash is known, before a
 // platform was asked, an Approval of the Revision counts for the plan; whoever allows a
 // hash asks again with it.
 func (gp GroupPolicy) Approved(revision, composeHash string) bool {
-	hash := normalHash(composeHash)
-	if _, byHash := gp.Approvals[hash]; hash != "" && byHash {
-		return true
-	}
-	a, byRevision := gp.Approvals[strings.ToLower(revision)]
-	return revision != "" && byRevision && normalHash(a.ComposeHash) != "" && (composeHash == "" || normalHash(a.ComposeHash) == hash)
+	a, ok := gp.Approvals[strings.ToLower(revision)]
+	approved := normalHash(a.ComposeHash)
+	return revision != "" && ok && approved != "" && (composeHash == "" || approved == normalHash(composeHash))
 }
 
 // concerns: r revokes the Revision or the hash.

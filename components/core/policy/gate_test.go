@@ -141,7 +141,7 @@ func TestATT25_PropertyNothingBelowAnAcceptedFloorIsEverAllowedAgain(t *testing.
 	}
 }
 
-func TestATT15_ApprovalIsOfTheRevisionOrItsHash(t *testing.T) {
+func TestATT15_ApprovalIsOfTheRevisionAsItsHash(t *testing.T) {
 	hash := digits("d", 64)
 	target := known(2)
 	target.ComposeHash = hash
@@ -156,8 +156,9 @@ func TestATT15_ApprovalIsOfTheRevisionOrItsHash(t *testing.T) {
 		"as other bytes":      {[]Approval{{Revision: rev(2), ComposeHash: digits("e", 64)}}, CodeRevisionNotApproved},
 		"as no bytes":         {[]Approval{{Revision: rev(2)}}, CodeRevisionNotApproved},
 		"as half a hash":      {[]Approval{{Revision: rev(2), ComposeHash: hash[:32]}}, CodeRevisionNotApproved},
-		"the compose hash":    {[]Approval{{Revision: hash}}, ""},
-		"in capitals":         {[]Approval{{Revision: strings.ToUpper(hash)}}, ""},
+		"in capitals":         {[]Approval{{Revision: strings.ToUpper(rev(2)), ComposeHash: strings.ToUpper(hash)}}, ""},
+		"the hash alone":      {[]Approval{{Revision: hash}}, CodeRevisionNotApproved},
+		"the hash as itself":  {[]Approval{{Revision: hash, ComposeHash: hash}}, CodeRevisionNotApproved},
 		"of another group":    {[]Approval{{Revision: rev(2), ComposeHash: hash, Group: "web"}}, CodeRevisionNotApproved},
 		"of another revision": {[]Approval{{Revision: rev(3), ComposeHash: hash}}, CodeRevisionNotApproved},
 		"a prefix":            {[]Approval{{Revision: rev(2)[:31], ComposeHash: hash}}, CodeRevisionNotApproved},

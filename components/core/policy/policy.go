@@ -72,7 +72,7 @@ type AllowedRevision struct {
 	// Number is what the floor is compared with: that of the first Revision of the
 	// group with the same measured content. 0: not numbered, below every floor.
 	Number uint64 `json:"number,omitempty"`
-	// Approved: a person approved the Revision or its compose hash.
+	// Approved: a person approved the Revision as its compose hash.
 	Approved bool `json:"approved,omitempty"`
 }
 
