@@ -142,9 +142,10 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<slot>":   nameGrammar,
 	"<secret>": nameGrammar,
 	"<digest>": idGrammar,
+	"<hash>":   idGrammar,
 	"<id>":     idGrammar,
 	"<nonce>":  nonceGrammar,
-	// A Revision or a compose hash; kind-id; a group or _all.
+	// A Revision; kind-id; a group or _all.
 	"<revision>":   idGrammar,
 	"<revocation>": revocationGrammar,
 	"<floor>":      floorGrammar,
