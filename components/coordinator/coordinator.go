@@ -126,9 +126,10 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for operators: %w", err)
 	}
+	// A task that never begins does not close what it was to serve on.
+	defer func() { _ = api.Close() }()
 	local, err := new(net.ListenConfig).Listen(ctx, "tcp", c.cfg.StatusListen)
 	if err != nil {
-		_ = api.Close()
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
 	// Below lives what the rest needs to shut down cleanly, so it ends last.

@@ -13,7 +13,6 @@ import (
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/overlay"
-	"cadre.dev/store"
 )
 
 // settle finds out which founding this coordinator belongs to. Until that is known it
@@ -91,12 +90,8 @@ func (c *Coordinator) foundingConfig() founding.Config {
 // there is none of anything.
 func (c *Coordinator) confirm(ctx context.Context) error {
 	err := founding.Record(ctx, c.store, c.cfg.StateDir, c.founding, c.cfg.Slot, c.deps.Now())
-	switch {
-	case err == nil:
+	if err == nil {
 		close(c.confirmed)
-	case errors.Is(err, store.ErrDenied):
-		// Also for a moment after the first election, before the token exists.
-		return fmt.Errorf("consul does not take the management token of founding %s; if that stays so, its records are of another founding than this coordinator's disk: %w", c.founding.Founding, err)
 	}
 	return err
 }

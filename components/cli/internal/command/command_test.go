@@ -322,3 +322,29 @@ func TestRestartAndPause(t *testing.T) {
 		t.Errorf("status while paused: exit %d %s", code, out)
 	}
 }
+
+// TestGEN02_ACommandReachesTheContextsFoundingOnly: where another set of coordinators of the
+// same app answers, every command ends with both foundings and the way out.
+func TestGEN02_ACommandReachesTheContextsFoundingOnly(t *testing.T) {
+	b := newBench(t)
+	const other = "fedcba9876543210fedcba9876543210"
+	c, err := client.LoadContext(b.context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Gateway.Address = clienttest.NewOf(t, other).Start(t).Gateway.Address
+	if err := c.Save(b.context); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"group", "list"}, {"cluster", "status"}, {"cluster", "connect"}, {"admission", "list"}} {
+		code, out := b.run(args...)
+		if code == ExitOK {
+			t.Errorf("%v succeeds", args)
+		}
+		for _, want := range []string{"CLUSTER_MISMATCH", clienttest.Founding, other, "cadre cluster connect --reattest"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%v does not say %s:\n%s", args, want, out)
+			}
+		}
+	}
+}
