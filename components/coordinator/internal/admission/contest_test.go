@@ -1,166 +1,176 @@
 package admission
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	"cadre.dev/store"
 )
 
-// silence makes the holder look dead: nothing is heard from it, its lease ends.
-func (h *harness) silence(b *boot) {
-	h.t.Helper()
-	h.live[b.id()] = false
-	h.endLease()
+// twins is one Slot, two coordinators, and copies of its machine.
+type twins struct{ *small }
+
+func newTwins(t *testing.T) twins { return twins{newSmall(t, 2, 1, "demo")} }
+
+// boot is a new Boot of the machine or of a copy.
+func (s twins) boot() *newcomer { return s.newcomer(0, 0) }
+
+// mustAdmit admits b, which is heard from then on.
+func (s twins) mustAdmit(b *newcomer) {
+	s.t.Helper()
+	if err := b.again(b.Service).admit(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.setLive(b.bootID, true)
+	s.await(func(v *view.View) bool { return v.Admissions["pg-0"].Value.BootID == b.bootID })
 }
 
-// takeOver lets a new Boot of the same machine, or of a copy, take pg-0 from the
-// silent holder.
-func (h *harness) takeOver(from *boot) *boot {
-	h.t.Helper()
-	h.silence(from)
-	next := h.boot(composeText, h.seed)
-	next.mustAdmit()
-	h.live[next.id()] = true
-	for {
-		v, changed := h.views.Latest()
-		if v.Admissions["pg-0"].Value.BootID == next.id() {
-			return next
-		}
-		select {
-		case <-changed:
-		case <-h.t.Context().Done():
-			h.t.Fatal("the new holder was not seen")
-		}
+// wantConflict has b asked for the Slot in vain.
+func (s twins) wantConflict(b *newcomer) string {
+	s.t.Helper()
+	err := b.again(b.Service).admit(s.t.Context())
+	if code(err) != codeConflict {
+		s.t.Fatalf("refused with %v, want %s", err, codeConflict)
 	}
+	return err.Error()
+}
+
+// dies makes the holder look dead: nothing is heard from it, its lease ends.
+func (s twins) dies(b *newcomer) {
+	s.t.Helper()
+	s.setLive(b.bootID, false)
+	if err := s.store.DestroySession(s.t.Context(), s.lease(0).Session); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// takeOver lets a new Boot take the Slot from the silent holder.
+func (s twins) takeOver(from *newcomer) *newcomer {
+	s.t.Helper()
+	s.dies(from)
+	next := s.boot()
+	s.mustAdmit(next)
+	return next
 }
 
 // comesBack has a former holder speak as a paused one does: it asks where it stands.
-func (b *boot) comesBack() {
-	b.h.t.Helper()
-	b.connect()
-	r, err := b.contact.Standing(b.h.t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"})
+func (s twins) comesBack(b *newcomer) {
+	s.t.Helper()
+	r, err := b.again(s.services[1]).Standing(s.t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"})
 	if err != nil || r.GetHolds() || r.GetCode() != string(codeStale) {
-		b.h.t.Fatalf("a former holder is told %v, %v", r, err)
+		s.t.Fatalf("a former holder is told %v, %v", r, err)
 	}
 }
 
-// released has the leader carry out an operator's release.
-func (h *harness) released() {
-	h.t.Helper()
-	put, err := store.Put(store.QueueKey("release-1"), store.QueueRequest{
-		ID: "release-1", Kind: store.RequestRelease, Group: "pg", Slot: "pg-0", Reason: "one copy was destroyed", By: "alice", At: time.Now().UTC(),
-	}, 0)
+// put writes a record as whoever may.
+func put[T any](s twins, key string, value T) {
+	s.t.Helper()
+	op, err := store.Put(key, value, 0)
+	if err == nil {
+		err = s.store.Commit(s.t.Context(), op)
+	}
 	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := h.store.Commit(h.t.Context(), put); err != nil {
-		h.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(h.t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); h.service.Guard(ctx, h.leader) }()
-	defer func() { cancel(); <-done }()
-	for {
-		_, changed := h.views.Latest()
-		if _, err := h.store.Get(h.t.Context(), store.QueueKey("release-1")); err != nil {
-			return
-		}
-		select {
-		case <-changed:
-		case <-h.t.Context().Done():
-			h.t.Fatal("the release was not carried out")
-		}
+		s.t.Fatal(err)
 	}
 }
 
-func (h *harness) lastTurn() policy.DecisionEntry {
-	h.t.Helper()
-	d, _, err := store.Read[policy.Decisions](h.t.Context(), h.store, store.DecisionsKey("pg-0"))
-	if err != nil {
-		h.t.Fatal(err)
+// released has the second coordinator, as the leader, carry out an operator's release.
+func (s twins) released() {
+	s.t.Helper()
+	put(s, store.QueueKey("release-1"), store.QueueRequest{
+		ID: "release-1", Kind: store.RequestRelease, Group: "pg", Slot: "pg-0", Reason: "one copy was destroyed", By: "alice", At: s.clock().UTC(),
+	})
+	s.await(func(v *view.View) bool { return len(v.Queue) == 1 })
+	v, _ := s.views.Latest()
+	if !s.services[1].releases(s.t.Context(), s.leader, v) {
+		s.t.Fatal("not released")
 	}
+	s.await(func(v *view.View) bool { return len(v.Queue) == 0 })
+}
+
+func (s twins) lastTurn() policy.DecisionEntry {
+	s.t.Helper()
+	d := s.decisions(0)
 	if err := d.Verify(); err != nil {
-		h.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return d.Entries[len(d.Entries)-1]
 }
 
 // alternate lets two copies take the Slot from each other three times: each is
 // paused until the other has it, and comes back then.
-func (h *harness) alternate() (first, holder *boot) {
-	h.t.Helper()
-	first = h.boot(composeText, h.seed)
-	first.mustAdmit()
-	h.live[first.id()] = true
-	holder = first
+func (s twins) alternate() (holder *newcomer) {
+	s.t.Helper()
+	holder = s.boot()
+	s.mustAdmit(holder)
 	for range policy.MaxContestedChanges {
-		if h.admission().Contest.Held() {
-			h.t.Fatal("held before its time")
+		if s.admission(0).Contest.Held() {
+			s.t.Fatal("held before its time")
 		}
-		next := h.takeOver(holder)
-		holder.comesBack()
+		next := s.takeOver(holder)
+		s.comesBack(holder)
 		holder = next
 	}
-	return first, holder
+	return holder
 }
 
 // TestIDN03_TwinsThatAlternateAreHeld: after three changes of holder the third one
 // stays, on every coordinator, whoever of the two is silent.
 func TestIDN03_TwinsThatAlternateAreHeld(t *testing.T) {
-	h := newHarness(t)
-	_, holder := h.alternate()
-	if a := h.admission(); !a.Contest.Held() || a.Contest.Changes != policy.MaxContestedChanges || a.BootID != holder.id() {
+	s := newTwins(t)
+	holder := s.alternate()
+	if a := s.admission(0); !a.Contest.Held() || a.Contest.Changes != policy.MaxContestedChanges || a.BootID != holder.bootID {
 		t.Fatalf("contest %+v of boot %.12s", a.Contest, a.BootID)
 	}
-	if e := h.lastTurn(); e.What != policy.DecidedHold || e.Code != codeConflict || e.BootID != holder.id() {
+	if e := s.lastTurn(); e.What != policy.DecidedHold || e.Code != codeConflict || e.BootID != holder.bootID {
 		t.Errorf("last turn %+v", e)
 	}
-	h.silence(holder)
-	for _, at := range []*Service{h.service, h.coordinator("coordinator-1")} {
-		twin := h.boot(composeText, h.seed)
-		twin.at = at
-		_, err := twin.admit()
-		h.wantRefusal(err, codeConflict, codeConflict)
-		if !strings.Contains(err.Error(), "cadre admission release pg-0") {
-			t.Errorf("the refusal names no way out: %v", err)
+	s.dies(holder)
+	for _, at := range s.services {
+		if why := s.wantConflict(s.boot().again(at)); !strings.Contains(why, "cadre admission release pg-0") {
+			t.Errorf("the refusal names no way out: %s", why)
 		}
 	}
 	// Who is in is not put out: its lease lapsed while it was away, and it is back.
-	holder.mustAdmit()
-	if a := h.admission(); a.BootID != holder.id() || !a.Contest.Held() {
+	s.mustAdmit(holder)
+	if a := s.admission(0); a.BootID != holder.bootID || !a.Contest.Held() {
 		t.Errorf("boot %.12s holds the slot, contest %+v", a.BootID, a.Contest)
 	}
 }
 
-// TestIDN03_AReleaseLetsTheNextBootIn, once, and the count begins anew.
+// TestIDN03_AReleaseLetsTheNextBootIn, and the count begins anew.
 func TestIDN03_AReleaseLetsTheNextBootIn(t *testing.T) {
-	h := newHarness(t)
-	_, holder := h.alternate()
-	h.released()
-	if a := h.admission(); a.Contest != (policy.Contest{}) || a.BootID != holder.id() {
+	s := newTwins(t)
+	holder := s.alternate()
+	s.released()
+	if a := s.admission(0); a.Contest != (policy.Contest{}) || a.BootID != holder.bootID {
 		t.Errorf("contest %+v", a.Contest)
 	}
-	if e := h.lastTurn(); e.What != policy.DecidedRelease || !strings.Contains(e.Message, "alice") {
+	if e := s.lastTurn(); e.What != policy.DecidedRelease || !strings.Contains(e.Message, "alice") {
 		t.Errorf("last turn %+v", e)
 	}
-	next := h.takeOver(holder)
-	if a := h.admission(); a.BootID != next.id() || a.Contest.Changes != 1 {
+	next := s.takeOver(holder)
+	if a := s.admission(0); a.BootID != next.bootID || a.Contest.Changes != 1 {
 		t.Errorf("boot %.12s holds the slot, contest %+v", a.BootID, a.Contest)
 	}
 }
 
 // TestIDN03_AnOperationEndsAHold: the Boot that a restart by Cadre waits for gets in.
 func TestIDN03_AnOperationEndsAHold(t *testing.T) {
-	h := newHarness(t)
-	_, holder := h.alternate()
-	h.operation(holder.id())
-	expected := h.takeOver(holder)
-	if a := h.admission(); a.BootID != expected.id() || a.Contest != (policy.Contest{}) {
+	s := newTwins(t)
+	holder, now := s.alternate(), s.clock().UTC()
+	put(s, store.OperationKey("pg-1-0.1.pg-0"), operation.Operation{
+		ID: "pg-1-0.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: operation.Joining,
+		BootBefore: holder.bootID, CallIssuedAt: now, CreatedAt: now, Entered: operation.PhaseTimes{},
+	})
+	s.await(func(v *view.View) bool { _, there := v.OpenOperation("pg-0"); return there })
+	expected := s.takeOver(holder)
+	if a := s.admission(0); a.BootID != expected.bootID || a.Contest != (policy.Contest{}) {
 		t.Errorf("boot %.12s holds the slot, contest %+v", a.BootID, a.Contest)
 	}
 }
@@ -169,25 +179,21 @@ func TestIDN03_AnOperationEndsAHold(t *testing.T) {
 // often it crashes, since no old one is heard from again. It asks while the old
 // lease runs, too.
 func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
-	h := newHarness(t)
-	holder := h.boot(composeText, h.seed)
-	holder.mustAdmit()
-	h.live[holder.id()] = true
+	s := newTwins(t)
+	holder := s.boot()
+	s.mustAdmit(holder)
 	const crashes = 2*policy.MaxContestedChanges + 1
 	for range crashes {
-		next := h.boot(composeText, h.seed)
-		_, err := next.admit() // the old one is dead, and still looks alive
-		h.wantRefusal(err, codeConflict, codeConflict)
-		h.live[holder.id()] = false
-		h.ahead.Add(int64(2 * freshness))
-		_, err = next.admit() // its lease runs for longer
-		h.wantRefusal(err, codeConflict, codeConflict)
-		h.silence(holder)
-		next.mustAdmit()
-		h.live[next.id()] = true
+		next := s.boot()
+		s.wantConflict(next) // the old one is dead, and still looks alive
+		s.setLive(holder.bootID, false)
+		s.now.Add(int64(2 * freshness))
+		s.wantConflict(next) // its lease runs for longer
+		s.dies(holder)
+		s.mustAdmit(next)
 		holder = next
 	}
-	if a := h.admission(); a.BootID != holder.id() || a.Contest.Held() || a.Contest.Changes != crashes || a.Contest.Rival != "" {
+	if a := s.admission(0); a.BootID != holder.bootID || a.Contest.Held() || a.Contest.Changes != crashes || a.Contest.Rival != "" {
 		t.Errorf("boot %.12s holds the slot, contest %+v", a.BootID, a.Contest)
 	}
 }
@@ -195,26 +201,22 @@ func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
 // TestIDN03_AHolderHeardBesideAClaimantIsASign: copies that are killed instead of
 // paused never come back under an old key; while both run they are seen.
 func TestIDN03_AHolderHeardBesideAClaimantIsASign(t *testing.T) {
-	h := newHarness(t)
-	holder := h.boot(composeText, h.seed)
-	holder.mustAdmit()
-	h.live[holder.id()] = true
+	s := newTwins(t)
+	holder := s.boot()
+	s.mustAdmit(holder)
 	for n := range policy.MaxContestedChanges {
-		twin := h.boot(composeText, h.seed)
-		for range 2 {
-			_, err := twin.admit()
-			h.wantRefusal(err, codeConflict, codeConflict)
-			h.ahead.Add(int64(freshness + time.Second))
+		twin := s.boot()
+		s.wantConflict(twin)
+		s.now.Add(int64(freshness + time.Second))
+		s.wantConflict(twin)
+		if a := s.admission(0); n == 0 && a.Contest.Rival != twin.bootID {
+			t.Fatalf("contest %+v, want a sign of boot %.12s", a.Contest, twin.bootID)
 		}
-		if a := h.admission(); n == 0 && a.Contest.Rival != twin.id() {
-			t.Fatalf("contest %+v, want a sign of boot %.12s", a.Contest, twin.id())
-		}
-		h.silence(holder)
-		twin.mustAdmit()
-		h.live[twin.id()] = true
+		s.dies(holder)
+		s.mustAdmit(twin)
 		holder = twin
 	}
-	if a := h.admission(); !a.Contest.Held() || a.BootID != holder.id() {
+	if a := s.admission(0); !a.Contest.Held() || a.BootID != holder.bootID {
 		t.Errorf("contest %+v", a.Contest)
 	}
 }
@@ -222,20 +224,19 @@ func TestIDN03_AHolderHeardBesideAClaimantIsASign(t *testing.T) {
 // TestStrangersCauseNoSign: whoever never held the Slot, and who lost it by decision
 // of the cluster, does not show that two are alive.
 func TestStrangersCauseNoSign(t *testing.T) {
-	h := newHarness(t)
-	evicted := h.boot(composeText, h.seed)
-	evicted.mustAdmit()
-	if err := h.service.Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "a test"); err != nil {
+	s := newTwins(t)
+	evicted := s.boot()
+	s.mustAdmit(evicted)
+	if err := s.services[0].Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	h.boot(composeText, h.seed).mustAdmit()
-	for _, b := range []*boot{h.boot(composeText, h.seed), evicted} {
-		b.connect()
-		if r, err := b.contact.Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"}); err != nil || r.GetHolds() {
+	s.mustAdmit(s.boot())
+	for _, b := range []*newcomer{s.boot(), evicted} {
+		if r, err := b.again(s.services[1]).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"}); err != nil || r.GetHolds() {
 			t.Fatalf("standing %v, %v", r, err)
 		}
 	}
-	if a := h.admission(); a.Contest.Rival != "" {
+	if a := s.admission(0); a.Contest.Rival != "" {
 		t.Errorf("contest %+v", a.Contest)
 	}
 }

@@ -39,6 +39,7 @@ type small struct {
 	store    *storetest.Memory
 	views    *view.Watcher
 	services []*Service
+	leader   store.Lease
 	slots    int
 
 	quotes atomic.Int64
@@ -189,6 +190,7 @@ func (s *small) seed() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.leader = lease
 	s.t.Cleanup(func() { _ = lease.Release(ctx) })
 	for i := range s.slots {
 		s.setPolicy(i, instanceOf(i), revision)
