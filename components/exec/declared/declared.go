@@ -42,7 +42,13 @@ type Problem struct {
 func (p Problem) String() string { return fmt.Sprintf("%s %s: %s", p.Path, p.Message, p.Fix) }
 
 // Read reads a whole compose text. With problems there are no commands.
-func Read(text string) (Commands, []Problem) {
+func Read(text string) (commands Commands, problems []Problem) {
+	defer func() {
+		// A spec is foreign input: a parser's crash must be its refusal.
+		if crash := recover(); crash != nil {
+			commands, problems = nil, unreadable(fmt.Errorf("it makes the reader crash: %v", crash))
+		}
+	}()
 	var tree map[string]any
 	var doc yaml.Node
 	// Into a map first: that refuses a key that stands twice.
@@ -51,9 +57,13 @@ func Read(text string) (Commands, []Problem) {
 		err = yaml.Unmarshal([]byte(text), &doc)
 	}
 	if err != nil || len(doc.Content) != 1 {
-		return nil, []Problem{{Node: &doc, Path: "compose", Message: fmt.Sprintf("cannot be read (%v)", err), Fix: "write a plain compose file"}}
+		return nil, unreadable(err)
 	}
 	return Tree(doc.Content[0])
+}
+
+func unreadable(err error) []Problem {
+	return []Problem{{Node: &yaml.Node{}, Path: "compose", Message: fmt.Sprintf("cannot be read (%v)", err), Fix: "write a plain compose file"}}
 }
 
 // Tree reads a parsed compose text whose keys stand once each.

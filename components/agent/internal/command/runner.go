@@ -58,6 +58,9 @@ func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limi
 	if errors.Is(err, call.ErrNotThere) {
 		return fmt.Errorf("service %s %w", a.Service, err)
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return verdict(name, call.Reply{End: call.TimedOut}, limit)
+	}
 	if err != nil {
 		return fmt.Errorf("command %s: %w", name, err)
 	}

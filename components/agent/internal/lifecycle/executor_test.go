@@ -299,6 +299,31 @@ func TestCTL18_FinishedOrderIsAnsweredNotRepeated(t *testing.T) {
 	}
 }
 
+// TestHK05_AHookOfAnOrderThatHasEndedIsNotRunAgain, by a Boot that finds the order repeated;
+// it is run with the Operation and attempt that it belongs to.
+func TestHK05_AHookOfAnOrderThatHasEndedIsNotRunAgain(t *testing.T) {
+	calls := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		calls <- r.Header.Get("Cadre-Operation") + "/" + r.Header.Get("Cadre-Attempt")
+	}))
+	defer server.Close()
+	dir, hook := t.TempDir(), group.LifecycleHook{
+		Name: "h", Transition: group.PreTerminate, HTTP: &group.HTTPAction{Port: server.Listener.Addr().(*net.TCPAddr).Port, Path: "/"},
+	}
+	b := newBench(t, dir, hook)
+	b.Apply(drainOrder(1))
+	b.await(drainOrder(1).Key, rollout.StepDone)
+	b.stop()
+	rebooted := newBench(t, dir, hook)
+	rebooted.Apply(drainOrder(1))
+	rebooted.await(drainOrder(1).Key, rollout.StepDone)
+	rebooted.Apply(drainOrder(2))
+	rebooted.await(drainOrder(2).Key, rollout.StepDone)
+	if first, second := <-calls, <-calls; first != "op/1" || second != "op/2" || len(calls) > 0 {
+		t.Errorf("the hook was run for %s and %s, and %d times more", first, second, len(calls))
+	}
+}
+
 func TestRegainedLeadershipIsHandedOverAgain(t *testing.T) {
 	b := newBench(t, t.TempDir())
 	b.driver.lead(self)
