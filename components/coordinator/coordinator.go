@@ -241,7 +241,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	}
 	c.control = control.New(c.views, c.directory, c.reports, ended, c.log)
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
-	c.assembleServices(consul.Address())
+	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
 	return c.assembleOverlay()
 }
 

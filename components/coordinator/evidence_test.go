@@ -73,7 +73,7 @@ func (w *evidenceWorld) restart() {
 		cfg:  Config{Trust: w.trust, StateDir: w.state},
 		deps: Deps{Guest: w.guest, Now: func() time.Time { return w.now }}, log: slog.New(slog.DiscardHandler),
 	}
-	if err := w.c.assembleVerifier(w.marks); err != nil {
+	if err := errors.Join(w.c.assembleQuoter(), w.c.assembleVerifier(w.marks)); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -13,8 +13,8 @@ var errHalfSent = errors.New("the call was begun and its message did not come in
 // unsent is the context of a call that ends after a time, unless its first message is
 // there before.
 type unsent struct {
-	context.Context
-	sent func()
+	context.Context //nolint:containedctx // it is one
+	sent            func()
 }
 
 type unsentKey struct{}

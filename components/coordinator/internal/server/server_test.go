@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/reports"
@@ -91,7 +92,7 @@ func newAPI(t testing.TB) *api {
 	}
 	sum := sha256.Sum256([]byte(operatorToken))
 	a.Server = New(Config{
-		Cluster: "demo", Slot: "coordinator-0", OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
+		Cluster: "demo", Slot: "coordinator-0", Root: new(keys.Root), OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: reports.New(time.Now), Timing: rollout.DefaultTiming(),
 		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp), Measure: measure.New("demo", appcompose.Rules{}),
 		Mesh: &fakeMesh{}, Agents: func(string) (mesh.Asked, bool) { return nil, false },
