@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
 
@@ -20,7 +21,7 @@ func (r *Reconciler) halt(err error) {
 	r.mu.Unlock()
 	switch {
 	case text != "" && text != before:
-		r.log.Error("halted: nobody can lead until an operator raises the term", "code", "EPOCH_REGRESSION", "error", text)
+		r.log.Error("halted: nobody can lead until an operator raises the term", "code", policy.CodeEpochRegression, "error", text)
 	case text == "" && before != "":
 		r.log.Info("halt is over", "error", err)
 	}
