@@ -313,7 +313,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
-		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh,
+		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh, Halted: c.reconcile.Halted,
 		Now: c.deps.Now, Log: c.log,
 	})
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })

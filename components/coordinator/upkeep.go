@@ -197,7 +197,7 @@ func (c *Coordinator) certificate() (tls.Certificate, error) {
 }
 
 func (c *Coordinator) health() status.Health {
-	out := status.Health{Slot: c.cfg.Slot, Records: c.views.Readable()}
+	out := status.Health{Slot: c.cfg.Slot, Records: c.views.Readable(), Halted: c.reconcile.Halted()}
 	if v, _ := c.views.Latest(); v != nil {
 		out.Leader, out.Term = v.Leader, v.Term
 	}

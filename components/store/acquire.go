@@ -14,13 +14,14 @@ const (
 
 // AcquireBlocking waits until holder has the Lease. It watches the lock, so that
 // it takes over as soon as the lock is free. Errors of the store are waited out
-// with a growing, jittered pause; onError (may be nil) is told of each. It
-// returns when ctx ends, or at once on ErrDenied and ErrTermRegression, which
-// waiting does not cure.
+// with a growing, jittered pause; onError (may be nil) is told of each, and of nil when
+// another holder is waited for. It
+// returns when ctx ends, or at once on ErrDenied, ErrTermRegression and
+// ErrTermExhausted, which waiting does not cure.
 func AcquireBlocking(ctx context.Context, s Store, holder string, onError func(error)) (Lease, error) {
 	backoff := acquireBackoffMin
 	for {
-		lease, err := acquireOrWait(ctx, s, holder)
+		lease, err := acquireOrWait(ctx, s, holder, onError)
 		if lease != nil {
 			return lease, nil
 		}
@@ -31,7 +32,7 @@ func AcquireBlocking(ctx context.Context, s Store, holder string, onError func(e
 		case err == nil:
 			backoff = acquireBackoffMin
 			continue
-		case errors.Is(err, ErrDenied), errors.Is(err, ErrTermRegression):
+		case errors.Is(err, ErrDenied), errors.Is(err, ErrTermRegression), errors.Is(err, ErrTermExhausted):
 			return nil, err
 		}
 		if onError != nil {
@@ -50,7 +51,7 @@ func jitter(d time.Duration) time.Duration {
 }
 
 // acquireOrWait returns nil, nil when the lock was held and may be free now.
-func acquireOrWait(ctx context.Context, s Store, holder string) (Lease, error) {
+func acquireOrWait(ctx context.Context, s Store, holder string, onHeld func(error)) (Lease, error) {
 	// The index is read before the attempt: a release between the two is seen by
 	// Watch at once.
 	_, index, err := s.List(ctx, LeaseKey)
@@ -60,6 +61,9 @@ func acquireOrWait(ctx context.Context, s Store, holder string) (Lease, error) {
 	lease, err := s.Acquire(ctx, holder)
 	if !errors.Is(err, ErrHeld) {
 		return lease, err
+	}
+	if onHeld != nil {
+		onHeld(nil)
 	}
 	_, err = s.Watch(ctx, LeaseKey, index)
 	return nil, err

@@ -23,10 +23,13 @@ var (
 	// ErrUnavailable: Consul has no leader now, or a server on the way failed; nothing
 	// was read or written, and the same call may succeed in a moment.
 	ErrUnavailable = errors.New("consul cannot answer now")
-	// ErrTermRegression: the Term went down, so the store was restored from an
-	// older state. No leader may act until the Term is above the highest one seen
-	// (threat model 9.4, rule 7).
-	ErrTermRegression = errors.New("term went backwards")
+	// ErrTermRegression: the Term went down, so the store was restored from an older
+	// state, or it is gone while records of its leaders are there. No leader may act
+	// until the Term is above the highest one seen (threat model 9.4, rule 7), which an
+	// operator brings about with the record at control/term.
+	ErrTermRegression = errors.New("EPOCH_REGRESSION: term went backwards")
+	// ErrTermExhausted: there is no next Term. No leader acts any more.
+	ErrTermExhausted = errors.New("EPOCH_REGRESSION: no term is left")
 	// ErrReleased is the cause of a Lease's context that its holder gave up.
 	ErrReleased = errors.New("lease released")
 )

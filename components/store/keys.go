@@ -33,6 +33,7 @@ const (
 	DecisionsPrefix   = "decisions/"
 	SecretsPrefix     = "secrets/"
 	RotatePrefix      = "control/rotate/"
+	OperatorsPrefix   = "operators/"
 )
 
 const (
@@ -134,6 +135,14 @@ func SecretsOf(g string) string { return key("secrets", name(g)) + "/" }
 // RotateKey asks for a new epoch of a secret.
 func RotateKey(g, secret string) string { return key("control", "rotate", name(g), name(secret)) }
 
+// OperatorTokenKey says that the operators' token with the digest sha256 was made.
+func OperatorTokenKey(sha256 string) string {
+	return key("operators", segment(sha256Grammar, sha256))
+}
+
+// RaisedTermKey is the operator's way to a higher Term.
+func RaisedTermKey() string { return "control/term" }
+
 // Every name is matched as bytes against one grammar, as narrow as the
 // strictest consumer of it (IDN-02). A slash can never come in.
 var (
@@ -143,6 +152,7 @@ var (
 	revocationGrammar = regexp.MustCompile(`^(instance|revision|key_provider)-[a-zA-Z0-9][a-zA-Z0-9._:-]{0,299}$`)
 	floorGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
 	nonceGrammar      = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+	sha256Grammar     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	fmspcGrammar      = regexp.MustCompile(`^[0-9a-f]{12}$`)
 )
 

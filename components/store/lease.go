@@ -33,7 +33,7 @@ func FenceOps(session string, termIndex uint64) []Op {
 // Acquire takes the lock and the next Term in one transaction (threat model
 // 9.4, rule 2). The Lease outlives ctx; give it up with Release.
 //
-// Errors: ErrHeld; ErrTermRegression; ErrUnknown when Consul did not answer (the
+// Errors: ErrHeld; ErrTermRegression; ErrTermExhausted; ErrUnknown when Consul did not answer (the
 // session was then destroyed as well as possible, so nothing is held for long).
 func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 	if holder == "" {
@@ -46,7 +46,7 @@ func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 	if lock != nil && lock.Session != "" {
 		return nil, ErrHeld
 	}
-	term, termIndex, err := c.readTerm(ctx)
+	term, termIndex, err := c.nextTerm(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
@@ -55,7 +55,7 @@ func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
-	lease := &consulLease{session: session, term: term + 1}
+	lease := &consulLease{session: session, term: term}
 	lease.termIndex, err = c.takeLock(ctx, lease, holder, termIndex)
 	if err != nil {
 		if destroyErr := c.destroySession(context.WithoutCancel(ctx), session); destroyErr != nil {
@@ -139,7 +139,7 @@ func (c *Consul) lockOnce(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, e
 
 // Holder reads who holds the lock now, and the Term.
 func (c *Consul) Holder(ctx context.Context) (string, uint64, error) {
-	term, _, err := c.readTerm(ctx)
+	term, err := c.readTerm(ctx)
 	if err != nil {
 		return "", 0, err
 	}
@@ -158,21 +158,37 @@ func (c *Consul) Holder(ctx context.Context) (string, uint64, error) {
 	return record.Holder, max(term, record.Term), nil
 }
 
-// readTerm gives the Term and the modify index of its key, 0 and 0 before the
-// first leader. It refuses a Term below one that this process has seen.
-func (c *Consul) readTerm(ctx context.Context) (term, index uint64, err error) {
+// nextTerm gives the Term of the next holder, and the modify index of the record that
+// it follows, 0 when there is none.
+func (c *Consul) nextTerm(ctx context.Context) (term, index uint64, err error) {
 	// What was seen before the read was sent must be there when it is answered.
 	seen := c.sawTerm(0)
-	record, index, err := Read[TermRecord](ctx, c, TermKey)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	facts, index, err := ReadTermFacts(ctx, c)
+	if err != nil {
 		return 0, 0, err
 	}
+	facts.Seen = seen
+	if facts.Stored != nil {
+		c.sawTerm(facts.Stored.Term)
+	}
+	term, err = NextTerm(facts)
+	return term, index, err
+}
+
+// readTerm gives the Term, 0 before the first leader. It refuses one below a Term that
+// this process has seen.
+func (c *Consul) readTerm(ctx context.Context) (uint64, error) {
+	seen := c.sawTerm(0)
+	record, _, err := Read[TermRecord](ctx, c, TermKey)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return 0, err
+	}
 	if record.Term < seen {
-		return 0, 0, fmt.Errorf("%w: %s is %d, but %d was seen: the store was restored or edited; raise it above every term that agents know",
-			ErrTermRegression, TermKey, record.Term, seen)
+		_, err := NextTerm(TermFacts{Stored: &record, Seen: seen})
+		return 0, err
 	}
 	c.sawTerm(record.Term)
-	return record.Term, index, nil
+	return record.Term, nil
 }
 
 // sawTerm remembers the highest Term that this process has seen, and gives it.

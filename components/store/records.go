@@ -26,6 +26,8 @@ const (
 	// Founder is the first coordinator whose Consul has a leader; it creates what does
 	// not exist. Nobody writes it again.
 	Founder Writer = "founder"
+	// Coordinator is any coordinator, by check-and-set.
+	Coordinator Writer = "coordinator"
 )
 
 // Kind describes the records of one key pattern.
@@ -99,6 +101,10 @@ var Records = []Kind{
 		"The epoch of a declared secret, never its value: coordinators derive that from their guest agent by group, name and epoch. secrets/cluster/gossip is Consul's gossip key. Never deleted: a secret that is declared again must not go back to an old value."},
 	{"control/rotate/<group>/<secret>", typeOf[RotateRequest](), Operator, 4 * kib,
 		"A request for a new epoch of a secret. The leader deletes it when it raises the epoch."},
+	{"control/term", typeOf[RaisedTerm](), Operator, 4 * kib,
+		"The way out of EPOCH_REGRESSION: the next Term is above this one. It only raises; it can be left or deleted afterwards."},
+	{"operators/<sha256>", typeOf[OperatorToken](), Coordinator, 1 * kib,
+		"That the operators' token of this digest was made. Never deleted: a token that was deleted in Consul would be made again at its next use."},
 	{LeaseKey, typeOf[LeaseRecord](), Leader, 4 * kib,
 		"The lock of the leader: a Consul session holds the key. The value tells people who it is. Never deleted."},
 	{TermKey, typeOf[TermRecord](), Leader, 1 * kib,
@@ -150,6 +156,7 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<revocation>": revocationGrammar,
 	"<floor>":      floorGrammar,
 	"<fmspc>":      fmspcGrammar,
+	"<sha256>":     sha256Grammar,
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }

@@ -27,6 +27,15 @@ type RequireApproval struct {
 	At     time.Time `json:"at"`
 }
 
+// RaisedTerm is the operator's record at control/term: the next Term is above Term,
+// which is at least 1 and at most MaxRaisedTerm. It never lowers one.
+type RaisedTerm struct {
+	Term   uint64    `json:"term"`
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at,omitzero"`
+}
+
 // RequestKind is what an operator asks for through the queue.
 type RequestKind string
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"cadre.dev/store"
 	"cadre.dev/store/localconsul"
 )
@@ -98,7 +100,19 @@ func ConsulAt(t testing.TB, addr, token, prefix string) *ConsulStore {
 		t.Fatalf("new consul store: %v", err)
 	}
 	t.Cleanup(switchable.close)
-	return &ConsulStore{Consul: c, transport: switchable}
+	return &ConsulStore{
+		Consul: c, transport: switchable,
+		again: func() store.Store { return ConsulAt(t, addr, token, prefix) },
+		edit: func(change func(kv *api.KV, prefix string) error) {
+			client, err := api.NewClient(&api.Config{Address: addr, Token: token})
+			if err == nil {
+				err = change(client.KV(), prefix)
+			}
+			if err != nil {
+				t.Errorf("edit the store: %v", err)
+			}
+		},
+	}
 }
 
 // ConsulBinary finds CADRE_CONSUL, .tools/bin/consul in a parent directory, or

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,6 +95,63 @@ var leaseTests = []contractTest{
 			s.wantHolder(fmt.Sprint("holder-", want), want)
 			if err := lease.Release(s.ctx); err != nil {
 				s.Fatal(err)
+			}
+		}
+	}},
+
+	{"a term that is gone while records of its leaders are there is not begun anew", func(s *suite) {
+		lease := s.acquire("one")
+		s.must(fenced(lease, put(store.AdmissionKey("pg-0"), "{}"))...)
+		if err := lease.Release(s.ctx); err != nil {
+			s.Fatal(err)
+		}
+		wipe, ok := s.Store.(interface{ Wipe(key string) store.Store })
+		if !ok {
+			s.Skip("the store cannot lose a lease key")
+		}
+		fresh := wipe.Wipe(store.TermKey)
+		for _, left := range []string{store.LeaseKey, store.AdmissionKey("pg-0")} {
+			_, err := store.AcquireBlocking(s.ctx, fresh, "two", nil)
+			if !errors.Is(err, store.ErrTermRegression) {
+				s.Fatalf("with %s left: got %v, want %v", left, err, store.ErrTermRegression)
+			}
+			if _, err := fresh.Get(s.ctx, store.TermKey); !errors.Is(err, store.ErrNotFound) {
+				s.Fatalf("a term was written: %v", err)
+			}
+			wipe.Wipe(store.LeaseKey)
+		}
+		s.must(put(store.RaisedTermKey(), "not a record"))
+		if _, err := fresh.Acquire(s.ctx, "two"); !errors.Is(err, store.ErrTermRegression) || !strings.Contains(err.Error(), store.RaisedTermKey()) {
+			s.Fatalf("raised by nonsense: %v", err)
+		}
+		s.must(put(store.RaisedTermKey(), `{"term":41,"reason":"the term was deleted","by":"op"}`))
+		next, err := fresh.Acquire(s.ctx, "two")
+		if err != nil || next.Term() != 42 {
+			s.Fatalf("raised to 41: %v, %v", next, err)
+		}
+		s.must(fenced(next, put("a", "two"))...)
+		if err := next.Release(s.ctx); err != nil {
+			s.Fatal(err)
+		}
+	}},
+
+	{"what operators and coordinators wrote before the first leader is no earlier term", func(s *suite) {
+		s.must(put(store.GroupSpecKey("pg"), "{}"), put(store.FreezeKey(), "{}"), put(store.CollateralKey("00906ed50000"), "{}"),
+			put(store.OperatorTokenKey(strings.Repeat("0d", 32)), "{}"))
+		if lease := s.acquire("one"); lease.Term() != 1 {
+			s.Fatalf("term %d, want 1", lease.Term())
+		}
+	}},
+
+	{"the last term is not passed", func(s *suite) {
+		rewrite, ok := s.Store.(interface{ SetTerm(term uint64) })
+		if !ok {
+			s.Skip("the store cannot write a term")
+		}
+		for _, term := range []uint64{store.MaxTerm, math.MaxUint64} {
+			rewrite.SetTerm(term)
+			if _, err := store.AcquireBlocking(s.ctx, s.Store, "one", nil); !errors.Is(err, store.ErrTermExhausted) {
+				s.Fatalf("after term %d: got %v, want %v", term, err, store.ErrTermExhausted)
 			}
 		}
 	}},

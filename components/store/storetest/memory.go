@@ -211,6 +211,27 @@ func (m *Memory) Restore(s Snapshot) {
 	m.wakeLocked()
 }
 
+// Wipe removes a key that Commit does not, as an editor of the store may, and gives the
+// store as a process sees it that begins now. What this one saw of Terms is forgotten.
+func (m *Memory) Wipe(key string) store.Store {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.items, key)
+	m.index++
+	m.written, m.graves[key], m.maxTerm = m.index, m.index, 0
+	m.wakeLocked()
+	return m
+}
+
+// SetTerm writes the Term record, as an editor of the store may.
+func (m *Memory) SetTerm(term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	edit := m.beginLocked()
+	edit.put(store.TermKey, fmt.Appendf(nil, `{"term":%d}`, term), "")
+	edit.finishLocked()
+}
+
 // Dump gives all values by key, for assertions and failure messages.
 func (m *Memory) Dump() map[string]string {
 	m.mu.Lock()

@@ -27,7 +27,9 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 	if holder == "" {
 		return nil, errors.New("acquire the lease: the holder has no name")
 	}
-	if err := m.beforeRead(ctx); err != nil {
+	// Whoever wrote the Term in between has the lock.
+	facts, _, err := store.ReadTermFacts(ctx, m)
+	if err != nil {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
 	sentAt := m.cfg.Clock.Now()
@@ -36,11 +38,17 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 	if m.items[store.LeaseKey].session != "" {
 		return nil, store.ErrHeld
 	}
-	term, err := m.readTermLocked()
+	if facts.Stored, err = m.termLocked(); err != nil {
+		return nil, fmt.Errorf("acquire the lease: %w", err)
+	}
+	facts.Seen = m.maxTerm
+	if facts.Stored != nil {
+		m.maxTerm = max(m.maxTerm, facts.Stored.Term)
+	}
+	term, err := store.NextTerm(facts)
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
-	term++
 	lockValue, err := json.Marshal(store.LeaseRecord{Holder: holder, Term: term, Since: sentAt.UTC()})
 	if err != nil {
 		return nil, err
@@ -92,15 +100,30 @@ func (m *Memory) Holder(ctx context.Context) (string, uint64, error) {
 	return "", term, nil
 }
 
+// termLocked is the Term record; nil: there is none.
+func (m *Memory) termLocked() (*store.TermRecord, error) {
+	found, ok := m.items[store.TermKey]
+	if !ok {
+		return nil, nil //nolint:nilnil // there is none, and that is no error
+	}
+	record := &store.TermRecord{}
+	if err := json.Unmarshal(found.value, record); err != nil {
+		return nil, &store.RecordError{Key: store.TermKey, Index: found.index, Err: err}
+	}
+	return record, nil
+}
+
 func (m *Memory) readTermLocked() (uint64, error) {
-	var record store.TermRecord
-	if found, ok := m.items[store.TermKey]; ok {
-		if err := json.Unmarshal(found.value, &record); err != nil {
-			return 0, &store.RecordError{Key: store.TermKey, Index: found.index, Err: err}
-		}
+	record, err := m.termLocked()
+	if err != nil {
+		return 0, err
+	}
+	if record == nil {
+		record = &store.TermRecord{}
 	}
 	if record.Term < m.maxTerm {
-		return 0, fmt.Errorf("%w: %s is %d, but %d was seen", store.ErrTermRegression, store.TermKey, record.Term, m.maxTerm)
+		_, err := store.NextTerm(store.TermFacts{Stored: record, Seen: m.maxTerm})
+		return 0, err
 	}
 	m.maxTerm = record.Term
 	return record.Term, nil

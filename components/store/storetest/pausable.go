@@ -2,9 +2,12 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/hashicorp/consul/api"
 
 	"cadre.dev/store"
 )
@@ -14,6 +17,23 @@ import (
 type ConsulStore struct {
 	*store.Consul
 	transport *switchTransport
+	// again makes a store on the same records, and edit changes one past all rules.
+	again func() store.Store
+	edit  func(change func(kv *api.KV, prefix string) error)
+}
+
+// Wipe is Memory's.
+func (c *ConsulStore) Wipe(key string) store.Store {
+	c.edit(func(kv *api.KV, prefix string) error { _, err := kv.Delete(prefix+key, nil); return err })
+	return c.again()
+}
+
+// SetTerm is Memory's.
+func (c *ConsulStore) SetTerm(term uint64) {
+	c.edit(func(kv *api.KV, prefix string) error {
+		_, err := kv.Put(&api.KVPair{Key: prefix + store.TermKey, Value: fmt.Appendf(nil, `{"term":%d}`, term)}, nil)
+		return err
+	})
 }
 
 // PauseRenewals makes every renewal of a session hang until it is called with

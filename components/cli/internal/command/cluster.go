@@ -213,6 +213,9 @@ func (a *App) clusterStatus() *cobra.Command {
 				v.Coordinator = nil
 				v.Problems = append(v.Problems, asked.Error())
 			}
+			if why := v.Coordinator.GetHalted(); why != "" {
+				v.Problems = append(v.Problems, "halted: "+why)
+			}
 			if v.CVMs, listed = coordinators(cmd.Context(), c); listed != nil {
 				v.Problems = append(v.Problems, listed.Error())
 			}

@@ -15,6 +15,6 @@ func (p *pass) overtaken() error {
 	if seen <= p.lease.Term() {
 		return nil
 	}
-	return fmt.Errorf("EPOCH_REGRESSION: %w: most agents have seen term %d, this leader has %d: the store was restored from an older state or edited; nothing is planned until it is as new as the agents are",
-		store.ErrTermRegression, seen, p.lease.Term())
+	return fmt.Errorf("%w: most agents have seen term %d, this leader has %d: the store was restored from an older state or edited; nothing is planned until an operator, who looked at what is gone, raises the term at %s to at least %d",
+		store.ErrTermRegression, seen, p.lease.Term(), store.RaisedTermKey(), seen)
 }

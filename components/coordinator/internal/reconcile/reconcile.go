@@ -131,6 +131,7 @@ type Reconciler struct {
 
 	mu        sync.Mutex
 	strangers []stranger // guarded by mu; of the last audit
+	halted    string     // guarded by mu; why nobody can lead, "" while somebody could
 }
 
 // New makes a Reconciler.
@@ -140,6 +141,10 @@ func New(cfg Config) *Reconciler { return &Reconciler{cfg: cfg, log: cfg.Log} }
 func (r *Reconciler) Run(ctx context.Context) error {
 	last := ""
 	complain := func(err error) {
+		r.halt(err)
+		if err == nil {
+			return // another one leads
+		}
 		// An unreachable store says the same thing at each try.
 		if text := err.Error(); text != last && ctx.Err() == nil {
 			r.log.Info("lease not available", "error", err)
@@ -156,6 +161,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			continue
 		}
 		last = ""
+		r.halt(nil)
 		r.lead(ctx, lease)
 	}
 	return nil
@@ -190,9 +196,12 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
 
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
-	r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+	var raised sync.WaitGroup
+	raised.Go(func() { r.untilRaised(under, lease, cancel) }) //nolint:contextcheck // as below
+	r.runAll(under, lease)                                    //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	stop()
 	cancel()
+	raised.Wait()
 
 	r.cfg.Metrics.Leads(false, lease.Term())
 	release, done := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)

@@ -2,12 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -35,12 +30,6 @@ type caller struct {
 	by string
 }
 
-// operatorOnce remembers that the operator's first token exists.
-type operatorOnce struct {
-	mu   sync.Mutex
-	done bool // guarded by mu
-}
-
 // caller takes the token of a call. What it may do is found out by doing it.
 func (s *Server) caller(ctx context.Context) (*caller, error) {
 	values := metadata.ValueFromIncomingContext(ctx, tokenHeader)
@@ -60,41 +49,6 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return &caller{server: s, token: token, store: settled{Store: own, tokens: s.cfg.Tokens, token: token}}, nil
-}
-
-// firstUse makes the operator's token in Consul when the cluster's measured
-// trust names its digest and Consul does not know it yet.
-func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error {
-	if !s.isFirst(token) {
-		return nil
-	}
-	s.operator.mu.Lock()
-	defer s.operator.mu.Unlock()
-	if s.operator.done {
-		return nil
-	}
-	if err := s.cfg.Tokens.EnsureOperator(ctx, token, v.Groups()); err != nil {
-		return status.Error(codes.Unavailable, fmt.Sprintf("make the operator's token: %v", err))
-	}
-	s.operator.done = true
-	return nil
-}
-
-// isFirst tells whether the cluster's measured trust names the token's digest.
-func (s *Server) isFirst(token string) bool {
-	sum := sha256.Sum256([]byte(token))
-	return s.cfg.OperatorTokenSHA256 != "" &&
-		subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(s.cfg.OperatorTokenSHA256)) == 1
-}
-
-// mayBeFirst tells whether a token that Consul does not know may be made by its first call.
-func (s *Server) mayBeFirst(token string) bool {
-	if !s.isFirst(token) {
-		return false
-	}
-	s.operator.mu.Lock()
-	defer s.operator.mu.Unlock()
-	return !s.operator.done
 }
 
 // mayRead asks Consul whether the caller may read a group, by reading it, and

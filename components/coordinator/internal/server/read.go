@@ -194,10 +194,14 @@ func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*a
 	if err != nil {
 		return nil, wire(err)
 	}
-	return &apiv1.GetClusterResponse{
+	out := &apiv1.GetClusterResponse{
 		Cluster: s.cfg.Cluster, Version: s.cfg.Version, Leader: leader, Term: term, Self: s.cfg.Slot, Simulated: s.cfg.Simulated,
 		Founding: s.cfg.Root.Founding(),
-	}, nil
+	}
+	if s.cfg.Halted != nil && leader == "" {
+		out.Halted = s.cfg.Halted()
+	}
+	return out, nil
 }
 
 func appendJSON(into *[][]byte, value any) error {

@@ -46,7 +46,8 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Config of a Server. All fields are required but OperatorTokenSHA256 and Images.
+// Config of a Server. All fields are required but OperatorTokenSHA256,
+// Images and Halted.
 type Config struct {
 	Cluster, AppID, Slot, Version string
 	// OperatorTokenSHA256 is the digest of the token that may be made at first use.
@@ -76,6 +77,8 @@ type Config struct {
 	// agents that are connected here.
 	Mesh   mesh.Asked
 	Agents func(slot string) (mesh.Asked, bool)
+	// Halted is why nobody can lead, "" while somebody could; nil: it is not known.
+	Halted func() string
 	Now    func() time.Time
 	Log    *slog.Logger
 }

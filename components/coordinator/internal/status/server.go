@@ -20,6 +20,8 @@ type Health struct {
 	// Leader and Term as they were read last.
 	Leader string `json:"leader,omitempty"`
 	Term   uint64 `json:"term,omitempty"`
+	// Halted is why nobody can lead until an operator does something, and what.
+	Halted string `json:"halted,omitempty"`
 }
 
 // Run serves /healthz and /metrics until ctx ends. /healthz is 200 while the

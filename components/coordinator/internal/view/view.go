@@ -53,7 +53,9 @@ type View struct {
 	Freeze  *store.Freeze
 	Gate    Gate
 	Term    uint64
-	Leader  string
+	// Raised is what an operator raised the Term to; 0: nothing.
+	Raised uint64
+	Leader string
 	// Bad records could not be read; the rest could.
 	Bad []*store.RecordError
 
@@ -90,6 +92,9 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	v.readSecrets(ctx, at, &errs)
 	v.Gate = readGate(ctx, at, &errs)
 	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
+	if raised := keyed[store.RaisedTerm](ctx, at, store.RaisedTermKey(), &errs)[store.RaisedTermKey()].Value; raised.Check() == nil {
+		v.Raised = raised.Term
+	}
 	v.Leader = keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value.Holder
 	for _, err := range errs {
 		v.Bad = append(v.Bad, store.RecordErrors(err)...)

@@ -29,6 +29,7 @@ Each record has one writer:
 | leader | the coordinator that holds the Lease | transactions that carry the fence: check-session on ` + "`" + store.LeaseKey + "`" + ` and check-index on ` + "`" + store.TermKey + "`" + ` |
 | admission | any coordinator that admits a Boot | transactions that check the index of ` + "`" + store.TermKey + "`" + ` and of the Slot's policy, with check-and-set |
 | founder | the first coordinator whose Consul answers | created by check-and-set while there is no other record, and never again |
+| coordinator | any coordinator | check-and-set |
 
 A transaction has at most %d operations and about %d KiB. A value that does not
 change keeps its modify index.
@@ -48,7 +49,7 @@ func render() []byte {
 	}
 	b.WriteString("\n`<group>` and `<slot>` are lower-case letters, digits and `-`, starting with a letter, at most 63 bytes. " +
 		"`<id>`, `<digest>` and `<revision>` are letters, digits and `. _ : -`, at most 128 bytes. `<nonce>` is lower-case hex. " +
-		"`<revision>` is a Revision or a compose hash. `<revocation>` is `instance-`, `revision-` or `key_provider-` and the id. `<floor>` is a group or `_all`.\n")
+		"`<revision>` is a Revision or a compose hash. `<revocation>` is `instance-`, `revision-` or `key_provider-` and the id. `<floor>` is a group or `_all`. `<sha256>` is 64 lower-case hex digits.\n")
 	b.WriteString("\n## Operators' ACL policy\n\nFor a cluster with the one group `postgres`:\n\n```hcl\n")
 	b.WriteString(store.OperatorRules(store.DefaultPrefix, []string{"postgres"}))
 	b.WriteString("```\n\n## Fields\n\nA field marked * may be left out.\n")

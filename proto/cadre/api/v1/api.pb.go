@@ -1386,7 +1386,10 @@ type GetClusterResponse struct {
 	// True when the root of trust is not Intel's.
 	Simulated bool `protobuf:"varint,6,opt,name=simulated,proto3" json:"simulated,omitempty"`
 	// Founding that the answering coordinator serves.
-	Founding      string `protobuf:"bytes,7,opt,name=founding,proto3" json:"founding,omitempty"`
+	Founding string `protobuf:"bytes,7,opt,name=founding,proto3" json:"founding,omitempty"`
+	// Why no coordinator can lead until an operator does something, and what; empty
+	// while one could.
+	Halted        string `protobuf:"bytes,8,opt,name=halted,proto3" json:"halted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1466,6 +1469,13 @@ func (x *GetClusterResponse) GetSimulated() bool {
 func (x *GetClusterResponse) GetFounding() string {
 	if x != nil {
 		return x.Founding
+	}
+	return ""
+}
+
+func (x *GetClusterResponse) GetHalted() string {
+	if x != nil {
+		return x.Halted
 	}
 	return ""
 }
@@ -2245,7 +2255,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x17RestartInstanceResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\"\x13\n" +
-	"\x11GetClusterRequest\"\xc2\x01\n" +
+	"\x11GetClusterRequest\"\xda\x01\n" +
 	"\x12GetClusterResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -2253,7 +2263,8 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04self\x18\x05 \x01(\tR\x04self\x12\x1c\n" +
 	"\tsimulated\x18\x06 \x01(\bR\tsimulated\x12\x1a\n" +
-	"\bfounding\x18\a \x01(\tR\bfounding\"8\n" +
+	"\bfounding\x18\a \x01(\tR\bfounding\x12\x16\n" +
+	"\x06halted\x18\b \x01(\tR\x06halted\"8\n" +
 	"\x0eGetMeshRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\"P\n" +

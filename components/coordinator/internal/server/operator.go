@@ -1,0 +1,132 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/store"
+)
+
+// operatorOnce remembers that the operators' token was made, here or elsewhere.
+type operatorOnce struct {
+	mu   sync.Mutex
+	done bool // guarded by mu
+}
+
+const (
+	// makeTime bounds the making of the operators' token, and abandoned is how long after
+	// another coordinator said that it would this one may: nothing of that one is on its
+	// way any more.
+	makeTime  = 10 * time.Second
+	abandoned = time.Minute
+	lookAgain = 100 * time.Millisecond
+)
+
+// errMaking: another coordinator makes it.
+var errMaking = errors.New("another coordinator is making it")
+
+// firstUse makes the operators' token in Consul when the cluster's measured trust names
+// its digest and nobody has made it yet. That is recorded, and is done once in the life
+// of a cluster: who deletes the token in Consul is rid of it on every coordinator,
+// whatever restarts or leads. Another token needs another digest in the trust file.
+func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error {
+	if !s.isFirst(token) {
+		return nil
+	}
+	digest := s.cfg.OperatorTokenSHA256
+	s.operator.mu.Lock()
+	defer s.operator.mu.Unlock()
+	if s.operator.done {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, makeTime)
+	defer cancel()
+	err := s.makeOnce(ctx, token, digest, v)
+	for (errors.Is(err, errMaking) || errors.Is(err, store.ErrConflict)) && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookAgain):
+			err = s.makeOnce(ctx, token, digest, v)
+		}
+	}
+	if err != nil {
+		return status.Error(codes.Unavailable, fmt.Sprintf("make the operator's token: %v", err))
+	}
+	s.operator.done = true
+	return nil
+}
+
+// isFirst tells whether the cluster's measured trust names the token's digest.
+func (s *Server) isFirst(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return s.cfg.OperatorTokenSHA256 != "" &&
+		subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(s.cfg.OperatorTokenSHA256)) == 1
+}
+
+// mayBeFirst tells whether a token that Consul does not know may be made by its first call.
+func (s *Server) mayBeFirst(token string) bool {
+	if !s.isFirst(token) {
+		return false
+	}
+	s.operator.mu.Lock()
+	defer s.operator.mu.Unlock()
+	return !s.operator.done
+}
+
+// makeOnce makes the token if its record does not say that it was made. The record comes
+// first, so that one coordinator at a time makes it.
+func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.View) error {
+	key := store.OperatorTokenKey(digest)
+	before, index, err := store.Read[store.OperatorToken](ctx, s.cfg.Store, key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case len(store.RecordErrors(err)) > 0:
+		s.cfg.Log.Error("whether the operators' token was made cannot be read: it is taken for made", "error", err)
+		return nil
+	case err != nil:
+		return err
+	case before.Made:
+		return nil
+	case before.By != s.cfg.Slot && s.cfg.Now().Sub(before.At) < abandoned:
+		return fmt.Errorf("%w: %s", errMaking, before.By)
+	}
+	now := store.OperatorToken{SHA256: digest, By: s.cfg.Slot, At: s.cfg.Now().UTC()}
+	if index, err = s.record(ctx, key, now, index); err != nil {
+		return err
+	}
+	if err := s.cfg.Tokens.EnsureOperator(ctx, token, v.Groups()); err != nil {
+		return err
+	}
+	now.Made = true
+	if _, err = s.record(ctx, key, now, index); err == nil {
+		s.cfg.Log.Info("the operators' token was made; it will not be made again", "sha256", digest)
+	}
+	return err
+}
+
+// record writes the record if it is as it was read, and gives its new index.
+func (s *Server) record(ctx context.Context, key string, value store.OperatorToken, index uint64) (uint64, error) {
+	put, err := store.Put(key, value, index)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.cfg.Store.Commit(ctx, put); err != nil {
+		return 0, err
+	}
+	written, err := s.cfg.Store.Get(ctx, key)
+	if err == nil && !bytes.Equal(written.Value, put.Value) {
+		err = fmt.Errorf("%w: %s was written by another coordinator", store.ErrConflict, key)
+	}
+	return written.Index, err
+}

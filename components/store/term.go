@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	// MaxTerm is the last Term: every reader of JSON keeps it exact. It is never passed,
+	// since one that begins anew would fence nobody.
+	MaxTerm = 1<<53 - 1
+	// MaxRaisedTerm is how far an operator can raise it, so that Terms are left.
+	MaxRaisedTerm = 1 << 52
+)
+
+// TermFacts are what the next Term follows from.
+type TermFacts struct {
+	// Stored is the Term record; nil: there is none.
+	Stored *TermRecord
+	// Witness is a record that is only written under a Term; "": none was found. It
+	// counts where there is no Term record.
+	Witness string
+	// Raised is what the operator's record asks for; 0: nothing that can be used, and
+	// Unusable then says why if there is one.
+	Raised   uint64
+	Unusable error
+	// Seen is the highest Term that this process has seen.
+	Seen uint64
+}
+
+// NextTerm is the Term of the next holder: above the stored one and above what an operator
+// raised it to. It refuses to go on from a Term that is gone, or is lower than one that was
+// seen, unless it was raised (ErrTermRegression), and to pass MaxTerm (ErrTermExhausted).
+func NextTerm(f TermFacts) (uint64, error) {
+	base := f.Raised
+	if f.Stored != nil {
+		base = max(base, f.Stored.Term)
+	}
+	switch {
+	case f.Stored == nil && f.Witness != "" && f.Raised == 0:
+		return 0, fmt.Errorf("%w: %s is gone, but %s was written under a term; %s", ErrTermRegression, TermKey, f.Witness, f.wayOut())
+	case base < f.Seen:
+		return 0, fmt.Errorf("%w: %s is %d, but %d was seen: the store was restored or edited; %s", ErrTermRegression, TermKey, base, f.Seen, f.wayOut())
+	case base >= MaxTerm:
+		return 0, fmt.Errorf("%w: %s is %d, and the last one is %d: somebody wrote it, and what agents have seen cannot be taken back", ErrTermExhausted, TermKey, base, uint64(MaxTerm))
+	}
+	return base + 1, nil
+}
+
+// wayOut tells what an operator does about a Term that is lost.
+func (f TermFacts) wayOut() string {
+	text := fmt.Sprintf(`write {"term":N,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know`, RaisedTermKey(), max(f.Seen, 1))
+	if f.Unusable != nil {
+		text += fmt.Sprintf(" (what is there counts for nothing: %v)", f.Unusable)
+	}
+	return text
+}
+
+// underTerm reports whether a record is only ever written by a leader, or by a
+// coordinator that checks the Term's index.
+func underTerm(key string) bool {
+	kind, err := KindOf(key)
+	if err != nil {
+		return false
+	}
+	return kind.Writer == Leader || kind.Writer == Admitter && !strings.HasPrefix(key, CollateralPrefix)
+}
+
+// ReadTermFacts reads what NextTerm needs but Seen, and the modify index of the Term
+// record, 0 when there is none.
+func ReadTermFacts(ctx context.Context, s Store) (f TermFacts, index uint64, err error) {
+	stored, index, err := Read[TermRecord](ctx, s, TermKey)
+	switch {
+	case err == nil:
+		f.Stored = &stored
+	case !errors.Is(err, ErrNotFound):
+		return f, 0, err
+	default:
+		all, _, err := s.List(ctx, "")
+		if err != nil {
+			return f, 0, err
+		}
+		for _, entry := range all {
+			if underTerm(entry.Key) {
+				f.Witness = entry.Key
+				break
+			}
+		}
+	}
+	f.Raised, f.Unusable, err = readRaised(ctx, s)
+	return f, index, err
+}
+
+// readRaised reads what an operator raised the Term to. A record that cannot be used
+// raises nothing and stops nobody who does not need it.
+func readRaised(ctx context.Context, s Store) (term uint64, unusable, err error) {
+	raised, _, err := Read[RaisedTerm](ctx, s, RaisedTermKey())
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return 0, nil, nil
+	case len(RecordErrors(err)) > 0:
+		return 0, err, nil
+	case err != nil:
+		return 0, nil, err
+	}
+	unusable = raised.Check()
+	if unusable != nil {
+		return 0, unusable, nil
+	}
+	return raised.Term, nil, nil
+}
+
+// Check tells why the record raises nothing; nil: it does.
+func (r RaisedTerm) Check() error {
+	if r.Term < 1 || r.Term > MaxRaisedTerm {
+		return fmt.Errorf("term: %d is not from 1 to %d", r.Term, uint64(MaxRaisedTerm))
+	}
+	return nil
+}
