@@ -14,6 +14,8 @@ import (
 // that knew fewer rules.
 func (w *world) acceptStored(s group.Spec) {
 	w.t.Helper()
+	// Without a Term, what a leader writes would mean that one is lost.
+	w.until("a leader", time.Minute, func() bool { return w.term() > 0 })
 	raw, err := json.Marshal(s)
 	if err != nil {
 		w.t.Fatal(err)
