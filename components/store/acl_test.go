@@ -17,6 +17,14 @@ func TestOperatorRules(t *testing.T) {
 	leader := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken})
 	secret := mintToken(t, client(t, server.Addr, server.ManagementToken), store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
 	operator := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: secret})
+	// Records without a Term halt whoever would lead: there was a leader.
+	lease, err := leader.Acquire(t.Context(), "leader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	commit(t, leader, store.Op{Kind: store.OpPut, Key: store.GroupStatusKey("pg"), Value: []byte(`{}`)})
 
 	for _, key := range []string{store.GroupSpecKey("pg"), store.PauseKey("pg"), store.FreezeKey(), store.QueueKey("q1")} {

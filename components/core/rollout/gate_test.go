@@ -82,8 +82,12 @@ func TestATT15_AnUnapprovedRevisionIsPlannedAndHeld(t *testing.T) {
 	if p = f.plan(); p.Rollout.State != operation.Running {
 		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
-	// Its compose hash will do.
+	// Its compose hash alone says nothing of hooks and checks.
 	f.rec.Policy.Approvals[hashOf("B")] = policy.Approval{}
+	if got := gateHolds(f.plan()); len(got) != 3 {
+		t.Errorf("approved by its hash alone: held %v", got)
+	}
+	f.rec.Policy.Approvals[revisionOf(f.spec, "B")] = policy.Approval{ComposeHash: hashOf("B")}
 	if got := gateHolds(f.plan()); len(got) != 0 {
 		t.Errorf("approved and held: %v", got)
 	}
