@@ -58,7 +58,7 @@ func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
 func RevisionKey(d string) string { return key("revisions", id(d)) }
 
 // AppComposeKey is the record of the document with this compose hash.
-func AppComposeKey(hash string) string { return key("app-compose", id(hash)) }
+func AppComposeKey(hash string) string { return key("app-compose", segment(hashGrammar, hash)) }
 
 // SlotKey binds slot of group g to its Instance.
 func SlotKey(g, slot string) string { return key("slots", name(g), name(slot)) }
@@ -142,6 +142,7 @@ var (
 	floorGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
 	nonceGrammar      = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
 	fmspcGrammar      = regexp.MustCompile(`^[0-9a-f]{12}$`)
+	hashGrammar       = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
 // badMark starts what a key builder returns for a segment that it refuses. No

@@ -13,6 +13,7 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 		"groups/<group>/spec":      store.GroupSpecKey("pg"),
 		"groups/<group>/status":    store.GroupStatusKey("pg"),
 		"revisions/<digest>":       store.RevisionKey("sha256:00ff"),
+		"app-compose/<hash>":       store.AppComposeKey(strings.Repeat("0a", 32)),
 		"slots/<group>/<slot>":     store.SlotKey("pg", "pg-0"),
 		"operations/<id>":          store.OperationKey("01J8Z3-pg-0"),
 		"rollouts/<id>":            store.RolloutKey("pg.7"),
@@ -76,7 +77,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
 		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<id>", "a", "<digest>", "a",
-			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<floor>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a").Replace(kind.Pattern)
+			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<floor>", "_all", "<fmspc>", "00112233aabb", "<hash>", strings.Repeat("0a", 32), "<secret>", "a").Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {
 			if other.Matches(key) {

@@ -144,6 +144,7 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<revocation>": revocationGrammar,
 	"<floor>":      floorGrammar,
 	"<fmspc>":      fmspcGrammar,
+	"<hash>":       hashGrammar,
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
