@@ -61,7 +61,7 @@ func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
 func RevisionKey(d string) string { return key("revisions", id(d)) }
 
 // AppComposeKey is the record of the document with this compose hash.
-func AppComposeKey(hash string) string { return key("app-compose", id(hash)) }
+func AppComposeKey(hash string) string { return key("app-compose", segment(sha256Grammar, hash)) }
 
 // SlotKey binds slot of group g to its Instance.
 func SlotKey(g, slot string) string { return key("slots", name(g), name(slot)) }

@@ -148,7 +148,6 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<slot>":   nameGrammar,
 	"<secret>": nameGrammar,
 	"<digest>": idGrammar,
-	"<hash>":   idGrammar,
 	"<id>":     idGrammar,
 	"<nonce>":  nonceGrammar,
 	// A Revision; kind-id; a group or _all.
@@ -156,6 +155,7 @@ var variables = map[string]interface{ MatchString(string) bool }{
 	"<revocation>": revocationGrammar,
 	"<floor>":      floorGrammar,
 	"<fmspc>":      fmspcGrammar,
+	"<hash>":       sha256Grammar,
 	"<sha256>":     sha256Grammar,
 }
 

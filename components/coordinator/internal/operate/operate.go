@@ -69,12 +69,15 @@ type Operator struct {
 	answers map[string]operation.CallResult
 	// notBefore paces provisioning that failed, by Revision; guarded by mu.
 	notBefore map[string]time.Time
+	// refused is why a Revision's document may not be allowed, as the platform answered
+	// last; guarded by mu.
+	refused map[string]string
 }
 
 // New makes an Operator.
 func New(cfg Config) *Operator {
 	cfg.Timing = withDefaults(cfg.Timing)
-	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}}
+	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}, refused: map[string]string{}}
 }
 
 func withDefaults(t rollout.Timing) rollout.Timing {

@@ -118,7 +118,7 @@ func mayRun(v *view.View, seen observe.Seen, op operation.Operation, composeHash
 
 // provision renders what is to run, asks the platform what it would measure, and takes
 // nothing but the bytes that were judged. It has no effect on any CVM.
-func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.Seen, op operation.Operation) (prepared, error) {
+func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.Seen, op operation.Operation) (_ prepared, err error) {
 	template, ok := templateOf(v, seen.Spec, op.To)
 	if !ok {
 		return prepared{}, fmt.Errorf("the content of revision %s is not recorded", op.To)
@@ -143,6 +143,7 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	}
 	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
 	defer cancel()
+	defer func() { o.judged(op.To, err) }()
 	provisioned, err := o.cfg.Platform.Provision(ctx, vm, p.template)
 	if err != nil {
 		return prepared{}, err
@@ -162,6 +163,31 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 		return prepared{}, fmt.Errorf("the platform's answer: %w", err)
 	}
 	return p, nil
+}
+
+// judged remembers that a document was refused, until it is not. An answer that did not
+// come, or came for another reason, says nothing about the document.
+func (o *Operator) judged(revision string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	refusal, refused := errors.AsType[*appcompose.Refusal](err)
+	switch {
+	case err == nil:
+		delete(o.refused, revision)
+	case refused:
+		o.refused[revision] = refusal.Reason
+	case errors.Is(err, platform.ErrMeasuresOther):
+		o.refused[revision] = err.Error()
+	}
+}
+
+// Refused is why no step may lead to a Revision now: the platform would measure
+// something that was not judged, or was judged unfit; "" while nothing is known of it.
+// A step that began would take a member away for a call that cannot be made.
+func (o *Operator) Refused(revision string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.refused[revision]
 }
 
 // notOwn refuses the coordinators' own app among apps.

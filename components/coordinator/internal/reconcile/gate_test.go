@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
@@ -22,6 +24,15 @@ import (
 func revisionOf(release string) string {
 	s := spec(release)
 	return s.Revision()
+}
+
+// measuredAs is the hash of what Cadre renders for a release.
+func measuredAs(release string) string {
+	raw, err := measure.New("demo", appcompose.Rules{}).Render("pg", spec(release).Template)
+	if err != nil {
+		return ""
+	}
+	return appcompose.Hash(raw)
 }
 
 func (w *world) record(key string, value any) {
@@ -73,7 +84,7 @@ func TestATT15_ANewGroupWaitsForApproval(t *testing.T) {
 		if got := w.made(""); len(got) != 0 {
 			t.Fatalf("calls by an approval that names another revision: %v", got)
 		}
-		w.record(store.ApprovalKey(revisionOf("one")), policy.Approval{Revision: revisionOf("one"), Group: "pg", By: "ann"})
+		w.record(store.ApprovalKey(revisionOf("one")), policy.Approval{Revision: revisionOf("one"), ComposeHash: measuredAs("one"), Group: "pg", By: "ann"})
 		w.until("creation", 2*time.Minute, w.complete("one"))
 
 		w.apply(approving("two"))
@@ -82,7 +93,15 @@ func TestATT15_ANewGroupWaitsForApproval(t *testing.T) {
 		if got := w.made("update"); len(got) != 0 {
 			t.Fatalf("updates: %v", got)
 		}
+		// An approval of other bytes, or of none, is not one of these.
 		w.record(store.ApprovalKey(revisionOf("two")), policy.Approval{Revision: revisionOf("two"), By: "ann"})
+		w.until("the condition", time.Minute, w.condition("AdmissionPolicy", "APPROVAL_UNBOUND"))
+		w.record(store.ApprovalKey(revisionOf("two")), policy.Approval{Revision: revisionOf("two"), ComposeHash: measuredAs("one"), By: "ann"})
+		tick(t.Context(), time.Minute)
+		if got := w.made("update"); len(got) != 0 {
+			t.Fatalf("updates by an approval of another hash: %v", got)
+		}
+		w.record(store.ApprovalKey(revisionOf("two")), policy.Approval{Revision: revisionOf("two"), ComposeHash: measuredAs("two"), By: "ann"})
 		w.until("the update", 5*time.Minute, w.complete("two"))
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
@@ -43,8 +44,20 @@ func (p *pass) whyHeld() *held {
 	return &held{condition: condition, message: condition.Message}
 }
 
-// hold takes the new steps out of a held plan.
+// HoldPrecondition keeps back new steps to a Revision that the platform would not
+// measure as what was judged: a member would be drained for a call that cannot be made.
+const HoldPrecondition = "precondition"
+
+// hold takes the new steps out of a held plan, and those that lead to what was refused.
 func (p *pass) hold() {
+	for i := range p.plan.Actions {
+		a := &p.plan.Actions[i]
+		if reason := p.cfg.Operator.Refused(a.To); a.Kind == operation.Update && a.Operation == "" && reason != "" {
+			a.Execute = false
+			a.Holds = append(a.Holds, rollout.Hold{Predicate: HoldPrecondition, Message: bounded(reason)})
+			p.plan.Status.Message = bounded(fmt.Sprintf("%s of %s is held, blocked(%s): %s", a.Kind, a.Slot, HoldPrecondition, reason))
+		}
+	}
 	if p.held == nil {
 		return
 	}

@@ -73,6 +73,9 @@ func (w *world) Provision(_ context.Context, vmUUID string, t platform.Template)
 	if vmUUID != "" && w.byID(vmUUID) == nil {
 		return p, platform.ErrNotFound
 	}
+	if w.answer != nil {
+		w.answer(t, &p)
+	}
 	return p, nil
 }
 

@@ -3,11 +3,15 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
 
@@ -38,8 +42,16 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	rollouts := oldRollouts(v)
 	ops = append(ops, rollouts...)
 	if len(rollouts) == 0 {
-		// One after the other: a Revision goes when nothing names it any more.
-		ops = append(ops, r.oldRevisions(v)...)
+		// One after the other: a Revision goes when nothing names it any more, and its
+		// document after it.
+		revisions := r.oldRevisions(v)
+		if ops = append(ops, revisions...); len(revisions) == 0 {
+			documents, err := r.oldDocuments(ctx, v)
+			if err != nil {
+				return err
+			}
+			ops = append(ops, documents...)
+		}
 	}
 	for batch := range slices.Chunk(ops, sweepBatch) {
 		if err := r.cfg.Store.Commit(ctx, append(lease.Fence(), batch...)...); err != nil {
@@ -147,4 +159,39 @@ func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
 		}
 	}
 	return ops
+}
+
+// oldDocuments are those whose hash nothing names that may run, and nothing that ran.
+// One that was just kept may be named by a policy that is about to be written.
+func (r *Reconciler) oldDocuments(ctx context.Context, v *view.View) ([]store.Op, error) {
+	if len(v.Bad) > 0 {
+		return nil, nil
+	}
+	used := map[string]bool{}
+	for _, rev := range v.Revisions {
+		used[rev.Value.ComposeHash] = true
+	}
+	for _, p := range v.Policies {
+		for _, a := range p.Value.Allowed {
+			used[a.ComposeHash] = true
+		}
+	}
+	for _, a := range v.Admissions {
+		used[a.Value.Claims.ComposeHash] = true
+	}
+	entries, _, err := r.cfg.Store.List(ctx, store.AppComposePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("list documents: %w", err)
+	}
+	var ops []store.Op
+	for _, e := range entries {
+		hash := strings.TrimPrefix(e.Key, store.AppComposePrefix)
+		var document policy.Document
+		// What cannot be read shows nothing to anybody; it is written anew when needed.
+		if err := json.Unmarshal(e.Value, &document); used[hash] || err == nil && r.cfg.Now().Sub(document.CreatedAt) <= revisionKept {
+			continue
+		}
+		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: e.Key, Index: e.Index})
+	}
+	return ops, nil
 }

@@ -68,6 +68,8 @@ type world struct {
 	owned   []tokens.Owned
 	// app is what the platform answers to be asked for one.
 	app string
+	// answer changes what the platform says that it would measure; nil: what it was sent.
+	answer func(t platform.Template, p *platform.Provisioned)
 	// away is the worst number of members that were away at once.
 	away int
 }

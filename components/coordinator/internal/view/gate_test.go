@@ -66,12 +66,13 @@ func TestWhatLoosensIsReadStrictlyWhatTightensByItsKey(t *testing.T) {
 }
 
 func TestFoldedPolicyCarriesWhatConcernsTheSlot(t *testing.T) {
+	hash := strings.Repeat("0a", 32)
 	v := read(t, map[string]string{
 		store.RevocationKey("instance-0a"): ``, store.RevocationKey("instance-0b"): ``, store.RevocationKey("key_provider-0c"): ``,
 		store.GroupPolicyKey("pg"): `{"group":"pg","require_approval":true,"last":2,"floor":{"number":2},"epoch":1,"term":1,
-			"revisions":{"r":{"number":2,"content":"c","at":"2026-01-01T00:00:00Z"}},"approvals":{"r":{"revision":"r","by":"ann","at":"2026-01-01T00:00:00Z"}}}`,
+			"revisions":{"r":{"number":2,"content":"c","at":"2026-01-01T00:00:00Z"}},"approvals":{"r":{"revision":"r","compose_hash":"` + hash + `","by":"ann","at":"2026-01-01T00:00:00Z"}}}`,
 	})
-	sp := v.Folded(policy.SlotPolicy{Group: "pg", Slot: "pg-0", InstanceID: "0a", Epoch: 7, Allowed: []policy.AllowedRevision{{Revision: "r"}, {Revision: "s"}}})
+	sp := v.Folded(policy.SlotPolicy{Group: "pg", Slot: "pg-0", InstanceID: "0a", Epoch: 7, Allowed: []policy.AllowedRevision{{Revision: "r", ComposeHash: hash}, {Revision: "s", ComposeHash: hash}}})
 	if !sp.RequireApproval || sp.Floor != 2 || sp.Epoch != 7 || len(sp.Revoked) != 2 {
 		t.Errorf("folded %+v", sp)
 	}
