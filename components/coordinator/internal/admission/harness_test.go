@@ -185,7 +185,7 @@ func (h *harness) bindSlot() {
 func appCompose(text string) []byte {
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "demo-pg", "runner": "docker-compose", "docker_compose_file": text,
-		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true,
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
 	})
 	if err != nil {
 		return nil

@@ -1,0 +1,97 @@
+package admit
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/attest"
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/appcompose/appcomposetest"
+)
+
+const (
+	documentApp   = "cccccccccccccccccccccccccccccccccccccccc"
+	documentImage = "dstack-0.5.11"
+)
+
+// believed is what an agent says to genuine evidence of a coordinator that was measured
+// with raw; boots is false where no guest starts with it at all, since it cannot read it.
+func believed(t *testing.T, cloud *attestsim.Cloud, verifier *attest.Verifier, raw []byte) (err error, boots bool) { //nolint:revive // the error is the outcome
+	t.Helper()
+	guest, err := cloud.Boot(attestsim.BootConfig{AppID: documentApp, AppCompose: raw, InstanceIDSeed: bytes.Repeat([]byte{7}, 20), OSImage: documentImage})
+	if err != nil {
+		return nil, false
+	}
+	var data [64]byte
+	quote, log, err := quoted(guest, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := verifier.Verify(t.Context(), attest.Evidence{Quote: quote, EventLog: log, AppCompose: raw}, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trusted(attest.Trust{
+		CoordinatorAppID: documentApp, AllowSimulated: true, KeyProvider: attest.KeyProvider{Name: "kms", ID: cloud.KeyProviderID()}, Images: cloud.Images(documentImage),
+	}, claims, time.Now()), true
+}
+
+// No coordinator is believed whose document lets something run that is not measured,
+// though it is of the right app, image and key provider, and no hash is pinned.
+func TestThreat_ATT_16_NoCoordinatorIsBelievedWithABadDocument(t *testing.T) {
+	cloud, err := attestsim.OpenCloud(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := attest.NewVerifier(attest.VerifierConfig{RootsPEM: cloud.RootPEM(), Collateral: cloud.CollateralSource(time.Now)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := appcomposetest.Good("demo-coordinator", "services: {}", "CADRE_SLOT", "CADRE_GATEWAY_DOMAIN", "CADRE_PLATFORM_API_KEY")
+	if err, boots := believed(t, cloud, verifier, good); err != nil || !boots {
+		t.Fatalf("a rendered document: %v", err)
+	}
+	cases, err := appcomposetest.Bad(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The agent knows no spec of theirs: what coordinators read is a closed list.
+	for _, name := range []string{"DB_HOST", "CONSUL_HTTP_ADDR"} {
+		cases = append(cases, appcomposetest.Case{Name: "env " + name, Raw: appcomposetest.Good("demo-coordinator", "services: {}", name)})
+	}
+	booted := 0
+	for _, c := range cases {
+		err, boots := believed(t, cloud, verifier, c.Raw)
+		if !boots {
+			continue
+		}
+		// One without the pinned key provider is refused by that, before its document.
+		if booted++; err == nil || !strings.Contains(err.Error(), "BROKER_UNTRUSTED: the coordinator's app-compose") && !strings.Contains(err.Error(), "key provider") {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+	}
+	if booted < len(cases)*3/4 {
+		t.Errorf("only %d of %d documents were tried", booted, len(cases))
+	}
+}
+
+// quoted asks the CVM's guest agent for a quote of data.
+func quoted(guest *attestsim.Guest, data [64]byte) (quote []byte, eventLog string, err error) {
+	answer := httptest.NewRecorder()
+	guest.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/GetQuote", strings.NewReader(`{"report_data":"`+hex.EncodeToString(data[:])+`"}`)))
+	var reply struct {
+		Quote    string `json:"quote"`
+		EventLog string `json:"event_log"`
+	}
+	if err := json.Unmarshal(answer.Body.Bytes(), &reply); err != nil {
+		return nil, "", err
+	}
+	quote, err = hex.DecodeString(reply.Quote)
+	return quote, reply.EventLog, err
+}
