@@ -170,9 +170,19 @@ func (p *pool) worker(name string, n int, epoch uint32) (stop func()) {
 	return stop
 }
 
-// admit records a Boot of the Slot, and what its agent reports.
+// admit records a Boot of the Slot, and what its agent reports. As admissions do, it
+// comes after a first leader.
 func (p *pool) admit(slot string, epoch uint32) {
 	p.t.Helper()
+	if _, err := p.store.Get(p.t.Context(), store.TermKey); errors.Is(err, store.ErrNotFound) {
+		lease, err := store.AcquireBlocking(p.t.Context(), p.store, "coordinator-0", func(error) {})
+		if err == nil {
+			err = lease.Release(p.t.Context())
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
 	op, err := store.Put(store.AdmissionKey(slot), policy.Admission{Slot: slot, Group: "web", BootID: "b-" + slot}, 0)
 	if err != nil {
 		p.t.Fatal(err)
