@@ -62,7 +62,7 @@ func newSite(t *testing.T) *site {
 func (s *site) guest(seed byte) (*attest.GuestClient, string) {
 	s.t.Helper()
 	compose, err := json.Marshal(map[string]any{
-		"manifest_version": 2, "name": "coordinator", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms",
+		"manifest_version": 2, "name": "coordinator", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
 		"docker_compose_file": "services: {}\nconfigs:\n  trust:\n    content: '" + string(s.text) + "'\n",
 	})
 	if err != nil {
@@ -131,6 +131,7 @@ func (s *site) settleAll(dirs [3]string, seeds byte) (out [3]string) {
 			}
 			if err != nil {
 				s.t.Errorf("%s: %v", c.cfg.Slot, err)
+				return
 			}
 			out[n] = c.founding.Founding
 			// Its admission would answer from here on.

@@ -77,7 +77,7 @@ func (c *cloud) guest(t *testing.T, app string, seed byte) (*attest.GuestClient,
 	t.Helper()
 	compose, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "coordinator", "runner": "docker-compose", "docker_compose_file": "services: {}\n",
-		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true,
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
 	})
 	if err != nil {
 		t.Fatal(err)
