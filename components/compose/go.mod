@@ -3,7 +3,6 @@ module cadre.dev/compose
 go 1.26.0
 
 require (
-	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/exec v0.0.0
 	github.com/compose-spec/compose-go/v2 v2.9.1
@@ -11,27 +10,20 @@ require (
 )
 
 require (
-	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
-	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
 	github.com/distribution/reference v0.5.0 // indirect
 	github.com/docker/go-connections v0.4.0 // indirect
 	github.com/docker/go-units v0.5.0 // indirect
-	github.com/ethereum/go-ethereum v1.14.13 // indirect
 	github.com/go-viper/mapstructure/v2 v2.4.0 // indirect
-	github.com/google/go-tdx-guest v0.3.1 // indirect
-	github.com/google/logger v1.1.1 // indirect
-	github.com/holiman/uint256 v1.3.2 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/mattn/go-shellwords v1.0.12 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.1 // indirect
 	github.com/sirupsen/logrus v1.9.0 // indirect
+	github.com/stretchr/testify v1.9.0 // indirect
 	github.com/xhit/go-str2duration/v2 v2.1.0 // indirect
-	go.uber.org/multierr v1.11.0 // indirect
-	golang.org/x/crypto v0.45.0 // indirect
 	golang.org/x/sync v0.18.0 // indirect
 	golang.org/x/sys v0.39.0 // indirect
 	golang.org/x/text v0.31.0 // indirect
-	google.golang.org/protobuf v1.36.10 // indirect
 )
 
 replace (

@@ -11,7 +11,6 @@ replace (
 
 require (
 	cadre.dev/attest v0.0.0
-	cadre.dev/compose v0.0.0
 	cadre.dev/core v0.0.0
 	cadre.dev/platform v0.0.0
 	github.com/compose-spec/compose-go/v2 v2.9.1
