@@ -14,7 +14,7 @@ import (
 func ExecProgram(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cadre-exec")
-	cmd := exec.Command("go", "build", "-o", path, "cadre.dev/exec/cmd/cadre-exec")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "cadre.dev/exec/cmd/cadre-exec")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build cadre-exec: %v\n%s", err, out)
@@ -28,7 +28,7 @@ func ServeCommands(t testing.TB, dir string, answer func(call.Request) call.Repl
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a test's folder
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, call.SocketName))
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, call.SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -125,6 +126,9 @@ func forThe(s os.Signal) (syscall.Signal, bool) {
 	return sig, ok && sig != syscall.SIGCHLD && sig != syscall.SIGURG && sig != syscall.SIGPIPE
 }
 
+// endings are the signals that end a program which says nothing else.
+var endings = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP}
+
 // awaitReady waits for admission; a signal that would end the workload ends the wait.
 func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
 	tick := time.NewTicker(readyPoll)
@@ -135,8 +139,7 @@ func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
 		}
 		select {
 		case s := <-signals:
-			switch sig, _ := forThe(s); sig {
-			case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+			if sig, ok := forThe(s); ok && slices.Contains(endings, sig) {
 				return sig
 			}
 		case <-tick.C:

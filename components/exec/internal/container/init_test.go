@@ -104,7 +104,7 @@ func TestASignalEndsTheWaitForAdmission(t *testing.T) {
 		t.Fatal("still waiting")
 	}
 	ws := r.cmd.ProcessState.Sys().(syscall.WaitStatus) //nolint:forcetypeassert // Linux
-	if r.code != 143 && !(ws.Signaled() && ws.Signal() == syscall.SIGTERM) {
+	if r.code != 143 && (!ws.Signaled() || ws.Signal() != syscall.SIGTERM) {
 		t.Errorf("ended with %v", ws)
 	}
 }

@@ -101,6 +101,8 @@ func (r *rig) start(script string) {
 			r.t.Error("init did not end")
 		}
 		_ = errors.Join(r.out.Close(), r.err.Close())
+		// In a container it ends with its init; here it sees that a moment later.
+		r.await("the server's end", func() bool { return !r.serverRuns() })
 	})
 }
 
@@ -184,6 +186,16 @@ func (h *holder) free(t *testing.T, d time.Duration) {
 }
 
 func lines(text string) []string { return strings.Split(strings.TrimSpace(text), "\n") }
+
+func (r *rig) serverRuns() bool {
+	for _, p := range processes() {
+		line, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")
+		if strings.HasPrefix(string(line), serverRole+"\x00"+r.commands+"\x00") {
+			return true
+		}
+	}
+	return false
+}
 
 func (r *rig) said() (stdout, stderr string) {
 	out, _ := os.ReadFile(r.out.Name())
