@@ -2,6 +2,8 @@ package admit
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
@@ -20,13 +22,15 @@ const (
 	documentImage = "dstack-0.5.11"
 )
 
+var errNoBoot = errors.New("no guest starts with it")
+
 // believed is what an agent says to genuine evidence of a coordinator that was measured
-// with raw; boots is false where no guest starts with it at all, since it cannot read it.
-func believed(t *testing.T, cloud *attestsim.Cloud, verifier *attest.Verifier, raw []byte) (err error, boots bool) { //nolint:revive // the error is the outcome
+// with raw; errNoBoot where no guest starts with it at all, since it cannot read it.
+func believed(t *testing.T, cloud *attestsim.Cloud, verifier *attest.Verifier, raw []byte) error {
 	t.Helper()
 	guest, err := cloud.Boot(attestsim.BootConfig{AppID: documentApp, AppCompose: raw, InstanceIDSeed: bytes.Repeat([]byte{7}, 20), OSImage: documentImage})
 	if err != nil {
-		return nil, false
+		return fmt.Errorf("%w: %w", errNoBoot, err)
 	}
 	var data [64]byte
 	quote, log, err := quoted(guest, data)
@@ -39,7 +43,7 @@ func believed(t *testing.T, cloud *attestsim.Cloud, verifier *attest.Verifier, r
 	}
 	return trusted(attest.Trust{
 		CoordinatorAppID: documentApp, AllowSimulated: true, KeyProvider: attest.KeyProvider{Name: "kms", ID: cloud.KeyProviderID()}, Images: cloud.Images(documentImage),
-	}, claims, time.Now()), true
+	}, claims, time.Now())
 }
 
 // No coordinator is believed whose document lets something run that is not measured,
@@ -54,7 +58,7 @@ func TestThreat_ATT_16_NoCoordinatorIsBelievedWithABadDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := appcomposetest.Good("demo-coordinator", "services: {}", "CADRE_SLOT", "CADRE_GATEWAY_DOMAIN", "CADRE_PLATFORM_API_KEY")
-	if err, boots := believed(t, cloud, verifier, good); err != nil || !boots {
+	if err := believed(t, cloud, verifier, good); err != nil {
 		t.Fatalf("a rendered document: %v", err)
 	}
 	cases, err := appcomposetest.Bad(good)
@@ -67,8 +71,8 @@ func TestThreat_ATT_16_NoCoordinatorIsBelievedWithABadDocument(t *testing.T) {
 	}
 	booted := 0
 	for _, c := range cases {
-		err, boots := believed(t, cloud, verifier, c.Raw)
-		if !boots {
+		err := believed(t, cloud, verifier, c.Raw)
+		if errors.Is(err, errNoBoot) {
 			continue
 		}
 		// One without the pinned key provider is refused by that, before its document.

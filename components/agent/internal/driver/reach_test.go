@@ -37,7 +37,7 @@ func reachable(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(to) })
-	if err := errors.Join(os.CopyFS(to, os.DirFS(dir)), os.Chmod(to, 0o755)); err != nil { //nolint:gosec // as the name says
+	if err := errors.Join(os.CopyFS(to, os.DirFS(dir)), os.Chmod(to, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	scripts, err := filepath.Glob(filepath.Join(to, "bin/*"))
@@ -49,7 +49,7 @@ func reachable(t *testing.T, dir string) string {
 		if err != nil || !bytes.HasPrefix(text, []byte("#!"+dir+"/")) {
 			continue
 		}
-		if err := os.WriteFile(path, bytes.Replace(text, []byte(dir), []byte(to), 1), 0o755); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(path, bytes.Replace(text, []byte(dir), []byte(to), 1), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
