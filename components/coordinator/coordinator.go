@@ -115,7 +115,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	if err := c.settle(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was stopped while it waited
+			return nil // it was stopped while it waited
 		}
 		return err
 	}

@@ -29,7 +29,7 @@ func (c *Coordinator) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.founding, err = founding.Settle(work.ctx, c.foundingConfig()); err != nil && ctx.Err() == nil && work.ctx.Err() != nil {
+	if c.founding, err = founding.Settle(work.ctx, c.foundingConfig()); err != nil && ctx.Err() == nil && work.ctx.Err() != nil { //nolint:contextcheck // work ends with ctx
 		return context.Cause(work.ctx) //nolint:contextcheck // why the tasks ended
 	}
 	return err

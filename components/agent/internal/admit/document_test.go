@@ -2,10 +2,10 @@ package admit
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"

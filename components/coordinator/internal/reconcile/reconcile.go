@@ -190,7 +190,7 @@ func (r *Reconciler) endOwnPast(ctx context.Context, complain func(error)) {
 }
 
 // lead runs one loop per group until the Lease or ctx ends, then gives it up.
-func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
+func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	r.log.Info("lease taken", "term", lease.Term())
 	r.cfg.Operator.Took(r.cfg.Now())
 	r.cfg.Metrics.Leads(true, lease.Term())
@@ -199,8 +199,8 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) {
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
 	var raised sync.WaitGroup
-	raised.Go(func() { r.untilRaised(under, lease, cancel) }) //nolint:contextcheck // as below
-	r.runAll(under, lease)                                    //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+	raised.Go(func() { r.untilRaised(under, lease, cancel) })
+	r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	stop()
 	cancel()
 	raised.Wait()

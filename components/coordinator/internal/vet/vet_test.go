@@ -34,10 +34,6 @@ func adds(line string) func(*group.Spec) {
 	return func(s *group.Spec) { s.Template.Compose += "    " + line + "\n" }
 }
 
-func env(name string) func(*group.Spec) {
-	return func(s *group.Spec) { s.Template.Env = map[string]string{name: "x"} }
-}
-
 // records hold a stored spec and, with an index, the one accepted before.
 func records(stored group.Spec, index uint64, accepted *group.Spec, acceptedOf uint64) *view.View {
 	v := &view.View{Specs: map[string]view.Spec{"pg": {Value: stored, Index: index}}, Accepted: map[string]view.Accepted{}}
