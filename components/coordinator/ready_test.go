@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/store/storetest"
 )
@@ -17,7 +18,7 @@ import (
 func TestReadyOnlyWhileTheRecordsCanBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.NewMemory()
-		c := &Coordinator{cfg: Config{Slot: "coordinator-0"}, views: view.NewWatcher(s, slog.New(slog.DiscardHandler))}
+		c := &Coordinator{cfg: Config{Slot: "coordinator-0"}, views: view.NewWatcher(s, slog.New(slog.DiscardHandler)), reconcile: reconcile.New(reconcile.Config{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		want := func(records bool, when string) {
