@@ -42,6 +42,7 @@ run    ld                                      binutils            gcc calls it
 run    /usr/include/stdlib.h                   libc6-dev           the race detector's headers
 run    /usr/lib/postgresql/*/bin/postgres      postgresql          the workload of the demo
 run    hostname                                hostname            services of tests
+run    env                                     coreutils           a test edits a spec with the consul program
 run    id                                      coreutils           services of tests
 run    ls                                      coreutils           services of tests
 run    stat                                    coreutils           services of tests
