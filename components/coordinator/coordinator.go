@@ -236,7 +236,10 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	}
 	c.directory = &control.Directory{}
 	c.directory.Update(&view.View{}, c.peers.Members())
-	ended := func(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
+	ended := func(ctx context.Context, group, slot, bootID string, spoke bool) (policy.Decision, error) {
+		if !spoke {
+			return admission.Ended(ctx, c.store, group, slot, bootID)
+		}
 		return c.admission.Ended(ctx, group, slot, bootID)
 	}
 	c.control = control.New(c.views, c.directory, c.reports, ended, c.log)

@@ -13,7 +13,8 @@ import (
 const revisionHexLen = 32
 
 // Revision names what the spec's Slots are to run (R3): 32 hex digits of a SHA-256 over
-// everything that is measured or changes behaviour, and the restart token. Env is taken
+// the group, since its name is measured in app-compose.json, everything else that is
+// measured or changes behaviour, and the restart token. Env is taken
 // in key order, hooks, checks and driver settings with their defaults filled in, so that
 // writing a default out is no change. The compose text counts byte by byte, since it is
 // measured byte by byte. Size, budgets and deadlines are not part of it.
@@ -22,6 +23,7 @@ func (s Spec) Revision() string {
 	h := sha256.New()
 	// A tag and a length before each part: no two contents share an encoding.
 	put(h, "cadre/revision/v2")
+	put(h, s.Name)
 	put(h, t.Compose)
 	put(h, strconv.Itoa(len(t.Env)))
 	for _, name := range sortedKeys(t.Env) {

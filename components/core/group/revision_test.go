@@ -29,6 +29,7 @@ func TestR3_RevisionIsTheContent(t *testing.T) {
 		"os image":              func(s *Spec) { s.Template.OSImage = "p" },
 		"type and image joined": func(s *Spec) { s.Template.InstanceType, s.Template.OSImage = "so", "" },
 		"disk":                  func(s *Spec) { s.Template.DiskGB = 20 },
+		"group":                 func(s *Spec) { s.Name = "postgres2" },
 		"restart token":         func(s *Spec) { s.RestartToken = "again" },
 	} {
 		other := base()

@@ -149,7 +149,9 @@ func (gp *GroupPolicy) approve(asked Asked, now time.Time) (problems []Problem) 
 				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names a compose hash, which hooks, checks and driver settings are no part of, so it counts for nothing: approve the revision with `cadre admission approve`", id)})
 			case normalHash(a.ComposeHash) == "":
 				problems = append(problems, Problem{ProblemApprovalUnbound, fmt.Sprintf("control/approvals/%s names no compose_hash, so it counts for nothing: approve with `cadre admission approve`, or add the hash that was looked at", id)})
-				kept[id] = a
+				if _, ok := kept[id]; !ok { // never in place of one that counts
+					kept[id] = a
+				}
 			default:
 				kept[id] = a
 			}

@@ -207,6 +207,11 @@ func TestATT15_WhatRanWhenApprovalBecameRequiredCounts(t *testing.T) {
 	if !gp.Judge(rev(1), "c1", hash).Allowed {
 		t.Errorf("the stable revision: %+v", gp)
 	}
+	// An approval that says too little takes nothing away.
+	beside, _ := gp.Fold(Asked{Stable: rev(1), RequireApproval: true, Target: ran, Approvals: []Approval{{Revision: rev(1)}}}, noon)
+	if !beside.Judge(rev(1), "c1", hash).Allowed {
+		t.Errorf("with an approval without a hash beside it: %+v", beside)
+	}
 	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{ran}}, known(2))
 	if gp.Judge(rev(2), "c2", "").Code != CodeRevisionNotApproved || !gp.Judge(rev(1), "c1", hash).Allowed || gp.Judge(rev(1), "c1", digits("e", 64)).Allowed {
 		t.Errorf("the next one: %+v", gp)

@@ -46,6 +46,9 @@ func (a *Agent) applyDesired(ctx context.Context) error {
 }
 
 func (a *Agent) applyConfig(data []byte) error {
+	if len(data) == 0 {
+		return nil // the coordinator cannot read what belongs to this Boot: the old one stays
+	}
 	next, err := decodeConfig(data)
 	if err != nil {
 		return err

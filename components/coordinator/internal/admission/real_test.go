@@ -124,7 +124,7 @@ func newEvicted(t *testing.T) *evicted {
 	e := &evicted{harness: newHarness(t), told: make(chan string, 8), closed: make(chan time.Time, 1)}
 	e.boot = e.harness.boot(composeText, e.seed)
 	e.token = e.boot.mustAdmit().GetCredentials().GetConsul().GetWorkloadToken()
-	e.control = control.New(e.views, &control.Directory{}, reports.New(time.Now), func(ctx context.Context, group, slot, boot string) (policy.Decision, error) {
+	e.control = control.New(e.views, &control.Directory{}, reports.New(time.Now), func(ctx context.Context, group, slot, boot string, _ bool) (policy.Decision, error) {
 		return Ended(ctx, e.store, group, slot, boot)
 	}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())

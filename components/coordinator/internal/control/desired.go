@@ -22,13 +22,12 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	if !ok {
 		return nil, fmt.Errorf("slot %s has no record", slot)
 	}
-	conduct, err := conductOf(v, spec, slot, record.Value.Assigned)
-	if err != nil {
-		return nil, err
-	}
-	config, err := json.Marshal(spec.With(conduct).AgentConfig(slot, record.Value.Assigned))
-	if err != nil {
-		return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
+	var config []byte // none: the agent keeps what it has
+	if conduct, ok := conductOf(v, spec, slot, record.Value.Assigned); ok {
+		var err error
+		if config, err = json.Marshal(spec.With(conduct).AgentConfig(slot, record.Value.Assigned)); err != nil {
+			return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
+		}
 	}
 	out := &controlv1.Desired{
 		Version:    version(v, record.Value.Group, slot),
@@ -52,16 +51,17 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 }
 
 // conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
-// of the assigned one. With neither record at hand a Boot keeps what it has.
-func conductOf(v *view.View, spec group.Spec, slot, assigned string) (group.Conduct, error) {
+// of the assigned one; ok is false when the record of that one cannot be read. A Boot
+// then keeps what it has, and is ordered about all the same.
+func conductOf(v *view.View, spec group.Spec, slot, assigned string) (conduct group.Conduct, ok bool) {
 	revision := cmp.Or(v.Admissions[slot].Value.Revision, assigned)
 	if record, ok := v.Revisions[revision]; ok {
-		return record.Value.Conduct, nil
+		return record.Value.Conduct, true
 	}
 	if revision != "" && revision != spec.Revision() {
-		return group.Conduct{}, fmt.Errorf("the content of revision %.8s, which %s runs, is not recorded", revision, slot)
+		return group.Conduct{}, false
 	}
-	return spec.Conduct(), nil
+	return spec.Conduct(), true
 }
 
 // version is the highest index among the records that a Slot's desired state is

@@ -20,8 +20,9 @@ import (
 const tellLimit = 300 * time.Millisecond
 
 // Ended says, by what the records say now, why a Boot no longer is a Slot; its Code
-// is empty while it is.
-type Ended func(ctx context.Context, group, slot, bootID string) (policy.Decision, error)
+// is empty while it is. spoke: the Boot itself asked just now, so it is alive. That a
+// session of it is open still says nothing: a dead one's stays for seconds.
+type Ended func(ctx context.Context, group, slot, bootID string, spoke bool) (policy.Decision, error)
 
 // EndStale closes the control sessions of Boots that v does not name as the holders
 // of their Slots, and tells each why first: it stops being the Slot at once then.
@@ -50,7 +51,7 @@ func (s *Service) EndStale(ctx context.Context, v *view.View) {
 }
 
 func (s *Service) endOne(ctx context.Context, v *view.View, one *session) {
-	why, err := s.ended(ctx, one.group, one.slot, one.bootID)
+	why, err := s.ended(ctx, one.group, one.slot, one.bootID, false)
 	switch {
 	case err == nil && why.Code == "":
 		return // the view is behind; the next one will name it
@@ -69,7 +70,7 @@ func (s *Service) endOne(ctx context.Context, v *view.View, one *session) {
 // notHolder is the answer to a Boot that the view does not name. The records are
 // asked once more: a Boot that believes it stops being its Slot.
 func (s *Service) notHolder(ctx context.Context, id overlay.ID, boot string) error {
-	why, err := s.ended(ctx, id.Group, id.Slot, boot)
+	why, err := s.ended(ctx, id.Group, id.Slot, boot, true)
 	switch {
 	case err != nil:
 		return status.Error(codes.Unavailable, fmt.Sprintf("%s: records are not readable now", policy.CodeGateUnreadable))

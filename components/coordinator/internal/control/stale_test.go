@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -37,7 +40,12 @@ func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 		"evicted":        {policy.Decision{Code: policy.CodePeerRevoked}, nil, string(policy.CodePeerRevoked)},
 	} {
 		s, _ := service(t)
-		s.ended = func(context.Context, string, string, string) (policy.Decision, error) { return c.why, c.err }
+		s.ended = func(_ context.Context, _, _, _ string, spoke bool) (policy.Decision, error) {
+			if spoke {
+				t.Errorf("%s: an open session is taken for a boot that speaks (IDN-03)", name)
+			}
+			return c.why, c.err
+		}
 		agent, ended := &wokenAgent{told: make(chan *controlv1.WakeRequest, 1)}, false
 		s.add(&session{slot: "pg-0", bootID: "boot", wake: make(chan struct{}, 1), agent: agent, end: func() { ended = true }})
 		s.EndStale(t.Context(), &view.View{})
@@ -50,5 +58,18 @@ func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 		if got != c.want || ended != (c.want != "") {
 			t.Errorf("%s: told %q, session ended %t", name, got, ended)
 		}
+	}
+}
+
+// TestIDN03_ABootThatAsksIsAlive: a call that arrived is a sign of life, and told as one.
+func TestIDN03_ABootThatAsksIsAlive(t *testing.T) {
+	s, _ := service(t)
+	spoken := false
+	s.ended = func(_ context.Context, _, _, _ string, spoke bool) (policy.Decision, error) {
+		spoken = spoke
+		return policy.Decision{Code: policy.CodePeerRevoked}, nil
+	}
+	if err := s.notHolder(t.Context(), overlay.ID{Group: "pg", Slot: "pg-0"}, "boot"); status.Code(err) != codes.FailedPrecondition || !spoken {
+		t.Errorf("%v, told as alive: %t", err, spoken)
 	}
 }

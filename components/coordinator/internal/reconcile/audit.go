@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,6 +129,10 @@ func strangeNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) 
 // impostors are names that bear the ID of another one (IDN-09): Consul would take them
 // for that node renamed, and end what is on it. The ID of a Slot's node follows from its
 // name, so it is known whose it is; coordinators made theirs up.
+//
+// Only a name that a Boot was admitted under is evicted: its owner contradicts whoever
+// gossips in its place. An address is anybody's word, and evicting who answers there
+// would let one member have all others evicted; it stands in the text as a hint.
 func impostors(cluster string, v *view.View, nodes map[string]tokens.Node) []stranger {
 	byID := map[string][]string{}
 	for name, n := range nodes {
@@ -149,27 +152,16 @@ func impostors(cluster string, v *view.View, nodes map[string]tokens.Node) []str
 		}
 		for i, name := range names {
 			if i != owner {
-				slot := whose(v, name, nodes[name])
-				out = append(out, stranger{group: groupOf(v, cmp.Or(slot, name)), slot: slot, code: policy.CodeTokenScopeDenied,
-					text: fmt.Sprintf("node %q is in Consul with the ID of another one: %s of %s", name, id, strings.Join(names, ", "))})
+				s := stranger{group: groupOf(v, name), code: policy.CodeTokenScopeDenied,
+					text: fmt.Sprintf("node %q at %s is in Consul with the ID of another one: %s of %s", name, nodes[name].Address, id, strings.Join(names, ", "))}
+				if _, admitted := v.Admissions[name]; admitted {
+					s.slot = name
+				}
+				out = append(out, s)
 			}
 		}
 	}
 	return out
-}
-
-// whose is the admitted Slot that is behind a name in gossip: whoever answers at its
-// address, else the one that is called so.
-func whose(v *view.View, name string, n tokens.Node) string {
-	for slot := range v.Admissions {
-		if record := v.Slots[slot].Value; record.VIP != "" && record.VIP == n.Address {
-			return slot
-		}
-	}
-	if _, admitted := v.Admissions[name]; admitted {
-		return name
-	}
-	return ""
 }
 
 // groupOf is the group that a name belongs to, if there is such a group.

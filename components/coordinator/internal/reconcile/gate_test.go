@@ -351,8 +351,9 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 }
 
 // TestThreat_IDN09_TwoNodeNamesWithOneIDAreToldAndTheImpostorIsEvicted: one member bears
-// another one's ID, a second one that of a coordinator under a name that is no Slot's.
-// The owners of the IDs are left alone, and nobody is evicted for what is seen once.
+// another one's ID, and somebody that of a coordinator under a name that is no Slot's,
+// with the address of an honest member. That one and the owners of the IDs are left
+// alone, and nobody is evicted for what is seen once.
 func TestThreat_IDN09_TwoNodeNamesWithOneIDAreToldAndTheImpostorIsEvicted(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -390,10 +391,11 @@ func TestThreat_IDN09_TwoNodeNamesWithOneIDAreToldAndTheImpostorIsEvicted(t *tes
 		set(bad)
 		w.until("the evictions", 3*time.Minute, func() bool {
 			evicted, _ := w.took()
-			return slices.Contains(evicted, "pg-1 TOKEN_SCOPE_DENIED") && slices.Contains(evicted, "pg-2 TOKEN_SCOPE_DENIED")
+			return slices.Contains(evicted, "pg-1 TOKEN_SCOPE_DENIED")
 		})
+		tick(t.Context(), 3*time.Minute)
 		evicted, _ := w.took()
-		if slices.ContainsFunc(evicted, func(e string) bool { return strings.HasPrefix(e, "pg-0") }) {
+		if slices.ContainsFunc(evicted, func(e string) bool { return !strings.HasPrefix(e, "pg-1 ") }) {
 			t.Errorf("evicted %v", evicted)
 		}
 		text := strangers(w)

@@ -72,11 +72,17 @@ func (s *Server) document(ctx context.Context, hash string) (policy.Document, er
 	return document, err
 }
 
-// rendered is what a platform would be sent for a Revision that none was asked about.
+// rendered is what a platform would be sent for a Revision, where none was asked about it
+// or where it was asked about the same bytes.
 func (s *Server) rendered(one named) (*apiv1.GetAppComposeResponse, error) {
 	text, err := s.cfg.Measure.Render(one.group, one.template)
 	if err != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "revision %s cannot be measured: %v", one.revision, err)
 	}
-	return &apiv1.GetAppComposeResponse{Revision: one.revision, Group: one.group, ComposeHash: appcompose.Hash(text), AppCompose: text}, nil
+	hash := appcompose.Hash(text)
+	if one.composeHash != "" && one.composeHash != hash {
+		// Showing this would have a person look at one text and approve another.
+		return nil, status.Errorf(codes.DataLoss, "app-compose/%s, which was judged for revision %s, is not kept any more; the leader writes it anew when it allows the hash again", one.composeHash, one.revision)
+	}
+	return &apiv1.GetAppComposeResponse{Revision: one.revision, Group: one.group, ComposeHash: hash, AppCompose: text}, nil
 }

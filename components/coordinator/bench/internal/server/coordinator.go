@@ -114,7 +114,7 @@ func (c *coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 	}
 	c.views = view.NewWatcher(records, c.log)
 	c.directory.Update(&view.View{}, c.all)
-	c.control = control.New(c.views, c.directory, c.reports, func(ctx context.Context, group, slot, bootID string) (policy.Decision, error) {
+	c.control = control.New(c.views, c.directory, c.reports, func(ctx context.Context, group, slot, bootID string, _ bool) (policy.Decision, error) {
 		return admission.Ended(ctx, records, group, slot, bootID)
 	}, c.log)
 	c.admission = admission.New(admission.Config{
