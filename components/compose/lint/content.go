@@ -131,6 +131,8 @@ func words(n *yaml.Node) []string {
 	return out
 }
 
+const modelProblem = "has a program of the machine fetch and run what no digest fixes"
+
 // topLevel checks what stands beside the services.
 func (l *linter) topLevel() {
 	if k, _ := entry(l.root, "include"); k != nil {
@@ -138,6 +140,9 @@ func (l *linter) topLevel() {
 	}
 	if k, _ := entry(l.root, "version"); k != nil {
 		l.add(k, "version", RuleObsolete, Warning, "is ignored by compose, and older readers choose other rules by it", "remove the line")
+	}
+	if k, _ := entry(l.root, "models"); k != nil {
+		l.add(k, "models", RuleUnmeasured, Error, modelProblem, "run it in a service with a pinned image")
 	}
 	for _, section := range []string{"configs", "secrets"} {
 		pairs(get(l.root, section), func(key, value *yaml.Node) { l.content(section, key, value) })
@@ -150,18 +155,22 @@ func (l *linter) topLevel() {
 	})
 }
 
-// content: a config's text decides what a program does, so it must be in the text.
-// Compose's own secrets are for a person to judge: the file decides no code.
+// content: a config's text decides what a program does, so it must be in the text. So
+// does a secret's, which can be put over any file of the container, and has no content
+// of its own. A file is bound like a mount, whatever it is: a socket, a folder.
 func (l *linter) content(section string, key, value *yaml.Node) {
-	severity := Error
+	fix := "write it under content"
 	if section == "secrets" {
-		severity = Warning
+		fix = "declare a secret in the group's spec, or write what is not secret under configs"
 	}
 	where := section + "." + key.Value
 	for _, from := range []string{"file", "environment", "external", "template_driver", "driver"} {
-		if k, v := entry(value, from); k != nil && v.Value != "false" {
-			l.add(k, where+"."+from, RuleUnmeasured, severity, "takes the content from outside of the measured text", "write it under content")
+		if k, v := entry(value, from); k != nil && (from != "external" || v.Value != "false") {
+			l.add(k, where+"."+from, RuleUnmeasured, Error, "takes the content from outside of the measured text", fix)
 		}
+	}
+	if file := get(value, "file"); file != nil && (reachOf(file.Value) == reachGuest || reachOf(file.Value) == reachEngine) {
+		l.bind(file, where+".file", file.Value, false) // of no service, so also not for Cadre's
 	}
 	body := text(value, "content")
 	if secretValue.MatchString(body) {

@@ -201,49 +201,114 @@ func wantFinding(t *testing.T, text, want string) {
 // What reaches the guest agent, the engine or the guest.
 func TestATT14_TOK19_Mounts(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"second mount":         {web("devices: []", "tmpfs: /t", "volumes: ['/var/run/dstack.sock:/s']"), "error guest-socket 22:15"},
-		"by the other path":    {web("volumes: ['/run/dstack.sock:/s']"), "error guest-socket 20:15"},
-		"with dots":            {web("volumes: ['/var/lib/../run//dstack.sock:/s']"), "error guest-socket 20:15"},
-		"tappd":                {web("volumes: ['/var/run/tappd.sock:/s:ro']"), "error guest-socket 20:15"},
-		"its folder":           {web("volumes: ['/var/run:/s']"), "error guest-socket 20:15"},
-		"everything":           {web("volumes: ['/:/host:ro']"), "error guest-socket 20:15"},
-		"long form":            {web("volumes: [{type: bind, source: /var/run/dstack.sock, target: /s}]"), "error guest-socket 20:15"},
-		"escaped":              {web(`volumes: ["/var/run/dst\x61ck.sock:/s"]`), "error guest-socket 20:15"},
-		"relative":             {web("volumes: ['../var/run/dstack.sock:/s']"), "error guest-socket 20:15"},
-		"by a named volume":    {swap("driver_opts: { type: tmpfs, device: tmpfs }", "driver_opts: { type: none, o: bind, device: /var/run }"), "error guest-socket 29:49"},
-		"tmpfs that binds":     {swap("device: tmpfs", "o: bind, device: run"), "error host-mount 29:18"},
-		"overlay volume":       {swap("type: tmpfs, device: tmpfs", "type: overlay, device: overlay, o: \"lowerdir=/\""), "error host-mount 29:18"},
-		"configfs volume":      {swap("type: tmpfs, device: tmpfs", "type: configfs, device: none"), "error host-mount 29:18"},
-		"by volumes_from":      {web("volumes_from: [cadre]"), "error guest-socket 20:20"},
-		"by a container":       {web("volumes_from: ['container:x:ro']"), "error guest-socket 20:20"},
-		"the agent's folder":   {swap("/var/run/dstack.sock:/var/run", "/var/run:/var/run"), "error guest-socket 11:9"},
-		"docker.sock":          {web("volumes: ['/var/run/docker.sock:/var/run/docker.sock']"), "error engine-socket 20:15"},
-		"docker's data":        {web("volumes: ['/var/lib/docker/volumes:/v']"), "error engine-socket 20:15"},
-		"use_api_socket":       {web("use_api_socket: true"), "error engine-socket 20:5"},
-		"app keys":             {web("volumes: ['/dstack/.host-shared:/k']"), "error host-mount 20:15"},
-		"beside the file":      {web("volumes: ['./.host-shared:/k']"), "error host-mount 20:15"},
-		"the project's folder": {web("volumes: ['.:/k']"), "error host-mount 20:15"},
-		"home":                 {web("volumes: ['~/x:/k']"), "error host-mount 20:15"},
-		"proc":                 {web("volumes: ['/proc/1/root:/k']"), "error host-mount 20:15"},
-		"configfs":             {web("volumes: ['/sys/kernel/config:/k']"), "error host-mount 20:15"},
-		"a path of the guest":  {web("volumes: ['/data:/k']"), "warning host-mount 20:15"},
-		"a folder beside":      {web("volumes: ['./data:/k']"), "warning not-measured 20:15"},
-		"privileged":           {web("privileged: true"), "error privileged 20:17"},
-		"privileged in words":  {web("privileged: \"yes\""), "error privileged 20:17"},
-		"privileged hook":      {web("post_start: [{command: [x], privileged: true}]"), "error privileged 20:45"},
-		"pid host":             {web("pid: host"), "error host-namespace 20:10"},
-		"pid of the agent":     {web("pid: service:cadre"), "error host-namespace 20:10"},
-		"pid of a container":   {web("pid: container:x"), "error host-namespace 20:10"},
-		"ipc host":             {web("ipc: host"), "error host-namespace 20:10"},
-		"uts host":             {web("uts: host"), "warning host-namespace 20:10"},
-		"all capabilities":     {web("cap_add: [ALL]"), "error capability 20:15"},
-		"SYS_ADMIN":            {web("cap_add: [cap_sys_admin]"), "error capability 20:15"},
-		"NET_ADMIN":            {web("cap_add: [NET_ADMIN]"), "warning capability 20:15"},
-		"the TDX device":       {web("devices: ['/dev/tdx_guest:/dev/tdx_guest']"), "error device 20:15"},
-		"a disk":               {web("devices: [{source: /dev/vda, target: /dev/a}]"), "error device 20:15"},
-		"another device":       {web("devices: [/dev/net/tun]"), "warning device 20:15"},
-		"devices by number":    {web("device_cgroup_rules: ['c *:* rwm']"), "error device 20:26"},
-		"unconfined":           {web("security_opt: ['seccomp=unconfined']"), "warning security-opt 20:20"},
+		"second mount":          {web("devices: []", "tmpfs: /t", "volumes: ['/var/run/dstack.sock:/s']"), "error guest-socket 22:15"},
+		"by the other path":     {web("volumes: ['/run/dstack.sock:/s']"), "error guest-socket 20:15"},
+		"with dots":             {web("volumes: ['/var/lib/../run//dstack.sock:/s']"), "error guest-socket 20:15"},
+		"tappd":                 {web("volumes: ['/var/run/tappd.sock:/s:ro']"), "error guest-socket 20:15"},
+		"its folder":            {web("volumes: ['/var/run:/s']"), "error guest-socket 20:15"},
+		"everything":            {web("volumes: ['/:/host:ro']"), "error guest-socket 20:15"},
+		"long form":             {web("volumes: [{type: bind, source: /var/run/dstack.sock, target: /s}]"), "error guest-socket 20:15"},
+		"escaped":               {web(`volumes: ["/var/run/dst\x61ck.sock:/s"]`), "error guest-socket 20:15"},
+		"relative":              {web("volumes: ['../var/run/dstack.sock:/s']"), "error guest-socket 20:15"},
+		"by a named volume":     {swap("driver_opts: { type: tmpfs, device: tmpfs }", "driver_opts: { type: none, o: bind, device: /var/run }"), "error guest-socket 29:49"},
+		"tmpfs that binds":      {swap("device: tmpfs", "o: bind, device: run"), "error host-mount 29:18"},
+		"overlay volume":        {swap("type: tmpfs, device: tmpfs", "type: overlay, device: overlay, o: \"lowerdir=/\""), "error host-mount 29:18"},
+		"configfs volume":       {swap("type: tmpfs, device: tmpfs", "type: configfs, device: none"), "error host-mount 29:18"},
+		"by volumes_from":       {web("volumes_from: [cadre]"), "error guest-socket 20:20"},
+		"by a container":        {web("volumes_from: ['container:x:ro']"), "error guest-socket 20:20"},
+		"the agent's folder":    {swap("/var/run/dstack.sock:/var/run", "/var/run:/var/run"), "error guest-socket 11:9"},
+		"the agent's, relative": {swap("- /var/run/dstack.sock:", "- ../var/run/dstack.sock:"), "error guest-socket 11:9"},
+		"docker.sock":           {web("volumes: ['/var/run/docker.sock:/var/run/docker.sock']"), "error engine-socket 20:15"},
+		"docker's data":         {web("volumes: ['/var/lib/docker/volumes:/v']"), "error engine-socket 20:15"},
+		"use_api_socket":        {web("use_api_socket: true"), "error engine-socket 20:5"},
+		"app keys":              {web("volumes: ['/dstack/.host-shared:/k']"), "error host-mount 20:15"},
+		"beside the file":       {web("volumes: ['./.host-shared:/k']"), "error host-mount 20:15"},
+		"the project's folder":  {web("volumes: ['.:/k']"), "error host-mount 20:15"},
+		"home":                  {web("volumes: ['~/x:/k']"), "error host-mount 20:15"},
+		"proc":                  {web("volumes: ['/proc/1/root:/k']"), "error host-mount 20:15"},
+		"configfs":              {web("volumes: ['/sys/kernel/config:/k']"), "error host-mount 20:15"},
+		"a path of the guest":   {web("volumes: ['/data:/k']"), "error host-mount 20:15"},
+		"a folder beside":       {web("volumes: ['./data:/k']"), "error host-mount 20:15"},
+		"privileged":            {web("privileged: true"), "error privileged 20:17"},
+		"privileged in words":   {web("privileged: \"yes\""), "error privileged 20:17"},
+		"privileged hook":       {web("post_start: [{command: [x], privileged: true}]"), "error privileged 20:45"},
+		"pid host":              {web("pid: host"), "error host-namespace 20:10"},
+		"pid of the agent":      {web("pid: service:cadre"), "error host-namespace 20:10"},
+		"pid of a container":    {web("pid: container:x"), "error host-namespace 20:10"},
+		"ipc host":              {web("ipc: host"), "error host-namespace 20:10"},
+		"uts host":              {web("uts: host"), "warning host-namespace 20:10"},
+		"all capabilities":      {web("cap_add: [ALL]"), "error capability 20:15"},
+		"SYS_ADMIN":             {web("cap_add: [cap_sys_admin]"), "error capability 20:15"},
+		"NET_ADMIN":             {web("cap_add: [NET_ADMIN]"), "warning capability 20:15"},
+		"the TDX device":        {web("devices: ['/dev/tdx_guest:/dev/tdx_guest']"), "error device 20:15"},
+		"a disk":                {web("devices: [{source: /dev/vda, target: /dev/a}]"), "error device 20:15"},
+		"another device":        {web("devices: [/dev/net/tun]"), "warning device 20:15"},
+		"a disk by its id":      {web("devices: [/dev/disk/by-id/a]"), "error device 20:15"},
+		"a device by a detour":  {web("devices: ['/proc/1/root/dev/vda:/dev/a']"), "error device 20:15"},
+		"a device by no path":   {web("devices: ['dev/tdx_guest:/dev/a']"), "error device 20:15"},
+		"devices by number":     {web("device_cgroup_rules: ['c *:* rwm']"), "error device 20:26"},
+		"unconfined":            {web("security_opt: ['seccomp=unconfined']"), "warning security-opt 20:20"},
+	} {
+		t.Run(name, func(t *testing.T) { wantFinding(t, c.text, c.want) })
+	}
+}
+
+// Compose binds the file of a secret or a config like any other path of the guest.
+func TestATT14_SecretsAndConfigsBindNoFile(t *testing.T) {
+	secret := func(body string) string { return web("secrets: [g]") + "secrets:\n  g: " + body + "\n" }
+	config := func(body string) string {
+		return strings.Replace(web("configs: [g]"), "configs:\n  trust", "configs:\n  g: "+body+"\n  trust", 1)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"the guest's socket":            {secret("{file: /var/run/dstack.sock}"), "error guest-socket 29:13"},
+		"the guest's socket, a config":  {config("{file: /var/run/dstack.sock}"), "error guest-socket 22:13"},
+		"by dots":                       {secret("{file: ../var/run/dstack.sock}"), "error guest-socket 29:13"},
+		"by the home":                   {secret("{file: ~/../run/dstack.sock}"), "error guest-socket 29:13"},
+		"everything":                    {secret("{file: /}"), "error guest-socket 29:13"},
+		"its folder, relative":          {config("{file: ../run}"), "error guest-socket 22:13"},
+		"the engine's socket":           {secret("{file: /var/run/docker.sock}"), "error engine-socket 29:13"},
+		"another one's volume":          {secret("{file: /var/lib/docker/volumes/dstack_cadre/_data}"), "error engine-socket 29:13"},
+		"a file of the guest":           {secret("{file: /srv/a}"), "error not-measured 29:7"},
+		"a file beside":                 {secret("{file: ./a}"), "error not-measured 29:7"},
+		"a file called false":           {secret("{file: 'false'}"), "error not-measured 29:7"},
+		"by an alias":                   {"x-g: &g {file: /var/run/dstack.sock}\n" + secret("*g"), "error guest-socket 1:16"},
+		"for Cadre's own service":       {swap("    configs:\n", "    secrets: [g]\n    configs:\n") + "secrets: {g: {file: /var/run/dstack.sock}}\n", "error guest-socket 31:21"},
+		"a secret from the environment": {secret("{environment: G}"), "error not-measured 29:7"},
+		"an external secret":            {secret("{external: true}"), "error not-measured 29:7"},
+		"used by nobody":                {good + "secrets: {g: {file: /var/run/dstack.sock}}\n", "error guest-socket 30:21"},
+	} {
+		t.Run(name, func(t *testing.T) { wantFinding(t, c.text, c.want) })
+	}
+}
+
+// The guest keeps /dstack and the upper layers of /etc and /usr under /var/volatile, and
+// a list of such places is never whole: no path of the guest is mounted but the socket,
+// by Cadre's service.
+func TestATT14_NoPathOfTheGuestIsMounted(t *testing.T) {
+	for _, source := range []string{
+		"/var/volatile/dstack/.host-shared", "/var/volatile/overlay/etc/upper", "/var/volatile", "/var/lib/other", "/var/log", "/home", "/mnt", "/tmp", "/srv/data", "/opt",
+		"./persistent/var/lib", "a/b", "~/x",
+	} {
+		for name, text := range map[string]string{
+			"short":          web("volumes: ['" + strings.Replace(source, "a/b", "./a/b", 1) + ":/k']"),
+			"long":           web("volumes: [{type: bind, source: " + source + ", target: /k}]"),
+			"Cadre's":        swap("- cadre:/var/lib/cadre", "- {type: bind, source: "+source+", target: /k}"),
+			"a named volume": swap("{ type: tmpfs, device: tmpfs }", "{ type: none, o: bind, device: "+source+" }"),
+		} {
+			found := Errors(Lint([]byte(text)))
+			if !slices.ContainsFunc(found, func(f Finding) bool { return f.Rule == RuleHostMount && strings.Contains(f.Fix, "volume") }) {
+				t.Errorf("%s, %s: %v", source, name, found)
+			}
+		}
+	}
+}
+
+// What the machine has decides nothing that runs.
+func TestATT16_NothingComesFromTheMachine(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"watched files":   {web("develop: {watch: [{path: /var/run, action: sync, target: /x}]}"), "error not-measured 20:5"},
+		"a model":         {web("models: [m]") + "models: {m: {model: a}}\n", "error not-measured 20:5"},
+		"a model, unused": {good + "models: {m: {model: a}}\n", "error not-measured 30:1"},
 	} {
 		t.Run(name, func(t *testing.T) { wantFinding(t, c.text, c.want) })
 	}

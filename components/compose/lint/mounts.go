@@ -19,19 +19,30 @@ const (
 	reachOther  reach = "other"
 )
 
+// composeFolder is where the guest keeps the compose file, so where the engine's client
+// begins relative paths.
+const composeFolder = "/dstack"
+
 var (
 	guestPlaces  = []string{"/run/dstack.sock", "/run/tappd.sock", "/run/dstack/dstack.sock", "/run/tappd/tappd.sock"}
 	enginePlaces = []string{"/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio", "/var/lib/docker", "/var/lib/containerd"}
-	// systemPlaces hold programs, keys or kernel interfaces; /dstack and /tapp have
-	// the app keys and the decrypted environment.
-	systemPlaces = []string{"/dstack", "/tapp", "/proc", "/sys", "/dev", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/root", "/run/systemd", "/run/dbus"}
+	// systemPlaces hold programs, keys or kernel interfaces; /dstack, which the guest keeps
+	// at /var/volatile/dstack, and /tapp have the app keys and the decrypted environment,
+	// and /var/volatile/overlay is the upper layer of /etc, /usr and /bin. They are named
+	// for the message: no other path of the guest is mounted either.
+	systemPlaces = []string{composeFolder, "/var/volatile", "/tapp", "/proc", "/sys", "/dev", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/root", "/run/systemd", "/run/dbus"}
 )
 
-// clean resolves what can be resolved without the machine: dots, doubled slashes,
-// and /var/run, which is /run.
+// clean resolves what can be resolved without the machine: relative paths, the home,
+// dots, doubled slashes, and /var/run, which is /run.
 func clean(p string) string {
-	if strings.HasPrefix(p, "/") {
+	switch {
+	case strings.HasPrefix(p, "/"):
 		p = gopath.Clean(p)
+	case p == "~" || strings.HasPrefix(p, "~/"):
+		p = gopath.Join("/root", p[1:])
+	default:
+		p = gopath.Join(composeFolder, p)
 	}
 	if rest, ok := strings.CutPrefix(p, "/var/run"); ok && (rest == "" || rest[0] == '/') {
 		p = "/run" + rest
@@ -120,7 +131,7 @@ func (l *linter) mounts(s service) {
 func (l *linter) bind(n *yaml.Node, where, source string, cadre bool) {
 	switch reachOf(source) {
 	case reachGuest:
-		if cadre && slices.Contains(guestPlaces, clean(source)) {
+		if cadre && strings.HasPrefix(source, "/") && slices.Contains(guestPlaces, clean(source)) {
 			return
 		}
 		l.add(n, where, RuleGuest, Error, fmt.Sprintf("%s reaches the guest agent's socket, which makes quotes and keys for whoever holds it", source),
@@ -130,21 +141,9 @@ func (l *linter) bind(n *yaml.Node, where, source string, cadre bool) {
 	case reachSystem:
 		l.add(n, where, RuleHostMount, Error, fmt.Sprintf("%s is the guest's own", source), "use a named volume")
 	case reachOther:
-		l.otherBind(n, where, source)
-	}
-}
-
-// otherBind: the engine resolves relative paths in the folder where the guest keeps
-// the compose file, which also has the app keys.
-func (l *linter) otherBind(n *yaml.Node, where, source string) {
-	relative := gopath.Clean(source)
-	switch {
-	case strings.HasPrefix(source, "/"):
-		l.add(n, where, RuleHostMount, Warning, fmt.Sprintf("%s is a path of the guest", source), "use a named volume")
-	case strings.HasPrefix(relative, ".") || strings.HasPrefix(relative, "~"):
-		l.add(n, where, RuleHostMount, Error, fmt.Sprintf("%s reaches the guest's own files", source), "use a named volume")
-	default:
-		l.add(n, where, RuleUnmeasured, Warning, fmt.Sprintf("%s stands beside the compose file, and a CVM has no files there", source), "write the content under configs, or use a named volume")
+		// An error too: which places lead to keys or to another container's files is
+		// the guest's to change, so no list of them is whole.
+		l.add(n, where, RuleHostMount, Error, fmt.Sprintf("%s is a path of the guest", source), "use a named volume, or a config with literal content for a file")
 	}
 }
 

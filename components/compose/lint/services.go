@@ -77,6 +77,8 @@ func (l *linter) notMeasured(s service) {
 		"label_file":      "reads labels from a file that is not measured",
 		"provider":        "runs a program of the machine in place of a container",
 		"credential_spec": "reads a file that is not measured",
+		"develop":         "copies files of the machine into the container",
+		"models":          modelProblem,
 	} {
 		if k, _ := entry(s.node, key); k != nil {
 			l.add(k, s.path(key), RuleUnmeasured, Error, what, "write the content into the compose file")
@@ -85,7 +87,7 @@ func (l *linter) notMeasured(s service) {
 	if k, v := entry(s.node, "use_api_socket"); k != nil && v.Value != "false" {
 		l.add(k, s.path("use_api_socket"), RuleEngine, Error, "gives the container the engine's socket, which starts anything", "remove the key")
 	}
-	for _, key := range []string{"develop", "models", "runtime", "volume_driver", "external_links"} {
+	for _, key := range []string{"runtime", "volume_driver", "external_links"} {
 		if k, _ := entry(s.node, key); k != nil {
 			l.add(k, s.path(key), RuleUnmeasured, Warning, "depends on what is installed or runs on the machine", "remove the key")
 		}
@@ -153,7 +155,8 @@ func (l *linter) capabilities(s service) {
 }
 
 // forbiddenDevices make quotes, or hold what the guest runs from.
-var forbiddenDevices = []string{"tdx", "tpm", "mem", "kmem", "kmsg", "port", "vd", "sd", "nvme", "dm-", "mapper", "zfs", "loop", "fuse", "kvm", "vhost"}
+var forbiddenDevices = []string{"tdx", "tpm", "mem", "kmem", "kmsg", "port", "vd", "sd", "xvd", "sr", "nvme", "pmem", "md", "dm-", "mapper", "disk", "block", "char",
+	"root", "zd", "zfs", "loop", "fuse", "kvm", "vhost"}
 
 func (l *linter) devices(s service) {
 	for _, item := range items(get(s.node, "devices")) {
@@ -161,8 +164,10 @@ func (l *linter) devices(s service) {
 		if item.Kind == yaml.ScalarNode {
 			source, _, _ = strings.Cut(item.Value, ":")
 		}
-		name := strings.TrimPrefix(clean(source), "/dev/")
-		if name == "/dev" || name == "/" || slices.ContainsFunc(forbiddenDevices, func(p string) bool { return strings.HasPrefix(name, p) }) {
+		name, below := strings.CutPrefix(clean(source), "/dev/")
+		// A path elsewhere is a detour to /dev; "vendor/class=name" is no path.
+		detour := !below && (strings.HasPrefix(source, "/") || !strings.Contains(source, "="))
+		if detour || slices.ContainsFunc(forbiddenDevices, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			l.add(item, s.path("devices"), RuleDevice, Error, fmt.Sprintf("%s makes quotes or holds the guest's own data", source), "remove it: only Cadre's service asks for quotes, by the guest agent")
 			continue
 		}

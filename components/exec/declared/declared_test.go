@@ -113,6 +113,60 @@ func TestCommandsReachAServiceFromTheAgentAlone(t *testing.T) {
 	}
 }
 
+// TestHK03_NoSharedProcessesLeadToTheCommands: /proc/<pid>/root is the folder of whom one
+// shares processes with, whoever of the two asks for it.
+func TestHK03_NoSharedProcessesLeadToTheCommands(t *testing.T) {
+	const web = "  web:\n    image: web\n"
+	const db = "    image: db\n"
+	const agent = "    image: agent\n"
+	refusals(t, []refusal{
+		{db, db + "    pid: service:web\n", "services.db.pid"},
+		{db, db + "    pid: host\n", "services.db.pid"},
+		{db, db + "    pid: \"\"\n", "services.db.pid"},
+		{agent, agent + "    pid: service:web\n", "services.cadre.pid"},
+		{web, web + "    pid: service:cadre\n", "services.web.pid"},
+		{web, web + "    pid: host\n", "services.web.pid"},
+		{web, web + "    pid: container:x\n", "services.web.pid"},
+	})
+	accepted(t, web, web+"    pid: service:other\n  other:\n    image: x\n")
+	accepted(t, db, db+"    ipc: shareable\n") // no processes, no files
+}
+
+// TestHK03_NoFileOfTheGuestLeadsToTheCommands: the engine keeps volumes in folders of the
+// guest, and secrets, configs, binds and volumes' options name those.
+func TestHK03_NoFileOfTheGuestLeadsToTheCommands(t *testing.T) {
+	const web = "  web:\n    image: web\n"
+	const db = "    image: db\n"
+	const volume = "/var/lib/docker/volumes/dstack_exec-db/_data"
+	const data = "  data:\n"
+	refusals(t, []refusal{
+		{web, web + "    secrets: [g]\nsecrets: {g: {file: " + volume + "}}\n", "secrets.g.file"},
+		{web, web + "    configs: [g]\nconfigs: {g: {file: " + volume + "}}\n", "configs.g.file"},
+		{web, web + "    volumes: ['" + volume + ":/x']\n", "services.web.volumes"},
+		{web, web + "    volumes: [{type: bind, source: " + volume + ", target: /x}]\n", "services.web.volumes"},
+		{web, web + "    volumes: [{type: bind, source: persistent/x, target: /x}]\n", "services.web.volumes"},
+		{web, web + "    volumes: ['./persistent:/x']\n", "services.web.volumes"},
+		{db, db + "    secrets: [{source: g, target: /run/cadre-exec/x}]\n", "services.db.secrets"},
+		{db, db + "    configs: [{source: g, target: /var/run/cadre-exec/x}]\n", "services.db.configs"},
+		{db, db + "    secrets: [{source: g, target: ../cadre-exec/x}]\n", "services.db.secrets"},
+		{db, db + "    tmpfs: /run/cadre-exec\n", "services.db.tmpfs"},
+		{db, db + "    tmpfs: ['/run/cadre-exec/:mode=700']\n", "services.db.tmpfs"},
+		{data, "  data:\n    driver_opts: {type: none, o: bind, device: " + volume + "}\n", "volumes.data.driver_opts"},
+		{data, "  data:\n    driver_opts: {type: none, o: rbind, device: x}\n", "volumes.data.driver_opts"},
+		{data, "  data: {driver: other}\n", "volumes.data.driver"},
+		{"  exec-db:\n    driver: local\n    driver_opts: { type: tmpfs,", "  exec-db:\n    driver_opts: { type: tmpfs, o: bind,", "volumes.exec-db"},
+	})
+	accepted(t, web, web+"    configs: [g]\n    tmpfs: /tmp\nconfigs: {g: {content: a}}\n")
+	accepted(t, "      - exec-db:/run/cadre-exec/db\n", "      - exec-db:/run/cadre-exec/db\n      - /var/run/dstack.sock:/var/run/dstack.sock\n")
+}
+
+func accepted(t *testing.T, old, replacement string) {
+	t.Helper()
+	if got, problems := Read(strings.Replace(good, old, replacement, 1)); len(problems) > 0 || got == nil {
+		t.Errorf("%q: %v", replacement, problems)
+	}
+}
+
 type refusal struct{ old, replacement, path string }
 
 func refusals(t *testing.T, list []refusal) {

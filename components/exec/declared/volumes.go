@@ -14,6 +14,7 @@ type mount struct {
 	service  string
 	node     *yaml.Node
 	source   string
+	bind     bool // the source is a path of the guest
 	target   string
 	readOnly bool
 }
@@ -38,13 +39,20 @@ func mountsOf(s named) []mount {
 			}
 			m.readOnly = len(parts) == 3 && strings.HasPrefix(","+parts[2]+",", ",ro,")
 		}
-		m.target = gopath.Clean(m.target)
-		if rest, ok := strings.CutPrefix(m.target, "/var/run"); ok && (rest == "" || rest[0] == '/') {
-			m.target = "/run" + rest // which is the same folder
-		}
+		m.bind = text(item, "type") == "bind" || m.source != "" && strings.Contains("/.~", m.source[:1])
+		m.target = clean(m.target)
 		out = append(out, m)
 	}
 	return out
+}
+
+// clean is a place of a container without dots and doubled slashes.
+func clean(target string) string {
+	target = gopath.Clean(target)
+	if rest, ok := strings.CutPrefix(target, "/var/run"); ok && (rest == "" || rest[0] == '/') {
+		target = "/run" + rest // which is the same folder
+	}
+	return target
 }
 
 // volumes: each service with commands shares one folder in memory with the agent, and
@@ -65,12 +73,13 @@ func (r *reader) volumes() {
 	}
 	if len(owner) > 0 {
 		r.aliases(owner)
+		r.files()
 	}
 }
 
 // place judges what stands at or below Folder.
 func (r *reader) place(m mount, owner map[string]string, seen map[string]bool) {
-	if m.target != Folder && !strings.HasPrefix(m.target, Folder+"/") {
+	if !within(m.target) {
 		return
 	}
 	where := "services." + m.service + ".volumes"
@@ -103,7 +112,7 @@ func (r *reader) volume(m mount, where string) {
 		return
 	}
 	opts := get(v, "driver_opts")
-	if text(opts, "type") != "tmpfs" || text(opts, "device") != "tmpfs" {
+	if text(opts, "type") != "tmpfs" || text(opts, "device") != "tmpfs" || strings.Contains(text(opts, "o"), "bind") {
 		r.refuse(key, "volumes."+m.source, "carries commands and is not in memory", "add driver_opts: { type: tmpfs, device: tmpfs }")
 	}
 	each(v, func(k, value *yaml.Node) {
@@ -133,30 +142,4 @@ func (r *reader) shared(s named, seen map[string]bool) {
 	if len(sources) > 1 {
 		r.refuse(at, s.path("volumes"), "and the agent have different volumes for the commands of "+s.name, "mount one volume in both")
 	}
-}
-
-// others: no third one has the folder, by whatever way.
-func (r *reader) others(s named, owner map[string]string) {
-	for _, m := range mountsOf(s) {
-		if of := owner[m.source]; of != "" && (s.name != of && s.name != Agent || !strings.HasPrefix(m.target+"/", Folder+"/")) {
-			r.refuse(m.node, s.path("volumes"), fmt.Sprintf("has the folder of the commands of %s, which is for it and the agent alone", of), "remove the mount")
-		}
-	}
-	if from := get(s.node, "volumes_from"); from != nil && len(owner) > 0 {
-		r.refuse(from, s.path("volumes_from"), "can bring folders of commands along", "mount the named volumes that are needed")
-	}
-	if of, shares := strings.CutPrefix(text(s.node, "pid"), "service:"); shares && r.out[of] != nil {
-		r.refuse(get(s.node, "pid"), s.path("pid"), "leads to the folder of the commands of "+of, "remove it")
-	}
-}
-
-// aliases: the engine knows volumes by name, and two keys can have one.
-func (r *reader) aliases(owner map[string]string) {
-	each(get(r.root, "volumes"), func(key, v *yaml.Node) {
-		for _, k := range []string{"name", "external"} {
-			if at, _ := entry(v, k); at != nil && owner[key.Value] == "" {
-				r.refuse(at, "volumes."+key.Value+"."+k, "can make it the same volume as one that carries commands", "remove it")
-			}
-		}
-	})
 }

@@ -78,9 +78,9 @@ func compose(groupName string) string {
 		for v := range 12 {
 			fmt.Fprintf(&b, "      SETTING_%02d: value-of-setting-%02d\n", v, v)
 		}
-		b.WriteString("    volumes:\n      - data:/var/lib/data\n      - /run/cadre/secrets:/run/secrets:ro\n")
+		b.WriteString("    volumes:\n      - data:/var/lib/data\n      - mesh:/run/mesh:ro\n")
 	}
-	b.WriteString("volumes:\n  data: {}\n")
+	b.WriteString("volumes:\n  data: {}\n  mesh: {}\n")
 	return b.String()
 }
 
