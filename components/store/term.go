@@ -78,19 +78,35 @@ func ReadTermFacts(ctx context.Context, s Store) (f TermFacts, index uint64, err
 	case !errors.Is(err, ErrNotFound):
 		return f, 0, err
 	default:
-		all, _, err := s.List(ctx, "")
-		if err != nil {
+		if index, err = f.readAll(ctx, s); err != nil {
 			return f, 0, err
-		}
-		for _, entry := range all {
-			if underTerm(entry.Key) {
-				f.Witness = entry.Key
-				break
-			}
 		}
 	}
 	f.Raised, f.Unusable, err = readRaised(ctx, s)
 	return f, index, err
+}
+
+// readAll finds the Witness in all records as they are at one moment, and gives the modify
+// index of the Term record. One that is among them was never gone: the first holder wrote it
+// with its lock, after it was looked for.
+func (f *TermFacts) readAll(ctx context.Context, s Store) (index uint64, err error) {
+	all, _, err := s.List(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range all {
+		switch {
+		case entry.Key == TermKey:
+			stored, err := parse[TermRecord](entry)
+			if err != nil {
+				return 0, err
+			}
+			f.Stored, index = &stored, entry.Index
+		case f.Witness == "" && underTerm(entry.Key):
+			f.Witness = entry.Key
+		}
+	}
+	return index, nil
 }
 
 // readRaised reads what an operator raised the Term to. A record that cannot be used

@@ -1,12 +1,14 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"strings"
 	"testing"
 
 	"cadre.dev/store"
+	"cadre.dev/store/storetest"
 )
 
 func TestThreat_CTL06_NextTerm(t *testing.T) {
@@ -40,5 +42,65 @@ func TestThreat_CTL06_NextTerm(t *testing.T) {
 		if errors.Is(err, store.ErrTermRegression) && !strings.Contains(err.Error(), store.RaisedTermKey()) {
 			t.Errorf("%s: %v does not name the way out", name, err)
 		}
+	}
+}
+
+// overtaken is a Store where somebody does something between the reads of another.
+type overtaken struct {
+	store.Store
+	beforeList func()
+}
+
+func (o overtaken) List(ctx context.Context, prefix string) ([]store.Entry, uint64, error) {
+	o.beforeList()
+	return o.Store.List(ctx, prefix)
+}
+
+// TestThreat_CTL06_ATermThatIsWrittenMeanwhileIsNotGone: another coordinator becomes the
+// first holder after the Term was looked for and before the records are listed.
+func TestThreat_CTL06_ATermThatIsWrittenMeanwhileIsNotGone(t *testing.T) {
+	m := storetest.NewMemory()
+	facts, index, err := store.ReadTermFacts(t.Context(), overtaken{Store: m, beforeList: func() {
+		lease, err := m.Acquire(t.Context(), "coordinator-1")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = lease.Release(context.WithoutCancel(t.Context())) })
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := m.Get(t.Context(), store.TermKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, err := store.NextTerm(facts); next != 2 || err != nil || index != written.Index {
+		t.Errorf("the next term is %d at index %d, %v; want 2 at %d", next, index, err, written.Index)
+	}
+}
+
+// listed is a Store where only the list has something.
+type listed struct {
+	store.Store
+	entries []store.Entry
+}
+
+func (l listed) List(context.Context, string) ([]store.Entry, uint64, error) {
+	return l.entries, 9, nil
+}
+
+// TestThreat_CTL06_ATermThatIsGoneIsWitnessed by the lock of its holder, and one that turns
+// up in the list and cannot be read is not taken for none.
+func TestThreat_CTL06_ATermThatIsGoneIsWitnessed(t *testing.T) {
+	lock := store.Entry{Key: store.LeaseKey, Value: []byte("{}"), Index: 7}
+	s := listed{Store: storetest.NewMemory(), entries: []store.Entry{lock}}
+	facts, index, err := store.ReadTermFacts(t.Context(), s)
+	if err != nil || facts.Stored != nil || facts.Witness != store.LeaseKey || index != 0 {
+		t.Errorf("%+v at %d, %v; want the witness %s", facts, index, err, store.LeaseKey)
+	}
+	s.entries = append(s.entries, store.Entry{Key: store.TermKey, Value: []byte("no term"), Index: 8})
+	if _, _, err = store.ReadTermFacts(t.Context(), s); len(store.RecordErrors(err)) != 1 {
+		t.Errorf("a term that cannot be read: %v", err)
 	}
 }

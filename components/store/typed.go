@@ -169,6 +169,16 @@ func kindFor[T any](key string) (Kind, error) {
 	return kind, nil
 }
 
+// parse gives the record that was read. *RecordError when its value is not a T.
+func parse[T any](entry Entry) (T, error) {
+	kind, err := kindFor[T](entry.Key)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return decode[T](kind, entry)
+}
+
 func decode[T any](kind Kind, entry Entry) (T, error) {
 	var value T
 	if err := kind.bound(entry); err != nil {
