@@ -96,7 +96,7 @@ die() {
 
 # locate NAME prints where the machine has the command; nothing and 1 when it has not.
 locate() {
-	local at
+	local at target
 	case $1 in
 	go | gofmt)
 		# The toolchain itself: what a version manager puts on PATH asks for the rest of it.
@@ -108,6 +108,15 @@ locate() {
 		at=/usr/bin/python3
 		[[ -x $at ]] || at=$(type -P python3 && python3 -c 'import sys; print(sys.executable)' 2>/dev/null) || return 1
 		at=${at##*$'\n'}
+		;;
+	gcc)
+		# The compiler itself: a wrapper that comes first on PATH looks for it there, where
+		# make finds nothing else of that name.
+		while read -r at; do
+			target=$(readlink -f "$at")
+			[[ ${target##*/} =~ ^(ccache|distcc|icecc)$ ]] || break
+		done < <(type -aP gcc)
+		[[ -n $at ]] || return 1
 		;;
 	*) at=$(type -P "$1") || return 1 ;;
 	esac

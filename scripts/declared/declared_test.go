@@ -147,17 +147,24 @@ func copyOf(t *testing.T) string {
 	return dir
 }
 
-func TestToolsEndsAtItsStartWhereSomethingIsMissing(t *testing.T) {
-	dir := copyOf(t)
-	// A machine with what the script itself calls, and neither git nor bubblewrap nor apt-get.
+// bare is the PATH of a machine with what the script itself calls and these commands, and
+// neither git nor bubblewrap nor apt-get: the script ends when it has linked what is there.
+func bare(t *testing.T, commands ...string) string {
+	t.Helper()
 	path := t.TempDir()
-	for _, name := range []string{"bash", "dirname", "mkdir", "readlink", "ln", "rm", "sed", "sort", "head", "go"} {
+	for _, name := range append(commands, "bash", "dirname", "mkdir", "readlink", "ln", "rm", "sed", "sort", "head") {
 		for _, dir := range filepath.SplitList(host()) {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				_ = os.Symlink(filepath.Join(dir, name), filepath.Join(path, name)) // the first one stays
 			}
 		}
 	}
+	return path
+}
+
+func TestToolsEndsAtItsStartWhereSomethingIsMissing(t *testing.T) {
+	dir := copyOf(t)
+	path := bare(t, "go")
 	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(dir, "scripts/tools.sh"), "run")
 	cmd.Env = []string{"PATH=" + path, "HOME=" + t.TempDir()}
 	out, err := cmd.CombinedOutput()
@@ -199,5 +206,72 @@ func TestToolsForgetsWhatIsNoLongerDeclared(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, ".tools/path/build/git")); err != nil {
 		t.Error(err)
+	}
+}
+
+// program makes a command that does nothing, and folder with it.
+func program(t *testing.T, folder, name string) string {
+	t.Helper()
+	at := filepath.Join(folder, name)
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// TestToolsLinksTheCompilerBehindItsWrappers, which come first on PATH on many a machine
+// and find no compiler on a PATH that has nothing else.
+func TestToolsLinksTheCompilerBehindItsWrappers(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		wrappers []string // in their order on PATH
+		compiler bool
+	}{
+		{"no wrapper", nil, true},
+		{"ccache", []string{"ccache"}, true},
+		{"all of them", []string{"icecc", "ccache", "distcc"}, true},
+		{"a wrapper of nothing", []string{"ccache"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, machine := copyOf(t), t.TempDir()
+			var path []string
+			for _, name := range c.wrappers {
+				wrapper, links := program(t, filepath.Join(machine, "bin"), name), filepath.Join(machine, "lib", name)
+				if err := os.MkdirAll(links, 0o750); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(wrapper, filepath.Join(links, "gcc")); err != nil {
+					t.Fatal(err)
+				}
+				path = append(path, links)
+			}
+			want := ""
+			if c.compiler {
+				// As distributions have it: the name leads to the one of a version.
+				folder := filepath.Join(machine, "compiler")
+				want = filepath.Join(folder, "gcc")
+				if err := os.Symlink(program(t, folder, "gcc-12"), want); err != nil {
+					t.Fatal(err)
+				}
+				path = append(path, folder)
+			}
+			path = append(path, bare(t))
+			cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(dir, "scripts/tools.sh"), "run")
+			cmd.Env = []string{"PATH=" + strings.Join(path, ":"), "HOME=" + t.TempDir()}
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Fatalf("it went on:\n%s", out)
+			}
+			got, err := os.Readlink(filepath.Join(dir, ".tools/path/run/gcc"))
+			if got != want || (err != nil && !os.IsNotExist(err)) {
+				t.Errorf("linked %q, %v; want %q", got, err, want)
+			}
+			if missed := strings.Contains(string(out), "  gcc: "); missed == c.compiler {
+				t.Errorf("it says that gcc is missing: %v\n%s", missed, out)
+			}
+		})
 	}
 }
