@@ -8,20 +8,22 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/store"
 )
 
 // operatorOnce remembers that the operators' token was made, here or elsewhere.
 type operatorOnce struct {
-	mu   sync.Mutex
-	done bool // guarded by mu
+	done atomic.Bool
+	// turn is had by the one call that makes it, which gives it back while it waits.
+	turn chan struct{}
 }
 
 const (
@@ -44,27 +46,41 @@ func (s *Server) firstUse(ctx context.Context, token string, v *view.View) error
 	if !s.isFirst(token) {
 		return nil
 	}
-	digest := s.cfg.OperatorTokenSHA256
-	s.operator.mu.Lock()
-	defer s.operator.mu.Unlock()
-	if s.operator.done {
+	if s.operator.done.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, makeTime)
 	defer cancel()
-	err := s.makeOnce(ctx, token, digest, v)
+	err := s.tryFirst(ctx, token, v)
 	for (errors.Is(err, errMaking) || errors.Is(err, store.ErrConflict)) && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-time.After(lookAgain):
-			err = s.makeOnce(ctx, token, digest, v)
+			err = s.tryFirst(ctx, token, v)
 		}
 	}
 	if err != nil {
 		return status.Error(codes.Unavailable, fmt.Sprintf("make the operator's token: %v", err))
 	}
-	s.operator.done = true
 	return nil
+}
+
+// tryFirst is makeOnce for one call at a time.
+func (s *Server) tryFirst(ctx context.Context, token string, v *view.View) error {
+	select {
+	case s.operator.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another call that makes it: %w", ctx.Err())
+	}
+	defer func() { <-s.operator.turn }()
+	if s.operator.done.Load() {
+		return nil
+	}
+	err := s.makeOnce(ctx, token, s.cfg.OperatorTokenSHA256, v)
+	if err == nil {
+		s.operator.done.Store(true)
+	}
+	return err
 }
 
 // isFirst tells whether the cluster's measured trust names the token's digest.
@@ -76,12 +92,7 @@ func (s *Server) isFirst(token string) bool {
 
 // mayBeFirst tells whether a token that Consul does not know may be made by its first call.
 func (s *Server) mayBeFirst(token string) bool {
-	if !s.isFirst(token) {
-		return false
-	}
-	s.operator.mu.Lock()
-	defer s.operator.mu.Unlock()
-	return !s.operator.done
+	return s.isFirst(token) && !s.operator.done.Load()
 }
 
 // makeOnce makes the token if its record does not say that it was made. The record comes
@@ -99,7 +110,7 @@ func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.Vie
 	case before.Made:
 		return nil
 	case before.By != s.cfg.Slot && s.cfg.Now().Sub(before.At) < abandoned:
-		return fmt.Errorf("%w: %s", errMaking, before.By)
+		return s.madeByAnother(ctx, token, before, index)
 	}
 	now := store.OperatorToken{SHA256: digest, By: s.cfg.Slot, At: s.cfg.Now().UTC()}
 	if index, err = s.record(ctx, key, now, index); err != nil {
@@ -111,6 +122,23 @@ func (s *Server) makeOnce(ctx context.Context, token, digest string, v *view.Vie
 	now.Made = true
 	if _, err = s.record(ctx, key, now, index); err == nil {
 		s.cfg.Log.Info("the operators' token was made; it will not be made again", "sha256", digest)
+	}
+	return err
+}
+
+// madeByAnother records that the token was made where Consul knows it: the coordinator
+// that made it may have died before it said so. Otherwise errMaking.
+func (s *Server) madeByAnother(ctx context.Context, token string, before store.OperatorToken, index uint64) error {
+	_, err := s.cfg.Tokens.Who(ctx, token)
+	switch {
+	case errors.Is(err, tokens.ErrDenied):
+		return fmt.Errorf("%w: %s", errMaking, before.By)
+	case err != nil:
+		return err
+	}
+	before.Made = true
+	if _, err = s.record(ctx, store.OperatorTokenKey(s.cfg.OperatorTokenSHA256), before, index); err == nil {
+		s.cfg.Log.Info("the operators' token is there; it will not be made again", "sha256", before.SHA256, "by", before.By)
 	}
 	return err
 }

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -12,8 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/tokens"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
+	"cadre.dev/store/storetest"
 )
 
 // knows reports whether Consul has the token.
@@ -24,6 +28,18 @@ func (a *api) knows(t *testing.T, token string) bool {
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// forget deletes the token in Consul.
+func (a *api) forget(t *testing.T, token string) {
+	t.Helper()
+	own, _, err := a.consul.ACL().TokenReadSelf(&consul.QueryOptions{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.consul.ACL().TokenDelete(own.AccessorID, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func denied(err error) bool {
@@ -45,13 +61,7 @@ func TestThreat_TOK04_ADeletedOperatorTokenStaysDeleted(t *testing.T) {
 	if err := ask(t, a.Server, operatorToken); err != nil {
 		t.Fatal(err)
 	}
-	own, _, err := a.consul.ACL().TokenReadSelf(&consul.QueryOptions{Token: operatorToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.consul.ACL().TokenDelete(own.AccessorID, nil); err != nil {
-		t.Fatal(err)
-	}
+	a.forget(t, operatorToken)
 	another := a.cfg
 	another.Slot = "coordinator-1"
 	lease, err := store.AcquireBlocking(t.Context(), another.Store, another.Slot, nil)
@@ -118,5 +128,97 @@ func TestTheOperatorsTokenIsMadeOnceByManyCoordinators(t *testing.T) {
 	s := New(cfg)
 	if err := s.makeOnce(t.Context(), next, cfg.OperatorTokenSHA256, v); err != nil {
 		t.Errorf("a record that cannot be read: %v", err)
+	}
+}
+
+// TestThreat_TOK04_ATokenWhoseMakerDiedIsMadeAndStaysDeleted: its maker, whose clock is
+// ahead, died between making it and saying so. It works at once on another coordinator,
+// which says so; who then deletes it is rid of it.
+func TestThreat_TOK04_ATokenWhoseMakerDiedIsMadeAndStaysDeleted(t *testing.T) {
+	a := newAPI(t)
+	key := store.OperatorTokenKey(a.cfg.OperatorTokenSHA256)
+	began := store.OperatorToken{SHA256: a.cfg.OperatorTokenSHA256, By: "coordinator-1", At: a.now().Add(time.Hour).UTC()}
+	put(a, t, key, began)
+	if err := a.issuer.EnsureOperator(t.Context(), operatorToken, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(t, a.Server, operatorToken); err != nil {
+		t.Fatalf("a token that is there: %v", err)
+	}
+	made, _, err := store.Read[store.OperatorToken](t.Context(), a.cfg.Store, key)
+	if err != nil || !made.Made || made.By != began.By || !made.At.Equal(began.At) {
+		t.Errorf("recorded %+v, %v", made, err)
+	}
+	a.forget(t, operatorToken)
+	a.mu.Lock()
+	a.offset = time.Hour + abandoned + time.Second
+	a.mu.Unlock()
+	for _, slot := range []string{"coordinator-0", "coordinator-1", "coordinator-2"} {
+		cfg := a.cfg
+		cfg.Slot = slot
+		if err := ask(t, New(cfg), operatorToken); status.Code(err) != codes.PermissionDenied || a.knows(t, operatorToken) {
+			t.Errorf("%s, when it was deleted: %v, want %v", slot, err, codes.PermissionDenied)
+		}
+	}
+}
+
+// heldTokens answers who holds a token when it is let go.
+type heldTokens struct {
+	Tokens
+	asked, letGo chan struct{}
+}
+
+func (h heldTokens) Who(context.Context, string) (string, error) {
+	h.asked <- struct{}{}
+	<-h.letGo
+	return "", tokens.ErrDenied
+}
+
+// TestNobodyWaitsBehindACallThatWaitsForTheOperatorsToken longer than its own time, and
+// whoever only asks whether the token may be made does not wait at all.
+func TestNobodyWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
+	sum := sha256.Sum256([]byte(operatorToken))
+	digest := hex.EncodeToString(sum[:])
+	held := heldTokens{asked: make(chan struct{}), letGo: make(chan struct{})}
+	s := New(Config{
+		Slot: "coordinator-0", OperatorTokenSHA256: digest, Store: storetest.NewMemory(), Tokens: held,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	put, err := store.Put(store.OperatorTokenKey(digest), store.OperatorToken{SHA256: digest, By: "coordinator-1", At: time.Now().UTC()}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cfg.Store.Commit(t.Context(), put); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first, others := make(chan error, 1), make(chan error, 1)
+	go func() { first <- s.firstUse(ctx, operatorToken, nil) }()
+	select {
+	case <-held.asked: // it has its turn, and keeps it
+	case err := <-first:
+		t.Fatalf("it did not ask who made it: %v", err)
+	}
+	go func() {
+		if !s.mayBeFirst(operatorToken) {
+			t.Error("it may not be made")
+		}
+		over, end := context.WithCancel(t.Context())
+		end()
+		others <- s.firstUse(over, operatorToken, nil)
+	}()
+	select {
+	case err := <-others:
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("a call whose time is over: %v, want %v", err, codes.Unavailable)
+		}
+	case <-time.After(time.Minute):
+		t.Error("another call waits behind the first")
+	}
+	cancel()
+	close(held.letGo)
+	if err := <-first; status.Code(err) != codes.Unavailable {
+		t.Errorf("the first call: %v, want %v", err, codes.Unavailable)
 	}
 }

@@ -34,7 +34,8 @@ type Tokens interface {
 	AllowGroup(ctx context.Context, callerToken, name string, groups []string) error
 	// MayWrite tells whether a token may write a KV key, given in full.
 	MayWrite(ctx context.Context, token, key string) (bool, error)
-	// Who names the holder of a token for the record, never by its secret.
+	// Who names the holder of a token for the record, never by its secret. It asks whoever
+	// leads Consul; tokens.ErrDenied when there certainly is no such token.
 	Who(ctx context.Context, token string) (string, error)
 	// CheckOperator is nil for a token of somebody outside the cluster; tokens.ErrDenied
 	// when it certainly is none.
@@ -121,6 +122,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, quotes: make(chan struct{}, 2), operatorQuotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches),
 	}
+	s.operator.turn = make(chan struct{}, 1)
 	s.callers = callers.New(callers.Config{
 		Token: tokenHeader, Check: s.checkOperator,
 		Refused: func(err error) bool { return errors.Is(err, tokens.ErrDenied) },
