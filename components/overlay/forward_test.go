@@ -118,7 +118,7 @@ func TestOVL07_APortOfTheNodesOwnStaysClosed(t *testing.T) {
 	eventually(t, "both refusals counted", func() bool {
 		_, _ = app.Write([]byte("x")) // datagrams get lost
 		p := b.Stats().Peers[0]
-		return p.RefusedTCP == 1 && p.RefusedUDP >= 1
+		return p.RefusedTCP >= 1 && p.RefusedUDP >= 1 // a dial that is reset at once is made again
 	})
 }
 
@@ -243,7 +243,7 @@ func TestForbiddenPortIsRefused_OVL07(t *testing.T) {
 	eventually(t, "both refusals counted", func() bool {
 		_, _ = app.Write([]byte("x")) // datagrams get lost
 		p := b.Stats().Peers[0]
-		return p.RefusedTCP == 1 && p.RefusedUDP >= 1
+		return p.RefusedTCP >= 1 && p.RefusedUDP >= 1 // a dial that is reset at once is made again
 	})
 }
 
