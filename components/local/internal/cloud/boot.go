@@ -86,8 +86,8 @@ func (c *Cloud) servicesStarted(v *CVM, n int, bootError string) {
 	// Boot may not have returned yet; its caller then still counts the old number.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v.Boots > n {
-		return
+	if v.Boots > n || c.closing {
+		return // a later boot's to tell; after Close nothing is written any more
 	}
 	v.BootError, v.BootProgress = bootError, "done"
 	if bootError != "" {
