@@ -107,8 +107,8 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	switch {
 	case st.Cluster != c.Cluster:
 		return Attested{}, fmt.Errorf("it belongs to cluster %q, wanted %q", st.Cluster, c.Cluster)
-	case st.Founding != foundingOf(r.GetCaBundlePem()):
-		return Attested{}, fmt.Errorf("it states founding %s, and its CA is of founding %q", st.Founding, foundingOf(r.GetCaBundlePem()))
+	case st.Founding != founding.OfPEM(r.GetCaBundlePem()):
+		return Attested{}, fmt.Errorf("it states founding %s, and its CA is of founding %q", st.Founding, founding.OfPEM(r.GetCaBundlePem()))
 	case st.AppID != c.CoordinatorAppID:
 		return Attested{}, fmt.Errorf("its statement names app %q, wanted %q", st.AppID, c.CoordinatorAppID)
 	case subtle.ConstantTimeCompare(st.PeerNonce, ch.nonce) != 1:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -73,7 +72,7 @@ func Dial(c Context, opts Options) (*Client, error) {
 	if !pool.AppendCertsFromPEM([]byte(c.CAPEM)) {
 		return nil, fmt.Errorf("connect to %s: ca_pem in the context is not a PEM certificate", c.Cluster)
 	}
-	if got := foundingOf([]byte(c.CAPEM)); c.Founding == "" || got != c.Founding {
+	if got := founding.OfPEM([]byte(c.CAPEM)); c.Founding == "" || got != c.Founding {
 		return nil, &Error{Kind: Untrusted, Doing: "connect to " + c.Cluster,
 			Message: fmt.Sprintf("the context pins founding %q, and a CA of founding %q", c.Founding, got),
 			Hint:    "prove the coordinators again: `cadre cluster connect --reattest`"}
@@ -169,19 +168,6 @@ func (l *link) lastUntrusted() *untrusted {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bad
-}
-
-// foundingOf is what a cluster's CA says of itself; "" if it is none.
-func foundingOf(caPEM []byte) string {
-	block, _ := pem.Decode(caPEM)
-	if block == nil {
-		return ""
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return ""
-	}
-	return founding.Of(cert)
 }
 
 func verifyChain(state tls.ConnectionState, roots *x509.CertPool, dnsName string) error {

@@ -8,6 +8,7 @@ package founding
 import (
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 )
@@ -37,6 +38,19 @@ func Of(cert *x509.Certificate) string {
 		return ""
 	}
 	return cert.Subject.SerialNumber
+}
+
+// OfPEM is Of the first block of a CA bundle.
+func OfPEM(bundle []byte) string {
+	block, _ := pem.Decode(bundle)
+	if block == nil {
+		return ""
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return Of(cert)
 }
 
 // OfChain gives the founding that a chain says it is of, for messages: nothing of the

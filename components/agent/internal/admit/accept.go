@@ -35,7 +35,7 @@ func (c *Client) accept(answer *admissionv1.AdmitResponse, claim statement.Agent
 	if !equal(bundle[:], proved.CABundleSHA256) {
 		return Admitted{}, errors.New("read credentials: SVID_UNTRUSTED: the CA bundle is not the one that the coordinator proved")
 	}
-	if got := foundingOf(grant.GetCaBundlePem()); got != proved.Founding {
+	if got := founding.OfPEM(grant.GetCaBundlePem()); got != proved.Founding {
 		return Admitted{}, fmt.Errorf("read credentials: SVID_UNTRUSTED: the CA is of founding %q, the coordinator proved %s", got, proved.Founding)
 	}
 	certificate, roots, err := c.readSVID(grant, id)
@@ -95,19 +95,6 @@ func (c *Client) readSVID(grant *admissionv1.Credentials, id overlay.ID) (tls.Ce
 		return none, nil, fmt.Errorf("svid: %w", err)
 	}
 	return out, roots, nil
-}
-
-// foundingOf is what the cluster's CA says of itself; "" if it is none.
-func foundingOf(bundle []byte) string {
-	block, _ := pem.Decode(bundle)
-	if block == nil {
-		return ""
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return ""
-	}
-	return founding.Of(cert)
 }
 
 func equal(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
