@@ -1,6 +1,10 @@
 package group
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Condition is one judgement about a group or a Slot.
 type Condition struct {
@@ -97,6 +101,36 @@ type SlotRecord struct {
 	UnavailableSince time.Time `json:"unavailable_since,omitzero"`
 	// WasAvailableAt is the Revision at which the Slot was last available (R90).
 	WasAvailableAt string `json:"was_available_at,omitempty"`
+	// Incarnation counts the CVMs that were bound to the Slot before this one, Lineage
+	// names the last of them, newest last.
+	Incarnation uint64 `json:"incarnation,omitempty"`
+	Lineage     []Past `json:"lineage,omitempty"`
+}
+
+// Past is a CVM that filled a Slot before.
+type Past struct {
+	InstanceID string    `json:"instance_id,omitempty"`
+	VMUUID     string    `json:"vm_uuid,omitempty"`
+	EndedAt    time.Time `json:"ended_at"`
+	// Why it does not any more, at most 256 bytes.
+	Why string `json:"why,omitempty"`
+}
+
+// keptLineage bounds Lineage.
+const keptLineage = 8
+
+// Unbound is r with the CVM that it is bound to moved into its lineage.
+func (r SlotRecord) Unbound(why string, now time.Time) SlotRecord {
+	if r.InstanceID != "" || r.VMUUID != "" {
+		if len(why) > 256 {
+			why = strings.ToValidUTF8(why[:256], "")
+		}
+		r.Lineage = append(slices.Clone(r.Lineage), Past{InstanceID: r.InstanceID, VMUUID: r.VMUUID, EndedAt: now, Why: why})
+		r.Lineage = r.Lineage[max(0, len(r.Lineage)-keptLineage):]
+	}
+	r.Incarnation++
+	r.InstanceID, r.VMUUID, r.AvailableBoot, r.AvailableSince = "", "", "", time.Time{}
+	return r
 }
 
 // RevisionRecord is the immutable content of a Revision at revisions/<digest>.

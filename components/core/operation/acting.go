@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,8 +18,14 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	if f.CallInFlight {
 		return op, nil
 	}
-	if op.CallOutcome == OutcomeBusy {
+	if next, ended := op.gone(f, now); ended {
+		return next, nil
+	}
+	switch op.CallOutcome {
+	case OutcomeBusy, OutcomeNotMade:
 		return op.retryBusy(f, now)
+	case OutcomeDone:
+		return op.nextPart(f, now)
 	}
 	switch seen := op.readBack(f, now); seen {
 	case effectSeen:
@@ -27,8 +34,11 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return op.reissue(f, now)
 	case effectUnknown:
 	}
+	if f.Duplicates > 0 {
+		return op.because(duplicates(f)), nil
+	}
 	if now.Sub(op.CallIssuedAt) >= f.Limits.Unknown {
-		return op.because("platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform"), nil
+		return op.because("platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform, then say how it ended: cadre operation resolve " + op.ID), nil
 	}
 	return op.because("reads back what the platform call did"), nil
 }
@@ -45,6 +55,8 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 		return op.refused(c, now)
 	case OutcomeBusy:
 		return op.because("the platform is busy: " + c.Message), nil
+	case OutcomeNotMade:
+		return op.because("not called: " + c.Message), nil
 	}
 	op.CallOutcome = OutcomeUnknown
 	return op.because("the platform call's outcome is unknown: " + c.Message), nil
@@ -81,25 +93,95 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		return next, effects
 	}
 	if reason, ok := op.mayAct(f); !ok {
-		if !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)) {
+		if !op.touched() && !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)) {
 			return op.callOff(CauseUnsafe, reason, now)
 		}
 		return op.because("the call had no effect; " + reason), nil
 	}
-	return op.call(now)
+	return op.call(f, now)
 }
 
-// accepted enters Booting; the healthy deadline runs from here (R87).
+// accepted notes that the call was taken, and waits for the new boot once nothing is
+// left to change; the healthy deadline runs from here (R87).
 func (op Operation) accepted(f Facts, now time.Time) Operation {
 	op.CallOutcome = OutcomeDone
 	op.HealthyDeadline = now.Add(f.Limits.Healthy)
-	if op.Kind == Create {
-		return op.adopt(f, now)
+	if more := op.rest(f); len(more) > 0 {
+		return op.because(fmt.Sprintf("%s is accepted; waits until the platform shows it, then %s", op.Part, more[0]))
 	}
-	if op.Kind == Delete {
+	op = op.apply()
+	switch op.Kind {
+	case Create, Replace:
+		return op.adopt(f, now)
+	case Delete:
 		return op.enter(Booting, now).because("waits for the platform to remove the CVM")
+	case Update, Restart:
 	}
 	return op.enter(Booting, now).because("waits for the new boot")
+}
+
+// apply counts the last call's part as applied.
+func (op Operation) apply() Operation {
+	if op.Part != "" && !slices.Contains(op.Applied, op.Part) {
+		op.Applied = append(slices.Clone(op.Applied), op.Part)
+	}
+	return op
+}
+
+// rest are the parts that follow the one that was called for last.
+func (op Operation) rest(f Facts) []Part {
+	if op.Kind == Replace && op.Part == PartDelete {
+		return []Part{PartCreate}
+	}
+	return op.apply().parts(f)
+}
+
+// nextPart waits until the platform shows the part that it accepted, and then looks
+// again before the next one: another change may have come between, and a member that
+// came up meanwhile is drained once more.
+func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
+	there := op.shown(op.Part, f)
+	if op.Part == PartDelete {
+		there = f.PlatformKnown && (f.Platform == nil || op.replaced(f))
+	}
+	switch {
+	case there:
+	case now.Sub(op.CallIssuedAt) >= f.Limits.Unknown:
+		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then say how it ended: cadre operation resolve %s", op.Part, op.ID)), nil
+	default:
+		return op, nil
+	}
+	if op.Part == PartDelete {
+		// The old CVM is gone: what is named from here on is the new one.
+		op.VMUUID, op.InstanceID = "", ""
+	}
+	op = op.apply()
+	return op.enter(Drained, now).because("goes on with the next change"), nil
+}
+
+// gone ends an Operation whose CVM the platform lists no more, or lists another one in
+// its place, in two listings: nothing that it waits for can come.
+func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
+	removes := op.Kind == Create || op.Kind == Delete || op.Kind == Replace
+	if removes || !f.PlatformKnown || op.VMUUID == "" {
+		return *op, false
+	}
+	cause, reason := CauseVanished, "the platform lists CVM "+op.VMUUID+" no more: cadre instance replace "+op.Slot
+	switch {
+	case op.replaced(f):
+		cause, reason = CauseReplaced, "the platform shows another CVM in place of "+op.VMUUID
+	case f.Platform != nil:
+		op.GoneSince = time.Time{}
+		return *op, false
+	}
+	if op.GoneSince.IsZero() {
+		op.GoneSince = f.ObservedAt
+		return *op, false
+	}
+	if !f.ObservedAt.After(op.GoneSince) {
+		return *op, false
+	}
+	return op.end(Failed, cause, reason, now), true
 }
 
 // adopt takes the CVM under the Slot's name as the one that Create makes (R67).
@@ -126,7 +208,13 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	if !f.PlatformKnown || f.Duplicates > 0 {
 		return effectUnknown
 	}
-	settled := !f.ObservedAt.Before(op.CallIssuedAt.Add(f.Limits.Settle)) && !now.Before(op.CallIssuedAt.Add(f.Limits.Settle))
+	settled := op.settled(f, now)
+	if op.Kind == Update && (op.Part == PartResources || op.Part == PartOSImage) {
+		return op.readBackShape(f, settled)
+	}
+	if op.Kind == Replace {
+		return op.readBackReplace(f, settled)
+	}
 	switch op.Kind {
 	case Create:
 		return presence(f.Platform != nil, settled)
@@ -137,8 +225,39 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 		return presence(f.Platform == nil || op.replaced(f), settled)
 	case Update, Restart:
 		return op.readBackInPlace(f, settled)
+	case Replace:
 	}
 	return effectUnknown
+}
+
+// settled: the listing was made after the call had all the time that the platform takes
+// to show an effect.
+func (op Operation) settled(f Facts, now time.Time) bool {
+	at := op.CallIssuedAt.Add(f.Limits.Settle)
+	return !f.ObservedAt.Before(at) && !now.Before(at)
+}
+
+// readBackShape decides for a change that the platform shows in its listing.
+func (op Operation) readBackShape(f Facts, settled bool) effectSight {
+	switch {
+	case f.Platform == nil || f.Platform.InProgress || op.replaced(f):
+		return effectUnknown
+	case op.shown(op.Part, f):
+		return effectSeen
+	case settled:
+		return effectAbsent
+	}
+	return effectUnknown
+}
+
+func (op Operation) readBackReplace(f Facts, settled bool) effectSight {
+	if op.Part == PartDelete {
+		if f.Platform != nil && f.Platform.InProgress {
+			return effectUnknown
+		}
+		return presence(f.Platform == nil || op.replaced(f), settled)
+	}
+	return presence(f.Platform != nil, settled)
 }
 
 func presence(there, settled bool) effectSight {

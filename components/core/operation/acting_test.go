@@ -64,7 +64,9 @@ func TestR63_ASuccessorUnderTheSameNameIsNotTouched(t *testing.T) {
 	op, now := to(t, Update, Booting)
 	f := rebooting(now)
 	f.Platform.VMUUID = "vm-2"
-	op, _ = step(t, op, f, now, Failed)
+	op, _ = step(t, op, f, now, Booting)
+	f.ObservedAt = now.Add(time.Second) // the list says so twice
+	op, _ = step(t, op, f, now.Add(time.Second), Failed)
 	if op.Cause != CauseReplaced {
 		t.Errorf("cause %s", op.Cause)
 	}

@@ -29,9 +29,15 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 		return op, nil // ended, or asked by a leader of the past (R61)
 	}
 	op = op.clone()
+	if f.Term > op.Term {
+		op.setBack(f, now)
+	}
 	op.Term = f.Term
 	if op.Phase == "" {
 		op.enter(Recorded, now)
+	}
+	if next, effects, resolved := op.resolve(f, now); resolved {
+		return next, effects
 	}
 	if f.Retargeted && op.decided() {
 		return op.end(Superseded, "", "re-targeted by a newer operation", now), nil
@@ -117,7 +123,11 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
 	if reason, ok := op.mayAct(f); !ok {
-		if !now.Before(op.DrainDeadline) {
+		switch {
+		case op.touched():
+			// Half of the change is there: it waits as long as a boot may take.
+			return op.because(reason).overdue(f, now)
+		case !now.Before(op.DrainDeadline):
 			return op.callOff(CauseUnsafe, reason, now)
 		}
 		return op.because(reason), nil
@@ -125,12 +135,23 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil
 	}
-	op.HashWanted = f.WantedHash
-	if f.Platform != nil {
-		op.HashBefore, op.UpdatedBefore = f.Platform.ComposeHash, f.Platform.UpdatedAt
-		op.BootErrorBefore = f.Platform.BootError
+	return op.call(f, now)
+}
+
+// setBack moves the clocks of a phase that began in the future of a new leader: the
+// clock of the one before was ahead, and nobody waits for that difference.
+func (op *Operation) setBack(f Facts, now time.Time) {
+	entered := op.Entered[op.Phase]
+	ahead := entered.Sub(now)
+	if ahead <= 0 {
+		return
 	}
-	return op.call(now)
+	op.Entered[op.Phase] = now
+	for _, at := range []*time.Time{&op.DrainDeadline, &op.HealthyDeadline, &op.CallIssuedAt, &op.AvailableSince, &op.GoneSince} {
+		if !at.IsZero() {
+			*at = at.Add(-ahead)
+		}
+	}
 }
 
 // mayAct is everything that must hold right before the irreversible call.
@@ -139,10 +160,10 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	case !f.PlatformKnown:
 		return "waits for the platform's listing", false
 	case f.Duplicates > 0:
-		return fmt.Sprintf("duplicate_instance: %d more CVMs carry this slot's name; remove the wrong ones", f.Duplicates), false
+		return duplicates(f), false
 	case op.replaced(f):
 		return "the platform shows another CVM in place of " + op.VMUUID, false
-	case f.Platform == nil && op.Kind != Create && op.Kind != Delete:
+	case f.Platform == nil && op.Kind.InPlace():
 		return "the platform does not list CVM " + op.VMUUID, false
 	case f.Platform != nil && f.Platform.InProgress && op.Kind != Create && op.Kind != Delete:
 		return "the platform is busy with the CVM", false
@@ -152,11 +173,15 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	return "", true
 }
 
+func duplicates(f Facts) string {
+	return fmt.Sprintf("duplicate_instance: %d more CVMs carry this slot's name; remove the wrong ones on the platform", f.Duplicates)
+}
+
 // alreadySo adopts an effect that is there without our call: a CVM under the
 // Slot's name (R67), or one that is gone (R68).
 func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
 	switch {
-	case op.Kind == Create && f.Platform != nil:
+	case f.Platform != nil && op.wants(PartCreate, f):
 		return op.adopt(f, now), true
 	case op.Kind == Delete && f.Platform == nil:
 		return op.end(Done, "", "the CVM is gone", now), true
@@ -164,8 +189,27 @@ func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
 	return op, false
 }
 
-// call enters Acting and asks for the call.
-func (op Operation) call(now time.Time) (Operation, []Effect) {
+// wants reports that part is the next one to be applied.
+func (op Operation) wants(part Part, f Facts) bool {
+	parts := op.parts(f)
+	return len(parts) > 0 && parts[0] == part
+}
+
+// call enters Acting and asks for the call of the next part. What was there before is
+// recorded with it: the effect is judged against that, whoever judges.
+func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
+	parts := op.parts(f)
+	if len(parts) == 0 {
+		return op.accepted(f, now), nil // everything is as it should be
+	}
+	op.Part = parts[0]
+	op.HashWanted = f.WantedHash
+	if p := f.Platform; p != nil {
+		op.HashBefore, op.UpdatedBefore, op.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError
+	}
+	if a := f.Admission; a != nil && op.Kind != Create && (op.InstanceID == "" || a.InstanceID == op.InstanceID) {
+		op.BootBefore = a.BootID
+	}
 	op.CallIssuedAt, op.CallOutcome = now, ""
 	op.Calls++
 	if op.UnavailableFrom.IsZero() && op.Kind != Create {
@@ -174,8 +218,8 @@ func (op Operation) call(now time.Time) (Operation, []Effect) {
 	if op.Phase != Acting {
 		op = op.enter(Acting, now)
 	}
-	op = op.because(fmt.Sprintf("platform call %d issued", op.Calls))
-	return op, []Effect{{Kind: CallPlatform, Call: op.Kind, VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
+	op = op.because(fmt.Sprintf("platform call %d issued: %s", op.Calls, op.Part))
+	return op, []Effect{{Kind: CallPlatform, Call: op.Part, VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
 }
 
 // calledOff ends an Operation that is not wanted any more and has done nothing
@@ -185,7 +229,7 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	if reason == "" && f.Paused {
 		cause, reason = CausePaused, "paused before acting"
 	}
-	if reason == "" {
+	if reason == "" || op.touched() {
 		return op, nil, false
 	}
 	next, effects := op.callOff(cause, reason, now)

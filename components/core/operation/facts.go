@@ -10,6 +10,8 @@ const (
 	OutcomeRefused = "failed"
 	// OutcomeBusy: certainly no effect; busy or throttled, ask again later (R73).
 	OutcomeBusy = "busy"
+	// OutcomeNotMade: the call was not sent, since the last look right before it said no.
+	OutcomeNotMade = "not_made"
 	// OutcomeUnknown: time-out, connection reset, 5xx; read back (R66).
 	OutcomeUnknown = "unknown"
 )
@@ -38,6 +40,14 @@ const (
 	CausePostLaunch Cause = "post_launch"
 	// CauseDeadline: not available before the healthy deadline (R87).
 	CauseDeadline Cause = "healthy_deadline"
+	// CauseVanished: the platform lists the named CVM no more.
+	CauseVanished Cause = "vanished"
+	// CauseResolved: an operator said how it ended.
+	CauseResolved Cause = "resolved"
+	// CauseProgress, of a Verdict: no Slot arrived in time (R88).
+	CauseProgress Cause = "progress_deadline"
+	// CauseUndecided, of a Verdict: the effect of a call could not be told (R66).
+	CauseUndecided Cause = "platform_result_unknown"
 )
 
 // Facts is everything that is known about an open Operation at one instant, as a
@@ -54,8 +64,9 @@ type Facts struct {
 	Platform      *PlatformView
 	// Duplicates counts further CVMs under the Slot's name (R67).
 	Duplicates int
-	// WantedHash is the compose hash of To; empty when not known.
-	WantedHash string
+	// WantedHash is the compose hash of To; empty when not known. WantedShape is its shape.
+	WantedHash  string
+	WantedShape Shape
 	// ObservedAt is when the platform was asked.
 	ObservedAt time.Time
 
@@ -71,6 +82,9 @@ type Facts struct {
 	// it is not; ReadyReason says what is missing (R7, R8).
 	ReadySince  time.Time
 	ReadyReason string
+	// AwaitsQuorum: the member runs, and what is missing is the quorum that only the
+	// steps of others restore; to wait for it would be to wait for ever.
+	AwaitsQuorum bool
 
 	// Safe is the verdict of the second look at quorum and roles (R50).
 	Safe       bool
@@ -84,6 +98,8 @@ type Facts struct {
 	Unwanted string
 	// Paused: the group is paused or frozen.
 	Paused bool
+	// Resolved is what an operator said about the Operation; nil when nobody did.
+	Resolved *Resolution
 	// Retargeted: a newer Operation of the same Slot is recorded with this write.
 	Retargeted bool
 	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
@@ -104,8 +120,17 @@ type PlatformView struct {
 	Running     bool // stable: running and no task in progress
 	InProgress  bool
 	ComposeHash string
+	Shape       Shape
 	BootError   string
 	UpdatedAt   time.Time
+}
+
+// Resolution is an operator's word about an Operation that the records alone cannot end.
+type Resolution struct {
+	// As is Done: the effect is there, or Failed: it is not and will not come.
+	As     Phase
+	By     string
+	Reason string
 }
 
 // AdmissionView is the Boot that holds the Slot: proven by attestation (R4).
@@ -139,7 +164,8 @@ type Limits struct {
 	Drain    time.Duration
 	Healthy  time.Duration
 	MinReady time.Duration
-	// Settle is how long after a call its effect may still appear (R66).
+	// Settle is how long after a call its effect may still appear: the driver's word,
+	// minutes on a real platform (R66).
 	Settle time.Duration
 	// Unknown is when an undecided call is reported as stuck (R66).
 	Unknown time.Duration
@@ -162,7 +188,7 @@ type Effect struct {
 	// Verb of a SendOrder: VerbCancelDrain returns the member to service (R82).
 	Verb Verb
 	// Call is what to ask of the platform.
-	Call Kind
+	Call Part
 	// VMUUID and InstanceID name the CVM; empty for Create.
 	VMUUID     string
 	InstanceID string

@@ -125,7 +125,8 @@ func wantNoEffects(t *testing.T, effects []Effect) {
 
 func wantCall(t *testing.T, effects []Effect, kind Kind, number int) {
 	t.Helper()
-	if len(effects) != 1 || effects[0].Kind != CallPlatform || effects[0].Call != kind || effects[0].Number != number {
+	part := map[Kind]Part{Create: PartCreate, Update: PartCompose, Restart: PartRestart, Delete: PartDelete}[kind]
+	if len(effects) != 1 || effects[0].Kind != CallPlatform || effects[0].Call != part || effects[0].Number != number {
 		t.Errorf("effects %+v, want one %s call numbered %d", effects, kind, number)
 	}
 }

@@ -11,12 +11,12 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Kind == Delete {
 		return op.fromDeleting(f, now)
 	}
-	p := f.Platform
-	if p != nil && op.Kind == Create {
-		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
+	if next, ended := op.gone(f, now); ended {
+		return next, nil
 	}
-	if op.replaced(f) {
-		return op.fail(CauseReplaced, "the platform shows another CVM in place of "+op.VMUUID, now)
+	p := f.Platform
+	if p != nil && (op.Kind == Create || op.Kind == Replace) {
+		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
 	}
 	if p != nil && p.Running && op.PlatformRunning.IsZero() && (!op.hashTells() || p.ComposeHash == op.HashWanted) {
 		op.PlatformRunning = now
@@ -66,11 +66,17 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 			return op.because(orElse(step.Message, "waits for POST_LAUNCH hooks")).overdue(f, now)
 		}
 	}
+	if f.ReadySince.IsZero() && f.AwaitsQuorum && op.newBoot(f) {
+		return op.end(Done, "", "runs what it should; the quorum that it waits for is restored by the other steps", now), nil
+	}
 	if f.ReadySince.IsZero() || !op.newBoot(f) {
 		return op.because(orElse(f.ReadyReason, "waits to become available")).overdue(f, now)
 	}
 	if op.hashTells() && f.Platform != nil && f.Platform.ComposeHash != op.HashWanted {
 		return op.because("the platform shows another compose hash than the one called for").overdue(f, now)
+	}
+	if op.Kind == Update && f.Platform != nil && !f.Platform.Shape.Shows(f.WantedShape) {
+		return op.because("the platform shows another instance type, OS image or disk than the one called for").overdue(f, now)
 	}
 	// Availability that began before this phase was of something else.
 	op.AvailableSince = latest(f.ReadySince, op.Entered[Joining])
@@ -102,15 +108,14 @@ func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
 }
 
 // lost fails an Operation whose CVM certainly cannot come back by itself.
-func (op Operation) lost(f Facts, now time.Time) (Operation, bool) {
-	if op.replaced(f) {
-		next, _ := op.fail(CauseReplaced, "the platform shows another CVM in place of "+op.VMUUID, now)
+func (op *Operation) lost(f Facts, now time.Time) (Operation, bool) {
+	if next, ended := op.gone(f, now); ended {
 		return next, true
 	}
 	if f.ReadySince.IsZero() {
 		return op.bootError(f, now)
 	}
-	return op, false
+	return *op, false
 }
 
 // bootError fails at once where the platform says that the new boot cannot work (R89).

@@ -53,6 +53,27 @@ const (
 	Restart Kind = "RESTART"
 	// Delete removes the CVM of a condemned Slot.
 	Delete Kind = "DELETE"
+	// Replace gives a Slot another CVM with an empty disk: the old one is gone, or goes
+	// first (R128). What was on its disk is lost.
+	Replace Kind = "REPLACE"
+)
+
+// InPlace reports whether the Slot keeps its CVM and disk.
+func (k Kind) InPlace() bool { return k == Update || k == Restart }
+
+// Actor is on whose behalf an Operation is made. Each has its own clock: only what the
+// rollout does counts for and against the rollout.
+type Actor string
+
+const (
+	// ActorRollout moves Slots to the spec's target. The zero value reads as this.
+	ActorRollout Actor = "rollout"
+	// ActorOperator: a person asked for it, Operation.Request names how.
+	ActorOperator Actor = "operator"
+	// ActorHealing repairs what broke by itself.
+	ActorHealing Actor = "healing"
+	// ActorScaling makes and removes Slots.
+	ActorScaling Actor = "scaling"
 )
 
 // PhaseTimes is when each Phase was entered.
@@ -65,12 +86,20 @@ type Operation struct {
 	Group   string `json:"group"`
 	Slot    string `json:"slot"`
 	Kind    Kind   `json:"kind"`
+	// Actor is on whose behalf; Request is the id of the operator's request that it
+	// answers, and Note the reason that came with it.
+	Actor   Actor  `json:"actor,omitempty"`
+	Request string `json:"request,omitempty"`
+	Note    string `json:"note,omitempty"`
+	By      string `json:"by,omitempty"`
 	// InstanceID and VMUUID name the one CVM that may be touched (R63).
 	InstanceID string `json:"instance_id,omitempty"`
 	VMUUID     string `json:"vm_uuid,omitempty"`
-	From       string `json:"from_revision,omitempty"`
-	To         string `json:"to_revision,omitempty"`
-	Attempt    int    `json:"attempt"`
+	// Incarnation is the number of the CVM that a Replace makes for the Slot.
+	Incarnation uint64 `json:"incarnation,omitempty"`
+	From        string `json:"from_revision,omitempty"`
+	To          string `json:"to_revision,omitempty"`
+	Attempt     int    `json:"attempt"`
 	// Order in the rollout, from 1.
 	Order int   `json:"order,omitempty"`
 	Phase Phase `json:"phase"`
@@ -90,8 +119,16 @@ type Operation struct {
 	// Sick: the member was certainly no part of a working quorum when the step was
 	// decided, so that stopping it takes nothing away (R45).
 	Sick bool `json:"sick,omitempty"`
-	// BootBefore is the Boot that ran when the Operation was recorded; a later admission must be another one.
+	// BootBefore is the Boot that held the Slot when the last call was issued, before that
+	// the one when the Operation was recorded; a later admission must be another one.
 	BootBefore string `json:"boot_before,omitempty"`
+	// Part is what the last call changes, Applied the parts whose effect is certain. Parts
+	// are applied one after the other, one call each.
+	Part    Part   `json:"part,omitempty"`
+	Applied []Part `json:"applied,omitempty"`
+	// GoneSince is when a listing first showed that the CVM is gone or another one; a
+	// second such listing ends the Operation. Zero while the CVM is listed.
+	GoneSince time.Time `json:"gone_since,omitzero"`
 	// CallIssuedAt is set in the transaction that enters Acting, before the call.
 	CallIssuedAt time.Time `json:"call_issued_at,omitzero"`
 	// Calls counts issued platform calls with an effect.
@@ -167,15 +204,36 @@ type Rollout struct {
 	To         string       `json:"to_revision"`
 	State      RolloutState `json:"state"`
 	Reason     string       `json:"reason,omitempty"`
+	// Verdict is why it failed, as it was judged then; nil while it has not. It stands
+	// until a decision is recorded: an operator's, or a newer spec.
+	Verdict *Verdict `json:"verdict,omitempty"`
+	// Forgiven: Operations up to this Order are no evidence any more, since somebody
+	// decided to go on after them.
+	Forgiven int `json:"forgiven,omitempty"`
 	// Transfers made as planned; more than one is a defect (R53).
 	Transfers int `json:"transfers"`
 	// Steps counts Operations begun, and numbers them.
 	Steps     int       `json:"steps"`
 	StartedAt time.Time `json:"started_at"`
-	// ProgressAt is when a Slot last arrived, or the rollout was resumed (R88).
+	// ProgressAt is when the progress clock began: at the last arrival, resume, retry, or
+	// when the rollout was opened again (R88).
 	ProgressAt time.Time `json:"progress_at"`
 	EndedAt    time.Time `json:"ended_at,omitzero"`
 	// PausedAt is set while paused, so that resume restarts the clocks (R93).
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	Term     uint64    `json:"term"`
+}
+
+// Verdict is a judgement about a rollout as it was made: it is recorded, not derived
+// anew, so that what happens later neither takes it back nor makes it twice (I6).
+type Verdict struct {
+	// Cause is a Cause, or one of the Verdict causes.
+	Cause Cause `json:"cause"`
+	// Slot and Operation are where it was seen; empty for the rollout as a whole.
+	Slot      string `json:"slot,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	// Phase the Operation was in.
+	Phase  Phase     `json:"phase,omitempty"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 }

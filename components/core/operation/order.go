@@ -70,7 +70,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			o.ExpectedLeader, o.Candidates = t.ExpectedLeader, t.Candidates
 		}
 	case Aborted, Failed:
-		untouched := op.Phase == Aborted || op.Cause == CauseRefused
+		untouched := op.Phase == Aborted || op.Cause == CauseRefused || op.Cause == CauseResolved && !op.touched()
 		if !untouched || op.Entered[Draining].IsZero() {
 			return Order{}, false
 		}

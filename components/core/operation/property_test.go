@@ -73,13 +73,13 @@ func call(t *rapid.T, e Effect, real *reality, now time.Time) (*CallResult, bool
 		real.effects++
 		real.boot, real.busyUntil = "boot-new", now.Add(40*time.Second)
 		switch e.Call {
-		case Update:
+		case PartCompose:
 			real.hash = "hash-B"
-		case Create:
+		case PartCreate:
 			real.hash = "hash-B"
-		case Delete:
+		case PartDelete:
 			real.boot = ""
-		case Restart:
+		case PartRestart, PartOSImage, PartResources:
 		}
 	}
 	switch rapid.SampledFrom([]string{"done", "lost answer", "lost request", "crash before", "crash after", "refused", "busy"}).Draw(t, "call") {

@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 )
 
 // gapSlack is how far a report's proof of health may seem to start after the
@@ -17,6 +19,7 @@ const liveWithin = 6 * time.Second
 // judge fills in what is known about m: fresh report, attested Revision, whether
 // it is available, and the record as it should read.
 func (w *world) judge(m *member) {
+	w.unbind(m)
 	m.bind(w.appID)
 	admitted := m.admitted()
 	if admitted {
@@ -63,15 +66,27 @@ func (m *member) bind(appID string) {
 	}
 }
 
+// unbind moves the CVM that a Replace made way for into the Slot's lineage, once it is
+// gone: the next one that carries the Slot's name is the new one.
+func (w *world) unbind(m *member) {
+	op := m.open
+	if op == nil || op.Kind != operation.Replace || op.VMUUID != "" || m.record.Incarnation >= op.Incarnation {
+		return
+	}
+	m.record = m.record.Unbound(orWord(op.Note, "replaced"), w.now)
+	m.record.Incarnation = op.Incarnation
+}
+
 // admitted: a Boot of the bound CVM holds the Slot. A Boot of another Instance
 // proves nothing about this one (R4, R11).
 func (m *member) admitted() bool {
 	a := m.seen.Admission
-	return a != nil && a.BootID != "" && (m.record.InstanceID == "" || a.InstanceID == m.record.InstanceID)
+	return a != nil && a.BootID != "" && (m.record.InstanceID == "" || a.InstanceID == m.record.InstanceID) &&
+		!slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.InstanceID == a.InstanceID })
 }
 
 // platformKnown: the absence of a CVM means something.
-func (w *world) platformKnown(m *member) bool { return w.obs.Complete || m.seen.Instance != nil }
+func (w *world) platformKnown(m *member) bool { return w.obs.Platform.Known || m.seen.Instance != nil }
 
 // outlived: after r its instance ran, provably, another Boot, so r is the last word
 // of a Boot that is gone. A live one would have reported again within liveWithin,
@@ -87,8 +102,8 @@ func (w *world) fresh(r *Report) bool { return w.now.Sub(r.ReceivedAt) <= w.t.St
 func (w *world) notReady(m *member) string {
 	i := m.seen.Instance
 	switch {
-	case i == nil && !w.obs.Complete:
-		return "the platform was not listed: " + w.obs.Incomplete
+	case i == nil && !w.obs.Platform.Known:
+		return "the platform was not listed: " + w.obs.Incomplete()
 	case i == nil:
 		return "no CVM on the platform"
 	case len(m.seen.Duplicates) > 0:
@@ -153,13 +168,14 @@ func (w *world) keepClock(m *member) {
 			return
 		}
 		rec.AvailableSince, rec.AvailableBoot = time.Time{}, ""
-		if rec.UnavailableSince.IsZero() {
+		if rec.UnavailableSince.IsZero() || rec.UnavailableSince.After(w.now) {
+			// A time to come was written by a leader whose clock was ahead.
 			rec.UnavailableSince = w.now
 		}
 		return
 	}
 	boot := m.seen.Admission.BootID
-	if rec.AvailableSince.IsZero() || rec.AvailableBoot != "" && rec.AvailableBoot != boot || !w.unbroken(m) {
+	if rec.AvailableSince.IsZero() || rec.AvailableSince.After(w.now) || rec.AvailableBoot != "" && rec.AvailableBoot != boot || !w.unbroken(m) {
 		rec.AvailableSince = w.now
 	}
 	rec.AvailableBoot = boot

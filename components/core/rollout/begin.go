@@ -17,9 +17,18 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 	}
 	p.Rollout.Steps++
 	p.Rollout.Term = term
+	if p.Rollout.State == operation.FailedState && a.Actor == operation.ActorOperator && a.Kind == operation.Update {
+		// An operator asked for another attempt: that is the decision to go on.
+		goOn(p.Rollout, fmt.Sprintf("%s is tried again: %s", a.Slot, orWord(a.Note, "an operator asked for it")), p.Rollout.Steps-1, now)
+	}
 	op = operation.Operation{
-		ID:             fmt.Sprintf("%s.%d.%s", p.Rollout.ID, p.Rollout.Steps, a.Slot),
+		ID:             p.operationID(a),
 		Rollout:        p.Rollout.ID,
+		Actor:          a.Actor,
+		Request:        a.Request,
+		Note:           a.Note,
+		By:             a.By,
+		Incarnation:    a.Incarnation,
 		Group:          p.Group,
 		Slot:           a.Slot,
 		Kind:           a.Kind,
@@ -41,10 +50,22 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Entered:        operation.PhaseTimes{operation.Recorded: now},
 		CreatedAt:      now,
 	}
+	if a.Actor == operation.ActorOperator && a.Kind != operation.Update {
+		op.Rollout = "" // it is nothing that the rollout does, and no evidence about it
+	}
 	for i := range p.Slots {
-		if p.Slots[i].Slot == a.Slot && (a.Kind == operation.Create || a.Kind == operation.Update) {
+		if p.Slots[i].Slot == a.Slot && (a.Kind == operation.Create || a.Kind == operation.Update || a.Kind == operation.Replace) {
 			p.Slots[i].Assigned = a.To
 		}
 	}
 	return op, true
+}
+
+// operationID is the step's number in its rollout; what answers a request is named by
+// the request, so that a request cannot be carried out twice.
+func (p *Plan) operationID(a Action) string {
+	if a.Request != "" {
+		return fmt.Sprintf("%s.%s.%s", p.Group, a.Request, a.Slot)
+	}
+	return fmt.Sprintf("%s.%d.%s", p.Rollout.ID, p.Rollout.Steps, a.Slot)
 }

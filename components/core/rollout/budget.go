@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"cadre.dev/core/group"
@@ -12,56 +11,88 @@ import (
 // taken is what this pass already decided to begin: it counts as if it had begun
 // (R23, R25).
 type taken struct {
-	slots   map[string]bool
+	slots    map[string]bool
+	replaces map[string]bool
+	// order is that of their ordinals: the first one is the least.
+	order   []*member
 	creates []string
 	voters  []string
+	// added are those that were not in U before.
+	added []*member
 }
 
 func (t *taken) has(m *member) bool { return t.slots[m.slot] }
 
 func (t *taken) add(w *world, c candidate) {
 	if t.slots == nil {
-		t.slots = make(map[string]bool)
+		t.slots, t.replaces = make(map[string]bool), make(map[string]bool)
 	}
 	t.slots[c.m.slot] = true
-	if c.kind == operation.Create {
+	if t.order = append(t.order, c.m); c.m.ordinal < t.order[0].ordinal {
+		t.order[0], t.order[len(t.order)-1] = t.order[len(t.order)-1], t.order[0]
+	}
+	if !c.m.condemned && !c.m.unavailable() {
+		t.added = append(t.added, c.m)
+	}
+	switch c.kind {
+	case operation.Create:
 		t.creates = append(t.creates, c.m.slot)
+	case operation.Replace:
+		t.replaces[c.m.slot] = true
+	case operation.Update, operation.Restart, operation.Delete:
 	}
 	if w.voter(c.m) {
 		t.voters = append(t.voters, c.m.slot)
 	}
 }
 
-// unavailableSet is U: desired Slots that are not available for whatever reason,
-// those in a step, and those taken in this pass (R20, R23). There is one set for
-// every actor (R24).
-func (w *world) unavailableSet(taken *taken) []string {
-	var u []string
-	for _, m := range w.members {
-		if m.unavailable() || taken.has(m) {
-			u = append(u, m.slot)
+// others is |U \ {m}|: desired Slots that are not available for whatever reason, those
+// in a step, and those taken in this pass (R20, R23). There is one set for every actor
+// (R24). Some of them are named, for people.
+func (w *world) others(m *member, t *taken) (n int, some []string) {
+	n = len(w.tally.unavailable) + len(t.added)
+	if !m.condemned && (m.unavailable() || t.has(m)) {
+		n--
+	}
+	for _, list := range [][]*member{w.tally.unavailable, t.added} {
+		for _, other := range list {
+			if len(some) == named {
+				return n, some
+			}
+			if other != m {
+				some = append(some, other.slot)
+			}
 		}
 	}
-	return u
+	return n, some
 }
+
+// named is how many Slots a text names; with ten thousand of them it counts the rest.
+const named = 5
 
 // holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c is down already, so that
-// nothing more goes away.
-func (w *world) holdsOfBudget(c candidate, taken *taken) []Hold {
-	u, limit := w.unavailableSet(taken), group.MaxUnavailable(w.spec)
-	u = slices.DeleteFunc(u, func(slot string) bool { return slot == c.m.slot })
-	if len(u)+1 <= limit || c.m.down() {
+// nothing more goes away. A silent one may be serving: it is not called down.
+func (w *world) holdsOfBudget(c candidate, l look) []Hold {
+	if c.kind == operation.Delete {
+		return nil // only while all others are available
+	}
+	n, some := w.others(c.m, l.taken)
+	limit := group.MaxUnavailable(w.spec)
+	certain := c.broken != lost && c.broken != whole || w.view.voting && w.outsideQuorum(c)
+	if n+1 <= limit || c.m.down() && certain {
 		return nil
 	}
-	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(u))}
+	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(n, some))}
 }
 
-func notAvailable(u []string) string {
-	switch len(u) {
-	case 0:
+func notAvailable(n int, some []string) string {
+	switch {
+	case n == 0:
 		return "nothing may be unavailable"
-	case 1:
-		return u[0] + " is not available"
+	case n == 1 && len(some) == 1:
+		return some[0] + " is not available"
+	case n > len(some):
+		return fmt.Sprintf("%s and %d more are not available", strings.Join(some, ", "), n-len(some))
 	}
-	return fmt.Sprintf("%s are not available", strings.Join(u, ", "))
+	return fmt.Sprintf("%s are not available", strings.Join(some, ", "))
 }

@@ -34,7 +34,7 @@ func TestR20_UIsEverythingThatIsNotAvailable(t *testing.T) {
 		p := f.plan()
 		wantExecutes(t, p)
 		if a := actionOf(t, p, "db-2"); !heldBy(a, HoldMaxUnavailable) {
-			t.Errorf("%s: db-2 is held by %v", name, predicates(a))
+			t.Errorf("%s: db-2 is held by %v", name, holdNames(a))
 		}
 	}
 }
@@ -91,13 +91,13 @@ func TestR23_AStepCountsFromItsIntent(t *testing.T) {
 
 func TestR24_RestartsAndUpdatesShareTheBudget(t *testing.T) {
 	f := newFixture(3, "none").want("B")
-	f.obs.RestartRequests["db-0"] = "q1"
+	f.asks("db-0", "q1")
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-0")
 	wantHeld(t, p, "db-2", HoldMaxUnavailable)
 
 	f = newFixture(3, "none")
-	f.obs.RestartRequests["db-0"], f.obs.RestartRequests["db-1"] = "q1", "q2"
+	f.asks("db-0", "q1").asks("db-1", "q2")
 	p = f.plan()
 	wantExecutes(t, p, "RESTART db-1")
 	wantHeld(t, p, "db-0", HoldMaxUnavailable)
@@ -123,7 +123,7 @@ func TestR26_ASilentVoterIsArithmeticNotAVeto(t *testing.T) {
 
 func TestR26_AnIncompleteOrOldObservationBeginsNothing(t *testing.T) {
 	f := newFixture(3, "none").want("B")
-	f.obs.Complete, f.obs.Incomplete = false, "the platform"
+	f.blind("the platform")
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-2", HoldIncomplete)
@@ -136,7 +136,7 @@ func TestR26_AnIncompleteOrOldObservationBeginsNothing(t *testing.T) {
 
 func TestR27_TheScanGoesOnBehindABlockedCandidate(t *testing.T) {
 	f := newFixture(4, "none").want("B").rolling().sick(0)
-	f.obs.RestartRequests["db-3"] = "q" // class 1, before the broken one
+	f.asks("db-3", "q") // class 1, before the broken one
 	p := f.plan()
 	wantHeld(t, p, "db-3", HoldMaxUnavailable)
 	wantExecutes(t, p, "UPDATE db-0")
@@ -264,7 +264,7 @@ func TestR41_CondemnedSlotsAreNeverUpdated(t *testing.T) {
 
 func TestScaleInTakesTheHighestWhileAllOthersAreFine(t *testing.T) {
 	f := newFixture(5, "none")
-	f.spec.Replicas = 3
+	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3", "db-4"}
 	p := f.plan()
 	wantExecutes(t, p, "DELETE db-4")
 	wantHeld(t, p, "db-3", HoldScaleInOrder)
@@ -293,18 +293,40 @@ func TestScaleInForgetsTheRecordOnceTheCVMIsGone(t *testing.T) {
 	if len(p.Slots) != 3 || len(p.Forget) != 1 || p.Forget[0] != "db-3" {
 		t.Errorf("%d records, forget %v", len(p.Slots), p.Forget)
 	}
-	f.obs.Complete = false
+	f.blind("the platform")
 	if p = f.plan(); len(p.Forget) != 0 {
 		t.Errorf("forgets %v without having looked", p.Forget)
 	}
 }
 
-func TestR46_OPS01_RemovalOfAVoterNeedsBothMajorities(t *testing.T) {
-	f := newFixture(4, "consul")
+func TestR46_OPS01_NoVoterIsScaledIn(t *testing.T) {
+	for _, kind := range []string{"consul", "etcd"} {
+		f := newFixture(4, kind)
+		f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
+		p := f.plan()
+		wantExecutes(t, p)
+		wantHeld(t, p, "db-3", HoldVoterScaleIn)
+	}
+}
+
+func TestR135_ScaleInNeedsTheDiskGivenUp(t *testing.T) {
+	f := newFixture(4, "none")
 	f.spec.Replicas = 3
+	p := f.plan()
+	wantExecutes(t, p)
+	wantHeld(t, p, "db-3", HoldDeleteDisks)
+	f.obs.DeleteDisks = []string{"db-2"}
+	wantHeld(t, f.plan(), "db-3", HoldDeleteDisks)
+	f.obs.DeleteDisks = []string{"db-3"}
 	wantExecutes(t, f.plan(), "DELETE db-3")
-	f.obs.Slots[3].Report.Epoch = 4 // the leader's term is not its own: not in H
-	f.obs.Slots[3].Report.MemberReady = false
-	f.obs.Slots[2].Report.Epoch, f.obs.Slots[2].Report.MemberReady = 4, false
-	wantHeld(t, f.plan(), "db-3", HoldQuorum)
+}
+
+// A removal asks the workload as every other step does.
+func TestR52_ScaleInAsksTheWorkload(t *testing.T) {
+	f := newFixture(4, "patroni")
+	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
+	f.obs.Slots[3].Report.MayDisrupt, f.obs.Slots[3].Report.MayDisruptReason = false, "a base backup is taken from it"
+	wantHeld(t, f.plan(), "db-3", HoldMayDisrupt)
+	f.obs.Slots[3].Report.MayDisrupt, f.obs.Slots[3].Report.Busy = true, []string{"backup"}
+	wantHeld(t, f.plan(), "db-3", HoldBusy)
 }

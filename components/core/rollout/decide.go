@@ -16,11 +16,26 @@ import (
 // Preconditions: spec is normalised and validates. rec is what the store holds,
 // with the caller's own last write in it (R69). obs was made after rec was read.
 func Decide(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) Plan {
+	return Look(spec, rec, obs, now, t).Plan()
+}
+
+// Pass is one look at a group: what is decided, and what is known about each Operation,
+// come from the same one. Not safe for concurrent use.
+type Pass struct{ w *world }
+
+// Look joins what the leader knows; see Decide for what it may be given.
+func Look(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
 	w := newWorld(spec, rec, obs, now, t)
 	w.trackRollout()
+	return &Pass{w: w}
+}
+
+// Plan is the whole decision of the Pass.
+func (pass *Pass) Plan() Plan {
+	w := pass.w
 	actions, warnings := w.decide()
 	p := Plan{
-		Group:      spec.Name,
+		Group:      w.spec.Name,
 		Target:     w.target,
 		Stable:     w.stable,
 		Generation: w.generation,
@@ -28,6 +43,8 @@ func Decide(spec group.Spec, rec Records, obs Observation, now time.Time, t Timi
 		Rollout:    w.rollout,
 		Superseded: w.superseded,
 		Warnings:   warnings,
+		Answered:   w.answered(),
+		Gone:       w.gone(),
 	}
 	p.Slots, p.Forget = w.slotRecords()
 	p.Message = w.message(actions)
@@ -36,12 +53,47 @@ func Decide(spec group.Spec, rec Records, obs Observation, now time.Time, t Timi
 	return p
 }
 
+// gone: the group was to be deleted, and nothing of it is left.
+func (w *world) gone() bool {
+	return w.ending() && len(w.everyone) == 0 && w.obs.Complete()
+}
+
+// answered are the requests that need nothing more: their Operation is recorded, or
+// there is no such Slot or Operation here.
+func (w *world) answered() []string {
+	var ids []string
+	ops := make(map[string]bool, len(w.rec.Operations))
+	open := make(map[string]bool)
+	for i := range w.rec.Operations {
+		op := &w.rec.Operations[i]
+		ops[op.Request] = true
+		open[op.ID] = !op.Phase.Ended()
+	}
+	for _, r := range w.obs.Requests {
+		done := ops[r.ID]
+		switch r.Kind {
+		case RequestRestart, RequestReplace:
+			m := w.find(r.Slot)
+			done = done || m == nil || m.missing() && m.open == nil
+		case RequestResolve:
+			done = !open[r.Operation]
+		case RequestRetry:
+			done = true // written with the rollout that it lets go on
+		}
+		if done {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
 // decide goes through the candidates in order. What is taken counts at once, and
 // the scan goes on behind a held one: a later one may be free (R27).
 func (w *world) decide() (actions []Action, warnings []string) {
-	actions = w.inProgress()
+	candidates := w.candidates()
+	actions = slices.Grow(w.inProgress(), len(candidates))
 	taken := &taken{}
-	for _, c := range w.candidates() {
+	for _, c := range candidates {
 		a := w.action(c)
 		a.Quorum = w.quorumSnapshot(c, taken)
 		a.Holds = w.holdsOf(c, taken)
@@ -57,13 +109,13 @@ func (w *world) decide() (actions []Action, warnings []string) {
 // inProgress lists the open Operations: they come before anything new (R36).
 func (w *world) inProgress() []Action {
 	var actions []Action
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		if m.open == nil || w.retargetable(m) {
 			continue
 		}
 		op := m.open
 		actions = append(actions, Action{
-			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, From: op.From, To: op.To, Execute: true,
+			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, Note: op.Note, By: op.By, From: op.From, To: op.To, Execute: true,
 			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, SkipDrain: op.SkipDrain, Sick: op.Sick, WasUnavailable: op.WasUnavailable, Quorum: op.QuorumSnapshot,
 			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Attempt: op.Attempt,
 		})
@@ -74,7 +126,10 @@ func (w *world) inProgress() []Action {
 // action is what c needs, without the verdict.
 func (w *world) action(c candidate) Action {
 	m := c.m
-	a := Action{Slot: m.slot, Ordinal: m.ordinal, Kind: c.kind, From: m.observed, To: c.to, Class: c.class}
+	a := Action{Slot: m.slot, Ordinal: m.ordinal, Kind: c.kind, Actor: c.actor, Why: m.want.why, From: m.observed, To: c.to, Class: c.class}
+	if r := m.request; r != nil && c.actor == operation.ActorOperator {
+		a.Request, a.Note, a.By = r.ID, r.Reason, r.By
+	}
 	if a.From == "" {
 		a.From = m.record.Assigned
 	}
@@ -89,6 +144,12 @@ func (w *world) action(c candidate) Action {
 	}
 	if c.kind == operation.Delete {
 		a.To = ""
+	}
+	if c.kind == operation.Replace {
+		a.Incarnation = m.record.Incarnation + 1
+		if m.vanished() {
+			a.InstanceID, a.VMUUID = "", "" // what it names is what it makes
+		}
 	}
 	if m.open != nil {
 		a.Retarget = m.open.ID
@@ -121,7 +182,8 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	condemned := slices.Clone(w.condemned)
 	slices.Reverse(condemned)
 	for _, m := range condemned {
-		if w.obs.Complete && m.seen.Instance == nil && m.open == nil {
+		gone := m.seen.Instance == nil || w.ending() && w.obs.Deletion.KeepCVMs
+		if w.obs.Complete() && gone && m.open == nil {
 			forget = append(forget, m.slot)
 			continue
 		}

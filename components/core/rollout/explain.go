@@ -30,15 +30,18 @@ func (w *world) message(actions []Action) string {
 		a := actions[0]
 		return fmt.Sprintf("%s of %s waits: %s: %s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message)
 	}
+	if w.ending() {
+		return "the group is being deleted"
+	}
 	for _, m := range w.members {
 		if !m.available {
 			return fmt.Sprintf("waits for %s: %s", m.slot, w.whyNot(m))
 		}
 	}
-	return fmt.Sprintf("%d of %d slots available at %.8s", w.count(), w.spec.Replicas, w.target)
+	return fmt.Sprintf("%d of %d slots available at %.8s", w.atTarget(), w.spec.Replicas, w.target)
 }
 
-func (w *world) count() int {
+func (w *world) atTarget() int {
 	n := 0
 	for _, m := range w.members {
 		if m.available && m.observed == w.target {
@@ -91,7 +94,7 @@ func (w *world) wake(actions []Action) time.Time {
 		}
 	}
 	minReady := group.MinReady(w.spec)
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))
 		}
@@ -116,6 +119,7 @@ func (w *world) wakeForStep(op *operation.Operation, minReady time.Duration, soo
 		sooner(op.DrainDeadline)
 	case operation.Acting:
 		sooner(op.CallIssuedAt.Add(w.t.MaxCallTimeout))
+		sooner(op.CallIssuedAt.Add(w.t.Settle))
 		sooner(op.CallIssuedAt.Add(w.t.UnknownDeadline))
 	case operation.Settling:
 		sooner(op.AvailableSince.Add(minReady))

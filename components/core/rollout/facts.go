@@ -13,33 +13,51 @@ import (
 // still wanted (R82, R105), and the clock of R8. The caller adds what only it
 // knows: Term, Call, CallInFlight, Retargeted.
 func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing, op operation.Operation) operation.Facts {
-	w := newWorld(spec, rec, obs, now, t)
-	w.trackRollout()
+	return Look(spec, rec, obs, now, t).Facts(op)
+}
+
+// Facts is FactsFor of one Operation of the Pass.
+func (p *Pass) Facts(op operation.Operation) operation.Facts {
+	w := p.w
 	f := operation.Facts{
-		WantedHash: rec.Revisions[op.To].ComposeHash,
-		ObservedAt: obs.At,
-		Paused:     obs.Frozen || obs.Paused && (op.Kind != operation.Create || w.stable == ""),
-		PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch),
+		WantedHash:  w.rec.Revisions[op.To].ComposeHash,
+		WantedShape: w.shapeOf(op.To),
+		ObservedAt:  w.obs.At,
+		Paused:      w.obs.Frozen || w.obs.Paused && (op.Kind != operation.Create || w.stable == ""),
+		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
 			Drain:    group.DrainDeadline(w.specAt(op.From)),
-			Healthy:  group.HealthyDeadline(spec),
-			MinReady: group.MinReady(spec),
-			Settle:   w.t.MaxCallTimeout,
+			Healthy:  group.HealthyDeadline(w.spec),
+			MinReady: group.MinReady(w.spec),
+			Settle:   w.t.Settle,
 			Unknown:  w.t.UnknownDeadline,
 		},
+	}
+	if r, ok := w.obs.Resolved(op.ID); ok {
+		f.Resolved = &operation.Resolution{As: operation.Failed, By: r.By, Reason: r.Reason}
+		if r.As == "done" {
+			f.Resolved.As = operation.Done
+		}
 	}
 	m := w.find(op.Slot)
 	if m == nil {
 		// Condemned, without record or CVM: as empty as a Slot can be.
-		f.PlatformKnown = obs.Complete
-		f.Safe, f.SafeReason = obs.Complete, "the platform was not listed"
+		f.PlatformKnown = w.obs.Platform.Known
+		f.Safe, f.SafeReason = w.obs.Complete(), w.obs.Incomplete()
 		return f
 	}
 	w.addSeen(&f, m)
+	f.AwaitsQuorum = w.awaitsQuorum(m)
 	f.Unwanted = w.unwanted(m, op)
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
 	return f
+}
+
+// awaitsQuorum: m runs, and the set that it votes in has no majority yet; what makes m
+// ready is the step of another one, so m's step must not wait for it.
+func (w *world) awaitsQuorum(m *member) bool {
+	return m.report != nil && m.report.MemberAlive && w.view.voting && w.view.leader == "" && w.quorumLost() && len(w.members) > 1
 }
 
 // specAt is the spec with the conduct of a Revision: the Boot that runs it goes by that
@@ -58,7 +76,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress,
-			ComposeHash: i.ComposeHash, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
+			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
 		}
 	}
 	if a := m.seen.Admission; a != nil {
@@ -86,22 +104,20 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 	switch {
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"
-	case op.Kind == operation.Delete && w.spec.PreservedState.Disk != "":
-		return fmt.Sprintf("the spec preserves the disk %q", w.spec.PreservedState.Disk)
 	case op.Kind == operation.Delete:
-		return ""
+		return "" // what protects its disk is a predicate
 	case m.condemned:
-		return "the slot is being scaled in"
+		return m.want.why
 	case op.SkipDrain && op.Kind != operation.Create && w.serves(m):
 		return "the member came back and must be drained first: planned anew"
-	case op.Kind == operation.Restart:
+	case op.Kind == operation.Restart || op.Kind == operation.Replace:
 		return ""
 	case op.Kind == operation.Create && (op.To == w.target || op.To == w.stable):
 		return ""
-	case op.To != w.target:
-		return fmt.Sprintf("the spec moved on to %.8s", w.target)
 	case op.Kind == operation.Update && !w.outdated(m):
 		return "the slot is not outdated any more"
+	case op.To != m.want.revision:
+		return fmt.Sprintf("the spec moved on to %.8s", m.want.revision)
 	case w.rollout.State == operation.FailedState && op.Attempt <= 1 && op.Kind == operation.Update:
 		return "the rollout failed: " + w.rollout.Reason
 	}
@@ -111,45 +127,46 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 // serves: stopping m without a drain would be felt.
 func (w *world) serves(m *member) bool { return m.ready || w.view.healthy[m.slot] || m.leads() }
 
-// unsafe is the second look, right before the irreversible call (R50). op's own
-// Slot counts as gone; what the drain changed about it does not count against it.
+// unsafe is the second look, right before the irreversible call (R50): the same table
+// of predicates as the first one. op's own Slot counts as gone; what the drain changed
+// about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
-	if !w.obs.Complete {
-		return orWord(w.obs.Incomplete, "a source") + " did not answer"
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != ""}
+	if op.Sick || op.WasUnavailable {
+		c.broken = w.brokenness(m)
+	} else {
+		c.broken = whole
 	}
-	if age := w.now.Sub(w.obs.At); age > w.t.StaleAfter {
-		return fmt.Sprintf("the observation is %s old", short(age))
-	}
-	switch op.Kind {
-	case operation.Create:
-		return ""
-	case operation.Delete:
-		return firstMessage(w.holdsOfRemoval(m), w.leadsAgain(m, op))
-	case operation.Update, operation.Restart:
-	}
-	if op.Sick && w.outsideQuorum(candidate{m: m, kind: op.Kind, broken: w.brokenness(m)}) {
-		return firstMessage(w.leadsAgain(m, op))
-	}
-	return firstMessage(w.budgetAgain(op), w.leadsAgain(m, op), w.majorityAgain(m), w.driverAgain(m))
+	return firstMessage(w.holdsAgain(c, &op))
+}
+
+// spared: op's member was certainly outside its quorum when the step was decided, and
+// still is, so that stopping it takes nothing away.
+func (w *world) spared(c candidate, op *operation.Operation) bool {
+	c.broken = w.brokenness(c.m)
+	return op.Sick && w.outsideQuorum(c)
 }
 
 // budgetAgain: something else became unavailable meanwhile. op's own Slot is in U by
 // its intent.
-func (w *world) budgetAgain(op operation.Operation) []Hold {
-	u, limit := w.unavailableSet(&taken{}), group.MaxUnavailable(w.spec)
-	if len(u) <= limit || op.WasUnavailable {
+func (w *world) budgetAgain(c candidate, l look) []Hold {
+	n, some := w.others(c.m, l.taken)
+	limit := group.MaxUnavailable(w.spec)
+	if n+1 <= limit || l.op.WasUnavailable || c.kind == operation.Delete || w.spared(c, l.op) {
 		return nil
 	}
-	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(u))}
+	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(n, some))}
 }
 
 // leadsAgain: whoever is stopped now must not lead, and somebody must (R33, R34,
-// R86). A sick leader that nobody can relieve is stopped all the same.
-func (w *world) leadsAgain(m *member, op operation.Operation) []Hold {
+// R86). A sick leader that nobody can relieve is stopped all the same, and so is one
+// whose duties nobody else can have (R18).
+func (w *world) leadsAgain(c candidate, l look) []Hold {
+	m := c.m
 	switch {
-	case !w.view.roles || len(w.members) == 1 || !w.voter(m):
+	case !w.view.roles || !w.voter(m) || w.alone(m):
 		return nil
-	case !m.ready && op.Transfer == nil:
+	case !m.ready && l.op.Transfer == nil:
 		return nil
 	case m.leads():
 		return []Hold{hold(HoldLeaderUnknown, "%s leads", m.slot)}
@@ -160,16 +177,17 @@ func (w *world) leadsAgain(m *member, op operation.Operation) []Hold {
 }
 
 // driverAgain asks the workload once more, as long as the member still serves (R52).
-func (w *world) driverAgain(m *member) []Hold {
-	if !m.ready {
+func (w *world) driverAgain(c candidate, l look) []Hold {
+	if !c.m.ready || w.spared(c, l.op) {
 		return nil
 	}
-	return w.holdsOfDriver(m)
+	return w.mayDisrupt(c.m)
 }
 
 // majorityAgain is R44 with observations newer than the intent.
-func (w *world) majorityAgain(m *member) []Hold {
-	if !w.view.voting || !w.voter(m) || w.spec.Replicas == 1 {
+func (w *world) majorityAgain(c candidate, l look) []Hold {
+	m := c.m
+	if !w.view.voting || !w.voter(m) || w.alone(m) || w.spared(c, l.op) || c.kind == operation.Delete || c.kind == operation.Replace {
 		return nil
 	}
 	v := len(w.view.voters)
@@ -181,17 +199,16 @@ func (w *world) majorityAgain(m *member) []Hold {
 	case v == 1, v == 2 && w.spec.UpdatePolicy.Interruption == group.InterruptionAllow:
 		return nil
 	}
-	if left := w.healthyWithout(m, &taken{}); len(left) < group.Quorum(v) {
+	if left := w.healthyWithout(m, l.taken); len(left) < group.Quorum(v) {
 		return []Hold{hold(HoldQuorum, "%s", quorumText(m.slot, left, v))}
 	}
 	return nil
 }
 
-func firstMessage(holds ...[]Hold) string {
+// firstMessage is the first reason; the rest follows from it or comes at the next look.
+func firstMessage(holds []Hold) string {
 	for _, h := range holds {
-		if len(h) > 0 {
-			return h[0].Predicate + ": " + h[0].Message
-		}
+		return h.Predicate + ": " + h.Message
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ func TestR50_QuorumIsCheckedAgainBeforeActing(t *testing.T) {
 		"nobody leads":           {func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower }, HoldLeaderUnknown},
 		"voters disagree":        {func(f *fixture) { f.obs.Slots[1].Report.Voters = []string{"db-1"} }, HoldQuorumUnknown},
 		"the workload says no":   {func(f *fixture) { f.obs.Slots[2].Report.MayDisrupt = false }, HoldMayDisrupt},
-		"a source was silent":    {func(f *fixture) { f.obs.Complete, f.obs.Incomplete = false, "the platform" }, "the platform"},
+		"a source was silent":    {func(f *fixture) { f.blind("the platform") }, "the platform"},
 		"the observation is old": {func(f *fixture) { f.obs.At = f.now.Add(-time.Minute) }, "old"},
 	} {
 		f := newFixture(3, "consul").want("B")
@@ -163,16 +163,19 @@ func TestFactsCarryTheObservation(t *testing.T) {
 }
 
 func TestR46_RemovalIsCheckedAgain(t *testing.T) {
-	f := newFixture(4, "consul")
-	f.spec.Replicas = 3
+	f := newFixture(4, "patroni")
+	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
 	f.rolling().op(3, operation.Drained, func(op *operation.Operation) { op.Kind = operation.Delete })
 	if facts := f.facts(f.rec.Operations[0]); !facts.Safe {
 		t.Errorf("not safe: %s", facts.SafeReason)
 	}
-	f.sick(1)
-	f.sick(2)
+	f.obs.Slots[3].Report.MayDisrupt = false
 	if facts := f.facts(f.rec.Operations[0]); facts.Safe {
-		t.Error("safe with two sick voters")
+		t.Error("safe though the workload says no")
+	}
+	f.obs.Slots[3].Report.MayDisrupt, f.obs.DeleteDisks = true, nil
+	if facts := f.facts(f.rec.Operations[0]); facts.Safe {
+		t.Error("safe though nobody gives the disk up any more")
 	}
 }
 
@@ -181,12 +184,13 @@ func TestR46_RemovalIsCheckedAgain(t *testing.T) {
 func TestOPS03_ADiskThatIsPreservedMeanwhileStays(t *testing.T) {
 	f := newFixture(4, "none")
 	f.spec.Replicas = 3
+	f.obs.DeleteDisks = []string{"db-3"}
 	f.rolling().op(3, operation.Drained, func(op *operation.Operation) { op.Kind = operation.Delete })
-	if facts := f.facts(f.rec.Operations[0]); facts.Unwanted != "" {
-		t.Errorf("not wanted: %s", facts.Unwanted)
+	if facts := f.facts(f.rec.Operations[0]); facts.Unwanted != "" || !facts.Safe {
+		t.Errorf("not wanted: %s, or not safe: %s", facts.Unwanted, facts.SafeReason)
 	}
 	f.spec.PreservedState.Disk = "data"
-	if facts := f.facts(f.rec.Operations[0]); !strings.Contains(facts.Unwanted, `"data"`) {
-		t.Errorf("wanted though the disk is preserved: %q", facts.Unwanted)
+	if facts := f.facts(f.rec.Operations[0]); facts.Safe || !strings.Contains(facts.SafeReason, `"data"`) {
+		t.Errorf("safe though the disk is preserved: %q", facts.SafeReason)
 	}
 }

@@ -52,7 +52,7 @@ func newFixture(n int, kind string) *fixture {
 	f.rec.Status = group.Status{Group: "db", Generation: 1, Target: a, Stable: a, Replicas: n, At: f.now.Add(-time.Second)}
 	f.rec.Rollout = &operation.Rollout{ID: "db-1-" + a[:8], Group: "db", Generation: 1, To: a, State: operation.Complete,
 		StartedAt: epoch, ProgressAt: epoch, EndedAt: epoch}
-	f.obs = Observation{Complete: true, At: f.now, RestartRequests: map[string]string{}}
+	f.obs = Observation{Platform: Source{Known: true}, Records: Source{Known: true}, At: f.now}
 	members := f.spec.Members()
 	for i := range n {
 		slot := members[i]
@@ -106,6 +106,18 @@ func (f *fixture) lead(i int) {
 		}
 	}
 	f.obs.Slots[i].Report.Role = RoleLeader
+}
+
+// asks notes that an operator asked for a restart.
+func (f *fixture) asks(slot, id string) *fixture {
+	f.obs.Requests = append(f.obs.Requests, Request{ID: id, Kind: RequestRestart, Slot: slot, Reason: "asked", By: "somebody"})
+	return f
+}
+
+// blind takes the platform's listing away.
+func (f *fixture) blind(why string) *fixture {
+	f.obs.Platform = Source{Silent: why}
+	return f
 }
 
 // want changes the template to the named one.
@@ -228,7 +240,7 @@ func hasAction(p Plan, slot string) bool {
 	return false
 }
 
-func predicates(a Action) []string {
+func holdNames(a Action) []string {
 	var out []string
 	for _, h := range a.Holds {
 		out = append(out, h.Predicate)
@@ -256,7 +268,7 @@ func wantHeld(t *testing.T, p Plan, slot, predicate string) {
 	t.Helper()
 	a := actionOf(t, p, slot)
 	if a.Execute || !heldBy(a, predicate) {
-		t.Errorf("%s: execute %t, held by %v, want %q", slot, a.Execute, predicates(a), predicate)
+		t.Errorf("%s: execute %t, held by %v, want %q", slot, a.Execute, holdNames(a), predicate)
 	}
 }
 

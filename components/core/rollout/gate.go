@@ -4,16 +4,12 @@ import (
 	"fmt"
 
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 )
 
 // holdsOfGate: what admission would refuse is not begun. A Boot that may not come
 // back would only be an outage.
-func (w *world) holdsOfGate(c candidate) []Hold {
-	if c.kind == operation.Delete {
-		return nil
-	}
+func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 	d := w.gate(c.to)
 	if d.Allowed {
 		return nil

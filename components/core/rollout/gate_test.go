@@ -97,7 +97,7 @@ func TestRevokedRevisionIsNotRolledOutNorRestarted(t *testing.T) {
 	f := newFixture(2, "none")
 	f.rec.Policy = f.order()
 	f.rec.Policy.Revoked = []policy.Revocation{{Kind: policy.RevokedRevision, ID: hashOf("A")}}
-	f.obs.RestartRequests["db-1"] = "q"
+	f.asks("db-1", "q")
 	if got := gateHolds(f.plan()); !slices.Equal(got, []string{"db-1 revoked"}) {
 		t.Errorf("holds %v", got)
 	}

@@ -127,7 +127,7 @@ func TestR6_CompleteNeedsEveryProofAndAvailability(t *testing.T) {
 		"blind":           all(),
 	} {
 		if name == "blind" {
-			f.obs.Complete = false
+			f.blind("the platform")
 		}
 		if p := f.plan(); p.Rollout.State != operation.Running || p.Stable == p.Target {
 			t.Errorf("%s: state %s, stable %s", name, p.Rollout.State, p.Stable)
@@ -218,6 +218,7 @@ func TestR7_AStepIsNotAvailability(t *testing.T) {
 
 func TestR8_TheClockStartsRunsAndIsReached(t *testing.T) {
 	f := newFixture(1, "none")
+	f.t.StaleAfter = time.Minute
 	f.rec.Slots[0].AvailableSince = time.Time{}
 	p := f.plan()
 	since := p.Slots[0].AvailableSince
@@ -241,6 +242,7 @@ func TestR8_TheClockStartsRunsAndIsReached(t *testing.T) {
 
 func TestR8_TheControllerWakesAtTheInstant(t *testing.T) {
 	f := newFixture(1, "none")
+	f.t.StaleAfter = time.Minute
 	f.rec.Slots[0].AvailableSince = f.now.Add(-20 * time.Second)
 	if p := f.plan(); !p.Wake.Equal(f.now.Add(10 * time.Second)) {
 		t.Errorf("wakes at %s, want in 10 s", p.Wake)
@@ -274,7 +276,7 @@ func TestR8_TheGapRule(t *testing.T) {
 
 func TestR8_AFailedListLeavesTheClockAlone(t *testing.T) {
 	f := newFixture(1, "none")
-	f.obs.Complete, f.obs.Incomplete, f.obs.Slots[0].Instance = false, "the platform", nil
+	f.blind("the platform").obs.Slots[0].Instance = nil
 	p := f.plan()
 	if !p.Slots[0].AvailableSince.Equal(epoch) || !p.Slots[0].UnavailableSince.IsZero() || p.Status.Available != 0 {
 		t.Errorf("since %s, %d available", p.Slots[0].AvailableSince, p.Status.Available)

@@ -22,6 +22,8 @@ type model struct {
 	// broken revisions never become healthy.
 	broken map[string]bool
 	paused bool
+	// deleteDisks are given up.
+	deleteDisks []string
 	term   uint64
 	// what is counted
 	updates   map[string][]string // slot: revisions it was moved to
@@ -92,7 +94,7 @@ func (m *model) elect() {
 
 func (m *model) observe() Observation {
 	m.elect()
-	obs := Observation{Complete: true, At: m.now, Paused: m.paused}
+	obs := Observation{Platform: Source{Known: true}, Records: Source{Known: true}, At: m.now, Paused: m.paused, DeleteDisks: m.deleteDisks}
 	for slot, n := range m.nodes {
 		_, ordinal, err := group.ParseSlot(slot)
 		if err != nil {
@@ -165,11 +167,11 @@ func (m *model) platform(op operation.Operation, e operation.Effect) {
 	}
 	m.watch(op)
 	switch e.Call {
-	case operation.Create:
+	case operation.PartCreate:
 		m.nodes[op.Slot] = &node{slot: op.Slot, uuid: fmt.Sprintf("vm-%s-%d", op.Slot, m.calls), drained: map[string]operation.StepReport{}}
-	case operation.Delete:
+	case operation.PartDelete:
 		delete(m.nodes, op.Slot)
-	case operation.Update, operation.Restart:
+	case operation.PartCompose, operation.PartRestart, operation.PartOSImage, operation.PartResources:
 	}
 	if n := m.nodes[op.Slot]; n != nil {
 		n.boots++

@@ -55,13 +55,23 @@ type Records struct {
 	Problems []policy.Problem
 }
 
-// Observation is everything seen in one pass, as a value.
+// Source is how far one source of an Observation is to be believed. The zero value is
+// one that did not answer.
+type Source struct {
+	// Known: it answered; what it does not list is not there.
+	Known bool
+	// Silent says why it is not known, for people.
+	Silent string
+}
+
+// Observation is everything seen in one pass, as a value. What it rests on is told
+// apart by source: the platform, the records, and, in the reports' own times, each agent.
 type Observation struct {
-	// Complete is false when a source did not answer; then nothing new is begun (R11, R26).
-	Complete bool
-	// Incomplete says which source, for people.
-	Incomplete string
-	At         time.Time
+	// Platform listed the CVMs; Records: every record that decides could be read.
+	Platform Source
+	Records  Source
+	// At is when the platform was asked; nothing older is in it.
+	At time.Time
 	// Slots in any order; the plan does not depend on it.
 	Slots []SlotObservation
 	// Orphans are platform instances of this group that no Slot claims (R77).
@@ -69,10 +79,28 @@ type Observation struct {
 	// Paused and Frozen are operator switches.
 	Paused bool
 	Frozen bool
-	// RestartRequests by Slot: operator-marked "next" (R31 class 1).
-	RestartRequests map[string]string
+	// Requests of operators about Slots and Operations of this group.
+	Requests []Request
+	// Deletion is set while an operator wants the whole group gone.
+	Deletion *Deletion
+	// DeleteDisks are the Slots whose disk an operator gave up.
+	DeleteDisks []string
 	// Simulated is true when admissions happened under a root that is not Intel's.
 	Simulated bool
+}
+
+// Complete: every source answered. Otherwise nothing new is begun (R11, R26).
+func (o Observation) Complete() bool { return o.Platform.Known && o.Records.Known }
+
+// Incomplete says which source did not answer, for people.
+func (o Observation) Incomplete() string {
+	switch {
+	case !o.Records.Known:
+		return orWord(o.Records.Silent, "a record cannot be read")
+	case !o.Platform.Known:
+		return orWord(o.Platform.Silent, "the platform did not answer")
+	}
+	return ""
 }
 
 // Instance is the platform's view of the one CVM that fills a Slot.
@@ -84,6 +112,7 @@ type Instance struct {
 	Status      string // the platform's word, lower case
 	InProgress  bool
 	ComposeHash string
+	Shape       operation.Shape
 	BootError   string
 	// UpdatedAt is the platform's own time of the last change; zero when it gives none.
 	UpdatedAt time.Time

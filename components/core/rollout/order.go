@@ -15,6 +15,8 @@ type candidate struct {
 	m    *member
 	kind operation.Kind
 	to   string
+	// actor is on whose behalf.
+	actor operation.Actor
 	// class and broken are its place in the order (R31).
 	class  Class
 	broken int
@@ -31,36 +33,42 @@ const (
 )
 
 // candidates are the Actions needed for Slots that are not in a step, in the order
-// of R104: creations, then removals, then updates and restarts by class.
+// of R104: creations and replacements, then removals, then updates and restarts by class.
 func (w *world) candidates() []candidate {
-	var creates, deletes, updates []candidate
+	creates := make([]candidate, 0, 8)
+	updates := make([]candidate, 0, len(w.members))
+	var deletes []candidate
 	for _, m := range w.members {
 		switch c := w.need(m); c.kind {
 		case "", operation.Delete:
-		case operation.Create:
+		case operation.Create, operation.Replace:
 			creates = append(creates, c)
 		case operation.Update, operation.Restart:
 			updates = append(updates, c)
 		}
 	}
 	for _, m := range w.condemned {
-		if m.open == nil && m.seen.Instance != nil {
-			deletes = append(deletes, candidate{m: m, kind: operation.Delete})
+		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
+		if m.open == nil && m.seen.Instance != nil && !keep {
+			deletes = append(deletes, candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)})
 		}
 	}
 	slices.SortStableFunc(updates, w.compare)
 	return slices.Concat(creates, deletes, updates)
 }
 
-// need is the Action that brings m to what the spec asks for; an empty Kind for none.
+// need is the Action that brings m to what it is wanted at; an empty Kind for none.
 func (w *world) need(m *member) candidate {
-	_, marked := w.obs.RestartRequests[m.slot]
-	c := candidate{m: m, to: w.target, marked: marked}
+	marked := m.asked(RequestRestart)
+	c := candidate{m: m, to: m.want.revision, marked: marked, actor: operation.ActorRollout}
 	switch {
 	case m.open != nil && !w.retargetable(m):
 		return c
-	case m.seen.Instance == nil && w.obs.Complete:
-		c.kind, c.to = operation.Create, w.createAt(m)
+	case m.open == nil && m.asked(RequestReplace) && !m.missing():
+		c.kind, c.actor = operation.Replace, operation.ActorOperator
+	case m.seen.Instance == nil && w.obs.Platform.Known:
+		c.kind, c.actor = operation.Create, operation.ActorScaling
+		return c
 	case m.seen.Instance == nil:
 		return c // not listed: nobody knows what it needs
 	case w.outdated(m) && !w.triedAtTarget(m, marked):
@@ -70,49 +78,33 @@ func (w *world) need(m *member) candidate {
 	default:
 		return c
 	}
+	if marked {
+		c.actor = operation.ActorOperator
+	}
 	c.broken = w.brokenness(m)
 	c.class = w.class(m, c)
 	return c
 }
 
-// triedAtTarget: the CVM was moved to the target already and never became
+// triedAtTarget: the CVM was moved to what it is wanted at already and never became
 // available there. The same thing is not applied again (R39), unless an operator
-// asks for another attempt (R103).
+// asks for another attempt (R103). What the platform refused was not applied.
 func (w *world) triedAtTarget(m *member, marked bool) bool {
 	if marked || m.open != nil {
 		return false
 	}
 	last := m.last()
-	return last != nil && last.Phase == operation.Failed && last.To == w.target && last.Kind != operation.Restart
+	return last != nil && last.Phase == operation.Failed && last.Cause != operation.CauseRefused &&
+		last.To == m.want.revision && last.Kind != operation.Restart
 }
 
 // retargetable: the open Operation acted already and its outcome is decided, but
 // it leads to another Revision than the newest spec wants (R105).
 func (w *world) retargetable(m *member) bool {
-	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == w.target || !w.outdated(m) {
-		return false
-	}
-	if m.open.Kind == operation.Create && m.open.To == w.createAt(m) {
+	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
 	return acted(m.open)
-}
-
-// createAt is the Revision of a new Slot: the target once one Slot is available
-// there, or when nothing else is proven; else the stable one (R107).
-func (w *world) createAt(m *member) string {
-	if _, known := w.rec.Revisions[w.stable]; w.stable == "" || !known {
-		return w.target
-	}
-	if m.ordinal < w.spec.UpdatePolicy.Partition {
-		return w.stable
-	}
-	for _, other := range w.members {
-		if other.available && other.observed == w.target {
-			return w.target
-		}
-	}
-	return w.stable
 }
 
 // class is R31.
@@ -126,7 +118,7 @@ func (w *world) class(m *member, c candidate) Class {
 		return ClassAtFailed
 	case !w.voter(m):
 		return ClassNonVoter
-	case m.leads():
+	case m.leads(), m.named:
 		return ClassLeader
 	}
 	return ClassFollower
@@ -142,7 +134,7 @@ func (w *world) brokenness(m *member) int {
 		return whole
 	case i != nil && (i.BootError != "" || !i.Running()) || !m.admitted():
 		return neverBooted
-	case m.report == nil && m.provenElsewhere():
+	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil:
 		return neverBooted
 	case m.report == nil:
 		if since := m.record.UnavailableSince; !since.IsZero() && w.now.Sub(since) >= w.t.LostAfter {

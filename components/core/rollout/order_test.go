@@ -37,7 +37,7 @@ func wantSequence(t *testing.T, p Plan, want ...string) {
 func TestR31_Classes(t *testing.T) {
 	f := newFixture(7, "consul").want("C")
 	f.spec.UpdatePolicy.Partition = 0
-	f.obs.RestartRequests["db-1"] = "q" // 1: marked
+	f.asks("db-1", "q") // 1: marked
 	f.sick(2)                           // 2: broken
 	f.at(3, "B")                        // 3: at a failed revision
 	f.rec.Status.FailedRevisions = []string{revisionOf(f.spec, "B")}
@@ -68,7 +68,7 @@ func TestR31_MostBrokenFirst(t *testing.T) {
 
 func TestR31_AHealthyMarkedSlotNeedsBudget(t *testing.T) {
 	f := newFixture(3, "none").want("B").sick(0)
-	f.obs.RestartRequests["db-1"] = "q"
+	f.asks("db-1", "q")
 	p := f.plan()
 	wantHeld(t, p, "db-1", HoldMaxUnavailable)
 	wantExecutes(t, p, "UPDATE db-0")
@@ -216,7 +216,7 @@ func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-2", HoldOpportunistic)
-	f.obs.RestartRequests["db-1"] = "q"
+	f.asks("db-1", "q")
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 }
 

@@ -39,9 +39,16 @@ type Action struct {
 	Slot    string         `json:"slot"`
 	Ordinal int            `json:"ordinal"`
 	Kind    operation.Kind `json:"kind"`
-	From    string         `json:"from_revision,omitempty"`
-	To      string         `json:"to_revision,omitempty"`
-	Class   Class          `json:"class,omitempty"`
+	// Actor is on whose behalf; Request, Note and By are of the operator's request.
+	Actor   operation.Actor `json:"actor,omitempty"`
+	Request string          `json:"request,omitempty"`
+	Note    string          `json:"note,omitempty"`
+	By      string          `json:"by,omitempty"`
+	// Why is the reason for the Revision that it leads to.
+	Why   string `json:"why,omitempty"`
+	From  string `json:"from_revision,omitempty"`
+	To    string `json:"to_revision,omitempty"`
+	Class Class  `json:"class,omitempty"`
 	// Execute: may run now. Otherwise Holds has at least one entry.
 	Execute bool   `json:"execute"`
 	Holds   []Hold `json:"holds,omitempty"`
@@ -63,6 +70,8 @@ type Action struct {
 	InstanceID string `json:"instance_id,omitempty"`
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	BootBefore string `json:"boot_before,omitempty"`
+	// Incarnation is the number of the CVM that a Replace makes.
+	Incarnation uint64 `json:"incarnation,omitempty"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.
 	Attempt int `json:"attempt,omitempty"`
 	// Retarget names an open Operation after Acting that this Action supersedes (R105).
@@ -88,6 +97,10 @@ type Plan struct {
 	// Forget names Slots that were scaled in and whose CVM is gone: their records
 	// can be removed.
 	Forget []string `json:"forget,omitempty"`
+	// Answered are requests that need nothing more: they can be removed.
+	Answered []string `json:"answered,omitempty"`
+	// Gone: the group was to be deleted, and nothing of it is left.
+	Gone bool `json:"gone,omitempty"`
 	// Status as it should read now.
 	Status group.Status `json:"status"`
 	// Warnings, e.g. will_interrupt (R18).
@@ -100,10 +113,13 @@ type Plan struct {
 
 // Timing holds the engine's fixed times; tests shorten them.
 type Timing struct {
-	// StaleAfter: older reports are Unknown (R11). Default 30 s.
+	// StaleAfter: older reports are Unknown (R11). Default 10 s.
 	StaleAfter time.Duration
 	// MaxCallTimeout bounds one platform call; a new leader waits it out (R62). Default 10 s.
 	MaxCallTimeout time.Duration
+	// Settle is how long after a call its effect may still show: the driver's word.
+	// Default MaxCallTimeout.
+	Settle time.Duration
 	// UnknownDeadline pauses an Operation whose call stays undecided (R66). Default 10 min.
 	UnknownDeadline time.Duration
 	// LostAfter is when a silent Slot counts as broken instead of unknown (R10, R31).
@@ -121,6 +137,7 @@ func (t Timing) orDefault() Timing {
 	}
 	fill(&t.StaleAfter, d.StaleAfter)
 	fill(&t.MaxCallTimeout, d.MaxCallTimeout)
+	fill(&t.Settle, t.MaxCallTimeout)
 	fill(&t.UnknownDeadline, d.UnknownDeadline)
 	fill(&t.LostAfter, d.LostAfter)
 	return t
@@ -128,5 +145,5 @@ func (t Timing) orDefault() Timing {
 
 // DefaultTiming is what production uses.
 func DefaultTiming() Timing {
-	return Timing{StaleAfter: 30 * time.Second, MaxCallTimeout: 10 * time.Second, UnknownDeadline: 10 * time.Minute, LostAfter: 5 * time.Minute}
+	return Timing{StaleAfter: 10 * time.Second, MaxCallTimeout: 10 * time.Second, UnknownDeadline: 10 * time.Minute, LostAfter: 5 * time.Minute}
 }

@@ -25,7 +25,11 @@ func (w *world) trackRollout() {
 	w.startRollout()
 	r := w.rollout
 	r.Generation, r.Transfers = w.generation, w.transfersMade()
-	if !w.obs.Complete {
+	if w.retry != nil && r.State == operation.FailedState {
+		goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), r.Steps, w.now)
+		w.forgive()
+	}
+	if !w.obs.Complete() || w.ending() {
 		return
 	}
 	w.noteArrivals()
@@ -39,16 +43,43 @@ func (w *world) trackRollout() {
 		w.failedRevs = slices.DeleteFunc(w.failedRevs, func(rev string) bool { return rev == w.target })
 	case !doing && (r.State == operation.Complete || r.State == operation.PartitionReached):
 		// A Slot that was lost later is no failure of the rollout (R90).
+	case r.State == operation.FailedState:
+		// The verdict stands until somebody decides (I6): nothing that happens by
+		// itself, a creation or a Slot that comes back, takes it away.
 	case w.obs.Paused || w.obs.Frozen:
 		w.setState(operation.PausedState, "paused by an operator")
 	default:
 		w.resume()
-		if evidence := w.evidence(); evidence != "" {
-			w.setState(operation.FailedState, evidence)
+		if v := w.evidence(); v != nil {
+			v.At = w.now
+			r.Verdict = v
+			w.setState(operation.FailedState, verdictText(v))
 		} else {
 			w.setState(operation.Running, "")
 		}
 	}
+}
+
+func verdictText(v *operation.Verdict) string {
+	if v.Slot == "" {
+		return v.Reason
+	}
+	return v.Slot + ": " + v.Reason
+}
+
+// goOn lets a failed rollout run again: what its Operations up to a number showed is no
+// evidence any more, and its clock starts anew.
+func goOn(r *operation.Rollout, why string, forgiven int, now time.Time) {
+	r.State, r.Reason, r.Verdict = operation.Running, why, nil
+	r.Forgiven, r.ProgressAt, r.EndedAt = forgiven, now, time.Time{}
+}
+
+// forgive drops the Operations that are no evidence any more.
+func (w *world) forgive() {
+	for _, m := range w.everyone {
+		m.past = slices.DeleteFunc(m.past, func(op operation.Operation) bool { return op.Order <= w.rollout.Forgiven })
+	}
+	w.retally()
 }
 
 // startRollout takes the record over or begins one for a new target (R5, R105).
@@ -74,9 +105,10 @@ func (w *world) startRollout() {
 		StartedAt:  w.now,
 		ProgressAt: w.now,
 	}
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		m.past = nil // steps of another rollout are no evidence about this one
 	}
+	w.retally()
 }
 
 func ended(s operation.RolloutState) bool {
@@ -91,10 +123,16 @@ func ended(s operation.RolloutState) bool {
 func (w *world) setState(s operation.RolloutState, reason string) {
 	r := w.rollout
 	if r.State != s {
+		if ended(r.State) && !ended(s) {
+			r.ProgressAt = w.now // opened again: its clock starts anew (R88)
+		}
 		r.EndedAt = time.Time{}
 		if ended(s) {
 			r.EndedAt = w.now
 		}
+	}
+	if s != operation.FailedState {
+		r.Verdict = nil
 	}
 	if s == operation.PausedState && r.PausedAt.IsZero() {
 		r.PausedAt = w.now
@@ -104,24 +142,23 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 
 // resume restarts the progress clock after a pause (R88, R93).
 func (w *world) resume() {
-	if !w.rollout.PausedAt.IsZero() {
-		w.rollout.PausedAt, w.rollout.ProgressAt = time.Time{}, w.now
+	r := w.rollout
+	if !r.PausedAt.IsZero() || ended(r.State) || r.ProgressAt.After(w.now) {
+		// A time to come was written by a leader whose clock was ahead.
+		r.PausedAt, r.ProgressAt = time.Time{}, w.now
 	}
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the
 // target (R88).
 func (w *world) noteArrivals() {
-	before := make(map[string]string)
-	for _, r := range w.rec.Slots {
-		before[r.Slot] = r.WasAvailableAt
-	}
 	for _, m := range w.members {
-		if m.available && m.observed == w.target && before[m.slot] != w.target {
+		if m.available && m.observed == w.target && m.wasAvailableAt != w.target {
 			w.rollout.ProgressAt = w.now
 		}
-		for _, op := range m.past {
-			if op.Phase == operation.Done && op.To == w.target && op.EndedAt.After(w.rollout.ProgressAt) {
+		for i := range m.past {
+			op := &m.past[i]
+			if op.Phase == operation.Done && op.To == w.target && op.EndedAt.After(w.rollout.ProgressAt) && !op.EndedAt.After(w.now) {
 				w.rollout.ProgressAt = op.EndedAt
 			}
 		}
@@ -146,42 +183,54 @@ func (w *world) workLeft() bool {
 	return slices.ContainsFunc(w.members, func(m *member) bool { return w.outdated(m) || m.missing() })
 }
 
-// evidence is why the rollout failed; empty while it has not (R39, R88, R89, R99).
-// It is derived anew each pass: a Slot that arrives late, or an operator's new
-// attempt at it, takes its evidence away (R40).
-func (w *world) evidence() string {
+// evidence is why the rollout failed; nil while it has not (R39, R88, R89, R99). It is
+// recorded as the verdict, and stands from then on.
+func (w *world) evidence() *operation.Verdict {
 	for _, m := range w.members {
-		if reason := w.evidenceOf(m); reason != "" {
-			return fmt.Sprintf("%s: %s", m.slot, reason)
+		if v := w.evidenceOf(m); v != nil {
+			v.Slot = m.slot
+			return v
 		}
 	}
 	limit := group.ProgressDeadline(w.spec)
 	if since := w.progressSince(); !w.waitsForPeople() && w.now.Sub(since) >= limit {
-		return fmt.Sprintf("progress_deadline: no slot arrived for %s", limit)
+		return &operation.Verdict{Cause: operation.CauseProgress, Reason: fmt.Sprintf("progress_deadline: no slot arrived for %s", limit)}
 	}
-	return ""
+	return nil
 }
 
-func (w *world) evidenceOf(m *member) string {
-	if m.open != nil {
-		if op := m.open; op.Phase == operation.Acting && w.undecided(op) && w.now.Sub(op.CallIssuedAt) >= w.t.UnknownDeadline {
-			return "platform_result_unknown: the call is undecided since " + op.CallIssuedAt.UTC().Format(time.RFC3339)
+func (w *world) evidenceOf(m *member) *operation.Verdict {
+	if op := m.open; op != nil {
+		if op.Actor != operation.ActorOperator && w.undecided(op) && w.now.Sub(op.CallIssuedAt) >= w.t.UnknownDeadline {
+			return &operation.Verdict{Cause: operation.CauseUndecided, Operation: op.ID, Phase: op.Phase,
+				Reason: "platform_result_unknown: the call is undecided since " + op.CallIssuedAt.UTC().Format(time.RFC3339)}
 		}
-		return ""
+		return nil
 	}
 	if m.available && m.observed == w.target || !w.inScope(m) {
-		return ""
+		return nil
 	}
-	if last := m.last(); last != nil && last.Phase == operation.Failed && last.To == w.target {
-		return orWord(last.Reason, "its step failed")
+	last := m.last()
+	if last != nil && last.Phase == operation.Failed && last.Cause != operation.CauseRefused && last.To == w.target {
+		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: orWord(last.Reason, "its step failed")}
 	}
 	if n := w.aborts(m); n >= maxAborts {
-		return fmt.Sprintf("called off %d times: %s", n, m.last().Reason)
+		return &operation.Verdict{Cause: last.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}
 	}
 	if i := m.seen.Instance; i != nil && i.BootError != "" && !i.InProgress && !w.outdated(m) && m.record.WasAvailableAt != w.target {
-		return "never available at the target: " + i.BootError
+		return &operation.Verdict{Cause: operation.CauseBootError, Reason: "never available at the target: " + i.BootError}
 	}
-	return ""
+	return nil
+}
+
+// failedIn is the phase that an ended Operation was in before.
+func failedIn(op *operation.Operation) operation.Phase {
+	for _, p := range []operation.Phase{operation.Settling, operation.Joining, operation.Booting, operation.Acting, operation.Drained, operation.Draining} {
+		if !op.Entered[p].IsZero() {
+			return p
+		}
+	}
+	return operation.Recorded
 }
 
 // progressSince is when the rollout last got ahead: an arrival, a resume, or the

@@ -140,7 +140,7 @@ func TestR99_NoSecondHealthySlotIsSpent(t *testing.T) {
 	wantExecutes(t, p)
 	for _, a := range p.Actions {
 		if !heldBy(a, HoldRolloutFailed) {
-			t.Errorf("%s is held by %v", a.Slot, predicates(a))
+			t.Errorf("%s is held by %v", a.Slot, holdNames(a))
 		}
 	}
 	p = f.sick(3).plan() // not even one that broke for another reason
@@ -156,14 +156,45 @@ func TestR99_TheMixedStateIsKept(t *testing.T) {
 	}
 }
 
-func TestR40_ALateArrivalLetsTheRolloutGoOn(t *testing.T) {
+// A verdict stands until somebody decides: neither a Slot that arrives late nor a
+// creation takes it back.
+func TestI6_AFailedRolloutWaitsForADecision(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(2, "B")
 	f.op(2, operation.Failed, nil)
-	f.rec.Rollout.State, f.rec.Rollout.EndedAt = operation.FailedState, f.now
+	f.rec.Rollout.State, f.rec.Rollout.Reason, f.rec.Rollout.EndedAt = operation.FailedState, "db-2: too late", f.now
+	f.rec.Rollout.Verdict = &operation.Verdict{Cause: operation.CauseDeadline, Slot: "db-2", Reason: "too late", At: f.now}
 	p := f.plan()
+	wantExecutes(t, p)
+	if p.Rollout.State != operation.FailedState || p.Rollout.Verdict == nil || p.Rollout.Reason != "db-2: too late" {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	f.spec.Replicas = 4
+	p = f.plan()
+	wantExecutes(t, p, "CREATE db-3")
+	if p.Rollout.State != operation.FailedState {
+		t.Errorf("a creation makes it %s", p.Rollout.State)
+	}
+	f.spec.Replicas = 3
+	f.obs.Requests = []Request{{ID: "r", Kind: RequestRetry, Reason: "the host is fixed"}}
+	p = f.plan()
 	wantExecutes(t, p, "UPDATE db-1")
-	if p.Rollout.State != operation.Running || !p.Rollout.EndedAt.IsZero() {
-		t.Errorf("state %s, ended %s", p.Rollout.State, p.Rollout.EndedAt)
+	if p.Rollout.State != operation.Running || !p.Rollout.EndedAt.IsZero() || p.Rollout.Verdict != nil || !p.Rollout.ProgressAt.Equal(f.now) {
+		t.Errorf("state %s, ended %s, clock from %s", p.Rollout.State, p.Rollout.EndedAt, p.Rollout.ProgressAt)
+	}
+	if len(p.Answered) != 1 || p.Answered[0] != "r" {
+		t.Errorf("answered %v", p.Answered)
+	}
+}
+
+// What was complete and is opened again has its whole time, though it was complete for
+// longer than that.
+func TestR88_AReopenedRolloutHasItsTimeAnew(t *testing.T) {
+	f := newFixture(3, "none")
+	f.rec.Rollout.ProgressAt = f.now.Add(-24 * time.Hour)
+	f.obs.Slots[1].Admission.Revision = revisionOf(f.spec, "B") // somebody moved it by hand
+	p := f.plan()
+	if p.Rollout.State != operation.Running || !p.Rollout.ProgressAt.Equal(f.now) {
+		t.Errorf("state %s (%s), clock from %s", p.Rollout.State, p.Rollout.Reason, p.Rollout.ProgressAt)
 	}
 }
 
@@ -171,7 +202,7 @@ func TestR103_RestartingTheFailedSlotIsANewAttempt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().sick(2)
 	f.op(2, operation.Failed, nil)
 	wantExecutes(t, f.plan())
-	f.obs.RestartRequests["db-2"] = "q"
+	f.asks("db-2", "q")
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	if a := actionOf(t, p, "db-2"); a.Attempt != 2 || a.Class != ClassMarked {
@@ -305,7 +336,7 @@ func TestConditionsKeepTheirSince(t *testing.T) {
 	f := newFixture(3, "none")
 	first := f.plan()
 	f.rec.Status.Conditions = first.Status.Conditions
-	f.now = f.now.Add(10 * time.Second)
+	f.now = f.now.Add(5 * time.Second)
 	f.obs.At = f.now
 	for _, c := range f.plan().Status.Conditions {
 		if !c.Since.Equal(first.Status.At) {

@@ -28,7 +28,7 @@ func anyFixture(t *rapid.T) *fixture {
 		disturb(t, f, i)
 	}
 	f.obs.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
-	f.obs.Complete = rapid.IntRange(0, 9).Draw(t, "complete") != 0
+	f.obs.Platform.Known = rapid.IntRange(0, 9).Draw(t, "complete") != 0
 	return f
 }
 
@@ -56,7 +56,7 @@ func disturb(t *rapid.T, f *fixture, i int) {
 	case 7:
 		f.op(i, operation.Aborted, func(op *operation.Operation) { op.Cause = operation.CauseHook })
 	case 8:
-		f.obs.RestartRequests[f.obs.Slots[i].Slot] = "q"
+		f.asks(f.obs.Slots[i].Slot, "q")
 	case 9:
 		f.obs.Slots[i].Report.MayDisrupt = false
 	}
@@ -153,13 +153,16 @@ func TestR44_OPS01_PropertyNeverBreaksTheMajority(t *testing.T) {
 func TestR28_PropertyABrokenSlotIsNeverStarvedByHealthyOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFixture(t)
-		f.obs.RestartRequests = map[string]string{} // what an operator marks goes first
+		f.obs.Requests = nil // what an operator marks goes first
 		p := f.plan()
 		for _, a := range p.Actions {
 			if a.Class != ClassBroken || a.Execute {
 				continue
 			}
-			for _, predicate := range predicates(a) {
+			if w := newWorld(f.spec, f.rec, f.obs, f.now, f.t); w.brokenness(w.find(a.Slot)) == lost {
+				continue // it may be serving, so that it counts like a healthy one
+			}
+			for _, predicate := range holdNames(a) {
 				if predicate == HoldMaxUnavailable {
 					t.Fatalf("%s is broken and outdated and held by the budget\n%s", a.Slot, describe(p))
 				}
@@ -201,7 +204,7 @@ func TestR36_PropertyAtMostOneVoterInAStep(t *testing.T) {
 func TestR26_PropertyBlindBeginsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFixture(t)
-		f.obs.Complete = false
+		f.blind("the platform")
 		if got := executes(f.plan()); len(got) > 0 {
 			t.Fatalf("begins %v", got)
 		}

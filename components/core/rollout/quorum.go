@@ -11,30 +11,61 @@ import (
 
 // holdsOfQuorum are the rules for members that vote or replicate (R17-R19, R34,
 // R43-R45). Budget and quorum both apply.
-func (w *world) holdsOfQuorum(c candidate, taken *taken) []Hold {
+func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
+	if c.kind == operation.Delete || c.kind == operation.Replace {
+		return nil // holdsOfDisk and holdsOfReplace
+	}
 	holds := w.holdsOfSize(c)
 	if !w.voter(c.m) {
 		return holds
 	}
-	steps := w.voterSteps(c.m, taken)
+	steps := w.voterSteps(c.m, l.taken)
 	if limit := w.voterCap(); len(steps) >= limit {
 		holds = append(holds, hold(HoldVoterCap, "at most %d voter(s) at a time, %s in a step", limit, isOrAre(steps)))
 	}
-	if w.view.leader == "" && len(w.members) > 1 && !w.isSick(c) {
+	if w.view.leader == "" && !w.alone(c.m) && !w.isSick(c) {
 		holds = append(holds, hold(HoldLeaderUnknown, "the leader is unknown: %s", w.view.leaderDoubt))
 	}
 	if w.view.voting {
-		holds = append(holds, w.holdsOfMajority(c, taken, steps)...)
+		holds = append(holds, w.holdsOfMajority(c, l.taken, steps)...)
 	}
 	return holds
 }
 
-// holdsOfSize is R18: a group of one is interrupted, unless that is refused.
+// holdsOfSize is R18: a group of one is interrupted, unless that is refused, and so is a
+// member whose duties nobody else can have.
 func (w *world) holdsOfSize(c candidate) []Hold {
-	if w.spec.Replicas == 1 && w.spec.UpdatePolicy.Interruption == group.InterruptionRefuse && c.m.available {
+	if w.spec.UpdatePolicy.Interruption != group.InterruptionRefuse || !c.m.available {
+		return nil
+	}
+	switch {
+	case w.spec.Replicas == 1:
 		return []Hold{hold(HoldInterruption, "the only slot would be interrupted; set update_policy.interruption = \"allow\"")}
+	case w.alone(c.m):
+		return []Hold{hold(HoldInterruption, "%s is the only one that can lead or vote, so the service would be interrupted; set update_policy.interruption = \"allow\"", c.m.slot)}
 	}
 	return nil
+}
+
+// alone: no other member can have m's duties, by what they are: learners, and replicas
+// that may not lead. Then m is updated like the only member of its group (R18).
+func (w *world) alone(m *member) bool {
+	if len(w.members) == 1 {
+		return true
+	}
+	if !w.view.roles || !m.leads() {
+		return false
+	}
+	if w.view.voting && len(w.view.voters) > 0 {
+		return len(w.view.voters) == 1
+	}
+	for _, other := range w.members {
+		// One that is silent may be able to lead.
+		if other != m && (other.report == nil || other.report.Role != RoleLearner && other.report.Role != RoleNone) {
+			return false
+		}
+	}
+	return true
 }
 
 // isSick: c is broken by itself, or an operator marked it while it is not
@@ -56,8 +87,8 @@ func (w *world) voterCap() int {
 // voterSteps are other voters in a step, begun or taken in this pass (R36).
 func (w *world) voterSteps(except *member, taken *taken) []string {
 	steps := slices.Clone(taken.voters)
-	for _, m := range w.all() {
-		if m != except && m.open != nil && w.voter(m) && !slices.Contains(steps, m.slot) {
+	for _, m := range w.tally.open {
+		if m != except && w.voter(m) && !slices.Contains(steps, m.slot) {
 			steps = append(steps, m.slot)
 		}
 	}
@@ -119,34 +150,12 @@ func (w *world) oneSick(steps []string) []Hold {
 // healthyWithout is H \ {c}, less everybody who is in a step or taken.
 func (w *world) healthyWithout(c *member, taken *taken) []string {
 	var left []string
-	for _, m := range w.all() {
-		if m != c && w.view.healthy[m.slot] && m.open == nil && !taken.has(m) {
-			left = append(left, m.slot)
+	for _, slot := range w.view.voters {
+		if m := w.find(slot); m != nil && m != c && w.view.healthy[slot] && m.open == nil && !taken.has(m) {
+			left = append(left, slot)
 		}
 	}
 	return left
-}
-
-// holdsOfRemoval is R46 for a member that goes for good: the removal must be
-// committed by a majority of the old set and leave one of the new set.
-func (w *world) holdsOfRemoval(m *member) []Hold {
-	if !w.view.voting || !w.voter(m) {
-		return nil
-	}
-	if w.view.votersDoubt != "" || len(w.view.voters) == 0 {
-		return []Hold{hold(HoldQuorumUnknown, "who votes is not known: %s", orWord(w.view.votersDoubt, "no member tells"))}
-	}
-	v, h := len(w.view.voters), 0
-	for _, other := range w.all() {
-		if w.view.healthy[other.slot] && other.open == nil {
-			h++
-		}
-	}
-	left := w.healthyWithout(m, &taken{})
-	if h < group.Quorum(v) || len(left) < group.Quorum(v-1) {
-		return []Hold{hold(HoldQuorum, "removing %s: %d of %d voters healthy, %d left of %d", m.slot, h, v, len(left), v-1)}
-	}
-	return nil
 }
 
 // quorumLost: fewer voters than a majority are known healthy.

@@ -97,7 +97,7 @@ func TestR44_RestartRule(t *testing.T) {
 			t.Errorf("%d voters, %d sick: execute %t, want %t, held by %v", c.size, c.sick, a.Execute, c.want, a.Holds)
 		}
 		if !c.want && !heldBy(a, HoldQuorum) {
-			t.Errorf("%d voters, %d sick: held by %v", c.size, c.sick, predicates(a))
+			t.Errorf("%d voters, %d sick: held by %v", c.size, c.sick, holdNames(a))
 		}
 		if a.Quorum == "" {
 			t.Errorf("%d voters: the arithmetic is not told", c.size)
@@ -115,7 +115,7 @@ func TestR44_AVoterThatIsBehindOrOnAnotherTermIsNotInH(t *testing.T) {
 		f.spec.UpdatePolicy.MaxUnavailableFixed = intp(3)
 		edit(f.obs.Slots[1].Report)
 		if a := actionOf(t, f.plan(), "db-2"); !heldBy(a, HoldQuorum) {
-			t.Errorf("%s: held by %v", name, predicates(a))
+			t.Errorf("%s: held by %v", name, holdNames(a))
 		}
 	}
 }
@@ -264,16 +264,43 @@ func TestR53_AtMostOnePlannedTransfer(t *testing.T) {
 func TestR54_WithoutACandidateTheLeaderWaits(t *testing.T) {
 	f := allButTheLeader("patroni")
 	for _, i := range []int{0, 2, 3} {
-		f.obs.Slots[i].Report.Role = RoleLearner
+		f.lagging(i, 1)
 	}
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-1", HoldNoCandidate)
 }
 
+// Learners, and replicas that may not lead, cannot relieve: the one that leads is
+// interrupted like the only member of a group, after everybody else.
+func TestR18_ASoleLeaderAmongLearnersIsInterruptedUnlessThatIsRefused(t *testing.T) {
+	for _, kind := range []string{"patroni", "consul"} {
+		f := allButTheLeader(kind)
+		for _, i := range []int{0, 2, 3} {
+			f.obs.Slots[i].Report.Role = RoleLearner
+		}
+		for i := range f.obs.Slots {
+			if kind == "consul" {
+				f.obs.Slots[i].Report.Voters = []string{"db-1"}
+			}
+		}
+		p := f.plan()
+		wantExecutes(t, p, "UPDATE db-1")
+		op, _ := p.Begin(actionOf(t, p, "db-1"), 1, f.now)
+		op.Phase = operation.Drained
+		if facts := f.facts(op); !facts.Safe {
+			t.Errorf("%s: not safe: %s", kind, facts.SafeReason)
+		}
+		f.at(2, "A")
+		wantHeld(t, f.plan(), "db-1", HoldLeaderLast)
+		f.at(2, "B").spec.UpdatePolicy.Interruption = group.InterruptionRefuse
+		wantHeld(t, f.plan(), "db-1", HoldInterruption)
+	}
+}
+
 func TestR54_ARestartOfTheLeaderHandsOverToo(t *testing.T) {
 	f := newFixture(3, "patroni")
-	f.obs.RestartRequests["db-0"] = "q"
+	f.asks("db-0", "q")
 	p := f.plan()
 	wantExecutes(t, p, "RESTART db-0")
 	if tr := actionOf(t, p, "db-0").Transfer; tr == nil || tr.Candidates[0] != "db-1" {

@@ -168,7 +168,7 @@ func TestSimulationScaleOutAndIn(t *testing.T) {
 	if p.Status.Available != 5 || len(m.order) != 0 {
 		t.Fatalf("scale-out: %d available, moved %v", p.Status.Available, m.order)
 	}
-	m.spec.Replicas = 3
+	m.spec.Replicas, m.deleteDisks = 3, []string{"db-3", "db-4"}
 	p = m.run(10 * time.Minute)
 	if len(m.nodes) != 3 || len(p.Slots) != 3 {
 		t.Errorf("scale-in: %d CVMs and %d records left, want 3", len(m.nodes), len(p.Slots))

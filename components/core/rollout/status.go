@@ -22,6 +22,8 @@ const (
 	ConditionFailed = "Failed"
 	// ConditionObserved: every source answered (R11).
 	ConditionObserved = "Observed"
+	// ConditionAgentsHeard is false while too few agents are heard to change anything.
+	ConditionAgentsHeard = "AgentsHeard"
 	// ConditionOrphans: CVMs of the group that no Slot claims; never deleted (R77).
 	ConditionOrphans = "Orphans"
 	// ConditionAdmissionPolicy is false while something that operators asked for about
@@ -63,7 +65,7 @@ func (w *world) status(p Plan) group.Status {
 			s.Updated++
 		}
 	}
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		s.Instances = append(s.Instances, w.instanceStatus(m))
 	}
 	s.Conditions = w.conditions(s)
@@ -121,7 +123,7 @@ func (w *world) stateWord(m *member) string {
 	switch {
 	case m.missing():
 		return "Missing"
-	case m.vanished() && w.obs.Complete:
+	case m.vanished() && w.obs.Complete():
 		return "Vanished"
 	case m.condemned:
 		return "Condemned"
@@ -148,6 +150,7 @@ func phaseWord(op operation.Operation) string {
 	case operation.Acting:
 		return map[operation.Kind]string{
 			operation.Create: "Creating", operation.Update: "Updating", operation.Restart: "Restarting", operation.Delete: "Deleting",
+			operation.Replace: "Replacing",
 		}[op.Kind]
 	case operation.Booting:
 		if op.Kind == operation.Delete {
@@ -178,14 +181,17 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	state := w.rollout.State
 	add(ConditionAvailable, s.Available == s.Replicas, pick(s.Available == s.Replicas, "AllAvailable", "SomeUnavailable"),
 		fmt.Sprintf("%d of %d slots are available", s.Available, s.Replicas))
-	add(ConditionUpdated, !w.workLeft() && w.obs.Complete, pick(w.workLeft(), "Outdated", "AtTarget"),
+	add(ConditionUpdated, !w.workLeft() && w.obs.Complete(), pick(w.workLeft(), "Outdated", "AtTarget"),
 		fmt.Sprintf("%d of %d slots are proven at %.8s", s.Updated, s.Replicas, w.target))
 	add(ConditionProgressing, state == operation.Running, camel(state), w.rollout.Reason)
 	if state == operation.FailedState {
 		add(ConditionFailed, true, "RolloutFailed", w.rollout.Reason)
 	}
-	if !w.obs.Complete {
-		add(ConditionObserved, false, "SourceSilent", orWord(w.obs.Incomplete, "a source")+" did not answer")
+	if !w.obs.Complete() {
+		add(ConditionObserved, false, "SourceSilent", w.obs.Incomplete())
+	}
+	if why := w.unheard(); why != "" {
+		add(ConditionAgentsHeard, false, "AgentsSilent", why)
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)

@@ -9,22 +9,29 @@ import (
 
 // holdsOfLeader are the rules of the leader's own step: last of all, at most one
 // planned transfer per rollout, and only to somebody fit for it (R53-R55).
-func (w *world) holdsOfLeader(c candidate) []Hold {
-	if !c.m.leads() || len(w.members) == 1 || c.broken != whole {
+func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
+	if !c.m.leads() || c.broken != whole {
 		return nil
 	}
 	var holds []Hold
 	if c.kind == operation.Update {
-		for _, m := range w.members {
-			if m != c.m && w.outdated(m) && w.voter(m) {
-				holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
-				break
-			}
+		others := w.tally.outdatedVoters
+		if w.alone(c.m) {
+			others = w.tally.outdated
+		}
+		if m := otherThan(c.m, others); m != nil {
+			holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
+		}
+		if w.alone(c.m) {
+			return holds // nobody can take over: its service is interrupted (R18)
 		}
 		if w.transfersMade() > 0 {
 			holds = append(holds, hold(HoldTransferBudget,
 				"the one planned transfer of this rollout was made and %s leads again; move leadership to an updated member by hand", c.m.slot))
 		}
+	}
+	if w.alone(c.m) {
+		return holds
 	}
 	if len(w.transferCandidates(c)) == 0 {
 		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
@@ -83,7 +90,7 @@ func (w *world) transferCandidates(c candidate) []string {
 // transfersMade counts the planned transfers of updates in this rollout (R53).
 func (w *world) transfersMade() int {
 	n := 0
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		for _, op := range m.past {
 			n += madeTransfer(op)
 		}

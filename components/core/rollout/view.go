@@ -27,7 +27,7 @@ type view struct {
 
 func (w *world) look() view {
 	v := view{roles: group.HasDriver(w.spec), voting: group.HasVoters(w.spec), healthy: map[string]bool{}}
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		if m.report == nil {
 			continue
 		}
@@ -36,7 +36,8 @@ func (w *world) look() view {
 	}
 	v.leader, v.leaderDoubt = w.findLeader()
 	v.voters, v.votersDoubt = w.findVoters()
-	for _, m := range w.all() {
+	w.nameSilent()
+	for _, m := range w.everyone {
 		if slices.Contains(v.voters, m.slot) && m.report != nil && w.votes(m, v.leader) {
 			v.healthy[m.slot] = true
 		}
@@ -47,7 +48,7 @@ func (w *world) look() view {
 // findLeader wants exactly one claimant, and nobody healthy who says otherwise.
 func (w *world) findLeader() (leader, doubt string) {
 	var lead *member
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		if m.report == nil || m.report.Role != RoleLeader {
 			continue
 		}
@@ -57,9 +58,14 @@ func (w *world) findLeader() (leader, doubt string) {
 		lead = m
 	}
 	if lead == nil {
+		for _, m := range w.everyone {
+			if r := m.report; r != nil && r.Leader != "" && r.MemberAlive {
+				return "", fmt.Sprintf("no member says it leads; %s says %s does", m.slot, r.Leader)
+			}
+		}
 		return "", "no member says it leads"
 	}
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		r := m.report
 		if r == nil || m == lead || !r.MemberAlive || !r.MemberReady {
 			continue
@@ -78,7 +84,7 @@ func (w *world) findLeader() (leader, doubt string) {
 // unknown.
 func (w *world) findVoters() (voters []string, doubt string) {
 	var from string
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		if m.report == nil || !m.report.QuorumMember || len(m.report.Voters) == 0 {
 			continue
 		}
@@ -111,16 +117,38 @@ func (w *world) votes(m *member, leader string) bool {
 // differ compares terms where both are known.
 func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 
-func (w *world) find(slot string) *member {
-	if slot == "" {
-		return nil
-	}
-	for _, m := range w.all() {
-		if m.slot == slot {
-			return m
+func (w *world) find(slot string) *member { return w.bySlot[slot] }
+
+// nameSilent marks the silent members that those who follow name as their leader. What
+// the others see of a member counts where it says nothing itself (R125).
+func (w *world) nameSilent() {
+	for _, m := range w.everyone {
+		r := m.report
+		if r == nil || !r.MemberAlive || r.Role != RoleFollower && r.Role != RoleLearner {
+			continue
+		}
+		if lead := w.find(r.Leader); lead != nil && lead.report == nil && !lead.certainlyDown() {
+			lead.named = true
 		}
 	}
-	return nil
+}
+
+// certainlyDown: not silence, but the platform's or attestation's word says that what
+// ran there does not run any more.
+func (m *member) certainlyDown() bool {
+	i := m.seen.Instance
+	return i != nil && (i.BootError != "" || !i.Running()) || m.provenElsewhere()
+}
+
+// movedAway: the Boot that was admitted is gone by our own doing, and none came after it.
+func (m *member) movedAway() bool {
+	return m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
+}
+
+// expected: an agent is to be heard of, since its Boot is admitted and nothing says that
+// it is down.
+func (m *member) expected() bool {
+	return m.open == nil && m.seen.Instance != nil && m.admitted() && !m.certainlyDown() && !m.movedAway()
 }
 
 // leads: m's own fresh report says it leads.

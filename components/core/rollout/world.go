@@ -25,12 +25,17 @@ type world struct {
 	rollout    *operation.Rollout
 	superseded *operation.Rollout
 
-	// members are the desired Slots by ordinal; condemned those to be scaled in,
-	// highest first.
+	// members are the desired Slots by ordinal; condemned those to be removed,
+	// highest first; everyone is both.
 	members   []*member
 	condemned []*member
+	everyone  []*member
+	bySlot    map[string]*member
+	tally     tally
 	view      view
 	appID     string
+	// retry is the operator's word that a failed rollout is to go on.
+	retry *Request
 }
 
 // member is one Slot of the pass.
@@ -38,9 +43,17 @@ type member struct {
 	slot    string
 	ordinal int
 	record  group.SlotRecord
-	seen    SlotObservation
+	// wasAvailableAt is what the record said before this pass.
+	wasAvailableAt string
+	seen           SlotObservation
+	// want is what the Slot is to run.
+	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
 	report *Report
+	// named: it is silent, and those who follow still name it as their leader.
+	named bool
+	// request is what an operator asked for about the Slot, or nil.
+	request *Request
 	// open is the Operation in progress; past the ended ones of this rollout, oldest first.
 	open *operation.Operation
 	past []operation.Operation
@@ -60,11 +73,14 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.generation = w.nextGeneration()
 	w.joinSlots()
 	w.joinOperations()
+	w.joinRequests()
 	w.appID = w.knownAppID()
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		w.judge(m)
 	}
 	w.view = w.look()
+	w.decideWanted()
+	w.takeTally()
 	return w
 }
 
@@ -77,72 +93,86 @@ func (w *world) nextGeneration() uint64 {
 	return s.Generation + 1
 }
 
+// desired is the set of ordinals that the group is to have, in order. Nothing but this
+// function knows that they are the first ones.
+func (w *world) desired() []int {
+	if w.obs.Deletion != nil {
+		return nil
+	}
+	all := make([]int, max(w.spec.Replicas, 0))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // joinSlots makes one member per desired ordinal and per condemned Slot that has
 // a record or a CVM.
 func (w *world) joinSlots() {
-	byOrdinal := make(map[int]*member)
+	desired := w.desired()
+	n := max(len(desired), len(w.rec.Slots))
+	byOrdinal := make(map[int]*member, n)
+	w.bySlot = make(map[string]*member, n)
+	wanted := make(map[int]bool, n)
 	at := func(ordinal int) *member {
 		if m := byOrdinal[ordinal]; m != nil {
 			return m
 		}
 		slot := group.SlotName(w.spec.Name, ordinal)
-		m := &member{slot: slot, ordinal: ordinal, condemned: ordinal >= w.spec.Replicas}
+		m := &member{slot: slot, ordinal: ordinal, condemned: !wanted[ordinal]}
 		m.record = group.SlotRecord{Group: w.spec.Name, Slot: slot, Ordinal: ordinal}
-		byOrdinal[ordinal] = m
-		return m
-	}
-	for i := range w.spec.Replicas {
-		at(i)
-	}
-	for _, r := range w.rec.Slots {
-		if r.Group == w.spec.Name || r.Group == "" {
-			at(r.Ordinal).record = r
-		}
-	}
-	for _, o := range w.obs.Slots {
-		if o.Ordinal < w.spec.Replicas || byOrdinal[o.Ordinal] != nil || o.Instance != nil {
-			at(o.Ordinal).seen = o
-		}
-	}
-	for _, m := range byOrdinal {
+		byOrdinal[ordinal], w.bySlot[slot] = m, m
 		if m.condemned {
 			w.condemned = append(w.condemned, m)
 		} else {
 			w.members = append(w.members, m)
 		}
+		return m
+	}
+	for _, ordinal := range desired {
+		wanted[ordinal] = true
+		at(ordinal)
+	}
+	for i := range w.rec.Slots {
+		if r := &w.rec.Slots[i]; r.Group == w.spec.Name || r.Group == "" {
+			m := at(r.Ordinal)
+			m.record, m.wasAvailableAt = *r, r.WasAvailableAt
+		}
+	}
+	for i := range w.obs.Slots {
+		if o := &w.obs.Slots[i]; wanted[o.Ordinal] || byOrdinal[o.Ordinal] != nil || o.Instance != nil {
+			at(o.Ordinal).seen = *o
+		}
 	}
 	slices.SortFunc(w.members, func(a, b *member) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	slices.SortFunc(w.condemned, func(a, b *member) int { return cmp.Compare(b.ordinal, a.ordinal) })
+	w.everyone = slices.Concat(w.members, w.condemned)
 }
 
+// joinOperations gives each member its Operations by the order in which they were
+// recorded: Term and number, never a clock, since leaders' clocks differ.
 func (w *world) joinOperations() {
 	ops := slices.Clone(w.rec.Operations)
 	slices.SortFunc(ops, func(a, b operation.Operation) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
 	})
-	for _, m := range w.all() {
-		for i := range ops {
-			op := ops[i]
-			switch {
-			case op.Slot != m.slot:
-			case !op.Phase.Ended():
-				m.open = &op
-			case w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID:
-				m.past = append(m.past, op)
-			}
+	for i := range ops {
+		op := &ops[i]
+		m := w.bySlot[op.Slot]
+		switch {
+		case m == nil:
+		case !op.Phase.Ended():
+			m.open = op
+		case w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID && op.Order > w.rec.Rollout.Forgiven:
+			m.past = append(m.past, *op)
 		}
 	}
 }
 
-// all are the desired Slots, then the condemned ones.
-func (w *world) all() []*member { return slices.Concat(w.members, w.condemned) }
-
 // inScope: the rollout may update it (R22, R41).
-func (w *world) inScope(m *member) bool {
-	return !m.condemned && m.ordinal >= w.spec.UpdatePolicy.Partition
-}
+func (w *world) inScope(m *member) bool { return !m.condemned && !m.want.kept }
 
-// outdated: in scope and not proven to run the target, or given something else
+// outdated: in scope and not proven to run what it is to run, or given something else
 // since the proof: a Slot that boots another Revision is not at the one that its
 // last admission showed.
 func (w *world) outdated(m *member) bool {
@@ -152,28 +182,28 @@ func (w *world) outdated(m *member) bool {
 	case m.observed == "":
 		return !w.givenTarget(m)
 	}
-	return m.observed != w.target || w.givenOther(m)
+	return m.observed != m.want.revision || w.givenOther(m)
 }
 
 // givenTarget: nothing is proven, but as far as is known the CVM was made for or
 // moved to the target. Doing that again would be the same thing again (R39).
 func (w *world) givenTarget(m *member) bool {
 	if m.open != nil && acted(m.open) {
-		return m.open.To == w.target
+		return m.open.To == m.want.revision
 	}
-	wanted, i := w.rec.Revisions[w.target].ComposeHash, m.seen.Instance
+	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	if i != nil && i.ComposeHash != "" && wanted != "" {
-		return i.ComposeHash == wanted
+		return i.ComposeHash == wanted && i.Shape.Shows(w.shapeOf(m.want.revision))
 	}
 	last := m.last()
-	return i != nil && m.record.Assigned == w.target && (last == nil || last.Phase != operation.Aborted)
+	return i != nil && m.record.Assigned == m.want.revision && (last == nil || last.Phase != operation.Aborted)
 }
 
 func (w *world) givenOther(m *member) bool {
 	if m.open != nil && acted(m.open) && m.open.Kind != operation.Restart {
-		return m.open.To != w.target
+		return m.open.To != m.want.revision
 	}
-	wanted, i := w.rec.Revisions[w.target].ComposeHash, m.seen.Instance
+	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	return !m.ready && i != nil && !i.InProgress && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted
 }
 
@@ -222,12 +252,12 @@ func (w *world) knownAppID() string {
 	if w.spec.AppID != "" {
 		return w.spec.AppID
 	}
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		if m.record.AppID != "" {
 			return m.record.AppID
 		}
 	}
-	for _, m := range w.all() {
+	for _, m := range w.everyone {
 		if m.seen.Instance != nil && m.seen.Instance.AppID != "" {
 			return m.seen.Instance.AppID
 		}

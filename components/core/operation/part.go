@@ -1,0 +1,105 @@
+package operation
+
+import "slices"
+
+// Part is one change of a CVM that takes one platform call.
+type Part string
+
+const (
+	// PartCreate makes the CVM.
+	PartCreate Part = "create"
+	// PartDelete removes it and its disk.
+	PartDelete Part = "delete"
+	// PartRestart restarts it as it is.
+	PartRestart Part = "restart"
+	// PartResources changes its instance type or grows its disk.
+	PartResources Part = "resources"
+	// PartOSImage changes the image that it boots.
+	PartOSImage Part = "os_image"
+	// PartCompose moves it to another app-compose.json.
+	PartCompose Part = "compose"
+)
+
+// Shape is what a CVM is beside what it runs. A zero field is not told by the platform,
+// or not asked for.
+type Shape struct {
+	InstanceType string `json:"instance_type,omitempty"`
+	OSImage      string `json:"os_image,omitempty"`
+	DiskGB       int    `json:"disk_gb,omitempty"`
+}
+
+// differs: both tell, and they are not the same.
+func differs[T comparable](seen, wanted T) bool {
+	var zero T
+	return wanted != zero && seen != wanted && seen != zero
+}
+
+// resourcesDiffer: the platform shows another size than the wanted one.
+func (s Shape) resourcesDiffer(wanted Shape) bool {
+	return differs(s.InstanceType, wanted.InstanceType) || wanted.DiskGB > s.DiskGB && s.DiskGB != 0
+}
+
+// Shows reports that nothing which the platform tells differs from what is wanted.
+func (s Shape) Shows(wanted Shape) bool {
+	return !s.resourcesDiffer(wanted) && !differs(s.OSImage, wanted.OSImage)
+}
+
+// parts are the changes that the Operation still has to make, in their order; the
+// compose file last, so that the first Boot which is allowed in shows all of them.
+func (op Operation) parts(f Facts) []Part {
+	var all []Part
+	switch op.Kind {
+	case Create:
+		all = []Part{PartCreate}
+	case Delete:
+		all = []Part{PartDelete}
+	case Restart:
+		all = []Part{PartRestart}
+	case Replace:
+		if all = []Part{PartCreate}; op.VMUUID != "" && f.Platform != nil && !op.replaced(f) {
+			all = []Part{PartDelete, PartCreate}
+		}
+	case Update:
+		all = op.changes(f)
+	}
+	return slices.DeleteFunc(all, func(p Part) bool { return slices.Contains(op.Applied, p) })
+}
+
+// changes are the parts of an Update: what the platform shows otherwise than wanted. A
+// CVM that shows no difference is moved all the same, for the Boot that proves it.
+func (op Operation) changes(f Facts) []Part {
+	var all []Part
+	p := f.Platform
+	if p != nil && p.Shape.resourcesDiffer(f.WantedShape) {
+		all = append(all, PartResources)
+	}
+	if p != nil && differs(p.Shape.OSImage, f.WantedShape.OSImage) {
+		all = append(all, PartOSImage)
+	}
+	same := p != nil && f.WantedHash != "" && p.ComposeHash == f.WantedHash
+	if !same || len(all) == 0 && len(op.Applied) == 0 {
+		all = append(all, PartCompose)
+	}
+	return all
+}
+
+// touched: a call of the Operation had an effect, so that it is too late to call it off.
+func (op Operation) touched() bool { return len(op.Applied) > 0 }
+
+// shown reports that the platform shows the effect of part p.
+func (op Operation) shown(p Part, f Facts) bool {
+	seen := f.Platform
+	if seen == nil || seen.InProgress || op.replaced(f) {
+		return false
+	}
+	switch p {
+	case PartResources:
+		return !seen.Shape.resourcesDiffer(f.WantedShape)
+	case PartOSImage:
+		return !differs(seen.Shape.OSImage, f.WantedShape.OSImage)
+	case PartCompose:
+		return seen.ComposeHash == f.WantedHash
+	case PartCreate, PartDelete, PartRestart, "":
+	}
+	return true
+}

@@ -1,0 +1,35 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+)
+
+// resolve ends an Operation by an operator's word, where nothing else can: a call whose
+// effect is undecided, or a wait for what will not come. Done means that the effect is
+// there: what follows it is awaited as always, so that nobody can talk a Boot in.
+// Failed means that it is not there and will not come.
+func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) {
+	r := f.Resolved
+	if r == nil {
+		return op, nil, false
+	}
+	word := fmt.Sprintf("resolved as %s by %s: %s", r.As, orElse(r.By, "an operator"), orElse(r.Reason, "no reason given"))
+	switch {
+	case r.As == Done && op.Phase == Acting:
+		next := op.accepted(f, now)
+		if next.Phase == Acting {
+			// More parts follow; the word is about this one.
+			next = next.apply().enter(Drained, now)
+		}
+		return next.because(word), nil, true
+	case r.As == Done:
+		// Nothing to say yes to: the platform's call is not what it waits for.
+		return op, nil, false
+	}
+	next := op.end(Failed, CauseResolved, word, now)
+	if op.Entered[Draining].IsZero() {
+		return next, nil, true
+	}
+	return next, []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}, true
+}

@@ -1,0 +1,34 @@
+package rollout
+
+import "fmt"
+
+// holdsOfHearing: a group most of which is silent may be fine, and the leader deaf.
+// Nothing voluntary happens to it, and what seems lost is not repaired by guesses (R120).
+// An operator who names a silent Slot has looked.
+func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
+	if c.marked && c.broken == lost {
+		return nil
+	}
+	if why := w.unheard(); why != "" {
+		return []Hold{hold(HoldAgentsUnheard, "%s", why)}
+	}
+	return nil
+}
+
+// unheard is why the reports do not tell enough about the group; empty while they do.
+func (w *world) unheard() string {
+	t := w.tally
+	if t.expected == 0 || t.heard >= t.expected/2+1 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d agents are heard, %d needed to change anything", t.heard, t.expected, t.expected/2+1)
+}
+
+// holdsOfNamedLeader: it would be stopped undrained, under those who follow it (I3).
+func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
+	if !c.m.named {
+		return nil
+	}
+	return []Hold{hold(HoldNamedLeader,
+		"%s is silent and those who follow name it as their leader; reach its agent, or move leadership away by hand", c.m.slot)}
+}

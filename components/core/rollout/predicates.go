@@ -1,0 +1,141 @@
+package rollout
+
+import (
+	"slices"
+
+	"cadre.dev/core/operation"
+)
+
+// look is what one evaluation of the predicates goes by.
+type look struct {
+	// taken is what this pass already decided to begin.
+	taken *taken
+	// op is the Operation at the second look, right before its call (R50); nil at the
+	// first one. Its own Slot counts as gone, and what its drain changed about the member
+	// does not count against it.
+	op *operation.Operation
+}
+
+// harm is what an Action can cost.
+type harm int
+
+const (
+	// constructive makes something that was not there.
+	constructive harm = iota
+	// disruptive takes an available member away for a while.
+	disruptive
+	// destructive can lose the data of a member too.
+	destructive
+)
+
+func harmOf(k operation.Kind) harm {
+	switch k {
+	case operation.Create:
+		return constructive
+	case operation.Update, operation.Restart:
+		return disruptive
+	case operation.Delete, operation.Replace:
+		return destructive
+	}
+	return destructive
+}
+
+// check answers why c may not be done at this look; nothing when it may.
+type check func(w *world, c candidate, l look) []Hold
+
+// predicate is one rule that can hold an Action.
+type predicate struct {
+	// names that its Holds carry (R140).
+	names []string
+	// from is the least harm that it applies to; a Kind cannot be forgotten, since every
+	// Kind has a harm. only narrows it to some Kinds.
+	from harm
+	only []operation.Kind
+	// voluntary: it holds only what nobody needs, not the repair of what is known to be
+	// down. What is only silent may be as well as ever.
+	voluntary bool
+	// first and again are the two looks. Where there is no second one, once says why the
+	// first is enough.
+	first, again check
+	once         string
+}
+
+// predicates are all the rules, in the order in which their reasons are told.
+var predicates = []predicate{
+	{names: []string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, only: notDelete, first: (*world).holdsOfGate,
+		once: "the policy is judged again, by hash, when the Revision is allowed for the Slot"},
+	{names: []string{HoldIncomplete}, first: (*world).holdsOfBlindness, again: (*world).holdsOfBlindness},
+	{names: []string{HoldPaused, HoldFrozen}, first: (*world).holdsOfSwitches,
+		once: "a pause calls an Operation off that has not acted (R92)"},
+	{names: []string{HoldRolloutFailed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfFailure,
+		once: "a failed rollout makes an Operation unwanted that has not acted"},
+	{names: []string{HoldOpportunistic}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfType,
+		once: "a change of the type is a new decision"},
+	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
+		once: "a step that began is finished; the budget counts the other one"},
+	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced}, first: (*world).holdsOfBinding,
+		once: "Advance compares the CVM with the one that it names right before the call (R63)"},
+	{names: []string{HoldPlatformBusy}, from: disruptive, first: (*world).holdsOfPlatform,
+		once: "Advance waits for the platform right before the call"},
+	{names: []string{HoldDeferred, HoldRefused}, first: (*world).holdsOfTries, once: "it is about beginning again"},
+
+	{names: []string{HoldPredecessor, HoldAppID, HoldStepInProgress}, only: []operation.Kind{operation.Create}, first: (*world).holdsOfCreate,
+		once: "a creation takes nothing away"},
+
+	{names: []string{HoldPreservedState, HoldDeleteDisks, HoldVoterScaleIn}, only: []operation.Kind{operation.Delete},
+		first: (*world).holdsOfDisk, again: (*world).holdsOfDisk},
+	{names: []string{HoldScaleInOrder, HoldOthersUnavailable}, only: []operation.Kind{operation.Delete},
+		first: (*world).holdsOfScaleIn, once: "quorum and budget are looked at again"},
+	{names: []string{HoldNoSource, HoldReplaceInProgress}, only: []operation.Kind{operation.Replace},
+		first: (*world).holdsOfReplace, again: (*world).holdsOfReplace},
+
+	{names: []string{HoldAgentsUnheard}, from: disruptive, voluntary: true, first: (*world).holdsOfHearing, again: (*world).holdsOfHearing},
+	{names: []string{HoldNamedLeader}, from: disruptive, first: (*world).holdsOfNamedLeader, again: (*world).holdsOfNamedLeader},
+	{names: []string{HoldMaxUnavailable}, from: disruptive, first: (*world).holdsOfBudget, again: (*world).budgetAgain},
+	{names: []string{HoldFailedStep}, from: disruptive, voluntary: true, first: (*world).holdsOfFailedSteps,
+		once: "the Slot whose step failed counts in the budget, which is looked at again"},
+	{names: []string{HoldInterruption, HoldVoterCap, HoldLeaderUnknown, HoldQuorum, HoldQuorumUnknown, HoldSickOneAtATime, HoldWouldLoseQuorum},
+		from: disruptive, first: (*world).holdsOfQuorum, again: (*world).majorityAgain},
+	{names: []string{HoldLeaderLast, HoldTransferBudget, HoldNoCandidate}, from: disruptive, first: (*world).holdsOfLeader, again: (*world).leadsAgain},
+	{names: []string{HoldMayDisrupt}, from: disruptive, first: (*world).holdsOfDriver, again: (*world).driverAgain},
+	{names: []string{HoldUnknownHealth, HoldBusy, HoldRecovering}, from: disruptive, first: (*world).holdsOfMember,
+		once: "a backup that begins after the drain is told by may_disrupt"},
+}
+
+var notDelete = []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Replace}
+
+// appliesTo: the rule is about such an Action at all.
+func (p predicate) appliesTo(w *world, c candidate) bool {
+	if harmOf(c.kind) < p.from || p.only != nil && !slices.Contains(p.only, c.kind) {
+		return false
+	}
+	if w.ending() && p.from > constructive {
+		return false // the whole group goes: there is no service left to protect
+	}
+	return !p.voluntary || c.broken == whole || c.broken == lost
+}
+
+// ending: the whole group is being deleted.
+func (w *world) ending() bool { return w.obs.Deletion != nil }
+
+// holdsOf is every reason why c may not run now, at the first look.
+func (w *world) holdsOf(c candidate, taken *taken) []Hold {
+	var holds []Hold
+	for i := range predicates {
+		if p := &predicates[i]; p.appliesTo(w, c) {
+			holds = append(holds, p.first(w, c, look{taken: taken})...)
+		}
+	}
+	return holds
+}
+
+// holdsAgain is every reason why the call of op may not be made, at the second look.
+func (w *world) holdsAgain(c candidate, op *operation.Operation) []Hold {
+	var holds []Hold
+	for i := range predicates {
+		if p := &predicates[i]; p.again != nil && p.appliesTo(w, c) {
+			holds = append(holds, p.again(w, c, look{taken: &taken{}, op: op})...)
+		}
+	}
+	return holds
+}

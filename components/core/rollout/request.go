@@ -1,0 +1,71 @@
+package rollout
+
+// RequestKind is what an operator asks for.
+type RequestKind string
+
+const (
+	// RequestRestart asks for a restart of one Slot, or, while it is outdated, for its
+	// update now.
+	RequestRestart RequestKind = "restart"
+	// RequestReplace asks for another CVM with an empty disk in place of one Slot's.
+	RequestReplace RequestKind = "replace"
+	// RequestResolve says how an Operation ended whose call nobody can tell the effect of.
+	RequestResolve RequestKind = "resolve"
+	// RequestRetry lets a failed rollout go on.
+	RequestRetry RequestKind = "retry"
+)
+
+// Request is what an operator asked for, until it is answered.
+type Request struct {
+	// ID is the caller's; it names the Operation that answers, so that asking twice is
+	// asking once (I17).
+	ID   string
+	Kind RequestKind
+	// Slot of a restart or replace, Operation of a resolve.
+	Slot      string
+	Operation string
+	// As is how a resolved Operation ended: "done" or "failed".
+	As     string
+	Reason string
+	By     string
+}
+
+// Deletion is an operator's will that the whole group goes.
+type Deletion struct {
+	// KeepCVMs leaves the CVMs on the platform; otherwise they go with their disks.
+	KeepCVMs bool
+	Reason   string
+	By       string
+}
+
+// joinRequests gives each member the request about it: the one with the least id where
+// there are several, since they are one restart.
+func (w *world) joinRequests() {
+	for _, r := range w.obs.Requests {
+		switch r.Kind {
+		case RequestRestart, RequestReplace:
+			m := w.find(r.Slot)
+			if m != nil && (m.request == nil || r.ID < m.request.ID) {
+				m.request = &r
+			}
+		case RequestRetry:
+			if w.retry == nil || r.ID < w.retry.ID {
+				w.retry = &r
+			}
+		case RequestResolve:
+		}
+	}
+}
+
+// asked: an operator asks for kind at m.
+func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.request.Kind == kind }
+
+// Resolved is what an operator said about an Operation; ok is false when nobody did.
+func (o Observation) Resolved(operation string) (r Request, ok bool) {
+	for _, r := range o.Requests {
+		if r.Kind == RequestResolve && r.Operation == operation {
+			return r, true
+		}
+	}
+	return Request{}, false
+}

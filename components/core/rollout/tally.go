@@ -1,0 +1,79 @@
+package rollout
+
+import "cadre.dev/core/operation"
+
+// tally is what the rules ask about the group as a whole, counted once a pass: a rule
+// that counted for itself would make the pass quadratic.
+type tally struct {
+	// unavailable are the members of U, open those in a step, in order (R20).
+	unavailable []*member
+	open        []*member
+	// undecided have a call whose effect nobody knows (R66).
+	undecided []*member
+	// failedBack had a step that failed and are not available again (R40).
+	failedBack []*member
+	// notAvailable is the first desired member that is not available, or nil.
+	notAvailable *member
+	// creating have an open Create.
+	creating []*member
+	// proven: one Slot is available at the target.
+	proven bool
+	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
+	heard, expected int
+	// outdated wait for their update, outdatedVoters are those of them that count.
+	outdated, outdatedVoters []*member
+}
+
+// retally counts again what rests on the Operations of the rollout.
+func (w *world) retally() {
+	w.tally = tally{proven: w.tally.proven}
+	w.takeTally()
+}
+
+func (w *world) takeTally() {
+	t := &w.tally
+	for _, m := range w.members {
+		if m.unavailable() {
+			t.unavailable = append(t.unavailable, m)
+		}
+		if t.notAvailable == nil && !m.available {
+			t.notAvailable = m
+		}
+		if last := m.last(); last != nil && last.Phase == operation.Failed && m.open == nil && !m.available {
+			t.failedBack = append(t.failedBack, m)
+		}
+		if m.open != nil && m.open.Kind == operation.Create {
+			t.creating = append(t.creating, m)
+		}
+		if w.outdated(m) {
+			t.outdated = append(t.outdated, m)
+			if w.voter(m) {
+				t.outdatedVoters = append(t.outdatedVoters, m)
+			}
+		}
+	}
+	for _, m := range w.everyone {
+		if m.open != nil {
+			t.open = append(t.open, m)
+		}
+		if w.undecided(m.open) {
+			t.undecided = append(t.undecided, m)
+		}
+		if m.expected() {
+			t.expected++
+			if m.report != nil {
+				t.heard++
+			}
+		}
+	}
+}
+
+// otherThan is the first of members that is not m, or nil.
+func otherThan(m *member, members []*member) *member {
+	for _, other := range members {
+		if other != m {
+			return other
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package rollout
+
+import (
+	"time"
+
+	"cadre.dev/core/operation"
+)
+
+// How a Slot is tried again.
+const (
+	firstWait = 5 * time.Second
+	maxWait   = 2 * time.Minute
+	// maxRefusals is how often the platform is asked for the same thing that it refuses
+	// for certain, until somebody decides.
+	maxRefusals = 6
+)
+
+// holdsOfTries defers a candidate whose last step did not succeed, whatever its Kind:
+// 5 s, doubled each time, at most 2 min (R37). What the platform refused maxRefusals
+// times is asked for again when a person says so, or asks for something else.
+func (w *world) holdsOfTries(c candidate, _ look) []Hold {
+	n, refusals, last := w.tries(c)
+	if n == 0 || c.marked || c.actor == operation.ActorOperator {
+		return nil
+	}
+	if refusals >= maxRefusals {
+		return []Hold{hold(HoldRefused, "%d times in a row: %s; mend what it says, then: cadre rollout retry %s", refusals, last.Reason, w.spec.Name)}
+	}
+	until := last.EndedAt.Add(min(firstWait<<min(n-1, 10), maxWait))
+	if until.After(w.now.Add(maxWait)) {
+		// It ended in the future: another leader's clock was ahead.
+		until = w.now.Add(maxWait)
+	}
+	if !w.now.Before(until) {
+		return nil
+	}
+	return []Hold{holdUntil(until, HoldDeferred, "%s: %s; tried again in %s", c.m.slot, last.Reason, short(until.Sub(w.now)))}
+}
+
+// tries is the newest run of steps of c's Slot that came to nothing, for what c is about.
+func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) {
+	for i := len(c.m.past) - 1; i >= 0; i-- {
+		op := &c.m.past[i]
+		if op.Kind != c.kind || op.To != c.to && c.kind != operation.Delete || !cameToNothing(op) {
+			break
+		}
+		if last == nil {
+			last = op
+		}
+		n++
+		if op.Cause == operation.CauseRefused {
+			refusals++
+		}
+	}
+	return n, refusals, last
+}
+
+// cameToNothing: it was called off by the member or its safety, or refused. A pause or
+// a new spec is no refusal and does not count (R80).
+func cameToNothing(op *operation.Operation) bool {
+	switch op.Phase {
+	case operation.Aborted:
+		switch op.Cause {
+		case operation.CauseHook, operation.CauseDrainDeadline, operation.CauseUnsafe:
+			return true
+		}
+	case operation.Failed:
+		return true
+	}
+	return false
+}
+
+// aborts counts the newest run of steps of m that its hooks or its agent called off.
+func (w *world) aborts(m *member) int {
+	n := 0
+	for i := len(m.past) - 1; i >= 0; i-- {
+		if op := &m.past[i]; op.Phase != operation.Aborted || !cameToNothing(op) {
+			break
+		}
+		n++
+	}
+	return n
+}

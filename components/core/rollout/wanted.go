@@ -1,0 +1,81 @@
+package rollout
+
+import (
+	"fmt"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// want is what one Slot is to run, and why.
+type want struct {
+	// revision is empty where the Slot is to go.
+	revision string
+	// kept: it stays at what it runs, and no rollout updates it.
+	kept bool
+	why  string
+}
+
+// decideWanted settles what each Slot is to run. This is the one place that does:
+// partition, scale-out, removal and an operator's word meet here.
+func (w *world) decideWanted() {
+	w.tally.proven = w.provenAtTarget()
+	for _, m := range w.everyone {
+		m.want = w.wanted(m)
+	}
+}
+
+func (w *world) wanted(m *member) want {
+	making := m.missing() || m.open != nil && m.open.Kind == operation.Create
+	switch {
+	case m.condemned && w.obs.Deletion != nil:
+		return want{why: "the group is being deleted"}
+	case m.condemned:
+		return want{why: fmt.Sprintf("scaled in to %d slots", w.spec.Replicas)}
+	case m.ordinal < w.spec.UpdatePolicy.Partition:
+		return want{revision: w.atPartition(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
+	case making && w.stableKnown() && !w.tally.proven && w.stable != w.target:
+		return want{revision: w.stable, why: "the stable revision: no slot has proven the target yet"}
+	}
+	return want{revision: w.target, why: "the spec's target"}
+}
+
+// atPartition is what a Slot below the partition is to run: what it was assigned, for a
+// new one the stable Revision (R94, R107).
+func (w *world) atPartition(m *member) string {
+	switch {
+	case m.record.Assigned != "":
+		return m.record.Assigned
+	case w.stableKnown():
+		return w.stable
+	}
+	return w.target
+}
+
+func (w *world) stableKnown() bool {
+	_, known := w.rec.Revisions[w.stable]
+	return w.stable != "" && known
+}
+
+// provenAtTarget: one Slot is available there.
+func (w *world) provenAtTarget() bool {
+	for _, m := range w.members {
+		if m.available && m.observed == w.target {
+			return true
+		}
+	}
+	return false
+}
+
+// shapeOf is what a CVM at a Revision is to be beside what it runs.
+func (w *world) shapeOf(revision string) operation.Shape {
+	t := w.spec.Template
+	if revision != w.target {
+		t = w.rec.Revisions[revision].Template
+	}
+	return shapeOf(t)
+}
+
+func shapeOf(t group.Template) operation.Shape {
+	return operation.Shape{InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB}
+}
