@@ -2,6 +2,8 @@ package phala
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -18,7 +20,7 @@ func (c *Client) SetOSImage(ctx context.Context, vmUUID, image string) (platform
 	if image == "" {
 		return platform.Accepted{}, fmt.Errorf("%s: no image named: %w", doing, platform.ErrRefused)
 	}
-	return c.accept(ctx, call{doing: doing, method: http.MethodPatch, path: path, body: map[string]any{"os_image_name": image}})
+	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: map[string]any{"os_image_name": image}})
 }
 
 // Resize implements platform.Platform.
@@ -39,11 +41,11 @@ func (c *Client) Resize(ctx context.Context, vmUUID string, s platform.Shape) (p
 	if len(body) == 1 || s.DiskGB < 0 {
 		return platform.Accepted{}, fmt.Errorf("%s: %+v is no shape to change to: %w", doing, s, platform.ErrRefused)
 	}
-	return c.accept(ctx, call{doing: doing, method: http.MethodPatch, path: path, body: body})
+	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: body})
 }
 
-// Offer implements platform.Platform: the images of any node, the instance types of the
-// account. A server that does not tell either leaves it untold.
+// Offer implements platform.Platform: the images of any node and the instance types. A
+// server without a list of instance types does not tell them.
 func (c *Client) Offer(ctx context.Context) (platform.Offer, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
@@ -53,5 +55,51 @@ func (c *Client) Offer(ctx context.Context) (platform.Offer, error) {
 	for _, n := range nodes {
 		out.OSImages = append(out.OSImages, n.Images...)
 	}
-	return out, nil
+	out.InstanceTypes, err = c.instanceTypes(ctx)
+	return out, err
+}
+
+// instanceTypes are the ids on offer; nil: not told.
+func (c *Client) instanceTypes(ctx context.Context) ([]string, error) {
+	var reply json.RawMessage
+	err := c.read(ctx, call{doing: "list instance types", method: http.MethodGet, path: "/instance-types", into: &reply, limit: maxListReply})
+	var answer *Error
+	var bad *replyError
+	switch {
+	case errors.As(err, &answer) && (answer.Status == http.StatusNotFound || answer.Status == http.StatusMethodNotAllowed), errors.As(err, &bad):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return idsIn(reply, 6), nil
+}
+
+// idsIn takes the ids of a list whose form differs between versions: an array of rows,
+// or an object that holds one; families hold rows of their own.
+func idsIn(raw json.RawMessage, depth int) []string {
+	if depth == 0 {
+		return nil
+	}
+	var rows []json.RawMessage
+	if json.Unmarshal(raw, &rows) == nil {
+		var out []string
+		for _, row := range rows {
+			out = append(out, idsIn(row, depth-1)...)
+		}
+		return out
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	for _, key := range []string{"items", "result", "instance_types"} {
+		if inner, ok := fields[key]; ok {
+			return idsIn(inner, depth-1)
+		}
+	}
+	var id text
+	if json.Unmarshal(fields["id"], &id) != nil || id == "" {
+		return nil
+	}
+	return []string{string(id)}
 }
