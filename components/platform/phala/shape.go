@@ -51,12 +51,14 @@ func (c *Client) Offer(ctx context.Context) (platform.Offer, error) {
 	if err != nil {
 		return platform.Offer{}, err
 	}
-	var out platform.Offer
+	out := platform.Offer{}
 	for _, n := range nodes {
 		out.OSImages = append(out.OSImages, n.Images...)
 	}
-	out.InstanceTypes, err = c.instanceTypes(ctx)
-	return out, err
+	if out.InstanceTypes, err = c.instanceTypes(ctx); err != nil {
+		return platform.Offer{}, err
+	}
+	return out, nil
 }
 
 // instanceTypes are the ids on offer; nil: not told.
