@@ -128,6 +128,17 @@ func (p *cloudPlatform) Update(_ context.Context, req platform.UpdateRequest) (p
 	return platform.Accepted{}, platform.ErrNotFound
 }
 
+func (p *cloudPlatform) SetOSImage(context.Context, string, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+func (p *cloudPlatform) Resize(context.Context, string, platform.Shape) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+func (p *cloudPlatform) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
+func (p *cloudPlatform) Settle() time.Duration                         { return 0 }
+
 func (p *cloudPlatform) Restart(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, platform.ErrRefused
 }

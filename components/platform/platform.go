@@ -31,6 +31,12 @@ type Platform interface {
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
 	// Update moves one CVM to a provisioned compose hash in place: same disk, same identity.
 	Update(ctx context.Context, req UpdateRequest) (Accepted, error)
+	// SetOSImage moves one CVM to another OS image in place: same disk, same identity.
+	// A running CVM is restarted by it.
+	SetOSImage(ctx context.Context, vmUUID, image string) (Accepted, error)
+	// Resize gives one CVM another shape in place: same disk, same identity. A running
+	// CVM is restarted by it. A disk only grows: a smaller one is ErrRefused.
+	Resize(ctx context.Context, vmUUID string, s Shape) (Accepted, error)
 	// Restart restarts one CVM on its disk.
 	Restart(ctx context.Context, vmUUID string) (Accepted, error)
 	Stop(ctx context.Context, vmUUID string) (Accepted, error)
@@ -39,6 +45,19 @@ type Platform interface {
 	Delete(ctx context.Context, vmUUID string) error
 	// Nodes lists where CVMs can be placed.
 	Nodes(ctx context.Context) ([]Node, error)
+	// Offer tells which names a Template may carry. No effect.
+	Offer(ctx context.Context) (Offer, error)
+	// Settle is how long after a call its effect may still be hidden: until then a CVM
+	// that looks as it was before proves nothing, neither after an unknown outcome nor
+	// after an accepted call. A constant of the driver.
+	Settle() time.Duration
+}
+
+// Shape is the virtual hardware of a CVM that can change in place. A zero field is
+// left as it is.
+type Shape struct {
+	InstanceType string
+	DiskGB       int
 }
 
 // Template is what a CVM runs.
@@ -126,10 +145,14 @@ type Instance struct {
 	Status      string // lower case, e.g. "running", "stopped", "updating"
 	InProgress  bool
 	ComposeHash string
-	OSImage     string
-	Node        string
-	BootError   string
-	UpdatedAt   time.Time
+	// OSImage, InstanceType and DiskGB are what the CVM has, or boots with next; zero:
+	// the platform does not tell.
+	OSImage      string
+	InstanceType string
+	DiskGB       int
+	Node         string
+	BootError    string
+	UpdatedAt    time.Time
 	// EnvKey is the app's X25519 key for encrypted env, nil when the reply has none.
 	EnvKey []byte
 }
@@ -156,6 +179,9 @@ var (
 	// ErrMeasuresOther means: the platform would measure other bytes than it was sent,
 	// and shows none that hash to what it says. Also ErrRefused: nothing was made.
 	ErrMeasuresOther = errors.New("the platform would measure another app-compose.json")
+	// ErrNotOffered means: the platform has no OS image or instance type of that name.
+	// Also ErrRefused.
+	ErrNotOffered = errors.New("not offered by the platform")
 	// ErrThrottled means: a property of the account, not of the CVM (R73).
 	ErrThrottled = errors.New("throttled by the platform")
 )

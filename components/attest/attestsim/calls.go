@@ -105,8 +105,8 @@ func (g *Guest) vmConfig() (string, error) {
 	text, err := json.Marshal(map[string]any{
 		"spec_version":               1,
 		"os_image_hash":              hexOf(g.image.hash[:]),
-		"cpu_count":                  2,
-		"memory_size":                uint64(4) << 30,
+		"cpu_count":                  g.image.shape.VCPU,
+		"memory_size":                int64(g.image.shape.MemoryMB) << 20,
 		"qemu_single_pass_add_pages": false,
 		"pic":                        false,
 		"qemu_version":               "9.2.1",

@@ -28,6 +28,8 @@ type BootConfig struct {
 	InstanceIDSeed []byte
 	// OSImage is the name of the guest OS image.
 	OSImage string
+	// Shape is the CVM's; zero: the first of Shapes.
+	Shape Shape
 	// AgentVersion selects the wire behaviour, "0.5.4" for example. "" is
 	// DefaultAgentVersion.
 	AgentVersion string
@@ -117,10 +119,14 @@ func (c *Cloud) Boot(cfg BootConfig) (*Guest, error) {
 		id := sha256.Sum256(append(append([]byte(nil), cfg.InstanceIDSeed...), g.appID...))
 		g.instanceID = id[:20]
 	}
-	g.image = imageNamed(cfg.OSImage)
+	name, shape := cfg.OSImage, cfg.Shape
 	if cfg.Faults.ForeignImage {
-		g.image = imageNamed(cfg.OSImage + "\x00foreign")
+		name += "\x00foreign"
 	}
+	if shape == (Shape{}) {
+		shape = Shapes[0]
+	}
+	g.image = imageNamed(name, shape)
 	if err := g.loadKeys(); err != nil {
 		return nil, fmt.Errorf("boot simulated guest: %w", err)
 	}

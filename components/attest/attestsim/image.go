@@ -12,16 +12,28 @@ import (
 // defaultImages are the OS images that a Cloud has when nobody names others.
 var defaultImages = []string{"dstack-0.5.4", "dstack-0.5.7", "dstack-0.5.11"}
 
-// Images says what the named OS images measure to; without names, a default set.
-// Any name is an image: its measurements are derived from the name alone, the
-// same in every Cloud.
+// Shape is the virtual hardware of a CVM that the firmware measures.
+type Shape struct {
+	VCPU     int
+	MemoryMB int
+}
+
+// Shapes are those whose measurements Images knows; the first is that of a boot which
+// names none.
+var Shapes = []Shape{{1, 2048}, {2, 4096}, {4, 8192}}
+
+// Images says what the named OS images measure to, in each of Shapes; without names, a
+// default set. Any name is an image: its measurements are derived from name and shape
+// alone, the same in every Cloud. As on real hardware the shape shows in RTMR0 only.
 func (c *Cloud) Images(names ...string) map[string][]policy.Measurement {
 	if len(names) == 0 {
 		names = defaultImages
 	}
 	images := make(map[string][]policy.Measurement, len(names))
 	for _, name := range names {
-		images[name] = []policy.Measurement{imageNamed(name).measurement()}
+		for _, shape := range Shapes {
+			images[name] = append(images[name], imageNamed(name, shape).measurement())
+		}
 	}
 	return images
 }
@@ -29,6 +41,7 @@ func (c *Cloud) Images(names ...string) map[string][]policy.Measurement {
 // image is an invented guest OS.
 type image struct {
 	name   string
+	shape  Shape
 	mrtd   [48]byte
 	rtmr   [3][48]byte
 	hash   [32]byte // the os-image-hash event
@@ -37,13 +50,14 @@ type image struct {
 
 // The event types of UEFI that the invented boot uses.
 const (
-	evSeparator uint32 = 4
-	evEFIAction uint32 = 0x80000007
+	evSeparator      uint32 = 4
+	evPlatformConfig uint32 = 10
+	evEFIAction      uint32 = 0x80000007
 )
 
-func imageNamed(name string) image {
+func imageNamed(name string, shape Shape) image {
 	img := image{
-		name: name,
+		name: name, shape: shape,
 		mrtd: sha512.Sum384([]byte("cadre simulated image\x00mrtd\x00" + name)),
 		hash: sha256.Sum256([]byte("cadre simulated image\x00hash\x00" + name)),
 	}
@@ -53,6 +67,9 @@ func imageNamed(name string) image {
 			img.events = append(img.events, event{IMR: imr, Type: kind, Payload: payload, Digest: sha512.Sum384(payload)})
 		}
 	}
+	// The tables in which firmware finds processors and memory.
+	tables := fmt.Appendf(nil, "cadre simulated image\x00acpi\x00%s\x00%d\x00%d", name, shape.VCPU, shape.MemoryMB)
+	img.events = append(img.events, event{IMR: 0, Type: evPlatformConfig, Payload: tables, Digest: sha512.Sum384(tables)})
 	for _, ev := range img.events {
 		img.rtmr[ev.IMR] = extend(img.rtmr[ev.IMR], ev.Digest)
 	}

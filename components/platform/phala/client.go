@@ -21,6 +21,12 @@ const DefaultBaseURL = "https://cloud-api.phala.com/api/v1"
 // APIVersion is sent with each request; later versions have other shapes.
 const APIVersion = "2026-05-22"
 
+// DefaultSettle is a bound on what this platform was seen to take until an accepted
+// change shows: a CVM reads "running" and unchanged for a while after the 202, lists may
+// lag for seconds behind one object, and the platform's own tools give a change ten
+// minutes to be carried out, nearly all of which is the boot that does show.
+const DefaultSettle = 2 * time.Minute
+
 // Config says how to reach the platform.
 type Config struct {
 	// BaseURL of the API, with its path prefix; empty: DefaultBaseURL. Credentials
@@ -41,6 +47,9 @@ type Config struct {
 	// each time up to 20 s, default 1 s.
 	ReadAttempts int
 	ReadBackoff  time.Duration
+	// Settle is how long after a call its effect may still be hidden; default
+	// DefaultSettle. A local cloud shows effects sooner.
+	Settle time.Duration
 	// KeyService returns the public key (compressed secp256k1) of the service whose
 	// signature over an app's env key counts. The platform's word about that
 	// signature is asked for before env is sealed, and a signature by anyone else
@@ -57,6 +66,7 @@ type Client struct {
 	timeout  time.Duration
 	attempts int
 	backoff  time.Duration
+	settle   time.Duration
 	// keyService is Config.KeyService, or nil.
 	keyService func(context.Context) ([]byte, error)
 
@@ -93,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		base: strings.TrimRight(base, "/"), key: cfg.APIKey, log: cfg.Log,
-		timeout: cfg.CallTimeout, attempts: cfg.ReadAttempts, backoff: cfg.ReadBackoff,
+		timeout: cfg.CallTimeout, attempts: cfg.ReadAttempts, backoff: cfg.ReadBackoff, settle: cfg.Settle,
 		keyService: cfg.KeyService,
 		creating:   make(chan struct{}, 1),
 	}
@@ -115,5 +125,11 @@ func New(cfg Config) (*Client, error) {
 	if c.backoff <= 0 {
 		c.backoff = time.Second
 	}
+	if c.settle <= 0 {
+		c.settle = DefaultSettle
+	}
 	return c, nil
 }
+
+// Settle implements platform.Platform.
+func (c *Client) Settle() time.Duration { return c.settle }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,7 +50,7 @@ func (c *Client) Update(ctx context.Context, req platform.UpdateRequest) (platfo
 		}
 		body["encrypted_env"], body["env_keys"], body["update_env_vars"] = sealed, dstacksdk.EnvNames(req.Env), true
 	}
-	return c.accept(ctx, call{doing: doing, method: http.MethodPatch, path: path, body: body})
+	return c.change(ctx, req.VMUUID, call{doing: doing, method: http.MethodPatch, path: path, body: body})
 }
 
 // Restart implements platform.Platform.
@@ -75,8 +76,8 @@ func (c *Client) power(ctx context.Context, vmUUID, verb string, body any) (plat
 	return c.accept(ctx, call{doing: verb + " cvm " + vmUUID, method: http.MethodPost, path: path, body: body})
 }
 
-// accept makes an asynchronous call. A success whose body says nothing useful is
-// still accepted: the caller polls either way.
+// accept makes an asynchronous call about one CVM. A success whose body says nothing
+// useful is still accepted: the caller polls either way.
 func (c *Client) accept(ctx context.Context, r call) (platform.Accepted, error) {
 	var reply object[receipt]
 	r.into = &reply
@@ -88,7 +89,51 @@ func (c *Client) accept(ctx context.Context, r call) (platform.Accepted, error) 
 	if err != nil {
 		return platform.Accepted{}, err
 	}
-	switch got := reply.V; strings.ToLower(string(got.Status)) {
+	return receipted(r, reply.V)
+}
+
+// change is accept for an update in place of one CVM. A verdict on a CVM that is on its
+// way somewhere else is one of that moment: it is ErrBusy, whatever words the platform
+// has for it, so that nobody takes the member for refused, or for changed already.
+func (c *Client) change(ctx context.Context, vmUUID string, r call) (platform.Accepted, error) {
+	got, err := c.accept(ctx, r)
+	var answer *Error
+	switch {
+	case err == nil && !got.NoChange:
+		return got, nil
+	case err != nil && (!errors.As(err, &answer) || !errors.Is(err, platform.ErrRefused)):
+		return got, err // nothing was said, or nothing certain
+	case errors.Is(err, platform.ErrBusy), errors.Is(err, platform.ErrThrottled), errors.Is(err, platform.ErrNotFound):
+		return got, err
+	}
+	inst, looked := c.Describe(ctx, vmUUID)
+	switch {
+	case looked != nil && (!errors.Is(looked, platform.ErrRefused) || errors.Is(looked, platform.ErrThrottled)):
+		return platform.Accepted{}, fmt.Errorf("%s: %w: %w: whether it is in the middle of something was not told: %w",
+			r.doing, platform.ErrBusy, platform.ErrRefused, errors.Join(err, looked))
+	case looked == nil && underWay(inst):
+		return platform.Accepted{}, fmt.Errorf("%s: %w (%s): %w", r.doing, platform.ErrBusy, inst.Status, errors.Join(platform.ErrRefused, err))
+	}
+	return got, err
+}
+
+// underWay reports a CVM that does not stay as it is.
+func underWay(i platform.Instance) bool {
+	switch s := i.Status; {
+	case i.InProgress:
+		return true
+	case s == "stopped":
+		return false
+	case strings.HasPrefix(s, "stop"), strings.HasPrefix(s, "shut"):
+		return true
+	default:
+		return slices.Contains([]string{"pending", "starting", "updating", "restarting", "deleting"}, s)
+	}
+}
+
+// receipted reads the reply to a call that was accepted.
+func receipted(r call, got receipt) (platform.Accepted, error) {
+	switch strings.ToLower(string(got.Status)) {
 	case "precondition_required":
 		return platform.Accepted{}, fmt.Errorf("%s: the platform wants a precondition first (on-chain registration): %s: %w",
 			r.doing, oneLine(string(got.Message), maxMessage), platform.ErrRefused)

@@ -1,6 +1,7 @@
 package phala
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -87,6 +88,11 @@ type cvm struct {
 	OS object[struct {
 		Name text `json:"name"`
 	}] `json:"os"`
+	Resource object[struct {
+		InstanceType text  `json:"instance_type"`
+		DiskGB       whole `json:"disk_in_gb"`
+	}] `json:"resource"`
+	DiskSize whole `json:"disk_size"`
 }
 
 func (v cvm) instance() platform.Instance {
@@ -96,6 +102,7 @@ func (v cvm) instance() platform.Instance {
 		Status:      strings.ToLower(strings.TrimSpace(string(v.Status))),
 		InProgress:  bool(v.InProgress) || v.Progress.V.Target != "",
 		ComposeHash: bareID(string(v.ComposeHash)), OSImage: string(v.OS.V.Name),
+		InstanceType: string(v.Resource.V.InstanceType), DiskGB: int(cmp.Or(v.Resource.V.DiskGB, v.DiskSize)),
 		Node: string(v.Node.V.Name), BootError: oneLine(string(v.BootError), maxMessage),
 		EnvKey: envKey(string(v.EnvKey)),
 	}

@@ -24,6 +24,9 @@ type Target struct {
 	Inject func(Fault)
 	// NextAppID, where the cloud has it; nil skips its case.
 	NextAppID func(ctx context.Context) (appID, nonce string, err error)
+	// Hide makes accepted changes of image and shape show only that much later, 0 again at
+	// once; nil skips its case.
+	Hide func(time.Duration)
 	// Unreachable is the same driver pointed at nothing; nil skips its case.
 	Unreachable platform.Platform
 }
@@ -43,6 +46,10 @@ func Run(t *testing.T, factory func(t *testing.T) Target) {
 		{"the hash is that of the text sent", (*suite).measured},
 		{"an answer that is another hash is refused", (*suite).lies},
 		{"allotted app id", (*suite).allotted},
+		{"image and shape change in place", (*suite).hardware},
+		{"what does not fit is refused for certain", (*suite).misfits},
+		{"a change waits for what is under way", (*suite).underWay},
+		{"an effect may appear late", (*suite).late},
 		{"refusals are certain", (*suite).refused},
 		{"lost answers are unknown", (*suite).unknown},
 		{"reads are repeated", (*suite).reads},
@@ -156,7 +163,9 @@ func (s *suite) absent() {
 	_, describe := s.p.Describe(s.Context(), nobody)
 	_, restart := s.p.Restart(s.Context(), nobody)
 	_, update := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: nobody, ComposeHash: strings.Repeat("ab", 32)})
-	for call, err := range map[string]error{"describe": describe, "restart": restart, "update": update} {
+	_, image := s.p.SetOSImage(s.Context(), nobody, s.Template(0).OSImage)
+	_, resize := s.p.Resize(s.Context(), nobody, platform.Shape{DiskGB: 1 << 10})
+	for call, err := range map[string]error{"describe": describe, "restart": restart, "update": update, "set os image": image, "resize": resize} {
 		if !errors.Is(err, platform.ErrNotFound) || !errors.Is(err, platform.ErrRefused) {
 			s.Errorf("%s of an absent cvm: %v, want ErrNotFound and ErrRefused", call, err)
 		}
@@ -218,6 +227,13 @@ func (s *suite) nodes() {
 	nodes, err := s.p.Nodes(s.Context())
 	if err != nil || len(nodes) == 0 || nodes[0].ID == "" {
 		s.Errorf("nodes = %+v, %v, want at least one with an id", nodes, err)
+	}
+	offer := s.offer()
+	if err := offer.Check(s.Template(0)); err != nil {
+		s.Errorf("the offer %+v does not have what the template names: %v", offer, err)
+	}
+	if s.p.Settle() <= 0 {
+		s.Error("the driver knows no settle time: an effect would be taken for absent at once")
 	}
 }
 
@@ -307,6 +323,11 @@ func (s *suite) remove(i platform.Instance) {
 	if err := s.p.Delete(s.Context(), i.VMUUID); err != nil {
 		s.Errorf("delete %s: %v", i.Name, err)
 	}
+	s.gone(i)
+}
+
+func (s *suite) gone(i platform.Instance) {
+	s.Helper()
 	s.poll(i.Name+" gone", func() (bool, string) {
 		_, err := s.p.Describe(s.Context(), i.VMUUID)
 		return errors.Is(err, platform.ErrNotFound), fmt.Sprint(err)

@@ -26,6 +26,9 @@ const Key = "phak_test"
 type Fake struct {
 	// BootDelay is how long a create, update or restart stays in progress.
 	BootDelay time.Duration
+	// Hide is how long an accepted change of the hardware does not show. Set it with
+	// SetHide once requests are made.
+	Hide time.Duration
 
 	private *ecdh.PrivateKey
 
@@ -41,7 +44,20 @@ type Fake struct {
 type composed struct {
 	appID, name string
 	revision    bool // usable by POST /apps/{app}/instances
+	hardware    hardware
 }
+
+// hardware is what of a CVM's virtual machine can change in place.
+type hardware struct {
+	image, instanceType string
+	diskGB              int
+}
+
+// What a Fake offers.
+var (
+	fakeImages = []string{"dstack-0.5.9", "dstack-0.5.11"}
+	fakeTypes  = []string{"tdx.small", "tdx.medium"}
+)
 
 type fakeCVM struct {
 	id, name, appID, uuid, instanceID, hash string
@@ -50,6 +66,15 @@ type fakeCVM struct {
 	next                                    string // status when until has passed
 	gone                                    bool
 	env                                     map[string]string
+	hardware                                hardware
+	was                                     fakeView  // what it reads as until shown
+	shown                                   time.Time // when the running operation begins to show
+}
+
+// fakeView is what an operation does not show at once.
+type fakeView struct {
+	status   string
+	hardware hardware
 }
 
 // NewFake makes an empty cloud.
@@ -69,11 +94,16 @@ func NewFake() *Fake {
 	mux.HandleFunc("POST /api/v1/apps/{app}/instances", f.addInstance)
 	mux.HandleFunc("POST /api/v1/cvms/{cvm}/compose_file/provision", f.withCVM(f.provisionUpdate))
 	mux.HandleFunc("PATCH /api/v1/cvms/{cvm}/compose_file", f.withCVM(f.update))
+	mux.HandleFunc("PATCH /api/v1/cvms/{cvm}/os-image", f.withCVM(f.setImage))
+	mux.HandleFunc("PATCH /api/v1/cvms/{cvm}/resources", f.withCVM(f.resize))
 	mux.HandleFunc("POST /api/v1/cvms/{cvm}/{verb}", f.power)
 	mux.HandleFunc("DELETE /api/v1/cvms/{cvm}", f.withCVM(f.remove))
 	mux.HandleFunc("GET /api/v1/teepods/available", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"nodes": []any{map[string]any{"teepod_id": 3, "name": "node-3", "remaining_cvm_slots": 9,
-			"images": []any{map[string]any{"name": "dstack-0.5.9"}}}}})
+			"images": named("name", fakeImages)}}})
+	})
+	mux.HandleFunc("GET /api/v1/instance-types", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": named("id", fakeTypes), "total": len(fakeTypes)})
 	})
 	mux.HandleFunc("GET /api/v1/kms/phala/next_app_id", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"app_ids": []any{map[string]any{"app_id": randomHex(20), "nonce": 7}}})
@@ -86,6 +116,21 @@ func NewFake() *Fake {
 func (f *Fake) Serve() (baseURL string, stop func()) {
 	srv := httptest.NewServer(f)
 	return srv.URL + "/api/v1", srv.Close
+}
+
+func named(key string, names []string) []any {
+	out := []any{}
+	for _, name := range names {
+		out = append(out, map[string]any{key: name})
+	}
+	return out
+}
+
+// SetHide is Hide from now on.
+func (f *Fake) SetHide(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Hide = d
 }
 
 // Inject arms a fault.
@@ -184,6 +229,7 @@ func hangUp(w http.ResponseWriter) {
 type body map[string]any
 
 func (b body) text(key string) string { s, _ := b[key].(string); return s }
+func (b body) number(key string) int  { n, _ := b[key].(float64); return int(n) }
 
 func readBody(r *http.Request) (body, error) {
 	b := body{}
@@ -236,7 +282,7 @@ func (f *Fake) publicKey() string {
 }
 
 // newCVMLocked adds a CVM; the name is unique in the workspace whatever its case.
-func (f *Fake) newCVMLocked(name, appID, hash string, env map[string]string) (*fakeCVM, error) {
+func (f *Fake) newCVMLocked(name, appID, hash string, env map[string]string, hw hardware) (*fakeCVM, error) {
 	for _, c := range f.cvms {
 		f.settleLocked(c)
 		if !c.gone && strings.EqualFold(c.name, name) {
@@ -245,7 +291,7 @@ func (f *Fake) newCVMLocked(name, appID, hash string, env map[string]string) (*f
 	}
 	f.nextID++
 	u := randomHex(16)
-	c := &fakeCVM{id: "cvm_" + strconv.Itoa(f.nextID), name: name, appID: appID, hash: hash, env: env,
+	c := &fakeCVM{id: "cvm_" + strconv.Itoa(f.nextID), name: name, appID: appID, hash: hash, env: env, hardware: hw,
 		uuid: u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]}
 	f.beginLocked(c, "starting", "running")
 	f.cvms = append(f.cvms, c)
@@ -254,6 +300,7 @@ func (f *Fake) newCVMLocked(name, appID, hash string, env map[string]string) (*f
 
 func (f *Fake) beginLocked(c *fakeCVM, now, next string) {
 	c.status, c.target, c.next, c.until = now, next, next, time.Now().Add(f.BootDelay)
+	c.shown = time.Time{}
 }
 
 func (f *Fake) settleLocked(c *fakeCVM) {

@@ -39,7 +39,7 @@ func TestPhalaOnFake(t *testing.T) {
 		client := newClient(t, baseURL)
 		return platformtest.Target{
 			Platform: client, Template: template, Settle: 5 * time.Second, Inject: fake.Inject,
-			NextAppID: client.NextAppID, Unreachable: newClient(t, "http://127.0.0.1:1"),
+			Hide: fake.SetHide, NextAppID: client.NextAppID, Unreachable: newClient(t, "http://127.0.0.1:1"),
 		}
 	})
 }

@@ -2,12 +2,15 @@ package platformtest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // view must be called with mu held.
@@ -18,12 +21,17 @@ func (f *Fake) view(c *fakeCVM) map[string]any {
 		}
 		return s
 	}
+	shows, target := fakeView{c.status, c.hardware}, c.target
+	if target != "" && time.Now().Before(c.shown) {
+		shows, target = c.was, ""
+	}
 	return map[string]any{
 		"id": c.id, "name": c.name, "app_id": "app_" + c.appID, "vm_uuid": c.uuid, "instance_id": orNull(c.instanceID),
-		"status": c.status, "in_progress": c.target != "", "progress": map[string]any{"target": orNull(c.target)},
+		"status": shows.status, "in_progress": target != "", "progress": map[string]any{"target": orNull(target)},
 		"compose_hash": c.hash, "encrypted_env_pubkey": f.publicKey(),
 		"node_info": map[string]any{"object_type": "node", "id": 3, "name": "node-3"},
-		"os":        map[string]any{"name": "dstack-0.5.9"}, "resource": nil,
+		"os":        map[string]any{"name": shows.hardware.image},
+		"resource":  map[string]any{"instance_type": shows.hardware.instanceType, "disk_in_gb": shows.hardware.diskGB},
 	}
 }
 
@@ -94,7 +102,12 @@ func (f *Fake) provision(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	hash := hashOf(file)
-	f.known[hash+appID] = composed{appID: appID, name: b.text("name")}
+	hw := hardware{cmp.Or(b.text("image"), fakeImages[0]), cmp.Or(b.text("instance_type"), fakeTypes[0]), cmp.Or(b.number("disk_size"), 20)}
+	if problem := hw.problem(); problem != nil {
+		reply(w, 400, problem)
+		return
+	}
+	f.known[hash+appID] = composed{appID: appID, name: b.text("name"), hardware: hw}
 	reply(w, 200, map[string]any{"app_id": "app_" + appID, "compose_hash": hash, "app_env_encrypt_pubkey": f.publicKey()})
 }
 
@@ -125,7 +138,7 @@ func (f *Fake) commit(w http.ResponseWriter, r *http.Request) {
 		reply(w, 400, map[string]any{"detail": "compose hash is not provisioned"})
 		return
 	}
-	c, err := f.newCVMLocked(known.name, known.appID, b.text("compose_hash"), env)
+	c, err := f.newCVMLocked(known.name, known.appID, b.text("compose_hash"), env, known.hardware)
 	if err != nil {
 		reply(w, 400, map[string]any{"detail": err.Error()})
 		return
@@ -145,11 +158,12 @@ func (f *Fake) addInstance(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	app := r.PathValue("app")
-	if known := f.known[b.text("compose_hash")+app]; !known.revision {
+	known := f.known[b.text("compose_hash")+app]
+	if !known.revision {
 		reply(w, 400, map[string]any{"detail": "compose_hash is not a revision of this app"})
 		return
 	}
-	c, err := f.newCVMLocked(b.text("name"), app, b.text("compose_hash"), env)
+	c, err := f.newCVMLocked(b.text("name"), app, b.text("compose_hash"), env, known.hardware)
 	if err != nil {
 		reply(w, 400, map[string]any{"detail": err.Error()})
 		return
@@ -161,7 +175,7 @@ func (f *Fake) provisionUpdate(c *fakeCVM, b body) (int, any) {
 	delete(b, "update_env_vars") // of the call, not of the document
 	hash := hashOf(b)
 	if old := f.known[hash+c.appID]; !old.revision {
-		f.known[hash+c.appID] = composed{appID: c.appID, name: b.text("name")}
+		f.known[hash+c.appID] = composed{appID: c.appID, name: b.text("name"), hardware: c.hardware}
 	}
 	return 200, map[string]any{"app_id": c.appID, "compose_hash": hash, "kms_info": map[string]any{"encrypted_env_pubkey": f.publicKey()}}
 }
@@ -186,6 +200,51 @@ func (f *Fake) update(c *fakeCVM, b body) (int, any) {
 	}
 	f.beginLocked(c, "updating", "running")
 	return 202, map[string]any{"status": "in_progress", "correlation_id": "op-" + randomHex(4)}
+}
+
+func (f *Fake) setImage(c *fakeCVM, b body) (int, any) {
+	next := c.hardware
+	next.image = b.text("os_image_name")
+	return f.change(c, next)
+}
+
+func (f *Fake) resize(c *fakeCVM, b body) (int, any) {
+	next := c.hardware
+	next.instanceType = cmp.Or(b.text("instance_type"), next.instanceType)
+	next.diskGB = cmp.Or(b.number("disk_size"), next.diskGB)
+	if next.diskGB < c.hardware.diskGB {
+		return 422, map[string]any{"detail": []any{map[string]any{"loc": []any{"body", "disk_size"}, "msg": "cannot shrink", "type": "value_error"}}}
+	}
+	return f.change(c, next)
+}
+
+// change boots c with other hardware.
+func (f *Fake) change(c *fakeCVM, next hardware) (int, any) {
+	problem := next.problem()
+	switch {
+	case c.target != "":
+		return 409, map[string]any{"detail": "another operation is in progress"}
+	case problem != nil:
+		return 400, problem
+	case next == c.hardware:
+		return 202, map[string]any{"status": "no_change"}
+	}
+	c.was = fakeView{c.status, c.hardware}
+	c.hardware = next
+	f.beginLocked(c, "updating", c.status)
+	c.shown = time.Now().Add(f.Hide)
+	c.until = c.until.Add(f.Hide)
+	return 202, map[string]any{"status": "in_progress", "correlation_id": "op-" + randomHex(4)}
+}
+
+func (h hardware) problem() map[string]any {
+	switch {
+	case !slices.Contains(fakeImages, h.image):
+		return map[string]any{"error_code": "ERR-02-010", "message": "OS image not found", "request_id": "req-x"}
+	case !slices.Contains(fakeTypes, h.instanceType):
+		return map[string]any{"detail": "unknown instance type"}
+	}
+	return nil
 }
 
 func (f *Fake) power(w http.ResponseWriter, r *http.Request) {

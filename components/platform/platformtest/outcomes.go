@@ -19,18 +19,22 @@ func (s *suite) refused() {
 	s.needFaults()
 	made := s.create("contract-refused")
 	defer s.remove(made)
-	next := s.nextHash(made)
-	for _, c := range []struct {
-		mode Mode
-		also error
-	}{{Refuse, nil}, {Busy, platform.ErrBusy}, {Throttle, platform.ErrThrottled}} {
-		s.Inject(Fault{Method: "PATCH", Path: "/compose_file", Mode: c.mode})
-		_, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next})
-		if !errors.Is(err, platform.ErrRefused) || (c.also != nil && !errors.Is(err, c.also)) {
-			s.Errorf("update under fault %s: %v, want ErrRefused and %v", c.mode, err, c.also)
-		}
-		if still := s.describe(made.VMUUID); still.ComposeHash != made.ComposeHash || !still.Running() {
-			s.Errorf("a refused update (%s) had an effect: %+v", c.mode, still)
+	for _, change := range s.changes(made) {
+		for _, c := range []struct {
+			mode Mode
+			also error
+		}{{Refuse, nil}, {Busy, platform.ErrBusy}, {Throttle, platform.ErrThrottled}} {
+			s.Inject(Fault{Method: "PATCH", Path: change.path, Mode: c.mode})
+			_, err := change.to(1)
+			if !errors.Is(err, platform.ErrRefused) || (c.also != nil && !errors.Is(err, c.also)) {
+				s.Errorf("%s under fault %s: %v, want ErrRefused and %v", change.name, c.mode, err, c.also)
+			}
+			if c.also == nil && (errors.Is(err, platform.ErrBusy) || errors.Is(err, platform.ErrThrottled)) {
+				s.Errorf("%s under fault %s: %v, want a refusal that is not of the moment", change.name, c.mode, err)
+			}
+			if still := s.describe(made.VMUUID); !change.at(still, 0) || !still.Running() {
+				s.Errorf("a refused %s (%s) had an effect: %+v", change.name, c.mode, still)
+			}
 		}
 	}
 }
@@ -40,32 +44,29 @@ func (s *suite) unknown() {
 	s.needFaults()
 	made := s.create("contract-unknown")
 	defer s.remove(made)
-	next := s.nextHash(made)
-	for _, mode := range []Mode{ErrorBefore, ResetBefore} {
-		s.Inject(Fault{Method: "PATCH", Path: "/compose_file", Mode: mode})
-		_, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next})
-		if err == nil || errors.Is(err, platform.ErrRefused) {
-			s.Errorf("update under fault %s: %v, want an unknown outcome", mode, err)
+	for _, change := range s.changes(made) {
+		for _, mode := range []Mode{ErrorBefore, ResetBefore} {
+			s.Inject(Fault{Method: "PATCH", Path: change.path, Mode: mode})
+			_, err := change.to(1)
+			if err == nil || errors.Is(err, platform.ErrRefused) {
+				s.Errorf("%s under fault %s: %v, want an unknown outcome", change.name, mode, err)
+			}
+			// A driver that asked twice would have got through.
+			if still := s.describe(made.VMUUID); !change.at(still, 0) {
+				s.Errorf("after fault %s the %s was made: the driver repeated it", mode, change.name)
+			}
 		}
-		// A driver that asked twice would have got through.
-		if still := s.describe(made.VMUUID); still.ComposeHash != made.ComposeHash {
-			s.Errorf("after fault %s the update was made: the driver repeated it", mode)
+		for n, mode := range []Mode{ErrorAfter, ResetAfter} {
+			want := 1 - n // there, and back
+			s.Inject(Fault{Method: "PATCH", Path: change.path, Mode: mode})
+			_, err := change.to(want)
+			if err == nil || errors.Is(err, platform.ErrRefused) {
+				s.Errorf("%s under fault %s: %v, want an unknown outcome", change.name, mode, err)
+			}
+			s.await(made.VMUUID, "the "+change.name+" that took effect", func(i platform.Instance) bool {
+				return i.Running() && change.at(i, want)
+			})
 		}
-	}
-	for _, mode := range []Mode{ErrorAfter, ResetAfter} {
-		hash := s.describe(made.VMUUID).ComposeHash
-		want := next
-		if hash == next {
-			want = made.ComposeHash
-		}
-		s.Inject(Fault{Method: "PATCH", Path: "/compose_file", Mode: mode})
-		_, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: want})
-		if err == nil || errors.Is(err, platform.ErrRefused) {
-			s.Errorf("update under fault %s: %v, want an unknown outcome", mode, err)
-		}
-		s.await(made.VMUUID, "the update that took effect", func(i platform.Instance) bool {
-			return i.Running() && i.ComposeHash == want
-		})
 	}
 	s.Inject(Fault{Method: "DELETE", Path: "/cvms/", Mode: ResetBefore})
 	if err := s.p.Delete(s.Context(), made.VMUUID); err == nil || errors.Is(err, platform.ErrRefused) {
@@ -117,13 +118,4 @@ func (s *suite) incompatible() {
 		s.Errorf("%d cvms, want 1", n)
 	}
 	s.remove(made)
-}
-
-func (s *suite) nextHash(of platform.Instance) string {
-	s.Helper()
-	next, err := s.p.Provision(s.Context(), of.VMUUID, s.Template(1))
-	if err != nil {
-		s.Fatalf("provision: %v", err)
-	}
-	return next.ComposeHash
 }

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -123,6 +124,37 @@ func (w *world) Update(_ context.Context, req platform.UpdateRequest) (platform.
 	})
 	return platform.Accepted{}, err
 }
+
+func (w *world) SetOSImage(_ context.Context, vmUUID, image string) (platform.Accepted, error) {
+	return w.change("os-image", vmUUID, func(c *cvm) { c.OSImage = image })
+}
+
+func (w *world) Resize(_ context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
+	return w.change("resize", vmUUID, func(c *cvm) {
+		c.InstanceType, c.DiskGB = cmp.Or(s.InstanceType, c.InstanceType), cmp.Or(s.DiskGB, c.DiskGB)
+	})
+}
+
+// change is an update in place that restarts the CVM.
+func (w *world) change(call, vmUUID string, apply func(*cvm)) (platform.Accepted, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.byID(vmUUID)
+	if c == nil {
+		return platform.Accepted{}, platform.ErrNotFound
+	}
+	w.mustNotBeOwn(call, c.AppID)
+	return platform.Accepted{}, w.act(call+" "+c.Name, func() {
+		if w.leader == c.slot {
+			w.t.Errorf("%s is changed while it leads", c.slot)
+		}
+		apply(c)
+		w.boot(c, c.ComposeHash)
+	})
+}
+
+func (w *world) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
+func (w *world) Settle() time.Duration                         { return 0 }
 
 func (w *world) Restart(_ context.Context, vmUUID string) (platform.Accepted, error) {
 	w.mu.Lock()

@@ -209,11 +209,8 @@ func (s *Server) osImages(*http.Request) (int, any, error) {
 
 func (s *Server) instanceTypes(*http.Request) (int, any, error) {
 	items := []any{}
-	for _, t := range []struct {
-		id           string
-		vcpu, memory int
-	}{{"tdx.small", 1, 2048}, {"tdx.medium", 2, 4096}, {"tdx.large", 4, 8192}} {
-		items = append(items, map[string]any{"id": t.id, "name": t.id, "vcpu": t.vcpu, "memory_mb": t.memory, "hourly_rate": "0"})
+	for _, t := range cloud.InstanceTypes {
+		items = append(items, map[string]any{"id": t.Name, "name": t.Name, "vcpu": t.VCPU, "memory_mb": t.MemoryMB, "hourly_rate": "0"})
 	}
 	return http.StatusOK, map[string]any{"items": items, "total": len(items)}, nil
 }

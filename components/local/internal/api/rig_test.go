@@ -20,6 +20,9 @@ import (
 
 const testKey = "phak_test"
 
+// rigImages are the OS images on offer.
+var rigImages = []string{"dstack-0.5.7", "dstack-0.5.9"}
+
 type rig struct {
 	*testing.T
 	hv   *cloudtest.Hypervisor
@@ -41,12 +44,12 @@ func newRig(t *testing.T, set cloud.Settings) *rig {
 func (r *rig) open(set cloud.Settings) {
 	r.Helper()
 	log := slog.New(slog.DiscardHandler)
-	cl, err := cloud.Open(cloud.Config{Dir: r.dir, Hypervisor: r.hv, EnvKey: cloudtest.EnvKey, Settings: set, Log: log})
+	cl, err := cloud.Open(cloud.Config{Dir: r.dir, Hypervisor: r.hv, EnvKey: cloudtest.EnvKey, Images: rigImages, Settings: set, Log: log})
 	if err != nil {
 		r.Fatal(err)
 	}
 	cfg := Config{
-		Cloud: cl, Key: testKey, Domain: "gw.test", Images: []string{"dstack-0.5.7"}, EnvKey: cloudtest.EnvKey, Log: log,
+		Cloud: cl, Key: testKey, Domain: "gw.test", Images: rigImages, EnvKey: cloudtest.EnvKey, Log: log,
 		Gateway: func() any { return nil }, LogDir: func(uuid string) string { return filepath.Join(r.dir, uuid) },
 	}
 	cfg.PCCS = r.pccs

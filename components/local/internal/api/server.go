@@ -219,6 +219,8 @@ func problem(err error) (int, any) {
 		return http.StatusBadRequest, coded("ERR-01-003", e.Message)
 	case cloud.NoRoom:
 		return http.StatusBadRequest, coded("ERR-02-005", e.Message)
+	case cloud.NoImage:
+		return http.StatusBadRequest, coded("ERR-02-010", e.Message)
 	case cloud.BadField:
 		return http.StatusUnprocessableEntity, validation(e.Field, e.Message)
 	default: // NameTaken, Incompatible, BadState

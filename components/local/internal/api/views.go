@@ -18,6 +18,7 @@ func (s *Server) cvmView(r *http.Request, v cloud.CVM) map[string]any {
 		busy = true
 		progress = map[string]any{"target": p.Target, "started_at": timeOrNil(p.StartedAt), "correlation_id": p.CorrelationID}
 	}
+	size, _ := cloud.InstanceTypeNamed(v.InstanceType)
 	endpoints := []any{}
 	if v.InstanceID != "" {
 		endpoints = append(endpoints, map[string]any{
@@ -28,7 +29,7 @@ func (s *Server) cvmView(r *http.Request, v cloud.CVM) map[string]any {
 	return map[string]any{
 		"id": s.idFor(r, v), "name": v.Name, "app_id": "app_" + v.AppID, "vm_uuid": v.VMUUID, "instance_id": orNil(v.InstanceID),
 		"status": v.Status, "in_progress": busy, "progress": progress, "compose_hash": v.ComposeHash,
-		"resource":  map[string]any{"instance_type": v.InstanceType, "vcpu": 1, "memory_in_gb": 2, "disk_in_gb": v.DiskGB, "gpus": 0},
+		"resource":  map[string]any{"instance_type": v.InstanceType, "vcpu": size.VCPU, "memory_in_gb": size.MemoryMB / 1024, "disk_in_gb": v.DiskGB, "gpus": 0},
 		"node_info": map[string]any{"object_type": "node", "id": v.NodeID, "name": nodeName(v.NodeID), "region": "local", "status": "ONLINE"},
 		"os":        map[string]any{"name": v.OSImage, "version": v.OSImage, "is_dev": false, "os_image_hash": nil},
 		"kms_type":  "phala", "kms_info": map[string]any{"encrypted_env_pubkey": envKey}, "encrypted_env_pubkey": envKey,

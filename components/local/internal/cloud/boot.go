@@ -74,9 +74,11 @@ func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
 		return BootSpec{}, fmt.Errorf("encrypted env: %w", err)
 	}
 	boot := v.Boots
+	size, _ := InstanceTypeNamed(v.InstanceType)
 	return BootSpec{
 		UUID: v.VMUUID, Name: v.Name, Index: v.Index, AppID: v.AppID, AppCompose: raw, Compose: parsed.DockerComposeFile,
-		Env: envelope.Filter(vars, parsed.AllowedEnvs), Seed: v.Seed, OSImage: v.OSImage,
+		Env: envelope.Filter(vars, parsed.AllowedEnvs), Seed: v.Seed,
+		OSImage: v.OSImage, VCPU: size.VCPU, MemoryMB: size.MemoryMB,
 		Notify: func(bootError string) { c.servicesStarted(v, boot+1, bootError) },
 	}, nil
 }

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -101,30 +102,49 @@ func (c *Cloud) UpdateImage(ref, image string) (Change, error) {
 	if image == "" {
 		return Change{}, badField("os_image_name", "Field required")
 	}
-	return c.change(ref, func(v *CVM) (*operation, error) {
-		if v.OSImage == image {
-			return nil, nil
-		}
-		v.OSImage = image
-		return c.updating(v, "update_os_image"), nil
+	return c.changeHardware(ref, "update_os_image", func(h *Hardware) error {
+		h.OSImage = image
+		return c.offers(*h)
 	})
 }
 
-// UpdateResources accepts another size; the disk only grows.
+// UpdateResources accepts another size; the disk only grows. "" and 0 leave as it is.
 func (c *Cloud) UpdateResources(ref, instanceType string, diskGB int) (Change, error) {
-	return c.change(ref, func(v *CVM) (*operation, error) {
-		if diskGB != 0 && diskGB < v.DiskGB {
-			return nil, badField("disk_size", "cannot shrink from %d to %d", v.DiskGB, diskGB)
+	return c.changeHardware(ref, "update_resources", func(h *Hardware) error {
+		if diskGB != 0 && diskGB < h.DiskGB {
+			return badField("disk_size", "cannot shrink from %d to %d", h.DiskGB, diskGB)
 		}
-		if (instanceType == "" || instanceType == v.InstanceType) && (diskGB == 0 || diskGB == v.DiskGB) {
-			return nil, nil
-		}
-		if instanceType != "" {
-			v.InstanceType = instanceType
-		}
-		v.DiskGB = max(v.DiskGB, diskGB)
-		return c.updating(v, "update_resources"), nil
+		h.InstanceType, h.DiskGB = cmp.Or(instanceType, h.InstanceType), max(h.DiskGB, diskGB)
+		return c.offers(*h)
 	})
+}
+
+// changeHardware accepts what edit makes of a CVM's hardware. The record has the new one
+// at once, so that a daemon which restarts boots with it; it reads as before until the
+// operation shows.
+func (c *Cloud) changeHardware(ref, name string, edit func(*Hardware) error) (Change, error) {
+	return c.change(ref, func(v *CVM) (*operation, error) {
+		was := Hardware{OSImage: v.OSImage, InstanceType: v.InstanceType, DiskGB: v.DiskGB}
+		next := was
+		if err := edit(&next); err != nil || next == was {
+			return nil, err
+		}
+		v.OSImage, v.InstanceType, v.DiskGB = next.OSImage, next.InstanceType, next.DiskGB
+		op := c.updating(v, name)
+		op.was = &was
+		return op, nil
+	})
+}
+
+// offers refuses what this cloud does not have.
+func (c *Cloud) offers(h Hardware) error {
+	if len(c.cfg.Images) > 0 && !slices.Contains(c.cfg.Images, h.OSImage) {
+		return refuse(NoImage, "OS image %q not found", h.OSImage)
+	}
+	if _, ok := InstanceTypeNamed(h.InstanceType); !ok {
+		return badField("instance_type", "%q is not an instance type", h.InstanceType)
+	}
+	return nil
 }
 
 // Rename changes the name; nothing is restarted.

@@ -27,7 +27,9 @@ type Config struct {
 	Dir        string
 	Hypervisor Hypervisor
 	// EnvKey gives an app's private key for encrypted environments.
-	EnvKey   func(appID string) (*ecdh.PrivateKey, error)
+	EnvKey func(appID string) (*ecdh.PrivateKey, error)
+	// Images names the OS images on offer; nil offers any.
+	Images   []string
 	Settings Settings
 	// OnDown is called when a machine is gone; nil does nothing.
 	OnDown func(uuid string)
@@ -246,11 +248,15 @@ func (c *Cloud) find(ref string) (*CVM, error) {
 
 func (c *Cloud) visible(v *CVM) bool { return !time.Now().Before(v.VisibleAt) }
 
+// snapshot is v as it reads: what an operation changes shows with the operation.
 func snapshot(v *CVM) CVM {
 	out := *v
 	if v.Progress != nil {
 		p := *v.Progress
 		out.Progress = &p
+		if was := p.Was; was != nil && !p.Shown {
+			out.OSImage, out.InstanceType, out.DiskGB = was.OSImage, was.InstanceType, was.DiskGB
+		}
 	}
 	return out
 }

@@ -24,6 +24,8 @@ const (
 	Conflict Kind = "conflict"
 	// BadState means that the operation does not apply to the CVM as it is.
 	BadState Kind = "bad_state"
+	// NoImage means that no OS image has that name.
+	NoImage Kind = "no_image"
 	// NoRoom means no place for another CVM.
 	NoRoom Kind = "no_room"
 )

@@ -18,6 +18,10 @@ type BootSpec struct {
 	Env        map[string]string
 	Seed       []byte
 	OSImage    string
+	// VCPU and MemoryMB are the size that the guest is told and measured with. A process
+	// of this machine is not held to them.
+	VCPU     int
+	MemoryMB int
 	// Notify is called at most once, later, with the outcome of starting the
 	// services: "" when all are up, else what went wrong.
 	Notify func(bootError string)

@@ -12,6 +12,8 @@ type operation struct {
 	target Status
 	// shown at once: no accept lag.
 	shown bool
+	// was is the hardware before, of an operation that changes it.
+	was *Hardware
 	// work carries it out and returns the status to end in; "" when the CVM is gone.
 	work func(ctx context.Context, v *CVM) Status
 }
@@ -24,7 +26,7 @@ func (c *Cloud) begin(v *CVM, op operation) error {
 	}
 	now := time.Now().UTC()
 	lag := time.Duration(c.settings.AcceptLag)
-	v.Progress = &Progress{Operation: op.name, Target: op.target, StartedAt: now, CorrelationID: newUUID(), Shown: op.shown || lag == 0}
+	v.Progress = &Progress{Operation: op.name, Target: op.target, StartedAt: now, CorrelationID: newUUID(), Shown: op.shown || lag == 0, Was: op.was}
 	v.PowerOn = op.target == Running
 	if v.Progress.Shown {
 		v.Status, v.UpdatedAt = op.during, now

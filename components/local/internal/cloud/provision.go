@@ -48,6 +48,9 @@ func (c *Cloud) Provision(shape Shape, f appcompose.Fields, customAppID string, 
 		return Provisioned{}, refuse(BadCompose, "%s", err)
 	}
 	shape = c.defaults(shape)
+	if err := c.offers(Hardware{OSImage: shape.OSImage, InstanceType: shape.InstanceType, DiskGB: shape.DiskGB}); err != nil {
+		return Provisioned{}, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := BareID(customAppID)
@@ -193,7 +196,7 @@ func (c *Cloud) defaults(s Shape) Shape {
 		s.OSImage = DefaultImage
 	}
 	if s.InstanceType == "" {
-		s.InstanceType = "tdx.small"
+		s.InstanceType = InstanceTypes[0].Name
 	}
 	if s.DiskGB == 0 {
 		s.DiskGB = 20

@@ -74,6 +74,36 @@ type Progress struct {
 	CorrelationID string    `json:"correlation_id"`
 	// Shown is false while the accepted operation does not show yet.
 	Shown bool `json:"shown"`
+	// Was is what the CVM still reads as until the operation shows; nil: it changes
+	// none of that.
+	Was *Hardware `json:"was,omitempty"`
+}
+
+// Hardware is what of a CVM's virtual machine can change in place.
+type Hardware struct {
+	OSImage      string `json:"os_image"`
+	InstanceType string `json:"instance_type"`
+	DiskGB       int    `json:"disk_gb"`
+}
+
+// InstanceType is a size on offer.
+type InstanceType struct {
+	Name           string
+	VCPU, MemoryMB int
+}
+
+// InstanceTypes are all sizes on offer, the default first.
+var InstanceTypes = []InstanceType{{"tdx.small", 1, 2048}, {"tdx.medium", 2, 4096}, {"tdx.large", 4, 8192}}
+
+// InstanceTypeNamed finds a size; an unknown name (a record of an older daemon) is read
+// as the default.
+func InstanceTypeNamed(name string) (InstanceType, bool) {
+	for _, t := range InstanceTypes {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return InstanceTypes[0], false
 }
 
 // App is one application: the composes it may run and their history.

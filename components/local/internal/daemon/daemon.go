@@ -98,14 +98,15 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		Resolve: func(id string) []gateway.Backend { return backends(fab, cl.Resolve(id)) },
 		Alive:   func(uuid string) bool { _, ok := cl.Machine(uuid); return ok },
 	})
+	images := slices.Sorted(maps.Keys(file.Images))
 	cl, err = cloud.Open(cloud.Config{
-		Dir: dir.path, Hypervisor: hv, EnvKey: sim.EnvKey, Settings: cfg.Settings, OnDown: gw.Drop, Log: cfg.Log,
+		Dir: dir.path, Hypervisor: hv, EnvKey: sim.EnvKey, Images: images, Settings: cfg.Settings, OnDown: gw.Drop, Log: cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
 	apiConfig := api.Config{
-		Cloud: cl, Key: file.APIKey, Domain: cfg.Domain, Images: slices.Sorted(maps.Keys(file.Images)),
+		Cloud: cl, Key: file.APIKey, Domain: cfg.Domain, Images: images,
 		EnvKey: sim.EnvKey, SignEnvKey: sim.SignEnvKey, EvidenceFaults: hv.SetFaults,
 		Gateway:  func() any { return gw.Counters() },
 		LogDir:   func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },

@@ -126,7 +126,8 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		faults := h.faults[spec.UUID]
 		h.mu.Unlock()
 		guest, err := h.cfg.Sim.Boot(attestsim.BootConfig{
-			AppID: spec.AppID, AppCompose: spec.AppCompose, InstanceIDSeed: spec.Seed, OSImage: spec.OSImage, Faults: faults,
+			AppID: spec.AppID, AppCompose: spec.AppCompose, InstanceIDSeed: spec.Seed, OSImage: spec.OSImage,
+			Shape: attestsim.Shape{VCPU: spec.VCPU, MemoryMB: spec.MemoryMB}, Faults: faults,
 		})
 		if err != nil {
 			return fmt.Errorf("boot guest agent: %w", err)

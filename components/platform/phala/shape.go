@@ -1,0 +1,107 @@
+package phala
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"cadre.dev/platform"
+)
+
+// SetOSImage implements platform.Platform.
+func (c *Client) SetOSImage(ctx context.Context, vmUUID, image string) (platform.Accepted, error) {
+	doing := "set os image of cvm " + vmUUID
+	path, err := cvmPath(vmUUID, "/os-image")
+	if err != nil {
+		return platform.Accepted{}, err
+	}
+	if image == "" {
+		return platform.Accepted{}, fmt.Errorf("%s: no image named: %w", doing, platform.ErrRefused)
+	}
+	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: map[string]any{"os_image_name": image}})
+}
+
+// Resize implements platform.Platform.
+func (c *Client) Resize(ctx context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
+	doing := "resize cvm " + vmUUID
+	path, err := cvmPath(vmUUID, "/resources")
+	if err != nil {
+		return platform.Accepted{}, err
+	}
+	// Without leave to restart a platform would take the change and not boot with it.
+	body := map[string]any{"allow_restart": true}
+	if s.InstanceType != "" {
+		body["instance_type"] = s.InstanceType
+	}
+	if s.DiskGB > 0 {
+		body["disk_size"] = s.DiskGB
+	}
+	if len(body) == 1 || s.DiskGB < 0 {
+		return platform.Accepted{}, fmt.Errorf("%s: %+v is no shape to change to: %w", doing, s, platform.ErrRefused)
+	}
+	return c.change(ctx, vmUUID, call{doing: doing, method: http.MethodPatch, path: path, body: body})
+}
+
+// Offer implements platform.Platform: the images of any node and the instance types. A
+// server without a list of instance types does not tell them.
+func (c *Client) Offer(ctx context.Context) (platform.Offer, error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return platform.Offer{}, err
+	}
+	out := platform.Offer{}
+	for _, n := range nodes {
+		out.OSImages = append(out.OSImages, n.Images...)
+	}
+	if out.InstanceTypes, err = c.instanceTypes(ctx); err != nil {
+		return platform.Offer{}, err
+	}
+	return out, nil
+}
+
+// instanceTypes are the ids on offer; nil: not told.
+func (c *Client) instanceTypes(ctx context.Context) ([]string, error) {
+	var reply json.RawMessage
+	err := c.read(ctx, call{doing: "list instance types", method: http.MethodGet, path: "/instance-types", into: &reply, limit: maxListReply})
+	var answer *Error
+	var bad *replyError
+	switch {
+	case errors.As(err, &answer) && (answer.Status == http.StatusNotFound || answer.Status == http.StatusMethodNotAllowed), errors.As(err, &bad):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return idsIn(reply, 6), nil
+}
+
+// idsIn takes the ids of a list whose form differs between versions: an array of rows,
+// or an object that holds one; families hold rows of their own.
+func idsIn(raw json.RawMessage, depth int) []string {
+	if depth == 0 {
+		return nil
+	}
+	var rows []json.RawMessage
+	if json.Unmarshal(raw, &rows) == nil {
+		var out []string
+		for _, row := range rows {
+			out = append(out, idsIn(row, depth-1)...)
+		}
+		return out
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	for _, key := range []string{"items", "result", "instance_types"} {
+		if inner, ok := fields[key]; ok {
+			return idsIn(inner, depth-1)
+		}
+	}
+	var id text
+	if json.Unmarshal(fields["id"], &id) != nil || id == "" {
+		return nil
+	}
+	return []string{string(id)}
+}
