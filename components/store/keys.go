@@ -28,6 +28,9 @@ const (
 	FloorPrefix       = "control/floor/"
 	PausePrefix       = "control/pause/"
 	QueuePrefix       = "control/queue/"
+	DeletePrefix      = "control/delete/"
+	DeleteDisksPrefix = "control/delete-disks/"
+	AdoptPrefix       = "control/adopt/"
 	LeasePrefix       = "lease/"
 	BootLeasePrefix   = "lease/boots/"
 	DecisionsPrefix   = "decisions/"
@@ -124,6 +127,15 @@ func RequireApprovalKey() string { return "control/require-approval" }
 
 // QueueKey is one request of an operator, e.g. a restart of a Slot.
 func QueueKey(request string) string { return key("control", "queue", id(request)) }
+
+// DeleteGroupKey is the operator's switch that deletes group g.
+func DeleteGroupKey(g string) string { return key("control", "delete", name(g)) }
+
+// DeleteDisksKey names the Slots of group g whose disks a scale-in may delete.
+func DeleteDisksKey(g string) string { return key("control", "delete-disks", name(g)) }
+
+// AdoptKey names the running CVMs that become members of group g.
+func AdoptKey(g string) string { return key("control", "adopt", name(g)) }
 
 // SecretKey is the epoch of the secret called secret of group g; of the cluster's
 // own key of that name when g is ClusterSecrets.

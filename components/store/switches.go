@@ -36,27 +36,55 @@ type RaisedTerm struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// RequestKind is what an operator asks for through the queue.
-type RequestKind string
+// DeleteGroup is the operator's switch at control/delete/<g>: while it exists, the
+// leader takes every Slot of the group out of service, and at last the group's records,
+// the switch with them. Exactly one of KeepCVMs and DeleteDisks is set. Deleting the
+// switch keeps what is not gone yet.
+type DeleteGroup struct {
+	Group string `json:"group"`
+	// KeepCVMs leaves the CVMs as they run: they are forgotten, and lose their
+	// credentials.
+	KeepCVMs bool `json:"keep_cvms,omitempty"`
+	// DeleteDisks deletes the CVMs and what is on their disks.
+	DeleteDisks bool      `json:"delete_disks,omitempty"`
+	Reason      string    `json:"reason"`
+	By          string    `json:"by"`
+	At          time.Time `json:"at"`
+}
 
-const (
-	// RequestRestart asks for a restart of one Slot at its Revision.
-	RequestRestart RequestKind = "restart"
-	// RequestRelease ends the hold of a Slot that two Boots took from each other.
-	RequestRelease RequestKind = "release"
-)
-
-// QueueRequest is one request of an operator at control/queue/<id>. The leader
-// deletes it in the transaction that records its Operation, or releases the Slot.
-type QueueRequest struct {
-	ID   string      `json:"id"`
-	Kind RequestKind `json:"kind"`
-	// Group may be left out: Slot names are unique in the cluster.
-	Group  string    `json:"group,omitempty"`
-	Slot   string    `json:"slot"`
+// DeleteDisks is the operator's switch at control/delete-disks/<g>: a scale-in may
+// delete the disks of the Slots that it names, and of no other. The leader deletes it
+// when none of them is left.
+type DeleteDisks struct {
+	Group  string    `json:"group"`
+	Slots  []string  `json:"slots"`
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
+}
+
+// Adoption is the operator's request at control/adopt/<g>: running CVMs whose records
+// are lost become the members that they attested to be. The leader binds exactly these,
+// and deletes the request when each of them is bound or cannot be.
+type Adoption struct {
+	Group   string    `json:"group"`
+	Members []Adopted `json:"members"`
+	Reason  string    `json:"reason"`
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
+}
+
+// Adopted is one Slot with the Instance that it is to be bound to. What the latest
+// genuine evidence of that Instance says must still be the same when it is bound.
+type Adopted struct {
+	Slot       string `json:"slot"`
+	InstanceID string `json:"instance_id"`
+	// ComposeHash as attested, 64 hex characters.
+	ComposeHash string `json:"compose_hash"`
+	// Revision that measures it.
+	Revision string `json:"revision"`
+	// VMUUID of the CVM on the platform.
+	VMUUID string `json:"vm_uuid"`
 }
 
 // SpentNonce is the record at admission/nonces/<n>: its existence means that the

@@ -48,14 +48,30 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return nil, status.Error(codes.Aborted, fmt.Sprintf(
 			"SPEC_CONFLICT: the spec of %s has index %d, not %d: somebody changed it; read it again", spec.Name, index, req.GetExpectedIndex()))
 	}
-	if index != 0 && sameSpec(old, spec) {
+	var with []store.Op
+	same := index != 0 && sameSpec(old, spec)
+	out.Leaving, out.HeldDisks = c.leaving(spec)
+	if req.GetDeleteDisks() && len(out.HeldDisks) > 0 {
+		out.HeldDisks = nil
+		if !req.GetDryRun() {
+			named, err := c.deleteDisks(ctx, spec.Name, out.Leaving, req.GetReason())
+			if err != nil {
+				return nil, err
+			}
+			with = append(with, named)
+		}
+	} else if same {
 		return out, nil
 	}
 	out.Changed = true
 	if req.GetDryRun() {
 		return out, nil
 	}
-	if err := c.writeSpec(ctx, spec.Name, req.GetSpecJson(), index); err != nil {
+	if same {
+		// The spec stands; what it waited for is what is asked for now.
+		return out, wire(c.store.Commit(ctx, with...))
+	}
+	if err := c.writeSpec(ctx, spec.Name, req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
 	_, out.Index, err = store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
@@ -73,15 +89,15 @@ func refused(err error) error {
 
 // writeSpec writes with the caller's own token. Consul's rules name each group's
 // key, so a group that is new has none yet: an operator gets it made, and the
-// write is tried again until every server knows it.
-func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index uint64) error {
+// write is tried again until every server knows it. The Ops go in the same transaction.
+func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index uint64, with ...store.Op) error {
 	op, err := store.PutRaw(store.GroupSpecKey(name), compact(raw), index)
 	if err != nil {
 		return wire(err)
 	}
 	deadline := time.Now().Add(ruleWait)
 	for {
-		err = c.store.Commit(ctx, op)
+		err = c.store.Commit(ctx, append([]store.Op{op}, with...)...)
 		switch {
 		case err == nil:
 			return nil

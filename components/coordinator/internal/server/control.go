@@ -3,9 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"time"
-
-	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -14,13 +11,16 @@ import (
 )
 
 // maxReason bounds an operator's text.
-const maxReason = 500
+const maxReason = store.MaxReason
 
 // PauseRollout implements ClusterService.
 func (s *Server) PauseRollout(ctx context.Context, req *apiv1.PauseRolloutRequest) (*apiv1.PauseRolloutResponse, error) {
 	c, err := s.callerFor(ctx, req.GetGroup(), req.GetReason())
 	if err != nil {
 		return nil, err
+	}
+	if c.by, err = s.cfg.Tokens.Who(ctx, c.token); err != nil {
+		return nil, wire(err)
 	}
 	key := store.PauseKey(req.GetGroup())
 	_, index, err := store.ReadRaw(ctx, c.store, key)
@@ -30,7 +30,7 @@ func (s *Server) PauseRollout(ctx context.Context, req *apiv1.PauseRolloutReques
 	if !errors.Is(err, store.ErrNotFound) {
 		return nil, wire(err)
 	}
-	op, err := store.Put(key, store.Pause{Reason: req.GetReason(), By: "operator", At: s.cfg.Now().UTC()}, index)
+	op, err := store.Put(key, store.Pause{Reason: req.GetReason(), By: c.by, At: s.cfg.Now().UTC()}, index)
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -49,7 +49,7 @@ func (s *Server) ResumeRollout(ctx context.Context, req *apiv1.ResumeRolloutRequ
 
 // RestartInstance implements ClusterService.
 func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstanceRequest) (*apiv1.RestartInstanceResponse, error) {
-	c, err := s.caller(ctx)
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -57,19 +57,11 @@ func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstance
 	if err != nil {
 		return nil, err
 	}
-	if len(req.GetReason()) > maxReason {
-		return nil, status.Errorf(codes.InvalidArgument, "reason: at most %d bytes", maxReason)
-	}
-	id := "restart-" + uuid.NewString()
-	op, err := store.Put(store.QueueKey(id), store.QueueRequest{
-		ID: id, Kind: store.RequestRestart, Group: record.Group, Slot: req.GetSlot(),
-		Reason: req.GetReason(), By: "operator", At: s.cfg.Now().UTC().Truncate(time.Millisecond),
-	}, 0)
+	id, err := c.enqueue(ctx, store.QueueRequest{
+		ID: req.GetRequestId(), Kind: store.RequestRestart, Group: record.Group, Slot: req.GetSlot(), Reason: req.GetReason(),
+	})
 	if err != nil {
-		return nil, wire(err)
-	}
-	if err := c.store.Commit(ctx, op); err != nil {
-		return nil, wire(err)
+		return nil, err
 	}
 	return &apiv1.RestartInstanceResponse{RequestId: id}, nil
 }

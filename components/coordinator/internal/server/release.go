@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"time"
-
-	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -29,16 +26,9 @@ func (s *Server) ReleaseSlot(ctx context.Context, req *apiv1.ReleaseSlotRequest)
 	if !c.view.Admissions[req.GetSlot()].Value.Contest.Held() {
 		return &apiv1.ReleaseSlotResponse{}, nil
 	}
-	id := "release-" + uuid.NewString()
-	op, err := store.Put(store.QueueKey(id), store.QueueRequest{
-		ID: id, Kind: store.RequestRelease, Group: record.Group, Slot: req.GetSlot(),
-		Reason: req.GetReason(), By: c.by, At: s.cfg.Now().UTC().Truncate(time.Millisecond),
-	}, 0)
+	id, err := c.enqueue(ctx, store.QueueRequest{Kind: store.RequestRelease, Group: record.Group, Slot: req.GetSlot(), Reason: req.GetReason()})
 	if err != nil {
-		return nil, wire(err)
-	}
-	if err := c.store.Commit(ctx, op); err != nil {
-		return nil, wire(err)
+		return nil, err
 	}
 	return &apiv1.ReleaseSlotResponse{Changed: true, RequestId: id}, nil
 }

@@ -108,6 +108,7 @@ const (
 type Server struct {
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedPolicyServiceServer
+	apiv1.UnimplementedOperationServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -154,6 +155,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	)
 	apiv1.RegisterClusterServiceServer(server, s)
 	apiv1.RegisterPolicyServiceServer(server, s)
+	apiv1.RegisterOperationServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		s.callers.Close() // gRPC would wait for what is asked about tokens
 		// Streams never end by themselves.

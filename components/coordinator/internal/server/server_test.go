@@ -336,6 +336,34 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.RaiseFloor(ctx, &apiv1.RaiseFloorRequest{NotBefore: timestamppb.New(time.Unix(1, 0))})
 			return err
 		},
+		"ListOperations": func(ctx context.Context) error {
+			_, err := a.ListOperations(ctx, &apiv1.ListOperationsRequest{})
+			return err
+		},
+		"GetOperation": func(ctx context.Context) error {
+			_, err := a.GetOperation(ctx, &apiv1.GetOperationRequest{Operation: "pg.1"})
+			return absent(err)
+		},
+		"ResolveOperation": func(ctx context.Context) error {
+			_, err := a.ResolveOperation(ctx, &apiv1.ResolveOperationRequest{Operation: "pg.1", As: "done", Reason: "r"})
+			return absent(err)
+		},
+		"ReplaceInstance": func(ctx context.Context) error {
+			_, err := a.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: "pg-0", Reason: "r"})
+			return absent(err)
+		},
+		"RetryRollout": func(ctx context.Context) error {
+			_, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "r"})
+			return err
+		},
+		"DeleteGroup": func(ctx context.Context) error {
+			_, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, Reason: "r"})
+			return err
+		},
+		"DeleteGroup, taken back": func(ctx context.Context) error {
+			_, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", Cancel: true})
+			return err
+		},
 		"RestartInstance": func(ctx context.Context) error {
 			_, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"})
 			return absent(err)

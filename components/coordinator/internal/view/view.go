@@ -47,6 +47,10 @@ type View struct {
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
+	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.
+	Deletes     map[string]Rec[store.DeleteGroup]
+	DeleteDisks map[string]Rec[store.DeleteDisks]
+	Adoptions   map[string]Rec[store.Adoption]
 	// Secrets and Rotates by group and name: epochs, and requests for new ones.
 	Secrets map[SecretName]Rec[store.SecretRecord]
 	Rotates map[SecretName]Rec[store.RotateRequest]
@@ -87,6 +91,7 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	v.decisions = at.below(ctx, store.DecisionsPrefix)
 	v.readBoots(ctx, at, &errs)
 	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
+	v.readWayOut(ctx, at, &errs)
 	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
 	v.readSwitches(ctx, at, &errs)
 	v.readSecrets(ctx, at, &errs)

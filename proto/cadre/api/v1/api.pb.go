@@ -169,7 +169,11 @@ type ApplyGroupRequest struct {
 	// Index that the caller read; 0 creates or overwrites without a check.
 	ExpectedIndex uint64 `protobuf:"varint,3,opt,name=expected_index,json=expectedIndex,proto3" json:"expected_index,omitempty"`
 	// Validate and plan only.
-	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The disks of the Slots that a smaller number of replicas removes may be deleted:
+	// written as control/delete-disks/<group> with the reason.
+	DeleteDisks   bool   `protobuf:"varint,5,opt,name=delete_disks,json=deleteDisks,proto3" json:"delete_disks,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,12 +236,31 @@ func (x *ApplyGroupRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *ApplyGroupRequest) GetDeleteDisks() bool {
+	if x != nil {
+		return x.DeleteDisks
+	}
+	return false
+}
+
+func (x *ApplyGroupRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ApplyGroupResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Changed       bool                   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Revision      string                 `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	Warnings      []string               `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Changed  bool                   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	Index    uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Revision string                 `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Warnings []string               `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Slots that there are and that the spec does not ask for any more.
+	Leaving []string `protobuf:"bytes,5,rep,name=leaving,proto3" json:"leaving,omitempty"`
+	// Of these, whose disk is deleted with them and which no request names: the leader
+	// holds them until one does.
+	HeldDisks     []string `protobuf:"bytes,6,rep,name=held_disks,json=heldDisks,proto3" json:"held_disks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,6 +319,20 @@ func (x *ApplyGroupResponse) GetRevision() string {
 func (x *ApplyGroupResponse) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *ApplyGroupResponse) GetLeaving() []string {
+	if x != nil {
+		return x.Leaving
+	}
+	return nil
+}
+
+func (x *ApplyGroupResponse) GetHeldDisks() []string {
+	if x != nil {
+		return x.HeldDisks
 	}
 	return nil
 }
@@ -1243,9 +1280,13 @@ func (x *DescribeInstanceResponse) GetAdmissionsJson() [][]byte {
 }
 
 type RestartInstanceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Slot          string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Slot   string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Made by the caller once and repeated when the call is tried again: the same one
+	// twice is one restart, and with other content it is refused. Empty: made here, and
+	// each call is a restart of its own.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1290,6 +1331,13 @@ func (x *RestartInstanceRequest) GetSlot() string {
 func (x *RestartInstanceRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *RestartInstanceRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
 	}
 	return ""
 }
@@ -2185,17 +2233,22 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\rca_bundle_pem\x18\x05 \x01(\fR\vcaBundlePem\x12\x1e\n" +
 	"\n" +
 	"collateral\x18\x06 \x01(\fR\n" +
-	"collateral\"\x86\x01\n" +
+	"collateral\"\xc1\x01\n" +
 	"\x11ApplyGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
 	"\tspec_json\x18\x02 \x01(\fR\bspecJson\x12%\n" +
 	"\x0eexpected_index\x18\x03 \x01(\x04R\rexpectedIndex\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"|\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12!\n" +
+	"\fdelete_disks\x18\x05 \x01(\bR\vdeleteDisks\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb5\x01\n" +
 	"\x12ApplyGroupResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\tR\brevision\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"'\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\x12\x18\n" +
+	"\aleaving\x18\x05 \x03(\tR\aleaving\x12\x1d\n" +
+	"\n" +
+	"held_disks\x18\x06 \x03(\tR\theldDisks\"'\n" +
 	"\x0fGetGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"o\n" +
 	"\x10GetGroupResponse\x12\x1b\n" +
@@ -2248,10 +2301,12 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x18DescribeInstanceResponse\x12#\n" +
 	"\rinstance_json\x18\x01 \x01(\fR\finstanceJson\x12'\n" +
 	"\x0foperations_json\x18\x02 \x03(\fR\x0eoperationsJson\x12'\n" +
-	"\x0fadmissions_json\x18\x03 \x03(\fR\x0eadmissionsJson\"D\n" +
+	"\x0fadmissions_json\x18\x03 \x03(\fR\x0eadmissionsJson\"c\n" +
 	"\x16RestartInstanceRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"8\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"8\n" +
 	"\x17RestartInstanceResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\"\x13\n" +

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/operation"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// ListOperations implements OperationService.
+func (s *Server) ListOperations(ctx context.Context, req *apiv1.ListOperationsRequest) (*apiv1.ListOperationsResponse, error) {
+	all, err := s.readableOperations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListOperationsResponse{}
+	for _, op := range all.operations {
+		if req.GetGroup() != "" && op.Group != req.GetGroup() || op.Phase.Ended() && !req.GetAll() {
+			continue
+		}
+		if err := appendJSON(&out.OperationsJson, op); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// GetOperation implements OperationService.
+func (s *Server) GetOperation(ctx context.Context, req *apiv1.GetOperationRequest) (*apiv1.GetOperationResponse, error) {
+	all, err := s.readableOperations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.GetOperationResponse{}
+	if q, ok := all.view.Queue[req.GetOperation()]; ok && all.mayKnow(q.Value) {
+		if out.RequestJson, err = encode(q.Value); err != nil {
+			return nil, err
+		}
+	}
+	op, err := all.find(req.GetOperation())
+	if err != nil {
+		if out.RequestJson != nil {
+			return out, nil // it waits
+		}
+		return nil, err
+	}
+	out.OperationJson, err = encode(op)
+	return out, err
+}
+
+// ResolveOperation implements OperationService.
+func (s *Server) ResolveOperation(ctx context.Context, req *apiv1.ResolveOperationRequest) (*apiv1.ResolveOperationResponse, error) {
+	as := store.Resolution(req.GetAs())
+	if as != store.ResolvedDone && as != store.ResolvedFailed {
+		return nil, status.Errorf(codes.InvalidArgument, "as: %.80q is neither done nor failed", req.GetAs())
+	}
+	all, err := s.readableOperations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	op, err := all.find(req.GetOperation())
+	if err != nil {
+		return nil, err
+	}
+	q := store.QueueRequest{ID: req.GetRequestId(), Kind: store.RequestResolve, Group: op.Group, Operation: op.ID, As: as, Reason: req.GetReason()}
+	out := &apiv1.ResolveOperationResponse{RequestId: q.ID}
+	if out.OperationJson, err = encode(op); err != nil {
+		return nil, err
+	}
+	out.Warnings = resolveWarnings(op, as)
+	if known, ok := all.requested(q.ID); q.ID != "" && ok {
+		return out, sameRequest(known, q)
+	}
+	if err := undecided(op); err != nil || req.GetDryRun() {
+		return out, err
+	}
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	if err := needReason(req.GetReason()); err != nil {
+		return nil, err
+	}
+	out.RequestId, err = c.enqueue(ctx, q)
+	return out, err
+}
+
+// undecided refuses to resolve an Operation without a call that nobody can tell.
+func undecided(op operation.Operation) error {
+	switch {
+	case op.Phase.Ended():
+		return status.Errorf(codes.FailedPrecondition, "operation %s has ended: %s %s", op.ID, op.Phase, op.Reason)
+	case op.Phase != operation.Acting:
+		return status.Errorf(codes.FailedPrecondition, "operation %s has no platform call that is undecided: it is %s: %s", op.ID, op.Phase, op.Reason)
+	}
+	return nil
+}
+
+// resolveWarnings is what a wrong word would mean.
+func resolveWarnings(op operation.Operation, as store.Resolution) []string {
+	if as == store.ResolvedDone {
+		return []string{fmt.Sprintf("%s is taken to have happened: if it did not, the slot waits for a boot that never comes until its deadline", op.Kind)}
+	}
+	return []string{fmt.Sprintf("%s is taken to have had no effect and to have none later: if it comes after all, the slot is restarted or has a second CVM by it; look at the CVM on the platform first", op.Kind)}
+}
+
+// known is what a caller may know of Operations.
+type known struct {
+	*caller
+	readable map[string]bool
+	// operations, newest first.
+	operations []operation.Operation
+}
+
+func (s *Server) readableOperations(ctx context.Context) (known, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return known{}, err
+	}
+	readable, err := c.readable(ctx)
+	if err != nil {
+		return known{}, err
+	}
+	out := known{caller: c, readable: readable}
+	for _, o := range c.view.Operations {
+		if readable[o.Value.Group] {
+			out.operations = append(out.operations, o.Value)
+		}
+	}
+	slices.SortFunc(out.operations, func(a, b operation.Operation) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
+	})
+	return out, nil
+}
+
+func (k known) mayKnow(q store.QueueRequest) bool {
+	if q.Group != "" {
+		return k.readable[q.Group]
+	}
+	record, ok := k.view.Slots[q.Slot]
+	return ok && k.readable[record.Value.Group]
+}
+
+// find gives the Operation with the id, or the only one whose id begins so.
+func (k known) find(id string) (operation.Operation, error) {
+	var found []operation.Operation
+	for _, op := range k.operations {
+		if op.ID == id {
+			return op, nil
+		}
+		if len(id) >= minPrefix && strings.HasPrefix(op.ID, id) {
+			found = append(found, op)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return operation.Operation{}, status.Errorf(codes.NotFound, "no such operation: %.140s", id)
+	case 1:
+		return found[0], nil
+	}
+	return operation.Operation{}, status.Errorf(codes.InvalidArgument, "operation: %.140q is the beginning of %d operations: give more of it", id, len(found))
+}

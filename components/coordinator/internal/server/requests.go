@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/store"
+)
+
+// enqueue writes a request of an operator with the caller's own token, and gives its id.
+// The id is the caller's: the same one with the same content is the same request, queued
+// or carried out already, and with other content it is refused (I17). Without one each
+// call is a request of its own.
+func (c *caller) enqueue(ctx context.Context, q store.QueueRequest) (id string, err error) {
+	if q.ID == "" {
+		q.ID = string(q.Kind) + "-" + uuid.NewString()
+	}
+	q.By, q.At = c.by, c.server.cfg.Now().UTC().Truncate(time.Millisecond)
+	if err := q.Check(); err != nil {
+		text := err.Error()
+		if strings.HasPrefix(text, "id: ") {
+			text = "request_" + text
+		}
+		return "", status.Error(codes.InvalidArgument, text)
+	}
+	if known, ok := c.requested(q.ID); ok {
+		return q.ID, sameRequest(known, q)
+	}
+	op, err := store.Put(store.QueueKey(q.ID), q, 0)
+	if err != nil {
+		return "", wire(err)
+	}
+	err = c.store.Commit(ctx, op)
+	if !errors.Is(err, store.ErrConflict) {
+		if err == nil {
+			c.server.cfg.Log.Info("request queued", "request", q.ID, "kind", q.Kind, "group", q.Group, "slot", q.Slot, "operation", q.Operation, "by", q.By, "reason", q.Reason)
+		}
+		return q.ID, wire(err)
+	}
+	// The same call was made at the same time.
+	known, _, err := store.Read[store.QueueRequest](ctx, c.store, store.QueueKey(q.ID))
+	if err != nil {
+		return "", wire(err)
+	}
+	return q.ID, sameRequest(known, q)
+}
+
+// requested is the request that has the id: one that waits, or one that an Operation
+// carries out or carried out.
+func (c *caller) requested(id string) (store.QueueRequest, bool) {
+	q, ok := c.view.Queue[id]
+	return q.Value, ok
+}
+
+// sameRequest refuses an id that stands for something else.
+func sameRequest(known, q store.QueueRequest) error {
+	if known.Kind == q.Kind && known.Slot == q.Slot && known.Operation == q.Operation && known.As == q.As &&
+		(known.Group == q.Group || q.Slot != "") && known.Reason == q.Reason {
+		return nil
+	}
+	what := strings.TrimSpace(strings.Join([]string{string(known.Kind), known.Slot + known.Operation}, " of "))
+	return status.Errorf(codes.InvalidArgument, "request_id: %s is another request already (%s, reason %q): make a new id", q.ID, what, known.Reason)
+}
+
+// needReason is for requests that take something away: whoever finds it gone looks for it.
+func needReason(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
+	case len(reason) > maxReason:
+		return status.Errorf(codes.InvalidArgument, "reason: at most %d bytes", maxReason)
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// ReplaceInstance implements OperationService.
+func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstanceRequest) (*apiv1.ReplaceInstanceResponse, error) {
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	record, err := c.mayReadSlot(ctx, req.GetSlot())
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ReplaceInstanceResponse{
+		RequestId: req.GetRequestId(), VmUuid: record.VMUUID, InstanceId: record.InstanceID, PlatformName: record.PlatformName,
+	}
+	if record.VMUUID == "" && record.InstanceID == "" {
+		return nil, status.Errorf(codes.FailedPrecondition, "slot %s is bound to no CVM: there is none to replace; `cadre rollout plan %s` says what it waits for", record.Slot, record.Group)
+	}
+	out.PlatformStatus, out.Warnings = c.lost(ctx, record)
+	if req.GetDryRun() {
+		return out, nil
+	}
+	if err := needReason(req.GetReason()); err != nil {
+		return nil, err
+	}
+	out.RequestId, err = c.enqueue(ctx, store.QueueRequest{
+		ID: req.GetRequestId(), Kind: store.RequestReplace, Group: record.Group, Slot: record.Slot, DeleteDisk: true, Reason: req.GetReason(),
+	})
+	return out, err
+}
+
+// lost says what the platform has of a Slot whose CVM is to be replaced, and what is odd
+// about replacing it.
+func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformStatus string, warnings []string) {
+	listing := c.server.cfg.Platform.List(ctx, listAge)
+	if listing.Err != nil {
+		warnings = append(warnings, "the platform does not answer, so nobody knows whether the CVM is there: "+listing.Err.Error())
+	}
+	for _, i := range listing.Instances {
+		if id := cmp.Or(i.VMUUID, i.ID); record.VMUUID != "" && id == record.VMUUID || record.VMUUID == "" && i.InstanceID == record.InstanceID {
+			platformStatus = i.Status
+			warnings = append(warnings, fmt.Sprintf("the platform has the CVM (%s): it and its disk are deleted", i.Status))
+		}
+	}
+	if a, ok := c.view.Admissions[record.Slot]; ok && a.Value.InstanceID == record.InstanceID && c.view.Boots[record.Slot].HeldBy(a.Value.BootID) {
+		warnings = append(warnings, "a boot of it holds the slot and is alive: a restart or an update keeps its disk")
+	}
+	if spec, _, ok := c.view.InForce(record.Group); ok && spec.PreservedState.Disk != "" {
+		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q: this is the one way to lose it", spec.PreservedState.Disk))
+	}
+	return platformStatus, warnings
+}
+
+// RetryRollout implements OperationService.
+func (s *Server) RetryRollout(ctx context.Context, req *apiv1.RetryRolloutRequest) (*apiv1.RetryRolloutResponse, error) {
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	name := req.GetGroup()
+	if err := c.mayRead(ctx, name); err != nil {
+		return nil, err
+	}
+	if _, ok := c.view.Specs[name]; !ok {
+		return nil, status.Error(codes.NotFound, "no such group: "+name)
+	}
+	if err := needReason(req.GetReason()); err != nil {
+		return nil, err
+	}
+	current := c.view.Rollouts[c.view.Statuses[name].Value.Rollout].Value
+	out := &apiv1.RetryRolloutResponse{RequestId: req.GetRequestId(), Rollout: current.ID, RolloutState: string(current.State)}
+	if current.State != operation.FailedState {
+		return out, nil
+	}
+	out.Changed = true
+	out.RequestId, err = c.enqueue(ctx, store.QueueRequest{ID: req.GetRequestId(), Kind: store.RequestRetry, Group: name, Reason: req.GetReason()})
+	return out, err
+}
+
+// DeleteGroup implements OperationService.
+func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest) (*apiv1.DeleteGroupResponse, error) {
+	if !req.GetCancel() && req.GetKeepCvms() == req.GetDeleteDisks() {
+		return nil, status.Error(codes.InvalidArgument, "keep_cvms, delete_disks: say one of them: whether the CVMs go on without Cadre, or are deleted with their disks")
+	}
+	c, err := s.decider(ctx, store.DeletePrefix, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	name := req.GetGroup()
+	if err := c.mayRead(ctx, name); err != nil {
+		return nil, err
+	}
+	slots := c.view.SlotsOf(name)
+	if !slices.Contains(c.view.Known(), name) && len(slots) == 0 {
+		return nil, status.Error(codes.NotFound, "no such group: "+name)
+	}
+	out := &apiv1.DeleteGroupResponse{}
+	for _, record := range slots {
+		out.Slots = append(out.Slots, record.Slot)
+	}
+	key := store.DeleteGroupKey(name)
+	if req.GetCancel() {
+		out.Changed, err = c.remove(ctx, key)
+		if out.Changed && err == nil {
+			s.cfg.Log.Info("deletion of a group taken back", "group", name, "by", c.by, "reason", req.GetReason())
+		}
+		return out, err
+	}
+	out.Warnings = c.deleteWarnings(name, req.GetDeleteDisks())
+	if before, ok := c.view.Deletes[name]; ok {
+		if before.Value.DeleteDisks != req.GetDeleteDisks() || before.Value.KeepCVMs != req.GetKeepCvms() {
+			return nil, status.Errorf(codes.FailedPrecondition, "group %s is being deleted the other way already, by %s: take that back first", name, before.Value.By)
+		}
+		return out, nil
+	}
+	out.Changed = true
+	if req.GetDryRun() {
+		return out, nil
+	}
+	if err := needReason(req.GetReason()); err != nil {
+		return nil, err
+	}
+	_, err = create(ctx, c, key, store.DeleteGroup{
+		Group: name, KeepCVMs: req.GetKeepCvms(), DeleteDisks: req.GetDeleteDisks(), Reason: req.GetReason(), By: c.by, At: c.now(),
+	})
+	if err == nil {
+		s.cfg.Log.Info("group is to be deleted", "group", name, "keep_cvms", req.GetKeepCvms(), "by", c.by, "reason", req.GetReason())
+	}
+	return out, err
+}
+
+func (c *caller) now() time.Time { return c.server.cfg.Now().UTC().Truncate(time.Millisecond) }
+
+// deleteWarnings is what is odd about deleting a group.
+func (c *caller) deleteWarnings(name string, disks bool) []string {
+	var out []string
+	spec, _, ok := c.view.InForce(name)
+	if ok && disks && spec.PreservedState.Disk != "" {
+		out = append(out, fmt.Sprintf("the spec preserves the disk %q: it is deleted all the same", spec.PreservedState.Disk))
+	}
+	var alive []string
+	for _, record := range c.view.SlotsOf(name) {
+		if a, ok := c.view.Admissions[record.Slot]; ok && c.view.Boots[record.Slot].HeldBy(a.Value.BootID) {
+			alive = append(alive, record.Slot)
+		}
+	}
+	if len(alive) > 0 {
+		out = append(out, "running members lose their credentials: "+strings.Join(alive, ", "))
+	}
+	return out
+}
+
+// leaving are the recorded Slots that a spec does not ask for, and those of them whose
+// disks would be deleted though no request names them.
+func (c *caller) leaving(spec group.Spec) (slots, held []string) {
+	named := c.view.DeleteDisks[spec.Name].Value.Slots
+	for _, record := range c.view.SlotsOf(spec.Name) {
+		if record.Ordinal < spec.Replicas {
+			continue
+		}
+		slots = append(slots, record.Slot)
+		if bound := record.VMUUID != "" || record.InstanceID != ""; bound && spec.PreservedState.Disk == "" && !slices.Contains(named, record.Slot) {
+			held = append(held, record.Slot)
+		}
+	}
+	return slots, held
+}
+
+// deleteDisks makes the Op that lets the disks of Slots be deleted, and of no others.
+func (c *caller) deleteDisks(ctx context.Context, name string, slots []string, reason string) (store.Op, error) {
+	if err := needReason(reason); err != nil {
+		return store.Op{}, err
+	}
+	var err error
+	if c.by, err = c.server.cfg.Tokens.Who(ctx, c.token); err != nil {
+		return store.Op{}, wire(err)
+	}
+	key := store.DeleteDisksKey(name)
+	_, index, err := store.Read[store.DeleteDisks](ctx, c.store, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) && index == 0 {
+		return store.Op{}, wire(err)
+	}
+	op, err := store.Put(key, store.DeleteDisks{Group: name, Slots: slots, Reason: reason, By: c.by, At: c.now()}, index)
+	return op, wire(err)
+}

@@ -1,0 +1,229 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// queue reads all requests that wait.
+func (a *api) queue(t *testing.T) map[string]store.QueueRequest {
+	t.Helper()
+	all, _, err := store.ReadAll[store.QueueRequest](t.Context(), a.cfg.Store, store.QueuePrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]store.QueueRequest{}
+	for _, q := range all {
+		out[q.Value.ID] = q.Value
+	}
+	return out
+}
+
+// TestI17_TheSameRequestTwiceIsOneRestart: a call that is tried again has the same answer
+// and no second effect; an id that stands for something else is refused.
+func TestI17_TheSameRequestTwiceIsOneRestart(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	first := &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: "restart-1"}
+	for range 2 {
+		if out, err := a.RestartInstance(ctx, first); err != nil || out.GetRequestId() != "restart-1" {
+			t.Fatalf("%v, %v", out, err)
+		}
+	}
+	q := a.queue(t)
+	if got := q["restart-1"]; len(q) != 1 || got.Kind != store.RequestRestart || got.Slot != "pg-0" || got.Reason != "leaks" || !strings.Contains(got.By, "cadre-operator") {
+		t.Errorf("queue %+v", q)
+	}
+	for name, other := range map[string]*apiv1.RestartInstanceRequest{
+		"another reason": {Slot: "pg-0", Reason: "because", RequestId: "restart-1"},
+		"a bad id":       {Slot: "pg-0", RequestId: "a/b"},
+		"an endless id":  {Slot: "pg-0", RequestId: strings.Repeat("a", 129)},
+	} {
+		if _, err := a.RestartInstance(ctx, other); status.Code(err) != codes.InvalidArgument || !strings.HasPrefix(message(err), "request_id: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := a.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: "restart-1"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("another kind under the id: %v", err)
+	}
+	for range 2 { // without an id each is a request of its own
+		if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(a.queue(t)); got != 3 {
+		t.Errorf("%d requests", got)
+	}
+}
+
+func TestAReplacementNamesWhatIsLost(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1})
+	dry, err := a.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: "pg-0", DryRun: true})
+	if err != nil || dry.GetInstanceId() != boundInstance || len(a.queue(t)) != 0 {
+		t.Errorf("%v, %v", dry, err)
+	}
+	for want, bad := range map[codes.Code]*apiv1.ReplaceInstanceRequest{
+		codes.InvalidArgument: {Slot: "pg-0"}, codes.NotFound: {Slot: "pg-7", Reason: "r"}, codes.FailedPrecondition: {Slot: "pg-1", Reason: "r"},
+	} {
+		if _, err := a.ReplaceInstance(ctx, bad); status.Code(err) != want {
+			t.Errorf("%v: %v, want %v", bad, err, want)
+		}
+	}
+	out, err := a.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: "pg-0", Reason: "host burnt"})
+	if got := a.queue(t)[out.GetRequestId()]; err != nil || got.Kind != store.RequestReplace || !got.DeleteDisk || got.Slot != "pg-0" || got.Check() != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	now := time.Now().UTC()
+	for id, phase := range map[string]operation.Phase{"r1.1.pg-0": operation.Done, "r1.2.pg-0": operation.Draining, "r1.3.pg-0": operation.Acting} {
+		put(a, t, store.OperationKey(id), operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Kind: operation.Restart, Phase: phase, Entered: operation.PhaseTimes{}, CreatedAt: now})
+	}
+	list, err := a.ListOperations(ctx, &apiv1.ListOperationsRequest{})
+	if err != nil || len(list.GetOperationsJson()) != 2 {
+		t.Errorf("open: %d, %v", len(list.GetOperationsJson()), err)
+	}
+	if list, err = a.ListOperations(ctx, &apiv1.ListOperationsRequest{Group: "pg", All: true}); err != nil || len(list.GetOperationsJson()) != 3 {
+		t.Errorf("all: %d, %v", len(list.GetOperationsJson()), err)
+	}
+	var got operation.Operation
+	if one, err := a.GetOperation(ctx, &apiv1.GetOperationRequest{Operation: "r1.3"}); err != nil || json.Unmarshal(one.GetOperationJson(), &got) != nil || got.ID != "r1.3.pg-0" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, c := range map[string]struct {
+		req  *apiv1.ResolveOperationRequest
+		want codes.Code
+		text string
+	}{
+		"ended":       {&apiv1.ResolveOperationRequest{Operation: "r1.1.pg-0", As: "done", Reason: "r"}, codes.FailedPrecondition, "has ended"},
+		"no call":     {&apiv1.ResolveOperationRequest{Operation: "r1.2.pg-0", As: "done", Reason: "r"}, codes.FailedPrecondition, "DRAINING"},
+		"no word":     {&apiv1.ResolveOperationRequest{Operation: "r1.3.pg-0", As: "maybe", Reason: "r"}, codes.InvalidArgument, "as: "},
+		"no reason":   {&apiv1.ResolveOperationRequest{Operation: "r1.3.pg-0", As: "done"}, codes.InvalidArgument, "reason: "},
+		"none":        {&apiv1.ResolveOperationRequest{Operation: "r2.3.pg-0", As: "done", Reason: "r"}, codes.NotFound, "no such operation"},
+		"two of them": {&apiv1.ResolveOperationRequest{Operation: "r1.", As: "done", Reason: "r"}, codes.NotFound, "no such operation"},
+	} {
+		if _, err := a.ResolveOperation(ctx, c.req); status.Code(err) != c.want || !strings.Contains(message(err), c.text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	out, err := a.ResolveOperation(ctx, &apiv1.ResolveOperationRequest{Operation: "r1.3.pg-0", As: "failed", Reason: "seen on the platform", RequestId: "resolve-1"})
+	if err != nil || len(out.GetWarnings()) != 1 {
+		t.Errorf("%v, %v", out, err)
+	}
+	if q := a.queue(t)["resolve-1"]; q.Operation != "r1.3.pg-0" || q.As != store.ResolvedFailed || q.Slot != "" || q.Check() != nil {
+		t.Errorf("%+v", q)
+	}
+}
+
+func TestOnlyAFailedRolloutIsRetried(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	rollout := func(state operation.RolloutState) {
+		put(a, t, store.RolloutKey("pg.1"), operation.Rollout{ID: "pg.1", Group: "pg", State: state})
+	}
+	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Rollout: "pg.1"})
+	rollout(operation.Running)
+	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "r"}); err != nil || out.GetChanged() || out.GetRolloutState() != "RUNNING" || len(a.queue(t)) != 0 {
+		t.Errorf("%v, %v", out, err)
+	}
+	rollout(operation.FailedState)
+	out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "the host is back"})
+	if q := a.queue(t)[out.GetRequestId()]; err != nil || !out.GetChanged() || q.Kind != store.RequestRetry || q.Group != "pg" || q.Check() != nil {
+		t.Errorf("%v, %v: %+v", out, err, q)
+	}
+	if _, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a reason: %v", err)
+	}
+}
+
+func TestAGroupIsDeletedOneWay(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	read := func() (store.DeleteGroup, error) {
+		d, _, err := store.Read[store.DeleteGroup](ctx, a.cfg.Store, store.DeleteGroupKey("pg"))
+		return d, err
+	}
+	for want, bad := range map[codes.Code]*apiv1.DeleteGroupRequest{
+		codes.InvalidArgument: {Group: "pg", KeepCvms: true, DeleteDisks: true, Reason: "r"}, codes.NotFound: {Group: "web", KeepCvms: true, Reason: "r"},
+	} {
+		if _, err := a.DeleteGroup(ctx, bad); status.Code(err) != want {
+			t.Errorf("%v: %v, want %v", bad, err, want)
+		}
+	}
+	dry, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, DryRun: true})
+	if _, stored := read(); err != nil || !dry.GetChanged() || len(dry.GetSlots()) != 1 || stored == nil {
+		t.Errorf("%v, %v", dry, err)
+	}
+	for i, want := range []bool{true, false} {
+		out, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, Reason: "moved"})
+		if err != nil || out.GetChanged() != want {
+			t.Errorf("%d: %v, %v", i, out, err)
+		}
+	}
+	if d, err := read(); err != nil || !d.KeepCVMs || d.DeleteDisks || d.Reason != "moved" || !strings.Contains(d.By, "cadre-operator") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", DeleteDisks: true, Reason: "all of it"}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("the other way: %v", err)
+	}
+	if out, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", Cancel: true}); err != nil || !out.GetChanged() {
+		t.Errorf("%v, %v", out, err)
+	}
+}
+
+// TestAScaleInSaysWhoseDisksItHolds and names exactly those whose disks may go.
+func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	stored, index, err := store.ReadRaw(ctx, a.cfg.Store, store.GroupSpecKey("pg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var smaller group.Spec
+	if err := json.Unmarshal(stored, &smaller); err != nil {
+		t.Fatal(err)
+	}
+	smaller.Replicas = 1
+	raw, err := json.Marshal(smaller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(a, t, store.SlotKey("pg", "pg-2"), group.SlotRecord{Group: "pg", Slot: "pg-2", Ordinal: 2, VMUUID: "vm-2"})
+	req := &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: raw, ExpectedIndex: index, DryRun: true}
+	dry, err := a.ApplyGroup(ctx, req)
+	if err != nil || strings.Join(dry.GetHeldDisks(), " ") != "pg-2" || strings.Join(dry.GetLeaving(), " ") != "pg-2" {
+		t.Fatalf("%v, %v", dry, err)
+	}
+	req.DryRun, req.DeleteDisks = false, true
+	if _, err := a.ApplyGroup(ctx, req); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a reason: %v", err)
+	}
+	req.Reason = "half the load"
+	out, err := a.ApplyGroup(ctx, req)
+	if err != nil || !out.GetChanged() || len(out.GetHeldDisks()) != 0 {
+		t.Fatalf("%v, %v", out, err)
+	}
+	d, _, err := store.Read[store.DeleteDisks](ctx, a.cfg.Store, store.DeleteDisksKey("pg"))
+	if err != nil || strings.Join(d.Slots, " ") != "pg-2" || d.Reason != "half the load" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	req.ExpectedIndex = 0
+	if out, err = a.ApplyGroup(ctx, req); err != nil || out.GetChanged() {
+		t.Errorf("once more: %v, %v", out, err)
+	}
+}
