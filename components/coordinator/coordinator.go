@@ -297,8 +297,12 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.control.ServeCredentials(c.admission.Credentials())
 	judge := vet.New(c.info.AppID)
 	measured := measure.New(c.cfg.Cluster, appcompose.Rules{Scripts: c.cfg.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.cfg.Trust.KeyProvider.ID})
+	if c.deps.Timing.Settle == 0 {
+		c.deps.Timing.Settle = c.deps.Platform.Settle()
+	}
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
+		Look: observe.Looker{Cluster: c.cfg.Cluster, Store: c.store, Listing: c.platform, Reports: c.reports}.Look,
 		Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})

@@ -173,6 +173,19 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	return "", true
 }
 
+// MayCall is the last look, after the record says Acting and right before the call
+// leaves: f was observed since. What it refuses is answered with OutcomeNotMade.
+func MayCall(op Operation, f Facts) (reason string, ok bool) {
+	switch {
+	case op.touched():
+	case f.Unwanted != "":
+		return f.Unwanted, false
+	case f.Paused:
+		return "paused before acting", false
+	}
+	return op.mayAct(f)
+}
+
 func duplicates(f Facts) string {
 	return fmt.Sprintf("duplicate_instance: %d more CVMs carry this slot's name; remove the wrong ones on the platform", f.Duplicates)
 }
@@ -219,7 +232,7 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 		op = op.enter(Acting, now)
 	}
 	op = op.because(fmt.Sprintf("platform call %d issued: %s", op.Calls, op.Part))
-	return op, []Effect{{Kind: CallPlatform, Call: op.Part, VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
+	return op, []Effect{{Kind: CallPlatform, Call: op.Part, Shape: op.change(f), VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
 }
 
 // calledOff ends an Operation that is not wanted any more and has done nothing

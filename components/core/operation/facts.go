@@ -127,6 +127,8 @@ type PlatformView struct {
 
 // Resolution is an operator's word about an Operation that the records alone cannot end.
 type Resolution struct {
+	// ID of the request.
+	ID string
 	// As is Done: the effect is there, or Failed: it is not and will not come.
 	As     Phase
 	By     string
@@ -189,6 +191,8 @@ type Effect struct {
 	Verb Verb
 	// Call is what to ask of the platform.
 	Call Part
+	// Shape that a change of it leads to; a field that stays is zero.
+	Shape Shape
 	// VMUUID and InstanceID name the CVM; empty for Create.
 	VMUUID     string
 	InstanceID string

@@ -92,6 +92,8 @@ type Operation struct {
 	Request string `json:"request,omitempty"`
 	Note    string `json:"note,omitempty"`
 	By      string `json:"by,omitempty"`
+	// ResolvedBy is the request by which an operator said how a call of it ended.
+	ResolvedBy string `json:"resolved_by,omitempty"`
 	// InstanceID and VMUUID name the one CVM that may be touched (R63).
 	InstanceID string `json:"instance_id,omitempty"`
 	VMUUID     string `json:"vm_uuid,omitempty"`

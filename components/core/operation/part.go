@@ -83,6 +83,24 @@ func (op Operation) changes(f Facts) []Part {
 	return all
 }
 
+// change is the shape that the call of op's Part asks for.
+func (op Operation) change(f Facts) Shape {
+	var s Shape
+	switch op.Part {
+	case PartOSImage:
+		s.OSImage = f.WantedShape.OSImage
+	case PartResources:
+		if f.Platform == nil || differs(f.Platform.Shape.InstanceType, f.WantedShape.InstanceType) {
+			s.InstanceType = f.WantedShape.InstanceType
+		}
+		if f.Platform == nil || f.WantedShape.DiskGB > f.Platform.Shape.DiskGB {
+			s.DiskGB = f.WantedShape.DiskGB
+		}
+	case PartCreate, PartDelete, PartRestart, PartCompose, "":
+	}
+	return s
+}
+
 // touched: a call of the Operation had an effect, so that it is too late to call it off.
 func (op Operation) touched() bool { return len(op.Applied) > 0 }
 

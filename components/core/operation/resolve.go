@@ -14,6 +14,10 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 	if r == nil {
 		return op, nil, false
 	}
+	if op.ResolvedBy == r.ID && r.ID != "" {
+		return op, nil, false // heard already
+	}
+	op.ResolvedBy = r.ID
 	word := fmt.Sprintf("resolved as %s by %s: %s", r.As, orElse(r.By, "an operator"), orElse(r.Reason, "no reason given"))
 	switch {
 	case r.As == Done && op.Phase == Acting:
@@ -25,11 +29,16 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 		return next.because(word), nil, true
 	case r.As == Done:
 		// Nothing to say yes to: the platform's call is not what it waits for.
-		return op, nil, false
+		return op.because("not resolved as done: no platform call of it is undecided"), nil, true
 	}
 	next := op.end(Failed, CauseResolved, word, now)
 	if op.Entered[Draining].IsZero() {
 		return next, nil, true
 	}
 	return next, []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}, true
+}
+
+// CameToNothing reports that op ended without any effect on its CVM.
+func (op Operation) CameToNothing() bool {
+	return !op.touched() && (op.Phase == Aborted || op.Phase == Failed && op.Cause == CauseRefused)
 }

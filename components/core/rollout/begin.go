@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -65,7 +67,20 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 // the request, so that a request cannot be carried out twice.
 func (p *Plan) operationID(a Action) string {
 	if a.Request != "" {
-		return fmt.Sprintf("%s.%s.%s", p.Group, a.Request, a.Slot)
+		return requestID(a.Slot, a.Request)
 	}
 	return fmt.Sprintf("%s.%d.%s", p.Rollout.ID, p.Rollout.Steps, a.Slot)
+}
+
+// maxID bounds an Operation's id, which is part of a key.
+const maxID = 128
+
+// requestID names the Operation that answers a request.
+func requestID(slot, request string) string {
+	id := slot + "." + request
+	if len(id) > maxID {
+		sum := sha256.Sum256([]byte(id))
+		id = slot + "." + hex.EncodeToString(sum[:16])
+	}
+	return id
 }

@@ -34,7 +34,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		},
 	}
 	if r, ok := w.obs.Resolved(op.ID); ok {
-		f.Resolved = &operation.Resolution{As: operation.Failed, By: r.By, Reason: r.Reason}
+		f.Resolved = &operation.Resolution{ID: r.ID, As: operation.Failed, By: r.By, Reason: r.Reason}
 		if r.As == "done" {
 			f.Resolved.As = operation.Done
 		}

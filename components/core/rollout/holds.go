@@ -25,7 +25,7 @@ func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	if w.obs.Frozen {
 		holds = append(holds, hold(HoldFrozen, "everything is frozen by an operator; lift the freeze to go on"))
 	}
-	if scaleOut := c.kind == operation.Create && w.stable != ""; w.obs.Paused && !scaleOut {
+	if scaleOut := c.kind == operation.Create && w.stable != ""; w.obs.Paused && !scaleOut && !w.ending() {
 		holds = append(holds, hold(HoldPaused, "the group is paused by an operator; resume it to go on"))
 	}
 	return holds

@@ -24,7 +24,7 @@ type model struct {
 	paused bool
 	// deleteDisks are given up.
 	deleteDisks []string
-	term   uint64
+	term        uint64
 	// what is counted
 	updates   map[string][]string // slot: revisions it was moved to
 	order     []string

@@ -38,8 +38,8 @@ func TestR31_Classes(t *testing.T) {
 	f := newFixture(7, "consul").want("C")
 	f.spec.UpdatePolicy.Partition = 0
 	f.asks("db-1", "q") // 1: marked
-	f.sick(2)                           // 2: broken
-	f.at(3, "B")                        // 3: at a failed revision
+	f.sick(2)           // 2: broken
+	f.at(3, "B")        // 3: at a failed revision
 	f.rec.Status.FailedRevisions = []string{revisionOf(f.spec, "B")}
 	for i := range f.obs.Slots { // 4: not a voter
 		if r := f.obs.Slots[i].Report; r.QuorumMember {

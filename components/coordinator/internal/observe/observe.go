@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,8 @@ type Seen struct {
 	Spec    group.Spec
 	Records rollout.Records
 	Now     rollout.Observation
+	// Pass is the planner's look at all of it, once there is one.
+	Pass *rollout.Pass
 	// Listing is the platform's word behind Now.
 	Listing Listing
 }
@@ -36,12 +39,15 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 	// stored yet tells what it would wait for.
 	seen.Records.Policy, seen.Records.Problems = v.FoldGroup(spec, listing.At)
 	seen.Now = rollout.Observation{
-		Complete: listing.Err == nil, At: listing.At,
-		Frozen: v.Freeze != nil, RestartRequests: restarts(v, spec.Name),
+		Platform: rollout.Source{Known: listing.Err == nil}, Records: rollout.Source{Known: true}, At: listing.At,
+		Frozen: v.Freeze != nil, Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,
 	}
 	_, seen.Now.Paused = v.Pauses[spec.Name]
+	if d, asked := v.Deletes[spec.Name]; asked {
+		seen.Now.Deletion = &rollout.Deletion{KeepCVMs: d.Value.KeepCVMs, Reason: d.Value.Reason, By: d.Value.By}
+	}
 	if listing.Err != nil {
-		seen.Now.Incomplete = "the platform did not answer: " + listing.Err.Error()
+		seen.Now.Platform.Silent = "the platform did not answer: " + listing.Err.Error()
 	}
 	names := map[string]group.SlotRecord{}
 	for _, record := range v.SlotsOf(spec.Name) {
@@ -106,18 +112,30 @@ func current(v *view.View, name string) *operation.Rollout {
 	return newest
 }
 
-func restarts(v *view.View, name string) map[string]string {
-	out := map[string]string{}
-	for id, q := range v.Queue {
-		if q.Value.Kind != store.RequestRestart {
-			continue
-		}
-		if record, ok := v.Slots[q.Value.Slot]; ok && record.Value.Group == name {
-			// Several requests for one Slot are one restart; the first id is as good as any.
-			if old, has := out[q.Value.Slot]; !has || id < old {
-				out[q.Value.Slot] = id
+// requests are those of operators about this group, by id.
+func requests(v *view.View, name string) []rollout.Request {
+	var out []rollout.Request
+	for _, id := range slices.Sorted(maps.Keys(v.Queue)) {
+		q := v.Queue[id].Value
+		switch q.Kind {
+		case store.RequestRestart, store.RequestReplace:
+			if v.Slots[q.Slot].Value.Group != name {
+				continue
 			}
+		case store.RequestResolve:
+			if v.Operations[q.Operation].Value.Group != name {
+				continue
+			}
+		case store.RequestRetry:
+			if q.Group != name {
+				continue
+			}
+		default:
+			continue // not for the planner
 		}
+		out = append(out, rollout.Request{
+			ID: id, Kind: rollout.RequestKind(q.Kind), Slot: q.Slot, Operation: q.Operation, As: string(q.As), Reason: q.Reason, By: q.By,
+		})
 	}
 	return out
 }
@@ -150,6 +168,7 @@ func instances(record group.SlotRecord, list []platform.Instance) (*rollout.Inst
 		same = append(same, rollout.Instance{
 			VMUUID: cmp.Or(i.VMUUID, i.ID), InstanceID: i.InstanceID, AppID: i.AppID, Name: i.Name, Status: i.Status,
 			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
+			Shape: operation.Shape{InstanceType: i.InstanceType, OSImage: i.OSImage, DiskGB: i.DiskGB},
 		})
 	}
 	if len(same) == 0 {

@@ -41,12 +41,14 @@ func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.See
 	o.mu.Unlock()
 }
 
-// send is the call of each Kind.
+// send is the call of each Part.
 func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Operation, effect operation.Effect, result *operation.CallResult) error {
 	switch effect.Call {
-	case operation.Create:
+	case operation.PartCreate:
 		return o.create(ctx, seen, op, result)
-	case operation.Update:
+	case operation.PartResources, operation.PartOSImage:
+		return o.reshape(ctx, seen, effect, result)
+	case operation.PartCompose:
 		p, ok := o.preparedFor(op.ID)
 		if !ok {
 			return fmt.Errorf("%w: the update is not prepared any more", platform.ErrBusy)
@@ -59,14 +61,34 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 		})
 		result.Correlation = accepted.Correlation
 		return err
-	case operation.Restart:
+	case operation.PartRestart:
 		accepted, err := o.cfg.Platform.Restart(ctx, effect.VMUUID)
 		result.Correlation = accepted.Correlation
 		return err
-	case operation.Delete:
+	case operation.PartDelete:
 		return o.cfg.Platform.Delete(ctx, effect.VMUUID)
 	}
-	return fmt.Errorf("%w: no such kind of operation %q", platform.ErrRefused, effect.Call)
+	return fmt.Errorf("%w: no such change %q", platform.ErrRefused, effect.Call)
+}
+
+// reshape changes what the CVM is beside what it runs, to what the Operation's Revision
+// asks for.
+func (o *Operator) reshape(ctx context.Context, seen observe.Seen, effect operation.Effect, result *operation.CallResult) error {
+	if err := o.notOwn(appOfCVM(seen, effect.VMUUID)); err != nil {
+		return fmt.Errorf("%w: %w", platform.ErrRefused, err)
+	}
+	var (
+		accepted platform.Accepted
+		err      error
+	)
+	switch shape := effect.Shape; effect.Call {
+	case operation.PartOSImage:
+		accepted, err = o.cfg.Platform.SetOSImage(ctx, effect.VMUUID, shape.OSImage)
+	default:
+		accepted, err = o.cfg.Platform.Resize(ctx, effect.VMUUID, platform.Shape{InstanceType: shape.InstanceType, DiskGB: shape.DiskGB})
+	}
+	result.Correlation = accepted.Correlation
+	return err
 }
 
 // create makes the Slot's CVM, in the group's app or, for the first, in the app

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -46,6 +47,8 @@ type Config struct {
 	Measure measure.Measure
 	// Listing is told to look again after each call.
 	Listing interface{ Forget() }
+	// Look observes a group afresh: the records, the platform's list, the reports.
+	Look func(ctx context.Context, group string) (*view.View, observe.Seen, error)
 	// Wake tells a Slot's agent that its desired state changed.
 	Wake      func(slot string)
 	Timing    rollout.Timing
@@ -107,7 +110,7 @@ func (o *Operator) Took(at time.Time) {
 // again asks for another pass at once.
 func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error) {
 	now := o.cfg.Now().UTC()
-	facts := rollout.FactsFor(seen.Spec, seen.Records, seen.Now, now, o.cfg.Timing, op.Value)
+	facts := o.facts(seen, now, op.Value)
 	facts.Term = lease.Term()
 	if answer, ok := o.answer(op.Value.ID); ok {
 		facts.Call = &answer
@@ -126,7 +129,7 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	if operation.Same(op.Value, next) {
 		return false, nil
 	}
-	if err := o.record(ctx, lease, op, next); err != nil {
+	if err := o.record(ctx, lease, v, op, next); err != nil {
 		return false, err
 	}
 	if facts.Call != nil && next.CallOutcome != "" {
@@ -141,20 +144,73 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 		case operation.SendOrder:
 			o.cfg.Wake(next.Slot)
 		case operation.CallPlatform:
-			o.call(ctx, lease, seen, next, effect)
+			o.actOn(ctx, lease, next, effect)
 		}
 	}
 	return true, nil
 }
 
+// facts are those of the pass that planned, where there was one.
+func (o *Operator) facts(seen observe.Seen, now time.Time, op operation.Operation) operation.Facts {
+	if seen.Pass != nil {
+		return seen.Pass.Facts(op)
+	}
+	return rollout.FactsFor(seen.Spec, seen.Records, seen.Now, now, o.cfg.Timing, op)
+}
+
+// actOn makes the call that is recorded, if a last look says that it may be made: what
+// the decision saw is as old as the provisioning and the record took.
+func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Operation, effect operation.Effect) {
+	o.cfg.Listing.Forget()
+	v, seen, err := o.cfg.Look(ctx, op.Group)
+	if err != nil {
+		o.notMade(op, effect, "the last look failed: "+err.Error())
+		return
+	}
+	facts := rollout.FactsFor(seen.Spec, seen.Records, seen.Now, o.cfg.Now().UTC(), o.cfg.Timing, op)
+	reason, ok := operation.MayCall(op, facts)
+	if ok && op.Kind != operation.Delete && op.Kind != operation.Restart {
+		if d := mayRun(v, seen, op, op.HashWanted); !d.Allowed {
+			reason, ok = fmt.Sprintf("%s: %s", d.Code, d.Message), false
+		}
+	}
+	if !ok {
+		o.notMade(op, effect, reason)
+		return
+	}
+	o.call(ctx, lease, seen, op, effect)
+}
+
+// notMade answers a call that was not sent.
+func (o *Operator) notMade(op operation.Operation, effect operation.Effect, reason string) {
+	o.cfg.Log.Info("platform call not made", "group", op.Group, "operation", op.ID, "slot", op.Slot, "kind", effect.Call, "reason", reason)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.answers[op.ID] = operation.CallResult{Number: effect.Number, Outcome: operation.OutcomeNotMade, Message: reason}
+}
+
 // record writes the Operation with check-and-set under the Lease. An unknown
 // outcome is an error too: nothing is done on a record that may not exist.
-func (o *Operator) record(ctx context.Context, lease store.Lease, old view.Rec[operation.Operation], next operation.Operation) error {
+func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, old view.Rec[operation.Operation], next operation.Operation) error {
 	put, err := store.Put(store.OperationKey(next.ID), next, old.Index)
 	if err != nil {
 		return err
 	}
-	return o.cfg.Store.Commit(ctx, append(lease.Fence(), put)...)
+	ops := append(lease.Fence(), put)
+	if slot := v.Slots[next.Slot]; slot.Index != 0 && next.CameToNothing() && slot.Value.Assigned == next.To && next.From != "" {
+		// The CVM runs on as it was: what the Slot is assigned must say so, or its silence
+		// would be taken for a boot that never came.
+		slot.Value.Assigned = next.From
+		put, err := store.Put(store.SlotKey(next.Group, next.Slot), slot.Value, slot.Index)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, put)
+	}
+	if asked := v.Queue[next.ResolvedBy]; next.ResolvedBy != "" && next.ResolvedBy != old.Value.ResolvedBy && asked.Index != 0 {
+		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(next.ResolvedBy), Index: asked.Index})
+	}
+	return o.cfg.Store.Commit(ctx, ops...)
 }
 
 // transition logs a change of Phase once, and lets tests end the process there.

@@ -65,14 +65,15 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 			facts.WantedHash = allowed.ComposeHash
 		}
 		return false, nil
-	case operation.Create, operation.Update:
+	case operation.Create, operation.Update, operation.Replace:
 	}
 	if op.Phase == operation.Acting {
 		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
 			facts.WantedHash = allowed.ComposeHash
 		}
 		// Only a call that may have to be repeated needs preparing.
-		if facts.Call != nil || op.Kind == operation.Create && facts.Platform != nil {
+		makes := op.Kind == operation.Create || op.Part == operation.PartCreate
+		if facts.Call != nil || makes && facts.Platform != nil {
 			return false, nil
 		}
 	}
@@ -130,7 +131,7 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	p := prepared{content: template, template: platformTemplate(template, text), at: o.cfg.Now()}
 	vm := op.VMUUID
 	app := appOf(seen)
-	if op.Kind == operation.Create {
+	if op.Kind == operation.Create || op.Kind == operation.Replace {
 		vm = anyInstance(seen, app)
 		if p.newApp = vm == ""; p.newApp && seen.Spec.AppID != "" {
 			p.template.AppID = seen.Spec.AppID

@@ -21,7 +21,7 @@ import (
 // to ask about, and the first creation records it.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
 	target := seen.Spec.Revision()
-	if _, ok := v.Revisions[target]; ok && o.Refused(target) == "" || !seen.Now.Complete {
+	if _, ok := v.Revisions[target]; ok && o.Refused(target) == "" || !seen.Now.Complete() {
 		return false, nil
 	}
 	vm := anyInstance(seen, appOf(seen))
@@ -129,6 +129,9 @@ func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.
 			continue
 		}
 		after := before.Value
+		if formerly(record, after.InstanceID) {
+			after.InstanceID = "" // replaced: no Boot of that CVM may hold the Slot any more
+		}
 		if record.InstanceID != "" {
 			after.InstanceID = record.InstanceID
 			if record.AppID != "" {
@@ -151,4 +154,10 @@ func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.
 		changed = changed || wrote
 	}
 	return changed, nil
+}
+
+// formerly: the instance filled the Slot before, and does not any more.
+func formerly(record group.SlotRecord, instance string) bool {
+	return instance != "" && instance != record.InstanceID &&
+		slices.ContainsFunc(record.Lineage, func(p group.Past) bool { return p.InstanceID == instance })
 }

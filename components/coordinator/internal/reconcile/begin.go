@@ -34,9 +34,20 @@ func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error
 			}
 			ops = append(ops, put)
 		}
-		if request, asked := p.seen.Now.RestartRequests[a.Slot]; asked {
-			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(request), Index: p.view.Queue[request].Index})
+		if asked, ok := p.view.Queue[a.Request]; ok && a.Request != "" {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(a.Request), Index: asked.Index})
 		}
 	}
 	return ops, started, nil
+}
+
+// answeredOps removes the requests that need nothing more, at most room of them.
+func (p *pass) answeredOps(room int) []store.Op {
+	var ops []store.Op
+	for _, id := range p.plan.Answered {
+		if asked, ok := p.view.Queue[id]; ok && len(ops) < room {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(id), Index: asked.Index})
+		}
+	}
+	return ops
 }

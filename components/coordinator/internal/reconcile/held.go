@@ -58,8 +58,8 @@ func (p *pass) hold() {
 			p.plan.Status.Message = bounded(fmt.Sprintf("%s of %s is held, blocked(%s): %s", a.Kind, a.Slot, HoldPrecondition, reason))
 		}
 	}
-	if p.held == nil {
-		return
+	if p.held == nil || p.seen.Now.Deletion != nil {
+		return // a group that is to go needs no valid spec
 	}
 	for i := range p.plan.Actions {
 		if a := &p.plan.Actions[i]; a.Operation == "" {

@@ -214,6 +214,7 @@ func TestLargeGroupFitsItsTransactions(t *testing.T) {
 		small := large
 		small.Replicas = 34
 		w.apply(small)
+		w.putJSON(store.DeleteDisksKey("pg"), store.DeleteDisks{Group: "pg", Slots: []string{"pg-34", "pg-35"}, Reason: "smaller", By: "somebody"})
 		w.until("scale-in", time.Hour, func() bool { return len(w.view().Slots) == 34 })
 		v := w.view()
 		if len(v.Policies) != 34 || len(v.Admissions) != 34 {

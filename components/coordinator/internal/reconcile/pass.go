@@ -56,8 +56,12 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if fresh, err := p.cfg.Operator.EnsureRevision(ctx, p.lease, p.view, p.seen); err != nil || fresh {
 		return next{again: fresh}, err
 	}
-	p.plan = rollout.Decide(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
+	p.seen.Pass = rollout.Look(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
+	p.plan = p.seen.Pass.Plan()
 	p.hold()
+	if gone, err := p.removeGroup(ctx); err != nil || gone {
+		return next{in: resync}, err
+	}
 	changed, err := p.record(ctx)
 	if err != nil {
 		return next{}, err
@@ -98,7 +102,7 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	listing := p.cfg.Listing.List(ctx, maxAge)
 	p.now = p.cfg.Now().UTC()
 	p.seen = observe.Group(p.view, spec, p.cfg.Cluster, listing, p.cfg.Reports)
-	if p.held != nil && p.open() == 0 {
+	if p.held != nil && p.open() == 0 && p.seen.Now.Deletion == nil {
 		// The clocks of the rollout stand still meanwhile (R93).
 		p.seen.Now.Paused = true
 	}

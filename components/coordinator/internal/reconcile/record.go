@@ -32,6 +32,9 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	ops = append(begun, ops...)
+	// A retry goes with the rollout that it lets go on, and not before.
+	ops = append(ops, p.answeredOps(maxAnswered)...)
+	ops = append(ops, p.servedSwitch()...)
 	slotOps, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops))
 	if err != nil {
 		return false, err
@@ -58,6 +61,9 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 // FailAfterRecorded is the failpoint between recording an Operation and
 // anything else.
 const FailAfterRecorded = "after-operation-recorded"
+
+// maxAnswered is how many requests one pass removes.
+const maxAnswered = 8
 
 // maxSlotsPerWrite keeps a transaction below the store's bounds.
 const maxSlotsPerWrite = 40

@@ -117,7 +117,8 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 	judge := vet.New(ownApp)
 	operator := operate.New(operate.Config{
 		Cluster: "demo", Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
-		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
+		Look: observe.Looker{Cluster: "demo", Store: w.store, Listing: listing, Reports: w.reports}.Look,
+		Now:  time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
 		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
@@ -242,6 +243,15 @@ func (w *world) apply(s any) {
 		w.t.Fatal(err)
 	}
 	w.put(store.GroupSpecKey("pg"), raw)
+}
+
+func (w *world) putJSON(key string, value any) {
+	w.t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.put(key, raw)
 }
 
 func (w *world) put(key string, raw []byte) {

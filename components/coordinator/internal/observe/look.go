@@ -1,0 +1,33 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/store"
+)
+
+// Looker observes a group as it is now, for whoever must not go by what was seen before.
+type Looker struct {
+	Cluster string
+	Store   store.Store
+	Listing *Platform
+	Reports Reports
+}
+
+// Look reads the records of a group, the platform's list and the reports, in that order.
+func (l Looker) Look(ctx context.Context, name string) (*view.View, Seen, error) {
+	v, err := view.Read(ctx, l.Store)
+	if err != nil {
+		return nil, Seen{}, err
+	}
+	if bad := v.Unusable(name); bad != nil {
+		return nil, Seen{}, bad
+	}
+	spec, _, ok := v.InForce(name)
+	if !ok {
+		return nil, Seen{}, fmt.Errorf("group %s has no spec that is in force", name)
+	}
+	return v, Group(v, spec, l.Cluster, l.Listing.List(ctx, 0), l.Reports), nil
+}
