@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,32 @@ func TestCVMForReal(t *testing.T) {
 		if by := s.local(200, "GET", "/gateway", nil)["active_by_cvm"].(obj); len(by) != 2 {
 			t.Errorf("two connections by app id went to %v", by)
 		}
+	})
+	t.Run("another image and size are what the guest proves", func(t *testing.T) {
+		measured := func() policy.Measurement {
+			claims, err := s.evidence(make([]byte, 64))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return policy.Measurement{MRTD: claims.MRTD, RTMR0: claims.RTMR0, RTMR1: claims.RTMR1, RTMR2: claims.RTMR2}
+		}
+		before := s.settled("real-0")
+		s.api(202, "PATCH", "/cvms/real-0/os-image", obj{"os_image_name": "dstack-0.5.11"})
+		s.up("real-0")
+		image := measured()
+		if !slices.Contains(s.file.Images["dstack-0.5.11"], image) || slices.Contains(s.file.Images["dstack-0.5.7"], image) {
+			t.Errorf("the boot measures %+v, not as dstack-0.5.11", image)
+		}
+		s.api(202, "PATCH", "/cvms/real-0/resources", obj{"instance_type": "tdx.large", "disk_size": 40})
+		now := s.up("real-0")
+		size := measured()
+		if !slices.Contains(s.file.Images["dstack-0.5.11"], size) || size.RTMR0 == image.RTMR0 || size.RTMR1 != image.RTMR1 {
+			t.Errorf("the larger boot measures %+v, the smaller %+v", size, image)
+		}
+		if now["instance_id"] != before["instance_id"] || now["compose_hash"] != before["compose_hash"] || now["resource"].(obj)["disk_in_gb"] != 40.0 {
+			t.Errorf("after both changes: %v, before: %v", now, before)
+		}
+		s.api(422, "PATCH", "/cvms/real-0/resources", obj{"disk_size": 39})
 	})
 	t.Run("delete erases", func(t *testing.T) {
 		_, ns := s.pidOf(v)
