@@ -1,143 +1,297 @@
 package load
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"time"
 )
 
-// Op is one attempted write.
-type Op struct {
-	ID    int64     `json:"id"`
-	Start time.Time `json:"start"`
-	End   time.Time `json:"end"`
-	// Server is the address that acknowledged it; empty when none did.
-	Server string `json:"server,omitempty"`
-	Error  string `json:"error,omitempty"`
-}
+const (
+	// keepOps is how many of the newest Ops a journal keeps whole; there are at most
+	// twice as many. Of older ones the ids that were acknowledged and their number stay.
+	keepOps = 100_000
+	// keepSpans bounds the spans of acknowledged ids, and so what a journal that has
+	// many failures between its writes takes.
+	keepSpans = 100_000
+	// reserveIDs is how many ids are reserved at once: about a minute's.
+	reserveIDs = 10_000
+	// maxQueue is how many finished Ops may wait for the disk before writers do.
+	maxQueue = 4096
+)
 
-// Acknowledged reports whether the server confirmed the write.
-func (o Op) Acknowledged() bool { return o.Error == "" }
-
-// Journal keeps every Op of a run. Safe for concurrent use.
+// Journal keeps what was attempted and what was acknowledged, over the starts of the
+// load: an Op counts from the moment when it would survive a power cut, and no id is
+// issued twice. Safe for concurrent use; Close ends it.
 type Journal struct {
-	mu  sync.Mutex
-	ops []Op
-	out func(Op)
+	disk disk
+	done chan struct{}
+	// keep is keepOps, for tests.
+	keep int
+
+	mu   sync.Mutex // guards the following
+	turn *sync.Cond // something below changed
+	// kept is what survives.
+	kept kept
+	// earlier are the ids that were acknowledged before this start.
+	earlier IDs
+	queue   []Op
+	next    int64
+	// reserving asks the committer to reserve more ids; committing is its work.
+	reserving, committing, closing bool
+	err                            error
 }
 
-// NewJournal returns an empty journal that also hands each Op to out, if not nil.
-func NewJournal(out func(Op)) *Journal { return &Journal{out: out} }
+// kept is a journal's durable content.
+type kept struct {
+	// ops are the newest Ops, older those before them.
+	ops   []Op
+	older older
+	// acknowledged are the ids of all acknowledged writes but unchecked ones.
+	acknowledged IDs
+	// reserved is the highest id that may have been issued.
+	reserved int64
+	starts   int
+}
 
-// Add appends one finished Op.
-func (j *Journal) Add(op Op) {
+// older are the Ops that are not kept whole any more.
+type older struct {
+	Attempted    int `json:"attempted"`
+	Acknowledged int `json:"acknowledged"`
+	// Unchecked acknowledged writes are counted, their ids are forgotten.
+	Unchecked int `json:"unchecked,omitempty"`
+	// Until is the end of the last of them.
+	Until time.Time `json:"until"`
+}
+
+// ErrClosed means that the journal takes nothing any more.
+var ErrClosed = errors.New("the journal is closed")
+
+// OpenJournal opens the journal at path, or begins one. A last line that a power cut
+// tore is dropped; any other line that cannot be read is an error. Ids go on behind
+// the highest that was ever issued, and behind highest, which is the highest that the
+// system under load holds: a journal may have been lost.
+func OpenJournal(path string, highest int64) (*Journal, error) {
+	d, err := openFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	return newJournal(d, highest, keepOps)
+}
+
+func newJournal(d disk, highest int64, keep int) (*Journal, error) {
+	k, err := recoverFrom(d)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	j := &Journal{disk: d, done: make(chan struct{}), keep: keep, kept: k, earlier: k.acknowledged.Clone()}
+	j.turn = sync.NewCond(&j.mu)
+	j.next = max(k.reserved, highest) + 1
+	j.kept.reserved = j.next - 1
+	j.kept.starts++
+	if err := commit(d, lines{{Begun: &began{At: time.Now().UTC()}}}); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	go j.commitAll()
+	return j, nil
+}
+
+// Next issues an id. It waits for the disk only when ids are used up faster than they
+// are reserved.
+func (j *Journal) Next() (int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.ops = append(j.ops, op)
-	if j.out != nil {
-		j.out(op)
+	for {
+		if err := j.over(); err != nil {
+			return 0, err
+		}
+		if !j.reserving && j.next > j.kept.reserved-reserveIDs/2 {
+			j.reserving = true
+			j.turn.Broadcast()
+		}
+		if j.next <= j.kept.reserved {
+			j.next++
+			return j.next - 1, nil
+		}
+		j.turn.Wait()
 	}
 }
 
-// Between returns the Ops that ended in [from, to], by end time. A zero time is open.
-func (j *Journal) Between(from, to time.Time) []Op {
+// Add hands over a finished Op. It counts once it is on the disk, a moment later.
+func (j *Journal) Add(op Op) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for len(j.queue) >= maxQueue && j.over() == nil {
+		j.turn.Wait()
+	}
+	if err := j.over(); err != nil {
+		return err
+	}
+	j.queue = append(j.queue, op)
+	j.turn.Broadcast()
+	return nil
+}
+
+// over says why the journal takes nothing any more; called under the lock.
+func (j *Journal) over() error {
+	if j.err == nil && j.closing {
+		return ErrClosed
+	}
+	return j.err
+}
+
+// Flush waits until every Op that was handed over counts.
+func (j *Journal) Flush() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for (len(j.queue) > 0 || j.committing) && j.err == nil {
+		j.turn.Wait()
+	}
+	return j.err
+}
+
+// Err is what the disk said when it failed; the journal takes nothing any more then.
+func (j *Journal) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
+// Close writes what is left and closes the file.
+func (j *Journal) Close() error {
+	err := j.Flush()
+	j.mu.Lock()
+	j.closing = true
+	j.turn.Broadcast()
+	j.mu.Unlock()
+	<-j.done
+	return errors.Join(err, j.disk.Close())
+}
+
+// commitAll brings to the disk what is handed over, all that waits in one go.
+func (j *Journal) commitAll() {
+	defer close(j.done)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for {
+		for len(j.queue) == 0 && !j.reserving && !j.closing {
+			j.turn.Wait()
+		}
+		if j.closing && len(j.queue) == 0 {
+			return
+		}
+		batch, reserved := j.queue, j.kept.reserved
+		j.queue = nil
+		var text lines
+		if j.reserving {
+			reserved = max(reserved, j.next-1) + reserveIDs
+			text = append(text, line{Reserved: reserved})
+		}
+		for _, op := range batch {
+			text = append(text, line{Op: &op})
+		}
+		j.committing = true
+		j.mu.Unlock()
+		err := commit(j.disk, text)
+		j.mu.Lock()
+		if err == nil {
+			j.kept.take(batch, reserved)
+			j.turn.Broadcast()
+			err = j.compact()
+		}
+		j.committing, j.reserving = false, false
+		j.err = err
+		j.turn.Broadcast()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// compact rewrites the file when it holds twice as many Ops as are kept. It is called
+// under the lock and lets go of it meanwhile: nobody else changes what is kept.
+func (j *Journal) compact() error {
+	if len(j.kept.ops) < 2*j.keep {
+		return nil
+	}
+	j.mu.Unlock()
+	smaller := j.kept.shrunk(j.keep)
+	err := j.disk.Replace(smaller.lines())
+	j.mu.Lock()
+	if err != nil {
+		return fmt.Errorf("shorten the journal %s: %w", j.disk.Name(), err)
+	}
+	j.kept = smaller
+	return nil
+}
+
+// take adds what is on the disk now.
+func (k *kept) take(ops []Op, reserved int64) {
+	k.ops = append(k.ops, ops...)
+	k.reserved = max(k.reserved, reserved)
+	for _, op := range ops {
+		if op.Acknowledged() {
+			k.acknowledged.Add(op.ID)
+		}
+	}
+}
+
+// shrunk keeps the newest n Ops whole.
+func (k kept) shrunk(n int) kept {
+	gone := k.ops[:len(k.ops)-n]
+	k.ops = slices.Clone(k.ops[len(k.ops)-n:])
+	k.acknowledged = k.acknowledged.Clone()
+	for _, op := range gone {
+		k.older.Attempted++
+		if op.Acknowledged() {
+			k.older.Acknowledged++
+		}
+		if op.End.After(k.older.Until) {
+			k.older.Until = op.End
+		}
+	}
+	k.older.Unchecked += k.acknowledged.forget(keepSpans)
+	return k
+}
+
+// Summary computes the figures of [from, to], by the end of the Ops. A zero time is open.
+func (j *Journal) Summary(from, to time.Time) Summary {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var ops []Op
-	for _, op := range j.ops {
+	for _, op := range j.kept.ops {
 		if (from.IsZero() || !op.End.Before(from)) && (to.IsZero() || !op.End.After(to)) {
 			ops = append(ops, op)
 		}
 	}
 	sort.SliceStable(ops, func(a, b int) bool { return ops[a].End.Before(ops[b].End) })
-	return ops
-}
-
-// AcknowledgedIDs returns the ids of all acknowledged writes.
-func (j *Journal) AcknowledgedIDs() []int64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var ids []int64
-	for _, op := range j.ops {
-		if op.Acknowledged() {
-			ids = append(ids, op.ID)
+	s := Summarize(ops, from, to)
+	if old := j.kept.older; old.Attempted > 0 && from.Before(old.Until) {
+		s.Partial = true
+		if from.IsZero() {
+			s.Attempted += old.Attempted
+			s.Acknowledged += old.Acknowledged
+			s.Failed += old.Attempted - old.Acknowledged
 		}
 	}
-	return ids
-}
-
-// Summary is what a journal says about one span of time.
-type Summary struct {
-	From         time.Time `json:"from"`
-	To           time.Time `json:"to"`
-	Attempted    int       `json:"attempted"`
-	Acknowledged int       `json:"acknowledged"`
-	Failed       int       `json:"failed"`
-	// Gap is the longest time between two acknowledged writes, of all writers
-	// together; the span's ends count as acknowledged, so that a span that ends in
-	// silence is not flattered.
-	Gap time.Duration `json:"gap_ns"`
-	// Slowest acknowledged write.
-	Slowest time.Duration `json:"slowest_ns"`
-	// Servers in the order in which they acknowledged; one more than the leadership moves.
-	Servers []string       `json:"servers"`
-	Errors  map[string]int `json:"errors,omitempty"`
-}
-
-// Summarize computes the figures of [from, to]. Ops need not be sorted.
-func Summarize(ops []Op, from, to time.Time) Summary {
-	s := Summary{From: from, To: to, Errors: map[string]int{}}
-	acked := make([]Op, 0, len(ops))
-	for _, op := range ops {
-		s.Attempted++
-		if !op.Acknowledged() {
-			s.Failed++
-			s.Errors[op.Error]++
-			continue
-		}
-		s.Acknowledged++
-		s.Slowest = max(s.Slowest, op.End.Sub(op.Start))
-		acked = append(acked, op)
-	}
-	sort.SliceStable(acked, func(a, b int) bool { return acked[a].End.Before(acked[b].End) })
-	last := from
-	for _, op := range acked {
-		if !last.IsZero() {
-			s.Gap = max(s.Gap, op.End.Sub(last))
-		}
-		last = op.End
-	}
-	if !to.IsZero() && !last.IsZero() {
-		s.Gap = max(s.Gap, to.Sub(last))
-	}
-	s.Servers = serverSequence(acked)
 	return s
 }
 
-// serverSequence lists the acknowledging servers in order of their first write
-// of each reign. Writers race: a write that the old leader confirmed may be
-// recorded a moment after the new leader's first one, so Ops are taken in order
-// of their start, which no two reigns can share.
-func serverSequence(acked []Op) []string {
-	byStart := append([]Op(nil), acked...)
-	sort.SliceStable(byStart, func(a, b int) bool { return byStart[a].Start.Before(byStart[b].Start) })
-	var sequence []string
-	for _, op := range byStart {
-		if op.Server == "" || len(sequence) > 0 && sequence[len(sequence)-1] == op.Server {
-			continue
-		}
-		sequence = append(sequence, op.Server)
-	}
-	return sequence
+// Acknowledgements are the ids whose writes count as acknowledged.
+type Acknowledgements struct {
+	// All over all starts; Earlier those from before this start.
+	All, Earlier IDs
+	// Unchecked writes were acknowledged too, but their ids are forgotten.
+	Unchecked int
+	// Starts of the load so far.
+	Starts int
 }
 
-// Missing returns how many of the acknowledged ids are not among present.
-func Missing(acknowledged []int64, present map[int64]bool) int {
-	missing := 0
-	for _, id := range acknowledged {
-		if !present[id] {
-			missing++
-		}
-	}
-	return missing
+// Acknowledgements returns what counts now.
+func (j *Journal) Acknowledgements() Acknowledgements {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return Acknowledgements{All: j.kept.acknowledged.Clone(), Earlier: j.earlier.Clone(), Unchecked: j.kept.older.Unchecked, Starts: j.kept.starts}
 }

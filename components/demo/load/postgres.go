@@ -49,25 +49,39 @@ func (p *Postgres) Connect(ctx context.Context) (Conn, error) {
 	return &pgConn{conn: conn, server: conn.PgConn().Conn().RemoteAddr().String()}, nil
 }
 
-// IDs implements Target.
-func (p *Postgres) IDs(ctx context.Context) (map[int64]bool, error) {
+// Highest is the highest id in the table; 0 when there is none.
+func (p *Postgres) Highest(ctx context.Context) (int64, error) {
 	conn, err := pgx.ConnectConfig(ctx, p.config)
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return 0, fmt.Errorf("connect: %w", err)
 	}
 	defer closeConn(ctx, conn)
-	rows, err := conn.Query(ctx, `SELECT id FROM writes`)
-	if err != nil {
-		return nil, fmt.Errorf("read the table: %w", err)
+	var highest int64
+	if err := conn.QueryRow(ctx, `SELECT coalesce(max(id), 0) FROM writes`).Scan(&highest); err != nil {
+		return 0, fmt.Errorf("read the highest id: %w", err)
 	}
-	ids := map[int64]bool{}
+	return highest, nil
+}
+
+// IDs implements Target.
+func (p *Postgres) IDs(ctx context.Context) (IDs, error) {
+	conn, err := pgx.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return IDs{}, fmt.Errorf("connect: %w", err)
+	}
+	defer closeConn(ctx, conn)
+	rows, err := conn.Query(ctx, `SELECT id FROM writes ORDER BY id`)
+	if err != nil {
+		return IDs{}, fmt.Errorf("read the table: %w", err)
+	}
+	var ids IDs
 	var id int64
 	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
-		ids[id] = true
+		ids.Add(id)
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the table: %w", err)
+		return IDs{}, fmt.Errorf("read the table: %w", err)
 	}
 	return ids, nil
 }

@@ -147,3 +147,9 @@ func TestReignsOfASpan(t *testing.T) {
 		t.Errorf("first reign = %+v, want a since its term was first seen", got)
 	}
 }
+
+func TestMissing(t *testing.T) {
+	if got := Missing([]int64{1, 2, 3}, map[int64]bool{1: true, 3: true, 9: true}); got != 1 {
+		t.Errorf("missing = %d, want 1", got)
+	}
+}

@@ -77,3 +77,14 @@ func (h *History) AcknowledgedIDs() []int64 {
 	}
 	return ids
 }
+
+// Missing returns how many of the acknowledged ids are not among present.
+func Missing(acknowledged []int64, present map[int64]bool) int {
+	missing := 0
+	for _, id := range acknowledged {
+		if !present[id] {
+			missing++
+		}
+	}
+	return missing
+}

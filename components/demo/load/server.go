@@ -13,6 +13,20 @@ type Verdict struct {
 	Acknowledged int `json:"acknowledged"`
 	Present      int `json:"present"`
 	Missing      int `json:"missing"`
+	// MissingIDs are the first of them, as spans.
+	MissingIDs []string `json:"missing_ids,omitempty"`
+	// Earlier are those of the above that were acknowledged before the load started last:
+	// before a power cut, for example. Starts counts the load's starts.
+	Earlier Part `json:"earlier,omitzero"`
+	Starts  int  `json:"starts,omitempty"`
+	// Unchecked writes were acknowledged too, so long ago that their ids are forgotten.
+	Unchecked int `json:"unchecked,omitempty"`
+}
+
+// Part of the acknowledged writes.
+type Part struct {
+	Acknowledged int `json:"acknowledged"`
+	Missing      int `json:"missing"`
 }
 
 // Handler serves the figures of a run:
@@ -33,7 +47,11 @@ func Handler(j *Journal, target Target, stop func()) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		answer(w, Summarize(j.Between(from, to), from, to))
+		if err := j.Err(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		answer(w, j.Summary(from, to))
 	})
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
 		verdict, err := verify(r.Context(), j, target)
@@ -52,15 +70,17 @@ func Handler(j *Journal, target Target, stop func()) http.Handler {
 
 func verify(ctx context.Context, j *Journal, target Target) (Verdict, error) {
 	// The journal first: what is acknowledged while the read runs must not count as missing.
-	acknowledged := j.AcknowledgedIDs()
+	acks := j.Acknowledgements()
 	present, err := target.IDs(ctx)
 	if err != nil {
 		return Verdict{}, err
 	}
+	missing, earlier := acks.All.Without(present), acks.Earlier.Without(present)
 	return Verdict{
-		Acknowledged: len(acknowledged),
-		Present:      len(present),
-		Missing:      Missing(acknowledged, present),
+		Acknowledged: acks.All.Len(), Present: present.Len(),
+		Missing: missing.Len(), MissingIDs: missing.First(20),
+		Earlier: Part{Acknowledged: acks.Earlier.Len(), Missing: earlier.Len()},
+		Starts:  acks.Starts, Unchecked: acks.Unchecked,
 	}, nil
 }
 

@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -12,7 +11,7 @@ type Target interface {
 	// Connect opens a connection that can write; it may try several servers.
 	Connect(ctx context.Context) (Conn, error)
 	// IDs reads every written id from the system's leader.
-	IDs(ctx context.Context) (map[int64]bool, error)
+	IDs(ctx context.Context) (IDs, error)
 }
 
 // Conn is one connection of one writer.
@@ -39,7 +38,6 @@ type Writer struct {
 	cfg     Config
 	target  Target
 	journal *Journal
-	nextID  atomic.Int64
 }
 
 // NewWriter returns a Writer that records in journal.
@@ -48,12 +46,14 @@ func NewWriter(cfg Config, target Target, journal *Journal) *Writer {
 }
 
 // Run writes until ctx ends. Attempts that are under way then are finished and recorded.
-func (w *Writer) Run(ctx context.Context) {
+// The error is the journal's: nothing that cannot be recorded is written.
+func (w *Writer) Run(ctx context.Context) error {
 	var writers sync.WaitGroup
 	for range w.cfg.Writers {
 		writers.Go(func() { w.loop(ctx) })
 	}
 	writers.Wait()
+	return w.journal.Flush()
 }
 
 func (w *Writer) loop(ctx context.Context) {
@@ -65,7 +65,7 @@ func (w *Writer) loop(ctx context.Context) {
 	}()
 	ticker := time.NewTicker(w.cfg.Interval)
 	defer ticker.Stop()
-	for {
+	for w.journal.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
@@ -80,8 +80,11 @@ func (w *Writer) attempt(ctx context.Context, conn Conn) Conn {
 	// The attempt outlives a stop, so that its outcome is known and recorded.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Deadline)
 	defer cancel()
-	op := Op{ID: w.nextID.Add(1), Start: time.Now()}
-	var err error
+	id, err := w.journal.Next()
+	if err != nil {
+		return conn // the loop ends
+	}
+	op := Op{ID: id, Start: time.Now()}
 	if conn == nil {
 		conn, err = w.target.Connect(ctx)
 	}
@@ -92,7 +95,7 @@ func (w *Writer) attempt(ctx context.Context, conn Conn) Conn {
 	if err != nil {
 		op.Server, op.Error = "", errorClass(err)
 	}
-	w.journal.Add(op)
+	_ = w.journal.Add(op) // its error stays, and ends the loop
 	if conn != nil && (err != nil || !conn.Healthy()) {
 		conn.Close(ctx)
 		return nil

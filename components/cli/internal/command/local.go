@@ -1,14 +1,12 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,90 +36,6 @@ func defaultState() string {
 		base = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(base, "cadre", "local")
-}
-
-// localNetwork is what the CVMs of a local cloud sit behind.
-type localNetwork struct{ nat, udp, rendezvous string }
-
-// flags are the daemon's.
-func (n localNetwork) flags() []string {
-	flags := []string{"--nat", n.nat, "--udp", n.udp}
-	if n.rendezvous != "" {
-		flags = append(flags, "--rendezvous", n.rendezvous)
-	}
-	return flags
-}
-
-func (a *App) localUp(dir *string) *cobra.Command {
-	o := localcloud.StartOptions{}
-	var network localNetwork
-	var timeout time.Duration
-	c := &cobra.Command{
-		Use: "up", Short: "Start the local cloud", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			// The daemon runs in a folder of its own; what it is told must hold there too.
-			if o.Dir, err = filepath.Abs(*dir); err != nil {
-				return fmt.Errorf("state folder: %w", err)
-			}
-			o.Extra = append(o.Extra, network.flags()...)
-			if o.Images != "" {
-				if o.Images, err = filepath.Abs(o.Images); err != nil {
-					return fmt.Errorf("images file: %w", err)
-				}
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			info, started, err := localcloud.Start(ctx, o)
-			if err != nil {
-				return err
-			}
-			return a.show(map[string]any{"started": started, "cloud": localcloud.CloudFile(o.Dir), "api_url": info.APIURL}, func(render.Style) string {
-				word := "started"
-				if !started {
-					word = "runs already"
-				}
-				return fmt.Sprintf("local cloud %s: %s\nits facts are in %s; make a cluster with\n  cadre cluster create FILE --var cloud=%s\n",
-					word, info.APIURL, localcloud.CloudFile(o.Dir), localcloud.CloudFile(o.Dir))
-			})
-		},
-	}
-	c.Flags().StringVar(&o.Images, "images", "", "file that maps image references to programs of this machine")
-	c.Flags().DurationVar(&o.BootDelay, "boot-delay", 3*time.Second, "how long a boot takes")
-	c.Flags().StringVar(&o.Program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
-	c.Flags().StringVar(&network.nat, "nat", "none", "NAT in front of each CVM: none, full-cone, address-restricted, port-restricted, symmetric")
-	c.Flags().StringVar(&network.udp, "udp", "open", "whether the NATs let UDP pass: open, blocked")
-	c.Flags().StringVar(&network.rendezvous, "rendezvous", "", "a cadre-rendezvous program to run in the cloud; with it CVMs find direct paths")
-	c.Flags().StringArrayVar(&o.Extra, "daemon-flag", nil, "one more argument for the daemon; may be repeated")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the start may take")
-	return c
-}
-
-func (a *App) localDown(dir *string) *cobra.Command {
-	var timeout time.Duration
-	c := &cobra.Command{
-		Use: "down", Short: "Stop the local cloud; its CVMs stop, their disks stay", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := filepath.Abs(*dir)
-			if err != nil {
-				return fmt.Errorf("state folder: %w", err)
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			stopped, err := localcloud.Stop(ctx, path)
-			if err != nil {
-				return err
-			}
-			return a.show(map[string]bool{"stopped": stopped}, func(render.Style) string {
-				if !stopped {
-					return "no local cloud was running\n"
-				}
-				return "local cloud stopped; its state is in " + path + "\n"
-			})
-		},
-	}
-	c.Flags().DurationVar(&timeout, "timeout", 60*time.Second, "how long it may take")
-	return c
 }
 
 // local reaches the running daemon.

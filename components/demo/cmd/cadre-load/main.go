@@ -1,6 +1,7 @@
 // Command cadre-load works on a PostgreSQL cluster (-target postgres) or on
 // registers in an etcd cluster (-target etcd) in a closed loop, keeps a journal, and
-// serves the figures on the loopback of its CVM.
+// serves the figures on the loopback of its CVM. The journal of writes to PostgreSQL
+// outlives power cuts, so that the verdict is about all writes that ever were acknowledged.
 package main
 
 import (
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&o.writers, "writers", 4, "writers or clients at once")
 	flags.DurationVar(&o.interval, "interval", 20*time.Millisecond, "time between two attempts of one writer")
 	flags.DurationVar(&o.deadline, "deadline", 3*time.Second, "deadline of one attempt")
-	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt")
+	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres it is gone on with at the next start")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:9180", "address of the figures")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -72,7 +73,7 @@ type options struct {
 	lookup                                         func(context.Context, string) ([]string, error)
 }
 
-func (o options) postgres(ctx context.Context) error {
+func (o options) postgres(ctx context.Context) (err error) {
 	target, err := load.NewPostgres(o.dsn, o.lookup)
 	if err != nil {
 		return fmt.Errorf("-dsn: %w", err)
@@ -80,12 +81,22 @@ func (o options) postgres(ctx context.Context) error {
 	if err := prepare(ctx, "the database", target.Prepare); err != nil {
 		return err
 	}
-	out, closeOut, err := journalFile[load.Op](o.journal)
+	if o.journal == "" {
+		return errors.New("-journal: name a file that outlives this machine's power")
+	}
+	// The table may hold rows of a journal that was lost with its disk.
+	highest := int64(0)
+	if err := prepare(ctx, "the table", func(ctx context.Context) (err error) {
+		highest, err = target.Highest(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	j, err := load.OpenJournal(o.journal, highest)
 	if err != nil {
 		return err
 	}
-	defer closeOut()
-	j := load.NewJournal(out)
+	defer func() { err = errors.Join(err, j.Close()) }()
 	writer := load.NewWriter(load.Config{Writers: o.writers, Interval: o.interval, Deadline: o.deadline}, target, j)
 	return serve(ctx, o.listen, writer.Run, func(stop func()) http.Handler { return load.Handler(j, target, stop) })
 }
@@ -99,7 +110,7 @@ func (o options) etcd(ctx context.Context) (err error) {
 	if err := prepare(ctx, "the etcd members", store.Ready); err != nil {
 		return err
 	}
-	out, closeOut, err := journalFile[load.RegisterOp](o.journal)
+	out, closeOut, err := registerFile(o.journal)
 	if err != nil {
 		return err
 	}
@@ -107,7 +118,8 @@ func (o options) etcd(ctx context.Context) (err error) {
 	r := load.NewRegisters(load.RegisterConfig{
 		Clients: o.writers, Keys: o.keys, Interval: o.interval, Deadline: o.deadline,
 	}, store, load.NewHistory(out))
-	return serve(ctx, o.listen, r.Run, func(stop func()) http.Handler { return load.RegisterHandler(r, stop) })
+	run := func(ctx context.Context) error { r.Run(ctx); return nil }
+	return serve(ctx, o.listen, run, func(stop func()) http.Handler { return load.RegisterHandler(r, stop) })
 }
 
 // prepare waits until what is worked on is ready: the load may boot before it.
@@ -130,8 +142,9 @@ func prepare(ctx context.Context, what string, ready func(context.Context) error
 	}
 }
 
-// journalFile appends one JSON line for each attempt; a broken disk must not stop the measurement.
-func journalFile[Op any](path string) (func(Op), func(), error) {
+// registerFile gets one JSON line for each operation of this run, whose registers are its
+// own; a broken disk must not stop the measurement.
+func registerFile(path string) (func(load.RegisterOp), func(), error) {
 	if path == "" {
 		return nil, func() {}, nil
 	}
@@ -144,29 +157,40 @@ func journalFile[Op any](path string) (func(Op), func(), error) {
 	}
 	buffered := bufio.NewWriterSize(file, 1<<16)
 	encode := json.NewEncoder(buffered)
-	return func(op Op) { _ = encode.Encode(op) },
+	return func(op load.RegisterOp) { _ = encode.Encode(op) },
 		func() { _ = buffered.Flush(); _ = file.Close() }, nil
 }
 
-// serve runs the load and its figures; handler gets what stops the load.
-func serve(ctx context.Context, listen string, work func(context.Context), handler func(stop func()) http.Handler) error {
+// serve runs the load and its figures; handler gets what stops the load. Work that fails
+// ends both.
+func serve(ctx context.Context, listen string, work func(context.Context) error, handler func(stop func()) http.Handler) error {
 	writing, stopWriting := context.WithCancel(ctx)
+	defer stopWriting()
+	serving, stopServing := context.WithCancelCause(ctx)
+	defer stopServing(nil)
 	var done sync.WaitGroup
-	done.Go(func() { work(writing) })
+	done.Go(func() {
+		if err := work(writing); err != nil {
+			stopServing(err)
+		}
+	})
 	server := &http.Server{
 		Addr:              listen,
 		Handler:           handler(func() { stopWriting(); done.Wait() }),
 		ReadHeaderTimeout: 5 * time.Second,
 	}
-	go func() {
-		<-ctx.Done()
+	stop := context.AfterFunc(serving, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = server.Shutdown(closing)
-	}()
+	})
+	defer stop()
 	err := server.ListenAndServe()
 	stopWriting()
 	done.Wait()
+	if cause := context.Cause(serving); cause != nil && ctx.Err() == nil {
+		return cause
+	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

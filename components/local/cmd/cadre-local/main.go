@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,8 +24,9 @@ import (
 )
 
 const usage = `usage:
-  cadre-local serve --state DIR --images FILE.json [flags]   run a cloud in the foreground
-  cadre-local cleanup --state DIR                            remove what a killed daemon left
+  cadre-local serve --state DIR --images FILE.json [flags]   run a cloud in the foreground; flags that are left
+                                                            out are those of its last start
+  cadre-local cleanup --state DIR                            remove what a killed daemon left; says what, if anything
   cadre-local cvm-init --spec FILE                           internal: pid 1 of a CVM
 `
 
@@ -54,7 +56,11 @@ func run(args []string) error {
 		if *state == "" {
 			return errors.New("--state is required")
 		}
-		return daemon.Cleanup(*state)
+		cleaned, err := daemon.Cleanup(*state)
+		if cleaned != (daemon.Cleaned{}) {
+			fmt.Println(cleaned)
+		}
+		return err
 	case "cvm-init":
 		spec := flags.String("spec", "", "boot spec")
 		if err := flags.Parse(args[1:]); err != nil {
@@ -71,9 +77,9 @@ func serve(flags *flag.FlagSet, args []string) error {
 	var boot, lag, hidden, restart time.Duration
 	flags.StringVar(&cfg.StateDir, "state", "", "state directory; one daemon each")
 	imageFile := flags.String("images", "", "JSON file that maps image repositories to host programs")
-	flags.StringVar(&cfg.APIListen, "api", "127.0.0.1:0", "host address of the API")
-	flags.StringVar(&cfg.GatewayListen, "gateway", "127.0.0.1:0", "host address of the gateway")
-	flags.StringVar(&cfg.Domain, "domain", "gw.cadre.test", "base domain of gateway names")
+	flags.StringVar(&cfg.APIListen, "api", "", "host address of the API (default: that of the last start, at first a free port of 127.0.0.1)")
+	flags.StringVar(&cfg.GatewayListen, "gateway", "", "host address of the gateway (default: as for the API)")
+	flags.StringVar(&cfg.Domain, "domain", "", "base domain of gateway names (default: that of the last start, at first gw.cadre.test)")
 	nat := flags.String("nat", "none", "what new CVMs are behind: none (they reach the fabric only), full-cone, address-restricted, port-restricted or symmetric")
 	udp := flags.String("udp", "open", "UDP of new CVMs: open or blocked")
 	flags.StringVar(&cfg.Rendezvous, "rendezvous", "", "rendezvous program to run in the fabric; none without")
@@ -86,8 +92,14 @@ func serve(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if cfg.StateDir == "" || *imageFile == "" {
-		return errors.New("--state and --images are required; see cadre-local help")
+	if cfg.StateDir == "" {
+		return errors.New("--state is required; see cadre-local help")
+	}
+	if err := recall(flags, cfg.StateDir); err != nil {
+		return err
+	}
+	if *imageFile == "" {
+		return errors.New("--images is required at the first start; see cadre-local help")
 	}
 	if *udp != "open" && *udp != "blocked" {
 		return fmt.Errorf("--udp: %q is not open or blocked", *udp)
@@ -106,10 +118,15 @@ func serve(flags *flag.FlagSet, args []string) error {
 	if err := cfg.Network.Validate(); err != nil {
 		return fmt.Errorf("--nat: %w", err)
 	}
-	var err error
+	path, err := filepath.Abs(*imageFile)
+	if err != nil {
+		return fmt.Errorf("--images: %w", err)
+	}
+	*imageFile = path
 	if cfg.Images, err = images.Load(*imageFile); err != nil {
 		return err
 	}
+	cfg.Flags = kept(flags)
 	if cfg.Program, err = os.Executable(); err != nil {
 		return fmt.Errorf("find own program: %w", err)
 	}
@@ -124,4 +141,37 @@ func serve(flags *flag.FlagSet, args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return daemon.Serve(ctx, cfg, nil)
+}
+
+// unkept flags are of one start; addresses and domain are kept by the daemon itself.
+var unkept = []string{"state", "api", "gateway", "domain", "debug"}
+
+// recall sets the flags that were not given as they were at the last start.
+func recall(flags *flag.FlagSet, dir string) error {
+	last, err := daemon.LastFlags(dir)
+	if err != nil {
+		return err
+	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, value := range last {
+		if given[name] || flags.Lookup(name) == nil {
+			continue
+		}
+		if err := flags.Set(name, value); err != nil {
+			return fmt.Errorf("--%s of the last start: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// kept are the flags to recall at the next start.
+func kept(flags *flag.FlagSet) map[string]string {
+	out := map[string]string{}
+	flags.Visit(func(f *flag.Flag) {
+		if !slices.Contains(unkept, f.Name) {
+			out[f.Name] = f.Value.String()
+		}
+	})
+	return out
 }

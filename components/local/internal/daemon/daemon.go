@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -30,10 +31,14 @@ import (
 type Config struct {
 	StateDir string
 	Images   images.Map
-	// APIListen and GatewayListen are host addresses, "127.0.0.1:0" for example.
+	// APIListen and GatewayListen are host addresses. Port 0 is the port of the last
+	// start, for a new cloud a free one; empty is port 0 of the loopback.
 	APIListen     string
 	GatewayListen string
-	Domain        string
+	// Domain is the base domain of gateway names; empty is that of the last start.
+	Domain string
+	// Flags are for LastFlags at the next start.
+	Flags map[string]string
 	// Network is that of every CVM that was not given another one.
 	Network  fabric.Network
 	Settings cloud.Settings
@@ -50,6 +55,8 @@ type Config struct {
 const (
 	gatewayPort = 443
 	apiPort     = 80
+
+	defaultDomain = "gw.cadre.test"
 )
 
 // Serve runs the cloud until ctx ends and leaves nothing running. ready, when
@@ -60,8 +67,19 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		return err
 	}
 	defer dir.close()
-	if err := dir.cleanUp(); err != nil {
+	if _, err := dir.cleanUp(); err != nil {
 		return fmt.Errorf("clean up after an earlier daemon: %w", err)
+	}
+	last, err := readStarted(dir.path)
+	if err != nil {
+		return err
+	}
+	told, err := inhabited(dir.path)
+	if err != nil {
+		return fmt.Errorf("look for CVMs of an earlier start: %w", err)
+	}
+	if cfg.Domain, err = domain(cfg.Domain, last.Domain, told); err != nil {
+		return err
 	}
 	sim, err := attestsim.OpenCloud(filepath.Join(dir.path, "attest"))
 	if err != nil {
@@ -82,15 +100,21 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	if err != nil {
 		return err
 	}
-	listeners, err := listen(ctx, fab, cfg)
+	listeners, err := listen(ctx, fab, cfg, last, told)
 	if err != nil {
 		return err
 	}
 	defer listeners.close()
-	file.APIURL = "http://" + listeners.apiHost.Addr().String() + "/api/v1"
-	file.LocalURL = "http://" + listeners.apiHost.Addr().String() + "/_local"
-	file.PCCSURL = "http://" + listeners.apiHost.Addr().String()
-	file.GatewayAddress = listeners.gatewayHost.Addr().String()
+	now := started{
+		API: listeners.apiHost.Addr().String(), Gateway: listeners.gatewayHost.Addr().String(), Domain: cfg.Domain, Flags: cfg.Flags,
+	}
+	if err := now.write(dir.path); err != nil {
+		return err
+	}
+	file.APIURL = "http://" + now.API + "/api/v1"
+	file.LocalURL = "http://" + now.API + "/_local"
+	file.PCCSURL = "http://" + now.API
+	file.GatewayAddress = now.Gateway
 
 	var cl *cloud.Cloud // set before anything is served
 	gw := gateway.New(gateway.Config{
@@ -201,11 +225,27 @@ func (l *listenerSet) close() {
 	}
 }
 
-func listen(ctx context.Context, fab *fabric.Fabric, cfg Config) (*listenerSet, error) {
-	l, lc := &listenerSet{}, net.ListenConfig{}
+// domain is the base domain of gateway names. CVMs and contexts were told the one of
+// the last start.
+func domain(want, had string, told bool) (string, error) {
+	switch {
+	case want == "" && had == "":
+		return defaultDomain, nil
+	case want == "", want == had:
+		return had, nil
+	case told && had != "":
+		return "", fmt.Errorf("--domain %s: this cloud's CVMs and contexts were told %s; leave the flag out, or start another cloud with a --state of its own", want, had)
+	}
+	return want, nil
+}
+
+func listen(ctx context.Context, fab *fabric.Fabric, cfg Config, last started, told bool) (*listenerSet, error) {
+	l := &listenerSet{}
 	var errs [4]error
-	l.apiHost, errs[0] = lc.Listen(ctx, "tcp", cfg.APIListen)
-	l.gatewayHost, errs[1] = lc.Listen(ctx, "tcp", cfg.GatewayListen)
+	apiHost := hostAddress{name: "API", flag: "api", want: cmp.Or(cfg.APIListen, anyPort), had: last.API, told: told}
+	gatewayHost := hostAddress{name: "gateway", flag: "gateway", want: cmp.Or(cfg.GatewayListen, anyPort), had: last.Gateway, told: told}
+	l.apiHost, errs[0] = apiHost.listen(ctx)
+	l.gatewayHost, errs[1] = gatewayHost.listen(ctx)
 	l.apiFabric, errs[2] = fab.Listen(ctx, apiPort)
 	l.gatewayFabric, errs[3] = fab.Listen(ctx, gatewayPort)
 	if err := errors.Join(errs[:]...); err != nil {

@@ -335,7 +335,7 @@ func TestKilledDaemonLeavesNothingAndResumes(t *testing.T) {
 		raw, err := os.ReadFile(cloudFilePath(dir))
 		return err == nil && json.Unmarshal(raw, &k.file) == nil
 	})
-	if err := Cleanup(dir); !errors.Is(err, errInUse) {
+	if _, err := Cleanup(dir); !errors.Is(err, errInUse) {
 		t.Errorf("cleanup beside a living daemon: %v", err)
 	}
 	v := k.create("real-0", fmt.Sprintf(demo, "one"))
@@ -343,13 +343,20 @@ func TestKilledDaemonLeavesNothingAndResumes(t *testing.T) {
 	_ = daemon.Process.Kill()
 	_ = daemon.Wait()
 	k.until("every process of the CVM is gone", func() bool { return len(inNamespace(ns)) == 0 })
-	if err := Cleanup(dir); err != nil {
-		t.Error(err)
+	// pid 1 of the CVM died with the daemon; its sockets and cloud.json are files.
+	if got, err := Cleanup(dir); err != nil || got != (Cleaned{CVMs: 1, Ready: true}) {
+		t.Errorf("Cleanup = %+v, %v", got, err)
+	}
+	if got, err := Cleanup(dir); err != nil || got != (Cleaned{}) {
+		t.Errorf("Cleanup again = %+v, %v", got, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "cvms", "*", "run")); len(left) > 0 {
 		t.Errorf("cleanup left %v", left)
 	}
 	again := start(t, dir)
+	if again.file.GatewayAddress != k.file.GatewayAddress || again.file.APIURL != k.file.APIURL {
+		t.Errorf("the addresses %s, %s became %s, %s", k.file.GatewayAddress, k.file.APIURL, again.file.GatewayAddress, again.file.APIURL)
+	}
 	now := again.up("real-0")
 	if now["instance_id"] != v["instance_id"] {
 		t.Errorf("instance id %v became %v", v["instance_id"], now["instance_id"])

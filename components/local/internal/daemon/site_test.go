@@ -37,7 +37,7 @@ func config(dir, self string, log io.Writer) Config {
 	path := os.Getenv("PATH")
 	env, see := map[string]string{"PATH": path}, filepath.SplitList(path)
 	return Config{
-		StateDir: dir, APIListen: "127.0.0.1:0", GatewayListen: "127.0.0.1:0", Domain: "gw.cadre.test", Program: self,
+		StateDir: dir, Program: self,
 		Images: images.Map{Images: map[string]images.Image{
 			"test/shell": {Env: env, Mounts: see}, "test/helper": {Env: env, Mounts: see, Entrypoint: []string{self}},
 		}},

@@ -72,49 +72,82 @@ func (d *stateDir) apiKey() (string, error) {
 	return key, nil
 }
 
+// Cleaned is what Cleanup removed.
+type Cleaned struct {
+	// Processes of CVMs; CVMs that were still said to run.
+	Processes, CVMs int
+	// Ready is whether a cloud.json was left.
+	Ready bool
+}
+
+func (c Cleaned) String() string {
+	text := fmt.Sprintf("a daemon that died had left %d processes and the run directories of %d CVMs", c.Processes, c.CVMs)
+	if c.Ready {
+		text += ", and cloud.json"
+	}
+	return text
+}
+
 // Cleanup removes what a killed daemon left: processes of its CVMs, run
 // directories with their sockets, cloud.json. Namespaces, cables and mounts have
-// no names and went with the processes. Disks, logs and state stay.
-func Cleanup(path string) error {
+// no names and went with the processes. Disks, logs and state stay. A directory
+// that is gone may still have processes.
+func Cleanup(path string) (Cleaned, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		path, err = filepath.Abs(path)
+		if err != nil {
+			return Cleaned{}, fmt.Errorf("resolve state directory: %w", err)
+		}
+		return (&stateDir{path: path}).cleanUp()
+	}
 	d, err := openStateDir(path)
 	if err != nil {
 		if errors.Is(err, errInUse) {
-			return fmt.Errorf("%w; stop it with SIGTERM instead", err)
+			return Cleaned{}, fmt.Errorf("%w; stop it with SIGTERM instead", err)
 		}
-		return err
+		return Cleaned{}, err
 	}
 	defer d.close()
 	return d.cleanUp()
 }
 
-func (d *stateDir) cleanUp() error {
-	errs := []error{d.killStrays()}
+func (d *stateDir) cleanUp() (Cleaned, error) {
+	var did Cleaned
+	var errs [2]error
+	did.Processes, errs[0] = d.killStrays()
 	runs, err := filepath.Glob(filepath.Join(d.path, "cvms", "*", "run"))
-	errs = append(errs, err)
+	if err != nil {
+		return did, err
+	}
+	did.CVMs = len(runs)
 	for _, run := range runs {
-		errs = append(errs, os.RemoveAll(run))
+		errs[1] = errors.Join(errs[1], os.RemoveAll(run))
 	}
-	if err := os.Remove(cloudFilePath(d.path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		errs = append(errs, err)
+	err = os.Remove(cloudFilePath(d.path))
+	did.Ready = err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	return errors.Join(errs...)
+	return did, errors.Join(errs[0], errs[1], err)
 }
 
 // killStrays kills pid 1 of CVMs of this directory that are still there and
-// waits until they are gone.
-func (d *stateDir) killStrays() error {
+// waits until they are gone. It returns how many there were.
+func (d *stateDir) killStrays() (int, error) {
 	deadline := time.Now().Add(10 * time.Second)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	seen := map[int]struct{}{}
 	for {
 		pids := d.strays()
 		if len(pids) == 0 {
-			return nil
+			return len(seen), nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("processes %v do not end", pids)
+			return len(seen), fmt.Errorf("processes %v do not end", pids)
 		}
 		for _, pid := range pids {
+			seen[pid] = struct{}{}
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		<-tick.C

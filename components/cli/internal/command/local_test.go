@@ -1,0 +1,55 @@
+package command
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"cadre.dev/cli/internal/localcloud"
+	"cadre.dev/client"
+)
+
+// A cloud that had to take other ports corrects the contexts of its own clusters only.
+func TestContextsFollowTheirCloud(t *testing.T) {
+	b := newBench(t)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	dir, err := client.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := client.LoadContext(b.context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours.Gateway.Address = "127.0.0.1:1001"
+	ours.Platform = client.Platform{Driver: "phala", APIURL: "http://127.0.0.1:1002/api/v1", APIKey: "phak_ours"}
+	theirs := ours
+	theirs.Platform.APIKey = "phak_theirs"
+	paths := map[string]client.Context{b.context: ours, filepath.Join(dir, "ours.json"): ours, filepath.Join(dir, "theirs.json"): theirs}
+	for path, c := range paths {
+		if err := c.Save(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info := localcloud.Info{APIURL: "http://127.0.0.1:2002/api/v1", APIKey: "phak_ours", GatewayAddress: "127.0.0.1:2001"}
+	got, err := (&App{}).readdress(info)
+	if want := []string{b.context, filepath.Join(dir, "ours.json")}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("changed %v, %v; want %v", got, err, want)
+	}
+	for path, was := range paths {
+		now, err := client.LoadContext(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := was
+		if was.Platform.APIKey == info.APIKey {
+			want.Gateway.Address, want.Platform.APIURL = info.GatewayAddress, info.APIURL
+		}
+		if now.Gateway != want.Gateway || now.Platform != want.Platform {
+			t.Errorf("%s: %+v %+v, want %+v %+v", path, now.Gateway, now.Platform, want.Gateway, want.Platform)
+		}
+	}
+	if got, err := (&App{}).readdress(info); err != nil || len(got) > 0 {
+		t.Errorf("changed %v, %v again", got, err)
+	}
+}

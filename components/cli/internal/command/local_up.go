@@ -1,0 +1,184 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"cadre.dev/cli/internal/localcloud"
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+)
+
+// daemonFlags are those of `cadre local up` that are the daemon's own.
+var daemonFlags = []string{"images", "boot-delay", "nat", "udp", "rendezvous", "api", "gateway"}
+
+func (a *App) localUp(dir *string) *cobra.Command {
+	o := localcloud.StartOptions{}
+	var timeout time.Duration
+	var extra []string
+	c := &cobra.Command{
+		Use: "up", Short: "Start the local cloud, or bring it back as it was", Args: cobra.NoArgs,
+		Long: `Starts the local cloud of the state folder. One that was there before comes back at
+the same addresses and with the flags that it was last started with, unless others are
+given; the CVMs that ran boot on their disks.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			// The daemon runs in a folder of its own; what it is told must hold there too.
+			if o.Dir, err = filepath.Abs(*dir); err != nil {
+				return fmt.Errorf("state folder: %w", err)
+			}
+			if o.Flags, err = changedFlags(cmd.Flags()); err != nil {
+				return err
+			}
+			o.Flags = append(o.Flags, extra...)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			info, began, err := localcloud.Start(ctx, o)
+			if err != nil {
+				return err
+			}
+			moved, err := a.readdress(info)
+			if err != nil {
+				return err
+			}
+			return a.show(map[string]any{"started": began, "cloud": localcloud.CloudFile(o.Dir), "api_url": info.APIURL, "contexts_changed": moved}, func(render.Style) string {
+				word := "started"
+				if !began {
+					word = "runs already"
+				}
+				text := fmt.Sprintf("local cloud %s: %s\n", word, info.APIURL)
+				for _, path := range moved {
+					text += fmt.Sprintf("context %s names its new addresses now\n", path)
+				}
+				return text + fmt.Sprintf("its facts are in %s; make a cluster with\n  cadre cluster create FILE --var cloud=%s\n",
+					localcloud.CloudFile(o.Dir), localcloud.CloudFile(o.Dir))
+			})
+		},
+	}
+	c.Flags().String("images", "", "file that maps image references to programs of this machine")
+	c.Flags().Duration("boot-delay", 3*time.Second, "how long a boot takes")
+	c.Flags().String("nat", "none", "NAT in front of each CVM: none, full-cone, address-restricted, port-restricted, symmetric")
+	c.Flags().String("udp", "open", "whether the NATs let UDP pass: open, blocked")
+	c.Flags().String("rendezvous", "", "a cadre-rendezvous program to run in the cloud; with it CVMs find direct paths")
+	c.Flags().String("api", "", "host:port of the API (default: the one that this cloud had, at first a free port)")
+	c.Flags().String("gateway", "", "host:port of the gateway (default: as for --api)")
+	c.Flags().StringVar(&o.Program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
+	c.Flags().StringArrayVar(&extra, "daemon-flag", nil, "one more argument for the daemon; may be repeated")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the start may take")
+	return c
+}
+
+// changedFlags are the daemon's flags that were given. The daemon knows the others.
+func changedFlags(given *pflag.FlagSet) ([]string, error) {
+	var flags []string
+	var errs []error
+	given.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(daemonFlags, f.Name) {
+			return
+		}
+		value := f.Value.String()
+		if f.Name == "images" && value != "" {
+			path, err := filepath.Abs(value)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("images file: %w", err))
+			}
+			value = path
+		}
+		flags = append(flags, "--"+f.Name, value)
+	})
+	return flags, errors.Join(errs...)
+}
+
+// readdress corrects the contexts of this machine whose clusters are on the cloud and
+// that name other addresses of it, and returns their files. The cloud's key tells them.
+func (a *App) readdress(info localcloud.Info) ([]string, error) {
+	changed := []string{}
+	for _, path := range a.knownContexts() {
+		c, err := client.LoadContext(path)
+		if err != nil || c.Platform.APIKey != info.APIKey {
+			continue // another cluster's, or nobody's that this command could mend
+		}
+		if c.Gateway.Address == info.GatewayAddress && c.Platform.APIURL == info.APIURL {
+			continue
+		}
+		c.Gateway.Address, c.Platform.APIURL = info.GatewayAddress, info.APIURL
+		if err := c.Save(path); err != nil {
+			return changed, err
+		}
+		changed = append(changed, path)
+	}
+	return changed, nil
+}
+
+// knownContexts are the files of all contexts that this machine knows, and of the one
+// that --context or CADRE_CONTEXT names.
+func (a *App) knownContexts() []string {
+	paths := []string{}
+	if path, err := client.Path(a.context); err == nil {
+		paths = append(paths, path)
+	}
+	names, err := client.Contexts()
+	if err != nil {
+		return paths
+	}
+	for _, name := range names {
+		if path, err := client.Path(name); err == nil && !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+func (a *App) localDown(dir *string) *cobra.Command {
+	var timeout time.Duration
+	var program string
+	c := &cobra.Command{
+		Use: "down", Short: "Stop the local cloud, whoever started it; its CVMs stop, their disks stay", Args: cobra.NoArgs,
+		Long: `Ends the daemon of the state folder, however it was started, and removes what one left
+that died. A daemon that does not end within the time is killed. Nothing to stop is
+success.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := filepath.Abs(*dir)
+			if err != nil {
+				return fmt.Errorf("state folder: %w", err)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			did, err := localcloud.Stop(ctx, path, program)
+			if err != nil {
+				return err
+			}
+			return a.show(map[string]any{"stopped": len(did.Daemons) > 0, "daemons": did.Daemons, "killed": did.Killed, "cleaned": did.Cleaned}, func(render.Style) string {
+				return stoppedText(did, path)
+			})
+		},
+	}
+	c.Flags().DurationVar(&timeout, "timeout", 60*time.Second, "how long it may take; then the daemon is killed")
+	c.Flags().StringVar(&program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
+	return c
+}
+
+func stoppedText(did localcloud.Stopped, dir string) string {
+	if !did.Anything() {
+		return "no local cloud was running\n"
+	}
+	text := ""
+	for _, pid := range did.Daemons {
+		how := "stopped"
+		if did.Killed {
+			how = "killed, since it did not end when it was asked to"
+		}
+		text += fmt.Sprintf("local cloud (pid %d) %s; its state is in %s\n", pid, how, dir)
+	}
+	if did.Cleaned != "" {
+		text += did.Cleaned + "; removed\n"
+	}
+	return text
+}

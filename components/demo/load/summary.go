@@ -1,0 +1,87 @@
+package load
+
+import (
+	"sort"
+	"time"
+)
+
+// Op is one attempted write.
+type Op struct {
+	ID    int64     `json:"id"`
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+	// Server is the address that acknowledged it; empty when none did.
+	Server string `json:"server,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Acknowledged reports whether the server confirmed the write.
+func (o Op) Acknowledged() bool { return o.Error == "" }
+
+// Summary is what a journal says about one span of time.
+type Summary struct {
+	From         time.Time `json:"from"`
+	To           time.Time `json:"to"`
+	Attempted    int       `json:"attempted"`
+	Acknowledged int       `json:"acknowledged"`
+	Failed       int       `json:"failed"`
+	// Gap is the longest time between two acknowledged writes, of all writers
+	// together; the span's ends count as acknowledged, so that a span that ends in
+	// silence is not flattered.
+	Gap time.Duration `json:"gap_ns"`
+	// Slowest acknowledged write.
+	Slowest time.Duration `json:"slowest_ns"`
+	// Servers in the order in which they acknowledged; one more than the leadership moves.
+	Servers []string       `json:"servers"`
+	Errors  map[string]int `json:"errors,omitempty"`
+	// Partial says that the journal keeps only counts of the span's oldest writes: Gap,
+	// Slowest, Servers and Errors are those of the others.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Summarize computes the figures of [from, to]. Ops need not be sorted.
+func Summarize(ops []Op, from, to time.Time) Summary {
+	s := Summary{From: from, To: to, Errors: map[string]int{}}
+	acked := make([]Op, 0, len(ops))
+	for _, op := range ops {
+		s.Attempted++
+		if !op.Acknowledged() {
+			s.Failed++
+			s.Errors[op.Error]++
+			continue
+		}
+		s.Acknowledged++
+		s.Slowest = max(s.Slowest, op.End.Sub(op.Start))
+		acked = append(acked, op)
+	}
+	sort.SliceStable(acked, func(a, b int) bool { return acked[a].End.Before(acked[b].End) })
+	last := from
+	for _, op := range acked {
+		if !last.IsZero() {
+			s.Gap = max(s.Gap, op.End.Sub(last))
+		}
+		last = op.End
+	}
+	if !to.IsZero() && !last.IsZero() {
+		s.Gap = max(s.Gap, to.Sub(last))
+	}
+	s.Servers = serverSequence(acked)
+	return s
+}
+
+// serverSequence lists the acknowledging servers in order of their first write
+// of each reign. Writers race: a write that the old leader confirmed may be
+// recorded a moment after the new leader's first one, so Ops are taken in order
+// of their start, which no two reigns can share.
+func serverSequence(acked []Op) []string {
+	byStart := append([]Op(nil), acked...)
+	sort.SliceStable(byStart, func(a, b int) bool { return byStart[a].Start.Before(byStart[b].Start) })
+	var sequence []string
+	for _, op := range byStart {
+		if op.Server == "" || len(sequence) > 0 && sequence[len(sequence)-1] == op.Server {
+			continue
+		}
+		sequence = append(sequence, op.Server)
+	}
+	return sequence
+}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// started is DIR/start.json: what the cloud was last started with and the next start
+// takes again. Contexts, compose files and CVMs were told the addresses; the flags make
+// `serve --state DIR` bring the same cloud back.
+type started struct {
+	API     string            `json:"api"`
+	Gateway string            `json:"gateway"`
+	Domain  string            `json:"domain"`
+	Flags   map[string]string `json:"flags,omitempty"`
+}
+
+func startFilePath(dir string) string { return filepath.Join(dir, "start.json") }
+
+// LastFlags are the flags that the cloud of dir was last started with; none for a new one.
+func LastFlags(dir string) (map[string]string, error) {
+	s, err := readStarted(dir)
+	return s.Flags, err
+}
+
+func readStarted(dir string) (started, error) {
+	path := startFilePath(dir)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return started{}, nil
+	}
+	if err != nil {
+		return started{}, fmt.Errorf("read the addresses of the last start: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	var s started
+	if err := dec.Decode(&s); err != nil {
+		return started{}, fmt.Errorf("%s: %w; remove it to start with other addresses, which voids this cloud's contexts", path, err)
+	}
+	return s, nil
+}
+
+// write replaces the file as a whole, and for good: a machine that loses its power right
+// after still has the old one or the new one.
+func (s started) write(dir string) (err error) {
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode start.json: %w", err)
+	}
+	path := startFilePath(dir)
+	tmp, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("write start.json: %w", err)
+	}
+	_, err = tmp.Write(append(raw, '\n'))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write start.json: %w", err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("replace start.json: %w", err)
+	}
+	return nil
+}
+
+// inhabited reports whether a CVM has ever booted on dir and was not deleted: then
+// somebody may have been told the cloud's addresses.
+func inhabited(dir string) (bool, error) {
+	cvms, err := os.ReadDir(filepath.Join(dir, "cvms"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(cvms) > 0, err
+}
