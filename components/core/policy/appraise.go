@@ -2,8 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -23,6 +21,11 @@ import (
 //
 // now is the time of trusted decisions (collateral, exceptions); the shell gives it.
 func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, now time.Time) Decision {
+	return appraise(sp, ip, st, c, textDigest(c.ComposeText), now)
+}
+
+// appraise is Appraise of a compose text that is known by its digest.
+func appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, text string, now time.Time) Decision {
 	if err := ip.Validate(); err != nil {
 		return deny(CodePolicyInvalid, "%v", err)
 	}
@@ -41,7 +44,7 @@ func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, now time.Ti
 			return d
 		}
 	}
-	return revision(sp, ip, c)
+	return revision(sp, ip, c, text)
 }
 
 // stated: what the Boot asserts is what its quote commits to (ATT-23).
@@ -98,10 +101,9 @@ func measured(ip ImagePolicy, c Claims) Decision {
 }
 
 // revision finds what the Slot may run, newest first (ATT-15, ATT-16).
-func revision(sp SlotPolicy, ip ImagePolicy, c Claims) Decision {
+func revision(sp SlotPolicy, ip ImagePolicy, c Claims, text string) Decision {
 	hash := normalHash(c.ComposeHash)
 	refusal := deny(CodeRevisionNotAllowed, "compose hash %.16s is not allowed for slot %s now", hash, sp.Slot)
-	text := sha256.Sum256([]byte(c.ComposeText))
 	matched := false
 	for i := len(sp.Allowed) - 1; i >= 0; i-- {
 		a := sp.Allowed[i]
@@ -112,7 +114,7 @@ func revision(sp SlotPolicy, ip ImagePolicy, c Claims) Decision {
 		switch {
 		case c.AppComposeProblem != "":
 			d = deny(CodeComposeForbidden, "app-compose.json: %s", c.AppComposeProblem)
-		case a.ComposeTextSHA256 != hex.EncodeToString(text[:]):
+		case a.ComposeTextSHA256 != text:
 			d = deny(CodeComposeForbidden, "the measured compose text is not that of revision %.8s", a.Revision)
 		case beyond(a, c) != "":
 			d = deny(CodeComposeForbidden, "app-compose.json: allowed_envs names %.80q, which is neither in the env of revision %.8s nor one of Cadre's locators", beyond(a, c), a.Revision)

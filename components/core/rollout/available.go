@@ -46,10 +46,11 @@ func (w *world) judge(m *member) {
 }
 
 // bind notes the CVM that fills a Slot at the first listing that shows exactly
-// one, and of the right app. What is bound stays, until an operator decides.
+// one, of the right app, that a call of ours made. What is bound stays, until an operator
+// decides.
 func (m *member) bind(appID string) {
 	i := m.seen.Instance
-	if i == nil || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
+	if i == nil || m.unadopted() || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
 		return
 	}
 	if m.record.VMUUID == "" && (m.record.InstanceID == "" || m.record.InstanceID == i.InstanceID) {
@@ -108,6 +109,8 @@ func (w *world) notReady(m *member) string {
 		return "no CVM on the platform"
 	case len(m.seen.Duplicates) > 0:
 		return fmt.Sprintf("duplicate_instance: %d CVMs carry its name", 1+len(m.seen.Duplicates))
+	case m.unadopted():
+		return "a CVM carries its name and no record binds it: `cadre group adopt " + w.spec.Name + "`"
 	case m.record.VMUUID != "" && i.VMUUID != m.record.VMUUID:
 		return "another CVM than the bound one carries its name"
 	case i.BootError != "":

@@ -76,6 +76,9 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 		holds = append(holds, hold(HoldDuplicate, "%d CVMs carry the name of %s; remove the wrong ones on the platform", n+1, m.slot))
 	}
 	switch {
+	case m.unadopted() && (w.appID == "" || i.AppID == "" || i.AppID == w.appID):
+		holds = append(holds, hold(HoldUnadopted, "CVM %s carries the name of %s and no record binds it; to bind what it attests: cadre group adopt %s",
+			i.VMUUID, m.slot, w.spec.Name))
 	case m.vanished() && c.kind == operation.Create:
 		holds = append(holds, hold(HoldInstanceMissing,
 			"the CVM of %s (%s) is gone from the platform, and its disk with it; to have a new one made: cadre instance replace %s",

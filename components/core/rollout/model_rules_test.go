@@ -302,6 +302,7 @@ func TestR63_TheActionNamesTheOneCVMAndItsBoot(t *testing.T) {
 
 func TestR67_ACVMOfTheNameIsBoundNotMadeAgain(t *testing.T) {
 	f := newFixture(2, "none").missing(1)
+	f.rec.Operations = []operation.Operation{{ID: "o", Rollout: f.rec.Rollout.ID, Group: "db", Slot: "db-1", Kind: operation.Create, Phase: operation.Failed, Calls: 1}}
 	f.obs.Slots[1].Instance = &Instance{VMUUID: "vm-x", InstanceID: "i-x", AppID: f.spec.AppID, Status: "running"}
 	p := f.plan()
 	if p.Slots[1].VMUUID != "vm-x" || p.Slots[1].InstanceID != "i-x" || p.Slots[1].AppID != f.spec.AppID {

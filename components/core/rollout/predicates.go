@@ -73,7 +73,7 @@ var predicates = []predicate{
 		once: "a change of the type is a new decision"},
 	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
 		once: "a step that began is finished; the budget counts the other one"},
-	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced}, first: (*world).holdsOfBinding,
+	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted}, first: (*world).holdsOfBinding,
 		once: "Advance compares the CVM with the one that it names right before the call (R63)"},
 	{names: []string{HoldPlatformBusy}, from: disruptive, first: (*world).holdsOfPlatform,
 		once: "Advance waits for the platform right before the call"},

@@ -57,6 +57,9 @@ type member struct {
 	// open is the Operation in progress; past the ended ones of this rollout, oldest first.
 	open *operation.Operation
 	past []operation.Operation
+	// makers are the Operations, open or ended and of whatever rollout, whose calls may
+	// have made a CVM of the Slot's name.
+	makers []*operation.Operation
 	// observed is the attested Revision, or empty (R4).
 	observed  string
 	condemned bool
@@ -159,6 +162,9 @@ func (w *world) joinOperations() {
 	for i := range ops {
 		op := &ops[i]
 		m := w.bySlot[op.Slot]
+		if m != nil && makes(op) {
+			m.makers = append(m.makers, op)
+		}
 		switch {
 		case m == nil:
 		case !op.Phase.Ended():

@@ -1,0 +1,228 @@
+package rollout
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/appcompose"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+// proofKept is how old a Proof may be that somebody is bound by: an agent that is not
+// admitted asks again within seconds, and each time what it runs is attested anew.
+const proofKept = 10 * time.Minute
+
+// unadopted: a CVM carries the Slot's name though no record binds it, and no call of ours
+// can have made it. The Slot's records are lost, or somebody else made the CVM: nothing
+// is done in the Slot until an operator adopts it.
+func (m *member) unadopted() bool {
+	i := m.seen.Instance
+	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" {
+		return false
+	}
+	return !slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return op.VMUUID == "" || op.VMUUID == i.VMUUID })
+}
+
+// makes: a call of op may have made a CVM.
+func makes(op *operation.Operation) bool {
+	return (op.Kind == operation.Create || op.Kind == operation.Replace) && op.Calls > 0
+}
+
+// Adoptable is a member of a group that no record binds, with what is known of the CVM
+// that could be it.
+type Adoptable struct {
+	Slot    string `json:"slot"`
+	Ordinal int    `json:"ordinal"`
+	// The CVM under the Slot's name; empty: the platform lists none.
+	PlatformName   string `json:"platform_name,omitempty"`
+	PlatformStatus string `json:"platform_status,omitempty"`
+	VMUUID         string `json:"vm_uuid,omitempty"`
+	// What its agent attested last; empty: nothing yet.
+	AppID       string    `json:"app_id,omitempty"`
+	InstanceID  string    `json:"instance_id,omitempty"`
+	ComposeHash string    `json:"compose_hash,omitempty"`
+	BootID      string    `json:"boot_id,omitempty"`
+	AttestedAt  time.Time `json:"attested_at,omitzero"`
+	Simulated   bool      `json:"simulated,omitempty"`
+	// Revision that measures so, and its number in the group's order.
+	Revision string `json:"revision,omitempty"`
+	Number   uint64 `json:"number,omitempty"`
+	// VIP that it was given before; "": it gets one.
+	VIP string `json:"vip,omitempty"`
+	// Missing is why it cannot be adopted now; "": it can.
+	Missing string `json:"missing,omitempty"`
+	// Asked: the leader was asked to bind it.
+	Asked bool `json:"asked,omitempty"`
+
+	allowed policy.AllowedRevision
+}
+
+// AdoptionFacts are what one Slot's adoption is judged by.
+type AdoptionFacts struct {
+	Spec group.Spec
+	// Record as it is; its Slot, Group, Ordinal and PlatformName are set.
+	Record group.SlotRecord
+	// Bound: the Slot's policy names an Instance.
+	Bound bool
+	// Open is an Operation of the Slot that has not ended; nil: there is none.
+	Open *operation.Operation
+	// Instance is the CVM under the Slot's name, with the Duplicates beside it.
+	Instance   *Instance
+	Duplicates int
+	// AppID of the group, as far as it is known.
+	AppID string
+	// Proof is what a Boot proved that asked to be the Slot; nil: nobody did.
+	Proof     *policy.Proof
+	Revisions map[string]group.RevisionRecord
+	Policy    policy.GroupPolicy
+	Revoked   []policy.Revocation
+	Images    policy.ImagePolicy
+	// VIPs that other groups' Slots and this group's bound ones have, by Slot.
+	VIPs map[string]string
+}
+
+// Adoption judges whether the CVM under the Slot's name can become the member. ok is
+// false when the Slot is bound: then there is nothing to adopt.
+func Adoption(f AdoptionFacts, now time.Time) (a Adoptable, ok bool) {
+	r, i := f.Record, f.Instance
+	a = Adoptable{Slot: r.Slot, Ordinal: r.Ordinal, PlatformName: r.PlatformName}
+	recorded := r.VMUUID != "" || r.InstanceID != ""
+	if recorded && f.Bound || recorded && (i == nil || r.VMUUID != "" && r.VMUUID != i.VMUUID || r.InstanceID != "" && i.InstanceID != r.InstanceID) {
+		return a, false
+	}
+	if i != nil {
+		a.VMUUID, a.PlatformStatus = i.VMUUID, i.Status
+	}
+	if p := f.Proof; p != nil {
+		a.AppID, a.InstanceID, a.ComposeHash, a.BootID, a.AttestedAt = p.Claims.AppID, p.Claims.InstanceID, p.Claims.ComposeHash, p.BootID, p.At
+		a.Simulated = p.Claims.Simulated
+	}
+	if a.Missing = f.unproven(now); a.Missing == "" {
+		a.Missing = a.recognise(f, now)
+	}
+	if a.Missing == "" {
+		a.VIP, a.Missing = f.address()
+	}
+	return a, true
+}
+
+// unproven is what is missing before it matters what the CVM runs.
+func (f AdoptionFacts) unproven(now time.Time) string {
+	i, p := f.Instance, f.Proof
+	switch {
+	case f.Open != nil:
+		return fmt.Sprintf("operation %s of the slot is under way: %s", f.Open.ID, f.Open.Phase)
+	case i == nil:
+		return "the platform lists no CVM of this name"
+	case f.Duplicates > 0:
+		return fmt.Sprintf("%d CVMs carry its name: remove the wrong ones on the platform", 1+f.Duplicates)
+	case !i.Running():
+		return "the platform says " + platformWord(i)
+	case p == nil:
+		return "its agent has attested nothing yet: one that is not admitted asks again within a minute or two; if it never does, see its log"
+	case now.Sub(p.At) > proofKept:
+		return fmt.Sprintf("its agent attested last %s ago", short(now.Sub(p.At)))
+	case p.Claims.InstanceID != i.InstanceID:
+		return fmt.Sprintf("the platform says that instance %.12s has this name, and instance %.12s attested", i.InstanceID, p.Claims.InstanceID)
+	case f.AppID != "" && p.Claims.AppID != f.AppID:
+		return fmt.Sprintf("it attested app %s, the group's is %s", p.Claims.AppID, f.AppID)
+	}
+	return ""
+}
+
+// recognise finds the Revision that measures as what was attested and that the Slot may
+// run. Where several do, they differ in what is not measured: one whose document has this
+// very hash goes first, then the spec's target, so that the member is not restarted for
+// nothing, then the newest.
+func (a *Adoptable) recognise(f AdoptionFacts, now time.Time) (missing string) {
+	target := f.Spec.Revision()
+	revisions := maps.Clone(f.Revisions)
+	if revisions == nil {
+		revisions = map[string]group.RevisionRecord{}
+	}
+	if _, ok := revisions[target]; !ok {
+		revisions[target] = group.RevisionRecord{Digest: target, Group: f.Spec.Name, Template: f.Spec.Template}
+	}
+	order := slices.SortedFunc(maps.Keys(revisions), func(x, y string) int {
+		rank := func(digest string) (n int) {
+			if revisions[digest].ComposeHash != a.ComposeHash {
+				n += 2
+			}
+			if digest != target {
+				n++
+			}
+			return n
+		}
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(f.Policy.Order(y), f.Policy.Order(x)), cmp.Compare(x, y))
+	})
+	for _, digest := range order {
+		r := revisions[digest]
+		if r.Template.Compose == "" || r.Group != "" && r.Group != f.Spec.Name {
+			continue
+		}
+		allowed := AllowedAs(digest, r.Template, a.ComposeHash)
+		sp := policy.SlotPolicy{Group: f.Spec.Name, Slot: a.Slot, AppID: a.AppID, InstanceID: a.InstanceID, Allowed: []policy.AllowedRevision{allowed}}
+		d := policy.AppraiseProof(sp.Under(f.Policy, f.Revoked), f.Images, *f.Proof, now)
+		if d.Allowed {
+			a.Revision, a.Number, a.allowed = digest, f.Policy.Number(digest), allowed
+			return ""
+		}
+		if digest == target || missing == "" {
+			missing = fmt.Sprintf("%s: %s", d.Code, d.Message)
+		}
+	}
+	return missing
+}
+
+// AllowedAs is what a Slot's policy says of a Revision that measures as composeHash.
+func AllowedAs(revision string, t group.Template, composeHash string) policy.AllowedRevision {
+	text := sha256.Sum256([]byte(t.Compose))
+	return policy.AllowedRevision{
+		Revision: revision, ComposeHash: composeHash, ComposeTextSHA256: hex.EncodeToString(text[:]),
+		EnvNames: appcompose.JoinNames(slices.Collect(maps.Keys(t.Env))), OSImage: t.OSImage,
+	}
+}
+
+// address is the VIP that the member goes on with. One that it was given before and that
+// it cannot have again would make it start over.
+func (f AdoptionFacts) address() (vip, missing string) {
+	if f.Proof.VIP == "" {
+		return f.Record.VIP, ""
+	}
+	own, err := netip.ParseAddr(f.Proof.VIP)
+	if err != nil || !own.Is4() || !strings.HasPrefix(own.String(), "127.50.") || int(own.As4()[3]) != f.Record.Ordinal+1 || own.As4()[2] == 0 {
+		return "", fmt.Sprintf("it says that its address is %.40q, which no slot %s is given", f.Proof.VIP, f.Record.Slot)
+	}
+	for _, slot := range slices.Sorted(maps.Keys(f.VIPs)) {
+		other, err := netip.ParseAddr(f.VIPs[slot])
+		g, _, _ := group.ParseSlot(slot)
+		if err != nil || !other.Is4() || slot == f.Record.Slot {
+			continue
+		}
+		if sameNet := other.As4()[2] == own.As4()[2]; sameNet != (g == f.Spec.Name) {
+			return "", fmt.Sprintf("its address %s does not go with %s of %s: the records were made anew since; delete the wrong slots first", own, other, slot)
+		}
+	}
+	return own.String(), ""
+}
+
+// Bind gives the records that make the member of a: its binding, and what it may run.
+func (a Adoptable) Bind(record group.SlotRecord, before policy.SlotPolicy) (group.SlotRecord, policy.SlotPolicy) {
+	record.AppID, record.InstanceID, record.VMUUID = a.AppID, a.InstanceID, a.VMUUID
+	record.Assigned = a.Revision
+	record.VIP = cmp.Or(a.VIP, record.VIP)
+	after := policy.SlotPolicy{
+		Group: record.Group, Slot: a.Slot, AppID: a.AppID, InstanceID: a.InstanceID,
+		Allowed: []policy.AllowedRevision{a.allowed}, Epoch: before.Epoch,
+	}
+	return record, after
+}

@@ -1,0 +1,176 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+// lose takes away what is recorded of ordinal i; its CVM runs on.
+func (f *fixture) lose(i int) *fixture {
+	r := f.rec.Slots[i]
+	f.rec.Slots[i] = group.SlotRecord{Group: r.Group, Slot: r.Slot, Ordinal: r.Ordinal, VIP: r.VIP, PlatformName: r.PlatformName}
+	f.obs.Slots[i].Admission, f.obs.Slots[i].Report = nil, nil
+	return f
+}
+
+// TestACVMThatNoRecordBindsIsLeftAlone: nothing is made, updated or restarted in a Slot
+// whose records are lost while its CVM runs, and the CVM is not bound by its name alone.
+func TestACVMThatNoRecordBindsIsLeftAlone(t *testing.T) {
+	for name, disturb := range map[string]func(f *fixture){
+		"at rest":            func(*fixture) {},
+		"in a rollout":       func(f *fixture) { f.want("B") },
+		"a restart is asked": func(f *fixture) { f.asks("db-1", "q") },
+	} {
+		f := newFixture(3, "none").lose(1)
+		disturb(f)
+		p := f.plan()
+		for _, a := range p.Actions {
+			if a.Slot == "db-1" && a.Execute {
+				t.Errorf("%s: %s of db-1 begins", name, a.Kind)
+			}
+		}
+		if r := p.Slots[1]; r.VMUUID != "" || r.InstanceID != "" {
+			t.Errorf("%s: bound to %s %s", name, r.VMUUID, r.InstanceID)
+		}
+		if got := p.Status.Instances[1].Reason; !strings.Contains(got, "cadre group adopt db") {
+			t.Errorf("%s: reason %q", name, got)
+		}
+	}
+	wantHeld(t, newFixture(3, "none").lose(1).want("B").plan(), "db-1", HoldUnadopted)
+}
+
+// TestACVMThatOurCallMadeIsBound: also one whose call's outcome nobody heard, and not one
+// that another call's answer names.
+func TestACVMThatOurCallMadeIsBound(t *testing.T) {
+	for name, c := range map[string]struct {
+		op   operation.Operation
+		want string
+	}{
+		"a create whose answer was lost": {operation.Operation{Kind: operation.Create, Phase: operation.Acting, Calls: 1}, "vm-db-1"},
+		"a create that was answered":     {operation.Operation{Kind: operation.Create, Phase: operation.Booting, Calls: 1, VMUUID: "vm-db-1"}, "vm-db-1"},
+		"a create of another CVM":        {operation.Operation{Kind: operation.Create, Phase: operation.Booting, Calls: 1, VMUUID: "vm-x"}, ""},
+		"a create before its call":       {operation.Operation{Kind: operation.Create, Phase: operation.Drained}, ""},
+		"a restart":                      {operation.Operation{Kind: operation.Restart, Phase: operation.Acting, Calls: 1}, ""},
+	} {
+		f := newFixture(3, "none").lose(1)
+		op := c.op
+		op.ID, op.Group, op.Slot, op.Rollout = "o", "db", "db-1", f.rec.Rollout.ID
+		f.rec.Operations = append(f.rec.Operations, op)
+		if got := f.plan().Slots[1].VMUUID; got != c.want {
+			t.Errorf("%s: bound to %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+const provenHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// adoption is what is known of db-1, whose records are lost.
+func adoption() AdoptionFacts {
+	s := testSpec(3, "none")
+	m := policy.Measurement{MRTD: strings.Repeat("1", 96), RTMR0: strings.Repeat("2", 96), RTMR1: strings.Repeat("3", 96), RTMR2: strings.Repeat("4", 96)}
+	proof, ok := policy.NewProof("db", "db-1", "boot", "127.50.4.2", policy.Claims{
+		AppID: s.AppID, InstanceID: "i-1", ComposeHash: provenHash, ComposeText: s.Template.Compose, KeyProviderName: "kms", KeyProviderID: "ab",
+		MRTD: m.MRTD, RTMR0: m.RTMR0, RTMR1: m.RTMR1, RTMR2: m.RTMR2, TCB: policy.TCB{Status: "UpToDate", ValidUntil: epoch.Add(time.Hour)},
+	})
+	if !ok {
+		panic("no proof")
+	}
+	proof.At = epoch
+	return AdoptionFacts{
+		Spec: s, Record: group.SlotRecord{Group: "db", Slot: "db-1", Ordinal: 1, PlatformName: "c-db-1", VIP: "127.50.1.2"}, AppID: s.AppID,
+		Instance: &Instance{VMUUID: "vm-1", InstanceID: "i-1", AppID: s.AppID, Status: "running"}, Proof: &proof,
+		Images: policy.ImagePolicy{Images: map[string][]policy.Measurement{s.Template.OSImage: {m}}, KeyProviderName: "kms", KeyProviderID: "ab"},
+		VIPs:   map[string]string{"web-0": "127.50.1.1", "db-0": "127.50.4.1"},
+	}
+}
+
+func TestAMemberIsAdoptedAsWhatItAttested(t *testing.T) {
+	f := adoption()
+	a, ok := Adoption(f, epoch)
+	if !ok || a.Missing != "" || a.Revision != f.Spec.Revision() || a.InstanceID != "i-1" || a.ComposeHash != provenHash || a.VMUUID != "vm-1" || a.VIP != "127.50.4.2" {
+		t.Fatalf("%+v", a)
+	}
+	record, sp := a.Bind(f.Record, policy.SlotPolicy{Epoch: 3})
+	if record.InstanceID != "i-1" || record.VMUUID != "vm-1" || record.AppID != f.AppID || record.Assigned != a.Revision || record.VIP != "127.50.4.2" || record.PlatformName != "c-db-1" {
+		t.Errorf("record %+v", record)
+	}
+	if d := policy.AppraiseProof(sp, f.Images, *f.Proof, epoch); !d.Allowed || d.Revision != a.Revision || len(sp.Allowed) != 1 || sp.Epoch != 3 {
+		t.Errorf("%+v: %+v", sp, d)
+	}
+}
+
+// TestAdoptionSaysWhatIsMissing: each row is one thing that is not as it must be.
+func TestAdoptionSaysWhatIsMissing(t *testing.T) {
+	for want, disturb := range map[string]func(f *AdoptionFacts){
+		"under way":                            func(f *AdoptionFacts) { f.Open = &operation.Operation{ID: "o", Phase: operation.Acting} },
+		"lists no CVM":                         func(f *AdoptionFacts) { f.Instance = nil },
+		"2 CVMs carry its name":                func(f *AdoptionFacts) { f.Duplicates = 1 },
+		"the platform says stopped":            func(f *AdoptionFacts) { f.Instance.Status = "stopped" },
+		"attested nothing yet":                 func(f *AdoptionFacts) { f.Proof = nil },
+		"attested last":                        func(f *AdoptionFacts) { f.Proof.At = epoch.Add(-time.Hour) },
+		"and instance i-1 attested":            func(f *AdoptionFacts) { f.Instance.InstanceID = "i-2" },
+		"the group's is":                       func(f *AdoptionFacts) { f.AppID = "b" },
+		"COMPOSE_FORBIDDEN":                    func(f *AdoptionFacts) { f.Proof.ComposeTextSHA256 = hashOf("x") },
+		"app-compose.json: odd":                func(f *AdoptionFacts) { f.Proof.AppComposeProblem = "odd" },
+		"LD_PRELOAD":                           func(f *AdoptionFacts) { f.Proof.AllowedEnvs = []string{"LD_PRELOAD"} },
+		"MEASUREMENT_MISMATCH":                 func(f *AdoptionFacts) { f.Proof.Claims.MRTD = "0" },
+		"KMS_POLICY_MISMATCH":                  func(f *AdoptionFacts) { f.Proof.Claims.KeyProviderID = "cd" },
+		"TEE_TYPE_FORBIDDEN":                   func(f *AdoptionFacts) { f.Proof.Claims.Simulated = true },
+		"REVISION_NOT_APPROVED":                func(f *AdoptionFacts) { f.Policy.RequireApproval = true },
+		"PEER_REVOKED":                         func(f *AdoptionFacts) { f.Revoked = []policy.Revocation{{Kind: policy.RevokedInstance, ID: "i-1"}} },
+		"which no slot db-1 is":                func(f *AdoptionFacts) { f.Proof.VIP = "127.50.4.3" },
+		"does not go with 127.50.1.1 of web-0": func(f *AdoptionFacts) { f.Proof.VIP, f.VIPs = "127.50.1.2", map[string]string{"web-0": "127.50.1.1"} },
+		"does not go with 127.50.4.1 of db-0":  func(f *AdoptionFacts) { f.Proof.VIP = "127.50.9.2" },
+	} {
+		f := adoption()
+		i, p := *f.Instance, *f.Proof
+		f.Instance, f.Proof = &i, &p
+		disturb(&f)
+		if a, ok := Adoption(f, epoch); !ok || !strings.Contains(a.Missing, want) {
+			t.Errorf("%s: %v %q", want, ok, a.Missing)
+		}
+	}
+}
+
+// TestABoundSlotIsNotAdopted, but one whose policy alone is lost is.
+func TestABoundSlotIsNotAdopted(t *testing.T) {
+	f := adoption()
+	f.Record.InstanceID, f.Record.VMUUID = "i-1", "vm-1"
+	if a, ok := Adoption(f, epoch); !ok || a.Missing != "" {
+		t.Errorf("policy lost: %+v, %v", a, ok)
+	}
+	f.Bound = true
+	if _, ok := Adoption(f, epoch); ok {
+		t.Error("a bound slot is adopted")
+	}
+	f.Bound, f.Record.VMUUID = false, "vm-2"
+	if _, ok := Adoption(f, epoch); ok {
+		t.Error("a slot of another CVM is adopted")
+	}
+}
+
+// TestAmongRevisionsThatMeasureTheSameTheTargetIsMeant unless another one's document has
+// this very hash.
+func TestAmongRevisionsThatMeasureTheSameTheTargetIsMeant(t *testing.T) {
+	f := adoption()
+	other := f.Spec
+	other.Template.InstanceType = "tdx.large"
+	f.Revisions = map[string]group.RevisionRecord{
+		other.Revision():  {Digest: other.Revision(), Group: "db", Template: other.Template},
+		f.Spec.Revision(): {Digest: f.Spec.Revision(), Group: "db", Template: f.Spec.Template},
+	}
+	if a, _ := Adoption(f, epoch); a.Revision != f.Spec.Revision() {
+		t.Errorf("%+v", a)
+	}
+	r := f.Revisions[other.Revision()]
+	r.ComposeHash = provenHash
+	f.Revisions[other.Revision()] = r
+	if a, _ := Adoption(f, epoch); a.Revision != other.Revision() {
+		t.Errorf("%+v", a)
+	}
+}
