@@ -10,22 +10,23 @@ import (
 
 func TestKeyBuildersMatchTheTable(t *testing.T) {
 	for pattern, key := range map[string]string{
-		"groups/<group>/spec":      store.GroupSpecKey("pg"),
-		"groups/<group>/status":    store.GroupStatusKey("pg"),
-		"revisions/<digest>":       store.RevisionKey("sha256:00ff"),
-		"app-compose/<hash>":       store.AppComposeKey(strings.Repeat("0f", 32)),
-		"slots/<group>/<slot>":     store.SlotKey("pg", "pg-0"),
-		"operations/<id>":          store.OperationKey("01J8Z3-pg-0"),
-		"rollouts/<id>":            store.RolloutKey("pg.7"),
-		"policy/slots/<slot>":      store.SlotPolicyKey("pg-0"),
-		"admissions/<slot>":        store.AdmissionKey("pg-0"),
-		"refusals/<slot>":          store.RefusalKey("pg-0"),
-		"admission/nonces/<nonce>": store.NonceKey("00112233445566778899aabbccddeeff"),
-		"control/pause/<group>":    store.PauseKey("pg"),
-		"control/freeze":           store.FreezeKey(),
-		"control/queue/<id>":       store.QueueKey("f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
-		"lease/coordinator":        store.LeaseKey,
-		"lease/term":               store.TermKey,
+		"groups/<group>/spec":         store.GroupSpecKey("pg"),
+		"groups/<group>/status":       store.GroupStatusKey("pg"),
+		"groups/<group>/slots/<slot>": store.SlotStatusKey("pg", "pg-0"),
+		"revisions/<digest>":          store.RevisionKey("sha256:00ff"),
+		"app-compose/<hash>":          store.AppComposeKey(strings.Repeat("0f", 32)),
+		"slots/<group>/<slot>":        store.SlotKey("pg", "pg-0"),
+		"operations/<id>":             store.OperationKey("01J8Z3-pg-0"),
+		"rollouts/<id>":               store.RolloutKey("pg.7"),
+		"policy/slots/<slot>":         store.SlotPolicyKey("pg-0"),
+		"admissions/<slot>":           store.AdmissionKey("pg-0"),
+		"refusals/<slot>":             store.RefusalKey("pg-0"),
+		"admission/nonces/<nonce>":    store.NonceKey("00112233445566778899aabbccddeeff"),
+		"control/pause/<group>":       store.PauseKey("pg"),
+		"control/freeze":              store.FreezeKey(),
+		"control/queue/<id>":          store.QueueKey("f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
+		"lease/coordinator":           store.LeaseKey,
+		"lease/term":                  store.TermKey,
 	} {
 		kind, err := store.KindOf(key)
 		if err != nil || kind.Pattern != pattern {
@@ -41,6 +42,7 @@ func TestINP07_KeyBuildersRefuseBadSegments(t *testing.T) {
 		for name, key := range map[string]string{
 			"GroupSpecKey": store.GroupSpecKey(bad), "GroupStatusKey": store.GroupStatusKey(bad),
 			"SlotKey group": store.SlotKey(bad, "pg-0"), "SlotKey slot": store.SlotKey("pg", bad),
+			"SlotStatusKey group": store.SlotStatusKey(bad, "pg-0"), "SlotStatusKey slot": store.SlotStatusKey("pg", bad),
 			"SlotPolicyKey": store.SlotPolicyKey(bad), "AdmissionKey": store.AdmissionKey(bad),
 			"RefusalKey": store.RefusalKey(bad), "PauseKey": store.PauseKey(bad), "NonceKey": store.NonceKey(bad),
 		} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -78,7 +79,12 @@ func records(v *view.View, name string) rollout.Records {
 			rec.Policies[s.Slot] = p.Value
 		}
 	}
-	rec.Rollout = current(v, name)
+	if newest := v.RolloutsOf(name); len(newest) > 0 {
+		rec.Rollout = &newest[0].Value
+		// A status that was lost, or that a leader died before it wrote, does not let two
+		// rollouts have one generation: the newest is told by it.
+		rec.Status.Generation = max(rec.Status.Generation, rec.Rollout.Generation)
+	}
 	for _, o := range v.Operations {
 		op := o.Value
 		if op.Group == name && (!op.Phase.Ended() || rec.Rollout != nil && op.Rollout == rec.Rollout.ID) {
@@ -86,24 +92,9 @@ func records(v *view.View, name string) rollout.Records {
 		}
 	}
 	slices.SortFunc(rec.Operations, func(a, b operation.Operation) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
 	})
 	return rec
-}
-
-// current is the group's newest rollout.
-func current(v *view.View, name string) *operation.Rollout {
-	var newest *operation.Rollout
-	for _, r := range v.Rollouts {
-		one := r.Value
-		if one.Group != name {
-			continue
-		}
-		if newest == nil || cmp.Or(one.StartedAt.Compare(newest.StartedAt), cmp.Compare(one.Generation, newest.Generation), cmp.Compare(one.ID, newest.ID)) > 0 {
-			newest = &one
-		}
-	}
-	return newest
 }
 
 func restarts(v *view.View, name string) map[string]string {
@@ -149,7 +140,7 @@ func instances(record group.SlotRecord, list []platform.Instance) (*rollout.Inst
 		}
 		same = append(same, rollout.Instance{
 			VMUUID: cmp.Or(i.VMUUID, i.ID), InstanceID: i.InstanceID, AppID: i.AppID, Name: i.Name, Status: i.Status,
-			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
+			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: clip.Line(i.BootError), UpdatedAt: i.UpdatedAt,
 		})
 	}
 	if len(same) == 0 {

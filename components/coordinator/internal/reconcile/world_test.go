@@ -253,7 +253,7 @@ func (w *world) put(key string, raw []byte) {
 
 func (w *world) status() group.Status {
 	w.t.Helper()
-	s, _, err := store.Read[group.Status](w.t.Context(), w.store, store.GroupStatusKey("pg"))
+	s, err := view.ReadStatus(w.t.Context(), w.store, "pg")
 	if err != nil {
 		return group.Status{}
 	}
