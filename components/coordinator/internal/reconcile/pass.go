@@ -52,6 +52,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if err != nil || !ready {
 		return next{in: resync}, err
 	}
+	if fresh, err := p.settleClocks(ctx); err != nil || fresh {
+		return next{again: fresh}, err
+	}
 	if fresh, err := p.accept(ctx); err != nil || fresh {
 		return next{again: fresh}, err
 	}
