@@ -85,10 +85,22 @@ func records(v *view.View, name string) rollout.Records {
 		// rollouts have one generation: the newest is told by it.
 		rec.Status.Generation = max(rec.Status.Generation, rec.Rollout.Generation)
 	}
-	for _, o := range v.Operations {
-		op := o.Value
-		if op.Group == name && (!op.Phase.Ended() || rec.Rollout != nil && op.Rollout == rec.Rollout.ID) {
-			rec.Operations = append(rec.Operations, op)
+	current := ""
+	if rec.Rollout != nil {
+		current = rec.Rollout.ID
+	}
+	for _, slot := range v.SlotsWithOperations() {
+		if v.OperationsOf(slot)[0].Value.Group != name {
+			continue
+		}
+		if o, open := v.OpenOperation(slot); open {
+			rec.Operations = append(rec.Operations, o.Value)
+		}
+		counts, _ := v.Past(slot, current)
+		for _, o := range counts {
+			if o.Value.Rollout == current && current != "" {
+				rec.Operations = append(rec.Operations, o.Value)
+			}
 		}
 	}
 	slices.SortFunc(rec.Operations, func(a, b operation.Operation) int {

@@ -266,6 +266,12 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 		case <-ctx.Done():
 			return
 		case <-changed:
+			if v == nil || !crowded(v) {
+				continue
+			}
+			if err := r.remove(ctx, lease, r.oldOperations(v)); err != nil && ctx.Err() == nil {
+				r.log.Warn("old operations not removed", "error", err)
+			}
 		case <-sweep.C:
 			if err := r.sweep(ctx, lease); err != nil && ctx.Err() == nil {
 				r.log.Warn("old records not removed", "error", err)

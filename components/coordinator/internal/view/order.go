@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"cadre.dev/core/operation"
@@ -48,6 +49,55 @@ func newer(a, b Rec[operation.Operation]) int {
 		cmp.Compare(a.Value.Order, b.Value.Order),
 		cmp.Compare(a.Value.ID, b.Value.ID),
 	)
+}
+
+// What of the past is looked at and kept.
+const (
+	// keptPerSlot is how many ended Operations of a Slot are kept, and how many of those
+	// of the current rollout: what the next decision rests on is told by the last ones.
+	keptPerSlot = 8
+	// keptGone is how many are kept of a Slot that has no record any more.
+	keptGone = 3
+)
+
+// Past tells for each ended Operation of a Slot, newest first, whether it still counts:
+// the newest ones, those of the rollout, and of the rollout those that moved leadership,
+// as they are counted (R53). What does not count is neither shown to a decision nor kept.
+func (v *View) Past(slot, rollout string) (counts, others []Rec[operation.Operation]) {
+	all, recent, ofRollout, moved := keptPerSlot, 0, 0, 0
+	if _, recorded := v.Slots[slot]; !recorded {
+		all = keptGone
+	}
+	for _, o := range v.OperationsOf(slot) {
+		if !o.Value.Phase.Ended() {
+			continue
+		}
+		recent++
+		keep := recent <= all
+		if o.Value.Rollout == rollout && rollout != "" {
+			ofRollout++
+			keep = keep || ofRollout <= all
+			if t := o.Value.Transfer; t != nil && t.Made {
+				moved++
+				keep = keep || moved <= all
+			}
+		}
+		if keep {
+			counts = append(counts, o)
+		} else {
+			others = append(others, o)
+		}
+	}
+	return counts, others
+}
+
+// SlotsWithOperations are the Slots, also those that are gone, that have Operations.
+func (v *View) SlotsWithOperations() []string {
+	by := v.bySlot
+	if by == nil {
+		by = bySlot(v.Operations)
+	}
+	return slices.Sorted(maps.Keys(by))
 }
 
 // RolloutsOf lists a group's rollouts, newest first: a target of a higher generation is a
