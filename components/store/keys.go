@@ -60,6 +60,12 @@ func GroupAcceptedKey(g string) string { return key("groups", name(g), "accepted
 // GroupStatusKey is where the leader reports about group g.
 func GroupStatusKey(g string) string { return key("groups", name(g), "status") }
 
+// SlotStatusKey is where the leader reports about slot of group g.
+func SlotStatusKey(g, slot string) string { return key("groups", name(g), "slots", name(slot)) }
+
+// SlotStatusesOf is the prefix of the reports about the Slots of group g.
+func SlotStatusesOf(g string) string { return key("groups", name(g), "slots") + "/" }
+
 // RevisionKey is the immutable content of the Revision with digest d.
 func RevisionKey(d string) string { return key("revisions", id(d)) }
 

@@ -12,6 +12,7 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 	for pattern, key := range map[string]string{
 		"groups/<group>/spec":          store.GroupSpecKey("pg"),
 		"groups/<group>/status":        store.GroupStatusKey("pg"),
+		"groups/<group>/slots/<slot>":  store.SlotStatusKey("pg", "pg-0"),
 		"revisions/<digest>":           store.RevisionKey("sha256:00ff"),
 		"app-compose/<hash>":           store.AppComposeKey(strings.Repeat("0f", 32)),
 		"slots/<group>/<slot>":         store.SlotKey("pg", "pg-0"),
@@ -44,6 +45,7 @@ func TestINP07_KeyBuildersRefuseBadSegments(t *testing.T) {
 		for name, key := range map[string]string{
 			"GroupSpecKey": store.GroupSpecKey(bad), "GroupStatusKey": store.GroupStatusKey(bad),
 			"SlotKey group": store.SlotKey(bad, "pg-0"), "SlotKey slot": store.SlotKey("pg", bad),
+			"SlotStatusKey group": store.SlotStatusKey(bad, "pg-0"), "SlotStatusKey slot": store.SlotStatusKey("pg", bad),
 			"SlotPolicyKey": store.SlotPolicyKey(bad), "AdmissionKey": store.AdmissionKey(bad),
 			"RefusalKey": store.RefusalKey(bad), "PauseKey": store.PauseKey(bad), "NonceKey": store.NonceKey(bad),
 		} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -36,12 +37,39 @@ func ValidateOps(ops []Op) error {
 		if err := op.validate(); err != nil {
 			return fmt.Errorf("operation %d: %w", i, err)
 		}
-		size += opOverhead + len(op.Key) + (len(op.Value)+2)/3*4
+		size += op.size()
 	}
 	if size > MaxTxnBytes {
 		return fmt.Errorf("%w: the transaction has about %d bytes, at most %d", ErrTooLarge, size, MaxTxnBytes)
 	}
 	return nil
+}
+
+// size is about what o takes of a request.
+func (o Op) size() int { return opOverhead + len(o.Key) + (len(o.Value)+2)/3*4 }
+
+// Batches splits ops, in their order, into as few transactions as their bounds allow,
+// with room for fence, which is not in them. One that fits nowhere is a batch of its own,
+// which Commit refuses.
+func Batches(fence, ops []Op) iter.Seq[[]Op] {
+	taken := 0
+	for _, op := range fence {
+		taken += op.size()
+	}
+	return func(yield func([]Op) bool) {
+		for begin := 0; begin < len(ops); {
+			end, size := begin, taken
+			for end < len(ops) && end-begin < MaxTxnOps-len(fence) && size+ops[end].size() <= MaxTxnBytes {
+				size += ops[end].size()
+				end++
+			}
+			end = max(end, begin+1)
+			if !yield(ops[begin:end:end]) {
+				return
+			}
+			begin = end
+		}
+	}
 }
 
 func (o Op) validate() error {

@@ -32,20 +32,30 @@ type Status struct {
 	Rollout         string   `json:"rollout,omitempty"`
 	RolloutState    string   `json:"rollout_state,omitempty"`
 	// Message says in one line what happens or what is waited for (R138).
-	Message     string           `json:"message,omitempty"`
-	Replicas    int              `json:"replicas"`
-	Available   int              `json:"available"`
-	Updated     int              `json:"updated"`
-	Unavailable int              `json:"unavailable"`
-	Transfers   int              `json:"transfers"`
-	Conditions  []Condition      `json:"conditions,omitempty"`
-	Instances   []InstanceStatus `json:"instances,omitempty"`
-	Paused      bool             `json:"paused,omitempty"`
-	Term        uint64           `json:"term"`
-	At          time.Time        `json:"at"`
+	Message     string      `json:"message,omitempty"`
+	Replicas    int         `json:"replicas"`
+	Available   int         `json:"available"`
+	Updated     int         `json:"updated"`
+	Unavailable int         `json:"unavailable"`
+	Transfers   int         `json:"transfers"`
+	Conditions  []Condition `json:"conditions,omitempty"`
+	// Instances by ordinal. The record has none: each stands at groups/<g>/slots/<slot>,
+	// so that no record grows with the group, and readers join them.
+	Instances []InstanceStatus `json:"instances,omitempty"`
+	Paused    bool             `json:"paused,omitempty"`
+	Term      uint64           `json:"term"`
+	At        time.Time        `json:"at"`
 }
 
-// InstanceStatus is the state of one Slot (R137).
+// Hold is one reason why the next step of a Slot waits.
+type Hold struct {
+	// Predicate is a stable name, e.g. "max_unavailable" (R140).
+	Predicate string `json:"predicate"`
+	Message   string `json:"message"`
+}
+
+// InstanceStatus is the state of one Slot (R137), as the leader reports it at
+// groups/<g>/slots/<slot>.
 type InstanceStatus struct {
 	Group      string `json:"group"`
 	Slot       string `json:"slot"`
@@ -72,6 +82,9 @@ type InstanceStatus struct {
 	Simulated bool `json:"simulated,omitempty"`
 	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
 	LastRefusal string `json:"last_refusal,omitempty"`
+	// Holds are what the Slot's next step waits for (R138); empty when it needs none, or
+	// makes one.
+	Holds []Hold `json:"holds,omitempty"`
 }
 
 // SlotRecord binds a Slot to its Instance at slots/<g>/<slot>. Written by the leader only.

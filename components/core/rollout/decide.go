@@ -70,7 +70,7 @@ func (w *world) answered() []string {
 		open[op.ID] = !op.Phase.Ended()
 	}
 	for _, r := range w.obs.Requests {
-		done := ops[r.ID]
+		done := r.Spent || ops[r.ID]
 		switch r.Kind {
 		case RequestRestart, RequestReplace:
 			m := w.find(r.Slot)

@@ -28,6 +28,8 @@ type Request struct {
 	As     string
 	Reason string
 	By     string
+	// Spent: an Operation bears its id already, so that nothing is to be done.
+	Spent bool
 }
 
 // Deletion is an operator's will that the whole group goes.
@@ -42,6 +44,9 @@ type Deletion struct {
 // there are several, since they are one restart.
 func (w *world) joinRequests() {
 	for _, r := range w.obs.Requests {
+		if r.Spent {
+			continue
+		}
 		switch r.Kind {
 		case RequestRestart, RequestReplace:
 			m := w.find(r.Slot)
@@ -63,7 +68,7 @@ func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.req
 // Resolved is what an operator said about an Operation; ok is false when nobody did.
 func (o Observation) Resolved(operation string) (r Request, ok bool) {
 	for _, r := range o.Requests {
-		if r.Kind == RequestResolve && r.Operation == operation {
+		if r.Kind == RequestResolve && !r.Spent && r.Operation == operation {
 			return r, true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -84,39 +85,50 @@ func records(v *view.View, name string) rollout.Records {
 			rec.Policies[s.Slot] = p.Value
 		}
 	}
-	rec.Rollout = current(v, name)
-	for _, o := range v.Operations {
-		op := o.Value
-		if op.Group == name && (!op.Phase.Ended() || rec.Rollout != nil && op.Rollout == rec.Rollout.ID) {
-			rec.Operations = append(rec.Operations, op)
+	if newest := v.RolloutsOf(name); len(newest) > 0 {
+		rec.Rollout = &newest[0].Value
+		// A status that was lost, or that a leader died before it wrote, does not let two
+		// rollouts have one generation: the newest is told by it.
+		rec.Status.Generation = max(rec.Status.Generation, rec.Rollout.Generation)
+	}
+	current := ""
+	if rec.Rollout != nil {
+		current = rec.Rollout.ID
+	}
+	for _, slot := range v.SlotsWithOperations() {
+		if v.OperationsOf(slot)[0].Value.Group != name {
+			continue
+		}
+		if o, open := v.OpenOperation(slot); open {
+			rec.Operations = append(rec.Operations, o.Value)
+		}
+		counts, _ := v.Past(slot, current)
+		for _, o := range counts {
+			if o.Value.Rollout == current && current != "" {
+				rec.Operations = append(rec.Operations, o.Value)
+			}
 		}
 	}
 	slices.SortFunc(rec.Operations, func(a, b operation.Operation) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
 	})
 	return rec
-}
-
-// current is the group's newest rollout.
-func current(v *view.View, name string) *operation.Rollout {
-	var newest *operation.Rollout
-	for _, r := range v.Rollouts {
-		one := r.Value
-		if one.Group != name {
-			continue
-		}
-		if newest == nil || cmp.Or(one.StartedAt.Compare(newest.StartedAt), cmp.Compare(one.Generation, newest.Generation), cmp.Compare(one.ID, newest.ID)) > 0 {
-			newest = &one
-		}
-	}
-	return newest
 }
 
 // requests are those of operators about this group, by id.
 func requests(v *view.View, name string) []rollout.Request {
 	var out []rollout.Request
+	spent := map[string]bool{}
+	if len(v.Queue) > 0 {
+		for _, o := range v.Operations {
+			spent[o.Value.Request] = true
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(v.Queue)) {
 		q := v.Queue[id].Value
+		if q.Check() != nil {
+			continue // carried out by nobody
+		}
 		switch q.Kind {
 		case store.RequestRestart, store.RequestReplace:
 			if v.Slots[q.Slot].Value.Group != name {
@@ -135,6 +147,7 @@ func requests(v *view.View, name string) []rollout.Request {
 		}
 		out = append(out, rollout.Request{
 			ID: id, Kind: rollout.RequestKind(q.Kind), Slot: q.Slot, Operation: q.Operation, As: string(q.As), Reason: q.Reason, By: q.By,
+			Spent: spent[id],
 		})
 	}
 	return out
@@ -167,7 +180,7 @@ func instances(record group.SlotRecord, list []platform.Instance) (*rollout.Inst
 		}
 		same = append(same, rollout.Instance{
 			VMUUID: cmp.Or(i.VMUUID, i.ID), InstanceID: i.InstanceID, AppID: i.AppID, Name: i.Name, Status: i.Status,
-			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
+			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: clip.Line(i.BootError), UpdatedAt: i.UpdatedAt,
 			Shape: operation.Shape{InstanceType: i.InstanceType, OSImage: i.OSImage, DiskGB: i.DiskGB},
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/quiet"
@@ -122,6 +123,7 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	o.quiet(op.Value, &facts)
 
 	next, effects := operation.Advance(op.Value, facts, now)
+	next = clip.Operation(next)
 	if len(effects) == 0 && quiet.Same(op.Value.Reason, next.Reason) {
 		// Every write wakes every coordinator and the agent.
 		next.Reason = op.Value.Reason

@@ -108,7 +108,8 @@ func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *vie
 		}
 	}
 	after.ComposeHash = p.hash
-	put, err := store.Put(store.RevisionKey(digest), after, before.Index)
+	// One that cannot be read is written anew, with the content that its digest names.
+	put, err := store.Put(store.RevisionKey(digest), after, v.IndexOf(store.RevisionKey(digest), before.Index))
 	if err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
@@ -19,6 +20,7 @@ func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error
 		if !ok {
 			continue
 		}
+		op = clip.Operation(op)
 		put, err := store.Put(store.OperationKey(op.ID), op, 0)
 		if err != nil {
 			return nil, nil, err
@@ -28,7 +30,7 @@ func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error
 		if a.Retarget != "" {
 			old := p.view.Operations[a.Retarget]
 			ended, _ := operation.Advance(old.Value, operation.Facts{Term: p.lease.Term(), Retargeted: true}, p.now)
-			put, err := store.Put(store.OperationKey(a.Retarget), ended, old.Index)
+			put, err := store.Put(store.OperationKey(a.Retarget), clip.Operation(ended), old.Index)
 			if err != nil {
 				return nil, nil, err
 			}

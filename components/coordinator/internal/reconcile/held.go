@@ -85,7 +85,7 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	}); err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
-	put, err := store.PutRaw(store.GroupAcceptedKey(p.name), text.Bytes(), p.acceptedIndex())
+	put, err := store.PutRaw(store.GroupAcceptedKey(p.name), text.Bytes(), p.view.IndexOf(store.GroupAcceptedKey(p.name), p.view.Accepted[p.name].Index))
 	if err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
@@ -94,14 +94,4 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
 	return true, nil
-}
-
-// acceptedIndex is the index of the record, also of one that cannot be used.
-func (p *pass) acceptedIndex() uint64 {
-	for _, bad := range p.view.Bad {
-		if bad.Key == store.GroupAcceptedKey(p.name) {
-			return bad.Index
-		}
-	}
-	return p.view.Accepted[p.name].Index
 }

@@ -37,6 +37,11 @@ type pass struct {
 	seen observe.Seen
 	plan rollout.Plan
 	now  time.Time
+
+	// told is set once something of the status was written, or tried to be; rest are the
+	// transactions that follow after acting. behind: something could not be written.
+	told, behind bool
+	rest         [][]store.Op
 }
 
 func (p *pass) run(ctx context.Context) (next, error) {
@@ -46,6 +51,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	ready, err := p.observe(ctx)
 	if err != nil || !ready {
 		return next{in: resync}, err
+	}
+	if fresh, err := p.settleClocks(ctx); err != nil || fresh {
+		return next{again: fresh}, err
 	}
 	if fresh, err := p.accept(ctx); err != nil || fresh {
 		return next{again: fresh}, err
@@ -68,10 +76,13 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	}
 	if changed {
 		// The next decision is made from what was written (R69).
-		return next{again: true}, nil
+		return next{again: true}, p.reportRest(ctx)
 	}
 	again, err := p.act(ctx)
 	if err != nil {
+		return next{}, err
+	}
+	if err := p.reportRest(ctx); err != nil {
 		return next{}, err
 	}
 	return next{again: again, in: p.wake()}, nil
@@ -146,6 +157,9 @@ func (p *pass) wake() time.Duration {
 		in = listBusy
 	} else if listIdle < in {
 		in = listIdle
+	}
+	if p.behind {
+		in = min(in, errorWait)
 	}
 	if !p.plan.Wake.IsZero() {
 		in = min(in, p.plan.Wake.Sub(p.cfg.Now()))

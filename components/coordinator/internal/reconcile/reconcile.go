@@ -134,10 +134,15 @@ type Reconciler struct {
 	mu        sync.Mutex
 	strangers []stranger // guarded by mu; of the last audit
 	halted    string     // guarded by mu; why nobody can lead, "" while somebody could
+	// silent is why the last pass of a group could not tell everything, "" when it could;
+	// guarded by mu.
+	silent map[string]string
 }
 
 // New makes a Reconciler.
-func New(cfg Config) *Reconciler { return &Reconciler{cfg: cfg, log: cfg.Log} }
+func New(cfg Config) *Reconciler {
+	return &Reconciler{cfg: cfg, log: cfg.Log, silent: map[string]string{}}
+}
 
 // Run waits for the Lease and leads while it lasts, until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) error {
@@ -261,6 +266,12 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 		case <-ctx.Done():
 			return
 		case <-changed:
+			if v == nil || !crowded(v) {
+				continue
+			}
+			if err := r.remove(ctx, lease, r.oldOperations(v)); err != nil && ctx.Err() == nil {
+				r.log.Warn("old operations not removed", "error", err)
+			}
 		case <-sweep.C:
 			if err := r.sweep(ctx, lease); err != nil && ctx.Err() == nil {
 				r.log.Warn("old records not removed", "error", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/quiet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -52,7 +53,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 			p.cfg.Failpoint(FailAfterRecorded)
 		}
 	}
-	if err := p.recordStatus(ctx); err != nil {
+	if err := p.report(ctx); err != nil {
 		return false, err
 	}
 	return len(ops) > 0, nil
@@ -117,7 +118,7 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 			continue
 		}
 		before := p.view.Rollouts[r.ID]
-		after := *r
+		after := clip.Rollout(*r)
 		if before.Index != 0 {
 			after.Term = before.Value.Term
 			if quiet.Same(before.Value.Reason, after.Reason) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/quiet"
 	"cadre.dev/core/group"
 	"cadre.dev/store"
@@ -17,10 +18,72 @@ import (
 // such as how far a member is behind.
 const tickingEvery = 2 * time.Second
 
-// recordStatus writes the status when it says something new, and otherwise once
-// per resync, so that readers can tell how old it is.
-func (p *pass) recordStatus(ctx context.Context) error {
+// report writes the status and the states of the Slots where they say something new. What
+// cannot be written is told and tried again with the next pass: acting never waits for
+// what is only told. The error is that nothing at all may be written.
+func (p *pass) report(ctx context.Context) error {
+	status, problems := p.statusOps(ctx)
+	slots, slotProblems := p.slotStatusOps(len(status) > 0)
+	problems = append(problems, slotProblems...)
+	for batch := range store.Batches(p.lease.Fence(), slices.Concat(status, slots)) {
+		if p.told {
+			p.rest = append(p.rest, batch)
+			continue
+		}
+		p.told = true
+		err := p.commit(ctx, batch...)
+		if err != nil && !errors.Is(err, store.ErrFenced) && len(status) > 0 && len(batch) > len(status) {
+			// Decisions rest on the status, and none on the states of the Slots.
+			err = errors.Join(err, p.commit(ctx, status...))
+		}
+		problems = append(problems, err)
+	}
+	return p.unreported(ctx, errors.Join(problems...))
+}
+
+// reportRest writes what did not fit into the first transaction, after acting.
+func (p *pass) reportRest(ctx context.Context) error {
+	var problems []error
+	for _, batch := range p.rest {
+		problems = append(problems, p.commit(ctx, batch...))
+	}
+	if len(p.rest) == 0 {
+		return nil
+	}
+	return p.unreported(ctx, errors.Join(problems...))
+}
+
+// unreported notes why something could not be told; nil: all was.
+func (p *pass) unreported(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, store.ErrFenced):
+		return err
+	}
+	text := ""
+	if err != nil {
+		text = clip.Line(err.Error())
+		p.behind = true
+	}
+	p.mu.Lock()
+	before := p.silent[p.name]
+	p.silent[p.name] = text
+	p.mu.Unlock()
+	if text != "" && text != before && !errors.Is(err, store.ErrConflict) {
+		p.log.Error("status not recorded; the group is run all the same", "error", text)
+	}
+	return nil
+}
+
+// ConditionReported is false while a part of what is told about a group cannot be written.
+const ConditionReported = "Reported"
+
+// statusOps write the status when it says something new, and otherwise once per resync,
+// so that readers can tell how old it is.
+func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error) {
 	before := p.view.Statuses[p.name]
+	before.Value.Instances = nil
 	after := p.plan.Status
 	after.Group, after.ObservedIndex = p.name, p.view.Specs[p.name].Index
 	if c, ok := p.strangersOf(p.name, p.now); ok {
@@ -34,24 +97,100 @@ func (p *pass) recordStatus(ctx context.Context) error {
 	if conflict, found := p.bootConflict(ctx); found {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)
 	}
+	p.mu.Lock()
+	silent := p.silent[p.name]
+	p.mu.Unlock()
+	if silent != "" {
+		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, group.Condition{
+			Type: ConditionReported, Reason: "RECORD_NOT_WRITTEN", Message: silent, Since: p.now,
+		})
+	}
+	after = clip.Status(after)
 	after.Term, after.At = before.Value.Term, before.Value.At
 	if before.Index != 0 && before.Value.Term == p.lease.Term() {
-		switch age := p.now.Sub(before.Value.At); {
+		// A time ahead of this clock is not young: another clock wrote it, or this one was set.
+		switch age := p.now.Sub(before.Value.At).Abs(); {
 		case same(before.Value, after) && age < resync, same(before.Value, stilled(before.Value, after)) && age < tickingEvery:
-			return nil
+			return nil, nil
 		}
 	}
 	after.Term, after.At = p.lease.Term(), p.now
-	return p.putStatus(ctx, after, before.Index)
+	op, err := store.Put(store.GroupStatusKey(p.name), after, before.Index)
+	if err != nil {
+		return nil, []error{err}
+	}
+	return []store.Op{op}, nil
 }
 
-// stilled is after with those texts and figures of before that only tick.
-func stilled(before, after group.Status) group.Status {
-	still := func(old string, text *string) {
-		if quiet.Same(old, *text) {
-			*text = old
+// slotStatusOps write the states of the Slots that say something new, and remove those of
+// Slots that are gone. Where only numbers ticked, they go along with a write of the
+// status, after what is news: each write wakes every coordinator.
+func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
+	var ticked []store.Op
+	kept, holds := map[string]bool{}, p.holdsBySlot()
+	for _, s := range p.plan.Status.Instances {
+		key := store.SlotStatusKey(p.name, s.Slot)
+		kept[key] = true
+		s.Holds = holds[s.Slot]
+		after := clip.Instance(s)
+		before, known := p.view.Instances[s.Slot]
+		if known && same(before.Value, after) {
+			continue
+		}
+		op, err := store.Put(key, after, p.view.IndexOf(key, before.Index))
+		switch {
+		case err != nil:
+			problems = append(problems, err)
+		case !known || !same(before.Value, stilledSlot(before.Value, after)):
+			ops = append(ops, op)
+		default:
+			ticked = append(ticked, op)
 		}
 	}
+	for _, gone := range p.slotStatusesKept() {
+		if !kept[gone.Key] {
+			ops = append(ops, gone)
+		}
+	}
+	if along && len(ops) == 0 {
+		for batch := range store.Batches(p.lease.Fence(), ticked) {
+			return batch, problems
+		}
+	}
+	return ops, problems
+}
+
+// slotStatusesKept removes each record of a Slot's state that there is, readable or not.
+func (p *pass) slotStatusesKept() (ops []store.Op) {
+	for slot, i := range p.view.Instances {
+		if i.Value.Group == p.name {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.SlotStatusKey(p.name, slot), Index: i.Index})
+		}
+	}
+	for _, bad := range p.view.Bad {
+		if strings.HasPrefix(bad.Key, store.SlotStatusesOf(p.name)) {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: bad.Key, Index: bad.Index})
+		}
+	}
+	return ops
+}
+
+// holdsBySlot are what the next steps of the Slots wait for.
+func (p *pass) holdsBySlot() map[string][]group.Hold {
+	out := map[string][]group.Hold{}
+	for _, a := range p.plan.Actions {
+		if a.Execute {
+			continue
+		}
+		for _, h := range a.Holds {
+			out[a.Slot] = append(out[a.Slot], group.Hold{Predicate: h.Predicate, Message: h.Message})
+		}
+	}
+	return out
+}
+
+// stilled is after with those texts of before that only tick.
+func stilled(before, after group.Status) group.Status {
 	still(before.Message, &after.Message)
 	if len(before.Conditions) == len(after.Conditions) {
 		after.Conditions = slices.Clone(after.Conditions)
@@ -59,18 +198,30 @@ func stilled(before, after group.Status) group.Status {
 			still(before.Conditions[i].Message, &after.Conditions[i].Message)
 		}
 	}
-	if len(before.Instances) == len(after.Instances) {
-		after.Instances = slices.Clone(after.Instances)
-		for i := range after.Instances {
-			still(before.Instances[i].Reason, &after.Instances[i].Reason)
-			after.Instances[i].LagBytes = before.Instances[i].LagBytes
+	return after
+}
+
+// stilledSlot is after with those texts and figures of before that only tick.
+func stilledSlot(before, after group.InstanceStatus) group.InstanceStatus {
+	still(before.Reason, &after.Reason)
+	after.LagBytes = before.LagBytes
+	if len(before.Holds) == len(after.Holds) {
+		after.Holds = slices.Clone(after.Holds)
+		for i := range after.Holds {
+			still(before.Holds[i].Message, &after.Holds[i].Message)
 		}
 	}
 	return after
 }
 
+func still(old string, text *string) {
+	if quiet.Same(old, *text) {
+		*text = old
+	}
+}
+
 func (p *pass) putStatus(ctx context.Context, status group.Status, index uint64) error {
-	op, err := store.Put(store.GroupStatusKey(p.name), status, index)
+	op, err := store.Put(store.GroupStatusKey(p.name), clip.Status(status), index)
 	if err != nil {
 		return err
 	}
@@ -109,6 +260,7 @@ func (p *pass) recordUnusable(ctx context.Context, bad error) error {
 // recordProblem puts one condition and message into the status and keeps the rest.
 func (p *pass) recordProblem(ctx context.Context, problem group.Condition, message string) error {
 	before := p.view.Statuses[p.name]
+	before.Value.Instances = nil
 	after := before.Value
 	after.Group, after.ObservedIndex, after.Message = p.name, p.view.Specs[p.name].Index, message
 	after.Conditions = withCondition(before.Value.Conditions, after.Conditions, problem)
@@ -142,10 +294,5 @@ func firstLine(err error) string {
 	return bounded(line)
 }
 
-func bounded(text string) string {
-	const limit = 8 << 10
-	if len(text) > limit {
-		return strings.ToValidUTF8(text[:limit], "") + "..."
-	}
-	return text
-}
+// bounded is text as a message about a group may be.
+func bounded(text string) string { return clip.Page(text) }

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,9 +20,11 @@ const (
 	// nonceKept: a spent nonce cannot be used again once its exchange has expired,
 	// clocks that differ aside.
 	nonceKept = 10 * time.Minute
-	// operationsKept is how many ended Operations a Slot keeps beside those of the
-	// current rollout; the newest one always stays.
-	operationsKept = 20
+	// goneKept is how long the last Operations of a Slot that is gone are kept.
+	goneKept = 30 * 24 * time.Hour
+	// sweepAbove is how many Operations there are beyond what is kept before they are
+	// swept at once: each pass of each group reads them all.
+	sweepAbove = 500
 	// rolloutsKept is how many rollouts a group keeps.
 	rolloutsKept = 20
 	// revisionKept is the least age of a Revision that is removed.
@@ -38,7 +39,7 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 		return err
 	}
 	r.sweepTokens(ctx)
-	ops := slices.Concat(r.oldNonces(v), oldOperations(v), r.goneSlots(ctx, v))
+	ops := slices.Concat(r.oldNonces(v), r.oldOperations(v), oldStates(v), r.goneSlots(ctx, v))
 	rollouts := oldRollouts(v)
 	ops = append(ops, rollouts...)
 	if len(rollouts) == 0 {
@@ -53,6 +54,10 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 			ops = append(ops, documents...)
 		}
 	}
+	return r.remove(ctx, lease, ops)
+}
+
+func (r *Reconciler) remove(ctx context.Context, lease store.Lease, ops []store.Op) error {
 	for batch := range slices.Chunk(ops, sweepBatch) {
 		if err := r.cfg.Store.Commit(ctx, append(lease.Fence(), batch...)...); err != nil {
 			return err
@@ -83,37 +88,67 @@ func (r *Reconciler) oldNonces(v *view.View) []store.Op {
 	return ops
 }
 
-func oldOperations(v *view.View) []store.Op {
+// oldOperations are the ended ones that do not count any more, and the last ones of Slots
+// that went long ago.
+func (r *Reconciler) oldOperations(v *view.View) []store.Op {
 	var ops []store.Op
-	for slot := range v.Slots {
-		kept := 0
-		for _, o := range v.OperationsOf(slot) {
-			if !o.Value.Phase.Ended() {
-				continue
+	remove := func(all ...view.Rec[operation.Operation]) {
+		for _, o := range all {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OperationKey(o.Value.ID), Index: o.Index})
+		}
+	}
+	current := map[string]string{}
+	for _, slot := range v.SlotsWithOperations() {
+		name := v.OperationsOf(slot)[0].Value.Group
+		if _, looked := current[name]; !looked {
+			current[name] = ""
+			if newest := v.RolloutsOf(name); len(newest) > 0 {
+				current[name] = newest[0].Value.ID
 			}
-			if kept++; kept > operationsKept && o.Value.Rollout != v.Statuses[o.Value.Group].Value.Rollout {
-				ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OperationKey(o.Value.ID), Index: o.Index})
+		}
+		counts, others := v.Past(slot, current[name])
+		remove(others...)
+		if _, recorded := v.Slots[slot]; recorded {
+			continue
+		}
+		for _, o := range counts {
+			if r.cfg.Now().Sub(o.Value.EndedAt) > goneKept {
+				remove(o)
 			}
 		}
 	}
 	return ops
 }
 
+// crowded reports whether there are so many Operations that sweeping does not wait.
+func crowded(v *view.View) bool { return len(v.Operations) > sweepAbove+30*len(v.Slots) }
+
 // oldRollouts are those behind the newest of each group.
 func oldRollouts(v *view.View) []store.Op {
-	byGroup := map[string][]view.Rec[operation.Rollout]{}
+	groups := map[string]bool{}
 	for _, r := range v.Rollouts {
-		byGroup[r.Value.Group] = append(byGroup[r.Value.Group], r)
+		groups[r.Value.Group] = true
 	}
 	var ops []store.Op
-	for name, all := range byGroup {
-		slices.SortFunc(all, func(a, b view.Rec[operation.Rollout]) int {
-			return cmp.Or(b.Value.StartedAt.Compare(a.Value.StartedAt), cmp.Compare(b.Value.ID, a.Value.ID))
-		})
+	for name := range groups {
+		all := v.RolloutsOf(name)
 		for _, r := range all[min(rolloutsKept, len(all)):] {
 			if r.Value.ID != v.Statuses[name].Value.Rollout {
 				ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.RolloutKey(r.Value.ID), Index: r.Index})
 			}
+		}
+	}
+	return ops
+}
+
+// oldStates are the states of Slots of groups that nobody runs any more; those of the
+// others go with the next pass.
+func oldStates(v *view.View) []store.Op {
+	known := v.Known()
+	var ops []store.Op
+	for slot, i := range v.Instances {
+		if !slices.Contains(known, i.Value.Group) {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.SlotStatusKey(i.Value.Group, slot), Index: i.Index})
 		}
 	}
 	return ops

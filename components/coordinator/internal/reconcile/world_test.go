@@ -109,20 +109,38 @@ func (w *world) start(ctx context.Context) (wait func()) {
 
 // coordinator runs one reconciler until its context ends.
 func (w *world) coordinator(ctx context.Context, slot string, failpoint func(string)) (wait func()) {
+	return w.coordinatorAt(ctx, slot, 0, failpoint)
+}
+
+// skewed are the reports with the times of a coordinator whose clock is off by so much.
+type skewed struct {
+	*reports.Reports
+	by time.Duration
+}
+
+func (s skewed) Of(slot string) (reports.Received, bool) {
+	got, ok := s.Reports.Of(slot)
+	got.At = got.At.Add(s.by)
+	return got, ok
+}
+
+// coordinatorAt is coordinator with a clock that is off by so much.
+func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duration, failpoint func(string)) (wait func()) {
+	clock := func() time.Time { return time.Now().Add(off) }
 	if failpoint == nil {
 		failpoint = func(string) {}
 	}
 	log := slog.New(slog.DiscardHandler)
-	listing := observe.NewPlatform(w, time.Now, 10*time.Second)
+	listing := observe.NewPlatform(w, clock, 10*time.Second)
 	judge := vet.New(ownApp)
 	operator := operate.New(operate.Config{
 		Cluster: "demo", Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
-		Look: observe.Looker{Cluster: "demo", Store: w.store, Listing: listing, Reports: w.reports}.Look,
-		Now:  time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
+		Look: observe.Looker{Cluster: "demo", Store: w.store, Listing: listing, Reports: skewed{w.reports, off}}.Look,
+		Now:  clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: w.reports, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
-		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
+		Now: clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
 	all.Go(func() { _ = r.Run(ctx) })
@@ -263,7 +281,7 @@ func (w *world) put(key string, raw []byte) {
 
 func (w *world) status() group.Status {
 	w.t.Helper()
-	s, _, err := store.Read[group.Status](w.t.Context(), w.store, store.GroupStatusKey("pg"))
+	s, err := view.ReadStatus(w.t.Context(), w.store, "pg")
 	if err != nil {
 		return group.Status{}
 	}

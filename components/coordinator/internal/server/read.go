@@ -1,17 +1,15 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"cadre.dev/core/operation"
+	"cadre.dev/coordinator/internal/view"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -27,10 +25,19 @@ func (s *Server) GetGroup(ctx context.Context, req *apiv1.GetGroupRequest) (*api
 		return nil, wire(err)
 	}
 	out := &apiv1.GetGroupResponse{SpecJson: raw, SpecIndex: index}
-	if out.StatusJson, _, err = store.ReadRaw(ctx, c.store, store.GroupStatusKey(req.GetGroup())); err != nil && !errors.Is(err, store.ErrNotFound) {
+	st, err := view.ReadStatus(ctx, c.store, req.GetGroup())
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return out, nil
+	case len(store.RecordErrors(err)) > 0:
+		// Of another version, perhaps: the caller may make more of it.
+		out.StatusJson, _, err = store.ReadRaw(ctx, c.store, store.GroupStatusKey(req.GetGroup()))
+		return out, wire(err)
+	case err != nil:
 		return nil, wire(err)
 	}
-	return out, nil
+	out.StatusJson, err = encode(st)
+	return out, err
 }
 
 // ListGroups implements ClusterService. Groups that the caller may not read are left out.
@@ -87,18 +94,9 @@ func (s *Server) ListRollouts(ctx context.Context, req *apiv1.ListRolloutsReques
 	if err != nil {
 		return nil, err
 	}
-	var all []operation.Rollout
-	for _, r := range c.view.Rollouts {
-		if r.Value.Group == req.GetGroup() {
-			all = append(all, r.Value)
-		}
-	}
-	slices.SortFunc(all, func(a, b operation.Rollout) int {
-		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.ID, a.ID))
-	})
 	out := &apiv1.ListRolloutsResponse{}
-	for _, r := range all {
-		text, err := encode(r)
+	for _, r := range c.view.RolloutsOf(req.GetGroup()) {
+		text, err := encode(r.Value)
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,8 @@ type View struct {
 	Index      uint64
 	Specs      map[string]Spec                      // by group
 	Accepted   map[string]Accepted                  // by group; last spec that the leader accepted
-	Statuses   map[string]Rec[group.Status]         // by group
+	Statuses   map[string]Rec[group.Status]         // by group; with the Instances
+	Instances  map[string]Rec[group.InstanceStatus] // by Slot
 	Revisions  map[string]Rec[group.RevisionRecord] // by digest
 	Slots      map[string]Rec[group.SlotRecord]     // by Slot
 	Operations map[string]Rec[operation.Operation]  // by id
@@ -64,6 +65,8 @@ type View struct {
 	Bad []*store.RecordError
 
 	decisions []store.Entry // decoded when asked for: they are long and nothing rests on them
+	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
+	bySlot map[string][]Rec[operation.Operation]
 }
 
 // Read reads everything with one consistent list.
@@ -81,9 +84,12 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	var errs []error
 	v.readAccepted(ctx, at, &errs)
 	v.Statuses = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.Status) string { return s.Group })
+	v.Instances = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.InstanceStatus) string { return s.Slot })
+	v.joinInstances()
 	v.Revisions = collect(ctx, at, store.RevisionsPrefix, &errs, func(r group.RevisionRecord) string { return r.Digest })
 	v.Slots = collect(ctx, at, store.SlotsPrefix, &errs, func(s group.SlotRecord) string { return s.Slot })
 	v.Operations = collect(ctx, at, store.OperationsPrefix, &errs, func(o operation.Operation) string { return o.ID })
+	v.bySlot = bySlot(v.Operations)
 	v.Rollouts = collect(ctx, at, store.RolloutsPrefix, &errs, func(r operation.Rollout) string { return r.ID })
 	v.Policies = collect(ctx, at, store.PolicyPrefix, &errs, func(p policy.SlotPolicy) string { return p.Slot })
 	v.Admissions = collect(ctx, at, store.AdmissionsPrefix, &errs, func(a policy.Admission) string { return a.Slot })
@@ -113,11 +119,11 @@ func (v *View) readSpecs(at moment) {
 		if !strings.HasPrefix(e.Key, store.GroupsPrefix) || !strings.HasSuffix(e.Key, "/spec") {
 			continue
 		}
+		name := strings.TrimSuffix(strings.TrimPrefix(e.Key, store.GroupsPrefix), "/spec")
 		kind, err := store.KindOf(e.Key)
-		if err != nil {
+		if err != nil || e.Key != store.GroupSpecKey(name) {
 			continue
 		}
-		name := strings.TrimSuffix(strings.TrimPrefix(e.Key, store.GroupsPrefix), "/spec")
 		spec := Spec{Raw: e.Value, Index: e.Index}
 		value, known := recall[group.Spec](at.known, e)
 		switch {
@@ -176,23 +182,6 @@ func (v *View) SlotsOf(name string) []group.SlotRecord {
 		}
 	}
 	slices.SortFunc(out, func(a, b group.SlotRecord) int { return a.Ordinal - b.Ordinal })
-	return out
-}
-
-// OperationsOf lists a Slot's Operations, newest first.
-func (v *View) OperationsOf(slot string) []Rec[operation.Operation] {
-	var out []Rec[operation.Operation]
-	for _, o := range v.Operations {
-		if o.Value.Slot == slot {
-			out = append(out, o)
-		}
-	}
-	slices.SortFunc(out, func(a, b Rec[operation.Operation]) int {
-		if c := b.Value.CreatedAt.Compare(a.Value.CreatedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(b.Value.ID, a.Value.ID)
-	})
 	return out
 }
 

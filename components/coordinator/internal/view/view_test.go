@@ -81,6 +81,7 @@ func TestUnreadableRecordsStopTheirGroupOnly(t *testing.T) {
 		store.RolloutKey("web-3-0a0b0c0d"):         "web",
 		store.GroupStatusKey("pg"):                 "pg",
 		store.RefusalKey("pg-0"):                   "",
+		store.SlotStatusKey("pg", "pg-0"):          "",
 		store.QueueKey("x"):                        "",
 		store.PauseKey("pg"):                       "",
 		"elsewhere/pg":                             "",

@@ -1,0 +1,186 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"cadre.dev/coordinator/internal/clip"
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+)
+
+const (
+	// apart is how far the status of the leader before may lie from this leader's clock. A
+	// takeover needs less: then the clocks differ, or nobody led meanwhile.
+	apart = time.Minute
+	// ahead is how far in the future a recorded time may lie: no two clocks are the same.
+	ahead = 2 * time.Second
+)
+
+// settleClocks makes the recorded times ones of this leader's clock. Recorded clocks go on
+// where the leader before left them: without that a step fails at the takeover by a leader
+// whose clock is some minutes ahead, and a Slot is not available for as long as the clock
+// before was. It writes once, and nothing where the clocks agree.
+func (p *pass) settleClocks(ctx context.Context) (changed bool, err error) {
+	if changed, err := p.takeClocksOver(ctx); err != nil || changed {
+		return changed, err
+	}
+	return p.pullBack(ctx)
+}
+
+// takeClocksOver moves what counts by what lies between the status of the leader before
+// and now, together with the Term of the status, so that it is done once.
+func (p *pass) takeClocksOver(ctx context.Context) (changed bool, err error) {
+	status := p.view.Statuses[p.name]
+	if status.Index == 0 || status.Value.Term == p.lease.Term() || status.Value.At.IsZero() {
+		return false, nil
+	}
+	by := p.now.Sub(status.Value.At)
+	if by.Abs() <= apart {
+		return false, nil
+	}
+	after := clip.Status(status.Value)
+	after.Term, after.At = p.lease.Term(), p.now
+	put, err := store.Put(store.GroupStatusKey(p.name), after, status.Index)
+	if err != nil {
+		return false, err
+	}
+	counting, err := p.counting(by)
+	if err != nil {
+		return false, err
+	}
+	ops := append([]store.Op{put}, counting...)
+	for batch := range store.Batches(p.lease.Fence(), ops) {
+		ops = batch // what does not fit is not moved: so many steps at once are not made
+		break
+	}
+	if err := p.commit(ctx, ops...); err != nil {
+		return false, fmt.Errorf("take the clocks over: %w", err)
+	}
+	p.log.Warn("recorded clocks were moved: the last leader's clock differs, or nobody led", "by", by.Round(time.Second), "records", len(ops)-1)
+	return true, nil
+}
+
+// counting writes the open Operations, the rollout and the Slots that are not available
+// with their clocks moved.
+func (p *pass) counting(by time.Duration) (ops []store.Op, err error) {
+	put := func(op store.Op, problem error) {
+		if problem != nil {
+			err = problem
+			return
+		}
+		ops = append(ops, op)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
+		if o := p.view.Operations[id]; o.Value.Group == p.name && !o.Value.Phase.Ended() {
+			put(store.Put(store.OperationKey(id), clip.Operation(movedOperation(o.Value, by, p.now)), o.Index))
+		}
+	}
+	if all := p.view.RolloutsOf(p.name); len(all) > 0 {
+		r := all[0]
+		move(&r.Value.ProgressAt, by, p.now)
+		move(&r.Value.PausedAt, by, p.now)
+		put(store.Put(store.RolloutKey(r.Value.ID), clip.Rollout(r.Value), r.Index))
+	}
+	for _, record := range p.view.SlotsOf(p.name) {
+		if record.UnavailableSince.IsZero() {
+			continue
+		}
+		move(&record.UnavailableSince, by, p.now)
+		put(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
+	}
+	return ops, err
+}
+
+// movedOperation is op with its clocks moved. The platform's own times stay.
+func movedOperation(op operation.Operation, by time.Duration, now time.Time) operation.Operation {
+	for _, at := range []*time.Time{&op.CreatedAt, &op.CallIssuedAt, &op.AvailableSince, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning} {
+		move(at, by, now)
+	}
+	for _, at := range []*time.Time{&op.DrainDeadline, &op.HealthyDeadline} {
+		if !at.IsZero() {
+			*at = at.Add(by)
+		}
+	}
+	op.Entered = maps.Clone(op.Entered)
+	for phase, at := range op.Entered {
+		move(&at, by, now)
+		op.Entered[phase] = at
+	}
+	return op
+}
+
+// move adds by to a time that is set, but lets none lie in the future.
+func move(at *time.Time, by time.Duration, now time.Time) {
+	if at.IsZero() {
+		return
+	}
+	if *at = at.Add(by); at.After(now) {
+		*at = now
+	}
+}
+
+// pullBack writes times anew that lie in the future: this leader's clock was set back, or
+// a clock before was ahead.
+func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
+	var ops []store.Op
+	limit := p.now.Add(ahead)
+	put := func(op store.Op, problem error) {
+		if problem != nil {
+			err = problem
+			return
+		}
+		ops = append(ops, op)
+	}
+	for _, record := range p.view.SlotsOf(p.name) {
+		if pulled(limit, p.now, &record.AvailableSince, &record.UnavailableSince) {
+			put(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
+		}
+		// The newest one alone counts: an open one, or the one after which a Slot rests.
+		if last := p.view.OperationsOf(record.Slot); len(last) > 0 {
+			if o := last[0].Value; pulledOperation(limit, p.now, &o) {
+				put(store.Put(store.OperationKey(o.ID), clip.Operation(o), last[0].Index))
+			}
+		}
+	}
+	if all := p.view.RolloutsOf(p.name); len(all) > 0 {
+		if r := all[0].Value; pulled(limit, p.now, &r.StartedAt, &r.ProgressAt, &r.PausedAt, &r.EndedAt) {
+			put(store.Put(store.RolloutKey(r.ID), clip.Rollout(r), all[0].Index))
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	for batch := range store.Batches(p.lease.Fence(), ops) {
+		if err := p.commit(ctx, batch...); err != nil {
+			return changed, fmt.Errorf("pull recorded times back: %w", err)
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+func pulledOperation(limit, now time.Time, op *operation.Operation) bool {
+	changed := pulled(limit, now, &op.CreatedAt, &op.CallIssuedAt, &op.AvailableSince, &op.EndedAt, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning)
+	for phase, at := range op.Entered {
+		if at.After(limit) {
+			op.Entered = maps.Clone(op.Entered)
+			op.Entered[phase] = now
+			changed = true
+		}
+	}
+	return changed
+}
+
+// pulled sets the times after limit to now, and reports whether there was one.
+func pulled(limit, now time.Time, times ...*time.Time) (changed bool) {
+	for _, at := range times {
+		if at.After(limit) {
+			*at, changed = now, true
+		}
+	}
+	return changed
+}

@@ -1,0 +1,92 @@
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/coordinator/internal/operate"
+	"cadre.dev/coordinator/internal/reconcile"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// TestLeadersWhoseClocksAreMinutesApart take over from each other at rest, within a
+// rollout and within a step of one: the group goes on as with one clock, nothing fails,
+// and nobody writes the same thing over and over.
+func TestLeadersWhoseClocksAreMinutesApart(t *testing.T) {
+	for _, apart := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		for _, at := range []string{
+			"rest", reconcile.FailAfterRecorded, operate.FailDuringDrain, operate.FailAfterHandover, operate.FailAfterCall, operate.FailBeforeMinReady,
+		} {
+			t.Run(fmt.Sprintf("%v at %s", apart, at), func(t *testing.T) { takeOver(t, apart, at) })
+		}
+	}
+}
+
+func takeOver(t *testing.T, apart time.Duration, at string) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := newWorld(t)
+		waitWorld := w.start(ctx)
+		first, stop := context.WithCancel(ctx)
+		var armed atomic.Bool
+		waitFirst := w.coordinatorAt(first, "coordinator-0", apart, func(name string) {
+			if armed.Load() && name == at {
+				stop()
+			}
+		})
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		if at != "rest" {
+			armed.Store(true)
+			w.apply(spec("two"))
+			w.until(at, 3*time.Minute, func() bool { return first.Err() != nil })
+		}
+		stop()
+		waitFirst()
+		var commits atomic.Int64
+		w.store.OnCommit(func([]store.Op) storetest.Fault { commits.Add(1); return storetest.None })
+		began := time.Now()
+		waitSecond := w.coordinatorAt(ctx, "coordinator-1", 0, nil)
+		if at == "rest" {
+			w.apply(spec("two"))
+		}
+		w.until("update", 3*time.Minute, w.complete("two"))
+		w.apply(spec("three"))
+		w.until("the next update", 3*time.Minute, w.complete("three"))
+		took := time.Since(began)
+		if n := commits.Load(); n > 12*int64(took/time.Second) {
+			t.Errorf("%d commits in %v", n, took)
+		}
+		w.mu.Lock()
+		if w.away > 1 {
+			t.Errorf("%d members were away at once", w.away)
+		}
+		w.mu.Unlock()
+		v, err := view.Read(t.Context(), w.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, op := range v.Operations {
+			if op.Value.Phase == operation.Failed {
+				t.Errorf("%s failed: %s", id, op.Value.Reason)
+			}
+		}
+		// At rest a leader writes its status once per resync.
+		commits.Store(0)
+		tick(t.Context(), 5*time.Minute)
+		if n := commits.Load(); n > 5*60/10+5 {
+			t.Errorf("%d commits in 5 minutes at rest", n)
+		}
+		cancel()
+		waitSecond()
+		waitWorld()
+	})
+}

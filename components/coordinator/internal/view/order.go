@@ -1,0 +1,128 @@
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"cadre.dev/core/operation"
+)
+
+// Order of records. Never by time: what a leader wrote whose clock was ahead would stay
+// the newest for as long as that, and a successor would plan from the past, again and again.
+
+// OperationsOf lists a Slot's Operations, newest first. Do not change the result.
+func (v *View) OperationsOf(slot string) []Rec[operation.Operation] {
+	if v.bySlot != nil {
+		return v.bySlot[slot]
+	}
+	return bySlot(v.Operations)[slot]
+}
+
+// bySlot are the Operations of each Slot, newest first.
+func bySlot(all map[string]Rec[operation.Operation]) map[string][]Rec[operation.Operation] {
+	out := map[string][]Rec[operation.Operation]{}
+	for _, o := range all {
+		out[o.Value.Slot] = append(out[o.Value.Slot], o)
+	}
+	for _, of := range out {
+		slices.SortFunc(of, func(a, b Rec[operation.Operation]) int { return newer(b, a) })
+	}
+	return out
+}
+
+// newer is positive when a is the later one of two Operations of one Slot. A Slot has one
+// at a time, so the open one is the last, and of the ended ones that which was written
+// last: under a higher Term, or at a higher index. The index alone would do, were it not
+// for records that were exported and imported.
+func newer(a, b Rec[operation.Operation]) int {
+	open := func(o Rec[operation.Operation]) int {
+		if o.Value.Phase.Ended() {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(open(a), open(b)),
+		cmp.Compare(a.Value.Term, b.Value.Term),
+		cmp.Compare(a.Index, b.Index),
+		cmp.Compare(a.Value.Order, b.Value.Order),
+		cmp.Compare(a.Value.ID, b.Value.ID),
+	)
+}
+
+// What of the past is looked at and kept.
+const (
+	// keptPerSlot is how many ended Operations of a Slot are kept, and how many of those
+	// of the current rollout: what the next decision rests on is told by the last ones.
+	keptPerSlot = 8
+	// keptGone is how many are kept of a Slot that has no record any more.
+	keptGone = 3
+)
+
+// Past tells for each ended Operation of a Slot, newest first, whether it still counts:
+// the newest ones, those of the rollout, and of the rollout those that moved leadership,
+// as they are counted (R53). What does not count is neither shown to a decision nor kept.
+func (v *View) Past(slot, rollout string) (counts, others []Rec[operation.Operation]) {
+	all, recent, ofRollout, moved := keptPerSlot, 0, 0, 0
+	if _, recorded := v.Slots[slot]; !recorded {
+		all = keptGone
+	}
+	for _, o := range v.OperationsOf(slot) {
+		if !o.Value.Phase.Ended() {
+			continue
+		}
+		recent++
+		keep := recent <= all
+		if o.Value.Rollout == rollout && rollout != "" {
+			ofRollout++
+			keep = keep || ofRollout <= all
+			if t := o.Value.Transfer; t != nil && t.Made {
+				moved++
+				keep = keep || moved <= all
+			}
+		}
+		if keep {
+			counts = append(counts, o)
+		} else {
+			others = append(others, o)
+		}
+	}
+	return counts, others
+}
+
+// SlotsWithOperations are the Slots, also those that are gone, that have Operations.
+func (v *View) SlotsWithOperations() []string {
+	by := v.bySlot
+	if by == nil {
+		by = bySlot(v.Operations)
+	}
+	return slices.Sorted(maps.Keys(by))
+}
+
+// RolloutsOf lists a group's rollouts, newest first: a target of a higher generation is a
+// later one, and where a leader died between two records, what is superseded is the older.
+func (v *View) RolloutsOf(name string) []Rec[operation.Rollout] {
+	var out []Rec[operation.Rollout]
+	for _, r := range v.Rollouts {
+		if r.Value.Group == name {
+			out = append(out, r)
+		}
+	}
+	current := func(r Rec[operation.Rollout]) int {
+		if r.Value.State == operation.SupersededState {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(out, func(a, b Rec[operation.Rollout]) int {
+		return cmp.Or(
+			cmp.Compare(b.Value.Generation, a.Value.Generation),
+			cmp.Compare(current(b), current(a)),
+			cmp.Compare(b.Value.Term, a.Value.Term),
+			cmp.Compare(b.Index, a.Index),
+			cmp.Compare(b.Value.ID, a.Value.ID),
+		)
+	})
+	return out
+}

@@ -1,0 +1,65 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+// joinInstances gives each group's status the states of its Slots, which have records of
+// their own.
+func (v *View) joinInstances() {
+	of := map[string][]group.InstanceStatus{}
+	for _, i := range v.Instances {
+		of[i.Value.Group] = append(of[i.Value.Group], i.Value)
+	}
+	for name, instances := range of {
+		if status, ok := v.Statuses[name]; ok {
+			status.Value.Instances = byOrdinal(instances)
+			v.Statuses[name] = status
+		}
+	}
+}
+
+func byOrdinal(instances []group.InstanceStatus) []group.InstanceStatus {
+	slices.SortFunc(instances, func(a, b group.InstanceStatus) int {
+		return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Slot, b.Slot))
+	})
+	return instances
+}
+
+// ReadStatus reads the status of one group with the states of its Slots: store.ErrNotFound
+// while there is none. A Slot whose record cannot be read is left out.
+func ReadStatus(ctx context.Context, s store.Store, name string) (group.Status, error) {
+	status, _, err := store.Read[group.Status](ctx, s, store.GroupStatusKey(name))
+	if err != nil {
+		return group.Status{}, err
+	}
+	records, _, err := store.ReadAll[group.InstanceStatus](ctx, s, store.SlotStatusesOf(name))
+	if err != nil && len(store.RecordErrors(err)) == 0 {
+		return group.Status{}, err
+	}
+	var instances []group.InstanceStatus
+	for _, r := range records {
+		instances = append(instances, r.Value)
+	}
+	if len(instances) > 0 {
+		status.Instances = byOrdinal(instances)
+	}
+	return status, nil
+}
+
+// IndexOf is the modify index for a check-and-set of the record at key, which was read
+// with this index: also that of a record that cannot be read, which read would be 0, so
+// that it can be written anew.
+func (v *View) IndexOf(key string, read uint64) uint64 {
+	for _, bad := range v.Bad {
+		if bad.Key == key {
+			return bad.Index
+		}
+	}
+	return read
+}
