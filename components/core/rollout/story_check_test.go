@@ -87,11 +87,11 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 		k.broke("I16: a call for %s is made while an earlier one is outstanding", op.Slot)
 	}
 	c := k.w.of(op.Slot)
-	if e.Call == operation.Create || c == nil || c.uuid != e.VMUUID || !k.w.works(c) || k.taken[op.Slot] {
+	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.works(c) || k.taken[op.Slot] {
 		return
 	}
 	k.budget(op.Slot)
-	k.quorum(op.Slot, e.Call)
+	k.quorum(op.Slot, op.Kind)
 	k.leader(op.Slot)
 	k.taken[op.Slot] = true
 }

@@ -11,7 +11,6 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
-	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 )
 
@@ -76,13 +75,12 @@ func timeEvents() []event {
 }
 
 func operatorEvents() []event {
-	ask := func(kind string, slot, as, reason string) func(*story) {
-		return func(s *story) {
-			id := fmt.Sprintf("q-%d", s.asked)
+	ask := func(s *story, r rollout.Request) {
+		if r.ID == "" {
 			s.asked++
-			s.c.store.requests = append(s.c.store.requests, storyRequest{id: id, kind: kind, slot: slot, as: as, reason: reason})
-			s.log("operator asks for %s of %s", kind, slot)
+			r.ID = fmt.Sprintf("q%d", s.asked)
 		}
+		s.c.store.requests = append(s.c.store.requests, r)
 	}
 	return []event{
 		{"operator wants revision WORD", func(s *story, arg []string) error {
@@ -113,7 +111,35 @@ func operatorEvents() []event {
 		{"operator freezes everything", func(s *story, _ []string) error { s.c.frozen = true; return nil }},
 		{"operator lifts the freeze", func(s *story, _ []string) error { s.c.frozen = false; return nil }},
 		{"operator requests restart of SLOT", func(s *story, arg []string) error {
-			ask("restart", arg[0], "", "")(s)
+			ask(s, rollout.Request{Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})
+			return nil
+		}},
+		{"operator requests restart of SLOT as WORD", func(s *story, arg []string) error {
+			ask(s, rollout.Request{ID: arg[1], Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})
+			return nil
+		}},
+		{"operator requests replacement of SLOT", func(s *story, arg []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestReplace, Slot: arg[0], Reason: "its CVM is lost", By: "op"})
+			return nil
+		}},
+		{"operator resolves the operation of SLOT as WORD", func(s *story, arg []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestResolve, Operation: s.last(arg[0]).ID, As: arg[1], Reason: "seen on the platform", By: "op"})
+			return nil
+		}},
+		{"operator lets the rollout go on", func(s *story, _ []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestRetry, Reason: "the cause is mended", By: "op"})
+			return nil
+		}},
+		{"operator gives up the disks? of SLOTS", func(s *story, arg []string) (err error) {
+			s.c.givenUp, err = s.slots(arg[0])
+			return err
+		}},
+		{"operator deletes the group with its disks", func(s *story, _ []string) error {
+			s.c.deleting = &rollout.Deletion{Reason: "not needed", By: "op"}
+			return nil
+		}},
+		{"operator deletes the group and keeps the CVMs", func(s *story, _ []string) error {
+			s.c.deleting = &rollout.Deletion{KeepCVMs: true, Reason: "handed over", By: "op"}
 			return nil
 		}},
 	}
@@ -142,8 +168,8 @@ func memberEvents() []event {
 		{"SLOTS reboots? by itself", each(func(s *story, c *cvm) { c.reboot(s.w); c.updatedAt = time.Time{} })},
 		{"the agent of SLOT restarts", each(func(s *story, c *cvm) {
 			c.boots++
-			c.born(s.w, s.w.now)
 			s.log("the agent of %s starts anew", c.slot)
+			c.born(s.w, s.w.now)
 		})},
 		{"SLOTS must not be disrupted: REST", func(s *story, arg []string) error {
 			return each(func(_ *story, c *cvm) { c.refuses = arg[1] })(s, arg)
@@ -157,7 +183,6 @@ func memberEvents() []event {
 			s.w.voters = slices.DeleteFunc(s.w.voters, func(v string) bool { return v == c.slot })
 		})},
 		{"SLOT leads", func(s *story, arg []string) error { s.w.lead(arg[0]); return nil }},
-		{"members are ready without a quorum", func(s *story, _ []string) error { s.w.readyAlone = true; return nil }},
 		{"revision WORD is broken", func(s *story, arg []string) error { s.w.broken[s.revision(arg[0])] = true; return nil }},
 		{"revision WORD works", func(s *story, arg []string) error { delete(s.w.broken, s.revision(arg[0])); return nil }},
 		{"revision WORD does not boot", func(s *story, arg []string) error { s.w.stuck[s.revision(arg[0])] = true; return nil }},
@@ -178,11 +203,6 @@ func memberEvents() []event {
 		{"boots take TIME", func(s *story, arg []string) (err error) {
 			s.w.bootTakes, err = time.ParseDuration(arg[0])
 			return err
-		}},
-		{"admission of SLOT is refused: WORD", func(s *story, arg []string) error {
-			return each(func(s *story, c *cvm) {
-				c.refusal = &policy.Refusal{Slot: c.slot, InstanceID: c.instance, Code: policy.Code(arg[1]), Message: "as the policy stands", At: s.c.clock()}
-			})(s, arg)
 		}},
 	}
 }
@@ -243,9 +263,8 @@ func platformEvents() []event {
 			if was == nil {
 				return errors.New("it has none")
 			}
-			c := s.w.make(arg[0], was.revision)
-			c.inProgress, c.boot = false, "stranger"
-			c.upAt = s.w.now
+			c := s.w.make(arg[0], was.content)
+			c.inProgress, c.boot, c.upAt = false, "stranger", s.w.now
 			return nil
 		}},
 	}

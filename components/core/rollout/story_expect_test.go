@@ -62,7 +62,7 @@ func stateExpectations() []event {
 			if c == nil {
 				return errors.New("it has no CVM")
 			}
-			return want(s.w.name(c.revision), arg[1])
+			return want(storyName(c.content), arg[1])
 		}},
 		{"SLOT is held by REST", func(s *story, arg []string) error {
 			a, ok := s.action(arg[0])

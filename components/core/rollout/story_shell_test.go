@@ -26,16 +26,20 @@ type coordinator struct {
 	skew time.Duration
 	took time.Time
 	// heard are the last reports that it has, answers those of the platform.
-	heard   map[string]rollout.Report
-	answers map[string]operation.CallResult
-	timing  rollout.Timing
-	paused  bool
-	frozen  bool
+	heard    map[string]rollout.Report
+	answers  map[string]operation.CallResult
+	timing   rollout.Timing
+	paused   bool
+	frozen   bool
+	deleting *rollout.Deletion
+	givenUp  []string
 	// provisioning takes this long before a call that leads to a Revision.
 	provisioning time.Duration
 	// dies before or after its next call.
 	dies string
 	dead bool
+	// gone: nothing is left of the group.
+	gone bool
 	// elapse lets the world go on while the coordinator waits for something.
 	elapse func(time.Duration)
 	plan   rollout.Plan
@@ -50,12 +54,9 @@ type storyStore struct {
 	revisions  map[string]group.RevisionRecord
 	rollouts   map[string]operation.Rollout
 	operations map[string]operation.Operation
-	requests   []storyRequest
+	requests   []rollout.Request
 	commits    int
 }
-
-// storyRequest is what an operator asks for by hand.
-type storyRequest struct{ id, kind, slot, operation, as, reason string }
 
 const (
 	// begunInAPass and passesInARow are the shell's own bounds.
@@ -110,14 +111,10 @@ func (c *coordinator) records() rollout.Records {
 
 // observe looks at everything, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {
-	obs := rollout.Observation{Complete: !c.w.blind, At: c.clock(), Paused: c.paused, Frozen: c.frozen, RestartRequests: map[string]string{}}
+	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
+		Paused: c.paused, Frozen: c.frozen, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp}
 	if c.w.blind {
-		obs.Incomplete = "the platform did not answer"
-	}
-	for _, r := range c.store.requests {
-		if _, asked := obs.RestartRequests[r.slot]; r.kind == "restart" && !asked {
-			obs.RestartRequests[r.slot] = r.id
-		}
+		obs.Platform.Silent = "the platform did not answer"
 	}
 	for _, m := range c.w.cvms {
 		if r := c.w.report(m); r != nil {
@@ -129,6 +126,19 @@ func (c *coordinator) observe() rollout.Observation {
 		obs.Slots = append(obs.Slots, c.look(slot))
 	}
 	return obs
+}
+
+// allowed: what the Slot was last given, and what its open step moves it from and to.
+func (c *coordinator) allowed(slot, revision string) bool {
+	if revision == c.store.slots[slot].Assigned {
+		return true
+	}
+	for _, op := range c.store.operations {
+		if op.Slot == slot && !op.Phase.Ended() && (op.To == revision || op.From == revision) {
+			return true
+		}
+	}
+	return false
 }
 
 // known are the Slots that have a record, or a CVM with their name.
@@ -156,10 +166,13 @@ func (c *coordinator) look(slot string) rollout.SlotObservation {
 		}
 		if a := m.admitted; a != nil && (bound == "" || m.uuid == bound || o.Admission == nil) {
 			one := *a
+			one.AdmittedAt = one.AdmittedAt.Add(c.skew)
 			o.Admission = &one
 		}
 		if m.refusal != nil {
-			o.Refusal = m.refusal
+			one := *m.refusal
+			one.At = one.At.Add(c.skew)
+			o.Refusal = &one
 		}
 	}
 	if r, ok := c.heard[slot]; ok && o.Admission != nil && r.BootID == o.Admission.BootID {
@@ -204,13 +217,14 @@ func (c *coordinator) pass() (again bool) {
 		return true
 	}
 	rec, obs, now := c.records(), c.observe(), c.clock()
-	c.plan = rollout.Decide(c.spec, rec, obs, now, c.timing)
+	look := rollout.Look(c.spec, rec, obs, now, c.timing)
+	c.plan = look.Plan()
 	c.check.plan(c.spec, rec, obs, now, c.timing, c.plan)
 	if c.record(rec, now) {
 		return true
 	}
 	for _, op := range rec.Operations {
-		if !op.Phase.Ended() && c.step(rec, obs, op) {
+		if !op.Phase.Ended() && c.step(look, op) {
 			again = true
 		}
 		if c.dead {
@@ -228,7 +242,7 @@ func (c *coordinator) ensureRevision() bool {
 		return false
 	}
 	c.store.revisions[revision] = group.RevisionRecord{Digest: revision, Group: c.spec.Name, Template: c.spec.Template,
-		Conduct: c.spec.Conduct(), ComposeHash: c.w.hashes[revision]}
+		Conduct: c.spec.Conduct(), ComposeHash: c.w.hashOf(c.spec.Template)}
 	c.store.commits++
 	return true
 }
@@ -252,7 +266,6 @@ func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) 
 			c.keep(old)
 		}
 		c.keep(op)
-		s.requests = slices.DeleteFunc(s.requests, func(r storyRequest) bool { return r.kind == "restart" && r.slot == a.Slot })
 	}
 	changed = begun > 0
 	for _, r := range []*operation.Rollout{p.Rollout, p.Superseded} {
@@ -283,6 +296,14 @@ func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) 
 			c.log("%s is forgotten", slot)
 			changed = true
 		}
+	}
+	for _, id := range p.Answered {
+		s.requests = slices.DeleteFunc(s.requests, func(r rollout.Request) bool { return r.ID == id })
+		changed = true
+	}
+	if p.Gone && !c.gone {
+		c.gone = true
+		c.log("the group is gone")
 	}
 	if changed {
 		s.commits++
@@ -349,14 +370,14 @@ func arrow(w *world, op operation.Operation) string {
 }
 
 // step moves one Operation on by one Phase at most.
-func (c *coordinator) step(rec rollout.Records, obs rollout.Observation, op operation.Operation) bool {
+func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 	now := c.clock()
-	facts := rollout.FactsFor(c.spec, rec, obs, now, c.timing, op)
+	facts := look.Facts(op)
 	facts.Term = c.term
 	if answer, ok := c.answers[op.ID]; ok {
 		facts.Call = &answer
 	}
-	if c.provisioning > 0 && op.Phase == operation.Drained && (op.Kind == operation.Update || op.Kind == operation.Create) {
+	if c.provisioning > 0 && op.Phase == operation.Drained && op.Kind != operation.Delete && op.Kind != operation.Restart {
 		c.elapse(c.provisioning)
 		now = c.clock()
 	}
@@ -383,16 +404,26 @@ func (c *coordinator) step(rec rollout.Records, obs rollout.Observation, op oper
 	return true
 }
 
+// lookAgain is the look right before the call, after everything that takes its time.
+func (c *coordinator) lookAgain(op operation.Operation) operation.Facts {
+	return rollout.FactsFor(c.spec, c.records(), c.observe(), c.clock(), c.timing, op)
+}
+
 func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 	if c.dies == "before" {
 		c.log("the coordinator dies before its call for %s", op.Slot)
 		c.dead, c.dies = true, ""
 		return
 	}
+	if again := c.lookAgain(op); !again.Safe {
+		c.answers[op.ID] = operation.CallResult{Number: e.Number, Outcome: operation.OutcomeNotMade, Message: again.SafeReason}
+		c.note(string(op.Kind)+" of "+op.Slot, "call %d is not made", e.Number)
+		return
+	}
 	c.check.called(op, e)
 	result, took := c.w.call(e.Call, op.Slot, e.VMUUID, op.To, func() { c.check.effective(op, e) })
 	result.Number = e.Number
-	c.note(string(op.Kind)+" of "+op.Slot, "call %d to %s is answered %s%s", e.Number, e.Call, result.Outcome, because(result.Message))
+	c.note(string(op.Kind)+" of "+op.Slot, "call %d (%s) %s%s", e.Number, e.Call, result.Outcome, because(result.Message))
 	if took > 0 {
 		c.elapse(took)
 	}

@@ -44,7 +44,7 @@ func newStory(t *testing.T, line string) (*story, error) {
 	replicas, _ := strconv.Atoi(m[2])
 	s := &story{t: t, mute: true}
 	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, stuck: map[string]bool{}, nofailover: map[string]bool{},
-		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, hashes: map[string]string{}, log: s.log}
+		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, log: s.log}
 	s.k = &checker{w: s.w, taken: map[string]bool{}, effects: map[string]int{}, fails: func(format string, args ...any) {
 		text := s.named(fmt.Sprintf(format, args...))
 		t.Errorf("%s: at %s: %s", s.where, s.stamp(), text)
@@ -54,7 +54,7 @@ func newStory(t *testing.T, line string) (*story, error) {
 		heard: map[string]rollout.Report{}, answers: map[string]operation.CallResult{},
 		store: storyStore{slots: map[string]group.SlotRecord{}, revisions: map[string]group.RevisionRecord{},
 			rollouts: map[string]operation.Rollout{}, operations: map[string]operation.Operation{}}}
-	s.k.c = s.c
+	s.k.c, s.w.allowed = s.c, s.c.allowed
 	s.c.spec = group.Spec{Name: m[1], Platform: "phala", AppID: storyApp, Replicas: replicas, Workload: group.Workload{Kind: m[3]},
 		Template: group.Template{Compose: storyCompose("A"), InstanceType: "tdx.small", OSImage: "dstack-0.5.7"}}
 	s.base = s.c.spec.Template
@@ -142,13 +142,7 @@ func (s *story) option(text string) error {
 // wants changes the spec's template.
 func (s *story) wants(edit func(*group.Template)) {
 	edit(&s.c.spec.Template)
-	revision := s.c.spec.Revision()
-	s.w.contents[revision] = s.c.spec.Template
-	// What is measured is the compose file: the rest of a template changes no hash.
-	t := s.base
-	t.Compose = s.c.spec.Template.Compose
-	name := storyName(t)
-	s.w.hashes[revision] = strings.Repeat(fmt.Sprintf("%02x", name[0]), 32)
+	s.w.contents[s.c.spec.Revision()] = s.c.spec.Template
 }
 
 // revision is the digest of the content with a name; content that was never asked for

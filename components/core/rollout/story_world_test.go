@@ -45,8 +45,6 @@ type world struct {
 	// voters in the workload's own configuration; nofailover cannot lead.
 	voters     []string
 	nofailover map[string]bool
-	// readyAlone: the driver calls a member ready that waits for a quorum.
-	readyAlone bool
 
 	bootTakes time.Duration
 	drain     map[string]drainWay
@@ -54,9 +52,10 @@ type world struct {
 	// blind: the platform's listing does not answer.
 	blind   bool
 	pending []pending
-	// contents of Revisions: their compose hashes, and the rest of their templates.
+	// contents of Revisions.
 	contents map[string]group.Template
-	hashes   map[string]string
+	// allowed: the Slot's policy lets a Boot of the Revision in.
+	allowed func(slot, revision string) bool
 	// log tells the story what happened.
 	log func(format string, args ...any)
 }
@@ -66,17 +65,15 @@ type cvm struct {
 	uuid, instance, slot string
 	status               string
 	inProgress           bool
-	revision             string
-	shape                group.Template
+	content              group.Template
 	bootError            string
 	updatedAt            time.Time
 	// gone: the platform does not list it any more.
 	gone bool
 
-	boots  int
-	boot   string
-	upAt   time.Time
-	proven string // the Revision that the present Boot attested
+	boots int
+	boot  string
+	upAt  time.Time
 	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
 	agentAt  time.Time
 	silent   bool
@@ -125,7 +122,17 @@ func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.
 
 // works: the member itself does its duty, whoever knows.
 func (w *world) works(c *cvm) bool {
-	return w.up(c) && c.sick == "" && !w.broken[c.revision] && !w.stuck[c.revision]
+	return w.up(c) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)]
+}
+
+// runs is the Revision that c's content is; empty for what is none.
+func (w *world) runs(c *cvm) string {
+	for digest, t := range w.contents {
+		if t.Compose == c.content.Compose && t.OSImage == c.content.OSImage && t.InstanceType == c.content.InstanceType && t.DiskGB == c.content.DiskGB {
+			return digest
+		}
+	}
+	return ""
 }
 
 // of is the CVM that fills a Slot, or nil.
@@ -139,43 +146,58 @@ func (w *world) of(slot string) *cvm {
 }
 
 // make adds a CVM that boots a Revision.
-func (w *world) make(slot, revision string) *cvm {
+func (w *world) make(slot string, content group.Template) *cvm {
 	w.made++
-	c := &cvm{uuid: fmt.Sprintf("vm-%d", w.made), instance: fmt.Sprintf("i-%d", w.made), slot: slot, steps: map[string]*drainStep{}}
+	c := &cvm{uuid: fmt.Sprintf("vm-%d", w.made), instance: fmt.Sprintf("i-%d", w.made), slot: slot, content: content, steps: map[string]*drainStep{}}
 	w.cvms = append(w.cvms, c)
-	c.give(w, revision)
+	c.reboot(w)
 	return c
 }
 
-// give makes a CVM run a Revision, with a boot.
-func (c *cvm) give(w *world, revision string) {
-	c.revision, c.shape = revision, w.contents[revision]
-	c.reboot(w)
-}
-
+// reboot starts a boot of what c's content is now.
 func (c *cvm) reboot(w *world) {
 	c.boots++
 	c.status, c.inProgress, c.bootError = "running", true, ""
 	c.updatedAt, c.upAt = w.now, w.now.Add(w.bootTakes)
-	c.boot, c.proven = "", ""
+	c.boot = ""
 	clear(c.steps)
-	if w.stuck[c.revision] {
+	if w.stuck[w.runs(c)] {
 		c.upAt = w.now.Add(1000 * time.Hour)
 	}
 }
 
-// born is the start of a Boot: a new key, a new admission.
+// born is the start of a Boot: a new key, which asks for admission.
 func (c *cvm) born(w *world, at time.Time) {
 	c.agentAt = at
-	c.boot = fmt.Sprintf("boot-%s-%d", c.slot, c.boots)
-	c.proven = c.revision
+	c.boot = fmt.Sprintf("boot-%s-%s-%d", c.slot, c.uuid, c.boots)
 	c.inProgress, c.steps = false, map[string]*drainStep{}
-	c.admitted = &policy.Admission{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Revision: c.revision, AdmittedAt: at}
-	if w.kind == group.WorkloadConsul && !slices.Contains(w.voters, c.slot) {
+	w.log("%s boots %s", c.slot, w.contentName(c))
+	c.ask(w)
+}
+
+// ask lets the Boot in when the Slot may run what it is.
+func (c *cvm) ask(w *world) {
+	revision := w.runs(c)
+	if c.admitted != nil && c.admitted.BootID == c.boot {
+		return
+	}
+	if !w.allowed(c.slot, revision) {
+		if c.refusal == nil || c.refusal.BootID != c.boot {
+			w.log("%s is refused admission", c.slot)
+		}
+		c.refusal = &policy.Refusal{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Code: policy.CodeRevisionNotAllowed,
+			Message: "the slot may not run " + w.contentName(c), At: w.now}
+		return
+	}
+	c.admitted = &policy.Admission{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Revision: revision, AdmittedAt: w.now}
+	if w.kind != group.WorkloadNone && w.kind != group.WorkloadPatroni && !slices.Contains(w.voters, c.slot) {
 		w.voters = append(w.voters, c.slot)
 		slices.Sort(w.voters)
 	}
 }
+
+// contentName is what c runs, in the words of the story.
+func (w *world) contentName(c *cvm) string { return storyName(c.content) }
 
 // step lets a second's worth of things happen that were to happen by now.
 func (w *world) step() {
@@ -187,9 +209,11 @@ func (w *world) step() {
 		}
 	}
 	for _, c := range w.cvms {
-		if w.up(c) && c.boot == "" {
+		switch {
+		case w.up(c) && c.boot == "":
 			c.born(w, c.upAt)
-			w.log("%s boots %s", c.slot, w.name(c.revision))
+		case w.up(c):
+			c.ask(w)
 		}
 	}
 	w.elect()
@@ -251,7 +275,7 @@ func (w *world) slots() map[string]bool {
 
 // report is what the agent of c says now; nil while it says nothing.
 func (w *world) report(c *cvm) *rollout.Report {
-	if !w.up(c) || c.silent || c.boot == "" {
+	if !w.up(c) || c.silent || c.admitted == nil || c.admitted.BootID != c.boot {
 		return nil
 	}
 	works, yes, no := w.works(c), true, false
@@ -294,7 +318,7 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 	if w.kind != group.WorkloadPatroni {
 		r.Voters, r.QuorumMember = slices.Clone(w.voters), votes
 		if w.leader == "" {
-			r.MemberReady, r.CaughtUp, r.Epoch = works && w.readyAlone, nil, 0
+			r.MemberReady, r.CaughtUp, r.Epoch = false, nil, 0
 		}
 	}
 	if w.leader == "" {
@@ -307,7 +331,7 @@ func (w *world) agents(orders []operation.Operation) {
 	for _, op := range orders {
 		order, ok := operation.CurrentOrder(op)
 		c := w.of(op.Slot)
-		if !ok || c == nil || !w.up(c) || c.silent || c.boot == "" {
+		if !ok || c == nil || !w.up(c) || c.silent || c.admitted == nil || c.admitted.BootID != c.boot {
 			continue
 		}
 		key := fmt.Sprintf("%s %s %d", order.Operation, order.Verb, order.Attempt)
@@ -353,7 +377,8 @@ func (w *world) listed(slot string) (found []rollout.Instance) {
 		}
 		found = append(found, rollout.Instance{
 			VMUUID: c.uuid, InstanceID: c.instance, AppID: storyApp, Name: c.slot, Status: c.status, InProgress: c.inProgress,
-			ComposeHash: w.hashes[c.revision], BootError: c.bootError, UpdatedAt: c.updatedAt,
+			ComposeHash: w.hashOf(c.content), BootError: c.bootError, UpdatedAt: c.updatedAt,
+			Shape: operation.Shape{InstanceType: c.content.InstanceType, OSImage: c.content.OSImage, DiskGB: max(c.content.DiskGB, defaultDisk)},
 		})
 	}
 	return found
@@ -361,19 +386,27 @@ func (w *world) listed(slot string) (found []rollout.Instance) {
 
 var storyApp = strings.Repeat("a", 40)
 
+// defaultDisk is what a CVM has that was made without a wish.
+const defaultDisk = 20
+
+// hashOf is the compose hash: the rest of a template is not in it.
+func (w *world) hashOf(t group.Template) string {
+	lines := strings.Split(strings.TrimSpace(t.Compose), "\n")
+	name := strings.TrimPrefix(lines[len(lines)-1], "# ")
+	return strings.Repeat(fmt.Sprintf("%02x", name[0]), 32)
+}
+
 // name is a Revision's name in the story.
 func (w *world) name(revision string) string {
-	for _, name := range slices.Sorted(maps.Keys(w.contents)) {
-		if name == revision {
-			return storyName(w.contents[name])
-		}
+	if t, ok := w.contents[revision]; ok {
+		return storyName(t)
 	}
 	return revision
 }
 
 // call is one platform call: what a coordinator hears of it, and after how long. Each
 // effect that it has, at once or late, is told to effective.
-func (w *world) call(kind operation.Kind, slot, uuid, revision string, effective func()) (result operation.CallResult, took time.Duration) {
+func (w *world) call(part operation.Part, slot, uuid, revision string, effective func()) (result operation.CallResult, took time.Duration) {
 	f := w.faults[slot]
 	switch {
 	case f == nil:
@@ -390,13 +423,13 @@ func (w *world) call(kind operation.Kind, slot, uuid, revision string, effective
 	if f.late > 0 {
 		w.pending = append(w.pending, pending{at: w.now.Add(f.late), slot: slot, apply: func() {
 			effective()
-			w.effect(kind, slot, uuid, revision)
+			w.effect(part, slot, uuid, revision)
 			w.log("the call for %s shows its effect", slot)
 		}})
 		return result, f.takes
 	}
 	effective()
-	if made := w.effect(kind, slot, uuid, revision); made != nil {
+	if made := w.effect(part, slot, uuid, revision); made != nil {
 		result.VMUUID, result.InstanceID = made.uuid, made.instance
 	}
 	return result, f.takes
@@ -408,24 +441,32 @@ func (w *world) outstanding(slot string) bool {
 }
 
 // effect does what a call asks for.
-func (w *world) effect(kind operation.Kind, slot, uuid, revision string) *cvm {
-	if kind == operation.Create {
-		return w.make(slot, revision)
+func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
+	wanted := w.contents[revision]
+	if part == operation.PartCreate {
+		return w.make(slot, wanted)
 	}
 	i := slices.IndexFunc(w.cvms, func(c *cvm) bool { return c.uuid == uuid && !c.gone })
 	if i < 0 {
 		return nil
 	}
 	c := w.cvms[i]
-	switch kind {
-	case operation.Update:
-		c.give(w, revision)
-	case operation.Restart:
+	switch part {
+	case operation.PartCompose:
+		c.content.Compose = wanted.Compose
 		c.reboot(w)
-	case operation.Delete:
+	case operation.PartOSImage:
+		c.content.OSImage = wanted.OSImage
+		c.reboot(w)
+	case operation.PartResources:
+		c.content.InstanceType, c.content.DiskGB = wanted.InstanceType, wanted.DiskGB
+		c.reboot(w)
+	case operation.PartRestart:
+		c.reboot(w)
+	case operation.PartDelete:
 		c.status, c.inProgress = "terminating", true
-		w.pending = append(w.pending, pending{at: w.now.Add(deleteTakes), slot: "", apply: func() { c.gone = true }})
-	case operation.Create:
+		w.pending = append(w.pending, pending{at: w.now.Add(deleteTakes), apply: func() { c.gone = true }})
+	case operation.PartCreate:
 	}
 	return nil
 }

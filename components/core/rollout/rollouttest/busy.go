@@ -61,7 +61,7 @@ func Busy(n int, kind string) World {
 	b.to = spec.Revision()
 	b.World = World{Spec: spec, Now: now, Timing: rollout.DefaultTiming()}
 	b.records(n)
-	b.Seen = rollout.Observation{Complete: true, At: now, RestartRequests: map[string]string{}}
+	b.Seen = rollout.Observation{Platform: rollout.Source{Known: true}, Records: rollout.Source{Known: true}, At: now}
 	for i := range n {
 		b.slot(i)
 	}
@@ -163,7 +163,7 @@ func (b *busy) disturb(which int, record *group.SlotRecord, seen *rollout.SlotOb
 	case 20:
 		seen.Duplicates = []rollout.Instance{*seen.Instance}
 	case 21:
-		b.Seen.RestartRequests[record.Slot] = "q-" + record.Slot
+		b.Seen.Requests = append(b.Seen.Requests, rollout.Request{ID: "q-" + record.Slot, Kind: rollout.RequestRestart, Slot: record.Slot})
 	case 22:
 		*record = group.SlotRecord{Group: record.Group, Slot: record.Slot, Ordinal: record.Ordinal, Assigned: b.from}
 		*seen = rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal}
