@@ -98,6 +98,11 @@ bench-admission: tools build ## measure admission and renewals, with a storm of 
 	@mkdir -p .out
 	@$(BIN)/cadre-bench-admission --out .out/bench-admission.json
 
+.PHONY: bench-plan
+bench-plan: build ## measure what one decision over 100, 1000 and 10000 slots costs
+	@mkdir -p .out
+	@$(BIN)/cadre-bench-plan --out .out/bench-plan.json
+
 .PHONY: docs-performance
 docs-performance: build ## write docs/performance.md from the last benchmark results
 	@$(BIN)/cadre-demo docs-performance

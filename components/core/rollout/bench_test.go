@@ -1,0 +1,25 @@
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout/rollouttest"
+)
+
+// BenchmarkDecide plans groups with work pending: `go test -bench Decide -benchmem
+// -cpuprofile cpu.out`. `make bench-plan` holds the figures against their aims.
+func BenchmarkDecide(b *testing.B) {
+	for _, kind := range []string{group.WorkloadNone, group.WorkloadPatroni} {
+		for _, slots := range []int{100, 1_000, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", kind, slots), func(b *testing.B) {
+				world := rollouttest.Busy(slots, kind)
+				b.ReportAllocs()
+				for b.Loop() {
+					world.Decide()
+				}
+			})
+		}
+	}
+}

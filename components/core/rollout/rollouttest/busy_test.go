@@ -1,0 +1,56 @@
+package rollouttest
+
+import (
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// What the benchmarks measure must be a pass with everything in it.
+func TestBusyHasWorkOfEveryKind(t *testing.T) {
+	for kind, limit := range map[string]string{group.WorkloadNone: rollout.HoldMaxUnavailable, group.WorkloadPatroni: rollout.HoldVoterCap} {
+		p := Busy(200, kind).Decide()
+		var began, held, going int
+		for _, a := range p.Actions {
+			switch {
+			case a.Operation != "":
+				going++
+			case a.Execute:
+				began++
+			default:
+				held++
+			}
+		}
+		if p.Rollout.State != operation.Running || kind == group.WorkloadNone && began == 0 || going != 10 || held < 150 {
+			t.Errorf("%s: %s, %d begin, %d go on, %d are held: %s", kind, p.Rollout.State, began, going, held, p.Message)
+		}
+		if s := p.Status; s.Available < 150 || s.Updated < 16 || len(p.Slots) != 200 {
+			t.Errorf("%s: %d available, %d updated, %d records", kind, s.Available, s.Updated, len(p.Slots))
+		}
+		states := map[string]int{}
+		for _, i := range p.Status.Instances {
+			states[i.State]++
+		}
+		for _, want := range []string{"Available", "Booting", "Joining", "Settling", "Draining", "Updating", "Unavailable", "Missing"} {
+			if states[want] == 0 {
+				t.Errorf("%s: no slot is %s: %v", kind, want, states)
+			}
+		}
+		if !heldBy(p, limit) {
+			t.Errorf("%s: nothing is held by %s", kind, limit)
+		}
+	}
+}
+
+func heldBy(p rollout.Plan, predicate string) bool {
+	for _, a := range p.Actions {
+		for _, h := range a.Holds {
+			if h.Predicate == predicate {
+				return true
+			}
+		}
+	}
+	return false
+}

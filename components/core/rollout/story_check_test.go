@@ -1,0 +1,153 @@
+package rollout_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// checker holds every step of every story to the invariants of a rollout, by what is
+// really so and not by what was known:
+//
+//	I1   of members that work, never more are taken away than max_unavailable
+//	I2   no call takes a voter that the rest needs for its majority
+//	I3   a leader is not stopped while somebody could have taken over
+//	I6   a failed rollout takes no further working member
+//	I16  at most one call of a Slot is outstanding
+//	I17  an Operation has each of its effects at most once
+//	I18  the call stands in the record before it is made
+//	I22  the same input in another order gives the same plan, and a held Action says why
+type checker struct {
+	w     *world
+	c     *coordinator
+	fails func(format string, args ...any)
+	// taken are members that worked when a call took them, until they work again.
+	taken   map[string]bool
+	effects map[string]int
+	begins  []string
+	calls   []string
+}
+
+func (k *checker) broke(format string, args ...any) { k.fails("BROKEN "+format, args...) }
+
+// settle forgets the members that are back.
+func (k *checker) settle() {
+	for slot := range k.taken {
+		if c := k.w.of(slot); c != nil && k.w.works(c) && c.boot != "" && !k.w.outstanding(slot) {
+			delete(k.taken, slot)
+		}
+	}
+}
+
+// plan checks what a plan must be whatever it decides.
+func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observation, now time.Time, t rollout.Timing, p rollout.Plan) {
+	for _, a := range p.Actions {
+		if a.Execute == (len(a.Holds) > 0) {
+			k.broke("I22: %s %s: execute %t with %d holds", a.Kind, a.Slot, a.Execute, len(a.Holds))
+		}
+	}
+	slices.Reverse(obs.Slots)
+	slices.Reverse(rec.Slots)
+	slices.Reverse(rec.Operations)
+	turned := rollout.Decide(spec, rec, obs, now, t)
+	slices.Reverse(obs.Slots)
+	slices.Reverse(rec.Slots)
+	slices.Reverse(rec.Operations)
+	if !sameRecord(p, turned) {
+		a, _ := json.MarshalIndent(p, "", " ")
+		b, _ := json.MarshalIndent(turned, "", " ")
+		k.broke("I22: the plan depends on the order of its input\n%s", diff(string(a), string(b)))
+	}
+}
+
+// begun checks an Operation that is being recorded.
+func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Records) {
+	k.begins = append(k.begins, fmt.Sprintf("%s %s", op.Kind, op.Slot))
+	c := k.w.of(op.Slot)
+	if op.Kind == operation.Update && c != nil && k.w.works(c) && rec.Rollout != nil && rec.Rollout.ID == op.Rollout &&
+		rec.Rollout.State == operation.FailedState && a.Class != rollout.ClassMarked {
+		k.broke("I6: the rollout failed, and %s of %s, which works, begins", op.Kind, op.Slot)
+	}
+}
+
+// called checks a call that is about to be made.
+func (k *checker) called(op operation.Operation, e operation.Effect) {
+	k.calls = append(k.calls, fmt.Sprintf("%s %s", e.Call, op.Slot))
+	stored := k.c.store.operations[op.ID]
+	if stored.Phase != operation.Acting || stored.Calls != e.Number {
+		k.broke("I18: call %d for %s is made while the record says %s, %d calls", e.Number, op.Slot, stored.Phase, stored.Calls)
+	}
+	if k.w.outstanding(op.Slot) {
+		k.broke("I16: a call for %s is made while an earlier one is outstanding", op.Slot)
+	}
+	c := k.w.of(op.Slot)
+	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.works(c) || k.taken[op.Slot] {
+		return
+	}
+	k.budget(op.Slot)
+	k.quorum(op.Slot, op.Kind)
+	k.leader(op.Slot)
+	k.taken[op.Slot] = true
+}
+
+func (k *checker) budget(slot string) {
+	var away []string
+	for _, other := range k.c.spec.Members() {
+		if c := k.w.of(other); other != slot && c != nil && (k.taken[other] || !k.w.works(c)) {
+			away = append(away, other)
+		}
+	}
+	if limit := group.MaxUnavailable(k.c.spec); len(away)+1 > limit {
+		k.broke("I1: %s is taken while %s away, max_unavailable is %d", slot, areOf(away), limit)
+	}
+}
+
+func (k *checker) quorum(slot string, kind operation.Kind) {
+	if !group.HasVoters(k.c.spec) || !slices.Contains(k.w.voters, slot) {
+		return
+	}
+	var left []string
+	for _, other := range k.w.voters {
+		if c := k.w.of(other); other != slot && c != nil && k.w.works(c) && !k.taken[other] {
+			left = append(left, other)
+		}
+	}
+	v := len(k.w.voters)
+	interruption := v == 1 || v == 2 && k.c.spec.UpdatePolicy.Interruption == group.InterruptionAllow
+	if len(left) < group.Quorum(v) && !interruption {
+		k.broke("I2: %s of %s leaves %d of %d voters", kind, slot, len(left), v)
+	}
+}
+
+func (k *checker) leader(slot string) {
+	if k.w.kind == group.WorkloadNone || k.w.leader != slot {
+		return
+	}
+	for _, other := range k.c.spec.Members() {
+		if c := k.w.of(other); other != slot && c != nil && k.w.works(c) && c.lag == 0 && k.w.eligible(other) && !k.taken[other] {
+			k.broke("I3: %s leads and is stopped, and %s could have taken over", slot, other)
+			return
+		}
+	}
+}
+
+// effective checks an effect of a call.
+func (k *checker) effective(op operation.Operation, e operation.Effect) {
+	key := op.ID + " " + string(e.Call)
+	if k.effects[key]++; k.effects[key] > 1 {
+		k.broke("I17: %s of %s takes effect %d times", e.Call, op.ID, k.effects[key])
+	}
+}
+
+func areOf(slots []string) string {
+	if len(slots) == 1 {
+		return slots[0] + " is"
+	}
+	return strings.Join(slots, ", ") + " are"
+}

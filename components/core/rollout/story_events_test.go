@@ -1,0 +1,341 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// event is one line that may be written in a story: SLOTS, SLOT, TIME, N, WORD and REST
+// stand for what is handed to does.
+type event struct {
+	line string
+	does func(s *story, arg []string) error
+}
+
+// words of events, as expressions.
+var words = strings.NewReplacer(
+	"SLOTS", `([a-z][a-z0-9*, -]*?)`, "SLOT", `([a-z][a-z0-9-]*-\d+)`, "TIME", `((?:\d+(?:ms|[hms]))+)`, "WORD", `([\w.+-]+)`, "REST", `(.+)`, "N", `(\d+)`)
+
+func expression(line string) *regexp.Regexp {
+	return regexp.MustCompile("^" + words.Replace(line) + "$")
+}
+
+// happen carries out one line.
+func (s *story) happen(line string) error {
+	for _, e := range events() {
+		if m := expression(e.line).FindStringSubmatch(line); m != nil {
+			return e.does(s, m[1:])
+		}
+	}
+	return errors.New("nobody knows what that means; story_events_test.go lists what may happen")
+}
+
+// events are all that may happen in a story.
+func events() []event {
+	return slices.Concat(timeEvents(), operatorEvents(), memberEvents(), platformEvents(), coordinatorEvents())
+}
+
+func timeEvents() []event {
+	const limit = 6 * time.Hour
+	return []event{
+		{"TIME pass(?:es)?", func(s *story, arg []string) error {
+			d, err := time.ParseDuration(arg[0])
+			s.turn()
+			s.pass(d)
+			return err
+		}},
+		{"until the rollout is WORD", func(s *story, arg []string) error {
+			if !s.until(limit, func() bool { return string(s.state()) == arg[0] }) {
+				return fmt.Errorf("the rollout is %s after %s: %s", s.state(), limit, s.named(s.c.plan.Message))
+			}
+			return nil
+		}},
+		{"until SLOT is WORD", func(s *story, arg []string) error {
+			if !s.until(limit, func() bool { return s.instance(arg[0]).State == arg[1] || s.instance(arg[0]).Phase == arg[1] }) {
+				return fmt.Errorf("%s is %s after %s: %s", arg[0], s.instance(arg[0]).State, limit, s.named(s.c.plan.Message))
+			}
+			return nil
+		}},
+		{"until the coordinator is dead", func(s *story, _ []string) error {
+			if !s.until(limit, func() bool { return s.c.dead }) {
+				return errors.New("it lives")
+			}
+			return nil
+		}},
+	}
+}
+
+func operatorEvents() []event {
+	ask := func(s *story, r rollout.Request) {
+		if r.ID == "" {
+			s.asked++
+			r.ID = fmt.Sprintf("q%d", s.asked)
+		}
+		s.c.store.requests = append(s.c.store.requests, r)
+	}
+	return []event{
+		{"operator wants revision WORD", func(s *story, arg []string) error {
+			s.wants(func(t *group.Template) { t.Compose = storyCompose(arg[0]) })
+			return nil
+		}},
+		{"operator wants N replicas", func(s *story, arg []string) error {
+			n, err := strconv.Atoi(arg[0])
+			s.c.spec.Replicas = n
+			return err
+		}},
+		{"operator wants os_image WORD", func(s *story, arg []string) error {
+			s.wants(func(t *group.Template) { t.OSImage = arg[0] })
+			return nil
+		}},
+		{"operator wants instance_type WORD", func(s *story, arg []string) error {
+			s.wants(func(t *group.Template) { t.InstanceType = arg[0] })
+			return nil
+		}},
+		{"operator wants disk_gb N", func(s *story, arg []string) error {
+			n, err := strconv.Atoi(arg[0])
+			s.wants(func(t *group.Template) { t.DiskGB = n })
+			return err
+		}},
+		{"operator sets REST", func(s *story, arg []string) error { return s.option(arg[0]) }},
+		{"operator pauses the group", func(s *story, _ []string) error { s.c.paused = true; return nil }},
+		{"operator resumes the group", func(s *story, _ []string) error { s.c.paused = false; return nil }},
+		{"operator freezes everything", func(s *story, _ []string) error { s.c.frozen = true; return nil }},
+		{"operator lifts the freeze", func(s *story, _ []string) error { s.c.frozen = false; return nil }},
+		{"operator requests restart of SLOT", func(s *story, arg []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})
+			return nil
+		}},
+		{"operator requests restart of SLOT as WORD", func(s *story, arg []string) error {
+			ask(s, rollout.Request{ID: arg[1], Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})
+			return nil
+		}},
+		{"operator requests replacement of SLOT", func(s *story, arg []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestReplace, Slot: arg[0], Reason: "its CVM is lost", By: "op"})
+			return nil
+		}},
+		{"operator resolves the operation of SLOT as WORD", func(s *story, arg []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestResolve, Operation: s.last(arg[0]).ID, As: arg[1], Reason: "seen on the platform", By: "op"})
+			return nil
+		}},
+		{"operator lets the rollout go on", func(s *story, _ []string) error {
+			ask(s, rollout.Request{Kind: rollout.RequestRetry, Reason: "the cause is mended", By: "op"})
+			return nil
+		}},
+		{"operator gives up the disks? of SLOTS", func(s *story, arg []string) (err error) {
+			s.c.givenUp, err = s.slots(arg[0])
+			return err
+		}},
+		{"operator deletes the group with its disks", func(s *story, _ []string) error {
+			s.c.deleting = &rollout.Deletion{Reason: "not needed", By: "op"}
+			return nil
+		}},
+		{"operator deletes the group and keeps the CVMs", func(s *story, _ []string) error {
+			s.c.deleting = &rollout.Deletion{KeepCVMs: true, Reason: "handed over", By: "op"}
+			return nil
+		}},
+	}
+}
+
+func memberEvents() []event {
+	each := func(does func(s *story, c *cvm)) func(*story, []string) error {
+		return func(s *story, arg []string) error {
+			found, err := s.cvms(arg[0])
+			for _, c := range found {
+				does(s, c)
+			}
+			return err
+		}
+	}
+	return []event{
+		{"SLOTS falls? silent", each(func(_ *story, c *cvm) { c.silent = true })},
+		{"SLOTS (?:is|are) heard again", each(func(_ *story, c *cvm) { c.silent = false })},
+		{"SLOTS (?:is|are) sick", each(func(_ *story, c *cvm) { c.sick = "does not answer" })},
+		{"SLOTS recovers?", each(func(_ *story, c *cvm) { c.sick = "" })},
+		{"SLOTS has caught up", each(func(_ *story, c *cvm) { c.lag = 0 })},
+		{"SLOT lags by N bytes", func(s *story, arg []string) error {
+			n, err := strconv.ParseInt(arg[1], 10, 64)
+			return errors.Join(err, each(func(_ *story, c *cvm) { c.lag = n })(s, arg))
+		}},
+		{"SLOTS reboots? by itself", each(func(s *story, c *cvm) { c.reboot(s.w); c.updatedAt = time.Time{} })},
+		{"the agent of SLOT restarts", each(func(s *story, c *cvm) {
+			c.boots++
+			s.log("the agent of %s starts anew", c.slot)
+			c.born(s.w, s.w.now)
+		})},
+		{"SLOTS must not be disrupted: REST", func(s *story, arg []string) error {
+			return each(func(_ *story, c *cvm) { c.refuses = arg[1] })(s, arg)
+		}},
+		{"SLOTS may be disrupted again", each(func(_ *story, c *cvm) { c.refuses, c.busy = "", "" })},
+		{"SLOTS (?:is|are) busy: REST", func(s *story, arg []string) error {
+			return each(func(_ *story, c *cvm) { c.busy = arg[1] })(s, arg)
+		}},
+		{"SLOTS cannot lead", each(func(s *story, c *cvm) { s.w.nofailover[c.slot] = true })},
+		{"SLOTS (?:is a learner|are learners)", each(func(s *story, c *cvm) {
+			s.w.voters = slices.DeleteFunc(s.w.voters, func(v string) bool { return v == c.slot })
+		})},
+		{"SLOT leads", func(s *story, arg []string) error { s.w.lead(arg[0]); return nil }},
+		{"revision WORD is broken", func(s *story, arg []string) error { s.w.broken[s.revision(arg[0])] = true; return nil }},
+		{"revision WORD works", func(s *story, arg []string) error { delete(s.w.broken, s.revision(arg[0])); return nil }},
+		{"revision WORD does not boot", func(s *story, arg []string) error { s.w.stuck[s.revision(arg[0])] = true; return nil }},
+		{"drains of SLOT take TIME", func(s *story, arg []string) error {
+			d, err := time.ParseDuration(arg[1])
+			s.w.drain[arg[0]] = drainWay{takes: d, state: operation.StepDone}
+			return err
+		}},
+		{"hooks of SLOT call the drain off: REST", func(s *story, arg []string) error {
+			s.w.drain[arg[0]] = drainWay{state: operation.StepAborted, text: arg[1]}
+			return nil
+		}},
+		{"hooks of SLOT hold the drain: REST", func(s *story, arg []string) error {
+			s.w.drain[arg[0]] = drainWay{state: operation.StepHeld, text: arg[1]}
+			return nil
+		}},
+		{"hooks of SLOT are content", func(s *story, arg []string) error { delete(s.w.drain, arg[0]); return nil }},
+		{"boots take TIME", func(s *story, arg []string) (err error) {
+			s.w.bootTakes, err = time.ParseDuration(arg[0])
+			return err
+		}},
+	}
+}
+
+func platformEvents() []event {
+	faulty := func(f fault) func(*story, []string) error {
+		return func(s *story, arg []string) error {
+			one := f
+			if len(arg) > 1 {
+				one.text = arg[1]
+			}
+			slots, err := s.slots(arg[0])
+			for _, slot := range slots {
+				copied := one
+				s.w.faults[slot] = &copied
+			}
+			return err
+		}
+	}
+	each := func(does func(s *story, c *cvm)) func(*story, []string) error {
+		return func(s *story, arg []string) error {
+			found, err := s.cvms(arg[0])
+			for _, c := range found {
+				does(s, c)
+			}
+			return err
+		}
+	}
+	return []event{
+		{"the platform's list does not answer", func(s *story, _ []string) error { s.w.blind = true; return nil }},
+		{"the platform's list answers again", func(s *story, _ []string) error { s.w.blind = false; return nil }},
+		{"platform answers 500 to the next call of SLOTS, without effect", faulty(fault{outcome: operation.OutcomeUnknown, text: "500", times: 1})},
+		{"platform answers 500 to the next call of SLOTS, which takes effect", faulty(fault{outcome: operation.OutcomeUnknown, text: "500", effect: true, times: 1})},
+		{"the answer to the next call of SLOTS is lost", faulty(fault{outcome: operation.OutcomeUnknown, text: "timed out", effect: true, times: 1, takes: callTimesOutIn})},
+		{"platform refuses every call of SLOTS: REST", faulty(fault{outcome: operation.OutcomeRefused, times: -1})},
+		{"platform refuses the next call of SLOTS: REST", faulty(fault{outcome: operation.OutcomeRefused, times: 1})},
+		{"platform is busy with calls of SLOTS: REST", faulty(fault{outcome: operation.OutcomeBusy, times: -1})},
+		{"calls of SLOTS succeed again", func(s *story, arg []string) error {
+			slots, err := s.slots(arg[0])
+			for _, slot := range slots {
+				delete(s.w.faults, slot)
+			}
+			return err
+		}},
+		{"the next call of SLOTS times out, and its effect shows after TIME", func(s *story, arg []string) error {
+			late, err := time.ParseDuration(arg[1])
+			return errors.Join(err, faulty(fault{outcome: operation.OutcomeUnknown, effect: true, late: late, times: 1, takes: callTimesOutIn})(s, []string{arg[0], "timed out"}))
+		}},
+		{"platform lists SLOTS as terminating", each(func(_ *story, c *cvm) { c.status, c.inProgress = "terminating", true })},
+		{"platform lists SLOTS as stopped", each(func(_ *story, c *cvm) { c.status, c.inProgress = "stopped", false })},
+		{"platform lists SLOTS as running", each(func(s *story, c *cvm) { c.status = "running"; c.reboot(s.w) })},
+		{"platform says that SLOT does not boot: REST", func(s *story, arg []string) error {
+			return each(func(_ *story, c *cvm) { c.bootError, c.inProgress = arg[1], false })(s, arg)
+		}},
+		{"the CVMs? of SLOTS vanish(?:es)?", each(func(_ *story, c *cvm) { c.gone = true })},
+		{"somebody makes another CVM with the name of SLOT", func(s *story, arg []string) error {
+			was := s.w.of(arg[0])
+			if was == nil {
+				return errors.New("it has none")
+			}
+			c := s.w.make(arg[0], was.content)
+			c.inProgress, c.boot, c.upAt = false, "stranger", s.w.now
+			return nil
+		}},
+	}
+}
+
+func coordinatorEvents() []event {
+	return []event{
+		{"the leader changes", func(s *story, _ []string) error { s.succeed(0); return nil }},
+		{"the leader changes, its clock is TIME (?:ahead)", func(s *story, arg []string) error {
+			d, err := time.ParseDuration(arg[0])
+			s.succeed(d)
+			return err
+		}},
+		{"the leader changes, its clock is TIME behind", func(s *story, arg []string) error {
+			d, err := time.ParseDuration(arg[0])
+			s.succeed(-d)
+			return err
+		}},
+		{"the coordinator will die before its next call", func(s *story, _ []string) error { s.c.dies = "before"; return nil }},
+		{"the coordinator will die after its next call", func(s *story, _ []string) error { s.c.dies = "after"; return nil }},
+		{"provisioning takes TIME", func(s *story, arg []string) (err error) {
+			s.c.provisioning, err = time.ParseDuration(arg[0])
+			return err
+		}},
+	}
+}
+
+// slots are those that a text names: "web-0", "web-0, web-2", "web-*".
+func (s *story) slots(text string) ([]string, error) {
+	if text == s.c.spec.Name+"-*" {
+		return s.c.spec.Members(), nil
+	}
+	var out []string
+	for _, slot := range regexp.MustCompile(`,\s*|\s+and\s+`).Split(text, -1) {
+		if _, _, err := group.ParseSlot(slot); err != nil {
+			return nil, err
+		}
+		out = append(out, slot)
+	}
+	return out, nil
+}
+
+func (s *story) cvms(text string) ([]*cvm, error) {
+	slots, err := s.slots(text)
+	var out []*cvm
+	for _, slot := range slots {
+		c := s.w.of(slot)
+		if c == nil {
+			return nil, fmt.Errorf("%s has no CVM", slot)
+		}
+		out = append(out, c)
+	}
+	return out, err
+}
+
+// instance is what the status says about a Slot.
+func (s *story) instance(slot string) group.InstanceStatus {
+	for _, i := range s.c.plan.Status.Instances {
+		if i.Slot == slot {
+			return i
+		}
+	}
+	return group.InstanceStatus{State: "unknown"}
+}
+
+// action is what the plan has for a Slot.
+func (s *story) action(slot string) (rollout.Action, bool) {
+	for _, a := range s.c.plan.Actions {
+		if a.Slot == slot {
+			return a, true
+		}
+	}
+	return rollout.Action{}, false
+}

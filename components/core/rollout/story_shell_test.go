@@ -1,0 +1,458 @@
+package rollout_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// coordinator is the leader of the coordinators as its loop goes: it reads the records
+// and the world, decides, records, and carries open Operations on. Everything but the
+// records is gone when another one leads.
+type coordinator struct {
+	w     *world
+	check *checker
+	spec  group.Spec
+	store storyStore
+	term  uint64
+	// skew is how far its clock is ahead of the world's.
+	skew time.Duration
+	took time.Time
+	// heard are the last reports that it has, answers those of the platform.
+	heard    map[string]rollout.Report
+	answers  map[string]operation.CallResult
+	timing   rollout.Timing
+	paused   bool
+	frozen   bool
+	deleting *rollout.Deletion
+	givenUp  []string
+	// provisioning takes this long before a call that leads to a Revision.
+	provisioning time.Duration
+	// dies before or after its next call.
+	dies string
+	dead bool
+	// gone: nothing is left of the group.
+	gone bool
+	// elapse lets the world go on while the coordinator waits for something.
+	elapse func(time.Duration)
+	plan   rollout.Plan
+	log    func(format string, args ...any)
+	note   func(subject, format string, args ...any)
+}
+
+// storyStore is what survives everybody: records, as they are stored.
+type storyStore struct {
+	status     group.Status
+	slots      map[string]group.SlotRecord
+	revisions  map[string]group.RevisionRecord
+	rollouts   map[string]operation.Rollout
+	operations map[string]operation.Operation
+	requests   []rollout.Request
+	commits    int
+}
+
+const (
+	// begunInAPass and passesInARow are the shell's own bounds.
+	begunInAPass = 8
+	passesInARow = 25
+	// endedKept is how many ended Operations are kept for each Slot.
+	endedKept = 20
+)
+
+func (c *coordinator) clock() time.Time { return c.w.now.Add(c.skew) }
+
+// copied is v as it comes back from the store.
+func copied[T any](v T) T {
+	var out T
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func sameRecord[T any](a, b T) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// records are read back for one pass.
+func (c *coordinator) records() rollout.Records {
+	s := c.store
+	rec := rollout.Records{SpecIndex: 7, Status: copied(s.status), Revisions: copied(s.revisions)}
+	for _, slot := range slices.Sorted(maps.Keys(s.slots)) {
+		rec.Slots = append(rec.Slots, copied(s.slots[slot]))
+	}
+	for _, r := range s.rollouts {
+		if now := rec.Rollout; now == nil || cmp.Or(cmp.Compare(r.Generation, now.Generation), cmp.Compare(r.ID, now.ID)) > 0 {
+			one := copied(r)
+			rec.Rollout = &one
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.operations)) {
+		op := s.operations[id]
+		if !op.Phase.Ended() || op.Rollout == "" || rec.Rollout != nil && op.Rollout == rec.Rollout.ID {
+			rec.Operations = append(rec.Operations, copied(op))
+		}
+	}
+	return rec
+}
+
+// observe looks at everything, by the coordinator's clock.
+func (c *coordinator) observe() rollout.Observation {
+	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
+		Paused: c.paused, Frozen: c.frozen, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp}
+	if c.w.blind {
+		obs.Platform.Silent = "the platform did not answer"
+	}
+	for _, m := range c.w.cvms {
+		if r := c.w.report(m); r != nil {
+			r.ReceivedAt, r.BootAt = r.ReceivedAt.Add(c.skew), r.BootAt.Add(c.skew)
+			c.heard[m.slot] = *r
+		}
+	}
+	for _, slot := range c.known() {
+		obs.Slots = append(obs.Slots, c.look(slot))
+	}
+	return obs
+}
+
+// allowed: what the Slot was last given, and what its open step moves it from and to.
+func (c *coordinator) allowed(slot, revision string) bool {
+	if revision == c.store.slots[slot].Assigned {
+		return true
+	}
+	for _, op := range c.store.operations {
+		if op.Slot == slot && !op.Phase.Ended() && (op.To == revision || op.From == revision) {
+			return true
+		}
+	}
+	return false
+}
+
+// known are the Slots that have a record, or a CVM with their name.
+func (c *coordinator) known() []string {
+	all := c.w.slots()
+	for slot := range c.store.slots {
+		all[slot] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (c *coordinator) look(slot string) rollout.SlotObservation {
+	_, ordinal, _ := group.ParseSlot(slot)
+	o := rollout.SlotObservation{Slot: slot, Ordinal: ordinal}
+	bound := c.store.slots[slot].VMUUID
+	if found := c.w.listed(slot); len(found) > 0 && !c.w.blind {
+		slices.SortStableFunc(found, func(a, b rollout.Instance) int {
+			return cmp.Compare(btoi(b.VMUUID == bound), btoi(a.VMUUID == bound))
+		})
+		o.Instance, o.Duplicates = &found[0], found[1:]
+	}
+	for _, m := range c.w.cvms {
+		if m.slot != slot {
+			continue
+		}
+		if a := m.admitted; a != nil && (bound == "" || m.uuid == bound || o.Admission == nil) {
+			one := *a
+			one.AdmittedAt = one.AdmittedAt.Add(c.skew)
+			o.Admission = &one
+		}
+		if m.refusal != nil {
+			one := *m.refusal
+			one.At = one.At.Add(c.skew)
+			o.Refusal = &one
+		}
+	}
+	if r, ok := c.heard[slot]; ok && o.Admission != nil && r.BootID == o.Admission.BootID {
+		o.Report = &r
+	}
+	return o
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// work goes on until there is nothing left to do at this instant.
+func (c *coordinator) work() {
+	c.w.agents(c.open())
+	for range passesInARow {
+		if !c.pass() || c.dead {
+			return
+		}
+		c.w.agents(c.open())
+	}
+	c.check.broke("the group does not come to rest: %d passes in a row wrote something", passesInARow)
+}
+
+func (c *coordinator) open() []operation.Operation {
+	var out []operation.Operation
+	for _, id := range slices.Sorted(maps.Keys(c.store.operations)) {
+		op := c.store.operations[id]
+		if order, ok := operation.CurrentOrder(op); !op.Phase.Ended() || ok && order.Verb == operation.VerbCancelDrain {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+// pass is one turn of the loop; again asks for the next one at once.
+func (c *coordinator) pass() (again bool) {
+	if c.ensureRevision() {
+		return true
+	}
+	rec, obs, now := c.records(), c.observe(), c.clock()
+	look := rollout.Look(c.spec, rec, obs, now, c.timing)
+	c.plan = look.Plan()
+	c.check.plan(c.spec, rec, obs, now, c.timing, c.plan)
+	if c.record(rec, now) {
+		return true
+	}
+	for _, op := range rec.Operations {
+		if !op.Phase.Ended() && c.step(look, op) {
+			again = true
+		}
+		if c.dead {
+			return false
+		}
+	}
+	c.sweep()
+	return again
+}
+
+// ensureRevision records the content of the spec's Revision.
+func (c *coordinator) ensureRevision() bool {
+	revision := c.spec.Revision()
+	if _, known := c.store.revisions[revision]; known {
+		return false
+	}
+	c.store.revisions[revision] = group.RevisionRecord{Digest: revision, Group: c.spec.Name, Template: c.spec.Template,
+		Conduct: c.spec.Conduct(), ComposeHash: c.w.hashOf(c.spec.Template)}
+	c.store.commits++
+	return true
+}
+
+// record writes what the plan says in one transaction.
+func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) {
+	p, s := &c.plan, &c.store
+	begun := 0
+	for _, a := range p.Actions {
+		if begun == begunInAPass {
+			break
+		}
+		op, ok := p.Begin(a, c.term, now)
+		if !ok {
+			continue
+		}
+		begun++
+		c.check.begun(a, op, rec)
+		if a.Retarget != "" {
+			old, _ := operation.Advance(s.operations[a.Retarget], operation.Facts{Term: c.term, Retargeted: true}, now)
+			c.keep(old)
+		}
+		c.keep(op)
+	}
+	changed = begun > 0
+	for _, r := range []*operation.Rollout{p.Rollout, p.Superseded} {
+		if r == nil {
+			continue
+		}
+		before, known := s.rollouts[r.ID]
+		after := copied(*r)
+		if after.Term = before.Term; known && stillText(before.Reason) == stillText(after.Reason) {
+			after.Reason = before.Reason
+		}
+		if !known || !sameRecord(before, after) {
+			after.Term = c.term
+			s.rollouts[r.ID], changed = after, true
+		}
+		if before.State != after.State {
+			c.log("rollout to %s: %s%s", c.w.name(r.To), after.State, because(after.Reason))
+		}
+	}
+	for _, slot := range p.Slots {
+		if before, known := s.slots[slot.Slot]; !known || !sameRecord(before, slot) {
+			s.slots[slot.Slot], changed = copied(slot), true
+		}
+	}
+	for _, slot := range p.Forget {
+		if _, known := s.slots[slot]; known {
+			delete(s.slots, slot)
+			c.log("%s is forgotten", slot)
+			changed = true
+		}
+	}
+	for _, id := range p.Answered {
+		s.requests = slices.DeleteFunc(s.requests, func(r rollout.Request) bool { return r.ID == id })
+		changed = true
+	}
+	if p.Gone && !c.gone {
+		c.gone = true
+		c.log("the group is gone")
+	}
+	if changed {
+		s.commits++
+	}
+	c.tell(s.status, p.Status)
+	s.status = copied(p.Status)
+	return changed
+}
+
+// tell logs what became of Slots that are in no step.
+func (c *coordinator) tell(before, after group.Status) {
+	was := map[string]group.InstanceStatus{}
+	for _, i := range before.Instances {
+		was[i.Slot] = i
+	}
+	for _, i := range after.Instances {
+		if old := was[i.Slot]; old.State != i.State && i.Operation == "" && old.Operation == "" && (old.State != "" || i.State != "Missing") {
+			reason := i.Reason
+			if i.State == "Available" {
+				reason = ""
+			}
+			c.log("%s is %s%s", i.Slot, i.State, because(reason))
+		}
+	}
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// stillText is a text without its figures: one that only counts is not written anew.
+func stillText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// keep writes an Operation and logs how it moved.
+func (c *coordinator) keep(op operation.Operation) {
+	before, known := c.store.operations[op.ID]
+	c.store.operations[op.ID] = copied(op)
+	subject := string(op.Kind) + " of " + op.Slot
+	switch {
+	case !known:
+		c.note(subject, "%s%s", op.Phase, arrow(c.w, op))
+	case before.Phase != op.Phase && op.Phase.Ended() && op.Phase != operation.Done:
+		c.note(subject, "%s%s", op.Phase, because(op.Reason))
+	case before.Phase != op.Phase:
+		c.note(subject, "%s", op.Phase)
+	}
+}
+
+func arrow(w *world, op operation.Operation) string {
+	if op.To == "" {
+		return ""
+	}
+	return " to " + w.name(op.To)
+}
+
+// step moves one Operation on by one Phase at most.
+func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
+	now := c.clock()
+	facts := look.Facts(op)
+	facts.Term = c.term
+	if answer, ok := c.answers[op.ID]; ok {
+		facts.Call = &answer
+	}
+	if c.provisioning > 0 && op.Phase == operation.Drained && op.Kind != operation.Delete && op.Kind != operation.Restart {
+		c.elapse(c.provisioning)
+		now = c.clock()
+	}
+	if !op.CallIssuedAt.IsZero() && !op.CallIssuedAt.After(c.took) && now.Sub(c.took) < c.timing.MaxCallTimeout {
+		facts.Safe, facts.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
+	}
+	next, effects := operation.Advance(op, facts, now)
+	if len(effects) == 0 && stillText(op.Reason) == stillText(next.Reason) {
+		next.Reason = op.Reason
+	}
+	if operation.Same(op, next) {
+		return false
+	}
+	c.keep(next)
+	c.store.commits++
+	if facts.Call != nil && next.CallOutcome != "" || next.Phase.Ended() {
+		delete(c.answers, op.ID)
+	}
+	for _, e := range effects {
+		if e.Kind == operation.CallPlatform {
+			c.call(next, e)
+		}
+	}
+	return true
+}
+
+// lookAgain is the look right before the call, after everything that takes its time.
+func (c *coordinator) lookAgain(op operation.Operation) operation.Facts {
+	return rollout.FactsFor(c.spec, c.records(), c.observe(), c.clock(), c.timing, op)
+}
+
+func (c *coordinator) call(op operation.Operation, e operation.Effect) {
+	if c.dies == "before" {
+		c.log("the coordinator dies before its call for %s", op.Slot)
+		c.dead, c.dies = true, ""
+		return
+	}
+	if again := c.lookAgain(op); !again.Safe {
+		c.answers[op.ID] = operation.CallResult{Number: e.Number, Outcome: operation.OutcomeNotMade, Message: again.SafeReason}
+		c.note(string(op.Kind)+" of "+op.Slot, "call %d is not made", e.Number)
+		return
+	}
+	c.check.called(op, e)
+	result, took := c.w.call(e.Call, op.Slot, e.VMUUID, op.To, func() { c.check.effective(op, e) })
+	result.Number = e.Number
+	c.note(string(op.Kind)+" of "+op.Slot, "call %d (%s) %s%s", e.Number, e.Call, result.Outcome, because(result.Message))
+	if took > 0 {
+		c.elapse(took)
+	}
+	if c.dies == "after" {
+		c.log("the coordinator dies before it hears the answer for %s", op.Slot)
+		c.dead, c.dies = true, ""
+		return
+	}
+	c.answers[op.ID] = result
+}
+
+// sweep removes ended Operations beyond what is kept.
+func (c *coordinator) sweep() {
+	bySlot := map[string][]operation.Operation{}
+	for _, op := range c.store.operations {
+		if op.Phase.Ended() {
+			bySlot[op.Slot] = append(bySlot[op.Slot], op)
+		}
+	}
+	for slot, ops := range bySlot {
+		slices.SortFunc(ops, func(a, b operation.Operation) int {
+			return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(b.Order, a.Order))
+		})
+		kept := endedKept
+		if _, known := c.store.slots[slot]; !known {
+			kept = 0
+		}
+		for _, op := range ops[min(kept, len(ops)):] {
+			delete(c.store.operations, op.ID)
+		}
+	}
+}

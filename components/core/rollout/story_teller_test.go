@@ -1,0 +1,334 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// story plays one file: the world, the coordinator that leads, and what was seen.
+type story struct {
+	t     *testing.T
+	where string
+	w     *world
+	c     *coordinator
+	k     *checker
+	// lines happened in this block of the file; mute while the group is set up.
+	lines []happened
+	mute  bool
+	// commits are those before this block.
+	commits int
+	base    group.Template
+	asked   int
+}
+
+var groupLine = regexp.MustCompile(`^group ([a-z][a-z0-9-]*): (\d+) replicas? of (none|consul|etcd|patroni)((?:, .*)?)$`)
+
+// newStory makes the group of a story, deployed at revision A the day before, unless
+// it says "not deployed".
+func newStory(t *testing.T, line string) (*story, error) {
+	m := groupLine.FindStringSubmatch(line)
+	if m == nil {
+		return nil, errors.New(`the world comes first: "group web: 3 replicas of none, max_unavailable 1"`)
+	}
+	replicas, _ := strconv.Atoi(m[2])
+	s := &story{t: t, mute: true}
+	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, stuck: map[string]bool{}, nofailover: map[string]bool{},
+		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, log: s.log}
+	s.k = &checker{w: s.w, taken: map[string]bool{}, effects: map[string]int{}, fails: func(format string, args ...any) {
+		text := s.named(fmt.Sprintf(format, args...))
+		t.Errorf("%s: at %s: %s", s.where, s.stamp(), text)
+		s.log("%s", text)
+	}}
+	s.c = &coordinator{w: s.w, check: s.k, term: 1, took: s.w.now, timing: rollout.DefaultTiming(), log: s.log, note: s.note, elapse: s.elapse,
+		heard: map[string]rollout.Report{}, answers: map[string]operation.CallResult{},
+		store: storyStore{slots: map[string]group.SlotRecord{}, revisions: map[string]group.RevisionRecord{},
+			rollouts: map[string]operation.Rollout{}, operations: map[string]operation.Operation{}}}
+	s.k.c, s.w.allowed = s.c, s.c.allowed
+	s.c.spec = group.Spec{Name: m[1], Platform: "phala", AppID: storyApp, Replicas: replicas, Workload: group.Workload{Kind: m[3]},
+		Template: group.Template{Compose: storyCompose("A"), InstanceType: "tdx.small", OSImage: "dstack-0.5.7"}}
+	s.base = s.c.spec.Template
+	deployed := true
+	for _, option := range strings.Split(strings.TrimPrefix(m[4], ", "), ", ") {
+		if option == "not deployed" {
+			deployed = false
+		} else if err := s.option(option); err != nil {
+			return nil, err
+		}
+	}
+	s.c.spec.Normalize()
+	s.wants(func(*group.Template) {})
+	if !deployed {
+		s.w.now, s.mute = storyStart, false
+		return s, nil
+	}
+	if !s.until(3*time.Hour, func() bool { return s.state() == operation.Complete }) {
+		return nil, fmt.Errorf("the group was not deployed in three hours: %s", s.c.plan.Message)
+	}
+	s.w.now = storyStart.Add(-10 * time.Second)
+	s.pass(10 * time.Second)
+	s.w.transfers, s.k.begins, s.k.calls, s.commits, s.mute = 0, nil, nil, s.c.store.commits, false
+	return s, nil
+}
+
+func storyCompose(name string) string {
+	return "services:\n  app:\n    image: example/app@sha256:" + strings.Repeat("ab", 32) + "\n# " + name + "\n"
+}
+
+// storyName of a Revision says what it is made of: B, or B with another shape.
+func storyName(t group.Template) string {
+	lines := strings.Split(strings.TrimSpace(t.Compose), "\n")
+	name := strings.TrimPrefix(lines[len(lines)-1], "# ")
+	if t.OSImage != "dstack-0.5.7" {
+		name += "+" + t.OSImage
+	}
+	if t.InstanceType != "tdx.small" {
+		name += "+" + t.InstanceType
+	}
+	if t.DiskGB != 0 {
+		name += fmt.Sprintf("+%dGB", t.DiskGB)
+	}
+	return name
+}
+
+// option sets one thing of the spec, or of the coordinator's times.
+func (s *story) option(text string) error {
+	p := &s.c.spec.UpdatePolicy
+	word, value, _ := strings.Cut(text, " ")
+	number, notNumber := strconv.Atoi(value)
+	length, notLength := time.ParseDuration(value)
+	switch word {
+	case "":
+	case "parallel":
+		s.c.spec.ManagementPolicy = group.Parallel
+	case "opportunistic":
+		p.Type = group.Opportunistic
+	case "interruption":
+		p.Interruption = value
+	case "disk":
+		s.c.spec.PreservedState.Disk = value
+	case "max_unavailable":
+		p.MaxUnavailableFixed = &number
+		return notNumber
+	case "partition":
+		p.Partition = number
+		return notNumber
+	case "min_ready":
+		seconds := int(length / time.Second)
+		p.MinReadySeconds = &seconds
+		return notLength
+	case "healthy_deadline":
+		p.HealthyDeadline = group.Duration(length)
+		return notLength
+	case "progress_deadline":
+		p.ProgressDeadline = group.Duration(length)
+		return notLength
+	default:
+		return fmt.Errorf("there is no option %q", text)
+	}
+	return nil
+}
+
+// wants changes the spec's template.
+func (s *story) wants(edit func(*group.Template)) {
+	edit(&s.c.spec.Template)
+	s.w.contents[s.c.spec.Revision()] = s.c.spec.Template
+}
+
+// revision is the digest of the content with a name; content that was never asked for
+// has one too.
+func (s *story) revision(name string) string {
+	for digest, t := range s.w.contents {
+		if storyName(t) == name {
+			return digest
+		}
+	}
+	spec := s.c.spec
+	spec.Template = s.base
+	spec.Template.Compose = storyCompose(name)
+	return spec.Revision()
+}
+
+// pass lets time go by, second by second.
+func (s *story) pass(d time.Duration) {
+	for end := s.w.now.Add(d); s.w.now.Before(end); {
+		s.second()
+	}
+}
+
+func (s *story) second() {
+	s.w.now = s.w.now.Add(time.Second)
+	s.turn()
+}
+
+// turn is one look at the world, and what follows from it at once.
+func (s *story) turn() {
+	s.w.step()
+	s.k.settle()
+	if !s.c.dead {
+		s.c.work()
+	}
+}
+
+// elapse lets the world go on while the coordinator waits.
+func (s *story) elapse(d time.Duration) {
+	for end := s.w.now.Add(d); s.w.now.Before(end); {
+		s.w.now = s.w.now.Add(time.Second)
+		s.w.step()
+		s.k.settle()
+	}
+}
+
+func (s *story) until(limit time.Duration, reached func() bool) bool {
+	s.turn()
+	for end := s.w.now.Add(limit); !reached(); s.second() {
+		if !s.w.now.Before(end) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *story) state() operation.RolloutState {
+	if s.c.plan.Rollout == nil {
+		return ""
+	}
+	return s.c.plan.Rollout.State
+}
+
+// succeed makes another coordinator lead: it knows the records and nothing else.
+func (s *story) succeed(skew time.Duration) {
+	c := s.c
+	c.term, c.skew, c.dead, c.dies = c.term+1, skew, false, ""
+	c.heard, c.answers = map[string]rollout.Report{}, map[string]operation.CallResult{}
+	c.took = c.clock()
+	s.log("another coordinator leads")
+}
+
+// happened is what became of one subject at one instant.
+type happened struct{ at, subject, text string }
+
+// log notes something about nobody in particular.
+func (s *story) log(format string, args ...any) { s.note("", format, args...) }
+
+// note adds to what is known of a subject at this instant: the Phases of a step that
+// follow at once are one line.
+func (s *story) note(subject, format string, args ...any) {
+	if s.mute {
+		return
+	}
+	one := happened{at: s.stamp(), subject: subject, text: s.named(fmt.Sprintf(format, args...))}
+	for i, l := range s.lines {
+		if subject != "" && l.at == one.at && l.subject == subject {
+			s.lines[i].text += ", " + one.text
+			return
+		}
+	}
+	s.lines = append(s.lines, one)
+}
+
+// stamp is the time since the story began.
+func (s *story) stamp() string {
+	d := s.w.now.Sub(storyStart)
+	if d >= time.Hour {
+		return fmt.Sprintf("%d:%02d:%02d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+// named has the names of Revisions in place of their digests.
+func (s *story) named(text string) string {
+	for _, digest := range slices.Sorted(maps.Keys(s.w.contents)) {
+		name := storyName(s.w.contents[digest])
+		text = strings.ReplaceAll(strings.ReplaceAll(text, digest, name), digest[:8], name)
+	}
+	return text
+}
+
+// recorded ends a block: what happened in it, and how things stand.
+func (s *story) recorded() []string {
+	out := s.peek()
+	s.lines, s.k.begins, s.k.calls, s.commits = nil, nil, nil, s.c.store.commits
+	return out
+}
+
+const indent = "    "
+
+// peek is the record of the block so far.
+func (s *story) peek() []string {
+	if s.c.plan.Rollout == nil {
+		return nil
+	}
+	var out []string
+	alike, first := map[string]int{}, map[string]string{}
+	for _, l := range s.lines {
+		text := l.text
+		if l.subject != "" {
+			text = l.subject + ": " + text
+		}
+		key := text
+		if l.subject != "" {
+			key = l.subject + stillText(l.text) // the same again, and only counted on
+		}
+		if alike[key]++; alike[key] == 1 {
+			first[key] = text
+		}
+		if alike[key] <= 4 {
+			out = append(out, fmt.Sprintf("%s%-6s %s", indent, l.at, text))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(alike)) {
+		if more := alike[key] - 4; more > 0 {
+			out = append(out, fmt.Sprintf("%s... %d more like: %s", indent, more, first[key]))
+		}
+	}
+	return append(out, s.stands()...)
+}
+
+// stands is the state of the group in a few lines.
+func (s *story) stands() []string {
+	p := s.c.plan
+	line := fmt.Sprintf("%s= %s at %s, %d of %d available, %d updated", indent, p.Rollout.State, s.stamp(), p.Status.Available, p.Status.Replicas, p.Status.Updated)
+	out := []string{line, indent + "= " + s.named(p.Message)}
+	var order []string
+	slots := map[string][]string{}
+	for _, a := range p.Actions {
+		if a.Operation != "" || a.Execute {
+			continue
+		}
+		var names []string
+		for _, h := range a.Holds {
+			if !slices.Contains(names, h.Predicate) {
+				names = append(names, h.Predicate)
+			}
+		}
+		key := strings.Join(names, ", ")
+		if slots[string(a.Kind)+" "+key] == nil {
+			order = append(order, string(a.Kind)+" "+key)
+		}
+		slots[string(a.Kind)+" "+key] = append(slots[string(a.Kind)+" "+key], a.Slot)
+	}
+	for _, key := range order {
+		kind, names, _ := strings.Cut(key, " ")
+		out = append(out, fmt.Sprintf("%s= held: %s %s by %s", indent, kind, someOf(slots[key]), names))
+	}
+	return out
+}
+
+// someOf is a list of Slots, cut where it gets long.
+func someOf(slots []string) string {
+	if len(slots) > 6 {
+		return strings.Join(slots[:3], " ") + fmt.Sprintf(" and %d more", len(slots)-3)
+	}
+	return strings.Join(slots, " ")
+}

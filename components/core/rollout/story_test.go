@@ -1,0 +1,142 @@
+package rollout_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "record what the stories show now")
+
+// TestStories runs every testdata/*.txt: one file is one story about the planner and
+// the Operations, told as it would be read aloud.
+//
+//	A title
+//	Some lines on what it shows, with the ids of its rules.
+//
+//	group web: 3 replicas of none, max_unavailable 1     the world
+//
+//	operator wants revision B                            what happens
+//	20s pass
+//	expect begins UPDATE web-2                           what must follow, written by hand
+//	    0:00  rollout web-2-B: RUNNING                    what followed, as recorded
+//
+// Blocks are separated by empty lines. The indented lines are recorded with
+// `go test -run TestStories -update`, so that a change of behaviour is a diff to be
+// reviewed; an `expect` is never rewritten. After every step of every story the
+// invariants of story_check_test.go are checked as well. The lines that may be
+// written are the tables in story_events_test.go and story_expect_test.go.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d stories: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := tell(t, string(text))
+			switch {
+			case told == string(text):
+			case *update:
+				if err := os.WriteFile(file, []byte(told), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				t.Errorf("%s goes otherwise now; look at it, and record it with -update if it is right\n%s", file, diff(string(text), told))
+			}
+		})
+	}
+}
+
+// tell plays a story and returns it as it went.
+func tell(t *testing.T, text string) string {
+	var out []string
+	var s *story
+	body := false
+	var block []string
+	play := func() {
+		if len(block) == 0 {
+			return
+		}
+		out = append(out, block...)
+		if s != nil {
+			out = append(out, s.recorded()...)
+		}
+		block = nil
+	}
+	for number, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		switch {
+		case strings.TrimSpace(line) == "":
+			play()
+			out = append(out, "")
+			body = true
+		case !body || strings.HasPrefix(line, "#"):
+			block = append(block, line) // title, prose and remarks
+		case strings.HasPrefix(line, " "):
+			continue // recorded the last time
+		default:
+			block = append(block, line)
+			s = perform(t, s, number+1, line)
+		}
+	}
+	play()
+	return strings.Join(out, "\n") + "\n"
+}
+
+// perform carries one line out. The first one makes the world.
+func perform(t *testing.T, s *story, number int, line string) *story {
+	where := fmt.Sprintf("line %d: %s", number, line)
+	if s == nil {
+		s, err := newStory(t, line)
+		if err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		return s
+	}
+	s.where = where
+	if expected, ok := strings.CutPrefix(line, "expect "); ok {
+		if err := s.expect(expected); err != nil {
+			t.Errorf("%s: %v\n%s", where, err, strings.Join(s.peek(), "\n"))
+		}
+		return s
+	}
+	if err := s.happen(line); err != nil {
+		t.Fatalf("%s: %v\n%s", where, err, strings.Join(s.peek(), "\n"))
+	}
+	return s
+}
+
+// diff shows where two texts part, line by line.
+func diff(was, is string) string {
+	a, b := strings.Split(was, "\n"), strings.Split(is, "\n")
+	var out strings.Builder
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			i, j = i+1, j+1
+		case j < len(b) && (i >= len(a) || ahead(a[i:], b[j]) > ahead(b[j:], a[i])):
+			fmt.Fprintf(&out, "+%s\n", b[j])
+			j++
+		default:
+			fmt.Fprintf(&out, "-%s\n", a[i])
+			i++
+		}
+	}
+	return out.String()
+}
+
+// ahead is where line comes next in lines.
+func ahead(lines []string, line string) int {
+	for i, l := range lines {
+		if l == line {
+			return i
+		}
+	}
+	return len(lines) + 1
+}

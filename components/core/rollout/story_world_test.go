@@ -1,0 +1,472 @@
+package rollout_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
+)
+
+// Times of the world of a story, unless it says otherwise.
+const (
+	bootTakes      = 20 * time.Second
+	deleteTakes    = 5 * time.Second
+	catchUpTakes   = 3 * time.Second
+	drainTakes     = 2 * time.Second
+	electionTakes  = 5 * time.Second
+	callTimesOutIn = 10 * time.Second
+)
+
+// storyStart is when stories begin; their groups run since the day before.
+var storyStart = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// world is what is really so, whatever the coordinators know of it: CVMs, the agents
+// in them, the workload's own cluster, the platform.
+type world struct {
+	now  time.Time
+	kind string
+	// cvms in the order in which they were made.
+	cvms []*cvm
+	made int
+	// broken Revisions never become healthy; stuck ones never boot.
+	broken, stuck map[string]bool
+	// leader of the workload, since when there is none, and its term.
+	leader     string
+	leaderless time.Time
+	epoch      uint64
+	transfers  int
+	// voters in the workload's own configuration; nofailover cannot lead.
+	voters     []string
+	nofailover map[string]bool
+
+	bootTakes time.Duration
+	drain     map[string]drainWay
+	faults    map[string]*fault
+	// blind: the platform's listing does not answer.
+	blind   bool
+	pending []pending
+	// contents of Revisions.
+	contents map[string]group.Template
+	// allowed: the Slot's policy lets a Boot of the Revision in.
+	allowed func(slot, revision string) bool
+	// log tells the story what happened.
+	log func(format string, args ...any)
+}
+
+// cvm is one CVM with its disk, and what runs in it.
+type cvm struct {
+	uuid, instance, slot string
+	status               string
+	inProgress           bool
+	content              group.Template
+	bootError            string
+	updatedAt            time.Time
+	// gone: the platform does not list it any more.
+	gone bool
+
+	boots int
+	boot  string
+	upAt  time.Time
+	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
+	agentAt  time.Time
+	silent   bool
+	sick     string
+	lag      int64
+	refuses  string // why it must not be disrupted
+	busy     string
+	refusal  *policy.Refusal
+	steps    map[string]*drainStep
+	admitted *policy.Admission
+}
+
+type drainStep struct {
+	order operation.Order
+	began time.Time
+	ended bool
+	state operation.StepState
+	moved string
+}
+
+// drainWay is how the agent of a Slot answers to a drain.
+type drainWay struct {
+	takes time.Duration
+	state operation.StepState
+	text  string
+}
+
+// fault is what happens to a platform call.
+type fault struct {
+	outcome string
+	text    string
+	effect  bool
+	late    time.Duration
+	takes   time.Duration
+	times   int // calls that it is for; negative: all
+}
+
+// pending is an effect that shows later.
+type pending struct {
+	at    time.Time
+	slot  string
+	apply func()
+}
+
+func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.now.Before(c.upAt) }
+
+// works: the member itself does its duty, whoever knows.
+func (w *world) works(c *cvm) bool {
+	return w.up(c) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)]
+}
+
+// runs is the Revision that c's content is; empty for what is none.
+func (w *world) runs(c *cvm) string {
+	for digest, t := range w.contents {
+		if t.Compose == c.content.Compose && t.OSImage == c.content.OSImage && t.InstanceType == c.content.InstanceType && t.DiskGB == c.content.DiskGB {
+			return digest
+		}
+	}
+	return ""
+}
+
+// of is the CVM that fills a Slot, or nil.
+func (w *world) of(slot string) *cvm {
+	for _, c := range w.cvms {
+		if c.slot == slot && !c.gone {
+			return c
+		}
+	}
+	return nil
+}
+
+// make adds a CVM that boots a Revision.
+func (w *world) make(slot string, content group.Template) *cvm {
+	w.made++
+	c := &cvm{uuid: fmt.Sprintf("vm-%d", w.made), instance: fmt.Sprintf("i-%d", w.made), slot: slot, content: content, steps: map[string]*drainStep{}}
+	w.cvms = append(w.cvms, c)
+	c.reboot(w)
+	return c
+}
+
+// reboot starts a boot of what c's content is now.
+func (c *cvm) reboot(w *world) {
+	c.boots++
+	c.status, c.inProgress, c.bootError = "running", true, ""
+	c.updatedAt, c.upAt = w.now, w.now.Add(w.bootTakes)
+	c.boot = ""
+	clear(c.steps)
+	if w.stuck[w.runs(c)] {
+		c.upAt = w.now.Add(1000 * time.Hour)
+	}
+}
+
+// born is the start of a Boot: a new key, which asks for admission.
+func (c *cvm) born(w *world, at time.Time) {
+	c.agentAt = at
+	c.boot = fmt.Sprintf("boot-%s-%s-%d", c.slot, c.uuid, c.boots)
+	c.inProgress, c.steps = false, map[string]*drainStep{}
+	w.log("%s boots %s", c.slot, w.contentName(c))
+	c.ask(w)
+}
+
+// ask lets the Boot in when the Slot may run what it is.
+func (c *cvm) ask(w *world) {
+	revision := w.runs(c)
+	if c.admitted != nil && c.admitted.BootID == c.boot {
+		return
+	}
+	if !w.allowed(c.slot, revision) {
+		if c.refusal == nil || c.refusal.BootID != c.boot {
+			w.log("%s is refused admission", c.slot)
+		}
+		c.refusal = &policy.Refusal{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Code: policy.CodeRevisionNotAllowed,
+			Message: "the slot may not run " + w.contentName(c), At: w.now}
+		return
+	}
+	c.admitted = &policy.Admission{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Revision: revision, AdmittedAt: w.now}
+	if w.kind != group.WorkloadNone && w.kind != group.WorkloadPatroni && !slices.Contains(w.voters, c.slot) {
+		w.voters = append(w.voters, c.slot)
+		slices.Sort(w.voters)
+	}
+}
+
+// contentName is what c runs, in the words of the story.
+func (w *world) contentName(c *cvm) string { return storyName(c.content) }
+
+// step lets a second's worth of things happen that were to happen by now.
+func (w *world) step() {
+	due := slices.Clone(w.pending)
+	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return !w.now.Before(p.at) })
+	for _, p := range due {
+		if !w.now.Before(p.at) {
+			p.apply()
+		}
+	}
+	for _, c := range w.cvms {
+		switch {
+		case w.up(c) && c.boot == "":
+			c.born(w, c.upAt)
+		case w.up(c):
+			c.ask(w)
+		}
+	}
+	w.elect()
+}
+
+// elect lets the workload's members choose a leader when they can.
+func (w *world) elect() {
+	if w.kind == group.WorkloadNone {
+		return
+	}
+	working, able := 0, ""
+	for _, slot := range slices.Sorted(maps.Keys(w.slots())) {
+		c := w.of(slot)
+		if !w.works(c) {
+			continue
+		}
+		if slices.Contains(w.voters, slot) {
+			working++
+		}
+		if able == "" && c.lag == 0 && w.eligible(slot) {
+			able = slot
+		}
+	}
+	quorum := w.kind == group.WorkloadPatroni || working >= group.Quorum(len(w.voters))
+	if c := w.of(w.leader); c != nil && w.works(c) && quorum {
+		return
+	}
+	if w.leader != "" {
+		w.log("%s leads no more", w.leader)
+		w.leader, w.leaderless = "", w.now
+	}
+	if quorum && able != "" && w.now.Sub(w.leaderless) >= electionTakes {
+		w.lead(able)
+	}
+}
+
+func (w *world) eligible(slot string) bool {
+	if w.kind == group.WorkloadPatroni {
+		return !w.nofailover[slot]
+	}
+	return slices.Contains(w.voters, slot)
+}
+
+func (w *world) lead(slot string) {
+	w.leader = slot
+	w.epoch++
+	w.log("%s leads", slot)
+}
+
+func (w *world) slots() map[string]bool {
+	out := map[string]bool{}
+	for _, c := range w.cvms {
+		if !c.gone {
+			out[c.slot] = true
+		}
+	}
+	return out
+}
+
+// report is what the agent of c says now; nil while it says nothing.
+func (w *world) report(c *cvm) *rollout.Report {
+	if !w.up(c) || c.silent || c.admitted == nil || c.admitted.BootID != c.boot {
+		return nil
+	}
+	works, yes, no := w.works(c), true, false
+	r := &rollout.Report{
+		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(c.agentAt), time.Millisecond),
+		Role: rollout.RoleNone, MemberAlive: works, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
+		ConsulReady: true,
+	}
+	if c.busy != "" {
+		r.Busy = []string{c.busy}
+	}
+	if w.kind != group.WorkloadNone {
+		w.roles(c, r, works)
+	}
+	if lag := c.lag; lag > 0 || w.kind != group.WorkloadNone && w.now.Sub(c.upAt) < catchUpTakes {
+		r.CaughtUp, r.LagBytes = &no, &lag
+	}
+	if !works {
+		r.Health, r.HealthReason, r.HealthyFor, r.CaughtUp = rollout.Unhealthy, cmp.Or(c.sick, "does not answer"), 0, &no
+		r.Role, r.Leader, r.Voters, r.QuorumMember, r.Epoch = rollout.RoleUnknown, "", nil, false, 0
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.steps)) {
+		s := c.steps[id]
+		r.Steps = append(r.Steps, operation.StepReport{Operation: s.order.Operation, Verb: s.order.Verb, Attempt: s.order.Attempt,
+			State: s.state, Message: w.drain[c.slot].text, Transferred: s.moved != "", NewLeader: s.moved})
+	}
+	return r
+}
+
+// roles is what the driver of a workload with leaders tells.
+func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
+	votes := slices.Contains(w.voters, c.slot)
+	r.Role, r.Leader, r.Epoch = rollout.RoleFollower, w.leader, w.epoch
+	switch {
+	case w.leader == c.slot:
+		r.Role = rollout.RoleLeader
+	case w.nofailover[c.slot], w.kind != group.WorkloadPatroni && !votes:
+		r.Role = rollout.RoleLearner
+	}
+	if w.kind != group.WorkloadPatroni {
+		r.Voters, r.QuorumMember = slices.Clone(w.voters), votes
+		if w.leader == "" {
+			r.MemberReady, r.CaughtUp, r.Epoch = false, nil, 0
+		}
+	}
+	if w.leader == "" {
+		r.MayDisrupt, r.MayDisruptReason = false, "the members have no leader"
+	}
+}
+
+// agents do what their orders say, as far as they hear them.
+func (w *world) agents(orders []operation.Operation) {
+	for _, op := range orders {
+		order, ok := operation.CurrentOrder(op)
+		c := w.of(op.Slot)
+		if !ok || c == nil || !w.up(c) || c.silent || c.admitted == nil || c.admitted.BootID != c.boot {
+			continue
+		}
+		key := fmt.Sprintf("%s %s %d", order.Operation, order.Verb, order.Attempt)
+		s := c.steps[key]
+		if s == nil {
+			s = &drainStep{order: order, began: w.now, state: operation.StepRunning}
+			c.steps[key] = s
+		}
+		w.obey(c, s)
+	}
+}
+
+func (w *world) obey(c *cvm, s *drainStep) {
+	if s.ended {
+		return
+	}
+	way := drainWay{takes: drainTakes, state: operation.StepDone}
+	if given, ok := w.drain[c.slot]; ok && s.order.Verb == operation.VerbDrain {
+		way = given
+	}
+	if s.order.Verb == operation.VerbDrain && w.now.Sub(s.began) < way.takes {
+		return
+	}
+	s.ended, s.state = way.state != operation.StepHeld, way.state
+	if s.order.Verb != operation.VerbDrain || way.state != operation.StepDone || w.leader != c.slot || s.order.ExpectedLeader != c.slot {
+		return
+	}
+	for _, slot := range s.order.Candidates {
+		if other := w.of(slot); other != nil && w.works(other) && w.eligible(slot) {
+			w.transfers++
+			s.moved = slot
+			w.lead(slot)
+			return
+		}
+	}
+}
+
+// listed is the platform's word about every CVM.
+func (w *world) listed(slot string) (found []rollout.Instance) {
+	for _, c := range w.cvms {
+		if c.slot != slot || c.gone {
+			continue
+		}
+		found = append(found, rollout.Instance{
+			VMUUID: c.uuid, InstanceID: c.instance, AppID: storyApp, Name: c.slot, Status: c.status, InProgress: c.inProgress,
+			ComposeHash: w.hashOf(c.content), BootError: c.bootError, UpdatedAt: c.updatedAt,
+			Shape: operation.Shape{InstanceType: c.content.InstanceType, OSImage: c.content.OSImage, DiskGB: max(c.content.DiskGB, defaultDisk)},
+		})
+	}
+	return found
+}
+
+var storyApp = strings.Repeat("a", 40)
+
+// defaultDisk is what a CVM has that was made without a wish.
+const defaultDisk = 20
+
+// hashOf is the compose hash: the rest of a template is not in it.
+func (w *world) hashOf(t group.Template) string {
+	lines := strings.Split(strings.TrimSpace(t.Compose), "\n")
+	name := strings.TrimPrefix(lines[len(lines)-1], "# ")
+	return strings.Repeat(fmt.Sprintf("%02x", name[0]), 32)
+}
+
+// name is a Revision's name in the story.
+func (w *world) name(revision string) string {
+	if t, ok := w.contents[revision]; ok {
+		return storyName(t)
+	}
+	return revision
+}
+
+// call is one platform call: what a coordinator hears of it, and after how long. Each
+// effect that it has, at once or late, is told to effective.
+func (w *world) call(part operation.Part, slot, uuid, revision string, effective func()) (result operation.CallResult, took time.Duration) {
+	f := w.faults[slot]
+	switch {
+	case f == nil:
+		f = &fault{outcome: operation.OutcomeDone, effect: true}
+	case f.times > 0:
+		if f.times--; f.times == 0 {
+			delete(w.faults, slot)
+		}
+	}
+	result.Outcome, result.Message = f.outcome, f.text
+	if !f.effect {
+		return result, f.takes
+	}
+	if f.late > 0 {
+		w.pending = append(w.pending, pending{at: w.now.Add(f.late), slot: slot, apply: func() {
+			effective()
+			w.effect(part, slot, uuid, revision)
+			w.log("the call for %s shows its effect", slot)
+		}})
+		return result, f.takes
+	}
+	effective()
+	if made := w.effect(part, slot, uuid, revision); made != nil {
+		result.VMUUID, result.InstanceID = made.uuid, made.instance
+	}
+	return result, f.takes
+}
+
+// outstanding: a call for the Slot will still have an effect.
+func (w *world) outstanding(slot string) bool {
+	return slices.ContainsFunc(w.pending, func(p pending) bool { return p.slot == slot })
+}
+
+// effect does what a call asks for.
+func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
+	wanted := w.contents[revision]
+	if part == operation.PartCreate {
+		return w.make(slot, wanted)
+	}
+	i := slices.IndexFunc(w.cvms, func(c *cvm) bool { return c.uuid == uuid && !c.gone })
+	if i < 0 {
+		return nil
+	}
+	c := w.cvms[i]
+	switch part {
+	case operation.PartCompose:
+		c.content.Compose = wanted.Compose
+		c.reboot(w)
+	case operation.PartOSImage:
+		c.content.OSImage = wanted.OSImage
+		c.reboot(w)
+	case operation.PartResources:
+		c.content.InstanceType, c.content.DiskGB = wanted.InstanceType, wanted.DiskGB
+		c.reboot(w)
+	case operation.PartRestart:
+		c.reboot(w)
+	case operation.PartDelete:
+		c.status, c.inProgress = "terminating", true
+		w.pending = append(w.pending, pending{at: w.now.Add(deleteTakes), apply: func() { c.gone = true }})
+	case operation.PartCreate:
+	}
+	return nil
+}
