@@ -16,7 +16,7 @@ type taken struct {
 	// order is that of their ordinals: the first one is the least.
 	order   []*member
 	creates []string
-	voters  []string
+	voters  []*member
 	// added are those that were not in U before.
 	added []*member
 }
@@ -42,7 +42,7 @@ func (t *taken) add(w *world, c candidate) {
 	case operation.Update, operation.Restart, operation.Delete:
 	}
 	if w.voter(c.m) {
-		t.voters = append(t.voters, c.m.slot)
+		t.voters = append(t.voters, c.m)
 	}
 }
 

@@ -111,11 +111,8 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
-	for _, m := range w.tally.open {
-		if m != c.m && m.open.Kind != operation.Create {
-			holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
-			break
-		}
+	if m := otherThan(c.m, w.tally.steps); m != nil {
+		holds = append(holds, hold(HoldStepInProgress, "waits for the step of %s", m.slot))
 	}
 	return holds
 }

@@ -20,8 +20,8 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 		return holds
 	}
 	steps := w.voterSteps(c.m, l.taken)
-	if limit := w.voterCap(); len(steps) >= limit {
-		holds = append(holds, hold(HoldVoterCap, "at most %d voter(s) at a time, %s in a step", limit, isOrAre(steps)))
+	if limit := w.voterCap(); steps.n >= limit {
+		holds = append(holds, hold(HoldVoterCap, "at most %d voter(s) at a time, %s in a step", limit, steps.text()))
 	}
 	if w.view.leader == "" && !w.alone(c.m) && !w.isSick(c) {
 		holds = append(holds, hold(HoldLeaderUnknown, "the leader is unknown: %s", w.view.leaderDoubt))
@@ -84,19 +84,38 @@ func (w *world) voterCap() int {
 	return max(group.VoterCap(w.spec, n), 1)
 }
 
-// voterSteps are other voters in a step, begun or taken in this pass (R36).
-func (w *world) voterSteps(except *member, taken *taken) []string {
-	steps := slices.Clone(taken.voters)
-	for _, m := range w.tally.open {
-		if m != except && w.voter(m) && !slices.Contains(steps, m.slot) {
-			steps = append(steps, m.slot)
+// steps are other voters in a step, begun or taken in this pass (R36): how many, and
+// some of them for people.
+type steps struct {
+	n    int
+	some []string
+}
+
+func (w *world) voterSteps(except *member, taken *taken) steps {
+	var s steps
+	for _, list := range [][]*member{w.tally.openVoters, taken.voters} {
+		s.n += len(list)
+		for i := 0; i < len(list) && len(s.some) <= named; i++ {
+			s.some = append(s.some, list[i].slot)
 		}
 	}
-	return slices.DeleteFunc(steps, func(slot string) bool { return slot == except.slot })
+	if except.open != nil && w.voter(except) || slices.Contains(taken.voters, except) {
+		s.n--
+		s.some = slices.DeleteFunc(s.some, func(slot string) bool { return slot == except.slot })
+	}
+	s.some = s.some[:min(len(s.some), named)]
+	return s
+}
+
+func (s steps) text() string {
+	if more := s.n - len(s.some); more > 0 {
+		return fmt.Sprintf("%s and %d more are", strings.Join(s.some, ", "), more)
+	}
+	return isOrAre(s.some)
 }
 
 // holdsOfMajority is the arithmetic of restarts, where V does not change (R44, R45).
-func (w *world) holdsOfMajority(c candidate, taken *taken, steps []string) []Hold {
+func (w *world) holdsOfMajority(c candidate, taken *taken, steps steps) []Hold {
 	if w.view.votersDoubt != "" {
 		return []Hold{hold(HoldQuorumUnknown, "the members do not agree who votes: %s", w.view.votersDoubt)}
 	}
@@ -140,11 +159,11 @@ func (w *world) outsideQuorum(c candidate) bool {
 }
 
 // oneSick is R45: a sick voter may be fixed below quorum too, one after the other.
-func (w *world) oneSick(steps []string) []Hold {
-	if len(steps) == 0 {
+func (w *world) oneSick(steps steps) []Hold {
+	if steps.n == 0 {
 		return nil
 	}
-	return []Hold{hold(HoldSickOneAtATime, "sick voters are fixed one at a time, %s in a step", isOrAre(steps))}
+	return []Hold{hold(HoldSickOneAtATime, "sick voters are fixed one at a time, %s in a step", steps.text())}
 }
 
 // healthyWithout is H \ {c}, less everybody who is in a step or taken.

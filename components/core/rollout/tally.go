@@ -8,14 +8,16 @@ type tally struct {
 	// unavailable are the members of U, open those in a step, in order (R20).
 	unavailable []*member
 	open        []*member
+	// openVoters are those of open that count among the voters.
+	openVoters []*member
 	// undecided have a call whose effect nobody knows (R66).
 	undecided []*member
 	// failedBack had a step that failed and are not available again (R40).
 	failedBack []*member
 	// notAvailable is the first desired member that is not available, or nil.
 	notAvailable *member
-	// creating have an open Create.
-	creating []*member
+	// creating have an open Create, steps another open Operation.
+	creating, steps []*member
 	// proven: one Slot is available at the target.
 	proven bool
 	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
@@ -55,6 +57,12 @@ func (w *world) takeTally() {
 	for _, m := range w.everyone {
 		if m.open != nil {
 			t.open = append(t.open, m)
+			if m.open.Kind != operation.Create {
+				t.steps = append(t.steps, m)
+			}
+			if w.voter(m) {
+				t.openVoters = append(t.openVoters, m)
+			}
 		}
 		if w.undecided(m.open) {
 			t.undecided = append(t.undecided, m)
