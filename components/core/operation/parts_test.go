@@ -1,0 +1,280 @@
+package operation
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// reshaped is a CVM that runs the wanted document and is not of the wanted shape.
+func reshaped(now time.Time) Facts {
+	f := quiet(now)
+	f.WantedHash = f.Platform.ComposeHash
+	f.Platform.Shape = Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7", DiskGB: 20}
+	f.WantedShape = Shape{InstanceType: "tdx.large", OSImage: "dstack-0.5.8", DiskGB: 40}
+	return f
+}
+
+// One Operation makes all the changes, one call each and the next one only when the
+// platform shows the one before: done means that the platform and the Boot show it.
+func TestAnUpdateMakesEachChangeOnceInOrder(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	op, effects := step(t, op, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartResources || effects[0].Shape != (Shape{InstanceType: "tdx.large", DiskGB: 40}) {
+		t.Fatalf("effects %+v", effects)
+	}
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, effects = step(t, op, f, now.Add(time.Second), Acting)
+	wantNoEffects(t, effects)
+	f.Call = nil
+	op, effects = step(t, op, f, now.Add(2*time.Second), Acting) // not shown yet
+	wantNoEffects(t, effects)
+	f.Platform.Shape.InstanceType, f.Platform.Shape.DiskGB = "tdx.large", 40
+	op, effects = step(t, op, f, now.Add(3*time.Second), Drained)
+	wantNoEffects(t, effects)
+	f.Unwanted = "the spec moved on" // half of it is there: too late to call it off
+	op, effects = step(t, op, f, now.Add(4*time.Second), Acting)
+	if len(effects) != 1 || effects[0].Call != PartOSImage || effects[0].Shape != (Shape{OSImage: "dstack-0.5.8"}) || effects[0].Number != 2 {
+		t.Fatalf("effects %+v", effects)
+	}
+	f.Unwanted = ""
+	f.Call = &CallResult{Number: 2, Outcome: OutcomeDone}
+	f.Platform.Shape.OSImage = "dstack-0.5.8"
+	op, effects = step(t, op, f, now.Add(5*time.Second), Booting)
+	wantNoEffects(t, effects)
+	if !slices.Equal(op.Applied, []Part{PartResources, PartOSImage}) {
+		t.Errorf("applied %v", op.Applied)
+	}
+	shown := available(now.Add(6*time.Second), now)
+	shown.Admission.Revision, shown.WantedShape = op.To, f.WantedShape
+	shown.Platform.Shape = Shape{InstanceType: "tdx.large", OSImage: "dstack-0.5.7", DiskGB: 40}
+	op, _ = step(t, op, shown, now.Add(6*time.Second), Joining)
+	op, _ = step(t, op, shown, now.Add(7*time.Second), Joining)
+	if !strings.Contains(op.Reason, "OS image") {
+		t.Errorf("reason %q", op.Reason)
+	}
+	shown.Platform.Shape.OSImage = "dstack-0.5.8"
+	step(t, op, shown, now.Add(8*time.Second), Settling)
+}
+
+func TestR66_AChangeOfShapeIsReadBack(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	f.WantedShape = Shape{OSImage: "dstack-0.5.8"}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now.Add(time.Second), Acting)
+	f.Call = nil
+	at := now.Add(limits.Settle - time.Second) // the effect may still be on its way
+	f.ObservedAt = at
+	op, effects := step(t, op, f, at, Acting)
+	wantNoEffects(t, effects)
+	late := f
+	late.Platform = new(PlatformView)
+	*late.Platform = *f.Platform
+	late.Platform.Shape.OSImage = "dstack-0.5.8"
+	step(t, op, late, at, Booting)
+	at = now.Add(limits.Settle + time.Second)
+	f.ObservedAt = at
+	_, effects = step(t, op, f, at, Acting)
+	if len(effects) != 1 || effects[0].Number != 2 {
+		t.Errorf("effects %+v, want the call again", effects)
+	}
+}
+
+// A CVM that is gone, or another one, in two listings: nothing that the Operation waits
+// for can come.
+func TestTheWedgeEndsByItself(t *testing.T) {
+	for _, phase := range []Phase{Acting, Booting, Joining, Settling} {
+		for name, edit := range map[string]func(*Facts){
+			"vanished": func(f *Facts) { f.Platform, f.ReadySince = nil, time.Time{} },
+			"replaced": func(f *Facts) { f.Platform.VMUUID, f.ReadySince = "vm-2", time.Time{} },
+		} {
+			op, now := to(t, Update, phase)
+			f := rebooting(now)
+			edit(&f)
+			op, _ = Advance(op, f, now)
+			again, _ := Advance(op, f, now.Add(time.Minute)) // the same listing
+			if again.Phase.Ended() {
+				t.Errorf("%s, %s: ended by one listing: %s", phase, name, again.Reason)
+			}
+			f.ObservedAt = now.Add(time.Second)
+			op, _ = step(t, op, f, now.Add(time.Second), Failed)
+			if op.Cause != CauseVanished && op.Cause != CauseReplaced {
+				t.Errorf("%s, %s: cause %s", phase, name, op.Cause)
+			}
+		}
+	}
+}
+
+func TestACVMThatIsListedAgainIsNotGone(t *testing.T) {
+	op, now := to(t, Update, Booting)
+	f := rebooting(now)
+	there := f.Platform
+	for i := range 6 {
+		f.ObservedAt = now.Add(time.Duration(i) * time.Second)
+		f.Platform = there
+		if i%2 == 0 {
+			f.Platform = nil
+		}
+		op, _ = step(t, op, f, f.ObservedAt, Booting)
+	}
+}
+
+func TestAnOperatorResolvesAnUndecidedCall(t *testing.T) {
+	undecided := func() (Operation, Facts, time.Time) {
+		op, now := to(t, Restart, Acting)
+		f := quiet(now)
+		f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+		op, _ = step(t, op, f, now, Acting)
+		f.Call = nil
+		return op, f, now
+	}
+	op, f, now := undecided()
+	f.Resolved = &Resolution{ID: "r1", As: Done, By: "somebody", Reason: "seen on the console"}
+	op, _ = step(t, op, f, now, Booting) // a Boot is still to be proven
+	if op.ResolvedBy != "r1" || !strings.Contains(op.Reason, "seen on the console") {
+		t.Errorf("resolved by %q: %s", op.ResolvedBy, op.Reason)
+	}
+	if again, effects := Advance(op, f, now); again.Phase != Booting || len(effects) > 0 {
+		t.Errorf("the same word twice: %s, effects %+v", again.Phase, effects)
+	}
+	op, f, now = undecided()
+	f.Resolved = &Resolution{ID: "r2", As: Failed, Reason: "the host is gone"}
+	op, effects := step(t, op, f, now, Failed)
+	wantOrder(t, effects, VerbCancelDrain)
+	if order, ok := CurrentOrder(op); op.Cause != CauseResolved || !ok || order.Verb != VerbCancelDrain {
+		t.Errorf("cause %s, order %+v", op.Cause, order)
+	}
+	op, now = to(t, Update, Booting)
+	f = rebooting(now)
+	f.Resolved = &Resolution{ID: "r3", As: Done} // nobody can talk a Boot in
+	op, _ = step(t, op, f, now, Booting)
+	if op.ResolvedBy != "r3" {
+		t.Error("the word is not noted")
+	}
+}
+
+// A call that the last look stopped had no effect: it is asked for again, or called off.
+func TestI2_ACallThatWasNotMadeIsNoEffect(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	f := quiet(now)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeNotMade, Message: "quorum: too few"}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.Unwanted = nil, "the spec moved on"
+	op, effects := step(t, op, f, now.Add(5*time.Second), Aborted)
+	wantOrder(t, effects, VerbCancelDrain)
+	if !op.CameToNothing() {
+		t.Error("it is told to have had an effect")
+	}
+}
+
+func TestMayCallIsTheLastLook(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	for name, edit := range map[string]func(*Facts){
+		"unsafe":    func(f *Facts) { f.Safe = false },
+		"unwanted":  func(f *Facts) { f.Unwanted = "moved on" },
+		"paused":    func(f *Facts) { f.Paused = true },
+		"replaced":  func(f *Facts) { f.Platform.VMUUID = "vm-2" },
+		"vanished":  func(f *Facts) { f.Platform = nil },
+		"busy":      func(f *Facts) { f.Platform.InProgress = true },
+		"duplicate": func(f *Facts) { f.Duplicates = 1 },
+		"blind":     func(f *Facts) { f.PlatformKnown = false },
+	} {
+		f := quiet(now)
+		if reason, ok := MayCall(op, f); !ok {
+			t.Fatalf("quiet: %s", reason)
+		}
+		edit(&f)
+		if _, ok := MayCall(op, f); ok {
+			t.Errorf("%s: may be called", name)
+		}
+	}
+}
+
+func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
+	op, now := begun(Replace), start
+	op.SkipDrain, op.Incarnation = true, 1
+	f := quiet(now)
+	op, _ = step(t, op, f, now, Drained)
+	op, effects := step(t, op, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartDelete || effects[0].VMUUID != "vm-1" {
+		t.Fatalf("effects %+v", effects)
+	}
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	op, effects = step(t, op, f, now, Acting) // fenced: not before it is gone (R128)
+	wantNoEffects(t, effects)
+	f.Platform = nil
+	op, _ = step(t, op, f, now, Drained)
+	if op.VMUUID != "" || op.InstanceID != "" {
+		t.Fatalf("still names %s", op.VMUUID)
+	}
+	op, effects = step(t, op, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartCreate {
+		t.Fatalf("effects %+v", effects)
+	}
+	f.Call = &CallResult{Number: 2, Outcome: OutcomeDone, VMUUID: "vm-9", InstanceID: "i-9"}
+	op, _ = step(t, op, f, now, Booting)
+	if op.VMUUID != "vm-9" {
+		t.Errorf("names %q", op.VMUUID)
+	}
+	gone := begun(Replace)
+	gone.SkipDrain, gone.VMUUID, gone.InstanceID = true, "", ""
+	f = quiet(now)
+	f.Platform = nil
+	gone, _ = step(t, gone, f, now, Drained)
+	_, effects = step(t, gone, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartCreate {
+		t.Errorf("effects %+v, want the creation alone", effects)
+	}
+}
+
+// What a member waits for may be the very steps that wait for it.
+func TestR45_AStepDoesNotWaitForTheQuorumThatTheOthersRestore(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	f := booted(now)
+	f.Admission.Revision, f.ReadyReason, f.AwaitsQuorum = op.To, "no leader", true
+	op, _ = step(t, op, f, now, Done)
+	if op.EndedAt.IsZero() {
+		t.Error("not ended")
+	}
+	op, now = to(t, Update, Joining)
+	f.Admission.Revision = "another"
+	step(t, op, f, now, Joining)
+}
+
+// The Boot that held the Slot when the call was made is the one that must be followed by
+// another: an agent that restarted before that proves nothing.
+func TestARestartIsProvedAgainstTheBootAtTheCall(t *testing.T) {
+	op, now := to(t, Restart, Drained)
+	f := quiet(now)
+	f.Admission.BootID, f.Admission.Revision = "boot-agent-restarted", op.To
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	step(t, op, f, now, Acting)
+	f.Admission.BootID = "boot-2"
+	step(t, op, f, now, Booting)
+}
+
+// Two leaders' clocks differ: nobody waits for the difference.
+func TestALeaderWhoseClockIsBehindDoesNotWaitForTheOtherOne(t *testing.T) {
+	op, now := to(t, Update, Draining)
+	behind := now.Add(-10 * time.Minute)
+	deadline := op.DrainDeadline
+	f := quiet(behind)
+	f.Term = op.Term + 1
+	op, _ = step(t, op, f, behind, Draining)
+	if want := deadline.Add(-10 * time.Minute); op.DrainDeadline.After(want) {
+		t.Errorf("deadline %s, want at most %s", op.DrainDeadline, want)
+	}
+	again, _ := Advance(op, f, behind)
+	if !Same(op, again) {
+		t.Error("it is written again and again")
+	}
+}
