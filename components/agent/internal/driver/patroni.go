@@ -191,7 +191,7 @@ func (p *patroni) refusal(v View, me patroniStatus, cluster patroniCluster) stri
 		return "busy: " + v.Busy[0]
 	case v.Leader == "":
 		return "the cluster has no leader"
-	case v.Role == RoleLeader && len(cluster.Members) > 1 && !cluster.anyEligible(p.self, me):
+	case v.Role == RoleLeader && cluster.anyMayLead(p.self) && !cluster.anyEligible(p.self, me):
 		return "no streaming replica can take over"
 	}
 	return ""

@@ -165,6 +165,11 @@ func TestPatroniView(t *testing.T) {
 		"backup": {self: "db-0", change: func(f *fakePatroni) {
 			f.status["db-0"]["replication"] = []any{map[string]any{"application_name": "pg_basebackup", "state": "backup"}, map[string]any{"application_name": "db-1", "state": "streaming"}}
 		}, role: RoleLeader, caughtUp: ptr(true), says: "base backup"},
+		"only nofailover": {self: "db-0", change: func(f *fakePatroni) {
+			for _, name := range []string{"db-1", "db-2"} {
+				f.member(name)["tags"] = map[string]any{"nofailover": true}
+			}
+		}, role: RoleLeader, caughtUp: ptr(true), disrupt: true},
 		"nobody follows": {self: "db-0", change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }, role: RoleLeader, caughtUp: ptr(true), says: "no streaming replica"},
 		"sync not in use": {self: "db-0", change: func(f *fakePatroni) {
 			f.member("db-1")["role"] = "sync_standby"

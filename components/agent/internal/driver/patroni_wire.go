@@ -124,6 +124,17 @@ func (c patroniCluster) anyEligible(self string, leader patroniStatus) bool {
 	return false
 }
 
+// anyMayLead: a member other than self may lead by what it is, whatever its state. Where
+// none may, the leader is the only one of its kind, and waiting for another is for ever.
+func (c patroniCluster) anyMayLead(self string) bool {
+	for _, m := range c.Members {
+		if m.Name != self && !m.tag("nofailover") {
+			return true
+		}
+	}
+	return false
+}
+
 // busy lists what a stop of self would break.
 func busy(self string, me patroniStatus, c patroniCluster) []string {
 	var out []string
