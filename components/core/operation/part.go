@@ -56,7 +56,10 @@ func (op Operation) parts(f Facts) []Part {
 	case Restart:
 		all = []Part{PartRestart}
 	case Replace:
-		if all = []Part{PartCreate}; op.VMUUID != "" && f.Platform != nil && !op.replaced(f) {
+		all = []Part{PartCreate}
+		// From its creation on, what is named is the new CVM, which nothing deletes.
+		made := op.Part == PartCreate || slices.Contains(op.Applied, PartCreate)
+		if !made && op.VMUUID != "" && f.Platform != nil && !op.replaced(f) {
 			all = []Part{PartDelete, PartCreate}
 		}
 	case Update:

@@ -227,9 +227,18 @@ func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	f = quiet(now)
 	f.Platform = nil
 	gone, _ = step(t, gone, f, now, Drained)
-	_, effects = step(t, gone, f, now, Acting)
+	gone, effects = step(t, gone, f, now, Acting)
 	if len(effects) != 1 || effects[0].Call != PartCreate {
 		t.Errorf("effects %+v, want the creation alone", effects)
+	}
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone, VMUUID: "vm-9", InstanceID: "i-9"}
+	f.Platform = &PlatformView{VMUUID: "vm-9", InstanceID: "i-9", InProgress: true}
+	gone, effects = step(t, gone, f, now, Booting) // what was made is not removed again
+	wantNoEffects(t, effects)
+	for range 3 {
+		f.Call, f.Platform.InProgress = nil, false
+		gone, effects = step(t, gone, f, now, Booting)
+		wantNoEffects(t, effects)
 	}
 }
 

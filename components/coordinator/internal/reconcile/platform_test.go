@@ -91,8 +91,10 @@ func (w *world) Create(_ context.Context, req platform.CreateRequest) (platform.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mustNotBeOwn("create", req.AppID, req.Provisioned.AppID, req.Template.AppID)
-	n := len(w.cvms)
+	n := w.createdLocked
+	w.createdLocked++
 	c := &cvm{slot: req.Name[len("demo-"):], Instance: platform.Instance{
+		InstanceType: req.Template.InstanceType, OSImage: req.Template.OSImage, DiskGB: req.Template.DiskGB,
 		Name: req.Name, VMUUID: fmt.Sprintf("vm-%d", n), InstanceID: fmt.Sprintf("%040d", 100+n), AppID: req.Provisioned.AppID,
 	}}
 	err := w.act("create "+req.Name, func() {

@@ -47,6 +47,8 @@ type world struct {
 	// cvms by name; all below guarded by mu.
 	cvms   map[string]*cvm
 	order  int
+	// createdLocked counts the CVMs that were ever asked for.
+	createdLocked int
 	leader string // Slot that leads the workload
 	epoch  uint64
 	// calls with an effect, in order, such as "update demo-pg-1".

@@ -1,0 +1,246 @@
+package reconcile_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	"cadre.dev/platform"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// lose takes a CVM away behind the coordinators' back.
+func (w *world) lose(slot string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.cvms, "demo-"+slot)
+	if w.leader == slot {
+		w.leader = ""
+	}
+}
+
+func (w *world) instance(slot string) group.InstanceStatus {
+	for _, i := range w.status().Instances {
+		if i.Slot == slot {
+			return i
+		}
+	}
+	return group.InstanceStatus{}
+}
+
+func (w *world) availableSlots(n int) func() bool {
+	return func() bool { return w.status().Available == n }
+}
+
+// request asks the leader for something.
+func (w *world) request(q store.QueueRequest) {
+	w.t.Helper()
+	q.Reason, q.By, q.At = "it has to be", "somebody", time.Now()
+	if err := q.Check(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.putJSON(store.QueueKey(q.ID), q)
+}
+
+func (w *world) operationOf(request string) operation.Operation {
+	for _, o := range w.view().Operations {
+		if o.Value.Request == request {
+			return o.Value
+		}
+	}
+	return operation.Operation{}
+}
+
+// TestChangesOfShapeReachThePlatform changes all of it at once: one Operation a member,
+// each change once, and complete only when the platform shows it.
+func TestChangesOfShapeReachThePlatform(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		first := spec("one")
+		first.Template.DiskGB = 20
+		w.apply(first)
+		w.until("creation", 2*time.Minute, w.availableSlots(3))
+		next := first
+		next.Template.InstanceType, next.Template.OSImage, next.Template.DiskGB = "tdx.large", "dstack-0.5.8", 40
+		w.apply(next)
+		w.until("the change", 10*time.Minute, func() bool {
+			st := w.status()
+			return st.Stable == next.Revision() && st.Available == 3
+		})
+		for _, name := range []string{"demo-pg-0", "demo-pg-1", "demo-pg-2"} {
+			c := w.cvms[name]
+			if c.InstanceType != "tdx.large" || c.OSImage != "dstack-0.5.8" || c.DiskGB != 40 {
+				t.Errorf("%s: %s, %s, %d GB", name, c.InstanceType, c.OSImage, c.DiskGB)
+			}
+		}
+		if a, b, c := w.made("resize"), w.made("os-image"), w.made("update"); len(a) != 3 || len(b) != 3 || len(c) != 0 {
+			t.Errorf("calls %v %v %v, want each change once a member", a, b, c)
+		}
+		if w.away > 1 {
+			t.Errorf("%d members were away at once", w.away)
+		}
+	})
+}
+
+// TestALostCVMIsReplaced when an operator says so, and not before.
+func TestALostCVMIsReplaced(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		old := w.instance("pg-1")
+		w.lose("pg-1")
+		w.until("the loss is told", time.Minute, func() bool { return w.instance("pg-1").State == "Vanished" })
+		tick(t.Context(), time.Minute)
+		if got := w.made("create"); len(got) != 3 {
+			t.Fatalf("made anew without a word: %v", got)
+		}
+		q := store.QueueRequest{ID: "replace-1", Kind: store.RequestReplace, Slot: "pg-1", DeleteDisk: true}
+		w.request(q)
+		w.until("the replacement", 5*time.Minute, w.availableSlots(3))
+		now, record := w.instance("pg-1"), w.view().Slots["pg-1"].Value
+		if now.InstanceID == old.InstanceID || record.Incarnation != 1 || len(record.Lineage) != 1 || record.Lineage[0].InstanceID != old.InstanceID {
+			t.Errorf("instance %s, was %s; record %+v", now.InstanceID, old.InstanceID, record)
+		}
+		if op := w.operationOf("replace-1"); op.Actor != operation.ActorOperator || op.Rollout != "" || op.Note != "it has to be" || op.By != "somebody" {
+			t.Errorf("operation %+v", op)
+		}
+		if !slices.Contains(w.evicted, "pg-1 "+"INSTANCE_NOT_BOUND") && w.view().Admissions["pg-1"].Value.InstanceID == old.InstanceID {
+			t.Errorf("the lost one is still admitted; evicted %v", w.evicted)
+		}
+		calls := len(w.made(""))
+		w.request(q) // the same request twice is one replacement
+		w.until("the request is spent", time.Minute, func() bool { return len(w.view().Queue) == 0 })
+		tick(t.Context(), time.Minute)
+		if got := w.made(""); len(got) != calls {
+			t.Errorf("done twice: %v", got[calls:])
+		}
+		if st := w.status(); st.RolloutState != string(operation.Complete) {
+			t.Errorf("the rollout is %s: %s", st.RolloutState, st.Message)
+		}
+	})
+}
+
+// TestALivingCVMIsReplacedAfterItIsGone: never two CVMs of one Slot (R128).
+func TestALivingCVMIsReplacedAfterItIsGone(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.mu.Lock()
+		victim := w.leader
+		w.mu.Unlock()
+		w.request(store.QueueRequest{ID: "replace-2", Kind: store.RequestReplace, Slot: victim, DeleteDisk: true})
+		w.until("the deletion", 2*time.Minute, func() bool { return len(w.made("delete")) == 1 })
+		w.until("the replacement", 5*time.Minute, w.availableSlots(3))
+		if got := w.made("transfer"); len(got) != 1 {
+			t.Errorf("transfers %v: the leader is drained first", got)
+		}
+		if got := w.made("create"); len(got) != 4 {
+			t.Errorf("creates %v", got)
+		}
+	})
+}
+
+// TestAGroupIsDeleted with its CVMs, or without.
+func TestAGroupIsDeleted(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keep %t", keep), func(t *testing.T) {
+			run(t, func(t *testing.T, w *world) {
+				s := spec("one")
+				s.PreservedState.Disk = "data"
+				w.apply(s)
+				w.until("creation", 2*time.Minute, w.availableSlots(3))
+				w.putJSON(store.DeleteGroupKey("pg"), store.DeleteGroup{Group: "pg", KeepCVMs: keep, DeleteDisks: !keep, Reason: "over", By: "somebody", At: time.Now()})
+				w.until("the end", 10*time.Minute, func() bool {
+					v := w.view()
+					return len(v.Specs) == 0 && len(v.Slots) == 0 && len(v.Deletes) == 0
+				})
+				want := 0
+				if keep {
+					want = 3
+				}
+				if len(w.cvms) != want {
+					t.Errorf("%d CVMs are left, want %d", len(w.cvms), want)
+				}
+				v := w.view()
+				if len(v.Policies) != 0 || len(v.Admissions) != 0 || len(v.Statuses) != 0 || len(v.Accepted) != 0 {
+					t.Errorf("left behind: %d policies, %d admissions, %d statuses, %d accepted", len(v.Policies), len(v.Admissions), len(v.Statuses), len(v.Accepted))
+				}
+				tick(t.Context(), 5*time.Minute)
+				if got := w.made("create"); len(got) != 3 {
+					t.Errorf("made anew: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// TestARefusedCreateIsNoHotLoop: the platform says no for ever.
+func TestARefusedCreateIsNoHotLoop(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.fault = func(call string) (bool, error) {
+			return !strings.HasPrefix(call, "create demo-pg-2"), refusedIf(strings.HasPrefix(call, "create demo-pg-2"))
+		}
+		w.apply(spec("one"))
+		w.until("the hold", 30*time.Minute, func() bool { return w.waitsFor("pg-2", rollout.HoldRefused) })
+		asked := len(w.made("create demo-pg-2"))
+		if asked < 3 || asked > 10 {
+			t.Errorf("asked %d times", asked)
+		}
+		tick(t.Context(), 2*time.Hour)
+		if got := len(w.made("create demo-pg-2")); got != asked {
+			t.Errorf("asked %d times more while it is held", got-asked)
+		}
+		w.mu.Lock()
+		w.fault = nil
+		w.mu.Unlock()
+		w.request(store.QueueRequest{ID: "retry-1", Kind: store.RequestRetry, Group: "pg"})
+		w.until("the retry", 5*time.Minute, w.complete("one"))
+	})
+}
+
+func refusedIf(refused bool) error {
+	if refused {
+		return fmt.Errorf("%w: no capacity", platform.ErrRefused)
+	}
+	return nil
+}
+
+// waitsFor: the status tells that the Slot is held by the predicate.
+func (w *world) waitsFor(slot, predicate string) bool {
+	return strings.Contains(w.status().Message, slot) && strings.Contains(w.status().Message, "waits: "+predicate+":")
+}
+
+// TestTheLastLookStopsACall: the world changes between the record and the call.
+func TestTheLastLookStopsACall(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		before := len(w.made("update"))
+		acting := false
+		w.store.OnCommit(func(ops []store.Op) (none storetest.Fault) {
+			for _, op := range ops {
+				if strings.HasPrefix(op.Key, store.OperationsPrefix) && strings.Contains(string(op.Value), `"ACTING"`) && !acting {
+					acting = true
+					if err := w.store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.PauseKey("pg"), Value: []byte(`{"reason":"stop","by":"somebody","at":"2000-01-01T00:00:00Z"}`)}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			return none
+		})
+		w.apply(spec("two"))
+		w.until("the record", 2*time.Minute, func() bool { return acting })
+		tick(t.Context(), 2*time.Minute)
+		if got := w.made("update"); len(got) != before {
+			t.Errorf("called though it was paused before: %v", got)
+		}
+		if got := w.status(); got.Available != 3 {
+			t.Errorf("%d available: %s", got.Available, got.Message)
+		}
+	})
+}
