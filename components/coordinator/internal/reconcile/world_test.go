@@ -114,7 +114,7 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 	}
 	log := slog.New(slog.DiscardHandler)
 	listing := observe.NewPlatform(w, time.Now, 10*time.Second)
-	judge := vet.New(ownApp)
+	judge := vet.New(ownApp, nil)
 	operator := operate.New(operate.Config{
 		Cluster: "demo", Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
 		Now: time.Now, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
