@@ -16,8 +16,9 @@ import (
 // TCB, revocations of the instance and its key provider, the Revision with its compose
 // text and OS image, its revocation, the floor, the approval.
 //
-// Where two allowed Revisions share a compose hash (they differ in what is not
-// measured), the later one in Allowed is meant: the shell lists the newest last.
+// Where two allowed Revisions share compose hash and OS image (they differ in what is not
+// measured), the later one in Allowed is meant: the shell lists the newest last. With the
+// same hash and different images, the one whose image the Boot runs is.
 //
 // now is the time of trusted decisions (collateral, exceptions); the shell gives it.
 func Appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, now time.Time) Decision {
@@ -100,11 +101,14 @@ func measured(ip ImagePolicy, c Claims) Decision {
 	return deny(CodeMeasurementMismatch, "the boot's measurements are those of no OS image in the policy")
 }
 
-// revision finds what the Slot may run, newest first (ATT-15, ATT-16).
+// revision finds what the Slot may run, newest first (ATT-15, ATT-16). Revisions that
+// share a compose hash are told apart by the OS image: the Boot is at one whose pair of
+// both it proved. A refusal is about the newest of those; about the newest with that
+// hash where it proved no pair.
 func revision(sp SlotPolicy, ip ImagePolicy, c Claims, text string) Decision {
 	hash := normalHash(c.ComposeHash)
 	refusal := deny(CodeRevisionNotAllowed, "compose hash %.16s is not allowed for slot %s now", hash, sp.Slot)
-	matched := false
+	matched, proved := false, false
 	for i := len(sp.Allowed) - 1; i >= 0; i-- {
 		a := sp.Allowed[i]
 		if hash == "" || a.Revision == "" || normalHash(a.ComposeHash) != hash {
@@ -126,11 +130,18 @@ func revision(sp SlotPolicy, ip ImagePolicy, c Claims, text string) Decision {
 				return Decision{Allowed: true, Revision: a.Revision}
 			}
 		}
-		if !matched {
-			refusal, matched = d, true
+		if pair := ip.Proves(c, a); !matched || pair && !proved {
+			refusal, matched, proved = d, true, pair
 		}
 	}
 	return refusal
+}
+
+// Proves reports that c are Claims of a Boot of a: its compose hash under its OS image.
+// Whether it may run is not asked.
+func (ip ImagePolicy) Proves(c Claims, a AllowedRevision) bool {
+	hash := normalHash(c.ComposeHash)
+	return hash != "" && a.Revision != "" && hash == normalHash(a.ComposeHash) && ip.measures(a.OSImage, c)
 }
 
 // beyond is a name that the attested document lets the environment set, and that nobody

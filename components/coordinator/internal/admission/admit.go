@@ -240,10 +240,11 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 }
 
 // keptRevision is the Revision of a renewing Boot: two Revisions may measure the
-// same, and a running Boot does not become the newer one by renewing.
+// same, and a running Boot does not become the newer one by renewing. A Revision of
+// which it proves no more than the compose hash is not its own.
 func (a *attempt) keptRevision(before string) string {
 	for _, allowed := range a.policy.Allowed {
-		if allowed.Revision == before && allowed.ComposeHash == a.stated.ComposeHash {
+		if allowed.Revision == before && a.cfg.Images.Proves(a.claims, allowed) {
 			a.revision = before
 		}
 	}

@@ -134,7 +134,7 @@ func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duratio
 	}
 	log := slog.New(slog.DiscardHandler)
 	listing := observe.NewPlatform(w, clock, 10*time.Second)
-	judge := vet.New(ownApp)
+	judge := vet.New(ownApp, nil)
 	operator := operate.New(operate.Config{
 		Cluster: "demo", Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
 		Look: observe.Looker{Cluster: "demo", Store: w.store, Listing: listing, Reports: skewed{w.reports, off}}.Look,

@@ -94,7 +94,7 @@ func newAPI(t testing.TB) *api {
 	a.Server = New(Config{
 		Cluster: "demo", Slot: "coordinator-0", Root: new(keys.Root), OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: reports.New(time.Now), Timing: rollout.DefaultTiming(),
-		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp), Measure: measure.New("demo", appcompose.Rules{}),
+		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
 		Mesh: &fakeMesh{}, Agents: func(string) (mesh.Asked, bool) { return nil, false },
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})

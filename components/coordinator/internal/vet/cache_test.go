@@ -8,7 +8,7 @@ import (
 
 // A refused spec is judged in every pass and by every watch: its content only once.
 func TestContentIsLintedOnce(t *testing.T) {
-	v := New("")
+	v := New("", nil)
 	bad := group.Template{Compose: "services:\n  pg:\n    privileged: true\n"}
 	if len(v.Template(bad)) == 0 || len(v.linted) != 1 {
 		t.Fatalf("remembered: %v", v.linted)

@@ -19,6 +19,8 @@ import (
 // Vet judges specs for one cluster. Safe for concurrent use.
 type Vet struct {
 	ownApp string
+	// images are the OS images whose measurements the cluster trusts, sorted; nil: not judged.
+	images []string
 
 	mu sync.Mutex
 	// linted are findings by content; guarded by mu. A refused spec is looked at in
@@ -29,9 +31,10 @@ type Vet struct {
 // maxLinted bounds how many contents are remembered.
 const maxLinted = 64
 
-// New makes a Vet for the cluster whose coordinators are CVMs of ownApp.
-func New(ownApp string) *Vet {
-	return &Vet{ownApp: plainApp(ownApp), linted: map[[sha256.Size]byte][]group.Problem{}}
+// New makes a Vet for the cluster whose coordinators are CVMs of ownApp, and which admits
+// Boots of these OS images; nil images are not judged.
+func New(ownApp string, images map[string][]policy.Measurement) *Vet {
+	return &Vet{ownApp: plainApp(ownApp), images: slices.Sorted(maps.Keys(images)), linted: map[[sha256.Size]byte][]group.Problem{}}
 }
 
 // Edit is why spec, which is valid as a document, may not take the place of what its
@@ -44,6 +47,12 @@ func (v *Vet) Edit(records *view.View, spec group.Spec) error {
 	accepted, ok := records.Accepted[spec.Name]
 	if !ok || !sameContent(accepted.Value.Template, spec.Template) {
 		problems = append(problems, v.Template(spec.Template)...)
+	}
+	if !ok || accepted.Value.Template.OSImage != spec.Template.OSImage {
+		problems = append(problems, v.image(spec.Template.OSImage)...)
+	}
+	if ok {
+		problems = append(problems, group.EditProblems(accepted.Value, spec)...)
 	}
 	// What hooks and checks name can change while the content does not.
 	problems = append(problems, asProblems(lint.Actions(spec))...)
@@ -114,6 +123,19 @@ func (v *Vet) app(spec group.Spec) []group.Problem {
 	return []group.Problem{{
 		Path: "app_id", Rule: string(policy.CodeIdentityForbidden),
 		Message: "is the coordinators' own app, whose CVMs can derive the keys of the whole cluster: name another app, or none to have one made",
+	}}
+}
+
+// image refuses an OS image of which nobody would be admitted (ATT-20): the member that
+// moves to it first would be lost to its group until somebody moves it back.
+func (v *Vet) image(name string) []group.Problem {
+	if v.images == nil || slices.Contains(v.images, name) {
+		return nil
+	}
+	return []group.Problem{{
+		Path: "template.os_image", Rule: string(policy.CodeOSImageForbidden),
+		Message: fmt.Sprintf("%q is not among the images whose measurements the coordinators trust, so no boot of it would be admitted: use one of %s, or add its measurements to the coordinators' trust file first",
+			name, strings.Join(v.images, ", ")),
 	}}
 }
 

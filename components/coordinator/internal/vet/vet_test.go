@@ -61,13 +61,13 @@ func TestATT14_ATT16_ATT17_TOK19_StoredSpecsAreLinted(t *testing.T) {
 		}
 		for before, v := range map[string]*view.View{"first": records(bad, 5, nil, 0), "edit": records(bad, 5, &good, 4)} {
 			var refused *group.ValidationError
-			if err := vet.New(ownApp).Stored(v, "pg"); !errors.As(err, &refused) || refused.Problems[0].Rule != c.rule ||
+			if err := vet.New(ownApp, nil).Stored(v, "pg"); !errors.As(err, &refused) || refused.Problems[0].Rule != c.rule ||
 				!strings.HasPrefix(refused.Problems[0].Path, "template.") || vet.Code(err) != policy.CodeSpecInvalid {
 				t.Errorf("%s, %s: %v, want %s", name, before, err, c.rule)
 			}
 		}
 	}
-	if err := vet.New(ownApp).Stored(records(good, 5, nil, 0), "pg"); err != nil {
+	if err := vet.New(ownApp, nil).Stored(records(good, 5, nil, 0), "pg"); err != nil {
 		t.Errorf("a good one: %v", err)
 	}
 }
@@ -90,7 +90,7 @@ func TestWhatRunsIsNotLintedAgain(t *testing.T) {
 		"another variable":        {envValue, 6, false},
 		"another text":            {other, 6, false},
 	} {
-		judge, v := vet.New(ownApp), records(c.stored, c.index, &old, 5)
+		judge, v := vet.New(ownApp, nil), records(c.stored, c.index, &old, 5)
 		if err := judge.Stored(v, "pg"); (err == nil) != c.fit {
 			t.Errorf("%s: stored: %v", name, err)
 		}
@@ -101,7 +101,7 @@ func TestWhatRunsIsNotLintedAgain(t *testing.T) {
 }
 
 func TestIDN07_TheOwnAppIsJudgedAlways(t *testing.T) {
-	judge := vet.New("0x" + strings.ToUpper(ownApp))
+	judge := vet.New("0x"+strings.ToUpper(ownApp), nil)
 	own := spec(func(s *group.Spec) { s.AppID = ownApp })
 	for name, v := range map[string]*view.View{"first": records(own, 5, nil, 0), "accepted before": records(own, 5, &own, 5)} {
 		if err := judge.Stored(v, "pg"); vet.Code(err) != policy.CodeIdentityForbidden || !strings.Contains(err.Error(), "app_id") {
@@ -113,7 +113,7 @@ func TestIDN07_TheOwnAppIsJudgedAlways(t *testing.T) {
 			t.Errorf("app %q: %v", app, err)
 		}
 	}
-	if judge := vet.New(""); judge.App("") != nil {
+	if judge := vet.New("", nil); judge.App("") != nil {
 		t.Error("no app is taken for the own one")
 	}
 }
@@ -139,7 +139,7 @@ func TestCodeIsOfTheWorstProblem(t *testing.T) {
 
 // More contents than are remembered, and those again.
 func TestManyContentsAreJudgedRight(t *testing.T) {
-	judge := vet.New(ownApp)
+	judge := vet.New(ownApp, nil)
 	for range 2 {
 		for i := range 100 {
 			s := spec(adds(fmt.Sprintf("user: \"%d\"", i)))
@@ -167,9 +167,55 @@ func TestHK03_AHookNamesWhatTheComposeTextDeclares(t *testing.T) {
 	}
 	for before, v := range map[string]*view.View{"first": records(bad, 5, nil, 0), "edit": records(bad, 5, &good, 4)} {
 		var refused *group.ValidationError
-		if err := vet.New(ownApp).Stored(v, "pg"); !errors.As(err, &refused) || len(refused.Problems) != 1 ||
+		if err := vet.New(ownApp, nil).Stored(v, "pg"); !errors.As(err, &refused) || len(refused.Problems) != 1 ||
 			refused.Problems[0].Rule != "EXEC_FORBIDDEN" || refused.Problems[0].Path != `lifecycle_hook["drain"].exec.service` {
 			t.Errorf("%s: %v", before, err)
 		}
+	}
+}
+
+// A disk only grows, and nothing moves to an image of which nobody would be admitted: told
+// when the spec is put, in an edit by the API and by a plain KV edit.
+func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
+	images := map[string][]policy.Measurement{"dstack-0.5.7": {{}}, "dstack-0.5.9": {{}}}
+	disk := func(gb int) func(*group.Spec) { return func(s *group.Spec) { s.Template.DiskGB = gb } }
+	image := func(name string) func(*group.Spec) {
+		return func(s *group.Spec) { s.Template.OSImage = name }
+	}
+	for name, c := range map[string]struct {
+		old    func(*group.Spec) // nil: the group is new
+		change func(*group.Spec)
+		path   string // "": it may
+	}{
+		"a larger disk":               {disk(20), disk(40), ""},
+		"a smaller disk":              {disk(40), disk(20), "template.disk_gb"},
+		"a disk left out again":       {disk(40), disk(0), "template.disk_gb"},
+		"a first disk":                {nil, disk(20), ""},
+		"another trusted image":       {image("dstack-0.5.7"), image("dstack-0.5.9"), ""},
+		"an image nobody trusts":      {image("dstack-0.5.7"), image("dstack-0.5.6"), "template.os_image"},
+		"a first image nobody trusts": {nil, image("dstack-0.5.6"), "template.os_image"},
+		// A trust file that forgot it keeps nobody from scaling what runs.
+		"an image that was trusted": {image("dstack-0.5.6"), func(s *group.Spec) { s.Template.OSImage, s.Replicas = "dstack-0.5.6", 5 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next, v := spec(c.change), records(spec(c.change), 9, nil, 0)
+			if c.old != nil {
+				old := spec(c.old)
+				v = records(next, 9, &old, 8)
+			}
+			judge := vet.New(ownApp, images)
+			for way, err := range map[string]error{"edit": judge.Edit(v, next), "stored": judge.Stored(v, "pg")} {
+				var refused *group.ValidationError
+				switch {
+				case c.path == "" && err != nil:
+					t.Errorf("%s: %v", way, err)
+				case c.path != "" && (!errors.As(err, &refused) || len(refused.Problems) != 1 || refused.Problems[0].Path != c.path):
+					t.Errorf("%s: %v, want one problem of %s", way, err, c.path)
+				}
+			}
+			if c.path == "template.os_image" && !strings.Contains(judge.Edit(v, next).Error(), "dstack-0.5.7, dstack-0.5.9") {
+				t.Errorf("%v does not say which would do", judge.Edit(v, next))
+			}
+		})
 	}
 }

@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"testing"
+
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// TestATT15_ATT20_ABootIsAtThePairThatItProved: a change of the OS image alone makes a
+// Revision with the same compose hash. While the Slot moves, both are allowed, and which
+// of them a Boot is at follows from the image that it runs, in whichever order they boot.
+func TestATT15_ATT20_ABootIsAtThePairThatItProved(t *testing.T) {
+	const target, otherImage = "22222222222222222222222222222222", "dstack-0.5.12"
+	h := newHarness(t)
+	h.cfg.Images.Images = h.cloud.Images(osImage, otherImage)
+	h.service = New(h.cfg)
+	h.narrow(func(sp *policy.SlotPolicy) {
+		next := sp.Allowed[0]
+		next.Revision, next.OSImage = target, otherImage
+		sp.Allowed = append(sp.Allowed, next)
+	})
+	at := func(what, want string) {
+		t.Helper()
+		if got := h.admission(); got.Revision != want {
+			t.Errorf("%s is recorded at revision %s, want %s", what, got.Revision, want)
+		}
+	}
+
+	old := h.boot(composeText, h.seed)
+	old.mustAdmit()
+	at("a boot of the old image", revision)
+	old.mustAdmit()
+	at("the same boot once more", revision)
+
+	h.endLease()
+	h.image = otherImage
+	moved := h.boot(composeText, h.seed)
+	moved.mustAdmit()
+	at("a boot of the new image", target)
+
+	// What a record says of the Boot before does not count against what it proves now.
+	record := h.admission()
+	record.Revision = revision
+	h.write(store.AdmissionKey("pg-0"), record)
+	moved.mustAdmit()
+	at("a renewing boot of the new image", target)
+
+	h.endLease()
+	h.image = ""
+	back := h.boot(composeText, h.seed)
+	back.mustAdmit()
+	at("a boot that went back to the old image", revision)
+
+	// The Slot has arrived: the old pair is not allowed any more.
+	h.narrow(func(sp *policy.SlotPolicy) { sp.Allowed = sp.Allowed[1:] })
+	_, err := back.admit()
+	h.wantRefusal(err, policy.CodeOSImageForbidden, policy.CodeOSImageForbidden)
+	h.endLease()
+	h.image = otherImage
+	h.boot(composeText, h.seed).mustAdmit()
+	at("a boot of the new image, the only one allowed", target)
+}

@@ -1,0 +1,18 @@
+package group
+
+import "fmt"
+
+// EditProblems is what keeps next from taking the place of old, by which the group is run
+// now. Both are valid as documents. Absent fields count with their defaults.
+func EditProblems(old, next Spec) []Problem {
+	var problems []Problem
+	if from, to := old.Template.DiskGB, next.Template.DiskGB; to < from {
+		word := fmt.Sprintf("is %d", to)
+		if to == 0 {
+			word = "is absent"
+		}
+		problems = append(problems, Problem{Path: "template.disk_gb", Rule: "R131", Message: fmt.Sprintf(
+			"%s, and the spec in force says %d: a disk only grows, so leave it at %d or give more; for smaller disks make a new group and move the data", word, from, from)})
+	}
+	return problems
+}
