@@ -77,12 +77,16 @@ demo: tools build ## roll a live PostgreSQL cluster on this machine and measure 
 	@$(BIN)/cadre-demo run $(DEMO_NET)
 
 .PHONY: up
-up: tools build ## start the demo cluster and leave it running (root; NAT and UDP as for demo)
+up: tools build ## start the demo cluster, or bring it back, and leave it running (root; NAT and UDP as for demo)
 	@$(BIN)/cadre-demo up $(DEMO_NET)
 
 .PHONY: down
-down: build ## remove the demo cluster and every trace of it (root)
+down: build ## remove the demo cluster and every trace of it, whoever started it (root)
 	@$(BIN)/cadre-demo down
+
+.PHONY: drill-power
+drill-power: tools build ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)
+	@$(BIN)/cadre-demo drill-power $(DEMO_NET)
 
 .PHONY: bench-rollout
 bench-rollout: tools build ## measure the engine's own overhead in a rollout (root)

@@ -41,6 +41,8 @@ func TestDemoPath(t *testing.T) {
 			worst := checkRollouts(ctx, t, r, n, c.rollouts)
 			if i == 0 {
 				checkDeath(ctx, t, r, n, worst)
+				checkPowerLoss(ctx, t, r, n)
+				return
 			}
 			verdict, err := r.StopLoad(ctx)
 			if err != nil {
@@ -79,6 +81,28 @@ func checkDeath(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator, 
 	if 2*planned >= report.GapMS.Unplanned {
 		t.Errorf("longest write gap %d ms in a rollout, %d ms when the leader died: that was no hand-over", planned, report.GapMS.Unplanned)
 	}
+}
+
+// checkPowerLoss is `make drill-power` on the cluster that is there: the power of
+// everything goes at one instant, the cluster comes back by itself at its addresses, and
+// no write that was acknowledged before or since is missing.
+func checkPowerLoss(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
+	t.Helper()
+	before, err := os.ReadFile(r.ContextFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := r.PowerLoss(ctx, n)
+	if err != nil {
+		t.Fatalf("after a power loss: %v", err)
+	}
+	if now, err := os.ReadFile(r.ContextFile()); err != nil || !bytes.Equal(now, before) {
+		t.Errorf("the context file changed (%v): a copy of it would be void", err)
+	}
+	if len(report.Processes) < 5 {
+		t.Errorf("killed %v: that was not everything", report.Processes)
+	}
+	t.Logf("power loss: whole after %v s, longest write gap %.0f s, verdict %+v", report.AvailableS, report.GapS, report.Verdict)
 }
 
 // checkRollout holds one rollout against what the issue of every user is: one

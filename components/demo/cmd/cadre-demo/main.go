@@ -19,15 +19,18 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `cadre-demo run | up | down | bench-rollout | docs-performance  [--nat KIND] [--udp open|blocked]
+const usage = `cadre-demo run | up | down | drill-power | bench-rollout | docs-performance  [--nat KIND] [--udp open|blocked]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
   --udp blocked  no UDP passes the NATs
 
   run            deploy, load, roll, measure, kill the leader; writes .out/demo.json
-  up             deploy and leave the cluster running
-  down           remove it and every trace of it
+  up             deploy and leave the cluster running; bring back one that is there
+  down           remove it and every trace of it, and what an interrupted drill or
+                 benchmark left, whoever started it
+  drill-power    deploy, cut the power of everything under load, start again, look for
+                 every acknowledged write; writes .out/drill-power.json
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
   docs-performance  write docs/performance.md from the last results`
 
@@ -41,7 +44,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	verb, network, err := parse(args)
+	o, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -50,8 +53,11 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	out := filepath.Join(root, ".out")
-	if verb == "docs-performance" {
+	switch o.verb {
+	case "docs-performance":
 		return rig.Document(out, filepath.Join(root, "docs/performance.md"))
+	case "down":
+		return down(ctx, root, out, os.Stdout)
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root: run this as root or with sudo")
@@ -59,61 +65,85 @@ func run(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(out, 0o750); err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(out, "demo.log"))
+	n := rig.NewNarrator(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())), time.Now())
+	log, err := os.Create(filepath.Join(out, logName(o.verb)))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	r, err := rig.New(root, filepath.Join(out, "demo"), 3*time.Second, log)
+	if o.verb == "bench-rollout" {
+		return bench(ctx, root, out, log, n)
+	}
+	r, err := rig.New(root, filepath.Join(out, stateName(o.verb)), 3*time.Second, log)
 	if err != nil {
 		return err
 	}
-	n := rig.NewNarrator(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())), time.Now())
-	r.Net = network
-	switch verb {
+	r.Net = o.network
+	switch o.verb {
 	case "run":
 		return demo(ctx, r, n, out)
 	case "up":
-		return up(ctx, r, n, os.Stdout)
-	case "down":
-		return r.Down(ctx)
-	case "bench-rollout":
-		return bench(ctx, root, out, log, n)
+		return up(ctx, r, n, o.networkGiven, os.Stdout)
+	case "drill-power":
+		return drillPower(ctx, r, n, out)
 	default:
 		return errors.New("usage: " + usage)
 	}
 }
 
+// states are the folders below .out that clusters of this program are in.
+var states = []string{"demo", "drill-power", "bench"}
+
+// stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
+func stateName(verb string) string {
+	if verb == "drill-power" {
+		return verb
+	}
+	return "demo"
+}
+
+func logName(verb string) string { return stateName(verb) + ".log" }
+
+// options are a command line.
+type options struct {
+	verb    string
+	network rig.Net
+	// networkGiven says that the network was named, not left out.
+	networkGiven bool
+}
+
 // parse reads the verb and the flags behind it.
-func parse(args []string) (verb string, network rig.Net, err error) {
+func parse(args []string) (o options, err error) {
 	if len(args) == 0 {
-		return "", network, errors.New("usage: " + usage)
+		return o, errors.New("usage: " + usage)
 	}
 	flags := flag.NewFlagSet("cadre-demo", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	nat := flags.String("nat", rig.DefaultNet.NAT, "")
 	udp := flags.String("udp", "open", "")
 	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
-		return "", network, errors.Join(err, errors.New("usage: "+usage))
+		return o, errors.Join(err, errors.New("usage: "+usage))
 	}
 	switch *nat {
 	case "none":
 	case "full-cone", "address-restricted", "port-restricted", "symmetric":
-		network.NAT = *nat
+		o.network.NAT = *nat
 	default:
-		return "", network, fmt.Errorf("--nat %q: want none, full-cone, address-restricted, port-restricted or symmetric", *nat)
+		return o, fmt.Errorf("--nat %q: want none, full-cone, address-restricted, port-restricted or symmetric", *nat)
 	}
 	switch *udp {
 	case "open":
 	case "blocked":
-		network.BlockUDP = true
-		if network.NAT == "" {
-			return "", network, errors.New("--udp blocked: without a NAT no UDP passes anyway")
+		o.network.BlockUDP = true
+		if o.network.NAT == "" {
+			return o, errors.New("--udp blocked: without a NAT no UDP passes anyway")
 		}
 	default:
-		return "", network, fmt.Errorf("--udp %q: want open or blocked", *udp)
+		return o, fmt.Errorf("--udp %q: want open or blocked", *udp)
 	}
-	return args[0], network, nil
+	flags.Visit(func(*flag.Flag) { o.networkGiven = true })
+	o.verb = args[0]
+	return o, nil
 }
 
 // demo removes what it made, also when it fails; the logs stay in .out/demo.log.
@@ -157,11 +187,49 @@ func bench(ctx context.Context, root, out string, log io.Writer, n *rig.Narrator
 	return rig.Write(filepath.Join(out, "bench-rollout.json"), result)
 }
 
-func up(ctx context.Context, r *rig.Rig, n *rig.Narrator, out io.Writer) error {
+// drillTime bounds a drill: a cluster that is not back by then does not come back.
+const drillTime = 10 * time.Minute
+
+// drillPower removes its cluster, also when it fails: logs of CVMs stay with
+// CADRE_DEMO_KEEP only.
+func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err error) {
 	if err := r.Down(ctx); err != nil {
 		return err
 	}
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if os.Getenv("CADRE_DEMO_KEEP") == "" {
+			err = errors.Join(err, r.Down(cleanup))
+		}
+	}()
 	if err := r.Deploy(ctx, n); err != nil {
+		return err
+	}
+	drill, cancel := context.WithTimeoutCause(ctx, drillTime, fmt.Errorf("the cluster is not back after %s", drillTime))
+	defer cancel()
+	report, err := r.PowerLoss(drill, n)
+	if report.Processes != nil {
+		report.Print(os.Stdout)
+		err = errors.Join(err, rig.Write(filepath.Join(out, "drill-power.json"), report))
+	}
+	return err
+}
+
+func up(ctx context.Context, r *rig.Rig, n *rig.Narrator, networkGiven bool, out io.Writer) error {
+	var err error
+	switch {
+	case r.Deployed() && networkGiven:
+		return errors.New("a demo cluster is there already, and its network stays as it is: `make up` without NAT and UDP brings it back, `make down` removes it")
+	case r.Deployed():
+		err = r.BringBack(ctx, n)
+	default:
+		// What is left of a deployment that did not come to its end is of no use.
+		if err = r.Down(ctx); err == nil {
+			err = r.Deploy(ctx, n)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, `
@@ -173,7 +241,28 @@ The cluster runs. Look around:
   bin/cadre rollout watch postgres        # in another terminal, then:
   bin/cadre instance restart postgres-2
 
-make down removes it.
+make up brings it back when the machine was off; make down removes it.
 `, r.ContextFile())
 	return nil
+}
+
+// down removes every cluster of this program, whoever started it, and says so.
+func down(ctx context.Context, root, out string, say io.Writer) error {
+	var errs []error
+	nothing := true
+	for _, name := range states {
+		did, err := rig.At(root, filepath.Join(out, name), nil).Remove(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !did.Nothing() {
+			nothing = false
+			fmt.Fprintln(say, did)
+		}
+	}
+	if nothing && len(errs) == 0 {
+		fmt.Fprintln(say, "nothing of the demo is there")
+	}
+	return errors.Join(errs...)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"cadre.dev/core/group"
@@ -36,7 +38,38 @@ func (r *Rig) Deploy(ctx context.Context, n *Narrator) error {
 		}
 	}
 	n.Say("waiting for steady writes")
-	return r.AwaitWrites(ctx, time.Now(), 200)
+	if err := r.AwaitWrites(ctx, time.Now(), 200); err != nil {
+		return err
+	}
+	return writeText(r.deployedFile(), "")
+}
+
+// deployedFile says that Deploy came to its end.
+func (r *Rig) deployedFile() string { return filepath.Join(r.State, "deployed") }
+
+// Deployed reports whether a whole cluster was deployed here and not removed since.
+func (r *Rig) Deployed() bool {
+	_, err := os.Stat(r.deployedFile())
+	return err == nil
+}
+
+// BringBack starts the cloud of a cluster that was deployed before and waits until the
+// cluster works again. One that runs is left alone.
+func (r *Rig) BringBack(ctx context.Context, n *Narrator) error {
+	n.Say("a demo cluster is there already: starting its local cloud")
+	if err := r.PowerOn(ctx); err != nil {
+		return err
+	}
+	n.Say("waiting for steady writes")
+	if err := r.AwaitWrites(ctx, time.Now(), 200); err != nil {
+		return err
+	}
+	for _, name := range []string{Postgres, App} {
+		if _, err := r.Follow(ctx, name, n.Rollout); err != nil {
+			return fmt.Errorf("wait for %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Demo tells the whole story and returns what was measured.

@@ -130,10 +130,7 @@ func (r *Rig) Start(ctx context.Context, cvm string) error {
 
 // Halt stops the local cloud and leaves its state and logs.
 func (r *Rig) Halt(ctx context.Context) error {
-	if r.client != nil {
-		_ = r.client.Close()
-		r.client = nil
-	}
+	r.hangUp()
 	_, err := r.Cadre(ctx, "local", "down", "--state", filepath.Dir(r.CloudFile()))
 	return err
 }

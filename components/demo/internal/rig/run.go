@@ -60,8 +60,11 @@ func (n Net) flags(bin string) []string {
 
 // Cloud is the part of the local cloud's cloud.json that the rig needs.
 type Cloud struct {
-	APIURL string `json:"api_url"`
-	APIKey string `json:"api_key"`
+	APIURL         string `json:"api_url"`
+	APIKey         string `json:"api_key"`
+	GatewayAddress string `json:"gateway_address"`
+	// PID is the daemon's process.
+	PID int `json:"pid"`
 }
 
 // New returns a rig for the checkout at root with its state below state.
@@ -70,13 +73,18 @@ func New(root, state string, bootDelay time.Duration, log io.Writer) (*Rig, erro
 	if err != nil {
 		return nil, err
 	}
+	r := At(root, state, log)
+	r.BootDelay, r.images = bootDelay, Images(filepath.Join(root, "bin"), filepath.Join(root, ".tools"), postgres)
+	return r, nil
+}
+
+// At returns a rig that can only look after what is at state already: power it on, ask
+// it, remove it.
+func At(root, state string, log io.Writer) *Rig {
 	if log == nil {
 		log = io.Discard
 	}
-	return &Rig{
-		Root: root, State: state, BootDelay: bootDelay, Log: log,
-		images: Images(filepath.Join(root, "bin"), filepath.Join(root, ".tools"), postgres),
-	}, nil
+	return &Rig{Root: root, State: state, Log: log}
 }
 
 // postgresBin finds the newest installed server's programs.
@@ -132,18 +140,34 @@ func (r *Rig) ImageVars(names ...string) ([]string, error) {
 
 // Cadre runs the cadre binary with the rig's context and returns what it printed.
 func (r *Rig) Cadre(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(r.Root, "bin", "cadre"), args...)
-	cmd.Env = append(os.Environ(), "CADRE_CONTEXT="+r.ContextFile(), "NO_COLOR=1")
-	// An interrupted demo must not leave half an operation behind: the command ends itself.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 20 * time.Second
 	var out bytes.Buffer
+	cmd := r.cadre(ctx, args...)
 	cmd.Stdout = io.MultiWriter(&out, r.Log)
 	cmd.Stderr = cmd.Stdout
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf("cadre %s: %w: %s", args[0], err, tail(out.String(), 2000))
 	}
 	return out.String(), nil
+}
+
+// cadreJSON is Cadre for what it prints with -o json.
+func (r *Rig) cadreJSON(ctx context.Context, args ...string) ([]byte, error) {
+	var out, problem bytes.Buffer
+	cmd := r.cadre(ctx, append([]string{"-o", "json"}, args...)...)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, r.Log), io.MultiWriter(&problem, r.Log)
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("cadre %s: %w: %s", args[0], err, tail(problem.String(), 2000))
+	}
+	return out.Bytes(), nil
+}
+
+func (r *Rig) cadre(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.Root, "bin", "cadre"), args...)
+	cmd.Env = append(os.Environ(), "CADRE_CONTEXT="+r.ContextFile(), "NO_COLOR=1")
+	// An interrupted demo must not leave half an operation behind: the command ends itself.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	return cmd
 }
 
 func tail(s string, n int) string {
@@ -223,17 +247,23 @@ func (r *Rig) Client() (*client.Client, error) {
 	return r.client, err
 }
 
-// Down removes the local cloud and everything in it.
-func (r *Rig) Down(ctx context.Context) error {
+// PowerOn starts the local cloud that was there before, as it was.
+func (r *Rig) PowerOn(ctx context.Context) error {
+	r.hangUp()
+	_, err := r.Cadre(ctx, "local", "up", "--state", filepath.Dir(r.CloudFile()))
+	return err
+}
+
+// hangUp lets go of the connection to a cluster that is about to go or was away.
+func (r *Rig) hangUp() {
 	if r.client != nil {
 		_ = r.client.Close()
 		r.client = nil
 	}
-	if _, err := os.Stat(filepath.Dir(r.CloudFile())); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if _, err := r.Cadre(ctx, "local", "down", "--state", filepath.Dir(r.CloudFile())); err != nil {
-		return err
-	}
-	return os.RemoveAll(r.State)
+}
+
+// Down removes the local cloud and everything in it, whoever started it.
+func (r *Rig) Down(ctx context.Context) error {
+	_, err := r.Remove(ctx)
+	return err
 }
