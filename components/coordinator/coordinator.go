@@ -22,6 +22,7 @@ import (
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
 	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/secrets"
@@ -81,6 +82,7 @@ type Coordinator struct {
 	platform  *observe.Platform
 	reconcile *reconcile.Reconciler
 	server    *server.Server
+	ratchet   *ratchet.Ratchet
 	metrics   *status.Metrics
 	relocated chan struct{} // capacity 1: the coordinators' places changed
 	confirmed chan struct{} // closed: the records are of this coordinator's founding
@@ -230,6 +232,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	}
 	c.metrics = status.NewMetrics()
 	c.reports = reports.New(c.deps.Now)
+	c.ratchet = ratchet.New(c.store, c.reports, c.deps.Now)
 	c.views = view.NewWatcher(c.store, c.log)
 	if err := c.assembleSecrets(consul.Address(), epoch); err != nil {
 		return err
@@ -303,11 +306,11 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Look: observe.Looker{Cluster: c.cfg.Cluster, Store: c.store, Listing: c.platform, Reports: c.reports}.Look,
-		Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
+		Ratchet: c.ratchet, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
-		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports,
+		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet,
 		Operator: operator, Tokens: c.issuer, Vet: judge, Members: c.issuer, LeaseNode: c.store.LeaseNode(), Evict: c.admission.Evict, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
 		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
 		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
@@ -320,7 +323,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
-		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh, Halted: c.reconcile.Halted,
+		Mesh: mesh.Server{Node: func() mesh.Node { return c.node }}, Agents: c.control.Mesh, Ratchet: c.ratchet,
 		Now: c.deps.Now, Log: c.log,
 	})
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })

@@ -26,8 +26,11 @@ var (
 	// ErrTermRegression: the Term went down, so the store was restored from an older
 	// state, or it is gone while records of its leaders are there. No leader may act
 	// until the Term is above the highest one seen (threat model 9.4, rule 7), which an
-	// operator brings about with the record at control/term.
+	// operator brings about with the record at control/recover.
 	ErrTermRegression = errors.New("EPOCH_REGRESSION: term went backwards")
+	// ErrStateRegression: the records are older than what was seen of them, within one
+	// Term too. No leader may act until an operator says so, with that same record.
+	ErrStateRegression = errors.New("EPOCH_REGRESSION: the records went back")
 	// ErrTermExhausted: there is no next Term. No leader acts any more.
 	ErrTermExhausted = errors.New("EPOCH_REGRESSION: no term is left")
 	// ErrReleased is the cause of a Lease's context that its holder gave up.

@@ -46,6 +46,8 @@ const (
 	LeaseKey = "lease/coordinator"
 	// TermKey carries the Term; its modify index is the fence.
 	TermKey = "lease/term"
+	// StateKey carries the state, which grows with what the leader does.
+	StateKey = "lease/state"
 )
 
 // maxKeyBytes is Consul's practical bound with room for the prefix.
@@ -158,8 +160,8 @@ func OperatorTokenKey(sha256 string) string {
 	return key("operators", segment(sha256Grammar, sha256))
 }
 
-// RaisedTermKey is the operator's way to a higher Term.
-func RaisedTermKey() string { return "control/term" }
+// RecoverKey is the operator's way to a higher Term and state.
+func RecoverKey() string { return "control/recover" }
 
 // Every name is matched as bytes against one grammar, as narrow as the
 // strictest consumer of it (IDN-02). A slash can never come in.

@@ -191,6 +191,9 @@ func (c *Consul) readTerm(ctx context.Context) (uint64, error) {
 	return record.Term, nil
 }
 
+// SeenTerm is the highest Term that this process has seen.
+func (c *Consul) SeenTerm() uint64 { return c.sawTerm(0) }
+
 // sawTerm remembers the highest Term that this process has seen, and gives it.
 func (c *Consul) sawTerm(term uint64) uint64 {
 	c.mu.Lock()

@@ -109,14 +109,16 @@ var Records = []Kind{
 		"The epoch of a declared secret, never its value: coordinators derive that from their guest agent by group, name and epoch. secrets/cluster/gossip is Consul's gossip key. Never deleted: a secret that is declared again must not go back to an old value."},
 	{"control/rotate/<group>/<secret>", typeOf[RotateRequest](), Operator, 4 * kib,
 		"A request for a new epoch of a secret. The leader deletes it when it raises the epoch."},
-	{"control/term", typeOf[RaisedTerm](), Operator, 4 * kib,
-		"The way out of EPOCH_REGRESSION: the next Term is above this one. It only raises; it can be left or deleted afterwards."},
+	{"control/recover", typeOf[Recovery](), Operator, 4 * kib,
+		"The way out of EPOCH_REGRESSION: the next Term is above this one, and the next state above this one. It only raises; it can be left or deleted afterwards. `cadre recover` writes it."},
 	{"operators/<sha256>", typeOf[OperatorToken](), Coordinator, 1 * kib,
 		"That the operators' token of this digest was made. Never deleted: a token that was deleted in Consul would be made again at its next use."},
 	{LeaseKey, typeOf[LeaseRecord](), Leader, 4 * kib,
 		"The lock of the leader: a Consul session holds the key. The value tells people who it is. Never deleted."},
 	{TermKey, typeOf[TermRecord](), Leader, 1 * kib,
 		"The Term, raised in the transaction that takes the lock. Every leader write checks the session on lease/coordinator and the index of this key."},
+	{StateKey, typeOf[StateRecord](), Leader, 1 * kib,
+		"How far the records have come: it grows with each Term, each recorded Operation, each platform call and at least once a minute. Agents keep the highest they saw, so that a restore within one Term is noticed. Never deleted."},
 }
 
 // KindOf finds the row of the table for key: ErrBadKey or ErrUnknownKey.

@@ -27,10 +27,12 @@ type RequireApproval struct {
 	At     time.Time `json:"at"`
 }
 
-// RaisedTerm is the operator's record at control/term: the next Term is above Term,
-// which is at least 1 and at most MaxRaisedTerm. It never lowers one.
-type RaisedTerm struct {
+// Recovery is the operator's record at control/recover, the way out of EPOCH_REGRESSION:
+// the next Term is above Term and the next state above State. Term is at least 1, neither
+// is above MaxRaised. It only raises, so it can stay.
+type Recovery struct {
 	Term   uint64    `json:"term"`
+	State  uint64    `json:"state,omitempty"`
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at,omitzero"`
@@ -119,6 +121,14 @@ type BootLease struct {
 // TermRecord is the value of the Term key.
 type TermRecord struct {
 	Term uint64 `json:"term"`
+}
+
+// StateRecord is the value of the state key: how far the records have come.
+type StateRecord struct {
+	State uint64 `json:"state"`
+	// Term of the leader that wrote it.
+	Term uint64    `json:"term"`
+	At   time.Time `json:"at"`
 }
 
 // FoundingRecord says which founding of the cluster the records are of.

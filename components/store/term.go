@@ -11,8 +11,8 @@ const (
 	// MaxTerm is the last Term: every reader of JSON keeps it exact. It is never passed,
 	// since one that begins anew would fence nobody.
 	MaxTerm = 1<<53 - 1
-	// MaxRaisedTerm is how far an operator can raise it, so that Terms are left.
-	MaxRaisedTerm = 1 << 52
+	// MaxRaised is how far an operator can raise it, so that Terms are left.
+	MaxRaised = 1 << 52
 )
 
 // TermFacts are what the next Term follows from.
@@ -51,11 +51,18 @@ func NextTerm(f TermFacts) (uint64, error) {
 
 // wayOut tells what an operator does about a Term that is lost.
 func (f TermFacts) wayOut() string {
-	text := fmt.Sprintf(`write {"term":N,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know`, RaisedTermKey(), max(f.Seen, 1))
+	text := WayOut(max(f.Seen, 1), 0)
 	if f.Unusable != nil {
 		text += fmt.Sprintf(" (what is there counts for nothing: %v)", f.Unusable)
 	}
 	return text
+}
+
+// WayOut tells what an operator does about records that went back, where Term and state
+// are at least these.
+func WayOut(term, state uint64) string {
+	return fmt.Sprintf(`find out what is gone, then: cadre recover; it writes {"term":N,"state":M,"reason":"...","by":"..."} at %s, N at least %d and every term that agents and logs know, M at least %d`,
+		RecoverKey(), term, state)
 }
 
 // underTerm reports whether a record is only ever written by a leader, or by a
@@ -112,26 +119,34 @@ func (f *TermFacts) readAll(ctx context.Context, s Store) (index uint64, err err
 // readRaised reads what an operator raised the Term to. A record that cannot be used
 // raises nothing and stops nobody who does not need it.
 func readRaised(ctx context.Context, s Store) (term uint64, unusable, err error) {
-	raised, _, err := Read[RaisedTerm](ctx, s, RaisedTermKey())
+	raised, unusable, err := readRecovery(ctx, s)
+	return raised.Term, unusable, err
+}
+
+// readRecovery is the zero value where there is none that can be used.
+func readRecovery(ctx context.Context, s Store) (raised Recovery, unusable, err error) {
+	raised, _, err = Read[Recovery](ctx, s, RecoverKey())
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return 0, nil, nil
+		return Recovery{}, nil, nil
 	case len(RecordErrors(err)) > 0:
-		return 0, err, nil
+		return Recovery{}, err, nil
 	case err != nil:
-		return 0, nil, err
+		return Recovery{}, nil, err
 	}
-	unusable = raised.Check()
-	if unusable != nil {
-		return 0, unusable, nil
+	if unusable := raised.Check(); unusable != nil {
+		return Recovery{}, unusable, nil
 	}
-	return raised.Term, nil, nil
+	return raised, nil, nil
 }
 
 // Check tells why the record raises nothing; nil: it does.
-func (r RaisedTerm) Check() error {
-	if r.Term < 1 || r.Term > MaxRaisedTerm {
-		return fmt.Errorf("term: %d is not from 1 to %d", r.Term, uint64(MaxRaisedTerm))
+func (r Recovery) Check() error {
+	switch {
+	case r.Term < 1 || r.Term > MaxRaised:
+		return fmt.Errorf("term: %d is not from 1 to %d", r.Term, uint64(MaxRaised))
+	case r.State > MaxRaised:
+		return fmt.Errorf("state: %d is above %d", r.State, uint64(MaxRaised))
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestThreat_CTL06_NextTerm(t *testing.T) {
 		if err != nil && !strings.HasPrefix(err.Error(), "EPOCH_REGRESSION: ") {
 			t.Errorf("%s: %v does not name the code", name, err)
 		}
-		if errors.Is(err, store.ErrTermRegression) && !strings.Contains(err.Error(), store.RaisedTermKey()) {
+		if errors.Is(err, store.ErrTermRegression) && !strings.Contains(err.Error(), store.RecoverKey()) {
 			t.Errorf("%s: %v does not name the way out", name, err)
 		}
 	}

@@ -97,7 +97,7 @@ func (o Op) validate() error {
 			return fmt.Errorf("%w: %s is not a key that is locked in a transaction, only those below %s are", ErrBadOp, o.Key, BootLeasePrefix)
 		}
 	case OpPut, OpPutCAS, OpDelete:
-		if strings.HasPrefix(o.Key, LeasePrefix) {
+		if strings.HasPrefix(o.Key, LeasePrefix) && (o.Key != StateKey || o.Kind != OpPutCAS) {
 			return fmt.Errorf("%w: %s is written only by taking the Lease", ErrBadOp, o.Key)
 		}
 	case OpCheckAbsent:

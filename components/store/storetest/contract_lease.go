@@ -120,11 +120,11 @@ var leaseTests = []contractTest{
 			}
 			wipe.Wipe(store.LeaseKey)
 		}
-		s.must(put(store.RaisedTermKey(), "not a record"))
-		if _, err := fresh.Acquire(s.ctx, "two"); !errors.Is(err, store.ErrTermRegression) || !strings.Contains(err.Error(), store.RaisedTermKey()) {
+		s.must(put(store.RecoverKey(), "not a record"))
+		if _, err := fresh.Acquire(s.ctx, "two"); !errors.Is(err, store.ErrTermRegression) || !strings.Contains(err.Error(), store.RecoverKey()) {
 			s.Fatalf("raised by nonsense: %v", err)
 		}
-		s.must(put(store.RaisedTermKey(), `{"term":41,"reason":"the term was deleted","by":"op"}`))
+		s.must(put(store.RecoverKey(), `{"term":41,"reason":"the term was deleted","by":"op"}`))
 		next, err := fresh.Acquire(s.ctx, "two")
 		if err != nil || next.Term() != 42 {
 			s.Fatalf("raised to 41: %v, %v", next, err)

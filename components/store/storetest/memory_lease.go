@@ -113,6 +113,13 @@ func (m *Memory) termLocked() (*store.TermRecord, error) {
 	return record, nil
 }
 
+// SeenTerm is store.Consul's.
+func (m *Memory) SeenTerm() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.maxTerm
+}
+
 func (m *Memory) readTermLocked() (uint64, error) {
 	record, err := m.termLocked()
 	if err != nil {

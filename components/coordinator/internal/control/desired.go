@@ -32,6 +32,7 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	out := &controlv1.Desired{
 		Version:    version(v, record.Value.Group, slot),
 		Term:       v.Term,
+		State:      v.State,
 		ConfigJson: config,
 		// A Boot whose credentials carry an older one attests again at once (ATT-32).
 		PolicyEpoch: v.Policies[slot].Value.Epoch,

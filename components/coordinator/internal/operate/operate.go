@@ -46,6 +46,10 @@ type Config struct {
 	Vet *vet.Vet
 	// Measure renders and judges what CVMs are measured with.
 	Measure measure.Measure
+	// Ratchet writes with a higher state.
+	Ratchet interface {
+		Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error
+	}
 	// Listing is told to look again after each call.
 	Listing interface{ Forget() }
 	// Look observes a group afresh: the records, the platform's list, the reports.
@@ -198,7 +202,7 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 	if err != nil {
 		return err
 	}
-	ops := append(lease.Fence(), put)
+	ops := []store.Op{put}
 	if slot := v.Slots[next.Slot]; slot.Index != 0 && next.CameToNothing() && slot.Value.Assigned == next.To && next.From != "" {
 		// The CVM runs on as it was: what the Slot is assigned must say so, or its silence
 		// would be taken for a boot that never came.
@@ -212,7 +216,11 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 	if asked := v.Queue[next.ResolvedBy]; next.ResolvedBy != "" && next.ResolvedBy != old.Value.ResolvedBy && asked.Index != 0 {
 		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(next.ResolvedBy), Index: asked.Index})
 	}
-	return o.cfg.Store.Commit(ctx, ops...)
+	if next.Calls != old.Value.Calls {
+		// The state is never older than an effect.
+		return o.cfg.Ratchet.Grow(ctx, lease, ops...)
+	}
+	return o.cfg.Store.Commit(ctx, append(lease.Fence(), ops...)...)
 }
 
 // transition logs a change of Phase once, and lets tests end the process there.

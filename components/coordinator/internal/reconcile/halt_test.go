@@ -32,7 +32,7 @@ func TestThreat_CTL06_ADeletedTermHaltsUntilAnOperatorRaisesIt(t *testing.T) {
 		if _, err := w.store.Acquire(t.Context(), "coordinator-9"); !errors.Is(err, store.ErrTermRegression) {
 			t.Fatalf("another coordinator: %v", err)
 		}
-		w.put(store.RaisedTermKey(), []byte(`{"term":20,"reason":"lease/term was deleted","by":"op"}`))
+		w.put(store.RecoverKey(), []byte(`{"term":20,"reason":"lease/term was deleted","by":"op"}`))
 		w.until("the rest", 10*time.Minute, w.complete("two"))
 		if w.term() != 21 {
 			t.Errorf("term %d, want 21", w.term())
@@ -47,9 +47,9 @@ func TestThreat_CTL06_ALeaderTakesATermAboveTheRaisedOne(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		before := w.term()
-		w.put(store.RaisedTermKey(), []byte(`{"term":9,"reason":"agents saw 9","by":"op"}`))
+		w.put(store.RecoverKey(), []byte(`{"term":9,"reason":"agents saw 9","by":"op"}`))
 		w.until("the new term", time.Minute, func() bool { return w.term() == 10 })
-		w.put(store.RaisedTermKey(), []byte(`{"term":4,"reason":"a mistake","by":"op"}`))
+		w.put(store.RecoverKey(), []byte(`{"term":4,"reason":"a mistake","by":"op"}`))
 		tick(t.Context(), 2*time.Minute)
 		if before >= 9 || w.term() != 10 {
 			t.Errorf("terms %d, then %d", before, w.term())

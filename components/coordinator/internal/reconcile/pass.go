@@ -46,9 +46,18 @@ type pass struct {
 
 func (p *pass) run(ctx context.Context) (next, error) {
 	if err := p.overtaken(); err != nil {
+		p.halt(err)
 		return next{}, err
 	}
+	seen := p.cfg.Ratchet.Seen() // before the records are read
 	ready, err := p.observe(ctx)
+	if p.view != nil {
+		if err := p.wentBack(seen); err != nil {
+			p.halt(err)
+			return next{}, err
+		}
+		p.halt(nil)
+	}
 	if err != nil || !ready {
 		return next{in: resync}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
@@ -100,8 +101,10 @@ type Config struct {
 	Views         *view.Watcher
 	Listing       *observe.Platform
 	Reports       Reports
-	Operator      Operator
-	Tokens        Tokens
+	// Ratchet tells how far the records have come.
+	Ratchet  *ratchet.Ratchet
+	Operator Operator
+	Tokens   Tokens
 	// Vet judges stored specs before they come into force.
 	Vet *vet.Vet
 	// Guard takes Slots away from Boots that may not hold them any more, beside the loop
@@ -205,6 +208,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:con
 	stop := context.AfterFunc(ctx, cancel)
 	var raised sync.WaitGroup
 	raised.Go(func() { r.untilRaised(under, lease, cancel) })
+	raised.Go(func() { r.keepGrowing(under, lease) })
 	r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	stop()
 	cancel()

@@ -36,7 +36,8 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 	// A retry goes with the rollout that it lets go on, and not before.
 	ops = append(ops, p.answeredOps(maxAnswered)...)
 	ops = append(ops, p.servedSwitch()...)
-	slotOps, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops))
+	// One more is for the state.
+	slotOps, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops)-1)
 	if err != nil {
 		return false, err
 	}
@@ -45,7 +46,11 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if len(ops) > 0 {
-		if err := p.commit(ctx, ops...); err != nil {
+		write := p.commit
+		if len(started) > 0 {
+			write = func(ctx context.Context, ops ...store.Op) error { return p.cfg.Ratchet.Grow(ctx, p.lease, ops...) }
+		}
+		if err := write(ctx, ops...); err != nil {
 			return false, fmt.Errorf("record plan: %w", err)
 		}
 		for _, op := range started {

@@ -34,6 +34,9 @@ const (
 
 // sweep removes records that have served.
 func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
+	if r.Halted() != "" {
+		return nil // what is gone must be found first, and what is there may be of use
+	}
 	v, err := view.Read(ctx, r.cfg.Store)
 	if err != nil {
 		return err

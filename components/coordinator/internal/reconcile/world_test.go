@@ -21,6 +21,7 @@ import (
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/operate"
+	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/tokens"
@@ -60,6 +61,8 @@ type world struct {
 	// behind: Boots from then on are not caught up, by an ever different figure;
 	// zero: all are.
 	behind time.Time
+	// seenState, by Slot, is the highest that its agent was told.
+	seenState map[string]uint64
 	// seenTerm, by Slot, is what its agent says of the Term instead of what it saw.
 	seenTerm map[string]uint64
 	// retired are the accessors of Slots that are gone.
@@ -95,7 +98,7 @@ var (
 const bootTime = 3 * time.Second
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, store: storetest.NewMemory(), cvms: map[string]*cvm{}, epoch: 1, app: groupApp}
+	w := &world{t: t, store: storetest.NewMemory(), cvms: map[string]*cvm{}, seenState: map[string]uint64{}, epoch: 1, app: groupApp}
 	w.reports = reports.New(time.Now)
 	w.views = view.NewWatcher(w.store, slog.New(slog.DiscardHandler))
 	return w
@@ -135,13 +138,14 @@ func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duratio
 	log := slog.New(slog.DiscardHandler)
 	listing := observe.NewPlatform(w, clock, 10*time.Second)
 	judge := vet.New(ownApp, nil)
+	turns := ratchet.New(w.store, w.reports, clock)
 	operator := operate.New(operate.Config{
-		Cluster: "demo", Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
+		Cluster: "demo", Ratchet: turns, Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
 		Look: observe.Looker{Cluster: "demo", Store: w.store, Listing: listing, Reports: skewed{w.reports, off}}.Look,
 		Now:  clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Ratchet: turns, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
 		Now: clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
@@ -376,7 +380,11 @@ func (w *world) tickLocked(ctx context.Context, v *view.View, c *cvm) {
 	if c.InProgress {
 		return
 	}
-	if !c.booted && !w.admitLocked(ctx, v, c) {
+	switch {
+	case c.booted && v.Admissions[c.slot].Value.BootID != c.bootID:
+		c.booted = false // the records name another one: it attests again
+		return
+	case !c.booted && !w.admitLocked(ctx, v, c):
 		return
 	}
 	if w.leader == "" {
@@ -387,6 +395,7 @@ func (w *world) tickLocked(ctx context.Context, v *view.View, c *cvm) {
 	if err != nil {
 		return
 	}
+	w.seenState[c.slot] = max(w.seenState[c.slot], desired.GetState())
 	w.reportLocked(c, desired.GetOperation())
 }
 
@@ -449,7 +458,7 @@ func (w *world) reportLocked(c *cvm, order *controlv1.OperationOrder) {
 		caught, lag = false, &bytes
 	}
 	w.reports.Put(c.slot, c.bootID, &controlv1.Report{
-		Sequence: c.seq, Term: w.seenTerm[c.slot], MemberKnown: true, ConsulReady: true, Steps: steps,
+		Sequence: c.seq, Term: w.seenTerm[c.slot], State: w.seenState[c.slot], MemberKnown: true, ConsulReady: true, Steps: steps,
 		HealthyFor: durationpb.New(time.Since(c.bootAt)), BootAt: timestamppb.New(c.bootAt),
 		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: w.leader, Epoch: w.epoch, MayDisrupt: true, LagBytes: lag},
 	})

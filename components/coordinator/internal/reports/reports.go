@@ -57,25 +57,42 @@ func (r *Reports) Of(slot string) (Received, bool) {
 	return got, ok
 }
 
-// Term is the highest Term that more than half of the Boots have seen that reported
-// lately; 0 while none did. A single one that lies about it can neither stop the
-// leader nor hide from it what the others saw.
-func (r *Reports) Term() uint64 {
+// Mark is how far the records had come when they were seen.
+type Mark struct{ Term, State uint64 }
+
+// Marks are what the Boots have seen that reported lately, each of Term and state by itself.
+type Marks struct {
+	Agents int
+	// Most is the highest that more than half of them have seen: a single one that lies
+	// about it can neither stop the leader nor hide from it what the others saw.
+	Most Mark
+	// Any is the highest of all.
+	Any Mark
+}
+
+// Marks are zero while none reported lately.
+func (r *Reports) Marks() Marks {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var seen []uint64
+	var terms, states []uint64
 	for _, got := range r.last {
 		if r.now().Sub(got.At) <= LiveWithin {
-			seen = append(seen, got.Report.GetTerm())
+			terms, states = append(terms, got.Report.GetTerm()), append(states, got.Report.GetState())
 		}
 	}
-	if len(seen) == 0 {
-		return 0
+	n := len(terms)
+	if n == 0 {
+		return Marks{}
 	}
-	slices.Sort(seen)
+	slices.Sort(terms)
+	slices.Sort(states)
 	// So many from the end have it or a higher one: one more than half of all.
-	return seen[len(seen)-(len(seen)/2+1)]
+	most := n - (n/2 + 1)
+	return Marks{Agents: n, Most: Mark{terms[most], states[most]}, Any: Mark{terms[n-1], states[n-1]}}
 }
+
+// Term is the highest Term that most have seen; 0 while none reported lately.
+func (r *Reports) Term() uint64 { return r.Marks().Most.Term }
 
 // Changed closes at the next change that may matter to a plan.
 func (r *Reports) Changed() <-chan struct{} {

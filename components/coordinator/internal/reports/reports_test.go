@@ -3,6 +3,7 @@ package reports_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,7 +31,10 @@ func TestCTL06_TheTermIsWhatMostAgentsSaw(t *testing.T) {
 	} {
 		r := reports.New(func() time.Time { return now })
 		for i, term := range c.terms {
-			r.Put(fmt.Sprintf("pg-%d", i), "b007", &controlv1.Report{Sequence: 1, Term: term})
+			r.Put(fmt.Sprintf("pg-%d", i), "b007", &controlv1.Report{Sequence: 1, Term: term, State: term})
+		}
+		if got := r.Marks(); got.Most != (reports.Mark{Term: c.want, State: c.want}) || got.Agents != len(c.terms) || len(c.terms) > 0 && got.Any.State != slices.Max(c.terms) {
+			t.Errorf("%s: marks %+v, want %d", name, got, c.want)
 		}
 		if got := r.Term(); got != c.want {
 			t.Errorf("%s: term %d, want %d", name, got, c.want)

@@ -196,8 +196,8 @@ func (s *Server) GetCluster(ctx context.Context, _ *apiv1.GetClusterRequest) (*a
 		Cluster: s.cfg.Cluster, Version: s.cfg.Version, Leader: leader, Term: term, Self: s.cfg.Slot, Simulated: s.cfg.Simulated,
 		Founding: s.cfg.Root.Founding(),
 	}
-	if s.cfg.Halted != nil && leader == "" {
-		out.Halted = s.cfg.Halted()
+	if now, err := s.cfg.Ratchet.Standing(ctx); err == nil && now.Halted != nil {
+		out.Halted = now.Halted.Error()
 	}
 	return out, nil
 }

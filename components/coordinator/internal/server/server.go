@@ -17,6 +17,7 @@ import (
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
@@ -47,8 +48,13 @@ type Quoter interface {
 	GetQuote(ctx context.Context, reportData []byte) (attest.Evidence, error)
 }
 
-// Config of a Server. All fields are required but OperatorTokenSHA256,
-// Images and Halted.
+// Standing tells how far the records have come, and what was seen of them.
+type Standing interface {
+	Standing(ctx context.Context) (ratchet.Standing, error)
+}
+
+// Config of a Server. All fields are required but OperatorTokenSHA256 and
+// Images.
 type Config struct {
 	Cluster, AppID, Slot, Version string
 	// OperatorTokenSHA256 is the digest of the token that may be made at first use.
@@ -78,10 +84,10 @@ type Config struct {
 	// agents that are connected here.
 	Mesh   mesh.Asked
 	Agents func(slot string) (mesh.Asked, bool)
-	// Halted is why nobody can lead, "" while somebody could; nil: it is not known.
-	Halted func() string
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Ratchet tells how far the records have come.
+	Ratchet Standing
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // Bounds of a call; those of connections are in package callers.
@@ -109,6 +115,7 @@ type Server struct {
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedPolicyServiceServer
 	apiv1.UnimplementedOperationServiceServer
+	apiv1.UnimplementedRecoveryServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -156,6 +163,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterClusterServiceServer(server, s)
 	apiv1.RegisterPolicyServiceServer(server, s)
 	apiv1.RegisterOperationServiceServer(server, s)
+	apiv1.RegisterRecoveryServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		s.callers.Close() // gRPC would wait for what is asked about tokens
 		// Streams never end by themselves.

@@ -58,13 +58,16 @@ type View struct {
 	Freeze  *store.Freeze
 	Gate    Gate
 	Term    uint64
-	// Raised is what an operator raised the Term to; 0: nothing.
-	Raised uint64
-	Leader string
+	// State is how far the records have come.
+	State uint64
+	// Recovery is what an operator raised Term and state to; zero: nothing.
+	Recovery store.Recovery
+	Leader   string
 	// Bad records could not be read; the rest could.
 	Bad []*store.RecordError
 
-	decisions []store.Entry // decoded when asked for: they are long and nothing rests on them
+	leaderTerm uint64
+	decisions  []store.Entry // decoded when asked for: they are long and nothing rests on them
 	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
 	bySlot map[string][]Rec[operation.Operation]
 }
@@ -103,10 +106,12 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	v.readSecrets(ctx, at, &errs)
 	v.Gate = readGate(ctx, at, &errs)
 	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
-	if raised := keyed[store.RaisedTerm](ctx, at, store.RaisedTermKey(), &errs)[store.RaisedTermKey()].Value; raised.Check() == nil {
-		v.Raised = raised.Term
+	v.State = keyed[store.StateRecord](ctx, at, store.StateKey, &errs)[store.StateKey].Value.State
+	if raised := keyed[store.Recovery](ctx, at, store.RecoverKey(), &errs)[store.RecoverKey()].Value; raised.Check() == nil {
+		v.Recovery = raised
 	}
-	v.Leader = keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value.Holder
+	leader := keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value
+	v.Leader, v.leaderTerm = leader.Holder, leader.Term
 	for _, err := range errs {
 		v.Bad = append(v.Bad, store.RecordErrors(err)...)
 	}

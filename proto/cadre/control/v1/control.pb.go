@@ -616,8 +616,12 @@ type Desired struct {
 	PolicyEpoch uint64 `protobuf:"varint,5,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
 	// Epochs in force of Consul's gossip key and of the group's secrets by name. A
 	// Boot whose credentials carry an older one renews them at once.
-	GossipEpoch   uint32            `protobuf:"varint,10,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
-	SecretEpochs  map[string]uint32 `protobuf:"bytes,11,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	GossipEpoch  uint32            `protobuf:"varint,10,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	SecretEpochs map[string]uint32 `protobuf:"bytes,11,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// How far the coordinators' records have come. It grows with what the leader does; an
+	// agent keeps the highest it saw and reports it, so that records that went back are
+	// noticed.
+	State         uint64 `protobuf:"varint,12,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -699,6 +703,13 @@ func (x *Desired) GetSecretEpochs() map[string]uint32 {
 		return x.SecretEpochs
 	}
 	return nil
+}
+
+func (x *Desired) GetState() uint64 {
+	if x != nil {
+		return x.State
+	}
+	return 0
 }
 
 // OperationOrder is one step that the leader wants from this Boot.
@@ -1181,8 +1192,10 @@ type Report struct {
 	AgentVersion string                 `protobuf:"bytes,11,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	BootAt       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=boot_at,json=bootAt,proto3" json:"boot_at,omitempty"`
 	// Epochs of the gossip key and of the secrets that this Boot has, never values.
-	GossipEpoch   uint32            `protobuf:"varint,20,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
-	SecretEpochs  map[string]uint32 `protobuf:"bytes,21,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	GossipEpoch  uint32            `protobuf:"varint,20,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	SecretEpochs map[string]uint32 `protobuf:"bytes,21,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Highest state of the coordinators' records seen.
+	State         uint64 `protobuf:"varint,22,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1313,6 +1326,13 @@ func (x *Report) GetSecretEpochs() map[string]uint32 {
 		return x.SecretEpochs
 	}
 	return nil
+}
+
+func (x *Report) GetState() uint64 {
+	if x != nil {
+		return x.State
+	}
+	return 0
 }
 
 type ReportResponse struct {
@@ -2033,7 +2053,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x11GetDesiredRequest\x12#\n" +
 	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\"I\n" +
 	"\x12GetDesiredResponse\x123\n" +
-	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\xf1\x02\n" +
+	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\x87\x03\n" +
 	"\aDesired\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12>\n" +
@@ -2043,7 +2063,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\fpolicy_epoch\x18\x05 \x01(\x04R\vpolicyEpoch\x12!\n" +
 	"\fgossip_epoch\x18\n" +
 	" \x01(\rR\vgossipEpoch\x12P\n" +
-	"\rsecret_epochs\x18\v \x03(\v2+.cadre.control.v1.Desired.SecretEpochsEntryR\fsecretEpochs\x1a?\n" +
+	"\rsecret_epochs\x18\v \x03(\v2+.cadre.control.v1.Desired.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
+	"\x05state\x18\f \x01(\x04R\x05state\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x8b\x02\n" +
@@ -2093,7 +2114,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"_lag_bytes\"A\n" +
 	"\rReportRequest\x120\n" +
-	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\"\xbf\x05\n" +
+	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\"\xd5\x05\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -2110,7 +2131,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\ragent_version\x18\v \x01(\tR\fagentVersion\x123\n" +
 	"\aboot_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06bootAt\x12!\n" +
 	"\fgossip_epoch\x18\x14 \x01(\rR\vgossipEpoch\x12O\n" +
-	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x1a?\n" +
+	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
+	"\x05state\x18\x16 \x01(\x04R\x05state\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"r\n" +

@@ -1,0 +1,147 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/coordinator/internal/ratchet"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// restart asks for the restart of a Slot and waits until it was made.
+func (w *world) restart(slot string) {
+	w.t.Helper()
+	before := len(w.made("restart"))
+	id := fmt.Sprintf("restart-%d", before)
+	raw, err := json.Marshal(store.QueueRequest{ID: id, Kind: store.RequestRestart, Group: "pg", Slot: slot, Reason: "test", By: "op"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.put(store.QueueKey(id), raw)
+	w.until("restart of "+slot, 3*time.Minute, func() bool { return len(w.made("restart")) > before && w.complete("one")() })
+}
+
+// recovery is what "cadre recover" would write now.
+func (w *world) recovery() []byte {
+	w.t.Helper()
+	now, err := ratchet.New(w.store, w.reports, time.Now).Standing(w.t.Context())
+	if err != nil || now.Halted == nil {
+		w.t.Fatalf("the records went back, and nothing is halted: %+v, %v", now, err)
+	}
+	term, state := now.Above()
+	raw, err := json.Marshal(store.Recovery{Term: term, State: state, Reason: "restored", By: "op"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return raw
+}
+
+// TestCTL06_ARestoreWithinOneTermIsNoticed: the backup is of the Term that leads, so no
+// Term tells. The coordinators remember it, and where they are new the agents do. Nothing
+// is planned or called until an operator says so, and then it goes on.
+func TestCTL06_ARestoreWithinOneTermIsNoticed(t *testing.T) {
+	for _, fresh := range []bool{false, true} {
+		t.Run(fmt.Sprintf("new coordinators %t", fresh), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				w := newWorld(t)
+				waitWorld := w.start(ctx)
+				first, stop := context.WithCancel(ctx)
+				defer stop()
+				waitLeader := w.coordinator(first, "coordinator-0", nil)
+				w.apply(spec("one"))
+				w.until("creation", 2*time.Minute, w.complete("one"))
+				before := w.store.Snapshot()
+				w.restart("pg-2")
+				tick(ctx, 10*time.Second) // until the agents were told
+				if fresh {
+					stop()
+					waitLeader()
+				}
+				w.store.Restore(before)
+				if fresh {
+					waitLeader = w.coordinator(ctx, "coordinator-1", nil)
+				}
+				calls := len(w.made(""))
+				w.apply(spec("two"))
+				tick(ctx, 10*time.Minute)
+				if got := w.made(""); len(got) != calls {
+					t.Fatalf("calls from records that went back: %v", got[calls:])
+				}
+				if _, _, err := store.Read[store.StateRecord](ctx, w.store, store.StateKey); err != nil {
+					t.Fatal(err)
+				}
+				w.put(store.RecoverKey(), w.recovery())
+				w.until("the update, after the recovery", 10*time.Minute, w.complete("two"))
+				cancel()
+				waitLeader()
+				waitWorld()
+			})
+		})
+	}
+}
+
+// TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody, and raises no number that is absurd.
+func TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.mu.Lock()
+		w.seenState["pg-1"] = 1 << 63
+		w.mu.Unlock()
+		w.apply(spec("two"))
+		w.until("update past a liar", 5*time.Minute, w.complete("two"))
+		now, err := ratchet.New(w.store, w.reports, time.Now).Standing(t.Context())
+		if err != nil || now.Halted != nil || now.Agents.Any.State != 1<<63 {
+			t.Fatalf("%+v, %v", now, err)
+		}
+		if _, state := now.Above(); state > 1<<20 {
+			t.Errorf("a recovery would raise the state to %d", state)
+		}
+	})
+}
+
+// TestTheStateGrowsWithWhatTheLeaderDoes: with each Operation and each call, in the same
+// transaction, and at rest at least once a minute.
+func TestTheStateGrowsWithWhatTheLeaderDoes(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		state := func() uint64 {
+			record, _, err := store.Read[store.StateRecord](t.Context(), w.store, store.StateKey)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				t.Fatal(err)
+			}
+			return record.State
+		}
+		w.store.OnCommit(func(ops []store.Op) storetest.Fault {
+			begun, grown := false, false
+			for _, op := range ops {
+				// Index 0: the Operation is new.
+				begun = begun || op.Kind == store.OpPutCAS && op.Index == 0 && len(op.Key) > len(store.OperationsPrefix) && op.Key[:len(store.OperationsPrefix)] == store.OperationsPrefix
+				grown = grown || op.Key == store.StateKey
+			}
+			if begun && !grown {
+				t.Error("an operation was recorded without a higher state")
+			}
+			return storetest.None
+		})
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		if got := state(); got < 1+3 {
+			t.Errorf("state %d after a term and three operations with a call each", got)
+		}
+		for range 10 {
+			before := state()
+			tick(t.Context(), time.Minute)
+			if state() <= before {
+				t.Fatalf("state %d for a minute", before)
+			}
+		}
+	})
+}
