@@ -70,8 +70,10 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Records) {
 	k.begins = append(k.begins, fmt.Sprintf("%s %s", op.Kind, op.Slot))
 	c := k.w.of(op.Slot)
-	if op.Kind == operation.Update && c != nil && k.w.works(c) && rec.Rollout != nil && rec.Rollout.ID == op.Rollout &&
-		rec.Rollout.State == operation.FailedState && a.Class != rollout.ClassMarked {
+	failed := func(r *operation.Rollout) bool {
+		return r != nil && r.ID == op.Rollout && r.State == operation.FailedState
+	}
+	if op.Kind == operation.Update && c != nil && k.w.works(c) && failed(rec.Rollout) && failed(k.c.plan.Rollout) && a.Class != rollout.ClassMarked {
 		k.broke("I6: the rollout failed, and %s of %s, which works, begins", op.Kind, op.Slot)
 	}
 }
@@ -87,6 +89,9 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 		k.broke("I16: a call for %s is made while an earlier one is outstanding", op.Slot)
 	}
 	c := k.w.of(op.Slot)
+	if k.c.deleting != nil {
+		return // there is no service left to protect
+	}
 	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.works(c) || k.taken[op.Slot] {
 		return
 	}

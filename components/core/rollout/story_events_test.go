@@ -44,8 +44,10 @@ func events() []event {
 	return slices.Concat(timeEvents(), operatorEvents(), memberEvents(), platformEvents(), coordinatorEvents())
 }
 
+// limit of what is waited for.
+const limit = 2 * time.Hour
+
 func timeEvents() []event {
-	const limit = 6 * time.Hour
 	return []event{
 		{"TIME pass(?:es)?", func(s *story, arg []string) error {
 			d, err := time.ParseDuration(arg[0])
@@ -64,6 +66,16 @@ func timeEvents() []event {
 				return fmt.Errorf("%s is %s after %s: %s", arg[0], s.instance(arg[0]).State, limit, s.named(s.c.plan.Message))
 			}
 			return nil
+		}},
+		{"TIME later: REST", func(s *story, arg []string) error {
+			d, err := time.ParseDuration(arg[0])
+			s.w.pending = append(s.w.pending, pending{at: s.w.now.Add(d), apply: func() {
+				s.log("(%s)", arg[1])
+				if err := s.happen(arg[1]); err != nil {
+					s.t.Fatalf("%s: %v", s.where, err)
+				}
+			}})
+			return err
 		}},
 		{"until the coordinator is dead", func(s *story, _ []string) error {
 			if !s.until(limit, func() bool { return s.c.dead }) {
@@ -117,6 +129,17 @@ func operatorEvents() []event {
 		{"operator requests restart of SLOT as WORD", func(s *story, arg []string) error {
 			ask(s, rollout.Request{ID: arg[1], Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})
 			return nil
+		}},
+		{"operator restarts SLOT N times", func(s *story, arg []string) error {
+			n, err := strconv.Atoi(arg[1])
+			for range n {
+				ask(s, rollout.Request{Kind: rollout.RequestRestart, Slot: arg[0], By: "op"})
+				began := len(s.k.begins)
+				if !s.until(limit, func() bool { return len(s.k.begins) > began && s.last(arg[0]).Phase.Ended() }) {
+					return errors.New("a restart does not come to its end")
+				}
+			}
+			return err
 		}},
 		{"operator requests replacement of SLOT", func(s *story, arg []string) error {
 			ask(s, rollout.Request{Kind: rollout.RequestReplace, Slot: arg[0], Reason: "its CVM is lost", By: "op"})
@@ -180,6 +203,7 @@ func memberEvents() []event {
 		}},
 		{"SLOTS cannot lead", each(func(s *story, c *cvm) { s.w.nofailover[c.slot] = true })},
 		{"SLOTS (?:is a learner|are learners)", each(func(s *story, c *cvm) {
+			s.w.learners[c.slot] = true
 			s.w.voters = slices.DeleteFunc(s.w.voters, func(v string) bool { return v == c.slot })
 		})},
 		{"SLOT leads", func(s *story, arg []string) error { s.w.lead(arg[0]); return nil }},
@@ -251,13 +275,24 @@ func platformEvents() []event {
 			late, err := time.ParseDuration(arg[1])
 			return errors.Join(err, faulty(fault{outcome: operation.OutcomeUnknown, effect: true, late: late, times: 1, takes: callTimesOutIn})(s, []string{arg[0], "timed out"}))
 		}},
-		{"platform lists SLOTS as terminating", each(func(_ *story, c *cvm) { c.status, c.inProgress = "terminating", true })},
 		{"platform lists SLOTS as stopped", each(func(_ *story, c *cvm) { c.status, c.inProgress = "stopped", false })},
 		{"platform lists SLOTS as running", each(func(s *story, c *cvm) { c.status = "running"; c.reboot(s.w) })},
+		{"platform lists SLOTS as WORD", func(s *story, arg []string) error {
+			return each(func(_ *story, c *cvm) { c.status, c.inProgress = arg[1], true })(s, arg)
+		}},
 		{"platform says that SLOT does not boot: REST", func(s *story, arg []string) error {
 			return each(func(_ *story, c *cvm) { c.bootError, c.inProgress = arg[1], false })(s, arg)
 		}},
 		{"the CVMs? of SLOTS vanish(?:es)?", each(func(_ *story, c *cvm) { c.gone = true })},
+		{"the younger CVM of SLOT vanishes", func(s *story, arg []string) error {
+			for _, c := range slices.Backward(s.w.cvms) {
+				if c.slot == arg[0] && !c.gone {
+					c.gone = true
+					return nil
+				}
+			}
+			return errors.New("there is none")
+		}},
 		{"somebody makes another CVM with the name of SLOT", func(s *story, arg []string) error {
 			was := s.w.of(arg[0])
 			if was == nil {

@@ -128,9 +128,13 @@ func (c *coordinator) observe() rollout.Observation {
 	return obs
 }
 
-// allowed: what the Slot was last given, and what its open step moves it from and to.
+// allowed: what the Slot was last given or let in with, and what its open step moves it
+// from and to.
 func (c *coordinator) allowed(slot, revision string) bool {
 	if revision == c.store.slots[slot].Assigned {
+		return true
+	}
+	if m := c.w.of(slot); m != nil && m.admitted != nil && m.admitted.Revision == revision {
 		return true
 	}
 	for _, op := range c.store.operations {
@@ -141,14 +145,8 @@ func (c *coordinator) allowed(slot, revision string) bool {
 	return false
 }
 
-// known are the Slots that have a record, or a CVM with their name.
-func (c *coordinator) known() []string {
-	all := c.w.slots()
-	for slot := range c.store.slots {
-		all[slot] = true
-	}
-	return slices.Sorted(maps.Keys(all))
-}
+// known are the Slots that have a record.
+func (c *coordinator) known() []string { return slices.Sorted(maps.Keys(c.store.slots)) }
 
 func (c *coordinator) look(slot string) rollout.SlotObservation {
 	_, ordinal, _ := group.ParseSlot(slot)
@@ -247,9 +245,23 @@ func (c *coordinator) ensureRevision() bool {
 	return true
 }
 
+// recordNewSlots writes the records of Slots that have none yet, before anything is
+// begun for them.
+func (c *coordinator) recordNewSlots() (changed bool) {
+	for _, slot := range c.plan.Slots {
+		if _, known := c.store.slots[slot.Slot]; !known {
+			c.store.slots[slot.Slot], changed = copied(slot), true
+		}
+	}
+	return changed
+}
+
 // record writes what the plan says in one transaction.
 func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) {
 	p, s := &c.plan, &c.store
+	if c.recordNewSlots() {
+		return true
+	}
 	begun := 0
 	for _, a := range p.Actions {
 		if begun == begunInAPass {

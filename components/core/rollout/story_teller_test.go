@@ -43,7 +43,7 @@ func newStory(t *testing.T, line string) (*story, error) {
 	}
 	replicas, _ := strconv.Atoi(m[2])
 	s := &story{t: t, mute: true}
-	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, stuck: map[string]bool{}, nofailover: map[string]bool{},
+	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, stuck: map[string]bool{}, nofailover: map[string]bool{}, learners: map[string]bool{},
 		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, log: s.log}
 	s.k = &checker{w: s.w, taken: map[string]bool{}, effects: map[string]int{}, fails: func(format string, args ...any) {
 		text := s.named(fmt.Sprintf(format, args...))
@@ -117,6 +117,9 @@ func (s *story) option(text string) error {
 		p.Interruption = value
 	case "disk":
 		s.c.spec.PreservedState.Disk = value
+	case "settle":
+		s.c.timing.Settle = length
+		return notLength
 	case "max_unavailable":
 		p.MaxUnavailableFixed = &number
 		return notNumber

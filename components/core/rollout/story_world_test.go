@@ -45,6 +45,7 @@ type world struct {
 	// voters in the workload's own configuration; nofailover cannot lead.
 	voters     []string
 	nofailover map[string]bool
+	learners   map[string]bool
 
 	bootTakes time.Duration
 	drain     map[string]drainWay
@@ -159,7 +160,7 @@ func (c *cvm) reboot(w *world) {
 	c.boots++
 	c.status, c.inProgress, c.bootError = "running", true, ""
 	c.updatedAt, c.upAt = w.now, w.now.Add(w.bootTakes)
-	c.boot = ""
+	c.boot, c.sick = "", "" // a boot helps
 	clear(c.steps)
 	if w.stuck[w.runs(c)] {
 		c.upAt = w.now.Add(1000 * time.Hour)
@@ -190,7 +191,7 @@ func (c *cvm) ask(w *world) {
 		return
 	}
 	c.admitted = &policy.Admission{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Revision: revision, AdmittedAt: w.now}
-	if w.kind != group.WorkloadNone && w.kind != group.WorkloadPatroni && !slices.Contains(w.voters, c.slot) {
+	if w.kind != group.WorkloadNone && w.kind != group.WorkloadPatroni && !slices.Contains(w.voters, c.slot) && !w.learners[c.slot] {
 		w.voters = append(w.voters, c.slot)
 		slices.Sort(w.voters)
 	}
