@@ -55,6 +55,7 @@ const (
 	RuleAgent      Rule = "no-agent"
 	RuleExec       Rule = "exec"
 	RuleProfile    Rule = "profile"
+	RuleBudget     Rule = "boot-budget"
 	RuleObsolete   Rule = "obsolete"
 	RuleAppCompose Rule = "app-compose"
 )
@@ -64,7 +65,7 @@ func Rules() []Rule {
 	return []Rule{
 		RuleImage, RuleBuild, RuleTemplate, RulePull, RuleVariable, RuleDollar, RuleEnvName, RuleUnmeasured,
 		RuleGuest, RuleEngine, RuleHostMount, RulePrivileged, RuleNamespace, RuleCapability, RuleDevice, RuleSecurity,
-		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleObsolete, RuleAppCompose,
+		RuleTrust, RuleSimulated, RuleAgent, RuleExec, RuleConsul, RuleSecret, RuleProfile, RuleBudget, RuleObsolete, RuleAppCompose,
 		RuleYAML, RuleDuplicate, RuleMerge, RuleAlias, RuleTag, RuleAmbiguous, RuleStyle, RuleSchema, RuleReaders, RuleText, RuleSize,
 	}
 }

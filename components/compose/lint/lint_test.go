@@ -110,6 +110,7 @@ func TestATT16_Variants(t *testing.T) {
 		"build instead":            {image("build: {context: .}"), "error build 18:5"},
 		"pull policy build":        {web("pull_policy: build"), "error pull-policy 20:18"},
 		"pull policy never":        {web("pull_policy: never"), "warning pull-policy 20:18"},
+		"a check of the agent":     {web("depends_on: {cadre: {condition: service_healthy}}"), "warning boot-budget 20:25"},
 		"image twice":              {web("image: nginx" + digest), "error yaml-duplicate 20:5"},
 		"image twice, quoted":      {web(`"image": other` + digest), "error yaml-duplicate 20:5"},
 		"image twice, escaped":     {web(`"im\x61ge": other` + digest), "error yaml-duplicate 20:5"},

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"cadre.dev/core/group"
+	"cadre.dev/exec/declared"
 )
 
 // serviceRules run on each service, in this order.
@@ -182,5 +183,14 @@ func (l *linter) devices(s service) {
 func (l *linter) habits(s service) {
 	if k, v := entry(s.node, "profiles"); k != nil {
 		l.add(v, s.path("profiles"), RuleProfile, Warning, "starts the service only with COMPOSE_PROFILES, which must not come from outside", "remove the key")
+	}
+	// A check of the agent gives up after a number of tries, and then nobody starts this
+	// service, however well the agent does a moment later.
+	dependencies := get(s.node, "depends_on")
+	for _, name := range cadreNames {
+		if on := get(dependencies, name); text(on, "condition") == "service_healthy" {
+			l.add(on, s.path("depends_on."+name), RuleBudget, Warning, "starts only if a check passes in time, and stays down after a slow boot",
+				"start with "+declared.Waiter+", which waits without end, and remove the dependency")
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// Key is the extension of a service.
 	Key = "x-cadre"
-	// Program is what the container of a service with commands starts with.
+	// Program is what a service with commands runs under.
 	Program = "/run/mesh/exec"
 	// Folder is where a service has the folder that it shares with the agent; the agent
 	// has it below, under the service's name.
@@ -167,19 +167,6 @@ func (r *reader) argv(at string, list *yaml.Node) []string {
 		r.refuse(list, at, "cannot be run ("+err.Error()+")", "shorten it, or put it into a script under configs")
 	}
 	return out
-}
-
-// start: only cadre-exec as the first process takes commands.
-func (r *reader) start(s named, at *yaml.Node) {
-	first := "entrypoint"
-	list := get(s.node, first)
-	if list == nil {
-		first = "command"
-		list = get(s.node, first)
-	}
-	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) < 3 || list.Content[0].Value != Program {
-		r.refuse(orElse(list, at), s.path(first), "does not start with "+Program+", which runs the declared commands", "write ["+Program+", --, program, argument, ...]")
-	}
 }
 
 func orElse(n, other *yaml.Node) *yaml.Node {

@@ -70,6 +70,7 @@ func TestHK03_OnlyLiteralWordsOfTheTextAreRun(t *testing.T) {
 		{"    command: [/run/mesh/exec, --, postgres]\n", "    command: [postgres]\n", "services.db.command"},
 		{"    command: [/run/mesh/exec, --, postgres]\n", "    command: /run/mesh/exec -- postgres\n", "services.db.command"},
 		{"    command: [/run/mesh/exec, --, postgres]\n", "", "services.db.command"},
+		{"    command: [/run/mesh/exec, --, postgres]\n", "    command: [/etc/cadre/exec.sh, --, postgres]\n", "services.db.configs"},
 		{"    command:", "    entrypoint: [sh]\n    command:", "services.db.entrypoint"},
 		{"  web:\n    image: web\n", "  web:\n    image: web\n    x-cadre:\n", "services.web.x-cadre"},
 		{"    image: agent\n", "    image: agent\n    x-cadre: {exec: {a: [b]}}\n", "services.cadre.x-cadre"},

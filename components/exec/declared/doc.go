@@ -5,7 +5,8 @@
 //	  cadre:
 //	    volumes: [exec-db:/run/cadre-exec/db, ...]
 //	  db:
-//	    command: [/run/mesh/exec, --, postgres]
+//	    command: [/etc/cadre/exec.sh, --, postgres]
+//	    configs: [{ source: exec, target: /etc/cadre/exec.sh, mode: 0555 }]
 //	    volumes: [exec-db:/run/cadre-exec, ...]
 //	    x-cadre:
 //	      exec:
@@ -13,6 +14,9 @@
 //	volumes:
 //	  exec-db:
 //	    driver_opts: { type: tmpfs, device: tmpfs }
+//	configs:
+//	  exec:
+//	    content: | # Script
 //
 // A spec names service and command; only the text says what that is, so nothing that is
 // not measured chooses a word of it. The volume is what makes the agent the only one

@@ -33,6 +33,7 @@ type testAgent struct {
 	t    *testing.T
 	cfg  Config
 	api  string
+	log  *slog.Logger // nil: none, or stderr with AGENT_TEST_LOG
 	stop func()
 }
 
@@ -61,7 +62,9 @@ func (a *testAgent) start() {
 	if os.Getenv("AGENT_TEST_LOG") != "" {
 		log = os.Stderr
 	}
-	a.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	if a.cfg.Log = a.log; a.log == nil {
+		a.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	}
 	agent, err := New(a.cfg)
 	if err != nil {
 		a.t.Fatal(err)

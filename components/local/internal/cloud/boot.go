@@ -79,22 +79,26 @@ func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
 		UUID: v.VMUUID, Name: v.Name, Index: v.Index, AppID: v.AppID, AppCompose: raw, Compose: parsed.DockerComposeFile,
 		Env: envelope.Filter(vars, parsed.AllowedEnvs), Seed: v.Seed,
 		OSImage: v.OSImage, VCPU: size.VCPU, MemoryMB: size.MemoryMB,
-		Notify: func(bootError string) { c.servicesStarted(v, boot+1, bootError) },
+		Notify: func(o Outcome) { c.servicesStarted(v, boot+1, o) },
 	}, nil
 }
 
 // servicesStarted notes the outcome of starting the services of v's boot n.
-func (c *Cloud) servicesStarted(v *CVM, n int, bootError string) {
+func (c *Cloud) servicesStarted(v *CVM, n int, o Outcome) {
 	// Boot may not have returned yet; its caller then still counts the old number.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if v.Boots > n || c.closing {
 		return // a later boot's to tell; after Close nothing is written any more
 	}
-	v.BootError, v.BootProgress = bootError, "done"
-	if bootError != "" {
+	v.BootError, v.BootProgress = o.Error, "done"
+	switch {
+	case o.Error != "":
 		v.BootProgress = "setting up docker"
-		c.cfg.Log.Warn("services not started", "instance", v.Name, "error", bootError)
+		c.cfg.Log.Warn("services not started", "instance", v.Name, "error", o.Error)
+	case o.Waiting != "":
+		v.BootProgress = "setting up docker; " + o.Waiting
+		c.cfg.Log.Info("services are tried again", "instance", v.Name, "reason", o.Waiting)
 	}
 	v.UpdatedAt = time.Now().UTC()
 	c.keep()

@@ -22,9 +22,18 @@ type BootSpec struct {
 	// of this machine is not held to them.
 	VCPU     int
 	MemoryMB int
-	// Notify is called at most once, later, with the outcome of starting the
-	// services: "" when all are up, else what went wrong.
-	Notify func(bootError string)
+	// Notify is called later with the outcome of starting the services, each time that
+	// it changes.
+	Notify func(Outcome)
+}
+
+// Outcome is how far the services of a boot are; the zero value: all are up.
+type Outcome struct {
+	// Error says which service is not up, for whoever waits for the boot. The machine
+	// may go on trying.
+	Error string
+	// Waiting says which service failed to start and is tried again.
+	Waiting string
 }
 
 // Hypervisor boots CVMs. The error of Boot is the CVM's boot error.

@@ -96,6 +96,7 @@ func newSupervisor(ctx context.Context, spec initctl.Spec, conn *initctl.Conn) (
 		spec: spec, conn: conn, volumes: &volumeSet{spec: spec, volumes: app.Volumes, ready: map[string]bool{}},
 		changed: make(chan struct{}), procs: &procs{mine: map[int]bool{}},
 	}
+	s.carry = s.once
 	var errs []error
 	for i, svc := range app.Services {
 		img, err := spec.Images.Lookup(svc.Image)

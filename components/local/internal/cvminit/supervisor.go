@@ -23,7 +23,7 @@ import (
 // The states of a unit.
 //
 //	waiting ─► running ─► exited ─► (back-off) running ...
-//	   └─────► blocked   (a dependency will never be what it must be)
+//	   └◄────► blocked   (a dependency is not what it must be)
 const (
 	stateWaiting = "waiting"
 	stateRunning = "running"
@@ -48,11 +48,13 @@ type supervisor struct {
 	procs   *procs
 	log     *logFile
 	running sync.WaitGroup // the unit goroutines
+	// carry runs a unit once, to its end.
+	carry func(context.Context, *unit) (code int, err error)
 
 	mu       sync.Mutex // guards the following and the state of every unit
 	changed  chan struct{}
 	stopping bool
-	told     bool // EventUp was sent
+	told     initctl.Message // what was said of the boot last
 }
 
 type unit struct {
@@ -64,7 +66,8 @@ type unit struct {
 
 	// guarded by supervisor.mu
 	state     string
-	why       string    // of blocked
+	why       string    // of blocked, until it may start
+	tries     int       // to start it that failed for a dependency
 	pid       int       // pid 1 of the sandbox, in the CVM's pid namespace; 0 when not running
 	started   bool      // at least once
 	startedAt time.Time // last
@@ -107,16 +110,13 @@ func (s *supervisor) start(ctx context.Context) {
 
 // run is the life of one unit.
 func (s *supervisor) run(ctx context.Context, u *unit) {
-	for _, d := range u.svc.DependsOn {
-		if err := s.await(ctx, d); err != nil {
-			s.set(func() { u.state, u.why, u.final = stateBlocked, err.Error(), true })
-			return
-		}
+	if !s.awaitDependencies(ctx, u) {
+		return
 	}
 	backoff := firstBackoff
 	for {
 		began := time.Now()
-		code, err := s.once(ctx, u)
+		code, err := s.carry(ctx, u)
 		if err != nil {
 			s.logf("service %s: %v", u.svc.Name, err)
 		}
@@ -211,42 +211,6 @@ func (s *supervisor) once(ctx context.Context, u *unit) (int, error) {
 	return code, nil
 }
 
-// await blocks until d holds, or can never hold.
-func (s *supervisor) await(ctx context.Context, d compose.Dependency) error {
-	dep := s.find(d.Service)
-	var err error
-	s.waitFor(ctx, func() bool {
-		switch {
-		case s.stopping:
-			err = errors.New("the CVM is stopping")
-		case dep.state == stateBlocked:
-			err = fmt.Errorf("depends on %s, which is blocked: %s", d.Service, dep.why)
-		case d.Condition == compose.Started:
-			return dep.started
-		case d.Condition == compose.Healthy:
-			switch {
-			case dep.health == "healthy":
-				return true
-			case dep.svc.Health == nil:
-				err = fmt.Errorf("depends on %s being healthy, but it has no health check", d.Service)
-			case dep.health == "unhealthy":
-				err = fmt.Errorf("depends on %s, which is unhealthy", d.Service)
-			case dep.final:
-				err = fmt.Errorf("depends on %s, which ended with code %d", d.Service, dep.code)
-			}
-		case d.Condition == compose.Completed && dep.final && dep.code != 0:
-			err = fmt.Errorf("depends on %s, which ended with code %d", d.Service, dep.code)
-		case d.Condition == compose.Completed:
-			return dep.final || (dep.state == stateExited && dep.code == 0)
-		}
-		return err != nil
-	})
-	if err == nil {
-		err = ctx.Err()
-	}
-	return err
-}
-
 func (s *supervisor) find(name string) *unit {
 	for _, u := range s.units {
 		if u.svc.Name == name {
@@ -263,24 +227,43 @@ func (s *supervisor) set(change func()) {
 	change()
 	close(s.changed)
 	s.changed = make(chan struct{})
-	if s.told || s.stopping {
+	if s.stopping {
 		return
 	}
-	var blocked []error
+	if m := s.boot(); m.Event != "" && (m.Event != s.told.Event || m.Text != s.told.Text) {
+		s.told = m
+		// The socket holds far more than these lines; a dead daemon ends us anyway.
+		_ = s.conn.Send(m)
+	}
+}
+
+// boot says how far the boot is; nothing while services start as they should. Called
+// under the lock.
+func (s *supervisor) boot() initctl.Message {
+	var failed, waiting []error
+	pending := false
 	for _, u := range s.units {
-		if u.state == stateBlocked {
-			blocked = append(blocked, fmt.Errorf("service %s: %s", u.svc.Name, u.why))
-		} else if !u.started && !u.final {
-			return
+		pending = pending || !u.started && !u.final
+		if u.why == "" {
+			continue
+		}
+		err := fmt.Errorf("service %s: %s", u.svc.Name, u.why)
+		if u.final || u.tries >= toldAfter {
+			failed = append(failed, err)
+		} else {
+			waiting = append(waiting, err)
 		}
 	}
-	s.told = true
-	m := initctl.Message{Event: initctl.EventUp}
-	if err := errors.Join(blocked...); err != nil {
-		m = initctl.Message{Event: initctl.EventBootError, Text: err.Error()}
+	switch {
+	case len(failed) > 0:
+		return initctl.Message{Event: initctl.EventBootError, Text: errors.Join(failed...).Error()}
+	case len(waiting) > 0:
+		return initctl.Message{Event: initctl.EventWaiting, Text: errors.Join(waiting...).Error()}
+	case pending:
+		return initctl.Message{}
+	default:
+		return initctl.Message{Event: initctl.EventUp}
 	}
-	// The socket holds far more than this one line; a dead daemon ends us anyway.
-	_ = s.conn.Send(m)
 }
 
 // waitFor blocks until ok, called under the lock after every change, or ctx ends.

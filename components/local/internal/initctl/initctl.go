@@ -66,7 +66,7 @@ type Hold struct {
 type Message struct {
 	ID    uint64 `json:"id,omitempty"`
 	Event Event  `json:"event,omitempty"`
-	// Text explains a boot error, or why a request was not carried out.
+	// Text explains a boot error or a wait, or why a request was not carried out.
 	Text     string    `json:"text,omitempty"`
 	Output   *Output   `json:"output,omitempty"`
 	Services []Service `json:"services,omitempty"`
@@ -81,8 +81,10 @@ const (
 	// EventUp says that every service has been started once and is what its dependants need.
 	EventUp Event = "up"
 	// EventBootError says that the compose file was refused (nothing runs), or a service
-	// could not be started.
+	// could not be started. In the second case EventUp may follow.
 	EventBootError Event = "boot_error"
+	// EventWaiting says which service could not be started yet, and is tried again.
+	EventWaiting Event = "waiting"
 	// EventStopped answers Stop: no service runs any more.
 	EventStopped Event = "stopped"
 	// EventReply answers any other request.

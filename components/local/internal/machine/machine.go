@@ -31,7 +31,7 @@ type Machine struct {
 	guest      *guestServer
 	conn       *initctl.Conn
 	cmd        *exec.Cmd
-	notify     func(string)
+	notify     func(cloud.Outcome)
 	done       chan struct{}
 	accepted   chan string // "" or the boot error; one value
 	received   chan struct{}
@@ -152,12 +152,12 @@ func (m *Machine) receive() {
 		case initctl.EventAccepted:
 			m.accepted <- ""
 			waiting = false
-		case initctl.EventBootError, initctl.EventUp:
+		case initctl.EventBootError, initctl.EventUp, initctl.EventWaiting:
 			if waiting {
 				waiting = false
 				m.accepted <- msg.Text
 			} else if m.notify != nil {
-				m.notify(msg.Text)
+				m.notify(outcome(msg))
 			}
 		default:
 			m.mu.Lock()
@@ -169,6 +169,13 @@ func (m *Machine) receive() {
 			}
 		}
 	}
+}
+
+func outcome(msg initctl.Message) cloud.Outcome {
+	if msg.Event == initctl.EventWaiting {
+		return cloud.Outcome{Waiting: msg.Text}
+	}
+	return cloud.Outcome{Error: msg.Text}
 }
 
 // ask sends r and waits for its reply.

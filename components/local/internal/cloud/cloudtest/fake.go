@@ -43,7 +43,7 @@ func (h *Hypervisor) Boot(_ context.Context, spec cloud.BootSpec) (cloud.Machine
 		return nil, err
 	}
 	sum := sha256.Sum256(append(slices.Clone(spec.Seed), app...))
-	go spec.Notify("")
+	go spec.Notify(cloud.Outcome{})
 	return &Machine{id: hex.EncodeToString(sum[:20]), done: make(chan struct{})}, nil
 }
 
