@@ -2,10 +2,12 @@ module cadre.dev/platform
 
 go 1.26.0
 
-require cadre.dev/attest v0.0.0
+require (
+	cadre.dev/attest v0.0.0
+	cadre.dev/core v0.0.0
+)
 
 require (
-	cadre.dev/core v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.0.1 // indirect
 	github.com/ethereum/go-ethereum v1.14.13 // indirect

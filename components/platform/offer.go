@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cadre.dev/core/group"
 )
 
 // Offer is what a platform has to choose from. A nil list is not told: any name may do.
@@ -22,7 +24,7 @@ func (o Offer) Check(t Template) error {
 		offered     []string
 		same        func(name, offered string) bool
 	}{
-		{"template.os_image", t.OSImage, o.OSImages, SameImage},
+		{"template.os_image", t.OSImage, o.OSImages, group.SameOSImage},
 		{"template.instance_type", t.InstanceType, o.InstanceTypes, func(a, b string) bool { return a == b }},
 	} {
 		if f.name == "" || f.offered == nil || slices.ContainsFunc(f.offered, func(offered string) bool { return f.same(f.name, offered) }) {
@@ -34,18 +36,6 @@ func (o Offer) Check(t Template) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w: %s", ErrRefused, ErrNotOffered, strings.Join(problems, "; "))
-}
-
-// SameImage compares names of OS images as platforms write them: one of the two may
-// carry a suffix "-<first digits of the image's hash>".
-func SameImage(a, b string) bool {
-	return a == b || suffixed(a, b) || suffixed(b, a)
-}
-
-func suffixed(long, short string) bool {
-	const fewest = 6 // digits of a hash; fewer are a version
-	digits, ok := strings.CutPrefix(long, short+"-")
-	return ok && short != "" && len(digits) >= fewest && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 func list(names []string) string {

@@ -1,6 +1,10 @@
 package operation
 
-import "slices"
+import (
+	"slices"
+
+	"cadre.dev/core/group"
+)
 
 // Part is one change of a CVM that takes one platform call.
 type Part string
@@ -39,9 +43,15 @@ func (s Shape) resourcesDiffer(wanted Shape) bool {
 	return differs(s.InstanceType, wanted.InstanceType) || wanted.DiskGB > s.DiskGB && s.DiskGB != 0
 }
 
+// imageDiffers: the platform shows another image than the wanted one, however it writes
+// its name.
+func (s Shape) imageDiffers(wanted Shape) bool {
+	return differs(s.OSImage, wanted.OSImage) && !group.SameOSImage(s.OSImage, wanted.OSImage)
+}
+
 // Shows reports that nothing which the platform tells differs from what is wanted.
 func (s Shape) Shows(wanted Shape) bool {
-	return !s.resourcesDiffer(wanted) && !differs(s.OSImage, wanted.OSImage)
+	return !s.resourcesDiffer(wanted) && !s.imageDiffers(wanted)
 }
 
 // parts are the changes that the Operation still has to make, in their order; the
@@ -76,7 +86,7 @@ func (op Operation) changes(f Facts) []Part {
 	if p != nil && p.Shape.resourcesDiffer(f.WantedShape) {
 		all = append(all, PartResources)
 	}
-	if p != nil && differs(p.Shape.OSImage, f.WantedShape.OSImage) {
+	if p != nil && p.Shape.imageDiffers(f.WantedShape) {
 		all = append(all, PartOSImage)
 	}
 	same := p != nil && f.WantedHash != "" && p.ComposeHash == f.WantedHash
@@ -117,7 +127,7 @@ func (op Operation) shown(p Part, f Facts) bool {
 	case PartResources:
 		return !seen.Shape.resourcesDiffer(f.WantedShape)
 	case PartOSImage:
-		return !differs(seen.Shape.OSImage, f.WantedShape.OSImage)
+		return !seen.Shape.imageDiffers(f.WantedShape)
 	case PartCompose:
 		return seen.ComposeHash == f.WantedHash
 	case PartCreate, PartDelete, PartRestart, "":

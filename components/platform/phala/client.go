@@ -27,6 +27,10 @@ const APIVersion = "2026-05-22"
 // minutes to be carried out, nearly all of which is the boot that does show.
 const DefaultSettle = 2 * time.Minute
 
+// LocalSettle is the same of a local cloud, which shows what it accepted at once unless it
+// was told to hide it for a while.
+const LocalSettle = 5 * time.Second
+
 // Config says how to reach the platform.
 type Config struct {
 	// BaseURL of the API, with its path prefix; empty: DefaultBaseURL. Credentials
@@ -48,7 +52,7 @@ type Config struct {
 	ReadAttempts int
 	ReadBackoff  time.Duration
 	// Settle is how long after a call its effect may still be hidden; default
-	// DefaultSettle. A local cloud shows effects sooner.
+	// DefaultSettle, and LocalSettle for a plain http URL.
 	Settle time.Duration
 	// KeyService returns the public key (compressed secp256k1) of the service whose
 	// signature over an app's env key counts. The platform's word about that
@@ -127,6 +131,9 @@ func New(cfg Config) (*Client, error) {
 	}
 	if c.settle <= 0 {
 		c.settle = DefaultSettle
+		if u.Scheme == "http" {
+			c.settle = LocalSettle
+		}
 	}
 	return c, nil
 }

@@ -161,10 +161,16 @@ func TestOffer(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
-	for set, want := range map[time.Duration]time.Duration{0: DefaultSettle, -1: DefaultSettle, time.Second: time.Second} {
-		c, err := New(Config{APIKey: "k", Settle: set})
-		if err != nil || c.Settle() != want {
-			t.Errorf("Settle of %s = %s, %v, want %s", set, c.Settle(), err, want)
+	for _, c := range []struct {
+		base      string
+		set, want time.Duration
+	}{
+		{"", 0, DefaultSettle}, {"", -1, DefaultSettle}, {"", time.Second, time.Second},
+		{"https://cloud.test", 0, DefaultSettle}, {"http://cloud.test", 0, LocalSettle}, {"http://cloud.test", time.Minute, time.Minute},
+	} {
+		got, err := New(Config{BaseURL: c.base, APIKey: "k", Settle: c.set})
+		if err != nil || got.Settle() != c.want {
+			t.Errorf("Settle of %q set to %s = %s, %v, want %s", c.base, c.set, got.Settle(), err, c.want)
 		}
 	}
 }

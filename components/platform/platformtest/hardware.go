@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/platform"
 )
 
@@ -69,7 +70,7 @@ func (s *suite) other(made platform.Instance) (image, instanceType string) {
 	}
 	offer := s.offer()
 	for _, name := range offer.OSImages {
-		if !platform.SameImage(name, made.OSImage) {
+		if !group.SameOSImage(name, made.OSImage) {
 			image = name
 		}
 	}
@@ -89,7 +90,7 @@ func (s *suite) hardware() {
 	made := s.create("contract-hardware")
 	defer s.remove(made)
 	want := s.Template(0)
-	if !platform.SameImage(made.OSImage, want.OSImage) || made.InstanceType != want.InstanceType || (want.DiskGB != 0 && made.DiskGB != want.DiskGB) {
+	if !group.SameOSImage(made.OSImage, want.OSImage) || made.InstanceType != want.InstanceType || (want.DiskGB != 0 && made.DiskGB != want.DiskGB) {
 		s.Errorf("created with %s, %s, %d GB, asked for %s, %s, %d GB", made.OSImage, made.InstanceType, made.DiskGB, want.OSImage, want.InstanceType, want.DiskGB)
 	}
 	image, size := s.other(made)

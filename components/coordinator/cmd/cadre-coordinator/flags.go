@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"cadre.dev/overlay"
 )
@@ -20,6 +21,7 @@ type options struct {
 	gatewayDomain, gatewayAddress string
 	platformAPI, platformKeyFile  string
 	platformKey                   string
+	platformSettle                time.Duration
 	rendezvous                    []overlay.Rendezvous
 	paths                         []overlay.PathKind
 	stateDir, runDir              string
@@ -42,6 +44,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	paths := set.String("paths", env("CADRE_PATHS"), "kinds of path that may be used, of direct-tcp,direct-udp,gateway,relay; empty: all; environment CADRE_PATHS")
 	set.StringVar(&o.platformAPI, "platform-api", env("CADRE_PLATFORM_API"), "base URL of the platform's API; empty: Phala Cloud; environment CADRE_PLATFORM_API")
 	set.StringVar(&o.platformKeyFile, "platform-key-file", "", "file with the platform's API key; else environment CADRE_PLATFORM_API_KEY")
+	set.DurationVar(&o.platformSettle, "platform-settle", 0, "how long after a call to the platform its effect may still be hidden; 0: as long as is known of the platform")
 	set.StringVar(&o.stateDir, "state-dir", "/var/lib/cadre", "directory on the encrypted disk")
 	set.StringVar(&o.runDir, "run-dir", "/run/cadre", "directory in memory, for configuration that holds keys")
 	set.StringVar(&o.consulBinary, "consul-binary", "consul", "Consul server binary")
@@ -70,6 +73,9 @@ func parse(args []string, env func(string) string) (options, error) {
 	}
 	if o.cluster == "" {
 		errs = append(errs, errors.New("--cluster is required"))
+	}
+	if o.platformSettle < 0 {
+		errs = append(errs, fmt.Errorf("--platform-settle is %s: give a time such as 90s, or leave it out", o.platformSettle))
 	}
 	if o.trustFile == "" {
 		errs = append(errs, errors.New("--trust-file is required"))

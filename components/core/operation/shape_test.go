@@ -1,0 +1,29 @@
+package operation_test
+
+import (
+	"testing"
+
+	"cadre.dev/core/operation"
+)
+
+// What the platform shows counts by its meaning: a name of an OS image in either spelling,
+// a larger disk for a smaller one that is wanted, nothing where it does not tell.
+func TestShapeShows(t *testing.T) {
+	wanted := operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7", DiskGB: 40}
+	for name, c := range map[string]struct {
+		seen operation.Shape
+		want bool
+	}{
+		"the same":                 {wanted, true},
+		"the image with its hash":  {operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7-0a1b2c3d", DiskGB: 40}, true},
+		"another image":            {operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.9-0a1b2c3d", DiskGB: 40}, false},
+		"a larger disk":            {operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7", DiskGB: 80}, true},
+		"a smaller disk":           {operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7", DiskGB: 20}, false},
+		"another instance type":    {operation.Shape{InstanceType: "tdx.large", OSImage: "dstack-0.5.7", DiskGB: 40}, false},
+		"a platform that is quiet": {operation.Shape{}, true},
+	} {
+		if got := c.seen.Shows(wanted); got != c.want {
+			t.Errorf("%s: %+v shows %+v: %v, want %v", name, c.seen, wanted, got, c.want)
+		}
+	}
+}
