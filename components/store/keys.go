@@ -18,6 +18,7 @@ const (
 	PolicyPrefix     = "policy/slots/"
 	AdmissionsPrefix = "admissions/"
 	RefusalsPrefix   = "refusals/"
+	ProofsPrefix     = "proofs/"
 	NoncesPrefix     = "admission/nonces/"
 	CollateralPrefix = "collateral/"
 	// GroupPolicyPrefix is where the leader keeps what it accepted for each group.
@@ -92,6 +93,9 @@ func AdmissionKey(slot string) string { return key("admissions", name(slot)) }
 
 // RefusalKey is the last refused admission for slot.
 func RefusalKey(slot string) string { return key("refusals", name(slot)) }
+
+// ProofKey is what a Boot proved that no record binds to slot.
+func ProofKey(slot string) string { return key("proofs", name(slot)) }
 
 // BootLeaseKey is locked by the session of the Boot that holds slot.
 func BootLeaseKey(slot string) string { return key("lease", "boots", name(slot)) }

@@ -21,6 +21,7 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 		"policy/slots/<slot>":          store.SlotPolicyKey("pg-0"),
 		"admissions/<slot>":            store.AdmissionKey("pg-0"),
 		"refusals/<slot>":              store.RefusalKey("pg-0"),
+		"proofs/<slot>":                store.ProofKey("pg-0"),
 		"admission/nonces/<nonce>":     store.NonceKey("00112233445566778899aabbccddeeff"),
 		"control/pause/<group>":        store.PauseKey("pg"),
 		"control/freeze":               store.FreezeKey(),

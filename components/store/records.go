@@ -77,6 +77,8 @@ var Records = []Kind{
 		"The Boot that holds the Slot, by check-and-set with generation + 1."},
 	{"refusals/<slot>", typeOf[policy.Refusal](), Admitter, 8 * kib,
 		"The last refused admission for the Slot, with the code that says why. Removed with the Slot, or 30 days after it was written when the Slot is gone."},
+	{"proofs/<slot>", typeOf[policy.Proof](), Admitter, 12 * kib,
+		"What a Boot of an unbound Instance proved by genuine evidence, while the records of the Slot are lost that its CVM is named after: `cadre group adopt` goes by it. Removed when the Slot is bound, or 30 days after it was written."},
 	{"admission/nonces/<nonce>", typeOf[SpentNonce](), Admitter, 2 * kib,
 		"A spent challenge. Created if absent in the transaction that admits, so that a nonce is used once across all coordinators."},
 	{"decisions/<slot>", typeOf[policy.Decisions](), Admitter, 56 * kib,

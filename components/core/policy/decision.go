@@ -286,6 +286,20 @@ func (d Decisions) Had(bootID string) bool {
 	})
 }
 
+// Holder is the Boot that was given the Slot last and that nobody took it from since, as
+// far as is remembered; "" when there is none.
+func (d Decisions) Holder() string {
+	for _, e := range slices.Backward(d.Entries) {
+		switch e.What { //nolint:exhaustive // the others leave the Slot to whoever has it
+		case DecidedAdmit:
+			return e.BootID
+		case DecidedEvict:
+			return ""
+		}
+	}
+	return ""
+}
+
 // Evicted is the last decision that took the Slot away from the Boot.
 func (d Decisions) Evicted(bootID string) (DecisionEntry, bool) {
 	for _, e := range slices.Backward(d.Entries) {

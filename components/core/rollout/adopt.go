@@ -23,10 +23,10 @@ const proofKept = 10 * time.Minute
 
 // unadopted: a CVM carries the Slot's name though no record binds it, and no call of ours
 // can have made it. The Slot's records are lost, or somebody else made the CVM: nothing
-// is done in the Slot until an operator adopts it.
+// is done in the Slot until an operator adopts it. The Slot's policy binds as well.
 func (m *member) unadopted() bool {
 	i := m.seen.Instance
-	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" {
+	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" || m.policed != "" && m.policed == i.InstanceID {
 		return false
 	}
 	return !slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return op.VMUUID == "" || op.VMUUID == i.VMUUID })

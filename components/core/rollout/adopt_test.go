@@ -67,6 +67,17 @@ func TestACVMThatOurCallMadeIsBound(t *testing.T) {
 	}
 }
 
+// TestACVMThatThePolicyNamesIsBound: one of the two bindings is enough.
+func TestACVMThatThePolicyNamesIsBound(t *testing.T) {
+	for instance, want := range map[string]string{"i-db-1": "vm-db-1", "i-other": ""} {
+		f := newFixture(3, "none").lose(1)
+		f.rec.Policies = map[string]policy.SlotPolicy{"db-1": {Slot: "db-1", InstanceID: instance}}
+		if got := f.plan().Slots[1].VMUUID; got != want {
+			t.Errorf("the policy names %s: bound to %q, want %q", instance, got, want)
+		}
+	}
+}
+
 const provenHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // adoption is what is known of db-1, whose records are lost.

@@ -57,6 +57,8 @@ type member struct {
 	// open is the Operation in progress; past the ended ones of this rollout, oldest first.
 	open *operation.Operation
 	past []operation.Operation
+	// policed is the Instance that the Slot's policy names; "": none.
+	policed string
 	// makers are the Operations, open or ended and of whatever rollout, whose calls may
 	// have made a CVM of the Slot's name.
 	makers []*operation.Operation
@@ -140,6 +142,7 @@ func (w *world) joinSlots() {
 		if r := &w.rec.Slots[i]; r.Group == w.spec.Name || r.Group == "" {
 			m := at(r.Ordinal)
 			m.record, m.wasAvailableAt = *r, r.WasAvailableAt
+			m.policed = w.rec.Policies[m.slot].InstanceID
 		}
 	}
 	for i := range w.obs.Slots {

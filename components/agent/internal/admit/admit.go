@@ -84,7 +84,7 @@ func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
 
 // Held tells a coordinator what of a is in use.
 func (a Admitted) Held() *admissionv1.Held {
-	held := &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId()}
+	held := &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip()}
 	if ends := a.consulTLSEnds(); !ends.IsZero() {
 		held.TlsEndsAt = timestamppb.New(ends)
 	}

@@ -39,8 +39,12 @@ type attempt struct {
 	stated statement.Agent
 	nonce  []byte
 	expiry time.Time
-	// slot is the one that the instance is bound to, once known.
-	slot string
+	// slot is the one that the instance is bound to, once known; while bound is false, the
+	// one that the platform names its CVM after.
+	slot  string
+	bound bool
+	// vip is the address that the Boot says it was given; "": none.
+	vip string
 
 	policy      policy.SlotPolicy
 	policyIndex uint64
@@ -63,7 +67,8 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admissionv1.AdmitResponse, *refusal) {
 	sum := sha256.Sum256(a.bootKey)
 	a.bootID = hex.EncodeToString(sum[:])
-	if refused := a.readStatement(req); refused != nil {
+	a.vip = req.GetHeld().GetVip()
+	if refused := a.readStatement(ctx, req); refused != nil {
 		return nil, refused
 	}
 	if a.admissions.Add(1) > maxExchanges {
@@ -76,6 +81,14 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	claims, refused := a.verify(ctx, ev)
 	if refused != nil {
 		return nil, refused
+	}
+	if !a.bound {
+		if a.cfg.Second != nil {
+			if refused := a.confirm(ctx, ev, claims); refused != nil {
+				return nil, refused
+			}
+		}
+		return nil, a.proveUnbound(ctx, claims).known()
 	}
 	if refused := a.appraise(ctx, claims); refused != nil {
 		return nil, refused.known()
@@ -161,7 +174,7 @@ func (a *attempt) lane() string {
 
 // readStatement checks everything that needs no quote: sizes, form, nonce and
 // that the statement is about this connection.
-func (a *attempt) readStatement(req *admissionv1.AdmitRequest) *refusal {
+func (a *attempt) readStatement(ctx context.Context, req *admissionv1.AdmitRequest) *refusal {
 	ev := req.GetEvidence()
 	if len(req.GetStatement()) > maxStatement || len(ev.GetQuote()) > maxQuote || len(ev.GetEventLog()) > maxEventLog || len(ev.GetAppCompose()) > maxCompose {
 		return refuse(codeTooLarge, "a part of the request is longer than its bound")
@@ -174,11 +187,11 @@ func (a *attempt) readStatement(req *admissionv1.AdmitRequest) *refusal {
 		return refuse(codeCanonical, "%v", err)
 	}
 	a.stated, a.nonce = stated, stated.Nonce
-	groupName, slot, refused := a.slotOf(stated.AppID, stated.InstanceID)
+	groupName, slot, bound, refused := a.slotOf(ctx, stated.AppID, stated.InstanceID)
 	if refused != nil {
 		return refused
 	}
-	a.slot = slot
+	a.slot, a.bound = slot, bound
 	if a.expiry, err = checkNonce(a.cfg.Root.NonceKey(), stated.Nonce, a.exchange(stated.AppID, stated.InstanceID), a.now()); err != nil {
 		return refuse(codeNonce, "%v", err)
 	}

@@ -31,7 +31,7 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 	case !c.isOwnKey(req.GetBootPublicKey()):
 		return nil, refuse(codeBadRequest, "boot_public_key: is not the key of this connection")
 	}
-	groupName, slot, refused := c.slotOf(req.GetAppId(), req.GetInstanceId())
+	groupName, slot, _, refused := c.slotOf(ctx, req.GetAppId(), req.GetInstanceId())
 	if refused != nil {
 		return nil, refused
 	}
@@ -60,18 +60,23 @@ func (c *contact) challenge(ctx context.Context, req *admissionv1.ChallengeReque
 }
 
 // slotOf finds the Slot that the instance is bound to. The platform may not have
-// listed a new CVM yet, so an unknown instance may come back.
-func (s *Service) slotOf(appID, instanceID string) (groupName, slot string, refused *refusal) {
+// listed a new CVM yet, so an unknown instance may come back. bound is false for one that
+// no record binds, and that the platform names after a Slot whose records are lost: it may
+// prove what it is, and gets nothing.
+func (s *Service) slotOf(ctx context.Context, appID, instanceID string) (groupName, slot string, bound bool, refused *refusal) {
 	v, _ := s.cfg.Views.Latest()
 	if v == nil {
-		return "", "", refuse(codeGate, "records are not readable yet").later()
+		return "", "", false, refuse(codeGate, "records are not readable yet").later()
 	}
 	for name, p := range v.Policies {
 		if p.Value.InstanceID == instanceID && p.Value.AppID == appID {
-			return p.Value.Group, name, nil
+			return p.Value.Group, name, true, nil
 		}
 	}
-	return "", "", refuse(codeUnknown, "no slot is bound to this instance; it is retried until the leader has bound it").later()
+	if groupName, slot, ok := s.unbound(ctx, v, appID, instanceID); ok {
+		return groupName, slot, false, nil
+	}
+	return "", "", false, refuse(codeUnknown, "no slot is bound to this instance; it is retried until the leader has bound it").later()
 }
 
 func isHex(s string, n int) bool {

@@ -108,6 +108,9 @@ func (a *attempt) readStanding(ctx context.Context) (now standing, refused *refu
 	}
 	now.ordered = now.before.BootID != "" && a.bootExpected(now.before.BootID)
 	now.past = now.before.BootID != a.bootID && decisions.Had(a.bootID)
+	if now.index == 0 && decisions.Holder() == a.bootID {
+		now.past = false // nobody took the Slot from it: its record is lost
+	}
 	return now, nil
 }
 

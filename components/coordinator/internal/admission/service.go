@@ -89,6 +89,9 @@ type Config struct {
 	// WithEviction gives writes that go with the eviction of a Slot's Boot, in one
 	// transaction; nil: there are none.
 	WithEviction func(ctx context.Context, slot string) ([]store.Op, error)
+	// Unbound finds the Slot that an instance without records is named after; nil: such an
+	// instance proves nothing.
+	Unbound Unbound
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
 	// MayRenew decides whether a Boot gets fresh credentials without fresh evidence;
@@ -136,8 +139,10 @@ type Service struct {
 	confirming *pool
 	asking     *pool
 	commits    chan struct{}
-	renewing   chan struct{}
-	prover     *prover
+	// lookups holds one place, for who looks for the Slot of an unbound instance.
+	lookups  chan struct{}
+	renewing chan struct{}
+	prover   *prover
 
 	mu      sync.Mutex
 	noted   map[string]noted   // guarded by mu; last written refusals by Slot
@@ -159,7 +164,7 @@ func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
 		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), confirming: newPool(maxConfirms, cfg.Now),
-		asking: newPool(askers, cfg.Now), commits: make(chan struct{}, maxCommits),
+		asking: newPool(askers, cfg.Now), commits: make(chan struct{}, maxCommits), lookups: make(chan struct{}, 1),
 		renewing: make(chan struct{}, renewals),
 		prover: &prover{quoter: cfg.Quoter, own: statement.Batch{
 			Cluster: cfg.Cluster, Founding: cfg.Root.Founding(), AppID: cfg.AppID, Slot: cfg.Slot,

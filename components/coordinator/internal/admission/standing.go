@@ -85,6 +85,35 @@ func ended(ctx context.Context, s store.Store, group, slot, bootID string) (_ po
 	if e, evicted := decisions.Evicted(bootID); err == nil && evicted {
 		return policy.Decision{Code: e.Code, Message: e.Message}, false, nil
 	}
+	if absent {
+		lost, err := forgotten(ctx, s, slot, bootID, decisions)
+		if err == nil && lost {
+			err = errForgotten
+		}
+		if err != nil {
+			return policy.Decision{}, false, err
+		}
+	}
 	back = err == nil && a.Contest.Rival == "" && policy.CameBack(decisions, a, bootID)
 	return policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}, back, nil
+}
+
+// errForgotten: nothing is recorded of the Slot, and nothing says that the Boot lost it.
+var errForgotten = errors.New("SLOT_UNKNOWN: the records of the slot are lost, so nobody knows whether this boot is it: an operator adopts it")
+
+// forgotten reports that a Slot without an admission has no policy either, and that nobody
+// was decided to have lost it: its records are lost. A Boot that was told that it is not
+// the Slot would stop its workload for that.
+func forgotten(ctx context.Context, s store.Store, slot, bootID string, d policy.Decisions) (bool, error) {
+	if holder := d.Holder(); len(d.Entries) > 0 && holder != bootID {
+		return false, nil
+	}
+	sp, _, err := store.Read[policy.SlotPolicy](ctx, s, store.SlotPolicyKey(slot))
+	switch {
+	case errors.Is(err, store.ErrBadKey):
+		return false, nil
+	case errors.Is(err, store.ErrNotFound):
+		return true, nil
+	}
+	return err == nil && sp.InstanceID == "", err
 }

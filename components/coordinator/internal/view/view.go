@@ -52,6 +52,8 @@ type View struct {
 	Deletes     map[string]Rec[store.DeleteGroup]
 	DeleteDisks map[string]Rec[store.DeleteDisks]
 	Adoptions   map[string]Rec[store.Adoption]
+	// Proofs by Slot: what Boots proved that no record binds.
+	Proofs map[string]Rec[policy.Proof]
 	// Secrets and Rotates by group and name: epochs, and requests for new ones.
 	Secrets map[SecretName]Rec[store.SecretRecord]
 	Rotates map[SecretName]Rec[store.RotateRequest]

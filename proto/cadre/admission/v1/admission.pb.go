@@ -189,7 +189,10 @@ type Held struct {
 	TokensId string `protobuf:"bytes,1,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
 	// When the certificate for Consul's RPC ends. One that has more than half of its life
 	// before it is not replaced.
-	TlsEndsAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=tls_ends_at,json=tlsEndsAt,proto3" json:"tls_ends_at,omitempty"`
+	TlsEndsAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=tls_ends_at,json=tlsEndsAt,proto3" json:"tls_ends_at,omitempty"`
+	// The virtual address that it was given: it is asked for again when the Slot's records
+	// are lost and an operator adopts the Boot.
+	Vip           string `protobuf:"bytes,3,opt,name=vip,proto3" json:"vip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,6 +239,13 @@ func (x *Held) GetTlsEndsAt() *timestamppb.Timestamp {
 		return x.TlsEndsAt
 	}
 	return nil
+}
+
+func (x *Held) GetVip() string {
+	if x != nil {
+		return x.Vip
+	}
+	return ""
 }
 
 // RenewResponse carries the same as a new admission would.
@@ -1211,10 +1221,11 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"U\n" +
 	"\fRenewRequest\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12,\n" +
-	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"_\n" +
+	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"q\n" +
 	"\x04Held\x12\x1b\n" +
 	"\ttokens_id\x18\x01 \x01(\tR\btokensId\x12:\n" +
-	"\vtls_ends_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttlsEndsAt\"R\n" +
+	"\vtls_ends_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttlsEndsAt\x12\x10\n" +
+	"\x03vip\x18\x03 \x01(\tR\x03vip\"R\n" +
 	"\rRenewResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\";\n" +
 	"\x0fStandingRequest\x12\x14\n" +
