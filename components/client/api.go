@@ -21,11 +21,30 @@ type Applied struct {
 	// Revision that the spec asks for.
 	Revision string
 	Warnings []string
+	// Leaving are the Slots that there are and that the spec does not ask for any more;
+	// HeldDisks those of them that stay until an operator gives up their disks.
+	Leaving, HeldDisks []string
+}
+
+// ApplyOptions say how a spec is written.
+type ApplyOptions struct {
+	// ExpectedIndex is the index that was read before; 0: whatever is there.
+	ExpectedIndex uint64
+	// DryRun only validates.
+	DryRun bool
+	// DeleteDisks gives up the disks of the Slots that leave, for Reason.
+	DeleteDisks bool
+	Reason      string
 }
 
 // ApplyGroup validates and writes a group's spec. expectedIndex is the index
 // that was read before, 0 for none. dryRun only validates.
 func (c *Client) ApplyGroup(ctx context.Context, spec group.Spec, expectedIndex uint64, dryRun bool) (Applied, error) {
+	return c.ApplyGroupWith(ctx, spec, ApplyOptions{ExpectedIndex: expectedIndex, DryRun: dryRun})
+}
+
+// ApplyGroupWith is ApplyGroup with everything that can be said about it.
+func (c *Client) ApplyGroupWith(ctx context.Context, spec group.Spec, o ApplyOptions) (Applied, error) {
 	doing := "apply group " + spec.Name
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -33,11 +52,11 @@ func (c *Client) ApplyGroup(ctx context.Context, spec group.Spec, expectedIndex 
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	r, err := c.api.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: spec.Name, SpecJson: text, ExpectedIndex: expectedIndex, DryRun: dryRun})
+	r, err := c.api.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: spec.Name, SpecJson: text, ExpectedIndex: o.ExpectedIndex, DryRun: o.DryRun, DeleteDisks: o.DeleteDisks, Reason: o.Reason})
 	if err != nil {
 		return Applied{}, c.wrap(doing, err)
 	}
-	return Applied{Changed: r.GetChanged(), Index: r.GetIndex(), Revision: r.GetRevision(), Warnings: r.GetWarnings()}, nil
+	return Applied{Changed: r.GetChanged(), Index: r.GetIndex(), Revision: r.GetRevision(), Warnings: r.GetWarnings(), Leaving: r.GetLeaving(), HeldDisks: r.GetHeldDisks()}, nil
 }
 
 // Group is a group's spec and status. Status is the zero value until the leader
@@ -168,15 +187,6 @@ func (c *Client) Instance(ctx context.Context, slot string) (Instance, error) {
 	}
 	out.Admissions, err = decodeAll[Decision](doing, r.GetAdmissionsJson())
 	return out, err
-}
-
-// Restart queues a restart of one Slot under the group's budget and quorum
-// rules and returns the request's id.
-func (c *Client) Restart(ctx context.Context, slot, reason string) (string, error) {
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	r, err := c.api.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: slot, Reason: reason})
-	return r.GetRequestId(), c.wrap("restart instance "+slot, err)
 }
 
 // Cluster describes the coordinators.

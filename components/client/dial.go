@@ -53,12 +53,14 @@ type Options struct {
 
 // Client calls the coordinators of one cluster. Safe for concurrent use.
 type Client struct {
-	ctx     Context
-	conn    *grpc.ClientConn
-	api     apiv1.ClusterServiceClient
-	policy  apiv1.PolicyServiceClient
-	link    *link
-	timeout time.Duration
+	ctx    Context
+	conn   *grpc.ClientConn
+	api    apiv1.ClusterServiceClient
+	policy apiv1.PolicyServiceClient
+	// operations is what is carried out, and what operators ask for about it.
+	operations apiv1.OperationServiceClient
+	link       *link
+	timeout    time.Duration
 }
 
 // Dial prepares a Client; it connects at the first call. The Context must have
@@ -93,7 +95,7 @@ func Dial(c Context, opts Options) (*Client, error) {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
 	}
-	return &Client{ctx: c, conn: conn, api: apiv1.NewClusterServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), link: l, timeout: timeout}, nil
+	return &Client{ctx: c, conn: conn, api: apiv1.NewClusterServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), operations: apiv1.NewOperationServiceClient(conn), link: l, timeout: timeout}, nil
 }
 
 func newConn(c Context, opts Options, cfg *tls.Config) (*grpc.ClientConn, error) {

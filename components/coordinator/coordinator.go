@@ -295,6 +295,9 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		WithEviction: func(ctx context.Context, slot string) ([]store.Op, error) {
 			return c.rotator.GossipRequest(ctx, slot+" was evicted")
 		},
+		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
+			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
+		},
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
@@ -311,7 +314,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet,
-		Operator: operator, Tokens: c.issuer, Vet: judge, Members: c.issuer, LeaseNode: c.store.LeaseNode(), Evict: c.admission.Evict, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
+		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), Evict: c.admission.Evict, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
 		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
 		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})

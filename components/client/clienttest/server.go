@@ -59,6 +59,7 @@ type Group struct {
 type Server struct {
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedPolicyServiceServer
+	apiv1.UnimplementedOperationServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -75,6 +76,8 @@ type Server struct {
 	mu       sync.Mutex // guards all below
 	groups   map[string]*Group
 	restarts []string
+	wayOut   WayOut
+	requests map[string]string // guarded like restarts; what an id stands for
 	mesh     Mesh
 	secrets  []*apiv1.Secret
 	index    uint64
@@ -135,6 +138,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&s.cert)))
 	apiv1.RegisterClusterServiceServer(server, s)
 	apiv1.RegisterPolicyServiceServer(server, s)
+	apiv1.RegisterOperationServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {

@@ -43,6 +43,12 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 		return nil, status.Errorf(codes.Aborted, "SPEC_CONFLICT: the spec has index %d, not %d", g.Index, r.GetExpectedIndex())
 	}
 	out := &apiv1.ApplyGroupResponse{Changed: true, Index: g.Index, Revision: spec.Revision(), Warnings: group.Warnings(spec)}
+	if !r.GetDeleteDisks() {
+		out.HeldDisks = s.wayOut.HeldDisks
+	} else {
+		s.decideLocked("delete disks", spec.Name, r.GetReason())
+	}
+	out.Leaving = s.wayOut.HeldDisks
 	if r.GetDryRun() {
 		return out, nil
 	}
@@ -232,7 +238,13 @@ func (s *Server) RestartInstance(ctx context.Context, r *apiv1.RestartInstanceRe
 	if err := s.enter(ctx, "RestartInstance"); err != nil {
 		return nil, err
 	}
-	s.restarts = append(s.restarts, r.GetSlot()+": "+r.GetReason())
+	before := len(s.decided)
+	if err := s.askedLocked("restart", r.GetRequestId(), r.GetSlot(), r.GetReason()); err != nil {
+		return nil, err
+	}
+	if len(s.decided) > before {
+		s.restarts = append(s.restarts, r.GetSlot()+": "+r.GetReason())
+	}
 	return &apiv1.RestartInstanceResponse{RequestId: "req-1"}, nil
 }
 

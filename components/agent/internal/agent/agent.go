@@ -56,6 +56,8 @@ type Agent struct {
 	askedAt atomic.Uint64
 	// ended is why this Boot is its Slot no more; nil while it may be.
 	ended atomic.Pointer[admit.EndedError]
+	// forgotten gets a value when the coordinators know nothing of the Slot.
+	forgotten chan struct{}
 
 	// Replaced as a whole.
 	admitted latest.Value[*admit.Admitted]
@@ -101,8 +103,8 @@ func New(cfg Config) (*Agent, error) {
 	}
 	commands := command.New(cfg.ExecDir, cfg.Log)
 	a := &Agent{
-		svid: svid,
-		cfg:  cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), mesh: folder,
+		forgotten: make(chan struct{}, 1), svid: svid,
+		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), mesh: folder,
 		guest:   attest.NewGuestClient(cfg.DstackSocket),
 		member:  member.NewWatcher(cfg.Log),
 		checker: health.NewChecker(commands, cfg.Log),

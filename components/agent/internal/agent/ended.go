@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/admit"
+	"cadre.dev/core/policy"
 )
 
 const (
@@ -78,6 +79,12 @@ func (a *Agent) watchStanding(ctx context.Context) error {
 		err := a.admit.Standing(ctx, current)
 		if ended, is := errors.AsType[*admit.EndedError](err); is {
 			return a.withdraw(ended)
+		}
+		if err != nil && admit.Code(err) == string(policy.CodeSlotUnknown) {
+			select {
+			case a.forgotten <- struct{}{}:
+			default:
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			a.cfg.Log.Info("no coordinator says whether this boot still is its slot", "slot", current.ID.Slot, "error", err)

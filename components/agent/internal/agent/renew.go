@@ -93,6 +93,7 @@ func (a *Agent) renew(ctx context.Context) error {
 			n, index := a.hub.Sessions().Get()
 			return n, a.hub.Sessions().Changed(index)
 		},
+		Forgotten: a.forgotten,
 		Denied: func(code string, err error) {
 			a.cfg.Log.Error("renewal is denied; what is held ends by itself", "code", code, "error", err)
 			if code == string(policy.CodeIncarnationStale) || code == string(policy.CodePeerRevoked) {

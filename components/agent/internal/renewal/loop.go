@@ -24,7 +24,7 @@ const (
 	rotatedPause = time.Second
 )
 
-// Config of a Loop. All fields but Behind are required.
+// Config of a Loop. All fields but Behind and Forgotten are required.
 type Config struct {
 	// Renew asks over any live control session, puts what it gets in force, and says
 	// what is held then. An error leaves what was held.
@@ -40,6 +40,9 @@ type Config struct {
 	// Sessions counts the live control sessions, and has a channel that closes with the
 	// next change.
 	Sessions func() (live int, changed <-chan struct{})
+	// Forgotten gets a value when the coordinators say that they know nothing of the Slot:
+	// evidence is all that helps then. nil: they never do.
+	Forgotten <-chan struct{}
 	// Denied is told of each refusal: RENEW_DENIED, INCARNATION_STALE and the like.
 	// What is held goes on until it ends.
 	Denied func(code string, err error)
@@ -135,6 +138,8 @@ func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 			return reason, lonely
 		case <-epochChanged:
 		case <-liveChanged:
+		case <-l.Forgotten:
+			l.evidence, l.next = true, l.soon(time.Now())
 		}
 		timer.Stop()
 	}

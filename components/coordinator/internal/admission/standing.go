@@ -42,6 +42,9 @@ func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest
 	began := time.Now()
 	defer func() { time.AfterFunc(askPause-time.Since(began), done) }()
 	ended, err := c.Ended(ctx, group, slot, bootID)
+	if errors.Is(err, errForgotten) {
+		return nil, refuse(codeUnknown, "%s", forgottenText).later().public()
+	}
 	if err != nil {
 		return nil, refuse(codeGate, "records are not readable now").later().public()
 	}
@@ -99,7 +102,9 @@ func ended(ctx context.Context, s store.Store, group, slot, bootID string) (_ po
 }
 
 // errForgotten: nothing is recorded of the Slot, and nothing says that the Boot lost it.
-var errForgotten = errors.New("SLOT_UNKNOWN: the records of the slot are lost, so nobody knows whether this boot is it: an operator adopts it")
+var errForgotten = errors.New(string(codeUnknown) + ": " + forgottenText)
+
+const forgottenText = "the records of the slot are lost, so nobody knows whether this boot is it: an operator adopts what it attests"
 
 // forgotten reports that a Slot without an admission has no policy either, and that nobody
 // was decided to have lost it: its records are lost. A Boot that was told that it is not

@@ -43,6 +43,11 @@ func (r *Reconciler) goneSlots(ctx context.Context, v *view.View) []store.Op {
 			remove(store.BootLeaseKey(slot), lease.Index)
 		}
 	}
+	for slot, proof := range v.Proofs {
+		if gone(slot) && over(proof.Value.At) {
+			remove(store.ProofKey(slot), proof.Index)
+		}
+	}
 	for slot, refusal := range v.Refusals {
 		// One that was decided while the Slot went was written after it.
 		if gone(slot) && over(refusal.Value.At) {

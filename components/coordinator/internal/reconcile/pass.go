@@ -73,6 +73,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if fresh, err := p.cfg.Operator.EnsureRevision(ctx, p.lease, p.view, p.seen); err != nil || fresh {
 		return next{again: fresh}, err
 	}
+	if fresh, err := p.adopt(ctx); err != nil || fresh {
+		return next{again: fresh}, err
+	}
 	p.seen.Pass = rollout.Look(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
 	p.plan = p.seen.Pass.Plan()
 	p.hold()

@@ -107,6 +107,8 @@ type Config struct {
 	Tokens   Tokens
 	// Vet judges stored specs before they come into force.
 	Vet *vet.Vet
+	// Images are what this cluster takes; adoptions are judged by them.
+	Images policy.ImagePolicy
 	// Guard takes Slots away from Boots that may not hold them any more, beside the loop
 	// and while this coordinator leads; Duties run as it does.
 	Guard  func(ctx context.Context, lease store.Lease)

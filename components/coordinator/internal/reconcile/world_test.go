@@ -145,7 +145,7 @@ func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duratio
 		Now:  clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Ratchet: turns, Operator: operator, Tokens: w, Vet: judge, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Ratchet: turns, Operator: operator, Tokens: w, Vet: judge, Images: images, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
 		Now: clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup

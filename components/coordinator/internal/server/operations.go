@@ -153,7 +153,7 @@ func (k known) mayKnow(q store.QueueRequest) bool {
 func (k known) find(id string) (operation.Operation, error) {
 	var found []operation.Operation
 	for _, op := range k.operations {
-		if op.ID == id {
+		if op.ID == id || op.Request == id && id != "" {
 			return op, nil
 		}
 		if len(id) >= minPrefix && strings.HasPrefix(op.ID, id) {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
 
@@ -54,8 +55,19 @@ func (c *caller) enqueue(ctx context.Context, q store.QueueRequest) (id string, 
 // requested is the request that has the id: one that waits, or one that an Operation
 // carries out or carried out.
 func (c *caller) requested(id string) (store.QueueRequest, bool) {
-	q, ok := c.view.Queue[id]
-	return q.Value, ok
+	if q, ok := c.view.Queue[id]; ok {
+		return q.Value, true
+	}
+	for _, o := range c.view.Operations {
+		if op := o.Value; op.Request == id && id != "" {
+			q := store.QueueRequest{ID: id, Kind: store.RequestRestart, Group: op.Group, Slot: op.Slot, Reason: op.Note, By: op.By}
+			if op.Kind == operation.Replace {
+				q.Kind = store.RequestReplace
+			}
+			return q, true
+		}
+	}
+	return store.QueueRequest{}, false
 }
 
 // sameRequest refuses an id that stands for something else.

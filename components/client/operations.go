@@ -1,0 +1,310 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// Operations lists what is being carried out, newest first; of all groups when name is
+// empty, and with what has ended when all is set.
+func (c *Client) Operations(ctx context.Context, name string, all bool) ([]operation.Operation, error) {
+	const doing = "list operations"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.operations.ListOperations(ctx, &apiv1.ListOperationsRequest{Group: name, All: all})
+	if err != nil {
+		return nil, c.wrap(doing, err)
+	}
+	return decodeAll[operation.Operation](doing, r.GetOperationsJson())
+}
+
+// Asked is a request of an operator that nothing was done about yet.
+type Asked struct {
+	ID        string    `json:"id"`
+	Kind      string    `json:"kind"`
+	Group     string    `json:"group,omitempty"`
+	Slot      string    `json:"slot,omitempty"`
+	Operation string    `json:"operation,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	By        string    `json:"by,omitempty"`
+	At        time.Time `json:"at,omitzero"`
+}
+
+// Operation is one Operation, or the request for one that waits in the queue.
+type Operation struct {
+	Operation *operation.Operation `json:"operation,omitempty"`
+	Request   *Asked               `json:"request,omitempty"`
+}
+
+// Operation reads an Operation by its id, the beginning of it, or the id of the request
+// that it carries out; Kind NotFound when there is none of them.
+func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
+	doing := "show operation " + id
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.operations.GetOperation(ctx, &apiv1.GetOperationRequest{Operation: id})
+	if err != nil {
+		return Operation{}, c.wrap(doing, err)
+	}
+	var out Operation
+	if text := r.GetOperationJson(); len(text) > 0 {
+		out.Operation = new(operation.Operation)
+		if err := decode(doing, text, out.Operation); err != nil {
+			return out, err
+		}
+	}
+	if text := r.GetRequestJson(); len(text) > 0 {
+		out.Request = new(Asked)
+		return out, decode(doing, text, out.Request)
+	}
+	return out, nil
+}
+
+// newRequest makes the id of a request: the same one goes with each try of a call.
+func newRequest(kind string) (string, error) {
+	id := make([]byte, 16)
+	if _, err := rand.Read(id); err != nil {
+		return "", fmt.Errorf("make the id of a request: %w", err)
+	}
+	return kind + "-" + hex.EncodeToString(id), nil
+}
+
+// How often a call with a request's id is tried that no coordinator answered.
+const (
+	requestTries = 4
+	requestPause = 300 * time.Millisecond
+)
+
+// request makes a call that may be repeated: its id makes it one request.
+func (c *Client) request(ctx context.Context, doing, kind string, call func(ctx context.Context, id string) error) error {
+	id, err := newRequest(kind)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	for try := 1; ; try++ {
+		err := c.wrap(doing, call(ctx, id))
+		if KindOf(err) != Unavailable || err == nil || try == requestTries {
+			return err
+		}
+		timer := time.NewTimer(requestPause * time.Duration(try))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}
+
+// Restart queues a restart of one Slot under the group's budget and quorum
+// rules and returns the request's id.
+func (c *Client) Restart(ctx context.Context, slot, reason string) (id string, err error) {
+	err = c.request(ctx, "restart instance "+slot, "restart", func(ctx context.Context, request string) error {
+		r, err := c.api.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: slot, Reason: reason, RequestId: request})
+		id = r.GetRequestId()
+		return err
+	})
+	return id, err
+}
+
+// Replacement is what replacing a Slot's CVM does, or would do.
+type Replacement struct {
+	RequestID  string `json:"request_id,omitempty"`
+	Slot       string `json:"slot"`
+	DryRun     bool   `json:"dry_run,omitempty"`
+	VMUUID     string `json:"vm_uuid,omitempty"`
+	InstanceID string `json:"instance_id,omitempty"`
+	// PlatformName and PlatformStatus of the CVM; the status is empty when the platform
+	// lists none.
+	PlatformName   string   `json:"platform_name,omitempty"`
+	PlatformStatus string   `json:"platform_status,omitempty"`
+	Warnings       []string `json:"warnings,omitempty"`
+}
+
+// Replace asks for a new CVM with a new disk for one Slot: what the old one had is lost.
+func (c *Client) Replace(ctx context.Context, slot, reason string, dryRun bool) (Replacement, error) {
+	var r *apiv1.ReplaceInstanceResponse
+	err := c.request(ctx, "replace instance "+slot, "replace", func(ctx context.Context, request string) (err error) {
+		r, err = c.operations.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: slot, Reason: reason, RequestId: request, DryRun: dryRun})
+		return err
+	})
+	out := Replacement{
+		Slot: slot, DryRun: dryRun, VMUUID: r.GetVmUuid(), InstanceID: r.GetInstanceId(), PlatformName: r.GetPlatformName(),
+		PlatformStatus: r.GetPlatformStatus(), Warnings: r.GetWarnings(),
+	}
+	if !dryRun {
+		out.RequestID = r.GetRequestId()
+	}
+	return out, err
+}
+
+// Resolved is what an operator says about an Operation.
+type Resolved struct {
+	RequestID string              `json:"request_id,omitempty"`
+	As        string              `json:"as"`
+	DryRun    bool                `json:"dry_run,omitempty"`
+	Operation operation.Operation `json:"operation"`
+	Warnings  []string            `json:"warnings,omitempty"`
+}
+
+// Resolve says what became of an Operation's platform call: "done" or "failed".
+func (c *Client) Resolve(ctx context.Context, id, as, reason string, dryRun bool) (Resolved, error) {
+	doing := "resolve operation " + id
+	var r *apiv1.ResolveOperationResponse
+	err := c.request(ctx, doing, "resolve", func(ctx context.Context, request string) (err error) {
+		r, err = c.operations.ResolveOperation(ctx, &apiv1.ResolveOperationRequest{Operation: id, As: as, Reason: reason, RequestId: request, DryRun: dryRun})
+		return err
+	})
+	out := Resolved{As: as, DryRun: dryRun, Warnings: r.GetWarnings()}
+	if err != nil {
+		return out, err
+	}
+	if !dryRun {
+		out.RequestID = r.GetRequestId()
+	}
+	return out, decode(doing, r.GetOperationJson(), &out.Operation)
+}
+
+// Retried is what became of the wish that a failed rollout goes on.
+type Retried struct {
+	// Changed is false when the rollout has not failed: State says where it is.
+	Changed   bool   `json:"changed"`
+	RequestID string `json:"request_id,omitempty"`
+	Rollout   string `json:"rollout,omitempty"`
+	State     string `json:"rollout_state,omitempty"`
+}
+
+// Retry lets the group's rollout go on that has failed.
+func (c *Client) Retry(ctx context.Context, name, reason string) (out Retried, err error) {
+	err = c.request(ctx, "retry the rollout of "+name, "retry", func(ctx context.Context, request string) error {
+		r, err := c.operations.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: name, Reason: reason, RequestId: request})
+		out = Retried{Changed: r.GetChanged(), Rollout: r.GetRollout(), State: r.GetRolloutState()}
+		if out.Changed {
+			out.RequestID = r.GetRequestId()
+		}
+		return err
+	})
+	return out, err
+}
+
+// Deletion says how a group is deleted. Exactly one of KeepCVMs and DeleteDisks is set,
+// unless it is taken back.
+type Deletion struct {
+	KeepCVMs, DeleteDisks bool
+	Reason                string
+	DryRun                bool
+	// Cancel takes a deletion back: what is not gone yet stays.
+	Cancel bool
+}
+
+// Deleted is what deleting a group does, or would do.
+type Deleted struct {
+	Group string `json:"group"`
+	// Changed is false when it was so already.
+	Changed  bool     `json:"changed"`
+	DryRun   bool     `json:"dry_run,omitempty"`
+	Slots    []string `json:"slots"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// DeleteGroup takes a group down. The leader does it Slot by Slot.
+func (c *Client) DeleteGroup(ctx context.Context, name string, d Deletion) (Deleted, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.operations.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{
+		Group: name, KeepCvms: d.KeepCVMs, DeleteDisks: d.DeleteDisks, Reason: d.Reason, DryRun: d.DryRun, Cancel: d.Cancel,
+	})
+	return Deleted{Group: name, Changed: r.GetChanged(), DryRun: d.DryRun, Slots: list(r.GetSlots()), Warnings: r.GetWarnings()}, c.wrap("delete group "+name, err)
+}
+
+// Adoptable lists the members of a group that no record binds, with what each attested.
+func (c *Client) Adoptable(ctx context.Context, name string) ([]rollout.Adoptable, error) {
+	doing := "list what group " + name + " could adopt"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.operations.ListAdoptable(ctx, &apiv1.ListAdoptableRequest{Group: name})
+	if err != nil {
+		return nil, c.wrap(doing, err)
+	}
+	return decodeAll[rollout.Adoptable](doing, r.GetAdoptableJson())
+}
+
+// Adopt has the leader bind members exactly as they were listed.
+func (c *Client) Adopt(ctx context.Context, name string, members []rollout.Adoptable, reason string) (changed bool, err error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	req := &apiv1.AdoptGroupRequest{Group: name, Reason: reason}
+	for _, m := range members {
+		req.Members = append(req.Members, &apiv1.AdoptMember{Slot: m.Slot, InstanceId: m.InstanceID, ComposeHash: m.ComposeHash})
+	}
+	r, err := c.operations.AdoptGroup(ctx, req)
+	return r.GetChanged(), c.wrap("adopt members of group "+name, err)
+}
+
+// OperationError says that an Operation that was waited for did not get there.
+type OperationError struct{ Operation operation.Operation }
+
+func (e *OperationError) Error() string {
+	text := fmt.Sprintf("%s of %s is %s", e.Operation.Kind, e.Operation.Slot, e.Operation.Phase)
+	if e.Operation.Reason != "" {
+		text += ": " + e.Operation.Reason
+	}
+	return text
+}
+
+// pollEvery paces questions about what no stream tells.
+const pollEvery = time.Second
+
+// Poll calls look now and then until it says that it is done, or ctx ends. Errors of
+// coordinators that come and go are told to lost (may be nil) and passed over.
+func Poll(ctx context.Context, look func(context.Context) (done bool, err error), lost func(error)) error {
+	for {
+		done, err := look(ctx)
+		switch k := KindOf(err); {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && done:
+			return nil
+		case err != nil && k != Unavailable && k != Timeout:
+			return err
+		case err != nil && lost != nil:
+			lost(err)
+		}
+		timer := time.NewTimer(pollEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// WaitRequest waits until the Operation has ended that carries out a request; see is told
+// of each that was read. A request that is in the queue no more and has no Operation was
+// put away by the leader: there was nothing to do. *OperationError when it failed.
+func (c *Client) WaitRequest(ctx context.Context, id string, see func(Operation), lost func(error)) error {
+	return Poll(ctx, func(ctx context.Context) (bool, error) {
+		o, err := c.Operation(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		see(o)
+		switch {
+		case o.Operation == nil || !o.Operation.Phase.Ended():
+			return false, nil
+		case o.Operation.Phase == operation.Done:
+			return true, nil
+		}
+		return false, &OperationError{Operation: *o.Operation}
+	}, lost)
+}
