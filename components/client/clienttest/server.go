@@ -59,6 +59,7 @@ type Group struct {
 type Server struct {
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedPolicyServiceServer
+	apiv1.UnimplementedRecoveryServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -77,6 +78,7 @@ type Server struct {
 	restarts []string
 	mesh     Mesh
 	secrets  []*apiv1.Secret
+	recovery *apiv1.RecoverResponse // nil: zero
 	index    uint64
 	fail     map[string]error
 	changed  chan struct{}
@@ -135,6 +137,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&s.cert)))
 	apiv1.RegisterClusterServiceServer(server, s)
 	apiv1.RegisterPolicyServiceServer(server, s)
+	apiv1.RegisterRecoveryServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {
