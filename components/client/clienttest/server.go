@@ -60,6 +60,7 @@ type Server struct {
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedPolicyServiceServer
 	apiv1.UnimplementedOperationServiceServer
+	apiv1.UnimplementedRecoveryServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -80,6 +81,7 @@ type Server struct {
 	requests map[string]string // guarded like restarts; what an id stands for
 	mesh     Mesh
 	secrets  []*apiv1.Secret
+	recovery *apiv1.RecoverResponse // nil: zero
 	index    uint64
 	fail     map[string]error
 	changed  chan struct{}
@@ -139,6 +141,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterClusterServiceServer(server, s)
 	apiv1.RegisterPolicyServiceServer(server, s)
 	apiv1.RegisterOperationServiceServer(server, s)
+	apiv1.RegisterRecoveryServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {

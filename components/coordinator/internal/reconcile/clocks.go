@@ -97,7 +97,7 @@ func (p *pass) counting(by time.Duration) (ops []store.Op, err error) {
 
 // movedOperation is op with its clocks moved. The platform's own times stay.
 func movedOperation(op operation.Operation, by time.Duration, now time.Time) operation.Operation {
-	for _, at := range []*time.Time{&op.CreatedAt, &op.CallIssuedAt, &op.AvailableSince, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning} {
+	for _, at := range []*time.Time{&op.CreatedAt, &op.GoneSince, &op.CallIssuedAt, &op.AvailableSince, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning} {
 		move(at, by, now)
 	}
 	for _, at := range []*time.Time{&op.DrainDeadline, &op.HealthyDeadline} {
@@ -164,7 +164,7 @@ func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
 }
 
 func pulledOperation(limit, now time.Time, op *operation.Operation) bool {
-	changed := pulled(limit, now, &op.CreatedAt, &op.CallIssuedAt, &op.AvailableSince, &op.EndedAt, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning)
+	changed := pulled(limit, now, &op.CreatedAt, &op.GoneSince, &op.CallIssuedAt, &op.AvailableSince, &op.EndedAt, &op.UnavailableFrom, &op.UnavailableUntil, &op.PlatformRunning)
 	for phase, at := range op.Entered {
 		if at.After(limit) {
 			op.Entered = maps.Clone(op.Entered)

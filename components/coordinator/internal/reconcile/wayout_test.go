@@ -15,8 +15,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// lose takes a CVM away behind the coordinators' back.
-func (w *world) lose(slot string) {
+// vanish takes a CVM away behind the coordinators' back.
+func (w *world) vanish(slot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.cvms, "demo-"+slot)
@@ -93,7 +93,7 @@ func TestALostCVMIsReplaced(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		old := w.instance("pg-1")
-		w.lose("pg-1")
+		w.vanish("pg-1")
 		w.until("the loss is told", time.Minute, func() bool { return w.instance("pg-1").State == "Vanished" })
 		tick(t.Context(), time.Minute)
 		if got := w.made("create"); len(got) != 3 {

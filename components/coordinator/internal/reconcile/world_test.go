@@ -46,12 +46,12 @@ type world struct {
 
 	mu sync.Mutex
 	// cvms by name; all below guarded by mu.
-	cvms   map[string]*cvm
-	order  int
+	cvms  map[string]*cvm
+	order int
 	// createdLocked counts the CVMs that were ever asked for.
 	createdLocked int
-	leader string // Slot that leads the workload
-	epoch  uint64
+	leader        string // Slot that leads the workload
+	epoch         uint64
 	// calls with an effect, in order, such as "update demo-pg-1".
 	calls []string
 	// fault decides what happens to a call; nil: it works.

@@ -22,6 +22,7 @@ import (
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
@@ -91,9 +92,11 @@ func newAPI(t testing.TB) *api {
 		<-changed
 	}
 	sum := sha256.Sum256([]byte(operatorToken))
+	agents := reports.New(time.Now)
 	a.Server = New(Config{
+		Ratchet: ratchet.New(own, agents, time.Now),
 		Cluster: "demo", Slot: "coordinator-0", Root: new(keys.Root), OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
-		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: reports.New(time.Now), Timing: rollout.DefaultTiming(),
+		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: agents, Timing: rollout.DefaultTiming(),
 		Tokens: a.issuer, Now: a.now, Log: log, Vet: vet.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
 		Mesh: &fakeMesh{}, Agents: func(string) (mesh.Asked, bool) { return nil, false },
 		StoreFor: func(token string) (store.Store, error) {

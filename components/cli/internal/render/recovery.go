@@ -1,0 +1,40 @@
+package render
+
+import (
+	"fmt"
+
+	"cadre.dev/client"
+)
+
+// Recovery is how far the records have come, who saw them further, and what that means.
+func Recovery(s Style, r client.Recovery) string {
+	row := func(who string, m client.Mark) []Cell {
+		of := func(n, record uint64) Cell {
+			if n > record {
+				return T(fmt.Sprint(n), Warn)
+			}
+			return C(fmt.Sprint(n))
+		}
+		return []Cell{C(who), of(m.Term, r.Records.Term), of(m.State, r.Records.State)}
+	}
+	rows := [][]Cell{row("the records say", r.Records), row("this coordinator saw", r.Coordinator)}
+	if r.Agents > 0 {
+		rows = append(rows, row(fmt.Sprintf("most of %d agents saw", r.Agents), r.Most), row("one agent saw at most", r.Any))
+	}
+	text := s.Table([]string{"", "TERM", "STATE"}, rows) + "\n"
+	switch {
+	case r.Done:
+		text += s.Paint(fmt.Sprintf("recovered: the next leader goes on above term %d and state %d", r.Raised.Term, r.Raised.State), Good) +
+			"\n`cadre cluster status` shows it within moments\n"
+	case r.Halted == "":
+		text += s.Paint("the records are as far as what was seen of them: there is nothing to recover from", Good) + "\n"
+		if r.Agents == 0 {
+			text += "no agent reports to this coordinator: what agents saw is not known\n"
+		}
+	default:
+		text += s.Paint("halted: "+r.Halted, Bad) + "\n\n" +
+			"nothing was written. Write again what is gone since the backup, then repeat with --reason and --yes:\n" +
+			fmt.Sprintf("the next leader goes on above term %d and state %d\n", r.Raised.Term, r.Raised.State)
+	}
+	return text
+}
