@@ -25,8 +25,12 @@ func (w *world) trackRollout() {
 	w.startRollout()
 	r := w.rollout
 	r.Generation, r.Transfers = w.generation, w.transfersMade()
-	if w.retry != nil && r.State == operation.FailedState {
-		goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), r.Steps, w.now)
+	if w.retry != nil {
+		if r.State == operation.FailedState {
+			goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), r.Steps, w.now)
+		}
+		// What the platform refused is asked for again, whatever the rollout made of it.
+		r.Forgiven = r.Steps
 		w.forgive()
 	}
 	if !w.obs.Complete() || w.ending() {

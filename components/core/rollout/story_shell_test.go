@@ -68,7 +68,8 @@ const (
 
 func (c *coordinator) clock() time.Time { return c.w.now.Add(c.skew) }
 
-// copied is v as it comes back from the store.
+// copied is v as it comes back from the store. Records are copied when they are written:
+// what reads them changes none of them (R1).
 func copied[T any](v T) T {
 	var out T
 	text, err := json.Marshal(v)
@@ -90,20 +91,20 @@ func sameRecord[T any](a, b T) bool {
 // records are read back for one pass.
 func (c *coordinator) records() rollout.Records {
 	s := c.store
-	rec := rollout.Records{SpecIndex: 7, Status: copied(s.status), Revisions: copied(s.revisions)}
+	rec := rollout.Records{SpecIndex: 7, Status: s.status, Revisions: s.revisions}
 	for _, slot := range slices.Sorted(maps.Keys(s.slots)) {
-		rec.Slots = append(rec.Slots, copied(s.slots[slot]))
+		rec.Slots = append(rec.Slots, s.slots[slot])
 	}
 	for _, r := range s.rollouts {
 		if now := rec.Rollout; now == nil || cmp.Or(cmp.Compare(r.Generation, now.Generation), cmp.Compare(r.ID, now.ID)) > 0 {
-			one := copied(r)
+			one := r
 			rec.Rollout = &one
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.operations)) {
 		op := s.operations[id]
-		if !op.Phase.Ended() || op.Rollout == "" || rec.Rollout != nil && op.Rollout == rec.Rollout.ID {
-			rec.Operations = append(rec.Operations, copied(op))
+		if !op.Phase.Ended() || rec.Rollout != nil && op.Rollout == rec.Rollout.ID {
+			rec.Operations = append(rec.Operations, op)
 		}
 	}
 	return rec
@@ -113,6 +114,11 @@ func (c *coordinator) records() rollout.Records {
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
 		Paused: c.paused, Frozen: c.frozen, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp}
+	for i, r := range obs.Requests {
+		for _, op := range c.store.operations {
+			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request == r.ID
+		}
+	}
 	if c.w.blind {
 		obs.Platform.Silent = "the platform did not answer"
 	}
