@@ -156,8 +156,8 @@ func (k *kept) read(text []byte) error {
 		k.starts++
 	case l.Reserved > 0:
 		k.reserved = max(k.reserved, l.Reserved)
-	case l.Op != nil && l.Op.ID > 0:
-		k.take([]Op{*l.Op}, l.Op.ID)
+	case l.Op != nil && l.ID > 0:
+		k.take([]Op{*l.Op}, l.ID)
 	default:
 		return errors.New("not a line of this journal")
 	}

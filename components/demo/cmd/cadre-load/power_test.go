@@ -59,8 +59,7 @@ func newMachine(t *testing.T) *machine {
 	}
 	uid, uidErr := strconv.ParseUint(account.Uid, 10, 32)
 	gid, gidErr := strconv.ParseUint(account.Gid, 10, 32)
-	// Of its own, since others may not enter a test's folder.
-	dir, err := os.MkdirTemp("", "cadre-load-")
+	dir, err := os.MkdirTemp("", "cadre-load-") //nolint:usetesting // the server's user may not enter the parent of a test's folder
 	if err = errors.Join(err, uidErr, gidErr); err == nil {
 		err = os.Chown(dir, int(uid), int(gid))
 	}
