@@ -245,6 +245,7 @@ func (s *Server) RestartInstance(ctx context.Context, r *apiv1.RestartInstanceRe
 	if len(s.decided) > before {
 		s.restarts = append(s.restarts, r.GetSlot()+": "+r.GetReason())
 	}
+	s.requests["req-1"] = s.requests[r.GetRequestId()]
 	return &apiv1.RestartInstanceResponse{RequestId: "req-1"}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,8 @@ type applyFlags struct {
 	fileFlags
 	dryRun, wait bool
 	timeout      time.Duration
+	deleteDisks  bool
+	reason       string
 }
 
 // applied is the outcome for one group, also the form of -o json.
@@ -29,6 +32,9 @@ type applied struct {
 	DryRun  bool          `json:"dry_run,omitempty"`
 	Index   uint64        `json:"index"`
 	Waited  string        `json:"waited,omitempty"`
+	// Leaving are the slots that go, HeldDisks those that stay for their disks.
+	Leaving   []string `json:"leaving,omitempty"`
+	HeldDisks []string `json:"held_disks,omitempty"`
 }
 
 func (a *App) groupApply() *cobra.Command {
@@ -37,8 +43,15 @@ func (a *App) groupApply() *cobra.Command {
 		Use: "apply FILE...", Short: "Make groups what the files say", Args: cobra.MinimumNArgs(1),
 		Long: `Validates the files, shows what changes and what the leader would do, and writes
 the specs. The rollout is the leader's work: it goes on whether or not this
-program waits. The write is refused if somebody changed the spec since it was read.`,
+program waits. The write is refused if somebody changed the spec since it was read.
+
+Fewer replicas remove the slots with the highest numbers. What is on their disks would
+be lost with them, so they stay, held, until --delete-disks gives it up.`,
+		Example: "  cadre group apply postgres.hcl --wait\n  cadre group apply web.hcl --delete-disks --reason \"half the load is gone\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.deleteDisks && !f.dryRun && strings.TrimSpace(f.reason) == "" {
+				return usagef("--reason is missing: --delete-disks is for good, and whoever misses the data will look for it")
+			}
 			groups, err := f.read(args)
 			if err != nil {
 				return err
@@ -48,6 +61,8 @@ program waits. The write is refused if somebody changed the spec since it was re
 	}
 	f.bind(c)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "validate, compare and plan; write nothing")
+	c.Flags().BoolVar(&f.deleteDisks, "delete-disks", false, "the disks of slots that a smaller number of replicas removes may be deleted; needs --reason")
+	c.Flags().StringVar(&f.reason, "reason", "", "with --delete-disks: why, for the record")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every slot proved the target and is available; fail with the rollout's reason")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout goes on after it")
 	return c
@@ -86,13 +101,15 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	}
 	s := a.style()
 	a.print(diffed.picture(s))
-	checked, err := cl.ApplyGroup(cmd.Context(), g.Spec, diffed.index, true)
+	options := client.ApplyOptions{ExpectedIndex: diffed.index, DryRun: true, DeleteDisks: f.deleteDisks, Reason: f.reason}
+	checked, err := cl.ApplyGroupWith(cmd.Context(), g.Spec, options)
 	if err != nil {
 		return out, err
 	}
-	out.Warnings = checked.Warnings
+	out.Warnings, out.Leaving, out.HeldDisks = checked.Warnings, checked.Leaving, checked.HeldDisks
 	a.print(render.Warnings(s, checked.Warnings))
-	if !diffed.New && len(diffed.Fields) == 0 {
+	a.print(render.Leaving(s, checked.Leaving, checked.HeldDisks, f.deleteDisks))
+	if !diffed.New && len(diffed.Fields) == 0 && (!f.deleteDisks || len(checked.Leaving) == 0) {
 		return out, nil
 	}
 	// A plan needs a leader with a view; a spec must be appliable without one (R145).
@@ -107,7 +124,8 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 		a.print("dry run: nothing was written\n")
 		return out, nil
 	}
-	done, err := cl.ApplyGroup(cmd.Context(), g.Spec, diffed.index, false)
+	options.DryRun = false
+	done, err := cl.ApplyGroupWith(cmd.Context(), g.Spec, options)
 	if err != nil {
 		return out, err
 	}

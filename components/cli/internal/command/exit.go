@@ -25,7 +25,8 @@ const (
 	ExitRefused = 3
 	// ExitNotFound: there is no such group, slot or cluster.
 	ExitNotFound = 4
-	// ExitRollout: the rollout that was waited for failed, paused or was replaced.
+	// ExitRollout: the rollout that was waited for failed, paused or was replaced, or the
+	// operation failed.
 	ExitRollout = 5
 	// ExitTimeout: the time was up; what was begun goes on.
 	ExitTimeout = 6
@@ -37,7 +38,8 @@ const exitHelp = `Exit codes:
   2  wrong usage
   3  refused: validation, policy, permission, conflict, or a coordinator that cannot prove itself
   4  not found
-  5  the rollout that was waited for failed, was paused or was superseded
+  5  the rollout that was waited for failed, was paused or was superseded; the
+     operation that was waited for failed or was called off
   6  timeout; what was begun goes on`
 
 // usageError is a wrong command line.
@@ -58,6 +60,7 @@ func Code(err error) int {
 		usage   usageError
 		quiet   silent
 		rollout *client.RolloutError
+		step    *client.OperationError
 		file    *groupfile.Error
 		called  *client.Error
 		local   *localcloud.StatusError
@@ -69,7 +72,7 @@ func Code(err error) int {
 		return quiet.code
 	case errors.As(err, &usage):
 		return ExitUsage
-	case errors.As(err, &rollout):
+	case errors.As(err, &rollout), errors.As(err, &step):
 		return ExitRollout
 	case errors.As(err, &file), errors.Is(err, group.ErrInvalid):
 		return ExitRefused

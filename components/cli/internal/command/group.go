@@ -16,7 +16,7 @@ import (
 
 func (a *App) groupCommand() *cobra.Command {
 	c := &cobra.Command{Use: "group", Short: "Groups: what should run, and whether it does"}
-	c.AddCommand(a.groupApply(), a.groupGet(), a.groupList(), a.groupDiff(), a.groupValidate())
+	c.AddCommand(a.groupApply(), a.groupGet(), a.groupList(), a.groupDiff(), a.groupValidate(), a.groupDelete(), a.groupAdopt())
 	return c
 }
 

@@ -11,7 +11,7 @@ import (
 
 func (a *App) instanceCommand() *cobra.Command {
 	c := &cobra.Command{Use: "instance", Short: "Instances: one CVM per slot"}
-	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceRestart())
+	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceRestart(), a.instanceReplace())
 	return c
 }
 
@@ -51,8 +51,10 @@ func (a *App) instanceDescribe() *cobra.Command {
 
 func (a *App) instanceRestart() *cobra.Command {
 	var reason string
+	var wait waitFlags
 	c := &cobra.Command{
 		Use: "restart SLOT", Short: "Ask for a restart of one slot, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Example: "  cadre instance restart postgres-1 --reason \"it leaks\" --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				id, err := cl.Restart(cmd.Context(), args[0], reason)
@@ -60,13 +62,17 @@ func (a *App) instanceRestart() *cobra.Command {
 					return err
 				}
 				if a.output == "json" {
-					return a.json(map[string]string{"slot": args[0], "request_id": id})
+					if err := a.json(map[string]string{"slot": args[0], "request_id": id}); err != nil {
+						return err
+					}
+					return a.waitRequest(cmd.Context(), cl, wait, id, "restart "+args[0])
 				}
 				a.say(fmt.Sprintf("restart of %s is queued (%s); it is drained first and waits for its turn: `cadre instance describe %s`", args[0], id, args[0]))
-				return nil
+				return a.waitRequest(cmd.Context(), cl, wait, id, "restart "+args[0])
 			})
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	wait.bind(c, "the slot is available again")
 	return c
 }

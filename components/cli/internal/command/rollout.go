@@ -15,7 +15,7 @@ import (
 
 func (a *App) rolloutCommand() *cobra.Command {
 	c := &cobra.Command{Use: "rollout", Short: "Rollouts: what is being changed, what waits, and why"}
-	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutHistory())
+	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutRetry(), a.rolloutHistory())
 	return c
 }
 
@@ -132,6 +132,7 @@ func (a *App) rolloutPause() *cobra.Command {
 func (a *App) rolloutResume() *cobra.Command {
 	return &cobra.Command{
 		Use: "resume GROUP", Short: "Take a pause back", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "Takes back what `cadre rollout pause` did. A rollout that has FAILED goes on with\n`cadre rollout retry`, once its cause is mended.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				if err := cl.Resume(cmd.Context(), args[0]); err != nil {

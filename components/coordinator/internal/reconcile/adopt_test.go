@@ -20,8 +20,8 @@ var (
 	images   = policy.ImagePolicy{Images: map[string][]policy.Measurement{"dstack-0.5.7": {measured}}, KeyProviderName: "kms", KeyProviderID: "ab"}
 )
 
-// lose takes away everything that is recorded of the group but its spec.
-func (w *world) lose() {
+// loseRecords takes away everything that is recorded of the group but its spec.
+func (w *world) loseRecords() {
 	w.t.Helper()
 	all, _, err := w.store.List(w.t.Context(), "")
 	if err != nil {
@@ -119,7 +119,7 @@ func TestLostRecordsAreAdoptedWithoutARestart(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		calls, boots := w.made(""), w.boots()
-		w.lose()
+		w.loseRecords()
 		tick(t.Context(), 2*time.Minute)
 		if got := w.made(""); !slices.Equal(got, calls) {
 			t.Fatalf("calls while the records are lost: %v", got[len(calls):])
@@ -163,7 +163,7 @@ func TestOnlyWhatWasAskedForIsAdopted(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
-		w.lose()
+		w.loseRecords()
 		tick(t.Context(), time.Minute)
 		w.prove(spec("one").Template.Compose, "127.50.1.")
 		w.adoptAll(func(a *store.Adoption) {

@@ -1,0 +1,180 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+	"cadre.dev/core/operation"
+)
+
+func (a *App) operationCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "operation", Aliases: []string{"op"}, Short: "Operations: what is being done to one slot, how far it is, on whose behalf",
+		Long: `An operation is one step about one slot: a creation, an update, a restart, a
+replacement, a deletion. It is recorded before anything is done, so that whoever
+leads next goes on where it stands.`,
+	}
+	c.AddCommand(a.operationList(), a.operationShow(), a.operationResolve())
+	return c
+}
+
+func (a *App) operationList() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List what is being carried out, newest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Example: "  cadre operation list\n  cadre operation list postgres --all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				list, err := cl.Operations(cmd.Context(), first(args), all)
+				if err != nil {
+					return err
+				}
+				return a.show(list, func(s render.Style) string { return render.Operations(s, list, a.now()) })
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "also what has ended and is kept")
+	return c
+}
+
+func (a *App) operationShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show OPERATION", Short: "Show one operation: phases, calls, parts, deadlines, reason", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeOperation,
+		Long:    "OPERATION is an id, the beginning of one, or the id of the request that it carries out.",
+		Example: "  cadre operation show postgres-4-1a2b3c4d.2.postgres-1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				o, err := cl.Operation(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.show(o, func(s render.Style) string { return render.Operation(s, o, a.now()) })
+			})
+		},
+	}
+}
+
+func (a *App) operationResolve() *cobra.Command {
+	var as, reason string
+	var f sureFlags
+	c := &cobra.Command{
+		Use: "resolve OPERATION --as done|failed", Short: "Say what became of a platform call that nobody can tell", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeOperation,
+		Long: `For an operation in ACTING whose platform call got no answer and whose effect cannot
+be read back ("platform_result_unknown"). Its slot waits, and counts as unavailable,
+until somebody who looked at the CVM on the platform says:
+
+  --as done    the call took effect; the new boot is waited for
+  --as failed  it had no effect and will have none; the step is given up, and the
+               planner begins it again where it is still wanted
+
+Without --confirm or --yes it only says what that would mean.`,
+		Example: "  cadre operation resolve postgres-4-1a2b3c4d.2.postgres-1 --as failed --reason \"no trace of it in the console\" --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case as != "done" && as != "failed":
+				return usagef("--as %q: use done or failed", as)
+			case strings.TrimSpace(reason) == "":
+				return usagef("--reason is missing: it stands in the record of the operation")
+			}
+			return a.withClient(func(cl *client.Client) error {
+				out, err := cl.Resolve(cmd.Context(), args[0], as, reason, true)
+				if err != nil {
+					return err
+				}
+				sure := f.sure(out.Operation.Slot)
+				if sure {
+					if out, err = cl.Resolve(cmd.Context(), out.Operation.ID, as, reason, false); err != nil {
+						return err
+					}
+				}
+				return a.unlessSure(out, sure, out.Operation.Slot, func(s render.Style) string { return render.Resolved(s, out) })
+			})
+		},
+	}
+	c.Flags().StringVar(&as, "as", "", "done or failed (required)")
+	c.Flags().StringVar(&reason, "reason", "", "what you saw, for the record (required)")
+	f.bind(c, "the SLOT")
+	return c
+}
+
+// sureFlags are how an operator says that it is meant.
+type sureFlags struct {
+	confirm string
+	yes     bool
+}
+
+func (f *sureFlags) bind(c *cobra.Command, what string) {
+	c.Flags().StringVar(&f.confirm, "confirm", "", what+" once more, to say that you mean it")
+	c.Flags().BoolVar(&f.yes, "yes", false, "do not ask for --confirm; for scripts")
+}
+
+func (f *sureFlags) sure(want string) bool { return f.yes || f.confirm == want }
+
+// unlessSure shows what was done, or what would be done and how to say that it is meant.
+func (a *App) unlessSure(data any, sure bool, want string, picture func(render.Style) string) error {
+	if err := a.show(data, picture); err != nil || sure {
+		return err
+	}
+	return usagef("nothing is changed: repeat with --confirm %s", want)
+}
+
+// waitFlags are those of commands that ask the leader for something long.
+type waitFlags struct {
+	wait    bool
+	timeout time.Duration
+}
+
+func (f *waitFlags) bind(c *cobra.Command, what string) {
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait until "+what+"; fail with the reason")
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; what was begun goes on after it")
+}
+
+// waitRequest waits for the Operation that carries out a request and prints each phase.
+func (a *App) waitRequest(ctx context.Context, cl *client.Client, f waitFlags, id, doing string) error {
+	if !f.wait {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	last := ""
+	tell := func(text string) {
+		if text != last && a.output != "json" {
+			fmt.Fprintf(a.Out, "%s  %s\n", a.now().Format("15:04:05"), text)
+		}
+		last = text
+	}
+	err := cl.WaitRequest(ctx, id, func(o client.Operation) { tell(render.OperationLine(o)) }, func(err error) {
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		tell("no coordinator answers, still trying: " + text)
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: not done after %s; it goes on, see `cadre operation show %s`: %w", doing, f.timeout, id, context.DeadlineExceeded)
+	}
+	return err
+}
+
+// completeOperation offers the ids of what is being carried out.
+func (a *App) completeOperation(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.ask(cmd, func(ctx context.Context, cl *client.Client) ([]string, error) {
+		list, err := cl.Operations(ctx, "", false)
+		ids := []string{}
+		for _, o := range list {
+			ids = append(ids, o.ID+"\t"+operationWord(o))
+		}
+		return ids, err
+	})
+}
+
+func operationWord(o operation.Operation) string {
+	return fmt.Sprintf("%s of %s", strings.ToLower(string(o.Kind)), o.Slot)
+}

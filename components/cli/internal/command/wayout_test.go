@@ -1,0 +1,144 @@
+package command
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/client/clienttest"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+const undecided = "worker-4-ffeeddcc.2.worker-1"
+
+// stuck is a group with a call that nobody can tell, a lost CVM and lost records.
+func stuck(b *bench) {
+	b.Set("worker", func(g *clienttest.Group) {
+		midRollout(g)
+		g.Operations = []operation.Operation{{
+			ID: undecided, Rollout: "worker-4-ffeeddcc", Group: "worker", Slot: "worker-1", Kind: operation.Restart, Actor: operation.ActorOperator, Request: "restart-1f", Note: "it leaks", By: "cadre-operator (1f0a)",
+			Phase: operation.Acting, Reason: "platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform", VMUUID: "vm-1", InstanceID: instance, Calls: 1, CallOutcome: operation.OutcomeUnknown, Term: 7,
+			CreatedAt: noon.Add(-20 * time.Minute), Entered: operation.PhaseTimes{operation.Recorded: noon.Add(-20 * time.Minute), operation.Draining: noon.Add(-19 * time.Minute), operation.Acting: noon.Add(-18 * time.Minute)},
+		}, {
+			ID: "worker-4-ffeeddcc.1.worker-2", Group: "worker", Slot: "worker-2", Kind: operation.Update, Actor: operation.ActorRollout, Phase: operation.Booting, Reason: "waits for the new boot",
+			CreatedAt: noon.Add(-3 * time.Minute), HealthyDeadline: noon.Add(7 * time.Minute),
+		}}
+	})
+	hash := strings.Repeat("0c", 32)
+	b.SetWayOut(clienttest.WayOut{
+		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\": this is the one way to lose it"}},
+		Retried:     &apiv1.RetryRolloutResponse{Changed: true, Rollout: "worker-4", RolloutState: "FAILED"},
+		Deleted:     &apiv1.DeleteGroupResponse{Changed: true, Slots: []string{"worker-0", "worker-1"}, Warnings: []string{"running members lose their credentials: worker-0"}},
+		Warnings:    []string{"RESTART is taken to have had no effect"},
+		HeldDisks:   []string{"worker-2"},
+		Adoptable: []rollout.Adoptable{
+			{Slot: "worker-0", PlatformName: "demo-worker-0", PlatformStatus: "running", VMUUID: "vm-0", InstanceID: instance, ComposeHash: hash, Revision: runs, Number: 6, VIP: "127.50.1.1", AttestedAt: noon.Add(-20 * time.Second)},
+			{Slot: "worker-1", Ordinal: 1, PlatformName: "demo-worker-1", PlatformStatus: "running", VMUUID: "vm-1", Missing: "its agent has attested nothing yet"},
+		},
+		Carried: map[string]operation.Operation{
+			"restart": {ID: "o-1", Slot: "worker-1", Kind: operation.Restart, Phase: operation.Done},
+			"replace": {ID: "o-2", Slot: "worker-1", Kind: operation.Replace, Phase: operation.Failed, Reason: "the platform refused: no capacity"},
+		},
+	})
+}
+
+func TestWayOutPictures(t *testing.T) {
+	b := newBench(t)
+	for name, c := range map[string]struct {
+		code int
+		args []string
+	}{
+		"operation_list":          {ExitOK, []string{"operation", "list"}},
+		"operation_show":          {ExitOK, []string{"operation", "show", undecided}},
+		"operation_help":          {ExitOK, []string{"operation", "--help"}},
+		"operation_resolve_help":  {ExitOK, []string{"operation", "resolve", "--help"}},
+		"operation_resolve_maybe": {ExitUsage, []string{"operation", "resolve", undecided, "--as", "failed", "--reason", "no trace of it"}},
+		"operation_resolve":       {ExitOK, []string{"operation", "resolve", undecided, "--as", "failed", "--reason", "no trace of it", "--confirm", "worker-1"}},
+		"instance_replace_help":   {ExitOK, []string{"instance", "replace", "--help"}},
+		"instance_replace_unsure": {ExitUsage, []string{"instance", "replace", "worker-1", "--reason", "its host burnt"}},
+		"instance_restart_wait":   {ExitOK, []string{"instance", "restart", "worker-1", "--reason", "it leaks"}},
+		"rollout_retry":           {ExitOK, []string{"rollout", "retry", "worker", "--reason", "the host is back"}},
+		"rollout_retry_help":      {ExitOK, []string{"rollout", "retry", "--help"}},
+		"group_delete_help":       {ExitOK, []string{"group", "delete", "--help"}},
+		"group_delete_unsure":     {ExitUsage, []string{"group", "delete", "worker", "--delete-disks", "--reason", "moved"}},
+		"group_adopt_help":        {ExitOK, []string{"group", "adopt", "--help"}},
+		"group_adopt_unsure":      {ExitUsage, []string{"group", "adopt", "worker"}},
+		"group_adopt":             {ExitOK, []string{"group", "adopt", "worker", "--reason", "an old snapshot", "--confirm", "worker"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stuck(b)
+			code, out := b.run(c.args...)
+			if code != c.code {
+				t.Errorf("exit %d, want %d", code, c.code)
+			}
+			golden(t, name, out)
+		})
+	}
+}
+
+// TestR142_NothingIsLostUnconfirmed: the wrong word confirms nothing, and what is missing
+// is named.
+func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
+	b := newBench(t)
+	stuck(b)
+	for _, args := range [][]string{
+		{"instance", "replace", "worker-1"},
+		{"instance", "replace", "worker-1", "--yes"},
+		{"instance", "replace", "worker-1", "--reason", "x", "--confirm", "worker-2"},
+		{"operation", "resolve", undecided, "--reason", "x", "--yes"},
+		{"operation", "resolve", undecided, "--as", "maybe", "--reason", "x", "--yes"},
+		{"operation", "resolve", undecided, "--as", "done", "--yes"},
+		{"operation", "resolve", undecided, "--as", "done", "--reason", "x", "--confirm", "worker-2"},
+		{"rollout", "retry", "worker"},
+		{"group", "delete", "worker", "--reason", "x", "--yes"},
+		{"group", "delete", "worker", "--keep-cvms", "--delete-disks", "--reason", "x", "--yes"},
+		{"group", "delete", "worker", "--keep-cvms", "--yes"},
+		{"group", "delete", "worker", "--keep-cvms", "--reason", "x", "--confirm", "worker-1"},
+		{"group", "delete", "worker", "--cancel", "--keep-cvms"},
+		{"group", "adopt", "worker", "--yes"},
+		{"group", "adopt", "worker", "--reason", "x", "--confirm", "worker-0"},
+		{"group", "adopt", "worker", "--reason", "x", "--slot", "worker-9", "--yes"},
+		{"group", "apply", b.file("1", "10"), "--delete-disks"},
+	} {
+		if code, out := b.run(args...); code != ExitUsage {
+			t.Errorf("%v: exit %d: %s", args, code, out)
+		}
+	}
+	if got := b.Decided(); len(got) != 0 {
+		t.Errorf("decided %q", got)
+	}
+}
+
+func TestWhatIsConfirmedIsAskedFor(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"instance", "replace", "worker-1", "--reason", "burnt", "--yes"}, ExitOK, "replace worker-1: burnt"},
+		{[]string{"instance", "replace", "worker-1", "--reason", "burnt", "--confirm", "worker-1", "--wait"}, ExitRollout, "replace worker-1: burnt"},
+		{[]string{"instance", "restart", "worker-1", "--reason", "leaks", "--wait"}, ExitOK, "restart worker-1: leaks"},
+		{[]string{"operation", "resolve", undecided, "--as", "done", "--reason", "seen", "--yes", "-o", "json"}, ExitOK, "resolve " + undecided + " as done: seen"},
+		{[]string{"group", "delete", "worker", "--keep-cvms", "--reason", "moved", "--yes", "--wait"}, ExitOK, "delete worker keep_cvms=true delete_disks=false cancel=false moved"},
+		{[]string{"group", "adopt", "worker", "--reason", "old", "--yes", "--wait"}, ExitOK, "adopt worker worker-0=" + instance + "/" + strings.Repeat("0c", 32) + " old"},
+		{[]string{"group", "apply", b.file("1", "10"), "--delete-disks", "--reason", "half the load"}, ExitOK, "delete disks worker half the load"},
+	} {
+		stuck(b)
+		code, out := b.run(c.args...)
+		if got := b.Decided(); code != c.code || len(got) == 0 || got[len(got)-1] != c.want {
+			t.Errorf("%v: exit %d, decided %q\n%s", c.args, code, got, out)
+		}
+	}
+}
+
+// TestAScaleInSaysAtOnceThatDisksHoldIt before it waits for hours.
+func TestAScaleInSaysAtOnceThatDisksHoldIt(t *testing.T) {
+	b := newBench(t)
+	stuck(b)
+	if _, out := b.run("group", "apply", b.file("1", "10")); !strings.Contains(out, "blocked(delete_disks): worker-2") || !strings.Contains(out, "--delete-disks --reason") {
+		t.Error(out)
+	}
+}

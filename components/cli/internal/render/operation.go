@@ -1,0 +1,258 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// Operations are what is carried out, one line each.
+func Operations(s Style, list []operation.Operation, now time.Time) string {
+	if len(list) == 0 {
+		return "nothing is being carried out\n"
+	}
+	rows := [][]Cell{}
+	for _, o := range list {
+		rows = append(rows, []Cell{
+			C(o.ID), T(o.Slot, Bold), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(string(o.Actor)),
+			C(Ago(ended(o, now).Sub(o.CreatedAt))), C(deadline(o, now)), C(o.Reason),
+		})
+	}
+	return s.Table([]string{"OPERATION", "SLOT", "ACTION", "PHASE", "FOR", "TOOK", "UNTIL", "REASON"}, rows)
+}
+
+func ended(o operation.Operation, now time.Time) time.Time {
+	if o.EndedAt.IsZero() {
+		return now
+	}
+	return o.EndedAt
+}
+
+// deadline is the one that runs in the present phase.
+func deadline(o operation.Operation, now time.Time) string {
+	var at time.Time
+	switch o.Phase {
+	case operation.Recorded, operation.Draining, operation.Drained:
+		at = o.DrainDeadline
+	case operation.Booting, operation.Joining, operation.Settling:
+		at = o.HealthyDeadline
+	case operation.Acting, operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
+	}
+	switch {
+	case at.IsZero():
+		return ""
+	case at.Before(now):
+		return "overdue"
+	}
+	return "in " + Ago(at.Sub(now))
+}
+
+// Operation is everything about one Operation, or about the request that waits for one.
+func Operation(s Style, o client.Operation, now time.Time) string {
+	if o.Operation == nil {
+		if o.Request == nil {
+			return ""
+		}
+		q := o.Request
+		return s.Fields(
+			Field{"request", Cell{q.ID, Bold}}, Field{"asks for", Cell{q.Kind, Plain}}, Field{"group", Cell{q.Group, Plain}}, Field{"slot", Cell{q.Slot, Plain}},
+			Field{"reason", Cell{q.Reason, Plain}}, Field{"by", Cell{q.By, Plain}}, Field{"since", Cell{clock(q.At), Plain}},
+			Field{"now", Cell{"it waits: `cadre rollout plan` says for what", Warn}})
+	}
+	op := *o.Operation
+	text := s.Fields(
+		Field{"operation", Cell{op.ID, Bold}},
+		Field{"slot", Cell{op.Slot, Plain}},
+		Field{"action", Cell{strings.ToLower(string(op.Kind)), Plain}},
+		Field{"phase", Cell{string(op.Phase), phaseTone(op.Phase)}},
+		Field{"why", Cell{op.Reason, Plain}},
+		Field{"cause", Cell{string(op.Cause), Plain}},
+		Field{"on behalf of", Cell{string(op.Actor), Plain}},
+		Field{"request", Cell{op.Request, Plain}},
+		Field{"by", Cell{op.By, Plain}},
+		Field{"reason given", Cell{op.Note, Plain}},
+		Field{"rollout", Cell{op.Rollout, Plain}},
+		Field{"revision", Cell{Arrow(op.From, op.To), Plain}},
+		Field{"vm uuid", Cell{op.VMUUID, Plain}},
+		Field{"instance id", Cell{op.InstanceID, Plain}},
+		Field{"platform calls", Cell{calls(op), Plain}},
+		Field{"parts done", Cell{parts(op.Applied), Plain}},
+		Field{"until", Cell{deadline(op, now), Plain}},
+		Field{"term", Cell{fmt.Sprint(op.Term), Plain}},
+	)
+	type entry struct {
+		phase operation.Phase
+		at    time.Time
+	}
+	var entries []entry
+	for phase, at := range op.Entered {
+		entries = append(entries, entry{phase, at})
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.phase), string(b.phase))
+	})
+	rows := [][]Cell{}
+	for _, e := range entries {
+		rows = append(rows, []Cell{T(string(e.phase), phaseTone(e.phase)), C(clock(e.at)), C(Ago(e.at.Sub(op.CreatedAt)))})
+	}
+	if len(rows) > 0 {
+		text += "\n" + s.Table([]string{"PHASE", "ENTERED", "AFTER"}, rows)
+	}
+	return text
+}
+
+func calls(op operation.Operation) string {
+	if op.Calls == 0 {
+		return ""
+	}
+	text := fmt.Sprint(op.Calls)
+	if op.Part != "" {
+		text += ", the last one about " + string(op.Part)
+	}
+	if op.CallOutcome != "" {
+		return text + ": " + op.CallOutcome
+	}
+	if op.Phase == operation.Acting {
+		return text + ": not answered yet"
+	}
+	return text
+}
+
+func parts(list []operation.Part) string {
+	var out []string
+	for _, p := range list {
+		out = append(out, string(p))
+	}
+	return strings.Join(out, ", ")
+}
+
+// OperationLine is how far a request is, in one line.
+func OperationLine(o client.Operation) string {
+	switch {
+	case o.Operation == nil && o.Request != nil:
+		return fmt.Sprintf("%s waits in the queue", o.Request.Kind)
+	case o.Operation == nil:
+		return "waits for the leader"
+	}
+	text := fmt.Sprintf("%s of %s is %s", strings.ToLower(string(o.Operation.Kind)), o.Operation.Slot, o.Operation.Phase)
+	if o.Operation.Reason != "" {
+		text += ": " + o.Operation.Reason
+	}
+	return text
+}
+
+// Resolved is what an operator said about an Operation, or would say.
+func Resolved(s Style, r client.Resolved) string {
+	op := r.Operation
+	text := s.Fields(
+		Field{"operation", Cell{op.ID, Bold}}, Field{"slot", Cell{op.Slot, Plain}}, Field{"action", Cell{strings.ToLower(string(op.Kind)), Plain}},
+		Field{"phase", Cell{string(op.Phase), phaseTone(op.Phase)}}, Field{"why", Cell{op.Reason, Plain}}, Field{"vm uuid", Cell{op.VMUUID, Plain}},
+	) + Warnings(s, r.Warnings)
+	if r.DryRun {
+		return text + s.Line(fmt.Sprintf("it would be taken for %s", r.As), Bad)
+	}
+	return text + fmt.Sprintf("it is taken for %s within moments: `cadre operation show %s`\n", r.As, op.ID)
+}
+
+// Replacement is what is lost by replacing a Slot's CVM.
+func Replacement(s Style, r client.Replacement) string {
+	there := r.PlatformStatus
+	if there == "" {
+		there = "not listed"
+	}
+	text := s.Fields(
+		Field{"slot", Cell{r.Slot, Bold}}, Field{"cvm", Cell{r.PlatformName, Plain}}, Field{"vm uuid", Cell{r.VMUUID, Plain}},
+		Field{"instance id", Cell{r.InstanceID, Plain}}, Field{"on the platform", Cell{there, Plain}},
+	) + Warnings(s, r.Warnings)
+	if r.DryRun {
+		return text + s.Line(fmt.Sprintf("%s would get a new CVM: the disk of the old one, and everything on it, is lost for good", r.Slot), Bad)
+	}
+	return text + fmt.Sprintf("replacement of %s is queued (%s): its disk is given up; `cadre operation show %s`\n", r.Slot, r.RequestID, r.RequestID)
+}
+
+// Deleted is what goes with a group.
+func Deleted(s Style, r client.Deleted, d client.Deletion) string {
+	slots := strings.Join(r.Slots, ", ")
+	if slots == "" {
+		slots = "no slot"
+	}
+	text := Warnings(s, r.Warnings)
+	switch {
+	case d.Cancel && !r.Changed:
+		return text + fmt.Sprintf("group %s is not being deleted: nothing is changed\n", r.Group)
+	case d.Cancel:
+		return text + fmt.Sprintf("group %s is kept: what is left of %s stays\n", r.Group, slots)
+	case !r.Changed:
+		return text + fmt.Sprintf("group %s is being deleted already: %s\n", r.Group, slots)
+	}
+	verb, are := "is being deleted", "are"
+	if d.DryRun {
+		verb, are = "would be deleted", "would be"
+	}
+	if d.DeleteDisks {
+		text += s.Line(fmt.Sprintf("group %s %s: the CVMs of %s %s deleted, and everything on their disks lost for good", r.Group, verb, slots, are), Bad)
+	} else {
+		text += s.Line(fmt.Sprintf("group %s %s: the CVMs of %s %s left on the platform, without credentials", r.Group, verb, slots, are), Bad)
+	}
+	if d.DryRun {
+		return text
+	}
+	return text + fmt.Sprintf("take it back with `cadre group delete %s --cancel`; what is gone by then stays gone\n", r.Group)
+}
+
+// Adoptables are the members of a group that no record binds.
+func Adoptables(s Style, list []rollout.Adoptable, name string, asked bool, now time.Time) string {
+	if len(list) == 0 {
+		return fmt.Sprintf("every slot of group %s is bound: there is nothing to adopt\n", name)
+	}
+	rows := [][]Cell{}
+	ready := 0
+	for _, m := range list {
+		verdict := Cell{"can be adopted", Good}
+		switch {
+		case m.Missing != "":
+			verdict = Cell{m.Missing, Warn}
+		case asked || m.Asked:
+			verdict = Cell{"is being adopted", Good}
+			ready++
+		default:
+			ready++
+		}
+		attested := ""
+		if !m.AttestedAt.IsZero() {
+			attested = since(m.AttestedAt, now) + " ago"
+		}
+		rows = append(rows, []Cell{
+			T(m.Slot, Bold), C(m.PlatformName), C(m.PlatformStatus), C(m.InstanceID), C(m.ComposeHash), C(Number(m.Revision, m.Number)), C(m.VIP), C(attested), verdict,
+		})
+	}
+	text := s.Table([]string{"SLOT", "CVM", "PLATFORM", "INSTANCE", "COMPOSE HASH", "REVISION", "VIP", "ATTESTED", "NOW"}, rows)
+	switch {
+	case asked && ready > 0:
+		text += fmt.Sprintf("%d of %d are bound by the leader and let in when they attest the next time: `cadre admission list %s`\n", ready, len(list), name)
+	case ready > 0:
+		text += fmt.Sprintf("%d of %d can be adopted: compare instance and compose hash with what you know, then name a --reason\n", ready, len(list))
+	default:
+		text += "none can be adopted now\n"
+	}
+	return text
+}
+
+// Leaving says which slots a spec removes, and which of them stay for their disks.
+func Leaving(s Style, leaving, held []string, deleteDisks bool) string {
+	switch {
+	case len(held) > 0:
+		return s.Line(fmt.Sprintf("held, blocked(delete_disks): %s would go, and what is on the disks with it: to give that up, apply with --delete-disks --reason WHY", strings.Join(held, ", ")), Warn)
+	case len(leaving) > 0 && deleteDisks:
+		return s.Line(fmt.Sprintf("the disks of %s are given up: everything on them is lost for good", strings.Join(leaving, ", ")), Bad)
+	}
+	return ""
+}
