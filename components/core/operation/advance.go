@@ -30,7 +30,7 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	}
 	op = op.clone()
 	if f.Term > op.Term {
-		op.setBack(f, now)
+		op.setBack(now)
 	}
 	op.Term = f.Term
 	if op.Phase == "" {
@@ -140,7 +140,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 
 // setBack moves the clocks of a phase that began in the future of a new leader: the
 // clock of the one before was ahead, and nobody waits for that difference.
-func (op *Operation) setBack(f Facts, now time.Time) {
+func (op *Operation) setBack(now time.Time) {
 	entered := op.Entered[op.Phase]
 	ahead := entered.Sub(now)
 	if ahead <= 0 {

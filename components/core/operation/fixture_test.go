@@ -21,7 +21,7 @@ func begun(kind Kind) Operation {
 		op.From, op.To = "A", "A"
 	case Delete:
 		op.To = ""
-	case Update:
+	case Update, Replace:
 	}
 	return op
 }

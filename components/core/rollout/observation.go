@@ -89,7 +89,7 @@ type Observation struct {
 	Simulated bool
 }
 
-// Complete: every source answered. Otherwise nothing new is begun (R11, R26).
+// Complete reports that every source answered. Otherwise nothing new is begun (R11, R26).
 func (o Observation) Complete() bool { return o.Platform.Known && o.Records.Known }
 
 // Incomplete says which source did not answer, for people.

@@ -58,16 +58,8 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 // cameToNothing: it was called off by the member or its safety, or refused. A pause or
 // a new spec is no refusal and does not count (R80).
 func cameToNothing(op *operation.Operation) bool {
-	switch op.Phase {
-	case operation.Aborted:
-		switch op.Cause {
-		case operation.CauseHook, operation.CauseDrainDeadline, operation.CauseUnsafe:
-			return true
-		}
-	case operation.Failed:
-		return true
-	}
-	return false
+	called := op.Cause == operation.CauseHook || op.Cause == operation.CauseDrainDeadline || op.Cause == operation.CauseUnsafe
+	return op.Phase == operation.Failed || op.Phase == operation.Aborted && called
 }
 
 // aborts counts the newest run of steps of m that its hooks or its agent called off.
