@@ -25,7 +25,7 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 		return p.forgetProofs(ctx)
 	}
 	if p.seen.Listing.Err != nil {
-		return false, nil // nobody knows which CVM it is
+		return false, nil //nolint:nilerr // nobody knows which CVM it is: the next pass asks again
 	}
 	var ops []store.Op
 	var bound []string

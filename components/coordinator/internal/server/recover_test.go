@@ -52,7 +52,7 @@ func TestCTL06_AnOperatorLetsARestoredClusterGoOn(t *testing.T) {
 		t.Fatalf("told: %v, %v", out, err)
 	}
 	for name, c := range map[string]struct {
-		ctx  context.Context
+		ctx  context.Context //nolint:containedctx // one case of a table
 		req  *apiv1.RecoverRequest
 		code codes.Code
 	}{
