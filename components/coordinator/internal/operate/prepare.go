@@ -145,6 +145,9 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
 	defer cancel()
 	defer func() { o.judged(op.To, err) }()
+	if err := o.offered(ctx, seen, vm, p.template); err != nil {
+		return prepared{}, err
+	}
 	provisioned, err := o.cfg.Platform.Provision(ctx, vm, p.template)
 	if err != nil {
 		return prepared{}, err
@@ -166,8 +169,9 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	return p, nil
 }
 
-// judged remembers that a document was refused, until it is not. An answer that did not
-// come, or came for another reason, says nothing about the document.
+// judged remembers that a Revision was refused, for its document or for what the platform
+// does not have, until it is not. An answer that did not come, or came for another reason,
+// says nothing about it.
 func (o *Operator) judged(revision string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,13 +181,14 @@ func (o *Operator) judged(revision string, err error) {
 		delete(o.refused, revision)
 	case refused:
 		o.refused[revision] = refusal.Reason
-	case errors.Is(err, platform.ErrMeasuresOther):
+	case errors.Is(err, platform.ErrMeasuresOther), errors.Is(err, platform.ErrNotOffered):
 		o.refused[revision] = err.Error()
 	}
 }
 
 // Refused is why no step may lead to a Revision now: the platform would measure
-// something that was not judged, or was judged unfit; "" while nothing is known of it.
+// something that was not judged, or was judged unfit, or has no such image or instance
+// type; "" while nothing is known of it.
 // A step that began would take a member away for a call that cannot be made.
 func (o *Operator) Refused(revision string) string {
 	o.mu.Lock()

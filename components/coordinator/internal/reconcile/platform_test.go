@@ -155,8 +155,13 @@ func (w *world) change(call, vmUUID string, apply func(*cvm)) (platform.Accepted
 	})
 }
 
-func (w *world) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
-func (w *world) Settle() time.Duration                         { return 0 }
+func (w *world) Offer(context.Context) (platform.Offer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.offer, nil
+}
+
+func (w *world) Settle() time.Duration { return 0 }
 
 func (w *world) Restart(_ context.Context, vmUUID string) (platform.Accepted, error) {
 	w.mu.Lock()

@@ -75,6 +75,8 @@ type world struct {
 	app string
 	// answer changes what the platform says that it would measure; nil: what it was sent.
 	answer func(t platform.Template, p *platform.Provisioned)
+	// offer is what the platform has to choose from; zero: it does not tell.
+	offer platform.Offer
 	// away is the worst number of members that were away at once.
 	away int
 }
@@ -406,7 +408,7 @@ func (w *world) admitLocked(ctx context.Context, v *view.View, c *cvm) bool {
 		return false
 	}
 	for _, a := range slices.Backward(p.Value.Allowed) {
-		if a.ComposeHash != c.ComposeHash {
+		if a.ComposeHash != c.ComposeHash || c.OSImage != "" && a.OSImage != c.OSImage {
 			continue
 		}
 		w.order++

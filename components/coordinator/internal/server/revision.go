@@ -57,7 +57,7 @@ func findRevision(v *view.View, typed, name string) (named, error) {
 		for _, one := range found {
 			texts = append(texts, fmt.Sprintf("%s of %s", one.revision, one.group))
 		}
-		return named{}, status.Errorf(codes.InvalidArgument, "revision: %.64s is more than one: %s; type more digits, or name the group", typed, strings.Join(texts, ", "))
+		return named{}, status.Errorf(codes.InvalidArgument, "revision: %.64s is more than one: %s; type more digits, name the group, or name one of these", typed, strings.Join(texts, ", "))
 	}
 	return found[0], nil
 }

@@ -1,0 +1,39 @@
+package operate
+
+import (
+	"context"
+	"errors"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/core/group"
+	"cadre.dev/platform"
+)
+
+// offered refuses a template that names an OS image or an instance type which the platform
+// does not have, before any member is taken away for it. What the CVM vm has already is
+// not asked for: a platform may have withdrawn it from offer. Where the platform does not
+// tell, or does not answer, the call itself will.
+func (o *Operator) offered(ctx context.Context, seen observe.Seen, vm string, t platform.Template) error {
+	for _, i := range seen.Listing.Instances {
+		if vm == "" || i.VMUUID != vm {
+			continue
+		}
+		if group.SameOSImage(i.OSImage, t.OSImage) {
+			t.OSImage = ""
+		}
+		if i.InstanceType == t.InstanceType {
+			t.InstanceType = ""
+		}
+	}
+	if t.OSImage == "" && t.InstanceType == "" {
+		return nil
+	}
+	offer, err := o.cfg.Platform.Offer(ctx)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			o.cfg.Log.Warn("the platform's offer is not known", "group", seen.Spec.Name, "error", err)
+		}
+		return nil
+	}
+	return offer.Check(t)
+}

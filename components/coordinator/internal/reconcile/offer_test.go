@@ -1,0 +1,59 @@
+package reconcile_test
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/platform"
+)
+
+func (w *world) offers(o platform.Offer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.offer = o
+}
+
+// TestR74_NothingMovesToWhatIsNotOffered: a name that the platform does not have is told
+// before any member is taken away for it; what the members have already is not asked for,
+// however little the platform offers now.
+func TestR74_NothingMovesToWhatIsNotOffered(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		calls := len(w.made(""))
+		arrived := func(next group.Spec) func() bool {
+			return func() bool {
+				st := w.status()
+				return st.Stable == next.Revision() && st.Available == 3
+			}
+		}
+		for name, c := range map[string]struct {
+			change func(*group.Spec)
+			says   []string
+		}{
+			"an image": {func(s *group.Spec) { s.Template.OSImage = "dstack-0.5.8" }, []string{"template.os_image", "dstack-0.5.8", "choose one of dstack-0.5.7"}},
+			"a type":   {func(s *group.Spec) { s.Template.InstanceType = "tdx.huge" }, []string{"template.instance_type", "tdx.huge", "choose one of tdx.small"}},
+		} {
+			next := spec("one")
+			c.change(&next)
+			w.apply(next)
+			for _, text := range append(c.says, "precondition") {
+				w.until(name+": the status to say "+text, 2*time.Minute, w.says(text))
+			}
+			tick(t.Context(), time.Minute)
+			if got := w.made(""); len(got) != calls || w.status().Available != 3 || len(w.view().Operations) != 3 {
+				t.Errorf("%s: calls %v, %d available, %d operations", name, got[calls:], w.status().Available, len(w.view().Operations))
+			}
+		}
+		// Withdrawn from offer, as it is what the members run.
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.9"}, InstanceTypes: []string{"tdx.large"}})
+		w.apply(spec("two"))
+		w.until("the update on a withdrawn image", 10*time.Minute, w.complete("two"))
+		next := spec("two")
+		next.Template.OSImage = "dstack-0.5.9"
+		w.apply(next)
+		w.until("the update to one on offer", 10*time.Minute, arrived(next))
+	})
+}
