@@ -178,8 +178,11 @@ func (w *world) keepClock(m *member) {
 		return
 	}
 	boot := m.seen.Admission.BootID
-	if rec.AvailableSince.IsZero() || rec.AvailableSince.After(w.now) || rec.AvailableBoot != "" && rec.AvailableBoot != boot || !w.unbroken(m) {
+	switch {
+	case rec.AvailableSince.IsZero() || rec.AvailableBoot != "" && rec.AvailableBoot != boot:
 		rec.AvailableSince = w.now
+	case rec.AvailableSince.After(w.now) || !w.unbroken(m):
+		rec.AvailableSince = w.provenSince(m)
 	}
 	rec.AvailableBoot = boot
 	rec.UnavailableSince = time.Time{}
@@ -198,6 +201,24 @@ func (w *world) unbroken(m *member) bool {
 	}
 	looked := w.rec.Status.At
 	return looked.IsZero() || w.now.Sub(looked) <= w.t.StaleAfter
+}
+
+// provenSince is since when the report proves m healthy, by this leader's clock; now, when
+// it does not. A leader whose clock differs from the last one's takes no availability away
+// that the agent's monotonic clock proves.
+func (w *world) provenSince(m *member) time.Time {
+	r := m.report
+	if r.HealthyFor <= 0 {
+		return w.now
+	}
+	since := r.ReceivedAt.Add(-r.HealthyFor)
+	if r.BootAt.After(since) && !r.BootAt.After(w.now) {
+		since = r.BootAt
+	}
+	if since.After(w.now) {
+		return w.now
+	}
+	return since
 }
 
 func platformWord(i *Instance) string {

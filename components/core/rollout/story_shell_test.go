@@ -124,7 +124,7 @@ func (c *coordinator) observe() rollout.Observation {
 	}
 	for _, m := range c.w.cvms {
 		if r := c.w.report(m); r != nil {
-			r.ReceivedAt, r.BootAt = r.ReceivedAt.Add(c.skew), r.BootAt.Add(c.skew)
+			r.ReceivedAt = r.ReceivedAt.Add(c.skew) // BootAt is by the agent's own clock
 			c.heard[m.slot] = *r
 		}
 	}

@@ -2,6 +2,8 @@ package rules
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,7 +20,8 @@ var (
 	ruleTest  = regexp.MustCompile(`(?m)^func (Test(?:R\d+_)+\w*)\(`)
 	ruleID    = regexp.MustCompile(`R\d+_`)
 	tableRow  = regexp.MustCompile(`(?m)^\| (R\d+) \| ([^|]+) \| ([^|]+) \|$`)
-	tableTest = regexp.MustCompile("`(\\w+)\\.(Test\\w+)`")
+	tableTest = regexp.MustCompile("`(\\w+)\\.(\\w+)`")
+	proseID   = regexp.MustCompile(`\bR\d+\b`)
 )
 
 // required are the rules that core answers for.
@@ -26,7 +29,13 @@ const required = `R1 R2 R3 R4 R5 R6 R7 R8 R12 R13 R14 R15 R17 R20 R21 R22 R23 R2
 R36 R37 R38 R39 R40 R41 R43 R44 R45 R50 R52 R53 R54 R55 R60 R61 R63 R64 R65 R66 R67 R68 R69 R70 R78 R79 R80 R81 R82
 R87 R88 R89 R99 R103 R105 R131 R134 R138 R145`
 
-// written maps each rule to the tests that carry its id, as package.Test.
+// stories of the planner name their rules in their first lines.
+const stories = "../../rollout/testdata/*.txt"
+
+var update = flag.Bool("update", false, "write the tests that exist into the table")
+
+// written maps each rule to the tests that carry its id, as package.Test, and to the
+// stories, as story.name.
 func written(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob("../../*/*_test.go")
@@ -44,6 +53,20 @@ func written(t *testing.T) map[string][]string {
 				id = strings.TrimSuffix(id, "_")
 				out[id] = append(out[id], filepath.Base(filepath.Dir(file))+"."+m[1])
 			}
+		}
+	}
+	told, err := filepath.Glob(stories)
+	if err != nil || len(told) == 0 {
+		t.Fatalf("%d stories: %v", len(told), err)
+	}
+	for _, file := range told {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prose, _, _ := strings.Cut(string(text), "\n\n")
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(proseID.FindAllString(prose, -1)))) {
+			out[id] = append(out[id], "story."+strings.TrimSuffix(filepath.Base(file), ".txt"))
 		}
 	}
 	return out
@@ -68,8 +91,30 @@ func documented(t *testing.T) map[string][]string {
 	return out
 }
 
+// rewrite puts the tests that exist into the table's rows; promises are written by hand.
+func rewrite(t *testing.T, want map[string][]string) {
+	t.Helper()
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := tableRow.ReplaceAllStringFunc(string(text), func(row string) string {
+		m := tableRow.FindStringSubmatch(row)
+		slices.Sort(want[m[1]])
+		return fmt.Sprintf("| %s | %s | `%s` |", m[1], m[2], strings.Join(want[m[1]], "`<br>`"))
+	})
+	if err := os.WriteFile(table, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// `go test ./internal/rules -update` writes the tests of the rows that are there.
 func TestTheTableNamesTheTestsThatExist(t *testing.T) {
-	want, got := written(t), documented(t)
+	want := written(t)
+	if *update {
+		rewrite(t, want)
+	}
+	got := documented(t)
 	for rule, tests := range want {
 		slices.Sort(tests)
 		slices.Sort(got[rule])

@@ -1,0 +1,101 @@
+package rollout
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"cadre.dev/core/operation"
+)
+
+// rulesPage tells people what holds an Action and what to do about it.
+const rulesPage = "../../../docs/rollout-rules.md"
+
+var predicateRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\|$")
+
+// aboutOf is what a predicate holds, and againOf whether it is asked before the call, in
+// the words of the page.
+func aboutOf(p predicate) string {
+	kinds := map[operation.Kind]string{
+		operation.Create: "creations", operation.Update: "updates", operation.Restart: "restarts",
+		operation.Delete: "removals", operation.Replace: "replacements",
+	}
+	var about []string
+	all := []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace}
+	for _, k := range all {
+		if harmOf(k) >= p.from && (p.only == nil || slices.Contains(p.only, k)) {
+			about = append(about, kinds[k])
+		}
+	}
+	text := strings.Join(about, ", ")
+	if len(about) == len(all) {
+		text = "everything"
+	}
+	if p.voluntary {
+		text += "; unless it is down"
+	}
+	return text
+}
+
+func againOf(p predicate) string {
+	if p.again != nil {
+		return "yes"
+	}
+	return "no: " + p.once
+}
+
+// The page has every name of the table in its order, with what the table says of it, and
+// a way out for each.
+func TestR140_ThePageTellsWhatHoldsAnAction(t *testing.T) {
+	text, err := os.ReadFile(rulesPage)
+	if err != nil {
+		t.Skipf("the page is not here: %v", err)
+	}
+	var want, got []string
+	for _, p := range predicates {
+		for _, name := range p.names {
+			want = append(want, fmt.Sprintf("| `%s` | %s | %s |", name, aboutOf(p), againOf(p)))
+		}
+	}
+	for _, m := range predicateRow.FindAllStringSubmatch(string(text), -1) {
+		got = append(got, fmt.Sprintf("| `%s` | %s | %s |", m[1], m[2], m[3]))
+		if strings.TrimSpace(m[4]) == "" || strings.TrimSpace(m[5]) == "" {
+			t.Errorf("%s: the page does not say what it means, or what to do", m[1])
+		}
+	}
+	for i := range max(len(want), len(got)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("the page misses %s", want[i])
+		case i >= len(want):
+			t.Errorf("the page has %s, and the table has no such name", got[i])
+		case want[i] != got[i]:
+			t.Errorf("row %d of the page reads\n%s\nand the table says\n%s", i+1, got[i], want[i])
+		}
+	}
+}
+
+// A name that code uses and no predicate carries would be held by nothing that is listed.
+func TestR140_EveryNameIsCarriedByOnePredicate(t *testing.T) {
+	source, err := os.ReadFile("holdnames.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried := map[string]int{}
+	for _, p := range predicates {
+		if p.first == nil || (p.again == nil) == (p.once == "") {
+			t.Errorf("%v: a first look is needed, and a second one or the reason why not", p.names)
+		}
+		for _, name := range p.names {
+			carried[name]++
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\tHold\w+ += "(\w+)"$`).FindAllStringSubmatch(string(source), -1) {
+		if carried[m[1]] != 1 {
+			t.Errorf("%s is carried by %d predicates, want 1", m[1], carried[m[1]])
+		}
+	}
+}
