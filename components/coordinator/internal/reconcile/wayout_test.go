@@ -170,7 +170,7 @@ func TestAGroupIsDeleted(t *testing.T) {
 				if len(v.Policies) != 0 || len(v.Admissions) != 0 || len(v.Statuses) != 0 || len(v.Accepted) != 0 {
 					t.Errorf("left behind: %d policies, %d admissions, %d statuses, %d accepted", len(v.Policies), len(v.Admissions), len(v.Statuses), len(v.Accepted))
 				}
-				tick(t.Context(), 5*time.Minute)
+				tick(t.Context(), time.Minute)
 				if got := w.made("create"); len(got) != 3 {
 					t.Errorf("made anew: %v", got)
 				}
@@ -191,7 +191,7 @@ func TestARefusedCreateIsNoHotLoop(t *testing.T) {
 		if asked < 3 || asked > 10 {
 			t.Errorf("asked %d times", asked)
 		}
-		tick(t.Context(), 2*time.Hour)
+		tick(t.Context(), 15*time.Minute)
 		if got := len(w.made("create demo-pg-2")); got != asked {
 			t.Errorf("asked %d times more while it is held", got-asked)
 		}
