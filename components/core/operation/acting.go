@@ -92,6 +92,9 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}
+	if next, done := op.alreadySo(f, now); done {
+		return next, nil // by a call before the last one, or by somebody else
+	}
 	if reason, ok := op.mayAct(f); !ok {
 		if !op.touched() && !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)) {
 			return op.callOff(CauseUnsafe, reason, now)
@@ -151,12 +154,16 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	default:
 		return op, nil
 	}
-	if op.Part == PartDelete {
+	return op.goOn(now).because("goes on with the next change"), nil
+}
+
+// goOn counts the last call's part as applied and looks again before the next one.
+func (op Operation) goOn(now time.Time) Operation {
+	if op.Kind == Replace && op.Part == PartDelete {
 		// The old CVM is gone: what is named from here on is the new one.
 		op.VMUUID, op.InstanceID = "", ""
 	}
-	op = op.apply()
-	return op.enter(Drained, now).because("goes on with the next change"), nil
+	return op.apply().enter(Drained, now)
 }
 
 // gone ends an Operation whose CVM the platform lists no more, or lists another one in
@@ -217,7 +224,7 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	}
 	switch op.Kind {
 	case Create:
-		return presence(f.Platform != nil, settled)
+		return presence(f.Platform != nil && !f.Platform.Former, settled)
 	case Delete:
 		if f.Platform != nil && f.Platform.InProgress {
 			return effectUnknown // already terminating, not deleted again (R68)
@@ -257,7 +264,7 @@ func (op Operation) readBackReplace(f Facts, settled bool) effectSight {
 		}
 		return presence(f.Platform == nil || op.replaced(f), settled)
 	}
-	return presence(f.Platform != nil, settled)
+	return presence(f.Platform != nil && !f.Platform.Former, settled)
 }
 
 func presence(there, settled bool) effectSight {
