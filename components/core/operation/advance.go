@@ -82,6 +82,9 @@ func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
 func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	step := op.step(f, VerbDrain)
 	op.noteTransfer(step)
+	if next, gone := op.makesWay(f, now); gone {
+		return next, nil
+	}
 	if f.Gone {
 		// Nobody is left who could answer: waiting for the deadline helps nobody, and
 		// the second look decides whether it is safe to go on.
@@ -118,7 +121,10 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}
-	if op.step(f, VerbDrain).State == StepRunning {
+	if next, gone := op.makesWay(f, now); gone {
+		return next, nil
+	}
+	if gone := op.Kind == Replace && op.VMUUID == ""; !gone && op.step(f, VerbDrain).State == StepRunning {
 		// The member was given duties again: drained is not for ever (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
@@ -165,6 +171,8 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 		return "the platform shows another CVM in place of " + op.VMUUID, false
 	case op.formerIsBack(f):
 		return "the platform lists CVM " + f.Platform.VMUUID + " again, which was replaced: delete it there", false
+	case f.Platform == nil && op.Kind == Replace && op.VMUUID != "" && op.Part == "":
+		return "the platform does not list CVM " + op.VMUUID + ", and is asked once more", false
 	case f.Platform == nil && op.Kind.InPlace():
 		return "the platform does not list CVM " + op.VMUUID, false
 	case f.Platform != nil && f.Platform.InProgress && op.Kind != Create && op.Kind != Delete:
