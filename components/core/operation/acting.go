@@ -92,6 +92,12 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}
+	if next, done := op.alreadySo(f, now); done {
+		return next, nil // by a call before the last one, or by somebody else
+	}
+	if op.Kind == Replace && op.Part == PartDelete && op.wants(PartCreate, f) {
+		return op.goOn(now).because("the CVM is gone"), nil
+	}
 	if reason, ok := op.mayAct(f); !ok {
 		if !op.touched() && !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)) {
 			return op.callOff(CauseUnsafe, reason, now)
@@ -151,12 +157,16 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	default:
 		return op, nil
 	}
-	if op.Part == PartDelete {
+	return op.goOn(now).because("goes on with the next change"), nil
+}
+
+// goOn counts the last call's part as applied and looks again before the next one.
+func (op Operation) goOn(now time.Time) Operation {
+	if op.Kind == Replace && op.Part == PartDelete {
 		// The old CVM is gone: what is named from here on is the new one.
 		op.VMUUID, op.InstanceID = "", ""
 	}
-	op = op.apply()
-	return op.enter(Drained, now).because("goes on with the next change"), nil
+	return op.apply().enter(Drained, now)
 }
 
 // gone ends an Operation whose CVM the platform lists no more, or lists another one in
@@ -182,6 +192,33 @@ func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
 		return *op, false
 	}
 	return op.end(Failed, cause, reason, now), true
+}
+
+// MadeWay: the CVM that op replaces is gone, and what carries the Slot's name from here
+// on is the one that op makes.
+func (op Operation) MadeWay() bool {
+	return op.Kind == Replace && op.VMUUID == "" && (slices.Contains(op.Applied, PartDelete) || op.Part == PartCreate)
+}
+
+// makesWay: the CVM that a Replace was to delete is gone by itself, in two listings, so
+// that nothing has to be drained or deleted.
+func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
+	if op.Kind != Replace || op.VMUUID == "" || op.Part != "" || !f.PlatformKnown {
+		return *op, false
+	}
+	if f.Platform != nil {
+		op.GoneSince = time.Time{}
+		return *op, false
+	}
+	if op.GoneSince.IsZero() {
+		op.GoneSince = f.ObservedAt
+	}
+	if !f.ObservedAt.After(op.GoneSince) {
+		return *op, false
+	}
+	next := *op
+	next.VMUUID, next.InstanceID, next.GoneSince = "", "", time.Time{}
+	return next.enter(Drained, now).because("the CVM is gone by itself"), true
 }
 
 // adopt takes the CVM under the Slot's name as the one that Create makes (R67).
@@ -217,7 +254,7 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	}
 	switch op.Kind {
 	case Create:
-		return presence(f.Platform != nil, settled)
+		return presence(f.Platform != nil && !f.Platform.Former, settled)
 	case Delete:
 		if f.Platform != nil && f.Platform.InProgress {
 			return effectUnknown // already terminating, not deleted again (R68)
@@ -257,7 +294,7 @@ func (op Operation) readBackReplace(f Facts, settled bool) effectSight {
 		}
 		return presence(f.Platform == nil || op.replaced(f), settled)
 	}
-	return presence(f.Platform != nil, settled)
+	return presence(f.Platform != nil && !f.Platform.Former, settled)
 }
 
 func presence(there, settled bool) effectSight {

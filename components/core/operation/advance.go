@@ -82,6 +82,9 @@ func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
 func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	step := op.step(f, VerbDrain)
 	op.noteTransfer(step)
+	if next, gone := op.makesWay(f, now); gone {
+		return next, nil
+	}
 	if f.Gone {
 		// Nobody is left who could answer: waiting for the deadline helps nobody, and
 		// the second look decides whether it is safe to go on.
@@ -118,7 +121,10 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}
-	if op.step(f, VerbDrain).State == StepRunning {
+	if next, gone := op.makesWay(f, now); gone {
+		return next, nil
+	}
+	if gone := op.Kind == Replace && op.VMUUID == ""; !gone && op.step(f, VerbDrain).State == StepRunning {
 		// The member was given duties again: drained is not for ever (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
@@ -163,6 +169,10 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 		return duplicates(f), false
 	case op.replaced(f):
 		return "the platform shows another CVM in place of " + op.VMUUID, false
+	case op.formerIsBack(f):
+		return "the platform lists CVM " + f.Platform.VMUUID + " again, which was replaced: delete it there", false
+	case f.Platform == nil && op.Kind == Replace && op.VMUUID != "" && op.Part == "":
+		return "the platform does not list CVM " + op.VMUUID + ", and is asked once more", false
 	case f.Platform == nil && op.Kind.InPlace():
 		return "the platform does not list CVM " + op.VMUUID, false
 	case f.Platform != nil && f.Platform.InProgress && op.Kind != Create && op.Kind != Delete:
@@ -183,7 +193,15 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	case f.Paused:
 		return "paused before acting", false
 	}
+	if op.Part == PartCreate && f.Platform != nil && f.Duplicates == 0 && !op.formerIsBack(f) {
+		return "CVM " + f.Platform.VMUUID + " carries the slot's name already", false
+	}
 	return op.mayAct(f)
+}
+
+// formerIsBack: what is listed is a CVM that the Slot had before, not the one to be made.
+func (op Operation) formerIsBack(f Facts) bool {
+	return f.Platform != nil && f.Platform.Former && op.wants(PartCreate, f)
 }
 
 func duplicates(f Facts) string {
@@ -194,6 +212,8 @@ func duplicates(f Facts) string {
 // Slot's name (R67), or one that is gone (R68).
 func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
 	switch {
+	case op.formerIsBack(f):
+		return op, false
 	case f.Platform != nil && op.wants(PartCreate, f):
 		return op.adopt(f, now), true
 	case op.Kind == Delete && f.Platform == nil:

@@ -123,6 +123,8 @@ type PlatformView struct {
 	Shape       Shape
 	BootError   string
 	UpdatedAt   time.Time
+	// Former: the Slot had it before and was given another one.
+	Former bool
 }
 
 // Resolution is an operator's word about an Operation that the records alone cannot end.

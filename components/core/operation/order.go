@@ -70,8 +70,9 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			o.ExpectedLeader, o.Candidates = t.ExpectedLeader, t.Candidates
 		}
 	case Aborted, Failed:
-		untouched := op.Phase == Aborted || op.Cause == CauseRefused || op.Cause == CauseResolved && !op.touched()
-		if !untouched || op.Entered[Draining].IsZero() {
+		// One that ended before its last call was taken left a member behind that may be
+		// drained, also where an earlier change of several is there.
+		if !op.Entered[Booting].IsZero() || op.Entered[Draining].IsZero() {
 			return Order{}, false
 		}
 		o.Verb = VerbCancelDrain

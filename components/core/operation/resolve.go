@@ -24,7 +24,7 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 		next := op.accepted(f, now)
 		if next.Phase == Acting {
 			// More parts follow; the word is about this one.
-			next = next.apply().enter(Drained, now)
+			next = next.goOn(now)
 		}
 		return next.because(word), nil, true
 	case r.As == Done:
@@ -40,5 +40,5 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 
 // CameToNothing reports that op ended without any effect on its CVM.
 func (op Operation) CameToNothing() bool {
-	return !op.touched() && (op.Phase == Aborted || op.Phase == Failed && op.Cause == CauseRefused)
+	return !op.touched() && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved))
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 )
 
 // gapSlack is how far a report's proof of health may seem to start after the
@@ -50,7 +49,7 @@ func (w *world) judge(m *member) {
 // decides.
 func (m *member) bind(appID string) {
 	i := m.seen.Instance
-	if i == nil || m.unadopted() || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
+	if i == nil || m.unadopted() || m.former(i) || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
 		return
 	}
 	if m.record.VMUUID == "" && (m.record.InstanceID == "" || m.record.InstanceID == i.InstanceID) {
@@ -67,11 +66,17 @@ func (m *member) bind(appID string) {
 	}
 }
 
-// unbind moves the CVM that a Replace made way for into the Slot's lineage, once it is
-// gone: the next one that carries the Slot's name is the new one.
+// former: the Slot had i before, and was given another one.
+func (m *member) former(i *Instance) bool {
+	return i.VMUUID != m.record.VMUUID && slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.VMUUID == i.VMUUID })
+}
+
+// unbind moves the CVM that a Replace makes way for into the Slot's lineage, once it is
+// gone and the next one that carries the Slot's name is the new one. A Replace that was
+// called off before leaves the Slot bound: an empty Slot would be filled without asking.
 func (w *world) unbind(m *member) {
 	op := m.open
-	if op == nil || op.Kind != operation.Replace || op.VMUUID != "" || m.record.Incarnation >= op.Incarnation {
+	if op == nil || !op.MadeWay() || m.record.Incarnation >= op.Incarnation {
 		return
 	}
 	m.record = m.record.Unbound(orWord(op.Note, "replaced"), w.now)
@@ -82,8 +87,13 @@ func (w *world) unbind(m *member) {
 // proves nothing about this one (R4, R11).
 func (m *member) admitted() bool {
 	a := m.seen.Admission
-	return a != nil && a.BootID != "" && (m.record.InstanceID == "" || a.InstanceID == m.record.InstanceID) &&
-		!slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.InstanceID == a.InstanceID })
+	if a == nil || a.BootID == "" {
+		return false
+	}
+	if m.record.InstanceID != "" {
+		return a.InstanceID == m.record.InstanceID
+	}
+	return !slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.InstanceID == a.InstanceID })
 }
 
 // platformKnown: the absence of a CVM means something.

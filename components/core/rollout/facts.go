@@ -23,7 +23,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		WantedHash:  w.rec.Revisions[op.To].ComposeHash,
 		WantedShape: w.shapeOf(op.To),
 		ObservedAt:  w.obs.At,
-		Paused:      w.obs.Frozen || w.obs.Paused && (op.Kind != operation.Create || w.stable == ""),
+		Paused:      w.obs.Frozen || w.pausedFor(op.Kind),
 		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
 			Drain:    group.DrainDeadline(w.specAt(op.From)),
@@ -76,7 +76,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress,
-			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
+			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt, Former: m.former(i),
 		}
 	}
 	if a := m.seen.Admission; a != nil {
@@ -110,6 +110,8 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return m.want.why
 	case op.SkipDrain && op.Kind != operation.Create && w.serves(m):
 		return "the member came back and must be drained first: planned anew"
+	case op.Kind == operation.Replace && op.VMUUID == "" && op.Part == "" && m.seen.Instance != nil:
+		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
 	case op.Kind == operation.Restart || op.Kind == operation.Replace:
 		return ""
 	case op.Kind == operation.Create && (op.To == w.target || op.To == w.stable):

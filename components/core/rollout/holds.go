@@ -19,16 +19,24 @@ func (w *world) holdsOfBlindness(candidate, look) []Hold {
 	return nil
 }
 
-// holdsOfSwitches are an operator's. Scaling out goes on while a group is paused (R108).
+// holdsOfSwitches are an operator's.
 func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	var holds []Hold
 	if w.obs.Frozen {
 		holds = append(holds, hold(HoldFrozen, "everything is frozen by an operator; lift the freeze to go on"))
 	}
-	if scaleOut := c.kind == operation.Create && w.stable != ""; w.obs.Paused && !scaleOut && !w.ending() {
+	if w.pausedFor(c.kind) {
 		holds = append(holds, hold(HoldPaused, "the group is paused by an operator; resume it to go on"))
 	}
 	return holds
+}
+
+// pausedFor: the group's pause is about Actions of the Kind. Scaling out goes on (R108),
+// and who deletes the group wants it gone all the same. Both looks ask here: what one let
+// begin and the other called off would begin for ever.
+func (w *world) pausedFor(k operation.Kind) bool {
+	scaleOut := k == operation.Create && w.stable != ""
+	return w.obs.Paused && !scaleOut && !w.ending()
 }
 
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).

@@ -104,7 +104,9 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	return acted(m.open)
+	// A CVM that is made and not listed yet cannot be moved: what it seems to need is
+	// another one.
+	return acted(m.open) && m.seen.Instance != nil
 }
 
 // class is R31.

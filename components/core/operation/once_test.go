@@ -1,0 +1,96 @@
+package operation
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNoCreationBesideACVMThatIsThere: one that showed after the decision, a late effect
+// of an earlier call or another's work, is never given a second one beside it (R67).
+func TestNoCreationBesideACVMThatIsThere(t *testing.T) {
+	for _, kind := range []Kind{Create, Replace} {
+		op, now := begun(Create), start
+		op.Kind = kind
+		op = op.enter(Drained, now)
+		empty := quiet(now)
+		empty.Platform, empty.Admission = nil, nil
+		op, effects := step(t, op, empty, now, Acting)
+		if len(effects) != 1 || effects[0].Call != PartCreate {
+			t.Fatalf("%s: %+v", kind, effects)
+		}
+		there := quiet(now)
+		if reason, ok := MayCall(op, there); ok {
+			t.Errorf("%s: the call leaves beside CVM %s", kind, there.Platform.VMUUID)
+		} else if reason == "" {
+			t.Errorf("%s: no reason", kind)
+		}
+		there.Call = &CallResult{Number: 1, Outcome: OutcomeNotMade, Message: "there is one"}
+		op, effects = step(t, op, there, now, Acting)
+		wantNoEffects(t, effects)
+		now = now.Add(time.Minute)
+		op, effects = step(t, op, quiet(now), now, Booting)
+		wantNoEffects(t, effects)
+		if op.VMUUID != "vm-1" || op.Calls != 1 {
+			t.Errorf("%s: %d calls, CVM %s", kind, op.Calls, op.VMUUID)
+		}
+	}
+}
+
+// TestAResolvedDeletionLetsTheOldNameGo: what a Replace names after its deletion is the
+// new CVM, whoever said that the deletion happened.
+func TestAResolvedDeletionLetsTheOldNameGo(t *testing.T) {
+	op, now := begun(Update), start
+	op.Kind, op.Incarnation = Replace, 1
+	op = op.enter(Drained, now)
+	op, _ = step(t, op, quiet(now), now, Acting)
+	f := quiet(now)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown, Message: "500"}
+	f.Platform.InProgress = true
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.Platform = nil, nil
+	f.PlatformKnown = false
+	f.Resolved = &Resolution{ID: "q", As: Done}
+	op, _ = step(t, op, f, now, Drained)
+	if op.VMUUID != "" || op.InstanceID != "" {
+		t.Errorf("it still names %s, %s", op.VMUUID, op.InstanceID)
+	}
+}
+
+// TestNothingHappenedIfAnOperatorSaysSo: the member is what it was before the step.
+func TestNothingHappenedIfAnOperatorSaysSo(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	f := quiet(now)
+	f.Resolved = &Resolution{ID: "q", As: Failed}
+	op, _ = step(t, op, f, now, Failed)
+	if !op.CameToNothing() {
+		t.Error("an untouched CVM is taken for a changed one")
+	}
+}
+
+// TestHalfAChangeLeavesNobodyDrained: the member came up after the first of two changes
+// and was drained again; the step ends there, and the member serves.
+func TestHalfAChangeLeavesNobodyDrained(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	op.Applied, op.Part, op.HealthyDeadline = []Part{PartResources}, PartResources, now.Add(time.Minute)
+	f := quiet(now.Add(time.Minute))
+	f.Safe, f.SafeReason = false, "quorum"
+	op, _ = step(t, op, f, now.Add(time.Minute), Failed)
+	if o, ok := CurrentOrder(op); !ok || o.Verb != VerbCancelDrain {
+		t.Errorf("order %+v, %t", o, ok)
+	}
+}
+
+// TestAReplacedCVMThatShowsAgainIsNotTheNewOne: a listing that is behind.
+func TestAReplacedCVMThatShowsAgainIsNotTheNewOne(t *testing.T) {
+	op, now := begun(Update), start
+	op.Kind, op.Incarnation, op.VMUUID, op.InstanceID = Replace, 1, "", ""
+	op.Applied, op.Part, op.HealthyDeadline = []Part{PartDelete}, PartDelete, now.Add(time.Hour)
+	op = op.enter(Drained, now)
+	f := quiet(now)
+	f.Platform.Former = true
+	op, effects := step(t, op, f, now, Drained)
+	wantNoEffects(t, effects)
+	if op.VMUUID != "" {
+		t.Errorf("takes %s for the new one", op.VMUUID)
+	}
+}
