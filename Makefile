@@ -88,6 +88,10 @@ down: build ## remove the demo cluster and every trace of it, whoever started it
 drill-power: tools build ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)
 	@$(BIN)/cadre-demo drill-power $(DEMO_NET)
 
+.PHONY: drill-restore
+drill-restore: tools build ## restore a backup of the records behind a rollout: the cluster halts until an operator lets it go on (root)
+	@$(BIN)/cadre-demo drill-restore
+
 .PHONY: bench-rollout
 bench-rollout: tools build ## measure the engine's own overhead in a rollout (root)
 	@$(BIN)/cadre-demo bench-rollout

@@ -28,7 +28,8 @@ func (s Stopped) Anything() bool { return len(s.Daemons) > 0 || s.Cleaned != "" 
 const killTime = 15 * time.Second
 
 // Stop ends the daemon of a state folder, whoever started it, waits for it, and removes
-// what a daemon left that died. One that does not end within the time of ctx is killed.
+// what a daemon left that died. One that does not end within the time of ctx is killed
+// when the last of it begins.
 // Nothing to stop is success. program is the daemon's program; empty: as for Start.
 func Stop(ctx context.Context, dir, program string) (Stopped, error) {
 	var did Stopped
@@ -51,7 +52,8 @@ func end(ctx context.Context, dir string, pids []int) (killed bool, err error) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if deadline, ok := ctx.Deadline(); ok {
-		asking, cancel = context.WithDeadline(ctx, deadline.Add(-killTime))
+		left := time.Until(deadline)
+		asking, cancel = context.WithTimeout(ctx, max(left-killTime, left/2))
 		defer cancel()
 	}
 	// One that was stopped hears nothing until it goes on.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -19,7 +21,7 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | bench-rollout | docs-performance  [--nat KIND] [--udp open|blocked]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | docs-performance  [--nat KIND] [--udp open|blocked]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -31,6 +33,8 @@ const usage = `cadre-demo run | up | down | drill-power | bench-rollout | docs-p
                  benchmark left, whoever started it
   drill-power    deploy, cut the power of everything under load, start again, look for
                  every acknowledged write; writes .out/drill-power.json
+  drill-restore  deploy a small cluster, back its records up, roll, restore the backup,
+                 go on; writes .out/drill-restore.json
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
   docs-performance  write docs/performance.md from the last results`
 
@@ -71,8 +75,11 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	if o.verb == "bench-rollout" {
+	switch o.verb {
+	case "bench-rollout":
 		return bench(ctx, root, out, log, n)
+	case "drill-restore":
+		return drillRestore(ctx, rig.NewLight(root, filepath.Join(out, o.verb), time.Second, log), n, out)
 	}
 	r, err := rig.New(root, filepath.Join(out, stateName(o.verb)), 3*time.Second, log)
 	if err != nil {
@@ -92,11 +99,11 @@ func run(ctx context.Context, args []string) error {
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "bench"}
+var states = []string{"demo", "drill-power", "drill-restore", "bench"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
 func stateName(verb string) string {
-	if verb == "drill-power" {
+	if slices.Contains(states, verb) {
 		return verb
 	}
 	return "demo"
@@ -188,11 +195,25 @@ func bench(ctx context.Context, root, out string, log io.Writer, n *rig.Narrator
 }
 
 // drillTime bounds a drill: a cluster that is not back by then does not come back.
-const drillTime = 10 * time.Minute
+const drillTime = 15 * time.Minute
 
-// drillPower removes its cluster, also when it fails: logs of CVMs stay with
-// CADRE_DEMO_KEEP only.
-func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err error) {
+func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+	return drill(ctx, r, func(ctx context.Context) error {
+		if err := r.Deploy(ctx, n); err != nil {
+			return err
+		}
+		report, err := r.PowerLoss(ctx, n)
+		if report.Processes != nil {
+			report.Print(os.Stdout)
+			err = errors.Join(err, rig.Write(filepath.Join(out, "drill-power.json"), report))
+		}
+		return err
+	})
+}
+
+// drill runs one with nothing there before, and removes its cluster, also when it fails:
+// the cluster and its logs stay with CADRE_DEMO_KEEP only.
+func drill(ctx context.Context, r *rig.Rig, run func(context.Context) error) (err error) {
 	if err := r.Down(ctx); err != nil {
 		return err
 	}
@@ -203,17 +224,31 @@ func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (e
 			err = errors.Join(err, r.Down(cleanup))
 		}
 	}()
-	if err := r.Deploy(ctx, n); err != nil {
+	bounded, cancel := context.WithTimeoutCause(ctx, drillTime, fmt.Errorf("the drill is not over after %s", drillTime))
+	defer cancel()
+	return run(bounded)
+}
+
+// drillRestore removes its cluster as drillPower does.
+func drillRestore(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+	release := 1
+	apply := func(ctx context.Context) error {
+		_, err := r.ApplyLight(ctx, r.LightFile(), strconv.Itoa(release))
+		release++
 		return err
 	}
-	drill, cancel := context.WithTimeoutCause(ctx, drillTime, fmt.Errorf("the cluster is not back after %s", drillTime))
-	defer cancel()
-	report, err := r.PowerLoss(drill, n)
-	if report.Processes != nil {
-		report.Print(os.Stdout)
-		err = errors.Join(err, rig.Write(filepath.Join(out, "drill-power.json"), report))
-	}
-	return err
+	return drill(ctx, r, func(ctx context.Context) error {
+		n.Say("starting the local cloud, three coordinators and the group %s", rig.Light)
+		if err := r.DeployLight(ctx, apply); err != nil {
+			return err
+		}
+		report, err := r.RestoredBackup(ctx, n, apply)
+		if report.Halted != "" {
+			report.Print(os.Stdout)
+			err = errors.Join(err, rig.Write(filepath.Join(out, "drill-restore.json"), report))
+		}
+		return err
+	})
 }
 
 func up(ctx context.Context, r *rig.Rig, n *rig.Narrator, networkGiven bool, out io.Writer) error {

@@ -111,11 +111,16 @@ func (c *Cloud) save() error {
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)
 	}
-	tmp := c.path() + ".tmp"
-	if err := os.WriteFile(tmp, raw, 0o600); err != nil {
+	// Synced before the rename, or a power cut could leave an empty file in its place.
+	tmp, err := os.OpenFile(c.path()+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
-	if err := os.Rename(tmp, c.path()); err != nil {
+	_, err = tmp.Write(raw)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if err := os.Rename(tmp.Name(), c.path()); err != nil {
 		return fmt.Errorf("replace state: %w", err)
 	}
 	return nil
