@@ -57,30 +57,6 @@ func (w *world) prove(text, vipOf string) {
 	}
 }
 
-// admitRunning does what admission does for running Boots that are bound again: they keep
-// their key.
-func (w *world) admitRunning() (boots map[string]string) {
-	v, err := view.Read(w.t.Context(), w.store)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	boots = map[string]string{}
-	for _, c := range w.cvms {
-		sp := v.Policies[c.slot].Value
-		_, admitted := v.Admissions[c.slot]
-		if len(sp.Allowed) == 0 || sp.InstanceID != c.InstanceID || sp.Allowed[0].ComposeHash != c.ComposeHash || admitted {
-			continue
-		}
-		boots[c.slot] = c.bootID
-		w.putJSON(store.AdmissionKey(c.slot), policy.Admission{
-			Group: "pg", Slot: c.slot, BootID: c.bootID, InstanceID: c.InstanceID, AppID: c.AppID, Revision: sp.Allowed[0].Revision, Epoch: sp.Epoch, Generation: 1, AdmittedAt: time.Now(),
-		})
-	}
-	return boots
-}
-
 func (w *world) boots() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,9 +120,6 @@ func TestLostRecordsAreAdoptedWithoutARestart(t *testing.T) {
 		}
 		if len(v.Slots) != 3 || len(v.Proofs) != 0 {
 			t.Errorf("%d slots, %d proofs", len(v.Slots), len(v.Proofs))
-		}
-		if got := w.admitRunning(); !maps.Equal(got, boots) {
-			t.Errorf("bound boots %v, want %v", got, boots)
 		}
 		w.until("the group is available", 5*time.Minute, w.complete("one"))
 		if got := w.made(""); !slices.Equal(got, calls) || !maps.Equal(w.boots(), boots) {

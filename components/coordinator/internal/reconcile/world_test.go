@@ -83,12 +83,14 @@ type world struct {
 
 type cvm struct {
 	platform.Instance
-	slot    string
-	booted  bool
-	bootID  string
-	bootAt  time.Time
-	drained map[string]bool // by Operation
-	seq     uint64
+	slot   string
+	booted bool
+	// forgotten: the records of its Slot were lost while it ran.
+	forgotten bool
+	bootID    string
+	bootAt    time.Time
+	drained   map[string]bool // by Operation
+	seq       uint64
 }
 
 // The app that the platform makes for the group, and that of the coordinators.
@@ -382,8 +384,14 @@ func (w *world) tickLocked(ctx context.Context, v *view.View, c *cvm) {
 	if c.InProgress {
 		return
 	}
+	_, admitted := v.Admissions[c.slot]
 	switch {
-	case c.booted && v.Admissions[c.slot].Value.BootID != c.bootID:
+	case c.booted && !admitted && v.Policies[c.slot].Value.InstanceID == "":
+		c.forgotten = true // nobody says that it is the Slot no more: it keeps its key
+		return
+	case c.forgotten && !w.admitLocked(ctx, v, c):
+		return
+	case c.booted && v.Admissions[c.slot].Value.BootID != c.bootID && !c.forgotten:
 		c.booted = false // the records name another one: it attests again
 		return
 	case !c.booted && !w.admitLocked(ctx, v, c):
@@ -397,6 +405,7 @@ func (w *world) tickLocked(ctx context.Context, v *view.View, c *cvm) {
 	if err != nil {
 		return
 	}
+	c.forgotten = false
 	w.seenState[c.slot] = max(w.seenState[c.slot], desired.GetState())
 	w.reportLocked(c, desired.GetOperation())
 }
@@ -414,6 +423,9 @@ func (w *world) admitLocked(ctx context.Context, v *view.View, c *cvm) bool {
 		w.order++
 		before := v.Admissions[c.slot]
 		boot := fmt.Sprintf("boot-%d", w.order)
+		if c.forgotten {
+			boot = c.bootID
+		}
 		admission := policy.Admission{
 			Group: "pg", Slot: c.slot, BootID: boot, InstanceID: c.InstanceID, AppID: c.AppID, Revision: a.Revision, Epoch: p.Value.Epoch,
 			Generation: before.Value.Generation + 1, AdmittedAt: time.Now(), TokenAccessors: []string{"token of " + boot},
@@ -425,6 +437,9 @@ func (w *world) admitLocked(ctx context.Context, v *view.View, c *cvm) bool {
 		op, err := store.Put(store.AdmissionKey(c.slot), admission, before.Index)
 		if err != nil || w.store.Commit(ctx, op) != nil {
 			return false
+		}
+		if c.forgotten {
+			return true
 		}
 		c.booted, c.bootID, c.bootAt, c.drained, c.seq = true, boot, time.Now(), map[string]bool{}, 0
 		return true
