@@ -9,11 +9,13 @@ import (
 	"cadre.dev/store"
 )
 
-// joinInstances gives each group's status the states of its Slots, which have records of
-// their own.
-func (v *View) joinInstances() {
+// readInstances reads the states of the Slots and gives each group's status its own.
+func (v *View) readInstances(ctx context.Context, at moment, errs *[]error) {
+	v.Instances = map[string]Rec[group.InstanceStatus]{}
 	of := map[string][]group.InstanceStatus{}
-	for _, i := range v.Instances {
+	// The end of the key is what the record must say of itself.
+	for _, i := range collect(ctx, at, store.GroupsPrefix, errs, func(s group.InstanceStatus) string { return s.Group + "/slots/" + s.Slot }) {
+		v.Instances[i.Value.Slot] = i
 		of[i.Value.Group] = append(of[i.Value.Group], i.Value)
 	}
 	for name, instances := range of {

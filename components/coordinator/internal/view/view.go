@@ -89,8 +89,7 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	var errs []error
 	v.readAccepted(ctx, at, &errs)
 	v.Statuses = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.Status) string { return s.Group })
-	v.Instances = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.InstanceStatus) string { return s.Slot })
-	v.joinInstances()
+	v.readInstances(ctx, at, &errs)
 	v.Revisions = collect(ctx, at, store.RevisionsPrefix, &errs, func(r group.RevisionRecord) string { return r.Digest })
 	v.Slots = collect(ctx, at, store.SlotsPrefix, &errs, func(s group.SlotRecord) string { return s.Slot })
 	v.Operations = collect(ctx, at, store.OperationsPrefix, &errs, func(o operation.Operation) string { return o.ID })
