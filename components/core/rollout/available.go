@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 )
 
 // gapSlack is how far a report's proof of health may seem to start after the
@@ -71,11 +72,22 @@ func (m *member) former(i *Instance) bool {
 	return i.VMUUID != m.record.VMUUID && slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.VMUUID == i.VMUUID })
 }
 
+// removed: the Slot is wanted again, and its CVM is gone by our own deletion, which
+// somebody asked for with its disk: it did not get lost.
+func (w *world) removed(m *member, last *operation.Operation) bool {
+	return !m.condemned && m.vanished() && w.obs.Platform.Known && last != nil &&
+		last.Kind == operation.Delete && last.Phase == operation.Done && last.VMUUID == m.record.VMUUID
+}
+
 // unbind moves the CVM that a Replace makes way for into the Slot's lineage, once it is
 // gone and the next one that carries the Slot's name is the new one. A Replace that was
 // called off before leaves the Slot bound: an empty Slot would be filled without asking.
 func (w *world) unbind(m *member) {
 	op := m.open
+	if last := m.last(); op == nil && w.removed(m, last) {
+		m.record = m.record.Unbound("removed", w.now)
+		return
+	}
 	if op == nil || !op.MadeWay() || m.record.Incarnation >= op.Incarnation {
 		return
 	}

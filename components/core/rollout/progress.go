@@ -147,6 +147,11 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 // resume restarts the progress clock after a pause (R88, R93).
 func (w *world) resume() {
 	r := w.rollout
+	if r.State == operation.Complete || r.State == operation.PartitionReached {
+		// What failed on the way came right before it ended, and proves nothing now (R90).
+		r.Forgiven = r.Steps
+		w.forgive()
+	}
 	if !r.PausedAt.IsZero() || ended(r.State) || r.ProgressAt.After(w.now) {
 		// A time to come was written by a leader whose clock was ahead.
 		r.PausedAt, r.ProgressAt = time.Time{}, w.now

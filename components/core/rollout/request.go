@@ -40,8 +40,16 @@ type Deletion struct {
 	By       string
 }
 
-// joinRequests gives each member the request about it: the one with the least id where
-// there are several, since they are one restart.
+// before: a replacement goes before a restart, which a lost CVM would keep waiting for
+// ever; among the same, the least id.
+func (r Request) before(other Request) bool {
+	if r.Kind != other.Kind {
+		return r.Kind == RequestReplace
+	}
+	return r.ID < other.ID
+}
+
+// joinRequests gives each member the one request about it that goes first.
 func (w *world) joinRequests() {
 	for _, r := range w.obs.Requests {
 		if r.Spent {
@@ -50,7 +58,7 @@ func (w *world) joinRequests() {
 		switch r.Kind {
 		case RequestRestart, RequestReplace:
 			m := w.find(r.Slot)
-			if m != nil && (m.request == nil || r.ID < m.request.ID) {
+			if m != nil && (m.request == nil || r.before(*m.request)) {
 				m.request = &r
 			}
 		case RequestRetry:

@@ -236,12 +236,12 @@ func (m *member) missing() bool {
 func (m *member) vanished() bool { return m.seen.Instance == nil && !m.missing() }
 
 // unavailable is membership in U (R20, R23). A Slot that never had a CVM is
-// provisioning until its Operation is recorded (R29).
+// provisioning until its Operation is recorded (R29); one that had one is missed.
 func (m *member) unavailable() bool {
 	if m.open != nil {
 		return true
 	}
-	return !m.available && !m.missing()
+	return !m.available && (!m.missing() || len(m.record.Lineage) > 0)
 }
 
 // down: in U, and not only because it counts min_ready. One that serves again while

@@ -1,0 +1,56 @@
+package rollout
+
+import (
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// TestASlotThatLostItsCVMToAReplacementIsUnavailable: its creation waits, and nobody else
+// goes meanwhile (R20). A Slot that never had one is only provisioning (R29).
+func TestASlotThatLostItsCVMToAReplacementIsUnavailable(t *testing.T) {
+	f := newFixture(3, "none").missing(1)
+	f.rec.Slots[1].Incarnation = 1
+	f.rec.Slots[1].Lineage = []group.Past{{InstanceID: "i-old", VMUUID: "vm-old", EndedAt: epoch}}
+	if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); !m.unavailable() {
+		t.Error("a member that is being replaced counts as there")
+	}
+	f.missing(1)
+	if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.unavailable() {
+		t.Error("one that was never made counts as gone")
+	}
+}
+
+// TestAReplacementIsNotKeptByARestartThatNothingCanAnswer: the CVM is lost, so the restart
+// that was asked for first waits for ever, and the replacement goes before it.
+func TestAReplacementIsNotKeptByARestartThatNothingCanAnswer(t *testing.T) {
+	f := newFixture(3, "none").rolling()
+	f.obs.Slots[1].Instance = nil
+	f.asks("db-1", "a")
+	f.obs.Requests = append(f.obs.Requests, Request{ID: "b", Kind: RequestReplace, Slot: "db-1"})
+	wantExecutes(t, f.plan(), "REPLACE db-1")
+}
+
+// TestASlotThatIsWantedAgainAfterItsRemovalIsMade: its disk was given up and is gone, by
+// our own deletion; that is no CVM that got lost.
+func TestASlotThatIsWantedAgainAfterItsRemovalIsMade(t *testing.T) {
+	f := newFixture(3, "none").rolling()
+	f.obs.Slots[2].Instance, f.obs.Slots[2].Report, f.obs.Slots[2].Admission = nil, nil, nil
+	f.op(2, operation.Done, func(op *operation.Operation) { op.Kind, op.To, op.Actor = operation.Delete, "", operation.ActorScaling })
+	wantExecutes(t, f.plan(), "CREATE db-2")
+}
+
+// TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures: what failed then came right
+// before it completed, and proves nothing now (I6, R90).
+func TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures(t *testing.T) {
+	f := newFixture(3, "none")
+	f.rec.Rollout.Steps = 1
+	f.op(1, operation.Failed, func(op *operation.Operation) { op.Cause, op.Reason = operation.CauseDeadline, "too late" })
+	f.sick(1)
+	f.spec.Replicas = 4
+	p := f.plan()
+	if p.Rollout.State != operation.Running {
+		t.Errorf("%s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}
