@@ -49,3 +49,11 @@ func (s Spec) AgentConfig(slot, revision string) AgentConfig {
 		Revision:       revision,
 	}
 }
+
+// Understood refuses a configuration that needs a newer agent.
+func (c AgentConfig) Understood() error {
+	if len(c.MustUnderstand) == 0 {
+		return nil
+	}
+	return fmt.Errorf("must_understand: this agent does not know %q: it is older than the coordinators; roll out its newer image", c.MustUnderstand)
+}

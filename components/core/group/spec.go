@@ -246,4 +246,9 @@ type AgentConfig struct {
 	Members []string `json:"members"`
 	// Revision assigned to this Slot.
 	Revision string `json:"revision"`
+	// MustUnderstand names fields and values of this text that an agent which does not know
+	// them may not ignore. Agents ignore all other unknown fields, since they are upgraded
+	// after the coordinators. One that finds a name here that it does not know keeps the
+	// configuration that it has, and reports so. No name was given out yet.
+	MustUnderstand []string `json:"must_understand,omitempty"`
 }

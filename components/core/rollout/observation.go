@@ -151,7 +151,9 @@ type Report struct {
 	MayDisruptReason string
 	Message          string
 	ConsulReady      bool
-	Steps            []StepReport
+	// Faults are what the agent cannot do as it should, for people; it obeys all the same.
+	Faults []string
+	Steps  []StepReport
 }
 
 // StepReport is the agent's answer to one order of an Operation.

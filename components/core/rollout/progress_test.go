@@ -384,3 +384,17 @@ func TestR87_AWholeRolloutWaitsForTheDeadlineOfItsStep(t *testing.T) {
 		t.Errorf("wakes at %s, the deadline is %s", p.Wake, f.rec.Operations[0].HealthyDeadline)
 	}
 }
+
+func TestAnAgentsFaultIsInTheReasonOfItsSlot(t *testing.T) {
+	f := newFixture(2, "none")
+	f.obs.Slots[0].Report.Faults = []string{"the disk takes no writes", "another"}
+	f.sick(1)
+	f.obs.Slots[1].Report.Faults = []string{"the disk takes no writes"}
+	s := f.plan().Status
+	if got := s.Instances[0]; got.Reason != "agent: the disk takes no writes; another" || got.State != "Available" {
+		t.Errorf("%s: %s", got.State, got.Reason)
+	}
+	if got := s.Instances[1].Reason; !strings.HasSuffix(got, "; agent: the disk takes no writes") || strings.HasPrefix(got, ";") {
+		t.Errorf("reason %q", got)
+	}
+}

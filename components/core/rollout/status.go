@@ -94,6 +94,14 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	} else if last := m.last(); !m.available && last != nil && last.Phase == operation.Failed {
 		s.Reason = last.Reason
 	}
+	if m.report != nil && len(m.report.Faults) > 0 {
+		faults := "agent: " + strings.Join(m.report.Faults, "; ")
+		if s.Reason == "" {
+			s.Reason = faults
+		} else {
+			s.Reason += "; " + faults
+		}
+	}
 	if since := m.since(); !since.IsZero() {
 		s.Since = &since
 	}

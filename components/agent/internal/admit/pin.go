@@ -2,7 +2,6 @@ package admit
 
 import (
 	"fmt"
-	"path/filepath"
 	"sync"
 
 	"cadre.dev/agent/internal/durable"
@@ -19,8 +18,8 @@ const (
 // disk. Any other is another set of coordinators of the same app (GEN-02). Safe for
 // concurrent use.
 type Pin struct {
-	path  string // "" keeps nothing
-	named string // by the trust file; "" if it names none
+	disk  *durable.Disk // nil keeps nothing
+	named string        // by the trust file; "" if it names none
 
 	mu   sync.Mutex
 	kept string // guarded by mu; "" before the first admission
@@ -30,25 +29,24 @@ type pinned struct {
 	Founding string `json:"founding"`
 }
 
-// OpenPin reads what stateDir keeps; with "" it is kept in memory alone. named is the
-// trust file's founding or "": what it names counts, whatever the disk says.
-func OpenPin(stateDir, named string) (*Pin, error) {
-	p := &Pin{named: named}
-	if stateDir == "" {
+// OpenPin reads what disk keeps; with nil it is kept in memory alone. named is the trust
+// file's founding or "": what it names counts, whatever the disk says.
+func OpenPin(disk *durable.Disk, named string) (*Pin, error) {
+	p := &Pin{disk: disk, named: named}
+	if disk == nil {
 		return p, nil
 	}
-	p.path = filepath.Join(stateDir, pinFile)
-	var disk pinned
-	found, err := durable.ReadJSON(p.path, pinLimit, &disk)
+	var file pinned
+	found, err := disk.Read(pinFile, pinLimit, &file)
 	if err == nil && found {
-		err = founding.Check(disk.Founding)
+		err = founding.Check(file.Founding)
 	}
 	switch {
 	case err == nil:
-		p.kept = disk.Founding
+		p.kept = file.Founding
 	case named == "":
 		// Taken for none it would let anybody in.
-		return nil, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s does not tell which founding of the cluster this CVM belongs to: %w; name it in the measured trust file: \"founding\" of the cluster's context", p.path, err)
+		return nil, fmt.Errorf("DISK_IDENTITY_MISMATCH: %s does not tell which founding of the cluster this CVM belongs to: %w; name it in the measured trust file: \"founding\" of the cluster's context", disk.Path(pinFile), err)
 	}
 	return p, nil
 }
@@ -68,16 +66,18 @@ func (p *Pin) Check(proved string) error {
 	return out
 }
 
-// take pins a founding that admitted this CVM.
+// take pins a founding that admitted this CVM. Without a disk that keeps it the next boot
+// would be anybody's, so nothing goes on from memory alone unless the trust file names the
+// founding.
 func (p *Pin) take(proved string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.kept == proved {
 		return nil
 	}
-	if p.path != "" {
-		if err := durable.WriteJSON(p.path, pinned{Founding: proved}); err != nil {
-			return fmt.Errorf("pin the founding: %w", err)
+	if p.disk != nil {
+		if err := p.disk.Put(pinFile, pinned{Founding: proved}); err != nil && p.named == "" {
+			return fmt.Errorf("pin the founding: %w; make room on the disk, or name it in the measured trust file", err)
 		}
 	}
 	p.kept = proved

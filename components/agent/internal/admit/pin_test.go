@@ -1,6 +1,7 @@
 package admit_test
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,12 +9,13 @@ import (
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/agenttest"
+	"cadre.dev/agent/internal/durable"
 )
 
 // boot is one more Boot of the CVM whose preserved disk dir is.
 func boot(t *testing.T, w *agenttest.World, dir, named string) (*admit.Client, error) {
 	t.Helper()
-	pin, err := admit.OpenPin(dir, named)
+	pin, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), named)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +82,10 @@ func TestGEN02_ADamagedPinIsNotNone(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "founding.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admit.OpenPin(dir, ""); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), `"founding"`) {
+		if _, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), ""); err == nil || !strings.Contains(err.Error(), "DISK_IDENTITY_MISMATCH") || !strings.Contains(err.Error(), `"founding"`) {
 			t.Errorf("%.20q: %v", text, err)
 		}
-		if _, err := admit.OpenPin(dir, agenttest.Founding); err != nil {
+		if _, err := admit.OpenPin(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), agenttest.Founding); err != nil {
 			t.Errorf("%.20q, named by the trust file: %v", text, err)
 		}
 	}

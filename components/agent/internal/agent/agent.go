@@ -13,6 +13,7 @@ import (
 	"cadre.dev/agent/internal/api"
 	"cadre.dev/agent/internal/command"
 	"cadre.dev/agent/internal/control"
+	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
@@ -35,6 +36,7 @@ type Agent struct {
 	boot      *admit.Boot
 	bootAt    time.Time
 	guest     attest.Guest
+	disk      *durable.Disk
 	admit     *admit.Client
 	mesh      *mesh.Folder
 	svid      *sds.Folder // nil unless asked for
@@ -62,7 +64,9 @@ type Agent struct {
 	// Replaced as a whole.
 	admitted latest.Value[*admit.Admitted]
 	config   latest.Value[*group.AgentConfig]
-	peers    latest.Value[[]overlay.Peer]
+	// refused is why the newest configuration is not in force; nil: it is.
+	refused latest.Value[error]
+	peers   latest.Value[[]overlay.Peer]
 }
 
 // New checks cfg and prepares the parts; nothing runs yet.
@@ -83,7 +87,8 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trust file %s: %w", cfg.TrustFile, err)
 	}
-	pin, err := admit.OpenPin(cfg.StateDir, trust.Founding)
+	disk := durable.OpenDisk(cfg.StateDir, cfg.Log)
+	pin, err := admit.OpenPin(disk, trust.Founding)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +111,7 @@ func New(cfg Config) (*Agent, error) {
 		forgotten: make(chan struct{}, 1), svid: svid,
 		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), mesh: folder,
 		guest:   attest.NewGuestClient(cfg.DstackSocket),
+		disk:    disk,
 		member:  member.NewWatcher(cfg.Log),
 		checker: health.NewChecker(commands, cfg.Log),
 		command: commands,
@@ -122,10 +128,10 @@ func New(cfg Config) (*Agent, error) {
 	})
 	a.builder = report.NewBuilder(report.Sources{
 		Member: a.member.State, Checks: a.checker.Results, Results: a.results,
-		ConsulReady: a.consulReady, Epochs: a.epochs, Version: cfg.Version, BootAt: a.bootAt,
+		ConsulReady: a.consulReady, Epochs: a.epochs, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
 	})
 	a.hub, err = control.New(control.Config{
-		StateDir: cfg.StateDir, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
+		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
 		Mesh: a.meshServer(),
 	})
 	if err != nil {
@@ -148,6 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())
 	return runAll(ctx,
 		func(ctx context.Context) error { return server.Run(ctx, listener) },
+		a.disk.Run,
 		a.member.Run,
 		a.checker.Run,
 		a.runAdmitted,
@@ -176,7 +183,7 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	exec, err := lifecycle.New(lifecycle.Config{
-		Slot: first.ID.Slot, StateDir: a.cfg.StateDir, Member: a.member, Hooks: a.hooks, Commands: a.command, Log: a.cfg.Log,
+		Slot: first.ID.Slot, Disk: a.disk, Member: a.member, Hooks: a.hooks, Commands: a.command, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return err

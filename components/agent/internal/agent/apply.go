@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"reflect"
 
@@ -20,6 +18,15 @@ import (
 
 // configLimit bounds the configuration that Desired carries.
 const configLimit = 1 << 20
+
+// faults are what this agent cannot do as it should, for its report.
+func (a *Agent) faults() []string {
+	out := a.disk.Faults()
+	if err, _ := a.refused.Get(); err != nil {
+		out = append(out, "the newest configuration is not in force: "+err.Error())
+	}
+	return out
+}
 
 // applyDesired hands each newest desired state to the parts, idempotently.
 func (a *Agent) applyDesired(ctx context.Context) error {
@@ -35,7 +42,9 @@ func (a *Agent) applyDesired(ctx context.Context) error {
 		}
 		// A configuration that cannot be read leaves the old one in force; the
 		// order does not depend on it and is still obeyed.
-		if err := a.applyConfig(desired.GetConfigJson()); err != nil {
+		err = a.applyConfig(desired.GetConfigJson())
+		a.refused.Set(err)
+		if err != nil {
 			a.cfg.Log.Error("configuration is refused, the old one stays", "version", desired.GetVersion(), "error", err)
 		}
 		if current, _ := a.config.Get(); current == nil {
@@ -49,7 +58,7 @@ func (a *Agent) applyConfig(data []byte) error {
 	if len(data) == 0 {
 		return nil // the coordinator cannot read what belongs to this Boot: the old one stays
 	}
-	next, err := decodeConfig(data)
+	next, ignored, err := decodeConfig(data)
 	if err != nil {
 		return err
 	}
@@ -74,23 +83,30 @@ func (a *Agent) applyConfig(data []byte) error {
 	a.config.Set(next)
 	a.cfg.Log.Info("configuration applied", "slot", slot, "workload", next.Workload.Kind,
 		"hooks", len(next.LifecycleHooks), "checks", len(next.HealthChecks))
+	if ignored != nil {
+		a.cfg.Log.Info("configuration is of a newer coordinator, what this agent does not know of it is ignored", "error", ignored)
+	}
 	return nil
 }
 
-func decodeConfig(data []byte) (*group.AgentConfig, error) {
+// decodeConfig reads what a coordinator wants. This is the one text that is not refused
+// for fields that the reader does not know: coordinators are upgraded first, and an agent
+// of yesterday goes on to serve by what it does know. Fields that may not be ignored are
+// named in must_understand. ignored names the first unknown field; nil: there is none.
+func decodeConfig(data []byte) (out *group.AgentConfig, ignored, err error) {
 	if len(data) > configLimit {
-		return nil, fmt.Errorf("configuration has %d bytes, at most %d are taken", len(data), configLimit)
+		return nil, nil, fmt.Errorf("configuration has %d bytes, at most %d are taken", len(data), configLimit)
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	var out group.AgentConfig
-	if err := d.Decode(&out); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+	out = &group.AgentConfig{}
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, nil, fmt.Errorf("configuration: %w", err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("configuration: data after the JSON value")
+	if err := out.Understood(); err != nil {
+		return nil, nil, fmt.Errorf("configuration: %w", err)
 	}
-	return &out, nil
+	strict := json.NewDecoder(bytes.NewReader(data))
+	strict.DisallowUnknownFields()
+	return out, strict.Decode(&group.AgentConfig{}), nil
 }
 
 func orderOf(o *controlv1.OperationOrder) *lifecycle.Order {
@@ -105,6 +121,9 @@ func orderOf(o *controlv1.OperationOrder) *lifecycle.Order {
 	}
 	if o.GetDeadline() != nil {
 		out.Deadline = o.GetDeadline().AsTime()
+	}
+	if limit := o.GetLimit().AsDuration(); limit > 0 {
+		out.Limit = limit
 	}
 	return out
 }

@@ -3,10 +3,12 @@ package control
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 
+	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/peers"
 	"cadre.dev/mesh"
@@ -16,8 +18,9 @@ import (
 
 // Config makes a Hub. All fields but Mesh are required.
 type Config struct {
-	StateDir string
-	// Report builds the whole current report, without sequence, term and version.
+	// Disk keeps the Term and the state of the records.
+	Disk *durable.Disk
+	// Report builds the whole current report, without sequence, term, state and version.
 	Report func() *controlv1.Report
 	// ReportChanged has a channel ready whenever Report would differ from before.
 	ReportChanged *latest.Value[struct{}]
@@ -46,9 +49,9 @@ type Hub struct {
 	live           map[*session]struct{}        // guarded by mu
 }
 
-// New reads the last Term from StateDir.
+// New reads the last Term from the disk.
 func New(cfg Config) (*Hub, error) {
-	term, err := openTerm(cfg.StateDir, cfg.Log)
+	term, err := openTerm(cfg.Disk, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -65,25 +68,31 @@ func (h *Hub) Peers() *latest.Value[[]overlay.Peer] { return &h.peers }
 func (h *Hub) Sessions() *latest.Value[int] { return &h.sessions }
 
 // Term is the highest Term seen.
-func (h *Hub) Term() uint64 { return h.term.highest() }
+func (h *Hub) Term() uint64 {
+	term, _ := h.term.highest()
+	return term
+}
 
-// acceptDesired takes d if it is newer and of no older Term. The (Term, version)
-// pair orders: a restored store may count versions from a lower number again.
-func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) {
+// errOlder: what a coordinator gave is of records older than what was seen. It is behind
+// the others for a moment, or was restored.
+var errOlder = errors.New("its records are older than what was seen of them")
+
+// acceptDesired takes d if it is newer and of no older records. Terms and numbers that
+// grow with the records order, never times: two leaders' clocks may differ by minutes.
+// The (Term, version) pair tells what is newer: a restored store may count versions from
+// a lower number again.
+func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) error {
 	if d.GetVersion() == 0 {
-		return // this coordinator does not know yet
+		return nil // this coordinator does not know yet
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !h.term.obey(mark{Term: d.GetTerm(), State: d.GetState()}) {
+		return errOlder
+	}
 	newer := d.GetTerm() > h.desiredTerm || d.GetTerm() == h.desiredTerm && d.GetVersion() > h.desiredVersion
 	if h.desiredVersion != 0 && !newer {
-		if d.GetTerm() < h.desiredTerm && d.GetVersion() > h.desiredVersion {
-			h.term.obey(d.GetTerm()) // refuses, and says so once
-		}
-		return
-	}
-	if !h.term.obey(d.GetTerm()) {
-		return
+		return nil
 	}
 	h.desiredTerm, h.desiredVersion = d.GetTerm(), d.GetVersion()
 	before, _ := h.desired.Get()
@@ -94,6 +103,7 @@ func (h *Hub) acceptDesired(from overlay.ID, d *controlv1.Desired) {
 	log("desired state received", "version", d.GetVersion(), "term", d.GetTerm(),
 		"operation", d.GetOperation().GetOperationId(), "verb", d.GetOperation().GetVerb().String(), "peer", from.Slot)
 	h.desired.Set(d)
+	return nil
 }
 
 // asksOther reports whether b asks for anything else than a. Most versions do

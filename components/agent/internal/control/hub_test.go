@@ -2,9 +2,11 @@ package control
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"testing"
 
+	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
@@ -15,13 +17,20 @@ var from = overlay.ID{Cluster: "demo", Group: "coordinator", Slot: "coordinator-
 func newHub(t *testing.T, dir string) *Hub {
 	t.Helper()
 	h, err := New(Config{
-		StateDir: dir, Report: func() *controlv1.Report { return &controlv1.Report{} },
+		Disk: durable.OpenDisk(dir, slog.New(slog.DiscardHandler)), Report: func() *controlv1.Report { return &controlv1.Report{} },
 		ReportChanged: &latest.Value[struct{}]{}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
+}
+
+func take(t *testing.T, h *Hub, d *controlv1.Desired) {
+	t.Helper()
+	if err := h.acceptDesired(from, d); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestNewestDesiredStateWins(t *testing.T) {
@@ -40,7 +49,7 @@ func TestNewestDesiredStateWins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, t.TempDir())
 			for _, one := range tc.in {
-				h.acceptDesired(from, &controlv1.Desired{Term: one.term, Version: one.version})
+				_ = h.acceptDesired(from, &controlv1.Desired{Term: one.term, Version: one.version})
 			}
 			got, _ := h.Desired().Get()
 			if (d{got.GetTerm(), got.GetVersion()}) != tc.want {
@@ -71,7 +80,7 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	} {
 		log.Reset()
 		c.d.Term, c.d.Version = 3, uint64(i+1)
-		h.acceptDesired(from, c.d)
+		take(t, h, c.d)
 		if got := log.Len() > 0; got != c.news {
 			t.Errorf("desired state %d: logged %v, want %v", i, got, c.news)
 		}
@@ -83,16 +92,18 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 
 func TestCTL06_CTL18_TermSurvivesAReboot(t *testing.T) {
 	dir := t.TempDir()
-	newHub(t, dir).acceptDesired(from, &controlv1.Desired{Term: 7, Version: 1})
+	take(t, newHub(t, dir), &controlv1.Desired{Term: 7, Version: 1})
 	h := newHub(t, dir)
 	if h.Term() != 7 {
 		t.Errorf("term after a reboot = %d, want 7", h.Term())
 	}
-	h.acceptDesired(from, &controlv1.Desired{Term: 6, Version: 100})
+	if err := h.acceptDesired(from, &controlv1.Desired{Term: 6, Version: 100}); !errors.Is(err, errOlder) {
+		t.Errorf("desired state of term 6: %v", err)
+	}
 	if got, _ := h.Desired().Get(); got != nil {
 		t.Errorf("desired state of term 6 was obeyed after term 7: %v", got)
 	}
-	h.acceptDesired(from, &controlv1.Desired{Term: 7, Version: 100})
+	take(t, h, &controlv1.Desired{Term: 7, Version: 100})
 	if got, _ := h.Desired().Get(); got.GetVersion() != 100 {
 		t.Errorf("desired state of the same term was not obeyed: %v", got)
 	}
@@ -108,7 +119,7 @@ func TestCTL18_WakeOfAnOldLeaderIsRefused(t *testing.T) {
 		t.Error("wake of term 4 after term 5 was accepted")
 	}
 	// A Wake's Term may be ahead of the desired state's: the last change was an earlier leader's.
-	h.acceptDesired(from, &controlv1.Desired{Term: 4, Version: 10})
+	take(t, h, &controlv1.Desired{Term: 4, Version: 10})
 	if got, _ := h.Desired().Get(); got.GetVersion() != 10 {
 		t.Error("desired state that an earlier leader wrote last is not obeyed any more")
 	}

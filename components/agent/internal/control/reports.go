@@ -47,7 +47,7 @@ func (h *Hub) makeReport() *controlv1.Report {
 	h.sequence++
 	r.Sequence = h.sequence
 	r.At = timestamppb.Now()
-	r.Term = h.term.highest()
+	r.Term, r.State = h.term.highest()
 	r.DesiredVersion = h.desiredVersion
 	return r
 }

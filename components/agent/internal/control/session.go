@@ -111,10 +111,10 @@ func (s *session) fetch(ctx context.Context) error {
 	defer cancel()
 	desired, peerMap := s.hub.known()
 	d, errDesired := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired}, grpc.MaxCallRecvMsgSize(messageLimit))
-	if errDesired == nil {
-		s.hub.acceptDesired(s.peer, d.GetDesired())
-	}
 	s.note(ctx, "get desired state", errDesired)
+	if errDesired == nil {
+		errDesired = s.hub.acceptDesired(s.peer, d.GetDesired()) // a coordinator that is behind is asked again soon
+	}
 	p, errPeers := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: peerMap}, grpc.MaxCallRecvMsgSize(messageLimit))
 	if errPeers == nil {
 		errPeers = s.hub.acceptPeers(s.peer, p)

@@ -3,57 +3,78 @@ package control
 import (
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
+	"time"
 
 	"cadre.dev/agent/internal/durable"
 )
 
-// termKeeper remembers the highest Terms across reboots. Safe for concurrent use.
+const (
+	termName = "term.json"
+	// stateEvery paces writes for a state that grew while nothing else changed.
+	stateEvery = 10 * time.Second
+)
+
+// termKeeper remembers how far the coordinators have come, across reboots: the highest
+// Term, and in it the highest state of their records. What the disk refuses is kept in
+// memory, and so in force until this process ends: an order that is not obeyed for want of
+// disk would keep the one who makes room from being served. Safe for concurrent use.
 type termKeeper struct {
-	path string
+	disk *durable.Disk
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	obeyed  uint64 // guarded by mu; of accepted desired state, on disk
-	seen    uint64 // guarded by mu; of any message
-	refused uint64 // guarded by mu; the Term refused last, so that it is logged once
+	obeyed  mark      // guarded by mu; of desired state that was taken
+	seen    uint64    // guarded by mu; highest Term of any message
+	kept    mark      // guarded by mu; given to the disk last
+	keptAt  time.Time // guarded by mu
+	refused mark      // guarded by mu; refused last, so that each Term is logged once
 }
 
-type termFile struct {
-	Term uint64 `json:"term"`
+// mark is how far records have come. The Term counts first: whoever takes one over begins
+// above every state that was seen.
+type mark struct {
+	Term  uint64 `json:"term"`
+	State uint64 `json:"state,omitempty"`
 }
 
-func openTerm(dir string, log *slog.Logger) (*termKeeper, error) {
-	k := &termKeeper{path: filepath.Join(dir, "term.json"), log: log}
-	var file termFile
-	if _, err := durable.ReadJSON(k.path, 4096, &file); err != nil {
+// below reports that m is of records older than other. State 0 says nothing: it is of a
+// coordinator of an earlier version.
+func (m mark) below(other mark) bool {
+	return m.Term < other.Term || m.Term == other.Term && m.State != 0 && m.State < other.State
+}
+
+func openTerm(disk *durable.Disk, log *slog.Logger) (*termKeeper, error) {
+	k := &termKeeper{disk: disk, log: log}
+	if _, err := disk.Read(termName, 4096, &k.obeyed); err != nil {
 		return nil, fmt.Errorf("last term: %w", err)
 	}
-	k.obeyed, k.seen = file.Term, file.Term
+	k.seen, k.kept = k.obeyed.Term, k.obeyed
 	return k, nil
 }
 
-// obey reports whether desired state of term may be obeyed, and remembers a
-// higher Term on disk before it says yes.
-func (k *termKeeper) obey(term uint64) bool {
+// obey reports whether desired state of records at m may be obeyed, and remembers a higher
+// mark before it says yes.
+func (k *termKeeper) obey(m mark) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if term < k.obeyed {
-		if k.refused != term {
-			k.log.Warn("desired state of an older term is not obeyed", "term", term, "seen", k.obeyed)
+	if m.below(k.obeyed) {
+		if k.refused.Term != m.Term {
+			k.log.Warn("desired state of older records is not obeyed", "term", m.Term, "state", m.State, "seen_term", k.obeyed.Term, "seen_state", k.obeyed.State)
 		}
-		k.refused = term
+		k.refused = m
 		return false
 	}
-	if term > k.obeyed {
-		if err := durable.WriteJSON(k.path, termFile{Term: term}); err != nil {
-			k.log.Error("term is not on disk, desired state is not obeyed", "term", term, "error", err)
-			return false
-		}
-		k.obeyed = term
+	k.refused = mark{}
+	if m.Term == k.obeyed.Term {
+		m.State = max(m.State, k.obeyed.State)
 	}
-	k.seen = max(k.seen, term)
+	k.obeyed, k.seen = m, max(k.seen, m.Term)
+	if now := time.Now(); k.kept.Term != m.Term || k.kept.State != m.State && now.Sub(k.keptAt) >= stateEvery {
+		// A disk that refuses is told as a fault, and gets it later.
+		_ = k.disk.Put(termName, m)
+		k.kept, k.keptAt = m, now
+	}
 	return true
 }
 
@@ -68,8 +89,9 @@ func (k *termKeeper) note(term uint64) bool {
 	return true
 }
 
-func (k *termKeeper) highest() uint64 {
+// highest are the highest Term of any message, and the highest state of desired state.
+func (k *termKeeper) highest() (term, state uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.seen
+	return k.seen, k.obeyed.State
 }

@@ -25,7 +25,7 @@ func (c *Checker) probe(ctx context.Context, check group.HealthCheck, limit time
 		}
 		return ""
 	default:
-		return "the check has neither http, tcp nor exec"
+		return "this agent does not know the kind of the check, neither http, tcp nor exec: it is older than the coordinators; roll out its newer image"
 	}
 }
 

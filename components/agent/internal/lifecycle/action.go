@@ -27,8 +27,10 @@ func (s *step) act(ctx context.Context, h *openHook) <-chan outcome {
 		work = s.runCommand
 	case h.spec.Driver != nil:
 		work = s.callDriver
-	default: // wait
+	case h.spec.Wait != nil:
 		return nil
+	default:
+		work = unknownAction
 	}
 	out := make(chan outcome, 1)
 	go func() {
@@ -41,6 +43,12 @@ func (s *step) act(ctx context.Context, h *openHook) <-chan outcome {
 		}
 	}()
 	return out
+}
+
+// unknownAction fails: a spec of newer coordinators asks for something that this agent does
+// not know, and what its failure means is the spec's to say, as of every hook.
+func unknownAction(context.Context, *openHook) error {
+	return errors.New("this agent does not know what the hook does: it is older than the coordinators; roll out its newer image")
 }
 
 // callHTTP calls the workload on the CVM's loopback. A workload that does not

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/driver"
+	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
@@ -95,7 +96,7 @@ func newBench(t *testing.T, dir string, hooks ...group.LifecycleHook) *bench {
 	watcher.SetDriver(b.driver)
 	var err error
 	b.Executor, err = New(Config{
-		Slot: self, StateDir: dir, Member: watcher, Log: log,
+		Slot: self, Disk: durable.OpenDisk(dir, log), Member: watcher, Log: log,
 		Hooks: func() []group.LifecycleHook { return hooks }, Commands: fakeCommands{},
 	})
 	if err != nil {

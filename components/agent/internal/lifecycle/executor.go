@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/driver"
+	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/core/group"
@@ -21,9 +22,10 @@ const regainLimit = 2
 
 // Config makes an Executor. All fields are required.
 type Config struct {
-	Slot     string
-	StateDir string
-	Member   *member.Watcher
+	Slot string
+	// Disk keeps the finished results.
+	Disk   *durable.Disk
+	Member *member.Watcher
 	// Hooks returns the hooks of the newest configuration.
 	Hooks func() []group.LifecycleHook
 	// Commands runs exec hooks.
@@ -48,9 +50,9 @@ type Executor struct {
 	open    *openHook // guarded by mu
 }
 
-// New reads the finished results from StateDir.
+// New reads the finished results from the disk.
 func New(cfg Config) (*Executor, error) {
-	finished, err := openResults(cfg.StateDir)
+	finished, err := openResults(cfg.Disk)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +186,9 @@ func (e *Executor) regained(o Order, r Result) bool {
 // start begins order; before is its earlier result when leadership came back.
 func (e *Executor) start(ctx context.Context, order Order, before Result) *running {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if order.Limit > 0 {
+		order.Deadline = time.Now().Add(order.Limit)
+	}
 	r := &running{order: order, cancel: cancel, done: make(chan struct{})}
 	s := &step{exec: e, order: order, again: before.State != "", transferred: before.Transferred, newLeader: before.NewLeader}
 	e.cfg.Log.Info("order begun", "operation", order.Operation, "verb", order.Verb, "attempt", order.Attempt)
@@ -204,16 +209,13 @@ func (e *Executor) start(ctx context.Context, order Order, before Result) *runni
 func (e *Executor) finish(r Result) {
 	e.mu.Lock()
 	e.current = nil
-	err := e.results.put(r)
+	_ = e.results.put(r) // the disk tells its faults
 	e.status.Update(func(s Status) Status {
 		s.State = stateAfter(r)
 		s.Result = &r
 		return s
 	})
 	e.mu.Unlock()
-	if err != nil {
-		e.cfg.Log.Error("result is not on disk", "operation", r.Operation, "error", err)
-	}
 	e.cfg.Log.Info("order ended", "operation", r.Operation, "verb", r.Verb, "attempt", r.Attempt,
 		"state", r.State, "transferred", r.Transferred, "leader", r.NewLeader, "reason", r.Message)
 }

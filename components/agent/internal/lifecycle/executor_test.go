@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/driver"
+	"cadre.dev/agent/internal/durable"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -349,7 +351,7 @@ func TestRegainedLeadershipIsHandedOverAgain(t *testing.T) {
 
 func TestResultsAreBounded(t *testing.T) {
 	dir := t.TempDir()
-	r, err := openResults(dir)
+	r, err := openResults(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +360,7 @@ func TestResultsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again, err := openResults(dir)
+	again, err := openResults(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,11 @@ type Key struct {
 // Order is one step that the leader wants from this Boot.
 type Order struct {
 	Key
-	// Deadline is absolute; zero means none.
+	// Deadline is absolute; zero means none. It is by the clock of whoever ordered.
 	Deadline time.Time
+	// Limit takes the place of Deadline: how long the step may take from its beginning
+	// here. 0 means that Deadline counts.
+	Limit time.Duration
 	// ExpectedLeader is set when a transfer is ordered: it must lead for it (R54).
 	ExpectedLeader string
 	// Candidates for the transfer, best first.

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"cadre.dev/agent/internal/durable"
 )
@@ -10,13 +9,14 @@ import (
 const (
 	// resultsKept bounds operations.json; a leader asks about far fewer.
 	resultsKept      = 64
+	resultsName      = "operations.json"
 	resultsFileLimit = 1 << 20
 	messageLimit     = 1024
 )
 
 // results are the finished ones, oldest first. Not safe for concurrent use.
 type results struct {
-	path string
+	disk *durable.Disk
 	list []Result
 }
 
@@ -24,11 +24,11 @@ type resultsFile struct {
 	Results []Result `json:"results"`
 }
 
-// openResults reads dir/operations.json; a missing file is an empty list.
-func openResults(dir string) (*results, error) {
-	r := &results{path: filepath.Join(dir, "operations.json")}
+// openResults reads operations.json; a missing file is an empty list.
+func openResults(disk *durable.Disk) (*results, error) {
+	r := &results{disk: disk}
 	var file resultsFile
-	if _, err := durable.ReadJSON(r.path, resultsFileLimit, &file); err != nil {
+	if _, err := disk.Read(resultsName, resultsFileLimit, &file); err != nil {
 		return nil, fmt.Errorf("finished operations: %w", err)
 	}
 	r.list = file.Results
@@ -45,7 +45,10 @@ func (r *results) find(key Key) (Result, bool) {
 }
 
 // put replaces or appends one and writes the file. The result is kept in memory
-// even when the disk refuses.
+// even when the disk refuses: it is reported from there at once, and work that was done
+// is not done again while this process lives. Only an agent that also ends before the
+// leader has heard of it would begin such an order anew, as one does that ends in the
+// middle of it.
 func (r *results) put(one Result) error {
 	kept := make([]Result, 0, len(r.list)+1)
 	for _, old := range r.list {
@@ -55,5 +58,5 @@ func (r *results) put(one Result) error {
 	}
 	kept = append(kept, one)
 	r.list = kept[max(0, len(kept)-resultsKept):]
-	return durable.WriteJSON(r.path, resultsFile{Results: r.list})
+	return r.disk.Put(resultsName, resultsFile{Results: r.list})
 }

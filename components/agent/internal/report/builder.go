@@ -21,7 +21,9 @@ type Sources struct {
 	// ConsulReady is also true when the Slot was given no Consul credentials.
 	ConsulReady func() bool
 	// Epochs of the gossip key and the secrets that this Boot has.
-	Epochs  func() (gossip uint32, secrets map[string]uint32)
+	Epochs func() (gossip uint32, secrets map[string]uint32)
+	// Faults are what the agent cannot do as it should, for people.
+	Faults  func() []string
 	Version string
 	BootAt  time.Time
 }
@@ -40,7 +42,7 @@ func (b *Builder) Note() {
 	b.streak.add(b.verdict(b.src.Member(), b.src.Checks(), b.src.ConsulReady()), time.Now())
 }
 
-// Build makes the whole current report, without sequence, time, term and version.
+// Build makes the whole current report, without sequence, time, term, state and version.
 func (b *Builder) Build() *controlv1.Report {
 	state, checks, consul := b.src.Member(), b.src.Checks(), b.src.ConsulReady()
 	lasting := b.streak.add(b.verdict(state, checks, consul), time.Now())
@@ -50,6 +52,9 @@ func (b *Builder) Build() *controlv1.Report {
 		AgentVersion: b.src.Version, BootAt: timestamppb.New(b.src.BootAt),
 	}
 	r.GossipEpoch, r.SecretEpochs = b.src.Epochs()
+	for _, fault := range b.src.Faults() {
+		r.Faults = append(r.Faults, clip(fault))
+	}
 	for _, c := range checks {
 		r.Checks = append(r.Checks, &controlv1.CheckResult{
 			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since),

@@ -78,6 +78,7 @@ func TestStreak(t *testing.T) {
 func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	bad := string([]byte{0xff, 0xfe}) + string(make([]byte, 511)) + "é"
 	b := NewBuilder(Sources{
+		Faults: func() []string { return []string{bad} },
 		Epochs: func() (uint32, map[string]uint32) { return 3, map[string]uint32{"password": 2} },
 		Member: func() member.State {
 			return member.State{Known: true, View: driver.View{Message: bad, MayDisruptReason: bad}}

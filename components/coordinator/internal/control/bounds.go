@@ -14,6 +14,7 @@ const (
 	maxChecks = 64
 	maxSteps  = 64
 	maxList   = 128
+	maxFaults = 16
 	// maxName bounds what names something; longer ones name nothing.
 	maxName = 256
 	// maxText bounds what is for people. Such texts go into the Operation and the
@@ -30,7 +31,8 @@ func bound(r *controlv1.Report) error {
 	switch {
 	case r == nil:
 		return status.Error(codes.InvalidArgument, "report: missing")
-	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList:
+	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList,
+		len(r.GetFaults()) > maxFaults:
 		return status.Error(codes.InvalidArgument, "report: too many entries")
 	}
 	names := []string{m.GetLeader(), m.GetVersion(), r.GetAgentVersion()}
@@ -45,6 +47,9 @@ func bound(r *controlv1.Report) error {
 	for _, s := range r.GetSteps() {
 		names = append(names, s.GetOperationId(), s.GetNewLeader())
 		clip(&s.Message)
+	}
+	for i := range r.GetFaults() {
+		clip(&r.Faults[i])
 	}
 	for _, name := range names {
 		if len(name) > maxName {

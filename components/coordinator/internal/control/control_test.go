@@ -179,11 +179,12 @@ func TestReportsAreBounded(t *testing.T) {
 		Member: &controlv1.MemberView{Message: long, MayDisruptReason: long},
 		Checks: []*controlv1.CheckResult{{Name: "ready", Message: long}},
 		Steps:  []*controlv1.StepResult{{OperationId: "op", Message: long}},
+		Faults: []string{long},
 	}
 	if err := bound(r); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{r.GetMember().GetMessage(), r.GetMember().GetMayDisruptReason(), r.GetChecks()[0].GetMessage(), r.GetSteps()[0].GetMessage()} {
+	for _, text := range []string{r.GetMember().GetMessage(), r.GetMember().GetMayDisruptReason(), r.GetChecks()[0].GetMessage(), r.GetSteps()[0].GetMessage(), r.GetFaults()[0]} {
 		if len(text) > maxText+3 || !utf8.ValidString(text) {
 			t.Errorf("a text of %d bytes is left", len(text))
 		}
@@ -195,6 +196,7 @@ func TestReportsAreBounded(t *testing.T) {
 		"long check":    {Checks: []*controlv1.CheckResult{{Name: long}}},
 		"long id":       {Steps: []*controlv1.StepResult{{OperationId: long}}},
 		"many steps":    {Steps: make([]*controlv1.StepResult, maxSteps+1)},
+		"many faults":   {Faults: make([]string, maxFaults+1)},
 		"many voters":   {Member: &controlv1.MemberView{Voters: make([]string, maxList+1)}},
 		"long released": {AgentVersion: long},
 	} {

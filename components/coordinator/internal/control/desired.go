@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/view"
@@ -101,8 +103,21 @@ func order(op operation.Operation, bootID string) *controlv1.OperationOrder {
 	if !current.Deadline.IsZero() {
 		out.Deadline = timestamppb.New(current.Deadline)
 	}
+	// Both times are of one clock, the leader's, and their distance is true by any.
+	if limit := current.Deadline.Sub(op.Entered[limitedFrom[current.Verb]]); limit > 0 && limit < maxLimit {
+		out.Limit = durationpb.New(limit)
+	}
 	return out
 }
+
+// limitedFrom is the phase whose beginning a verb's deadline was set at.
+var limitedFrom = map[operation.Verb]operation.Phase{
+	operation.VerbDrain:      operation.Draining,
+	operation.VerbPostLaunch: operation.Booting,
+}
+
+// maxLimit is more than any spec allows: the beginning is not recorded.
+const maxLimit = 10 * 365 * 24 * time.Hour
 
 var verbs = map[operation.Verb]controlv1.Verb{
 	operation.VerbDrain:       controlv1.Verb_VERB_DRAIN,

@@ -18,7 +18,7 @@ func relevant(a, b *controlv1.Report) bool {
 		ma.GetCaughtUp() != mb.GetCaughtUp(), (ma.GetCaughtUp() || ma != nil && ma.CaughtUp != nil) != (mb.GetCaughtUp() || mb != nil && mb.CaughtUp != nil),
 		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
 		!slices.Equal(ma.GetBusy(), mb.GetBusy()), ma.GetMayDisrupt() != mb.GetMayDisrupt(), ma.GetQuorumMember() != mb.GetQuorumMember(),
-		len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
+		!slices.Equal(a.GetFaults(), b.GetFaults()), len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
 		(a.GetHealthyFor().AsDuration() == 0) != (b.GetHealthyFor().AsDuration() == 0):
 		return true
 	}
@@ -48,7 +48,7 @@ func (r Received) Observed() *rollout.Report {
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
-		Message: member.GetMessage(), ConsulReady: report.GetConsulReady(),
+		Message: member.GetMessage(), ConsulReady: report.GetConsulReady(), Faults: report.GetFaults(),
 	}
 	if member != nil {
 		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes

@@ -86,3 +86,41 @@ volumes: {mesh: {driver_opts: {type: tmpfs, device: tmpfs}}}
 		t.Errorf("after the wait: %v", v)
 	}
 }
+
+// TestAFailedCheckKeepsNobodyDown: compose would give the dependant up at the second failed
+// check. Here it starts when the check passes at last, and meanwhile the boot says why not.
+func TestAFailedCheckKeepsNobodyDown(t *testing.T) {
+	s := start(t, t.TempDir())
+	p := s.api(200, "POST", "/cvms/provision", obj{"name": "slow-0", "compose_file": obj{"docker_compose_file": `
+services:
+  base:
+    image: test/shell
+    network_mode: host
+    restart: always
+    command: [sh, -c, "echo not yet; exec sleep infinity"]
+    volumes: [mesh:/run/mesh]
+    healthcheck: {test: [CMD, test, -e, /run/mesh/now], interval: 20ms, retries: 2}
+  web:
+    image: test/shell
+    network_mode: host
+    restart: always
+    command: [sleep, infinity]
+    depends_on: {base: {condition: service_healthy}}
+volumes: {mesh: {driver_opts: {type: tmpfs, device: tmpfs}}}
+`}})
+	s.api(200, "POST", "/cvms", obj{"app_id": p["app_id"], "compose_hash": p["compose_hash"]})
+	boot := func(field string) string {
+		_, v := s.call("GET", s.file.LocalURL+"/cvms/slow-0", nil)
+		text, _ := v[field].(string)
+		return text
+	}
+	const why = `service web: depends on base, which is unhealthy (its last line: "not yet")`
+	s.until("the boot says what it waits for", func() bool { return strings.HasSuffix(boot("boot_progress"), why) })
+	if got := boot("boot_error"); got != "" {
+		t.Errorf("boot error %q while it is tried again", got)
+	}
+	if out, code := s.exec("slow-0", "base", "touch /run/mesh/now"); code != 0 {
+		t.Fatal(out)
+	}
+	s.up("slow-0")
+}

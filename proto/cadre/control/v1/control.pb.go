@@ -724,8 +724,11 @@ type OperationOrder struct {
 	ExpectedLeader string `protobuf:"bytes,5,opt,name=expected_leader,json=expectedLeader,proto3" json:"expected_leader,omitempty"`
 	// Preferred transfer targets (Slot names), best first.
 	TransferCandidates []string `protobuf:"bytes,6,rep,name=transfer_candidates,json=transferCandidates,proto3" json:"transfer_candidates,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How long the step may take, from when the Boot begins it; unset: until deadline. An
+	// agent's clock and a leader's need not agree, so a deadline alone says little.
+	Limit         *durationpb.Duration `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OperationOrder) Reset() {
@@ -796,6 +799,13 @@ func (x *OperationOrder) GetExpectedLeader() string {
 func (x *OperationOrder) GetTransferCandidates() []string {
 	if x != nil {
 		return x.TransferCandidates
+	}
+	return nil
+}
+
+func (x *OperationOrder) GetLimit() *durationpb.Duration {
+	if x != nil {
+		return x.Limit
 	}
 	return nil
 }
@@ -1195,7 +1205,10 @@ type Report struct {
 	GossipEpoch  uint32            `protobuf:"varint,20,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
 	SecretEpochs map[string]uint32 `protobuf:"bytes,21,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Highest state of the coordinators' records seen.
-	State         uint64 `protobuf:"varint,22,opt,name=state,proto3" json:"state,omitempty"`
+	State uint64 `protobuf:"varint,22,opt,name=state,proto3" json:"state,omitempty"`
+	// What this agent cannot do as it should, for people: a disk that takes no writes, a
+	// configuration that it does not understand. It obeys orders all the same.
+	Faults        []string `protobuf:"bytes,23,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1333,6 +1346,13 @@ func (x *Report) GetState() uint64 {
 		return x.State
 	}
 	return 0
+}
+
+func (x *Report) GetFaults() []string {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
 }
 
 type ReportResponse struct {
@@ -2067,14 +2087,15 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x05state\x18\f \x01(\x04R\x05state\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x8b\x02\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xbc\x02\n" +
 	"\x0eOperationOrder\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
 	"\x04verb\x18\x02 \x01(\x0e2\x16.cadre.control.v1.VerbR\x04verb\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\rR\aattempt\x126\n" +
 	"\bdeadline\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12'\n" +
 	"\x0fexpected_leader\x18\x05 \x01(\tR\x0eexpectedLeader\x12/\n" +
-	"\x13transfer_candidates\x18\x06 \x03(\tR\x12transferCandidates\"\xaf\x02\n" +
+	"\x13transfer_candidates\x18\x06 \x03(\tR\x12transferCandidates\x12/\n" +
+	"\x05limit\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05limit\"\xaf\x02\n" +
 	"\n" +
 	"StepResult\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
@@ -2114,7 +2135,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"_lag_bytes\"A\n" +
 	"\rReportRequest\x120\n" +
-	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\"\xd5\x05\n" +
+	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\"\xed\x05\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -2132,7 +2153,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\aboot_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06bootAt\x12!\n" +
 	"\fgossip_epoch\x18\x14 \x01(\rR\vgossipEpoch\x12O\n" +
 	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
-	"\x05state\x18\x16 \x01(\x04R\x05state\x1a?\n" +
+	"\x05state\x18\x16 \x01(\x04R\x05state\x12\x16\n" +
+	"\x06faults\x18\x17 \x03(\tR\x06faults\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"r\n" +
@@ -2283,52 +2305,53 @@ var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	31, // 2: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
 	0,  // 3: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
 	33, // 4: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	0,  // 5: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
-	1,  // 6: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	33, // 7: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
-	2,  // 8: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	33, // 9: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
-	3,  // 10: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
-	17, // 11: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	33, // 12: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
-	15, // 13: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
-	14, // 14: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
-	13, // 15: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	34, // 16: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	33, // 17: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	32, // 18: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
-	21, // 19: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
-	22, // 20: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
-	22, // 21: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
-	4,  // 22: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	35, // 23: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
-	36, // 24: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
-	37, // 25: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
-	34, // 26: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
-	38, // 27: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
-	9,  // 28: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	16, // 29: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	19, // 30: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	7,  // 31: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	23, // 32: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
-	25, // 33: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
-	27, // 34: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
-	29, // 35: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
-	5,  // 36: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
-	10, // 37: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	18, // 38: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	20, // 39: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	8,  // 40: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	24, // 41: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
-	26, // 42: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
-	28, // 43: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
-	30, // 44: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
-	6,  // 45: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
-	37, // [37:46] is the sub-list for method output_type
-	28, // [28:37] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	34, // 5: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
+	0,  // 6: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
+	1,  // 7: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
+	33, // 8: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	2,  // 9: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
+	33, // 10: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	3,  // 11: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
+	17, // 12: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
+	33, // 13: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	15, // 14: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
+	14, // 15: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
+	13, // 16: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
+	34, // 17: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	33, // 18: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	32, // 19: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	21, // 20: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
+	22, // 21: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
+	22, // 22: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
+	4,  // 23: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
+	35, // 24: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
+	36, // 25: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
+	37, // 26: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
+	34, // 27: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
+	38, // 28: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	9,  // 29: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	16, // 30: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	19, // 31: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	7,  // 32: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	23, // 33: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
+	25, // 34: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
+	27, // 35: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
+	29, // 36: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	5,  // 37: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	10, // 38: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	18, // 39: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	20, // 40: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	8,  // 41: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	24, // 42: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
+	26, // 43: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
+	28, // 44: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
+	30, // 45: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	6,  // 46: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	38, // [38:47] is the sub-list for method output_type
+	29, // [29:38] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
