@@ -62,6 +62,8 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		}
 	} else if same {
 		return out, nil
+	} else if stale := c.wantedAgain(spec); stale != nil {
+		with = append(with, *stale)
 	}
 	out.Changed = true
 	if req.GetDryRun() {

@@ -363,6 +363,14 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, Reason: "r"})
 			return err
 		},
+		"ListAdoptable": func(ctx context.Context) error {
+			_, err := a.ListAdoptable(ctx, &apiv1.ListAdoptableRequest{Group: "pg"})
+			return err
+		},
+		"AdoptGroup": func(ctx context.Context) error {
+			_, err := a.AdoptGroup(ctx, &apiv1.AdoptGroupRequest{Group: "web", Reason: "r"})
+			return absent(err)
+		},
 		"DeleteGroup, taken back": func(ctx context.Context) error {
 			_, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", Cancel: true})
 			return err

@@ -201,3 +201,17 @@ func (c *caller) deleteDisks(ctx context.Context, name string, slots []string, r
 	op, err := store.Put(key, store.DeleteDisks{Group: name, Slots: slots, Reason: reason, By: c.by, At: c.now()}, index)
 	return op, wire(err)
 }
+
+// wantedAgain makes the Op that takes back which disks may be deleted, if the spec wants
+// one of their Slots again: the next scale-in asks anew. nil: there is nothing to take back.
+func (c *caller) wantedAgain(spec group.Spec) *store.Op {
+	named, ok := c.view.DeleteDisks[spec.Name]
+	again := func(slot string) bool {
+		_, ordinal, err := group.ParseSlot(slot)
+		return err == nil && ordinal < spec.Replicas
+	}
+	if !ok || !slices.ContainsFunc(named.Value.Slots, again) {
+		return nil
+	}
+	return &store.Op{Kind: store.OpDeleteCAS, Key: store.DeleteDisksKey(spec.Name), Index: named.Index}
+}

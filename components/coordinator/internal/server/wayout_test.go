@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -225,5 +226,54 @@ func TestAScaleInSaysWhoseDisksItHolds(t *testing.T) {
 	req.ExpectedIndex = 0
 	if out, err = a.ApplyGroup(ctx, req); err != nil || out.GetChanged() {
 		t.Errorf("once more: %v, %v", out, err)
+	}
+	// Wanted again, its disk is nobody's to delete any more.
+	if out, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: stored}); err != nil || !out.GetChanged() {
+		t.Errorf("back to three: %v, %v", out, err)
+	}
+	if _, err := a.cfg.Store.Get(ctx, store.DeleteDisksKey("pg")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the permission stays: %v", err)
+	}
+}
+
+// TestOnlyWhatWasSeenIsAdopted: a member without evidence is not, and nobody without a
+// reason is asked for.
+func TestOnlyWhatWasSeenIsAdopted(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	list, err := a.ListAdoptable(ctx, &apiv1.ListAdoptableRequest{Group: "pg"})
+	if err != nil || len(list.GetAdoptableJson()) != 2 { // pg-0 is bound
+		t.Fatalf("%d, %v", len(list.GetAdoptableJson()), err)
+	}
+	for name, c := range map[string]struct {
+		req  *apiv1.AdoptGroupRequest
+		want codes.Code
+	}{
+		"no group":    {&apiv1.AdoptGroupRequest{Group: "web", Reason: "r", Members: []*apiv1.AdoptMember{{Slot: "web-0"}}}, codes.NotFound},
+		"no reason":   {&apiv1.AdoptGroupRequest{Group: "pg", Members: []*apiv1.AdoptMember{{Slot: "pg-1"}}}, codes.InvalidArgument},
+		"nobody":      {&apiv1.AdoptGroupRequest{Group: "pg", Reason: "r"}, codes.InvalidArgument},
+		"a bound one": {&apiv1.AdoptGroupRequest{Group: "pg", Reason: "r", Members: []*apiv1.AdoptMember{{Slot: "pg-0", InstanceId: boundInstance}}}, codes.FailedPrecondition},
+		"no evidence": {&apiv1.AdoptGroupRequest{Group: "pg", Reason: "r", Members: []*apiv1.AdoptMember{{Slot: "pg-1"}}}, codes.FailedPrecondition},
+	} {
+		if _, err := a.AdoptGroup(ctx, c.req); status.Code(err) != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	if _, err := a.cfg.Store.Get(ctx, store.AdoptKey("pg")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a request was written: %v", err)
+	}
+}
+
+// TestI17_ARequestThatIsCarriedOutIsNotMadeAgain: its Operation bears its id.
+func TestI17_ARequestThatIsCarriedOutIsNotMadeAgain(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	put(a, t, store.OperationKey("pg.1.pg-0"), operation.Operation{ID: "pg.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: "restart-1", Note: "leaks",
+		Phase: operation.Booting, Entered: operation.PhaseTimes{}, CreatedAt: time.Now().UTC()})
+	if out, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: "restart-1"}); err != nil || out.GetRequestId() != "restart-1" || len(a.queue(t)) != 0 {
+		t.Errorf("%v, %v, queue %v", out, err, a.queue(t))
+	}
+	if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "else", RequestId: "restart-1"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("with other content: %v", err)
 	}
 }
