@@ -194,7 +194,7 @@ func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
 	return op.end(Failed, cause, reason, now), true
 }
 
-// MadeWay: the CVM that op replaces is gone, and what carries the Slot's name from here
+// MadeWay reports that the CVM that op replaces is gone, and what carries the Slot's name from here
 // on is the one that op makes.
 func (op Operation) MadeWay() bool {
 	return op.Kind == Replace && op.VMUUID == "" && (slices.Contains(op.Applied, PartDelete) || op.Part == PartCreate)
