@@ -42,3 +42,13 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 func (op Operation) CameToNothing() bool {
 	return !op.touched() && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved))
 }
+
+// AssignedAfter is what a Slot is assigned that was assigned something before op ended.
+// Where op came to nothing the CVM runs on as it was, and the record must say so, or its
+// silence would be taken for a Boot that never came.
+func (op Operation) AssignedAfter(assigned string) string {
+	if op.CameToNothing() && op.To != "" && op.From != "" && assigned == op.To {
+		return op.From
+	}
+	return assigned
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 )
 
 // gapSlack is how far a report's proof of health may seem to start after the
@@ -74,9 +73,8 @@ func (m *member) former(i *Instance) bool {
 
 // removed: the Slot is wanted again, and its CVM is gone by our own deletion, which
 // somebody asked for with its disk: it did not get lost.
-func (w *world) removed(m *member, last *operation.Operation) bool {
-	return !m.condemned && m.vanished() && w.obs.Platform.Known && last != nil &&
-		last.Kind == operation.Delete && last.Phase == operation.Done && last.VMUUID == m.record.VMUUID
+func (w *world) removed(m *member) bool {
+	return !m.condemned && m.vanished() && w.obs.Platform.Known && m.removal != nil && m.removal.VMUUID == m.record.VMUUID
 }
 
 // unbind moves the CVM that a Replace makes way for into the Slot's lineage, once it is
@@ -84,7 +82,7 @@ func (w *world) removed(m *member, last *operation.Operation) bool {
 // called off before leaves the Slot bound: an empty Slot would be filled without asking.
 func (w *world) unbind(m *member) {
 	op := m.open
-	if last := m.last(); op == nil && w.removed(m, last) {
+	if op == nil && w.removed(m) {
 		m.record = m.record.Unbound("removed", w.now)
 		return
 	}

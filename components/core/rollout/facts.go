@@ -33,7 +33,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 			Unknown:  w.t.UnknownDeadline,
 		},
 	}
-	if r, ok := w.obs.Resolved(op.ID); ok {
+	if r, ok := w.obs.Resolved(op); ok {
 		f.Resolved = &operation.Resolution{ID: r.ID, As: operation.Failed, By: r.By, Reason: r.Reason}
 		if r.As == "done" {
 			f.Resolved.As = operation.Done
@@ -158,6 +158,14 @@ func (w *world) budgetAgain(c candidate, l look) []Hold {
 		return nil
 	}
 	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(n, some))}
+}
+
+// othersAgain: a removal takes nothing while somebody is down, however long its drain took.
+func (w *world) othersAgain(candidate, look) []Hold {
+	if blocking := w.tally.notAvailable; blocking != nil && !w.ending() {
+		return []Hold{hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
+	}
+	return nil
 }
 
 // leadsAgain: whoever is stopped now must not lead, and somebody must (R33, R34,

@@ -27,10 +27,10 @@ func (w *world) trackRollout() {
 	r.Generation, r.Transfers = w.generation, w.transfersMade()
 	if w.retry != nil {
 		if r.State == operation.FailedState {
-			goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), r.Steps, w.now)
+			goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), w.forgivable(), w.now)
 		}
 		// What the platform refused is asked for again, whatever the rollout made of it.
-		r.Forgiven = r.Steps
+		r.Forgiven = w.forgivable()
 		w.forgive()
 	}
 	if !w.obs.Complete() || w.ending() {
@@ -76,6 +76,23 @@ func verdictText(v *operation.Verdict) string {
 func goOn(r *operation.Rollout, why string, forgiven int, now time.Time) {
 	r.State, r.Reason, r.Verdict = operation.Running, why, nil
 	r.Forgiven, r.ProgressAt, r.EndedAt = forgiven, now, time.Time{}
+}
+
+// forgivable is the number up to which Operations are forgiven: all, but not one that is
+// still under way, whose end nobody has seen. Where one after it failed, that one goes too.
+func (w *world) forgivable() int {
+	first := w.rollout.Steps
+	for _, m := range w.tally.open {
+		if m.open.Rollout == w.rollout.ID {
+			first = min(first, m.open.Order-1)
+		}
+	}
+	for _, m := range w.everyone {
+		if slices.ContainsFunc(m.past, func(op operation.Operation) bool { return op.Order > first && cameToNothing(&op) }) {
+			return w.rollout.Steps
+		}
+	}
+	return max(first, w.rollout.Forgiven)
 }
 
 // forgive drops the Operations that are no evidence any more.
@@ -149,7 +166,7 @@ func (w *world) resume() {
 	r := w.rollout
 	if r.State == operation.Complete || r.State == operation.PartitionReached {
 		// What failed on the way came right before it ended, and proves nothing now (R90).
-		r.Forgiven = r.Steps
+		r.Forgiven = w.forgivable()
 		w.forgive()
 	}
 	if !r.PausedAt.IsZero() || ended(r.State) || r.ProgressAt.After(w.now) {

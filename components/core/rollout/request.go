@@ -1,5 +1,7 @@
 package rollout
 
+import "cadre.dev/core/operation"
+
 // RequestKind is what an operator asks for.
 type RequestKind string
 
@@ -73,10 +75,11 @@ func (w *world) joinRequests() {
 // asked: an operator asks for kind at m.
 func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.request.Kind == kind }
 
-// Resolved is what an operator said about an Operation; ok is false when nobody did.
-func (o Observation) Resolved(operation string) (r Request, ok bool) {
+// Resolved is what an operator said about an Operation and it has not heard yet; ok is
+// false when nobody did.
+func (o Observation) Resolved(op operation.Operation) (r Request, ok bool) {
 	for _, r := range o.Requests {
-		if r.Kind == RequestResolve && !r.Spent && r.Operation == operation {
+		if r.Kind == RequestResolve && !r.Spent && r.Operation == op.ID && r.ID != op.ResolvedBy {
 			return r, true
 		}
 	}

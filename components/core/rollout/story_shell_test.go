@@ -410,6 +410,10 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 		return false
 	}
 	c.keep(next)
+	record := c.store.slots[next.Slot]
+	if record.Assigned = next.AssignedAfter(record.Assigned); record.Slot != "" {
+		c.store.slots[next.Slot] = record
+	}
 	c.store.commits++
 	if facts.Call != nil && next.CallOutcome != "" || next.Phase.Ended() {
 		delete(c.answers, op.ID)
@@ -433,8 +437,8 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		c.dead, c.dies = true, ""
 		return
 	}
-	if again := c.lookAgain(op); !again.Safe {
-		c.answers[op.ID] = operation.CallResult{Number: e.Number, Outcome: operation.OutcomeNotMade, Message: again.SafeReason}
+	if reason, ok := operation.MayCall(op, c.lookAgain(op)); !ok {
+		c.answers[op.ID] = operation.CallResult{Number: e.Number, Outcome: operation.OutcomeNotMade, Message: reason}
 		c.note(string(op.Kind)+" of "+op.Slot, "call %d is not made", e.Number)
 		return
 	}

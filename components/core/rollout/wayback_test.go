@@ -54,3 +54,36 @@ func TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures(t *testing.T) {
 		t.Errorf("%s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
 }
+
+// TestCompleteMeansThatThePlatformShowsItToo: a Boot proves what runs, not on what. Of two
+// Revisions that measure the same, a member that rebooted by itself may have proved the
+// one that it was never given.
+func TestCompleteMeansThatThePlatformShowsItToo(t *testing.T) {
+	f := newFixture(3, "none")
+	for i := range f.obs.Slots {
+		f.obs.Slots[i].Instance.Shape = operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7", DiskGB: 20}
+	}
+	if p := f.plan(); p.Rollout.State != operation.Complete {
+		t.Fatalf("%s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	f.obs.Slots[1].Instance.Shape.InstanceType = "tdx.large"
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	if p.Rollout.State == operation.Complete {
+		t.Error("complete, and the platform shows another instance type")
+	}
+}
+
+// TestARemovalWaitsForOthersAtItsSecondLookToo: somebody broke while it was drained.
+func TestARemovalWaitsForOthersAtItsSecondLookToo(t *testing.T) {
+	f := newFixture(3, "none").rolling()
+	f.spec.Replicas, f.obs.DeleteDisks = 2, []string{"db-2"}
+	f.op(2, operation.Drained, func(op *operation.Operation) { op.Kind, op.To, op.Actor = operation.Delete, "", operation.ActorScaling })
+	if facts := f.facts(f.rec.Operations[0]); !facts.Safe {
+		t.Fatalf("held: %s", facts.SafeReason)
+	}
+	f.sick(0)
+	if facts := f.facts(f.rec.Operations[0]); facts.Safe {
+		t.Error("a member goes while another one is down")
+	}
+}

@@ -62,6 +62,8 @@ type member struct {
 	// makers are the Operations, open or ended and of whatever rollout, whose calls may
 	// have made a CVM of the Slot's name.
 	makers []*operation.Operation
+	// removal is the last deletion of the Slot's CVM that was done, or nil.
+	removal *operation.Operation
 	// observed is the attested Revision, or empty (R4).
 	observed  string
 	condemned bool
@@ -168,6 +170,9 @@ func (w *world) joinOperations() {
 		if m != nil && makes(op) {
 			m.makers = append(m.makers, op)
 		}
+		if m != nil && op.Kind == operation.Delete && op.Phase == operation.Done {
+			m.removal = op
+		}
 		switch {
 		case m == nil:
 		case !op.Phase.Ended():
@@ -191,7 +196,15 @@ func (w *world) outdated(m *member) bool {
 	case m.observed == "":
 		return !w.givenTarget(m)
 	}
-	return m.observed != m.want.revision || w.givenOther(m)
+	return m.observed != m.want.revision || w.givenOther(m) || w.shownOther(m)
+}
+
+// shownOther: the platform shows another size or image than wanted, which no Boot proves:
+// of two Revisions that measure the same, the admission names either. A step under way
+// looks at that itself.
+func (w *world) shownOther(m *member) bool {
+	i := m.seen.Instance
+	return m.open == nil && i != nil && !i.InProgress && !i.Shape.Shows(w.shapeOf(m.want.revision))
 }
 
 // givenTarget: nothing is proven, but as far as is known the CVM was made for or

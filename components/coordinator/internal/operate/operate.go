@@ -203,10 +203,8 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 		return err
 	}
 	ops := []store.Op{put}
-	if slot := v.Slots[next.Slot]; slot.Index != 0 && next.CameToNothing() && slot.Value.Assigned == next.To && next.From != "" {
-		// The CVM runs on as it was: what the Slot is assigned must say so, or its silence
-		// would be taken for a boot that never came.
-		slot.Value.Assigned = next.From
+	if slot := v.Slots[next.Slot]; slot.Index != 0 && next.AssignedAfter(slot.Value.Assigned) != slot.Value.Assigned {
+		slot.Value.Assigned = next.AssignedAfter(slot.Value.Assigned)
 		put, err := store.Put(store.SlotKey(next.Group, next.Slot), slot.Value, slot.Index)
 		if err != nil {
 			return err
