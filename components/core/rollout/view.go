@@ -38,7 +38,7 @@ func (w *world) look() view {
 	v.voters, v.votersDoubt = w.findVoters()
 	w.nameSilent()
 	for _, m := range w.everyone {
-		if slices.Contains(v.voters, m.slot) && m.report != nil && w.votes(m, v.leader) {
+		if slices.Contains(v.voters, m.slot) && m.report != nil && !m.stopped() && w.votes(m, v.leader) {
 			v.healthy[m.slot] = true
 		}
 	}
@@ -100,6 +100,10 @@ func (w *world) findVoters() (voters []string, doubt string) {
 	}
 	return voters, ""
 }
+
+// stopped: the platform lists the CVM and says that it does not run, whatever was last
+// heard from it.
+func (m *member) stopped() bool { return m.seen.Instance != nil && !m.seen.Instance.Running() }
 
 // votes: positively known to take part now. Health checks of the application do
 // not count here, or a wrong check could talk quorum away.
