@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,8 +119,46 @@ func (c *cluster) copyDisks(t *testing.T, from, to func(slot string) string) {
 		if err := os.RemoveAll(target); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.CommandContext(within(t, time.Minute), "cp", "-a", source, target).CombinedOutput(); err != nil { //nolint:gosec // the test's own paths
-			t.Fatalf("%v: %s", err, out)
+		if err := filepath.WalkDir(source, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			name, err := filepath.Rel(source, path)
+			if err != nil {
+				return err
+			}
+			return copyEntry(path, filepath.Join(target, name), d)
+		}); err != nil {
+			t.Fatal(err)
 		}
 	}
+}
+
+// copyEntry copies a folder or a file with its owner and mode; there is nothing else on
+// the disk of a CVM that is down.
+func copyEntry(from, to string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.IsDir():
+		err = os.MkdirAll(to, 0o700)
+	case d.Type().IsRegular():
+		var content []byte
+		if content, err = os.ReadFile(from); err == nil {
+			err = os.WriteFile(to, content, 0o600)
+		}
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		if err := os.Lchown(to, int(owner.Uid), int(owner.Gid)); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(to, info.Mode())
 }

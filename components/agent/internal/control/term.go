@@ -16,7 +16,7 @@ const (
 )
 
 // termKeeper remembers how far the coordinators have come, across reboots: the highest
-// Term, and in it the highest state of their records. What the disk refuses is kept in
+// Term, and the highest state of their records. What the disk refuses is kept in
 // memory, and so in force until this process ends: an order that is not obeyed for want of
 // disk would keep the one who makes room from being served. Safe for concurrent use.
 type termKeeper struct {
@@ -31,8 +31,8 @@ type termKeeper struct {
 	refused mark      // guarded by mu; refused last, so that each Term is logged once
 }
 
-// mark is how far records have come. The Term counts first: whoever takes one over begins
-// above every state that was seen.
+// mark is how far records have come. Neither ever falls: a leader of a higher Term whose
+// state is lower took over from a backup, and is told by what agents saw.
 type mark struct {
 	Term  uint64 `json:"term"`
 	State uint64 `json:"state,omitempty"`
@@ -41,7 +41,7 @@ type mark struct {
 // below reports that m is of records older than other. State 0 says nothing: it is of a
 // coordinator of an earlier version.
 func (m mark) below(other mark) bool {
-	return m.Term < other.Term || m.Term == other.Term && m.State != 0 && m.State < other.State
+	return m.Term < other.Term || m.State != 0 && m.State < other.State
 }
 
 func openTerm(disk *durable.Disk, log *slog.Logger) (*termKeeper, error) {
@@ -66,9 +66,7 @@ func (k *termKeeper) obey(m mark) bool {
 		return false
 	}
 	k.refused = mark{}
-	if m.Term == k.obeyed.Term {
-		m.State = max(m.State, k.obeyed.State)
-	}
+	m.State = max(m.State, k.obeyed.State)
 	k.obeyed, k.seen = m, max(k.seen, m.Term)
 	if now := time.Now(); k.kept.Term != m.Term || k.kept.State != m.State && now.Sub(k.keptAt) >= stateEvery {
 		// A disk that refuses is told as a fault, and gets it later.

@@ -9,7 +9,8 @@ import (
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// TestDesiredStateOfOlderRecordsIsNotObeyed: Term, then state; whatever the version says.
+// TestDesiredStateOfOlderRecordsIsNotObeyed: neither of an older Term nor of an older state,
+// whatever the version says.
 func TestDesiredStateOfOlderRecordsIsNotObeyed(t *testing.T) {
 	h := newHub(t, t.TempDir())
 	for _, c := range []struct {
@@ -26,8 +27,10 @@ func TestDesiredStateOfOlderRecordsIsNotObeyed(t *testing.T) {
 		{"a coordinator of an earlier version tells none", 3, 0, 140, false, 140, 12},
 		{"an older term, however far it says to be", 2, 1000, 1000, true, 140, 12},
 		{"a leader that began above what was seen", 4, 20, 5, false, 5, 20},
-		{"a recovered store", 5, 7, 2, false, 2, 7},
-		{"the leader before it", 4, 21, 6, true, 2, 7},
+		{"a backup that a higher term took over from", 5, 7, 2, true, 5, 20},
+		{"an earlier version does not let the state fall", 5, 0, 2, false, 2, 20},
+		{"a recovered store", 6, 21, 1, false, 1, 21},
+		{"the leader before it", 4, 22, 6, true, 1, 21},
 	} {
 		err := h.acceptDesired(from, &controlv1.Desired{Term: c.term, State: c.state, Version: c.version})
 		if errors.Is(err, errOlder) != c.older || err != nil && !c.older {

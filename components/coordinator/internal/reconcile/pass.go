@@ -39,9 +39,10 @@ type pass struct {
 	now  time.Time
 
 	// told is set once something of the status was written, or tried to be; rest are the
-	// transactions that follow after acting. behind: something could not be written.
-	told, behind bool
-	rest         [][]store.Op
+	// transactions that follow after acting. untold is why something could not be written.
+	told   bool
+	untold error
+	rest   [][]store.Op
 }
 
 func (p *pass) run(ctx context.Context) (next, error) {
@@ -170,7 +171,7 @@ func (p *pass) wake() time.Duration {
 	} else if listIdle < in {
 		in = listIdle
 	}
-	if p.behind {
+	if p.untold != nil {
 		in = min(in, errorWait)
 	}
 	if !p.plan.Wake.IsZero() {

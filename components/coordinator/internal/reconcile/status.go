@@ -43,12 +43,12 @@ func (p *pass) report(ctx context.Context) error {
 
 // reportRest writes what did not fit into the first transaction, after acting.
 func (p *pass) reportRest(ctx context.Context) error {
-	var problems []error
-	for _, batch := range p.rest {
-		problems = append(problems, p.commit(ctx, batch...))
-	}
 	if len(p.rest) == 0 {
 		return nil
+	}
+	problems := []error{p.untold}
+	for _, batch := range p.rest {
+		problems = append(problems, p.commit(ctx, batch...))
 	}
 	return p.unreported(ctx, errors.Join(problems...))
 }
@@ -62,9 +62,8 @@ func (p *pass) unreported(ctx context.Context, err error) error {
 		return err
 	}
 	text := ""
-	if err != nil {
+	if p.untold = err; err != nil {
 		text = clip.Line(err.Error())
-		p.behind = true
 	}
 	p.mu.Lock()
 	before := p.silent[p.name]
