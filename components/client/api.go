@@ -158,6 +158,8 @@ type Instance struct {
 	Status     group.InstanceStatus  `json:"status"`
 	Operations []operation.Operation `json:"operations"`
 	Admissions []Decision            `json:"admissions"`
+	// Lineage are the last CVMs that filled the Slot before, newest first.
+	Lineage []group.Past `json:"lineage,omitempty"`
 }
 
 // Decision is an admission or a refusal.
@@ -185,7 +187,10 @@ func (c *Client) Instance(ctx context.Context, slot string) (Instance, error) {
 	if out.Operations, err = decodeAll[operation.Operation](doing, r.GetOperationsJson()); err != nil {
 		return out, err
 	}
-	out.Admissions, err = decodeAll[Decision](doing, r.GetAdmissionsJson())
+	if out.Admissions, err = decodeAll[Decision](doing, r.GetAdmissionsJson()); err != nil {
+		return out, err
+	}
+	out.Lineage, err = decodeAll[group.Past](doing, r.GetLineageJson())
 	return out, err
 }
 

@@ -134,6 +134,8 @@ func (w *world) brokenness(m *member) int {
 	switch {
 	case m.ready:
 		return whole
+	case m.vanished() && w.obs.Platform.Known:
+		return neverBooted // the platform's word, not silence: there is nothing to wait for
 	case i != nil && (i.BootError != "" || !i.Running()) || !m.admitted():
 		return neverBooted
 	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil:

@@ -358,3 +358,19 @@ func TestOPS01_NoSizeLosesItsMajority(t *testing.T) {
 		t.Error("nothing was ever begun")
 	}
 }
+
+// TestTheStatusSaysThatQuorumIsLost while too few voters are healthy, and only then.
+func TestTheStatusSaysThatQuorumIsLost(t *testing.T) {
+	lost := func(f *fixture) bool {
+		return slices.ContainsFunc(f.plan().Status.Conditions, func(c group.Condition) bool { return c.Type == ConditionQuorum && !c.Status })
+	}
+	if f := newFixture(3, "etcd").sick(2); lost(f) {
+		t.Error("one of three voters is sick, and quorum is said to be lost")
+	}
+	if f := newFixture(3, "etcd").sick(2).sick(1); !lost(f) {
+		t.Errorf("two of three voters are sick: %+v", f.plan().Status.Conditions)
+	}
+	if f := newFixture(3, "patroni").sick(2).sick(1); lost(f) {
+		t.Error("a group without voters is said to have lost its quorum")
+	}
+}

@@ -24,6 +24,8 @@ const (
 	ConditionObserved = "Observed"
 	// ConditionAgentsHeard is false while too few agents are heard to change anything.
 	ConditionAgentsHeard = "AgentsHeard"
+	// ConditionQuorum is false while fewer voters than a majority are known to be healthy.
+	ConditionQuorum = "Quorum"
 	// ConditionOrphans: CVMs of the group that no Slot claims; never deleted (R77).
 	ConditionOrphans = "Orphans"
 	// ConditionAdmissionPolicy is false while something that operators asked for about
@@ -200,6 +202,11 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	if why := w.unheard(); why != "" {
 		add(ConditionAgentsHeard, false, "AgentsSilent", why)
+	}
+	if v := len(w.view.voters); w.view.voting && v > 0 && len(w.view.healthy) < group.Quorum(v) {
+		add(ConditionQuorum, false, "QuorumLost", fmt.Sprintf(
+			"%d of %d voters are known to be healthy, %d are needed; broken ones are repaired one at a time, on their disks: by a corrected spec, or cadre instance restart",
+			len(w.view.healthy), v, group.Quorum(v)))
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)

@@ -67,6 +67,9 @@ func TestLostCVMIsReplaced(t *testing.T) {
 	if is.State != "Available" || is.VMUUID == old.VMUUID || is.InstanceID == old.InstanceID || is.InstanceID == "" {
 		t.Errorf("%s is %s on CVM %s, instance %s; it was on %s, %s", slot, is.State, is.VMUUID, is.InstanceID, old.VMUUID, old.InstanceID)
 	}
+	if len(described.Lineage) != 1 || described.Lineage[0].InstanceID != old.InstanceID || described.Lineage[0].Why == "" {
+		t.Errorf("the CVMs before are %+v, want instance %s alone, and why it went", described.Lineage, old.InstanceID)
+	}
 	c.wantOthersUntouched(t, slot, before)
 	c.wantOnlyIn(t, slot, is.InstanceID, old.InstanceID)
 	i := slices.IndexFunc(described.Operations, func(o operation.Operation) bool { return o.Kind == operation.Replace })

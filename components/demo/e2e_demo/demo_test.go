@@ -29,7 +29,7 @@ func TestDemoPath(t *testing.T) {
 	for i, c := range networks {
 		t.Run(c.name, func(t *testing.T) {
 			r, n := newRig(t, c.net)
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 18*time.Minute)
 			defer cancel()
 			if err := r.Deploy(ctx, n); err != nil {
 				t.Fatalf("deploy: %v", err)
@@ -41,6 +41,7 @@ func TestDemoPath(t *testing.T) {
 			worst := checkRollouts(ctx, t, r, n, c.rollouts)
 			if i == 0 {
 				checkDeath(ctx, t, r, n, worst)
+				checkLostCVM(ctx, t, r, n)
 				checkPowerLoss(ctx, t, r, n)
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -161,10 +162,14 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 // explain adds what an operator does next about a rollout that stopped.
 func explain(err error, name string) error {
 	var stopped *client.RolloutError
-	if errors.As(err, &stopped) {
-		return fmt.Errorf("%w\nsee `cadre rollout status %s`; apply a corrected file to move on, or `cadre rollout resume %s`", err, name, name)
+	if !errors.As(err, &stopped) {
+		return err
 	}
-	return err
+	onward := "cadre rollout resume " + name
+	if stopped.State == operation.FailedState {
+		onward = "cadre rollout retry " + name // a pause is not what holds it
+	}
+	return fmt.Errorf("%w\nsee `cadre rollout status %s`; apply a corrected file to move on, or `%s`", err, name, onward)
 }
 
 // print writes for people; nothing with -o json.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/platform"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -44,7 +45,18 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 	if len(i.Admissions) > 0 {
 		b.WriteString("\n" + s.Paint("admissions", Bold) + "\n" + admissions(s, i.Admissions))
 	}
+	if len(i.Lineage) > 0 {
+		b.WriteString("\n" + s.Paint("CVMs before", Bold) + "\n" + lineage(s, i.Lineage))
+	}
 	return b.String()
+}
+
+func lineage(s Style, list []group.Past) string {
+	rows := [][]Cell{}
+	for _, p := range list {
+		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(Short(p.InstanceID)), C(p.Why)})
+	}
+	return s.Table([]string{"UNTIL", "VM UUID", "INSTANCE", "WHY"}, rows)
 }
 
 // rootField tells of a root of trust that is not Intel's.

@@ -138,7 +138,7 @@ func parts(list []operation.Part) string {
 func OperationLine(o client.Operation) string {
 	switch {
 	case o.Operation == nil && o.Request != nil:
-		return fmt.Sprintf("%s waits in the queue", o.Request.Kind)
+		return fmt.Sprintf("%s waits its turn: `cadre rollout plan %s` says for what", o.Request.Kind, o.Request.Group)
 	case o.Operation == nil:
 		return "waits for the leader"
 	}

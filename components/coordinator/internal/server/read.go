@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -165,6 +166,11 @@ func (s *Server) DescribeInstance(ctx context.Context, req *apiv1.DescribeInstan
 			return nil, err
 		}
 		out.OperationsJson = append(out.OperationsJson, text)
+	}
+	for _, past := range slices.Backward(record.Lineage) {
+		if err := appendJSON(&out.LineageJson, past); err != nil {
+			return nil, err
+		}
 	}
 	if a, ok := c.view.Admissions[req.GetSlot()]; ok {
 		// Accessors name tokens; nobody needs them to read an admission.

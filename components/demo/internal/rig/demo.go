@@ -139,7 +139,7 @@ func (r *Rig) Planned(ctx context.Context, n *Narrator, release string, report *
 		return err
 	}
 	for i := range slots {
-		slots[i].DiskKept = r.diskKept(ctx, slots[i].Slot)
+		slots[i].DiskKept = r.DiskKept(ctx, slots[i].Slot)
 		n.Say("  %-12s %s", slots[i].Slot, phaseText(slots[i].PhasesMS))
 	}
 	total := rollout.EndedAt.Sub(rollout.StartedAt)

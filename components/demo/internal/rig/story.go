@@ -158,8 +158,8 @@ func (r *Rig) MarkDisks(ctx context.Context, instances []group.InstanceStatus) e
 	return nil
 }
 
-// diskKept reports whether the Slot's marker is still there.
-func (r *Rig) diskKept(ctx context.Context, slot string) bool {
+// DiskKept reports whether the mark that MarkDisks left is still on the Slot's disk.
+func (r *Rig) DiskKept(ctx context.Context, slot string) bool {
 	out, err := r.Exec(ctx, r.PlatformName(slot), "postgres", "cat", diskMarker)
 	return err == nil && strings.TrimSpace(out) == slot
 }

@@ -1224,8 +1224,10 @@ type DescribeInstanceResponse struct {
 	OperationsJson [][]byte `protobuf:"bytes,2,rep,name=operations_json,json=operationsJson,proto3" json:"operations_json,omitempty"`
 	// JSON of recent admission decisions, newest first.
 	AdmissionsJson [][]byte `protobuf:"bytes,3,rep,name=admissions_json,json=admissionsJson,proto3" json:"admissions_json,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// JSON of core/group.Past: the last CVMs that filled the Slot before, newest first.
+	LineageJson   [][]byte `protobuf:"bytes,4,rep,name=lineage_json,json=lineageJson,proto3" json:"lineage_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DescribeInstanceResponse) Reset() {
@@ -1275,6 +1277,13 @@ func (x *DescribeInstanceResponse) GetOperationsJson() [][]byte {
 func (x *DescribeInstanceResponse) GetAdmissionsJson() [][]byte {
 	if x != nil {
 		return x.AdmissionsJson
+	}
+	return nil
+}
+
+func (x *DescribeInstanceResponse) GetLineageJson() [][]byte {
+	if x != nil {
+		return x.LineageJson
 	}
 	return nil
 }
@@ -2297,11 +2306,12 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x15ListInstancesResponse\x12%\n" +
 	"\x0einstances_json\x18\x01 \x03(\fR\rinstancesJson\"-\n" +
 	"\x17DescribeInstanceRequest\x12\x12\n" +
-	"\x04slot\x18\x01 \x01(\tR\x04slot\"\x91\x01\n" +
+	"\x04slot\x18\x01 \x01(\tR\x04slot\"\xb4\x01\n" +
 	"\x18DescribeInstanceResponse\x12#\n" +
 	"\rinstance_json\x18\x01 \x01(\fR\finstanceJson\x12'\n" +
 	"\x0foperations_json\x18\x02 \x03(\fR\x0eoperationsJson\x12'\n" +
-	"\x0fadmissions_json\x18\x03 \x03(\fR\x0eadmissionsJson\"c\n" +
+	"\x0fadmissions_json\x18\x03 \x03(\fR\x0eadmissionsJson\x12!\n" +
+	"\flineage_json\x18\x04 \x03(\fR\vlineageJson\"c\n" +
 	"\x16RestartInstanceRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +

@@ -1,0 +1,43 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"cadre.dev/platform/phala"
+)
+
+// LoseCVM deletes a CVM with its disk on the platform, past Cadre.
+func (r *Rig) LoseCVM(ctx context.Context, vmUUID string) error {
+	facts, err := r.Cloud()
+	if err != nil {
+		return err
+	}
+	cloud, err := phala.New(phala.Config{BaseURL: facts.APIURL, APIKey: facts.APIKey})
+	if err != nil {
+		return err
+	}
+	return cloud.Delete(ctx, vmUUID)
+}
+
+// Rows counts the load's rows in a database Slot's own copy, and says whether that is a
+// standby's.
+func (r *Rig) Rows(ctx context.Context, slot string) (rows int, standby bool, err error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return 0, false, err
+	}
+	out, err := r.Exec(ctx, r.PlatformName(slot), "postgres", filepath.Join(bin, "psql"), "-h", "/tmp", "-U", "postgres", "-d", "app", "-tAc",
+		"SELECT count(*), pg_is_in_recovery() FROM writes")
+	if err != nil {
+		return 0, false, fmt.Errorf("count the rows of %s: %w", slot, err)
+	}
+	count, recovery, _ := strings.Cut(strings.TrimSpace(out), "|")
+	if rows, err = strconv.Atoi(count); err != nil {
+		return 0, false, fmt.Errorf("count the rows of %s: %q: %w", slot, tail(out, 200), err)
+	}
+	return rows, recovery == "t", nil
+}
