@@ -67,7 +67,9 @@ func (w *world) takeTally() {
 		if w.undecided(m.open) {
 			t.undecided = append(t.undecided, m)
 		}
-		if m.expected() {
+		// One that is heard in its step counts as well, or the step that began safely would
+		// find the group too silent to go on.
+		if m.expected() || m.open != nil && m.report != nil {
 			t.expected++
 			if m.report != nil {
 				t.heard++
