@@ -99,7 +99,10 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		return op.goOn(now).because("the CVM is gone"), nil
 	}
 	if reason, ok := op.mayAct(f); !ok {
-		if !op.touched() && !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)) {
+		switch {
+		case op.touched():
+			return op.because("the call had no effect; "+reason).overdue(f, now)
+		case !now.Before(op.DrainDeadline.Add(f.Limits.Unknown)):
 			return op.callOff(CauseUnsafe, reason, now)
 		}
 		return op.because("the call had no effect; " + reason), nil

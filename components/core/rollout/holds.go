@@ -227,6 +227,9 @@ func (w *world) mayDisrupt(m *member) []Hold {
 // holdsOfFailedSteps is R40: no further healthy Slot is spent while one whose step
 // failed is not back.
 func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
+	if c.marked && c.broken == lost {
+		return nil // an operator who names a silent Slot has looked
+	}
 	m := otherThan(c.m, w.tally.failedBack)
 	if m == nil {
 		return nil

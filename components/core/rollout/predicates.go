@@ -75,7 +75,7 @@ var predicates = []predicate{
 		once: "a step that began is finished; the budget counts the other one"},
 	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted}, first: (*world).holdsOfBinding,
 		once: "Advance compares the CVM with the one that it names right before the call (R63)"},
-	{names: []string{HoldPlatformBusy}, from: disruptive, first: (*world).holdsOfPlatform,
+	{names: []string{HoldPlatformBusy}, first: (*world).holdsOfPlatform,
 		once: "Advance waits for the platform right before the call"},
 	{names: []string{HoldDeferred, HoldRefused}, first: (*world).holdsOfTries, once: "it is about beginning again"},
 

@@ -203,10 +203,8 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	if why := w.unheard(); why != "" {
 		add(ConditionAgentsHeard, false, "AgentsSilent", why)
 	}
-	if v := len(w.view.voters); w.view.voting && v > 0 && len(w.view.healthy) < group.Quorum(v) {
-		add(ConditionQuorum, false, "QuorumLost", fmt.Sprintf(
-			"%d of %d voters are known to be healthy, %d are needed; broken ones are repaired one at a time, on their disks: by a corrected spec, or cadre instance restart",
-			len(w.view.healthy), v, group.Quorum(v)))
+	if w.stable != "" && w.quorumLost() {
+		add(ConditionQuorum, false, "QuorumLost", w.quorumLostText())
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)

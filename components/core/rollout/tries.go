@@ -48,7 +48,9 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 			last = op
 		}
 		n++
-		if op.Cause == operation.CauseRefused {
+		// A creation that was accepted and never showed is as good as refused: each one may
+		// still have made a CVM.
+		if op.Cause == operation.CauseRefused || op.Kind == operation.Create && op.Cause == operation.CauseDeadline {
 			refusals++
 		}
 	}

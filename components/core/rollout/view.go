@@ -131,7 +131,9 @@ func (w *world) nameSilent() {
 		if r == nil || !r.MemberAlive || r.Role != RoleFollower && r.Role != RoleLearner {
 			continue
 		}
-		if lead := w.find(r.Leader); lead != nil && lead.report == nil && !lead.certainlyDown() {
+		lead := w.find(r.Leader)
+		// A CVM that a known listing does not have leads nobody, whoever still says so.
+		if gone := lead != nil && lead.vanished() && w.obs.Platform.Known; lead != nil && lead.report == nil && !gone && !lead.certainlyDown() {
 			lead.named = true
 		}
 	}
