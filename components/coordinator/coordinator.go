@@ -146,6 +146,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("genesis", c.genesis)
 	work.run("agreement", c.agree)
 	work.run("records", c.views.Run)
+	work.run("state", func(ctx context.Context) error { return c.ratchet.Follow(ctx, c.views) })
 	work.run("peers", c.followPeers)
 	work.run("gossip key", c.keeper.Run)
 	work.run("orders", c.control.Follow)

@@ -23,11 +23,17 @@ import (
 // then the group goes on (CTL-06).
 func TestRestoredCoordinators(t *testing.T) {
 	c := ready(t)
-	backup := filepath.Join(t.TempDir(), "backup")
-	c.withCoordinatorsDown(t, func() { c.copyDisks(t, c.diskOf, func(slot string) string { return filepath.Join(backup, slot) }) })
+	folder := t.TempDir()
+	backup := func(slot string) string { return filepath.Join(folder, slot) }
+	cvms := c.look(t).cvms
+	// The CVMs stay the same ones.
+	disk := func(slot string) string {
+		return filepath.Join(c.State, "cloud", "cvms", cvms[c.PlatformName(slot)].VMUUID, "disk")
+	}
+	c.withCoordinatorsDown(t, func() { copyDisks(t, disk, backup) })
 	c.roll(t)
 	before := c.look(t)
-	c.withCoordinatorsDown(t, func() { c.copyDisks(t, func(slot string) string { return filepath.Join(backup, slot) }, c.diskOf) })
+	c.withCoordinatorsDown(t, func() { copyDisks(t, backup, disk) })
 
 	var found client.Recovery
 	eventually(t, "the restore is noticed", 2*time.Minute, func(ctx context.Context) (err error) {
@@ -96,23 +102,11 @@ func (c *cluster) withCoordinatorsDown(t *testing.T, do func()) {
 
 func coordinatorSlot(n int) string { return fmt.Sprintf("coordinator-%d", n) }
 
-// diskOf is where a coordinator's data disk is on the host.
-func (c *cluster) diskOf(slot string) string {
-	cvms, err := c.CVMs(context.Background())
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(c.State, "cloud", "cvms", cvms[c.PlatformName(slot)].VMUUID, "disk")
-}
-
 // copyDisks puts what is at from in place of what is at to, for each coordinator.
-func (c *cluster) copyDisks(t *testing.T, from, to func(slot string) string) {
+func copyDisks(t *testing.T, from, to func(slot string) string) {
 	t.Helper()
 	for n := range rig.Coordinators {
 		source, target := from(coordinatorSlot(n)), to(coordinatorSlot(n))
-		if source == "" || target == "" {
-			t.Fatal("the disk of a coordinator is not found")
-		}
 		if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/store"
 )
 
@@ -24,6 +25,7 @@ type Ratchet struct {
 
 	mu   sync.Mutex
 	seen uint64    // guarded by mu; highest state that this process wrote or read
+	term uint64    // guarded by mu; highest Term that it followed
 	grew time.Time // guarded by mu; when it wrote one last
 }
 
@@ -63,6 +65,25 @@ func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) 
 	defer r.mu.Unlock()
 	r.seen, r.grew = max(r.seen, next), r.now()
 	return nil
+}
+
+// Follow remembers what the records say as they change, so that a coordinator that does not
+// lead knows it as well, until ctx ends.
+func (r *Ratchet) Follow(ctx context.Context, views *view.Watcher) error {
+	for {
+		v, changed := views.Latest()
+		if v != nil {
+			r.Saw(v.State)
+			r.mu.Lock()
+			r.term = max(r.term, v.Term)
+			r.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
 }
 
 // Saw notes a state that was read of the records.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 
 	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )
@@ -62,6 +66,35 @@ func TestStateGrowsWithWhatIsWritten(t *testing.T) {
 		if err := s.Commit(t.Context(), op); !errors.Is(err, store.ErrBadOp) {
 			t.Errorf("%s of the state: %v", op.Kind, err)
 		}
+	}
+}
+
+// TestAStandbyRemembersWhatItFollowed: it may be the next leader, and it answers operators.
+func TestAStandbyRemembersWhatItFollowed(t *testing.T) {
+	s, standby := storetest.NewMemory(), ratchet.New(storetest.NewMemory(), &saw{}, time.Now)
+	lease, r := lead(t, s), ratchet.New(s, &saw{}, time.Now)
+	for range 5 {
+		if err := r.Grow(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	views := view.NewWatcher(s, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = views.Run(ctx) })
+	for v, changed := views.Latest(); v == nil; v, changed = views.Latest() {
+		<-changed
+	}
+	running.Go(func() { _ = standby.Follow(ctx, views) })
+	for standby.Seen() < 5 {
+		runtime.Gosched()
+	}
+	now, err := standby.Standing(t.Context())
+	cancel()
+	running.Wait()
+	// Its own records are empty: they went back.
+	if err != nil || now.SeenState != 5 || !errors.Is(now.Halted, store.ErrTermRegression) && !errors.Is(now.Halted, store.ErrStateRegression) {
+		t.Errorf("%+v, %v", now, err)
 	}
 }
 

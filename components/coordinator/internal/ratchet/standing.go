@@ -31,10 +31,10 @@ type Standing struct {
 func (r *Ratchet) Standing(ctx context.Context) (Standing, error) {
 	s := Standing{Agents: r.agents.Marks()}
 	r.mu.Lock()
-	s.SeenState = r.seen
+	s.SeenTerm, s.SeenState = r.term, r.seen
 	r.mu.Unlock()
 	if seen, ok := r.store.(interface{ SeenTerm() uint64 }); ok {
-		s.SeenTerm = seen.SeenTerm()
+		s.SeenTerm = max(s.SeenTerm, seen.SeenTerm())
 	}
 	v, err := view.Read(ctx, r.store)
 	if err != nil {
