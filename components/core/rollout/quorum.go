@@ -185,14 +185,6 @@ func (w *world) quorumLost() bool {
 	return len(w.view.voters) == 0 || len(w.view.healthy) < group.Quorum(len(w.view.voters))
 }
 
-func (w *world) quorumLostText() string {
-	v := len(w.view.voters)
-	if v == 0 {
-		return "no member tells who votes: " + orWord(w.view.votersDoubt, "none of them answers")
-	}
-	return fmt.Sprintf("%d of %d voters are known to be healthy, %d are needed; broken ones are repaired one at a time, on their disks: by a corrected spec, or cadre instance restart", len(w.view.healthy), v, group.Quorum(v))
-}
-
 // quorumSnapshot is the arithmetic in one line, for the record of the decision.
 func (w *world) quorumSnapshot(c candidate, taken *taken) string {
 	if !w.view.voting || c.kind == operation.Create {

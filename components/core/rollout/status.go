@@ -203,8 +203,8 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	if why := w.unheard(); why != "" {
 		add(ConditionAgentsHeard, false, "AgentsSilent", why)
 	}
-	if w.stable != "" && w.quorumLost() {
-		add(ConditionQuorum, false, "QuorumLost", w.quorumLostText())
+	if why := w.withoutQuorum(); why != "" {
+		add(ConditionQuorum, false, "QuorumLost", why)
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)
@@ -222,6 +222,21 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		add(ConditionSimulated, true, "SimulatedRoot", "admissions were made under a simulated root of trust")
 	}
 	return out
+}
+
+// withoutQuorum says that fewer voters than a majority are known to be healthy, in a group
+// that had its quorum before; "" while it has it, or has no voters.
+func (w *world) withoutQuorum() string {
+	had := slices.ContainsFunc(w.members, func(m *member) bool { return m.record.WasAvailableAt != "" })
+	if !had || !w.quorumLost() {
+		return ""
+	}
+	v := len(w.view.voters)
+	if v == 0 {
+		v = w.spec.Replicas // no member tells who votes
+	}
+	return fmt.Sprintf("%d of %d voters are known to be healthy, %d are needed; broken ones are repaired one at a time, on their disks: by a corrected spec, or cadre instance restart",
+		len(w.view.healthy), v, group.Quorum(v))
 }
 
 func pick(ok bool, yes, no string) string {
