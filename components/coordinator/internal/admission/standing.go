@@ -14,10 +14,10 @@ import (
 
 const (
 	// askers is how many questions of Boots that the View does not name are answered at
-	// once, by two reads each. Each keeps its place for askPause at least, so that all
+	// once, by three reads each. Each keeps its place for askPause at least, so that all
 	// strangers together cause at most 80 reads a second here.
 	askers   = 4
-	askPause = 100 * time.Millisecond
+	askPause = 150 * time.Millisecond
 )
 
 // Standing implements AdmissionService. A Boot that was replaced while it was
