@@ -346,7 +346,7 @@ func TestR70_CrashTable(t *testing.T) {
 		"after the intent, before the drain":         {Recorded, quiet, Draining, "order"},
 		"after the call, effect in progress":         {Acting, rebooting, Acting, ""},
 		"after the call, effect present":             {Acting, booted, Booting, ""},
-		"after the intent to call, before the call":  {Acting, quiet, Acting, "call"},
+		"after the intent to call, before the call":  {Acting, quiet, Acting, ""},      // see R62
 		"after the call was accepted, still booting": {Booting, rebooting, Failed, ""}, // an hour later
 		"after the boot was admitted":                {Booting, booted, Joining, "order"},
 	} {
@@ -364,6 +364,22 @@ func TestR70_CrashTable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// How old the call of another clock is cannot be told: an hour by this one may be a second.
+func TestR62_ASuccessorWaitsTheWholeTimeThatAnEffectMayTake(t *testing.T) {
+	op, _ := to(t, Update, Acting)
+	at, term := start.Add(time.Hour), op.Term+1
+	look := func(now time.Time) (f Facts) {
+		f = quiet(now)
+		f.Term = term
+		return f
+	}
+	op, effects := step(t, op, look(at), at, Acting)
+	wantNoEffects(t, effects)
+	at = at.Add(limits.Settle)
+	_, effects = step(t, op, look(at), at, Acting)
+	wantCall(t, effects, Update, 2)
 }
 
 func TestR70_MinReadyGoesOnAfterATakeover(t *testing.T) {

@@ -145,8 +145,13 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 }
 
 // setBack moves the clocks of a phase that began in the future of a new leader: the
-// clock of the one before was ahead, and nobody waits for that difference.
+// clock of the one before was ahead, and nobody waits for that difference. How long ago a
+// call was made by another clock is not known at all: the time that its effect may take
+// counts from here (R62).
 func (op *Operation) setBack(now time.Time) {
+	if op.Phase == Acting && (op.CallOutcome == "" || op.CallOutcome == OutcomeUnknown) {
+		defer func() { op.CallIssuedAt = now }()
+	}
 	entered := op.Entered[op.Phase]
 	ahead := entered.Sub(now)
 	if ahead <= 0 {

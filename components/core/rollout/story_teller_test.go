@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"cadre.dev/core/group"
@@ -18,11 +17,13 @@ import (
 
 // story plays one file: the world, the coordinator that leads, and what was seen.
 type story struct {
-	t     *testing.T
+	t     testingT
 	where string
-	w     *world
-	c     *coordinator
-	k     *checker
+	// script are the lines of a story that nobody wrote.
+	script []string
+	w      *world
+	c      *coordinator
+	k      *checker
 	// lines happened in this block of the file; mute while the group is set up.
 	lines []happened
 	mute  bool
@@ -32,11 +33,17 @@ type story struct {
 	asked   int
 }
 
+// testingT is what testing.T and rapid.T share here.
+type testingT interface {
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
 var groupLine = regexp.MustCompile(`^group ([a-z][a-z0-9-]*): (\d+) replicas? of (none|consul|etcd|patroni)((?:, .*)?)$`)
 
 // newStory makes the group of a story, deployed at revision A the day before, unless
 // it says "not deployed".
-func newStory(t *testing.T, line string) (*story, error) {
+func newStory(t testingT, line string) (*story, error) {
 	m := groupLine.FindStringSubmatch(line)
 	if m == nil {
 		return nil, errors.New(`the world comes first: "group web: 3 replicas of none, max_unavailable 1"`)
@@ -47,8 +54,8 @@ func newStory(t *testing.T, line string) (*story, error) {
 		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, log: s.log}
 	s.k = &checker{w: s.w, taken: map[string]bool{}, effects: map[string]int{}, fails: func(format string, args ...any) {
 		text := s.named(fmt.Sprintf(format, args...))
-		t.Errorf("%s: at %s: %s", s.where, s.stamp(), text)
 		s.log("%s", text)
+		t.Errorf("%s: at %s: %s\n%s", s.where, s.stamp(), text, s.told())
 	}}
 	s.c = &coordinator{w: s.w, check: s.k, term: 1, took: s.w.now, timing: rollout.DefaultTiming(), log: s.log, note: s.note, elapse: s.elapse,
 		heard: map[string]rollout.Report{}, answers: map[string]operation.CallResult{},

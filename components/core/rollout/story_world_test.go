@@ -121,9 +121,15 @@ type pending struct {
 
 func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.now.Before(c.upAt) }
 
-// works: the member itself does its duty, whoever knows.
+// works: the member itself does its duty, whoever knows. One that is not let in has
+// neither peers nor secrets.
 func (w *world) works(c *cvm) bool {
-	return w.up(c) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)]
+	return w.up(c) && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)]
+}
+
+// serves: it works, and it has what it missed.
+func (w *world) serves(c *cvm) bool {
+	return w.works(c) && (w.kind == group.WorkloadNone || c.lag == 0 && w.now.Sub(c.upAt) >= catchUpTakes)
 }
 
 // runs is the Revision that c's content is; empty for what is none.
