@@ -24,11 +24,19 @@ func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}
 }
 
-// gate judges a Revision by the group's policy.
+// gate judges a Revision by the group's policy, once a pass: its content is hashed for it.
 func (w *world) gate(revision string) policy.Decision {
+	if d, ok := w.judged[revision]; ok {
+		return d
+	}
 	t := w.spec.Template
 	if revision != w.target {
 		t = w.rec.Revisions[revision].Template
 	}
-	return w.rec.Policy.Judge(revision, group.Content(t), w.rec.Revisions[revision].ComposeHash)
+	d := w.rec.Policy.Judge(revision, group.Content(t), w.rec.Revisions[revision].ComposeHash)
+	if w.judged == nil {
+		w.judged = make(map[string]policy.Decision)
+	}
+	w.judged[revision] = d
+	return d
 }

@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 )
 
 // world is the input of one pass, joined by Slot and put in order: everything
@@ -24,6 +25,8 @@ type world struct {
 	failedRevs []string
 	rollout    *operation.Rollout
 	superseded *operation.Rollout
+	// judged are the Revisions that the policy was asked about in this pass.
+	judged map[string]policy.Decision
 
 	// members are the desired Slots by ordinal; condemned those to be removed,
 	// highest first; everyone is both.
