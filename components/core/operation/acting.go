@@ -38,7 +38,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		return op.because(duplicates(f)), nil
 	}
 	if now.Sub(op.CallIssuedAt) >= f.Limits.Unknown {
-		return op.because("platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform, then say how it ended: cadre operation resolve " + op.ID), nil
+		return op.because("platform_result_unknown: the call's effect cannot be told; look at the CVM on the platform, then say how it ended: cadre operation resolve " + op.ID + " --as done|failed"), nil
 	}
 	return op.because("reads back what the platform call did"), nil
 }
@@ -156,7 +156,7 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	switch {
 	case there:
 	case now.Sub(op.CallIssuedAt) >= f.Limits.Unknown:
-		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then say how it ended: cadre operation resolve %s", op.Part, op.ID)), nil
+		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then say how it ended: cadre operation resolve %s --as done|failed", op.Part, op.ID)), nil
 	default:
 		return op, nil
 	}

@@ -75,6 +75,10 @@ func (w *world) answered() []string {
 		case RequestRestart, RequestReplace:
 			m := w.find(r.Slot)
 			done = done || m == nil || m.missing() && m.open == nil
+			if m != nil && r.Kind == RequestRestart {
+				// Nothing is there to restart, and what takes its place is not meant.
+				done = done || m.vanished() && m.open == nil && w.obs.Platform.Known
+			}
 		case RequestResolve:
 			done = !open[r.Operation]
 		case RequestRetry:

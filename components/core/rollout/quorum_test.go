@@ -374,3 +374,18 @@ func TestTheStatusSaysThatQuorumIsLost(t *testing.T) {
 		t.Error("a group without voters is said to have lost its quorum")
 	}
 }
+
+func TestR53_ARetryGivesNoSecondTransfer(t *testing.T) {
+	f := allButTheLeader("consul")
+	f.op(1, operation.Aborted, func(op *operation.Operation) {
+		op.Transfer = &operation.Transfer{ExpectedLeader: "db-1", Made: true, To: "db-0"}
+		op.Cause, op.EndedAt = operation.CausePaused, epoch
+	})
+	f.rec.Rollout.State, f.rec.Rollout.Transfers, f.rec.Rollout.Steps = operation.FailedState, 1, 9
+	f.obs.Requests = []Request{{ID: "r", Kind: RequestRetry}}
+	p := f.plan()
+	wantHeld(t, p, "db-1", HoldTransferBudget)
+	if p.Rollout.Transfers != 1 {
+		t.Errorf("%d transfers", p.Rollout.Transfers)
+	}
+}

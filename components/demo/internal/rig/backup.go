@@ -168,7 +168,7 @@ func (r *Rig) awaitHalt(ctx context.Context, wanted bool) (string, error) {
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	last := "nobody answered"
+	var last string
 	for {
 		said, all, err := r.halts(ctx)
 		if err == nil && all == wanted && (wanted || said == "") {
