@@ -220,9 +220,19 @@ func (w *world) evidence() *operation.Verdict {
 	}
 	limit := group.ProgressDeadline(w.spec)
 	if since := w.progressSince(); !w.waitsForPeople() && w.now.Sub(since) >= limit {
-		return &operation.Verdict{Cause: operation.CauseProgress, Reason: fmt.Sprintf("progress_deadline: no slot arrived for %s", limit)}
+		return &operation.Verdict{Cause: operation.CauseProgress, Reason: fmt.Sprintf("progress_deadline: no slot arrived for %s%s", limit, w.refusedLast())}
 	}
 	return nil
+}
+
+// refusedLast is what the platform said last where a Slot still waits after its refusal.
+func (w *world) refusedLast() string {
+	for _, m := range w.members {
+		if last := m.last(); m.open == nil && last != nil && last.Phase == operation.Failed && last.Cause == operation.CauseRefused {
+			return "; " + m.slot + ": " + last.Reason
+		}
+	}
+	return ""
 }
 
 func (w *world) evidenceOf(m *member) *operation.Verdict {

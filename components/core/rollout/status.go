@@ -93,7 +93,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	if m.open != nil {
 		s.Operation, s.Phase = m.open.ID, string(m.open.Phase)
 		s.Reason = orWord(m.open.Reason, m.reason)
-	} else if last := m.last(); !m.available && last != nil && last.Phase == operation.Failed {
+	} else if last := m.last(); !m.available && !m.ready && last != nil && last.Phase == operation.Failed {
 		s.Reason = last.Reason
 	}
 	if m.report != nil && len(m.report.Faults) > 0 {
