@@ -314,7 +314,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
-		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet,
+		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
 		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), Evict: c.admission.Evict, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
 		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
 		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -12,6 +13,7 @@ import (
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	"cadre.dev/overlay/grpcserver"
@@ -113,6 +115,11 @@ func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest
 func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*controlv1.ReportResponse, error) {
 	id, boot, v, err := s.caller(ctx)
 	if err != nil {
+		if status.Code(err) == codes.FailedPrecondition && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
+			// Its certificate names the Slot. Whether the records that do not know it are
+			// the newer ones is told by what it saw of them.
+			s.reports.Overhear(id.Slot, req.GetReport())
+		}
 		return nil, err
 	}
 	report := req.GetReport()

@@ -32,6 +32,13 @@ func (p *pass) wentBack(seen uint64) error {
 	return nil
 }
 
+// deaf reports that this coordinator began a moment ago and most of the Boots that the
+// records name have not been heard: they may know that the records went back.
+func (p *pass) deaf() bool {
+	since := p.cfg.Views.Since()
+	return !since.IsZero() && time.Since(since) < p.cfg.Warmup && 2*p.cfg.Reports.Marks().Agents <= len(p.view.Admissions) && len(p.view.Admissions) > 0
+}
+
 // growEvery is how often the state grows at least: what else changes meanwhile, such as an
 // admission, is then missed after a restore.
 const growEvery = 30 * time.Second

@@ -58,6 +58,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 			return next{}, err
 		}
 		p.halt(nil)
+		if p.deaf() {
+			return next{in: listBusy}, nil
+		}
 	}
 	if err != nil || !ready {
 		return next{in: resync}, err

@@ -46,6 +46,7 @@ type Reports interface {
 	Changed() <-chan struct{}
 	// Term is the highest that most of the agents have seen.
 	Term() uint64
+	Marks() reports.Marks
 }
 
 // Operator carries Operations out.
@@ -101,6 +102,9 @@ type Config struct {
 	Views         *view.Watcher
 	Listing       *observe.Platform
 	Reports       Reports
+	// Warmup is how long after this coordinator's start agents may need to be heard; until
+	// then nothing is planned unless most of them are. Zero: it does not wait.
+	Warmup time.Duration
 	// Ratchet tells how far the records have come.
 	Ratchet  *ratchet.Ratchet
 	Operator Operator

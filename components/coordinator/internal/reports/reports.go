@@ -23,15 +23,17 @@ type Received struct {
 type Reports struct {
 	now func() time.Time
 
-	mu      sync.Mutex
-	last    map[string]Received        // guarded by mu; by Slot
-	live    map[string]map[*int]string // guarded by mu; Slot → open sessions → Boot
-	changed chan struct{}              // guarded by mu; closed at the next relevant change
+	mu   sync.Mutex
+	last map[string]Received        // guarded by mu; by Slot
+	live map[string]map[*int]string // guarded by mu; Slot → open sessions → Boot
+	// overheard is what Boots saw that hold their Slots no more; guarded by mu, by Slot.
+	overheard map[string]overheard
+	changed   chan struct{} // guarded by mu; closed at the next relevant change
 }
 
 // New starts empty.
 func New(now func() time.Time) *Reports {
-	return &Reports{now: now, last: map[string]Received{}, live: map[string]map[*int]string{}, changed: make(chan struct{})}
+	return &Reports{now: now, last: map[string]Received{}, overheard: map[string]overheard{}, live: map[string]map[*int]string{}, changed: make(chan struct{})}
 }
 
 // Put takes a Slot's report from the Boot that the session authenticated.
@@ -44,6 +46,7 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) {
 		return
 	}
 	r.last[slot] = Received{BootID: bootID, At: r.now(), Report: report}
+	delete(r.overheard, slot)
 	if !had || before.BootID != bootID || relevant(before.Report, report) {
 		r.wakeLocked()
 	}
@@ -57,10 +60,29 @@ func (r *Reports) Of(slot string) (Received, bool) {
 	return got, ok
 }
 
+// overheardFor is how long the word of a Boot counts that holds its Slot no more: it says
+// it once.
+const overheardFor = time.Hour
+
+type overheard struct {
+	mark Mark
+	at   time.Time
+}
+
+// Overhear notes how far a Boot saw the records that has a certificate for the Slot and
+// does not hold it by the records as they are. Where they went back that is everybody.
+func (r *Reports) Overhear(slot string, report *controlv1.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.overheard[slot] = overheard{Mark{report.GetTerm(), report.GetState()}, r.now()}
+	r.wakeLocked()
+}
+
 // Mark is how far the records had come when they were seen.
 type Mark struct{ Term, State uint64 }
 
-// Marks are what the Boots have seen that reported lately, each of Term and state by itself.
+// Marks are what the Boots have seen that reported lately, or were overheard, one a Slot;
+// each of Term and state by itself.
 type Marks struct {
 	Agents int
 	// Most is the highest that more than half of them have seen: a single one that lies
@@ -78,6 +100,11 @@ func (r *Reports) Marks() Marks {
 	for _, got := range r.last {
 		if r.now().Sub(got.At) <= LiveWithin {
 			terms, states = append(terms, got.Report.GetTerm()), append(states, got.Report.GetState())
+		}
+	}
+	for _, one := range r.overheard {
+		if r.now().Sub(one.at) <= overheardFor {
+			terms, states = append(terms, one.mark.Term), append(states, one.mark.State)
 		}
 	}
 	n := len(terms)

@@ -55,3 +55,23 @@ func TestTermOfTheSilentDoesNotCount(t *testing.T) {
 		t.Errorf("term %d of one that is silent", got)
 	}
 }
+
+// TestABootThatHoldsItsSlotNoMoreIsOverheard: where the records went back nobody else can
+// tell; one Slot has one word, and a Boot that holds it has the last.
+func TestABootThatHoldsItsSlotNoMoreIsOverheard(t *testing.T) {
+	now := time.Now()
+	r := reports.New(func() time.Time { return now })
+	for i := range 3 {
+		r.Overhear(fmt.Sprintf("pg-%d", i), &controlv1.Report{Term: 2, State: 13})
+	}
+	now = now.Add(10 * time.Minute) // it says it once
+	if got := r.Marks(); got.Agents != 3 || got.Most != (reports.Mark{Term: 2, State: 13}) {
+		t.Errorf("%+v", got)
+	}
+	for i := range 2 {
+		r.Put(fmt.Sprintf("pg-%d", i), "b007", &controlv1.Report{Sequence: 1, Term: 3, State: 14})
+	}
+	if got := r.Marks(); got.Agents != 3 || got.Most != (reports.Mark{Term: 3, State: 14}) {
+		t.Errorf("after two were admitted: %+v", got)
+	}
+}
