@@ -2,8 +2,8 @@ package reconcile_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,14 +72,16 @@ func TestChangesOfShapeReachThePlatform(t *testing.T) {
 			st := w.status()
 			return st.Stable == next.Revision() && st.Available == 3
 		})
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for _, name := range []string{"demo-pg-0", "demo-pg-1", "demo-pg-2"} {
 			c := w.cvms[name]
 			if c.InstanceType != "tdx.large" || c.OSImage != "dstack-0.5.8" || c.DiskGB != 40 {
 				t.Errorf("%s: %s, %s, %d GB", name, c.InstanceType, c.OSImage, c.DiskGB)
 			}
 		}
-		if a, b, c := w.made("resize"), w.made("os-image"), w.made("update"); len(a) != 3 || len(b) != 3 || len(c) != 0 {
-			t.Errorf("calls %v %v %v, want each change once a member", a, b, c)
+		if calls := strings.Join(w.calls, ", "); strings.Count(calls, "resize") != 3 || strings.Count(calls, "os-image") != 3 || strings.Contains(calls, "update") {
+			t.Errorf("calls %s, want each change once a member", calls)
 		}
 		if w.away > 1 {
 			t.Errorf("%d members were away at once", w.away)
@@ -109,8 +111,8 @@ func TestALostCVMIsReplaced(t *testing.T) {
 		if op := w.operationOf("replace-1"); op.Actor != operation.ActorOperator || op.Rollout != "" || op.Note != "it has to be" || op.By != "somebody" {
 			t.Errorf("operation %+v", op)
 		}
-		if !slices.Contains(w.evicted, "pg-1 "+"INSTANCE_NOT_BOUND") && w.view().Admissions["pg-1"].Value.InstanceID == old.InstanceID {
-			t.Errorf("the lost one is still admitted; evicted %v", w.evicted)
+		if w.view().Admissions["pg-1"].Value.InstanceID == old.InstanceID {
+			t.Error("the lost one is still admitted")
 		}
 		calls := len(w.made(""))
 		w.request(q) // the same request twice is one replacement
@@ -163,8 +165,11 @@ func TestAGroupIsDeleted(t *testing.T) {
 				if keep {
 					want = 3
 				}
-				if len(w.cvms) != want {
-					t.Errorf("%d CVMs are left, want %d", len(w.cvms), want)
+				w.mu.Lock()
+				left := len(w.cvms)
+				w.mu.Unlock()
+				if left != want {
+					t.Errorf("%d CVMs are left, want %d", left, want)
 				}
 				v := w.view()
 				if len(v.Policies) != 0 || len(v.Admissions) != 0 || len(v.Statuses) != 0 || len(v.Accepted) != 0 {
@@ -182,16 +187,18 @@ func TestAGroupIsDeleted(t *testing.T) {
 // TestARefusedCreateIsNoHotLoop: the platform says no for ever.
 func TestARefusedCreateIsNoHotLoop(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
+		w.mu.Lock()
 		w.fault = func(call string) (bool, error) {
 			return !strings.HasPrefix(call, "create demo-pg-2"), refusedIf(strings.HasPrefix(call, "create demo-pg-2"))
 		}
+		w.mu.Unlock()
 		w.apply(spec("one"))
 		w.until("the hold", 30*time.Minute, func() bool { return w.waitsFor("pg-2", rollout.HoldRefused) })
 		asked := len(w.made("create demo-pg-2"))
 		if asked < 3 || asked > 10 {
 			t.Errorf("asked %d times", asked)
 		}
-		tick(t.Context(), 15*time.Minute)
+		tick(t.Context(), 5*time.Minute)
 		if got := len(w.made("create demo-pg-2")); got != asked {
 			t.Errorf("asked %d times more while it is held", got-asked)
 		}
@@ -221,11 +228,10 @@ func TestTheLastLookStopsACall(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		before := len(w.made("update"))
-		acting := false
+		var acting atomic.Bool
 		w.store.OnCommit(func(ops []store.Op) (none storetest.Fault) {
 			for _, op := range ops {
-				if strings.HasPrefix(op.Key, store.OperationsPrefix) && strings.Contains(string(op.Value), `"ACTING"`) && !acting {
-					acting = true
+				if strings.HasPrefix(op.Key, store.OperationsPrefix) && strings.Contains(string(op.Value), `"ACTING"`) && acting.CompareAndSwap(false, true) {
 					if err := w.store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.PauseKey("pg"), Value: []byte(`{"reason":"stop","by":"somebody","at":"2000-01-01T00:00:00Z"}`)}); err != nil {
 						t.Error(err)
 					}
@@ -234,7 +240,7 @@ func TestTheLastLookStopsACall(t *testing.T) {
 			return none
 		})
 		w.apply(spec("two"))
-		w.until("the record", 2*time.Minute, func() bool { return acting })
+		w.until("the record", 2*time.Minute, acting.Load)
 		tick(t.Context(), 2*time.Minute)
 		if got := w.made("update"); len(got) != before {
 			t.Errorf("called though it was paused before: %v", got)
