@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -27,20 +26,8 @@ func (c *cluster) boots(ctx context.Context) (map[string]string, error) {
 // consul runs Consul's own tool with every right, as nobody but the coordinators may.
 func (c *cluster) consul(t *testing.T, args ...string) {
 	t.Helper()
-	cvm := c.PlatformName("coordinator-0")
-	text, err := c.Exec(within(t, time.Minute), cvm, coordinatorService, "cat", "/run/cadre/consul/consul.json")
-	if err != nil {
-		t.Fatalf("read consul's configuration: %v: %s", err, text)
-	}
-	var config struct {
-		ACL struct{ Tokens map[string]string }
-	}
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
+	if err := c.Consul(within(t, time.Minute), "coordinator-0", args...); err != nil {
 		t.Fatal(err)
-	}
-	command := append([]string{"env", "CONSUL_HTTP_TOKEN=" + config.ACL.Tokens["initial_management"], "consul"}, args...)
-	if out, err := c.Exec(within(t, time.Minute), cvm, coordinatorService, command...); err != nil {
-		t.Fatalf("consul %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 }
 

@@ -253,6 +253,10 @@ func TestPatroniFailsafeWithAnEvictedPrimary(t *testing.T) {
 		if err == nil && n != "1" {
 			err = fmt.Errorf("%s synchronous replicas", n)
 		}
+		// PostgreSQL knows it first: until the store does, nobody may take over.
+		if leader, standby := store.standby(); err == nil && (leader != c.names[evicted] || standby == "") {
+			err = fmt.Errorf("the store has %q behind %q", standby, leader)
+		}
 		return err
 	})
 	if took := w.round(t.Context()); !slices.Equal(took, []int{evicted}) {

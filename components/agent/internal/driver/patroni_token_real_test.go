@@ -116,6 +116,25 @@ func (s *aclStore) lock() (holder, session string) {
 	return string(value), out[0].Session
 }
 
+// standby is who may take over from the leader that the store names, as Patroni keeps it
+// there; "" while nobody may.
+func (s *aclStore) standby() (leader, standby string) {
+	s.t.Helper()
+	var out []struct{ Value string }
+	if err := s.call("GET", "/v1/kv/service/postgres/sync", nil, &out); err != nil || len(out) != 1 {
+		return "", ""
+	}
+	value, _ := base64.StdEncoding.DecodeString(out[0].Value)
+	var sync struct {
+		Leader  string `json:"leader"`
+		Standby string `json:"sync_standby"`
+	}
+	if json.Unmarshal(value, &sync) != nil {
+		return "", ""
+	}
+	return sync.Leader, sync.Standby
+}
+
 // give writes a token as the agent does.
 func give(t *testing.T, dir string, uid int, token storeToken) {
 	t.Helper()

@@ -34,9 +34,18 @@ func (r *Rig) Restore(ctx context.Context, coordinator string) error {
 }
 
 func (r *Rig) snapshot(ctx context.Context, coordinator, verb string) error {
-	_, err := r.Exec(ctx, r.PlatformName(coordinator), coordinatorService, "sh", "-c", asManagement, "sh", "consul", "snapshot", verb, backupFile)
-	if err != nil {
+	if err := r.Consul(ctx, coordinator, "snapshot", verb, backupFile); err != nil {
 		return fmt.Errorf("%s a snapshot at %s: %w", verb, coordinator, err)
+	}
+	return nil
+}
+
+// Consul runs Consul's own tool at a coordinator with every right. The token stays in
+// that CVM: what is run through a Rig is logged.
+func (r *Rig) Consul(ctx context.Context, coordinator string, args ...string) error {
+	command := append([]string{"sh", "-c", asManagement, "sh", "consul"}, args...)
+	if out, err := r.Exec(ctx, r.PlatformName(coordinator), coordinatorService, command...); err != nil {
+		return fmt.Errorf("consul %s at %s: %w: %s", strings.Join(args, " "), coordinator, err, out)
 	}
 	return nil
 }
