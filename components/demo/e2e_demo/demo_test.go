@@ -71,13 +71,17 @@ func checkRollouts(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrato
 	return worst
 }
 
-// checkDeath kills the leader. Writes stop for as long as its lock lasts, several times
+// checkDeath kills the leader, and starts its CVM again in the end. Writes stop for as long as its lock lasts, several times
 // longer than by any hand-over.
 func checkDeath(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator, planned int64) {
 	t.Helper()
+	dead := r.PlatformName(leader(ctx, t, r))
 	var report rig.Report
 	if err := r.Unplanned(ctx, n, &report); err != nil {
 		t.Fatalf("after the leader's death: %v", err)
+	}
+	if err := r.Start(ctx, dead); err != nil {
+		t.Fatal(err)
 	}
 	if 2*planned >= report.GapMS.Unplanned {
 		t.Errorf("longest write gap %d ms in a rollout, %d ms when the leader died: that was no hand-over", planned, report.GapMS.Unplanned)
@@ -165,4 +169,24 @@ func newRig(t *testing.T, net rig.Net) (*rig.Rig, *rig.Narrator) {
 		}
 	})
 	return r, rig.NewNarrator(os.Stderr, false, time.Now())
+}
+
+// leader is the Slot that leads PostgreSQL.
+func leader(ctx context.Context, t *testing.T, r *rig.Rig) string {
+	t.Helper()
+	c, err := r.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, err := c.Instances(ctx, rig.Postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		if m.Role == "leader" {
+			return m.Slot
+		}
+	}
+	t.Fatal("nobody leads")
+	return ""
 }
