@@ -65,15 +65,7 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 // refused ends the Operation: nothing happened on the platform, so the member
 // returns to service. A CVM that is gone is what Delete wanted (R68).
 func (op Operation) refused(c CallResult, now time.Time) (Operation, []Effect) {
-	drained := !op.Entered[Draining].IsZero()
-	if !op.UnavailableFrom.IsZero() {
-		op.UnavailableUntil = now
-	}
-	op = op.end(Failed, CauseRefused, "the platform refused: "+c.Message, now)
-	if !drained {
-		return op, nil
-	}
-	return op, []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}
+	return op.giveBack(Failed, CauseRefused, "the platform refused: "+c.Message, now)
 }
 
 // retryBusy asks again after a growing wait: a busy answer proves that there was
@@ -179,22 +171,27 @@ func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
 	if removes || !f.PlatformKnown || op.VMUUID == "" {
 		return *op, false
 	}
+	if !op.missedTwice(f.Platform == nil || op.replaced(f), f.ObservedAt) {
+		return *op, false
+	}
 	cause, reason := CauseVanished, "the platform lists CVM "+op.VMUUID+" no more: cadre instance replace "+op.Slot
-	switch {
-	case op.replaced(f):
+	if op.replaced(f) {
 		cause, reason = CauseReplaced, "the platform shows another CVM in place of "+op.VMUUID
-	case f.Platform != nil:
-		op.GoneSince = time.Time{}
-		return *op, false
-	}
-	if op.GoneSince.IsZero() {
-		op.GoneSince = f.ObservedAt
-		return *op, false
-	}
-	if !f.ObservedAt.After(op.GoneSince) {
-		return *op, false
 	}
 	return op.end(Failed, cause, reason, now), true
+}
+
+// missedTwice notes whether the CVM was missed in the listing of a time, and reports that
+// it was in an earlier one as well, without being listed between.
+func (op *Operation) missedTwice(missed bool, at time.Time) bool {
+	switch {
+	case !missed:
+		op.GoneSince = time.Time{}
+		return false
+	case op.GoneSince.IsZero():
+		op.GoneSince = at
+	}
+	return at.After(op.GoneSince)
 }
 
 // MadeWay reports that the CVM that op replaces is gone, and what carries the Slot's name from here
@@ -209,14 +206,7 @@ func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
 	if op.Kind != Replace || op.VMUUID == "" || op.Part != "" || !f.PlatformKnown {
 		return *op, false
 	}
-	if f.Platform != nil {
-		op.GoneSince = time.Time{}
-		return *op, false
-	}
-	if op.GoneSince.IsZero() {
-		op.GoneSince = f.ObservedAt
-	}
-	if !f.ObservedAt.After(op.GoneSince) {
+	if !op.missedTwice(f.Platform == nil, f.ObservedAt) {
 		return *op, false
 	}
 	next := *op
@@ -249,25 +239,18 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 		return effectUnknown
 	}
 	settled := op.settled(f, now)
-	if op.Kind == Update && (op.Part == PartResources || op.Part == PartOSImage) {
-		return op.readBackShape(f, settled)
-	}
-	if op.Kind == Replace {
-		return op.readBackReplace(f, settled)
-	}
-	switch op.Kind {
-	case Create:
+	switch {
+	case op.Part == PartCreate || op.Kind == Create:
 		return presence(f.Platform != nil && !f.Platform.Former, settled)
-	case Delete:
+	case op.Part == PartDelete || op.Kind == Delete:
 		if f.Platform != nil && f.Platform.InProgress {
 			return effectUnknown // already terminating, not deleted again (R68)
 		}
 		return presence(f.Platform == nil || op.replaced(f), settled)
-	case Update, Restart:
-		return op.readBackInPlace(f, settled)
-	case Replace:
+	case op.Part == PartResources || op.Part == PartOSImage:
+		return op.readBackShape(f, settled)
 	}
-	return effectUnknown
+	return op.readBackInPlace(f, settled)
 }
 
 // settled: the listing was made after the call had all the time that the platform takes
@@ -288,16 +271,6 @@ func (op Operation) readBackShape(f Facts, settled bool) effectSight {
 		return effectAbsent
 	}
 	return effectUnknown
-}
-
-func (op Operation) readBackReplace(f Facts, settled bool) effectSight {
-	if op.Part == PartDelete {
-		if f.Platform != nil && f.Platform.InProgress {
-			return effectUnknown
-		}
-		return presence(f.Platform == nil || op.replaced(f), settled)
-	}
-	return presence(f.Platform != nil && !f.Platform.Former, settled)
 }
 
 func presence(there, settled bool) effectSight {

@@ -274,17 +274,25 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	return next, effects, true
 }
 
-// callOff aborts; a drain that was begun is cancelled once.
+// callOff aborts: the member returns to service.
 func (op Operation) callOff(cause Cause, reason string, now time.Time) (Operation, []Effect) {
-	drained := !op.Entered[Draining].IsZero()
+	return op.giveBack(Aborted, cause, reason, now)
+}
+
+// giveBack ends an Operation whose member serves again.
+func (op Operation) giveBack(p Phase, cause Cause, reason string, now time.Time) (Operation, []Effect) {
 	if !op.UnavailableFrom.IsZero() {
 		op.UnavailableUntil = now
 	}
-	op = op.end(Aborted, cause, reason, now)
-	if !drained {
-		return op, nil
+	return op.end(p, cause, reason, now), op.cancelDrain()
+}
+
+// cancelDrain takes back a drain that was begun.
+func (op Operation) cancelDrain() []Effect {
+	if op.Entered[Draining].IsZero() {
+		return nil
 	}
-	return op, []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}
+	return []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}
 }
 
 // noteTransfer keeps what the agent says about the planned hand-over (R53).

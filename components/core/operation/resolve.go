@@ -31,11 +31,7 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 		// Nothing to say yes to: the platform's call is not what it waits for.
 		return op.because("not resolved as done: no platform call of it is undecided"), nil, true
 	}
-	next := op.end(Failed, CauseResolved, word, now)
-	if op.Entered[Draining].IsZero() {
-		return next, nil, true
-	}
-	return next, []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}, true
+	return op.end(Failed, CauseResolved, word, now), op.cancelDrain(), true
 }
 
 // CameToNothing reports that op ended without any effect on its CVM.

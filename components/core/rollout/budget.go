@@ -11,12 +11,13 @@ import (
 // taken is what this pass already decided to begin: it counts as if it had begun
 // (R23, R25).
 type taken struct {
-	slots    map[string]bool
-	replaces map[string]bool
+	slots map[string]bool
 	// order is that of their ordinals: the first one is the least.
 	order   []*member
 	creates []string
-	voters  []*member
+	// replacing are those that are to get another CVM.
+	replacing []*member
+	voters    []*member
 	// added are those that were not in U before.
 	added []*member
 }
@@ -25,7 +26,7 @@ func (t *taken) has(m *member) bool { return t.slots[m.slot] }
 
 func (t *taken) add(w *world, c candidate) {
 	if t.slots == nil {
-		t.slots, t.replaces = make(map[string]bool), make(map[string]bool)
+		t.slots = make(map[string]bool)
 	}
 	t.slots[c.m.slot] = true
 	if t.order = append(t.order, c.m); c.m.ordinal < t.order[0].ordinal {
@@ -38,7 +39,7 @@ func (t *taken) add(w *world, c candidate) {
 	case operation.Create:
 		t.creates = append(t.creates, c.m.slot)
 	case operation.Replace:
-		t.replaces[c.m.slot] = true
+		t.replacing = append(t.replacing, c.m)
 	case operation.Update, operation.Restart, operation.Delete:
 	}
 	if w.voter(c.m) {

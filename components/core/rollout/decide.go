@@ -61,6 +61,9 @@ func (w *world) gone() bool {
 // answered are the requests that need nothing more: their Operation is recorded, or
 // there is no such Slot or Operation here.
 func (w *world) answered() []string {
+	if len(w.obs.Requests) == 0 {
+		return nil
+	}
 	var ids []string
 	ops := make(map[string]bool, len(w.rec.Operations))
 	open := make(map[string]bool)

@@ -160,14 +160,6 @@ func (w *world) budgetAgain(c candidate, l look) []Hold {
 	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(n, some))}
 }
 
-// othersAgain: a removal takes nothing while somebody is down, however long its drain took.
-func (w *world) othersAgain(candidate, look) []Hold {
-	if blocking := w.tally.notAvailable; blocking != nil && !w.ending() {
-		return []Hold{hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
-	}
-	return nil
-}
-
 // leadsAgain: whoever is stopped now must not lead, and somebody must (R33, R34,
 // R86). A sick leader that nobody can relieve is stopped all the same, and so is one
 // whose duties nobody else can have (R18).

@@ -29,11 +29,7 @@ func (w *world) gate(revision string) policy.Decision {
 	if d, ok := w.judged[revision]; ok {
 		return d
 	}
-	t := w.spec.Template
-	if revision != w.target {
-		t = w.rec.Revisions[revision].Template
-	}
-	d := w.rec.Policy.Judge(revision, group.Content(t), w.rec.Revisions[revision].ComposeHash)
+	d := w.rec.Policy.Judge(revision, group.Content(w.templateOf(revision)), w.rec.Revisions[revision].ComposeHash)
 	if w.judged == nil {
 		w.judged = make(map[string]policy.Decision)
 	}

@@ -168,14 +168,20 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	if first := w.firstCondemned(); first != nil && first != c.m {
 		holds = append(holds, hold(HoldScaleInOrder, "waits for the removal of %s", first.slot))
 	}
+	return append(holds, w.holdsOfOthers(c, l)...)
+}
+
+// holdsOfOthers: a removal takes nothing while somebody is down, however long its drain
+// took.
+func (w *world) holdsOfOthers(_ candidate, l look) []Hold {
 	blocking := w.tally.notAvailable
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
 		blocking = l.taken.order[0]
 	}
-	if blocking != nil {
-		holds = append(holds, hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking)))
+	if blocking == nil || w.ending() {
+		return nil
 	}
-	return holds
+	return []Hold{hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
 }
 
 func (w *world) firstCondemned() *member {

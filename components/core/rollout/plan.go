@@ -127,8 +127,8 @@ type Timing struct {
 	LostAfter time.Duration
 }
 
-// orDefault fills what a caller left out.
-func (t Timing) orDefault() Timing {
+// OrDefault is t with what its maker left out.
+func (t Timing) OrDefault() Timing {
 	d := DefaultTiming()
 	fill := func(field *time.Duration, value time.Duration) {
 		if *field <= 0 {

@@ -85,7 +85,7 @@ var predicates = []predicate{
 	{names: []string{HoldPreservedState, HoldDeleteDisks, HoldVoterScaleIn}, only: []operation.Kind{operation.Delete},
 		first: (*world).holdsOfDisk, again: (*world).holdsOfDisk},
 	{names: []string{HoldScaleInOrder, HoldOthersUnavailable}, only: []operation.Kind{operation.Delete},
-		first: (*world).holdsOfScaleIn, again: (*world).othersAgain},
+		first: (*world).holdsOfScaleIn, again: (*world).holdsOfOthers},
 	{names: []string{HoldNoSource, HoldReplaceInProgress}, only: []operation.Kind{operation.Replace},
 		first: (*world).holdsOfReplace, again: (*world).holdsOfReplace},
 

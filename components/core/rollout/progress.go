@@ -26,12 +26,11 @@ func (w *world) trackRollout() {
 	r := w.rollout
 	r.Generation, r.Transfers = w.generation, w.transfersMade()
 	if w.retry != nil {
-		if r.State == operation.FailedState {
-			goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), w.forgivable(), w.now)
-		}
 		// What the platform refused is asked for again, whatever the rollout made of it.
-		r.Forgiven = w.forgivable()
 		w.forgive()
+		if r.State == operation.FailedState {
+			goOn(r, "an operator lets it go on: "+orWord(w.retry.Reason, "no reason given"), r.Forgiven, w.now)
+		}
 	}
 	if !w.obs.Complete() || w.ending() {
 		return
@@ -95,8 +94,9 @@ func (w *world) forgivable() int {
 	return max(first, w.rollout.Forgiven)
 }
 
-// forgive drops the Operations that are no evidence any more.
+// forgive drops what is no evidence any more: what can be forgiven now.
 func (w *world) forgive() {
+	w.rollout.Forgiven = w.forgivable()
 	for _, m := range w.everyone {
 		m.past = slices.DeleteFunc(m.past, func(op operation.Operation) bool { return op.Order <= w.rollout.Forgiven })
 	}
@@ -166,7 +166,6 @@ func (w *world) resume() {
 	r := w.rollout
 	if r.State == operation.Complete || r.State == operation.PartitionReached {
 		// What failed on the way came right before it ended, and proves nothing now (R90).
-		r.Forgiven = w.forgivable()
 		w.forgive()
 	}
 	if !r.PausedAt.IsZero() || ended(r.State) || r.ProgressAt.After(w.now) {

@@ -2,23 +2,15 @@ package rollout
 
 import (
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 )
 
 // holdsOfReplace: the disk is lost, so the group must bear it and somebody must have
 // the data (R46, R136). Of a workload that no driver knows, the operator's word counts.
 func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 	var holds []Hold
-	for _, m := range w.tally.open {
-		if m != c.m && m.open.Kind == operation.Replace {
+	for _, replacing := range [][]*member{w.tally.replacing, l.taken.replacing} {
+		if m := otherThan(c.m, replacing); m != nil {
 			holds = append(holds, hold(HoldReplaceInProgress, "waits for the replacement of %s", m.slot))
-			break
-		}
-	}
-	for _, m := range l.taken.order {
-		if l.taken.replaces[m.slot] {
-			holds = append(holds, hold(HoldReplaceInProgress, "waits for the replacement of %s", m.slot))
-			break
 		}
 	}
 	if group.HasDriver(w.spec) && !w.dataElsewhere(c.m) {

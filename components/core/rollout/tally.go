@@ -16,8 +16,8 @@ type tally struct {
 	failedBack []*member
 	// notAvailable is the first desired member that is not available, or nil.
 	notAvailable *member
-	// creating have an open Create, steps another open Operation.
-	creating, steps []*member
+	// creating have an open Create, steps another open Operation, replacing a Replace.
+	creating, steps, replacing []*member
 	// proven: one Slot is available at the target.
 	proven bool
 	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
@@ -59,6 +59,9 @@ func (w *world) takeTally() {
 			t.open = append(t.open, m)
 			if m.open.Kind != operation.Create {
 				t.steps = append(t.steps, m)
+			}
+			if m.open.Kind == operation.Replace {
+				t.replacing = append(t.replacing, m)
 			}
 			if w.voter(m) {
 				t.openVoters = append(t.openVoters, m)

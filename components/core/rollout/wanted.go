@@ -67,15 +67,16 @@ func (w *world) provenAtTarget() bool {
 	return false
 }
 
-// shapeOf is what a CVM at a Revision is to be beside what it runs.
-func (w *world) shapeOf(revision string) operation.Shape {
-	t := w.spec.Template
-	if revision != w.target {
-		t = w.rec.Revisions[revision].Template
+// templateOf is the content of a Revision: the target's is the spec's, recorded or not.
+func (w *world) templateOf(revision string) group.Template {
+	if revision == w.target {
+		return w.spec.Template
 	}
-	return shapeOf(t)
+	return w.rec.Revisions[revision].Template
 }
 
-func shapeOf(t group.Template) operation.Shape {
+// shapeOf is what a CVM at a Revision is to be beside what it runs.
+func (w *world) shapeOf(revision string) operation.Shape {
+	t := w.templateOf(revision)
 	return operation.Shape{InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB}
 }

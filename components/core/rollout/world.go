@@ -77,7 +77,7 @@ type member struct {
 }
 
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
-	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.orDefault()}
+	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.OrDefault()}
 	w.target = spec.Revision()
 	w.stable = rec.Status.Stable
 	w.generation = w.nextGeneration()

@@ -27,7 +27,7 @@ type Seen struct {
 	Spec    group.Spec
 	Records rollout.Records
 	Now     rollout.Observation
-	// Pass is the planner's look at all of it, once there is one.
+	// Pass is the planner's look at all of it; nil until the leader planned from it.
 	Pass *rollout.Pass
 	// Listing is the platform's word behind Now.
 	Listing Listing
@@ -109,9 +109,6 @@ func records(v *view.View, name string) rollout.Records {
 			}
 		}
 	}
-	slices.SortFunc(rec.Operations, func(a, b operation.Operation) int {
-		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
-	})
 	return rec
 }
 

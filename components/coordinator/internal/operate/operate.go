@@ -84,21 +84,8 @@ type Operator struct {
 
 // New makes an Operator.
 func New(cfg Config) *Operator {
-	cfg.Timing = withDefaults(cfg.Timing)
+	cfg.Timing = cfg.Timing.OrDefault()
 	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}, refused: map[string]string{}}
-}
-
-func withDefaults(t rollout.Timing) rollout.Timing {
-	d := rollout.DefaultTiming()
-	for _, f := range []struct{ field, value *time.Duration }{
-		{&t.StaleAfter, &d.StaleAfter}, {&t.MaxCallTimeout, &d.MaxCallTimeout},
-		{&t.UnknownDeadline, &d.UnknownDeadline}, {&t.LostAfter, &d.LostAfter},
-	} {
-		if *f.field <= 0 {
-			*f.field = *f.value
-		}
-	}
-	return t
 }
 
 // Took notes when the Lease was taken. What an earlier holder prepared or heard
@@ -112,10 +99,10 @@ func (o *Operator) Took(at time.Time) {
 }
 
 // Step moves one open Operation on by one Phase at most, and does what follows.
-// again asks for another pass at once.
+// again asks for another pass at once. seen carries the Pass that planned.
 func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error) {
 	now := o.cfg.Now().UTC()
-	facts := o.facts(seen, now, op.Value)
+	facts := seen.Pass.Facts(op.Value)
 	facts.Term = lease.Term()
 	if answer, ok := o.answer(op.Value.ID); ok {
 		facts.Call = &answer
@@ -154,14 +141,6 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 		}
 	}
 	return true, nil
-}
-
-// facts are those of the pass that planned, where there was one.
-func (o *Operator) facts(seen observe.Seen, now time.Time, op operation.Operation) operation.Facts {
-	if seen.Pass != nil {
-		return seen.Pass.Facts(op)
-	}
-	return rollout.FactsFor(seen.Spec, seen.Records, seen.Now, now, o.cfg.Timing, op)
 }
 
 // actOn makes the call that is recorded, if a last look says that it may be made: what
