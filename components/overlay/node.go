@@ -78,6 +78,15 @@ func New(cfg Config) (*Node, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Listener == nil {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false) // local apps do not speak it
+		cfg.Listener = &lc
+	}
+	var err error
+	if cfg.Serve, err = checkServe(cfg.Serve); err != nil {
+		return nil, fmt.Errorf("overlay config: %w", err)
+	}
 	lim := cfg.limits.withDefaults()
 	return &Node{
 		cfg: cfg, log: cfg.Log, limits: lim,
@@ -214,8 +223,7 @@ func (n *Node) dials(p Peer) bool {
 // returns nil. Call it once. An error means that a listener could not be
 // opened or broke.
 func (n *Node) Run(ctx context.Context) error {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", n.cfg.Listen)
+	ln, err := n.cfg.Listener.Listen(ctx, "tcp", n.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for sessions: %w", err)
 	}
@@ -234,7 +242,7 @@ func (n *Node) Run(ctx context.Context) error {
 		wg.Go(func() { defer cancel(); f(ctx) })
 		return cancel
 	}
-	n.applyLocked()
+	n.applyLocked() //nolint:contextcheck // the Links live as long as the map names them
 	n.mu.Unlock()
 
 	if p != nil {

@@ -104,6 +104,16 @@ type Config struct {
 	PublicOnly bool
 	// Paths are the kinds of path that may be used; nil means all.
 	Paths []PathKind
+	// Serve are the node's own services by port. Every admitted Peer may open a
+	// connection to one with [Node.DialService], whatever Offers and Accepts say; a port
+	// here is not forwarded. peer is the map's entry with the Boot that the Session has
+	// proved. Each call has a goroutine of its own. ctx ends with the Session, and the
+	// function must return soon after. It owns conn, which may outlive the call, and
+	// closes it; until then it counts among the streams that one Peer may have open.
+	Serve map[uint16]func(ctx context.Context, peer Peer, conn net.Conn)
+	// Listener opens the sockets that the node listens on: Sessions, ListenUDP, and
+	// the offered ports at VIPs. Nil opens them itself.
+	Listener Listener
 	// Log may be nil.
 	Log *slog.Logger
 	// ServeAdmission serves the one stream of a first contact. conn closes when
@@ -125,6 +135,14 @@ type Config struct {
 
 	// limits are smaller in tests; zero fields mean the defaults.
 	limits limits
+}
+
+// Listener opens sockets to listen on; *net.ListenConfig is one. Listeners of TCP must
+// give *net.TCPConn, packet connections must be *net.UDPConn. Closing what it gave means
+// that the node does not want that address any more. Safe for concurrent use.
+type Listener interface {
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+	ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
 }
 
 // Rendezvous is one rendezvous server. It is not trusted: it can delay, and

@@ -50,7 +50,7 @@ func (n *Node) openPaths(ctx context.Context) (*paths, error) {
 		return nil, fmt.Errorf("rendezvous: %w", err)
 	}
 	p := &paths{box: box, roots: relayRoots(n.cfg.Rendezvous)}
-	if p.socket, err = underlay.Open(ctx, underlay.Config{Listen: n.cfg.ListenUDP, Log: n.log}); err != nil {
+	if p.socket, err = underlay.Open(ctx, underlay.Config{Listen: n.cfg.ListenUDP, Listener: n.cfg.Listener, Log: n.log}); err != nil {
 		return nil, fmt.Errorf("open UDP socket: %w", err)
 	}
 	if p.ice, err = attempt.NewMux(p.socket.STUN(), n.log); err != nil {

@@ -72,7 +72,7 @@ func (n *Node) facts(p Peer) link.Facts {
 func (n *Node) startLink(p Peer) *peerLink {
 	log := n.log.With("peer", p.ID.Slot)
 	l := &peerLink{node: n, id: p.ID, name: p.ID.String(), log: log, peer: p, sessions: make(map[uint64]live), since: time.Now()}
-	l.forward = forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log, Unused: l.unused}, forwardRules(p))
+	l.forward = forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log, Listener: n.cfg.Listener, Unused: l.unused}, forwardRules(p))
 	l.openPaths()
 	l.step(link.Changed{Facts: l.facts(p)})
 	return l

@@ -30,7 +30,7 @@ func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 	defer s.expiry.stop()
 
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = l.forward.ServeDatagrams(s.Session) })
+	wg.Go(func() { _ = l.forward.ServeDatagrams(s.Session) }) //nolint:contextcheck // binding a port of loopback waits for nothing
 	control := &controlPair{dialer: s.dialer}
 	var open atomic.Int64
 	for {
@@ -76,6 +76,10 @@ func (l *peerLink) serveStream(ctx context.Context, s live, peer Peer, control *
 	_ = st.SetReadDeadline(time.Time{})
 	switch h.Kind {
 	case frame.KindTCP:
+		if serve := l.node.cfg.Serve[h.Port]; serve != nil {
+			l.serveService(ctx, s, st, serve)
+			return
+		}
 		l.forward.ServeStream(ctx, s.Session, st, h.Port)
 	case frame.KindControl1, frame.KindControl2:
 		if s.dialer || !l.node.controls(peer) {

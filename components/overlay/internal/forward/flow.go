@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"net"
 	"net/netip"
 	"time"
 
@@ -27,7 +28,7 @@ func (u *udp) socketFor(source uint16) *socket {
 	if len(u.flows) >= maxFlows {
 		u.evictLocked()
 	}
-	s, err := u.openLocked(source)
+	s, err := u.openLocked(&net.ListenConfig{}, source)
 	if err != nil {
 		u.peer.log.Debug("no socket for the peer's source port", "protocol", UDP, "port", source, "error", err)
 		return nil

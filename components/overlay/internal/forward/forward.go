@@ -1,7 +1,9 @@
 package forward
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -60,9 +62,18 @@ type Config struct {
 	// SelfVIP is where this machine's workloads listen.
 	SelfVIP netip.Addr
 	Log     *slog.Logger
+	// Listener opens what apps reach the Peer at; see [Listener].
+	Listener Listener
 	// Unused is told, if it is not nil, that a Session has just lost its last
 	// connection.
 	Unused func(carrier.Session)
+}
+
+// Listener opens the sockets of offered ports. Those of TCP must give *net.TCPConn, those
+// of UDP must be *net.UDPConn.
+type Listener interface {
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+	ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
 }
 
 // Peer forwards to and from one Peer. Make it with [NewPeer]; all methods may

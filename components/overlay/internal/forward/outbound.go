@@ -24,7 +24,7 @@ type listener struct {
 	addr netip.AddrPort
 
 	mu     sync.Mutex
-	ln     *net.TCPListener // nil until bound; guarded by mu
+	ln     net.Listener // nil until bound; guarded by mu
 	closed chan struct{}
 }
 
@@ -42,7 +42,7 @@ func (l *listener) close() {
 }
 
 // bind listens, unless l is closed.
-func (l *listener) bind() (*net.TCPListener, error) {
+func (l *listener) bind(listener Listener) (net.Listener, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -50,9 +50,12 @@ func (l *listener) bind() (*net.TCPListener, error) {
 		return nil, net.ErrClosed
 	default:
 	}
-	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(l.addr))
+	ln, err := listener.Listen(context.Background(), "tcp", l.addr.String())
+	if err != nil {
+		return nil, err
+	}
 	l.ln = ln
-	return ln, err
+	return ln, nil
 }
 
 // listen accepts apps' connections until l closes. A port that cannot be bound
@@ -60,7 +63,7 @@ func (l *listener) bind() (*net.TCPListener, error) {
 func (p *Peer) listen(l *listener) {
 	complained := false
 	for {
-		ln, err := l.bind()
+		ln, err := l.bind(p.cfg.Listener)
 		if err == nil {
 			complained = false
 			err = p.acceptFrom(l, ln)
@@ -80,10 +83,10 @@ func (p *Peer) listen(l *listener) {
 	}
 }
 
-func (p *Peer) acceptFrom(l *listener, ln *net.TCPListener) error {
+func (p *Peer) acceptFrom(l *listener, ln net.Listener) error {
 	defer ln.Close()
 	for {
-		conn, err := ln.AcceptTCP()
+		c, err := ln.Accept()
 		if err != nil {
 			select {
 			case <-l.closed:
@@ -91,6 +94,11 @@ func (p *Peer) acceptFrom(l *listener, ln *net.TCPListener) error {
 			default:
 				return err
 			}
+		}
+		conn, ok := c.(*net.TCPConn)
+		if !ok {
+			c.Close()
+			return fmt.Errorf("listener of %s gives %T, want *net.TCPConn", l.addr, c)
 		}
 		if !p.spawn(func() { p.carry(conn, l.addr.Port()) }) {
 			conn.Close()
@@ -101,7 +109,9 @@ func (p *Peer) acceptFrom(l *listener, ln *net.TCPListener) error {
 
 // carry takes one app's connection to the Peer.
 func (p *Peer) carry(conn *net.TCPConn, port uint16) {
-	st, on, err := p.openStream(frame.Header{Kind: frame.KindTCP, Port: port})
+	ctx, cancel := context.WithTimeoutCause(context.Background(), holdLimit, errNoSession)
+	st, on, _, err := p.Open(ctx, frame.Header{Kind: frame.KindTCP, Port: port})
+	cancel()
 	if err != nil {
 		_ = conn.SetLinger(0)
 		conn.Close()
@@ -117,7 +127,7 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 	defer p.drop(pipe)
 	// The app's first bytes need not wait a round trip for the reply.
 	err = pipe.run(c, func() error {
-		err := readReply(st)
+		err := ReadReply(st)
 		pipe.answered.Store(err == nil)
 		return err
 	})
@@ -134,11 +144,13 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 // Waiting is how many connections of apps wait for a Session.
 func (p *Peer) Waiting() int { return int(p.waiting.Load()) }
 
-// openStream opens a stream on the Session in use, and waits up to holdLimit
-// for one.
-func (p *Peer) openStream(h frame.Header) (carrier.Stream, carrier.Session, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), holdLimit)
-	defer cancel()
+// errNoSession ends the wait of an app's connection.
+var errNoSession = fmt.Errorf("no session with the peer within %v", holdLimit)
+
+// Open opens a stream on the Session in use and writes h; while there is none, or it
+// takes no stream, it waits for one until ctx ends. changed closes when another Session
+// is used. It fails with [net.ErrClosed] when the Peer has left the map.
+func (p *Peer) Open(ctx context.Context, h frame.Header) (st carrier.Stream, on carrier.Session, changed <-chan struct{}, err error) {
 	p.waiting.Add(1)
 	defer p.waiting.Add(-1)
 	for {
@@ -147,7 +159,7 @@ func (p *Peer) openStream(h frame.Header) (carrier.Stream, carrier.Session, erro
 			st, err := session.OpenStream()
 			if err == nil {
 				if _, err = st.Write(h.Append(nil)); err == nil {
-					return st, session, nil
+					return st, session, changed, nil
 				}
 				st.Reset()
 			}
@@ -155,14 +167,16 @@ func (p *Peer) openStream(h frame.Header) (carrier.Stream, carrier.Session, erro
 		select {
 		case <-changed:
 		case <-p.closing:
-			return nil, nil, net.ErrClosed
+			return nil, nil, nil, net.ErrClosed
 		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("no session with the peer within %v", holdLimit)
+			return nil, nil, nil, context.Cause(ctx)
 		}
 	}
 }
 
-func readReply(st carrier.Stream) error {
+// ReadReply reads the receiver's answer to a stream. A stream that was turned down gives
+// [ErrRefused] with the reason.
+func ReadReply(st carrier.Stream) error {
 	_ = st.SetReadDeadline(time.Now().Add(replyLimit))
 	code, err := frame.ReadReply(st)
 	if err != nil {

@@ -149,15 +149,39 @@ func (p *Peer) drop(pipe *pipe) {
 	p.mu.Lock()
 	p.open[pipe.dir]--
 	delete(p.pipes, pipe)
-	p.carried[pipe.on]--
-	last := p.carried[pipe.on] == 0
-	if last {
-		delete(p.carried, pipe.on)
-	}
+	last := p.releaseLocked(pipe.on)
 	p.mu.Unlock()
 	if last && p.cfg.Unused != nil {
 		p.cfg.Unused(pipe.on)
 	}
+}
+
+// Hold counts one more connection that a Session carries, which is none of an app's;
+// Release takes it back.
+func (p *Peer) Hold(s carrier.Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.carried[s]++
+}
+
+// Release ends a Hold.
+func (p *Peer) Release(s carrier.Session) {
+	p.mu.Lock()
+	last := p.releaseLocked(s)
+	p.mu.Unlock()
+	if last && p.cfg.Unused != nil {
+		p.cfg.Unused(s)
+	}
+}
+
+// releaseLocked tells whether a Session carries nothing any more.
+func (p *Peer) releaseLocked(s carrier.Session) (last bool) {
+	p.carried[s]--
+	last = p.carried[s] == 0
+	if last {
+		delete(p.carried, s)
+	}
+	return last
 }
 
 // Carries is how many connections a Session has now.

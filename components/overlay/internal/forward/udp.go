@@ -1,7 +1,9 @@
 package forward
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -104,7 +106,7 @@ func (u *udp) update(vip netip.Addr, offered []uint16, moved bool) {
 
 // bindLocked listens for apps on an offered port.
 func (u *udp) bindLocked(port uint16) {
-	s, err := u.openLocked(port)
+	s, err := u.openLocked(u.peer.cfg.Listener, port)
 	if err != nil {
 		if !u.retrying[port] {
 			u.retrying[port] = true
@@ -148,10 +150,15 @@ func (u *udp) retryLocked(port uint16) {
 	})
 }
 
-func (u *udp) openLocked(port uint16) (*socket, error) {
-	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(u.vip, port)))
+func (u *udp) openLocked(listener Listener, port uint16) (*socket, error) {
+	pc, err := listener.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(u.vip, port).String())
 	if err != nil {
 		return nil, err
+	}
+	conn, ok := pc.(*net.UDPConn)
+	if !ok {
+		pc.Close()
+		return nil, fmt.Errorf("listener of UDP gives %T, want *net.UDPConn", pc)
 	}
 	_ = conn.SetReadBuffer(socketBuffer)
 	s := &socket{conn: conn, port: port}

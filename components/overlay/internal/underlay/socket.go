@@ -20,6 +20,10 @@ type Config struct {
 	// Listen is the local address; the zero value is any IPv4 address and any
 	// port. An IPv6 address takes IPv4 as well.
 	Listen netip.AddrPort
+	// Listener opens it, as a *net.UDPConn; nil for the socket's own way.
+	Listener interface {
+		ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
+	}
 	// Log hears of path changes and of what the kernel refuses; nil for nobody.
 	Log *slog.Logger
 }
@@ -69,17 +73,23 @@ func Open(ctx context.Context, c Config) (*Socket, error) {
 	if c.Listen.Addr().Is6() && !c.Listen.Addr().Is4In6() {
 		network = "udp"
 	}
-	var lc net.ListenConfig
-	pc, err := lc.ListenPacket(ctx, network, c.Listen.String())
+	if c.Listener == nil {
+		c.Listener = &net.ListenConfig{}
+	}
+	pc, err := c.Listener.ListenPacket(ctx, network, c.Listen.String())
 	if err != nil {
 		return nil, fmt.Errorf("bind underlay socket: %w", err)
 	}
+	conn, ok := pc.(*net.UDPConn)
+	if !ok {
+		_ = pc.Close()
+		return nil, fmt.Errorf("bind underlay socket: the listener gives %T, want *net.UDPConn", pc)
+	}
 	s := &Socket{
-		log: c.Log, begin: time.Now(),
+		conn: conn, log: c.Log, begin: time.Now(),
 		done: make(chan struct{}), poke: make(chan struct{}, 1),
 		links: make(map[*Link]struct{}), stun: make(chan *packet, stunQueue),
 	}
-	s.conn = pc.(*net.UDPConn)
 	s.local = s.conn.LocalAddr().(*net.UDPAddr)
 	if s.raw, err = s.conn.SyscallConn(); err != nil {
 		_ = s.conn.Close()
