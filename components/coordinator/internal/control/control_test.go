@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -268,5 +269,27 @@ func TestHK03_ABootKeepsTheHooksOfItsRevision(t *testing.T) {
 	}
 	if after := version(); after <= before {
 		t.Errorf("version %d, was %d: no agent would fetch it", after, before)
+	}
+}
+
+func TestAcceptedReportsAreNoted(t *testing.T) {
+	s, _ := service(t)
+	var noted []uint64
+	s.NoteReports(func(slot, boot string, r *controlv1.Report) {
+		if slot != "pg-0" || boot != "boot" {
+			t.Errorf("report of %s, boot %s", slot, boot)
+		}
+		noted = append(noted, r.GetSequence())
+	})
+	for _, sequence := range []uint64{2, 1, 3} {
+		if _, err := s.Report(from(t, "pg", "pg-0", "boot"), &controlv1.ReportRequest{Report: &controlv1.Report{Sequence: sequence}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Report(from(t, "pg", "pg-0", "another"), &controlv1.ReportRequest{Report: &controlv1.Report{Sequence: 4}}); err == nil {
+		t.Error("a boot that does not hold the slot reports")
+	}
+	if !slices.Equal(noted, []uint64{2, 3}) {
+		t.Errorf("noted %v: an old one, or one of another boot, or none", noted)
 	}
 }

@@ -32,6 +32,8 @@ type Service struct {
 	ended     Ended
 	// credentials is served beside; nil: not.
 	credentials admissionv1.CredentialServiceServer
+	// noted is called for each accepted report; nil: nobody is.
+	noted Noted
 
 	mu    sync.Mutex
 	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
@@ -46,6 +48,15 @@ func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended En
 // ServeCredentials has c served on every control session from now on. Call it before
 // the first.
 func (s *Service) ServeCredentials(c admissionv1.CredentialServiceServer) { s.credentials = c }
+
+// Noted takes an accepted report of the Boot that holds slot: the whole of what it says
+// now, also when it only said that nothing changed. Reports are numbered by their Boot,
+// and calls come concurrently. It must not wait, and the report is not to be changed.
+type Noted func(slot, boot string, r *controlv1.Report)
+
+// NoteReports has f called for every accepted report from now on. Call it before the
+// first control session.
+func (s *Service) NoteReports(f Noted) { s.noted = f }
 
 // session is one agent's control session.
 type session struct {
@@ -126,7 +137,9 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 	if err := bound(report); err != nil {
 		return nil, err
 	}
-	s.reports.Put(id.Slot, boot, report)
+	if s.reports.Put(id.Slot, boot, report) && s.noted != nil {
+		s.noted(id.Slot, boot, report)
+	}
 	out := &controlv1.ReportResponse{PeersVersion: s.directory.Version(), Term: v.Term}
 	if _, ok := s.directory.Spec(id.Group); ok {
 		if record, ok := v.Slots[id.Slot]; ok {

@@ -37,19 +37,21 @@ func New(now func() time.Time) *Reports {
 }
 
 // Put takes a Slot's report from the Boot that the session authenticated.
-// Older sequence numbers of the same Boot are dropped.
-func (r *Reports) Put(slot, bootID string, report *controlv1.Report) {
+// Older sequence numbers of the same Boot are dropped; it reports whether this one was
+// taken.
+func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, had := r.last[slot]
 	if had && before.BootID == bootID && report.GetSequence() < before.Report.GetSequence() {
-		return
+		return false
 	}
 	r.last[slot] = Received{BootID: bootID, At: r.now(), Report: report}
 	delete(r.overheard, slot)
 	if !had || before.BootID != bootID || relevant(before.Report, report) {
 		r.wakeLocked()
 	}
+	return true
 }
 
 // Of gives the Slot's last report.
