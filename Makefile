@@ -113,7 +113,7 @@ bench-plan: build ## measure what one decision over 100, 1000 and 10000 slots co
 
 .PHONY: docs-performance
 docs-performance: build ## write docs/performance.md from the last benchmark results
-	@$(BIN)/cadre-demo docs-performance
+	@$(BIN)/cadre-bench-table --from .out --to docs/performance.md
 
 .PHONY: clean
 clean: commands ## remove build results (tools stay)

@@ -17,9 +17,9 @@ clusters=(
 	./components/coordinator
 	./components/coordinator/internal/secrets
 	./components/coordinator/internal/supervise
+	./components/lab/natlab
 	./components/local/internal/daemon
 	./components/local/internal/fabric
-	./components/local/natlab
 	./components/overlay/internal/punch
 )
 # Two whole clusters cannot, nor two labs of network namespaces.

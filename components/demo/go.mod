@@ -7,7 +7,6 @@ require (
 	github.com/jackc/pgx/v5 v5.7.6
 	go.etcd.io/etcd/api/v3 v3.6.5
 	go.etcd.io/etcd/client/v3 v3.6.5
-	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.0
 	golang.org/x/sys v0.39.0
 	google.golang.org/grpc v1.76.0
@@ -38,6 +37,7 @@ require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/client v0.0.0
 	cadre.dev/core v0.0.0
+	cadre.dev/figures v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
@@ -56,3 +56,5 @@ replace cadre.dev/attest => ../attest
 replace cadre.dev/platform => ../platform
 
 replace cadre.dev/proto => ../../proto
+
+replace cadre.dev/figures => ../figures

@@ -6,17 +6,17 @@ replace (
 	cadre.dev/attest => ../attest
 	cadre.dev/compose => ../compose
 	cadre.dev/core => ../core
+	cadre.dev/lab => ../lab
 	cadre.dev/platform => ../platform
 )
 
 require (
 	cadre.dev/attest v0.0.0
 	cadre.dev/core v0.0.0
+	cadre.dev/lab v0.0.0
 	cadre.dev/platform v0.0.0
 	github.com/compose-spec/compose-go/v2 v2.9.1
 	github.com/google/uuid v1.6.0
-	github.com/vishvananda/netlink v1.3.1
-	github.com/vishvananda/netns v0.0.5
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.39.0
 )
@@ -36,6 +36,8 @@ require (
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.1 // indirect
 	github.com/sirupsen/logrus v1.9.0 // indirect
+	github.com/vishvananda/netlink v1.3.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
 	github.com/xhit/go-str2duration/v2 v2.1.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect

@@ -3,7 +3,7 @@ module cadre.dev/overlay/labtest
 go 1.26.0
 
 require (
-	cadre.dev/local v0.0.0
+	cadre.dev/lab v0.0.0
 	cadre.dev/overlay v0.0.0
 	cadre.dev/overlay/rendezvous v0.0.0
 	go.uber.org/goleak v1.3.0
@@ -41,13 +41,8 @@ require (
 )
 
 replace (
-	cadre.dev/attest => ../../attest
-	cadre.dev/compose => ../../compose
-	cadre.dev/core => ../../core
-	cadre.dev/local => ../../local
+	cadre.dev/lab => ../../lab
 	cadre.dev/logging => ../../logging
-	cadre.dev/overlay => ../
+	cadre.dev/overlay => ..
 	cadre.dev/overlay/rendezvous => ../rendezvous
-	cadre.dev/platform => ../../platform
-	cadre.dev/proto => ../../../proto
 )

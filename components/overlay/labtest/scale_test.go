@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/local/natlab"
+	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/labtest/meshnode"
 )

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"cadre.dev/local/natlab"
+	"cadre.dev/lab/natlab"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/internal/identity/identitytest"
 	"cadre.dev/overlay/labtest/meshnode"

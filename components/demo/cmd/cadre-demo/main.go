@@ -21,7 +21,7 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | docs-performance  [--nat KIND] [--udp open|blocked]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout  [--nat KIND] [--udp open|blocked]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -35,8 +35,7 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-
                  every acknowledged write; writes .out/drill-power.json
   drill-restore  deploy a small cluster, back its records up, roll, restore the backup,
                  go on; writes .out/drill-restore.json
-  bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
-  docs-performance  write docs/performance.md from the last results`
+  bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -57,10 +56,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	out := filepath.Join(root, ".out")
-	switch o.verb {
-	case "docs-performance":
-		return rig.Document(out, filepath.Join(root, "docs/performance.md"))
-	case "down":
+	if o.verb == "down" {
 		return down(ctx, root, out, os.Stdout)
 	}
 	if os.Geteuid() != 0 {

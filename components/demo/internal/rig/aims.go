@@ -2,9 +2,8 @@ package rig
 
 import (
 	"math"
-	"time"
 
-	"cadre.dev/demo/figures"
+	"cadre.dev/figures"
 )
 
 // Figures are the demo's measured numbers beside what was wanted.
@@ -24,13 +23,4 @@ func (r Report) Figures() figures.Result {
 			one("took_s", "s", "<= 240", r.TookS, map[string]float64{"rollout_s": r.RolloutS}),
 		},
 	}
-}
-
-// Document writes docs/performance.md from the benchmarks' last results.
-func Document(outDir, path string) error {
-	results, err := figures.Load(outDir)
-	if err != nil {
-		return err
-	}
-	return writeText(path, figures.Document(results, time.Now()))
 }

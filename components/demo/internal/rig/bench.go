@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"cadre.dev/demo/figures"
+	"cadre.dev/figures"
 )
 
 // BenchBootDelay and benchMinReady are what the benchmark's aim was set for.

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"time"
 
+	"cadre.dev/lab/natlab"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/fabric"
-	"cadre.dev/local/natlab"
 )
 
 // Networks are the connections of CVMs, by UUID. Safe for concurrent use.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/lab/natlab"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/fabric"
-	"cadre.dev/local/natlab"
 )
 
 // networks remembers what was set.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/lab/natlab"
 	"cadre.dev/local/internal/fabric"
-	"cadre.dev/local/natlab"
 )
 
 // behindNATs puts CVMs behind full cone NATs and runs a rendezvous that does

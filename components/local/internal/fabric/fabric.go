@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/local/natlab"
+	"cadre.dev/lab/natlab"
 )
 
 // Address is what every CVM reaches: the gateway and the API listen on it.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"cadre.dev/local/natlab"
+	"cadre.dev/lab/natlab"
 )
 
 // NAT is the kind of box that a CVM is behind.

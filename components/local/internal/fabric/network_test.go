@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/local/natlab"
+	"cadre.dev/lab/natlab"
 )
 
 // openNATs makes a fabric whose CVMs are behind NATs, or skips.

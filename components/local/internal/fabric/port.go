@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"cadre.dev/local/internal/netspace"
-	"cadre.dev/local/natlab"
+	"cadre.dev/lab/natlab"
+	"cadre.dev/lab/netspace"
 )
 
 // Port is one CVM's attachment: its namespace and the cable to the fabric.

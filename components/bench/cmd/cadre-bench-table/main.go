@@ -1,0 +1,33 @@
+// Command cadre-bench-table writes docs/performance.md from what the benchmarks wrote last.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"cadre.dev/bench/internal/table"
+)
+
+func main() {
+	if err := write(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "cadre-bench-table:", err)
+		os.Exit(1)
+	}
+}
+
+func write(args []string) error {
+	flags := flag.NewFlagSet("cadre-bench-table", flag.ContinueOnError)
+	from := flags.String("from", ".out", "folder with the benchmarks' bench-*.json")
+	to := flags.String("to", "docs/performance.md", "the document")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	results, err := table.Load(*from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*to, []byte(table.Document(results, time.Now())), 0o644) //nolint:gosec // a document is for everybody
+}

@@ -1,0 +1,3 @@
+// Package server is the measured process: one or more coordinators of package
+// coordinatortest.
+package server

@@ -1,0 +1,186 @@
+package world
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"cadre.dev/attest/attestsim"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+const (
+	// Cluster is the name of the cluster, and Domain what its gateway routes by.
+	Cluster = "bench"
+	// Founding is the one of all coordinators.
+	Founding = "0123456789abcdef0123456789abcdef"
+	Domain   = "gw.bench"
+	// CoordinatorApp is the application of the coordinators.
+	CoordinatorApp = "cccccccccccccccccccccccccccccccccccccccc"
+	// OSImage is what all machines run.
+	OSImage = "dstack-0.5.11"
+	// PerGroup is how many Slots a group has.
+	PerGroup = 5
+)
+
+// Slot is one place of the cluster with the seed of the disk of its CVM.
+type Slot struct {
+	Group, Name string
+	Ordinal     int
+	AppID, VIP  string
+	Seed        []byte
+}
+
+// Slots makes n of them, in groups of PerGroup.
+func Slots(n int) []Slot {
+	out := make([]Slot, n)
+	for i := range out {
+		name := fmt.Sprintf("g%03d", i/PerGroup)
+		app := sha256.Sum256([]byte(name))
+		seed := sha256.Sum256(fmt.Appendf(nil, "disk %d", i))
+		out[i] = Slot{
+			Group: name, Name: fmt.Sprintf("%s-%d", name, i%PerGroup), Ordinal: i % PerGroup,
+			AppID: hex.EncodeToString(app[:20]), VIP: fmt.Sprintf("127.50.%d.%d", 1+i/250, 1+i%250), Seed: seed[:20],
+		}
+	}
+	return out
+}
+
+// Boot starts the simulated CVM of a Slot.
+func (s Slot) Boot(cloud *attestsim.Cloud) (*attestsim.Guest, error) {
+	return cloud.Boot(attestsim.BootConfig{AppID: s.AppID, AppCompose: AppCompose(s.Group), InstanceIDSeed: s.Seed, OSImage: OSImage})
+}
+
+// AppCompose is what the CVMs of a group are measured with.
+func AppCompose(groupName string) []byte {
+	raw, err := json.Marshal(map[string]any{
+		"manifest_version": 2, "name": groupName, "runner": "docker-compose", "docker_compose_file": compose(groupName),
+		"kms_enabled": true, "key_provider": "kms", "gateway_enabled": true, "secure_time": true,
+	})
+	if err != nil {
+		panic(err) // of texts and numbers only
+	}
+	return raw
+}
+
+// compose is a file of ordinary size.
+func compose(groupName string) string {
+	var b strings.Builder
+	b.WriteString("services:\n")
+	for n, service := range []string{"postgres", "pgbouncer", "exporter"} {
+		fmt.Fprintf(&b, "  %s:\n    image: registry.example.org/%s/%s@sha256:%064x\n    restart: unless-stopped\n    environment:\n", service, groupName, service, n+1)
+		for v := range 12 {
+			fmt.Fprintf(&b, "      SETTING_%02d: value-of-setting-%02d\n", v, v)
+		}
+		b.WriteString("    volumes:\n      - data:/var/lib/data\n      - mesh:/run/mesh:ro\n")
+	}
+	b.WriteString("volumes:\n  data: {}\n  mesh: {}\n")
+	return b.String()
+}
+
+// spec is what an operator wanted of a group.
+func spec(groupName string) group.Spec {
+	return group.Spec{
+		Name: groupName, Platform: "phala", Replicas: PerGroup,
+		Template: group.Template{Compose: compose(groupName), InstanceType: "tdx.small", OSImage: OSImage},
+		Workload: group.Workload{Kind: group.WorkloadPatroni},
+	}
+}
+
+// batch is how many records go into one transaction: specs are of some KiB.
+const batch = 30
+
+// Record writes what operators and a leader have written once all CVMs exist.
+func Record(ctx context.Context, s store.Store, slots []Slot, instances []string) error {
+	var ops []store.Op
+	commit := func(least int) error {
+		if len(ops) < least {
+			return nil
+		}
+		err := s.Commit(ctx, ops...)
+		ops = ops[:0]
+		return err
+	}
+	for i, slot := range slots {
+		made, err := records(slot, instances[i])
+		if err != nil {
+			return err
+		}
+		ops = append(ops, made...)
+		if err := commit(batch); err != nil {
+			return fmt.Errorf("write records: %w", err)
+		}
+	}
+	if err := commit(1); err != nil {
+		return fmt.Errorf("write records: %w", err)
+	}
+	return nil
+}
+
+func records(slot Slot, instance string) ([]store.Op, error) {
+	wanted := spec(slot.Group)
+	revision := wanted.Revision()
+	composeHash, text := sha256.Sum256(AppCompose(slot.Group)), sha256.Sum256([]byte(wanted.Template.Compose))
+	var ops []store.Op
+	if slot.Ordinal == 0 {
+		raw, err := json.Marshal(wanted)
+		if err != nil {
+			return nil, err
+		}
+		decoded, err := group.Decode(raw)
+		if err != nil {
+			return nil, err
+		}
+		decoded.Normalize()
+		if err := group.Validate(decoded); err != nil {
+			return nil, err
+		}
+		ops = append(ops, store.Op{Kind: store.OpPut, Key: store.GroupSpecKey(slot.Group), Value: raw})
+	}
+	allowed, err := store.Put(store.SlotPolicyKey(slot.Name), policy.SlotPolicy{
+		Group: slot.Group, Slot: slot.Name, AppID: slot.AppID, InstanceID: instance, Epoch: 1,
+		Allowed: []policy.AllowedRevision{{
+			Revision: revision, ComposeHash: hex.EncodeToString(composeHash[:]), ComposeTextSHA256: hex.EncodeToString(text[:]), OSImage: OSImage, Number: 1,
+		}},
+	}, 0)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := store.Put(store.SlotKey(slot.Group, slot.Name), group.SlotRecord{
+		Group: slot.Group, Slot: slot.Name, Ordinal: slot.Ordinal, VIP: slot.VIP, AppID: slot.AppID, InstanceID: instance,
+		PlatformName: Cluster + "-" + slot.Name, Assigned: revision,
+	}, 0)
+	return append(ops, allowed, bound), err
+}
+
+// EndLeases ends the leases of all Boots, as their TTLs do, and removes the nonces
+// that were spent, as the leader does in time.
+func EndLeases(ctx context.Context, s *store.Consul) error {
+	leases, _, err := s.List(ctx, store.BootLeasePrefix)
+	if err != nil {
+		return err
+	}
+	spent, _, err := s.List(ctx, store.NoncesPrefix)
+	if err != nil {
+		return err
+	}
+	var work []func() error
+	for _, lease := range leases {
+		if lease.Session != "" {
+			work = append(work, func() error { return s.DestroySession(ctx, lease.Session) })
+		}
+	}
+	for start := 0; start < len(spent); start += store.MaxTxnOps {
+		var ops []store.Op
+		for _, nonce := range spent[start:min(start+store.MaxTxnOps, len(spent))] {
+			ops = append(ops, store.Op{Kind: store.OpDelete, Key: nonce.Key})
+		}
+		work = append(work, func() error { return s.Commit(ctx, ops...) })
+	}
+	return Each(16, len(work), func(i int) error { return work[i]() })
+}

@@ -1,0 +1,3 @@
+module cadre.dev/figures
+
+go 1.26.0
