@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/ice"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/signal"
@@ -48,7 +48,7 @@ type finder struct {
 	// made; redialing ends the one that no search makes, nil while there is none.
 	dialing   chan struct{}
 	redialing context.CancelFunc
-	// relay is the attempt whose relayed path may be in use; nil for none.
+	// relay is the search whose relayed path may be in use; nil for none.
 	relay *relayOwner
 	// up is closed and renewed whenever a datagram path has come up.
 	up chan struct{}
@@ -88,9 +88,9 @@ func (l *peerLink) forgetPathsLocked() {
 		return
 	}
 	l.stopRedialLocked()
-	var attempts []string
+	var searches []string
 	for _, p := range l.finder.path.Paths() {
-		attempts = append(attempts, p.Attempt)
+		searches = append(searches, p.Search)
 	}
 	relay := l.finder.relay
 	l.finder.relay, l.finder.class = nil, link.NoClass
@@ -101,7 +101,7 @@ func (l *peerLink) forgetPathsLocked() {
 				s.Wait()
 			}
 		}
-		for _, a := range attempts {
+		for _, a := range searches {
 			l.finder.path.Forget(a)
 		}
 		if relay != nil {
@@ -250,7 +250,7 @@ func (l *peerLink) stopRedialLocked() {
 const inboxLen = 16
 
 // signaled takes a message from the Peer's mailbox. Its sender is authenticated and
-// admitted; a message of an attempt that is not the running one is of the past.
+// admitted; a message of a search that is not the running one is of the past.
 func (l *peerLink) signaled(who identity.Verified, m signal.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,9 +275,9 @@ func (l *peerLink) signaled(who identity.Verified, m signal.Message) {
 	}
 }
 
-// relayOwner is an attempt that has found a relayed path: it owns the allocation.
+// relayOwner is a search that has found a relayed path: it owns the allocation.
 type relayOwner struct {
-	*attempt.Attempt
+	*ice.Search
 	name  string
 	begun time.Time
 }
@@ -286,7 +286,7 @@ type relayOwner struct {
 // than its credentials are good for.
 const relayLife = 4 * time.Minute
 
-// keepRelay takes charge of the attempt behind a relayed path. An older one makes
+// keepRelay takes charge of the search behind a relayed path. An older one makes
 // way, unless it carries traffic and is young: nothing is gained by moving then.
 func (l *peerLink) keepRelay(next *relayOwner) {
 	l.mu.Lock()
@@ -303,10 +303,10 @@ func (l *peerLink) keepRelay(next *relayOwner) {
 	l.mu.Unlock()
 }
 
-// carries tells whether a working relayed path of an attempt is in use at either end.
-func (l *peerLink) carries(attempt string) bool {
+// carries tells whether a working relayed path of a search is in use at either end.
+func (l *peerLink) carries(search string) bool {
 	for _, p := range l.finder.path.Paths() {
-		if p.Attempt == attempt && p.Kind == underlay.Relay && p.State == pathstate.Up && (p.InUse || p.PeerUses) {
+		if p.Search == search && p.Kind == underlay.Relay && p.State == pathstate.Up && (p.InUse || p.PeerUses) {
 			return true
 		}
 	}

@@ -36,7 +36,7 @@ type limits struct {
 	searches int
 	// loopback lets candidates be loopback addresses: the only ones that tests have.
 	loopback bool
-	// dialTime bounds an attempt, from the TCP connection to the Session.
+	// dialTime bounds one try, from the TCP connection to the Session.
 	dialTime time.Duration
 }
 

@@ -16,7 +16,7 @@ import (
 	"cadre.dev/overlay/internal/link"
 )
 
-// ErrNoCredentials reports an attempt before [Node.SetCredentials].
+// ErrNoCredentials reports a try before [Node.SetCredentials].
 var ErrNoCredentials = errors.New("node has no credentials yet")
 
 // Node keeps a Session with every Peer and forwards their ports. Make it with

@@ -30,11 +30,11 @@ var errUnheard = errors.New("no mailbox of the peer's took the first message")
 
 // tell sends a message of this search, in order and without holding up the loop.
 func (s *search) tell(m signal.Message) {
-	m.Epoch, m.Attempt = s.find.Epoch, s.attempt
+	m.Epoch, m.Search = s.find.Epoch, s.name
 	select {
 	case s.outbox <- m:
 	default:
-		s.l.log.Warn("message of an attempt dropped", "attempt", s.find.Epoch, "type", string(m.Type))
+		s.l.log.Warn("message of a search dropped", "search", s.find.Epoch, "type", string(m.Type))
 	}
 }
 
@@ -53,7 +53,7 @@ func (s *search) sendAll(ctx context.Context) {
 				continue
 			}
 			if ctx.Err() == nil {
-				s.l.log.Debug("message not sent", "attempt", s.find.Epoch, "type", string(m.Type), "error", err)
+				s.l.log.Debug("message not sent", "search", s.find.Epoch, "type", string(m.Type), "error", err)
 			}
 			if m.Type == signal.Offer || m.Type == signal.Answer {
 				s.giveUp(errUnheard)

@@ -173,9 +173,9 @@ const (
 	SessionAbsent SessionState = "absent"
 	// SessionAwaited: the Peer dials, and has not yet.
 	SessionAwaited SessionState = "awaited"
-	// SessionDialing: an attempt is under way.
+	// SessionDialing: a try at the gateway or a search is under way.
 	SessionDialing SessionState = "dialing"
-	// SessionBackOff: the last attempt failed and the next is scheduled.
+	// SessionBackOff: the last try failed and the next is scheduled.
 	SessionBackOff SessionState = "back-off"
 	// SessionUp: streams may be opened.
 	SessionUp SessionState = "up"
@@ -212,7 +212,7 @@ type SessionInfo struct {
 	Searching bool
 	// Candidates are all validated datagram paths, best first.
 	Candidates []Candidate
-	// LastError is why the last attempt failed or the last Session ended.
+	// LastError is why the last try failed or the last Session ended.
 	LastError string
 }
 

@@ -17,9 +17,9 @@ import (
 
 	"github.com/apernet/quic-go/congestion"
 
-	"cadre.dev/overlay/internal/attempt"
 	"cadre.dev/overlay/internal/bbr"
 	"cadre.dev/overlay/internal/datagram"
+	"cadre.dev/overlay/internal/ice"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/mailbox"
@@ -30,7 +30,7 @@ import (
 // and QUIC share, and the mailboxes at the rendezvous. Nil where none is configured.
 type paths struct {
 	socket *underlay.Socket
-	ice    *attempt.Mux
+	ice    *ice.Mux
 	quic   *datagram.Transport
 	box    *mailbox.Client
 	roots  *x509.CertPool // of TURN over TLS; nil means the system's
@@ -53,7 +53,7 @@ func (n *Node) openPaths(ctx context.Context) (*paths, error) {
 	if p.socket, err = underlay.Open(ctx, underlay.Config{Listen: n.cfg.ListenUDP, Listener: n.cfg.Listener, Log: n.log}); err != nil {
 		return nil, fmt.Errorf("open UDP socket: %w", err)
 	}
-	if p.ice, err = attempt.NewMux(p.socket.STUN(), n.log); err != nil {
+	if p.ice, err = ice.NewMux(p.socket.STUN(), n.log); err != nil {
 		return nil, errors.Join(fmt.Errorf("share UDP socket: %w", err), p.socket.Close())
 	}
 	p.quic = datagram.New(datagram.Config{Conn: p.socket.QUIC(), Log: n.log, Congestion: newBBR})
@@ -117,16 +117,16 @@ func relayRoots(servers []Rendezvous) *x509.CertPool {
 // is used by TLS where that is offered: it is reached like the mailbox is, through
 // firewalls that pass nothing but HTTPS, and a third allocation per search would spend
 // the quota.
-func (p *paths) servers(relays bool) []attempt.Server {
-	var out []attempt.Server
+func (p *paths) servers(relays bool) []ice.Server {
+	var out []ice.Server
 	for _, s := range p.box.ICEServers() {
 		if strings.HasPrefix(s.URL, "turns:") {
-			out = slices.DeleteFunc(out, func(o attempt.Server) bool {
+			out = slices.DeleteFunc(out, func(o ice.Server) bool {
 				return o.Username == s.Username && strings.HasSuffix(o.URL, "?transport=tcp")
 			})
 		}
 		if relays || s.Username == "" {
-			out = append(out, attempt.Server{URL: s.URL, Username: s.Username, Password: s.Password})
+			out = append(out, ice.Server{URL: s.URL, Username: s.Username, Password: s.Password})
 		}
 	}
 	return out

@@ -1,6 +1,5 @@
 // A peerLink runs the Link to one Peer: events of its Sessions, dials and searches go to
-// the machine of package link, and what that decides is done here and in finder.go. An
-// "attempt" of a Dial is one try at the gateway, and no search.
+// the machine of package link, and what that decides is done here and in finder.go.
 
 package overlay
 
@@ -154,7 +153,7 @@ func (l *peerLink) doLocked(e link.Effect) {
 	case link.Dial:
 		l.abandon = l.node.launch(&l.wg, func(ctx context.Context) { l.dial(ctx, e) })
 	case link.Arm:
-		l.timer = time.AfterFunc(e.After, func() { l.step(link.Timer{Attempt: e.Attempt}) })
+		l.timer = time.AfterFunc(e.After, func() { l.step(link.Timer{Try: e.Try}) })
 	case link.Use:
 		l.useLocked(e.Session)
 	case link.Close:
@@ -241,15 +240,15 @@ func (l *peerLink) dial(ctx context.Context, d link.Dial) {
 			}
 			l.lastErr = err
 		}
-		l.stepLocked(link.Failed{Attempt: d.Attempt, Jitter: jitter()})
+		l.stepLocked(link.Failed{Try: d.Try, Jitter: jitter()})
 		return
 	}
-	l.adopt(s, d.Attempt)
+	l.adopt(s, d.Try)
 }
 
 // adopt is connected for a Session that this side made: it ends when the Link has.
-func (l *peerLink) adopt(s live, attempt uint64) bool {
-	if l.connected(s, attempt) {
+func (l *peerLink) adopt(s live, try uint64) bool {
+	if l.connected(s, try) {
 		return true
 	}
 	s.Close(errStopped)
@@ -257,13 +256,13 @@ func (l *peerLink) adopt(s live, attempt uint64) bool {
 	return false
 }
 
-// jitter spreads the attempts of many links; nothing rests on its being secret.
+// jitter spreads the tries of many links; nothing rests on its being secret.
 func jitter() float64 {
 	return rand.Float64() //nolint:gosec // spreads load, is no secret
 }
 
 // connected takes charge of a Session; false when the Link is over.
-func (l *peerLink) connected(s live, attempt uint64) bool {
+func (l *peerLink) connected(s live, try uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
@@ -281,7 +280,7 @@ func (l *peerLink) connected(s live, attempt uint64) bool {
 		}
 	}
 	l.sessions[s.number] = s
-	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Class: s.class, Attempt: attempt})
+	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Class: s.class, Try: try})
 	// The far side may use what we keep as a standby, so every Session that is kept is
 	// served; one that was refused just now is not.
 	if l.state.Class(s.number) == link.NoClass {

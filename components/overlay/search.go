@@ -1,8 +1,7 @@
 // A search is one run of looking for paths to one Peer, over UDP and TCP at once: this
 // file has its course and its messages, search_ice.go its UDP part, search_tcp.go its
-// TCP part, outbox.go what it says. When one may run is in searcher.go. On the wire and
-// in logs a search is an "attempt": its epoch numbers it, its Attempt names it to both
-// ends. Package attempt is narrower: the ICE agent of one search.
+// TCP part, outbox.go what it says. When one may run is in searcher.go. Its epoch numbers a
+// search, its name is known to both ends. Package ice is narrower: the ICE agent of one search.
 
 package overlay
 
@@ -18,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/ice"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/punch"
 	"cadre.dev/overlay/internal/signal"
@@ -40,7 +39,7 @@ const (
 	standbyPoll = 20 * time.Millisecond
 )
 
-// search is one attempt on one side: ICE over the shared UDP socket and direct TCP,
+// search is one search on one side: ICE over the shared UDP socket and direct TCP,
 // side by side, with messages through the mailboxes.
 //
 //	controlling                           controlled
@@ -50,13 +49,13 @@ const (
 //	candidates (TCP)              ──────►  opens TCP at once, and tells its own
 //	opens TCP a way later (5b)    ◄──────  candidates (TCP)
 type search struct {
-	l       *peerLink
-	find    link.Find
-	attempt string
-	key     []byte // our share of the path key
-	ice     *attempt.Attempt
-	wg      sync.WaitGroup
-	giveUp  context.CancelCauseFunc // ends it, from any goroutine
+	l      *peerLink
+	find   link.Find
+	name   string // at both ends; "" until it is known
+	key    []byte // our share of the path key
+	ice    *ice.Search
+	wg     sync.WaitGroup
+	giveUp context.CancelCauseFunc // ends it, from any goroutine
 
 	// What is known of the Peer's side; of the loop's goroutine alone.
 	remoteKey []byte
@@ -110,9 +109,9 @@ func (l *peerLink) search(parent context.Context, w wanted) error {
 	defer over()
 	_, _ = rand.Read(s.key)
 	if w.Controlling {
-		var id [signal.AttemptLen / 2]byte
+		var id [signal.SearchLen / 2]byte
 		_, _ = rand.Read(id[:])
-		s.attempt = hex.EncodeToString(id[:])
+		s.name = hex.EncodeToString(id[:])
 	}
 	var sender sync.WaitGroup
 	sending, stopSending := context.WithCancel(parent)
@@ -306,11 +305,11 @@ func (s *search) opening(t signal.Type) signal.Message {
 
 // message takes one of the Peer's; done ends the search.
 func (s *search) message(ctx context.Context, m signal.Message) (done bool, err error) {
-	if s.attempt == "" && m.Type == signal.Offer {
-		s.attempt = m.Attempt
+	if s.name == "" && m.Type == signal.Offer {
+		s.name = m.Search
 	}
-	if m.Attempt != s.attempt {
-		return false, nil // of an attempt that lost against this one
+	if m.Search != s.name {
+		return false, nil // of a search that lost against this one
 	}
 	switch m.Type {
 	case signal.Bye:
@@ -348,20 +347,20 @@ func (s *search) message(ctx context.Context, m signal.Message) (done bool, err 
 	return false, nil
 }
 
-// pathKey is the secret that authenticates the probes of what this attempt finds.
+// pathKey is the secret that authenticates the probes of what this search finds.
 func (s *search) pathKey() ([32]byte, error) {
 	if s.find.Controlling {
-		return signal.PathKey(s.key, s.remoteKey, s.attempt)
+		return signal.PathKey(s.key, s.remoteKey, s.name)
 	}
-	return signal.PathKey(s.remoteKey, s.key, s.attempt)
+	return signal.PathKey(s.remoteKey, s.key, s.name)
 }
 
 // add gives a path that ICE has validated to the shared socket.
-func (s *search) add(f attempt.Found, key [32]byte) {
+func (s *search) add(f ice.Found, key [32]byte) {
 	p := underlay.Path{
-		Attempt: s.attempt, Kind: underlay.Direct, Remote: f.Remote, Relays: s.relays(), Answered: f.RTT, Key: key, Initiator: s.find.Controlling,
+		Search: s.name, Kind: underlay.Direct, Remote: f.Remote, Relays: s.relays(), Answered: f.RTT, Key: key, Initiator: s.find.Controlling,
 	}
-	if f.Kind == attempt.Relay {
+	if f.Kind == ice.Relay {
 		p.Kind = underlay.Relay
 	}
 	if f.Relay != nil {

@@ -1,4 +1,4 @@
-// The UDP part of a search: one ICE agent (package attempt) finds a path, the shared
+// The UDP part of a search: one ICE agent (package ice) finds a path, the shared
 // socket (package underlay) checks and keeps it, QUIC opens a Session over it.
 
 package overlay
@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pion/ice/v3"
+	pion "github.com/pion/ice/v3"
 
-	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/ice"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/signal"
 	pathstate "cadre.dev/overlay/internal/underlay/paths"
@@ -26,7 +26,7 @@ func (s *search) startICE(ctx context.Context) error {
 		return nil
 	}
 	servers := n.paths.servers(relay)
-	agent, err := attempt.Start(ctx, attempt.Config{
+	agent, err := ice.Start(ctx, ice.Config{
 		Mux: n.paths.ice, Controlling: s.find.Controlling, Servers: servers, Roots: n.paths.roots,
 		RelayOnly: !direct, Private: !n.cfg.PublicOnly, AllowLoopback: n.limits.loopback, Log: s.l.log,
 	})
@@ -43,7 +43,7 @@ func (s *search) closeICE() {
 		return
 	}
 	if s.relayed.Load() {
-		s.l.keepRelay(&relayOwner{Attempt: s.ice, name: s.attempt, begun: time.Now()})
+		s.l.keepRelay(&relayOwner{Search: s.ice, name: s.name, begun: time.Now()})
 		return
 	}
 	_ = s.ice.Close()
@@ -83,7 +83,7 @@ func (s *search) addICE(lines []string) {
 	}
 	for _, c := range lines {
 		if err := s.ice.AddRemote(c); err != nil {
-			s.l.log.Debug("candidate refused", "attempt", s.find.Epoch, "error", err)
+			s.l.log.Debug("candidate refused", "search", s.find.Epoch, "error", err)
 		} else {
 			s.noteRelay(c)
 		}
@@ -93,8 +93,8 @@ func (s *search) addICE(lines []string) {
 // noteRelay remembers the address of a candidate that is a relay of the Peer's.
 // Paths to it rank as relayed, whoever of us found them.
 func (s *search) noteRelay(line string) {
-	c, err := ice.UnmarshalCandidate(line)
-	if err != nil || c.Type() != ice.CandidateTypeRelay {
+	c, err := pion.UnmarshalCandidate(line)
+	if err != nil || c.Type() != pion.CandidateTypeRelay {
 		return
 	}
 	addr, err := netip.ParseAddr(c.Address())
@@ -170,7 +170,7 @@ func (l *peerLink) dialDatagrams(ctx context.Context, boot string) error {
 	return nil
 }
 
-// An attempt has four places at the socket: two for direct paths, one for a relay of
+// A search has four places at the socket: two for direct paths, one for a relay of
 // ours, without whose path nobody takes what the Peer sends there, one for the Peer's.
 const (
 	maxDirect    = 2
@@ -178,11 +178,11 @@ const (
 )
 
 // addAll adds a path and the others that answered. Only one goroutine calls it.
-func (s *search) addAll(found attempt.Found, key [32]byte) {
-	for _, f := range append([]attempt.Found{found}, found.Alternates...) {
+func (s *search) addAll(found ice.Found, key [32]byte) {
+	for _, f := range append([]ice.Found{found}, found.Alternates...) {
 		if f.Relay == nil {
 			places, most := &s.direct, maxDirect
-			if f.Kind == attempt.Relay {
+			if f.Kind == ice.Relay {
 				places, most = &s.peerRelays, maxPeerRelay
 			}
 			if !slices.Contains(*places, f.Remote) {

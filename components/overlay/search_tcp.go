@@ -11,8 +11,8 @@ import (
 	"net/netip"
 	"time"
 
-	"cadre.dev/overlay/internal/attempt"
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/ice"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/punch"
 	"cadre.dev/overlay/internal/signal"
@@ -24,7 +24,7 @@ func (s *search) startGather(ctx context.Context) {
 	if !n.allows(link.DirectTCP) {
 		return
 	}
-	// Only the side that began the attempt may know better: ours may be a Session
+	// Only the side that began the search may know better: ours may be a Session
 	// whose other end is gone, and the Peer waits for our addresses.
 	if s.find.Controlling && s.l.has(link.DirectTCP) {
 		s.gathered <- nil
@@ -35,7 +35,7 @@ func (s *search) startGather(ctx context.Context) {
 			Reflectors: n.paths.box.Reflectors(), Hosts: !n.cfg.PublicOnly, Allow: n.allowCandidate(), Log: s.l.log,
 		})
 		if err != nil {
-			s.l.log.Debug("no direct TCP from here", "attempt", s.find.Epoch, "error", err)
+			s.l.log.Debug("no direct TCP from here", "search", s.find.Epoch, "error", err)
 			local = nil
 		}
 		s.gathered <- local
@@ -67,9 +67,9 @@ func (s *search) tellTCP() {
 var errNoPeerTCP = errors.New("the peer offers no direct TCP")
 
 // tellNoTCP says that this side has nothing to connect to, so that the other does not
-// wait for it. Before the attempt has a name there is nobody to tell.
+// wait for it. Before the search has a name there is nobody to tell.
 func (s *search) tellNoTCP() {
-	if !s.localTCP && s.attempt != "" {
+	if !s.localTCP && s.name != "" {
 		s.tell(signal.Message{Type: signal.Candidates, Last: true})
 	}
 }
@@ -178,7 +178,7 @@ func (n *Node) allowCandidate() func(netip.Addr, bool) error {
 		if a.IsLoopback() {
 			return nil
 		}
-		return attempt.AllowedCandidate(a, private)
+		return ice.AllowedCandidate(a, private)
 	}
 }
 

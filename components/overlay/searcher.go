@@ -54,7 +54,7 @@ func (l *peerLink) runSearches(ctx context.Context) {
 		}
 		err := l.search(ctx, *w)
 		if err != nil && ctx.Err() == nil {
-			l.log.Info("search for paths ended", "attempt", w.Epoch, "error", err)
+			l.log.Info("search for paths ended", "search", w.Epoch, "error", err)
 		}
 		done()
 		l.searchEnded(*w, unlucky(err))

@@ -45,7 +45,7 @@ func TestALinkSearchesOneAtATime(t *testing.T) {
 	const offers = 20
 	for epoch := uint64(1); epoch <= offers; epoch++ {
 		l.signaled(identity.Verified{ID: a.id, BootID: a.bootID()}, signal.Message{
-			Type: signal.Offer, Epoch: epoch, Attempt: "0123456789abcdef", Key: make([]byte, signal.KeyLen),
+			Type: signal.Offer, Epoch: epoch, Search: "0123456789abcdef", Key: make([]byte, signal.KeyLen),
 		})
 	}
 	eventually(t, "the last one to wait for its turn", func() bool {
@@ -77,7 +77,7 @@ func TestANudgeIsTakenBack(t *testing.T) {
 	eventually(t, "a nudge that waits", func() bool { return b.nudges.waiters() == 1 })
 	l := b.linkTo(a)
 	l.signaled(identity.Verified{ID: a.id, BootID: a.bootID()}, signal.Message{
-		Type: signal.Offer, Epoch: 1, Attempt: "0123456789abcdef", Key: make([]byte, signal.KeyLen),
+		Type: signal.Offer, Epoch: 1, Search: "0123456789abcdef", Key: make([]byte, signal.KeyLen),
 	})
 	eventually(t, "no nudge that waits", func() bool {
 		l.mu.Lock()
@@ -91,7 +91,7 @@ func TestANudgeIsTakenBack(t *testing.T) {
 	b.nudges.give()
 }
 
-// TestEpochsGoOnWhenTheClockIsSetBack: a Peer ignores an attempt below one that it has
+// TestEpochsGoOnWhenTheClockIsSetBack: a Peer ignores a search below one that it has
 // seen (OVL-03).
 func TestEpochsGoOnWhenTheClockIsSetBack(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
@@ -158,8 +158,8 @@ func TestARendezvousThatIsBackIsNoSecondWish(t *testing.T) {
 // Session here yet.
 func TestAByeWaitsForTheLastOfAHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &search{attempt: "0123456789abcdef", ended: make(chan part, 4)}
-		bye := signal.Message{Type: signal.Bye, Attempt: s.attempt}
+		s := &search{name: "0123456789abcdef", ended: make(chan part, 4)}
+		bye := signal.Message{Type: signal.Bye, Search: s.name}
 		begin := time.Now()
 		if done, err := s.message(t.Context(), bye); !done || err != nil || time.Since(begin) != 0 {
 			t.Errorf("without a stream: done %v, error %v, after %v", done, err, time.Since(begin))

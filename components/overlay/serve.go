@@ -21,7 +21,7 @@ var (
 const headerTime = 10 * time.Second
 
 // serve runs everything that the far side begins on a Session, and returns when the
-// Session and all of that is over. The next attempt does not wait for what it leaves
+// Session and all of that is over. The next try does not wait for what it leaves
 // behind.
 func (l *peerLink) serve(ctx context.Context, s live, peer Peer) {
 	ctx, cancel := context.WithCancelCause(ctx)

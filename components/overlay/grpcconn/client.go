@@ -22,7 +22,7 @@ const (
 	pingWait = 10 * time.Second
 )
 
-// errSpent ends a second attempt to connect: there is one connection only.
+// errSpent ends a second try to connect: there is one connection only.
 var errSpent = errors.New("the connection has been used")
 
 // Client makes a gRPC client whose only connection is conn, which it owns from

@@ -114,7 +114,7 @@ func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.pair(natlab.PortRestricted, natlab.PortRestricted, natlab.Link{})
 	var worst time.Duration
-	var attempts uint64
+	var searches uint64
 	for i := range number(t, "LABTEST_RESTARTS", 20) {
 		if i > 0 {
 			a.Kill()
@@ -127,10 +127,10 @@ func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
 		b.run()
 		s := a.awaitPath(b, overlay.PathDirectTCP)
 		b.awaitPath(a, overlay.PathDirectTCP)
-		worst, attempts = max(worst, time.Since(begin)), max(attempts, s.Attempts)
+		worst, searches = max(worst, time.Since(begin)), max(searches, s.Attempts)
 		works(a, b)
 	}
-	t.Logf("direct at the latest %v after the start, after %d attempts", worst.Round(time.Millisecond), attempts)
+	t.Logf("direct at the latest %v after the start, after %d searches", worst.Round(time.Millisecond), searches)
 }
 
 // TestOVL15_RevokedPeerLosesItsSession removes a busy Peer from the map.

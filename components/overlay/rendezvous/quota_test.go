@@ -153,7 +153,7 @@ func TestMailboxOnly(t *testing.T) {
 	w := newWorld(t)
 	s := w.server(func(c *Config) { c.STUN, c.Admin = nil, "" })
 	a, b := w.node("db", "db-0", s), w.node("db", "db-1", s)
-	a.sends(t, b, signal.Message{Type: signal.Bye, Attempt: "0123456789abcdef"})
+	a.sends(t, b, signal.Message{Type: signal.Bye, Search: "0123456789abcdef"})
 	b.next(t)
 	if len(a.ICEServers())+len(a.Reflectors()) != 0 || s.AdminAddr() != nil {
 		t.Error("something is offered that is not there")

@@ -198,7 +198,7 @@ func TestOVL02OnlyTheOwnerPolls(t *testing.T) {
 		return got
 	}
 	poll("") // opens the mailbox
-	envelope, err := signal.Seal(signal.Message{Type: signal.Offer, Attempt: "0123456789abcdef", Pwd: "secret-pwd"}, certA, a, b, certB.Leaf, 1, time.Now())
+	envelope, err := signal.Seal(signal.Message{Type: signal.Offer, Search: "0123456789abcdef", Pwd: "secret-pwd"}, certA, a, b, certB.Leaf, 1, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

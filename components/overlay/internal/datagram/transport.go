@@ -40,7 +40,7 @@ type Config struct {
 // Stats counts what strangers did to a Transport.
 type Stats struct {
 	// Refused counts the packets that would have begun a connection and found no
-	// free place; one attempt may be several.
+	// free place; one try may be several.
 	Refused uint64
 	// FailedHellos had a handshake, but said nothing that we understand after it.
 	FailedHellos uint64

@@ -212,7 +212,7 @@ func TestSetUpIsBounded(t *testing.T) {
 		t.Error("dialed a socket that does not answer")
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	stop := errors.New("attempt abandoned")
+	stop := errors.New("try abandoned")
 	cancel(stop)
 	if _, err := a.Dial(ctx, hole.LocalAddr(), a.clientTLS("b")); !errors.Is(err, stop) {
 		t.Errorf("dial: %v, want %v", err, stop)

@@ -12,7 +12,7 @@
 //	                  ▼   │ Timer, new facts, Nudged
 //	                 back-off
 //
-//	finder  looks for direct and relayed paths, one attempt at a time. Attempts
+//	finder  looks for direct and relayed paths, one search at a time. Searches
 //	        are numbered by epoch, and only the side that dials begins them; the
 //	        other follows the highest epoch that it has seen of the Peer's Boot and
 //	        asks with a nudge when it wants one. So two ends that restart together

@@ -7,9 +7,9 @@ type find struct {
 	running bool
 	// armed: a timer runs; waiting: it is a back-off, not the wait for an improvement.
 	armed, waiting bool
-	// wished: another attempt was asked for while one ran; died: because a path did.
+	// wished: another search was asked for while one ran; died: because a path did.
 	wished, died bool
-	// epoch is that of the last attempt; boot is the Peer's Boot that it counts for.
+	// epoch is that of the last search; boot is the Peer's Boot that it counts for.
 	epoch uint64
 	boot  string
 	// number is that of the armed timer; older ones are ignored.
@@ -36,7 +36,7 @@ func (s State) restartFind() (State, []Effect) {
 	return s, append(effects, more...)
 }
 
-// startFind begins an attempt; only the dialing side does.
+// startFind begins a search; only the dialing side does.
 func (s State) startFind() (State, []Effect) {
 	f := s.find
 	f.running, f.armed, f.waiting, f.wished, f.died = true, false, false, false, false
@@ -45,7 +45,7 @@ func (s State) startFind() (State, []Effect) {
 	return s, []Effect{Find{Epoch: f.epoch, Controlling: true, Boot: s.facts.Boot}}
 }
 
-// wishFind wants an attempt soon. A back-off is kept, unless the Peer asks.
+// wishFind wants a search soon. A back-off is kept, unless the Peer asks.
 func (s State) wishFind(patient bool) (State, []Effect) {
 	_, best := s.InUse()
 	switch {
@@ -64,7 +64,7 @@ func (s State) wishFind(patient bool) (State, []Effect) {
 	return s.startFind()
 }
 
-// lostPath follows the loss of a Session that an attempt had found. An attempt takes
+// lostPath follows the loss of a Session that a search had found. A search takes
 // seconds where its messages are slow; a path that still works is used meanwhile.
 func (s State) lostPath(ev Lost) (State, []Effect) {
 	var effects []Effect
@@ -99,7 +99,7 @@ func (s State) searchAfter(ev Lost) (State, []Effect) {
 	return s.waitFind(ev.Jitter)
 }
 
-// offered follows the Peer into an attempt, unless it is an old one.
+// offered follows the Peer into a search, unless it is an old one.
 func (s State) offered(ev Offered) (State, []Effect) {
 	if s.facts.Dials || !s.facts.findable() || !s.facts.Admits(ev.Boot) {
 		return s, nil

@@ -13,9 +13,9 @@ func TestEpochsBeginAfterEarlierLinksOnes_OVL03(t *testing.T) {
 	})
 }
 
-// What was found and died while the attempt still ran is looked for again at once,
+// What was found and died while the search still ran is looked for again at once,
 // and only once.
-func TestPathThatDiesDuringAnAttempt(t *testing.T) {
+func TestPathThatDiesDuringASearch(t *testing.T) {
 	play(t, []scriptStep{
 		{Changed{finds("b1")}, Dialing, []Effect{Cancel{}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
 		{Connected{Session: 7, Boot: "b1", Class: Relay}, Up, []Effect{Use{7}}},
@@ -26,7 +26,7 @@ func TestPathThatDiesDuringAnAttempt(t *testing.T) {
 	})
 }
 
-// A nudge for an attempt that the Peer has not heard of yet asks for that one; a later
+// A nudge for a search that the Peer has not heard of yet asks for that one; a later
 // one may have come after the Peer took part.
 func TestNudgeBeforeTheOfferIsServedByIt(t *testing.T) {
 	play(t, []scriptStep{

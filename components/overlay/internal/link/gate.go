@@ -5,8 +5,8 @@ import "time"
 // gate is what the dialing side does about the gateway.
 type gate struct {
 	dialing, waiting bool
-	// attempt numbers dials and timers; older ones are ignored.
-	attempt uint64
+	// try numbers dials and timers; older ones are ignored.
+	try uint64
 	// backOff is the wait after the next failure, 0 for the least.
 	backOff time.Duration
 }
@@ -14,7 +14,7 @@ type gate struct {
 // stopped neither dials nor waits; whatever was under way is stale now.
 func (g gate) stopped() gate {
 	g.dialing, g.waiting = false, false
-	g.attempt++
+	g.try++
 	return g
 }
 
@@ -41,7 +41,7 @@ func (s State) openGate(anew bool) (State, []Effect) {
 	effects := []Effect{Cancel{}}
 	if s.facts.reachable() {
 		s.gate.dialing = true
-		effects = append(effects, Dial{Attempt: s.gate.attempt, Instance: s.facts.Instance, Boot: s.facts.Boot})
+		effects = append(effects, Dial{Try: s.gate.try, Instance: s.facts.Instance, Boot: s.facts.Boot})
 	}
 	return s, effects
 }
@@ -58,7 +58,7 @@ func (s State) reopenGate(flap bool, jitter float64) (State, []Effect) {
 }
 
 func (s State) failed(ev Failed) (State, []Effect) {
-	if !s.gate.dialing || ev.Attempt != s.gate.attempt {
+	if !s.gate.dialing || ev.Try != s.gate.try {
 		return s, nil
 	}
 	return s.waitGate(ev.Jitter)
@@ -71,11 +71,11 @@ func (s State) waitGate(jitter float64) (State, []Effect) {
 	g.waiting = true
 	s.gate = g
 	after := g.backOff/2 + time.Duration(jitter*float64(g.backOff/2))
-	return s, []Effect{Cancel{}, Arm{Attempt: g.attempt, After: after}}
+	return s, []Effect{Cancel{}, Arm{Try: g.try, After: after}}
 }
 
 func (s State) timer(ev Timer) (State, []Effect) {
-	if !s.gate.waiting || ev.Attempt != s.gate.attempt {
+	if !s.gate.waiting || ev.Try != s.gate.try {
 		return s, nil
 	}
 	s.gate.waiting = false

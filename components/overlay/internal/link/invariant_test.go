@@ -52,12 +52,12 @@ func (w *world) event() Event {
 		w.next++
 		c := Connected{Session: w.next, Boot: boot, Class: Relay + Class(w.r.IntN(4))}
 		if c.Class == Gateway && w.r.IntN(2) == 0 {
-			c.Attempt = w.dialing
+			c.Try = w.dialing
 		}
 		w.open[w.next] = held{boot: c.Boot, class: c.Class}
 		return c
 	case 4:
-		return Failed{Attempt: w.dialing, Jitter: w.r.Float64()}
+		return Failed{Try: w.dialing, Jitter: w.r.Float64()}
 	case 5:
 		id := uint64(w.r.IntN(int(w.next + 1)))
 		delete(w.open, id)
@@ -66,7 +66,7 @@ func (w *world) event() Event {
 		}
 		return Lost{Session: id, Lived: time.Duration(w.r.IntN(3)) * findSteady, Jitter: w.r.Float64()}
 	case 6:
-		return Timer{Attempt: w.armed}
+		return Timer{Try: w.armed}
 	case 7:
 		return Offered{Epoch: uint64(w.r.IntN(10)), Boot: boot}
 	case 8:
@@ -85,9 +85,9 @@ func (w *world) follow(effects []Effect) string {
 		case Cancel:
 			w.armed = 0
 		case Dial:
-			w.dialing = e.Attempt
+			w.dialing = e.Try
 		case Arm:
-			w.armed = e.Attempt
+			w.armed = e.Try
 			if e.After < backOffMin/2 || e.After > backOffMax {
 				return fmt.Sprintf("wait of %v", e.After)
 			}

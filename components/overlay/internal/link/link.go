@@ -13,9 +13,9 @@ const (
 	Absent Phase = "absent"
 	// Awaited: the Peer dials, and has not yet.
 	Awaited Phase = "awaited"
-	// Dialing: an attempt is under way.
+	// Dialing: a try at the gateway or a search is under way.
 	Dialing Phase = "dialing"
-	// BackOff: the last attempt failed and a timer runs.
+	// BackOff: the last try failed and a timer runs.
 	BackOff Phase = "back-off"
 	// Up: a Session is in use.
 	Up Phase = "up"
@@ -54,7 +54,7 @@ const (
 	// with an immediate dial. Less is a flap and backs off.
 	steady = time.Second
 
-	// findMin and findMax bound the wait after an attempt that found nothing direct.
+	// findMin and findMax bound the wait after a search that found nothing direct.
 	findMin = time.Second
 	findMax = time.Minute
 	// findHope is the longest wait after a rendezvous has come back.
@@ -63,9 +63,9 @@ const (
 	// DirectUDP works: most NATs that refuse once refuse for ever.
 	improveMin = time.Minute
 	improveMax = 10 * time.Minute
-	// improveSoon is that wait after an attempt that was unlucky, once.
+	// improveSoon is that wait after a search that was unlucky, once.
 	improveSoon = time.Second
-	// findSteady is how long a direct Session must have lived for the next attempt
+	// findSteady is how long a direct Session must have lived for the next search
 	// to begin at once: a path that comes and goes is not run after.
 	findSteady = 10 * time.Second
 )
@@ -92,7 +92,7 @@ type Facts struct {
 	Instance string
 	// Finds tells that this node can look for paths.
 	Finds bool
-	// Epoch is what the epochs of this side's attempts begin after. It must be above
+	// Epoch is what the epochs of this side's searches begin after. It must be above
 	// those of earlier Links of this Boot with the Peer, who ignores old ones (OVL-03).
 	Epoch uint64
 }
@@ -120,13 +120,13 @@ type Event interface{ event() }
 type (
 	// Changed brings new facts, or the first ones.
 	Changed struct{ Facts Facts }
-	// Connected brings a Session whose peer has been authenticated. Attempt is
+	// Connected brings a Session whose peer has been authenticated. Try is
 	// that of the Dial it came from, 0 for every other.
 	Connected struct {
 		Session uint64
 		Boot    string
 		Class   Class
-		Attempt uint64
+		Try     uint64
 	}
 	// Moved tells that a Session's datagrams travel on a path of another class.
 	Moved struct {
@@ -141,8 +141,8 @@ type (
 	}
 	// Failed ends a Dial without a Session. Jitter in [0,1) spreads the wait.
 	Failed struct {
-		Attempt uint64
-		Jitter  float64
+		Try    uint64
+		Jitter float64
 	}
 	// Lost tells that a Session has ended, after living for Lived.
 	Lost struct {
@@ -150,14 +150,14 @@ type (
 		Lived   time.Duration
 		Jitter  float64
 	}
-	// Timer tells that the Arm of this attempt has run out.
-	Timer struct{ Attempt uint64 }
-	// Offered tells that the Peer, as Boot, began the attempt of this epoch.
+	// Timer tells that the Arm of this try has run out.
+	Timer struct{ Try uint64 }
+	// Offered tells that the Peer, as Boot, began the search of this epoch.
 	Offered struct {
 		Epoch uint64
 		Boot  string
 	}
-	// Nudged tells that the Peer, as Boot, asks for an attempt. Unsaid: the running
+	// Nudged tells that the Peer, as Boot, asks for a search. Unsaid: the running
 	// one has not reached the Peer yet, so it is what is asked for.
 	Nudged struct {
 		Boot   string
@@ -167,7 +167,7 @@ type (
 	Quiet struct{}
 	// Hoped tells that looking may go better now: a rendezvous is back.
 	Hoped struct{ Jitter float64 }
-	// FindEnded ends an attempt, whatever it found. Unlucky: lost packets alone may be
+	// FindEnded ends a search, whatever it found. Unlucky: lost packets alone may be
 	// why it found no DirectTCP.
 	FindEnded struct {
 		Epoch   uint64
@@ -182,17 +182,17 @@ type (
 type Effect interface{ effect() }
 
 type (
-	// Dial starts an attempt at Instance, expecting Boot unless it is "".
+	// Dial tries Instance, expecting Boot unless it is "".
 	Dial struct {
-		Attempt        uint64
+		Try            uint64
 		Instance, Boot string
 	}
 	// Cancel abandons the running dial and its timer.
 	Cancel struct{}
-	// Arm asks for a Timer with this attempt.
+	// Arm asks for a Timer of this try.
 	Arm struct {
-		Attempt uint64
-		After   time.Duration
+		Try   uint64
+		After time.Duration
 	}
 	// Use makes a Session the one that streams are opened on; 0 is none.
 	Use struct{ Session uint64 }
@@ -203,21 +203,21 @@ type (
 	}
 	// Retire ends a Session as soon as no stream uses it.
 	Retire struct{ Session uint64 }
-	// Find begins the attempt of an epoch and abandons the one before. Boot is the
+	// Find begins the search of an epoch and abandons the one before. Boot is the
 	// Peer's, "" when any is meant.
 	Find struct {
 		Epoch       uint64
 		Controlling bool
 		Boot        string
 	}
-	// StopFind abandons the running attempt and its timer.
+	// StopFind abandons the running search and its timer.
 	StopFind struct{}
 	// ArmFind asks for a FindTimer with this number.
 	ArmFind struct {
 		Number uint64
 		After  time.Duration
 	}
-	// Nudge asks the Peer for an attempt.
+	// Nudge asks the Peer for a search.
 	Nudge struct{}
 	// Redial makes a Session with Boot over a datagram path that still works, if there
 	// is one: what ended the last need not have been the path.

@@ -38,34 +38,34 @@ func TestGateScripts(t *testing.T) {
 	for name, script := range map[string][]scriptStep{
 		"dialer connects, loses, redials at once": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Connected{Session: 7, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{7}}},
+			{Connected{Session: 7, Boot: "b1", Class: Gateway, Try: 1}, Up, []Effect{Use{7}}},
 			{Changed{facts("b1", "i1")}, Up, nil},
 			{Lost{Session: 6, Lived: long}, Up, nil},
 			{Lost{Session: 7, Lived: long}, Dialing, []Effect{Use{}, Cancel{}, Dial{3, "i1", "b1"}}},
 		},
 		"a session that flaps backs off": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Connected{Session: 7, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{7}}},
+			{Connected{Session: 7, Boot: "b1", Class: Gateway, Try: 1}, Up, []Effect{Use{7}}},
 			{Lost{Session: 7, Lived: short}, BackOff, []Effect{Use{}, Cancel{}, Arm{3, backOffMin / 2}}},
-			{Timer{Attempt: 2}, BackOff, nil},
-			{Timer{Attempt: 3}, Dialing, []Effect{Cancel{}, Dial{4, "i1", "b1"}}},
+			{Timer{Try: 2}, BackOff, nil},
+			{Timer{Try: 3}, Dialing, []Effect{Cancel{}, Dial{4, "i1", "b1"}}},
 		},
 		"failures wait longer each time, new facts not at all": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Failed{Attempt: 1}, BackOff, []Effect{Cancel{}, Arm{2, backOffMin / 2}}},
+			{Failed{Try: 1}, BackOff, []Effect{Cancel{}, Arm{2, backOffMin / 2}}},
 			{Timer{2}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
-			{Failed{Attempt: 3, Jitter: 1}, BackOff, []Effect{Cancel{}, Arm{4, 2 * backOffMin}}},
+			{Failed{Try: 3, Jitter: 1}, BackOff, []Effect{Cancel{}, Arm{4, 2 * backOffMin}}},
 			{Changed{facts("b1", "i1")}, BackOff, nil},
 			{Changed{facts("b2", "i1")}, Dialing, []Effect{Cancel{}, Dial{5, "i1", "b2"}}},
 			{Timer{4}, Dialing, nil},
-			{Failed{Attempt: 3}, Dialing, nil},
-			{Failed{Attempt: 5}, BackOff, []Effect{Cancel{}, Arm{6, backOffMin / 2}}},
+			{Failed{Try: 3}, Dialing, nil},
+			{Failed{Try: 5}, BackOff, []Effect{Cancel{}, Arm{6, backOffMin / 2}}},
 		},
 		"a result of old facts is closed": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
 			{Changed{facts("b2", "i2")}, Dialing, []Effect{Cancel{}, Dial{2, "i2", "b2"}}},
-			{Connected{Session: 7, Boot: "b1", Class: Gateway, Attempt: 1}, Dialing, []Effect{Close{7, ErrReplaced}}},
-			{Connected{Session: 8, Boot: "b2", Class: Gateway, Attempt: 2}, Up, []Effect{Use{8}}},
+			{Connected{Session: 7, Boot: "b1", Class: Gateway, Try: 1}, Dialing, []Effect{Close{7, ErrReplaced}}},
+			{Connected{Session: 8, Boot: "b2", Class: Gateway, Try: 2}, Up, []Effect{Use{8}}},
 		},
 		"a new boot ends the old session": {
 			{Changed{Facts{Boot: "b1"}}, Awaited, []Effect{Cancel{}}},
@@ -82,7 +82,7 @@ func TestGateScripts(t *testing.T) {
 		},
 		"an instance moves": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Connected{Session: 1, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{1}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway, Try: 1}, Up, []Effect{Use{1}}},
 			{Changed{facts("b1", "i2")}, Dialing, []Effect{Close{1, ErrMoved}, Use{}, Cancel{}, Dial{3, "i2", "b1"}}},
 		},
 		"a worker without a boot is absent": {
@@ -92,7 +92,7 @@ func TestGateScripts(t *testing.T) {
 		},
 		"a coordinator without a known boot is dialed": {
 			{Changed{Facts{Dials: true, AnyBoot: true, Instance: "i1"}}, Dialing, []Effect{Cancel{}, Dial{1, "i1", ""}}},
-			{Connected{Session: 1, Boot: "b9", Class: Gateway, Attempt: 1}, Up, []Effect{Use{1}}},
+			{Connected{Session: 1, Boot: "b9", Class: Gateway, Try: 1}, Up, []Effect{Use{1}}},
 			{Changed{Facts{Dials: true, AnyBoot: true, Instance: "i1", Boot: "b9"}}, Up, nil},
 		},
 	} {
@@ -102,7 +102,7 @@ func TestGateScripts(t *testing.T) {
 
 func TestChoiceScripts(t *testing.T) {
 	up := scriptStep{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}}
-	gateway := scriptStep{Connected{Session: 1, Boot: "b1", Class: Gateway, Attempt: 1}, Up, []Effect{Use{1}}}
+	gateway := scriptStep{Connected{Session: 1, Boot: "b1", Class: Gateway, Try: 1}, Up, []Effect{Use{1}}}
 	for name, script := range map[string][]scriptStep{
 		"a better one takes over, the gateway's stays as standby": {
 			up, gateway,
@@ -129,7 +129,7 @@ func TestChoiceScripts(t *testing.T) {
 			up, gateway,
 			{Connected{Session: 2, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{2}}},
 			{Lost{Session: 1, Lived: steady}, Up, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
-			{Connected{Session: 4, Boot: "b1", Class: Gateway, Attempt: 3}, Up, nil},
+			{Connected{Session: 4, Boot: "b1", Class: Gateway, Try: 3}, Up, nil},
 		},
 		"a new boot ends every session": {
 			up, gateway,
@@ -204,7 +204,7 @@ func TestFindScripts(t *testing.T) {
 			{FindEnded{Epoch: 1}, Up, nil},
 			{Lost{Session: 1, Lived: findSteady / 2}, BackOff, []Effect{Use{}, Redial{"b1"}, ArmFind{1, findMin / 2}}},
 		},
-		"the path may carry another session while an attempt runs": {
+		"the path may carry another session while a search runs": {
 			begun,
 			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
 			{Lost{Session: 1, Lived: steady}, Dialing, []Effect{Use{}, Redial{"b1"}}},
@@ -232,14 +232,14 @@ func TestFindScripts(t *testing.T) {
 			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
 			{Lost{Session: 1, Lived: steady}, Awaited, []Effect{Use{}, Nudge{}}},
 		},
-		"another boot abandons the attempt": {
+		"another boot abandons the search": {
 			begun,
 			{Changed{finds("b2")}, Dialing, []Effect{Cancel{}, StopFind{}, Find{2, true, "b2"}}},
 			{FindEnded{Epoch: 1}, Dialing, nil},
 		},
 		"a nudge hastens the gateway": {
 			{Changed{facts("b1", "i1")}, Dialing, []Effect{Cancel{}, Dial{1, "i1", "b1"}}},
-			{Failed{Attempt: 1}, BackOff, []Effect{Cancel{}, Arm{2, backOffMin / 2}}},
+			{Failed{Try: 1}, BackOff, []Effect{Cancel{}, Arm{2, backOffMin / 2}}},
 			{Nudged{Boot: "b1"}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
 		},
 		"the other side follows, newest epoch only": {

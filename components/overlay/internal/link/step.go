@@ -36,7 +36,7 @@ func (s State) Facts() Facts { return s.facts }
 // InUse is the Session that streams are opened on, 0 for none, and its class.
 func (s State) InUse() (uint64, Class) { return s.use, s.Class(s.use) }
 
-// Finding tells whether an attempt runs, and the last epoch.
+// Finding tells whether a search runs, and the last epoch.
 func (s State) Finding() (bool, uint64) { return s.find.running, s.find.epoch }
 
 // Phase tells where the Link stands.
@@ -131,7 +131,7 @@ func (s State) changed(f Facts) (State, []Effect) {
 // connected takes a new Session, or refuses it.
 func (s State) connected(ev Connected) (State, []Effect) {
 	switch {
-	case ev.Attempt != 0 && (!s.gate.dialing || ev.Attempt != s.gate.attempt):
+	case ev.Try != 0 && (!s.gate.dialing || ev.Try != s.gate.try):
 		return s, []Effect{Close{Session: ev.Session, Reason: ErrReplaced}}
 	case !s.facts.Admits(ev.Boot):
 		return s, []Effect{Close{Session: ev.Session, Reason: ErrRevoked}}
@@ -147,7 +147,7 @@ func (s State) connected(ev Connected) (State, []Effect) {
 	s.held = append(slices.Clip(s.held), held{session: ev.Session, boot: ev.Boot, class: ev.Class})
 	if ev.Class == Gateway {
 		s.gate = s.gate.stopped()
-		if ev.Attempt == 0 {
+		if ev.Try == 0 {
 			effects = append(effects, Cancel{})
 		}
 	}

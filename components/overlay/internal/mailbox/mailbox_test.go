@@ -18,7 +18,7 @@ import (
 )
 
 func say(epoch uint64) signal.Message {
-	return signal.Message{Type: signal.Candidates, Attempt: "0123456789abcdef", Epoch: epoch}
+	return signal.Message{Type: signal.Candidates, Search: "0123456789abcdef", Epoch: epoch}
 }
 
 // TestOVL04ChaosServer: reordered, repeated, dropped, changed, given to others.

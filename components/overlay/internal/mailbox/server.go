@@ -131,7 +131,7 @@ func (s *server) lost(err error) {
 	if was {
 		s.client.changed.note()
 	}
-	// Once for each loss, and once for each new reason; not for each attempt.
+	// Once for each loss, and once for each new reason; not for each try.
 	if was || now != before {
 		s.log.Warn("rendezvous not connected", "error", err)
 	}

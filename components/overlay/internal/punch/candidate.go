@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/ice"
 )
 
 // MaxCandidates is how many candidates either side may offer (OVL-09).
@@ -35,7 +35,7 @@ type Candidate struct {
 // allowedCandidate is the address filter: nil for an address that a Peer may
 // name, else an error that wraps ErrCandidateForbidden. private lets addresses
 // of private networks pass.
-var allowedCandidate func(addr netip.Addr, private bool) error = attempt.AllowedCandidate
+var allowedCandidate func(addr netip.Addr, private bool) error = ice.AllowedCandidate
 
 // network is what a host knows of its place.
 type network struct {

@@ -349,9 +349,9 @@ func TestOverIPv6(t *testing.T) {
 	}
 }
 
-// What a Peer has dialled in an attempt that it has left waits at the port and
+// What a Peer has dialled in a search that it has left waits at the port and
 // must not be picked.
-func TestConnectionOfAnAttemptThatIsOver(t *testing.T) {
+func TestConnectionOfAnSearchThatIsOver(t *testing.T) {
 	for _, end := range []string{"orderly", "reset", "not at all"} {
 		t.Run(end, func(t *testing.T) {
 			a, b := pair(t, Config{})

@@ -3,7 +3,7 @@ package punch
 import (
 	"errors"
 
-	"cadre.dev/overlay/internal/attempt"
+	"cadre.dev/overlay/internal/ice"
 )
 
 var (
@@ -13,7 +13,7 @@ var (
 	// what the Peer offers may be or can be dialled.
 	ErrNoCandidates = errors.New("no usable candidate")
 	// ErrCandidateForbidden reports what no Peer may name (OVL-09, OVL-10).
-	ErrCandidateForbidden = attempt.ErrForbidden
+	ErrCandidateForbidden = ice.ErrForbidden
 	// ErrGarbage reports bytes that the protocol before TLS does not know.
 	ErrGarbage = errors.New("unexpected bytes before the pick")
 	// ErrBusy reports a second Connect while one runs.

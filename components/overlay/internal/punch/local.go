@@ -32,7 +32,7 @@ type Config struct {
 	Allow func(addr netip.Addr, private bool) error
 }
 
-// Local is this host's end of one attempt: a port and what is known about it.
+// Local is this host's end of one search: a port and what is known about it.
 // All methods may be called concurrently.
 type Local struct {
 	// constant after Gather

@@ -29,7 +29,10 @@ type Conn struct {
 	over  chan struct{} // closed when the stream is let go of
 	told  func()        // called then; may be nil
 
-	reading, writing sync.Mutex // one goroutine each, as a Stream wants it
+	// One goroutine each, as a Stream wants it. Who waits to read does not outwait Close.
+	reading chan struct{}
+	writing sync.Mutex
+	closing chan struct{} // closed by Close
 
 	mu     sync.Mutex
 	closed bool // by Close; guarded by mu
@@ -42,7 +45,8 @@ var _ net.Conn = (*Conn)(nil)
 // or tells that it is too late for one. over, which may be nil, is called once, when Close
 // was called and the stream is let go of.
 func New(st carrier.Stream, ends Ends, spawn func(func()) bool, over func()) *Conn {
-	return &Conn{st: st, ends: ends, spawn: spawn, over: make(chan struct{}), told: over}
+	return &Conn{st: st, ends: ends, spawn: spawn, told: over,
+		over: make(chan struct{}), reading: make(chan struct{}, 1), closing: make(chan struct{})}
 }
 
 // Over is closed when Close was called and the stream is let go of.
@@ -51,8 +55,12 @@ func (c *Conn) Over() <-chan struct{} { return c.over }
 // Read fails with [net.ErrClosed] after Close and with [os.ErrDeadlineExceeded] after a
 // deadline; [io.EOF] is the far side's half-close and nothing else.
 func (c *Conn) Read(b []byte) (int, error) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	select {
+	case c.reading <- struct{}{}:
+		defer func() { <-c.reading }()
+	case <-c.closing:
+		return 0, net.ErrClosed
+	}
 	if c.isClosed() {
 		return 0, net.ErrClosed
 	}
@@ -103,6 +111,7 @@ func (c *Conn) Close() error {
 		return net.ErrClosed
 	}
 	c.closed = true
+	close(c.closing)
 	c.mu.Unlock()
 	_ = c.st.SetReadDeadline(time.Unix(1, 0)) // ends a Read
 	if !c.spawn(c.leave) {
@@ -132,8 +141,8 @@ func (c *Conn) leave() {
 	if err != nil {
 		return
 	}
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	c.reading <- struct{}{} // a Read has just been ended
+	defer func() { <-c.reading }()
 	_ = c.st.SetReadDeadline(time.Now().Add(lastWords))
 	_, _ = io.Copy(io.Discard, io.LimitReader(c.st, lastBytes))
 }

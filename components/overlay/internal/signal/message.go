@@ -14,15 +14,15 @@ import (
 type Type string
 
 const (
-	// Offer opens an attempt.
+	// Offer opens a search.
 	Offer Type = "offer"
 	// Answer accepts one.
 	Answer Type = "answer"
 	// Candidates adds addresses to one.
 	Candidates Type = "candidates"
-	// Nudge asks the side that opens attempts to open one.
+	// Nudge asks the side that opens searches to open one.
 	Nudge Type = "nudge"
-	// Bye ends an attempt.
+	// Bye ends a search.
 	Bye Type = "bye"
 )
 
@@ -32,8 +32,8 @@ const (
 	MaxCandidates = 16
 	// MaxCandidate is the longest candidate line, in bytes.
 	MaxCandidate = 256
-	// AttemptLen is the length of an attempt's name: 16 hex digits.
-	AttemptLen = 16
+	// SearchLen is the length of a search's name: 16 hex digits.
+	SearchLen = 16
 	// KeyLen is the length of a side's share of the path key, in bytes.
 	KeyLen = 32
 
@@ -48,11 +48,11 @@ const (
 // field means that the step has nothing to say about it.
 type Message struct {
 	Type Type `json:"type"`
-	// Epoch is the link's epoch: it grows with each attempt of a pair, and one
+	// Epoch is the link's epoch: it grows with each search of a pair, and one
 	// side of the pair alone makes it grow. A Nudge has none.
 	Epoch uint64 `json:"epoch"`
-	// Attempt is 16 hex digits; empty only for a Nudge.
-	Attempt string `json:"attempt,omitempty"`
+	// Search is 16 hex digits; empty only for a Nudge.
+	Search string `json:"attempt,omitempty"` // its name on the wire
 	// FromBoot and ToBoot repeat the envelope's: Seal fills them in, Open checks
 	// that they agree.
 	FromBoot string `json:"from_boot"`
@@ -69,7 +69,7 @@ type Message struct {
 	// OneWayMicros estimates the way to the reflector in microseconds: half the
 	// round trip. It times the simultaneous open, 0 when unknown.
 	OneWayMicros int64 `json:"one_way_micros,omitempty"`
-	// Last says that no more candidates of this attempt will follow.
+	// Last says that no more candidates of this search will follow.
 	Last bool `json:"last,omitempty"`
 }
 
@@ -91,11 +91,11 @@ func (m Message) Validate() error {
 	if m.Epoch > maxEpoch {
 		return fmt.Errorf("epoch %d: at most %d", m.Epoch, uint64(maxEpoch))
 	}
-	if m.Attempt == "" && m.Type != Nudge {
-		return fmt.Errorf("%s without an attempt", m.Type)
+	if m.Search == "" && m.Type != Nudge {
+		return fmt.Errorf("%s without a search", m.Type)
 	}
-	if m.Attempt != "" && !isHex(m.Attempt, AttemptLen) {
-		return fmt.Errorf("attempt %.40q: want %d lower-case hex digits", m.Attempt, AttemptLen)
+	if m.Search != "" && !isHex(m.Search, SearchLen) {
+		return fmt.Errorf("search %.40q: want %d lower-case hex digits", m.Search, SearchLen)
 	}
 	if len(m.Ufrag) > maxICE || len(m.Pwd) > maxICE {
 		return fmt.Errorf("ICE credentials longer than %d bytes", maxICE)

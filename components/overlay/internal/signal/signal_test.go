@@ -35,7 +35,7 @@ func newPair(t testing.TB) *pair {
 
 func offer(epoch uint64) Message {
 	return Message{
-		Type: Offer, Epoch: epoch, Attempt: "0123456789abcdef", Ufrag: "ufrag", Pwd: "secret-pwd", Key: bytes.Repeat([]byte{7}, KeyLen),
+		Type: Offer, Epoch: epoch, Search: "0123456789abcdef", Ufrag: "ufrag", Pwd: "secret-pwd", Key: bytes.Repeat([]byte{7}, KeyLen),
 		Candidates: []string{"candidate:1 1 udp 2130706431 10.1.2.3 50000 typ host"},
 		TCP:        []TCPCandidate{{Kind: "mapped", Addr: netip.MustParseAddrPort("198.51.100.7:4711")}}, OneWayMicros: 12_000, Last: true,
 	}
@@ -264,8 +264,8 @@ func TestMessageBounds(t *testing.T) {
 	p := newPair(t)
 	for name, change := range map[string]func(*Message){
 		"type":           func(m *Message) { m.Type = "shout" },
-		"no attempt":     func(m *Message) { m.Attempt = "" },
-		"attempt":        func(m *Message) { m.Attempt = "0123456789ABCDEF" },
+		"no search":      func(m *Message) { m.Search = "" },
+		"search":         func(m *Message) { m.Search = "0123456789ABCDEF" },
 		"key":            func(m *Message) { m.Key = m.Key[:5] },
 		"candidates":     func(m *Message) { m.Candidates = make([]string, MaxCandidates+1) },
 		"candidate":      func(m *Message) { m.Candidates[0] = strings.Repeat("x", MaxCandidate+1) },
@@ -303,7 +303,7 @@ func TestPathKey(t *testing.T) {
 		t.Error("the two sides get different keys")
 	}
 	if other, _ := PathKey(a, b, "fedcba9876543210"); other == key {
-		t.Error("two attempts get one key")
+		t.Error("two searches get one key")
 	}
 	if swapped, _ := PathKey(b, a, "0123456789abcdef"); swapped == key {
 		t.Error("the roles do not matter")

@@ -20,10 +20,10 @@
 // that probes and STUN work from the start. Nothing is allocated per datagram.
 //
 // Probes keep paths alive and tell which work. They are authenticated with a key
-// of the attempt that found the path and are answered one for one:
+// of the search that found the path and are answered one for one:
 //
 //	0x1f │ kind 1 │ key id 8 │ sequence 8 │ flags 4 │ MAC 16      = 38 bytes
 //
 // The package decides nothing about paths: package paths does. It does not find
-// paths either; package attempt does.
+// paths either; package ice does.
 package underlay

@@ -89,7 +89,7 @@ func (l *Link) doLocked(now time.Duration, e paths.Effect) {
 }
 
 // publishLocked brings this Link's part of the sources table up to date. Where
-// two attempts found the same address, the path in use gets the credit, else the
+// two searches found the same address, the path in use gets the credit, else the
 // newer one.
 func (l *Link) publishLocked() {
 	want := make(map[netip.AddrPort]*path)
@@ -118,11 +118,11 @@ func (l *Link) publishLocked() {
 
 // probeLocked sends one probe.
 func (l *Link) probeLocked(now time.Duration, p *path) {
-	seq := p.attempt.seq
-	p.attempt.seq++
+	seq := p.search.seq
+	p.search.seq++
 	l.state.Sent(now, p.id, seq)
 	var b [probeSize]byte
-	p.attempt.out.seal(&b, probe{kind: probeAsk, key: p.attempt.key, seq: seq, flags: l.flagsLocked(p)})
+	p.search.out.seal(&b, probe{kind: probeAsk, key: p.search.key, seq: seq, flags: l.flagsLocked(p)})
 	l.s.sendProbe(&b, p.relay, *p.remote.Load())
 }
 

@@ -79,7 +79,7 @@ func (l *Link) tellLocked(e paths.Effect) {
 		ev.Path = l.infoLocked(p)
 	}
 	l.log.Info("link path", "event", string(ev.Kind), "path", ev.Path.Remote,
-		"kind", string(ev.Path.Kind), "attempt", ev.Path.Attempt, "reason", ev.Reason)
+		"kind", string(ev.Path.Kind), "search", ev.Path.Search, "reason", ev.Reason)
 	if len(l.events) == eventsKept {
 		l.events = slices.Delete(l.events, 0, 1)
 	}

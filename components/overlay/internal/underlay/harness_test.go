@@ -72,10 +72,10 @@ func joined(tb testing.TB) (a, b *Link) {
 }
 
 // join adds a path to both: seen from a the Peer is at toB.
-func join(a, b *Link, attempt string, toB, toA netip.AddrPort) {
-	key := secret(attempt[0])
-	a.Add(Path{Attempt: attempt, Kind: Direct, Remote: toB, Key: key, Initiator: true})
-	b.Add(Path{Attempt: attempt, Kind: Direct, Remote: toA, Key: key})
+func join(a, b *Link, search string, toB, toA netip.AddrPort) {
+	key := secret(search[0])
+	a.Add(Path{Search: search, Kind: Direct, Remote: toB, Key: key, Initiator: true})
+	b.Add(Path{Search: search, Kind: Direct, Remote: toA, Key: key})
 }
 
 func up(l *Link) bool { return l.out.Load() != nil }

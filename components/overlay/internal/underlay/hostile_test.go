@@ -33,7 +33,7 @@ func spied(t *testing.T) (a, b *Link, seen func(to *Link) [][]byte) {
 		}
 		from.mu.Lock()
 		defer from.mu.Unlock()
-		att := from.attempts["one"]
+		att := from.searches["one"]
 		var raw [][]byte
 		for i := range uint64(3) {
 			// What was on the wire is what the same sealer makes of the same numbers.
@@ -41,7 +41,7 @@ func spied(t *testing.T) (a, b *Link, seen func(to *Link) [][]byte) {
 				var p [probeSize]byte
 				seq := att.seq - 1 - i
 				if kind == probeEcho {
-					seq = to.attempts["one"].seq - 1 - i
+					seq = to.searches["one"].seq - 1 - i
 				}
 				att.out.seal(&p, probe{kind: kind, key: att.key, seq: seq})
 				raw = append(raw, slices.Clone(p[:]))
@@ -92,7 +92,7 @@ func TestOVL13_ForgedPacketsChangeNothing(t *testing.T) {
 	replays := seen(b)
 	keys := make([]byte, probeSize)
 	b.mu.Lock()
-	b.attempts["one"].out.seal((*[probeSize]byte)(keys), probe{kind: probeAsk, key: b.attempts["one"].key, seq: 1 << 62})
+	b.searches["one"].out.seal((*[probeSize]byte)(keys), probe{kind: probeAsk, key: b.searches["one"].key, seq: 1 << 62})
 	b.mu.Unlock()
 	n, to := forgeries(), b.s.LocalAddr()
 	for i := range n {
@@ -189,7 +189,7 @@ func TestOVL13_StolenProbeMovesNothing(t *testing.T) {
 	from := thief.LocalAddr().(*net.UDPAddr).AddrPort()
 	for range 10 {
 		a.mu.Lock()
-		att := a.attempts["one"]
+		att := a.searches["one"]
 		var p [probeSize]byte
 		att.out.seal(&p, probe{kind: probeAsk, key: att.key, seq: att.seq})
 		att.seq++
@@ -220,7 +220,7 @@ func TestOVL09_NoMoreOutThanInToUnvalidatedAddress(t *testing.T) {
 	sent := 0
 	for range 500 {
 		a.mu.Lock()
-		att := a.attempts["one"]
+		att := a.searches["one"]
 		var p [probeSize]byte
 		att.out.seal(&p, probe{kind: probeAsk, key: att.key, seq: att.seq})
 		att.seq++

@@ -22,12 +22,12 @@ const (
 	Relay = paths.Relay
 )
 
-// Path is a way to the Peer that an attempt found. Both sides have checked that
+// Path is a way to the Peer that a search found. Both sides have checked that
 // it works; the Link starts to send to it at once.
 type Path struct {
-	// Attempt names the attempt that found it.
-	Attempt string
-	Kind    Kind
+	// Search names the search that found it.
+	Search string
+	Kind   Kind
 	// Remote is where to send; with a Relay it informs people only.
 	Remote netip.AddrPort
 	// Relay is a relay of ours: nil for Direct, and where only the Peer uses one,
@@ -41,7 +41,7 @@ type Path struct {
 	// Remote just now, 0 when there was none. Such a path is in use at once: asking
 	// again would cost a round trip and prove nothing more (OVL-13).
 	Answered time.Duration
-	// Key is the secret of the attempt, the same on both sides.
+	// Key is the secret of the search, the same on both sides.
 	Key [32]byte
 	// Initiator is true on one side and false on the other.
 	Initiator bool
@@ -50,12 +50,12 @@ type Path struct {
 // path is one that a Link has.
 type path struct {
 	// Constant.
-	id      paths.ID
-	link    *Link
-	attempt *attempt
-	kind    Kind
-	relay   *relay // nil unless it is a relay of ours
-	source  net.Conn
+	id     paths.ID
+	link   *Link
+	search *search
+	kind   Kind
+	relay  *relay // nil unless it is a relay of ours
+	source net.Conn
 
 	// remote is where a path without a relay of ours sends to; that of a direct one
 	// moves with the Peer's mapping.
@@ -72,9 +72,9 @@ type path struct {
 	seenSent, seenReceived uint64
 }
 
-// attempt is what the paths of one attempt share. Guarded by the Link's mu,
+// search is what the paths of one search share. Guarded by the Link's mu,
 // but for the constants.
-type attempt struct {
+type search struct {
 	name     string
 	link     *Link
 	key      uint64 // names the secret on the wire
@@ -112,7 +112,7 @@ type Link struct {
 	closed    bool
 	state     paths.State
 	paths     []*path // by id
-	attempts  map[string]*attempt
+	searches  map[string]*search
 	lastID    paths.ID
 	published map[netip.AddrPort]*path // this Link's part of the sources table
 	tell      func(Event)              // nil before Follow
@@ -126,7 +126,7 @@ type Link struct {
 func (s *Socket) NewLink(name string) *Link {
 	l := &Link{
 		s: s, name: name, log: s.log.With("peer", name), made: s.now(),
-		attempts: make(map[string]*attempt),
+		searches: make(map[string]*search),
 	}
 	l.virtual, l.key = newVirtual()
 	l.nextTick.Store(int64(time.Hour))
@@ -150,8 +150,8 @@ func (l *Link) VirtualAddr() *net.UDPAddr {
 	return &a
 }
 
-// Add adds a path, or refreshes the same path of the same attempt, and probes it
-// at once. An attempt has at most 4 paths and a Link 12: above that one that
+// Add adds a path, or refreshes the same path of the same search, and probes it
+// at once. A search has at most 4 paths and a Link 12: above that one that
 // does not work makes way, or else the new one is closed again.
 func (l *Link) Add(p Path) {
 	p.Remote = normal(p.Remote)
@@ -161,22 +161,22 @@ func (l *Link) Add(p Path) {
 		if p.Relay != nil {
 			_ = p.Relay.Close()
 		}
-		l.log.Warn("path refused", "attempt", p.Attempt, "path", p.Remote, "reason", reason)
+		l.log.Warn("path refused", "search", p.Search, "path", p.Remote, "reason", reason)
 		return
 	}
 	for _, old := range l.paths {
-		if old.attempt.name != p.Attempt || old.kind != p.Kind || old.source != p.Relay ||
+		if old.search.name != p.Search || old.kind != p.Kind || old.source != p.Relay ||
 			p.Relay == nil && *old.remote.Load() != p.Remote {
 			continue
 		}
-		if old.attempt.secret == p.Key && old.attempt.asInit == p.Initiator {
-			old.attempt.learn(p.Relays)
+		if old.search.secret == p.Key && old.search.asInit == p.Initiator {
+			old.search.learn(p.Relays)
 			l.state.Ask(old.id)
 			l.stepLocked(l.s.now())
 			return
 		}
 	}
-	a := l.attemptLocked(p)
+	a := l.searchLocked(p)
 	a.learn(p.Relays)
 	if n := l.addLocked(a, p); n != nil && p.Relay == nil && p.Answered > 0 {
 		l.state.Proven(l.s.now(), n.id, p.Answered)
@@ -189,8 +189,8 @@ func (l *Link) refuseLocked(p Path) string {
 	switch {
 	case l.closed:
 		return "link is closed"
-	case p.Attempt == "":
-		return "no attempt"
+	case p.Search == "":
+		return "no search"
 	case p.Relay == nil && (!p.Remote.IsValid() || p.Remote.Port() == 0 || p.Remote.Addr().IsUnspecified() || p.Remote.Addr().IsMulticast()):
 		return "no usable address"
 	case p.Kind == Direct && p.Relay != nil:
@@ -201,11 +201,11 @@ func (l *Link) refuseLocked(p Path) string {
 	return ""
 }
 
-// relaysKept bounds the relays of a Peer's that an attempt knows.
+// relaysKept bounds the relays of a Peer's that a search knows.
 const relaysKept = 16
 
 // learn notes which of the Peer's addresses are relays.
-func (a *attempt) learn(relays []netip.AddrPort) {
+func (a *search) learn(relays []netip.AddrPort) {
 	for _, r := range relays {
 		if r = normal(r); len(a.relays) < relaysKept && !slices.Contains(a.relays, r) {
 			a.relays = append(a.relays, r)
@@ -213,43 +213,43 @@ func (a *attempt) learn(relays []netip.AddrPort) {
 	}
 }
 
-// attemptLocked finds or makes the attempt of a path. An attempt that comes back
-// with another secret is another attempt.
-func (l *Link) attemptLocked(p Path) *attempt {
-	if a := l.attempts[p.Attempt]; a != nil {
+// searchLocked finds or makes the search of a path. A search that comes back
+// with another secret is another search.
+func (l *Link) searchLocked(p Path) *search {
+	if a := l.searches[p.Search]; a != nil {
 		if a.secret == p.Key && a.asInit == p.Initiator {
 			return a
 		}
-		l.forgetLocked(p.Attempt, "attempt has a new secret")
+		l.forgetLocked(p.Search, "search has a new secret")
 	}
-	a := &attempt{
-		name: p.Attempt, link: l, key: keyID(p.Key), secret: p.Key, asInit: p.Initiator,
+	a := &search{
+		name: p.Search, link: l, key: keyID(p.Key), secret: p.Key, asInit: p.Initiator,
 		in: newSealer(p.Key, !p.Initiator), out: newSealer(p.Key, p.Initiator),
-		// An attempt that is forgotten and added again must not repeat itself.
+		// A search that is forgotten and added again must not repeat itself.
 		seq: uint64(time.Now().UnixMicro()),
 	}
-	l.attempts[a.name] = a
-	changeTable(l.s, &l.s.keys, func(m map[uint64]*attempt) { m[a.key] = a })
+	l.searches[a.name] = a
+	changeTable(l.s, &l.s.keys, func(m map[uint64]*search) { m[a.key] = a })
 	return a
 }
 
 // addLocked makes a path of p, if there is room.
-func (l *Link) addLocked(a *attempt, p Path) *path {
+func (l *Link) addLocked(a *search, p Path) *path {
 	evict, ok := l.state.Room(a.name)
 	if !ok {
-		l.log.Warn("path refused", "attempt", a.name, "path", p.Remote, "reason", "too many paths")
+		l.log.Warn("path refused", "search", a.name, "path", p.Remote, "reason", "too many paths")
 		if p.Relay != nil {
 			_ = p.Relay.Close()
 		}
 		l.releaseLocked(a)
 		return nil
 	}
-	a.paths++ // before the eviction, which may empty the attempt
+	a.paths++ // before the eviction, which may empty the search
 	if evict != 0 {
 		l.dropLocked(evict, "made way for another")
 	}
 	l.lastID++
-	n := &path{id: l.lastID, link: l, attempt: a, kind: p.Kind, source: p.Relay}
+	n := &path{id: l.lastID, link: l, search: a, kind: p.Kind, source: p.Relay}
 	n.remote.Store(&p.Remote)
 	l.paths = append(l.paths, n)
 	l.state.Add(l.s.now(), n.id, a.name, p.Kind)
@@ -259,24 +259,24 @@ func (l *Link) addLocked(a *attempt, p Path) *path {
 	return n
 }
 
-// Forget drops the paths of an attempt.
-func (l *Link) Forget(attempt string) {
+// Forget drops the paths of a search.
+func (l *Link) Forget(search string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	l.forgetLocked(attempt, "attempt forgotten")
+	l.forgetLocked(search, "search forgotten")
 	l.stepLocked(l.s.now())
 }
 
 func (l *Link) forgetLocked(name, reason string) {
 	for _, p := range slices.Clone(l.paths) {
-		if p.attempt.name == name {
+		if p.search.name == name {
 			l.dropLocked(p.id, reason)
 		}
 	}
-	if a := l.attempts[name]; a != nil {
+	if a := l.searches[name]; a != nil {
 		l.releaseLocked(a)
 	}
 }
@@ -294,22 +294,22 @@ func (l *Link) dropLocked(id paths.ID, reason string) {
 	if p.relay != nil {
 		p.relay.stop()
 	}
-	l.log.Debug("path dropped", "attempt", p.attempt.name, "path", p.name(), "reason", reason)
+	l.log.Debug("path dropped", "search", p.search.name, "path", p.name(), "reason", reason)
 	l.publishLocked()
-	p.attempt.paths--
-	l.releaseLocked(p.attempt)
+	p.search.paths--
+	l.releaseLocked(p.search)
 }
 
-// releaseLocked forgets an attempt without paths.
-func (l *Link) releaseLocked(a *attempt) {
+// releaseLocked forgets a search without paths.
+func (l *Link) releaseLocked(a *search) {
 	if a.paths > 0 || a.released {
 		return
 	}
 	a.released = true
-	if l.attempts[a.name] == a {
-		delete(l.attempts, a.name)
+	if l.searches[a.name] == a {
+		delete(l.searches, a.name)
 	}
-	changeTable(l.s, &l.s.keys, func(m map[uint64]*attempt) {
+	changeTable(l.s, &l.s.keys, func(m map[uint64]*search) {
 		if m[a.key] == a {
 			delete(m, a.key)
 		}

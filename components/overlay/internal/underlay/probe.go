@@ -58,7 +58,7 @@ func parseProbe(b []byte) (probe, bool) {
 	return p, true
 }
 
-// sealer makes and checks the MACs of one direction of an attempt.
+// sealer makes and checks the MACs of one direction of a search.
 type sealer struct {
 	mu  sync.Mutex
 	mac hash.Hash

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// challengesKept bounds the strange addresses of an attempt that are looked
+	// challengesKept bounds the strange addresses of a search that are looked
 	// into at a time, and challengeFor how long one of them may take.
 	challengesKept = 4
 	challengeFor   = 3 * time.Second
@@ -51,14 +51,14 @@ func (s *Socket) probed(b []byte, from netip.AddrPort, via *path, now time.Durat
 	l := a.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || a.released || via != nil && via.attempt != a {
+	if l.closed || a.released || via != nil && via.search != a {
 		s.counts.forged.Add(1)
 		return
 	}
 	on := via
 	if via == nil {
 		i := slices.IndexFunc(l.paths, func(o *path) bool {
-			return o.attempt == a && o.relay == nil && *o.remote.Load() == from
+			return o.search == a && o.relay == nil && *o.remote.Load() == from
 		})
 		if i >= 0 {
 			on = l.paths[i]
@@ -78,7 +78,7 @@ func (s *Socket) probed(b []byte, from netip.AddrPort, via *path, now time.Durat
 }
 
 // askedLocked answers a genuine question; false when it was seen before.
-func (l *Link) askedLocked(now time.Duration, a *attempt, on *path, from netip.AddrPort, p probe) bool {
+func (l *Link) askedLocked(now time.Duration, a *search, on *path, from netip.AddrPort, p probe) bool {
 	if !a.window.fresh(p.seq) {
 		return false
 	}
@@ -94,7 +94,7 @@ func (l *Link) askedLocked(now time.Duration, a *attempt, on *path, from netip.A
 }
 
 // answeredLocked takes a genuine answer; false when it answers nothing.
-func (l *Link) answeredLocked(now time.Duration, a *attempt, on *path, from netip.AddrPort, p probe) bool {
+func (l *Link) answeredLocked(now time.Duration, a *search, on *path, from netip.AddrPort, p probe) bool {
 	if on == nil {
 		return l.provenLocked(now, a, from, p.seq)
 	}
@@ -110,7 +110,7 @@ func (l *Link) answeredLocked(now time.Duration, a *attempt, on *path, from neti
 
 // challengeLocked puts one question to a strange address. It is not answered as
 // well: it must not get more than it sent.
-func (l *Link) challengeLocked(now time.Duration, a *attempt, from netip.AddrPort) {
+func (l *Link) challengeLocked(now time.Duration, a *search, from netip.AddrPort) {
 	a.pending = slices.DeleteFunc(a.pending, func(c challenge) bool { return now-c.last > challengeFor })
 	i := slices.IndexFunc(a.pending, func(c challenge) bool { return c.from == from })
 	if i < 0 {
@@ -133,7 +133,7 @@ func (l *Link) challengeLocked(now time.Duration, a *attempt, from netip.AddrPor
 
 // provenLocked takes the answer to a challenge: the path that has been silent
 // since it began moves to the address, or else the address is one path more.
-func (l *Link) provenLocked(now time.Duration, a *attempt, from netip.AddrPort, seq uint64) bool {
+func (l *Link) provenLocked(now time.Duration, a *search, from netip.AddrPort, seq uint64) bool {
 	i := slices.IndexFunc(a.pending, func(c challenge) bool { return c.from == from })
 	if i < 0 {
 		return false
@@ -151,7 +151,7 @@ func (l *Link) provenLocked(now time.Duration, a *attempt, from netip.AddrPort, 
 		}
 		if id, ok := l.state.Rebound(a.name, c.begin); ok && kind == Direct {
 			p := l.findLocked(id)
-			l.log.Info("peer's address changed", "attempt", a.name, "path", p.name(), "to", from)
+			l.log.Info("peer's address changed", "search", a.name, "path", p.name(), "to", from)
 			p.remote.Store(&from)
 			l.state.Proven(now, id, now-q.at)
 			l.publishLocked()

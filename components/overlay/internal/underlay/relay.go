@@ -104,7 +104,7 @@ func (l *Link) relayEnded(p *path, err error) {
 	if l.closed || l.findLocked(p.id) != p {
 		return
 	}
-	l.log.Info("relay ended", "attempt", p.attempt.name, "path", p.name(), "error", err)
+	l.log.Info("relay ended", "search", p.search.name, "path", p.name(), "error", err)
 	l.dropLocked(p.id, "relay ended")
 	l.stepLocked(l.s.now())
 }

@@ -52,11 +52,11 @@ func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 var relayAt = netip.MustParseAddrPort("203.0.113.1:3478")
 
-func joinRelay(a, b *Link, attempt string) (*wire, *wire) {
+func joinRelay(a, b *Link, search string) (*wire, *wire) {
 	x, y := newWires()
-	key := secret(attempt[0])
-	a.Add(Path{Attempt: attempt, Kind: Relay, Remote: relayAt, Relay: x, Key: key, Initiator: true})
-	b.Add(Path{Attempt: attempt, Kind: Relay, Remote: relayAt, Relay: y, Key: key})
+	key := secret(search[0])
+	a.Add(Path{Search: search, Kind: Relay, Remote: relayAt, Relay: x, Key: key, Initiator: true})
+	b.Add(Path{Search: search, Kind: Relay, Remote: relayAt, Relay: y, Key: key})
 	return x, y
 }
 
@@ -112,10 +112,10 @@ func TestRelaysAreClosed(t *testing.T) {
 	s := open(t)
 	l := s.NewLink("x")
 	var all []*wire
-	add := func(attempt string, remote netip.AddrPort, kind Kind) {
+	add := func(search string, remote netip.AddrPort, kind Kind) {
 		w, _ := newWires()
 		all = append(all, w)
-		l.Add(Path{Attempt: attempt, Kind: kind, Remote: remote, Relay: w, Key: secret(1)})
+		l.Add(Path{Search: search, Kind: kind, Remote: remote, Relay: w, Key: secret(1)})
 	}
 	for range 6 {
 		add("one", relayAt, Relay)
@@ -123,11 +123,11 @@ func TestRelaysAreClosed(t *testing.T) {
 	add("", relayAt, Relay)
 	add("two", relayAt, Direct)
 	if n := len(l.Paths()); n != 4 {
-		t.Errorf("%d paths of one attempt, want 4", n)
+		t.Errorf("%d paths of one search, want 4", n)
 	}
-	for _, attempt := range []string{"three", "four", "five", "six", "seven"} {
+	for _, search := range []string{"three", "four", "five", "six", "seven"} {
 		for range 4 {
-			add(attempt, relayAt, Relay)
+			add(search, relayAt, Relay)
 		}
 	}
 	if n := len(l.Paths()); n != 12 {
@@ -141,7 +141,7 @@ func TestRelaysAreClosed(t *testing.T) {
 			t.Errorf("relay %d is open", i)
 		}
 	}
-	l.Add(Path{Attempt: "late", Kind: Direct, Remote: relayAt})
+	l.Add(Path{Search: "late", Kind: Direct, Remote: relayAt})
 	l.Forget("late")
 	l.Close()
 }
@@ -151,8 +151,8 @@ func TestRelaysAreClosed(t *testing.T) {
 func TestRelayOfThePeersAlone(t *testing.T) {
 	a, b := twoLinks(t)
 	key := secret('r')
-	a.Add(Path{Attempt: "r", Kind: Relay, Remote: at(b.s), Key: key, Initiator: true})
-	b.Add(Path{Attempt: "r", Kind: Direct, Remote: at(a.s), Key: key})
+	a.Add(Path{Search: "r", Kind: Relay, Remote: at(b.s), Key: key, Initiator: true})
+	b.Add(Path{Search: "r", Kind: Direct, Remote: at(a.s), Key: key})
 	if e := waitEvent(t, a, PathUp); e.Path.Kind != Relay {
 		t.Errorf("%+v", e)
 	}
@@ -172,8 +172,8 @@ func TestProbeFromARelayOfThePeers(t *testing.T) {
 	a, b := twoLinks(t)
 	key := secret('r')
 	nowhere := netip.MustParseAddrPort("127.0.0.1:9")
-	a.Add(Path{Attempt: "r", Kind: Relay, Remote: nowhere, Relays: []netip.AddrPort{at(b.s)}, Key: key, Initiator: true})
-	b.Add(Path{Attempt: "r", Kind: Direct, Remote: at(a.s), Key: key})
+	a.Add(Path{Search: "r", Kind: Relay, Remote: nowhere, Relays: []netip.AddrPort{at(b.s)}, Key: key, Initiator: true})
+	b.Add(Path{Search: "r", Kind: Direct, Remote: at(a.s), Key: key})
 	waitEvent(t, a, PathUp)
 	for _, p := range a.Paths() {
 		if p.Remote == at(b.s) && p.Kind != Relay {

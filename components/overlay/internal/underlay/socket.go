@@ -52,7 +52,7 @@ type Socket struct {
 	// Tables of the hot path: read without a lock, replaced under mu.
 	sources  atomic.Pointer[map[netip.AddrPort]*path] // validated addresses
 	virtuals atomic.Pointer[map[virtualKey]*Link]
-	keys     atomic.Pointer[map[uint64]*attempt]
+	keys     atomic.Pointer[map[uint64]*search]
 
 	mu     sync.Mutex // taken after a Link's, never before
 	links  map[*Link]struct{}
@@ -98,7 +98,7 @@ func Open(ctx context.Context, c Config) (*Socket, error) {
 	growBuffers(s.conn, s.raw, s.log)
 	s.sources.Store(&map[netip.AddrPort]*path{})
 	s.virtuals.Store(&map[virtualKey]*Link{})
-	s.keys.Store(&map[uint64]*attempt{})
+	s.keys.Store(&map[uint64]*search{})
 	s.receiver = newReceiver(s)
 	s.quic = newQUICConn(s)
 	s.wg.Go(s.receiver.standIn)

@@ -25,7 +25,7 @@ type Dropped struct {
 	Unvalidated uint64
 	// Unknown is neither STUN, nor a probe, nor QUIC.
 	Unknown uint64
-	// UnknownKey counts probes of an attempt that this side does not know, or not
+	// UnknownKey counts probes of a search that this side does not know, or not
 	// yet. Forged ones have a wrong MAC or came the wrong way, Replayed ones were
 	// seen before or answer nothing; Malformed ones are no probes at all.
 	UnknownKey, Forged, Replayed, Malformed uint64

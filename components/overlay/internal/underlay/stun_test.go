@@ -87,7 +87,7 @@ func TestSendErrorsAreLoss(t *testing.T) {
 	s := open(t)
 	l := s.NewLink("x")
 	// A socket on the loopback cannot send to the world.
-	l.Add(Path{Attempt: "one", Kind: Direct, Remote: relayAt, Key: secret(1)})
+	l.Add(Path{Search: "one", Kind: Direct, Remote: relayAt, Key: secret(1)})
 	l.mu.Lock()
 	l.out.Store(l.paths[0])
 	l.mu.Unlock()

@@ -173,11 +173,11 @@ func validated(l *Link) int {
 	return n
 }
 
-// using is the attempt of the path in use.
+// using is the search of the path in use.
 func using(l *Link) string {
 	for _, p := range l.Paths() {
 		if p.InUse {
-			return p.Attempt
+			return p.Search
 		}
 	}
 	return ""

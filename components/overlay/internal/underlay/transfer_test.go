@@ -125,7 +125,7 @@ func TestCloseEndsReaders(t *testing.T) {
 		}
 	}
 	l := s.NewLink("late")
-	l.Add(Path{Attempt: "one", Kind: Direct, Remote: at(open(t)), Key: secret(1)})
+	l.Add(Path{Search: "one", Kind: Direct, Remote: at(open(t)), Key: secret(1)})
 	if n := len(l.Paths()); n != 0 {
 		t.Error("a link of a closed socket is open")
 	}
@@ -149,7 +149,7 @@ func TestDualStack(t *testing.T) {
 }
 
 // A path that is added again is the same path, asked at once; with another
-// secret it is another attempt's.
+// secret it is another search's.
 func TestAddRefreshes(t *testing.T) {
 	a, b := joined(t)
 	id := func() any {
@@ -163,7 +163,7 @@ func TestAddRefreshes(t *testing.T) {
 		t.Fatalf("%d paths, first %v, was %v", n, id(), first)
 	}
 	waitFor(t, "a probe", func() bool { return a.s.Stats().DatagramsOut > sent })
-	a.Add(Path{Attempt: "one", Kind: Direct, Remote: at(b.s), Key: secret(99), Initiator: true})
+	a.Add(Path{Search: "one", Kind: Direct, Remote: at(b.s), Key: secret(99), Initiator: true})
 	if n := len(a.Paths()); n != 1 || id() == first {
 		t.Fatalf("%d paths, first %v, was %v", n, id(), first)
 	}

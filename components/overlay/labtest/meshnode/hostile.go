@@ -101,18 +101,18 @@ func (h *hostile) send(ctx context.Context, m signal.Message) error {
 	}
 }
 
-// begin is an offer, as the side that begins attempts makes them.
+// begin is an offer, as the side that begins searches makes them.
 func (h *hostile) begin(ctx context.Context) (signal.Message, error) {
-	var b [signal.AttemptLen/2 + signal.KeyLen]byte
+	var b [signal.SearchLen/2 + signal.KeyLen]byte
 	_, _ = rand.Read(b[:])
 	m := signal.Message{
-		Type: signal.Offer, Epoch: uint64(time.Now().UnixNano()), Attempt: hex.EncodeToString(b[:signal.AttemptLen/2]), Key: b[signal.AttemptLen/2:],
+		Type: signal.Offer, Epoch: uint64(time.Now().UnixNano()), Search: hex.EncodeToString(b[:signal.SearchLen/2]), Key: b[signal.SearchLen/2:],
 		Ufrag: "hostilehostile01c", Pwd: "hostilehostilehostilehostile",
 	}
 	return m, h.send(ctx, m)
 }
 
-// meet finds the attempt to speak in: its own, or the one that the victim begins.
+// meet finds the search to speak in: its own, or the one that the victim begins.
 func (h *hostile) meet(ctx context.Context) (signal.Message, error) {
 	if h.controlling {
 		return h.begin(ctx)
@@ -126,17 +126,17 @@ func (h *hostile) meet(ctx context.Context) (signal.Message, error) {
 			if in.Message.Type != signal.Offer {
 				continue
 			}
-			m := signal.Message{Type: signal.Answer, Epoch: in.Message.Epoch, Attempt: in.Message.Attempt, Key: make([]byte, signal.KeyLen)}
+			m := signal.Message{Type: signal.Answer, Epoch: in.Message.Epoch, Search: in.Message.Search, Key: make([]byte, signal.KeyLen)}
 			_, _ = rand.Read(m.Key)
 			return m, h.send(ctx, m)
 		case <-ctx.Done():
-			return signal.Message{}, errors.New("the victim began no attempt")
+			return signal.Message{}, errors.New("the victim began no search")
 		}
 	}
 }
 
 func (h *hostile) impostor(ctx context.Context) (Response, error) {
-	attempt, err := h.meet(ctx)
+	search, err := h.meet(ctx)
 	if err != nil {
 		return Response{}, err
 	}
@@ -145,14 +145,14 @@ func (h *hostile) impostor(ctx context.Context) (Response, error) {
 		return Response{}, err
 	}
 	defer local.Close()
-	m := signal.Message{Type: signal.Candidates, Epoch: attempt.Epoch, Attempt: attempt.Attempt}
+	m := signal.Message{Type: signal.Candidates, Epoch: search.Epoch, Search: search.Search}
 	for _, c := range local.Candidates() {
 		m.TCP = append(m.TCP, signal.TCPCandidate{Kind: string(c.Kind), Addr: c.Addr})
 	}
 	if err := h.send(ctx, m); err != nil {
 		return Response{}, err
 	}
-	remote, err := h.addresses(ctx, attempt.Attempt)
+	remote, err := h.addresses(ctx, search.Search)
 	if err != nil {
 		return Response{}, err
 	}
@@ -186,11 +186,11 @@ func (h *hostile) impostor(ctx context.Context) (Response, error) {
 }
 
 // addresses waits for where the victim may be reached over TCP.
-func (h *hostile) addresses(ctx context.Context, attempt string) ([]punch.Candidate, error) {
+func (h *hostile) addresses(ctx context.Context, search string) ([]punch.Candidate, error) {
 	for {
 		select {
 		case in := <-h.box.Messages():
-			if in.Message.Attempt != attempt || len(in.Message.TCP) == 0 {
+			if in.Message.Search != search || len(in.Message.TCP) == 0 {
 				continue
 			}
 			var out []punch.Candidate
@@ -206,11 +206,11 @@ func (h *hostile) addresses(ctx context.Context, attempt string) ([]punch.Candid
 
 // inject aims the victim at addresses that are not the sender's.
 func (h *hostile) inject(ctx context.Context, r Request) error {
-	attempt, err := h.meet(ctx)
+	search, err := h.meet(ctx)
 	if err != nil {
 		return err
 	}
-	all := signal.Message{Type: signal.Candidates, Epoch: attempt.Epoch, Attempt: attempt.Attempt}
+	all := signal.Message{Type: signal.Candidates, Epoch: search.Epoch, Search: search.Search}
 	kinds := []punch.Kind{punch.Mapped, punch.Host, punch.Listen}
 	for i, to := range r.Targets[:min(len(r.Targets), punch.MaxCandidates)] {
 		all.TCP = append(all.TCP, signal.TCPCandidate{Kind: string(kinds[i%len(kinds)]), Addr: to})
@@ -219,7 +219,7 @@ func (h *hostile) inject(ctx context.Context, r Request) error {
 		return err
 	}
 	for i, to := range r.Targets {
-		m := signal.Message{Type: signal.Candidates, Epoch: attempt.Epoch, Attempt: attempt.Attempt}
+		m := signal.Message{Type: signal.Candidates, Epoch: search.Epoch, Search: search.Search}
 		mapped := netip.AddrFrom16(to.Addr().As16())
 		for j, a := range []netip.Addr{to.Addr(), mapped} {
 			for k, kind := range []string{"host", "srflx raddr 0.0.0.0 rport 0", "relay raddr 0.0.0.0 rport 0"} {

@@ -52,7 +52,7 @@ type Hostile struct {
 	// ShownCert and ShownKey, PEM, are what it presents on paths instead of its own.
 	ShownCert, ShownKey []byte
 	Victim              string
-	// Controlling: it is the side that begins attempts.
+	// Controlling: it is the side that begins searches.
 	Controlling bool
 }
 

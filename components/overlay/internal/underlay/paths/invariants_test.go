@@ -32,8 +32,8 @@ func TestInvariants(t *testing.T) {
 			id := ID(r.IntN(int(last) + 1))
 			switch r.IntN(8) {
 			case 0:
-				attempt := fmt.Sprint(r.IntN(4))
-				evict, ok := s.Room(attempt)
+				search := fmt.Sprint(r.IntN(4))
+				evict, ok := s.Room(search)
 				if !ok {
 					break
 				}
@@ -44,7 +44,7 @@ func TestInvariants(t *testing.T) {
 					s.Remove(evict)
 				}
 				last++
-				s.Add(now, last, attempt, []Kind{Direct, Relay}[r.IntN(2)])
+				s.Add(now, last, search, []Kind{Direct, Relay}[r.IntN(2)])
 				note("add %d instead of %d", last, evict)
 			case 1:
 				if r.IntN(8) == 0 {

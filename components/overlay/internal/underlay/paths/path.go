@@ -68,10 +68,10 @@ type sent struct {
 }
 
 type path struct {
-	id      ID
-	attempt string
-	kind    Kind
-	added   time.Duration
+	id     ID
+	search string
+	kind   Kind
+	added  time.Duration
 
 	standing Standing
 	accepted bool          // the shell was told to accept what comes from it

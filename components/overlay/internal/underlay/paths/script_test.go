@@ -120,7 +120,7 @@ func (w *world) do(line string) {
 		return d
 	}
 	switch arg(0) {
-	case "add": // add ID ATTEMPT KIND RTT|dead
+	case "add": // add ID SEARCH KIND RTT|dead
 		n := id()
 		if evict, ok := w.s.Room(arg(2)); !ok || evict != 0 {
 			fmt.Fprintf(&w.out, "%8v  room for %d: %v, instead of %d\n", w.now, n, ok, evict)
@@ -156,7 +156,7 @@ func (w *world) do(line string) {
 		w.traffic = arg(1) == "on"
 	case "stopped": // the process is, for a while
 		w.now += span(arg(1))
-	case "rebound": // rebound ATTEMPT AGO
+	case "rebound": // rebound SEARCH AGO
 		n, ok := w.s.Rebound(arg(1), w.now-span(arg(2)))
 		fmt.Fprintf(&w.out, "%8v  rebound: %d %v\n", w.now, n, ok)
 		if ok {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// PerAttempt and PerLink bound the paths of one attempt and of a Link.
-	PerAttempt = 4
-	PerLink    = 12
+	// PerSearch and PerLink bound the paths of one search and of a Link.
+	PerSearch = 4
+	PerLink   = 12
 )
 
 // Reason says why something was decided.
@@ -72,28 +72,28 @@ type State struct {
 // InUse gives the path that traffic goes over, 0 for none.
 func (s *State) InUse() ID { return s.inUse }
 
-// Room tells whether a path of attempt can be added, and which path has to be
+// Room tells whether a path of search can be added, and which path has to be
 // removed for it first, 0 for none.
-func (s *State) Room(attempt string) (evict ID, ok bool) {
+func (s *State) Room(search string) (evict ID, ok bool) {
 	mine := 0
 	for _, p := range s.paths {
-		if p.attempt == attempt {
+		if p.search == search {
 			mine++
 		}
 	}
-	if mine < PerAttempt && len(s.paths) < PerLink {
+	if mine < PerSearch && len(s.paths) < PerLink {
 		return 0, true
 	}
 	var found *path
 	for _, p := range s.paths {
-		if p.id == s.inUse || mine >= PerAttempt && p.attempt != attempt {
+		if p.id == s.inUse || mine >= PerSearch && p.search != search {
 			continue
 		}
 		switch {
 		case p.standing != Up && (found == nil || found.standing == Up):
 			found = p
-		case found == nil && p.attempt != attempt:
-			found = p // all are up: the oldest of another attempt makes way
+		case found == nil && p.search != search:
+			found = p // all are up: the oldest of another search makes way
 		}
 	}
 	if found == nil {
@@ -103,9 +103,9 @@ func (s *State) Room(attempt string) (evict ID, ok bool) {
 }
 
 // Add takes a path that has not been probed yet. The caller has seen to Room.
-func (s *State) Add(now time.Duration, id ID, attempt string, kind Kind) {
+func (s *State) Add(now time.Duration, id ID, search string, kind Kind) {
 	s.paths = append(s.paths, &path{
-		id: id, attempt: attempt, kind: kind, added: now,
+		id: id, search: search, kind: kind, added: now,
 		standing: Probing, since: now, lastHeard: now, baseSince: now,
 	})
 }
@@ -205,13 +205,13 @@ func (s *State) up(now time.Duration, p *path) {
 	}
 }
 
-// Rebound gives the direct path of attempt that an address answering a challenge
+// Rebound gives the direct path of search that an address answering a challenge
 // begun at since takes the place of: one that gave no sign of life after that,
 // the one in use first.
-func (s *State) Rebound(attempt string, since time.Duration) (ID, bool) {
+func (s *State) Rebound(search string, since time.Duration) (ID, bool) {
 	var found *path
 	for _, p := range s.paths {
-		if p.attempt != attempt || p.kind != Direct || p.lastHeard >= since {
+		if p.search != search || p.kind != Direct || p.lastHeard >= since {
 			continue
 		}
 		if found == nil || p.id == s.inUse || found.id != s.inUse && p.lastHeard > found.lastHeard {
@@ -235,7 +235,7 @@ func (s *State) find(id ID) *path {
 
 // Info describes a path.
 type Info struct {
-	Attempt  string
+	Search   string
 	Kind     Kind
 	Standing Standing
 	Since    time.Duration // of the standing
@@ -255,7 +255,7 @@ func (s *State) Info(id ID) (Info, bool) {
 		return Info{}, false
 	}
 	i := Info{
-		Attempt: p.attempt, Kind: p.kind, Standing: p.standing, Since: p.since, InUse: p.id == s.inUse,
+		Search: p.search, Kind: p.kind, Standing: p.standing, Since: p.since, InUse: p.id == s.inUse,
 		RTT: p.srtt, RTTVar: p.variance, MinRTT: p.rtt(), Loss: p.loss, PeerUses: p.peerUses, LastHeard: p.lastHeard,
 	}
 	if i.InUse {

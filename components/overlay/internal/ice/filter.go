@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func AllowedCandidate(addr netip.Addr, private bool) error {
 	return policy{private: private}.check(addr)
 }
 
-// policy is the address filter of one attempt. The zero value is the strictest.
+// policy is the address filter of one search. The zero value is the strictest.
 type policy struct {
 	private  bool
 	loopback bool // tests only

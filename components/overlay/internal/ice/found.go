@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"cmp"
@@ -36,8 +36,8 @@ type Found struct {
 	// datagram, a Read gives one. It is nil for Direct, and nil also for Kind
 	// Relay when only the Peer uses a relay: then datagrams go to Remote from the
 	// socket and come back from there, and to the underlay the path is a direct
-	// one. All Founds of an attempt share one Relay. Its receiver may close it,
-	// and is given it no more; it ends with the Attempt at the latest.
+	// one. All Founds of a search share one Relay. Its receiver may close it,
+	// and is given it no more; it ends with the Search at the latest.
 	Relay net.Conn
 	// RTT is the least round trip of a check; 0 when it was not measured, as
 	// with a relay of ours.

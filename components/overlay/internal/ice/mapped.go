@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 )
 
 // mapper knows how the outside sees the socket: one address per STUN server.
-// An address is kept across attempts, so only the first one waits for it.
+// An address is kept across searches, so only the first one waits for it.
 type mapper struct {
 	mapMu   sync.Mutex
 	servers map[string]*mappedServer // by host:port
@@ -37,7 +37,7 @@ type mappedServer struct {
 	mapped netip.AddrPort
 	rtt    time.Duration
 	at     time.Time // of the last answer; zero before the first
-	used   time.Time // by an attempt
+	used   time.Time // by a search
 }
 
 // Mapped is one server's view of the socket.
@@ -68,7 +68,7 @@ func (m *Mux) Mapped() []Mapped {
 }
 
 // Warm asks the STUN servers among servers for the socket's mapped address and
-// keeps asking in the background, so that the first attempt need not wait. It
+// keeps asking in the background, so that the first search need not wait. It
 // returns when each has answered or not, or ctx ends. The rules for server
 // addresses are those of Config.
 func (m *Mux) Warm(ctx context.Context, servers []Server, private bool) error {

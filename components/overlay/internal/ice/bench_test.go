@@ -1,10 +1,10 @@
-package attempt
+package ice
 
 import "testing"
 
-// BenchmarkAttempt is two attempts on loopback, from Start to the first pair and
+// BenchmarkSearch is two searches on loopback, from Start to the first pair and
 // closed again.
-func BenchmarkAttempt(b *testing.B) {
+func BenchmarkSearch(b *testing.B) {
 	ma, mb := testMux(b, loopbackConn(b)), testMux(b, loopbackConn(b))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -18,7 +18,7 @@ func BenchmarkAttempt(b *testing.B) {
 		}
 		credentials(b, x, y)
 		credentials(b, y, x)
-		for _, way := range [][2]*Attempt{{x, y}, {y, x}} {
+		for _, way := range [][2]*Search{{x, y}, {y, x}} {
 			if err := way[1].AddRemote(<-way[0].Candidates()); err != nil {
 				b.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 const (
 	// maxSTUN bounds a STUN message we look at; RFC 8489 keeps them below 576.
 	maxSTUN = 1280
-	// maxPending bounds the unanswered checks of one attempt.
+	// maxPending bounds the unanswered checks of one search.
 	maxPending = 512
 	// pendingFor is how long an answer is waited for.
 	pendingFor = 4 * time.Second
@@ -27,7 +27,7 @@ const (
 
 type transactionID = [stun.TransactionIDSize]byte
 
-// Mux shares the STUN side of the node's socket among attempts and keeps the
+// Mux shares the STUN side of the node's socket among searches and keeps the
 // socket's mapped addresses known. One per socket; all methods may be called
 // concurrently.
 type Mux struct {
@@ -61,15 +61,15 @@ type pendingCheck struct {
 
 // MuxStats counts what came in on the STUN side and what became of it.
 type MuxStats struct {
-	Attempts int
+	Searches int
 	Received uint64
-	// Unknown named no attempt or transaction of ours.
+	// Unknown named no search or transaction of ours.
 	Unknown uint64
 	// Forged failed authentication (OVL-13).
 	Forged uint64
 	// Forbidden came from an address that no candidate may have (OVL-10).
 	Forbidden uint64
-	// Overflow came faster than an attempt took it, or from too many addresses.
+	// Overflow came faster than a search took it, or from too many addresses.
 	Overflow uint64
 	// Paced are checks held back (OVL-09).
 	Paced uint64
@@ -104,7 +104,7 @@ func newMux(conn net.PacketConn, log *slog.Logger, refresh time.Duration) (*Mux,
 	return m, nil
 }
 
-// Close ends reading and closes the connection. Attempts that are still open
+// Close ends reading and closes the connection. Searches that are still open
 // find nothing more. It waits for the Mux's goroutines.
 func (m *Mux) Close() error {
 	m.mu.Lock()
@@ -133,13 +133,13 @@ func (m *Mux) Close() error {
 // Stats may be called at any time.
 func (m *Mux) Stats() MuxStats {
 	m.mu.Lock()
-	attempts := make(map[*ledger]bool)
+	searches := make(map[*ledger]bool)
 	for _, p := range m.ports {
-		attempts[p.known] = true
+		searches[p.known] = true
 	}
 	m.mu.Unlock()
 	return MuxStats{
-		Attempts: len(attempts),
+		Searches: len(searches),
 		Received: m.stats.received.Load(), Unknown: m.stats.unknown.Load(),
 		Forged: m.stats.forged.Load(), Forbidden: m.stats.forbidden.Load(),
 		Overflow: m.stats.overflow.Load(), Paced: m.stats.paced.Load(),

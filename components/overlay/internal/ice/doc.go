@@ -1,4 +1,4 @@
-// Package attempt finds a UDP path to one Peer by ICE. An Attempt has credentials
+// Package ice finds a UDP path to one Peer by ICE. A Search has credentials
 // of its own and pion/ice agents for them, one on the shared socket and one on
 // relays; it lives beside whatever path is in use, reports the pairs of addresses
 // that answer, and owns no data but that of a relay.
@@ -6,12 +6,12 @@
 //	           offers, answers, candidates (signaling, the caller's)
 //	                │ SetRemote, AddRemote          ▲ Local, Candidates
 //	                ▼                               │
-//	[Attempt] ── pion/ice agents ── checks ── [Mux] ── the node's one UDP socket
+//	[Search] ── pion/ice agents ── checks ── [Mux] ── the node's one UDP socket
 //	   │              └── TURN client (own socket: udp, tcp or tls)
 //	   └── Wait, Better: [Found]
 //
 // The Mux is ours rather than pion's for four reasons. pion's gives a datagram
-// to whichever agent last wrote to its source, so two attempts towards one Peer
+// to whichever agent last wrote to its source, so two searches towards one Peer
 // take each other's answers; ours goes by user name and transaction. Ours drops
 // what is not authentic before an agent or its memory sees it, paces checks to
 // addresses that never answered, and sees every answer, so a pair is reported
@@ -19,4 +19,4 @@
 //
 // It is not for choosing among paths, for liveness or for data: the underlay
 // does that, with probes of its own.
-package attempt
+package ice

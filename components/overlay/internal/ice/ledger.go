@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"net/netip"
@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxLearned bounds the addresses that an attempt learns from authentic checks,
+// maxLearned bounds the addresses that a search learns from authentic checks,
 // beside the MaxCandidates it was told.
 const maxLearned = 16
 
-// ledger is what an attempt knows of its Peer's addresses. It is pure but for
+// ledger is what a search knows of its Peer's addresses. It is pure but for
 // its lock: times are arguments.
 type ledger struct {
 	mu      sync.Mutex

@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"errors"
@@ -134,7 +134,7 @@ func TestOVL10_WeOfferWhatWeWouldTake(t *testing.T) {
 			}
 		})
 	}
-	lied := &Attempt{
+	lied := &Search{
 		log: slog.New(slog.DiscardHandler), policy: policy{private: true}, gatherers: 1,
 		candidates: make(chan string, MaxCandidates), offered: make(map[netip.AddrPort]string),
 	}

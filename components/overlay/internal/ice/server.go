@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type Server struct {
 	Username, Password string
 }
 
-// maxServerList bounds the servers of one attempt.
+// maxServerList bounds the servers of one search.
 const maxServerList = 16
 
 // parseServers splits servers into the hosts to ask for mapped addresses and

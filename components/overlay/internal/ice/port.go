@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"io"
@@ -14,7 +14,7 @@ import (
 // the Peer knows our credentials and we not yet theirs.
 const portQueue = 64
 
-// port is one attempt's share of the socket. It lets authentic messages through
+// port is one search's share of the socket. It lets authentic messages through
 // and nothing else.
 type port struct {
 	// constant after newPort

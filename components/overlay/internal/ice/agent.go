@@ -1,11 +1,11 @@
-package attempt
+package ice
 
 import (
 	"fmt"
 	"net"
 	"time"
 
-	"github.com/pion/ice/v3"
+	pion "github.com/pion/ice/v3"
 	"github.com/pion/stun/v2"
 	"golang.org/x/net/proxy"
 )
@@ -25,48 +25,48 @@ const (
 	searchTimeout = 30 * time.Second
 )
 
-// An attempt has an agent for the shared socket and, if there are relays,
+// A search has an agent for the shared socket and, if there are relays,
 // another one for them, with the same credentials. One agent would do, but
 // pion asks a relay for permissions within the agent's only loop, which would
 // hold up every direct check by a round trip for each address of the Peer.
 
 // newDirectAgent checks from the shared socket.
-func newDirectAgent(a *Attempt) (*ice.Agent, error) {
+func newDirectAgent(a *Search) (*pion.Agent, error) {
 	bases := make([]net.Addr, 0, 2)
 	for _, base := range a.conf.Mux.bases(a.policy) {
 		bases = append(bases, net.UDPAddrFromAddrPort(base))
 	}
 	wait, relays := settle, relayWait
 	conf := a.agentConfig()
-	conf.CandidateTypes = []ice.CandidateType{ice.CandidateTypeHost}
+	conf.CandidateTypes = []pion.CandidateType{pion.CandidateTypeHost}
 	conf.UDPMux = sharedPort{port: a.port, bases: bases}
 	conf.HostAcceptanceMinWait, conf.SrflxAcceptanceMinWait, conf.PrflxAcceptanceMinWait = &wait, &wait, &wait
 	conf.RelayAcceptanceMinWait = &relays
-	return ice.NewAgent(conf)
+	return pion.NewAgent(conf)
 }
 
 // newRelayAgent checks from allocations at relays.
-func newRelayAgent(a *Attempt, relays []*stun.URI) (*ice.Agent, error) {
+func newRelayAgent(a *Search, relays []*stun.URI) (*pion.Agent, error) {
 	wait := relayWait
 	if a.conf.RelayOnly {
 		wait = 0
 	}
 	conf := a.agentConfig()
 	conf.Urls = relays
-	conf.CandidateTypes = []ice.CandidateType{ice.CandidateTypeRelay}
+	conf.CandidateTypes = []pion.CandidateType{pion.CandidateTypeRelay}
 	conf.ProxyDialer = proxyDialer{a.net}
 	conf.HostAcceptanceMinWait, conf.SrflxAcceptanceMinWait, conf.PrflxAcceptanceMinWait = &wait, &wait, &wait
 	conf.RelayAcceptanceMinWait = &wait
-	return ice.NewAgent(conf)
+	return pion.NewAgent(conf)
 }
 
-func (a *Attempt) agentConfig() *ice.AgentConfig {
+func (a *Search) agentConfig() *pion.AgentConfig {
 	interval, alive, search, never := checkInterval, keepalive, searchTimeout, time.Duration(0)
 	requests := uint16(maxBindingRequests)
-	return &ice.AgentConfig{
+	return &pion.AgentConfig{
 		LocalUfrag: a.ufrag, LocalPwd: a.pwd,
-		NetworkTypes:        []ice.NetworkType{ice.NetworkTypeUDP4, ice.NetworkTypeUDP6},
-		MulticastDNSMode:    ice.MulticastDNSModeDisabled,
+		NetworkTypes:        []pion.NetworkType{pion.NetworkTypeUDP4, pion.NetworkTypeUDP6},
+		MulticastDNSMode:    pion.MulticastDNSModeDisabled,
 		CheckInterval:       &interval,
 		MaxBindingRequests:  &requests,
 		KeepaliveInterval:   &alive,
@@ -78,13 +78,13 @@ func (a *Attempt) agentConfig() *ice.AgentConfig {
 	}
 }
 
-// sharedPort gives an agent its attempt's port.
+// sharedPort gives an agent its search's port.
 type sharedPort struct {
 	port  *port
 	bases []net.Addr
 }
 
-var _ ice.UDPMux = sharedPort{}
+var _ pion.UDPMux = sharedPort{}
 
 func (s sharedPort) GetListenAddresses() []net.Addr { return s.bases }
 

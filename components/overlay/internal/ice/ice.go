@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pion/ice/v3"
+	pion "github.com/pion/ice/v3"
 )
 
 // Config says how to search.
@@ -35,9 +35,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Attempt is one search for a path. All methods may be called concurrently, and
+// Search is one search for a path. All methods may be called concurrently, and
 // after Close.
-type Attempt struct {
+type Search struct {
 	// constant after Start
 	conf       Config
 	log        *slog.Logger
@@ -46,8 +46,8 @@ type Attempt struct {
 	known      *ledger
 	port       *port // nil if RelayOnly
 	net        *relayNet
-	direct     *ice.Agent      // nil if RelayOnly
-	relayed    *ice.Agent      // nil without relays
+	direct     *pion.Agent     // nil if RelayOnly
+	relayed    *pion.Agent     // nil without relays
 	life       context.Context //nolint:containedctx // the search's, ended by Close
 	end        context.CancelFunc
 	candidates chan string   // capacity MaxCandidates
@@ -64,66 +64,66 @@ type Attempt struct {
 	remotePwd   string
 	held        []candidate // until the remote credentials are known
 	remotes     int
-	searching   map[*ice.Agent]bool // those that may still find something
-	relay       *relayConn          // set with the relay agent's first pair
-	relayPair   Found               // that pair
-	relayFrom   *ice.Conn           // where the relay's data comes from
-	pumping     bool                // with both: the relay is usable
-	nominated   bool                // an agent has selected a pair
-	last        Found               // meaningful once found is closed
+	searching   map[*pion.Agent]bool // those that may still find something
+	relay       *relayConn           // set with the relay agent's first pair
+	relayPair   Found                // that pair
+	relayFrom   *pion.Conn           // where the relay's data comes from
+	pumping     bool                 // with both: the relay is usable
+	nominated   bool                 // an agent has selected a pair
+	last        Found                // meaningful once found is closed
 	have        bool
 	err         error // why over is closed
 	closed      bool
 }
 
-// Start begins an attempt: it gathers candidates at once and checks once the
+// Start begins a search: it gathers candidates at once and checks once the
 // Peer's credentials are set. It does not block. The end of ctx ends the search;
 // what was found stays in use until Close, which must be called.
-func Start(ctx context.Context, c Config) (*Attempt, error) {
+func Start(ctx context.Context, c Config) (*Search, error) {
 	if c.Mux == nil && !c.RelayOnly {
-		return nil, errors.New("start attempt: no shared socket")
+		return nil, errors.New("start search: no shared socket")
 	}
 	stunHosts, relays, err := parseServers(c.Servers)
 	if err != nil {
-		return nil, fmt.Errorf("start attempt: %w", err)
+		return nil, fmt.Errorf("start search: %w", err)
 	}
 	if c.RelayOnly && len(relays) == 0 {
-		return nil, errors.New("start attempt: relay only, but no relay")
+		return nil, errors.New("start search: relay only, but no relay")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	life, end := context.WithCancel(ctx)
-	a := &Attempt{
+	a := &Search{
 		conf: c, log: c.Log, policy: policy{private: c.Private, loopback: c.AllowLoopback},
 		ufrag: newUfrag(c.Controlling), pwd: rand.Text() + rand.Text()[:6],
 		known: newLedger(), life: life, end: end,
 		candidates: make(chan string, MaxCandidates), better: make(chan Found, 1),
 		found: make(chan struct{}), over: make(chan struct{}),
-		offered: make(map[netip.AddrPort]string), searching: make(map[*ice.Agent]bool),
+		offered: make(map[netip.AddrPort]string), searching: make(map[*pion.Agent]bool),
 	}
 	if err := a.start(stunHosts, relays); err != nil {
 		_ = a.Close()
-		return nil, fmt.Errorf("start attempt: %w", err)
+		return nil, fmt.Errorf("start search: %w", err)
 	}
 	return a, nil
 }
 
 // Local gives the credentials to signal.
-func (a *Attempt) Local() (ufrag, pwd string) { return a.ufrag, a.pwd }
+func (a *Search) Local() (ufrag, pwd string) { return a.ufrag, a.pwd }
 
 // Candidates gives the candidates to signal, as they are found. It is closed
 // when there will be no more.
-func (a *Attempt) Candidates() <-chan string { return a.candidates }
+func (a *Search) Candidates() <-chan string { return a.candidates }
 
 // SetRemote sets the Peer's credentials and starts the checks. Setting the same
-// again does nothing; others are refused with ErrOtherAttempt (OVL-03).
-func (a *Attempt) SetRemote(ufrag, pwd string) error {
+// again does nothing; others are refused with ErrOtherSearch (OVL-03).
+func (a *Search) SetRemote(ufrag, pwd string) error {
 	if len(ufrag) < 4 || len(ufrag) > 256 || len(pwd) < 22 || len(pwd) > 256 || !iceChars(ufrag) || !iceChars(pwd) {
 		return fmt.Errorf("set remote credentials: %w", ErrMalformed)
 	}
 	if ufrag == a.ufrag {
-		return fmt.Errorf("set remote credentials: %w: they are our own", ErrOtherAttempt)
+		return fmt.Errorf("set remote credentials: %w: they are our own", ErrOtherSearch)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,7 +133,7 @@ func (a *Attempt) SetRemote(ufrag, pwd string) error {
 	case a.remoteUfrag == ufrag && a.remotePwd == pwd:
 		return nil
 	case a.remoteUfrag != "":
-		return fmt.Errorf("set remote credentials: %w", ErrOtherAttempt)
+		return fmt.Errorf("set remote credentials: %w", ErrOtherSearch)
 	}
 	a.remoteUfrag, a.remotePwd = ufrag, pwd
 	if a.port != nil {
@@ -155,8 +155,8 @@ func (a *Attempt) SetRemote(ufrag, pwd string) error {
 
 // AddRemote adds a candidate of the Peer, before or after SetRemote. It takes
 // MaxCandidates, each for the addresses AllowedCandidate allows; what it refuses
-// leaves the attempt as it was.
-func (a *Attempt) AddRemote(line string) error {
+// leaves the search as it was.
+func (a *Search) AddRemote(line string) error {
 	c, err := parseCandidate(line)
 	if err != nil {
 		return fmt.Errorf("add remote candidate: %w", err)
@@ -189,7 +189,7 @@ func (a *Attempt) AddRemote(line string) error {
 }
 
 // tell gives every agent a copy of its own.
-func (a *Attempt) tell(c candidate) error {
+func (a *Search) tell(c candidate) error {
 	for _, agent := range a.agents() {
 		parsed, err := c.toICE()
 		if err != nil {
@@ -205,7 +205,7 @@ func (a *Attempt) tell(c candidate) error {
 // Wait gives the best pair so far, as soon as there is one. Relays count once
 // direct pairs had their time. It ends with ErrNoPath, ErrClosed or the cause of
 // ctx's end.
-func (a *Attempt) Wait(ctx context.Context) (Found, error) {
+func (a *Search) Wait(ctx context.Context) (Found, error) {
 	select {
 	case <-a.found:
 	case <-a.over:
@@ -226,10 +226,10 @@ func (a *Attempt) Wait(ctx context.Context) (Found, error) {
 
 // Better gives a new Found whenever, after the first, another pair is better or
 // more pairs answered. Only the latest is kept for a reader. Close closes it.
-func (a *Attempt) Better() <-chan Found { return a.better }
+func (a *Search) Better() <-chan Found { return a.better }
 
-// Close ends the attempt, with its relays. It waits for the attempt's goroutines.
-func (a *Attempt) Close() error {
+// Close ends the search, with its relays. It waits for the search's goroutines.
+func (a *Search) Close() error {
 	var err error
 	a.closing.Do(func() {
 		a.mu.Lock()
@@ -256,14 +256,14 @@ func (a *Attempt) Close() error {
 		}
 		close(a.better)
 		if err = errors.Join(errs...); err != nil {
-			err = fmt.Errorf("close attempt: %w", err)
+			err = fmt.Errorf("close search: %w", err)
 		}
 	})
 	return err
 }
 
-func (a *Attempt) agents() []*ice.Agent {
-	var list []*ice.Agent
+func (a *Search) agents() []*pion.Agent {
+	var list []*pion.Agent
 	if a.direct != nil {
 		list = append(list, a.direct)
 	}

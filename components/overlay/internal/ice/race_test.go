@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"fmt"
@@ -7,20 +7,20 @@ import (
 	"github.com/pion/stun/v2"
 )
 
-// offer is what signaling carries of an attempt.
+// offer is what signaling carries of a search.
 type offer struct {
 	epoch      int
 	ufrag, pwd string
 	candidate  string
 }
 
-// end is one end's use of attempts, by the rule that the newest epoch wins and,
-// in one epoch, the controlling side's attempt.
+// end is one end's use of searches, by the rule that the newest epoch wins and,
+// in one epoch, the controlling side's search.
 type end struct {
 	controlling bool
 	mux         *Mux
 	epoch       int
-	attempts    map[int]*Attempt // by epoch
+	searches    map[int]*Search // by epoch
 }
 
 func (e *end) restart(t *testing.T, epoch int) offer {
@@ -29,18 +29,18 @@ func (e *end) restart(t *testing.T, epoch int) offer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.epoch, e.attempts[epoch] = epoch, a
+	e.epoch, e.searches[epoch] = epoch, a
 	ufrag, pwd := a.Local()
 	return offer{epoch: epoch, ufrag: ufrag, pwd: pwd, candidate: <-a.Candidates()}
 }
 
-// take gives an offer or answer to the attempt of its epoch.
+// take gives an offer or answer to the search of its epoch.
 func (e *end) take(t *testing.T, o offer) (answer offer, answered bool) {
 	t.Helper()
 	if o.epoch < e.epoch {
-		// An old attempt may still be there; whatever it makes of the offer must
+		// An old search may still be there; whatever it makes of the offer must
 		// not matter to the new one.
-		if old := e.attempts[o.epoch]; old != nil {
+		if old := e.searches[o.epoch]; old != nil {
 			_ = old.SetRemote(o.ufrag, o.pwd)
 		}
 		return offer{}, false
@@ -48,7 +48,7 @@ func (e *end) take(t *testing.T, o offer) (answer offer, answered bool) {
 	if o.epoch > e.epoch {
 		answer, answered = e.restart(t, o.epoch), true
 	}
-	a := e.attempts[o.epoch]
+	a := e.searches[o.epoch]
 	if err := a.SetRemote(o.ufrag, o.pwd); err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +59,14 @@ func (e *end) take(t *testing.T, o offer) (answer offer, answered bool) {
 }
 
 // Both ends restart at once, each offers with new credentials, and old offers
-// arrive late or again: the two newest attempts find each other all the same.
+// arrive late or again: the two newest searches find each other all the same.
 func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
 		rounds = 100
 	}
-	x := &end{controlling: true, mux: testMux(t, loopbackConn(t)), attempts: make(map[int]*Attempt)}
-	y := &end{mux: testMux(t, loopbackConn(t)), attempts: make(map[int]*Attempt)}
+	x := &end{controlling: true, mux: testMux(t, loopbackConn(t)), searches: make(map[int]*Search)}
+	y := &end{mux: testMux(t, loopbackConn(t)), searches: make(map[int]*Search)}
 	var late []offer
 	for round := range rounds {
 		epoch := x.epoch + 1
@@ -98,28 +98,28 @@ func TestOVL03_RestartsOfBothEndsConverge(t *testing.T) {
 			t.Fatalf("round %d: epochs %d and %d", round, x.epoch, y.epoch)
 		}
 		for _, e := range []*end{x, y} {
-			f := wait(t, e.attempts[e.epoch])
+			f := wait(t, e.searches[e.epoch])
 			if f.Kind != Direct {
 				t.Fatalf("round %d: found %+v", round, f)
 			}
-			for epoch, a := range e.attempts { // the last two stay side by side
+			for epoch, a := range e.searches { // the last two stay side by side
 				if epoch < e.epoch-1 {
 					_ = a.Close()
-					delete(e.attempts, epoch)
+					delete(e.searches, epoch)
 				}
 			}
 		}
 		late = append(late[:0], mine, theirs)
 	}
 	for _, e := range []*end{x, y} {
-		for _, a := range e.attempts {
+		for _, a := range e.searches {
 			_ = a.Close()
 		}
 	}
 }
 
-// An attempt takes the credentials of one attempt of its Peer and no others.
-func TestOVL03_CredentialsOfAnotherAttemptAreIgnored(t *testing.T) {
+// A search takes the credentials of one search of its Peer and no others.
+func TestOVL03_CredentialsOfAnotherSearchAreIgnored(t *testing.T) {
 	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
 	a, b, other := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false)), begin(t, testConfig(mb, false))
 	if err := a.SetRemote(b.Local()); err != nil {
@@ -129,7 +129,7 @@ func TestOVL03_CredentialsOfAnotherAttemptAreIgnored(t *testing.T) {
 		t.Errorf("the same again: %v", err)
 	}
 	if err := a.SetRemote(other.Local()); err == nil {
-		t.Error("another attempt's credentials taken")
+		t.Error("another search's credentials taken")
 	}
 	if err := a.SetRemote(a.Local()); err == nil {
 		t.Error("own credentials taken")
@@ -141,11 +141,11 @@ func TestOVL03_CredentialsOfAnotherAttemptAreIgnored(t *testing.T) {
 	wait(t, b)
 }
 
-// Several attempts between the same two sockets do not take each other's
+// Several searches between the same two sockets do not take each other's
 // messages.
-func TestAttemptsSideBySide(t *testing.T) {
+func TestSearchesSideBySide(t *testing.T) {
 	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
-	var as, bs []*Attempt
+	var as, bs []*Search
 	for range 5 {
 		a, b := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false))
 		introduce(t, a, b)
@@ -156,7 +156,7 @@ func TestAttemptsSideBySide(t *testing.T) {
 		wait(t, bs[i])
 	}
 	for _, m := range []*Mux{ma, mb} {
-		if s := m.Stats(); s.Attempts != 5 || s.Forged != 0 || s.Unknown != 0 || s.Overflow != 0 {
+		if s := m.Stats(); s.Searches != 5 || s.Forged != 0 || s.Unknown != 0 || s.Overflow != 0 {
 			t.Errorf("mux counts %+v", s)
 		}
 	}

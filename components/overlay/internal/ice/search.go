@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/pion/ice/v3"
+	pion "github.com/pion/ice/v3"
 	"github.com/pion/stun/v2"
 )
 
 // start makes the agents and begins gathering.
-func (a *Attempt) start(stunHosts []string, relays []*stun.URI) error {
+func (a *Search) start(stunHosts []string, relays []*stun.URI) error {
 	var err error
 	if a.net, err = newRelayNet(a.life, relays, a.conf.Roots, a.policy); err != nil {
 		return err
@@ -48,8 +48,8 @@ func (a *Attempt) start(stunHosts []string, relays []*stun.URI) error {
 }
 
 // watch hears of an agent's changes and has it gather.
-func (a *Attempt) watch(agent *ice.Agent) error {
-	onCandidate := func(ice.Candidate) {} // the socket's own is offered by gather
+func (a *Search) watch(agent *pion.Agent) error {
+	onCandidate := func(pion.Candidate) {} // the socket's own is offered by gather
 	if agent == a.relayed {
 		onCandidate = a.relayGathered
 	}
@@ -57,14 +57,14 @@ func (a *Attempt) watch(agent *ice.Agent) error {
 		return fmt.Errorf("hear of candidates: %w", err)
 	}
 	// A failed agent has dropped its pairs and finds nothing more.
-	if err := agent.OnConnectionStateChange(func(s ice.ConnectionState) {
-		if s == ice.ConnectionStateFailed {
+	if err := agent.OnConnectionStateChange(func(s pion.ConnectionState) {
+		if s == pion.ConnectionStateFailed {
 			a.ended(agent, ErrNoPath)
 		}
 	}); err != nil {
 		return fmt.Errorf("hear of agent's state: %w", err)
 	}
-	if err := agent.OnSelectedCandidatePairChange(func(local, remote ice.Candidate) {
+	if err := agent.OnSelectedCandidatePairChange(func(local, remote pion.Candidate) {
 		if agent == a.relayed {
 			a.relaySelected(local, remote)
 		}
@@ -78,14 +78,14 @@ func (a *Attempt) watch(agent *ice.Agent) error {
 }
 
 // search runs an agent's checks until it selects a pair.
-func (a *Attempt) search(agent *ice.Agent, controlling bool, ufrag, pwd string) {
+func (a *Search) search(agent *pion.Agent, controlling bool, ufrag, pwd string) {
 	begin := agent.Accept
 	if controlling {
 		begin = agent.Dial
 	}
 	conn, err := begin(a.life, ufrag, pwd)
 	if err != nil {
-		if errors.Is(err, ice.ErrCanceledByCaller) {
+		if errors.Is(err, pion.ErrCanceledByCaller) {
 			err = context.Cause(a.life)
 		}
 		a.ended(agent, err)
@@ -101,8 +101,8 @@ func (a *Attempt) search(agent *ice.Agent, controlling bool, ufrag, pwd string) 
 }
 
 // relaySelected notes which pair the relay agent uses now.
-func (a *Attempt) relaySelected(local, remote ice.Candidate) {
-	pair := &ice.CandidatePair{Local: local, Remote: remote}
+func (a *Search) relaySelected(local, remote pion.Candidate) {
+	pair := &pion.CandidatePair{Local: local, Remote: remote}
 	to := candidateAddr(remote)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +119,7 @@ func (a *Attempt) relaySelected(local, remote ice.Candidate) {
 }
 
 // ended notes an agent that finds nothing more.
-func (a *Attempt) ended(agent *ice.Agent, err error) {
+func (a *Search) ended(agent *pion.Agent, err error) {
 	a.mu.Lock()
 	delete(a.searching, agent)
 	none := len(a.searching) == 0
@@ -130,7 +130,7 @@ func (a *Attempt) ended(agent *ice.Agent, err error) {
 }
 
 // finish says that nothing more will be found. The first reason counts.
-func (a *Attempt) finish(err error) {
+func (a *Search) finish(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err == nil {
@@ -140,7 +140,7 @@ func (a *Attempt) finish(err error) {
 }
 
 // review is reviewLocked for callers without the lock.
-func (a *Attempt) review() {
+func (a *Search) review() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.reviewLocked()
@@ -148,7 +148,7 @@ func (a *Attempt) review() {
 
 // reviewLocked makes of all that answered what Wait and Better give. It is
 // called after every change and does not block.
-func (a *Attempt) reviewLocked() {
+func (a *Search) reviewLocked() {
 	if a.closed {
 		return
 	}
@@ -187,7 +187,7 @@ func (a *Attempt) reviewLocked() {
 }
 
 // fromSocket describes a pair of the shared socket, with the lock held.
-func (a *Attempt) fromSocket(addr netip.AddrPort, r remote) Found {
+func (a *Search) fromSocket(addr netip.AddrPort, r remote) Found {
 	f := Found{
 		Kind: Direct, Local: a.conf.Mux.localFor(addr), Remote: addr, Mapped: r.mapped,
 		LocalType: typeHost, RemoteType: r.kind, RTT: r.rtt,

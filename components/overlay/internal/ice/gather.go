@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/pion/ice/v3"
+	pion "github.com/pion/ice/v3"
 )
 
 // maxHosts bounds the addresses of this machine that are offered, so that
@@ -92,7 +92,7 @@ func (m *Mux) localFor(remote netip.AddrPort) netip.AddrPort {
 
 // gather offers host and mapped addresses. What is known is offered before it
 // returns; the rest follows until ctx ends.
-func (a *Attempt) gather(ctx context.Context, stunHosts []string) {
+func (a *Search) gather(ctx context.Context, stunHosts []string) {
 	mux := a.conf.Mux
 	for _, host := range mux.hosts(a.policy) {
 		a.offer(typeHost, host)
@@ -127,19 +127,19 @@ func (a *Attempt) gather(ctx context.Context, stunHosts []string) {
 }
 
 // relayGathered takes the relay agent's candidates; nil ends them.
-func (a *Attempt) relayGathered(c ice.Candidate) {
+func (a *Search) relayGathered(c pion.Candidate) {
 	if c == nil {
 		a.gathered()
 		return
 	}
-	if c.Type() == ice.CandidateTypeRelay {
+	if c.Type() == pion.CandidateTypeRelay {
 		a.offer(typeRelay, candidateAddr(c))
 	}
 }
 
 // offer signals one candidate, unless it is known, forbidden or one too many:
 // we never ask the Peer for what we would refuse (OVL-10).
-func (a *Attempt) offer(kind string, addr netip.AddrPort) {
+func (a *Search) offer(kind string, addr netip.AddrPort) {
 	if err := a.policy.check(addr.Addr()); err != nil {
 		a.log.Debug("candidate kept back", "error", err)
 		return
@@ -160,7 +160,7 @@ func (a *Attempt) offer(kind string, addr netip.AddrPort) {
 }
 
 // gathered counts one gatherer as finished.
-func (a *Attempt) gathered() {
+func (a *Search) gathered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gatherers > 0 {

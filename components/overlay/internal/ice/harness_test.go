@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -99,7 +99,7 @@ func testConfig(m *Mux, controlling bool, servers ...Server) Config {
 	return Config{Mux: m, Controlling: controlling, Servers: servers, Private: true, AllowLoopback: true}
 }
 
-func begin(t testing.TB, c Config) *Attempt {
+func begin(t testing.TB, c Config) *Search {
 	t.Helper()
 	a, err := Start(testContext(t), c)
 	if err != nil {
@@ -111,7 +111,7 @@ func begin(t testing.TB, c Config) *Attempt {
 
 // introduce exchanges credentials and trickles candidates until both ends have
 // no more.
-func introduce(t testing.TB, a, b *Attempt) {
+func introduce(t testing.TB, a, b *Search) {
 	t.Helper()
 	credentials(t, a, b)
 	credentials(t, b, a)
@@ -119,7 +119,7 @@ func introduce(t testing.TB, a, b *Attempt) {
 	trickle(t, b, a)
 }
 
-func credentials(t testing.TB, from, to *Attempt) {
+func credentials(t testing.TB, from, to *Search) {
 	t.Helper()
 	if err := to.SetRemote(from.Local()); err != nil {
 		t.Error(err)
@@ -127,7 +127,7 @@ func credentials(t testing.TB, from, to *Attempt) {
 }
 
 // trickle passes candidates on in the background.
-func trickle(t testing.TB, from, to *Attempt) {
+func trickle(t testing.TB, from, to *Search) {
 	t.Helper()
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -141,7 +141,7 @@ func trickle(t testing.TB, from, to *Attempt) {
 	})
 }
 
-func wait(t testing.TB, a *Attempt) Found {
+func wait(t testing.TB, a *Search) Found {
 	t.Helper()
 	f, err := a.Wait(testContext(t))
 	if err != nil {

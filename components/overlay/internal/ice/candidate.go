@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"fmt"
@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pion/ice/v3"
+	pion "github.com/pion/ice/v3"
 )
 
 const (
-	// MaxCandidates bounds the candidates of one side of an attempt (OVL-09).
+	// MaxCandidates bounds the candidates of one side of a search (OVL-09).
 	MaxCandidates = 16
 	// MaxCandidateLen bounds one candidate line, in bytes.
 	MaxCandidateLen = 512
@@ -103,22 +103,22 @@ func local(kind string, nth int, addr netip.AddrPort) candidate {
 }
 
 // toICE makes the agent's candidate of it.
-func (c candidate) toICE() (ice.Candidate, error) {
+func (c candidate) toICE() (pion.Candidate, error) {
 	ip, port := c.addr.Addr().String(), int(c.addr.Port())
 	switch c.kind {
 	case typeHost:
-		return ice.NewCandidateHost(&ice.CandidateHostConfig{
-			Network: "udp", Address: ip, Port: port, Component: ice.ComponentRTP,
+		return pion.NewCandidateHost(&pion.CandidateHostConfig{
+			Network: "udp", Address: ip, Port: port, Component: pion.ComponentRTP,
 			Priority: c.priority, Foundation: c.foundation,
 		})
 	case typeSrflx:
-		return ice.NewCandidateServerReflexive(&ice.CandidateServerReflexiveConfig{
-			Network: "udp", Address: ip, Port: port, Component: ice.ComponentRTP,
+		return pion.NewCandidateServerReflexive(&pion.CandidateServerReflexiveConfig{
+			Network: "udp", Address: ip, Port: port, Component: pion.ComponentRTP,
 			Priority: c.priority, Foundation: c.foundation,
 		})
 	case typeRelay:
-		return ice.NewCandidateRelay(&ice.CandidateRelayConfig{
-			Network: "udp", Address: ip, Port: port, Component: ice.ComponentRTP,
+		return pion.NewCandidateRelay(&pion.CandidateRelayConfig{
+			Network: "udp", Address: ip, Port: port, Component: pion.ComponentRTP,
 			Priority: c.priority, Foundation: c.foundation,
 		})
 	default:

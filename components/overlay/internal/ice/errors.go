@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import "errors"
 
@@ -7,13 +7,13 @@ var (
 	ErrForbidden = errors.New("CANDIDATE_FORBIDDEN")
 	// ErrMalformed reports a candidate or credentials that are not well formed.
 	ErrMalformed = errors.New("candidate malformed")
-	// ErrTooMany reports more candidates than an attempt takes.
+	// ErrTooMany reports more candidates than a search takes.
 	ErrTooMany = errors.New("too many candidates")
-	// ErrOtherAttempt reports credentials that differ from those already set:
-	// they belong to another attempt of the Peer and need one of ours.
-	ErrOtherAttempt = errors.New("credentials of another attempt")
+	// ErrOtherSearch reports credentials that differ from those already set:
+	// they belong to another search of the Peer and need one of ours.
+	ErrOtherSearch = errors.New("credentials of another search")
 	// ErrNoPath reports that no pair of candidates answered in time.
 	ErrNoPath = errors.New("no path found")
 	// ErrClosed reports use after Close.
-	ErrClosed = errors.New("attempt closed")
+	ErrClosed = errors.New("search closed")
 )

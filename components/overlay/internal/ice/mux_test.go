@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func TestTrickleInAnyOrder(t *testing.T) {
 		server := Server{URL: s.stunURL()}
 		a, b := begin(t, testConfig(ma, true, server)), begin(t, testConfig(mb, false, server))
 		var steps []func()
-		for _, way := range [][2]*Attempt{{a, b}, {b, a}} {
+		for _, way := range [][2]*Search{{a, b}, {b, a}} {
 			from, to := way[0], way[1]
 			steps = append(steps, func() { credentials(t, from, to) })
 			for c := range from.Candidates() {
@@ -39,7 +39,7 @@ func TestTrickleInAnyOrder(t *testing.T) {
 		for _, step := range steps {
 			step()
 		}
-		for _, x := range []*Attempt{a, b} {
+		for _, x := range []*Search{a, b} {
 			if f := wait(t, x); f.Kind != Direct {
 				t.Errorf("round %d: found %+v", round, f)
 			}

@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -38,24 +38,24 @@ func TestCloseAtEveryStage(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		servers []Server
-		reach   func(t *testing.T, a, b *Attempt)
+		reach   func(t *testing.T, a, b *Search)
 	}{
-		{"started", ours, func(*testing.T, *Attempt, *Attempt) {}},
-		{"servers silent", silent, func(_ *testing.T, a, _ *Attempt) { <-a.Candidates() }},
-		{"gathered", ours, func(_ *testing.T, a, _ *Attempt) {
+		{"started", ours, func(*testing.T, *Search, *Search) {}},
+		{"servers silent", silent, func(_ *testing.T, a, _ *Search) { <-a.Candidates() }},
+		{"gathered", ours, func(_ *testing.T, a, _ *Search) {
 			for range a.Candidates() {
 			}
 		}},
-		{"checking nobody", ours, func(t *testing.T, a, b *Attempt) { credentials(t, b, a) }},
+		{"checking nobody", ours, func(t *testing.T, a, b *Search) { credentials(t, b, a) }},
 		{"checking", silent, introduceOnly},
-		{"found", ours, func(t *testing.T, a, b *Attempt) { introduceOnly(t, a, b); wait(t, a) }},
+		{"found", ours, func(t *testing.T, a, b *Search) { introduceOnly(t, a, b); wait(t, a) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
 			ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
 			a, b := begin(t, testConfig(ma, true, test.servers...)), begin(t, testConfig(mb, false, test.servers...))
 			test.reach(t, a, b)
-			for _, x := range []*Attempt{a, b, a} {
+			for _, x := range []*Search{a, b, a} {
 				if err := x.Close(); err != nil {
 					t.Error(err)
 				}
@@ -73,8 +73,8 @@ func TestCloseAtEveryStage(t *testing.T) {
 			}
 			for range a.Candidates() { // ends
 			}
-			if n := ma.Stats().Attempts; n != 0 {
-				t.Errorf("%d attempts left at the mux", n)
+			if n := ma.Stats().Searches; n != 0 {
+				t.Errorf("%d searches left at the mux", n)
 			}
 			if len(ma.pending) != 0 {
 				t.Errorf("%d checks left at the mux", len(ma.pending))
@@ -87,18 +87,18 @@ func TestCloseAtEveryStage(t *testing.T) {
 	}
 }
 
-func introduceOnly(t *testing.T, a, b *Attempt) {
+func introduceOnly(t *testing.T, a, b *Search) {
 	t.Helper()
 	credentials(t, a, b)
 	credentials(t, b, a)
-	for _, way := range [][2]*Attempt{{a, b}, {b, a}} {
+	for _, way := range [][2]*Search{{a, b}, {b, a}} {
 		if err := way[1].AddRemote(<-way[0].Candidates()); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestWaitEndsWithItsContextAndTheAttempts(t *testing.T) {
+func TestWaitEndsWithItsContextAndTheSearches(t *testing.T) {
 	m := testMux(t, loopbackConn(t))
 	a := begin(t, testConfig(m, true))
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -121,7 +121,7 @@ func TestWaitEndsWithItsContextAndTheAttempts(t *testing.T) {
 	}
 }
 
-func TestMuxClosesUnderAttempts(t *testing.T) {
+func TestMuxClosesUnderSearches(t *testing.T) {
 	ma, mb := testMux(t, loopbackConn(t)), testMux(t, loopbackConn(t))
 	a, b := begin(t, testConfig(ma, true)), begin(t, testConfig(mb, false))
 	introduce(t, a, b)
@@ -139,8 +139,8 @@ func TestMuxClosesUnderAttempts(t *testing.T) {
 	}
 }
 
-// Memory and goroutines after many attempts are what they were before.
-func TestThousandAttemptsLeaveNothing(t *testing.T) {
+// Memory and goroutines after many searches are what they were before.
+func TestThousandSearchesLeaveNothing(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
 		rounds = 100
@@ -175,7 +175,7 @@ func TestThousandAttemptsLeaveNothing(t *testing.T) {
 	for range rounds {
 		round()
 	}
-	t.Logf("%v for two attempts up to their first pair and closed", time.Since(start)/time.Duration(rounds))
+	t.Logf("%v for two searches up to their first pair and closed", time.Since(start)/time.Duration(rounds))
 	after, heapAfter := measure()
 	if after > goroutines {
 		t.Errorf("%d goroutines, before %d", after, goroutines)
@@ -184,7 +184,7 @@ func TestThousandAttemptsLeaveNothing(t *testing.T) {
 		t.Errorf("%d bytes in use, before %d", heapAfter, heap)
 	}
 	if len(ma.ports) != 0 || len(ma.pending) != 0 || len(mb.ports) != 0 || len(mb.pending) != 0 {
-		t.Error("the mux still knows attempts")
+		t.Error("the mux still knows searches")
 	}
 }
 

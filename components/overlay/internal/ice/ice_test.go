@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"net"
@@ -67,7 +67,7 @@ func TestReflexivePairs(t *testing.T) {
 	}
 }
 
-func TestSecondAttemptNeedsNoServer(t *testing.T) {
+func TestSecondSearchNeedsNoServer(t *testing.T) {
 	s := newRelayServer(t)
 	ma, mb := testMux(t, newNAT(t, false, true, nil)), testMux(t, newNAT(t, false, true, nil))
 	stun := Server{URL: s.stunURL()}
@@ -114,7 +114,7 @@ func TestRelayOnly(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := fa.Relay.Read(make([]byte, 10)); err == nil {
-				t.Error("relay outlives its attempt")
+				t.Error("relay outlives its search")
 			}
 		})
 	}
@@ -165,7 +165,7 @@ func TestRelayStandsByBesideDirect(t *testing.T) {
 }
 
 // standby waits until an alternate of a is as wanted.
-func standby(t *testing.T, a *Attempt, wanted func(Found) bool) Found {
+func standby(t *testing.T, a *Search, wanted func(Found) bool) Found {
 	t.Helper()
 	late := testContext(t).Done()
 	f := wait(t, a)

@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"io"
@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pion/ice/v3"
+	pion "github.com/pion/ice/v3"
 	"github.com/pion/transport/v3/deadline"
 )
 
@@ -27,13 +27,13 @@ type relayConn struct {
 	done   chan struct{}
 	close  sync.Once
 	expiry *deadline.Deadline
-	pair   atomic.Pointer[ice.CandidatePair]
+	pair   atomic.Pointer[pion.CandidatePair]
 	spare  sync.Pool
 }
 
 var _ net.Conn = (*relayConn)(nil)
 
-func newRelayConn(pair *ice.CandidatePair) *relayConn {
+func newRelayConn(pair *pion.CandidatePair) *relayConn {
 	c := &relayConn{
 		local:  candidateAddr(pair.Local),
 		queue:  make(chan *[]byte, relayQueue),
@@ -100,7 +100,7 @@ func (c *relayConn) Write(p []byte) (int, error) {
 	return c.pair.Load().Write(p)
 }
 
-// Close ends Read and Write; the relay itself ends with its Attempt.
+// Close ends Read and Write; the relay itself ends with its Search.
 func (c *relayConn) Close() error {
 	c.shut()
 	return nil
@@ -133,7 +133,7 @@ func (c *relayConn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline does nothing: a Write never waits for the far side.
 func (*relayConn) SetWriteDeadline(time.Time) error { return nil }
 
-func candidateAddr(c ice.Candidate) netip.AddrPort {
+func candidateAddr(c pion.Candidate) netip.AddrPort {
 	a, err := netip.ParseAddr(c.Address())
 	if err != nil || c.Port() <= 0 || c.Port() >= 1<<16 {
 		return netip.AddrPort{}

@@ -1,4 +1,4 @@
-package attempt
+package ice
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // iceLog passes pion's lines to slog at debug: what matters of them is reported
-// by the Attempt itself. It formats nothing that nobody reads, and drops traces.
+// by the Search itself. It formats nothing that nobody reads, and drops traces.
 type iceLog struct {
 	log   *slog.Logger
 	scope string
