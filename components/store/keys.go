@@ -13,6 +13,7 @@ const (
 	RevisionsPrefix  = "revisions/"
 	AppComposePrefix = "app-compose/"
 	SlotsPrefix      = "slots/"
+	AddressesPrefix  = "addresses/"
 	OperationsPrefix = "operations/"
 	RolloutsPrefix   = "rollouts/"
 	PolicyPrefix     = "policy/slots/"
@@ -80,6 +81,9 @@ func SlotKey(g, slot string) string { return key("slots", name(g), name(slot)) }
 
 // SlotsOf is the prefix of the Slot records of group g.
 func SlotsOf(g string) string { return key("slots", name(g)) + "/" }
+
+// AddressesKey is which virtual addresses group g has.
+func AddressesKey(g string) string { return key("addresses", name(g)) }
 
 // OperationKey is one Action being carried out.
 func OperationKey(op string) string { return key("operations", id(op)) }

@@ -16,6 +16,7 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 		"revisions/<digest>":           store.RevisionKey("sha256:00ff"),
 		"app-compose/<hash>":           store.AppComposeKey(strings.Repeat("0f", 32)),
 		"slots/<group>/<slot>":         store.SlotKey("pg", "pg-0"),
+		"addresses/<group>":            store.AddressesKey("pg"),
 		"operations/<id>":              store.OperationKey("01J8Z3-pg-0"),
 		"rollouts/<id>":                store.RolloutKey("pg.7"),
 		"policy/slots/<slot>":          store.SlotPolicyKey("pg-0"),

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"cadre.dev/core/address"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -65,6 +66,8 @@ var Records = []Kind{
 		"The app-compose.json with this compose hash, compressed: judged before the hash was allowed for any Slot. Removed when no Revision and no policy names the hash any more."},
 	{"slots/<group>/<slot>", typeOf[group.SlotRecord](), Leader, 8 * kib,
 		"Binding of a Slot to the Instance that fills it, and the Revision assigned to it."},
+	{"addresses/<group>", typeOf[address.Given](), Leader, 32 * kib,
+		"The blocks of virtual addresses that the group's Slots have theirs from. None is taken back while the group is there; the record goes a day after nothing of the group is left, and until then nobody else is given its addresses."},
 	{"operations/<id>", typeOf[operation.Operation](), Leader, 32 * kib,
 		"One Action being carried out. Written before the first effect; a successor continues from it."},
 	{"rollouts/<id>", typeOf[operation.Rollout](), Leader, 16 * kib,
@@ -103,7 +106,7 @@ var Records = []Kind{
 		"A request: the restart or replacement of one Slot, its release from a hold, what became of an undecided platform call, or that a failed rollout goes on. The leader deletes it when it records what it does about it."},
 	{"control/delete/<group>", typeOf[DeleteGroup](), Operator, 4 * kib,
 		"While it exists, the group is taken down: every Slot, then its records, the spec and this switch. Only keep_cvms or only delete_disks says what becomes of the CVMs."},
-	{"control/delete-disks/<group>", typeOf[DeleteDisks](), Operator, 16 * kib,
+	{"control/delete-disks/<group>", typeOf[DeleteDisks](), Operator, 128 * kib,
 		"The Slots whose disks a scale-in may delete; without it a Slot with a disk that no preserved_state names stays. The leader deletes it when none of them is left."},
 	{"control/adopt/<group>", typeOf[Adoption](), Operator, 64 * kib,
 		"Running CVMs whose records are lost, as they attested themselves: the leader binds exactly these and deletes the request."},

@@ -6,7 +6,9 @@ const (
 	// maxName is the strictest bound of all places where a name is used.
 	maxName = 40
 	// MaxReplicas bounds a group; ordinals stay below it.
-	MaxReplicas = 100
+	MaxReplicas = 2000
+	// MaxDriven bounds a group whose workload has a driver: each report names the others.
+	MaxDriven = 100
 	// Coordinators is the name that no operator's group may take: its SPIFFE path
 	// is that of the coordinators.
 	Coordinators = "coordinator"

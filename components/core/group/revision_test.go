@@ -115,13 +115,13 @@ func TestR3_WhatDoesNotRunIsNotPartOfIt(t *testing.T) {
 }
 
 func TestSlotNames(t *testing.T) {
-	for _, slot := range []string{"postgres-0", "a-b-17", "a1-99"} {
+	for _, slot := range []string{"postgres-0", "a-b-17", "a1-99", "a-1999"} {
 		group, ordinal, err := ParseSlot(slot)
 		if err != nil || SlotName(group, ordinal) != slot {
 			t.Errorf("ParseSlot(%q) = %q %d %v", slot, group, ordinal, err)
 		}
 	}
-	for _, slot := range []string{"", "-0", "a", "a-", "a-01", "a-+1", "a--1", "a-100", "a-1x", "A-1", "a_b-1", strings.Repeat("a", 41) + "-1"} {
+	for _, slot := range []string{"", "-0", "a", "a-", "a-01", "a-+1", "a--1", "a-2000", "a-1x", "A-1", "a_b-1", strings.Repeat("a", 41) + "-1"} {
 		if group, ordinal, err := ParseSlot(slot); err == nil {
 			t.Errorf("ParseSlot(%q) = %q %d, want an error", slot, group, ordinal)
 		}

@@ -88,6 +88,8 @@ func (v *validator) group(s Spec) {
 	}
 	if s.Replicas < 1 || s.Replicas > MaxReplicas {
 		v.add("replicas", "", "is %d: must be 1 to %d", s.Replicas, MaxReplicas)
+	} else if HasDriver(s) && s.Replicas > MaxDriven {
+		v.add("replicas", "", "is %d: a group with workload.kind %q has at most %d", s.Replicas, s.Workload.Kind, MaxDriven)
 	}
 	if s.ManagementPolicy != OrderedReady && s.ManagementPolicy != Parallel {
 		v.add("management_policy", "", "%q is unknown: use %s or %s", s.ManagementPolicy, OrderedReady, Parallel)

@@ -21,7 +21,7 @@ func TestValidateAcceptsAGoodSpec(t *testing.T) {
 
 func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	s := goodSpec()
-	s.Name, s.Replicas, s.Template.OSImage = "Postgres", 101, ""
+	s.Name, s.Replicas, s.Template.OSImage = "Postgres", 2001, ""
 	s.HealthChecks[0].HTTP.Port = 70000
 	s.UpdatePolicy.MaxUnavailableFixed = ptr(0)
 	got := strings.Join(problems(t, s), "\n")
@@ -150,6 +150,21 @@ func TestR18_SizeOneIsAWarning(t *testing.T) {
 	}
 	if w := Warnings(s); len(w) != 1 || !strings.Contains(w[0], "will_interrupt") {
 		t.Errorf("warnings %v", w)
+	}
+}
+
+// TestReplicasHaveABound: 2,000, and 100 where the reports of each name the others.
+func TestReplicasHaveABound(t *testing.T) {
+	s := goodSpec()
+	s.Workload, s.Replicas = Workload{Kind: WorkloadNone}, 2000
+	if got := problems(t, s); got != nil {
+		t.Errorf("refused: %v", got)
+	}
+	s.Replicas = 2001
+	wantProblem(t, s, "replicas", "")
+	for _, kind := range []string{WorkloadPatroni, WorkloadEtcd, WorkloadConsul} {
+		s.Workload, s.Replicas = Workload{Kind: kind}, 101
+		wantProblem(t, s, "replicas", "")
 	}
 }
 

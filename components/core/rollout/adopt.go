@@ -8,9 +8,9 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
+	"cadre.dev/core/address"
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -88,6 +88,8 @@ type AdoptionFacts struct {
 	Images    policy.ImagePolicy
 	// VIPs that other groups' Slots and this group's bound ones have, by Slot.
 	VIPs map[string]string
+	// Addresses are the blocks of the other groups, by group.
+	Addresses map[string]address.Given
 }
 
 // Adoption judges whether the CVM under the Slot's name can become the member. ok is
@@ -199,17 +201,23 @@ func (f AdoptionFacts) address() (vip, missing string) {
 		return f.Record.VIP, ""
 	}
 	own, err := netip.ParseAddr(f.Proof.VIP)
-	if err != nil || !own.Is4() || !strings.HasPrefix(own.String(), "127.50.") || int(own.As4()[3]) != f.Record.Ordinal+1 || own.As4()[2] == 0 {
+	block, given := address.Around(own, f.Record.Ordinal)
+	if err != nil || !given {
 		return "", fmt.Sprintf("it says that its address is %.40q, which no slot %s is given", f.Proof.VIP, f.Record.Slot)
 	}
 	for _, slot := range slices.Sorted(maps.Keys(f.VIPs)) {
 		other, err := netip.ParseAddr(f.VIPs[slot])
 		g, _, _ := group.ParseSlot(slot)
-		if err != nil || !other.Is4() || slot == f.Record.Slot {
+		if err != nil || slot == f.Record.Slot {
 			continue
 		}
-		if sameNet := other.As4()[2] == own.As4()[2]; sameNet != (g == f.Spec.Name) {
+		if other == own || g != f.Spec.Name && block.Net.Contains(other) {
 			return "", fmt.Sprintf("its address %s does not go with %s of %s: the records were made anew since; delete the wrong slots first", own, other, slot)
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(f.Addresses)) {
+		if other, overlaps := f.Addresses[g].Overlapping(block.Net); overlaps {
+			return "", fmt.Sprintf("its address %s lies in %s of group %s: the records were made anew since; delete that group's slots first", own, other.Net, g)
 		}
 	}
 	return own.String(), ""

@@ -1,10 +1,12 @@
 package rollout
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"cadre.dev/core/address"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -136,7 +138,12 @@ func TestAdoptionSaysWhatIsMissing(t *testing.T) {
 		"PEER_REVOKED":                         func(f *AdoptionFacts) { f.Revoked = []policy.Revocation{{Kind: policy.RevokedInstance, ID: "i-1"}} },
 		"which no slot db-1 is":                func(f *AdoptionFacts) { f.Proof.VIP = "127.50.4.3" },
 		"does not go with 127.50.1.1 of web-0": func(f *AdoptionFacts) { f.Proof.VIP, f.VIPs = "127.50.1.2", map[string]string{"web-0": "127.50.1.1"} },
-		"does not go with 127.50.4.1 of db-0":  func(f *AdoptionFacts) { f.Proof.VIP = "127.50.9.2" },
+		"does not go with 127.50.4.2 of db-2":  func(f *AdoptionFacts) { f.VIPs = map[string]string{"db-2": "127.50.4.2"} },
+		"does not go with 127.32.0.1 of web-0": func(f *AdoptionFacts) { f.Proof.VIP, f.VIPs = "127.32.0.2", map[string]string{"web-0": "127.32.0.1"} },
+		"lies in 127.32.0.0/28 of group web": func(f *AdoptionFacts) {
+			f.Proof.VIP = "127.32.0.2"
+			f.Addresses = map[string]address.Given{"web": {Blocks: []address.Block{{First: -1, Net: netip.MustParsePrefix("127.32.0.0/28")}}}}
+		},
 	} {
 		f := adoption()
 		i, p := *f.Instance, *f.Proof

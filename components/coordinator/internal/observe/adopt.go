@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/address"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
@@ -16,7 +17,7 @@ import (
 func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, images policy.ImagePolicy, now time.Time) []rollout.Adoptable {
 	gate, _ := v.FoldGroup(spec, now)
 	facts := rollout.AdoptionFacts{
-		Spec: spec, AppID: spec.AppID, Revisions: map[string]group.RevisionRecord{}, Policy: gate, Revoked: v.Gate.Revocations, Images: images, VIPs: map[string]string{},
+		Spec: spec, AppID: spec.AppID, Revisions: map[string]group.RevisionRecord{}, Policy: gate, Revoked: v.Gate.Revocations, Images: images, VIPs: map[string]string{}, Addresses: map[string]address.Given{},
 	}
 	for digest, r := range v.Revisions {
 		if r.Value.Group == spec.Name {
@@ -29,6 +30,11 @@ func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, i
 		}
 		if record.Value.Group == spec.Name && facts.AppID == "" {
 			facts.AppID = record.Value.AppID
+		}
+	}
+	for other, rec := range v.Addresses {
+		if other != spec.Name {
+			facts.Addresses[other] = rec.Value
 		}
 	}
 	asked := map[string]bool{}

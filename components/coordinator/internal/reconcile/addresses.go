@@ -3,43 +3,98 @@ package reconcile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"time"
 
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/address"
 	"cadre.dev/core/group"
+	"cadre.dev/store"
 )
 
-// addresses gives a virtual address to each of the group's Slots that has none:
-// 127.50.<k>.<ordinal+1>, with one k per group, from 1 on. What a Slot has it
-// keeps. Slots are returned by ordinal; changed says whether any was given.
-func addresses(v *view.View, name string, slots []group.SlotRecord) (out []group.SlotRecord, changed bool, err error) {
-	used := map[byte]bool{}
-	var own byte
-	for _, s := range v.Slots {
-		addr, err := netip.ParseAddr(s.Value.VIP)
-		if err != nil || !addr.Is4() {
-			continue
-		}
-		k := addr.As4()[2]
-		used[k] = true
-		if s.Value.Group == name {
-			own = k
-		}
+// addresses gives a virtual address to each of the group's Slots that has none, from the
+// group's blocks, and the blocks that it takes. What a Slot has it keeps.
+func addresses(v *view.View, name string, slots []group.SlotRecord) (out []group.SlotRecord, given address.Given, err error) {
+	used, err := v.AddressesUsed(name)
+	if err != nil {
+		return nil, given, err
 	}
-	for k := 1; own == 0 && k < 255; k++ {
-		if !used[byte(k)] {
-			own = byte(k)
+	given = v.AddressesOf(name)
+	taken, need := map[netip.Addr]bool{}, 0
+	for _, s := range slices.Concat(slots, v.SlotsOf(name)) {
+		if addr, err := netip.ParseAddr(s.VIP); err == nil {
+			taken[addr] = true
 		}
+		need = max(need, s.Ordinal+1)
 	}
-	if own == 0 {
-		return nil, false, fmt.Errorf("no virtual network is left for group %s: 254 groups have one", name)
+	if given, err = address.Allot(given, need, used); err != nil {
+		return nil, given, fmt.Errorf("give virtual addresses: %w", err)
 	}
-	out = append(out, slots...)
+	out = slices.Clone(slots)
 	for i := range out {
 		if out[i].VIP != "" {
 			continue
 		}
-		out[i].VIP = netip.AddrFrom4([4]byte{127, 50, own, byte(out[i].Ordinal + 1)}).String()
-		changed = true
+		addr, ok := given.Address(out[i].Ordinal, func(a netip.Addr) bool { return taken[a] })
+		if !ok {
+			// Siblings that were adopted have it: the next block does.
+			b, err := address.Extra(given, out[i].Ordinal, used)
+			if err != nil {
+				return nil, given, fmt.Errorf("give %s a virtual address: %w", out[i].Slot, err)
+			}
+			given = b
+			addr, _ = given.Address(out[i].Ordinal, func(a netip.Addr) bool { return taken[a] })
+		}
+		out[i].VIP = addr.String()
+		taken[addr] = true
 	}
-	return out, changed, nil
+	return out, given, nil
+}
+
+// addressesOps write the group's blocks where the record says something else.
+func (p *pass) addressesOps(given address.Given) ([]store.Op, error) {
+	before := p.view.Addresses[p.name]
+	given.UnusedSince, given.Term = time.Time{}, before.Value.Term
+	if before.Index != 0 && same(before.Value, given) {
+		return nil, nil
+	}
+	given.Term = p.lease.Term()
+	put, err := store.Put(store.AddressesKey(p.name), given, before.Index)
+	return []store.Op{put}, err
+}
+
+// addressesKept is how long the addresses of a group that is gone are not given to others.
+const addressesKept = 24 * time.Hour
+
+// oldAddresses are the blocks of groups of which nothing is left: first it is noted since
+// when, and a day later they are free.
+func (r *Reconciler) oldAddresses(v *view.View, term uint64) []store.Op {
+	left := map[string]bool{}
+	for _, name := range v.Known() {
+		left[name] = true
+	}
+	for _, s := range v.Slots {
+		left[s.Value.Group] = true
+	}
+	for _, p := range v.Proofs {
+		left[p.Value.Group] = true
+	}
+	if v.BadBelow(store.SlotsPrefix, store.ProofsPrefix, store.GroupsPrefix) != nil {
+		return nil
+	}
+	var ops []store.Op
+	for name, rec := range v.Addresses {
+		given := rec.Value
+		switch now := r.cfg.Now().UTC(); {
+		case left[name]:
+		case given.UnusedSince.IsZero() || given.UnusedSince.After(now):
+			given.UnusedSince, given.Term = now, term
+			if put, err := store.Put(store.AddressesKey(name), given, rec.Index); err == nil {
+				ops = append(ops, put)
+			}
+		case now.Sub(given.UnusedSince) > addressesKept:
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.AddressesKey(name), Index: rec.Index})
+		}
+	}
+	return ops
 }

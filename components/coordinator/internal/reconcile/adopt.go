@@ -3,9 +3,11 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
@@ -25,10 +27,20 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 		return p.forgetProofs(ctx)
 	}
 	if p.seen.Listing.Err != nil {
-		return false, nil //nolint:nilerr // nobody knows which CVM it is: the next pass asks again
+		return false, nil // nobody knows which CVM it is: the next pass asks again
+	}
+	// Another group may have been given addresses since this pass looked.
+	p.addresses.Lock()
+	defer p.addresses.Unlock()
+	if p.view, err = view.Read(ctx, p.cfg.Store); err != nil {
+		return false, err
+	}
+	if request, asked = p.view.Adoptions[p.name]; !asked {
+		return true, nil
 	}
 	var ops []store.Op
 	var bound []string
+	given := p.view.AddressesOf(p.name)
 	left := 0
 	all := observe.Adoptable(p.view, p.seen.Spec, p.cfg.Cluster, p.seen.Listing, p.cfg.Images, p.now)
 	for _, m := range request.Value.Members {
@@ -46,9 +58,19 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 			return false, err
 		}
 		ops, bound = append(ops, more...), append(bound, m.Slot)
+		if addr, err := netip.ParseAddr(a.VIP); err == nil {
+			given, _ = given.With(addr, a.Ordinal)
+		}
 		p.log.Info("slot adopted", "slot", m.Slot, "instance", a.InstanceID, "revision", a.Revision, "compose_hash", a.ComposeHash, "by", request.Value.By, "reason", request.Value.Reason)
 	}
 	ops = append(ops, p.moveOps(all, bound)...)
+	if len(bound) > 0 {
+		more, err := p.addressesOps(given)
+		if err != nil {
+			return false, err
+		}
+		ops = append(ops, more...)
+	}
 	if left == 0 {
 		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.AdoptKey(p.name), Index: request.Index})
 	}
@@ -99,7 +121,7 @@ func (p *pass) bindOps(a rollout.Adoptable) ([]store.Op, error) {
 }
 
 // moveOps take their address from members that nobody was bound to yet: those that are
-// bound keep the one that they were given before, and a group has one network.
+// bound keep the one that they were given before, and the others get theirs beside it.
 func (p *pass) moveOps(all []rollout.Adoptable, bound []string) []store.Op {
 	moved := slices.ContainsFunc(all, func(a rollout.Adoptable) bool {
 		return slices.Contains(bound, a.Slot) && a.VIP != "" && a.VIP != p.view.Slots[a.Slot].Value.VIP

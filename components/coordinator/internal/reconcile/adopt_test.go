@@ -28,7 +28,7 @@ func (w *world) loseRecords() {
 		w.t.Fatal(err)
 	}
 	for _, e := range all {
-		for _, prefix := range []string{"slots/", "policy/slots/", "admissions/", "operations/", "rollouts/", "groups/pg/status", "groups/pg/slots/"} {
+		for _, prefix := range []string{"slots/", "addresses/", "policy/slots/", "admissions/", "operations/", "rollouts/", "groups/pg/status", "groups/pg/slots/"} {
 			if strings.HasPrefix(e.Key, prefix) {
 				if err := w.store.Commit(w.t.Context(), store.Op{Kind: store.OpDelete, Key: e.Key}); err != nil {
 					w.t.Fatal(err)

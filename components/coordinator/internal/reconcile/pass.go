@@ -194,15 +194,19 @@ func same[T any](a, b T) bool {
 func (p *pass) platformName(slot string) string { return p.cfg.Cluster + "-" + slot }
 
 // completeSlots gives the planner's Slot records what the planner does not know.
-func (p *pass) completeSlots(slots []group.SlotRecord) ([]group.SlotRecord, error) {
-	out, _, err := addresses(p.view, p.name, slots)
+func (p *pass) completeSlots(slots []group.SlotRecord) ([]group.SlotRecord, []store.Op, error) {
+	out, given, err := addresses(p.view, p.name, slots)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	ops, err := p.addressesOps(given)
+	if err != nil {
+		return nil, nil, fmt.Errorf("record the group's addresses: %w", err)
 	}
 	for i := range out {
 		if out[i].PlatformName == "" {
 			out[i].PlatformName = p.platformName(out[i].Slot)
 		}
 	}
-	return out, nil
+	return out, ops, nil
 }

@@ -88,11 +88,11 @@ func (p *pass) recordNewSlots(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	p.view = fresh
-	slots, err := p.completeSlots(p.plan.Slots)
+	slots, ops, err := p.completeSlots(p.plan.Slots)
 	if err != nil {
 		return false, err
 	}
-	var ops []store.Op
+	given := len(ops)
 	for _, s := range slots {
 		before := p.view.Slots[s.Slot]
 		if before.Index != 0 && before.Value.VIP != "" && before.Value.PlatformName != "" {
@@ -102,11 +102,11 @@ func (p *pass) recordNewSlots(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if ops = append(ops, op); len(ops) == maxSlotsPerWrite {
+		if ops = append(ops, op); len(ops) == given+maxSlotsPerWrite {
 			break // the next pass writes the rest
 		}
 	}
-	if len(ops) == 0 {
+	if len(ops) == given {
 		return false, nil
 	}
 	if err := p.commit(ctx, ops...); err != nil {

@@ -48,7 +48,7 @@ func concerns(key, name string) bool {
 	segments := strings.Split(key, "/")
 	last := segments[len(segments)-1]
 	switch prefix := segments[0] + "/"; {
-	case key == store.GroupStatusKey(name), key == store.GroupPolicyKey(name), strings.HasPrefix(key, store.SlotsOf(name)):
+	case key == store.GroupStatusKey(name), key == store.GroupPolicyKey(name), key == store.AddressesKey(name), strings.HasPrefix(key, store.SlotsOf(name)):
 		return true
 	case strings.HasPrefix(key, store.PolicyPrefix), prefix == store.AdmissionsPrefix:
 		return ofGroup(last, name)

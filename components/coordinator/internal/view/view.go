@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"cadre.dev/core/address"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -39,6 +40,7 @@ type View struct {
 	Instances  map[string]Rec[group.InstanceStatus] // by Slot
 	Revisions  map[string]Rec[group.RevisionRecord] // by digest
 	Slots      map[string]Rec[group.SlotRecord]     // by Slot
+	Addresses  map[string]Rec[address.Given]        // by group
 	Operations map[string]Rec[operation.Operation]  // by id
 	Rollouts   map[string]Rec[operation.Rollout]    // by id
 	Policies   map[string]Rec[policy.SlotPolicy]    // by Slot
@@ -92,6 +94,7 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	v.readInstances(ctx, at, &errs)
 	v.Revisions = collect(ctx, at, store.RevisionsPrefix, &errs, func(r group.RevisionRecord) string { return r.Digest })
 	v.Slots = collect(ctx, at, store.SlotsPrefix, &errs, func(s group.SlotRecord) string { return s.Slot })
+	v.readAddresses(ctx, at, &errs)
 	v.Operations = collect(ctx, at, store.OperationsPrefix, &errs, func(o operation.Operation) string { return o.ID })
 	v.bySlot = bySlot(v.Operations)
 	v.Rollouts = collect(ctx, at, store.RolloutsPrefix, &errs, func(r operation.Rollout) string { return r.ID })

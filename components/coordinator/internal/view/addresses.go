@@ -1,0 +1,80 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"cadre.dev/core/address"
+	"cadre.dev/store"
+)
+
+// readAddresses reads the blocks of the groups. A record with a block that cannot be is
+// as good as unreadable.
+func (v *View) readAddresses(ctx context.Context, at moment, errs *[]error) {
+	v.Addresses = collect(ctx, at, store.AddressesPrefix, errs, func(g address.Given) string { return g.Group })
+	for name, rec := range v.Addresses {
+		if err := rec.Value.Check(); err != nil {
+			*errs = append(*errs, &store.RecordError{Key: store.AddressesKey(name), Index: rec.Index, Err: err})
+			delete(v.Addresses, name)
+		}
+	}
+}
+
+// AddressesOf are the blocks of a group, with those that its Slots have addresses from
+// and no record names: a group from before there were blocks, or one whose record is lost.
+func (v *View) AddressesOf(name string) address.Given {
+	given := v.Addresses[name].Value
+	given.Group = name
+	for _, s := range v.SlotsOf(name) {
+		given = completed(given, s.VIP, s.Ordinal)
+	}
+	return given
+}
+
+// completed is given with what an address of one of the group's ordinals tells of it.
+// What is in none of its blocks goes last, since the record is the newer word.
+func completed(given address.Given, vip string, ordinal int) address.Given {
+	addr, err := netip.ParseAddr(vip)
+	if err != nil {
+		return given
+	}
+	if _, known := given.Overlapping(netip.PrefixFrom(addr, addr.BitLen())); known {
+		return given
+	}
+	if b, ok := address.Around(addr, ordinal); ok {
+		given.Blocks = append(given.Blocks[:len(given.Blocks):len(given.Blocks)], b)
+	}
+	return given
+}
+
+// AddressesUsed is what others than the group have, or may have: their blocks, the
+// addresses of their Slots, and what Boots whose records are lost say that they have. An
+// error when a record cannot be read that may name an address: what it names would be
+// given a second time.
+func (v *View) AddressesUsed(name string) (used address.Used, err error) {
+	if bad := v.BadBelow(store.AddressesPrefix, store.SlotsPrefix); bad != nil {
+		return used, fmt.Errorf("virtual addresses cannot be given while a record may name them that cannot be read: %w", bad)
+	}
+	for other, rec := range v.Addresses {
+		if other != name {
+			used.AddAll(rec.Value)
+		}
+	}
+	single := func(vip string) {
+		if addr, err := netip.ParseAddr(vip); err == nil {
+			used.Add(netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	for _, s := range v.Slots {
+		if s.Value.Group != name {
+			single(s.Value.VIP)
+		}
+	}
+	for _, p := range v.Proofs {
+		if p.Value.Group != name {
+			single(p.Value.VIP)
+		}
+	}
+	return used, nil
+}
