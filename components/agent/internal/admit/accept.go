@@ -47,7 +47,7 @@ func (c *Client) accept(answer *admissionv1.AdmitResponse, claim statement.Agent
 		return Admitted{}, fmt.Errorf("read initial peers: %w", err)
 	}
 	return Admitted{
-		ID: id, AppID: claim.AppID, InstanceID: claim.InstanceID, Grant: grant, Peers: first, ExpiresAt: grant.GetExpiresAt().AsTime(),
+		ID: id, AppID: claim.AppID, InstanceID: claim.InstanceID, Grant: grant, Peers: first, Since: time.Now(), ExpiresAt: grant.GetExpiresAt().AsTime(),
 		Credentials: overlay.Credentials{Certificate: certificate, Roots: roots},
 	}, nil
 }

@@ -69,8 +69,9 @@ type Admitted struct {
 	Grant             *admissionv1.Credentials
 	Credentials       overlay.Credentials
 	// Peers holds at least the coordinators.
-	Peers     []overlay.Peer
-	ExpiresAt time.Time
+	Peers []overlay.Peer
+	// Since is when the credentials came.
+	Since, ExpiresAt time.Time
 }
 
 // Admit makes one attempt with one coordinator.

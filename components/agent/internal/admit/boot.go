@@ -3,6 +3,7 @@ package admit
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -14,7 +15,7 @@ import (
 	"time"
 )
 
-// Boot is this process's identity before anybody vouches for it.
+// Boot is this start of the CVM's identity before anybody vouches for it.
 type Boot struct {
 	key *ecdsa.PrivateKey
 	// PublicKey is the DER SubjectPublicKeyInfo.
@@ -31,6 +32,11 @@ func NewBoot() (*Boot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make boot key: %w", err)
 	}
+	return BootOf(key)
+}
+
+// BootOf is the Boot of a P-256 key: the same for each process that has it.
+func BootOf(key *ecdsa.PrivateKey) (*Boot, error) {
 	spki, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, fmt.Errorf("encode boot key: %w", err)
@@ -55,4 +61,17 @@ func NewBoot() (*Boot, error) {
 		key: key, PublicKey: spki, ID: id,
 		Certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
 	}, nil
+}
+
+// Derive gives 32 bytes that follow from the Boot's key and purpose alone.
+func (b *Boot) Derive(purpose string) ([]byte, error) {
+	secret, err := b.key.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("derive from boot key: %w", err)
+	}
+	out, err := hkdf.Key(sha256.New, secret, nil, purpose, 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive from boot key: %w", err)
+	}
+	return out, nil
 }

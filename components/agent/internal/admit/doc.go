@@ -7,5 +7,6 @@
 //	 │  Admit(statement, evidence over our key, this channel, its nonce) ──►
 //	 │  ◄── SVID, CA bundle, Consul credentials, secrets, first peers
 //
-// The Boot key lives in memory only: a new process is a new Boot.
+// The Boot key lives in memory only. A process that is given the key of one before it is the
+// same Boot, and goes on with what that one held (Resume).
 package admit

@@ -37,7 +37,7 @@ func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitte
 		return Admitted{}, err
 	}
 	out := held
-	out.Grant, out.ExpiresAt = grant, grant.GetExpiresAt().AsTime()
+	out.Grant, out.Since, out.ExpiresAt = grant, time.Now(), grant.GetExpiresAt().AsTime()
 	out.Credentials.Certificate, out.Credentials.Roots = certificate, roots
 	return out, nil
 }

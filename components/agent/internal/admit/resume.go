@@ -1,0 +1,58 @@
+package admit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"cadre.dev/agent/internal/held"
+	"cadre.dev/core/founding"
+	"cadre.dev/overlay"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+)
+
+// State is what the next worker of this Boot needs to go on with a.
+func (a Admitted) State() (held.State, error) {
+	grant, err := proto.Marshal(a.Grant)
+	if err != nil {
+		return held.State{}, fmt.Errorf("encode credentials: %w", err)
+	}
+	return held.State{AppID: a.AppID, InstanceID: a.InstanceID, Since: a.Since, Grant: grant, Peers: a.Peers}, nil
+}
+
+// Resume goes on with what an earlier process of this Boot was admitted with: what was
+// checked then is checked once more, but for the coordinator's evidence, which nobody keeps.
+// Credentials that have ended are refused.
+func (c *Client) Resume(state held.State) (Admitted, error) {
+	none := Admitted{}
+	grant := &admissionv1.Credentials{}
+	if err := proto.Unmarshal(state.Grant, grant); err != nil {
+		return none, fmt.Errorf("resume: %w", err)
+	}
+	id := overlay.ID{Cluster: grant.GetCluster(), Group: grant.GetGroup(), Slot: grant.GetSlot()}
+	certificate, roots, err := c.readSVID(grant, id)
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("resume: %w", err)
+	case grant.GetBootId() != c.cfg.Boot.ID:
+		return none, errors.New("resume: the credentials are for another boot")
+	case id.Cluster != c.cfg.Trust.Cluster:
+		return none, fmt.Errorf("resume: CLUSTER_MISMATCH: the credentials are of cluster %q, we belong to %q", id.Cluster, c.cfg.Trust.Cluster)
+	case len(state.Peers) == 0:
+		return none, errors.New("resume: the peer map is empty")
+	}
+	if err := c.cfg.Pin.Check(founding.OfPEM(grant.GetCaBundlePem())); err != nil {
+		return none, fmt.Errorf("resume: %w", err)
+	}
+	out := Admitted{
+		ID: id, AppID: state.AppID, InstanceID: state.InstanceID, Grant: grant, Peers: state.Peers,
+		Since: state.Since, ExpiresAt: grant.GetExpiresAt().AsTime(),
+		Credentials: overlay.Credentials{Certificate: certificate, Roots: roots},
+	}
+	if !out.Ends().After(time.Now()) {
+		return none, fmt.Errorf("resume: SVID_EXPIRED: the credentials ended at %s", out.Ends().Format(time.RFC3339))
+	}
+	return out, nil
+}

@@ -1,0 +1,76 @@
+package admit_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/agenttest"
+	"cadre.dev/agent/internal/held"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+)
+
+// A later process of the same Boot goes on with what the first was admitted with, and with
+// nothing else.
+func TestTOK20_ResumedCredentials(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	c.Start(t)
+	client, _ := newClient(t, w, w.Trust())
+	first, err := client.Admit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := newClient(t, w, w.Trust())
+	elsewhere := w.Trust()
+	elsewhere.Cluster = "prod"
+	ofAnotherCluster := admit.New(admit.Config{Boot: bootOf(t), Trust: elsewhere})
+	for name, tc := range map[string]struct {
+		client *admit.Client
+		change func(*held.State, *admissionv1.Credentials)
+		want   string
+	}{
+		"honest":               {client, func(*held.State, *admissionv1.Credentials) {}, ""},
+		"by another boot":      {other, func(*held.State, *admissionv1.Credentials) {}, "another key"},
+		"with another cluster": {ofAnotherCluster, func(*held.State, *admissionv1.Credentials) {}, "another key"},
+		"for another boot":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.BootId = "00" }, "another boot"},
+		"for another slot":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.Slot = "web-1" }, "SVID_ID_INVALID"},
+		"under another CA":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.CaBundlePem = agenttest.NewWorld(t).CAPEM }, "svid"},
+		"ended":                {client, func(_ *held.State, g *admissionv1.Credentials) { g.ExpiresAt = timestamppb.New(time.Now().Add(-time.Second)) }, "SVID_EXPIRED"},
+		"no peers":             {client, func(s *held.State, _ *admissionv1.Credentials) { s.Peers = nil }, "peer map is empty"},
+		"no credentials":       {client, func(_ *held.State, g *admissionv1.Credentials) { proto.Reset(g) }, "CA bundle"},
+	} {
+		state, err := first.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant := proto.Clone(first.Grant).(*admissionv1.Credentials)
+		tc.change(&state, grant)
+		if state.Grant, err = proto.Marshal(grant); err != nil {
+			t.Fatal(err)
+		}
+		got, err := tc.client.Resume(state)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		if err == nil && (got.ID != first.ID || !got.Since.Equal(first.Since) || !got.Ends().Equal(first.Ends()) || len(got.Peers) != len(first.Peers)) {
+			t.Errorf("%s: %+v, want %+v", name, got, first)
+		}
+	}
+	if _, err := client.Resume(held.State{Grant: []byte("nonsense")}); err == nil {
+		t.Error("nonsense is resumed")
+	}
+}
+
+func bootOf(t *testing.T) *admit.Boot {
+	t.Helper()
+	boot, err := admit.NewBoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return boot
+}

@@ -1,0 +1,56 @@
+package parent
+
+import "time"
+
+const (
+	// steady is how long a worker must have run for its end to be answered at once.
+	steady = 10 * time.Second
+	// pauseFirst and pauseMost bound the wait before the third start in a row and later ones.
+	pauseFirst = 100 * time.Millisecond
+	pauseMost  = 5 * time.Second
+)
+
+// restarts decides when a worker is started again.
+type restarts struct {
+	steady time.Duration
+	// ran: one was steady, so that there is something to outlive.
+	ran bool
+	// failures in a row.
+	failures int
+}
+
+// exit is how a worker ended.
+type exit struct {
+	// code is -1 when a signal ended it.
+	code int
+	// signal is its name, "" for none.
+	signal string
+	lived  time.Duration
+}
+
+// next is what follows an exit.
+type next struct {
+	// end ends the parent with the worker's code.
+	end bool
+	// spent: the worker ended in order, and so its Boot: the next is another.
+	spent bool
+	// pause before the next start.
+	pause time.Duration
+}
+
+// after decides. Until one worker was steady, an error that a worker names is the
+// parent's own: nothing would be lost by it, and whoever started the parent sees it.
+func (r restarts) after(e exit) (restarts, next) {
+	if e.lived >= r.steady {
+		r.ran, r.failures = true, 0
+	}
+	if e.code > 0 && !r.ran {
+		return r, next{end: true}
+	}
+	r.failures++
+	out := next{spent: e.code == 0}
+	if r.failures > 1 {
+		out.pause = min(pauseFirst<<min(r.failures-2, 16), pauseMost)
+	}
+	return r, out
+}

@@ -1,0 +1,134 @@
+package parent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+const (
+	// socketLimit bounds how many sockets a parent holds.
+	socketLimit = 4096
+	// releaseAfter is for how long a worker must outlive its word that it needs a socket
+	// no more: one that is about to fail closes everything first.
+	releaseAfter = time.Second
+	// claimWithin is how long a new worker has to ask for what the one before had.
+	claimWithin = 30 * time.Second
+)
+
+// socket is one that the parent holds. The file is in nobody's poller.
+type socket struct {
+	file *os.File
+	// given to the present worker.
+	given bool
+	// ends is when it is closed; zero: not yet known.
+	ends time.Time
+}
+
+// sockets are those that a parent holds. Not safe for concurrent use.
+type sockets struct {
+	sessions []name
+	limit    int
+	held     map[name]*socket
+}
+
+func newSockets(sessions []name) *sockets {
+	return &sockets{sessions: sessions, limit: socketLimit, held: map[name]*socket{}}
+}
+
+// give returns the socket that n names, opened now if it is not held yet. What the present
+// worker has already is opened anew and not held; such a file is the caller's to close, as
+// once tells.
+func (s *sockets) give(n name) (file *os.File, once bool, err error) {
+	if !holds(n, s.sessions) {
+		return nil, false, fmt.Errorf("LISTENER_FORBIDDEN: %s is neither on loopback nor of the sessions", n)
+	}
+	had := s.held[n]
+	if had != nil && !had.given {
+		had.given, had.ends = true, time.Time{}
+		return had.file, false, nil
+	}
+	if len(s.held) >= s.limit {
+		return nil, false, errFull
+	}
+	if file, err = open(n); err != nil {
+		return nil, false, err
+	}
+	if had != nil {
+		return file, true, nil
+	}
+	s.held[n] = &socket{file: file, given: true}
+	return file, false, nil
+}
+
+// release notes that the worker needs a socket no more.
+func (s *sockets) release(n name, now time.Time) {
+	if had := s.held[n]; had != nil {
+		had.given, had.ends = false, now.Add(releaseAfter)
+	}
+}
+
+// begin is for a new worker: it has nothing yet.
+func (s *sockets) begin(now time.Time) {
+	for _, had := range s.held {
+		had.given, had.ends = false, now.Add(claimWithin)
+	}
+}
+
+// prune closes what nobody needs, and says when to look again; zero: not before
+// something changes.
+func (s *sockets) prune(now time.Time) time.Time {
+	var next time.Time
+	for n, had := range s.held {
+		switch {
+		case had.ends.IsZero():
+		case !had.ends.After(now):
+			_ = had.file.Close()
+			delete(s.held, n)
+		case next.IsZero() || had.ends.Before(next):
+			next = had.ends
+		}
+	}
+	return next
+}
+
+// clear closes all.
+func (s *sockets) clear() {
+	for n, had := range s.held {
+		_ = had.file.Close()
+		delete(s.held, n)
+	}
+}
+
+// open opens a socket as package net does, and takes it out of the poller.
+func open(n name) (*os.File, error) {
+	var (
+		lc  net.ListenConfig
+		out interface{ File() (*os.File, error) }
+	)
+	// Binding does not wait for anybody.
+	ctx := context.Background()
+	switch n.network {
+	case "tcp", "tcp4", "tcp6":
+		l, err := lc.Listen(ctx, n.network, n.address)
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() //nolint:errcheck // its duplicate is what is kept
+		out, _ = l.(*net.TCPListener)
+	case "udp", "udp4", "udp6":
+		c, err := lc.ListenPacket(ctx, n.network, n.address)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close() //nolint:errcheck // as above
+		out, _ = c.(*net.UDPConn)
+	}
+	if out == nil {
+		return nil, errors.New("neither TCP nor UDP: " + n.network)
+	}
+	return out.File()
+}

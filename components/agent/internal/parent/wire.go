@@ -1,0 +1,125 @@
+package parent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+const (
+	// requestLimit and answerLimit bound one message each, in bytes.
+	requestLimit = 256
+	answerLimit  = 1024
+)
+
+// verb is what a worker asks for.
+type verb string
+
+const (
+	// verbKey asks for the Boot key, as PKCS #8.
+	verbKey verb = "key"
+	// verbNewKey says that the Boot is spent and asks for the key of a new one.
+	verbNewKey verb = "new-key"
+	// verbRun asks how many workers there were before this one.
+	verbRun verb = "run"
+	// verbListen asks for a socket.
+	verbListen verb = "listen"
+	// verbRelease says that the worker needs a socket no more.
+	verbRelease verb = "release"
+)
+
+// name is what a socket is asked for by. Port 0 names a socket on any port, and the same
+// one each time.
+type name struct{ network, address string }
+
+func (n name) String() string { return n.network + " " + n.address }
+
+// request is one message of a worker.
+type request struct {
+	verb verb
+	name name // of listen and release
+}
+
+func (r request) encode() []byte {
+	if r.name == (name{}) {
+		return []byte(r.verb)
+	}
+	return []byte(string(r.verb) + " " + r.name.String())
+}
+
+// parseRequest reads a message strictly.
+func parseRequest(data []byte) (request, error) {
+	if len(data) > requestLimit {
+		return request{}, fmt.Errorf("a request of %d bytes, at most %d are taken", len(data), requestLimit)
+	}
+	fields := strings.Split(string(data), " ")
+	r := request{verb: verb(fields[0])}
+	switch r.verb {
+	case verbKey, verbNewKey, verbRun:
+		if len(fields) == 1 {
+			return r, nil
+		}
+	case verbListen, verbRelease:
+		if len(fields) == 3 {
+			r.name = name{network: fields[1], address: fields[2]}
+			return r, nil
+		}
+	}
+	return request{}, fmt.Errorf("not a request: %.40q", data)
+}
+
+// answers begin with one of these; what was asked for, or an error's text, follows.
+const (
+	answerYes = "yes "
+	answerNo  = "no "
+)
+
+func encodeAnswer(value []byte, err error) []byte {
+	if err == nil {
+		return append([]byte(answerYes), value...)
+	}
+	text := answerNo + err.Error()
+	return []byte(text[:min(len(text), answerLimit)])
+}
+
+func parseAnswer(data []byte) ([]byte, error) {
+	if value, yes := strings.CutPrefix(string(data), answerYes); yes {
+		return []byte(value), nil
+	}
+	if text, no := strings.CutPrefix(string(data), answerNo); no {
+		if text == errFull.Error() {
+			return nil, errFull
+		}
+		return nil, errors.New(text)
+	}
+	return nil, fmt.Errorf("not an answer: %.40q", data)
+}
+
+// errFull: the parent holds as many sockets as it may.
+var errFull = errors.New("the parent holds as many sockets as it may")
+
+// holds tells which sockets a parent holds for its worker: TCP on loopback, and the two
+// that Sessions come in on, whose names are sessions. UDP on loopback it does not: datagrams
+// may be lost, and nobody would answer those that it kept.
+func holds(n name, sessions []name) bool {
+	for _, s := range sessions {
+		if n == s {
+			return true
+		}
+	}
+	host, port, err := net.SplitHostPort(n.address)
+	if err != nil {
+		return false
+	}
+	at, err := netip.ParseAddr(host)
+	if err != nil || !at.IsLoopback() {
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	return n.network == "tcp" || n.network == "tcp4" || n.network == "tcp6"
+}
