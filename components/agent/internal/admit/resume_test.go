@@ -40,9 +40,11 @@ func TestTOK20_ResumedCredentials(t *testing.T) {
 		"for another boot":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.BootId = "00" }, "another boot"},
 		"for another slot":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.Slot = "web-1" }, "SVID_ID_INVALID"},
 		"under another CA":     {client, func(_ *held.State, g *admissionv1.Credentials) { g.CaBundlePem = agenttest.NewWorld(t).CAPEM }, "svid"},
-		"ended":                {client, func(_ *held.State, g *admissionv1.Credentials) { g.ExpiresAt = timestamppb.New(time.Now().Add(-time.Second)) }, "SVID_EXPIRED"},
-		"no peers":             {client, func(s *held.State, _ *admissionv1.Credentials) { s.Peers = nil }, "peer map is empty"},
-		"no credentials":       {client, func(_ *held.State, g *admissionv1.Credentials) { proto.Reset(g) }, "CA bundle"},
+		"ended": {client, func(_ *held.State, g *admissionv1.Credentials) {
+			g.ExpiresAt = timestamppb.New(time.Now().Add(-time.Second))
+		}, "SVID_EXPIRED"},
+		"no peers":       {client, func(s *held.State, _ *admissionv1.Credentials) { s.Peers = nil }, "peer map is empty"},
+		"no credentials": {client, func(_ *held.State, g *admissionv1.Credentials) { proto.Reset(g) }, "CA bundle"},
 	} {
 		state, err := first.State()
 		if err != nil {
