@@ -1,70 +1,36 @@
-// The finder is what a Link has for paths while it lives: its part of the shared socket,
-// the state of its searches, the relay that it keeps. A search (search.go) is one run of
-// looking; searcher.go decides when one may.
+// What joins a Link and the finder of its paths (package search): the Link is the
+// finder's owner, makes Sessions of what it finds, and tells it what the machine wants.
 
 package overlay
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"cadre.dev/overlay/internal/ice"
+	"cadre.dev/overlay/internal/carrier"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/punch"
+	"cadre.dev/overlay/internal/search"
 	"cadre.dev/overlay/internal/signal"
 	"cadre.dev/overlay/internal/underlay"
 	pathstate "cadre.dev/overlay/internal/underlay/paths"
 )
 
-// finder is what a Link has for looking for paths. Its fields are guarded by the
-// Link's lock, but for dialing; path never changes.
-type finder struct {
-	path *underlay.Link // nil where the node finds none
-	// class is what the datagram path in use is worth.
-	class link.Class
-	begun uint64 // searches that there have been
-	// base is what this Link's epochs begin after; it never changes.
-	base  uint64
-	timer *time.Timer
-
-	// searching: runSearches does; next is what it runs next, nil for nothing, and
-	// stop ends what it runs now.
-	searching bool
-	next      *wanted
-	stop      context.CancelFunc
-	gap       gap
-	epoch     uint64              // of the search wanted last
-	inbox     chan signal.Message // to that search, nil when it is over
-	unsaid    bool                // no mailbox has taken its offer yet
-	// nudging: runNudges does; nudgeDue: one is to be sent, to nudgeBoot.
-	nudging, nudgeDue bool
-	nudgeBoot         string
-	nudged            context.CancelFunc // ends the sending of one; nil while none is sent
-	heard             chan struct{}      // closed at the Peer's next message, nil while nobody waits
-
-	// dialing has an element, put without the Link's lock, while a Session over UDP is
-	// made; redialing ends the one that no search makes, nil while there is none.
-	dialing   chan struct{}
-	redialing context.CancelFunc
-	// relay is the search whose relayed path may be in use; nil for none.
-	relay *relayOwner
-	// up is closed and renewed whenever a datagram path has come up.
-	up chan struct{}
-}
-
 // openPaths makes a Link known to the shared socket.
 func (l *peerLink) openPaths() {
-	l.finder.up, l.finder.dialing = make(chan struct{}), make(chan struct{}, 1)
 	// The Peer remembers the epochs of our Boot longer than we do, who may leave its
 	// map and come back, or start again with the same key. Clocks go on, mostly.
-	l.finder.base = epochBase(time.Now(), l.node.epoch.Load())
+	l.epochs = epochBase(time.Now(), l.node.epoch.Load())
 	if l.node.paths == nil {
 		return
 	}
-	l.finder.path = l.node.paths.socket.NewLink(l.id.Slot)
-	l.finder.path.Follow(l.pathEvent)
+	l.finder = search.New(search.Config{Field: &l.node.paths.field, Owner: (*owner)(l), Peer: l.id, Log: l.log})
+	l.finder.Path().Follow(l.pathEvent)
 }
 
 // epochBase is what the epochs of a Link begin after: the clock, or highest, the highest
@@ -76,7 +42,7 @@ func epochBase(now time.Time, highest uint64) uint64 {
 // facts are the node's about the Peer, and what is this Link's own.
 func (l *peerLink) facts(p Peer) link.Facts {
 	f := l.node.facts(p)
-	f.Epoch = l.finder.base
+	f.Epoch = l.epochs
 	return f
 }
 
@@ -84,54 +50,41 @@ func (l *peerLink) facts(p Peer) link.Facts {
 // its Sessions have said farewell over them. Its machine may still run and answer
 // probes: kept paths would lead the next Boot's packets to it (OVL-15).
 func (l *peerLink) forgetPathsLocked() {
-	if l.finder.path == nil {
+	if l.finder == nil {
 		return
 	}
-	l.stopRedialLocked()
-	var searches []string
-	for _, p := range l.finder.path.Paths() {
-		searches = append(searches, p.Search)
-	}
-	relay := l.finder.relay
-	l.finder.relay, l.finder.class = nil, link.NoClass
+	l.class = link.NoClass
+	forget := l.finder.Forget()
 	sessions := slices.Collect(maps.Values(l.sessions))
 	l.wg.Go(func() {
-		for _, s := range sessions {
-			if s.path.carrier == carrierQUIC {
-				s.Wait()
-			}
-		}
-		for _, a := range searches {
-			l.finder.path.Forget(a)
-		}
-		if relay != nil {
-			_ = relay.Close()
-		}
+		awaitFarewells(sessions)
+		forget()
 	})
 }
 
 // closePaths lets go of the socket once the Sessions have said farewell over it: the
 // Peer would wait for its dead-man timer else.
 func (l *peerLink) closePaths() {
-	if l.finder.path == nil {
+	if l.finder == nil {
 		return
 	}
 	l.mu.Lock()
-	relay := l.finder.relay
-	l.finder.relay = nil
+	release := l.finder.Close()
 	sessions := slices.Collect(maps.Values(l.sessions))
 	l.mu.Unlock()
 	l.node.wg.Go(func() {
-		for _, s := range sessions {
-			if s.path.carrier == carrierQUIC {
-				s.Wait()
-			}
-		}
-		l.finder.path.Close()
-		if relay != nil {
-			_ = relay.Close()
-		}
+		awaitFarewells(sessions)
+		release()
 	})
+}
+
+// awaitFarewells waits for the end of the Sessions over UDP.
+func awaitFarewells(sessions []live) {
+	for _, s := range sessions {
+		if s.path.carrier == carrierQUIC {
+			s.Wait()
+		}
+	}
 }
 
 // pathEvent tells the machine what happens to the datagram paths.
@@ -140,16 +93,15 @@ func (l *peerLink) pathEvent(ev underlay.Event) {
 	defer l.mu.Unlock()
 	switch ev.Kind {
 	case underlay.PathUp, underlay.PathChanged:
-		l.finder.class = l.node.classOf(ev.Path)
+		l.class = l.node.paths.field.Class(ev.Path)
 		for number, s := range l.sessions {
 			if s.path.carrier == carrierQUIC {
 				// One under suspicion stays so until it answers: it may have been found by the
 				// successor of the process that the Session was made with.
-				l.stepLocked(link.Moved{Session: number, Class: l.finder.class})
+				l.stepLocked(link.Moved{Session: number, Class: l.class})
 			}
 		}
-		close(l.finder.up)
-		l.finder.up = make(chan struct{})
+		l.finder.Came()
 		l.log.Debug("datagram path", "event", string(ev.Kind), "remote", ev.Path.Remote, "reason", ev.Reason)
 	case underlay.PathQuiet, underlay.PathsGone:
 		l.log.Info("datagram path is quiet", "event", string(ev.Kind), "remote", ev.Path.Remote, "reason", ev.Reason)
@@ -165,150 +117,192 @@ func (l *peerLink) pathEvent(ev underlay.Event) {
 	}
 }
 
-// classOf ranks a datagram path. One that turned up at a rendezvous server's address is
-// relayed, whatever else is known about it: the Peer's relay may speak before the
-// message that names it has come.
-func (n *Node) classOf(p underlay.PathInfo) link.Class {
-	if p.Kind == underlay.Relay {
-		return link.Relay
-	}
-	if n.paths.box.Offers(p.Remote.Addr()) {
-		return link.Relay
-	}
-	return link.DirectUDP
-}
-
 // datagramClass is what a Session over UDP is worth now.
 func (l *peerLink) datagramClass() link.Class {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.finder.class == link.NoClass {
+	if l.class == link.NoClass {
 		return link.DirectUDP
 	}
-	return l.finder.class
+	return l.class
 }
 
 // candidates describes the validated datagram paths.
 func (l *peerLink) candidates() []Candidate {
-	if l.finder.path == nil {
+	if l.finder == nil {
 		return nil
 	}
 	var out []Candidate
-	for _, p := range l.finder.path.Paths() {
+	for _, p := range l.finder.Path().Paths() {
 		if p.State != pathstate.Up {
 			continue
 		}
 		out = append(out, Candidate{
-			Kind: pathKind(l.node.classOf(p)), Remote: p.Remote.String(), RTT: p.RTT, Loss: p.Loss, InUse: p.InUse,
+			Kind: pathKind(l.node.paths.field.Class(p)), Remote: p.Remote.String(), RTT: p.RTT, Loss: p.Loss, InUse: p.InUse,
 		})
 	}
 	return out
 }
 
+// begun is how many searches there have been.
+func (l *peerLink) begun() uint64 {
+	if l.finder == nil {
+		return 0
+	}
+	return l.finder.Begun()
+}
+
 // doFindLocked carries out what concerns the search for paths.
 func (l *peerLink) doFindLocked(e link.Effect) {
-	f := &l.finder
+	if l.finder == nil {
+		return // the machine was told that this node finds none
+	}
 	switch e := e.(type) {
 	case link.StopFind:
-		l.stopRedialLocked()
-		l.stopFindLocked()
+		l.finder.Stop()
 	case link.ArmFind:
-		f.timer = time.AfterFunc(e.After, func() { l.step(link.FindTimer{Number: e.Number}) })
+		l.finder.Arm(e.After, func() { l.step(link.FindTimer{Number: e.Number}) })
 	case link.Nudge:
-		l.nudgeLocked(l.peer.BootID)
+		l.finder.Nudge(l.peer.BootID, l.node.controls(l.peer))
 	case link.Redial:
-		l.stopRedialLocked()
-		f.redialing = l.node.launch(&l.wg, func(ctx context.Context) { l.redial(ctx, e.Boot) })
+		l.finder.Redial(e.Boot)
 	case link.Find:
-		l.wantLocked(e)
+		l.finder.Want(e, l.node.controls(l.peer))
 	}
 }
-
-// stopFindLocked ends the running search, and what is wanted or armed.
-func (l *peerLink) stopFindLocked() {
-	f := &l.finder
-	f.next = nil
-	if f.stop != nil {
-		f.stop()
-		f.stop = nil
-	}
-	if f.timer != nil {
-		f.timer.Stop()
-		f.timer = nil
-	}
-}
-
-// stopRedialLocked ends the making of a Session with a Boot that is of the past.
-func (l *peerLink) stopRedialLocked() {
-	if l.finder.redialing != nil {
-		l.finder.redialing()
-		l.finder.redialing = nil
-	}
-}
-
-// inboxLen bounds the messages of one search that wait to be read.
-const inboxLen = 16
 
 // signaled takes a message from the Peer's mailbox. Its sender is authenticated and
 // admitted; a message of a search that is not the running one is of the past.
 func (l *peerLink) signaled(who identity.Verified, m signal.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.finder.heard != nil {
-		close(l.finder.heard)
-		l.finder.heard = nil
-	}
+	l.finder.Hear()
 	switch m.Type {
 	case signal.Nudge:
-		l.stepLocked(link.Nudged{Boot: who.BootID, Unsaid: l.finder.unsaid})
+		l.stepLocked(link.Nudged{Boot: who.BootID, Unsaid: l.finder.Unsaid()})
 		return
 	case signal.Offer:
 		l.stepLocked(link.Offered{Epoch: m.Epoch, Boot: who.BootID})
 	case signal.Answer, signal.Candidates, signal.Bye:
 	}
-	if running, epoch := l.state.Finding(); !running || epoch != m.Epoch || l.finder.epoch != m.Epoch {
-		return
-	}
-	select {
-	case l.finder.inbox <- m:
-	default: // more than an honest Peer sends
+	if running, epoch := l.state.Finding(); running && epoch == m.Epoch {
+		l.finder.Take(m)
 	}
 }
 
-// relayOwner is a search that has found a relayed path: it owns the allocation.
-type relayOwner struct {
-	*ice.Search
-	name  string
-	begun time.Time
-}
-
-// relayLife is how long an allocation stays although a newer one is there: less
-// than its credentials are good for.
-const relayLife = 4 * time.Minute
-
-// keepRelay takes charge of the search behind a relayed path. An older one makes
-// way, unless it carries traffic and is young: nothing is gained by moving then.
-func (l *peerLink) keepRelay(next *relayOwner) {
+// hoped tells the machine that a rendezvous is back, unless the search that runs waits
+// for just that.
+func (l *peerLink) hoped() {
 	l.mu.Lock()
-	drop := l.finder.relay
-	switch {
-	case l.stopped, drop != nil && time.Since(drop.begun) < relayLife && l.carries(drop.name):
-		drop = next
-	default:
-		l.finder.relay = next
+	defer l.mu.Unlock()
+	if running, _ := l.state.Finding(); !running || !l.finder.Unsaid() {
+		l.stepLocked(link.Hoped{Jitter: jitter()})
 	}
-	if drop != nil {
-		l.wg.Go(func() { _ = drop.Close() })
-	}
-	l.mu.Unlock()
 }
 
-// carries tells whether a working relayed path of a search is in use at either end.
-func (l *peerLink) carries(search string) bool {
-	for _, p := range l.finder.path.Paths() {
-		if p.Search == search && p.Kind == underlay.Relay && p.State == pathstate.Up && (p.InUse || p.PeerUses) {
+// owner is a Link as its finder sees it.
+type owner peerLink
+
+var _ search.Owner = (*owner)(nil)
+
+func (o *owner) link() *peerLink { return (*peerLink)(o) }
+
+func (o *owner) Has(c link.Class) bool {
+	l := o.link()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for number := range l.sessions {
+		if l.state.Class(number) == c {
 			return true
 		}
 	}
 	return false
+}
+
+func (o *owner) HasDatagrams() bool {
+	l := o.link()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
+		if s.path.carrier == carrierQUIC {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *owner) Best() link.Class {
+	l := o.link()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, best := l.state.InUse()
+	return best
+}
+
+func (o *owner) Waiting() bool { return o.forward.Waiting() > 0 }
+
+func (o *owner) Launch(f func(context.Context)) context.CancelFunc {
+	return o.node.launch(&o.link().wg, f)
+}
+
+func (o *owner) Ended(epoch uint64, unlucky bool) {
+	o.link().step(link.FindEnded{Epoch: epoch, Jitter: jitter(), Unlucky: unlucky})
+}
+
+func (o *owner) DialDatagrams(ctx context.Context, boot string) error {
+	session, err := o.node.dialDatagrams(ctx, o.link(), boot)
+	if err != nil {
+		return err
+	}
+	o.link().adopt(session, 0)
+	return nil
+}
+
+func (o *owner) DialDirect(ctx context.Context, conn *punch.Conn, boot string) error {
+	creds, err := o.node.credentials(ctx)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	session, err := o.node.client(ctx, conn, creds, "", o.id, boot, link.DirectTCP)
+	if err != nil {
+		return err
+	}
+	if !o.link().adopt(session, 0) {
+		return errStopped
+	}
+	o.link().checkRTT(session, conn)
+	return nil
+}
+
+// Welcome is welcome for a connection that this side helped to make.
+func (o *owner) Welcome(ctx context.Context, conn *punch.Conn) error {
+	n := o.node
+	ctx, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errSlowHandshake)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	tc := tls.Server(carrier.Metered(conn), n.serverConfig())
+	if err := tc.HandshakeContext(ctx); err != nil {
+		stop()
+		conn.Close()
+		n.counts.failedHandshakes.Add(1)
+		return fmt.Errorf("handshake: %w", err)
+	}
+	note := pathNote{carrier: carrierTLS, local: conn.LocalAddr().String(), remote: conn.RemoteAddr().String()}
+	session, err := n.join(ctx, tc, stop, link.DirectTCP, note)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	o.link().checkRTT(session, conn)
+	return nil
+}
+
+// checkRTT corrects what the kernel believes of a crossed handshake.
+func (l *peerLink) checkRTT(s live, conn *punch.Conn) {
+	l.node.launch(&l.wg, func(ctx context.Context) {
+		if punch.CheckRTT(conn, func() (time.Duration, error) { return s.Ping(ctx) }) {
+			l.log.Debug("crossed handshake: the connection begins with another congestion control", "remote", conn.Remote())
+		}
+	})
 }

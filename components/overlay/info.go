@@ -94,14 +94,14 @@ func (n *Node) PathChanges(id ID) []PathChange {
 // info describes the Link.
 func (l *peerLink) info() SessionInfo {
 	open := l.forward.Stats().Open
-	candidates := l.candidates()
+	candidates, begun := l.candidates(), l.begun()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	used, class := l.state.InUse()
 	searching, _ := l.state.Finding()
 	info := SessionInfo{
 		Peer: l.id, State: SessionState(l.state.Phase()), Since: l.since, Streams: open,
-		Path: pathKind(class), PathChanges: l.history.total, Attempts: l.finder.begun, Searching: searching,
+		Path: pathKind(class), PathChanges: l.history.total, Attempts: begun, Searching: searching,
 		Candidates: candidates,
 	}
 	if n := len(l.history.changes); n > 0 {

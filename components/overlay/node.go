@@ -38,11 +38,6 @@ type Node struct {
 	handshakes, admissions *door.Door
 	parked                 chan struct{} // semaphore
 
-	// begins and follows have the places for searches that we begin and that Peers do.
-	// They are two, or two nodes that have begun enough would wait for each other.
-	begins, follows *turns
-	nudges          *turns
-
 	paths   *paths          // nil where none are looked for; set before any link is made
 	changes chan PathChange // for OnPathChange
 
@@ -94,9 +89,6 @@ func New(cfg Config) (*Node, error) {
 		handshakes: door.New(lim.handshakes, 0, 0),
 		admissions: door.New(lim.admissions, lim.lined, lim.lineTime),
 		parked:     make(chan struct{}, lim.parked),
-		begins:     newTurns(lim.searches),
-		follows:    newTurns(2 * lim.searches),
-		nudges:     newTurns(lim.searches),
 		benching:   make(chan struct{}, 1),
 		peers:      make(map[ID]Peer),
 		changed:    make(chan struct{}),
@@ -170,7 +162,7 @@ func (n *Node) revokeLocked(next map[ID]Peer) {
 	})
 	n.revoked = n.revoked[max(0, len(n.revoked)-maxRevoked):]
 	if n.paths != nil && !slices.Equal(n.revoked, before) {
-		if err := n.paths.box.Revoke(n.revoked); err != nil {
+		if err := n.paths.field.Box.Revoke(n.revoked); err != nil {
 			n.log.Warn("rendezvous not told of ended boots", "error", err)
 		}
 	}

@@ -10,10 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/apernet/quic-go/congestion"
 
@@ -23,17 +20,15 @@ import (
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/mailbox"
+	"cadre.dev/overlay/internal/search"
 	"cadre.dev/overlay/internal/underlay"
 )
 
 // paths is what a node finds and uses direct paths with: one UDP socket, which ICE
 // and QUIC share, and the mailboxes at the rendezvous. Nil where none is configured.
 type paths struct {
-	socket *underlay.Socket
-	ice    *ice.Mux
-	quic   *datagram.Transport
-	box    *mailbox.Client
-	roots  *x509.CertPool // of TURN over TLS; nil means the system's
+	field search.Field
+	quic  *datagram.Transport
 }
 
 // openPaths opens the socket; nothing is sent before run.
@@ -49,14 +44,18 @@ func (n *Node) openPaths(ctx context.Context) (*paths, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rendezvous: %w", err)
 	}
-	p := &paths{box: box, roots: relayRoots(n.cfg.Rendezvous)}
-	if p.socket, err = underlay.Open(ctx, underlay.Config{Listen: n.cfg.ListenUDP, Listener: n.cfg.Listener, Log: n.log}); err != nil {
+	p := &paths{field: search.Field{
+		Box: box, Roots: relayRoots(n.cfg.Rendezvous), Allows: n.allows,
+		PublicOnly: n.cfg.PublicOnly, Loopback: n.limits.loopback, Log: n.log,
+	}}
+	p.field.Init(n.limits.searches)
+	if p.field.Socket, err = underlay.Open(ctx, underlay.Config{Listen: n.cfg.ListenUDP, Listener: n.cfg.Listener, Log: n.log}); err != nil {
 		return nil, fmt.Errorf("open UDP socket: %w", err)
 	}
-	if p.ice, err = ice.NewMux(p.socket.STUN(), n.log); err != nil {
-		return nil, errors.Join(fmt.Errorf("share UDP socket: %w", err), p.socket.Close())
+	if p.field.ICE, err = ice.NewMux(p.field.Socket.STUN(), n.log); err != nil {
+		return nil, errors.Join(fmt.Errorf("share UDP socket: %w", err), p.field.Socket.Close())
 	}
-	p.quic = datagram.New(datagram.Config{Conn: p.socket.QUIC(), Log: n.log, Congestion: newBBR})
+	p.quic = datagram.New(datagram.Config{Conn: p.field.Socket.QUIC(), Log: n.log, Congestion: newBBR})
 	if err := p.quic.Listen(n.serverConfig()); err != nil { //nolint:contextcheck // it listens until the Transport is closed
 		return nil, errors.Join(fmt.Errorf("listen on UDP socket: %w", err), p.close())
 	}
@@ -67,7 +66,7 @@ func (n *Node) openPaths(ctx context.Context) (*paths, error) {
 func newBBR() congestion.CongestionControlEx { return bbr.New(bbr.InitialDatagramSize) }
 
 func (p *paths) close() error {
-	return errors.Join(p.quic.Close(), p.ice.Close(), p.socket.Close())
+	return errors.Join(p.quic.Close(), p.field.ICE.Close(), p.field.Socket.Close())
 }
 
 // mailboxIdentity is who the node is to a rendezvous, once it has credentials.
@@ -83,12 +82,12 @@ func (n *Node) mailboxIdentity() (mailbox.Identity, bool) {
 func (n *Node) runPaths(ctx context.Context, p *paths) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := p.box.Run(ctx); err != nil && ctx.Err() == nil {
+		if err := p.field.Box.Run(ctx); err != nil && ctx.Err() == nil {
 			n.log.Error("mailboxes ended", "error", err)
 		}
 	})
 	wg.Go(func() { n.receiveSignals(ctx, p) })
-	wg.Go(func() { n.warm(ctx, p) })
+	wg.Go(func() { p.field.Warm(ctx) })
 	wg.Go(func() { n.hope(ctx, p) })
 	wg.Go(func() { n.acceptDatagrams(ctx, p, &wg) })
 	wg.Wait()
@@ -113,61 +112,12 @@ func relayRoots(servers []Rendezvous) *x509.CertPool {
 	return pool
 }
 
-// servers are those that the rendezvous offer, with or without relays. Over TCP a relay
-// is used by TLS where that is offered: it is reached like the mailbox is, through
-// firewalls that pass nothing but HTTPS, and a third allocation per search would spend
-// the quota.
-func (p *paths) servers(relays bool) []ice.Server {
-	var out []ice.Server
-	for _, s := range p.box.ICEServers() {
-		if strings.HasPrefix(s.URL, "turns:") {
-			out = slices.DeleteFunc(out, func(o ice.Server) bool {
-				return o.Username == s.Username && strings.HasSuffix(o.URL, "?transport=tcp")
-			})
-		}
-		if relays || s.Username == "" {
-			out = append(out, ice.Server{URL: s.URL, Username: s.Username, Password: s.Password})
-		}
-	}
-	return out
-}
-
-// connected tells whether any rendezvous answers.
-func (p *paths) connected() bool {
-	return slices.ContainsFunc(p.box.Status(), func(s mailbox.ServerStatus) bool { return s.Connected })
-}
-
-// warm learns the socket's mapped addresses before the first search needs them, and
-// keeps them fresh.
-func (n *Node) warm(ctx context.Context, p *paths) {
-	for {
-		changed := p.box.Changed()
-		if servers := p.servers(true); len(servers) > 0 {
-			within, cancel := context.WithTimeout(ctx, warmEvery)
-			if err := p.ice.Warm(within, servers, !n.cfg.PublicOnly); err != nil {
-				n.log.Debug("mapped address not learned", "error", err)
-			}
-			cancel()
-		}
-		again := time.NewTimer(warmEvery)
-		select {
-		case <-changed:
-		case <-again.C:
-		case <-ctx.Done():
-		}
-		again.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
 // hope tells every Link when a rendezvous is back after none was there: what they
 // wait for may be had now.
 func (n *Node) hope(ctx context.Context, p *paths) {
 	for was := true; ; {
-		changed := p.box.Changed()
-		is := p.connected()
+		changed := p.field.Box.Changed()
+		is := p.field.Connected()
 		if is && !was {
 			for _, l := range n.allLinks() {
 				l.hoped()
@@ -182,15 +132,12 @@ func (n *Node) hope(ctx context.Context, p *paths) {
 	}
 }
 
-// warmEvery is how often the mapped addresses are asked for while no search does.
-const warmEvery = 10 * time.Second
-
 // receiveSignals hands messages to the Links that they are for. A message of a Boot
 // that the map does not name is dropped: its sender is genuine, but not admitted.
 func (n *Node) receiveSignals(ctx context.Context, p *paths) {
 	for {
 		select {
-		case in := <-p.box.Messages():
+		case in := <-p.field.Box.Messages():
 			if ok, _ := n.admits(in.From); !ok {
 				n.counts.notAdmitted.Add(1)
 				continue
@@ -253,7 +200,7 @@ func (n *Node) welcomeDatagrams(ctx context.Context, conn *datagram.Conn) error 
 	}
 	n.deliver(live{
 		Session: s, who: who, number: n.sessions.Add(1), class: class,
-		path: pathNote{carrier: carrierQUIC, local: n.paths.socket.LocalAddr().String(), remote: conn.RemoteAddr().String()},
+		path: pathNote{carrier: carrierQUIC, local: n.paths.field.Socket.LocalAddr().String(), remote: conn.RemoteAddr().String()},
 	})
 	return nil
 }
@@ -301,14 +248,14 @@ func (n *Node) dialDatagrams(ctx context.Context, l *peerLink, boot string) (liv
 	}
 	return live{
 		Session: s, who: who, number: n.sessions.Add(1), dialer: true, class: l.datagramClass(),
-		path: pathNote{carrier: carrierQUIC, local: n.paths.socket.LocalAddr().String(), remote: to.String()},
+		path: pathNote{carrier: carrierQUIC, local: n.paths.field.Socket.LocalAddr().String(), remote: to.String()},
 	}, nil
 }
 
 // virtual is the address that stands for the Peer on the shared socket.
 func (l *peerLink) virtual() netip.AddrPort {
-	if l.finder.path == nil {
+	if l.finder == nil {
 		return netip.AddrPort{}
 	}
-	return l.finder.path.VirtualAddr().AddrPort()
+	return l.finder.Path().VirtualAddr().AddrPort()
 }

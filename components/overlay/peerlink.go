@@ -15,6 +15,7 @@ import (
 	"cadre.dev/overlay/internal/forward"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/search"
 )
 
 // live is a Session and who is at its other end.
@@ -50,7 +51,9 @@ type peerLink struct {
 	lastErr  error
 	abandon  context.CancelFunc // ends the running dial; nil when there is none
 	timer    *time.Timer
-	finder   finder
+	finder   *search.Finder // nil where the node finds no paths; constant
+	epochs   uint64         // what those of this Link's searches begin after; constant
+	class    link.Class     // what the datagram path in use is worth
 	history  history
 	ended    carrier.Stats // what the Sessions that are over have moved
 	benchEnd time.Time     // until when the Peer may begin a bench; zero when it may not
@@ -270,8 +273,8 @@ func (l *peerLink) connected(s live, try uint64) bool {
 	}
 	s.begun = time.Now()
 	s.expiry = &expiry{end: func() { s.Close(errExpired) }}
-	if s.path.carrier == carrierQUIC && l.finder.class != link.NoClass {
-		s.class = l.finder.class // it may have moved since
+	if s.path.carrier == carrierQUIC && l.class != link.NoClass {
+		s.class = l.class // it may have moved since
 	}
 	for _, other := range l.sessions {
 		if other.who.BootID != s.who.BootID && l.state.Facts().Admits(s.who.BootID) {

@@ -1,7 +1,7 @@
 // What is said to a Peer through its mailbox: the messages of a search, joined where they
-// wait for each other, and the nudges that ask for one.
+// wait for each other. Nudges are in nudge.go.
 
-package overlay
+package search
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func (s *search) tell(m signal.Message) {
 	select {
 	case s.outbox <- m:
 	default:
-		s.l.log.Warn("message of a search dropped", "search", s.find.Epoch, "type", string(m.Type))
+		s.f.log.Warn("message of a search dropped", "search", s.find.Epoch, "type", string(m.Type))
 	}
 }
 
@@ -45,15 +45,15 @@ func (s *search) sendAll(ctx context.Context) {
 		for len(queue) > 0 {
 			queue = takeReady(queue, s.outbox)
 			m, queue = queue[0], queue[1:]
-			err := s.l.trySend(ctx, s.find.Boot, m)
+			err := s.f.trySend(ctx, s.find.Boot, m)
 			if err == nil {
 				if m.Type == signal.Offer {
-					s.l.offerTaken(s.find.Epoch)
+					s.f.offerTaken(s.find.Epoch)
 				}
 				continue
 			}
 			if ctx.Err() == nil {
-				s.l.log.Debug("message not sent", "search", s.find.Epoch, "type", string(m.Type), "error", err)
+				s.f.log.Debug("message not sent", "search", s.find.Epoch, "type", string(m.Type), "error", err)
 			}
 			if m.Type == signal.Offer || m.Type == signal.Answer {
 				s.giveUp(errUnheard)
@@ -102,14 +102,14 @@ func join(a, b signal.Message) (signal.Message, bool) {
 
 // trySend sends again until a mailbox takes the message or the time is up: the Peer or
 // the rendezvous may come a moment later than we do.
-func (l *peerLink) trySend(ctx context.Context, boot string, m signal.Message) error {
+func (f *Finder) trySend(ctx context.Context, boot string, m signal.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, sendLimit)
 	defer cancel()
 	for wait := sendAgainMin; ; wait = min(2*wait, sendAgainMax) {
-		heard := l.heardFrom()
-		err := l.node.paths.awaitServer(ctx, sendLimit)
+		heard := f.heardFrom()
+		err := f.field.awaitServer(ctx, sendLimit)
 		if err == nil {
-			err = l.node.paths.box.Send(ctx, l.id, boot, m)
+			err = f.field.Box.Send(ctx, f.peer, boot, m)
 		}
 		if err == nil {
 			return nil
@@ -127,80 +127,11 @@ func (l *peerLink) trySend(ctx context.Context, boot string, m signal.Message) e
 }
 
 // heardFrom gives a channel that closes when the Peer's next message comes.
-func (l *peerLink) heardFrom() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.finder.heard == nil {
-		l.finder.heard = make(chan struct{})
+func (f *Finder) heardFrom() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.heard == nil {
+		f.heard = make(chan struct{})
 	}
-	return l.finder.heard
-}
-
-// nudgeLocked asks the Peer, as boot, for a search, soon.
-func (l *peerLink) nudgeLocked(boot string) {
-	f := &l.finder
-	f.nudgeDue, f.nudgeBoot = true, boot
-	if !f.nudging {
-		f.nudging = true
-		l.node.launch(&l.wg, l.runNudges)
-	}
-}
-
-// runNudges sends the nudges that are due, one at a time. The Peer may not be at its
-// mailbox yet: it begins by itself when it is, so one that is lost costs little.
-func (l *peerLink) runNudges(ctx context.Context) {
-	for {
-		l.mu.Lock()
-		f := &l.finder
-		due, boot := f.nudgeDue && ctx.Err() == nil, f.nudgeBoot
-		f.nudgeDue, f.nudging = false, due
-		urgent := l.urgency(l.node.controls(l.peer))
-		within, cancel := context.WithCancel(ctx)
-		f.nudged = cancel
-		l.mu.Unlock()
-		if due {
-			l.sendNudge(within, boot, urgent)
-		}
-		cancel()
-		if !due {
-			return
-		}
-	}
-}
-
-func (l *peerLink) sendNudge(ctx context.Context, boot string, urgent func() bool) {
-	if l.node.nudges.take(ctx, urgent) != nil {
-		return
-	}
-	defer l.node.nudges.give()
-	err := l.trySend(ctx, boot, signal.Message{Type: signal.Nudge})
-	if err == nil {
-		l.nudged(boot)
-	} else if ctx.Err() == nil {
-		l.log.Debug("nudge not sent", "error", err)
-	}
-}
-
-// unnudgeLocked takes a nudge back that is due or on its way: the Peer, as boot, does
-// what it asks for. Where many Links come up at once nudges wait for their turn, and one
-// that comes late would have the Peer search again for what is found.
-func (l *peerLink) unnudgeLocked(boot string) {
-	f := &l.finder
-	if f.nudgeBoot != "" && f.nudgeBoot != boot {
-		return
-	}
-	f.nudgeDue = false
-	if f.nudged != nil {
-		f.nudged()
-	}
-}
-
-// nudged notes that a nudge is at the Peer's mailbox: who asked for one meanwhile asked
-// for this one.
-func (l *peerLink) nudged(boot string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.finder.nudgeBoot == boot {
-		l.finder.nudgeDue = false
-	}
+	return f.heard
 }

@@ -1,18 +1,14 @@
 // The TCP part of a search: both ends learn how their ports look from outside and open
 // to each other at the same time (package punch).
 
-package overlay
+package search
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
-	"cadre.dev/overlay/internal/carrier"
-	"cadre.dev/overlay/internal/ice"
 	"cadre.dev/overlay/internal/link"
 	"cadre.dev/overlay/internal/punch"
 	"cadre.dev/overlay/internal/signal"
@@ -20,22 +16,22 @@ import (
 
 // startGather learns how this host's TCP port looks from outside.
 func (s *search) startGather(ctx context.Context) {
-	n := s.l.node
-	if !n.allows(link.DirectTCP) {
+	field := s.f.field
+	if !field.Allows(link.DirectTCP) {
 		return
 	}
 	// Only the side that began the search may know better: ours may be a Session
 	// whose other end is gone, and the Peer waits for our addresses.
-	if s.find.Controlling && s.l.has(link.DirectTCP) {
+	if s.find.Controlling && s.f.owner.Has(link.DirectTCP) {
 		s.gathered <- nil
 		return
 	}
 	s.wg.Go(func() {
 		local, err := punch.Gather(ctx, punch.Config{
-			Reflectors: n.paths.box.Reflectors(), Hosts: !n.cfg.PublicOnly, Allow: n.allowCandidate(), Log: s.l.log,
+			Reflectors: field.Box.Reflectors(), Hosts: !field.PublicOnly, Allow: field.allowCandidate(), Log: s.f.log,
 		})
 		if err != nil {
-			s.l.log.Debug("no direct TCP from here", "search", s.find.Epoch, "error", err)
+			s.f.log.Debug("no direct TCP from here", "search", s.find.Epoch, "error", err)
 			local = nil
 		}
 		s.gathered <- local
@@ -76,7 +72,7 @@ func (s *search) tellNoTCP() {
 
 // endTCP decides the TCP part, once.
 func (s *search) endTCP(err error) {
-	if s.tcpOver || !s.l.node.allows(link.DirectTCP) {
+	if s.tcpOver || !s.f.field.Allows(link.DirectTCP) {
 		return
 	}
 	s.tcpOver = true
@@ -122,27 +118,16 @@ func (s *search) connectTCP(ctx context.Context, local *punch.Local, remote []pu
 	if err != nil {
 		return err
 	}
-	n := s.l.node
 	if !s.find.Controlling {
 		s.welcoming.Store(true)
 		defer s.welcoming.Store(false)
-		return s.l.welcomeDirect(ctx, conn)
+		return s.f.owner.Welcome(ctx, conn)
 	}
-	creds, err := n.credentials(ctx)
-	if err != nil {
-		conn.Close()
-		return err
-	}
-	within, cancel := context.WithTimeoutCause(ctx, directTime, errSlowHandshake)
+	within, cancel := context.WithTimeoutCause(ctx, directTime, errSlowDial)
 	defer cancel()
-	session, err := n.client(within, conn, creds, "", s.l.id, s.find.Boot, link.DirectTCP)
-	if err != nil {
+	if err := s.f.owner.DialDirect(within, conn, s.find.Boot); err != nil {
 		return fmt.Errorf("%w: %w", errNoDirect, err)
 	}
-	if !s.l.adopt(session, 0) {
-		return errStopped
-	}
-	s.l.checkRTT(session, conn)
 	return nil
 }
 
@@ -167,61 +152,4 @@ func (s *search) awaitWelcome(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// allowCandidate is the filter of TCP addresses, nil for the ordinary one.
-func (n *Node) allowCandidate() func(netip.Addr, bool) error {
-	if !n.limits.loopback {
-		return nil
-	}
-	return func(a netip.Addr, private bool) error {
-		if a.IsLoopback() {
-			return nil
-		}
-		return ice.AllowedCandidate(a, private)
-	}
-}
-
-// welcomeDirect is welcome for a connection that this side helped to make.
-func (l *peerLink) welcomeDirect(ctx context.Context, conn *punch.Conn) error {
-	n := l.node
-	ctx, cancel := context.WithTimeoutCause(ctx, n.limits.handshakeTime, errSlowHandshake)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	tc := tls.Server(carrier.Metered(conn), n.serverConfig())
-	if err := tc.HandshakeContext(ctx); err != nil {
-		stop()
-		conn.Close()
-		n.counts.failedHandshakes.Add(1)
-		return fmt.Errorf("handshake: %w", err)
-	}
-	note := pathNote{carrier: carrierTLS, local: conn.LocalAddr().String(), remote: conn.RemoteAddr().String()}
-	session, err := n.join(ctx, tc, stop, link.DirectTCP, note)
-	if err != nil {
-		conn.Close()
-		return err
-	}
-	l.checkRTT(session, conn)
-	return nil
-}
-
-// has tells whether a Session of a class lives.
-func (l *peerLink) has(c link.Class) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for number := range l.sessions {
-		if l.state.Class(number) == c {
-			return true
-		}
-	}
-	return false
-}
-
-// checkRTT corrects what the kernel believes of a crossed handshake.
-func (l *peerLink) checkRTT(s live, conn *punch.Conn) {
-	l.node.launch(&l.wg, func(ctx context.Context) {
-		if punch.CheckRTT(conn, func() (time.Duration, error) { return s.Ping(ctx) }) {
-			l.log.Debug("crossed handshake: the connection begins with another congestion control", "remote", conn.Remote())
-		}
-	})
 }

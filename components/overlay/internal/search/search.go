@@ -1,9 +1,8 @@
 // A search is one run of looking for paths to one Peer, over UDP and TCP at once: this
-// file has its course and its messages, search_ice.go its UDP part, search_tcp.go its
-// TCP part, outbox.go what it says. When one may run is in searcher.go. Its epoch numbers a
+// file has its course and its messages, udp.go its UDP part, tcp.go its TCP part, outbox.go what it says. When one may run is in searcher.go. Its epoch numbers a
 // search, its name is known to both ends. Package ice is narrower: the ICE agent of one search.
 
-package overlay
+package search
 
 import (
 	"context"
@@ -49,7 +48,7 @@ const (
 //	candidates (TCP)              ──────►  opens TCP at once, and tells its own
 //	opens TCP a way later (5b)    ◄──────  candidates (TCP)
 type search struct {
-	l      *peerLink
+	f      *Finder
 	find   link.Find
 	name   string // at both ends; "" until it is known
 	key    []byte // our share of the path key
@@ -91,18 +90,18 @@ type part struct {
 
 // search runs w when it may, to its end. It returns nil when every way that may be used
 // was found; Sessions that it makes are handed to the Link at once.
-func (l *peerLink) search(parent context.Context, w wanted) error {
+func (f *Finder) search(parent context.Context, w wanted) error {
 	ctx, giveUp := context.WithCancelCause(parent)
 	s := &search{
-		l: l, find: w.Find, key: make([]byte, signal.KeyLen), giveUp: giveUp,
-		localTCP: l.node.allows(link.DirectTCP), gathered: make(chan *punch.Local, 1), ended: make(chan part, 4), outbox: make(chan signal.Message, outboxLen),
+		f: f, find: w.Find, key: make([]byte, signal.KeyLen), giveUp: giveUp,
+		localTCP: f.field.Allows(link.DirectTCP), gathered: make(chan *punch.Local, 1), ended: make(chan part, 4), outbox: make(chan signal.Message, outboxLen),
 	}
 	defer s.wg.Wait()
 	defer giveUp(nil)
 	if w.Controlling { // which needs neither a rendezvous nor a turn
-		s.wg.Go(func() { l.redial(ctx, w.Boot) })
+		s.wg.Go(func() { f.redial(ctx, w.Boot) })
 	}
-	over, err := l.awaitTurn(ctx, w)
+	over, err := f.awaitTurn(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -211,7 +210,7 @@ func (s *search) parts() int {
 	if s.ice != nil {
 		n++
 	}
-	if s.l.node.allows(link.DirectTCP) {
+	if s.f.field.Allows(link.DirectTCP) {
 		n++
 	}
 	return n
@@ -221,7 +220,7 @@ func (s *search) parts() int {
 // else to fall back to: it is slower to find than the direct one, and when that dies
 // it is too late to look.
 func (s *search) awaitStandby(ctx context.Context) {
-	if s.ice == nil || !s.l.node.allows(link.Relay) || s.l.has(link.Gateway) || s.l.has(link.DirectTCP) {
+	if s.ice == nil || !s.f.field.Allows(link.Relay) || s.f.owner.Has(link.Gateway) || s.f.owner.Has(link.DirectTCP) {
 		return
 	}
 	limit := time.NewTimer(standbyLimit)
@@ -242,15 +241,15 @@ func (s *search) awaitStandby(ctx context.Context) {
 // hasStandby tells whether a relayed path works and we hold an allocation: one that
 // rests on the Peer's alone dies with the Peer's search.
 func (s *search) hasStandby() bool {
-	s.l.mu.Lock()
-	kept := s.l.finder.relay != nil
-	s.l.mu.Unlock()
-	return (kept || s.relayed.Load()) && s.l.hasRelayedPath()
+	s.f.mu.Lock()
+	kept := s.f.relay != nil
+	s.f.mu.Unlock()
+	return (kept || s.relayed.Load()) && s.f.hasRelayedPath()
 }
 
 // hasRelayedPath tells whether a relayed path works, in use or not.
-func (l *peerLink) hasRelayedPath() bool {
-	for _, p := range l.finder.path.Paths() {
+func (f *Finder) hasRelayedPath() bool {
+	for _, p := range f.path.Paths() {
 		if p.Kind == underlay.Relay && p.State == pathstate.Up {
 			return true
 		}
@@ -367,7 +366,7 @@ func (s *search) add(f ice.Found, key [32]byte) {
 		p.Relay = f.Relay
 		s.relayed.Store(true)
 	}
-	s.l.finder.path.Add(p)
+	s.f.path.Add(p)
 }
 
 // relays are those that the Peer has named.

@@ -1,10 +1,11 @@
 // The UDP part of a search: one ICE agent (package ice) finds a path, the shared
 // socket (package underlay) checks and keeps it, QUIC opens a Session over it.
 
-package overlay
+package search
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,15 +21,15 @@ import (
 
 // startICE begins to gather, where datagram paths may be used.
 func (s *search) startICE(ctx context.Context) error {
-	n := s.l.node
-	direct, relay := n.allows(link.DirectUDP), n.allows(link.Relay)
+	field := s.f.field
+	direct, relay := field.Allows(link.DirectUDP), field.Allows(link.Relay)
 	if !direct && !relay {
 		return nil
 	}
-	servers := n.paths.servers(relay)
+	servers := field.servers(relay)
 	agent, err := ice.Start(ctx, ice.Config{
-		Mux: n.paths.ice, Controlling: s.find.Controlling, Servers: servers, Roots: n.paths.roots,
-		RelayOnly: !direct, Private: !n.cfg.PublicOnly, AllowLoopback: n.limits.loopback, Log: s.l.log,
+		Mux: field.ICE, Controlling: s.find.Controlling, Servers: servers, Roots: field.Roots,
+		RelayOnly: !direct, Private: !field.PublicOnly, AllowLoopback: field.Loopback, Log: s.f.log,
 	})
 	if err != nil {
 		return fmt.Errorf("start ICE: %w", err)
@@ -43,7 +44,7 @@ func (s *search) closeICE() {
 		return
 	}
 	if s.relayed.Load() {
-		s.l.keepRelay(&relayOwner{Search: s.ice, name: s.name, begun: time.Now()})
+		s.f.keepRelay(&relayOwner{Search: s.ice, name: s.name, begun: time.Now()})
 		return
 	}
 	_ = s.ice.Close()
@@ -83,7 +84,7 @@ func (s *search) addICE(lines []string) {
 	}
 	for _, c := range lines {
 		if err := s.ice.AddRemote(c); err != nil {
-			s.l.log.Debug("candidate refused", "search", s.find.Epoch, "error", err)
+			s.f.log.Debug("candidate refused", "search", s.find.Epoch, "error", err)
 		} else {
 			s.noteRelay(c)
 		}
@@ -113,7 +114,7 @@ func (s *search) findDatagrams(ctx context.Context, key [32]byte) error {
 	if err != nil {
 		return err
 	}
-	up := s.l.pathUp()
+	up := s.f.pathUp()
 	s.addAll(found, key)
 	s.wg.Go(func() { s.better(ctx, key) })
 	select {
@@ -124,26 +125,26 @@ func (s *search) findDatagrams(ctx context.Context, key [32]byte) error {
 	if !s.find.Controlling {
 		return nil
 	}
-	return s.l.dialDatagrams(ctx, s.find.Boot)
+	return s.f.dialDatagrams(ctx, s.find.Boot)
 }
 
 // redial makes a Session over a path that still works, while a search goes on or
 // before one does.
-func (l *peerLink) redial(ctx context.Context, boot string) {
-	if l.finder.path == nil {
-		return
-	}
+func (f *Finder) redial(ctx context.Context, boot string) {
 	select {
-	case <-l.pathUp():
+	case <-f.pathUp():
 	default:
 		return
 	}
 	within, cancel := context.WithTimeoutCause(ctx, redialLimit, errSlowDial)
 	defer cancel()
-	if err := l.dialDatagrams(within, boot); err != nil && ctx.Err() == nil {
-		l.log.Debug("no session over the path that is there", "error", err)
+	if err := f.dialDatagrams(within, boot); err != nil && ctx.Err() == nil {
+		f.log.Debug("no session over the path that is there", "error", err)
 	}
 }
+
+// errSlowDial ends the making of a Session that does not get on.
+var errSlowDial = errors.New("dial took too long")
 
 // redialLimit is how long a path that is there may take to carry a new Session. What a
 // search finds waits for it where the path has just died.
@@ -152,22 +153,17 @@ const redialLimit = 3 * time.Second
 // dialDatagrams makes a Session over UDP with the Peer as boot, on the side that dials
 // and unless there is one. Beside a direct stream the path is kept, as one to fall back
 // to at once.
-func (l *peerLink) dialDatagrams(ctx context.Context, boot string) error {
+func (f *Finder) dialDatagrams(ctx context.Context, boot string) error {
 	select {
-	case l.finder.dialing <- struct{}{}:
+	case f.dialing <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-l.finder.dialing }()
-	if l.hasDatagrams() || l.has(link.DirectTCP) {
+	defer func() { <-f.dialing }()
+	if f.owner.HasDatagrams() || f.owner.Has(link.DirectTCP) {
 		return nil
 	}
-	session, err := l.node.dialDatagrams(ctx, l, boot)
-	if err != nil {
-		return err
-	}
-	l.adopt(session, 0)
-	return nil
+	return f.owner.DialDatagrams(ctx, boot)
 }
 
 // A search has four places at the socket: two for direct paths, one for a relay of
@@ -213,11 +209,11 @@ func (s *search) better(ctx context.Context, key [32]byte) {
 
 // pathUp closes when a datagram path comes up from now on, and is closed where one
 // works already.
-func (l *peerLink) pathUp() <-chan struct{} {
-	l.mu.Lock()
-	up := l.finder.up
-	l.mu.Unlock()
-	for _, p := range l.finder.path.Paths() {
+func (f *Finder) pathUp() <-chan struct{} {
+	f.mu.Lock()
+	up := f.up
+	f.mu.Unlock()
+	for _, p := range f.path.Paths() {
 		if p.InUse && p.State == pathstate.Up {
 			done := make(chan struct{})
 			close(done)
@@ -225,16 +221,4 @@ func (l *peerLink) pathUp() <-chan struct{} {
 		}
 	}
 	return up
-}
-
-// hasDatagrams tells whether a Session over UDP lives.
-func (l *peerLink) hasDatagrams() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.sessions {
-		if s.path.carrier == carrierQUIC {
-			return true
-		}
-	}
-	return false
 }

@@ -1,6 +1,6 @@
 // How many searches run at once, in which order, and how far apart those of one Link are.
 
-package overlay
+package search
 
 import (
 	"context"
@@ -79,6 +79,15 @@ func (t *turns) nextLocked() {
 		t.waiting = slices.Delete(t.waiting, best, best+1)
 		t.free--
 	}
+}
+
+// Places are those of one kind: how many are free, and how many wait for one.
+type Places struct{ Free, Waiting int }
+
+func (t *turns) load() Places {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Places{Free: t.free, Waiting: len(t.waiting)}
 }
 
 const (

@@ -1,0 +1,281 @@
+package search
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay/internal/ice"
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/punch"
+	"cadre.dev/overlay/internal/signal"
+	"cadre.dev/overlay/internal/underlay"
+	pathstate "cadre.dev/overlay/internal/underlay/paths"
+)
+
+// Owner is the Link that a [Finder] finds paths for. The Finder holds no lock of its own
+// when it calls one of these, but for Launch, which must take none of the Link's.
+type Owner interface {
+	// Has tells whether a Session of a class lives, HasDatagrams whether one over UDP
+	// does. Best is the class of the one in use.
+	Has(link.Class) bool
+	HasDatagrams() bool
+	Best() link.Class
+	// Waiting tells that connections of apps wait for a Session.
+	Waiting() bool
+	// Launch runs f as part of the Link, until the function that it gives is called or
+	// the Link ends.
+	Launch(f func(context.Context)) context.CancelFunc
+	// DialDatagrams makes a Session over the paths that the socket has, DialDirect one
+	// over a stream that was found, and Welcome one that the Peer makes over it. Each
+	// hands it to the Link, and closes what it was given when that fails.
+	DialDatagrams(ctx context.Context, boot string) error
+	DialDirect(ctx context.Context, conn *punch.Conn, boot string) error
+	Welcome(ctx context.Context, conn *punch.Conn) error
+	// Ended tells that the search of an epoch is over. Unlucky: lost packets alone may
+	// be why it found no direct TCP.
+	Ended(epoch uint64, unlucky bool)
+}
+
+// Config is what a [Finder] belongs to.
+type Config struct {
+	Field *Field
+	Owner Owner
+	Peer  identity.ID
+	Log   *slog.Logger
+}
+
+// Finder is what one Link has for looking for paths while it lives: its part of the
+// shared socket, the state of its searches, the relay that it keeps. Make it with [New];
+// all methods may be called concurrently.
+type Finder struct {
+	// Constant after New.
+	field *Field
+	owner Owner
+	peer  identity.ID
+	log   *slog.Logger
+	path  *underlay.Link
+	// dialing has an element while a Session over UDP is made.
+	dialing chan struct{}
+
+	mu     sync.Mutex // taken after the Link's, never before; guards all below
+	closed bool
+	begun  uint64 // searches that there have been
+	timer  *time.Timer
+
+	// searching: runSearches does; next is what it runs next, nil for nothing, and
+	// stop ends what it runs now.
+	searching bool
+	next      *wanted
+	stop      context.CancelFunc
+	gap       gap
+	epoch     uint64              // of the search wanted last
+	inbox     chan signal.Message // to that search, nil when it is over
+	unsaid    bool                // no mailbox has taken its offer yet
+	// nudging: runNudges does; nudgeDue: one is to be sent, to nudgeBoot; nudgeControl:
+	// the Link carries control connections.
+	nudging, nudgeDue, nudgeControl bool
+	nudgeBoot                       string
+	nudged                          context.CancelFunc // ends the sending of one; nil while none is sent
+	heard                           chan struct{}      // closed at the Peer's next message, nil while nobody waits
+
+	// redialing ends the making of the Session that no search makes, nil while there is
+	// none.
+	redialing context.CancelFunc
+	// relay is the search whose relayed path may be in use; nil for none.
+	relay *relayOwner
+	// up is closed and renewed whenever a datagram path has come up.
+	up chan struct{}
+}
+
+// New makes a Link known to the shared socket.
+func New(c Config) *Finder {
+	return &Finder{
+		field: c.Field, owner: c.Owner, peer: c.Peer, log: c.Log,
+		path: c.Field.Socket.NewLink(c.Peer.Slot), dialing: make(chan struct{}, 1), up: make(chan struct{}),
+	}
+}
+
+// Path is the Link's part of the shared socket.
+func (f *Finder) Path() *underlay.Link { return f.path }
+
+// Begun is how many searches there have been.
+func (f *Finder) Begun() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun
+}
+
+// Unsaid tells that the search wanted last has not reached the Peer's mailbox.
+func (f *Finder) Unsaid() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unsaid
+}
+
+// Forget takes leave of the paths that there are, and gives what lets go of them: to be
+// called, once, when their Sessions have said farewell over them.
+func (f *Finder) Forget() (forget func()) {
+	f.StopRedial()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var searches []string
+	for _, p := range f.path.Paths() {
+		searches = append(searches, p.Search)
+	}
+	relay := f.relay
+	f.relay = nil
+	return func() {
+		for _, s := range searches {
+			f.path.Forget(s)
+		}
+		relay.close()
+	}
+}
+
+// Close takes no relay any more, and gives what lets go of the socket: to be called, once,
+// when the Sessions have said farewell over it. What runs must have been stopped.
+func (f *Finder) Close() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	relay := f.relay
+	f.relay = nil
+	return func() {
+		f.path.Close()
+		relay.close()
+	}
+}
+
+// Came tells that a datagram path has come up or changed.
+func (f *Finder) Came() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.up)
+	f.up = make(chan struct{})
+}
+
+// Arm has f called after a while, unless Stop or Arm is called before.
+func (f *Finder) Arm(after time.Duration, then func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.timer = time.AfterFunc(after, then)
+}
+
+// Stop ends the running search, and what is wanted or armed, and a Redial.
+func (f *Finder) Stop() {
+	f.StopRedial()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopLocked()
+}
+
+func (f *Finder) stopLocked() {
+	f.next = nil
+	if f.stop != nil {
+		f.stop()
+		f.stop = nil
+	}
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
+	}
+}
+
+// Redial makes a Session with boot over a path that still works, if there is one,
+// instead of the Redial before.
+func (f *Finder) Redial(boot string) {
+	f.StopRedial()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.redialing = f.owner.Launch(func(ctx context.Context) { f.redial(ctx, boot) })
+}
+
+// StopRedial ends the making of a Session with a Boot that is of the past.
+func (f *Finder) StopRedial() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.redialing != nil {
+		f.redialing()
+		f.redialing = nil
+	}
+}
+
+// inboxLen bounds the messages of one search that wait to be read.
+const inboxLen = 16
+
+// Hear notes that a message of the Peer's has come: it is at its mailbox.
+func (f *Finder) Hear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.heard != nil {
+		close(f.heard)
+		f.heard = nil
+	}
+}
+
+// Take gives a message of the Peer's to the search of its epoch. Its sender is
+// authenticated and admitted; a message of another search is of the past.
+func (f *Finder) Take(m signal.Message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.epoch != m.Epoch {
+		return
+	}
+	select {
+	case f.inbox <- m:
+	default: // more than an honest Peer sends
+	}
+}
+
+// relayOwner is a search that has found a relayed path: it owns the allocation.
+type relayOwner struct {
+	*ice.Search
+	name  string
+	begun time.Time
+}
+
+func (r *relayOwner) close() {
+	if r != nil {
+		_ = r.Close()
+	}
+}
+
+// relayLife is how long an allocation stays although a newer one is there: less
+// than its credentials are good for.
+const relayLife = 4 * time.Minute
+
+// keepRelay takes charge of the search behind a relayed path. An older one makes
+// way, unless it carries traffic and is young: nothing is gained by moving then.
+func (f *Finder) keepRelay(next *relayOwner) {
+	f.mu.Lock()
+	drop := f.relay
+	switch {
+	case f.closed, drop != nil && time.Since(drop.begun) < relayLife && f.carries(drop.name):
+		drop = next
+	default:
+		f.relay = next
+	}
+	f.mu.Unlock()
+	if drop != nil {
+		f.owner.Launch(func(context.Context) { drop.close() })
+	}
+}
+
+// carries tells whether a working relayed path of a search is in use at either end.
+func (f *Finder) carries(search string) bool {
+	for _, p := range f.path.Paths() {
+		if p.Search == search && p.Kind == underlay.Relay && p.State == pathstate.Up && (p.InUse || p.PeerUses) {
+			return true
+		}
+	}
+	return false
+}
+
+// jitter spreads what many Links do; nothing rests on its being secret.
+func jitter() float64 {
+	return rand.Float64() //nolint:gosec // spreads load, is no secret
+}
