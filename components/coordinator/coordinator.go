@@ -15,6 +15,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/door"
 	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/marks"
@@ -79,6 +80,7 @@ type Coordinator struct {
 	directory *control.Directory
 	control   *control.Service
 	admission *admission.Service
+	door      *door.Door
 	platform  *observe.Platform
 	reconcile *reconcile.Reconciler
 	server    *server.Server
@@ -140,6 +142,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	base.run("consul", c.consul.Run)
 	base.run("overlay", c.node.Run)
 	base.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, c.relocate) })
+
+	base.run("door", c.door.Run)
 
 	work := newTasks(ctx)
 	defer work.stop()
@@ -249,6 +253,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	c.control = control.New(c.views, c.directory, c.reports, ended, c.log)
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
 	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
+	c.assembleDoor(consul.Address())
 	return c.assembleOverlay()
 }
 
@@ -336,6 +341,27 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.metrics.Gauge("cadre_consul_restarts", "Times the Consul server was started again.", func() float64 { return float64(c.consul.Restarts()) })
 }
 
+// assembleDoor makes the way of members to Consul.
+func (c *Coordinator) assembleDoor(consulAddress string) {
+	c.door = door.New(door.Config{
+		Consul: consulAddress, Datacenter: c.cfg.Datacenter, Tokens: c.issuer, Now: c.deps.Now, Log: c.log,
+		Holds: func(slot, boot string) bool {
+			v, _ := c.views.Latest()
+			return v != nil && v.Admissions[slot].Value.BootID == boot && boot != ""
+		},
+	})
+}
+
+// serveDoor serves one connection of a member at the door. Coordinators have a Consul of
+// their own.
+func (c *Coordinator) serveDoor(ctx context.Context, peer overlay.Peer, conn net.Conn) {
+	if peer.ID.Group == peering.CoordinatorGroup {
+		_ = conn.Close()
+		return
+	}
+	c.door.Serve(ctx, door.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
+}
+
 func (c *Coordinator) assembleOverlay() error {
 	node, err := overlay.New(overlay.Config{
 		Self:    overlay.ID{Cluster: c.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: c.cfg.Slot},
@@ -343,6 +369,7 @@ func (c *Coordinator) assembleOverlay() error {
 		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
 		Private:        group.PrivatePorts(c.cfg.APIListen, c.cfg.StatusListen, c.cfg.SessionListen),
 		ServeAdmission: c.admission.Serve, OnControl: c.onControl,
+		Serve: map[uint16]func(context.Context, overlay.Peer, net.Conn){group.ConsulHTTPPort: c.serveDoor},
 	})
 	if err != nil {
 		return fmt.Errorf("make overlay node: %w", err)

@@ -163,6 +163,20 @@ func (i *Issuer) CheckOperator(ctx context.Context, token string) error {
 	return nil
 }
 
+// Owner is the Slot that a token was issued for; "": it is of none, or there is no such
+// token. An error means that it is not known.
+func (i *Issuer) Owner(ctx context.Context, token string) (string, error) {
+	t, err := i.read(ctx, token)
+	switch {
+	case errors.Is(err, ErrDenied):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	slot, _ := owner(t.Policies, t.Description)
+	return slot, nil
+}
+
 // read reads a token by its own right. ErrDenied when there is no such token; that is
 // certain.
 func (i *Issuer) read(ctx context.Context, token string) (*consul.ACLToken, error) {

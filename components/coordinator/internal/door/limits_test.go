@@ -1,0 +1,140 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestSharesOfOneAndOfAll(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newShares(Limits{Conns: 2, AllConns: 3, Running: 1, AllRunning: 2, Blocked: 1, AllBlocked: 1, Rate: 2, Burst: 4}, func() time.Time { return now })
+	var ends []func()
+	open := func(slot string, want bool) {
+		t.Helper()
+		done, ok := s.conn(slot)
+		if ok != want {
+			t.Errorf("connection of %s: %v, want %v", slot, ok, want)
+		}
+		if ok {
+			ends = append(ends, done)
+		}
+	}
+	open("a", true)
+	open("a", true)
+	open("a", false) // its own are taken
+	open("b", true)
+	open("b", false) // all are
+	ends[0]()
+	open("c", true)
+
+	done, ok := s.request("a", false)
+	if _, more := s.request("a", false); !ok || more {
+		t.Error("a has two requests at once")
+	}
+	// What waits has places of its own.
+	blocked, ok := s.request("a", true)
+	if !ok {
+		t.Error("a cannot wait")
+	}
+	done()
+	blocked()
+	taken := 0
+	for s.take("a") {
+		taken++
+	}
+	if taken != 4 || !s.take("b") {
+		t.Errorf("a made %d requests at once, want 4, and b is held by it", taken)
+	}
+	now = now.Add(time.Second)
+	for taken = 0; s.take("a"); taken++ {
+	}
+	if taken != 2 {
+		t.Errorf("a made %d requests in a second, want 2", taken)
+	}
+	// Who leaves and comes back has no fresh bucket; who owes nothing is forgotten.
+	ends[1]()
+	if done, ok := s.conn("a"); !ok || s.take("a") {
+		t.Error("a connection anew gave a fresh bucket")
+	} else {
+		now = now.Add(time.Minute)
+		done()
+	}
+	if _, known := s.peers["a"]; known {
+		t.Error("a is not forgotten")
+	}
+}
+
+type asked struct {
+	slots map[string]string
+	err   error
+	n     int
+}
+
+func (a *asked) Owner(_ context.Context, secret string) (string, error) {
+	a.n++
+	return a.slots[secret], a.err
+}
+
+func TestOwnersAreRemembered(t *testing.T) {
+	now := time.Unix(1000, 0)
+	consul := &asked{slots: map[string]string{"good": "pg-1"}}
+	o := newOwners(consul, func() time.Time { return now })
+	o.most = 2
+	look := func(secret, want string, asks int) {
+		t.Helper()
+		before := consul.n
+		if got, err := o.of(t.Context(), secret); err != nil || got != want || consul.n-before != asks {
+			t.Errorf("%s: %q, %v, asked %d times; want %q, %d", secret, got, err, consul.n-before, want, asks)
+		}
+	}
+	look("good", "pg-1", 1)
+	look("good", "pg-1", 0)
+	look("bad", "", 1)
+	look("bad", "", 0)
+	now = now.Add(unknownFor + 1)
+	look("bad", "", 1)
+	look("good", "pg-1", 0)
+	now = now.Add(knownFor)
+	look("good", "pg-1", 1)
+	for i := range 100 {
+		look(fmt.Sprint(i), "", 1)
+	}
+	if len(o.known) != 2 || o.recent.Len() != 2 {
+		t.Errorf("%d, %d are remembered, want 2", len(o.known), o.recent.Len())
+	}
+	// What could not be found out is not remembered.
+	consul.err = errors.New("away")
+	if _, err := o.of(t.Context(), "new"); err == nil {
+		t.Error("no error")
+	}
+	consul.err = nil
+	look("new", "", 1)
+}
+
+func TestTokenOf(t *testing.T) {
+	for _, c := range []struct {
+		header    http.Header
+		parameter string
+		want      string
+		bad       bool
+	}{
+		{http.Header{"X-Consul-Token": {"a"}}, "", "a", false},
+		{http.Header{"Authorization": {"Bearer a"}}, "", "a", false},
+		{http.Header{}, "a", "a", false},
+		{http.Header{"X-Consul-Token": {"a"}, "Authorization": {"bearer a"}}, "a", "a", false},
+		{http.Header{"X-Consul-Token": {"a"}, "Authorization": {"Bearer b"}}, "", "", true},
+		{http.Header{"X-Consul-Token": {"a", "b"}}, "", "", true},
+		{http.Header{"X-Consul-Token": {"a"}}, "b", "", true},
+		{http.Header{"Authorization": {"Basic a"}}, "", "", true},
+		{http.Header{"X-Consul-Token": {string(make([]byte, maxToken+1))}}, "", "", true},
+		{http.Header{}, "", "", false},
+	} {
+		if got, err := tokenOf(c.header, c.parameter); got != c.want || (err != nil) != c.bad {
+			t.Errorf("%v %q: %q, %v", c.header, c.parameter, got, err)
+		}
+	}
+}
