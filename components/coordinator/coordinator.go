@@ -293,6 +293,10 @@ func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error 
 }
 
 func (c *Coordinator) assembleServices(consulAddress string) {
+	coordinators := make([]string, c.cfg.Replicas)
+	for n := range coordinators {
+		coordinators[n] = peering.CoordinatorSlot(n)
+	}
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
@@ -304,7 +308,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
 		},
-		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Now: c.deps.Now, Log: c.log,
+		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Coordinators: coordinators, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
 	judge := vet.New(c.info.AppID, c.cfg.Trust.Images)

@@ -103,7 +103,7 @@ func RefusalKey(slot string) string { return key("refusals", name(slot)) }
 // ProofKey is what a Boot proved that no record binds to slot.
 func ProofKey(slot string) string { return key("proofs", name(slot)) }
 
-// BootLeaseKey is locked by the session of the Boot that holds slot.
+// BootLeaseKey is locked by the session of the coordinator that keeps the lease of slot's Boot.
 func BootLeaseKey(slot string) string { return key("lease", "boots", name(slot)) }
 
 // DecisionsKey is what was decided last about Boots that claim slot.

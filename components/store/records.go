@@ -87,7 +87,7 @@ var Records = []Kind{
 	{"decisions/<slot>", typeOf[policy.Decisions](), Admitter, 56 * kib,
 		"The last decisions about Boots that claim the Slot with genuine evidence, as two hash chains, so that refusals push out no eviction, and the checks of the latest one. Removed 30 days after the last of them when the Slot is gone."},
 	{"lease/boots/<slot>", typeOf[BootLease](), Admitter, 2 * kib,
-		"The Boot lease: a Consul session holds the key while a Boot is the Slot. Coordinators that hear from the Boot renew the session. Removed with the decisions of a Slot that is gone."},
+		"The Boot lease: a coordinator that hears from the Boot holds the key while the Boot is the Slot, all of those that it keeps with one session. `state` is `offered` while its keeper does not hear the Boot, and says why a key that nobody holds was given up: `silent`, or `ended` by a farewell or an eviction. Removed with the decisions of a Slot that is gone."},
 	{"collateral/<fmspc>", typeOf[policy.CollateralMark](), Admitter, 1 * kib,
 		"The newest of Intel's collateral that was accepted for a family of machines, by check-and-set; it only grows. Older collateral is refused on every coordinator, and a clock before issued_at is not believed."},
 	{"control/pause/<group>", typeOf[Pause](), Operator, 4 * kib,

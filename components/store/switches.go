@@ -115,8 +115,22 @@ type BootLease struct {
 	InstanceID string    `json:"instance_id"`
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
-	By         string    `json:"by"`
+	// By is the coordinator that keeps the lease, with a session of its own.
+	By    string     `json:"by"`
+	State LeaseState `json:"state,omitempty"`
 }
+
+// LeaseState is what the keeper of a Boot's lease says about it; "": it keeps it.
+type LeaseState string
+
+const (
+	// LeaseOffered: the keeper does not hear the Boot. A coordinator that does takes the lease.
+	LeaseOffered LeaseState = "offered"
+	// LeaseSilent: the lease was given up, since nobody heard the Boot.
+	LeaseSilent LeaseState = "silent"
+	// LeaseEnded: the Boot said farewell, or was evicted. It gets no lease any more.
+	LeaseEnded LeaseState = "ended"
+)
 
 // TermRecord is the value of the Term key.
 type TermRecord struct {

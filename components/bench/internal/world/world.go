@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cadre.dev/attest/attestsim"
@@ -158,8 +159,8 @@ func records(slot Slot, instance string) ([]store.Op, error) {
 	return append(ops, allowed, bound), err
 }
 
-// EndLeases ends the leases of all Boots, as their TTLs do, and removes the nonces
-// that were spent, as the leader does in time.
+// EndLeases gives up the leases of all Boots, as their keepers do when nobody hears them,
+// and removes the nonces that were spent, as the leader does in time.
 func EndLeases(ctx context.Context, s *store.Consul) error {
 	leases, _, err := s.List(ctx, store.BootLeasePrefix)
 	if err != nil {
@@ -170,10 +171,21 @@ func EndLeases(ctx context.Context, s *store.Consul) error {
 		return err
 	}
 	var work []func() error
+	var ended []store.Op
 	for _, lease := range leases {
-		if lease.Session != "" {
-			work = append(work, func() error { return s.DestroySession(ctx, lease.Session) })
+		var value store.BootLease
+		if err := json.Unmarshal(lease.Value, &value); err != nil || lease.Session == "" {
+			continue
 		}
+		value.State = store.LeaseSilent
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		ended = append(ended, store.Op{Kind: store.OpUnlock, Key: lease.Key, Value: text, Session: lease.Session})
+	}
+	for ops := range slices.Chunk(ended, store.MaxTxnOps) {
+		work = append(work, func() error { return s.Commit(ctx, ops...) })
 	}
 	for start := 0; start < len(spent); start += store.MaxTxnOps {
 		var ops []store.Op

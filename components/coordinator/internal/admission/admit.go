@@ -49,11 +49,9 @@ type attempt struct {
 	policy      policy.SlotPolicy
 	policyIndex uint64
 	// accepted passes while what the leader accepted for the group is what was appraised.
-	accepted store.Op
-	revision string
-	claims   policy.Claims
-	// session of the lease that is made for this Boot; "" while none was.
-	session   string
+	accepted  store.Op
+	revision  string
+	claims    policy.Claims
 	spec      group.Spec
 	record    group.SlotRecord
 	admission policy.Admission

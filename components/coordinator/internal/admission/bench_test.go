@@ -112,7 +112,7 @@ func (h *harness) recorded(n int) (context.Context, string) {
 	if err1 != nil || err2 != nil || err3 != nil {
 		h.t.Fatal(err1, err2, err3)
 	}
-	session, err := h.service.newSession(h.t.Context(), slot, boot)
+	session, err := h.service.keeper.open(h.t.Context())
 	if err != nil {
 		h.t.Fatal(err)
 	}

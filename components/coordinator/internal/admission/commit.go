@@ -35,14 +35,9 @@ func (a *attempt) commit(ctx context.Context) *refusal {
 	for try := 0; try < commitTries && errors.Is(err, errAgain); try++ {
 		refused, err = a.commitOnce(ctx)
 	}
-	switch {
-	case refused == nil && err == nil:
-		return nil
-	case refused == nil:
+	if refused == nil && err != nil {
 		refused = refuse(codeGate, "take the slot: %v", err).later()
 	}
-	// Nobody has the session, and a transaction that arrives late finds it ended.
-	a.endSession(ctx, a.slot, a.session)
 	return refused
 }
 
@@ -78,10 +73,9 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 		return nil, err
 	}
 	if err := store.CommitResolved(ctx, a.store, t.ops, a.applied); err != nil {
-		return a.failed(err)
+		return a.failed(ctx, err)
 	}
 	a.decided(a.slot, t.decisions)
-	a.endSession(ctx, a.slot, t.replaced)
 	if !a.renewal {
 		a.revoke(ctx, a.slot, now.before.TokenAccessors)
 	}
@@ -121,6 +115,8 @@ func (a *attempt) mayTake(now standing) *refusal {
 	switch {
 	case now.past:
 		return refuse(codeStale, "this boot was the slot before and lost it; its name is spent, a new boot key may ask")
+	case held.EndedBy(a.bootID):
+		return refuse(codeStale, "this boot said farewell; its name is spent, a new boot key may ask")
 	case held.Held() && held.BootID == a.bootID:
 		return nil
 	case holder != "" && holder != a.bootID && now.before.Contest.Held() && !now.ordered:
@@ -129,11 +125,11 @@ func (a *attempt) mayTake(now standing) *refusal {
 		if a.bootExpected(held.BootID) {
 			return nil
 		}
-		return a.conflict(held.BootLease, "its lease ends at most %v after coordinators heard from it last", 2*a.cfg.LeaseTTL)
+		return a.conflict(held.BootLease, "its lease is given up when no coordinator has heard from it for %v, and ends at most %v after its keeper did", a.cfg.LeaseTTL, 2*a.cfg.LeaseTTL)
 	case now.index == 0 || holder == a.bootID:
 		return nil
 	}
-	return a.mayReplace(now.before)
+	return a.mayReplace(now)
 }
 
 // conflict names both Boots: each may be the one that should not be.
@@ -175,9 +171,7 @@ func (a *attempt) newAdmission(now standing) policy.Admission {
 
 // transaction is what is committed, and what follows from it.
 type transaction struct {
-	ops []store.Op
-	// replaced is the session that it takes the lease from; "" when it was free.
-	replaced  string
+	ops       []store.Op
 	decisions policy.Decisions
 }
 
@@ -199,7 +193,7 @@ func (a *attempt) transaction(ctx context.Context, now standing) (t transaction,
 	if err != nil {
 		return t, err
 	}
-	lease, replaced, err := a.leaseOps(ctx, now.held)
+	lease, err := a.leaseOps(ctx, now.held)
 	if err != nil {
 		return t, err
 	}
@@ -209,36 +203,33 @@ func (a *attempt) transaction(ctx context.Context, now standing) (t transaction,
 		{Kind: store.OpCheckIndex, Key: store.TermKey, Index: now.term},
 		a.accepted,
 	}, append(unrevoked(a.admission), lease...)...)
-	t.replaced, t.decisions = replaced, decisions
+	t.decisions = decisions
 	return t, nil
 }
 
-// leaseOps lock the lease for this Boot: for its session, if it holds it already,
-// else for a new one. From another Boot it is handed over, without a moment in
-// which a third one could take it.
-func (a *attempt) leaseOps(ctx context.Context, held view.Boot) (ops []store.Op, replaced string, err error) {
-	session := held.Session
-	if !held.Held() || held.BootID != a.bootID {
-		if a.session == "" {
-			if a.session, err = a.newSession(ctx, a.slot, a.bootID); err != nil {
-				return nil, "", err
-			}
+// leaseOps lock the lease for this Boot: for its keeper's session, if it holds it
+// already, else for this coordinator's own. From another Boot it is handed over, without
+// a moment in which a third one could take it.
+func (a *attempt) leaseOps(ctx context.Context, held view.Boot) (ops []store.Op, err error) {
+	session, by := held.Session, held.By
+	if !held.HeldBy(a.bootID) {
+		if session, err = a.keeper.open(ctx); err != nil {
+			return nil, err
 		}
-		session = a.session
+		by = a.self
 	}
 	if held.Held() && held.BootID != a.bootID {
-		replaced = held.Session
-		free, err := unlockOp(held)
+		free, err := unlockOp(held, store.LeaseEnded)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		ops = append(ops, free)
 	}
 	lock, err := lockOp(store.BootLease{
 		Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, Generation: a.admission.Generation,
-		Since: a.admission.AdmittedAt, By: a.self,
+		Since: a.admission.AdmittedAt, By: by,
 	}, session)
-	return append(ops, lock), replaced, err
+	return append(ops, lock), err
 }
 
 // applied reads back whether a transaction of unknown outcome is there: nobody
@@ -252,13 +243,19 @@ func (a *attempt) applied(ctx context.Context) (bool, error) {
 }
 
 // failed reads what a failed transaction means.
-func (a *attempt) failed(err error) (*refusal, error) {
+func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 	conflict, ok := errors.AsType[*store.ConflictError](err)
 	if !ok {
 		return nil, err
 	}
 	own := []string{store.AdmissionKey(a.slot), store.DecisionsKey(a.slot), store.BootLeaseKey(a.slot)}
 	for _, failed := range conflict.Failed {
+		if failed.Op.Kind == store.OpLock {
+			// Perhaps the session has ended: the next try then makes another one.
+			if err := a.keeper.renew(ctx); err != nil {
+				return nil, err
+			}
+		}
 		switch {
 		case failed.Op.Key == store.NonceKey(hex.EncodeToString(a.nonce)):
 			return refuse(codeNonce, "the nonce was spent already"), nil
@@ -270,19 +267,22 @@ func (a *attempt) failed(err error) (*refusal, error) {
 	return nil, fmt.Errorf("%w: %w", errAgain, err)
 }
 
-// mayReplace decides about a Slot whose lease has ended, or never was, though it
-// has a Boot on record. Every agent reports to every coordinator, so a Boot that
-// is alive is known here and gets its lease back.
-func (a *attempt) mayReplace(before policy.Admission) *refusal {
-	holder := standing{before: before}.holder()
+// mayReplace decides about a Slot whose lease is free, or never was, though it has a Boot
+// on record. Every agent reports to every coordinator, so a Boot that is alive is known
+// here; one that only others hear gets its lease back from them before anybody else may
+// take it.
+func (a *attempt) mayReplace(now standing) *refusal {
+	boot, held, holder := now.before.BootID, now.held, now.holder()
 	switch {
-	case a.bootExpected(before.BootID):
+	case a.bootExpected(boot), held.EndedBy(boot):
 		return nil
-	case a.cfg.Sessions.Live(a.slot, before.BootID):
+	case a.cfg.Sessions.Live(a.slot, boot):
 		return a.conflict(holder, "it is alive")
 	case a.now().Sub(a.cfg.Views.Since()) < a.cfg.Warmup:
 		// A coordinator that just started has not heard from anybody yet.
 		return a.conflict(holder, "this coordinator has just started and does not know yet whether it is alive").later()
+	case held.BootID == boot && held.State != store.LeaseSilent && a.keeper.stood(held) < a.reclaim():
+		return a.conflict(holder, "the coordinator that kept its lease ended, and one that hears it takes it again within %v", a.reclaim())
 	}
 	return nil
 }

@@ -44,9 +44,7 @@ func (s twins) wantConflict(b *newcomer) string {
 func (s twins) dies(b *newcomer) {
 	s.t.Helper()
 	s.setLive(b.bootID, false)
-	if err := s.store.DestroySession(s.t.Context(), s.lease(0).Session); err != nil {
-		s.t.Fatal(err)
-	}
+	s.endLease(0)
 }
 
 // takeOver lets a new Boot take the Slot from the silent holder.

@@ -12,12 +12,14 @@
 //	 │                               │ tokens ───────────────────► Consul ACL, accessors recorded
 //	 │ ◄── SVID, tokens, secrets ────│
 //
-// The Boot lease is a Consul session that locks lease/boots/<slot>: one live Boot
-// per Slot across all coordinators (IDN-03). KeepLeases renews those of the Boots
-// that this coordinator hears from; a planned restart hands the lock over in the
-// transaction; Evict and a Slot's retirement give it up at once; otherwise its TTL
-// ends it. Guard runs under the leader's lease and evicts whom the policy does not
-// let stay.
+// The Boot lease is the lock on lease/boots/<slot>: one live Boot per Slot across all
+// coordinators (IDN-03). The coordinator that admits a Boot holds the lock with its own
+// session, the one of all leases that it keeps, and KeepLeases decides what becomes of it
+// (judge): while its keeper hears the Boot nothing is written; one that it does not hear
+// is offered to the others, then given up; what a keeper held that ended is taken again
+// by those who hear the Boots. A planned restart hands the lock over in the transaction;
+// Farewell, Evict and a Slot's retirement give it up at once. Guard runs under the
+// leader's lease and evicts whom the policy does not let stay.
 //
 // Before the evidence is verified a refusal says ADMISSION_REJECTED and no more;
 // the precise code goes to the log and to refusals/<slot>. What was decided about

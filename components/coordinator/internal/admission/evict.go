@@ -64,7 +64,7 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	}
 	ops := append(append([]store.Op{}, fence...), store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(slot), Index: index}, decision)
 	if held.Held() {
-		unlock, err := unlockOp(held)
+		unlock, err := unlockOp(held, store.LeaseEnded)
 		if err != nil {
 			return false, err
 		}
@@ -80,7 +80,6 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	if err := s.store.Commit(ctx, ops...); err != nil {
 		return false, err
 	}
-	s.endSession(ctx, slot, held.Session)
 	s.decided(slot, decisions)
 	s.log.Warn("boot evicted", "group", a.Group, "slot", slot, "boot", a.BootID, "instance", a.InstanceID, "code", code, "error", reason)
 	return true, nil

@@ -160,8 +160,11 @@ func newSmallOf(t testing.TB, coordinators, slots int, cluster, founding string)
 	}
 	s.views = view.NewWatcher(s.store, slog.New(slog.DiscardHandler))
 	m := strings.Repeat("1", 96)
-	for i := range coordinators {
-		name := fmt.Sprint("coordinator-", i)
+	names := make([]string, coordinators)
+	for i := range names {
+		names[i] = fmt.Sprint("coordinator-", i)
+	}
+	for _, name := range names {
 		identity, err := keys.NewIdentity(root.CA(), name, true)
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +173,7 @@ func newSmallOf(t testing.TB, coordinators, slots int, cluster, founding string)
 			Cluster: cluster, AppID: coordinatorApp, Slot: name, Datacenter: "dc1", Root: root, Identity: identity,
 			Images: policy.ImagePolicy{KeyProviderName: "kms", KeyProviderID: "00ff", Images: map[string][]policy.Measurement{osImage: {{MRTD: m, RTMR0: m, RTMR1: m, RTMR2: m}}}},
 			Store:  s.store, Views: s.views, Verifier: s, Quoter: s, Issuer: s, Secrets: noSecrets{}, Sessions: s, Directory: s, Metrics: s,
-			Now: s.clock, Log: slog.New(slog.DiscardHandler),
+			Coordinators: names, Now: s.clock, Log: slog.New(slog.DiscardHandler),
 		}))
 	}
 	s.seed()
@@ -332,11 +335,23 @@ func (s *small) decisions(slot int) policy.Decisions {
 	return d
 }
 
-// endLease ends the lease of a Slot, as its TTL does.
+// endLease gives the lease of a Slot up, as its keeper does when nobody hears its Boot.
 func (s *small) endLease(slot int) {
 	s.t.Helper()
-	if err := s.store.DestroySession(context.Background(), s.lease(slot).Session); err != nil {
-		s.t.Fatal(err)
+	giveUpLease(s.t, s.store, s.lease(slot))
+}
+
+func giveUpLease(t testing.TB, records store.Store, held view.Boot) {
+	t.Helper()
+	if !held.Held() {
+		return
+	}
+	unlock, err := unlockOp(held, store.LeaseSilent)
+	if err == nil {
+		err = records.Commit(context.Background(), unlock)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -92,6 +92,9 @@ type Config struct {
 	// Unbound finds the Slot that an instance without records is named after; nil: such an
 	// instance proves nothing.
 	Unbound Unbound
+	// Coordinators are the names of all, in any order: it says who takes a lease first
+	// that nobody keeps. Empty: all at once.
+	Coordinators []string
 	// LeaseTTL of a Boot's lease; 0: DefaultLeaseTTL.
 	LeaseTTL time.Duration
 	// MayRenew decides whether a Boot gets fresh credentials without fresh evidence;
@@ -143,11 +146,11 @@ type Service struct {
 	lookups  chan struct{}
 	renewing chan struct{}
 	prover   *prover
+	keeper   *keeper
 
-	mu      sync.Mutex
-	noted   map[string]noted   // guarded by mu; last written refusals by Slot
-	renewed map[string]renewal // guarded by mu; leases by Slot
-	issued  map[string]issued  // guarded by mu; what was last renewed here by Slot
+	mu     sync.Mutex
+	noted  map[string]noted  // guarded by mu; last written refusals by Slot
+	issued map[string]issued // guarded by mu; what was last renewed here by Slot
 	// contested is since when others ask for what a Boot holds, by Slot; guarded by mu.
 	contested map[string]claimed
 }
@@ -161,7 +164,7 @@ func New(cfg Config) *Service {
 		cfg.MayRenew = cfg.Views.MayRenew
 	}
 	bundle := cfg.Root.CA().BundleSHA256()
-	return &Service{
+	s := &Service{
 		cfg: cfg, store: cfg.Store, now: cfg.Now, log: cfg.Log, metrics: cfg.Metrics, self: cfg.Slot,
 		verifying: newPool(max(2, runtime.GOMAXPROCS(0)), cfg.Now), confirming: newPool(maxConfirms, cfg.Now),
 		asking: newPool(askers, cfg.Now), commits: make(chan struct{}, maxCommits), lookups: make(chan struct{}, 1),
@@ -170,8 +173,10 @@ func New(cfg Config) *Service {
 			Cluster: cfg.Cluster, Founding: cfg.Root.Founding(), AppID: cfg.AppID, Slot: cfg.Slot,
 			TLSPublicKey: cfg.Identity.PublicKey(), CABundleSHA256: bundle[:],
 		}},
-		noted: map[string]noted{}, renewed: map[string]renewal{}, issued: map[string]issued{}, contested: map[string]claimed{},
+		noted: map[string]noted{}, issued: map[string]issued{}, contested: map[string]claimed{},
 	}
+	s.keeper = newKeeper(&s.cfg)
+	return s
 }
 
 // Serve serves one first contact until it ends; the overlay calls it.

@@ -200,9 +200,12 @@ func (p *pass) forgetOps(slot string) []store.Op {
 		}
 	}
 	if boot := p.view.Boots[slot]; boot.Held() {
-		// The next Boot of this name does not wait for the lease of one that is gone.
+		// The next Boot of this name does not wait for the lease of one that is gone. The
+		// session holds other Boots' leases too, and perhaps a next one's of this Slot.
+		boot.State = store.LeaseEnded
 		if value, err := json.Marshal(boot.BootLease); err == nil {
-			ops = append(ops, store.Op{Kind: store.OpUnlock, Key: store.BootLeaseKey(slot), Value: value, Session: boot.Session})
+			key := store.BootLeaseKey(slot)
+			ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: key, Index: boot.Index}, store.Op{Kind: store.OpUnlock, Key: key, Value: value, Session: boot.Session})
 		}
 	}
 	return ops

@@ -20,6 +20,12 @@ func (b Boot) Held() bool { return b.Session != "" }
 // HeldBy reports whether the Boot bootID does.
 func (b Boot) HeldBy(bootID string) bool { return b.Held() && b.BootID == bootID }
 
+// EndedBy reports that nobody holds the lease since the Boot bootID said farewell, or was
+// evicted: it gets none any more.
+func (b Boot) EndedBy(bootID string) bool {
+	return !b.Held() && b.BootID == bootID && bootID != "" && b.State == store.LeaseEnded
+}
+
 func (v *View) readBoots(ctx context.Context, at moment, errs *[]error) {
 	sessions := map[string]string{}
 	for _, e := range at.entries {

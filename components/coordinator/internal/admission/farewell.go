@@ -1,0 +1,65 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// Farewell gives up the lease of a Boot that says that it ends, so that its successor
+// waits for nothing; its Admission stays until then. The Boot itself gets no lease and no
+// credentials any more. One that is not the Slot has nothing to give up, which is fine.
+// The caller has authenticated the Boot.
+func (s *Service) Farewell(ctx context.Context, group, slot, bootID string) error {
+	err := error(store.ErrConflict)
+	for try := 0; try < recordTries && errors.Is(err, store.ErrConflict); try++ {
+		err = s.farewellOnce(ctx, group, slot, bootID)
+	}
+	if err != nil {
+		return fmt.Errorf("give up the lease of %s: %w", slot, err)
+	}
+	return nil
+}
+
+func (s *Service) farewellOnce(ctx context.Context, group, slot, bootID string) error {
+	a, index, err := store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case a.BootID != bootID || a.Group != group:
+		return nil
+	}
+	held, err := s.lease(ctx, slot)
+	if err != nil || held.EndedBy(bootID) || held.Held() && held.BootID != bootID {
+		return err
+	}
+	ops := []store.Op{{Kind: store.OpCheckIndex, Key: store.AdmissionKey(slot), Index: index}}
+	if !held.Held() {
+		// Only who holds the lease can say in it that the Boot has ended.
+		if held.Session, err = s.keeper.open(ctx); err != nil {
+			return err
+		}
+		held.BootLease = store.BootLease{
+			Slot: slot, BootID: bootID, InstanceID: a.InstanceID, Generation: a.Generation, Since: s.now().UTC(), By: s.self,
+		}
+		lock, err := lockOp(held.BootLease, held.Session)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, lock)
+	}
+	unlock, err := unlockOp(held, store.LeaseEnded)
+	if err != nil {
+		return err
+	}
+	if err := s.store.Commit(ctx, append(ops, unlock)...); err != nil {
+		return err
+	}
+	s.log.Info("boot said farewell, its lease is given up", "slot", slot, "boot", bootID)
+	return nil
+}

@@ -1,0 +1,543 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// keepers3 are three coordinators that keep leases in virtual time, each of which hears
+// what it is told to hear.
+type keepers3 struct {
+	*small
+	stores  []*stopped
+	heard   []*heard
+	stop    []context.CancelFunc
+	running sync.WaitGroup
+}
+
+// heard are the Boots that one coordinator hears.
+type heard struct {
+	mu    sync.Mutex
+	boots map[string]bool // guarded by mu
+}
+
+func (h *heard) Live(_, boot string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.boots[boot]
+}
+
+func (h *heard) set(boot string, live bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.boots[boot] = live
+}
+
+// stopped is the store as a process sees it that is paused or gone: no call returns
+// before it goes on.
+type stopped struct {
+	store.Store
+	mu     sync.Mutex
+	resume chan struct{} // guarded by mu; nil: it runs
+}
+
+func (s *stopped) wait(ctx context.Context) error {
+	s.mu.Lock()
+	resume := s.resume
+	s.mu.Unlock()
+	if resume == nil {
+		return ctx.Err()
+	}
+	select {
+	case <-resume:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *stopped) pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resume = make(chan struct{})
+}
+
+func (s *stopped) goOn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.resume)
+	s.resume = nil
+}
+
+func (s *stopped) Commit(ctx context.Context, ops ...store.Op) error {
+	return errors.Join(s.wait(ctx), s.Store.Commit(ctx, ops...))
+}
+
+func (s *stopped) RenewSession(ctx context.Context, session string) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.Store.RenewSession(ctx, session)
+}
+
+func (s *stopped) DestroySession(ctx context.Context, session string) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.Store.DestroySession(ctx, session)
+}
+
+func (s *stopped) CreateSession(ctx context.Context, name string, ttl time.Duration) (string, error) {
+	if err := s.wait(ctx); err != nil {
+		return "", err
+	}
+	return s.Store.CreateSession(ctx, name, ttl)
+}
+
+// newKeepers3 runs in a bubble of virtual time.
+func newKeepers3(t *testing.T, slots int) *keepers3 {
+	k := &keepers3{small: newSmall(t, 3, slots, "demo")}
+	for _, s := range k.services {
+		own, ears := &stopped{Store: k.store}, &heard{boots: map[string]bool{}}
+		s.cfg.Store, s.store, s.cfg.Sessions = own, own, ears
+		ctx, cancel := context.WithCancel(t.Context())
+		k.stores, k.heard, k.stop = append(k.stores, own), append(k.heard, ears), append(k.stop, cancel)
+		k.running.Go(func() { _ = s.KeepLeases(ctx) })
+	}
+	t.Cleanup(func() {
+		for i := range k.stop {
+			k.stop[i]()
+		}
+		k.running.Wait()
+	})
+	return k
+}
+
+// hears has coordinators hear a Boot, or not.
+func (k *keepers3) hears(boot string, live bool, coordinators ...int) {
+	for _, i := range coordinators {
+		k.heard[i].set(boot, live)
+	}
+}
+
+// crash ends coordinator i without a word to anybody.
+func (k *keepers3) crash(i int) {
+	k.stores[i].pause()
+	k.stop[i]()
+}
+
+// admitAll admits a Boot to each Slot, at the coordinators in turn; all hear all.
+func (k *keepers3) admitAll() []*newcomer {
+	k.t.Helper()
+	var out []*newcomer
+	for i := range k.slots {
+		b := k.newcomer(i%3, i)
+		if err := b.admit(context.Background()); err != nil {
+			k.t.Fatal(err)
+		}
+		k.hears(b.bootID, true, 0, 1, 2)
+		out = append(out, b)
+	}
+	return out
+}
+
+// wantHeld checks that each Boot holds its lease by the session of one of keepers.
+func (k *keepers3) wantHeld(boots []*newcomer, keepers ...int) {
+	k.t.Helper()
+	sessions := map[string]bool{}
+	for _, i := range keepers {
+		if own := k.services[i].keeper.own(); own != "" {
+			sessions[own] = true
+		}
+	}
+	for _, b := range boots {
+		if held := k.lease(b.slot); !held.HeldBy(b.bootID) || !sessions[held.Session] || held.State != "" {
+			k.t.Errorf("lease of pg-%d: %+v, want it held by a session of coordinators %v", b.slot, held, keepers)
+		}
+	}
+}
+
+// wantNoGap fails when the lease of a Slot is free, at any change, until the end is called.
+func (k *keepers3) wantNoGap(slot int) (end func()) {
+	k.store.OnCommit(func(ops []store.Op) storetest.Fault {
+		key, free := store.BootLeaseKey(fmt.Sprint("pg-", slot)), false
+		for _, op := range ops {
+			if op.Key == key && op.Kind == store.OpUnlock {
+				free = true
+			}
+			if op.Key == key && op.Kind == store.OpLock {
+				free = false
+			}
+		}
+		if free {
+			k.t.Errorf("the lease of %s was free for a moment", key)
+		}
+		return storetest.None
+	})
+	return func() { k.store.OnCommit(nil) }
+}
+
+// unwritten fails when something is written until the end is called.
+func (k *keepers3) unwritten() (end func()) {
+	k.t.Helper()
+	index := func() uint64 {
+		_, index, err := k.store.List(context.Background(), "")
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		return index
+	}
+	before := index()
+	return func() {
+		k.t.Helper()
+		if after := index(); after != before {
+			k.t.Errorf("written at index %d, after %d", after, before)
+		}
+	}
+}
+
+func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
+
+func TestLeasesThatAreKeptCostNoWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 12)
+		boots := k.admitAll()
+		time.Sleep(time.Second)
+		end := k.unwritten()
+		time.Sleep(10 * time.Minute)
+		end()
+		k.wantHeld(boots, 0, 1, 2)
+	})
+}
+
+// TestLeasesOfAKeeperThatEndedAreTakenAgain: at once after a clean end, and when Consul
+// ends the session of one that crashed. No rival comes in between, also where the Boot is
+// not heard.
+func TestLeasesOfAKeeperThatEndedAreTakenAgain(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			k := newKeepers3(t, 60)
+			boots := k.admitAll()
+			k.hears(boots[0].bootID, false, 2) // kept by 0, heard by 1 alone afterwards
+			wait := 2*DefaultLeaseTTL + 2*time.Second
+			if clean {
+				k.stop[0]()
+				wait = 2 * time.Second
+			} else {
+				k.crash(0)
+			}
+			rival := k.newcomer(2, 0)
+			for began := time.Now(); time.Since(began) < wait; time.Sleep(conflictRetry) {
+				if err := rival.again(k.services[2]).admit(t.Context()); code(err) != codeConflict {
+					t.Fatalf("a rival after %v: %v", time.Since(began), err)
+				}
+			}
+			k.wantHeld(boots, 1, 2)
+			end := k.unwritten()
+			time.Sleep(time.Minute)
+			end()
+		})
+	}
+}
+
+// TestALeaseGoesToWhoeverHearsItsBoot, without a moment in which it is free.
+func TestALeaseGoesToWhoeverHearsItsBoot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 2)
+		boots := k.admitAll()
+		end := k.wantNoGap(0)
+		defer end()
+		k.hears(boots[0].bootID, false, 0, 2)
+		time.Sleep(3 * DefaultLeaseTTL)
+		k.wantHeld(boots[:1], 1)
+		// It is heard by all again: it stays where it is.
+		k.hears(boots[0].bootID, true, 0, 2)
+		time.Sleep(3 * DefaultLeaseTTL)
+		k.wantHeld(boots[:1], 1)
+		k.wantHeld(boots[1:], 1)
+	})
+}
+
+// TestASilentBootLosesItsLeaseInTime: not before it was silent for the TTL, nor much later.
+func TestASilentBootLosesItsLeaseInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 1)
+		boots := k.admitAll()
+		time.Sleep(time.Second)
+		k.hears(boots[0].bootID, false, 0, 1, 2)
+		next, silent := k.newcomer(1, 0), time.Now()
+		for err := next.admit(t.Context()); err != nil; err = next.again(k.services[1]).admit(t.Context()) {
+			if code(err) != codeConflict || time.Since(silent) > 2*DefaultLeaseTTL {
+				t.Fatalf("after %v: %v", time.Since(silent), err)
+			}
+			time.Sleep(conflictRetry)
+		}
+		if waited := time.Since(silent); waited < DefaultLeaseTTL {
+			t.Errorf("a successor came in after %v", waited)
+		}
+		if a := k.admission(0); a.BootID != next.bootID || a.Generation != 2 {
+			t.Errorf("admission %+v", a)
+		}
+	})
+}
+
+// TestAPausedKeeperTakesNothingFromTheOthers when it comes back.
+func TestAPausedKeeperTakesNothingFromTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 9)
+		boots := k.admitAll()
+		k.stores[0].pause()
+		time.Sleep(3 * DefaultLeaseTTL)
+		k.wantHeld(boots, 1, 2)
+		end := k.unwritten()
+		k.stores[0].goOn()
+		time.Sleep(time.Minute)
+		k.wantHeld(boots, 1, 2)
+		end()
+	})
+}
+
+// TestALostSessionIsReplaced: somebody ended it, or Consul was restored. Its leases are
+// free until they are taken again, by whomever.
+func TestALostSessionIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 9)
+		boots := k.admitAll()
+		lost := k.services[0].keeper.own()
+		if err := k.store.DestroySession(t.Context(), lost); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(DefaultLeaseTTL)
+		k.wantHeld(boots, 0, 1, 2)
+		b := k.newcomer(0, 0)
+		k.hears(boots[0].bootID, false, 0, 1, 2)
+		k.endLease(0)
+		if err := b.admit(t.Context()); err != nil {
+			t.Fatalf("at the coordinator that lost its session: %v", err)
+		}
+	})
+}
+
+// TestAnAdmissionReplacesALostSession: it need not wait for a renewal to find out.
+func TestAnAdmissionReplacesALostSession(t *testing.T) {
+	s := newSmall(t, 1, 2, "demo")
+	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.DestroySession(t.Context(), s.services[0].keeper.own()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.newcomer(0, 1).admit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLeasesOfAnEarlierVersionAreTakenOver: each is held by a session of its own Boot. The
+// coordinator that made it takes it over without a gap, others once nobody renews it.
+func TestLeasesOfAnEarlierVersionAreTakenOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 2)
+		boots := k.admitAll()
+		for i, by := range []string{"coordinator-2", "coordinator-9"} {
+			held := k.lease(i)
+			session, err := k.store.CreateSession(t.Context(), "cadre boot", DefaultLeaseTTL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock, err1 := unlockOp(held, "")
+			held.By = by
+			lock, err2 := lockOp(held.BootLease, session)
+			if err := errors.Join(err1, err2); err != nil {
+				t.Fatal(err)
+			}
+			if err := k.store.Commit(t.Context(), unlock, lock); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end := k.wantNoGap(0)
+		defer end()
+		time.Sleep(2 * time.Second)
+		k.wantHeld(boots[:1], 2)
+		rival := k.newcomer(0, 1)
+		for range int(3 * DefaultLeaseTTL / conflictRetry) {
+			if err := rival.again(k.services[0]).admit(t.Context()); code(err) != codeConflict {
+				t.Fatalf("a rival: %v", err)
+			}
+			time.Sleep(conflictRetry)
+		}
+		k.wantHeld(boots[1:], 0, 1, 2)
+	})
+}
+
+// TestAFarewellFreesTheSlotAtOnce, whoever keeps the lease, and ends the Boot for good.
+func TestAFarewellFreesTheSlotAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 1)
+		boots := k.admitAll()
+		stranger := k.newcomer(1, 0)
+		if err := k.services[1].Farewell(t.Context(), "pg", "pg-0", stranger.bootID); err != nil {
+			t.Errorf("a boot that is not the slot: %v", err)
+		}
+		k.wantHeld(boots, 0)
+		for range 2 {
+			if err := k.services[1].Farewell(t.Context(), "pg", "pg-0", boots[0].bootID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Coordinators that were not told hear it still.
+		time.Sleep(time.Minute)
+		if held := k.lease(0); !held.EndedBy(boots[0].bootID) {
+			t.Fatalf("lease %+v", held)
+		}
+		if err := boots[0].again(k.services[2]).admit(t.Context()); code(err) != codeStale {
+			t.Errorf("the boot that said farewell: %v", err)
+		}
+		if a := k.admission(0); a.BootID != boots[0].bootID {
+			t.Errorf("its admission is gone: %+v", a)
+		}
+		next := k.newcomer(2, 0)
+		if err := next.admit(t.Context()); err != nil {
+			t.Fatalf("its successor: %v", err)
+		}
+		k.hears(next.bootID, true, 0, 1, 2)
+		time.Sleep(time.Minute)
+		if held := k.lease(0); !held.HeldBy(next.bootID) || held.State != "" {
+			t.Errorf("lease %+v", held)
+		}
+		// A late farewell of the old one takes nothing from the new one.
+		if err := k.services[0].Farewell(t.Context(), "pg", "pg-0", boots[0].bootID); err != nil || !k.lease(0).HeldBy(next.bootID) {
+			t.Errorf("a late farewell: %v, lease %+v", err, k.lease(0))
+		}
+	})
+}
+
+// TestAFarewellOfABootWithoutALease: its keeper has just ended.
+func TestAFarewellOfABootWithoutALease(t *testing.T) {
+	s := newSmall(t, 2, 1, "demo")
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.DestroySession(t.Context(), s.lease(0).Session); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.newcomer(1, 0).admit(t.Context()); code(err) != codeConflict {
+		t.Errorf("a successor while others may hear the boot: %v", err)
+	}
+	if err := s.services[1].Farewell(t.Context(), "pg", "pg-0", b.bootID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.newcomer(1, 0).admit(t.Context()); err != nil {
+		t.Errorf("the successor: %v", err)
+	}
+}
+
+// TestAKeeperFreesNoSuccessorsLease: what it decides rests on the lease as it saw it. A
+// successor may hold it by then, with the same session.
+func TestAKeeperFreesNoSuccessorsLease(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	old := s.newcomer(0, 0)
+	if err := old.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before, k := s.read(), s.services[0].keeper
+	s.endLease(0)
+	next := s.newcomer(0, 0)
+	if err := next.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, does := range []step{offer, giveUp, take} {
+		d, err := wanted{does, before.Admissions["pg-0"], before.Boots["pg-0"]}.duty("coordinator-0", k.own(), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.commit(t.Context(), []duty{d})
+		if held := s.lease(0); !held.HeldBy(next.bootID) || held.State != "" || held.Generation != 2 {
+			t.Fatalf("after step %d by an old view: %+v", does, held)
+		}
+	}
+}
+
+// TestARevokedBootGetsNoLeaseAgain, and those beside it in the transaction do.
+func TestARevokedBootGetsNoLeaseAgain(t *testing.T) {
+	s := newSmall(t, 1, 20, "demo")
+	for i := range s.slots {
+		b := s.newcomer(0, i)
+		if err := b.admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.setLive(b.bootID, true)
+	}
+	revoked := policy.Revocation{Kind: policy.RevokedInstance, ID: instanceOf(7), Reason: "stolen", By: "alice", At: time.Now().UTC()}
+	op, err := store.Put(store.RevocationKey(revoked.Name()), revoked, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.Commit(t.Context(), op); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.DestroySession(t.Context(), s.services[0].keeper.own()); err != nil {
+		t.Fatal(err)
+	}
+	k := s.services[0].keeper
+	if err := k.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.keep(t.Context(), s.read())
+	for i := range s.slots {
+		if got := s.lease(i).Held(); got != (i != 7) {
+			t.Errorf("slot %d: held %t", i, got)
+		}
+	}
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	var all []duty
+	for i := range 100 {
+		d := duty{slot: fmt.Sprint(i)}
+		for n := range 3 {
+			d.ops = append(d.ops, store.Op{Kind: store.OpCheckIndex, Key: fmt.Sprint(i, "/", n)})
+		}
+		d.ops = append(d.ops, store.Op{Kind: store.OpCheckAbsent, Key: fmt.Sprint("group ", i/10)})
+		all = append(all, d)
+	}
+	n := 0
+	for _, batch := range batches(all, keepOps) {
+		if ops := opsOf(batch); len(ops) > keepOps || len(ops) == 0 {
+			t.Errorf("%d operations", len(ops))
+		}
+		n += len(batch)
+	}
+	if n != len(all) {
+		t.Errorf("%d duties of %d", n, len(all))
+	}
+}
+
+// TestARenewalNeedsALease: a Boot that said farewell renews nothing.
+func TestARenewalNeedsALease(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.services[0].Farewell(t.Context(), "pg", "pg-0", b.bootID); err != nil {
+		t.Fatal(err)
+	}
+	s.await(func(v *view.View) bool { return v.Boots["pg-0"].EndedBy(b.bootID) })
+	who := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
+	if _, refused := s.services[0].renew(t.Context(), who, &admissionv1.RenewRequest{BootId: b.bootID}); refused == nil || refused.code != policy.CodeRenewDenied {
+		t.Errorf("renewal after a farewell: %v", refused)
+	}
+}
