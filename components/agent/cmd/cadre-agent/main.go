@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"cadre.dev/agent/internal/agent"
+	"cadre.dev/agent/internal/parent"
 	"cadre.dev/core/group"
 	"cadre.dev/logging"
 	"cadre.dev/overlay"
@@ -28,13 +29,67 @@ func main() {
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stderr))
+	args, worker := os.Args[1:], false
+	if len(args) > 0 && args[0] == parent.Argument {
+		args, worker = args[1:], true
+	}
+	s, code, done := read(args, os.Getenv, os.Stderr)
+	switch {
+	case done:
+	case worker:
+		code = work(ctx, s, os.Getenv)
+	default:
+		code = keep(ctx, s)
+	}
+	stop()
+	os.Exit(code) //nolint:gocritic // stop ran
 }
 
-// run returns the exit code: 0 stopped by a signal, 1 failed, 2 wrong usage.
-func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
+// settings are what flags and variables say.
+type settings struct {
+	agent.Config
+
+	processors int
+}
+
+// keep runs the agent as a child of this process, which keeps what must outlive a crash.
+func keep(ctx context.Context, s settings) int {
+	path, err := os.Executable()
+	if err != nil {
+		s.Log.Error("the program does not find itself", "error", err)
+		return 1
+	}
+	return parent.Run(ctx, parent.Config{
+		Command: append([]string{path, parent.Argument}, os.Args[1:]...), Sessions: agent.Sessions(s.Config), Log: s.Log,
+	})
+}
+
+// work is the agent itself, beneath a parent.
+func work(ctx context.Context, s settings, getenv func(string) string) int {
+	link, err := parent.Inherited()
+	if err != nil {
+		s.Log.Error("agent ended", "error", err)
+		return 1
+	}
+	s.Parent = link
+	return run(ctx, s, getenv)
+}
+
+// run returns the exit code: 0 stopped by a signal, 1 failed.
+func run(ctx context.Context, s settings, getenv func(string) string) int {
+	useProcessors(s.processors, getenv)
+	if err := agent.Serve(ctx, s.Config); err != nil {
+		s.Log.Error("agent ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// read reads flags and variables. done: there is nothing to run, and code is the exit
+// code, 2 for wrong usage.
+func read(args []string, getenv func(string) string, stderr io.Writer) (s settings, code int, done bool) {
 	var (
-		cfg   agent.Config
+		cfg   = &s.Config
 		level slog.Level
 		show  bool
 	)
@@ -57,43 +112,38 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	flags.StringVar(&cfg.ConsulBinary, "consul-binary", "consul", "Consul `binary`; empty runs no Consul agent")
 	flags.StringVar(&cfg.API, "api", fmt.Sprintf("127.0.0.1:%d", group.AgentAPIPort), "loopback `address` of the HTTP interface for workloads")
 	flags.StringVar(&cfg.Listen, "listen", fmt.Sprintf(":%d", group.SessionPort), "TCP `address` for overlay sessions")
-	processors := flags.Int("processors", 0, "`number` of processors to use at once; 0: GOMAXPROCS of the environment, or else a quarter of the machine's, at least one")
+	flags.IntVar(&s.processors, "processors", 0, "`number` of processors to use at once; 0: GOMAXPROCS of the environment, or else a quarter of the machine's, at least one")
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "least `level` that is logged: DEBUG, INFO, WARN, ERROR")
 	flags.BoolVar(&show, "version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return 0
+			return s, 0, true
 		}
-		return 2
+		return s, 2, true
 	}
 	cfg.Version = version
 	if show {
 		_, _ = fmt.Fprintln(stderr, "cadre-agent", cfg.Version)
-		return 0
+		return s, 0, true
 	}
 	if flags.NArg() > 0 {
 		_, _ = fmt.Fprintf(stderr, "cadre-agent: unexpected argument %q\n", flags.Arg(0))
-		return 2
+		return s, 2, true
 	}
-	if *processors < 0 {
-		_, _ = fmt.Fprintf(stderr, "cadre-agent: -processors %d: give a positive number, or 0 for a quarter of the machine's\n", *processors)
-		return 2
+	if s.processors < 0 {
+		_, _ = fmt.Fprintf(stderr, "cadre-agent: -processors %d: give a positive number, or 0 for a quarter of the machine's\n", s.processors)
+		return s, 2, true
 	}
 	var badRendezvous, badPaths error
 	cfg.Rendezvous, badRendezvous = overlay.ParseRendezvous(*rendezvous, *rendezvousCA)
 	cfg.Paths, badPaths = overlay.ParsePaths(*paths)
 	if err := errors.Join(badRendezvous, badPaths); err != nil {
 		_, _ = fmt.Fprintln(stderr, "cadre-agent:", err)
-		return 2
+		return s, 2, true
 	}
 	cfg.Log = logging.New("cadre-agent", level.String(), stderr)
 	cfg.ChildOutput = stderr
-	useProcessors(*processors, getenv)
-	if err := agent.Serve(ctx, cfg); err != nil {
-		cfg.Log.Error("agent ended", "error", err)
-		return 1
-	}
-	return 0
+	return s, 0, false
 }
 
 // useProcessors leaves the rest of the machine to the workload.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"debug/buildinfo"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,12 +18,21 @@ import (
 	"cadre.dev/attest/attestsim"
 )
 
+// play reads args and runs the agent in this process.
+func play(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
+	s, code, done := read(args, getenv, stderr)
+	if done {
+		return code
+	}
+	return run(ctx, s, getenv)
+}
+
 // inputs are the names of every flag and every variable that the agent reads.
 func inputs(t *testing.T) (flags, env []string) {
 	t.Helper()
 	var usage bytes.Buffer
 	getenv := func(name string) string { env = append(env, name); return "" }
-	if code := run(context.Background(), []string{"-help"}, getenv, &usage); code != 0 {
+	if code := play(context.Background(), []string{"-help"}, getenv, &usage); code != 0 {
 		t.Fatalf("help: %d", code)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^  -([a-z-]+)`).FindAllStringSubmatch(usage.String(), -1) {
@@ -57,7 +67,7 @@ func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		var log bytes.Buffer
-		code := run(ctx, args(extra...), getenv, &log)
+		code := play(ctx, args(extra...), getenv, &log)
 		// 2: the value is not even of the right form.
 		if code == 0 || code == 1 && !strings.Contains(log.String(), "CONFIG_UNAUTHENTICATED") && strings.Contains(log.String(), "agent started") {
 			t.Errorf("%s: exit code %d\n%s", what, code, log.String())
@@ -118,7 +128,7 @@ func TestATT02_SUP03_TheProgramHoldsNoTestRoot(t *testing.T) {
 
 func TestANegativeNumberOfProcessorsIsRefused(t *testing.T) {
 	var out bytes.Buffer
-	code := run(t.Context(), []string{"-processors=-1"}, func(string) string { return "" }, &out)
+	code := play(t.Context(), []string{"-processors=-1"}, func(string) string { return "" }, &out)
 	if code != 2 || !strings.Contains(out.String(), "-processors -1: give a positive number") {
 		t.Errorf("code %d: %s", code, out.String())
 	}

@@ -15,6 +15,7 @@ import (
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/health"
+	"cadre.dev/agent/internal/held"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
@@ -35,11 +36,14 @@ type Agent struct {
 	trustFile []byte
 	boot      *admit.Boot
 	bootAt    time.Time
-	guest     attest.Guest
-	disk      *durable.Disk
-	admit     *admit.Client
-	mesh      *mesh.Folder
-	svid      *sds.Folder // nil unless asked for
+	held      *held.Store
+	// resumed is what the last worker of this Boot held; nil: there was none.
+	resumed *resumed
+	guest   attest.Guest
+	disk    *durable.Disk
+	admit   *admit.Client
+	mesh    *mesh.Folder
+	svid    *sds.Folder // nil unless asked for
 
 	// Parts that need no name.
 	member  *member.Watcher
@@ -64,6 +68,8 @@ type Agent struct {
 	// Replaced as a whole.
 	admitted latest.Value[*admit.Admitted]
 	config   latest.Value[*group.AgentConfig]
+	// configText is what config was read from.
+	configText atomic.Pointer[[]byte]
 	// refused is why the newest configuration is not in force; nil: it is.
 	refused latest.Value[error]
 	peers   latest.Value[[]overlay.Peer]
@@ -92,11 +98,11 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	boot, err := admit.NewBoot()
+	boot, run, err := bootOf(cfg.Parent)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := mesh.Open(cfg.MeshDir, cfg.MeshGID, cfg.ExecBinary)
+	keeper, err := held.Open(cfg.RunDir, boot)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +115,7 @@ func New(cfg Config) (*Agent, error) {
 	commands := command.New(cfg.ExecDir, cfg.Log)
 	a := &Agent{
 		forgotten: make(chan struct{}, 1), svid: svid,
-		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), mesh: folder,
+		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), held: keeper,
 		guest:   attest.NewGuestClient(cfg.DstackSocket),
 		disk:    disk,
 		member:  member.NewWatcher(cfg.Log),
@@ -126,13 +132,17 @@ func New(cfg Config) (*Agent, error) {
 			return overlay.DialAdmission(ctx, cfg.Gateway, cfg.Gateway.Name(trust.CoordinatorAppID), boot.Certificate)
 		},
 	})
+	a.resumed = a.resume()
+	if a.mesh, err = a.openMesh(); err != nil {
+		return nil, err
+	}
 	a.builder = report.NewBuilder(report.Sources{
 		Member: a.member.State, Checks: a.checker.Results, Results: a.results,
 		ConsulReady: a.consulReady, Epochs: a.epochs, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
-		Mesh: a.meshServer(),
+		Mesh: a.meshServer(), Run: run,
 	})
 	if err != nil {
 		return nil, err
@@ -143,7 +153,7 @@ func New(cfg Config) (*Agent, error) {
 // Run serves until ctx ends. It returns an error only when the agent cannot work
 // at all, so that whoever started it starts it again.
 func (a *Agent) Run(ctx context.Context) error {
-	listener, err := api.Listen(ctx, a.cfg.API)
+	listener, err := api.Listen(ctx, a.cfg.Parent, a.cfg.API)
 	if err != nil {
 		return err
 	}
@@ -157,16 +167,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.disk.Run,
 		a.member.Run,
 		a.checker.Run,
-		a.runAdmitted,
+		func(inner context.Context) error { return a.runAdmitted(inner, ctx) },
 	)
 }
 
-// runAdmitted gets this Boot admitted and then runs everything that needs a name.
-func (a *Agent) runAdmitted(ctx context.Context) error {
+// runAdmitted gets this Boot admitted and then runs everything that needs a name. When whole
+// ends, and not just ctx, the Boot does.
+func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	if err := a.measured(ctx); err != nil {
 		return err
 	}
-	first, err := a.admit.AdmitUntil(ctx)
+	first, err := a.first(ctx)
 	if err != nil {
 		return admit.OnlyEnded(err)
 	}
@@ -177,7 +188,7 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 	node, err := overlay.New(overlay.Config{
 		Self: first.ID, SelfVIP: vip, Listen: a.cfg.Listen, Gateway: a.cfg.Gateway, Log: a.cfg.Log,
 		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths, Private: group.PrivatePorts(a.cfg.API, a.cfg.Listen),
-		OnControl: a.hub.Serve,
+		OnControl: a.hub.Serve, Listener: a.cfg.Parent,
 	})
 	if err != nil {
 		return fmt.Errorf("overlay: %w", err)
@@ -192,7 +203,8 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 	a.lifecycle.Store(exec)
 	a.peers.Set(first.Peers)
 	a.take(first)
-	return runAll(ctx,
+	a.reconfigure()
+	return a.untilFarewell(ctx, whole,
 		node.Run,
 		a.hub.Run,
 		exec.Run,
@@ -203,6 +215,7 @@ func (a *Agent) runAdmitted(ctx context.Context) error {
 		a.applyDesired,
 		a.applyPeers,
 		a.writeMesh,
+		a.keepHeld,
 		a.watchHealth,
 	)
 }

@@ -26,7 +26,8 @@ type Config struct {
 	Paths []overlay.PathKind
 	// StateDir is on the preserved disk.
 	StateDir string
-	// RunDir is a tmpfs of this service alone: the Consul agent's keys.
+	// RunDir is a tmpfs of this service alone: the Consul agent's keys, and what the Boot
+	// holds.
 	RunDir string
 	// MeshDir is a tmpfs shared with the workloads; MeshGID may read its secrets.
 	MeshDir string
@@ -49,12 +50,17 @@ type Config struct {
 	Version string
 	// ChildOutput takes the Consul agent's log lines.
 	ChildOutput io.Writer
-	Log         *slog.Logger
+	// Parent outlives this process; nil: nothing does.
+	Parent Parent
+	Log    *slog.Logger
 }
 
 // check names all problems at once and prepares the folders.
 func (c *Config) check() error {
 	var errs []error
+	if c.Parent == nil {
+		c.Parent = newAlone()
+	}
 	if c.TrustFile == "" {
 		errs = append(errs, errors.New("--trust-file is required: the measured trust file"))
 	}

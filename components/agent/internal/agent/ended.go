@@ -30,6 +30,11 @@ func Serve(ctx context.Context, cfg Config) error {
 		}
 		err = a.Run(ctx)
 		ended, is := errors.AsType[*admit.EndedError](err)
+		if is || ctx.Err() != nil || errors.Is(err, errMoved) {
+			if err := a.forget(is || err != nil); err != nil {
+				cfg.Log.Error("the next process may take this one's boot for its own", "error", err)
+			}
+		}
 		if !is || ctx.Err() != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/renewal"
@@ -63,7 +62,7 @@ func (a *Agent) runConsul(ctx context.Context) error {
 
 // heldOf is what the renewal loop needs to know.
 func heldOf(a admit.Admitted) renewal.Held {
-	return renewal.Held{Since: time.Now(), Ends: a.Ends(), Epoch: a.Grant.GetPolicyEpoch()}
+	return renewal.Held{Since: a.Since, Ends: a.Ends(), Epoch: a.Grant.GetPolicyEpoch()}
 }
 
 // renew keeps the credentials from ending.

@@ -107,9 +107,9 @@ func guard(names []string, next http.Handler) http.Handler {
 	})
 }
 
-// Listen opens address, which must be on loopback.
-func Listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+// Listen opens address, which must be on loopback, with opener.
+func Listen(ctx context.Context, opener Opener, address string) (net.Listener, error) {
+	l, err := opener.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for workloads: %w", err)
 	}
@@ -118,6 +118,11 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen for workloads: %s is not a loopback address; use 127.0.0.1:7070", address)
 	}
 	return l, nil
+}
+
+// Opener opens sockets to listen on; *net.ListenConfig is one.
+type Opener interface {
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
 }
 
 // Run serves l until ctx ends.

@@ -203,7 +203,7 @@ func TestLongPollWakes(t *testing.T) {
 }
 
 func TestListenRefusesOtherAddresses(t *testing.T) {
-	if l, err := Listen(t.Context(), "0.0.0.0:0"); err == nil {
+	if l, err := Listen(t.Context(), &net.ListenConfig{}, "0.0.0.0:0"); err == nil {
 		_ = l.Close()
 		t.Error("listen on 0.0.0.0 succeeded, want a refusal")
 	}

@@ -26,7 +26,9 @@ type Config struct {
 	ReportChanged *latest.Value[struct{}]
 	// Mesh answers what coordinators ask about the overlay; the zero one has no node.
 	Mesh mesh.Server
-	Log  *slog.Logger
+	// Run is how many processes this Boot had before: reports are numbered on from theirs.
+	Run uint32
+	Log *slog.Logger
 }
 
 // Hub joins the sessions with all coordinators. Safe for concurrent use.
@@ -55,7 +57,7 @@ func New(cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hub{cfg: cfg, term: term, fetches: map[overlay.ID]chan struct{}{}, live: map[*session]struct{}{}}, nil
+	return &Hub{cfg: cfg, term: term, sequence: uint64(cfg.Run) << 32, fetches: map[overlay.ID]chan struct{}{}, live: map[*session]struct{}{}}, nil
 }
 
 // Desired is the newest desired state that may be obeyed; nil before the first.

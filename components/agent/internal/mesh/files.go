@@ -35,6 +35,8 @@ type Info struct {
 type Folder struct {
 	dir, secrets folder
 	gid          int
+	// again: an earlier process of this Boot wrote what is there.
+	again bool
 
 	mu      sync.Mutex
 	written map[string]written // guarded by mu; by path
@@ -47,14 +49,24 @@ type Folder struct {
 // Secrets without an owner of their own are readable by gid too, if it is not 0.
 // program is what workloads start with, a path or a name on PATH; "" places none.
 func Open(dir string, gid int, program string) (*Folder, error) {
-	f, err := open(dir, gid, program)
+	return openFor(dir, gid, program, false)
+}
+
+// OpenAgain is Open for a later process of the same Boot: ready stays, and files that are as
+// they should be are not touched.
+func OpenAgain(dir string, gid int, program string) (*Folder, error) {
+	return openFor(dir, gid, program, true)
+}
+
+func openFor(dir string, gid int, program string, again bool) (*Folder, error) {
+	f, err := open(dir, gid, program, again)
 	if err != nil {
 		return nil, fmt.Errorf("open mesh folder: %w", err)
 	}
 	return f, nil
 }
 
-func open(dir string, gid int, program string) (*Folder, error) {
+func open(dir string, gid int, program string, again bool) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // names are no secrets
 		return nil, err
 	}
@@ -65,7 +77,7 @@ func open(dir string, gid int, program string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: folder{root: root, path: dir}, gid: gid, written: map[string]written{}}
+	f := &Folder{dir: folder{root: root, path: dir}, gid: gid, again: again, written: map[string]written{}}
 	if err := root.Mkdir(secretsFolder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
@@ -80,8 +92,10 @@ func open(dir string, gid int, program string) (*Folder, error) {
 	if err := errors.Join(root.Chmod(".", 0o755), f.secrets.root.Chmod(".", 0o755)); err != nil {
 		return nil, err
 	}
-	if err := f.dir.remove("ready"); err != nil {
-		return nil, err
+	if !again {
+		if err := f.dir.remove("ready"); err != nil {
+			return nil, err
+		}
 	}
 	return f, f.place(program)
 }
@@ -139,7 +153,12 @@ func (f *Folder) put(in folder, name string, data []byte, who access) error {
 	}
 	path := in.path + "/" + name
 	now := written{digest: sha256.Sum256(data), who: who}
-	if old, done := f.written[path]; done && old == now {
+	old, done := f.written[path]
+	if done && old == now {
+		return nil
+	}
+	if !done && f.again && in.holds(name, data, who) {
+		f.written[path] = now
 		return nil
 	}
 	if err := in.put(name, data, who); err != nil {

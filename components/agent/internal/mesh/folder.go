@@ -1,11 +1,14 @@
 package mesh
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // folder writes files beneath one directory and follows no link out of it: others
@@ -81,6 +84,40 @@ func (f folder) put(name string, data []byte, who access) error {
 		return fmt.Errorf("write %s/%s: %w", f.path, name, err)
 	}
 	return nil
+}
+
+// holds reports whether name is a plain file as put would leave it.
+func (f folder) holds(name string, data []byte, who access) bool {
+	at, err := f.root.Lstat(name)
+	if err != nil || !at.Mode().IsRegular() || at.Mode().Perm() != who.mode.Perm() || at.Size() != int64(len(data)) {
+		return false
+	}
+	if owner, ok := at.Sys().(*syscall.Stat_t); !ok || !who.owns(owner) {
+		return false
+	}
+	// Not one that blocks, should somebody have put a pipe there meanwhile.
+	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close() //nolint:errcheck // read only
+	if opened, err := file.Stat(); err != nil || !os.SameFile(at, opened) {
+		return false
+	}
+	present, err := io.ReadAll(io.LimitReader(file, int64(len(data))+1))
+	return err == nil && bytes.Equal(present, data)
+}
+
+// owns reports whether a file has the owner and group that put gives it.
+func (a access) owns(at *syscall.Stat_t) bool {
+	uid, gid := os.Geteuid(), os.Getegid()
+	if a.uid >= 0 {
+		uid = a.uid
+	}
+	if a.gid >= 0 {
+		gid = a.gid
+	}
+	return int64(at.Uid) == int64(uid) && int64(at.Gid) == int64(gid)
 }
 
 // names lists what is in the folder.

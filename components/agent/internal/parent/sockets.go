@@ -109,6 +109,7 @@ func open(n name) (*os.File, error) {
 		lc  net.ListenConfig
 		out interface{ File() (*os.File, error) }
 	)
+	lc.SetMultipathTCP(false) // apps on this machine do not speak it, nor does the gateway
 	// Binding does not wait for anybody.
 	ctx := context.Background()
 	switch n.network {

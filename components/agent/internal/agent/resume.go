@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/mesh"
+)
+
+// resumed is what an earlier process of this Boot left, read and checked.
+type resumed struct {
+	admitted admit.Admitted
+	config   []byte
+}
+
+// resume reads what an earlier process of this Boot held; nil: this one asks for admission.
+func (a *Agent) resume() *resumed {
+	state, err := a.held.Load()
+	if state == nil {
+		if err != nil {
+			a.cfg.Log.Info("the boot asks for admission", "error", err)
+		}
+		return nil
+	}
+	admitted, err := a.admit.Resume(*state)
+	if err != nil {
+		a.cfg.Log.Warn("the boot asks for admission again", "error", errors.Join(err, a.held.Remove()))
+		return nil
+	}
+	a.bootAt = state.BootAt
+	return &resumed{admitted: admitted, config: state.Config}
+}
+
+func (a *Agent) openMesh() (*mesh.Folder, error) {
+	if a.resumed != nil {
+		return mesh.OpenAgain(a.cfg.MeshDir, a.cfg.MeshGID, a.cfg.ExecBinary)
+	}
+	return mesh.Open(a.cfg.MeshDir, a.cfg.MeshGID, a.cfg.ExecBinary)
+}
+
+// first is what this process begins with: what the Boot holds, or admission.
+func (a *Agent) first(ctx context.Context) (admit.Admitted, error) {
+	if r := a.resumed; r != nil {
+		a.cfg.Log.Info("the boot goes on", "group", r.admitted.ID.Group, "slot", r.admitted.ID.Slot, "since", r.admitted.Since, "ends", r.admitted.Ends())
+		return r.admitted, nil
+	}
+	return a.admit.AdmitUntil(ctx)
+}
+
+// reconfigure puts the configuration in force that was before, until a coordinator gives
+// the newest.
+func (a *Agent) reconfigure() {
+	if a.resumed == nil || len(a.resumed.config) == 0 {
+		return
+	}
+	if err := a.applyConfig(a.resumed.config); err != nil {
+		a.cfg.Log.Error("the configuration of before is not in force", "error", err)
+	}
+}
+
+// keepHeld keeps what the next process of this Boot needs up to date.
+func (a *Agent) keepHeld(ctx context.Context) error {
+	for {
+		_, admitted := a.admitted.Get()
+		_, peers := a.peers.Get()
+		_, config := a.config.Get()
+		if err := a.saveHeld(); err != nil {
+			a.cfg.Log.Error("the boot would not outlive this process as it is", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.admitted.Changed(admitted):
+		case <-a.peers.Changed(peers):
+		case <-a.config.Changed(config):
+		}
+	}
+}
+
+func (a *Agent) saveHeld() error {
+	current, _ := a.admitted.Get()
+	if current == nil || a.ended.Load() != nil {
+		return nil
+	}
+	state, err := current.State()
+	if err != nil {
+		return err
+	}
+	state.BootAt = a.bootAt
+	if list, _ := a.peers.Get(); len(list) > 0 {
+		state.Peers = list
+	}
+	if text := a.configText.Load(); text != nil {
+		state.Config = *text
+	}
+	return a.held.Save(state)
+}
+
+// forget is for the end of the Boot: what it held goes. With spent, its key goes too.
+func (a *Agent) forget(spent bool) error {
+	err := a.held.Remove()
+	if spent {
+		_, failed := a.cfg.Parent.NewKey()
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// farewellLimit bounds the good-bye to the coordinators.
+const farewellLimit = 2 * time.Second
+
+// untilFarewell runs parts until ctx ends or one fails. If whole has ended too, the
+// coordinators are told first: what fails is begun again, as the same Boot.
+func (a *Agent) untilFarewell(ctx, whole context.Context, parts ...func(context.Context) error) error {
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	told := context.AfterFunc(ctx, func() {
+		if whole.Err() != nil {
+			limited, done := context.WithTimeout(inner, farewellLimit)
+			defer done()
+			a.farewell(limited)
+		}
+		cancel(context.Cause(ctx))
+	})
+	defer told()
+	return runAll(inner, parts...)
+}
+
+// farewell tells the coordinators that this Boot ends, so that its Slot need not wait for
+// the end of its lease.
+func (a *Agent) farewell(context.Context) {}
