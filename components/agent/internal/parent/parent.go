@@ -81,7 +81,7 @@ func (p *parent) run(ctx context.Context) (int, error) {
 			ended = exit{code: -1}
 		}
 		if ctx.Err() != nil {
-			return max(ended.code, 0), nil
+			return max(ended.code, 0), nil //nolint:nilerr // told above, and nothing is to go on
 		}
 		var then next
 		policy, then = policy.after(ended)
@@ -127,7 +127,7 @@ func (p *parent) once(ctx context.Context) (exit, error) {
 	p.started++
 	p.sockets.begin(time.Now())
 	served := make(chan struct{})
-	go func() {
+	go func() { //nolint:contextcheck // it ends with the worker, and waits for nobody else
 		defer close(served)
 		p.serve(conn)
 	}()

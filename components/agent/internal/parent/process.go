@@ -1,6 +1,7 @@
 package parent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -56,7 +57,7 @@ func wait(pid int) exit {
 		var status syscall.WaitStatus
 		got, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // a number
+		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			return exit{code: -1, signal: "unknown: " + err.Error()}
 		case got != pid:
