@@ -24,7 +24,8 @@ func (a Admitted) State() (held.State, error) {
 
 // Resume goes on with what an earlier process of this Boot was admitted with: what was
 // checked then is checked once more, but for the coordinator's evidence, which nobody keeps.
-// Credentials that have ended are refused.
+// A certificate that has ended is refused; tokens that have are not, since only the
+// coordinators whose absence let them end could do with them anything.
 func (c *Client) Resume(state held.State) (Admitted, error) {
 	none := Admitted{}
 	grant := &admissionv1.Credentials{}
@@ -51,8 +52,8 @@ func (c *Client) Resume(state held.State) (Admitted, error) {
 		Since: state.Since, ExpiresAt: grant.GetExpiresAt().AsTime(),
 		Credentials: overlay.Credentials{Certificate: certificate, Roots: roots},
 	}
-	if !out.Ends().After(time.Now()) {
-		return none, fmt.Errorf("resume: SVID_EXPIRED: the credentials ended at %s", out.Ends().Format(time.RFC3339))
+	if !out.ExpiresAt.After(time.Now()) {
+		return none, fmt.Errorf("resume: SVID_EXPIRED: the credentials ended at %s", out.ExpiresAt.Format(time.RFC3339))
 	}
 	return out, nil
 }

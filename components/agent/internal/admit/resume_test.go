@@ -43,6 +43,9 @@ func TestTOK20_ResumedCredentials(t *testing.T) {
 		"ended": {client, func(_ *held.State, g *admissionv1.Credentials) {
 			g.ExpiresAt = timestamppb.New(time.Now().Add(-time.Second))
 		}, "SVID_EXPIRED"},
+		"tokens have ended": {client, func(_ *held.State, g *admissionv1.Credentials) {
+			g.Consul = &admissionv1.ConsulCredentials{TokensExpireAt: timestamppb.New(time.Now().Add(-time.Second))}
+		}, ""},
 		"no peers":       {client, func(s *held.State, _ *admissionv1.Credentials) { s.Peers = nil }, "peer map is empty"},
 		"no credentials": {client, func(_ *held.State, g *admissionv1.Credentials) { proto.Reset(g) }, "CA bundle"},
 	} {
@@ -59,7 +62,7 @@ func TestTOK20_ResumedCredentials(t *testing.T) {
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
-		if err == nil && (got.ID != first.ID || !got.Since.Equal(first.Since) || !got.Ends().Equal(first.Ends()) || len(got.Peers) != len(first.Peers)) {
+		if err == nil && (got.ID != first.ID || !got.Since.Equal(first.Since) || !got.ExpiresAt.Equal(first.ExpiresAt) || len(got.Peers) != len(first.Peers)) {
 			t.Errorf("%s: %+v, want %+v", name, got, first)
 		}
 	}

@@ -66,12 +66,10 @@ func (a *Agent) keepHeld(ctx context.Context) error {
 		_, admitted := a.admitted.Get()
 		_, peers := a.peers.Get()
 		_, config := a.config.Get()
-		if err := a.saveHeld(); err != nil {
-			a.cfg.Log.Error("the boot would not outlive this process as it is", "error", err)
-		}
+		a.saveHeld()
 		select {
 		case <-ctx.Done():
-			return nil //nolint:nilerr // what is not kept costs an admission
+			return nil
 		case <-a.admitted.Changed(admitted):
 		case <-a.peers.Changed(peers):
 		case <-a.config.Changed(config):
@@ -79,14 +77,17 @@ func (a *Agent) keepHeld(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) saveHeld() error {
+// saveHeld saves what is in force now. What cannot be kept costs the next process an
+// admission, and nothing else.
+func (a *Agent) saveHeld() {
 	current, _ := a.admitted.Get()
 	if current == nil || a.ended.Load() != nil {
-		return nil
+		return
 	}
 	state, err := current.State()
 	if err != nil {
-		return err
+		a.cfg.Log.Error("the boot would not outlive this process", "error", err)
+		return
 	}
 	state.BootAt = a.bootAt
 	if list, _ := a.peers.Get(); len(list) > 0 {
@@ -95,7 +96,9 @@ func (a *Agent) saveHeld() error {
 	if text := a.configText.Load(); text != nil {
 		state.Config = *text
 	}
-	return a.held.Save(state)
+	if err := a.held.Save(state); err != nil {
+		a.cfg.Log.Error("the boot would not outlive this process as it is", "error", err)
+	}
 }
 
 // forget is for the end of the Boot: what it held goes. With spent, its key goes too.

@@ -24,9 +24,13 @@ const (
 	dueTo   = 0.45
 )
 
+// lifeMost bounds the life that is reckoned with. Certificates outlive tokens so that members
+// do without coordinators for an hour; who renewed them late would lose that.
+const lifeMost = 15 * time.Minute
+
 // due is when to renew: spread is from [0, 1) and differs between Boots.
 func (h Held) due(spread float64) time.Time {
-	life := h.Ends.Sub(h.Since)
+	life := min(h.Ends.Sub(h.Since), lifeMost)
 	return h.Since.Add(time.Duration(float64(life) * (dueFrom + spread*(dueTo-dueFrom))))
 }
 

@@ -22,8 +22,13 @@ import (
 )
 
 // Validity of issued certificates. Backdating forgives clocks that are a little behind.
+//
+// Members renew after 7 minutes at the latest, so they do without any coordinator for an hour
+// and some minutes. That is also for how long a Boot that is cut off from all coordinators, and
+// evicted meanwhile, passes for admitted with members that are cut off as it is; those that a
+// coordinator reaches learn it at once.
 const (
-	LeafTTL  = time.Hour
+	LeafTTL  = 75 * time.Minute
 	Backdate = 5 * time.Minute
 )
 
