@@ -50,10 +50,18 @@ func TestOperatorRules(t *testing.T) {
 	if entries, _, err := half.List(t.Context(), store.GroupsPrefix); !errors.Is(err, store.ErrDenied) {
 		t.Errorf("a list with holes: got %v, %v, want %v", entries, err, store.ErrDenied)
 	}
+	for _, what := range []string{store.GroupsPrefix + store.Below, store.GroupStatusKey("pg")} {
+		if entries, err := half.Together(t.Context(), store.GroupSpecKey("pg"), what); !errors.Is(err, store.ErrDenied) {
+			t.Errorf("reads together with %s: got %v, %v, want %v", what, entries, err, store.ErrDenied)
+		}
+	}
 
 	stranger := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: "00000000-1111-2222-3333-444444444444"})
 	if _, err := stranger.Get(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
 		t.Errorf("stranger reads: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)
+	}
+	if _, err := stranger.Together(t.Context(), store.FreezeKey()); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
+		t.Errorf("stranger reads together: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)
 	}
 	if err := stranger.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.FreezeKey()}); !errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrTokenUnknown) {
 		t.Errorf("stranger writes: got %v, want %v, %v", err, store.ErrDenied, store.ErrTokenUnknown)

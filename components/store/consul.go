@@ -42,7 +42,10 @@ type Consul struct {
 	// Constant after NewConsul.
 	cfg    ConsulConfig
 	client *api.Client
-	pool   *http.Transport
+	// base and http are for what the API client cannot tell.
+	base string
+	http *http.Client
+	pool *http.Transport
 	// node of the catalog that all sessions of this store are on.
 	node string
 
@@ -71,6 +74,7 @@ func NewConsul(cfg ConsulConfig) (*Consul, error) {
 	if s, rest, found := strings.Cut(cfg.Address, "://"); found {
 		scheme, address = s, rest
 	}
+	c.base, c.http = scheme+"://"+address, &http.Client{Transport: transport}
 	client, err := api.NewClient(&api.Config{
 		Address: address, Scheme: scheme, Token: cfg.Token,
 		HttpClient: &http.Client{Transport: statusRecorder{transport}},
@@ -123,7 +127,7 @@ func setDefault(d *time.Duration, value time.Duration) {
 // traffic through a proxy that an environment variable names. Consul is on the same
 // machine, where compressing a list costs both ends more than carrying it.
 func newPool() *http.Transport {
-	return &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second, DisableCompression: true}
+	return &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, DisableCompression: true}
 }
 
 // Close frees idle connections. Leases are not touched.

@@ -24,6 +24,9 @@ type Store interface {
 	// List reads all keys below prefix consistently, sorted by key. The index is
 	// what Watch continues from.
 	List(ctx context.Context, prefix string) ([]Entry, uint64, error)
+	// Together reads several keys, and prefixes that end with Below, consistently and at one
+	// moment, sorted by key; what is absent is left out. At most MaxTogether.
+	Together(ctx context.Context, what ...string) ([]Entry, error)
 	// Watch blocks until something below prefix may have changed since index, or
 	// ctx ends, or the resync time passed; it returns the index to continue from.
 	// Intermediate changes are not delivered: read again.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"slices"
+	"strconv"
 
 	"cadre.dev/store"
 )
@@ -71,6 +72,60 @@ var readTests = []contractTest{
 		entries, _, err := s.List(s.ctx, "a/b")
 		if err != nil || len(entries) != 1 || entries[0].Index != s.index("a/b") {
 			s.Fatalf("got %v, %v, want index %d", entries, err, s.index("a/b"))
+		}
+	}},
+
+	{"keys and prefixes are read together", func(s *suite) {
+		s.must(put("a/c", "3"), put("a/b", "2"), put("b/a", "4"), put("ab", "6"), put("b/ab", "7"), put("c", "8"))
+		entries, err := s.Together(s.ctx, "b/a", "a/"+store.Below, "absent", "nothing/"+store.Below, "a/b", "b/a"+store.Below)
+		if err != nil {
+			s.Fatal(err)
+		}
+		var got []string
+		for _, entry := range entries {
+			got = append(got, entry.Key+"="+string(entry.Value))
+			if entry.Index != s.index(entry.Key) {
+				s.Errorf("%s has index %d, alone %d", entry.Key, entry.Index, s.index(entry.Key))
+			}
+		}
+		if want := []string{"a/b=2", "a/c=3", "b/a=4", "b/ab=7"}; !slices.Equal(got, want) {
+			s.Fatalf("got %v, want %v", got, want)
+		}
+		for _, bad := range [][]string{nil, {""}, {store.Below}, {"/a"}, {"a/"}, slices.Repeat([]string{"a"}, store.MaxTogether+1)} {
+			if _, err := s.Together(s.ctx, bad...); !errors.Is(err, store.ErrBadOp) && !errors.Is(err, store.ErrBadKey) {
+				s.Errorf("together %q: got %v", bad, err)
+			}
+		}
+		if _, err := s.Together(s.ctx, slices.Repeat([]string{"a/" + store.Below}, store.MaxTogether)...); err != nil {
+			s.Error(err)
+		}
+	}},
+
+	{"what is read together is of one moment", func(s *suite) {
+		s.must(put("x/a", "0"), put("y/a", "0"))
+		done := make(chan error, 1)
+		go func() {
+			for i := range 50 {
+				value := strconv.Itoa(i)
+				if err := s.Commit(s.ctx, put("x/a", value), put("y/a", value)); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		for open := true; open; {
+			select {
+			case err := <-done:
+				if open = false; err != nil {
+					s.Error(err)
+				}
+			default:
+			}
+			entries, err := s.Together(s.ctx, "x/"+store.Below, "y/a")
+			if err != nil || len(entries) != 2 || string(entries[0].Value) != string(entries[1].Value) {
+				s.Fatalf("got %v, %v", entries, err)
+			}
 		}
 	}},
 

@@ -115,6 +115,31 @@ func (m *Memory) List(ctx context.Context, prefix string) ([]store.Entry, uint64
 	return entries, m.listIndexLocked(prefix), nil
 }
 
+// Together reads keys and prefixes at one moment.
+func (m *Memory) Together(ctx context.Context, what ...string) ([]store.Entry, error) {
+	if err := store.ValidateTogether(what); err != nil {
+		return nil, err
+	}
+	if err := m.beforeRead(ctx); err != nil {
+		return nil, fmt.Errorf("read together: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var entries []store.Entry
+	for _, w := range what {
+		prefix, is := strings.CutSuffix(w, store.Below)
+		if found, ok := m.items[w]; ok && !is {
+			entries = append(entries, found.entry(w))
+		}
+		for key, found := range m.items {
+			if is && strings.HasPrefix(key, prefix) {
+				entries = append(entries, found.entry(key))
+			}
+		}
+	}
+	return store.SortTogether(entries), nil
+}
+
 func (i item) entry(key string) store.Entry {
 	return store.Entry{Key: key, Value: bytes.Clone(i.value), Index: i.index, Session: i.session}
 }

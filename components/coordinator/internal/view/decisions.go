@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"cadre.dev/core/policy"
@@ -9,7 +10,7 @@ import (
 )
 
 // Decisions are what was decided last about Boots that claim the Slot; empty when
-// there are none or they cannot be read.
+// there are none or they cannot be read. Only in a View that was read as a whole.
 func (v *View) Decisions(ctx context.Context, slot string) policy.Decisions {
 	for _, e := range v.decisions {
 		if e.Key == store.DecisionsKey(slot) {
@@ -20,6 +21,15 @@ func (v *View) Decisions(ctx context.Context, slot string) policy.Decisions {
 		}
 	}
 	return policy.Decisions{}
+}
+
+// ReadDecisions is Decisions of what the records say now.
+func ReadDecisions(ctx context.Context, s store.Store, slot string) (policy.Decisions, error) {
+	d, _, err := store.Read[policy.Decisions](ctx, s, store.DecisionsKey(slot))
+	if errors.Is(err, store.ErrNotFound) || len(store.RecordErrors(err)) > 0 {
+		return policy.Decisions{}, nil
+	}
+	return d, err
 }
 
 // Decided are the Slots, also those that are gone, about which decisions are recorded,

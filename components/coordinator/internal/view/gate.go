@@ -25,11 +25,15 @@ type Gate struct {
 	Unread []*store.RecordError
 }
 
+// readGroupPolicies reads what the leader accepted.
+func (v *View) readGroupPolicies(ctx context.Context, at moment, errs *[]error) {
+	v.Gate.Groups = collect(ctx, at, store.GroupPolicyPrefix, errs, func(p policy.GroupPolicy) string { return p.Group })
+}
+
 // readGate reads what loosens strictly and what tightens by its key: an approval that
 // cannot be read approves nothing, a revocation counts while its key exists.
-func readGate(ctx context.Context, at moment, errs *[]error) Gate {
-	g := Gate{Floors: map[string]Rec[policy.Floor]{}}
-	g.Groups = collect(ctx, at, store.GroupPolicyPrefix, errs, func(p policy.GroupPolicy) string { return p.Group })
+func (v *View) readGate(ctx context.Context, at moment) {
+	g := Gate{Groups: v.Gate.Groups, Floors: map[string]Rec[policy.Floor]{}}
 	var unread []error
 	for key, rec := range keyed[policy.Approval](ctx, at, store.ApprovalsPrefix, &unread) {
 		if id := strings.TrimPrefix(key, store.ApprovalsPrefix); rec.Value.Revision != id {
@@ -50,7 +54,7 @@ func readGate(ctx context.Context, at moment, errs *[]error) Gate {
 		g.Unread = append(g.Unread, store.RecordErrors(err)...)
 	}
 	slices.SortFunc(g.Unread, func(a, b *store.RecordError) int { return strings.Compare(a.Key, b.Key) })
-	return g
+	v.Gate = g
 }
 
 func revocations(ctx context.Context, at moment, unread *[]error) []policy.Revocation {
@@ -130,6 +134,21 @@ func (v *View) asked(spec group.Spec) policy.Asked {
 	return asked
 }
 
+// eachGroupPolicy are those of all groups.
+func (v *View) eachGroupPolicy(f func(policy.GroupPolicy)) {
+	for _, g := range v.Gate.Groups {
+		f(g.Value)
+	}
+	if v.others == nil {
+		return
+	}
+	for name, g := range v.others.Gate.Groups {
+		if _, own := v.Gate.Groups[name]; !own {
+			f(g.Value)
+		}
+	}
+}
+
 // known is a Revision with its place, as far as the records tell. Content that any
 // group had before is as old as it was there.
 func (v *View) known(groupName, digest string, t group.Template) policy.Known {
@@ -140,13 +159,13 @@ func (v *View) known(groupName, digest string, t group.Template) policy.Known {
 			k.Number = r.Value.Number
 		}
 	}
-	for _, g := range v.Gate.Groups {
-		for _, n := range g.Value.Revisions {
+	v.eachGroupPolicy(func(g policy.GroupPolicy) {
+		for _, n := range g.Revisions {
 			if n.Content == k.Content && (k.At.IsZero() || n.At.Before(k.At)) {
 				k.At = n.At
 			}
 		}
-	}
+	})
 	return k
 }
 

@@ -29,6 +29,16 @@ func (s silent) List(ctx context.Context, prefix string) ([]store.Entry, uint64,
 	}
 }
 
+func (s silent) Together(ctx context.Context, what ...string) ([]store.Entry, error) {
+	select {
+	case <-s.now:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	default:
+		return s.Store.Together(ctx, what...)
+	}
+}
+
 func (s silent) Watch(ctx context.Context, prefix string, index uint64) (uint64, error) {
 	select {
 	case <-s.now:

@@ -17,8 +17,7 @@ type SecretName struct{ Group, Name string }
 // GossipKey is Consul's gossip key.
 var GossipKey = SecretName{Group: store.ClusterSecrets, Name: store.GossipSecret}
 
-// readSecrets reads the epochs and what is asked of them. A request counts by its
-// key, whatever is written there: a plain KV edit is as good as the API.
+// readSecrets reads the epochs.
 func (v *View) readSecrets(ctx context.Context, at moment, errs *[]error) {
 	v.Secrets = map[SecretName]Rec[store.SecretRecord]{}
 	for key, rec := range keyed[store.SecretRecord](ctx, at, store.SecretsPrefix, errs) {
@@ -29,6 +28,11 @@ func (v *View) readSecrets(ctx context.Context, at moment, errs *[]error) {
 		}
 		v.Secrets[name] = rec
 	}
+}
+
+// readRotates reads the requests for new epochs. One counts by its key, whatever is
+// written there: a plain KV edit is as good as the API.
+func (v *View) readRotates(ctx context.Context, at moment, errs *[]error) {
 	v.Rotates = map[SecretName]Rec[store.RotateRequest]{}
 	requests := keyed[store.RotateRequest](ctx, at, store.RotatePrefix, errs)
 	for _, e := range at.entries {

@@ -30,7 +30,8 @@ type Rec[T any] struct {
 	Index uint64
 }
 
-// View is every record at one moment. It is read-only after Read.
+// View is the records at one moment; those of a Watcher may differ by kind in which. It is
+// read-only: what did not change is shared with the one before.
 type View struct {
 	// Index grows with each change of anything.
 	Index      uint64
@@ -70,13 +71,19 @@ type View struct {
 	// Bad records could not be read; the rest could.
 	Bad []*store.RecordError
 
+	// others is where the policies of the other groups stand, in a View of one group; nil:
+	// here.
+	others *View
+	// badOf are the bad ones of each kind; Bad is all of them.
+	badOf      [kindCount][]*store.RecordError
 	leaderTerm uint64
 	decisions  []store.Entry // decoded when asked for: they are long and nothing rests on them
 	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
 	bySlot map[string][]Rec[operation.Operation]
 }
 
-// Read reads everything with one consistent list.
+// Read reads everything with one consistent list: for whoever must know all records as
+// they are at one moment, which costs as much as there is of them.
 func Read(ctx context.Context, s store.Store) (*View, error) { return read(ctx, s, nil) }
 
 func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
@@ -85,45 +92,42 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 		return nil, fmt.Errorf("read all records: %w", err)
 	}
 	known.turn()
-	v := &View{Index: index, Specs: map[string]Spec{}}
-	at := moment{entries: entries, known: known}
-	v.readSpecs(at)
-	var errs []error
-	v.readAccepted(ctx, at, &errs)
-	v.Statuses = collect(ctx, at, store.GroupsPrefix, &errs, func(s group.Status) string { return s.Group })
-	v.readInstances(ctx, at, &errs)
-	v.Revisions = collect(ctx, at, store.RevisionsPrefix, &errs, func(r group.RevisionRecord) string { return r.Digest })
-	v.Slots = collect(ctx, at, store.SlotsPrefix, &errs, func(s group.SlotRecord) string { return s.Slot })
-	v.readAddresses(ctx, at, &errs)
-	v.Operations = collect(ctx, at, store.OperationsPrefix, &errs, func(o operation.Operation) string { return o.ID })
-	v.bySlot = bySlot(v.Operations)
-	v.Rollouts = collect(ctx, at, store.RolloutsPrefix, &errs, func(r operation.Rollout) string { return r.ID })
-	v.Policies = collect(ctx, at, store.PolicyPrefix, &errs, func(p policy.SlotPolicy) string { return p.Slot })
-	v.Admissions = collect(ctx, at, store.AdmissionsPrefix, &errs, func(a policy.Admission) string { return a.Slot })
-	v.Refusals = collect(ctx, at, store.RefusalsPrefix, &errs, func(r policy.Refusal) string { return r.Slot })
-	v.decisions = at.below(ctx, store.DecisionsPrefix)
-	v.readBoots(ctx, at, &errs)
-	v.Queue = collect(ctx, at, store.QueuePrefix, &errs, func(q store.QueueRequest) string { return q.ID })
-	v.readWayOut(ctx, at, &errs)
-	v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, &errs)
-	v.readSwitches(ctx, at, &errs)
-	v.readSecrets(ctx, at, &errs)
-	v.Gate = readGate(ctx, at, &errs)
-	v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, &errs)[store.TermKey].Value.Term
-	v.State = keyed[store.StateRecord](ctx, at, store.StateKey, &errs)[store.StateKey].Value.State
-	if raised := keyed[store.Recovery](ctx, at, store.RecoverKey(), &errs)[store.RecoverKey()].Value; raised.Check() == nil {
-		v.Recovery = raised
-	}
-	leader := keyed[store.LeaseRecord](ctx, at, store.LeaseKey, &errs)[store.LeaseKey].Value
-	v.Leader, v.leaderTerm = leader.Holder, leader.Term
-	for _, err := range errs {
-		v.Bad = append(v.Bad, store.RecordErrors(err)...)
-	}
+	v := made(ctx, moment{entries: entries, known: known}, kinds)
+	v.Index = index
 	return v, nil
+}
+
+// made is the View of what was read, as far as these kinds go.
+func made(ctx context.Context, at moment, of []kind) *View {
+	v := &View{}
+	for _, k := range of {
+		v.take(ctx, k, at)
+	}
+	v.collectBad()
+	return v
+}
+
+// take reads the records of one kind anew.
+func (v *View) take(ctx context.Context, k kind, at moment) {
+	var errs []error
+	k.read(v, ctx, at, &errs)
+	var bad []*store.RecordError
+	for _, err := range errs {
+		bad = append(bad, store.RecordErrors(err)...)
+	}
+	v.badOf[k.id] = bad
+}
+
+func (v *View) collectBad() {
+	v.Bad = nil
+	for _, bad := range v.badOf {
+		v.Bad = append(v.Bad, bad...)
+	}
 }
 
 // readSpecs decodes specs itself, since their decoder reports all problems.
 func (v *View) readSpecs(at moment) {
+	v.Specs = map[string]Spec{}
 	for _, e := range at.entries {
 		if !strings.HasPrefix(e.Key, store.GroupsPrefix) || !strings.HasSuffix(e.Key, "/spec") {
 			continue
@@ -167,7 +171,7 @@ func DecodeSpec(raw []byte, name string) (group.Spec, error) {
 func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
 	pauses := keyed[store.Pause](ctx, at, store.PausePrefix, errs)
 	freezes := keyed[store.Freeze](ctx, at, store.FreezeKey(), errs)
-	v.Pauses = map[string]Rec[store.Pause]{}
+	v.Pauses, v.Freeze = map[string]Rec[store.Pause]{}, nil
 	for _, e := range at.entries {
 		if name, ok := strings.CutPrefix(e.Key, store.PausePrefix); ok {
 			v.Pauses[name] = Rec[store.Pause]{Value: pauses[e.Key].Value, Index: e.Index}

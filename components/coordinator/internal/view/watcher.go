@@ -3,6 +3,9 @@ package view
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,13 +16,16 @@ import (
 // not asked in a tight loop.
 const (
 	burst = 20 * time.Millisecond
-	// share: while records change all the time, reading them all takes a tenth of a
-	// core at most, however many there are.
-	share = 9
+	// share: while records change all the time, reading those of their kinds takes a fifth
+	// of a core at most, however many there are.
+	share = 4
 	// behind bounds the pause all the same: on a machine that is busy with other things
 	// a read takes long without costing much, and Views must not grow old for it.
-	behind  = time.Second
-	retryIn = time.Second
+	behind = time.Second
+	// rereadEvery is how often everything is read again that no watch told of: a snapshot
+	// may be put back while nobody looks, with the indices that were there before.
+	rereadEvery = 10 * time.Minute
+	retryIn     = time.Second
 )
 
 const (
@@ -32,20 +38,39 @@ const (
 )
 
 // Watcher keeps the latest View. Safe for concurrent use.
+//
+// Each kind of record has a watch of its own, so that a change costs what there is of its
+// kind: what changed together is read at one moment, and decoded as far as it changed.
 type Watcher struct {
 	store store.Store
 	log   *slog.Logger
 
-	mu      sync.Mutex
-	latest  *View         // guarded by mu; nil before the first read
-	since   time.Time     // guarded by mu; of the first read
-	until   time.Time     // guarded by mu; latest counts as what the records say
-	changed chan struct{} // guarded by mu; closed and replaced at each change
+	mu         sync.Mutex
+	latest     *View                      // guarded by mu; nil before the first read
+	since      time.Time                  // guarded by mu; of the first read
+	until      time.Time                  // guarded by mu; latest counts as what the records say
+	changed    chan struct{}              // guarded by mu; closed and replaced at each change
+	subscribed map[*Subscription]struct{} // guarded by mu
+	// watches by prefix, and the kinds that are to be read; guarded by mu.
+	watches map[string]*watch
+	dirty   map[kindID]bool
+	failing bool // guarded by mu; the store did not answer last
+
+	wake chan struct{} // capacity 1: something is dirty
+}
+
+// watch is what one prefix's said last.
+type watch struct {
+	answered, failing bool
+	index             uint64
 }
 
 // NewWatcher starts empty; Run fills it.
 func NewWatcher(s store.Store, log *slog.Logger) *Watcher {
-	return &Watcher{store: s, log: log, changed: make(chan struct{})}
+	return &Watcher{
+		store: s, log: log, changed: make(chan struct{}), subscribed: map[*Subscription]struct{}{},
+		watches: map[string]*watch{}, dirty: map[kindID]bool{}, wake: make(chan struct{}, 1),
+	}
 }
 
 // Latest is the last View, nil before the first; the channel closes at the next change.
@@ -70,45 +95,76 @@ func (w *Watcher) Readable() bool {
 	return time.Now().Before(w.until)
 }
 
-// failed notes that the store does not answer. Failing on does not prolong the grace.
-func (w *Watcher) failed() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// failedLocked notes that the store does not answer. Failing on does not prolong the grace.
+func (w *Watcher) failedLocked(ctx context.Context, err error) {
 	if end := time.Now().Add(grace); end.Before(w.until) {
 		w.until = end
+	}
+	if !w.failing && ctx.Err() == nil {
+		w.log.Warn("records not readable", "error", err)
+	}
+	w.failing = true
+}
+
+// answeredLocked notes that the store answers and that the View is what it says.
+func (w *Watcher) answeredLocked() {
+	for _, one := range w.watches {
+		if one.failing || !one.answered {
+			return
+		}
+	}
+	if w.latest == nil || len(w.dirty) > 0 {
+		return
+	}
+	w.until = time.Now().Add(patience)
+	if w.failing {
+		w.log.Info("records readable again")
+		w.failing = false
 	}
 }
 
 // Run reads and watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
-	failing := false
-	var index uint64
-	known := &memo{}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, k := range followed() {
+		for _, prefix := range k.prefixes {
+			one := &watch{}
+			w.mu.Lock()
+			w.watches[prefix] = one
+			w.mu.Unlock()
+			all.Go(func() { w.watch(ctx, k.id, prefix, one) })
+		}
+	}
+	keep := keeper{stamps: map[kindID]map[string]stamp{}, known: map[kindID]*memo{}, floor: map[kindID]uint64{}}
+	again := time.NewTicker(rereadEvery)
+	defer again.Stop()
 	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+			w.allDirty()
+		case <-w.wake:
+		}
+		pause(ctx, burst)
+		of := w.takeDirty()
+		if len(of) == 0 {
+			continue
+		}
 		began := time.Now()
-		v, err := read(ctx, w.store, known)
-		took := time.Since(began)
-		if err != nil {
-			if !failing && ctx.Err() == nil {
-				w.log.Warn("records not readable", "error", err)
+		if err := w.read(ctx, &keep, of); err != nil {
+			w.mu.Lock()
+			for _, k := range of {
+				w.dirty[k.id] = true
 			}
-			failing = true
-			w.failed()
+			w.failedLocked(ctx, err)
+			w.mu.Unlock()
 			pause(ctx, retryIn)
+			w.nudge()
 			continue
 		}
-		if failing {
-			w.log.Info("records readable again")
-			failing = false
-		}
-		w.publish(v)
-		index = v.Index
-		if _, err := w.store.Watch(ctx, "", index); err != nil {
-			w.failed()
-			pause(ctx, retryIn)
-			continue
-		}
-		pause(ctx, pauseAfter(took))
+		pause(ctx, pauseAfter(time.Since(began)))
 	}
 	return nil
 }
@@ -116,35 +172,165 @@ func (w *Watcher) Run(ctx context.Context) error {
 // pauseAfter a read that took so long.
 func pauseAfter(took time.Duration) time.Duration { return min(max(burst, share*took), behind) }
 
-func (w *Watcher) publish(v *View) {
+// watch marks a kind as changed whenever something below the prefix may have.
+func (w *Watcher) watch(ctx context.Context, id kindID, prefix string, one *watch) {
+	index, failing := uint64(0), false
+	for ctx.Err() == nil {
+		from := index
+		if failing {
+			from = 0 // it answers at once that it answers again
+		}
+		next, err := w.store.Watch(ctx, prefix, from)
+		if ctx.Err() != nil {
+			return
+		}
+		w.mu.Lock()
+		failing = err != nil
+		if one.failing = failing; failing {
+			w.failedLocked(ctx, err)
+			w.mu.Unlock()
+			pause(ctx, retryIn)
+			continue
+		}
+		if news := next != index || !one.answered; news {
+			w.dirty[id] = true
+			w.nudge()
+		}
+		one.answered, one.index = true, next
+		w.answeredLocked()
+		w.mu.Unlock()
+		index = next
+	}
+}
+
+func (w *Watcher) allDirty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	if w.since.IsZero() {
-		w.since = now
+	for _, k := range followed() {
+		w.dirty[k.id] = true
 	}
-	w.until = now.Add(patience)
+}
+
+func (w *Watcher) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// takeDirty are the kinds to read now: none before each watch answered, so that the first
+// read is one of everything at one moment.
+func (w *Watcher) takeDirty() (of []kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, one := range w.watches {
+		if !one.answered {
+			return nil
+		}
+	}
+	for _, k := range followed() {
+		if w.dirty[k.id] {
+			of = append(of, k)
+		}
+	}
+	clear(w.dirty)
+	return of
+}
+
+// keeper is what the reader remembers of each kind.
+type keeper struct {
+	stamps map[kindID]map[string]stamp
+	known  map[kindID]*memo
+	floor  map[kindID]uint64 // highest index that was seen of it
+}
+
+// read reads these kinds at one moment and publishes what changed.
+func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
+	w.mu.Lock()
+	before := w.latest
+	seen := map[kindID]uint64{}
+	for _, k := range of {
+		for _, prefix := range k.prefixes {
+			seen[k.id] = max(seen[k.id], w.watches[prefix].index)
+		}
+	}
+	w.mu.Unlock()
+	entries, err := w.store.Together(ctx, below(of)...)
+	if err != nil {
+		return err
+	}
+	after := &View{}
+	if before != nil {
+		*after = *before
+	}
+	var all Changes
+	some := before == nil
+	for _, k := range of {
+		if keep.known[k.id] == nil {
+			keep.known[k.id] = &memo{}
+		}
+		own := slices.DeleteFunc(slices.Clone(entries), func(e store.Entry) bool {
+			return !slices.ContainsFunc(k.prefixes, func(prefix string) bool { return strings.HasPrefix(e.Key, prefix) })
+		})
+		is := stamps(own)
+		keep.floor[k.id] = seen[k.id]
+		for _, s := range is {
+			keep.floor[k.id] = max(keep.floor[k.id], s.index)
+		}
+		was := keep.stamps[k.id]
+		if was != nil && maps.Equal(was, is) {
+			continue
+		}
+		keep.known[k.id].turn()
+		after.take(ctx, k, moment{entries: own, known: keep.known[k.id]})
+		keep.stamps[k.id] = is
+		some = true
+		if before != nil {
+			all.add(changes(was, is, before, after))
+		}
+	}
+	after.Index = 0
+	for _, index := range keep.floor {
+		after.Index = max(after.Index, index)
+	}
+	after.collectBad()
+	if before == nil {
+		all = Changes{All: true}
+	}
+	w.publish(after, all, some)
+	return nil
+}
+
+func (w *Watcher) publish(v *View, changed Changes, some bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	known := map[string]uint64{}
+	if w.latest != nil && len(v.Bad) > 0 {
+		for _, bad := range w.latest.Bad {
+			known[bad.Key] = bad.Index
+		}
+	}
 	for _, bad := range v.Bad {
-		if w.latest == nil || !hasBad(w.latest.Bad, bad) {
+		if index, told := known[bad.Key]; !told || index != bad.Index {
 			w.log.Error("record not usable", "key", bad.Key, "error", bad.Err)
 		}
 	}
-	if w.latest != nil && w.latest.Index == v.Index {
-		w.latest = v
+	w.latest = v
+	w.answeredLocked()
+	if !some {
 		return
 	}
-	w.latest = v
 	close(w.changed)
 	w.changed = make(chan struct{})
-}
-
-func hasBad(all []*store.RecordError, one *store.RecordError) bool {
-	for _, b := range all {
-		if b.Key == one.Key && b.Index == one.Index {
-			return true
+	for s := range w.subscribed {
+		s.pending.add(changed)
+		if s.pending.Any() {
+			s.wake()
 		}
 	}
-	return false
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 
-	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
 
@@ -13,6 +12,5 @@ import (
 func (v *View) readWayOut(ctx context.Context, at moment, errs *[]error) {
 	v.Deletes = collect(ctx, at, store.DeletePrefix, errs, func(d store.DeleteGroup) string { return d.Group })
 	v.DeleteDisks = collect(ctx, at, store.DeleteDisksPrefix, errs, func(d store.DeleteDisks) string { return d.Group })
-	v.Proofs = collect(ctx, at, store.ProofsPrefix, errs, func(p policy.Proof) string { return p.Slot })
 	v.Adoptions = collect(ctx, at, store.AdoptPrefix, errs, func(a store.Adoption) string { return a.Group })
 }

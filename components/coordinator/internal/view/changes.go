@@ -1,0 +1,141 @@
+package view
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+// Changes is what changed between two looks at a Watcher's View.
+type Changes struct {
+	// All: more than some groups, or nobody knows what; look at everything.
+	All bool
+	// Groups of which a record changed, or one that asks for something of them.
+	Groups map[string]struct{}
+}
+
+// Any reports whether anything changed that concerns somebody.
+func (c Changes) Any() bool { return c.All || len(c.Groups) > 0 }
+
+func (c *Changes) add(other Changes) {
+	c.All = c.All || other.All
+	for name := range other.Groups {
+		c.group(name)
+	}
+}
+
+func (c *Changes) group(name string) {
+	if c.Groups == nil {
+		c.Groups = map[string]struct{}{}
+	}
+	c.Groups[name] = struct{}{}
+}
+
+// stamp tells one text of a record from another. The index alone would do, were it not for
+// restored snapshots, whose indices may begin anew.
+type stamp struct{ index, sum uint64 }
+
+var seed = maphash.MakeSeed()
+
+func stampOf(e store.Entry) stamp {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, _ = h.Write(e.Value) // a hash never fails to write
+	_, _ = h.WriteString(e.Session)
+	return stamp{e.Index, h.Sum64()}
+}
+
+// stamps are those of all records of a kind.
+func stamps(entries []store.Entry) map[string]stamp {
+	out := make(map[string]stamp, len(entries))
+	for _, e := range entries {
+		out[e.Key] = stampOf(e)
+	}
+	return out
+}
+
+// changes tells whom it concerns that the records of a kind are these now.
+func changes(was, is map[string]stamp, before, after *View) (c Changes) {
+	for key, now := range is {
+		if then, known := was[key]; !known || then != now {
+			c.concern(key, before, after)
+		}
+	}
+	for key := range was {
+		if _, left := is[key]; !left {
+			c.concern(key, before, after)
+		}
+	}
+	return c
+}
+
+// concern notes whom a record concerns that changed, came or went.
+func (c *Changes) concern(key string, before, after *View) {
+	segments := strings.Split(key, "/")
+	last := segments[len(segments)-1]
+	named := func(groups ...string) {
+		for _, name := range groups {
+			if name != "" {
+				c.group(name)
+			}
+		}
+	}
+	switch prefix := segments[0] + "/"; {
+	case slices.Contains([]string{store.GroupsPrefix, store.SlotsPrefix, store.AddressesPrefix, store.SecretsPrefix}, prefix) && len(segments) > 1:
+		if prefix == store.SecretsPrefix && segments[1] == store.ClusterSecrets {
+			c.All = true
+		}
+		named(segments[1])
+	case strings.HasPrefix(key, store.GroupPolicyPrefix):
+		named(last)
+	case strings.HasPrefix(key, store.PolicyPrefix), prefix == store.AdmissionsPrefix, prefix == store.RefusalsPrefix, prefix == store.ProofsPrefix, strings.HasPrefix(key, store.BootLeasePrefix):
+		name, _, _ := group.ParseSlot(last) // "" for what is no Slot: it concerns nobody
+		named(name)
+	case prefix == store.RevisionsPrefix:
+		named(before.Revisions[last].Value.Group, after.Revisions[last].Value.Group)
+	case prefix == store.RolloutsPrefix:
+		named(before.Rollouts[last].Value.Group, after.Rollouts[last].Value.Group)
+	case prefix == store.OperationsPrefix:
+		named(before.Operations[last].Value.Group, after.Operations[last].Value.Group)
+		if name, _, err := group.ParseSlot(last[strings.LastIndexByte(last, '.')+1:]); err == nil {
+			named(name) // one that cannot be read holds its group up
+		}
+	case prefix == store.ControlPrefix:
+		c.asked(key, segments, before, after)
+	}
+}
+
+// asked notes whom an operator's key concerns.
+func (c *Changes) asked(key string, segments []string, before, after *View) {
+	for _, prefix := range []string{store.PausePrefix, store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix} {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if name := segments[2]; name == store.Everywhere || name == store.ClusterSecrets {
+			c.All = true
+		} else {
+			c.group(name)
+		}
+		return
+	}
+	id, queued := strings.CutPrefix(key, store.QueuePrefix)
+	if !queued {
+		c.All = true // a freeze, a revocation, an approval
+		return
+	}
+	for _, v := range []*View{before, after} {
+		q, ok := v.Queue[id]
+		if !ok {
+			continue
+		}
+		name, _, _ := group.ParseSlot(q.Value.Slot)
+		for _, name := range []string{q.Value.Group, name, after.Operations[q.Value.Operation].Value.Group, before.Operations[q.Value.Operation].Value.Group} {
+			if name != "" {
+				c.group(name)
+			}
+		}
+	}
+}

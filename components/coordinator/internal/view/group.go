@@ -1,0 +1,145 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+)
+
+// ReadGroup reads the records of one group and what concerns every group (the operators'
+// switches, the Lease, the cluster's secrets) at one moment: what a decision about the
+// group rests on, and no more. Revisions do not change, so those that latest has are taken
+// from there, and the others by their keys; what other groups' policies tell of the age of
+// content comes from latest too. latest nil: everything is read, as by Read.
+//
+// Records of other groups are not in the View: do not ask it for them.
+func ReadGroup(ctx context.Context, s store.Store, name string, latest *View) (*View, error) {
+	if latest == nil {
+		return Read(ctx, s)
+	}
+	entries, err := s.Together(ctx, groupKeys(name)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the records of group %s: %w", name, err)
+	}
+	own := slices.DeleteFunc(entries, func(e store.Entry) bool { return foreign(e.Key, name) })
+	v := made(ctx, moment{entries: own}, kinds)
+	v.others = latest
+	for _, e := range entries {
+		v.Index = max(v.Index, e.Index)
+	}
+	// Rollouts and Operations say themselves whose they are; their keys may not.
+	maps.DeleteFunc(v.Operations, func(_ string, o Rec[operation.Operation]) bool { return o.Value.Group != name })
+	maps.DeleteFunc(v.Rollouts, func(_ string, r Rec[operation.Rollout]) bool { return r.Value.Group != name })
+	v.bySlot = bySlot(v.Operations)
+	return v, v.readRevisions(ctx, s, name)
+}
+
+// groupKeys is what is read of one group.
+func groupKeys(name string) []string {
+	of := func(prefix string) string { return prefix + name + "-" + store.Below }
+	return []string{
+		store.GroupsPrefix + name + "/" + store.Below, store.SlotsOf(name) + store.Below, store.AddressesKey(name), store.GroupPolicyKey(name),
+		of(store.OperationsPrefix), of(store.RolloutsPrefix), of(store.PolicyPrefix), of(store.AdmissionsPrefix), of(store.BootLeasePrefix),
+		of(store.RefusalsPrefix), of(store.ProofsPrefix), store.SecretsOf(name) + store.Below, store.SecretsOf(store.ClusterSecrets) + store.Below,
+		store.ControlPrefix + store.Below, store.LeaseKey, store.TermKey, store.StateKey,
+	}
+}
+
+// foreign reports that a key which begins like those of the group belongs to another one,
+// whose name begins so too.
+func foreign(key, name string) bool {
+	for _, prefix := range []string{store.PolicyPrefix, store.AdmissionsPrefix, store.BootLeasePrefix, store.RefusalsPrefix, store.ProofsPrefix} {
+		if slot, is := strings.CutPrefix(key, prefix); is {
+			return !ofGroup(slot, name)
+		}
+	}
+	if id, is := strings.CutPrefix(key, store.OperationsPrefix); is {
+		_, _, err := group.ParseSlot(id[strings.LastIndexByte(id, '.')+1:])
+		return err == nil && !ofGroup(id[strings.LastIndexByte(id, '.')+1:], name)
+	}
+	return false
+}
+
+// readRevisions takes the Revisions that something of the group names, or that are the
+// group's, from the latest View, and those that it lacks by their keys.
+func (v *View) readRevisions(ctx context.Context, s store.Store, name string) error {
+	wanted := v.named(name)
+	for digest, r := range v.others.Revisions {
+		if r.Value.Group == name {
+			wanted[digest] = true
+		}
+	}
+	delete(wanted, "")
+	v.Revisions = make(map[string]Rec[group.RevisionRecord], len(wanted))
+	var missing []string
+	for _, digest := range slices.Sorted(maps.Keys(wanted)) {
+		if r, ok := v.others.Revisions[digest]; ok {
+			v.Revisions[digest] = r
+			continue
+		}
+		missing = append(missing, store.RevisionKey(digest))
+	}
+	for keys := range slices.Chunk(missing, store.MaxTogether) {
+		entries, err := s.Together(ctx, keys...)
+		if err != nil {
+			return fmt.Errorf("read the revisions of group %s: %w", name, err)
+		}
+		some := made(ctx, moment{entries: entries}, kinds[kindRevisions:kindRevisions+1])
+		maps.Copy(v.Revisions, some.Revisions)
+		v.badOf[kindRevisions] = append(v.badOf[kindRevisions], some.badOf[kindRevisions]...)
+	}
+	v.collectBad()
+	return nil
+}
+
+// named are the Revisions that the records of the group name.
+func (v *View) named(name string) map[string]bool {
+	out := map[string]bool{}
+	for _, specs := range v.SpecsAsked() {
+		for _, spec := range specs {
+			out[spec.Revision()] = true
+		}
+	}
+	status := v.Statuses[name].Value
+	out[status.Target], out[status.Stable] = true, true
+	for _, digest := range status.FailedRevisions {
+		out[digest] = true
+	}
+	for digest := range v.Gate.Groups[name].Value.Revisions {
+		out[digest] = true
+	}
+	for _, r := range v.Rollouts {
+		out[r.Value.From], out[r.Value.To] = true, true
+	}
+	for _, s := range v.Slots {
+		out[s.Value.Assigned], out[s.Value.WasAvailableAt] = true, true
+	}
+	for _, p := range v.Policies {
+		for _, a := range p.Value.Allowed {
+			out[a.Revision] = true
+		}
+	}
+	for _, a := range v.Admissions {
+		out[a.Value.Revision] = true
+	}
+	for _, o := range v.Operations {
+		out[o.Value.From], out[o.Value.To] = true, true
+	}
+	return out
+}
+
+// ReadAddresses reads what names virtual addresses, of all groups at one moment.
+func ReadAddresses(ctx context.Context, s store.Store) (*View, error) {
+	of := []kind{kinds[kindSlots], kinds[kindAddresses], kinds[kindProofs]}
+	entries, err := s.Together(ctx, below(of)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the addresses of all groups: %w", err)
+	}
+	return made(ctx, moment{entries: entries}, of), nil
+}

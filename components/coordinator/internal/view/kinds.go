@@ -1,0 +1,128 @@
+package view
+
+import (
+	"context"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// kind is a part of the records that is watched, read and decoded by itself.
+type kind struct {
+	id kindID
+	// prefixes are read at one moment. A whole key is one too.
+	prefixes []string
+	// followed kinds are in a Watcher's View; nothing that rests on one asks for the others.
+	followed bool
+	read     func(v *View, ctx context.Context, at moment, errs *[]error) //nolint:revive // methods of View
+}
+
+type kindID int
+
+const (
+	kindGroups kindID = iota
+	kindRevisions
+	kindSlots
+	kindAddresses
+	kindOperations
+	kindRollouts
+	kindPolicies
+	kindGroupPolicies
+	kindAdmissions
+	kindRefusals
+	kindProofs
+	kindSecrets
+	kindControl
+	kindLease
+	kindNonces
+	kindDecisions
+	kindCount
+)
+
+// kinds are all of them.
+var kinds = []kind{
+	{kindGroups, []string{store.GroupsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.readSpecs(at)
+		v.readAccepted(ctx, at, errs)
+		v.Statuses = collect(ctx, at, store.GroupsPrefix, errs, func(s group.Status) string { return s.Group })
+		v.readInstances(ctx, at, errs)
+	}},
+	{kindRevisions, []string{store.RevisionsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Revisions = collect(ctx, at, store.RevisionsPrefix, errs, func(r group.RevisionRecord) string { return r.Digest })
+	}},
+	{kindSlots, []string{store.SlotsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Slots = collect(ctx, at, store.SlotsPrefix, errs, func(s group.SlotRecord) string { return s.Slot })
+	}},
+	{kindAddresses, []string{store.AddressesPrefix}, true, (*View).readAddresses},
+	{kindOperations, []string{store.OperationsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Operations = collect(ctx, at, store.OperationsPrefix, errs, func(o operation.Operation) string { return o.ID })
+		v.bySlot = bySlot(v.Operations)
+	}},
+	{kindRollouts, []string{store.RolloutsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Rollouts = collect(ctx, at, store.RolloutsPrefix, errs, func(r operation.Rollout) string { return r.ID })
+	}},
+	{kindPolicies, []string{store.PolicyPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Policies = collect(ctx, at, store.PolicyPrefix, errs, func(p policy.SlotPolicy) string { return p.Slot })
+	}},
+	{kindGroupPolicies, []string{store.GroupPolicyPrefix}, true, (*View).readGroupPolicies},
+	// One transaction admits and takes the lease: whoever saw half of it would take a Boot
+	// for another.
+	{kindAdmissions, []string{store.AdmissionsPrefix, store.BootLeasePrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Admissions = collect(ctx, at, store.AdmissionsPrefix, errs, func(a policy.Admission) string { return a.Slot })
+		v.readBoots(ctx, at, errs)
+	}},
+	{kindRefusals, []string{store.RefusalsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Refusals = collect(ctx, at, store.RefusalsPrefix, errs, func(r policy.Refusal) string { return r.Slot })
+	}},
+	{kindProofs, []string{store.ProofsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Proofs = collect(ctx, at, store.ProofsPrefix, errs, func(p policy.Proof) string { return p.Slot })
+	}},
+	{kindSecrets, []string{store.SecretsPrefix}, true, (*View).readSecrets},
+	{kindControl, []string{store.ControlPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Queue = collect(ctx, at, store.QueuePrefix, errs, func(q store.QueueRequest) string { return q.ID })
+		v.readWayOut(ctx, at, errs)
+		v.readSwitches(ctx, at, errs)
+		v.readRotates(ctx, at, errs)
+		v.readGate(ctx, at)
+		v.Recovery = store.Recovery{}
+		if raised := keyed[store.Recovery](ctx, at, store.RecoverKey(), errs)[store.RecoverKey()].Value; raised.Check() == nil {
+			v.Recovery = raised
+		}
+	}},
+	{kindLease, []string{store.LeaseKey, store.TermKey, store.StateKey}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, errs)[store.TermKey].Value.Term
+		v.State = keyed[store.StateRecord](ctx, at, store.StateKey, errs)[store.StateKey].Value.State
+		leader := keyed[store.LeaseRecord](ctx, at, store.LeaseKey, errs)[store.LeaseKey].Value
+		v.Leader, v.leaderTerm = leader.Holder, leader.Term
+	}},
+	// The sweep alone needs these, and they change with each admission.
+	{kindNonces, []string{store.NoncesPrefix}, false, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Nonces = keyed[store.SpentNonce](ctx, at, store.NoncesPrefix, errs)
+	}},
+	// Long, and asked for by Slot.
+	{kindDecisions, []string{store.DecisionsPrefix}, false, func(v *View, ctx context.Context, at moment, _ *[]error) {
+		v.decisions = at.below(ctx, store.DecisionsPrefix)
+	}},
+}
+
+// followed are the kinds of a Watcher's View.
+func followed() (out []kind) {
+	for _, k := range kinds {
+		if k.followed {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// below are the prefixes of kinds as store.Together takes them.
+func below(of []kind) (out []string) {
+	for _, k := range of {
+		for _, prefix := range k.prefixes {
+			out = append(out, prefix+store.Below)
+		}
+	}
+	return out
+}
