@@ -311,6 +311,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Coordinators: coordinators, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
+	c.control.ServeFarewell(c.admission.Farewell)
 	judge := vet.New(c.info.AppID, c.cfg.Trust.Images)
 	measured := measure.New(c.cfg.Cluster, appcompose.Rules{Scripts: c.cfg.Trust.PreLaunchScriptsSHA256, KeyProviderID: c.cfg.Trust.KeyProvider.ID})
 	if c.deps.Timing.Settle == 0 {

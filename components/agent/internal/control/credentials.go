@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -25,15 +26,7 @@ var ErrNoSession = errors.New("no coordinator is connected")
 // from a random one on, until one grants. A refusal is given only when nobody does:
 // one coordinator may be behind.
 func (h *Hub) Renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.Credentials, error) {
-	h.mu.Lock()
-	all := slices.Collect(func(yield func(*session) bool) {
-		for s := range h.live {
-			if !yield(s) {
-				return
-			}
-		}
-	})
-	h.mu.Unlock()
+	all := h.sessionsNow()
 	if len(all) == 0 {
 		return nil, ErrNoSession
 	}
@@ -59,6 +52,13 @@ func (h *Hub) Renew(ctx context.Context, req *admissionv1.RenewRequest) (*admiss
 		return nil, refused
 	}
 	return nil, failed
+}
+
+// sessionsNow are the open sessions, in no order.
+func (h *Hub) sessionsNow() []*session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.live))
 }
 
 func (s *session) renew(ctx context.Context, req *admissionv1.RenewRequest) (*admissionv1.Credentials, error) {

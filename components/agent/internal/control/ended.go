@@ -21,7 +21,7 @@ type Ended struct {
 func (h *Hub) Ended() *latest.Value[*Ended] { return &h.ended }
 
 func (h *Hub) end(from overlay.ID, code, message string) {
-	if already, _ := h.ended.Get(); already == nil {
+	if already, _ := h.ended.Get(); already == nil && !h.leaving.Load() {
 		h.ended.Set(&Ended{Code: code, Message: message, From: from.Slot})
 	}
 }

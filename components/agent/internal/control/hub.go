@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/latest"
@@ -41,6 +42,8 @@ type Hub struct {
 	ended   latest.Value[*Ended]
 	// sessions counts live ones.
 	sessions latest.Value[int]
+	// leaving: this Boot said farewell.
+	leaving atomic.Bool
 
 	mu             sync.Mutex
 	desiredVersion uint64                       // guarded by mu

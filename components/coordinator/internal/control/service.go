@@ -34,6 +34,8 @@ type Service struct {
 	credentials admissionv1.CredentialServiceServer
 	// noted is called for each accepted report; nil: nobody is.
 	noted Noted
+	// farewell is called when a Boot says that it ends; nil: they may not.
+	farewell Farewell
 
 	mu    sync.Mutex
 	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
@@ -126,7 +128,7 @@ func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest
 func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*controlv1.ReportResponse, error) {
 	id, boot, v, err := s.caller(ctx)
 	if err != nil {
-		if status.Code(err) == codes.FailedPrecondition && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
+		if status.Code(err) == codes.FailedPrecondition && !s.reports.Left(id.Slot, boot) && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
 			// Its certificate names the Slot. Whether the records that do not know it are
 			// the newer ones is told by what it saw of them.
 			s.reports.Overhear(id.Slot, req.GetReport())
@@ -173,6 +175,9 @@ func (s *Service) caller(ctx context.Context) (overlay.ID, string, *view.View, e
 	admission, ok := v.Admissions[id.Slot]
 	if !ok || admission.Value.Group != id.Group || admission.Value.BootID != boot {
 		return id, "", nil, s.notHolder(ctx, id, boot)
+	}
+	if err := s.left(id, boot, v.Boots[id.Slot].EndedBy(boot)); err != nil {
+		return id, boot, nil, err
 	}
 	return id, boot, v, nil
 }

@@ -28,21 +28,27 @@ type Reports struct {
 	live map[string]map[*int]string // guarded by mu; Slot → open sessions → Boot
 	// overheard is what Boots saw that hold their Slots no more; guarded by mu, by Slot.
 	overheard map[string]overheard
-	changed   chan struct{} // guarded by mu; closed at the next relevant change
+	// left are the Boots that said farewell; guarded by mu, by Slot.
+	left    map[string]string
+	changed chan struct{} // guarded by mu; closed at the next relevant change
 }
 
 // New starts empty.
 func New(now func() time.Time) *Reports {
-	return &Reports{now: now, last: map[string]Received{}, overheard: map[string]overheard{}, live: map[string]map[*int]string{}, changed: make(chan struct{})}
+	return &Reports{now: now, last: map[string]Received{}, overheard: map[string]overheard{}, left: map[string]string{}, live: map[string]map[*int]string{}, changed: make(chan struct{})}
 }
 
 // Put takes a Slot's report from the Boot that the session authenticated.
-// Older sequence numbers of the same Boot are dropped; it reports whether this one was
-// taken.
+// Older sequence numbers of the same Boot are dropped, and what comes after its farewell;
+// it reports whether this one was taken.
 func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, had := r.last[slot]
+	if r.left[slot] == bootID && bootID != "" {
+		return false
+	}
+	delete(r.left, slot)
 	if had && before.BootID == bootID && report.GetSequence() < before.Report.GetSequence() {
 		return false
 	}
@@ -54,7 +60,25 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 	return true
 }
 
-// Of gives the Slot's last report.
+// Farewell forgets what the Boot reported and hears it no more: it ends.
+func (r *Reports) Farewell(slot, bootID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left[slot] = bootID
+	if r.last[slot].BootID == bootID {
+		delete(r.last, slot)
+	}
+	r.wakeLocked()
+}
+
+// Left reports whether the Boot said farewell here.
+func (r *Reports) Left(slot, bootID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return bootID != "" && r.left[slot] == bootID
+}
+
+// Of gives the Slot's last report; none after its Boot's farewell.
 func (r *Reports) Of(slot string) (Received, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

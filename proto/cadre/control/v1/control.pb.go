@@ -511,17 +511,92 @@ func (*WakeResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
+type FarewellRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FarewellRequest) Reset() {
+	*x = FarewellRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FarewellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FarewellRequest) ProtoMessage() {}
+
+func (x *FarewellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FarewellRequest.ProtoReflect.Descriptor instead.
+func (*FarewellRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+}
+
+type FarewellResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FarewellResponse) Reset() {
+	*x = FarewellResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FarewellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FarewellResponse) ProtoMessage() {}
+
+func (x *FarewellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FarewellResponse.ProtoReflect.Descriptor instead.
+func (*FarewellResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
+}
+
 type GetDesiredRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version the agent already has; 0 for none.
-	KnownVersion  uint64 `protobuf:"varint,1,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	KnownVersion uint64 `protobuf:"varint,1,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	// Term of the state that it has; 0: the caller takes whole answers only. When both are
+	// the present ones, the answer has no more than version, term and state.
+	KnownTerm     uint64 `protobuf:"varint,2,opt,name=known_term,json=knownTerm,proto3" json:"known_term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetDesiredRequest) Reset() {
 	*x = GetDesiredRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +608,7 @@ func (x *GetDesiredRequest) String() string {
 func (*GetDesiredRequest) ProtoMessage() {}
 
 func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,12 +621,19 @@ func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredRequest.ProtoReflect.Descriptor instead.
 func (*GetDesiredRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetDesiredRequest) GetKnownVersion() uint64 {
 	if x != nil {
 		return x.KnownVersion
+	}
+	return 0
+}
+
+func (x *GetDesiredRequest) GetKnownTerm() uint64 {
+	if x != nil {
+		return x.KnownTerm
 	}
 	return 0
 }
@@ -565,7 +647,7 @@ type GetDesiredResponse struct {
 
 func (x *GetDesiredResponse) Reset() {
 	*x = GetDesiredResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +659,7 @@ func (x *GetDesiredResponse) String() string {
 func (*GetDesiredResponse) ProtoMessage() {}
 
 func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +672,7 @@ func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredResponse.ProtoReflect.Descriptor instead.
 func (*GetDesiredResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetDesiredResponse) GetDesired() *Desired {
@@ -628,7 +710,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +722,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +735,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Desired) GetVersion() uint64 {
@@ -733,7 +815,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +827,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +840,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OperationOrder) GetOperationId() string {
@@ -828,7 +910,7 @@ type StepResult struct {
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +922,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +935,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StepResult) GetOperationId() string {
@@ -924,7 +1006,7 @@ type CheckResult struct {
 
 func (x *CheckResult) Reset() {
 	*x = CheckResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1018,7 @@ func (x *CheckResult) String() string {
 func (*CheckResult) ProtoMessage() {}
 
 func (x *CheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1031,7 @@ func (x *CheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResult.ProtoReflect.Descriptor instead.
 func (*CheckResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CheckResult) GetName() string {
@@ -1010,7 +1092,7 @@ type MemberView struct {
 
 func (x *MemberView) Reset() {
 	*x = MemberView{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1104,7 @@ func (x *MemberView) String() string {
 func (*MemberView) ProtoMessage() {}
 
 func (x *MemberView) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1117,7 @@ func (x *MemberView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberView.ProtoReflect.Descriptor instead.
 func (*MemberView) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MemberView) GetRole() Role {
@@ -1137,15 +1219,18 @@ func (x *MemberView) GetQuorumMember() bool {
 }
 
 type ReportRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Report        *Report                `protobuf:"bytes,1,opt,name=report,proto3" json:"report,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unset when heartbeat is set.
+	Report *Report `protobuf:"bytes,1,opt,name=report,proto3" json:"report,omitempty"`
+	// Instead of a report in which nothing changed.
+	Heartbeat     *Heartbeat `protobuf:"bytes,2,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1242,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1255,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportRequest) GetReport() *Report {
@@ -1178,6 +1263,77 @@ func (x *ReportRequest) GetReport() *Report {
 		return x.Report
 	}
 	return nil
+}
+
+func (x *ReportRequest) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		return x.Heartbeat
+	}
+	return nil
+}
+
+// Heartbeat says that a report still holds, but for what stands here.
+type Heartbeat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sequence of this heartbeat; reports and heartbeats are numbered together.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Sequence of the report that holds, the last one that this coordinator answered.
+	Report uint64 `protobuf:"varint,2,opt,name=report,proto3" json:"report,omitempty"`
+	// How long everything has been healthy without a break, in milliseconds.
+	HealthyMs     uint64 `protobuf:"varint,3,opt,name=healthy_ms,json=healthyMs,proto3" json:"healthy_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heartbeat) Reset() {
+	*x = Heartbeat{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heartbeat) ProtoMessage() {}
+
+func (x *Heartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
+func (*Heartbeat) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Heartbeat) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetReport() uint64 {
+	if x != nil {
+		return x.Report
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetHealthyMs() uint64 {
+	if x != nil {
+		return x.HealthyMs
+	}
+	return 0
 }
 
 // Report is the agent's whole current view, replaced as a whole each time.
@@ -1215,7 +1371,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1383,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1396,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -1360,13 +1516,15 @@ type ReportResponse struct {
 	DesiredVersion uint64                 `protobuf:"varint,1,opt,name=desired_version,json=desiredVersion,proto3" json:"desired_version,omitempty"`
 	PeersVersion   uint64                 `protobuf:"varint,2,opt,name=peers_version,json=peersVersion,proto3" json:"peers_version,omitempty"`
 	Term           uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The report of a heartbeat is not known here: the whole one is needed.
+	ReportWanted  bool `protobuf:"varint,4,opt,name=report_wanted,json=reportWanted,proto3" json:"report_wanted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1536,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1549,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReportResponse) GetDesiredVersion() uint64 {
@@ -1415,16 +1573,27 @@ func (x *ReportResponse) GetTerm() uint64 {
 	return 0
 }
 
+func (x *ReportResponse) GetReportWanted() bool {
+	if x != nil {
+		return x.ReportWanted
+	}
+	return false
+}
+
 type GetPeersRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	KnownVersion  uint64                 `protobuf:"varint,1,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the map that the answering coordinator gave last on this control session;
+	// 0 for none.
+	KnownVersion uint64 `protobuf:"varint,1,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	// The caller takes changes; false: whole maps only.
+	Changes       bool `protobuf:"varint,2,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetPeersRequest) Reset() {
 	*x = GetPeersRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1605,7 @@ func (x *GetPeersRequest) String() string {
 func (*GetPeersRequest) ProtoMessage() {}
 
 func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1618,7 @@ func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersRequest.ProtoReflect.Descriptor instead.
 func (*GetPeersRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetPeersRequest) GetKnownVersion() uint64 {
@@ -1459,17 +1628,32 @@ func (x *GetPeersRequest) GetKnownVersion() uint64 {
 	return 0
 }
 
+func (x *GetPeersRequest) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
+}
+
 type GetPeersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Peers         []*Peer                `protobuf:"bytes,2,rep,name=peers,proto3" json:"peers,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// All Peers of a whole map; of a change those that are new or other than before.
+	Peers []*Peer `protobuf:"bytes,2,rep,name=peers,proto3" json:"peers,omitempty"`
+	// Version of the map that this is a change of; 0: it is a whole map. With version
+	// equal to it nothing changed.
+	Base uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	// Slots that are no Peers any more; only of a change.
+	Removed []string `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
+	// Term of the records. Maps of a higher (term, version) are newer, whoever gave them.
+	Term          uint64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetPeersResponse) Reset() {
 	*x = GetPeersResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1665,7 @@ func (x *GetPeersResponse) String() string {
 func (*GetPeersResponse) ProtoMessage() {}
 
 func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1678,7 @@ func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersResponse.ProtoReflect.Descriptor instead.
 func (*GetPeersResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetPeersResponse) GetVersion() uint64 {
@@ -1509,6 +1693,27 @@ func (x *GetPeersResponse) GetPeers() []*Peer {
 		return x.Peers
 	}
 	return nil
+}
+
+func (x *GetPeersResponse) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *GetPeersResponse) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *GetPeersResponse) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 // Peer is an admitted Boot of a Slot that the caller may talk to.
@@ -1532,7 +1737,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1749,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1762,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Peer) GetGroup() string {
@@ -1635,7 +1840,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1852,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1865,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Port) GetProtocol() Protocol {
@@ -1694,7 +1899,7 @@ type MeshStatusRequest struct {
 
 func (x *MeshStatusRequest) Reset() {
 	*x = MeshStatusRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1911,7 @@ func (x *MeshStatusRequest) String() string {
 func (*MeshStatusRequest) ProtoMessage() {}
 
 func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1924,7 @@ func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshStatusRequest.ProtoReflect.Descriptor instead.
 func (*MeshStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MeshStatusRequest) GetPeer() string {
@@ -1738,7 +1943,7 @@ type MeshStatusResponse struct {
 
 func (x *MeshStatusResponse) Reset() {
 	*x = MeshStatusResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1955,7 @@ func (x *MeshStatusResponse) String() string {
 func (*MeshStatusResponse) ProtoMessage() {}
 
 func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1968,7 @@ func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshStatusResponse.ProtoReflect.Descriptor instead.
 func (*MeshStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MeshStatusResponse) GetLinks() []*v1.Link {
@@ -1783,7 +1988,7 @@ type MeshPingRequest struct {
 
 func (x *MeshPingRequest) Reset() {
 	*x = MeshPingRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +2000,7 @@ func (x *MeshPingRequest) String() string {
 func (*MeshPingRequest) ProtoMessage() {}
 
 func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +2013,7 @@ func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshPingRequest.ProtoReflect.Descriptor instead.
 func (*MeshPingRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MeshPingRequest) GetPeer() string {
@@ -1834,7 +2039,7 @@ type MeshPingResponse struct {
 
 func (x *MeshPingResponse) Reset() {
 	*x = MeshPingResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2051,7 @@ func (x *MeshPingResponse) String() string {
 func (*MeshPingResponse) ProtoMessage() {}
 
 func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2064,7 @@ func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshPingResponse.ProtoReflect.Descriptor instead.
 func (*MeshPingResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MeshPingResponse) GetPing() *v1.Ping {
@@ -1878,7 +2083,7 @@ type MeshAllowBenchRequest struct {
 
 func (x *MeshAllowBenchRequest) Reset() {
 	*x = MeshAllowBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2095,7 @@ func (x *MeshAllowBenchRequest) String() string {
 func (*MeshAllowBenchRequest) ProtoMessage() {}
 
 func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2108,7 @@ func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshAllowBenchRequest.ProtoReflect.Descriptor instead.
 func (*MeshAllowBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MeshAllowBenchRequest) GetPeer() string {
@@ -1921,7 +2126,7 @@ type MeshAllowBenchResponse struct {
 
 func (x *MeshAllowBenchResponse) Reset() {
 	*x = MeshAllowBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2138,7 @@ func (x *MeshAllowBenchResponse) String() string {
 func (*MeshAllowBenchResponse) ProtoMessage() {}
 
 func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2151,7 @@ func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshAllowBenchResponse.ProtoReflect.Descriptor instead.
 func (*MeshAllowBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 type MeshBenchRequest struct {
@@ -1960,7 +2165,7 @@ type MeshBenchRequest struct {
 
 func (x *MeshBenchRequest) Reset() {
 	*x = MeshBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2177,7 @@ func (x *MeshBenchRequest) String() string {
 func (*MeshBenchRequest) ProtoMessage() {}
 
 func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2190,7 @@ func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshBenchRequest.ProtoReflect.Descriptor instead.
 func (*MeshBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MeshBenchRequest) GetPeer() string {
@@ -2018,7 +2223,7 @@ type MeshBenchResponse struct {
 
 func (x *MeshBenchResponse) Reset() {
 	*x = MeshBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2235,7 @@ func (x *MeshBenchResponse) String() string {
 func (*MeshBenchResponse) ProtoMessage() {}
 
 func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2248,7 @@ func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshBenchResponse.ProtoReflect.Descriptor instead.
 func (*MeshBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MeshBenchResponse) GetBench() *v1.Bench {
@@ -2069,9 +2274,13 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"ended_code\x18\x04 \x01(\tR\tendedCode\x12#\n" +
 	"\rended_message\x18\x05 \x01(\tR\fendedMessage\"\x0e\n" +
-	"\fWakeResponse\"8\n" +
+	"\fWakeResponse\"\x11\n" +
+	"\x0fFarewellRequest\"\x12\n" +
+	"\x10FarewellResponse\"W\n" +
 	"\x11GetDesiredRequest\x12#\n" +
-	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\"I\n" +
+	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\x12\x1d\n" +
+	"\n" +
+	"known_term\x18\x02 \x01(\x04R\tknownTerm\"I\n" +
 	"\x12GetDesiredResponse\x123\n" +
 	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\x87\x03\n" +
 	"\aDesired\x12\x18\n" +
@@ -2133,9 +2342,15 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"_caught_upB\f\n" +
 	"\n" +
-	"_lag_bytes\"A\n" +
+	"_lag_bytes\"|\n" +
 	"\rReportRequest\x120\n" +
-	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\"\xed\x05\n" +
+	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\x129\n" +
+	"\theartbeat\x18\x02 \x01(\v2\x1b.cadre.control.v1.HeartbeatR\theartbeat\"^\n" +
+	"\tHeartbeat\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
+	"\x06report\x18\x02 \x01(\x04R\x06report\x12\x1d\n" +
+	"\n" +
+	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\xed\x05\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -2157,16 +2372,21 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x06faults\x18\x17 \x03(\tR\x06faults\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"r\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x97\x01\n" +
 	"\x0eReportResponse\x12'\n" +
 	"\x0fdesired_version\x18\x01 \x01(\x04R\x0edesiredVersion\x12#\n" +
 	"\rpeers_version\x18\x02 \x01(\x04R\fpeersVersion\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"6\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12#\n" +
+	"\rreport_wanted\x18\x04 \x01(\bR\freportWanted\"P\n" +
 	"\x0fGetPeersRequest\x12#\n" +
-	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\"Z\n" +
+	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\x12\x18\n" +
+	"\achanges\x18\x02 \x01(\bR\achanges\"\x9c\x01\n" +
 	"\x10GetPeersResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12,\n" +
-	"\x05peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\x05peers\"\x97\x02\n" +
+	"\x05peers\x18\x02 \x03(\v2\x16.cadre.control.v1.PeerR\x05peers\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x18\n" +
+	"\aremoved\x18\x04 \x03(\tR\aremoved\x12\x12\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\"\x97\x02\n" +
 	"\x04Peer\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x10\n" +
@@ -2228,12 +2448,13 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPROTOCOL_TCP\x10\x01\x12\x10\n" +
-	"\fPROTOCOL_UDP\x10\x022\x8d\x02\n" +
+	"\fPROTOCOL_UDP\x10\x022\xe0\x02\n" +
 	"\x12CoordinatorService\x12W\n" +
 	"\n" +
 	"GetDesired\x12#.cadre.control.v1.GetDesiredRequest\x1a$.cadre.control.v1.GetDesiredResponse\x12K\n" +
 	"\x06Report\x12\x1f.cadre.control.v1.ReportRequest\x1a .cadre.control.v1.ReportResponse\x12Q\n" +
-	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse2\xbc\x03\n" +
+	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse\x12Q\n" +
+	"\bFarewell\x12!.cadre.control.v1.FarewellRequest\x1a\".cadre.control.v1.FarewellResponse2\xbc\x03\n" +
 	"\fAgentService\x12E\n" +
 	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponse\x12W\n" +
 	"\n" +
@@ -2257,7 +2478,7 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Verb)(0),                      // 0: cadre.control.v1.Verb
 	(StepState)(0),                 // 1: cadre.control.v1.StepState
@@ -2268,90 +2489,96 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(*GetEpochsResponse)(nil),      // 6: cadre.control.v1.GetEpochsResponse
 	(*WakeRequest)(nil),            // 7: cadre.control.v1.WakeRequest
 	(*WakeResponse)(nil),           // 8: cadre.control.v1.WakeResponse
-	(*GetDesiredRequest)(nil),      // 9: cadre.control.v1.GetDesiredRequest
-	(*GetDesiredResponse)(nil),     // 10: cadre.control.v1.GetDesiredResponse
-	(*Desired)(nil),                // 11: cadre.control.v1.Desired
-	(*OperationOrder)(nil),         // 12: cadre.control.v1.OperationOrder
-	(*StepResult)(nil),             // 13: cadre.control.v1.StepResult
-	(*CheckResult)(nil),            // 14: cadre.control.v1.CheckResult
-	(*MemberView)(nil),             // 15: cadre.control.v1.MemberView
-	(*ReportRequest)(nil),          // 16: cadre.control.v1.ReportRequest
-	(*Report)(nil),                 // 17: cadre.control.v1.Report
-	(*ReportResponse)(nil),         // 18: cadre.control.v1.ReportResponse
-	(*GetPeersRequest)(nil),        // 19: cadre.control.v1.GetPeersRequest
-	(*GetPeersResponse)(nil),       // 20: cadre.control.v1.GetPeersResponse
-	(*Peer)(nil),                   // 21: cadre.control.v1.Peer
-	(*Port)(nil),                   // 22: cadre.control.v1.Port
-	(*MeshStatusRequest)(nil),      // 23: cadre.control.v1.MeshStatusRequest
-	(*MeshStatusResponse)(nil),     // 24: cadre.control.v1.MeshStatusResponse
-	(*MeshPingRequest)(nil),        // 25: cadre.control.v1.MeshPingRequest
-	(*MeshPingResponse)(nil),       // 26: cadre.control.v1.MeshPingResponse
-	(*MeshAllowBenchRequest)(nil),  // 27: cadre.control.v1.MeshAllowBenchRequest
-	(*MeshAllowBenchResponse)(nil), // 28: cadre.control.v1.MeshAllowBenchResponse
-	(*MeshBenchRequest)(nil),       // 29: cadre.control.v1.MeshBenchRequest
-	(*MeshBenchResponse)(nil),      // 30: cadre.control.v1.MeshBenchResponse
-	nil,                            // 31: cadre.control.v1.Desired.SecretEpochsEntry
-	nil,                            // 32: cadre.control.v1.Report.SecretEpochsEntry
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
-	(*v1.Link)(nil),                // 35: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                // 36: cadre.mesh.v1.Ping
-	(v1.Direction)(0),              // 37: cadre.mesh.v1.Direction
-	(*v1.Bench)(nil),               // 38: cadre.mesh.v1.Bench
+	(*FarewellRequest)(nil),        // 9: cadre.control.v1.FarewellRequest
+	(*FarewellResponse)(nil),       // 10: cadre.control.v1.FarewellResponse
+	(*GetDesiredRequest)(nil),      // 11: cadre.control.v1.GetDesiredRequest
+	(*GetDesiredResponse)(nil),     // 12: cadre.control.v1.GetDesiredResponse
+	(*Desired)(nil),                // 13: cadre.control.v1.Desired
+	(*OperationOrder)(nil),         // 14: cadre.control.v1.OperationOrder
+	(*StepResult)(nil),             // 15: cadre.control.v1.StepResult
+	(*CheckResult)(nil),            // 16: cadre.control.v1.CheckResult
+	(*MemberView)(nil),             // 17: cadre.control.v1.MemberView
+	(*ReportRequest)(nil),          // 18: cadre.control.v1.ReportRequest
+	(*Heartbeat)(nil),              // 19: cadre.control.v1.Heartbeat
+	(*Report)(nil),                 // 20: cadre.control.v1.Report
+	(*ReportResponse)(nil),         // 21: cadre.control.v1.ReportResponse
+	(*GetPeersRequest)(nil),        // 22: cadre.control.v1.GetPeersRequest
+	(*GetPeersResponse)(nil),       // 23: cadre.control.v1.GetPeersResponse
+	(*Peer)(nil),                   // 24: cadre.control.v1.Peer
+	(*Port)(nil),                   // 25: cadre.control.v1.Port
+	(*MeshStatusRequest)(nil),      // 26: cadre.control.v1.MeshStatusRequest
+	(*MeshStatusResponse)(nil),     // 27: cadre.control.v1.MeshStatusResponse
+	(*MeshPingRequest)(nil),        // 28: cadre.control.v1.MeshPingRequest
+	(*MeshPingResponse)(nil),       // 29: cadre.control.v1.MeshPingResponse
+	(*MeshAllowBenchRequest)(nil),  // 30: cadre.control.v1.MeshAllowBenchRequest
+	(*MeshAllowBenchResponse)(nil), // 31: cadre.control.v1.MeshAllowBenchResponse
+	(*MeshBenchRequest)(nil),       // 32: cadre.control.v1.MeshBenchRequest
+	(*MeshBenchResponse)(nil),      // 33: cadre.control.v1.MeshBenchResponse
+	nil,                            // 34: cadre.control.v1.Desired.SecretEpochsEntry
+	nil,                            // 35: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
+	(*v1.Link)(nil),                // 38: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                // 39: cadre.mesh.v1.Ping
+	(v1.Direction)(0),              // 40: cadre.mesh.v1.Direction
+	(*v1.Bench)(nil),               // 41: cadre.mesh.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
-	11, // 0: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
-	12, // 1: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
-	31, // 2: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
+	13, // 0: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
+	14, // 1: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
+	34, // 2: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
 	0,  // 3: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	33, // 4: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	34, // 5: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
+	36, // 4: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	37, // 5: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
 	0,  // 6: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
 	1,  // 7: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	33, // 8: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	36, // 8: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
 	2,  // 9: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	33, // 10: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	36, // 10: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
 	3,  // 11: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
-	17, // 12: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	33, // 13: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
-	15, // 14: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
-	14, // 15: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
-	13, // 16: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	34, // 17: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	33, // 18: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	32, // 19: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
-	21, // 20: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
-	22, // 21: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
-	22, // 22: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
-	4,  // 23: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	35, // 24: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
-	36, // 25: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
-	37, // 26: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
-	34, // 27: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
-	38, // 28: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
-	9,  // 29: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	16, // 30: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	19, // 31: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	7,  // 32: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	23, // 33: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
-	25, // 34: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
-	27, // 35: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
-	29, // 36: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
-	5,  // 37: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
-	10, // 38: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	18, // 39: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	20, // 40: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	8,  // 41: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	24, // 42: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
-	26, // 43: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
-	28, // 44: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
-	30, // 45: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
-	6,  // 46: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
-	38, // [38:47] is the sub-list for method output_type
-	29, // [29:38] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	20, // 12: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
+	19, // 13: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
+	36, // 14: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	17, // 15: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
+	16, // 16: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
+	15, // 17: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
+	37, // 18: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	36, // 19: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	35, // 20: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	24, // 21: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
+	25, // 22: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
+	25, // 23: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
+	4,  // 24: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
+	38, // 25: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
+	39, // 26: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
+	40, // 27: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
+	37, // 28: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
+	41, // 29: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	11, // 30: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	18, // 31: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	22, // 32: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	9,  // 33: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
+	7,  // 34: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	26, // 35: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
+	28, // 36: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
+	30, // 37: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
+	32, // 38: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	5,  // 39: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	12, // 40: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	21, // 41: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	23, // 42: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	10, // 43: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
+	8,  // 44: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	27, // 45: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
+	29, // 46: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
+	31, // 47: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
+	33, // 48: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	6,  // 49: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	40, // [40:50] is the sub-list for method output_type
+	30, // [30:40] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
@@ -2359,14 +2586,14 @@ func file_cadre_control_v1_control_proto_init() {
 	if File_cadre_control_v1_control_proto != nil {
 		return
 	}
-	file_cadre_control_v1_control_proto_msgTypes[10].OneofWrappers = []any{}
+	file_cadre_control_v1_control_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   28,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -26,6 +26,7 @@ const (
 	CoordinatorService_GetDesired_FullMethodName = "/cadre.control.v1.CoordinatorService/GetDesired"
 	CoordinatorService_Report_FullMethodName     = "/cadre.control.v1.CoordinatorService/Report"
 	CoordinatorService_GetPeers_FullMethodName   = "/cadre.control.v1.CoordinatorService/GetPeers"
+	CoordinatorService_Farewell_FullMethodName   = "/cadre.control.v1.CoordinatorService/Farewell"
 )
 
 // CoordinatorServiceClient is the client API for CoordinatorService service.
@@ -37,10 +38,14 @@ const (
 type CoordinatorServiceClient interface {
 	// GetDesired returns the whole desired state of the calling Slot.
 	GetDesired(ctx context.Context, in *GetDesiredRequest, opts ...grpc.CallOption) (*GetDesiredResponse, error)
-	// Report delivers the whole current report of the calling Slot.
+	// Report delivers the whole current report of the calling Slot, or says that the last
+	// one still holds.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
-	// GetPeers returns the peer map that concerns the calling Slot.
+	// GetPeers returns the peer map that concerns the calling Slot, or what changed of it.
 	GetPeers(ctx context.Context, in *GetPeersRequest, opts ...grpc.CallOption) (*GetPeersResponse, error)
+	// Farewell says that the calling Boot ends: its workload is stopped. Its lease is given
+	// up at once, so that its successor waits for nothing, and it is given nothing any more.
+	Farewell(ctx context.Context, in *FarewellRequest, opts ...grpc.CallOption) (*FarewellResponse, error)
 }
 
 type coordinatorServiceClient struct {
@@ -81,6 +86,16 @@ func (c *coordinatorServiceClient) GetPeers(ctx context.Context, in *GetPeersReq
 	return out, nil
 }
 
+func (c *coordinatorServiceClient) Farewell(ctx context.Context, in *FarewellRequest, opts ...grpc.CallOption) (*FarewellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FarewellResponse)
+	err := c.cc.Invoke(ctx, CoordinatorService_Farewell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoordinatorServiceServer is the server API for CoordinatorService service.
 // All implementations must embed UnimplementedCoordinatorServiceServer
 // for forward compatibility.
@@ -90,10 +105,14 @@ func (c *coordinatorServiceClient) GetPeers(ctx context.Context, in *GetPeersReq
 type CoordinatorServiceServer interface {
 	// GetDesired returns the whole desired state of the calling Slot.
 	GetDesired(context.Context, *GetDesiredRequest) (*GetDesiredResponse, error)
-	// Report delivers the whole current report of the calling Slot.
+	// Report delivers the whole current report of the calling Slot, or says that the last
+	// one still holds.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
-	// GetPeers returns the peer map that concerns the calling Slot.
+	// GetPeers returns the peer map that concerns the calling Slot, or what changed of it.
 	GetPeers(context.Context, *GetPeersRequest) (*GetPeersResponse, error)
+	// Farewell says that the calling Boot ends: its workload is stopped. Its lease is given
+	// up at once, so that its successor waits for nothing, and it is given nothing any more.
+	Farewell(context.Context, *FarewellRequest) (*FarewellResponse, error)
 	mustEmbedUnimplementedCoordinatorServiceServer()
 }
 
@@ -112,6 +131,9 @@ func (UnimplementedCoordinatorServiceServer) Report(context.Context, *ReportRequ
 }
 func (UnimplementedCoordinatorServiceServer) GetPeers(context.Context, *GetPeersRequest) (*GetPeersResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetPeers not implemented")
+}
+func (UnimplementedCoordinatorServiceServer) Farewell(context.Context, *FarewellRequest) (*FarewellResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Farewell not implemented")
 }
 func (UnimplementedCoordinatorServiceServer) mustEmbedUnimplementedCoordinatorServiceServer() {}
 func (UnimplementedCoordinatorServiceServer) testEmbeddedByValue()                            {}
@@ -188,6 +210,24 @@ func _CoordinatorService_GetPeers_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CoordinatorService_Farewell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FarewellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServiceServer).Farewell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CoordinatorService_Farewell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServiceServer).Farewell(ctx, req.(*FarewellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CoordinatorService_ServiceDesc is the grpc.ServiceDesc for CoordinatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -206,6 +246,10 @@ var CoordinatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPeers",
 			Handler:    _CoordinatorService_GetPeers_Handler,
+		},
+		{
+			MethodName: "Farewell",
+			Handler:    _CoordinatorService_Farewell_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
