@@ -111,6 +111,11 @@ bench-plan: build ## measure what one decision over 100, 1000 and 10000 slots co
 	@mkdir -p .out
 	@$(BIN)/cadre-bench-plan --out .out/bench-plan.json
 
+.PHONY: bench-scale
+bench-scale: tools build ## measure what a cluster of 100 to 10000 agents costs, storms and takeovers (root; about 30 minutes; SIZES=100,1000 for less)
+	@mkdir -p .out
+	@$(BIN)/cadre-bench-scale --out .out/bench-scale.json $(if $(SIZES),--sizes $(SIZES))
+
 .PHONY: docs-performance
 docs-performance: build ## write docs/performance.md from the last benchmark results
 	@$(BIN)/cadre-bench-table --from .out --to docs/performance.md

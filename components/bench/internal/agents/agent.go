@@ -126,11 +126,12 @@ func (a *Agent) Admit(ctx context.Context, address string, judge Judge) error {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	a.Nonces = append(a.Nonces, challenge.GetNonce())
-	if err := checkCoordinator(ctx, challenge, state, own, judge); err != nil {
+	founding, err := checkCoordinator(ctx, challenge, state, own, judge)
+	if err != nil {
 		return fmt.Errorf("check coordinator: %w", err)
 	}
 	claim := statement.Agent{
-		Cluster: challenge.GetCluster(), Founding: world.Founding, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
+		Cluster: challenge.GetCluster(), Founding: founding, Group: challenge.GetGroup(), Slot: challenge.GetSlot(),
 		AppID: a.Slot.AppID, InstanceID: a.InstanceID(), ComposeHash: a.guest.ComposeHash(),
 		BootPublicKey: a.spki, Nonce: challenge.GetNonce(), Exporter: exporter,
 	}
@@ -156,23 +157,24 @@ func (a *Agent) Admit(ctx context.Context, address string, judge Judge) error {
 // No agent goes on after it, and so no benchmark.
 var errEvidence = errors.New("the coordinator's evidence is not good")
 
-func checkCoordinator(ctx context.Context, c *admissionv1.ChallengeResponse, state tls.ConnectionState, own statement.Exchange, judge Judge) error {
+// checkCoordinator gives the founding that the coordinator is of.
+func checkCoordinator(ctx context.Context, c *admissionv1.ChallengeResponse, state tls.ConnectionState, own statement.Exchange, judge Judge) (founding string, err error) {
 	said, err := statement.DecodeBatch(c.GetCoordinatorStatement())
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", errEvidence, err)
+		return "", fmt.Errorf("%w: %w", errEvidence, err)
 	case len(state.PeerCertificates) == 0 || !bytes.Equal(said.TLSPublicKey, state.PeerCertificates[0].RawSubjectPublicKeyInfo):
-		return fmt.Errorf("%w: another TLS key", errEvidence)
+		return "", fmt.Errorf("%w: another TLS key", errEvidence)
 	case !said.Commits(own, c.GetCoordinatorLeaf(), c.GetCoordinatorPath()):
-		return fmt.Errorf("%w: another connection", errEvidence)
+		return "", fmt.Errorf("%w: another connection", errEvidence)
 	case judge == nil:
-		return nil
+		return said.Founding, nil
 	}
 	ev := c.GetCoordinatorEvidence()
 	if err := judge(ctx, attest.Evidence{
 		Quote: ev.GetQuote(), EventLog: ev.GetEventLog(), AppCompose: ev.GetAppCompose(), Collateral: ev.GetCollateral(),
 	}, said.ReportData()); err != nil {
-		return fmt.Errorf("%w: %w", errEvidence, err)
+		return "", fmt.Errorf("%w: %w", errEvidence, err)
 	}
-	return nil
+	return said.Founding, nil
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 
 	"cadre.dev/attest"
-	"cadre.dev/bench/internal/world"
 )
 
 // Evidence is of the CVM as it is, for report data that is told.
@@ -47,7 +46,7 @@ func (a *Agent) quote(ctx context.Context, data [64]byte) (none attest.Evidence,
 	if err != nil {
 		return none, err
 	}
-	return attest.Evidence{Quote: raw, EventLog: reply.EventLog, AppCompose: world.AppCompose(a.Slot.Group), VMConfig: reply.VMConfig}, nil
+	return attest.Evidence{Quote: raw, EventLog: reply.EventLog, AppCompose: a.Slot.AppCompose(), VMConfig: reply.VMConfig}, nil
 }
 
 // recorder is an http.ResponseWriter that keeps what is written.

@@ -42,7 +42,7 @@ type Session struct {
 
 // Open runs the node; it dials coordinator 0 at address. The caller must Close it.
 func (a *Agent) Open(ctx context.Context, address string) (*Session, error) {
-	credentials, err := a.credentials()
+	credentials, err := a.Credentials()
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,8 @@ func (s *Session) Close() {
 	s.tasks.Wait()
 }
 
-func (a *Agent) credentials() (overlay.Credentials, error) {
+// Credentials are what the Boot was given.
+func (a *Agent) Credentials() (overlay.Credentials, error) {
 	own, roots := tls.Certificate{PrivateKey: a.key}, x509.NewCertPool()
 	for rest := a.Grant.GetSvidChainPem(); ; {
 		var block *pem.Block

@@ -35,6 +35,16 @@ type Slot struct {
 	Ordinal     int
 	AppID, VIP  string
 	Seed        []byte
+	// Compose is what its CVM is measured with; nil: AppCompose of the group.
+	Compose []byte
+}
+
+// AppCompose is what the Slot's CVM is measured with.
+func (s Slot) AppCompose() []byte {
+	if s.Compose != nil {
+		return s.Compose
+	}
+	return AppCompose(s.Group)
 }
 
 // Slots makes n of them, in groups of PerGroup.
@@ -54,7 +64,7 @@ func Slots(n int) []Slot {
 
 // Boot starts the simulated CVM of a Slot.
 func (s Slot) Boot(cloud *attestsim.Cloud) (*attestsim.Guest, error) {
-	return cloud.Boot(attestsim.BootConfig{AppID: s.AppID, AppCompose: AppCompose(s.Group), InstanceIDSeed: s.Seed, OSImage: OSImage})
+	return cloud.Boot(attestsim.BootConfig{AppID: s.AppID, AppCompose: s.AppCompose(), InstanceIDSeed: s.Seed, OSImage: OSImage})
 }
 
 // AppCompose is what the CVMs of a group are measured with.

@@ -1,0 +1,119 @@
+// Command cadre-bench-scale measures what a cluster costs as it grows and how long it takes
+// to mend, prints a table and writes the figures as JSON.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"cadre.dev/bench/internal/scale"
+	"cadre.dev/figures"
+	"cadre.dev/lab/worker"
+	"cadre.dev/store/localconsul"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := start(ctx, os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cadre-bench-scale:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has been called
+	}
+}
+
+func start(ctx context.Context, args []string) error {
+	if len(args) == 1 && args[0] == worker.Argument {
+		// A worker ends with its input: an interrupt is for the benchmark alone.
+		return worker.Serve(context.WithoutCancel(ctx), os.Stdin, os.Stdout, scale.Roles())
+	}
+	return bench(ctx, args)
+}
+
+// bench exits well when aims are missed, and with an error when a measurement failed; the
+// figures of the others are written before.
+func bench(ctx context.Context, args []string) error {
+	o := scale.Options{Progress: os.Stderr}
+	flags := flag.NewFlagSet("cadre-bench-scale", flag.ContinueOnError)
+	out := flags.String("out", ".out/bench-scale.json", "where to write the figures")
+	sizes := flags.String("sizes", "100,1000,5000,10000", "numbers of agents to grow to, in groups of 3")
+	flags.DurationVar(&o.Window, "window", 30*time.Second, "how long an idle cluster is looked at")
+	flags.IntVar(&o.Fleets, "fleets", 10, "how many processes play agents")
+	flags.IntVar(&o.StormAt, "storm", 1000, "at which size all agents restart at once")
+	flags.IntVar(&o.Orders, "orders", 100, "how many groups roll, for the time from a spec to the first order")
+	flags.DurationVar(&o.OrderEvery, "order-every", 200*time.Millisecond, "how far apart their specs are")
+	flags.DurationVar(&o.GrowLimit, "grow-limit", 10*time.Minute, "how long the growth to a size may take")
+	flags.DurationVar(&o.StormLimit, "storm-limit", 2*time.Minute, "after how long an agent without Sessions and orders is lost")
+	flags.BoolVar(&o.OnlyCoordinators, "only-coordinators", false, "open no Sessions between members, whatever their peer maps name")
+	only := flags.String("only", "", "measure only what matches this regular expression: idle, storm, orders, takeovers")
+	flags.StringVar(&o.Profile, "profile", "", "folder for CPU profiles of the idle leader; they cost some CPU themselves (empty: none)")
+	flags.StringVar(&o.Consul, "consul", "", "Consul's program (empty: CADRE_CONSUL, .tools/bin/consul, or PATH)")
+	logPath := flags.String("log", ".out/bench-scale.log", "what the processes say")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if o.Sizes, err = numbers(*sizes); err != nil {
+		return err
+	}
+	if o.Fleets < 1 || o.Orders < 1 || o.Window < time.Second {
+		return errors.New("--fleets and --orders: at least 1; --window: at least 1s")
+	}
+	if *only != "" {
+		if o.Only, err = regexp.Compile(*only); err != nil {
+			return fmt.Errorf("--only: %w", err)
+		}
+	}
+	if o.Consul == "" {
+		if o.Consul, err = localconsul.Binary(); err != nil {
+			return err
+		}
+	}
+	if o.Consul, err = filepath.Abs(o.Consul); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(*logPath), 0o750); err != nil {
+		return err
+	}
+	if o.Log, err = os.Create(*logPath); err != nil {
+		return err
+	}
+	defer func() { _ = o.Log.Close() }()
+	report, failed := scale.Run(ctx, o)
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped: %w", context.Cause(ctx))
+	}
+	report.Print(os.Stdout)
+	return errors.Join(failed, figures.Write(*out, report))
+}
+
+// numbers reads sizes, growing.
+func numbers(list string) ([]int, error) {
+	var out []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("--sizes: %q is no number of agents; want e.g. 100,1000", text)
+		}
+		out = append(out, n)
+	}
+	if !slices.IsSorted(out) {
+		return nil, fmt.Errorf("--sizes: %s shrinks; a cluster is grown", list)
+	}
+	return out, nil
+}

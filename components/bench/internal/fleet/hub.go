@@ -1,0 +1,285 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"cadre.dev/bench/internal/world"
+	"cadre.dev/overlay"
+	"cadre.dev/overlay/grpcconn"
+	"cadre.dev/overlay/grpcserver"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// The times of cadre-agent.
+const (
+	// poll is the longest time between two fetches; jittered downwards by half.
+	poll = 5 * time.Second
+	// heartbeat is the longest time between two reports.
+	heartbeat = 2 * time.Second
+	// callLimit bounds one call, pause comes after one that failed.
+	callLimit = 5 * time.Second
+	pause     = 500 * time.Millisecond
+	// renewEvery is how often credentials are renewed.
+	renewEvery = 5 * time.Minute
+)
+
+// hub joins the control sessions of one Boot with all coordinators.
+type hub struct {
+	member *member
+	end    context.CancelCauseFunc // of the Boot
+	node   *overlay.Node
+	began  time.Time
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}            // guarded by mu
+	desired  *controlv1.Desired               // guarded by mu
+	version  uint64                           // of the peer map; guarded by mu
+	members  int                              // Peers that are no coordinators; guarded by mu
+	sequence uint64                           // of reports; guarded by mu
+	steps    map[string]*controlv1.StepResult // by Operation; guarded by mu
+}
+
+func newHub(m *member, end context.CancelCauseFunc) *hub {
+	return &hub{member: m, end: end, began: time.Now(), sessions: map[*session]struct{}{}, steps: map[string]*controlv1.StepResult{}}
+}
+
+// known: desired state has come, and how many other members the map names.
+func (h *hub) known() (ordered bool, members int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.desired.GetVersion() > 0, h.members
+}
+
+// session is the client's side towards one coordinator.
+type session struct {
+	hub           *hub
+	conn          *grpc.ClientConn
+	client        controlv1.CoordinatorServiceClient
+	fetch, report chan struct{} // capacity 1
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// all nudges one channel of every session.
+func (h *hub) all(which func(*session) chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sessions {
+		nudge(which(s))
+	}
+}
+
+func (h *hub) fetchAll()  { h.all(func(s *session) chan struct{} { return s.fetch }) }
+func (h *hub) reportAll() { h.all(func(s *session) chan struct{} { return s.report }) }
+
+// serve is overlay's OnControl.
+func (h *hub) serve(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
+	if !peer.Coordinator || !conns.Dialer {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	channel, err := grpcconn.Client(conns.First)
+	if err != nil {
+		return
+	}
+	defer func() { _ = channel.Close() }()
+	s := &session{hub: h, conn: channel, client: controlv1.NewCoordinatorServiceClient(channel), fetch: make(chan struct{}, 1), report: make(chan struct{}, 1)}
+	h.mu.Lock()
+	h.sessions[s] = struct{}{}
+	h.mu.Unlock()
+	var work sync.WaitGroup
+	work.Go(func() {
+		_ = grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) { controlv1.RegisterAgentServiceServer(g, woken{hub: h}) }, grpcserver.Limits{Message: 64 << 10})
+		cancel()
+	})
+	work.Go(func() { s.loop(ctx, s.fetch, func() time.Duration { return poll/2 + rand.N(poll/2) }, s.get) }) //nolint:gosec // jitter is no secret
+	work.Go(func() { s.loop(ctx, s.report, func() time.Duration { return heartbeat }, s.tell) })
+	<-ctx.Done()
+	_ = conns.First.Close()
+	_ = conns.Second.Close()
+	work.Wait()
+	h.mu.Lock()
+	delete(h.sessions, s)
+	h.mu.Unlock()
+}
+
+// loop does one thing at once, when nudged and when its time has come.
+func (s *session) loop(ctx context.Context, nudged <-chan struct{}, every func() time.Duration, do func(context.Context) error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-nudged:
+		case <-timer.C:
+		}
+		next := every()
+		call, cancel := context.WithTimeout(ctx, callLimit)
+		if err := do(call); err != nil {
+			next = pause
+			s.hub.noteEnded(err)
+		}
+		cancel()
+		timer.Reset(next)
+	}
+}
+
+// get fetches desired state and peers.
+func (s *session) get(ctx context.Context) error {
+	h := s.hub
+	h.mu.Lock()
+	desired, peers := h.desired.GetVersion(), h.version
+	h.mu.Unlock()
+	d, err := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired})
+	if err != nil {
+		return err
+	}
+	h.takeDesired(d.GetDesired())
+	p, err := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: peers}, grpc.MaxCallRecvMsgSize(4<<20))
+	if err != nil {
+		return err
+	}
+	return h.takePeers(p.GetVersion(), p.GetPeers())
+}
+
+func (h *hub) takeDesired(d *controlv1.Desired) {
+	h.mu.Lock()
+	if d.GetVersion() == 0 || d.GetTerm() < h.desired.GetTerm() || d.GetTerm() == h.desired.GetTerm() && d.GetVersion() <= h.desired.GetVersion() {
+		h.mu.Unlock()
+		return
+	}
+	h.desired = d
+	order := d.GetOperation()
+	news := order != nil
+	if news {
+		h.steps[order.GetOperationId()] = &controlv1.StepResult{
+			OperationId: order.GetOperationId(), Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE,
+		}
+	}
+	h.mu.Unlock()
+	if news {
+		h.member.noteOrder(order.GetOperationId())
+		h.reportAll()
+	}
+}
+
+// takePeers gives the node its Peers, without ports: see the package's comment.
+func (h *hub) takePeers(version uint64, list []*controlv1.Peer) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if version != 0 && version <= h.version {
+		return nil
+	}
+	out := make([]overlay.Peer, 0, len(list))
+	members := 0
+	for _, p := range list {
+		if !p.GetCoordinator() {
+			members++
+			if h.member.fleet.cfg.OnlyCoordinators {
+				continue
+			}
+		}
+		vip, err := netip.ParseAddr(p.GetVip())
+		if err != nil {
+			return err
+		}
+		out = append(out, overlay.Peer{
+			ID: overlay.ID{Cluster: world.Cluster, Group: p.GetGroup(), Slot: p.GetSlot()}, BootID: p.GetBootId(), InstanceID: p.GetInstanceId(),
+			VIP: vip, Coordinator: p.GetCoordinator(),
+		})
+	}
+	if len(out) == 0 {
+		return errors.New("a peer map without coordinators")
+	}
+	h.version, h.members = version, members
+	h.node.SetPeers(out)
+	return nil
+}
+
+// tell reports: all is well, and every order was followed at once.
+func (s *session) tell(ctx context.Context) error {
+	h := s.hub
+	h.mu.Lock()
+	h.sequence++
+	r := &controlv1.Report{
+		Sequence: h.sequence, Term: h.desired.GetTerm(), DesiredVersion: h.desired.GetVersion(), State: h.desired.GetState(),
+		MemberKnown: true, ConsulReady: true, GossipEpoch: h.desired.GetGossipEpoch(), HealthyFor: durationpb.New(time.Since(h.began)),
+		Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
+	}
+	for _, step := range h.steps {
+		r.Steps = append(r.Steps, step)
+	}
+	desired, peers := h.desired.GetVersion(), h.version
+	h.mu.Unlock()
+	answer, err := s.client.Report(ctx, &controlv1.ReportRequest{Report: r})
+	if err != nil {
+		return err
+	}
+	if answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > peers {
+		h.fetchAll()
+	}
+	return nil
+}
+
+// noteEnded ends the Boot when a coordinator says that it no longer is its Slot.
+func (h *hub) noteEnded(err error) {
+	if status.Code(err) == codes.FailedPrecondition {
+		h.end(err)
+	}
+}
+
+// woken takes the coordinators' calls.
+type woken struct {
+	controlv1.UnimplementedAgentServiceServer
+	hub *hub
+}
+
+func (w woken) Wake(_ context.Context, r *controlv1.WakeRequest) (*controlv1.WakeResponse, error) {
+	if r.GetEndedCode() != "" {
+		w.hub.end(errors.New(r.GetEndedCode()))
+		return &controlv1.WakeResponse{}, nil
+	}
+	w.hub.fetchAll()
+	return &controlv1.WakeResponse{}, nil
+}
+
+// renew asks one coordinator for fresh credentials now and then, as an agent does.
+func (h *hub) renew(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(renewEvery*9/10 + rand.N(renewEvery/5)): //nolint:gosec // jitter is no secret
+		}
+		h.mu.Lock()
+		var one *session
+		for s := range h.sessions {
+			one = s
+		}
+		h.mu.Unlock()
+		if one == nil {
+			continue
+		}
+		call, cancel := context.WithTimeout(ctx, callLimit)
+		_, _ = admissionv1.NewCredentialServiceClient(one.conn).Renew(call, &admissionv1.RenewRequest{BootId: h.member.agent.BootID})
+		cancel()
+	}
+}

@@ -1,0 +1,290 @@
+package scale
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"cadre.dev/bench/internal/fleet"
+	"cadre.dev/bench/internal/world"
+	"cadre.dev/lab/worker"
+)
+
+// perGroup is how many Slots a group has.
+const perGroup = 3
+
+// grow applies groups until there are at least n Slots, and waits until every agent has its
+// Sessions with the coordinators and its desired state.
+func (c *cluster) grow(ctx context.Context, n int) (took time.Duration, err error) {
+	began := time.Now()
+	want := (n + perGroup - 1) / perGroup
+	c.say("growing from %d to %d groups of %d", c.groups, want, perGroup)
+	o, err := c.operator(0)
+	if err != nil {
+		return 0, err
+	}
+	defer o.close()
+	from := c.groups
+	if err := world.Each(8, want-from, func(i int) error {
+		name := groupName(from + i)
+		spec, err := specOf(name, perGroup, "one")
+		if err != nil {
+			return err
+		}
+		return o.apply(ctx, name, spec)
+	}); err != nil {
+		return 0, err
+	}
+	c.groups = want
+	_, err = c.whole(ctx, c.options.GrowLimit)
+	return time.Since(began), err
+}
+
+func (c *cluster) slots() int { return c.groups * perGroup }
+
+// counts are of all agents.
+type counts struct {
+	Admitted, Connected, Ordered, Whole int
+	// MostSessions is the most that one member holds or its map asks for.
+	MostSessions, MostMap int
+	Errors                map[string]int
+}
+
+func (c *cluster) states(ctx context.Context) (out counts, err error) {
+	out.Errors = map[string]int{}
+	for _, p := range c.fleets {
+		var all []fleet.State
+		if err := p.Call(ctx, "states", fleet.Nothing{}, &all); err != nil {
+			return out, err
+		}
+		for _, s := range all {
+			if s.Err != "" {
+				out.Errors[s.Err]++
+			}
+			is := func(yes bool, n *int) {
+				if yes {
+					*n++
+				}
+			}
+			connected := s.Coordinators == replicas
+			is(s.Admitted, &out.Admitted)
+			is(connected, &out.Connected)
+			is(s.Ordered, &out.Ordered)
+			// Members of a small group keep Sessions among themselves.
+			is(connected && s.Ordered && (c.options.OnlyCoordinators || s.Members >= perGroup-1), &out.Whole)
+			sessions := s.Coordinators + s.Members
+			if c.options.OnlyCoordinators {
+				sessions = s.Coordinators + s.Map // they are not opened, but asked for
+			}
+			out.MostSessions, out.MostMap = max(out.MostSessions, sessions), max(out.MostMap, s.Map)
+		}
+	}
+	return out, nil
+}
+
+// whole waits until every agent is where it should be.
+func (c *cluster) whole(ctx context.Context, within time.Duration) (last counts, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("not all agents came up in time"))
+	defer cancel()
+	told := time.Now()
+	err = every(ctx, 250*time.Millisecond, func() (bool, error) {
+		var err error
+		if last, err = c.states(ctx); err != nil {
+			return false, err
+		}
+		if time.Since(told) > 10*time.Second {
+			told = time.Now()
+			c.say("  of %d: admitted %d, connected %d, with desired state %d, whole %d; platform calls %d", c.slots(), last.Admitted, last.Connected, last.Ordered, last.Whole, c.cloud.Calls())
+		}
+		return last.Whole >= c.slots(), nil
+	})
+	if err != nil {
+		err = fmt.Errorf("of %d agents admitted %d, connected %d, with desired state %d, whole %d: %w", c.slots(), last.Admitted, last.Connected, last.Ordered, last.Whole, err)
+	}
+	return last, err
+}
+
+// settle waits until Consul's log grows no less than it did a while before, a minute at most.
+func (c *cluster) settle(ctx context.Context) error {
+	const step = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var before raft
+	last := -1.0
+	err := every(ctx, step, func() (bool, error) {
+		var now raft
+		if err := c.coordinators[0].Call(ctx, "raft", nothing{}, &now); err != nil {
+			return false, err
+		}
+		rate := float64(now.Applied-before.Applied) / step.Seconds()
+		known := before.Applied > 0
+		still := known && last >= 0 && (rate <= 1 || rate > last*0.8)
+		if known {
+			last = rate
+		}
+		before = now
+		return still, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil // it does not settle: the figures show it
+	}
+	return err
+}
+
+// idle is what a size costs when nothing happens.
+type idle struct {
+	Slots int
+	// Leader, Followers, Consul and Agents are cores: of the leader's process, the mean of
+	// the others, of the leader's Consul server, of what plays the agents.
+	Leader, Followers, Consul, Agents float64
+	// Busy is the share of the machine in use.
+	Busy float64
+	// Writes a second into Consul's log.
+	Writes float64
+	// Leader's memory, in bytes.
+	Memory memory
+}
+
+type usage struct {
+	at        time.Time
+	of        [replicas]time.Duration
+	consul    time.Duration
+	agents    time.Duration
+	busy, all float64
+	applied   uint64
+}
+
+func (c *cluster) usage(ctx context.Context, leader int) (u usage, err error) {
+	u.at = time.Now()
+	for n, p := range c.coordinators {
+		if u.of[n], err = p.CPU(); err != nil {
+			return u, err
+		}
+	}
+	children, err := childrenOf(c.coordinators[leader].PID())
+	if err != nil {
+		return u, err
+	}
+	for _, pid := range children {
+		used, err := worker.CPUOf(pid)
+		if err != nil {
+			return u, err
+		}
+		u.consul += used
+	}
+	for _, p := range c.fleets {
+		used, err := p.CPU()
+		if err != nil {
+			return u, err
+		}
+		u.agents += used
+	}
+	var r raft
+	if err := c.coordinators[leader].Call(ctx, "raft", nothing{}, &r); err != nil {
+		return u, err
+	}
+	u.applied = r.Applied
+	u.busy, u.all, err = machineTime()
+	return u, err
+}
+
+// idle measures over the window.
+func (c *cluster) idle(ctx context.Context) (out idle, err error) {
+	leader, _, err := c.ready(ctx, time.Minute)
+	if err != nil {
+		return out, err
+	}
+	before, err := c.usage(ctx, leader)
+	if err != nil {
+		return out, err
+	}
+	if c.options.Profile != "" {
+		path := filepath.Join(c.options.Profile, fmt.Sprintf("leader-%d.pprof", c.slots()))
+		err = c.coordinators[leader].Call(ctx, "profile", profile{Path: path, Seconds: int(c.options.Window.Seconds())}, nil)
+	} else {
+		select {
+		case <-time.After(c.options.Window):
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	after, err := c.usage(ctx, leader)
+	if err != nil {
+		return out, err
+	}
+	took := after.at.Sub(before.at).Seconds()
+	cores := func(a, b time.Duration) float64 { return (b - a).Seconds() / took }
+	out = idle{
+		Slots: c.slots(), Leader: cores(before.of[leader], after.of[leader]), Consul: cores(before.consul, after.consul), Agents: cores(before.agents, after.agents),
+		Busy: (after.busy - before.busy) / max(after.all-before.all, 1), Writes: float64(after.applied-before.applied) / took,
+	}
+	for n := range replicas {
+		if n != leader {
+			out.Followers += cores(before.of[n], after.of[n]) / (replicas - 1)
+		}
+	}
+	err = c.coordinators[leader].Call(ctx, "memory", nothing{}, &out.Memory)
+	c.say("  idle with %d slots: leader %.3f cores, followers %.3f, consul %.3f, agents %.2f; machine %.0f %% busy; %.1f writes/s; leader %.0f MiB, in use %.0f MiB",
+		out.Slots, out.Leader, out.Followers, out.Consul, out.Agents, out.Busy*100, out.Writes, float64(out.Memory.RSS)/(1<<20), float64(out.Memory.Live)/(1<<20))
+	return out, err
+}
+
+// childrenOf are the processes that pid started.
+func childrenOf(pid int) ([]int, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, child)
+	}
+	return out, nil
+}
+
+// machineTime is what all CPUs spent at work, and in all, in ticks.
+func machineTime() (busy, all float64, err error) {
+	file, err := os.Open("/proc/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = file.Close() }()
+	line, err := bufio.NewReader(file).ReadString('\n')
+	if err != nil {
+		return 0, 0, err
+	}
+	// user nice system idle iowait irq softirq steal
+	for i, text := range strings.Fields(line)[1:9] {
+		ticks, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		all += ticks
+		if i != 3 && i != 4 {
+			busy += ticks
+		}
+	}
+	return busy, all, nil
+}
