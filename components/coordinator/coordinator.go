@@ -319,7 +319,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	}
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
-		Look:    observe.Looker{Cluster: c.cfg.Cluster, Store: c.store, Listing: c.platform, Reports: c.reports}.Look,
+		Look:    observe.Looker{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Look,
 		Ratchet: c.ratchet, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})

@@ -49,7 +49,7 @@ func (pass *Pass) Plan() Plan {
 	p.Slots, p.Forget = w.slotRecords()
 	p.Message = w.message(actions)
 	p.Status = w.status(p)
-	p.Wake = w.wake(actions)
+	p.Wake, p.Clock = w.wake(actions)
 	return p
 }
 

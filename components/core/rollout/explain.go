@@ -80,14 +80,15 @@ func (w *world) whyNot(m *member) string {
 }
 
 // wake is when time alone changes the decision: a clock of R8 runs out, a deadline
-// passes, a report gets stale, a hold clears.
-func (w *world) wake(actions []Action) time.Time {
-	var at time.Time
-	sooner := func(t time.Time) {
-		if t.After(w.now) && (at.IsZero() || t.Before(at)) {
-			at = t
+// passes, a report gets stale, a hold clears; clock is without the reports.
+func (w *world) wake(actions []Action) (at, clock time.Time) {
+	earlier := func(at *time.Time, t time.Time) {
+		if t.After(w.now) && (at.IsZero() || t.Before(*at)) {
+			*at = t
 		}
 	}
+	sooner := func(t time.Time) { earlier(&clock, t) }
+	var stale time.Time
 	for _, a := range actions {
 		for _, h := range a.Holds {
 			sooner(h.Until)
@@ -99,7 +100,7 @@ func (w *world) wake(actions []Action) time.Time {
 			sooner(m.record.AvailableSince.Add(minReady))
 		}
 		if m.report != nil {
-			sooner(m.report.ReceivedAt.Add(w.t.StaleAfter + time.Millisecond))
+			earlier(&stale, m.report.ReceivedAt.Add(w.t.StaleAfter+time.Millisecond))
 		} else {
 			sooner(w.lostAt(m))
 		}
@@ -110,7 +111,9 @@ func (w *world) wake(actions []Action) time.Time {
 	if w.rollout.State == operation.Running && w.workLeft() && !w.waitsForPeople() {
 		sooner(w.progressSince().Add(group.ProgressDeadline(w.spec)))
 	}
-	return at
+	at = clock
+	earlier(&at, stale)
+	return at, clock
 }
 
 func (w *world) wakeForStep(op *operation.Operation, minReady time.Duration, sooner func(time.Time)) {

@@ -109,6 +109,9 @@ type Plan struct {
 	Message string `json:"message"`
 	// Wake is when to plan again without any change; zero: only on change.
 	Wake time.Time `json:"wake,omitzero"`
+	// Clock is Wake for whoever is told when an agent falls silent: the moments at which
+	// reports get stale are not in it.
+	Clock time.Time `json:"-"`
 }
 
 // Timing holds the engine's fixed times; tests shorten them.

@@ -55,7 +55,7 @@ func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, i
 		if op, open := v.OpenOperation(one.Record.Slot); open {
 			one.Open = &op.Value
 		}
-		found, duplicates := instances(one.Record, listing.Instances)
+		found, duplicates := instances(one.Record, listing)
 		one.Instance, one.Duplicates = found, len(duplicates)
 		if p, ok := v.Proofs[one.Record.Slot]; ok {
 			one.Proof = &p.Value

@@ -12,13 +12,19 @@ import (
 type Looker struct {
 	Cluster string
 	Store   store.Store
+	// Views tells what is known of other groups already; nil: everything is read.
+	Views   *view.Watcher
 	Listing *Platform
 	Reports Reports
 }
 
 // Look reads the records of a group, the platform's list and the reports, in that order.
 func (l Looker) Look(ctx context.Context, name string) (*view.View, Seen, error) {
-	v, err := view.Read(ctx, l.Store)
+	var latest *view.View
+	if l.Views != nil {
+		latest, _ = l.Views.Latest()
+	}
+	v, err := view.ReadGroup(ctx, l.Store, name, latest)
 	if err != nil {
 		return nil, Seen{}, err
 	}

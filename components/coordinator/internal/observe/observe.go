@@ -13,7 +13,6 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
-	"cadre.dev/platform"
 	"cadre.dev/store"
 )
 
@@ -59,7 +58,7 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 		}
 		seen.Now.Slots = append(seen.Now.Slots, one)
 	}
-	for _, i := range listing.Instances {
+	for _, i := range listing.like(cluster + "-" + spec.Name) {
 		if _, claimed := names[i.Name]; !claimed && ofGroup(i.Name, cluster, spec.Name) {
 			seen.Now.Orphans = append(seen.Now.Orphans, i.Name+" ("+cmp.Or(i.VMUUID, i.ID)+")")
 		}
@@ -154,7 +153,7 @@ func requests(v *view.View, name string) []rollout.Request {
 // that was admitted (R11).
 func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
 	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal}
-	one.Instance, one.Duplicates = instances(record, listing.Instances)
+	one.Instance, one.Duplicates = instances(record, listing)
 	if a, ok := v.Admissions[record.Slot]; ok {
 		one.Admission = &a.Value
 		if r, ok := agents.Of(record.Slot); ok && r.BootID == a.Value.BootID {
@@ -169,9 +168,9 @@ func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports
 
 // instances finds the CVM that fills the Slot: the recorded one, else the one
 // with the Slot's name. Others with the name are duplicates (R67).
-func instances(record group.SlotRecord, list []platform.Instance) (*rollout.Instance, []rollout.Instance) {
+func instances(record group.SlotRecord, listing Listing) (*rollout.Instance, []rollout.Instance) {
 	var same []rollout.Instance
-	for _, i := range list {
+	for _, i := range listing.named(record.PlatformName, record.VMUUID) {
 		if i.Name != record.PlatformName && (record.VMUUID == "" || i.VMUUID != record.VMUUID) {
 			continue
 		}

@@ -2,6 +2,8 @@ package observe
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,57 @@ type Listing struct {
 	// At is before the request was sent: nothing older than At is in it.
 	At  time.Time
 	Err error
+
+	// by are the Instances by name and by VM UUID; nil: they are looked for one by one.
+	by *byName
+}
+
+// byName finds Instances without a look at all of them: each group does.
+type byName struct {
+	name, uuid map[string][]int
+	group      map[string][]int // by what a name has before its ordinal
+}
+
+// indexed is l with its Instances found fast.
+func (l Listing) indexed() Listing {
+	l.by = &byName{name: map[string][]int{}, uuid: map[string][]int{}, group: map[string][]int{}}
+	for n, i := range l.Instances {
+		l.by.name[i.Name] = append(l.by.name[i.Name], n)
+		if i.VMUUID != "" {
+			l.by.uuid[i.VMUUID] = append(l.by.uuid[i.VMUUID], n)
+		}
+		if cut := strings.LastIndexByte(i.Name, '-'); cut >= 0 {
+			l.by.group[i.Name[:cut]] = append(l.by.group[i.Name[:cut]], n)
+		}
+	}
+	return l
+}
+
+// named are the Instances with the name, or the VM UUID where that is not empty.
+func (l Listing) named(name, uuid string) (out []platform.Instance) {
+	if l.by == nil {
+		l = l.indexed()
+	}
+	found := slices.Clone(l.by.name[name])
+	if uuid != "" {
+		found = append(found, l.by.uuid[uuid]...)
+	}
+	slices.Sort(found)
+	for _, n := range slices.Compact(found) {
+		out = append(out, l.Instances[n])
+	}
+	return out
+}
+
+// like are the Instances whose names are prefix-<something without a dash>.
+func (l Listing) like(prefix string) (out []platform.Instance) {
+	if l.by == nil {
+		l = l.indexed()
+	}
+	for _, n := range l.by.group[prefix] {
+		out = append(out, l.Instances[n])
+	}
+	return out
 }
 
 // Platform keeps the platform's last list for a moment, so that many groups and
@@ -65,6 +118,7 @@ func (p *Platform) List(ctx context.Context, maxAge time.Duration) Listing {
 	p.mu.Unlock()
 	next := Listing{At: p.now()}
 	next.Instances, next.Err = p.lister.List(call, "")
+	next = next.indexed()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() == nil && p.forgotten == forgotten {

@@ -1,9 +1,11 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
@@ -14,11 +16,7 @@ import (
 
 // addresses gives a virtual address to each of the group's Slots that has none, from the
 // group's blocks, and the blocks that it takes. What a Slot has it keeps.
-func addresses(v *view.View, name string, slots []group.SlotRecord) (out []group.SlotRecord, given address.Given, err error) {
-	used, err := v.AddressesUsed(name)
-	if err != nil {
-		return nil, given, err
-	}
+func addresses(v *view.View, name string, slots []group.SlotRecord, used address.Used) (out []group.SlotRecord, given address.Given, err error) {
 	given = v.AddressesOf(name)
 	taken, need := map[netip.Addr]bool{}, 0
 	for _, s := range slices.Concat(slots, v.SlotsOf(name)) {
@@ -49,6 +47,38 @@ func addresses(v *view.View, name string, slots []group.SlotRecord) (out []group
 		taken[addr] = true
 	}
 	return out, given, nil
+}
+
+// book is which virtual addresses are in use. Under one Lease nobody but its holder gives
+// any, so they are read once and then added to.
+type book struct {
+	mu   sync.Mutex
+	used address.Used // guarded by mu
+	term uint64       // guarded by mu; of the Lease that used is known under
+	at   time.Time    // guarded by mu; when it was read
+}
+
+// bookFor is how old the book may be: what was given back meanwhile is not given.
+const bookFor = time.Hour
+
+// usedLocked is what is in use, this group's own with it.
+func (p *pass) usedLocked(ctx context.Context) (address.Used, error) {
+	if b := &p.book; b.term != p.lease.Term() || p.now.Sub(b.at).Abs() > bookFor {
+		all, err := view.ReadAddresses(ctx, p.cfg.Store)
+		if err != nil {
+			return address.Used{}, err
+		}
+		used, err := all.AddressesUsed("")
+		if err != nil {
+			return address.Used{}, err
+		}
+		b.used, b.term, b.at = used, p.lease.Term(), p.now
+	}
+	used := p.book.used
+	if latest, _ := p.cfg.Views.Latest(); latest != nil {
+		latest.AddressesProven(&used)
+	}
+	return used, nil
 }
 
 // addressesOps write the group's blocks where the record says something else.

@@ -28,7 +28,11 @@ func slotsFor(v *view.View, name string, n int) (out []group.SlotRecord) {
 // give is what a pass writes.
 func give(t *testing.T, v *view.View, name string, n int) []group.SlotRecord {
 	t.Helper()
-	slots, given, err := addresses(v, name, slotsFor(v, name, n))
+	used, err := v.AddressesUsed("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots, given, err := addresses(v, name, slotsFor(v, name, n), used)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +96,7 @@ func TestAddressesFromBeforeThereWereBlocksStay(t *testing.T) {
 func TestNoAddressIsGivenWhileARecordMayNameIt(t *testing.T) {
 	v := emptyView()
 	v.Bad = []*store.RecordError{{Key: store.AddressesKey("other"), Err: fmt.Errorf("not a JSON object")}}
-	if _, _, err := addresses(v, "web", slotsFor(v, "web", 3)); err == nil {
+	if _, err := v.AddressesUsed(""); err == nil {
 		t.Error("given all the same")
 	}
 }

@@ -30,8 +30,8 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 		return false, nil // nobody knows which CVM it is: the next pass asks again
 	}
 	// Another group may have been given addresses since this pass looked.
-	p.addresses.Lock()
-	defer p.addresses.Unlock()
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
 	if p.view, err = view.Read(ctx, p.cfg.Store); err != nil {
 		return false, err
 	}
@@ -65,6 +65,7 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 	}
 	ops = append(ops, p.moveOps(all, bound)...)
 	if len(bound) > 0 {
+		p.book.used.AddAll(given)
 		more, err := p.addressesOps(given)
 		if err != nil {
 			return false, err

@@ -31,14 +31,35 @@ func (p *pass) settleClocks(ctx context.Context) (changed bool, err error) {
 	return p.pullBack(ctx)
 }
 
+// led is which leader there was before, and when it was there last by its own clock.
+type led struct {
+	term uint64
+	at   time.Time
+}
+
+// lastLed tells it by the state, which grows while somebody leads. It is read before this
+// leader lets it grow.
+func (r *Reconciler) lastLed(ctx context.Context, lease store.Lease) led {
+	state, _, err := store.Read[store.StateRecord](ctx, r.cfg.Store, store.StateKey)
+	if err != nil || state.Term >= lease.Term() {
+		return led{}
+	}
+	return led{state.Term, state.At}
+}
+
 // takeClocksOver moves what counts by what lies between the status of the leader before
 // and now, together with the Term of the status, so that it is done once.
 func (p *pass) takeClocksOver(ctx context.Context) (changed bool, err error) {
 	status := p.view.Statuses[p.name]
-	if status.Index == 0 || status.Value.Term == p.lease.Term() || status.Value.At.IsZero() {
+	at := status.Value.At
+	if p.before.term == status.Value.Term && p.before.at.After(at) {
+		// The status is as old as its news; the leader that wrote it lived on.
+		at = p.before.at
+	}
+	if status.Index == 0 || status.Value.Term == p.lease.Term() || at.IsZero() {
 		return false, nil
 	}
-	by := p.now.Sub(status.Value.At)
+	by := p.now.Sub(at)
 	if by.Abs() <= apart {
 		return false, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 )
@@ -34,7 +35,11 @@ func (p *pass) bootConflict(ctx context.Context) (group.Condition, bool) {
 		if p.view.Refusals[s.Slot].Value.Code != policy.CodeInstanceConflict {
 			continue
 		}
-		last := p.view.Decisions(ctx, s.Slot).Last()
+		decisions, err := view.ReadDecisions(ctx, p.cfg.Store, s.Slot)
+		if err != nil {
+			continue // the next pass tells
+		}
+		last := decisions.Last()
 		if (last.What == policy.DecidedConflict || last.What == policy.DecidedMet) && p.now.Sub(last.At) < conflictShown {
 			claims = append(claims, fmt.Sprintf("%s: boot %.12s of instance %s holds it, boot %.12s of instance %s claims it",
 				s.Slot, last.HolderBootID, last.HolderInstanceID, last.BootID, last.InstanceID))

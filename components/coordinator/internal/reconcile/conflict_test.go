@@ -51,7 +51,7 @@ func TestIDN03_TheStatusNamesBothClaimants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now.Add(c.after)}
+			p := &pass{Reconciler: &Reconciler{cfg: Config{Store: s}}, name: "pg", view: v, now: now.Add(c.after)}
 			got, found := p.bootConflict(t.Context())
 			if found != c.want {
 				t.Fatalf("condition %+v, want one: %t (unusable: %v)", got, c.want, v.Bad)
@@ -81,7 +81,7 @@ func TestIDN03_AHeldSlotIsAnAlarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now.Add(24 * time.Hour)}
+		p := &pass{Reconciler: &Reconciler{cfg: Config{Store: s}}, name: "pg", view: v, now: now.Add(24 * time.Hour)}
 		got, found := p.bootConflict(t.Context())
 		if held := changes == policy.MaxContestedChanges; found != held {
 			t.Errorf("after %d changes: condition %+v (unusable: %v)", changes, got, v.Bad)

@@ -12,13 +12,12 @@ import (
 // this leader's. Either another one leads, and this Lease is over in a moment, or the
 // records were put back to an older state, Term and all (CTL-06): what would be planned
 // from them was decided otherwise since.
-func (p *pass) overtaken() error {
-	seen := p.cfg.Reports.Term()
-	if seen <= p.lease.Term() {
+func overtaken(seen, term uint64) error {
+	if seen <= term {
 		return nil
 	}
 	return fmt.Errorf("%w: most agents have seen term %d, this leader has %d: the store was restored from an older state or edited; nothing is planned until an operator says so; %s",
-		store.ErrTermRegression, seen, p.lease.Term(), store.WayOut(seen, 0))
+		store.ErrTermRegression, seen, term, store.WayOut(seen, 0))
 }
 
 // wentBack is an error when the records that were just read are older than what was seen
@@ -36,7 +35,12 @@ func (p *pass) wentBack(seen uint64) error {
 // records name have not been heard: they may know that the records went back.
 func (p *pass) deaf() bool {
 	since := p.cfg.Views.Since()
-	return !since.IsZero() && time.Since(since) < p.cfg.Warmup && 2*p.cfg.Reports.Marks().Agents <= len(p.view.Admissions) && len(p.view.Admissions) > 0
+	if since.IsZero() || time.Since(since) >= p.cfg.Warmup {
+		return false
+	}
+	all, _ := p.cfg.Views.Latest() // there is one since then
+	admitted := max(len(p.view.Admissions), len(all.Admissions))
+	return admitted > 0 && 2*p.cfg.Reports.Marks().Agents <= admitted
 }
 
 // growEvery is how often the state grows at least: what else changes meanwhile, such as an

@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/address"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
@@ -29,8 +30,11 @@ type pass struct {
 	log   *slog.Logger
 	lease store.Lease
 	name  string
+	pace  *pace
 
 	view *view.View
+	// read is the index up to which the records were read.
+	read uint64
 	// held is why nothing new may be begun: the stored spec is not valid or is gone.
 	// nil otherwise.
 	held *held
@@ -46,7 +50,7 @@ type pass struct {
 }
 
 func (p *pass) run(ctx context.Context) (next, error) {
-	if err := p.overtaken(); err != nil {
+	if err := overtaken(p.cfg.Reports.Term(), p.lease.Term()); err != nil {
 		p.halt(err)
 		return next{}, err
 	}
@@ -63,7 +67,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		}
 	}
 	if err != nil || !ready {
-		return next{in: resync}, err
+		return next{in: spread(resync)}, err
 	}
 	if fresh, err := p.settleClocks(ctx); err != nil || fresh {
 		return next{again: fresh}, err
@@ -80,11 +84,18 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if fresh, err := p.adopt(ctx); err != nil || fresh {
 		return next{again: fresh}, err
 	}
-	p.seen.Pass = rollout.Look(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
-	p.plan = p.seen.Pass.Plan()
-	p.hold()
+	p.decide()
+	if p.now.Sub(p.seen.Listing.At) > listIdle && p.restless() {
+		// Whatever is to be done rests on what the platform says now.
+		p.look(ctx, listIdle)
+		if ctx.Err() != nil {
+			return next{}, ctx.Err()
+		}
+		p.decide()
+	}
+	p.pace.led = true
 	if gone, err := p.removeGroup(ctx); err != nil || gone {
-		return next{in: resync}, err
+		return next{in: spread(resync)}, err
 	}
 	changed, err := p.record(ctx)
 	if err != nil {
@@ -104,14 +115,39 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	return next{again: again, in: p.wake()}, nil
 }
 
-// observe reads everything afresh. It is not ready while there is no spec to run
+// decide plans from what was seen.
+func (p *pass) decide() {
+	p.seen.Pass = rollout.Look(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
+	p.plan = p.seen.Pass.Plan()
+	p.hold()
+}
+
+// restless: something is to be done, or waited for, that may change without a record or a
+// report that tells of it.
+func (p *pass) restless() bool {
+	s := p.plan.Status
+	return len(p.plan.Actions) > 0 || p.open() > 0 || len(p.seen.Now.Requests) > 0 || p.seen.Now.Deletion != nil ||
+		s.Available < s.Replicas || p.seen.Listing.Err != nil || len(p.plan.Slots) != len(p.view.Slots) || p.silentSlot()
+}
+
+// silentSlot: a Slot's agent is not heard.
+func (p *pass) silentSlot() bool {
+	stale := p.cfg.Timing.OrDefault().StaleAfter
+	return slices.ContainsFunc(p.seen.Now.Slots, func(s rollout.SlotObservation) bool {
+		return s.Report == nil || p.now.Sub(s.Report.ReceivedAt) > stale
+	})
+}
+
+// observe reads the records of the group afresh. It is not ready while there is no spec to run
 // the group by, or a record about it that cannot be read: then the reason is in
 // the status and nothing else changes.
 func (p *pass) observe(ctx context.Context) (ready bool, err error) {
-	p.view, err = view.Read(ctx, p.cfg.Store)
+	latest, _ := p.cfg.Views.Latest()
+	p.view, err = view.ReadGroup(ctx, p.cfg.Store, p.name, latest)
 	if err != nil {
 		return false, err
 	}
+	p.read = p.view.Index
 	p.now = p.cfg.Now().UTC()
 	if bad := p.view.Unusable(p.name); bad != nil {
 		return false, p.recordUnusable(ctx, bad)
@@ -122,18 +158,43 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 		// What was never accepted is not run by, not even to plan.
 		return false, p.recordHeld(ctx)
 	}
-	maxAge := listIdle
-	if p.open() > 0 {
+	p.seen.Spec = spec
+	maxAge := listCalm
+	switch {
+	case p.open() > 0:
 		maxAge = listBusy
+	case p.unsettled(spec):
+		maxAge = listIdle
 	}
+	p.look(ctx, maxAge)
+	return ctx.Err() == nil, ctx.Err()
+}
+
+// unsettled: the records alone tell that something is to be done, so that more than the
+// plan will rest on what the platform says.
+func (p *pass) unsettled(spec group.Spec) bool {
+	status := p.view.Statuses[p.name].Value
+	_, deleted := p.view.Deletes[p.name]
+	_, adopted := p.view.Adoptions[p.name]
+	stored, is := p.view.Specs[p.name]
+	return status.Target != spec.Revision() || status.Stable != status.Target || status.Available != spec.Replicas || len(p.view.Slots) != spec.Replicas ||
+		is && stored.Index != p.view.Accepted[p.name].SpecIndex || len(p.view.Queue) > 0 || deleted || adopted
+}
+
+// look joins the records with the platform's list, which is not older than maxAge, and the
+// reports.
+func (p *pass) look(ctx context.Context, maxAge time.Duration) {
 	listing := p.cfg.Listing.List(ctx, maxAge)
 	p.now = p.cfg.Now().UTC()
-	p.seen = observe.Group(p.view, spec, p.cfg.Cluster, listing, p.cfg.Reports)
+	p.seen = observe.Group(p.view, p.seen.Spec, p.cfg.Cluster, listing, p.cfg.Reports)
+	if p.pace.led {
+		// This leader looked ever since: whatever changed woke it.
+		p.seen.Records.Status.At = p.now
+	}
 	if p.held != nil && p.open() == 0 && p.seen.Now.Deletion == nil {
 		// The clocks of the rollout stand still meanwhile (R93).
 		p.seen.Now.Paused = true
 	}
-	return ctx.Err() == nil, ctx.Err()
 }
 
 func (p *pass) open() int {
@@ -168,17 +229,21 @@ func (p *pass) act(ctx context.Context) (again bool, err error) {
 
 // wake is how long nothing needs to be looked at, changes aside.
 func (p *pass) wake() time.Duration {
-	in := resync
-	if p.open() > 0 {
-		in = listBusy
-	} else if listIdle < in {
-		in = listIdle
+	in := spread(resync)
+	switch {
+	case p.open() > 0:
+		in, p.pace.calm = listBusy, 0
+	case p.restless():
+		in = spread(min(listIdle<<min(p.pace.calm, 8), calmest))
+		p.pace.calm++
+	default:
+		p.pace.calm = 0
 	}
 	if p.untold != nil {
 		in = min(in, errorWait)
 	}
-	if !p.plan.Wake.IsZero() {
-		in = min(in, p.plan.Wake.Sub(p.cfg.Now()))
+	if !p.plan.Clock.IsZero() {
+		in = min(in, p.plan.Clock.Sub(p.cfg.Now()))
 	}
 	return max(in, burst)
 }
@@ -194,11 +259,12 @@ func same[T any](a, b T) bool {
 func (p *pass) platformName(slot string) string { return p.cfg.Cluster + "-" + slot }
 
 // completeSlots gives the planner's Slot records what the planner does not know.
-func (p *pass) completeSlots(slots []group.SlotRecord) ([]group.SlotRecord, []store.Op, error) {
-	out, given, err := addresses(p.view, p.name, slots)
+func (p *pass) completeSlots(slots []group.SlotRecord, used address.Used) ([]group.SlotRecord, []store.Op, error) {
+	out, given, err := addresses(p.view, p.name, slots, used)
 	if err != nil {
 		return nil, nil, err
 	}
+	p.book.used.AddAll(given) // whether or not it can be recorded
 	ops, err := p.addressesOps(given)
 	if err != nil {
 		return nil, nil, fmt.Errorf("record the group's addresses: %w", err)

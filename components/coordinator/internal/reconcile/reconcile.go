@@ -2,9 +2,7 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,12 +20,19 @@ import (
 
 // Paces of the loop.
 const (
-	// resync is the longest a group waits for a change: a lost wake-up is harmless.
-	resync = 10 * time.Second
-	// listIdle and listBusy are how old the platform's list may be without and with
-	// an open Operation.
+	// resync is about the longest that a group waits for a change: a lost wake-up is
+	// harmless, and what changed on the platform behind everybody's back is found.
+	resync = 5 * time.Minute
+	// listCalm, listIdle and listBusy are how old the platform's list may be: while nothing
+	// is the matter, while something is, and with an open Operation. The last two are also
+	// how soon a group is looked at again then.
+	listCalm = time.Minute
 	listIdle = 5 * time.Second
 	listBusy = time.Second
+	// calmest is the longest pause of a group that something is the matter with.
+	calmest = time.Minute
+	// listenEvery is how often it is looked for agents that fell silent.
+	listenEvery = time.Second
 	// burst lets changes that come together be seen together.
 	burst = 20 * time.Millisecond
 	// breath separates passes that follow at once.
@@ -43,7 +48,9 @@ const (
 // Reports is what the loop needs of the agents' reports.
 type Reports interface {
 	Of(slot string) (reports.Received, bool)
-	Changed() <-chan struct{}
+	Subscribe() *reports.Subscription
+	// Overdue are the Slots whose last report is older than from, and not older than to.
+	Overdue(from, to time.Duration) []string
 	// Term is the highest that most of the agents have seen.
 	Term() uint64
 	Marks() reports.Marks
@@ -137,8 +144,11 @@ type Config struct {
 type Reconciler struct {
 	cfg Config
 	log *slog.Logger
-	// addresses serialises the giving of virtual addresses among groups.
-	addresses sync.Mutex
+	// book is what is known of the virtual addresses.
+	book book
+
+	// before is who led last, and until when; set before anything is led.
+	before led
 
 	mu        sync.Mutex
 	strangers []stranger // guarded by mu; of the last audit
@@ -210,6 +220,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:con
 	r.cfg.Metrics.Leads(true, lease.Term())
 	r.cfg.Listing.Forget()
 
+	r.before = r.lastLed(lease.Context(), lease)
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
 	var raised sync.WaitGroup
@@ -238,105 +249,6 @@ func (r *Reconciler) runAll(ctx context.Context, lease store.Lease) {
 		duties.Go(func() { duty.Lead(ctx, lease) })
 	}
 	r.runGroups(ctx, lease)
-}
-
-// runGroups keeps one worker for each group that exists.
-func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if r.cfg.Guard != nil {
-		all.Go(func() { r.cfg.Guard(ctx, lease) })
-	}
-	workers := map[string]context.CancelFunc{}
-	all.Go(func() { r.audit(ctx, lease) })
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
-	for {
-		v, changed := r.cfg.Views.Latest()
-		if v != nil {
-			known := v.Known()
-			for name, stop := range workers {
-				if !slices.Contains(known, name) {
-					stop()
-					delete(workers, name)
-				}
-			}
-			for _, name := range known {
-				if _, runs := workers[name]; runs {
-					continue
-				}
-				own, stop := context.WithCancel(ctx)
-				workers[name] = stop
-				all.Go(func() { r.runGroup(own, lease, name) })
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-			if v == nil || !crowded(v) {
-				continue
-			}
-			if err := r.remove(ctx, lease, r.oldOperations(v)); err != nil && ctx.Err() == nil {
-				r.log.Warn("old operations not removed", "error", err)
-			}
-		case <-sweep.C:
-			if err := r.sweep(ctx, lease); err != nil && ctx.Err() == nil {
-				r.log.Warn("old records not removed", "error", err)
-			}
-		}
-	}
-}
-
-// runGroup is the loop on one screen.
-func (r *Reconciler) runGroup(ctx context.Context, lease store.Lease, name string) {
-	log := r.log.With("group", name, "term", lease.Term())
-	failing := ""
-	for ctx.Err() == nil {
-		_, changed := r.cfg.Views.Latest()
-		reported := r.cfg.Reports.Changed()
-		started := time.Now()
-		next, err := (&pass{Reconciler: r, log: log, lease: lease, name: name}).run(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case errors.Is(err, store.ErrFenced):
-			log.Warn("fenced: another leader writes", "error", err)
-			return
-		case errors.Is(err, store.ErrConflict):
-			// Somebody wrote what was read: look again.
-			r.cfg.Metrics.Pass(name, "conflict", time.Since(started).Seconds())
-			wait(ctx, burst)
-			continue
-		case err != nil:
-			r.cfg.Metrics.Pass(name, "error", time.Since(started).Seconds())
-			if text := err.Error(); text != failing {
-				log.Error("pass not done", "error", err)
-				failing = text
-			}
-			wait(ctx, errorWait)
-			continue
-		}
-		r.cfg.Metrics.Pass(name, "done", time.Since(started).Seconds())
-		failing = ""
-		if next.again {
-			// What follows was just written: there is nothing to wait for, but a pass
-			// that never came to rest must not take the machine.
-			wait(ctx, breath)
-			continue
-		}
-		wait(ctx, burst)
-		timer := time.NewTimer(next.in)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-reported:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -9,7 +9,6 @@ import (
 
 	"cadre.dev/coordinator/internal/clip"
 	"cadre.dev/coordinator/internal/quiet"
-	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
@@ -80,15 +79,13 @@ func (p *pass) recordNewSlots(ctx context.Context) (bool, error) {
 	if !missing {
 		return false, nil
 	}
-	p.addresses.Lock()
-	defer p.addresses.Unlock()
-	// Another group may have taken a network since this pass looked.
-	fresh, err := view.Read(ctx, p.cfg.Store)
+	p.book.mu.Lock()
+	defer p.book.mu.Unlock()
+	used, err := p.usedLocked(ctx)
 	if err != nil {
 		return false, err
 	}
-	p.view = fresh
-	slots, ops, err := p.completeSlots(p.plan.Slots)
+	slots, ops, err := p.completeSlots(p.plan.Slots, used)
 	if err != nil {
 		return false, err
 	}

@@ -78,8 +78,7 @@ func (p *pass) unreported(ctx context.Context, err error) error {
 // ConditionReported is false while a part of what is told about a group cannot be written.
 const ConditionReported = "Reported"
 
-// statusOps write the status when it says something new, and otherwise once per resync,
-// so that readers can tell how old it is.
+// statusOps write the status when it says something new: At is when it did.
 func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error) {
 	before := p.view.Statuses[p.name]
 	before.Value.Instances = nil
@@ -109,7 +108,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	if before.Index != 0 && before.Value.Term == p.lease.Term() {
 		// A time ahead of this clock is not young: another clock wrote it, or this one was set.
 		switch age := p.now.Sub(before.Value.At).Abs(); {
-		case same(before.Value, after) && age < resync, same(before.Value, stilled(before.Value, after)) && age < tickingEvery:
+		case same(before.Value, after), same(before.Value, stilled(before.Value, after)) && (age < tickingEvery || !p.restless()):
 			return nil, nil
 		}
 	}

@@ -125,7 +125,7 @@ func TestAThousandSlotsWithLongReasonsAreAllTold(t *testing.T) {
 	})
 }
 
-// TestTickingNumbersOfSlotsAreNoNews: they go along with the status, once per resync.
+// TestTickingNumbersOfSlotsAreNoNews: they go along with a status whose text ticks, while something is the matter.
 func TestTickingNumbersOfSlotsAreNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReporter(t)
@@ -144,8 +144,13 @@ func TestTickingNumbersOfSlotsAreNoNews(t *testing.T) {
 		if r.writes != 0 {
 			t.Errorf("%d writes of numbers that tick", r.writes)
 		}
-		wait(t.Context(), resync)
+		wait(t.Context(), tickingEvery)
+		plan.Status.Message = "1 s ago"
 		tick(99)
+		plan.Status.Message = "2 s ago"
+		wait(t.Context(), tickingEvery)
+		r.writes = 0
+		tick(100)
 		if r.writes == 0 || r.writes > store.MaxTxnOps {
 			t.Errorf("%d writes with the status, want what fits beside it", r.writes)
 		}

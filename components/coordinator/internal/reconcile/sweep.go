@@ -16,14 +16,15 @@ import (
 
 // What is kept of the past, and how often the rest is removed.
 const (
-	sweepEvery = time.Minute
+	// It reads everything, so it is seldom.
+	sweepEvery = 10 * time.Minute
 	// nonceKept: a spent nonce cannot be used again once its exchange has expired,
 	// clocks that differ aside.
 	nonceKept = 10 * time.Minute
 	// goneKept is how long the last Operations of a Slot that is gone are kept.
 	goneKept = 30 * 24 * time.Hour
 	// sweepAbove is how many Operations there are beyond what is kept before they are
-	// swept at once: each pass of each group reads them all.
+	// swept at once: every coordinator reads them all.
 	sweepAbove = 500
 	// rolloutsKept is how many rollouts a group keeps.
 	rolloutsKept = 20
@@ -158,7 +159,7 @@ func oldStates(v *view.View) []store.Op {
 }
 
 // oldRevisions are those that nothing names: no rollout, Slot, policy, status or
-// open Operation. They are the largest records, and every pass reads them all. A
+// open Operation. They are the largest records. A
 // record that cannot be read may name any of them, so then all stay.
 func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
 	if len(v.Bad) > 0 {

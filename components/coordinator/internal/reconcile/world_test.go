@@ -145,7 +145,7 @@ func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duratio
 	turns := ratchet.New(w.store, w.reports, clock)
 	operator := operate.New(operate.Config{
 		Cluster: "demo", Ratchet: turns, Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
-		Look: observe.Looker{Cluster: "demo", Store: w.store, Listing: listing, Reports: skewed{w.reports, off}}.Look,
+		Look: observe.Looker{Cluster: "demo", Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}}.Look,
 		Now:  clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{

@@ -29,13 +29,17 @@ type Reports struct {
 	// overheard is what Boots saw that hold their Slots no more; guarded by mu, by Slot.
 	overheard map[string]overheard
 	// left are the Boots that said farewell; guarded by mu, by Slot.
-	left    map[string]string
-	changed chan struct{} // guarded by mu; closed at the next relevant change
+	left       map[string]string
+	changed    chan struct{}              // guarded by mu; closed at the next relevant change
+	subscribed map[*Subscription]struct{} // guarded by mu
 }
 
 // New starts empty.
 func New(now func() time.Time) *Reports {
-	return &Reports{now: now, last: map[string]Received{}, overheard: map[string]overheard{}, left: map[string]string{}, live: map[string]map[*int]string{}, changed: make(chan struct{})}
+	return &Reports{
+		now: now, last: map[string]Received{}, overheard: map[string]overheard{}, left: map[string]string{}, live: map[string]map[*int]string{},
+		changed: make(chan struct{}), subscribed: map[*Subscription]struct{}{},
+	}
 }
 
 // Put takes a Slot's report from the Boot that the session authenticated.
@@ -54,8 +58,9 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 	}
 	r.last[slot] = Received{BootID: bootID, At: r.now(), Report: report}
 	delete(r.overheard, slot)
-	if !had || before.BootID != bootID || relevant(before.Report, report) {
-		r.wakeLocked()
+	// One that was silent is heard again, though it says what it said.
+	if !had || before.BootID != bootID || relevant(before.Report, report) || r.now().Sub(before.At) > LiveWithin {
+		r.noteLocked(slot)
 	}
 	return true
 }
@@ -68,7 +73,7 @@ func (r *Reports) Farewell(slot, bootID string) {
 	if r.last[slot].BootID == bootID {
 		delete(r.last, slot)
 	}
-	r.wakeLocked()
+	r.noteLocked(slot)
 }
 
 // Left reports whether the Boot said farewell here.
@@ -101,7 +106,7 @@ func (r *Reports) Overhear(slot string, report *controlv1.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.overheard[slot] = overheard{Mark{report.GetTerm(), report.GetState()}, r.now()}
-	r.wakeLocked()
+	r.noteLocked(slot)
 }
 
 // Mark is how far the records had come when they were seen.
@@ -167,7 +172,7 @@ func (r *Reports) Connect(slot, bootID string) (disconnect func()) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.live[slot], handle)
-		r.wakeLocked()
+		r.noteLocked(slot)
 	}
 }
 

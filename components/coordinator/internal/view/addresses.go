@@ -71,10 +71,15 @@ func (v *View) AddressesUsed(name string) (used address.Used, err error) {
 			single(s.Value.VIP)
 		}
 	}
+	v.AddressesProven(&used)
+	return used, nil
+}
+
+// AddressesProven adds what Boots whose records are lost say that they have.
+func (v *View) AddressesProven(used *address.Used) {
 	for _, p := range v.Proofs {
-		if p.Value.Group != name {
-			single(p.Value.VIP)
+		if addr, err := netip.ParseAddr(p.Value.VIP); err == nil {
+			used.Add(netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
-	return used, nil
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"hash/maphash"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,8 +14,10 @@ import (
 type Changes struct {
 	// All: more than some groups, or nobody knows what; look at everything.
 	All bool
-	// Groups of which a record changed, or one that asks for something of them.
-	Groups map[string]struct{}
+	// Groups of which a record changed, or one that asks for something of them, with the
+	// index up to which they did: a consistent read that saw it needs no other. What went
+	// away has the highest there is.
+	Groups map[string]uint64
 }
 
 // Any reports whether anything changed that concerns somebody.
@@ -22,16 +25,16 @@ func (c Changes) Any() bool { return c.All || len(c.Groups) > 0 }
 
 func (c *Changes) add(other Changes) {
 	c.All = c.All || other.All
-	for name := range other.Groups {
-		c.group(name)
+	for name, index := range other.Groups {
+		c.group(name, index)
 	}
 }
 
-func (c *Changes) group(name string) {
+func (c *Changes) group(name string, index uint64) {
 	if c.Groups == nil {
-		c.Groups = map[string]struct{}{}
+		c.Groups = map[string]uint64{}
 	}
-	c.Groups[name] = struct{}{}
+	c.Groups[name] = max(c.Groups[name], index)
 }
 
 // stamp tells one text of a record from another. The index alone would do, were it not for
@@ -61,25 +64,25 @@ func stamps(entries []store.Entry) map[string]stamp {
 func changes(was, is map[string]stamp, before, after *View) (c Changes) {
 	for key, now := range is {
 		if then, known := was[key]; !known || then != now {
-			c.concern(key, before, after)
+			c.concern(key, now.index, before, after)
 		}
 	}
 	for key := range was {
 		if _, left := is[key]; !left {
-			c.concern(key, before, after)
+			c.concern(key, math.MaxUint64, before, after)
 		}
 	}
 	return c
 }
 
 // concern notes whom a record concerns that changed, came or went.
-func (c *Changes) concern(key string, before, after *View) {
+func (c *Changes) concern(key string, index uint64, before, after *View) {
 	segments := strings.Split(key, "/")
 	last := segments[len(segments)-1]
 	named := func(groups ...string) {
 		for _, name := range groups {
 			if name != "" {
-				c.group(name)
+				c.group(name, index)
 			}
 		}
 	}
@@ -100,16 +103,17 @@ func (c *Changes) concern(key string, before, after *View) {
 		named(before.Rollouts[last].Value.Group, after.Rollouts[last].Value.Group)
 	case prefix == store.OperationsPrefix:
 		named(before.Operations[last].Value.Group, after.Operations[last].Value.Group)
-		if name, _, err := group.ParseSlot(last[strings.LastIndexByte(last, '.')+1:]); err == nil {
-			named(name) // one that cannot be read holds its group up
+		_, was := before.Operations[last]
+		if _, is := after.Operations[last]; !is && !was {
+			named(operationOwners(last)...) // one that cannot be read holds its group up
 		}
 	case prefix == store.ControlPrefix:
-		c.asked(key, segments, before, after)
+		c.asked(key, index, segments, before, after)
 	}
 }
 
 // asked notes whom an operator's key concerns.
-func (c *Changes) asked(key string, segments []string, before, after *View) {
+func (c *Changes) asked(key string, index uint64, segments []string, before, after *View) {
 	for _, prefix := range []string{store.PausePrefix, store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix} {
 		if !strings.HasPrefix(key, prefix) {
 			continue
@@ -117,7 +121,7 @@ func (c *Changes) asked(key string, segments []string, before, after *View) {
 		if name := segments[2]; name == store.Everywhere || name == store.ClusterSecrets {
 			c.All = true
 		} else {
-			c.group(name)
+			c.group(name, index)
 		}
 		return
 	}
@@ -134,7 +138,7 @@ func (c *Changes) asked(key string, segments []string, before, after *View) {
 		name, _, _ := group.ParseSlot(q.Value.Slot)
 		for _, name := range []string{q.Value.Group, name, after.Operations[q.Value.Operation].Value.Group, before.Operations[q.Value.Operation].Value.Group} {
 			if name != "" {
-				c.group(name)
+				c.group(name, index)
 			}
 		}
 	}

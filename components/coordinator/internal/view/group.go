@@ -59,10 +59,6 @@ func foreign(key, name string) bool {
 			return !ofGroup(slot, name)
 		}
 	}
-	if id, is := strings.CutPrefix(key, store.OperationsPrefix); is {
-		_, _, err := group.ParseSlot(id[strings.LastIndexByte(id, '.')+1:])
-		return err == nil && !ofGroup(id[strings.LastIndexByte(id, '.')+1:], name)
-	}
 	return false
 }
 

@@ -53,15 +53,25 @@ func concerns(key, name string) bool {
 	case strings.HasPrefix(key, store.PolicyPrefix), prefix == store.AdmissionsPrefix:
 		return ofGroup(last, name)
 	case prefix == store.OperationsPrefix:
-		// <rollout>.<step>.<slot>; an id of another form may be anybody's.
-		i := strings.LastIndexByte(last, '.')
-		_, _, err := group.ParseSlot(last[i+1:])
-		return err != nil || ofGroup(last[i+1:], name)
+		owners := operationOwners(last)
+		return len(owners) == 0 || slices.Contains(owners, name) // of another form it may be anybody's
 	case prefix == store.RolloutsPrefix:
 		// <group>-<generation>-<digest>; the names of groups may be prefixes of each other.
 		return strings.HasPrefix(last, name+"-")
 	}
 	return false
+}
+
+// operationOwners are the groups whose an Operation may be by its id: <rollout>.<step>.<slot>,
+// or <slot>.<request>, where the request may look like a Slot too.
+func operationOwners(id string) (owners []string) {
+	first, _, _ := strings.Cut(id, ".")
+	for _, slot := range []string{first, id[strings.LastIndexByte(id, '.')+1:]} {
+		if name, _, err := group.ParseSlot(slot); err == nil {
+			owners = append(owners, name)
+		}
+	}
+	return owners
 }
 
 func ofGroup(slot, name string) bool {

@@ -147,7 +147,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.allDirty()
 		case <-w.wake:
 		}
-		pause(ctx, burst)
+		if !w.Since().IsZero() {
+			pause(ctx, burst)
+		}
 		of := w.takeDirty()
 		if len(of) == 0 {
 			continue

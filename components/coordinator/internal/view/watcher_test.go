@@ -40,6 +40,7 @@ func samples(name string, n int) map[string]string {
 		store.SlotKey(name, slot):                                 text(`{"group":%q,"slot":%q,"ordinal":%d}`, name, slot, n),
 		store.AddressesKey(name):                                  text(`{"group":%q,"blocks":[{"first":-1,"net":"127.40.%d.0/24"}]}`, name, n),
 		store.OperationKey(text("%s-1-abc.%d.%s", name, n, slot)): text(`{"id":"%s-1-abc.%d.%s","group":%q,"slot":%q,"phase":"draining"}`, name, n, slot, name, slot),
+		store.OperationKey(slot + ".other-1"):                     text(`{"id":"%s.other-1","group":%q,"slot":%q,"phase":"done"}`, slot, name, slot),
 		store.RolloutKey(text("%s-%d-abc", name, n)):              text(`{"id":"%s-%d-abc","group":%q}`, name, n, name),
 		store.SlotPolicyKey(slot):                                 text(`{"group":%q,"slot":%q}`, name, slot),
 		store.GroupPolicyKey(name):                                text(`{"group":%q}`, name),

@@ -1,0 +1,282 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+// maxPasses is how many groups are looked at at once: after a takeover all want to be.
+const maxPasses = 32
+
+// unread is the index of a change that no read is known to have seen.
+const unread = ^uint64(0)
+
+// worker is the loop of one group.
+type worker struct {
+	stop context.CancelFunc
+	c    chan struct{} // capacity 1: one wake-up stands for all
+	// index of the newest change that it was told of.
+	index atomic.Uint64
+}
+
+// wake tells of a change. One that the worker has read by then costs it nothing.
+func (w *worker) wake(index uint64) {
+	for {
+		old := w.index.Load()
+		if index <= old || w.index.CompareAndSwap(old, index) {
+			break
+		}
+	}
+	select {
+	case w.c <- struct{}{}:
+	default:
+	}
+}
+
+// groups are the workers of all groups under one Lease.
+type groups struct {
+	*Reconciler
+	lease   store.Lease
+	all     *sync.WaitGroup
+	workers map[string]*worker
+	turns   chan struct{} // held during a pass
+	// told are the strangers that the groups were woken for last.
+	told []stranger
+}
+
+// runGroups keeps one worker for each group that exists, and wakes it for what concerns
+// its group: a record, a report or the silence of one of its Slots.
+func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if r.cfg.Guard != nil {
+		all.Go(func() { r.cfg.Guard(ctx, lease) })
+	}
+	all.Go(func() { r.audit(ctx, lease) })
+	records, reported := r.cfg.Views.Subscribe(), r.cfg.Reports.Subscribe()
+	defer records.Close()
+	defer reported.Close()
+	g := &groups{Reconciler: r, lease: lease, all: &all, workers: map[string]*worker{}, turns: make(chan struct{}, maxPasses)}
+	sweep, listen := time.NewTicker(sweepEvery), time.NewTicker(listenEvery)
+	defer sweep.Stop()
+	defer listen.Stop()
+	heard := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-records.C():
+			v, changed := records.Take()
+			if v == nil {
+				continue
+			}
+			g.keep(ctx, v, changed)
+			if !crowded(v) {
+				continue
+			}
+			if err := r.remove(ctx, lease, r.oldOperations(v)); err != nil && ctx.Err() == nil {
+				r.log.Warn("old operations not removed", "error", err)
+			}
+		case <-reported.C():
+			for slot := range reported.Take() {
+				g.wakeFor(slot)
+			}
+		case <-listen.C:
+			now := time.Now()
+			stale := r.cfg.Timing.OrDefault().StaleAfter
+			for _, slot := range r.cfg.Reports.Overdue(stale, stale+now.Sub(heard)) {
+				g.wakeFor(slot)
+			}
+			heard = now
+			g.listened()
+		case <-sweep.C:
+			if err := r.sweep(ctx, lease); err != nil && ctx.Err() == nil {
+				r.log.Warn("old records not removed", "error", err)
+			}
+		}
+	}
+}
+
+// listened looks, while all groups may be at rest, for what no record and no report tells:
+// whether the agents know of newer records than these, and strangers.
+func (g *groups) listened() {
+	g.mu.Lock()
+	strangers := g.strangers
+	g.mu.Unlock()
+	if !slices.Equal(strangers, g.told) {
+		for _, s := range slices.Concat(strangers, g.told) {
+			for name, w := range g.workers {
+				if s.group == "" || s.group == name {
+					w.wake(unread)
+				}
+			}
+		}
+		g.told = strangers
+	}
+	if err := overtaken(g.cfg.Reports.Term(), g.lease.Term()); err != nil {
+		g.halt(err)
+		return
+	}
+	if g.Halted() == "" {
+		return
+	}
+	// A pass finds out whether that is over.
+	for _, w := range g.workers {
+		w.wake(unread)
+		return
+	}
+}
+
+// keep starts and stops workers as groups come and go, and wakes those that something
+// changed for.
+func (g *groups) keep(ctx context.Context, v *view.View, changed view.Changes) {
+	if changed.All {
+		known := map[string]bool{}
+		for _, name := range v.Known() {
+			known[name] = true
+			g.one(ctx, name).wake(unread)
+		}
+		for name := range g.workers {
+			if !known[name] {
+				g.end(name)
+			}
+		}
+		return
+	}
+	for name, index := range changed.Groups {
+		_, stored := v.Specs[name]
+		_, accepted := v.Accepted[name]
+		if stored || accepted {
+			g.one(ctx, name).wake(index)
+			continue
+		}
+		g.end(name)
+	}
+}
+
+// one is the group's worker.
+func (g *groups) one(ctx context.Context, name string) *worker {
+	if w, runs := g.workers[name]; runs {
+		return w
+	}
+	own, stop := context.WithCancel(ctx)
+	w := &worker{stop: stop, c: make(chan struct{}, 1)}
+	g.workers[name] = w
+	g.all.Go(func() { g.run(own, w, name) })
+	return w
+}
+
+func (g *groups) end(name string) {
+	if w, runs := g.workers[name]; runs {
+		w.stop()
+		delete(g.workers, name)
+	}
+}
+
+// wakeFor wakes the group of a Slot that is heard or silent.
+func (g *groups) wakeFor(slot string) {
+	name, _, err := group.ParseSlot(slot)
+	if err != nil {
+		return
+	}
+	if w, runs := g.workers[name]; runs {
+		w.wake(unread)
+	}
+}
+
+// run is the loop on one screen.
+func (g *groups) run(ctx context.Context, w *worker, name string) {
+	log := g.log.With("group", name, "term", g.lease.Term())
+	failing, remembered := "", &pace{}
+	for ctx.Err() == nil {
+		// What changes from here on is read by the next pass.
+		w.index.Store(0)
+		select {
+		case <-w.c:
+		default:
+		}
+		select {
+		case g.turns <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		started := time.Now()
+		one := &pass{Reconciler: g.Reconciler, log: log, lease: g.lease, name: name, pace: remembered}
+		next, err := one.run(ctx)
+		<-g.turns
+		took := time.Since(started)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, store.ErrFenced):
+			log.Warn("fenced: another leader writes", "error", err)
+			return
+		case errors.Is(err, store.ErrConflict):
+			// Somebody wrote what was read: look again.
+			g.cfg.Metrics.Pass(name, "conflict", took.Seconds())
+			wait(ctx, burst)
+			continue
+		case err != nil:
+			g.cfg.Metrics.Pass(name, "error", took.Seconds())
+			if text := err.Error(); text != failing {
+				log.Error("pass not done", "error", err)
+				failing = text
+			}
+			wait(ctx, errorWait)
+			continue
+		}
+		g.cfg.Metrics.Pass(name, "done", took.Seconds())
+		failing = ""
+		if next.again {
+			// What follows was just written: there is nothing to wait for, but a pass
+			// that never came to rest must not take the machine.
+			wait(ctx, breath)
+			continue
+		}
+		wait(ctx, burst)
+		w.rest(ctx, next.in, one.read)
+	}
+}
+
+// rest waits until something changed that a read of the records up to this index did not
+// see, or for as long as nothing needs to be looked at.
+func (w *worker) rest(ctx context.Context, in time.Duration, read uint64) {
+	timer := time.NewTimer(in)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-w.c:
+			if w.index.Load() > read {
+				return
+			}
+		}
+	}
+}
+
+// pace is what a worker remembers from one pass to the next, for its pace alone.
+type pace struct {
+	// led: a pass of this Term looked at the group; whatever changed since woke it.
+	led bool
+	// calm counts the passes in a row that found trouble and could do nothing about it.
+	calm int
+}
+
+// spread is about d, so that what happens to all groups at once does not again later.
+func spread(d time.Duration) time.Duration {
+	return d/2 + rand.N(d) //nolint:gosec // nobody gains from guessing it
+}

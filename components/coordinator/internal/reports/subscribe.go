@@ -1,0 +1,66 @@
+package reports
+
+import "time"
+
+// Subscription tells one reader which Slots' reports changed in a way that may matter to a
+// plan. Safe for concurrent use; one goroutine takes.
+type Subscription struct {
+	r *Reports
+	c chan struct{} // capacity 1: one wake-up stands for all
+
+	slots map[string]struct{} // guarded by r.mu
+}
+
+// Subscribe begins with nothing. The caller closes it.
+func (r *Reports) Subscribe() *Subscription {
+	s := &Subscription{r: r, c: make(chan struct{}, 1), slots: map[string]struct{}{}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subscribed[s] = struct{}{}
+	return s
+}
+
+// C gives a value when there is something to take.
+func (s *Subscription) C() <-chan struct{} { return s.c }
+
+// Take is the Slots of which something changed since the last Take.
+func (s *Subscription) Take() map[string]struct{} {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	out := s.slots
+	s.slots = map[string]struct{}{}
+	return out
+}
+
+// Close ends it.
+func (s *Subscription) Close() {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	delete(s.r.subscribed, s)
+}
+
+// noteLocked tells everybody of one Slot.
+func (r *Reports) noteLocked(slot string) {
+	r.wakeLocked()
+	for s := range r.subscribed {
+		s.slots[slot] = struct{}{}
+		select {
+		case s.c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Overdue are the Slots whose last report is older than from, and not older than to: asked
+// at a pace of to less from, each that falls silent is told once.
+func (r *Reports) Overdue(from, to time.Duration) (slots []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	for slot, got := range r.last {
+		if age := now.Sub(got.At); age > from && age <= to {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
