@@ -62,7 +62,8 @@ func (r *Reconciler) auditOnce(ctx context.Context, lease store.Lease) error {
 	if err != nil {
 		return err
 	}
-	v, err := view.Read(ctx, r.cfg.Store)
+	latest, _ := r.cfg.Views.Latest()
+	v, err := view.ReadMembers(ctx, r.cfg.Store, latest)
 	if err != nil {
 		return err
 	}

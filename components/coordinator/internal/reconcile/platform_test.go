@@ -36,6 +36,7 @@ func (w *world) act(call string, apply func()) error {
 func (w *world) List(_ context.Context, appID string) ([]platform.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.listed++
 	var out []platform.Instance
 	for _, name := range sortedNames(w.cvms) {
 		if c := w.cvms[name]; appID == "" || c.AppID == appID {

@@ -220,7 +220,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:con
 	r.cfg.Metrics.Leads(true, lease.Term())
 	r.cfg.Listing.Forget()
 
-	r.before = r.lastLed(lease.Context(), lease)
+	r.before = r.lastLed(ctx, lease)
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
 	var raised sync.WaitGroup

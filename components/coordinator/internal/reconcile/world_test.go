@@ -78,7 +78,8 @@ type world struct {
 	// offer is what the platform has to choose from; zero: it does not tell.
 	offer platform.Offer
 	// away is the worst number of members that were away at once.
-	away int
+	away   int
+	listed int // how often the platform was listed; guarded by mu
 }
 
 type cvm struct {

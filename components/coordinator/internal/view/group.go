@@ -130,6 +130,22 @@ func (v *View) named(name string) map[string]bool {
 	return out
 }
 
+// ReadMembers reads which Slots there are and who was admitted to them, of all groups at
+// one moment. Which groups there are is taken from latest; nil: everything is read.
+func ReadMembers(ctx context.Context, s store.Store, latest *View) (*View, error) {
+	if latest == nil {
+		return Read(ctx, s)
+	}
+	of := []kind{kinds[kindSlots], kinds[kindAdmissions]}
+	entries, err := s.Together(ctx, below(of)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the members of all groups: %w", err)
+	}
+	v := made(ctx, moment{entries: entries}, of)
+	v.Specs, v.Accepted = latest.Specs, latest.Accepted
+	return v, nil
+}
+
 // ReadAddresses reads what names virtual addresses, of all groups at one moment.
 func ReadAddresses(ctx context.Context, s store.Store) (*View, error) {
 	of := []kind{kinds[kindSlots], kinds[kindAddresses], kinds[kindProofs]}

@@ -16,7 +16,7 @@ type kind struct {
 	prefixes []string
 	// followed kinds are in a Watcher's View; nothing that rests on one asks for the others.
 	followed bool
-	read     func(v *View, ctx context.Context, at moment, errs *[]error) //nolint:revive // methods of View
+	read     func(v *View, ctx context.Context, at moment, errs *[]error)
 }
 
 type kindID int
