@@ -71,6 +71,15 @@ func (w *world) others(m *member, t *taken) (n int, some []string) {
 // named is how many Slots a text names; with ten thousand of them it counts the rest.
 const named = 5
 
+// Few is list as a text about a group tells it: the first ones, and how many more there
+// are, so that no record grows with the group. The plan has the rest.
+func Few(list []string, between string) string {
+	if more := len(list) - named; more > 0 {
+		return fmt.Sprintf("%s%sand %d more", strings.Join(list[:named], between), between, more)
+	}
+	return strings.Join(list, between)
+}
+
 // holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c is down already, so that
 // nothing more goes away. A silent one may be serving: it is not called down.
 func (w *world) holdsOfBudget(c candidate, l look) []Hold {

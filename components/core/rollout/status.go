@@ -209,14 +209,14 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)
 		slices.Sort(orphans)
-		add(ConditionOrphans, true, "UnclaimedInstances", "no slot claims "+strings.Join(orphans, ", "))
+		add(ConditionOrphans, true, "UnclaimedInstances", "no slot claims "+Few(orphans, ", "))
 	}
 	if problems := w.rec.Problems; len(problems) > 0 {
 		var texts []string
 		for _, p := range problems {
 			texts = append(texts, p.Message)
 		}
-		add(ConditionAdmissionPolicy, false, problems[0].Reason, strings.Join(texts, "; "))
+		add(ConditionAdmissionPolicy, false, problems[0].Reason, Few(texts, "; "))
 	}
 	if w.obs.Simulated {
 		add(ConditionSimulated, true, "SimulatedRoot", "admissions were made under a simulated root of trust")

@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"cadre.dev/core/group"
 )
@@ -92,7 +91,7 @@ func (w *world) findVoters() (voters []string, doubt string) {
 		slices.Sort(mine)
 		mine = slices.Compact(mine)
 		if voters != nil && !slices.Equal(voters, mine) {
-			return nil, fmt.Sprintf("%s counts voters %s, %s counts %s", from, strings.Join(voters, " "), m.slot, strings.Join(mine, " "))
+			return nil, fmt.Sprintf("%s counts voters %s, %s counts %s", from, Few(voters, " "), m.slot, Few(mine, " "))
 		}
 		if voters == nil {
 			voters, from = mine, m.slot

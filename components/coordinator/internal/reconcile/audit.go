@@ -185,6 +185,6 @@ func (r *Reconciler) strangersOf(name string, now time.Time) (c group.Condition,
 		}
 	}
 	return group.Condition{
-		Type: rollout.ConditionStrangers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(strings.Join(texts, "; ")), Since: now,
+		Type: rollout.ConditionStrangers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(rollout.Few(texts, "; ")), Since: now,
 	}, len(texts) > 0
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 )
 
 // ConditionOneBootPerSlot is false while two Boots claim one Slot with genuine
@@ -47,6 +47,6 @@ func (p *pass) bootConflict(ctx context.Context) (group.Condition, bool) {
 	}
 	slices.Sort(claims)
 	return group.Condition{
-		Type: ConditionOneBootPerSlot, Reason: string(policy.CodeInstanceConflict), Message: bounded(strings.Join(claims, "; ")), Since: p.now,
+		Type: ConditionOneBootPerSlot, Reason: string(policy.CodeInstanceConflict), Message: bounded(rollout.Few(claims, "; ")), Since: p.now,
 	}, len(claims) > 0
 }
