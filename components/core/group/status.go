@@ -44,7 +44,8 @@ type Status struct {
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	Paused    bool             `json:"paused,omitempty"`
 	Term      uint64           `json:"term"`
-	At        time.Time        `json:"at"`
+	// At is when it last said something new, by the clock of the leader of Term.
+	At time.Time `json:"at"`
 }
 
 // Hold is one reason why the next step of a Slot waits.
