@@ -91,14 +91,20 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
+	records := s.cfg.Views.Subscribe()
+	defer records.Close()
+	timed := true // the first look and those that no change asks for are at everybody
 	for {
-		v, changed := s.cfg.Views.Latest()
+		v, changed := records.Take()
 		again := make(<-chan time.Time)
 		if v != nil {
 			if !s.releases(ctx, lease, v) {
 				again = time.After(guardRetry)
 			}
 			for slot, a := range v.Admissions {
+				if _, concerned := changed.Groups[a.Value.Group]; !timed && !changed.All && !concerned {
+					continue
+				}
 				sp, ok := v.Policies[slot]
 				if !ok {
 					continue // the Slot is being removed, by an Operation
@@ -108,28 +114,33 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 				}
 			}
 		}
+		timed = true
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
+		case <-records.C():
+			timed = false
 		case <-again:
 		case <-tick.C:
 		}
 	}
 }
 
-// guardOne judges once more by what the records say now: the view may be older
-// than the Admission. It reports whether nothing is left to do.
+// guardOne judges once more by what the records of the group say now, at one moment: the
+// view may be older than the Admission, and of different moments. It reports whether
+// nothing is left to do.
 func (s *Service) guardOne(ctx context.Context, lease store.Lease, v *view.View, slot string) bool {
-	a, _, err := store.Read[policy.Admission](ctx, s.store, store.AdmissionKey(slot))
+	now, err := view.ReadGroup(ctx, s.store, v.Admissions[slot].Value.Group, v)
 	if err != nil {
-		return errors.Is(err, store.ErrNotFound)
+		return false
 	}
-	sp, _, err := store.Read[policy.SlotPolicy](ctx, s.store, store.SlotPolicyKey(slot))
-	if err != nil {
-		return errors.Is(err, store.ErrNotFound)
+	admission, admitted := now.Admissions[slot]
+	sp, ruled := now.Policies[slot]
+	if !admitted || !ruled {
+		return !now.Unreadable(store.AdmissionKey(slot)) && !now.Unreadable(store.SlotPolicyKey(slot))
 	}
-	why := v.Unfit(a, sp)
+	a := admission.Value
+	why := now.Unfit(a, sp.Value)
 	if why.Code == "" {
 		return true
 	}
