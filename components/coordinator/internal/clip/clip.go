@@ -35,7 +35,8 @@ func Page(text string) string { return Text(text, page) }
 // Text is text, cut where a character ends so that its JSON has at most limit bytes
 // within the quotes; what was cut ends with dots. Bytes that are no UTF-8 become U+FFFD.
 func Text(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	// No byte has less than one of JSON: what comes after these does not fit whatever it is.
+	text = strings.ToValidUTF8(text[:min(len(text), limit+utf8.UTFMax)], "\uFFFD")
 	used, room := 0, 0
 	for i, r := range text {
 		if used += jsonLen(r); used > limit {
