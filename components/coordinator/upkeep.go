@@ -122,9 +122,9 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 		}
 		// Who lost its Slot is told before the overlay cuts it off.
 		c.control.EndStale(ctx, v)
-		if c.directory.Update(v, c.peers.Members()) {
+		if groups := c.directory.Update(v, c.peers.Members(), nil); len(groups) > 0 {
 			c.setPeers()
-			c.control.WakeAll()
+			c.control.WakeGroups(groups)
 		}
 		select {
 		case <-ctx.Done():

@@ -117,7 +117,7 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 		return err
 	}
 	c.views = view.NewWatcher(records, c.log)
-	c.directory.Update(&view.View{}, c.all)
+	c.directory.Update(&view.View{}, c.all, nil)
 	c.control = control.New(c.views, c.directory, c.reports, func(ctx context.Context, group, slot, bootID string, _ bool) (policy.Decision, error) {
 		return admission.Ended(ctx, records, group, slot, bootID)
 	}, c.log)
@@ -154,7 +154,7 @@ func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 			v = &view.View{}
 		}
 		c.control.EndStale(ctx, v)
-		if c.directory.Update(v, c.all) {
+		if groups := c.directory.Update(v, c.all, nil); len(groups) > 0 {
 			peers, _ := c.directory.Peers(peering.CoordinatorGroup, c.slot)
 			out := make([]overlay.Peer, 0, len(peers))
 			for _, p := range peers {
@@ -170,7 +170,7 @@ func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 				})
 			}
 			c.node.SetPeers(out)
-			c.control.WakeAll()
+			c.control.WakeGroups(groups)
 		}
 		select {
 		case <-ctx.Done():

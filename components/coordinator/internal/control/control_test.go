@@ -99,7 +99,7 @@ func TestInvalidSpecKeepsPortsOpenOnACoordinatorThatJustStarted(t *testing.T) {
 	v.Slots["pg-1"] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: "pg-1", VIP: "127.50.1.2", InstanceID: "j"}}
 	v.Admissions["pg-1"] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "pg", Slot: "pg-1", BootID: "b", InstanceID: "j"}}
 	var d Directory
-	d.Update(v, []peering.Member{{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}})
+	d.Update(v, []peering.Member{{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}}, nil)
 	peers, _ := d.Peers("pg", "pg-0")
 	for _, p := range peers {
 		if p.Slot != "pg-1" {

@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
+	"cadre.dev/mesh/peermap"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	"cadre.dev/overlay/grpcserver"
@@ -37,14 +38,15 @@ type Service struct {
 	// farewell is called when a Boot says that it ends; nil: they may not.
 	farewell Farewell
 
-	mu    sync.Mutex
-	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
-	count uint64                           // guarded by mu; of sessions so far
+	mu     sync.Mutex
+	wakes  map[string]map[*session]struct{} // guarded by mu; by Slot
+	groups map[string]map[*session]struct{} // guarded by mu; the same by group
+	count  uint64                           // guarded by mu; of sessions so far
 }
 
 // New makes the service.
 func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended Ended, log *slog.Logger) *Service {
-	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}}
+	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}, groups: map[string]map[*session]struct{}{}}
 }
 
 // ServeCredentials has c served on every control session from now on. Call it before
@@ -67,6 +69,9 @@ type session struct {
 	agent               controlv1.AgentServiceClient
 	number              uint64 // a later session has a greater one; set by add
 	end                 context.CancelFunc
+
+	mu    sync.Mutex
+	given *peermap.Map // guarded by mu; the map that it was given last
 }
 
 // OnControl serves one control session until it ends; the overlay calls it.
@@ -98,7 +103,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 	defer wakes.Wait()
 	wakes.Go(func() { s.wakeLoop(ctx, one) })
 	err = grpcconn.Serve(ctx, conns.First, func(server *grpc.Server) {
-		controlv1.RegisterCoordinatorServiceServer(server, s)
+		controlv1.RegisterCoordinatorServiceServer(server, served{s, one})
 		if s.credentials != nil {
 			admissionv1.RegisterCredentialServiceServer(server, s.credentials)
 		}
@@ -108,7 +113,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 }
 
 // GetDesired implements CoordinatorService.
-func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest) (*controlv1.GetDesiredResponse, error) {
+func (s *Service) GetDesired(ctx context.Context, req *controlv1.GetDesiredRequest) (*controlv1.GetDesiredResponse, error) {
 	id, boot, v, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -116,6 +121,9 @@ func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest
 	spec, ok := s.directory.Spec(id.Group)
 	if !ok {
 		return &controlv1.GetDesiredResponse{Desired: &controlv1.Desired{}}, nil
+	}
+	if short := unchanged(v, id.Slot, req); short != nil {
+		return &controlv1.GetDesiredResponse{Desired: short}, nil
 	}
 	desired, err := Desired(v, spec, id.Slot, boot)
 	if err != nil {
@@ -142,7 +150,7 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 	if s.reports.Put(id.Slot, boot, report) && s.noted != nil {
 		s.noted(id.Slot, boot, report)
 	}
-	out := &controlv1.ReportResponse{PeersVersion: s.directory.Version(), Term: v.Term}
+	out := &controlv1.ReportResponse{PeersVersion: s.directory.VersionOf(id.Group), Term: v.Term}
 	if _, ok := s.directory.Spec(id.Group); ok {
 		if record, ok := v.Slots[id.Slot]; ok {
 			out.DesiredVersion = version(v, record.Value.Group, id.Slot)
@@ -151,14 +159,48 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 	return out, nil
 }
 
-// GetPeers implements CoordinatorService.
+// GetPeers implements CoordinatorService where no session is known: by whole maps.
 func (s *Service) GetPeers(ctx context.Context, _ *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
-	id, _, _, err := s.caller(ctx)
+	return s.peersSince(ctx, nil, nil)
+}
+
+// served is the Service on one control session.
+type served struct {
+	*Service
+	one *session
+}
+
+// GetPeers implements CoordinatorService. An agent that has the map that it was given last
+// on this session gets what changed since.
+func (s served) GetPeers(ctx context.Context, req *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
+	return s.peersSince(ctx, s.one, req)
+}
+
+// peersSince answers by one's last map, if the caller has it; nil: with the whole one.
+func (s *Service) peersSince(ctx context.Context, one *session, req *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
+	id, _, v, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	peers, version := s.directory.Peers(id.Group, id.Slot)
-	return &controlv1.GetPeersResponse{Version: version, Peers: Wire(peers)}, nil
+	now := s.directory.Map(id.Group)
+	before := one.gave(now)
+	if before != nil && (!req.GetChanges() || before.Version != req.GetKnownVersion()) {
+		before = nil
+	}
+	out := now.Answer(before, id.Slot)
+	out.Term = v.Term
+	return out, nil
+}
+
+// gave notes that the session was given a map, and says which one it was before.
+func (one *session) gave(m *peermap.Map) (before *peermap.Map) {
+	if one == nil {
+		return nil
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	before, one.given = one.given, m
+	return before
 }
 
 // caller authenticates: the name and Boot come from the session's certificate,
