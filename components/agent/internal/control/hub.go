@@ -40,21 +40,23 @@ type Hub struct {
 	term    *termKeeper
 	desired latest.Value[*controlv1.Desired]
 	peers   latest.Value[[]overlay.Peer]
-	reports latest.Value[*controlv1.Report]
+	reports latest.Value[told]
 	ended   latest.Value[*Ended]
 	// sessions counts live ones.
 	sessions latest.Value[int]
 	// leaving: this Boot said farewell.
 	leaving atomic.Bool
 
-	mu             sync.Mutex
-	desiredVersion uint64                // guarded by mu
-	desiredTerm    uint64                // guarded by mu
-	peersTerm      uint64                // guarded by mu; of the map in force
-	peersVersion   uint64                // guarded by mu; of the map in force
-	peersTold      []*controlv1.Peer     // guarded by mu; the map in force, sorted by Slot
-	sequence       uint64                // guarded by mu
-	live           map[*session]struct{} // guarded by mu
+	mu              sync.Mutex
+	desiredVersion  uint64                // guarded by mu
+	desiredTerm     uint64                // guarded by mu
+	peersTerm       uint64                // guarded by mu; of the map in force
+	peersVersion    uint64                // guarded by mu; of the map in force
+	peersTold       []*controlv1.Peer     // guarded by mu; the map in force, sorted by Slot
+	sequence        uint64                // guarded by mu
+	content         *controlv1.Report     // guarded by mu; of the last report
+	contentSequence uint64                // guarded by mu; of the first report with that content
+	live            map[*session]struct{} // guarded by mu
 }
 
 // New reads the last Term from the disk.

@@ -84,6 +84,7 @@ type session struct {
 	client controlv1.CoordinatorServiceClient
 	failed sync.Map      // call name → last error text, so that each is logged once
 	fetch  chan struct{} // capacity 1: wakes the fetch loop
+	told   told          // the report that this coordinator has; of reportLoop alone
 
 	mu   sync.Mutex
 	held peermap.Held // guarded by mu; the peer map as this coordinator told it
@@ -151,44 +152,6 @@ func (s *session) again() {
 	case s.fetch <- struct{}{}:
 	default:
 	}
-}
-
-func (s *session) reportLoop(ctx context.Context) {
-	var index uint64
-	for {
-		report, now, err := s.hub.reports.Wait(ctx, index)
-		if err != nil {
-			return
-		}
-		index = now
-		if report == nil {
-			continue
-		}
-		if err := s.report(ctx, report); err != nil {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
-		}
-	}
-}
-
-func (s *session) report(ctx context.Context, r *controlv1.Report) error {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	answer, err := s.client.Report(ctx, &controlv1.ReportRequest{Report: r})
-	s.note(ctx, "report", err)
-	if err != nil {
-		return err
-	}
-	s.hub.term.note(answer.GetTerm())
-	if _, desired := s.hub.known(); answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > s.mapVersion() {
-		s.again()
-	}
-	return nil
 }
 
 // note logs the first error of a kind of call, and its end.

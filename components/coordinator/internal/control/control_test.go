@@ -289,7 +289,14 @@ func TestAcceptedReportsAreNoted(t *testing.T) {
 	if _, err := s.Report(from(t, "pg", "pg-0", "another"), &controlv1.ReportRequest{Report: &controlv1.Report{Sequence: 4}}); err == nil {
 		t.Error("a boot that does not hold the slot reports")
 	}
-	if !slices.Equal(noted, []uint64{2, 3}) {
+	for _, of := range []uint64{3, 2} {
+		beat := &controlv1.Heartbeat{Sequence: 5 + of, Report: of}
+		r, err := s.Report(from(t, "pg", "pg-0", "boot"), &controlv1.ReportRequest{Heartbeat: beat})
+		if err != nil || r.GetReportWanted() != (of == 2) || !r.GetHeartbeats() {
+			t.Errorf("heartbeat of report %d: %v, %v", of, r, err)
+		}
+	}
+	if !slices.Equal(noted, []uint64{2, 3, 3}) {
 		t.Errorf("noted %v: an old one, or one of another boot, or none", noted)
 	}
 }

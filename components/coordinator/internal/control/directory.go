@@ -218,6 +218,14 @@ func (d *Directory) Spec(name string) (group.Spec, bool) {
 	return spec, ok
 }
 
+// Knows reports whether the group has a valid spec.
+func (d *Directory) Knows(name string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	_, ok := d.specs[name]
+	return ok
+}
+
 // VersionOf is the version of a group's peer map; 0 while nobody asked for it.
 func (d *Directory) VersionOf(groupName string) uint64 {
 	d.mu.RLock()

@@ -54,8 +54,8 @@ func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended En
 func (s *Service) ServeCredentials(c admissionv1.CredentialServiceServer) { s.credentials = c }
 
 // Noted takes an accepted report of the Boot that holds slot: the whole of what it says
-// now, also when it only said that nothing changed. Reports are numbered by their Boot,
-// and calls come concurrently. It must not wait, and the report is not to be changed.
+// now, also when it only said that nothing changed, and then with the number that it had.
+// Reports are numbered by their Boot, and calls come concurrently. It must not wait, and the report is not to be changed.
 type Noted func(slot, boot string, r *controlv1.Report)
 
 // NoteReports has f called for every accepted report from now on. Call it before the
@@ -135,26 +135,32 @@ func (s *Service) GetDesired(ctx context.Context, req *controlv1.GetDesiredReque
 // Report implements CoordinatorService.
 func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*controlv1.ReportResponse, error) {
 	id, boot, v, err := s.caller(ctx)
+	report, beat := req.GetReport(), req.GetHeartbeat()
 	if err != nil {
-		if status.Code(err) == codes.FailedPrecondition && !s.reports.Left(id.Slot, boot) && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
+		if report != nil && status.Code(err) == codes.FailedPrecondition && !s.reports.Left(id.Slot, boot) && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
 			// Its certificate names the Slot. Whether the records that do not know it are
 			// the newer ones is told by what it saw of them.
-			s.reports.Overhear(id.Slot, req.GetReport())
+			s.reports.Overhear(id.Slot, report)
 		}
 		return nil, err
 	}
-	report := req.GetReport()
-	if err := bound(report); err != nil {
-		return nil, err
+	out := &controlv1.ReportResponse{PeersVersion: s.directory.VersionOf(id.Group), Term: v.Term, Heartbeats: true}
+	if beat != nil {
+		report = s.reports.Beat(id.Slot, boot, beat)
+		out.ReportWanted = report == nil
+	} else {
+		if err := bound(report); err != nil {
+			return nil, err
+		}
+		if !s.reports.Put(id.Slot, boot, report) {
+			report = nil
+		}
 	}
-	if s.reports.Put(id.Slot, boot, report) && s.noted != nil {
+	if report != nil && s.noted != nil {
 		s.noted(id.Slot, boot, report)
 	}
-	out := &controlv1.ReportResponse{PeersVersion: s.directory.VersionOf(id.Group), Term: v.Term}
-	if _, ok := s.directory.Spec(id.Group); ok {
-		if record, ok := v.Slots[id.Slot]; ok {
-			out.DesiredVersion = version(v, record.Value.Group, id.Slot)
-		}
+	if record, ok := v.Slots[id.Slot]; ok && s.directory.Knows(id.Group) {
+		out.DesiredVersion = version(v, record.Value.Group, id.Slot)
 	}
 	return out, nil
 }
