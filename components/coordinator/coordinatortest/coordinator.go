@@ -148,13 +148,16 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 // followPeers keeps the peer maps at what the records say. Agents are Peers without
 // ports: nothing is forwarded here.
 func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
+	records := c.views.Subscribe()
+	defer records.Close()
 	for {
-		v, changed := c.views.Latest()
+		v, changed := records.Take()
+		scope := control.ScopeOf(changed.All, changed.Groups)
 		if v == nil {
 			v = &view.View{}
 		}
-		c.control.EndStale(ctx, v)
-		if groups := c.directory.Update(v, c.all, nil); len(groups) > 0 {
+		c.control.EndStale(ctx, v, scope)
+		if groups := c.directory.Update(v, c.all, scope); len(groups) > 0 {
 			peers, _ := c.directory.Peers(peering.CoordinatorGroup, c.slot)
 			out := make([]overlay.Peer, 0, len(peers))
 			for _, p := range peers {
@@ -175,7 +178,7 @@ func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-records.C():
 		}
 	}
 }

@@ -21,6 +21,18 @@ func (s Scope) has(name string) bool {
 	return s == nil || in
 }
 
+// ScopeOf are the groups that changed.
+func ScopeOf[T any](all bool, groups map[string]T) Scope {
+	if all {
+		return nil
+	}
+	out := make(Scope, len(groups))
+	for name := range groups {
+		out[name] = struct{}{}
+	}
+	return out
+}
+
 // Directory is who is in the cluster now, as the peer maps are made of it. There is one
 // map for all members of a group, so that a change costs what it changes. Safe for
 // concurrent use.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	controlv1 "cadre.dev/proto/cadre/control/v1"
@@ -26,6 +27,32 @@ func (s *Service) WakeGroups(groups []string) {
 	for _, name := range groups {
 		for one := range s.groups[name] {
 			one.nudge()
+		}
+	}
+}
+
+// ofLocked are the sessions of the groups of scope.
+func (s *Service) ofLocked(scope Scope) iter.Seq[*session] {
+	return func(yield func(*session) bool) {
+		each := func(name string) bool {
+			for one := range s.groups[name] {
+				if !yield(one) {
+					return false
+				}
+			}
+			return true
+		}
+		if scope == nil {
+			for name := range s.groups {
+				if !each(name) {
+					return
+				}
+			}
+		}
+		for name := range scope {
+			if !each(name) {
+				return
+			}
 		}
 	}
 }
