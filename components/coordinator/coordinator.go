@@ -243,7 +243,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.directory = &control.Directory{}
-	c.directory.Update(&view.View{}, c.peers.Members())
+	c.directory.Update(&view.View{}, c.peers.Members(), nil)
 	ended := func(ctx context.Context, group, slot, bootID string, spoke bool) (policy.Decision, error) {
 		if !spoke {
 			return admission.Ended(ctx, c.store, group, slot, bootID)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
@@ -113,24 +114,39 @@ func (c *Coordinator) relocate() {
 	}
 }
 
-// followPeers keeps the overlay's peer map at what the records say.
+// staleAgain is when it is asked once more why the records do not name a Boot.
+const staleAgain = time.Second
+
+// followPeers keeps the overlay's peer map at what the records say, and tells the agents
+// whose maps changed.
 func (c *Coordinator) followPeers(ctx context.Context) error {
+	records := c.views.Subscribe()
+	defer records.Close()
+	unknown := false // what became of some Boots: all are looked at
 	for {
-		v, changed := c.views.Latest()
+		v, changed := records.Take()
+		scope := control.ScopeOf(changed.All, changed.Groups)
 		if v == nil {
 			v = &view.View{}
 		}
+		stale, again := scope, make(<-chan time.Time)
+		if unknown {
+			stale = nil
+		}
 		// Who lost its Slot is told before the overlay cuts it off.
-		c.control.EndStale(ctx, v)
-		if c.directory.Update(v, c.peers.Members()) {
+		if unknown = !c.control.EndStale(ctx, v, stale); unknown {
+			again = time.After(staleAgain)
+		}
+		if groups := c.directory.Update(v, c.peers.Members(), scope); len(groups) > 0 {
 			c.setPeers()
-			c.control.WakeAll()
+			c.control.WakeGroups(groups)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-records.C():
 		case <-c.relocated:
+		case <-again:
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 		return err
 	}
 	c.views = view.NewWatcher(records, c.log)
-	c.directory.Update(&view.View{}, c.all)
+	c.directory.Update(&view.View{}, c.all, nil)
 	c.control = control.New(c.views, c.directory, c.reports, func(ctx context.Context, group, slot, bootID string, _ bool) (policy.Decision, error) {
 		return admission.Ended(ctx, records, group, slot, bootID)
 	}, c.log)
@@ -148,13 +148,16 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 // followPeers keeps the peer maps at what the records say. Agents are Peers without
 // ports: nothing is forwarded here.
 func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
+	records := c.views.Subscribe()
+	defer records.Close()
 	for {
-		v, changed := c.views.Latest()
+		v, changed := records.Take()
+		scope := control.ScopeOf(changed.All, changed.Groups)
 		if v == nil {
 			v = &view.View{}
 		}
-		c.control.EndStale(ctx, v)
-		if c.directory.Update(v, c.all) {
+		c.control.EndStale(ctx, v, scope)
+		if groups := c.directory.Update(v, c.all, scope); len(groups) > 0 {
 			peers, _ := c.directory.Peers(peering.CoordinatorGroup, c.slot)
 			out := make([]overlay.Peer, 0, len(peers))
 			for _, p := range peers {
@@ -170,12 +173,12 @@ func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 				})
 			}
 			c.node.SetPeers(out)
-			c.control.WakeAll()
+			c.control.WakeGroups(groups)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-records.C():
 		}
 	}
 }

@@ -116,7 +116,8 @@ type Plan struct {
 
 // Timing holds the engine's fixed times; tests shorten them.
 type Timing struct {
-	// StaleAfter: older reports are Unknown (R11). Default 10 s.
+	// StaleAfter: older reports are Unknown (R11). Default 15 s: agents report at least
+	// every 5 s.
 	StaleAfter time.Duration
 	// MaxCallTimeout bounds one platform call; a new leader waits it out (R62). Default 10 s.
 	MaxCallTimeout time.Duration
@@ -148,5 +149,5 @@ func (t Timing) OrDefault() Timing {
 
 // DefaultTiming is what production uses.
 func DefaultTiming() Timing {
-	return Timing{StaleAfter: 10 * time.Second, MaxCallTimeout: 10 * time.Second, UnknownDeadline: 10 * time.Minute, LostAfter: 5 * time.Minute}
+	return Timing{StaleAfter: 15 * time.Second, MaxCallTimeout: 10 * time.Second, UnknownDeadline: 10 * time.Minute, LostAfter: 5 * time.Minute}
 }

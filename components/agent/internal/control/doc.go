@@ -2,7 +2,7 @@
 // desired state and peers from whichever has the newest, and reports to each.
 //
 //	Wake (interrupt) ─┐
-//	poll 5 s ─────────┼─► fetch ─► newest Term and version wins ─► handed to the agent
+//	poll 30-60 s ─────┼─► fetch ─► newest Term and version wins ─► handed to the agent
 //	report's answer ──┘
 //
 // Desired state of an older Term than the last seen is not obeyed; the Term

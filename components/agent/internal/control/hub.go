@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ import (
 	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // Config makes a Hub. All fields but Mesh are required.
@@ -38,20 +40,23 @@ type Hub struct {
 	term    *termKeeper
 	desired latest.Value[*controlv1.Desired]
 	peers   latest.Value[[]overlay.Peer]
-	reports latest.Value[*controlv1.Report]
+	reports latest.Value[told]
 	ended   latest.Value[*Ended]
 	// sessions counts live ones.
 	sessions latest.Value[int]
 	// leaving: this Boot said farewell.
 	leaving atomic.Bool
 
-	mu             sync.Mutex
-	desiredVersion uint64                       // guarded by mu
-	desiredTerm    uint64                       // guarded by mu
-	peersVersion   uint64                       // guarded by mu
-	sequence       uint64                       // guarded by mu
-	fetches        map[overlay.ID]chan struct{} // guarded by mu; wakes each session's fetch loop
-	live           map[*session]struct{}        // guarded by mu
+	mu              sync.Mutex
+	desiredVersion  uint64                // guarded by mu
+	desiredTerm     uint64                // guarded by mu
+	peersTerm       uint64                // guarded by mu; of the map in force
+	peersVersion    uint64                // guarded by mu; of the map in force
+	peersTold       []*controlv1.Peer     // guarded by mu; the map in force, sorted by Slot
+	sequence        uint64                // guarded by mu
+	content         *controlv1.Report     // guarded by mu; of the last report
+	contentSequence uint64                // guarded by mu; of the first report with that content
+	live            map[*session]struct{} // guarded by mu
 }
 
 // New reads the last Term from the disk.
@@ -60,7 +65,7 @@ func New(cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hub{cfg: cfg, term: term, sequence: uint64(cfg.Run) << 32, fetches: map[overlay.ID]chan struct{}{}, live: map[*session]struct{}{}}, nil
+	return &Hub{cfg: cfg, term: term, sequence: uint64(cfg.Run) << 32, live: map[*session]struct{}{}}, nil
 }
 
 // Desired is the newest desired state that may be obeyed; nil before the first.
@@ -119,50 +124,49 @@ func asksOther(a, b *controlv1.Desired) bool {
 		x.GetOperationId() != y.GetOperationId() || x.GetVerb() != y.GetVerb() || x.GetAttempt() != y.GetAttempt()
 }
 
-// acceptPeers takes a newer map. A map without coordinators would cut us off
-// from whoever could correct it, so it is refused.
-func (h *Hub) acceptPeers(from overlay.ID, r *controlv1.GetPeersResponse) error {
+// acceptPeers takes what a coordinator's map is now, sorted by Slot, unless one is in
+// force that is newer by (term, version); a coordinator of an earlier version gives no
+// Term. A map without coordinators would cut us off from whoever could correct it, so it
+// is refused.
+func (h *Hub) acceptPeers(from overlay.ID, term, version uint64, told []*controlv1.Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.GetVersion() <= h.peersVersion {
+	if term == 0 {
+		term = h.peersTerm
+	}
+	if term < h.peersTerm || term == h.peersTerm && version < h.peersVersion || version == 0 {
 		return nil
 	}
-	list, err := peers.FromProto(from.Cluster, r.GetPeers())
+	list, err := peers.FromProto(from.Cluster, told)
 	if err != nil {
 		return err
 	}
-	coordinators := 0
-	for _, p := range list {
-		if p.Coordinator {
-			coordinators++
-		}
+	if !slices.ContainsFunc(list, func(p overlay.Peer) bool { return p.Coordinator }) {
+		return fmt.Errorf("peer map %d of %s names no coordinator", version, from.Slot)
 	}
-	if coordinators == 0 {
-		return fmt.Errorf("peer map %d of %s names no coordinator", r.GetVersion(), from.Slot)
+	first := h.peersVersion == 0
+	h.peersTerm, h.peersVersion = term, version
+	if !first && slices.EqualFunc(h.peersTold, told, func(a, b *controlv1.Peer) bool { return proto.Equal(a, b) }) {
+		return nil // another coordinator said so before
 	}
-	h.peersVersion = r.GetVersion()
-	h.cfg.Log.Info("peer map received", "version", r.GetVersion(), "peers", len(list), "peer", from.Slot)
+	h.peersTold = told
+	h.cfg.Log.Info("peer map received", "version", version, "peers", len(list), "peer", from.Slot)
 	h.peers.Set(list)
 	return nil
 }
 
-// known returns the versions we have.
-func (h *Hub) known() (desired, peerMap uint64) {
+// known returns the term and version of the desired state that we have.
+func (h *Hub) known() (term, desired uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.desiredVersion, h.peersVersion
+	return h.desiredTerm, h.desiredVersion
 }
 
 // wake makes every session fetch: whoever woke us need not be the one that
 // answers first.
 func (h *Hub) wake() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range h.fetches {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+	for _, s := range h.sessionsNow() {
+		s.again()
 	}
 }
 

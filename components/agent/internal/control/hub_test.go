@@ -142,7 +142,7 @@ func TestPeerMaps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, t.TempDir())
-			err := h.acceptPeers(from, &controlv1.GetPeersResponse{Version: 1, Peers: tc.peers})
+			err := h.acceptPeers(from, 1, 1, tc.peers)
 			got, _ := h.Peers().Get()
 			if len(got) != tc.want || (err == nil) != (tc.want > 0) {
 				t.Errorf("peers = %v, %v; want %d", got, err, tc.want)
@@ -150,16 +150,57 @@ func TestPeerMaps(t *testing.T) {
 		})
 	}
 	t.Run("older map", func(t *testing.T) {
+		both, one := []*controlv1.Peer{coordinator, worker}, []*controlv1.Peer{coordinator}
 		h := newHub(t, t.TempDir())
-		for _, r := range []*controlv1.GetPeersResponse{
-			{Version: 5, Peers: []*controlv1.Peer{coordinator, worker}}, {Version: 4, Peers: []*controlv1.Peer{coordinator}},
+		for i, r := range []struct {
+			term, version uint64
+			told          []*controlv1.Peer
+			want          int
+		}{
+			{3, 50, both, 2},
+			{3, 49, one, 2},
+			{2, 99, one, 2}, // of a coordinator that is behind
+			{3, 50, one, 1}, // another coordinator's count may be the same
+			{4, 7, both, 2}, // a restored store counts from low
+			{0, 6, one, 2},  // of an earlier version, without a term
+			{0, 8, one, 1},  // that one again
+			{4, 0, both, 1}, // nothing is known there yet
+			{4, 9, both, 2},
 		} {
-			if err := h.acceptPeers(from, r); err != nil {
+			if err := h.acceptPeers(from, r.term, r.version, r.told); err != nil {
 				t.Fatal(err)
 			}
+			if got, _ := h.Peers().Get(); len(got) != r.want {
+				t.Errorf("step %d: peers = %v, want %d", i, got, r.want)
+			}
 		}
-		if got, _ := h.Peers().Get(); len(got) != 2 {
-			t.Errorf("peers = %v, want the newer map", got)
+		_, before := h.Peers().Get()
+		if err := h.acceptPeers(from, 4, 10, both); err != nil {
+			t.Fatal(err)
+		}
+		if _, after := h.Peers().Get(); after != before {
+			t.Error("an equal map of another coordinator is news")
 		}
 	})
+}
+
+// TestAPeerMapThatCannotBeTakenIsAskedForAsAWhole: what is in force stays so until then.
+func TestAPeerMapThatCannotBeTakenIsAskedForAsAWhole(t *testing.T) {
+	coordinator := &controlv1.Peer{Group: "coordinator", Slot: "coordinator-0", Vip: "127.50.0.1", Coordinator: true}
+	s := &session{hub: newHub(t, t.TempDir()), peer: from}
+	take := func(r *controlv1.GetPeersResponse, good bool, peers int) {
+		t.Helper()
+		err := s.takePeers(r)
+		got, _ := s.hub.Peers().Get()
+		if (err == nil) != good || len(got) != peers || good != (s.mapVersion() == r.GetVersion()) {
+			t.Errorf("%v: %v, %d peers in force, version %d", r, err, len(got), s.mapVersion())
+		}
+	}
+	worker := &controlv1.Peer{Group: "web", Slot: "web-1", Vip: "127.50.1.2"}
+	take(&controlv1.GetPeersResponse{Version: 3, Peers: []*controlv1.Peer{coordinator}}, true, 1)
+	take(&controlv1.GetPeersResponse{Version: 4, Base: 3, Peers: []*controlv1.Peer{worker}}, true, 2)
+	take(&controlv1.GetPeersResponse{Version: 5, Base: 4, Removed: []string{"coordinator-0"}}, false, 2)
+	take(&controlv1.GetPeersResponse{Version: 6, Base: 5, Removed: []string{"web-1"}}, false, 2)
+	take(&controlv1.GetPeersResponse{Version: 6, Peers: []*controlv1.Peer{coordinator}}, true, 1)
+	take(&controlv1.GetPeersResponse{Version: 6, Base: 6}, true, 1)
 }

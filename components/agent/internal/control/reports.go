@@ -2,52 +2,170 @@ package control
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 const (
 	// debounce joins changes that come together into one report.
 	debounce = 20 * time.Millisecond
-	// heartbeat is the longest time between two reports.
-	heartbeat = 2 * time.Second
+	// heartbeat is the longest time between two reports; jittered downwards by a quarter, so
+	// that agents that began together do not stay in step.
+	heartbeat = 5 * time.Second
+	// reportAgain is the pause after a report that a coordinator did not take.
+	reportAgain = 2 * time.Second
 )
 
-// runReports makes one report for all coordinators after each change and at
-// least every heartbeat.
+// told is what coordinators are told next: a report, or that an earlier one holds.
+type told struct {
+	report *controlv1.Report
+	// content is the sequence of the first report that said the same.
+	content uint64
+}
+
+// runReports makes one report for all coordinators after each change that matters to
+// them, and at least every heartbeat.
 func (h *Hub) runReports(ctx context.Context) error {
+	h.tell(true)
 	for {
-		_, index := h.cfg.ReportChanged.Get()
-		h.reports.Set(h.makeReport())
-		timer := time.NewTimer(heartbeat)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-			continue
-		case <-h.cfg.ReportChanged.Changed(index):
+		beat := time.NewTimer(heartbeat*3/4 + rand.N(heartbeat/4)) //nolint:gosec // jitter is no secret
+		for waiting := true; waiting; {
+			_, index := h.cfg.ReportChanged.Get()
+			if h.tell(false) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				beat.Stop()
+				return nil
+			case <-beat.C:
+				h.tell(true)
+				waiting = false
+			case <-h.cfg.ReportChanged.Changed(index):
+				if !wait(ctx, debounce) {
+					return nil
+				}
+			}
 		}
-		timer.Reset(debounce)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
+		beat.Stop()
+	}
+}
+
+// wait reports whether d passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// tell makes a report and says whether it is told: always when it is due, else when it
+// says something that cannot wait for the heartbeat.
+func (h *Hub) tell(due bool) bool {
+	r := h.cfg.Report()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.Term, r.State = h.term.highest()
+	r.DesiredVersion = h.desiredVersion
+	content := contentOf(r)
+	if !due && proto.Equal(urgent(content), urgent(h.content)) {
+		return false
+	}
+	h.sequence++
+	if h.contentSequence == 0 || !proto.Equal(content, h.content) {
+		h.content, h.contentSequence = content, h.sequence
+	}
+	r.Sequence, r.At = h.sequence, timestamppb.Now()
+	h.reports.Set(told{report: r, content: h.contentSequence})
+	return true
+}
+
+// contentOf is a report without what changes all the time and is in each heartbeat: of how
+// long all has been healthy, it keeps whether it is.
+func contentOf(r *controlv1.Report) *controlv1.Report {
+	out := proto.CloneOf(r)
+	if out.GetHealthyFor().AsDuration() > 0 {
+		out.HealthyFor = durationpb.New(1)
+	} else {
+		out.HealthyFor = nil
+	}
+	return out
+}
+
+// urgent is the part of a report's content that is told at once. How far a replica lags in
+// bytes, and how far the records have come, decide nothing.
+func urgent(content *controlv1.Report) *controlv1.Report {
+	out := proto.CloneOf(content)
+	if out == nil {
+		return nil
+	}
+	out.Term, out.State, out.DesiredVersion = 0, 0, 0
+	if out.GetMember() != nil {
+		out.Member.LagBytes = nil
+	}
+	return out
+}
+
+// reportLoop tells one coordinator.
+func (s *session) reportLoop(ctx context.Context) {
+	var index uint64
+	for {
+		next, now, err := s.hub.reports.Wait(ctx, index)
+		if err != nil {
+			return
+		}
+		index = now
+		if next.report == nil {
+			continue
+		}
+		if err := s.report(ctx, next); err != nil {
+			index = 0 // once more, with what is the newest by then
+			if !wait(ctx, reportAgain) {
+				return
+			}
 		}
 	}
 }
 
-func (h *Hub) makeReport() *controlv1.Report {
-	r := h.cfg.Report()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sequence++
-	r.Sequence = h.sequence
-	r.At = timestamppb.Now()
-	r.Term, r.State = h.term.highest()
-	r.DesiredVersion = h.desiredVersion
-	return r
+// report tells that the last report holds where this coordinator has it, else the whole.
+func (s *session) report(ctx context.Context, next told) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	req := &controlv1.ReportRequest{Report: next.report}
+	if s.told.content == next.content {
+		req = &controlv1.ReportRequest{Heartbeat: &controlv1.Heartbeat{
+			Sequence: next.report.GetSequence(), Report: s.told.report.GetSequence(),
+			HealthyMs: uint64(max(0, next.report.GetHealthyFor().AsDuration().Milliseconds())),
+		}}
+	}
+	answer, err := s.client.Report(ctx, req)
+	if err == nil && answer.GetReportWanted() {
+		req = &controlv1.ReportRequest{Report: next.report}
+		answer, err = s.client.Report(ctx, req)
+	}
+	s.note(ctx, "report", err)
+	if err != nil {
+		s.told = told{}
+		return err
+	}
+	switch {
+	case !answer.GetHeartbeats():
+		s.told = told{} // of an earlier version
+	case req.GetReport() != nil:
+		s.told = next
+	}
+	s.hub.term.note(answer.GetTerm())
+	if _, desired := s.hub.known(); answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > s.mapVersion() {
+		s.again()
+	}
+	return nil
 }

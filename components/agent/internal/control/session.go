@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/mesh/peermap"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	"cadre.dev/overlay/grpcserver"
@@ -18,8 +19,9 @@ import (
 )
 
 const (
-	// poll is the longest time between two fetches; jittered downwards by half.
-	poll = 5 * time.Second
+	// poll is the longest time between two fetches; jittered downwards by half. It is for
+	// what neither a wake-up nor the answer to a report told.
+	poll = time.Minute
 	// callLimit bounds one call; a coordinator that needs longer is not connected.
 	callLimit = 5 * time.Second
 	// messageLimit bounds what a coordinator may send.
@@ -44,10 +46,8 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 		return
 	}
 	defer client.Close() //nolint:errcheck // ends with the session
-	s := &session{hub: h, peer: peer.ID, conn: client, end: cancel, client: controlv1.NewCoordinatorServiceClient(client)}
-	fetch := make(chan struct{}, 1)
+	s := &session{hub: h, peer: peer.ID, conn: client, end: cancel, client: controlv1.NewCoordinatorServiceClient(client), fetch: make(chan struct{}, 1)}
 	h.mu.Lock()
-	h.fetches[peer.ID] = fetch
 	h.live[s] = struct{}{}
 	h.mu.Unlock()
 	h.sessions.Update(func(n int) int { return n + 1 })
@@ -60,7 +60,7 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 		}, grpcserver.Limits{Message: askedLimit})
 		cancel(errors.Join(errors.New("control session closed"), err))
 	})
-	wg.Go(func() { s.fetchLoop(ctx, fetch) })
+	wg.Go(func() { s.fetchLoop(ctx) })
 	wg.Go(func() { s.reportLoop(ctx) })
 	<-ctx.Done()
 	// A session that is up but whose gRPC died would be useless for ever: closing
@@ -69,9 +69,6 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 	_ = conns.Second.Close()
 	wg.Wait()
 	h.mu.Lock()
-	if h.fetches[peer.ID] == fetch {
-		delete(h.fetches, peer.ID)
-	}
 	delete(h.live, s)
 	h.mu.Unlock()
 	h.sessions.Update(func(n int) int { return n - 1 })
@@ -85,81 +82,76 @@ type session struct {
 	conn   *grpc.ClientConn
 	end    context.CancelCauseFunc
 	client controlv1.CoordinatorServiceClient
-	failed sync.Map // call name → last error text, so that each is logged once
+	failed sync.Map      // call name → last error text, so that each is logged once
+	fetch  chan struct{} // capacity 1: wakes the fetch loop
+	told   told          // the report that this coordinator has; of reportLoop alone
+
+	mu   sync.Mutex
+	held peermap.Held // guarded by mu; the peer map as this coordinator told it
 }
 
-func (s *session) fetchLoop(ctx context.Context, wake <-chan struct{}) {
+func (s *session) fetchLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-wake:
+		case <-s.fetch:
 		case <-timer.C:
 		}
 		next := poll/2 + rand.N(poll/2) //nolint:gosec // jitter is no secret
-		if err := s.fetch(ctx); err != nil {
+		if err := s.fetchNow(ctx); err != nil {
 			next = pause
 		}
 		timer.Reset(next)
 	}
 }
 
-func (s *session) fetch(ctx context.Context) error {
+func (s *session) fetchNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	desired, peerMap := s.hub.known()
-	d, errDesired := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired}, grpc.MaxCallRecvMsgSize(messageLimit))
+	term, desired := s.hub.known()
+	d, errDesired := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired, KnownTerm: term}, grpc.MaxCallRecvMsgSize(messageLimit))
 	s.note(ctx, "get desired state", errDesired)
 	if errDesired == nil {
 		errDesired = s.hub.acceptDesired(s.peer, d.GetDesired()) // a coordinator that is behind is asked again soon
 	}
-	p, errPeers := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: peerMap}, grpc.MaxCallRecvMsgSize(messageLimit))
+	p, errPeers := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: s.mapVersion(), Changes: true}, grpc.MaxCallRecvMsgSize(messageLimit))
 	if errPeers == nil {
-		errPeers = s.hub.acceptPeers(s.peer, p)
+		errPeers = s.takePeers(p)
 	}
 	s.note(ctx, "get peers", errPeers)
 	return errors.Join(errPeers, errDesired)
 }
 
-func (s *session) reportLoop(ctx context.Context) {
-	var index uint64
-	for {
-		report, now, err := s.hub.reports.Wait(ctx, index)
-		if err != nil {
-			return
-		}
-		index = now
-		if report == nil {
-			continue
-		}
-		if err := s.report(ctx, report); err != nil {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
-		}
+// takePeers takes a map, or what changed of one. After an error the whole map is asked for.
+func (s *session) takePeers(r *controlv1.GetPeersResponse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, err := s.held.Apply(r)
+	if err == nil && changed {
+		err = s.hub.acceptPeers(s.peer, r.GetTerm(), r.GetVersion(), s.held.Peers())
 	}
+	if err != nil {
+		s.held = peermap.Held{}
+	}
+	return err
 }
 
-func (s *session) report(ctx context.Context, r *controlv1.Report) error {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	answer, err := s.client.Report(ctx, &controlv1.ReportRequest{Report: r})
-	s.note(ctx, "report", err)
-	if err != nil {
-		return err
+// mapVersion is the version of the peer map that this coordinator told last.
+func (s *session) mapVersion() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held.Version()
+}
+
+// again has the session fetch.
+func (s *session) again() {
+	select {
+	case s.fetch <- struct{}{}:
+	default:
 	}
-	s.hub.term.note(answer.GetTerm())
-	desired, peerMap := s.hub.known()
-	if answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > peerMap {
-		s.hub.wake()
-	}
-	return nil
 }
 
 // note logs the first error of a kind of call, and its end.

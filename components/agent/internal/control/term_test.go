@@ -37,7 +37,7 @@ func TestDesiredStateOfOlderRecordsIsNotObeyed(t *testing.T) {
 			t.Errorf("%s: %v, older %t", c.why, err, c.older)
 		}
 		now, _ := h.Desired().Get()
-		if r := h.makeReport(); now.GetVersion() != c.want || r.GetState() != c.reported {
+		if r := reported(h); now.GetVersion() != c.want || r.GetState() != c.reported {
 			t.Errorf("%s: version %d in force, state %d reported, want %d and %d", c.why, now.GetVersion(), r.GetState(), c.want, c.reported)
 		}
 	}
@@ -48,7 +48,7 @@ func TestTheStateSurvivesAReboot(t *testing.T) {
 	dir := t.TempDir()
 	take(t, newHub(t, dir), &controlv1.Desired{Term: 7, State: 30, Version: 1})
 	h := newHub(t, dir)
-	if r := h.makeReport(); r.GetTerm() != 7 || r.GetState() != 30 {
+	if r := reported(h); r.GetTerm() != 7 || r.GetState() != 30 {
 		t.Errorf("after a reboot term %d, state %d", r.GetTerm(), r.GetState())
 	}
 	if err := h.acceptDesired(from, &controlv1.Desired{Term: 7, State: 29, Version: 100}); !errors.Is(err, errOlder) {
@@ -66,11 +66,18 @@ func TestAStateThatOnlyGrowsIsWrittenNowAndThen(t *testing.T) {
 	for state := uint64(31); state < 100; state++ {
 		take(t, h, &controlv1.Desired{Term: 7, State: state, Version: 1})
 	}
-	if got := h.makeReport().GetState(); got != 99 {
+	if got := reported(h).GetState(); got != 99 {
 		t.Errorf("state %d is reported, want the highest", got)
 	}
 	var kept mark
 	if _, err := durable.OpenDisk(dir, slog.New(slog.DiscardHandler)).Read(termName, 4096, &kept); err != nil || kept != (mark{7, 30}) {
 		t.Errorf("on the disk is %+v, %v", kept, err)
 	}
+}
+
+// reported is what the agent tells coordinators now.
+func reported(h *Hub) *controlv1.Report {
+	h.tell(true)
+	next, _ := h.reports.Get()
+	return next.report
 }

@@ -6,18 +6,16 @@ import (
 	"math"
 	"net/netip"
 
+	"cadre.dev/mesh/peermap"
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// limit bounds a peer map; more Slots than this do not fit the VIP range's use.
-const limit = 4096
-
 // FromProto reads a whole map. One bad entry refuses the map: a half map would
 // cut Peers off without a word.
 func FromProto(cluster string, in []*controlv1.Peer) ([]overlay.Peer, error) {
-	if len(in) > limit {
-		return nil, fmt.Errorf("peer map has %d entries, at most %d are taken", len(in), limit)
+	if len(in) > peermap.Limit {
+		return nil, fmt.Errorf("peer map has %d entries, at most %d are taken", len(in), peermap.Limit)
 	}
 	out := make([]overlay.Peer, 0, len(in))
 	var errs error

@@ -16,8 +16,8 @@ const (
 	// lets it in is a person's doing.
 	heldRetry = 10 * time.Second
 	// freshness bounds how long a dead Boot may look alive to a coordinator: reports
-	// count for 6 s, and so much again covers a coordinator that is slow.
-	freshness = 12 * time.Second
+	// count for 12 s, and so much again covers a coordinator that is slow.
+	freshness = 24 * time.Second
 )
 
 // claimed is since when others ask for a Slot that a Boot holds.

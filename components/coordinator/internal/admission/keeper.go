@@ -180,21 +180,27 @@ type duty struct {
 	ops  []store.Op
 }
 
-// due are the steps that v and the reports ask for. A look that comes late finds Boots
-// silent that could not be heard meanwhile: their silence begins anew.
-func (k *keeper) due(v *view.View) []wanted {
+// due are the steps that v and the reports ask for, for the groups that changed; every:
+// for all. A look at all that comes late finds Boots silent that could not be heard
+// meanwhile: their silence begins anew.
+func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) []wanted {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.cfg.Now()
 	late := now.Sub(k.looked) > k.cfg.LeaseTTL/offerShare
-	k.looked = now
-	for slot := range k.seen {
-		if _, exists := v.Admissions[slot]; !exists {
-			delete(k.seen, slot)
+	if every {
+		k.looked = now
+		for slot := range k.seen {
+			if _, exists := v.Admissions[slot]; !exists {
+				delete(k.seen, slot)
+			}
 		}
 	}
 	var out []wanted
 	for slot, a := range v.Admissions {
+		if !every && !changed(a.Value.Group) {
+			continue
+		}
 		held := v.Boots[slot]
 		held.Slot = slot
 		s := k.noticeLocked(held, now)
@@ -306,9 +312,9 @@ func without(batch []duty, conflict *store.ConflictError) []duty {
 	})
 }
 
-// keep does what is due by v.
-func (k *keeper) keep(ctx context.Context, v *view.View) {
-	due := k.due(v)
+// keep does what is due by v, for all groups or those that changed.
+func (k *keeper) keep(ctx context.Context, v *view.View, every bool, changed func(group string) bool) {
+	due := k.due(v, every, changed)
 	if len(due) == 0 {
 		return
 	}
@@ -392,12 +398,14 @@ func (s *Service) KeepLeases(ctx context.Context) error {
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
 	renewing.Go(func() { s.keeper.renewing(ctx) })
+	records := s.cfg.Views.Subscribe()
+	defer records.Close()
 	tick := time.NewTicker(s.cfg.LeaseTTL / lookShare)
 	defer tick.Stop()
+	every := true // Boots fall silent, and are heard again, without a change of the records
 	for {
-		v, changed := s.cfg.Views.Latest()
-		if v != nil {
-			s.keeper.keep(ctx, v)
+		if v, changed := records.Take(); v != nil {
+			s.keeper.keep(ctx, v, every || changed.All, func(group string) bool { _, in := changed.Groups[group]; return in })
 		}
 		select {
 		case <-ctx.Done():
@@ -407,9 +415,11 @@ func (s *Service) KeepLeases(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-records.C():
 			// A Boot whose lease lapsed must not wait for the tick.
+			every = false
 		case <-tick.C:
+			every = true
 		}
 	}
 }

@@ -495,7 +495,7 @@ func TestARevokedBootGetsNoLeaseAgain(t *testing.T) {
 	if err := k.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	k.keep(t.Context(), s.read())
+	k.keep(t.Context(), s.read(), true, nil)
 	for i := range s.slots {
 		if got := s.lease(i).Held(); got != (i != 7) {
 			t.Errorf("slot %d: held %t", i, got)

@@ -133,7 +133,7 @@ func newEvicted(t *testing.T) *evicted {
 	e.running.Go(func() { // as followPeers does
 		for {
 			v, changed := e.views.Latest()
-			e.control.EndStale(ctx, v)
+			e.control.EndStale(ctx, v, nil)
 			select {
 			case <-ctx.Done():
 				return

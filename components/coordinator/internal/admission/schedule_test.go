@@ -137,7 +137,7 @@ func (c *claims) heartbeat(b *newcomer) {
 	if a.BootID != b.bootID {
 		return
 	}
-	c.s.services[c.rng.IntN(3)].keeper.keep(context.Background(), c.s.read())
+	c.s.services[c.rng.IntN(3)].keeper.keep(context.Background(), c.s.read(), true, nil)
 	c.learn()
 }
 

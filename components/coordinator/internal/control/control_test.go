@@ -99,7 +99,7 @@ func TestInvalidSpecKeepsPortsOpenOnACoordinatorThatJustStarted(t *testing.T) {
 	v.Slots["pg-1"] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: "pg-1", VIP: "127.50.1.2", InstanceID: "j"}}
 	v.Admissions["pg-1"] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "pg", Slot: "pg-1", BootID: "b", InstanceID: "j"}}
 	var d Directory
-	d.Update(v, []peering.Member{{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}})
+	d.Update(v, []peering.Member{{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}}, nil)
 	peers, _ := d.Peers("pg", "pg-0")
 	for _, p := range peers {
 		if p.Slot != "pg-1" {
@@ -289,7 +289,14 @@ func TestAcceptedReportsAreNoted(t *testing.T) {
 	if _, err := s.Report(from(t, "pg", "pg-0", "another"), &controlv1.ReportRequest{Report: &controlv1.Report{Sequence: 4}}); err == nil {
 		t.Error("a boot that does not hold the slot reports")
 	}
-	if !slices.Equal(noted, []uint64{2, 3}) {
+	for _, of := range []uint64{3, 2} {
+		beat := &controlv1.Heartbeat{Sequence: 5 + of, Report: of}
+		r, err := s.Report(from(t, "pg", "pg-0", "boot"), &controlv1.ReportRequest{Heartbeat: beat})
+		if err != nil || r.GetReportWanted() != (of == 2) || !r.GetHeartbeats() {
+			t.Errorf("heartbeat of report %d: %v, %v", of, r, err)
+		}
+	}
+	if !slices.Equal(noted, []uint64{2, 3, 3}) {
 		t.Errorf("noted %v: an old one, or one of another boot, or none", noted)
 	}
 }

@@ -53,6 +53,15 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	return out, nil
 }
 
+// unchanged is the answer to an agent that has the desired state of v; nil: it has not.
+func unchanged(v *view.View, slot string, req *controlv1.GetDesiredRequest) *controlv1.Desired {
+	record, ok := v.Slots[slot]
+	if !ok || req.GetKnownTerm() == 0 || req.GetKnownTerm() != v.Term || req.GetKnownVersion() != version(v, record.Value.Group, slot) {
+		return nil
+	}
+	return &controlv1.Desired{Version: req.GetKnownVersion(), Term: v.Term, State: v.State}
+}
+
 // conductOf is the conduct of the Revision at which the Slot's Boot was admitted, or else
 // of the assigned one; ok is false when the record of that one cannot be read. A Boot
 // then keeps what it has, and is ordered about all the same.

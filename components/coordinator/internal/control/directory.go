@@ -1,105 +1,280 @@
 package control
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/mesh/peermap"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
-// Directory is who is in the cluster now, as the peer maps are made of it. Safe
-// for concurrent use.
-type Directory struct {
-	mu      sync.Mutex
-	members []peering.Member      // guarded by mu
-	specs   map[string]group.Spec // guarded by mu; last valid spec of each group
-	known   known                 // guarded by mu; last readable records of each Slot
-	digest  [32]byte              // guarded by mu
-	version uint64                // guarded by mu
+// Scope are names of groups; nil: all groups.
+type Scope map[string]struct{}
+
+func (s Scope) has(name string) bool {
+	_, in := s[name]
+	return s == nil || in
 }
 
-// Update takes a View and the coordinators; it reports whether anything that a
-// peer map depends on changed. The version is the index at which the present
-// content was first seen: it grows with each change on every coordinator. A member
-// whose records exist and cannot be read stays who it was.
-func (d *Directory) Update(v *view.View, coordinators []peering.Member) (changed bool) {
+// ScopeOf are the groups that changed.
+func ScopeOf[T any](all bool, groups map[string]T) Scope {
+	if all {
+		return nil
+	}
+	out := make(Scope, len(groups))
+	for name := range groups {
+		out[name] = struct{}{}
+	}
+	return out
+}
+
+// Directory is who is in the cluster now, as the peer maps are made of it. There is one
+// map for all members of a group, so that a change costs what it changes. Safe for
+// concurrent use.
+type Directory struct {
+	// updates is held by the one Update at a time, beside mu, so that nobody waits while
+	// it judges members.
+	updates sync.Mutex
+	known   known // guarded by updates; last readable records of each Slot
+
+	mu           sync.RWMutex
+	coordinators []peering.Member            // guarded by mu
+	members      map[string][]peering.Member // guarded by mu; by group, sorted by Slot
+	specs        map[string]group.Spec       // guarded by mu; last valid spec of each group
+	related      relations                   // guarded by mu
+	maps         map[string]*peermap.Map     // guarded by mu; by group of workloads, made when asked for
+	version      uint64                      // guarded by mu; highest of any map so far
+}
+
+// Update takes a View, of which at most the groups of scope changed, and the coordinators.
+// It says whose peer maps changed: these groups', and peering.CoordinatorGroup when the
+// coordinators' did. A map's version is the index at which its content was first seen: it
+// grows with each change on every coordinator. A member whose records exist and cannot be
+// read stays who it was.
+func (d *Directory) Update(v *view.View, coordinators []peering.Member, scope Scope) (changed []string) {
+	d.updates.Lock()
+	defer d.updates.Unlock()
+	d.known.update(v, scope)
+	members, specs := d.known.members(v, scope), inForce(v, scope)
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.specs == nil {
-		d.specs = map[string]group.Spec{}
+	if d.maps == nil {
+		d.members, d.specs, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]*peermap.Map{}
+	}
+	touched := Scope{}
+	d.takeMembersLocked(members, scope, touched)
+	before := d.related
+	if d.takeSpecsLocked(v, specs, touched) {
+		d.related = relationsOf(d.specs)
+	}
+	moved := !slices.Equal(d.coordinators, coordinators)
+	d.coordinators = slices.Clone(coordinators)
+	if len(touched) == 0 && !moved {
+		return nil
+	}
+	d.version = max(v.Index, d.version+1)
+	affected := Scope(nil)
+	if !moved {
+		affected = before.around(touched)
+		maps.Copy(affected, d.related.around(touched))
+	}
+	return append(d.renewLocked(affected), peering.CoordinatorGroup)
+}
+
+// renewLocked makes those maps anew that were asked for before, and says which are other
+// maps now.
+func (d *Directory) renewLocked(affected Scope) (changed []string) {
+	for name, before := range d.maps {
+		if !affected.has(name) {
+			continue
+		}
+		after := d.makeLocked(name, before)
+		if after != before {
+			changed = append(changed, name)
+		}
+		d.maps[name] = after
+		if _, exists := d.specs[name]; !exists && len(d.members[name]) == 0 {
+			delete(d.maps, name) // whoever asks gets it anew
+		}
+	}
+	return changed
+}
+
+// takeSpecsLocked takes the specs in force, adds the groups whose ports changed to
+// touched, and reports whether there are any.
+func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, touched Scope) (changed bool) {
+	touch := func(name string) {
+		changed = true
+		touched[name] = struct{}{}
 	}
 	for name := range d.specs {
 		_, exists := v.Specs[name]
 		if _, accepted := v.Accepted[name]; !exists && !accepted {
+			touch(name)
 			delete(d.specs, name)
 		}
 	}
 	// An invalid edit, or the removal of a spec, changes nothing for those who run:
 	// the last valid spec stays in force. It is in the records; what is remembered
 	// here only bridges the moment until the leader has recorded it.
-	maps.Copy(d.specs, v.SpecsInForce())
-	d.known = d.known.next(v)
-	d.members = append(append([]peering.Member(nil), coordinators...), d.known.members(v)...)
-	digest := d.digestLocked()
-	if digest == d.digest {
-		return false
+	for name, spec := range specs {
+		if before, known := d.specs[name]; !known || !samePorts(before, spec) {
+			touch(name)
+		}
+		d.specs[name] = spec
 	}
-	d.digest = digest
-	d.version = max(v.Index, d.version+1)
-	return true
+	return changed
 }
 
-// Peers is the peer map of one member, with its version.
-func (d *Directory) Peers(groupName, slot string) ([]peering.Peer, uint64) {
+// inForce are the specs in force of the groups of scope.
+func inForce(v *view.View, scope Scope) map[string]group.Spec {
+	if scope == nil {
+		return v.SpecsInForce()
+	}
+	out := map[string]group.Spec{}
+	for name := range scope {
+		if spec, _, ok := v.InForce(name); ok {
+			out[name] = spec
+		}
+	}
+	return out
+}
+
+// samePorts reports whether two specs of a group give the same peer maps.
+func samePorts(a, b group.Spec) bool {
+	return reflect.DeepEqual(a.Workload, b.Workload) && reflect.DeepEqual(a.Backends, b.Backends)
+}
+
+// takeMembersLocked adds the groups that have other members than before to touched.
+func (d *Directory) takeMembersLocked(now map[string][]peering.Member, scope, touched Scope) {
+	for name := range d.members {
+		if scope.has(name) && len(now[name]) == 0 {
+			delete(d.members, name)
+			touched[name] = struct{}{}
+		}
+	}
+	for name, members := range now {
+		if !slices.Equal(d.members[name], members) {
+			d.members[name] = members
+			touched[name] = struct{}{}
+		}
+	}
+}
+
+// seenLocked are the Peers of a group's members, and these themselves.
+func (d *Directory) seenLocked(self peering.Member) []peering.Peer {
+	all := slices.Clone(d.coordinators)
+	if self.Coordinator {
+		for _, members := range d.members {
+			all = append(all, members...)
+		}
+	} else {
+		all = append(all, d.members[self.Group]...)
+		for other := range d.related[self.Group] {
+			if other != self.Group {
+				all = append(all, d.members[other]...)
+			}
+		}
+	}
+	return peering.Map(self, all, d.specs)
+}
+
+// makeLocked makes the map of a group of workloads; before itself when nothing changed.
+func (d *Directory) makeLocked(name string, before *peermap.Map) *peermap.Map {
+	return peermap.New(Wire(d.seenLocked(peering.Member{Group: name})), d.version, before)
+}
+
+// Map is the peer map of the members of a group of workloads.
+func (d *Directory) Map(groupName string) *peermap.Map {
+	d.mu.RLock()
+	one, made := d.maps[groupName]
+	d.mu.RUnlock()
+	if made {
+		return one
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if one, made = d.maps[groupName]; !made {
+		one = d.makeLocked(groupName, nil)
+		if _, exists := d.specs[groupName]; exists || len(d.members[groupName]) > 0 {
+			d.maps[groupName] = one
+		}
+	}
+	return one
+}
+
+// Peers is the peer map of one member, with the version of all maps.
+func (d *Directory) Peers(groupName, slot string) ([]peering.Peer, uint64) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	self := peering.Member{Group: groupName, Slot: slot, Coordinator: groupName == peering.CoordinatorGroup}
-	return peering.Map(self, d.members, d.specs), d.version
+	return d.seenLocked(self), d.version
 }
 
 // InitialPeers is the peer map that a newly admitted Slot starts with.
 func (d *Directory) InitialPeers(groupName, slot string) []*controlv1.Peer {
-	peers, _ := d.Peers(groupName, slot)
-	return Wire(peers)
+	return d.Map(groupName).Whole(slot)
 }
 
 // Spec is the last valid spec of a group.
 func (d *Directory) Spec(name string) (group.Spec, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	spec, ok := d.specs[name]
 	return spec, ok
 }
 
-// Version of the present content.
-func (d *Directory) Version() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.version
+// Knows reports whether the group has a valid spec.
+func (d *Directory) Knows(name string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	_, ok := d.specs[name]
+	return ok
 }
 
-func (d *Directory) digestLocked() [32]byte {
-	type ports struct {
-		Workload group.Workload
-		Backends []group.Backend
+// VersionOf is the version of a group's peer map; 0 while nobody asked for it.
+func (d *Directory) VersionOf(groupName string) uint64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if one, made := d.maps[groupName]; made {
+		return one.Version
 	}
-	specs := map[string]ports{}
-	for name, s := range d.specs {
-		specs[name] = ports{Workload: s.Workload, Backends: s.Backends}
+	return 0
+}
+
+// relations are the groups that share a port with a group, by both names.
+type relations map[string]Scope
+
+func relationsOf(specs map[string]group.Spec) relations {
+	out := relations{}
+	add := func(a, b string) {
+		if out[a] == nil {
+			out[a] = Scope{}
+		}
+		out[a][b] = struct{}{}
 	}
-	members := map[string]peering.Member{}
-	for _, m := range d.members {
-		members[m.Slot] = m
+	for server, spec := range specs {
+		for _, b := range spec.Backends {
+			for _, client := range b.Allow {
+				add(server, client)
+				add(client, server)
+			}
+		}
 	}
-	// Maps are encoded in key order, so equal content has equal text.
-	text, err := json.Marshal([]any{members, specs})
-	if err != nil {
-		return [32]byte{}
+	return out
+}
+
+// around are groups with those that are related to one of them.
+func (r relations) around(groups Scope) Scope {
+	out := maps.Clone(groups)
+	for name := range groups {
+		maps.Copy(out, r[name])
 	}
-	return sha256.Sum256(text)
+	return out
 }

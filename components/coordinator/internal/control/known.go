@@ -1,6 +1,9 @@
 package control
 
 import (
+	"cmp"
+	"slices"
+
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -23,46 +26,50 @@ type known struct {
 	policies   map[string]policy.SlotPolicy
 }
 
-// next is what v says, and for each record that exists and cannot be read what it
-// said before.
-func (k known) next(v *view.View) known {
-	out := known{
-		slots:      latest(v, k.slots, v.Slots, func(slot string, was group.SlotRecord) string { return store.SlotKey(was.Group, slot) }),
-		admissions: latest(v, k.admissions, v.Admissions, func(slot string, _ policy.Admission) string { return store.AdmissionKey(slot) }),
-		policies:   latest(v, k.policies, v.Policies, func(slot string, _ policy.SlotPolicy) string { return store.SlotPolicyKey(slot) }),
+// update takes what v says of the groups of scope; of a record that exists and cannot be
+// read it keeps what it said before.
+func (k *known) update(v *view.View, scope Scope) {
+	if k.slots == nil {
+		*k = known{slots: map[string]group.SlotRecord{}, admissions: map[string]policy.Admission{}, policies: map[string]policy.SlotPolicy{}}
 	}
-	for slot, a := range out.admissions {
+	take(v, scope, k.slots, v.Slots, func(r group.SlotRecord) string { return r.Group },
+		func(slot string, was group.SlotRecord) string { return store.SlotKey(was.Group, slot) })
+	take(v, scope, k.policies, v.Policies, func(p policy.SlotPolicy) string { return p.Group },
+		func(slot string, _ policy.SlotPolicy) string { return store.SlotPolicyKey(slot) })
+	take(v, scope, k.admissions, v.Admissions, func(a policy.Admission) string { return a.Group },
+		func(slot string, _ policy.Admission) string { return store.AdmissionKey(slot) })
+	for slot, a := range k.admissions {
 		_, read := v.Admissions[slot]
 		if held := v.Boots[slot]; !read && held.Held() && held.BootID != a.BootID {
 			// Another Boot took the Slot, by a record that only newer coordinators read. This
 			// one must not come back when that one's lease ends.
-			delete(out.admissions, slot)
+			delete(k.admissions, slot)
 		}
 	}
-	return out
 }
 
-// latest takes what was read now, and what was read before of those that exist and
-// cannot be read.
-func latest[T any](v *view.View, before map[string]T, read map[string]view.Rec[T], key func(slot string, was T) string) map[string]T {
-	out := make(map[string]T, len(read))
-	for slot, was := range before {
-		if v.Unreadable(key(slot, was)) {
-			out[slot] = was
+// take puts what was read now into kept, for the groups of scope, and leaves of what was
+// read before those that exist and cannot be read.
+func take[T any](v *view.View, scope Scope, kept map[string]T, read map[string]view.Rec[T], groupOf func(T) string, key func(slot string, was T) string) {
+	for slot, was := range kept {
+		if _, there := read[slot]; !there && scope.has(groupOf(was)) && !v.Unreadable(key(slot, was)) {
+			delete(kept, slot)
 		}
 	}
 	for slot, rec := range read {
-		out[slot] = rec.Value
+		if scope.has(groupOf(rec.Value)) {
+			kept[slot] = rec.Value
+		}
 	}
-	return out
 }
 
-// members are the Slots whose Boots the others may know.
-func (k known) members(v *view.View) []peering.Member {
-	var out []peering.Member
+// members are the Slots of the groups of scope whose Boots the others may know, by group,
+// sorted by Slot.
+func (k *known) members(v *view.View, scope Scope) map[string][]peering.Member {
+	out := map[string][]peering.Member{}
 	for slot, a := range k.admissions {
 		record, ok := k.slots[slot]
-		if !ok || record.InstanceID != a.InstanceID {
+		if !ok || record.InstanceID != a.InstanceID || !scope.has(record.Group) {
 			continue
 		}
 		if v.Unfit(a, k.policyOf(slot, a)).Code != "" {
@@ -70,9 +77,12 @@ func (k known) members(v *view.View) []peering.Member {
 			// not a leader evicts it.
 			continue
 		}
-		out = append(out, peering.Member{
+		out[record.Group] = append(out[record.Group], peering.Member{
 			Group: record.Group, Slot: slot, VIP: record.VIP, AppID: a.AppID, InstanceID: a.InstanceID, BootID: a.BootID,
 		})
+	}
+	for _, members := range out {
+		slices.SortFunc(members, func(a, b peering.Member) int { return cmp.Compare(a.Slot, b.Slot) })
 	}
 	return out
 }

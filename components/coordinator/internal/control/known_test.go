@@ -70,7 +70,7 @@ func (c *cluster) boot() string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.directory.Update(v, nil)
+	c.directory.Update(v, nil, nil)
 	peers, _ := c.directory.Peers("coordinator", "coordinator-0")
 	for _, p := range peers {
 		if p.Slot == "pg-0" {

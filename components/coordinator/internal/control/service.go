@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
+	"cadre.dev/mesh/peermap"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	"cadre.dev/overlay/grpcserver"
@@ -37,14 +38,15 @@ type Service struct {
 	// farewell is called when a Boot says that it ends; nil: they may not.
 	farewell Farewell
 
-	mu    sync.Mutex
-	wakes map[string]map[*session]struct{} // guarded by mu; by Slot
-	count uint64                           // guarded by mu; of sessions so far
+	mu     sync.Mutex
+	wakes  map[string]map[*session]struct{} // guarded by mu; by Slot
+	groups map[string]map[*session]struct{} // guarded by mu; the same by group
+	count  uint64                           // guarded by mu; of sessions so far
 }
 
 // New makes the service.
 func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended Ended, log *slog.Logger) *Service {
-	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}}
+	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}, groups: map[string]map[*session]struct{}{}}
 }
 
 // ServeCredentials has c served on every control session from now on. Call it before
@@ -52,8 +54,8 @@ func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended En
 func (s *Service) ServeCredentials(c admissionv1.CredentialServiceServer) { s.credentials = c }
 
 // Noted takes an accepted report of the Boot that holds slot: the whole of what it says
-// now, also when it only said that nothing changed. Reports are numbered by their Boot,
-// and calls come concurrently. It must not wait, and the report is not to be changed.
+// now, also when it only said that nothing changed, and then with the number that it had.
+// Reports are numbered by their Boot, and calls come concurrently. It must not wait, and the report is not to be changed.
 type Noted func(slot, boot string, r *controlv1.Report)
 
 // NoteReports has f called for every accepted report from now on. Call it before the
@@ -67,6 +69,10 @@ type session struct {
 	agent               controlv1.AgentServiceClient
 	number              uint64 // a later session has a greater one; set by add
 	end                 context.CancelFunc
+	told                uint64 // the version that a change woke it for last; guarded by Service.mu
+
+	mu    sync.Mutex
+	given *peermap.Map // guarded by mu; the map that it was given last
 }
 
 // OnControl serves one control session until it ends; the overlay calls it.
@@ -98,7 +104,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 	defer wakes.Wait()
 	wakes.Go(func() { s.wakeLoop(ctx, one) })
 	err = grpcconn.Serve(ctx, conns.First, func(server *grpc.Server) {
-		controlv1.RegisterCoordinatorServiceServer(server, s)
+		controlv1.RegisterCoordinatorServiceServer(server, served{s, one})
 		if s.credentials != nil {
 			admissionv1.RegisterCredentialServiceServer(server, s.credentials)
 		}
@@ -108,7 +114,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 }
 
 // GetDesired implements CoordinatorService.
-func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest) (*controlv1.GetDesiredResponse, error) {
+func (s *Service) GetDesired(ctx context.Context, req *controlv1.GetDesiredRequest) (*controlv1.GetDesiredResponse, error) {
 	id, boot, v, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -116,6 +122,9 @@ func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest
 	spec, ok := s.directory.Spec(id.Group)
 	if !ok {
 		return &controlv1.GetDesiredResponse{Desired: &controlv1.Desired{}}, nil
+	}
+	if short := unchanged(v, id.Slot, req); short != nil {
+		return &controlv1.GetDesiredResponse{Desired: short}, nil
 	}
 	desired, err := Desired(v, spec, id.Slot, boot)
 	if err != nil {
@@ -127,38 +136,78 @@ func (s *Service) GetDesired(ctx context.Context, _ *controlv1.GetDesiredRequest
 // Report implements CoordinatorService.
 func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*controlv1.ReportResponse, error) {
 	id, boot, v, err := s.caller(ctx)
+	report, beat := req.GetReport(), req.GetHeartbeat()
 	if err != nil {
-		if status.Code(err) == codes.FailedPrecondition && !s.reports.Left(id.Slot, boot) && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
+		if report != nil && status.Code(err) == codes.FailedPrecondition && !s.reports.Left(id.Slot, boot) && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
 			// Its certificate names the Slot. Whether the records that do not know it are
 			// the newer ones is told by what it saw of them.
-			s.reports.Overhear(id.Slot, req.GetReport())
+			s.reports.Overhear(id.Slot, report)
 		}
 		return nil, err
 	}
-	report := req.GetReport()
-	if err := bound(report); err != nil {
-		return nil, err
+	out := &controlv1.ReportResponse{PeersVersion: s.directory.VersionOf(id.Group), Term: v.Term, Heartbeats: true}
+	if beat != nil {
+		report = s.reports.Beat(id.Slot, boot, beat)
+		out.ReportWanted = report == nil
+	} else {
+		if err := bound(report); err != nil {
+			return nil, err
+		}
+		if !s.reports.Put(id.Slot, boot, report) {
+			report = nil
+		}
 	}
-	if s.reports.Put(id.Slot, boot, report) && s.noted != nil {
+	if report != nil && s.noted != nil {
 		s.noted(id.Slot, boot, report)
 	}
-	out := &controlv1.ReportResponse{PeersVersion: s.directory.Version(), Term: v.Term}
-	if _, ok := s.directory.Spec(id.Group); ok {
-		if record, ok := v.Slots[id.Slot]; ok {
-			out.DesiredVersion = version(v, record.Value.Group, id.Slot)
-		}
+	if record, ok := v.Slots[id.Slot]; ok && s.directory.Knows(id.Group) {
+		out.DesiredVersion = version(v, record.Value.Group, id.Slot)
 	}
 	return out, nil
 }
 
-// GetPeers implements CoordinatorService.
+// GetPeers implements CoordinatorService where no session is known: by whole maps.
 func (s *Service) GetPeers(ctx context.Context, _ *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
-	id, _, _, err := s.caller(ctx)
+	return s.peersSince(ctx, nil, nil)
+}
+
+// served is the Service on one control session.
+type served struct {
+	*Service
+	one *session
+}
+
+// GetPeers implements CoordinatorService. An agent that has the map that it was given last
+// on this session gets what changed since.
+func (s served) GetPeers(ctx context.Context, req *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
+	return s.peersSince(ctx, s.one, req)
+}
+
+// peersSince answers by one's last map, if the caller has it; nil: with the whole one.
+func (s *Service) peersSince(ctx context.Context, one *session, req *controlv1.GetPeersRequest) (*controlv1.GetPeersResponse, error) {
+	id, _, v, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	peers, version := s.directory.Peers(id.Group, id.Slot)
-	return &controlv1.GetPeersResponse{Version: version, Peers: Wire(peers)}, nil
+	now := s.directory.Map(id.Group)
+	before := one.gave(now)
+	if before != nil && (!req.GetChanges() || before.Version != req.GetKnownVersion()) {
+		before = nil
+	}
+	out := now.Answer(before, id.Slot)
+	out.Term = v.Term
+	return out, nil
+}
+
+// gave notes that the session was given a map, and says which one it was before.
+func (one *session) gave(m *peermap.Map) (before *peermap.Map) {
+	if one == nil {
+		return nil
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	before, one.given = one.given, m
+	return before
 }
 
 // caller authenticates: the name and Boot come from the session's certificate,

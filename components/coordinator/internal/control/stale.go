@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,47 +25,54 @@ const tellLimit = 300 * time.Millisecond
 // session of it is open still says nothing: a dead one's stays for seconds.
 type Ended func(ctx context.Context, group, slot, bootID string, spoke bool) (policy.Decision, error)
 
-// EndStale closes the control sessions of Boots that v does not name as the holders
-// of their Slots, and tells each why first: it stops being the Slot at once then.
-// It returns when all are closed, at the latest after tellLimit.
-func (s *Service) EndStale(ctx context.Context, v *view.View) {
+// EndStale closes the control sessions of Boots of the groups of scope that v does not
+// name as the holders of their Slots, and tells each why first: it stops being the Slot at
+// once then. It returns when all are closed, at the latest after tellLimit, and says
+// whether that is all: of some it may not be known why they are not named.
+func (s *Service) EndStale(ctx context.Context, v *view.View, scope Scope) (all bool) {
 	var stale []*session
 	s.mu.Lock()
-	for slot, sessions := range s.wakes {
-		for one := range sessions {
-			if v.Admissions[slot].Value.BootID != one.bootID {
-				stale = append(stale, one)
-			}
+	for one := range s.ofLocked(scope) {
+		if v.Admissions[one.slot].Value.BootID != one.bootID {
+			stale = append(stale, one)
 		}
 	}
 	s.mu.Unlock()
 	if len(stale) == 0 {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
-	var all sync.WaitGroup
+	var telling sync.WaitGroup
+	var unknown atomic.Bool
 	for _, one := range stale {
-		all.Go(func() { s.endOne(ctx, v, one) })
+		telling.Go(func() {
+			if !s.endOne(ctx, v, one) {
+				unknown.Store(true)
+			}
+		})
 	}
-	all.Wait()
+	telling.Wait()
+	return !unknown.Load()
 }
 
-func (s *Service) endOne(ctx context.Context, v *view.View, one *session) {
+// endOne reports whether it is known what becomes of the session.
+func (s *Service) endOne(ctx context.Context, v *view.View, one *session) bool {
 	why, err := s.ended(ctx, one.group, one.slot, one.bootID, false)
 	switch {
 	case err == nil && why.Code == "":
-		return // the view is behind; the next one will name it
+		return true // the view is behind; the next one will name it
 	case err != nil:
 		// A record that cannot be read, or a Consul without a leader, ends nobody: a Boot
 		// that believed it would stop its workload. The overlay cuts it off all the same,
 		// and it learns why, if it has ended, when it asks where it stands.
 		s.log.Warn("not known why the records do not name a boot", "slot", one.slot, "boot", one.bootID, "error", err)
-		return
+		return false
 	}
 	_, err = one.agent.Wake(ctx, &controlv1.WakeRequest{Term: v.Term, EndedCode: string(why.Code), EndedMessage: why.Message})
 	s.log.Warn("control session of an ended boot closed", "slot", one.slot, "boot", one.bootID, "code", why.Code, "told", err == nil)
 	one.end()
+	return true
 }
 
 // notHolder is the answer to a Boot that the view does not name. The records are

@@ -47,8 +47,13 @@ func TestOnlyRecordsThatCanBeReadEndABoot(t *testing.T) {
 			return c.why, c.err
 		}
 		agent, ended := &wokenAgent{told: make(chan *controlv1.WakeRequest, 1)}, false
-		s.add(&session{slot: "pg-0", bootID: "boot", wake: make(chan struct{}, 1), agent: agent, end: func() { ended = true }})
-		s.EndStale(t.Context(), &view.View{})
+		s.add(&session{group: "pg", slot: "pg-0", bootID: "boot", wake: make(chan struct{}, 1), agent: agent, end: func() { ended = true }})
+		if all := s.EndStale(t.Context(), &view.View{}, Scope{"others": {}}); !all || ended {
+			t.Errorf("%s: one of another group: all %t, ended %t", name, all, ended)
+		}
+		if all := s.EndStale(t.Context(), &view.View{}, Scope{"pg": {}}); all != (c.err == nil) {
+			t.Errorf("%s: that is all: %t", name, all)
+		}
 		got := ""
 		select {
 		case r := <-agent.told:

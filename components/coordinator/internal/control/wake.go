@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	controlv1 "cadre.dev/proto/cadre/control/v1"
@@ -19,13 +20,39 @@ func (s *Service) Wake(slot string) {
 	}
 }
 
-// WakeAll wakes every connected agent, after a change of the peer map.
-func (s *Service) WakeAll() {
+// WakeGroups wakes the connected agents of groups, after a change of their peer maps.
+func (s *Service) WakeGroups(groups []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sessions := range s.wakes {
-		for one := range sessions {
+	for _, name := range groups {
+		for one := range s.groups[name] {
 			one.nudge()
+		}
+	}
+}
+
+// ofLocked are the sessions of the groups of scope.
+func (s *Service) ofLocked(scope Scope) iter.Seq[*session] {
+	return func(yield func(*session) bool) {
+		each := func(name string) bool {
+			for one := range s.groups[name] {
+				if !yield(one) {
+					return false
+				}
+			}
+			return true
+		}
+		if scope == nil {
+			for name := range s.groups {
+				if !each(name) {
+					return
+				}
+			}
+		}
+		for name := range scope {
+			if !each(name) {
+				return
+			}
 		}
 	}
 }
@@ -40,10 +67,8 @@ func (one *session) nudge() {
 func (s *Service) add(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.wakes[one.slot] == nil {
-		s.wakes[one.slot] = map[*session]struct{}{}
-	}
-	s.wakes[one.slot][one] = struct{}{}
+	put(s.wakes, one.slot, one)
+	put(s.groups, one.group, one)
 	s.count++
 	one.number = s.count
 	one.nudge()
@@ -52,9 +77,21 @@ func (s *Service) add(one *session) {
 func (s *Service) remove(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.wakes[one.slot], one)
-	if len(s.wakes[one.slot]) == 0 {
-		delete(s.wakes, one.slot)
+	drop(s.wakes, one.slot, one)
+	drop(s.groups, one.group, one)
+}
+
+func put(in map[string]map[*session]struct{}, name string, one *session) {
+	if in[name] == nil {
+		in[name] = map[*session]struct{}{}
+	}
+	in[name][one] = struct{}{}
+}
+
+func drop(in map[string]map[*session]struct{}, name string, one *session) {
+	delete(in[name], one)
+	if len(in[name]) == 0 {
+		delete(in, name)
 	}
 }
 
@@ -66,7 +103,7 @@ func (s *Service) wakeLoop(ctx context.Context, one *session) {
 			return
 		case <-one.wake:
 		}
-		req := &controlv1.WakeRequest{PeersVersion: s.directory.Version()}
+		req := &controlv1.WakeRequest{PeersVersion: s.directory.VersionOf(one.group)}
 		if v, _ := s.views.Latest(); v != nil {
 			req.Term = v.Term
 			if record, ok := v.Slots[one.slot]; ok {

@@ -42,12 +42,22 @@ type Peer struct {
 	Offers, Accepts []Port
 }
 
-// Map lists the Peers of self: all other members with a port to share, sorted
-// by Slot.
+// Sees reports whether the members of two groups of workloads are each other's Peers: of
+// one group, or of two of which one allows the other a port. Coordinators and all others
+// are each other's Peers.
+func Sees(a, b string, specs map[string]group.Spec) bool {
+	return a == b || allows(specs[a], b) || allows(specs[b], a)
+}
+
+func allows(server group.Spec, client string) bool {
+	return slices.ContainsFunc(server.Backends, func(b group.Backend) bool { return slices.Contains(b.Allow, client) })
+}
+
+// Map lists the Peers of self among members, sorted by Slot.
 func Map(self Member, members []Member, specs map[string]group.Spec) []Peer {
 	out := make([]Peer, 0, len(members))
 	for _, m := range members {
-		if m.Group == self.Group && m.Slot == self.Slot {
+		if m.Group == self.Group && m.Slot == self.Slot || !self.Coordinator && !m.Coordinator && !Sees(self.Group, m.Group, specs) {
 			continue
 		}
 		out = append(out, Peer{Member: m, Offers: offered(Reach(self, m, specs)), Accepts: Reach(m, self, specs)})

@@ -50,8 +50,8 @@ func TestBothSidesOfAPairAgree(t *testing.T) {
 			seen[[2]string{self.Slot, p.Slot}] = p
 		}
 	}
-	if len(seen) != 12 {
-		t.Fatalf("pairs: %d, want 12", len(seen))
+	if len(seen) != 8 { // pg and web allow each other nothing
+		t.Fatalf("pairs: %d, want 8", len(seen))
 	}
 	for pair, p := range seen {
 		back := seen[[2]string{pair[1], pair[0]}]
@@ -116,5 +116,20 @@ func TestABackendIsDialledWhereItIsDeclared(t *testing.T) {
 	members := Map(pg, []Member{{Group: "pg", Slot: "pg-1"}}, specs)[0]
 	if n := len(slices.DeleteFunc(slices.Clone(members.Accepts), func(p Port) bool { return p.Number != 8010 })); n != 1 {
 		t.Errorf("members accept the driver's port %d times: %v", n, members.Accepts)
+	}
+}
+
+func TestAMemberSeesWhomItMayTalkTo(t *testing.T) {
+	specs := map[string]group.Spec{
+		"db":    {Name: "db", Backends: []group.Backend{{Name: "sql", Port: 5432, Allow: []string{"web", "batch"}}}},
+		"web":   {Name: "web", Backends: []group.Backend{{Name: "http", Port: 80}}},
+		"batch": {Name: "batch"}, "alone": {Name: "alone"},
+	}
+	for pair, want := range map[[2]string]bool{
+		{"db", "db"}: true, {"db", "web"}: true, {"batch", "db"}: true, {"web", "batch"}: false, {"alone", "db"}: false, {"alone", "alone"}: true, {"gone", "web"}: false,
+	} {
+		if a, b := Sees(pair[0], pair[1], specs), Sees(pair[1], pair[0], specs); a != want || b != want {
+			t.Errorf("%v: %t and %t, want %t", pair, a, b, want)
+		}
 	}
 }

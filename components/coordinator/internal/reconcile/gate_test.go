@@ -248,10 +248,10 @@ func TestRevocationBitesWithoutALeader(t *testing.T) {
 		stop()
 		waitLeader()
 		var directory control.Directory
-		directory.Update(w.view(), nil)
+		directory.Update(w.view(), nil, nil)
 		id := w.view().Slots["pg-1"].Value.InstanceID
 		w.put(store.RevocationKey("instance-"+id), []byte("{}"))
-		if !directory.Update(w.view(), nil) {
+		if len(directory.Update(w.view(), nil, nil)) == 0 {
 			t.Fatal("the peer map did not change")
 		}
 		for _, p := range directory.InitialPeers("pg", "pg-0") {

@@ -97,7 +97,7 @@ func TestOPS03_RemovedSpecLeavesEverythingRunning(t *testing.T) {
 		}
 		v := w.view()
 		var directory control.Directory
-		directory.Update(v, nil)
+		directory.Update(v, nil, nil)
 		kept, ok := directory.Spec("pg")
 		if !ok || kept.Workload.Kind != group.WorkloadPatroni {
 			t.Errorf("a coordinator that starts now has no spec of the group: %v %+v", ok, kept)

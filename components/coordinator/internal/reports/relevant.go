@@ -43,7 +43,7 @@ func (r Received) Observed() *rollout.Report {
 	health, reason := healthOf(report)
 	out := &rollout.Report{
 		BootID: r.BootID, ReceivedAt: r.At, Health: health, HealthReason: reason,
-		HealthyFor: report.GetHealthyFor().AsDuration(), BootAt: timeOf(report),
+		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
 		Role: roleOf(report), MemberAlive: member.GetAlive(), MemberReady: member.GetReady(),
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),

@@ -9,14 +9,20 @@ import (
 )
 
 // LiveWithin is how recent a report must be for its Boot to hold its Slot
-// against another Boot. Agents report at least every 2 s.
-const LiveWithin = 6 * time.Second
+// against another Boot. Agents report at least every 5 s; the end of a session tells at
+// once.
+const LiveWithin = 12 * time.Second
 
-// Received is one report and when it came.
+// Received is one report and when it came, or was last said to hold.
 type Received struct {
 	BootID string
 	At     time.Time
+	// Report is not to be changed.
 	Report *controlv1.Report
+	// Sequence of the report, or of the last heartbeat that said that it holds.
+	Sequence uint64
+	// HealthyFor is for how long everything had been healthy at At.
+	HealthyFor time.Duration
 }
 
 // Reports is safe for concurrent use.
@@ -53,10 +59,12 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 		return false
 	}
 	delete(r.left, slot)
-	if had && before.BootID == bootID && report.GetSequence() < before.Report.GetSequence() {
+	if had && before.BootID == bootID && report.GetSequence() < before.Sequence {
 		return false
 	}
-	r.last[slot] = Received{BootID: bootID, At: r.now(), Report: report}
+	r.last[slot] = Received{
+		BootID: bootID, At: r.now(), Report: report, Sequence: report.GetSequence(), HealthyFor: report.GetHealthyFor().AsDuration(),
+	}
 	delete(r.overheard, slot)
 	// One that was silent is heard again, though it says what it said.
 	if !had || before.BootID != bootID || relevant(before.Report, report) || r.now().Sub(before.At) > LiveWithin {
@@ -64,6 +72,31 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 	}
 	return true
 }
+
+// Beat notes that the Boot's report still holds, and gives it; nil: that report is not
+// the last one here, and the Boot has to send the whole one.
+func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv1.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, had := r.last[slot]
+	if !had || last.BootID != bootID || last.Report.GetSequence() != beat.GetReport() {
+		return nil
+	}
+	if beat.GetSequence() < last.Sequence {
+		return last.Report // one that was overtaken
+	}
+	healthy := time.Duration(min(beat.GetHealthyMs(), maxHealthy)) * time.Millisecond
+	turned := (healthy == 0) != (last.HealthyFor == 0)
+	last.At, last.Sequence, last.HealthyFor = r.now(), beat.GetSequence(), healthy
+	r.last[slot] = last
+	if turned {
+		r.wakeLocked()
+	}
+	return last.Report
+}
+
+// maxHealthy is more milliseconds than any spec asks for, and no overflow.
+const maxHealthy = uint64(10 * 365 * 24 * time.Hour / time.Millisecond)
 
 // Farewell forgets what the Boot reported and hears it no more: it ends.
 func (r *Reports) Farewell(slot, bootID string) {

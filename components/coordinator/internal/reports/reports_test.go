@@ -75,3 +75,54 @@ func TestABootThatHoldsItsSlotNoMoreIsOverheard(t *testing.T) {
 		t.Errorf("after two were admitted: %+v", got)
 	}
 }
+
+// TestAHeartbeatHoldsTheReportThatItNames, and no other.
+func TestAHeartbeatHoldsTheReportThatItNames(t *testing.T) {
+	now := time.Now()
+	r := reports.New(func() time.Time { return now })
+	defer r.Connect("pg-0", "b007")()
+	beat := func(sequence, of, healthy uint64) *controlv1.Report {
+		return r.Beat("pg-0", "b007", &controlv1.Heartbeat{Sequence: sequence, Report: of, HealthyMs: healthy})
+	}
+	if beat(1, 1, 0) != nil {
+		t.Error("a heartbeat of a report that never came is taken")
+	}
+	r.Put("pg-0", "b007", &controlv1.Report{Sequence: 4, Term: 7})
+	now = now.Add(reports.LiveWithin)
+	changed := r.Changed()
+	if got := beat(6, 4, 0); got.GetTerm() != 7 || !r.Live("pg-0", "b007") {
+		t.Errorf("held %v", got)
+	}
+	now = now.Add(reports.LiveWithin)
+	if !r.Live("pg-0", "b007") || r.Marks().Agents != 1 {
+		t.Error("a heartbeat does not count as a sign of life")
+	}
+	select {
+	case <-changed:
+		t.Error("nothing changed, and a plan is asked for")
+	default:
+	}
+	beat(7, 4, 1500)
+	select {
+	case <-changed:
+	default:
+		t.Error("it became healthy, and no plan is asked for")
+	}
+	if got, _ := r.Of("pg-0"); got.HealthyFor != 1500*time.Millisecond || got.Observed().HealthyFor != got.HealthyFor || got.Sequence != 7 {
+		t.Errorf("%+v", got)
+	}
+	beat(5, 4, 0) // overtaken
+	if got, _ := r.Of("pg-0"); got.Sequence != 7 || got.HealthyFor == 0 {
+		t.Errorf("after an old heartbeat: %+v", got)
+	}
+	if r.Put("pg-0", "b007", &controlv1.Report{Sequence: 6}) {
+		t.Error("a report from before the last heartbeat is taken")
+	}
+	if r.Beat("pg-0", "next", &controlv1.Heartbeat{Sequence: 9, Report: 4}) != nil {
+		t.Error("another boot's heartbeat is taken")
+	}
+	beat(8, 4, math.MaxUint64)
+	if got, _ := r.Of("pg-0"); got.HealthyFor <= 0 {
+		t.Errorf("healthy for %v", got.HealthyFor)
+	}
+}

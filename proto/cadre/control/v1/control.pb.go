@@ -1517,7 +1517,9 @@ type ReportResponse struct {
 	PeersVersion   uint64                 `protobuf:"varint,2,opt,name=peers_version,json=peersVersion,proto3" json:"peers_version,omitempty"`
 	Term           uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	// The report of a heartbeat is not known here: the whole one is needed.
-	ReportWanted  bool `protobuf:"varint,4,opt,name=report_wanted,json=reportWanted,proto3" json:"report_wanted,omitempty"`
+	ReportWanted bool `protobuf:"varint,4,opt,name=report_wanted,json=reportWanted,proto3" json:"report_wanted,omitempty"`
+	// Heartbeats are taken here.
+	Heartbeats    bool `protobuf:"varint,5,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1576,6 +1578,13 @@ func (x *ReportResponse) GetTerm() uint64 {
 func (x *ReportResponse) GetReportWanted() bool {
 	if x != nil {
 		return x.ReportWanted
+	}
+	return false
+}
+
+func (x *ReportResponse) GetHeartbeats() bool {
+	if x != nil {
+		return x.Heartbeats
 	}
 	return false
 }
@@ -2372,12 +2381,15 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x06faults\x18\x17 \x03(\tR\x06faults\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x97\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xb7\x01\n" +
 	"\x0eReportResponse\x12'\n" +
 	"\x0fdesired_version\x18\x01 \x01(\x04R\x0edesiredVersion\x12#\n" +
 	"\rpeers_version\x18\x02 \x01(\x04R\fpeersVersion\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12#\n" +
-	"\rreport_wanted\x18\x04 \x01(\bR\freportWanted\"P\n" +
+	"\rreport_wanted\x18\x04 \x01(\bR\freportWanted\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\x05 \x01(\bR\n" +
+	"heartbeats\"P\n" +
 	"\x0fGetPeersRequest\x12#\n" +
 	"\rknown_version\x18\x01 \x01(\x04R\fknownVersion\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\bR\achanges\"\x9c\x01\n" +
