@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"cadre.dev/core/operation"
 	"cadre.dev/demo/load"
 	"cadre.dev/figures"
 )
@@ -115,7 +116,7 @@ func (r *Rig) survivalOfRollout(ctx context.Context, n *Narrator, add addFigure)
 	}
 	var joining []float64
 	for _, s := range report.Slots {
-		joining = append(joining, float64(s.PhasesMS["joining"])/1000)
+		joining = append(joining, float64(s.PhasesMS[string(operation.Joining)])/1000)
 	}
 	add("joining_replica_s", "s", "<= 1.5", joining, nil)
 	add("overhead_percent", "percent", "<= 25", []float64{report.OverheadPercent}, map[string]float64{"rollout_s": report.RolloutS, "planned_gap_ms": float64(report.GapMS.Planned)})
