@@ -96,6 +96,10 @@ drill-restore: tools build ## restore a backup of the records behind a rollout: 
 bench-rollout: tools build ## measure the engine's own overhead in a rollout (root)
 	@$(BIN)/cadre-demo bench-rollout
 
+.PHONY: bench-survival
+bench-survival: tools build ## measure what PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
+	@$(BIN)/cadre-demo bench-survival $(DEMO_NET) $(SURVIVAL)
+
 .PHONY: bench-overlay
 bench-overlay: tools build ## measure the overlay against kernel TCP, TLS, QUIC over ICE, wireguard-go and Nebula (root)
 	@mkdir -p .out

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"time"
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/mesh"
@@ -111,9 +110,6 @@ func (a *Agent) forget(spent bool) error {
 	return err
 }
 
-// farewellLimit bounds the good-bye to the coordinators.
-const farewellLimit = 2 * time.Second
-
 // untilFarewell runs parts until ctx ends or one fails. If whole has ended too, the
 // coordinators are told first: what fails is begun again, as the same Boot.
 func (a *Agent) untilFarewell(ctx, whole context.Context, parts ...func(context.Context) error) error {
@@ -121,9 +117,7 @@ func (a *Agent) untilFarewell(ctx, whole context.Context, parts ...func(context.
 	defer cancel(nil)
 	told := context.AfterFunc(ctx, func() {
 		if whole.Err() != nil {
-			limited, done := context.WithTimeout(inner, farewellLimit)
-			defer done()
-			a.farewell(limited)
+			a.farewell(inner)
 		}
 		cancel(context.Cause(ctx))
 	})
@@ -133,4 +127,11 @@ func (a *Agent) untilFarewell(ctx, whole context.Context, parts ...func(context.
 
 // farewell tells the coordinators that this Boot ends, so that its Slot need not wait for
 // the end of its lease.
-func (a *Agent) farewell(context.Context) {}
+func (a *Agent) farewell(ctx context.Context) {
+	if a.ended.Load() != nil {
+		return
+	}
+	if err := a.hub.Farewell(ctx); err != nil {
+		a.cfg.Log.Warn("not every coordinator knows that this boot ends", "error", err)
+	}
+}

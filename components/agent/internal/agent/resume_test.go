@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"context"
 	"crypto/ecdsa"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,6 +83,29 @@ func TestALaterProcessOfABootGoesOn(t *testing.T) {
 		if !os.SameFile(now, was) || !now.ModTime().Equal(was.ModTime()) {
 			t.Errorf("%s was written again", name)
 		}
+	}
+}
+
+// Who ends in order says so; who fails is begun again, and must not.
+func TestOnlyAnEndIsAFarewell(t *testing.T) {
+	c, a, _ := resumeWorld(t)
+	a.stop()
+	if got := c.Farewells(); got != 1 {
+		t.Errorf("%d farewells of a boot that ended", got)
+	}
+	failing := errors.New("a part failed")
+	agent, err := New(a.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = runAll(t.Context(),
+		func(context.Context) error { return failing },
+		func(ctx context.Context) error {
+			return agent.untilFarewell(ctx, t.Context(), func(ctx context.Context) error { <-ctx.Done(); return nil })
+		},
+	)
+	if !errors.Is(err, failing) || c.Farewells() != 1 {
+		t.Errorf("%v, %d farewells", err, c.Farewells())
 	}
 }
 

@@ -74,6 +74,7 @@ type Coordinator struct {
 	granted  *admissionv1.Credentials                 // guarded by mu; of the newest admission
 	renewals int                                      // guarded by mu
 	admits   []*admissionv1.AdmitRequest              // guarded by mu; that were granted
+	left     int                                      // guarded by mu; Boots that said farewell
 }
 
 // NewCoordinator returns one that admits everybody genuine as demo/web/web-0.
@@ -429,4 +430,18 @@ func (s *controlServer) GetPeers(context.Context, *controlv1.GetPeersRequest) (*
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return &controlv1.GetPeersResponse{Version: s.c.version, Peers: s.c.peers()}, nil
+}
+
+// Farewells counts the Boots that said farewell.
+func (c *Coordinator) Farewells() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
+}
+
+func (s *controlServer) Farewell(context.Context, *controlv1.FarewellRequest) (*controlv1.FarewellResponse, error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.left++
+	return &controlv1.FarewellResponse{}, nil
 }

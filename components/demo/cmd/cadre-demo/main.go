@@ -21,7 +21,7 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout  [--nat KIND] [--udp open|blocked]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | bench-survival  [--nat KIND] [--udp open|blocked]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -35,7 +35,10 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-
                  every acknowledged write; writes .out/drill-power.json
   drill-restore  deploy a small cluster, back its records up, roll, restore the backup,
                  go on; writes .out/drill-restore.json
-  bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json`
+  bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
+  bench-survival deploy, take agents, coordinators and power away under load, and measure
+                 what that costs the writes; writes .out/bench-survival.json. With
+                 --short one round, and no long absence of the coordinators`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,13 +92,15 @@ func run(ctx context.Context, args []string) error {
 		return up(ctx, r, n, o.networkGiven, os.Stdout)
 	case "drill-power":
 		return drillPower(ctx, r, n, out)
+	case "bench-survival":
+		return survival(ctx, r, n, out, o.short)
 	default:
 		return errors.New("usage: " + usage)
 	}
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "bench"}
+var states = []string{"demo", "drill-power", "drill-restore", "bench", "bench-survival"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
 func stateName(verb string) string {
@@ -113,6 +118,8 @@ type options struct {
 	network rig.Net
 	// networkGiven says that the network was named, not left out.
 	networkGiven bool
+	// short leaves out what takes long.
+	short bool
 }
 
 // parse reads the verb and the flags behind it.
@@ -124,6 +131,7 @@ func parse(args []string) (o options, err error) {
 	flags.SetOutput(io.Discard)
 	nat := flags.String("nat", rig.DefaultNet.NAT, "")
 	udp := flags.String("udp", "open", "")
+	flags.BoolVar(&o.short, "short", false, "")
 	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
 		return o, errors.Join(err, errors.New("usage: "+usage))
 	}
@@ -144,8 +152,11 @@ func parse(args []string) (o options, err error) {
 	default:
 		return o, fmt.Errorf("--udp %q: want open or blocked", *udp)
 	}
-	flags.Visit(func(*flag.Flag) { o.networkGiven = true })
+	flags.Visit(func(f *flag.Flag) { o.networkGiven = o.networkGiven || f.Name != "short" })
 	o.verb = args[0]
+	if o.short && o.verb != "bench-survival" {
+		return o, fmt.Errorf("--short: %s has no short form, bench-survival has", o.verb)
+	}
 	return o, nil
 }
 
@@ -191,10 +202,30 @@ func bench(ctx context.Context, root, out string, log io.Writer, n *rig.Narrator
 }
 
 // drillTime bounds a drill: a cluster that is not back by then does not come back.
-const drillTime = 15 * time.Minute
+// survivalTime does so for a benchmark that has the coordinators away for long.
+const (
+	drillTime    = 15 * time.Minute
+	survivalTime = 60 * time.Minute
+)
+
+func survival(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, short bool) error {
+	plan := rig.SurvivalPlan{Rounds: 3, Long: 10 * time.Minute}
+	if short {
+		plan = rig.SurvivalPlan{Rounds: 1}
+	}
+	return drill(ctx, r, survivalTime, func(ctx context.Context) error {
+		result, err := r.BenchSurvival(ctx, n, plan)
+		if len(result.Figures) > 0 {
+			// What was measured before something went wrong is told all the same.
+			result.Print(os.Stdout)
+			err = errors.Join(err, rig.Write(filepath.Join(out, "bench-survival.json"), result))
+		}
+		return err
+	})
+}
 
 func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
-	return drill(ctx, r, func(ctx context.Context) error {
+	return drill(ctx, r, drillTime, func(ctx context.Context) error {
 		if err := r.Deploy(ctx, n); err != nil {
 			return err
 		}
@@ -209,7 +240,7 @@ func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) er
 
 // drill runs one with nothing there before, and removes its cluster, also when it fails:
 // the cluster and its logs stay with CADRE_DEMO_KEEP only.
-func drill(ctx context.Context, r *rig.Rig, run func(context.Context) error) (err error) {
+func drill(ctx context.Context, r *rig.Rig, limit time.Duration, run func(context.Context) error) (err error) {
 	if err := r.Down(ctx); err != nil {
 		return err
 	}
@@ -220,7 +251,7 @@ func drill(ctx context.Context, r *rig.Rig, run func(context.Context) error) (er
 			err = errors.Join(err, r.Down(cleanup))
 		}
 	}()
-	bounded, cancel := context.WithTimeoutCause(ctx, drillTime, fmt.Errorf("the drill is not over after %s", drillTime))
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the drill is not over after %s", limit))
 	defer cancel()
 	return run(bounded)
 }
@@ -233,7 +264,7 @@ func drillRestore(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) 
 		release++
 		return err
 	}
-	return drill(ctx, r, func(ctx context.Context) error {
+	return drill(ctx, r, drillTime, func(ctx context.Context) error {
 		n.Say("starting the local cloud, three coordinators and the group %s", rig.Light)
 		if err := r.DeployLight(ctx, apply); err != nil {
 			return err
