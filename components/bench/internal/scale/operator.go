@@ -57,7 +57,8 @@ func (o *operator) apply(ctx context.Context, name string, spec []byte) error {
 		switch status.Code(last) {
 		case codes.OK:
 			return true, nil
-		case codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		case codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.PermissionDenied:
+			// Denied: Consul believes for some seconds what it knew of the rights to a new group.
 			return false, nil
 		default:
 			return false, last
