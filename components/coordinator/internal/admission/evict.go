@@ -81,6 +81,7 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 		return false, err
 	}
 	s.endSession(ctx, slot, held.Session)
+	s.unregister(ctx, a)
 	s.decided(slot, decisions)
 	s.log.Warn("boot evicted", "group", a.Group, "slot", slot, "boot", a.BootID, "instance", a.InstanceID, "code", code, "error", reason)
 	return true, nil
