@@ -14,6 +14,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/admission"
+	"cadre.dev/coordinator/internal/catalog"
 	"cadre.dev/coordinator/internal/control"
 	"cadre.dev/coordinator/internal/door"
 	"cadre.dev/coordinator/internal/founding"
@@ -39,6 +40,7 @@ import (
 	"cadre.dev/core/secret"
 	"cadre.dev/mesh"
 	"cadre.dev/overlay"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
 )
 
@@ -81,6 +83,7 @@ type Coordinator struct {
 	control   *control.Service
 	admission *admission.Service
 	door      *door.Door
+	catalog   *catalog.Writer
 	platform  *observe.Platform
 	reconcile *reconcile.Reconciler
 	server    *server.Server
@@ -151,6 +154,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("agreement", c.agree)
 	work.run("records", c.views.Run)
 	work.run("state", func(ctx context.Context) error { return c.ratchet.Follow(ctx, c.views) })
+	work.run("catalog", c.afterConfirmed(c.catalog.Run))
 	work.run("peers", c.followPeers)
 	work.run("gossip key", c.keeper.Run)
 	work.run("orders", c.control.Follow)
@@ -251,6 +255,9 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return c.admission.Ended(ctx, group, slot, bootID)
 	}
 	c.control = control.New(c.views, c.directory, c.reports, ended, c.log)
+	if err := c.assembleCatalog(consul.Address()); err != nil {
+		return err
+	}
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
 	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
 	c.assembleDoor(consul.Address())
@@ -302,6 +309,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
 		Store: c.store, Views: c.views, Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
 		Founding: founding.NewProver(c.ownFounding(c.identity.PublicKey()), c.quoter, c.log),
+		Catalog:  c.catalog,
 		WithEviction: func(ctx context.Context, slot string) ([]store.Op, error) {
 			return c.rotator.GossipRequest(ctx, slot+" was evicted")
 		},
@@ -326,8 +334,10 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
 		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), Evict: c.admission.Evict, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
-		Removed: func(ctx context.Context, slot string) error { return c.rotator.RotateGossip(ctx, slot+" was removed") },
-		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Removed: func(ctx context.Context, slot string) error {
+			return errors.Join(c.catalog.Remove(ctx, slot, ""), c.rotator.RotateGossip(ctx, slot+" was removed"))
+		},
+		Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
@@ -344,6 +354,23 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.metrics.Gauge("cadre_api_operators", "Open connections of operators to the API.", func() float64 { n, _ := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_api_strangers", "Open connections to the API that no good token vouches for.", func() float64 { _, n := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_consul_restarts", "Times the Consul server was started again.", func() float64 { return float64(c.consul.Restarts()) })
+}
+
+// assembleCatalog makes what tells Consul of members, as their reports say.
+func (c *Coordinator) assembleCatalog(consulAddress string) error {
+	var err error
+	c.catalog, err = catalog.New(catalog.Config{
+		Address: consulAddress, Token: c.root.ManagementToken().RevealString(), Store: c.store, Views: c.views, Reports: c.reports,
+		First: func() bool {
+			v, _ := c.views.Latest()
+			return v != nil && v.Leader == c.cfg.Slot
+		},
+		Now: c.deps.Now, Log: c.log,
+	})
+	if err == nil {
+		c.control.NoteReports(func(slot, _ string, _ *controlv1.Report) { c.catalog.Note(slot) })
+	}
+	return err
 }
 
 // assembleDoor makes the way of members to Consul.

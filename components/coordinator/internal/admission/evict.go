@@ -80,6 +80,7 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	if err := s.store.Commit(ctx, ops...); err != nil {
 		return false, err
 	}
+	s.unregister(ctx, a)
 	s.decided(slot, decisions)
 	s.log.Warn("boot evicted", "group", a.Group, "slot", slot, "boot", a.BootID, "instance", a.InstanceID, "code", code, "error", reason)
 	return true, nil

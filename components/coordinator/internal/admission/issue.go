@@ -71,6 +71,9 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 	case err != nil:
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
+	if refused := s.register(ctx, g); refused != nil {
+		return nil, refused
+	}
 	pair, err := s.cfg.Issuer.Slot(ctx, tokens.Holder{
 		Spec: g.spec, Slot: g.admission.Slot, BootID: g.admission.BootID, Simulated: g.admission.Simulated,
 	})

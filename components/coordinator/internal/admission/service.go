@@ -86,6 +86,8 @@ type Config struct {
 	// Warmup is how long after this coordinator's start a live Boot may need to be
 	// known here; until then no Boot takes a Slot from another one unexpectedly.
 	Warmup time.Duration
+	// Catalog is told of Boots that come and go; nil: nobody is.
+	Catalog Catalog
 	// WithEviction gives writes that go with the eviction of a Slot's Boot, in one
 	// transaction; nil: there are none.
 	WithEviction func(ctx context.Context, slot string) ([]store.Op, error)

@@ -1,0 +1,343 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	consul "github.com/hashicorp/consul/api"
+
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+)
+
+// Reports has the last report of each Slot.
+type Reports interface {
+	Of(slot string) (reports.Received, bool)
+}
+
+// Config of a Writer. All fields are required.
+type Config struct {
+	// Address (host:port) of the local Consul, and the management token.
+	Address, Token string
+	Store          store.Store
+	Views          *view.Watcher
+	Reports        Reports
+	// First tells whether this coordinator writes at once. The others wait for a moment, so
+	// that one change is one write.
+	First func() bool
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+const (
+	// behind is how long the others wait: a write takes less.
+	behind = 300 * time.Millisecond
+	// trustFor is how long what was read or written is taken for what stands there, without
+	// a look; the looks are spread over a third of it.
+	trustFor = 6 * time.Minute
+	// retryIn follows what could not be read or written.
+	retryIn = time.Second
+	// writers work at once.
+	writers = 8
+	// tries bounds how often a write is decided anew because another one was faster.
+	tries     = 4
+	callLimit = 10 * time.Second
+)
+
+// Writer keeps the catalog at what it should be. Safe for concurrent use.
+type Writer struct {
+	cfg    Config
+	client *consul.Client
+
+	mu sync.Mutex
+	// due are the Slots to look at, and when; guarded by mu.
+	due map[string]time.Time
+	// known is what the catalog has, as this coordinator saw it last; guarded by mu.
+	known map[string]seen
+	// looking is how many Slots are being looked at; guarded by mu.
+	looking int
+	wake    chan struct{} // capacity 1
+}
+
+type seen struct {
+	entry Entry
+	agent bool
+	until time.Time
+}
+
+// New makes a Writer; it does not connect.
+func New(cfg Config) (*Writer, error) {
+	client, err := consul.NewClient(&consul.Config{Address: cfg.Address, Token: cfg.Token,
+		Transport: &http.Transport{MaxIdleConnsPerHost: writers, IdleConnTimeout: time.Minute, DisableCompression: true}})
+	if err != nil {
+		return nil, fmt.Errorf("make consul client: %w", err)
+	}
+	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, wake: make(chan struct{}, 1)}, nil
+}
+
+// Register makes the entry of a Boot that just took its Slot, so that its workload can make
+// sessions. What another Boot of the Slot had ends with its node. It is called again with
+// each renewal, and then does nothing.
+func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string) error {
+	m := Member{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true}
+	if s, ok := w.recall(slot); ok && s.entry.Boot == boot && s.entry.VIP == vip {
+		return nil
+	}
+	if err := w.settle(ctx, m); err != nil {
+		return fmt.Errorf("register %s in the catalog: %w", slot, err)
+	}
+	return nil
+}
+
+// Remove takes the node of a Slot's Boot out, and with it all sessions on it; boot "": of
+// any. A node of another Boot stays, and so does one that an agent registered.
+func (w *Writer) Remove(ctx context.Context, slot, boot string) error {
+	for range tries {
+		w.forget(slot)
+		found, err := w.find(ctx, "", slot, false)
+		if err != nil {
+			return err
+		}
+		if !found.Exists || found.Agent || boot != "" && found.NodeBoot != boot {
+			return nil
+		}
+		err = w.commit(ctx, "remove node "+slot, consul.TxnOps{{Node: &consul.NodeTxnOp{
+			Verb: consul.NodeDeleteCAS, Node: consul.Node{Node: slot, ModifyIndex: found.NodeIndex},
+		}}})
+		if !errors.Is(err, errChanged) {
+			w.forget(slot)
+			return err
+		}
+	}
+	return fmt.Errorf("remove node %s: %w", slot, errChanged)
+}
+
+// Note has a Slot looked at, since a report of it arrived.
+func (w *Writer) Note(slot string) {
+	after := behind
+	if w.cfg.First() {
+		after = 0
+	}
+	w.dueIn(slot, after)
+}
+
+func (w *Writer) dueIn(slot string, after time.Duration) {
+	at := w.cfg.Now().Add(after)
+	w.mu.Lock()
+	if before, waits := w.due[slot]; !waits || at.Before(before) {
+		w.due[slot] = at
+	}
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes what is due, until ctx ends.
+func (w *Writer) Run(ctx context.Context) error {
+	last := map[string]Member{}
+	for {
+		v, changed := w.cfg.Views.Latest()
+		if v != nil {
+			last = w.noteChanges(v, last)
+			w.writeDue(ctx, v)
+		}
+		timer := time.NewTimer(w.pause())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-changed:
+		case <-w.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// noteChanges has those Slots looked at of which the records say something new.
+func (w *Writer) noteChanges(v *view.View, last map[string]Member) map[string]Member {
+	now := make(map[string]Member, len(v.Admissions))
+	for slot := range last {
+		if _, still := v.Admissions[slot]; !still {
+			w.forget(slot)
+		}
+	}
+	for slot := range v.Admissions {
+		m, ok := memberOf(v, slot)
+		if !ok {
+			continue
+		}
+		now[slot] = m
+		if before, had := last[slot]; !had || before != m {
+			w.Note(slot)
+		}
+	}
+	return now
+}
+
+// memberOf is what the records say about the Boot of a Slot; ok is false when there is none.
+func memberOf(v *view.View, slot string) (m Member, ok bool) {
+	a, admitted := v.Admissions[slot]
+	record, bound := v.Slots[slot]
+	if !admitted || !bound || record.Value.VIP == "" {
+		return Member{}, false
+	}
+	m = Member{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID)}
+	if op, open := v.OpenOperation(slot); open {
+		switch op.Value.Phase { //nolint:exhaustive // in the others it runs, or is not there
+		case operation.Draining, operation.Drained, operation.Acting:
+			m.Draining = true
+		}
+	}
+	return m, true
+}
+
+// pause is how long nothing is due.
+func (w *Writer) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := time.Minute
+	now := w.cfg.Now()
+	for _, at := range w.due {
+		out = min(out, max(at.Sub(now), 0))
+	}
+	return out
+}
+
+// writeDue looks at what is due now and waits until that is done.
+func (w *Writer) writeDue(ctx context.Context, v *view.View) {
+	now := w.cfg.Now()
+	w.mu.Lock()
+	var slots []string
+	for slot, at := range w.due {
+		if !at.After(now) {
+			slots = append(slots, slot)
+		}
+	}
+	for _, slot := range slots {
+		delete(w.due, slot)
+	}
+	w.looking = len(slots)
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.looking = 0
+	}()
+	slices.Sort(slots)
+	work := make(chan string)
+	var all sync.WaitGroup
+	for range min(writers, len(slots)) {
+		all.Go(func() {
+			for slot := range work {
+				w.look(ctx, v, slot)
+			}
+		})
+	}
+	for _, slot := range slots {
+		work <- slot
+	}
+	close(work)
+	all.Wait()
+}
+
+// look compares one Slot's entry with what it should be.
+func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
+	m, ok := memberOf(v, slot)
+	if !ok || ctx.Err() != nil {
+		return
+	}
+	if got, heard := w.cfg.Reports.Of(slot); heard && got.BootID == m.Boot {
+		m.Report, m.Sequence = got.Observed(), got.Report.GetSequence()
+	}
+	if m.Held && m.Report == nil {
+		return // it reports elsewhere, or will
+	}
+	if s, ok := w.recall(slot); ok && (s.agent || same(s.entry, Want(m))) {
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	if err := w.settle(call, m); err != nil && ctx.Err() == nil {
+		w.cfg.Log.Warn("catalog not written, it is tried again", "group", m.Group, "slot", slot, "error", err)
+		w.dueIn(slot, retryIn)
+	}
+}
+
+// settle brings one entry to what it should be. It first looks at what the local server
+// has; whoever was faster makes the write fail, and then the leader is asked.
+func (w *Writer) settle(ctx context.Context, m Member) error {
+	want := Want(m)
+	err := error(errChanged)
+	for try := 0; try < tries && errors.Is(err, errChanged); try++ {
+		var found Found
+		if found, err = w.find(ctx, m.Group, m.Slot, try == 0); err != nil {
+			return err
+		}
+		step := Decide(found, want)
+		if step == Keep {
+			w.remember(found)
+			return nil
+		}
+		next := want
+		fence, ok, failed := w.held(ctx, m.Slot, m.Boot)
+		if !m.Held {
+			next.Sequence = max(next.Sequence, found.Sequence)
+			fence, ok, failed = w.lapsed(ctx, m.Slot)
+		}
+		if failed != nil || !ok {
+			return failed // the records moved on; the View will tell
+		}
+		if err = w.write(ctx, fence, step, found, next); err == nil {
+			w.cfg.Log.Info("member in the catalog", "group", m.Group, "slot", m.Slot, "boot", m.Boot, "ready", next.Ready, "role", next.Role, "reason", next.Why)
+			w.remember(Found{Entry: next})
+		}
+	}
+	return err
+}
+
+func (w *Writer) recall(slot string) (seen, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.known[slot]
+	return s, ok && w.cfg.Now().Before(s.until)
+}
+
+func (w *Writer) remember(f Found) {
+	if f.Slot == "" {
+		return
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(f.Slot))
+	spread := trustFor / 3 * time.Duration(sum.Sum32()%1000) / 1000
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known[f.Slot] = seen{entry: f.Entry, agent: f.Agent, until: w.cfg.Now().Add(trustFor - spread)}
+}
+
+func (w *Writer) forget(slot string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.known, slot)
+}
+
+// decodeLease reads whose a lease is; one that cannot be read is nobody's.
+func decodeLease(entry store.Entry) store.BootLease {
+	var out store.BootLease
+	if err := json.Unmarshal(entry.Value, &out); err != nil {
+		return store.BootLease{}
+	}
+	return out
+}
