@@ -86,11 +86,12 @@ func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv
 		return last.Report // one that was overtaken
 	}
 	healthy := time.Duration(min(beat.GetHealthyMs(), maxHealthy)) * time.Millisecond
-	turned := (healthy == 0) != (last.HealthyFor == 0)
+	// One that was silent is heard again, though it says what it said.
+	news := (healthy == 0) != (last.HealthyFor == 0) || r.now().Sub(last.At) > LiveWithin
 	last.At, last.Sequence, last.HealthyFor = r.now(), beat.GetSequence(), healthy
 	r.last[slot] = last
-	if turned {
-		r.wakeLocked()
+	if news {
+		r.noteLocked(slot)
 	}
 	return last.Report
 }
