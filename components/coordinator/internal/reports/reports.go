@@ -159,19 +159,7 @@ type Marks struct {
 
 // Marks are zero while none reported lately.
 func (r *Reports) Marks() Marks {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var terms, states []uint64
-	for _, got := range r.last {
-		if r.now().Sub(got.At) <= LiveWithin {
-			terms, states = append(terms, got.Report.GetTerm()), append(states, got.Report.GetState())
-		}
-	}
-	for _, one := range r.overheard {
-		if r.now().Sub(one.at) <= overheardFor {
-			terms, states = append(terms, one.mark.Term), append(states, one.mark.State)
-		}
-	}
+	terms, states := r.seen()
 	n := len(terms)
 	if n == 0 {
 		return Marks{}
@@ -181,6 +169,26 @@ func (r *Reports) Marks() Marks {
 	// So many from the end have it or a higher one: one more than half of all.
 	most := n - (n/2 + 1)
 	return Marks{Agents: n, Most: Mark{terms[most], states[most]}, Any: Mark{terms[n-1], states[n-1]}}
+}
+
+// seen are the Terms and states that count now. They are sorted by who asked: reports do
+// not wait for that.
+func (r *Reports) seen() (terms, states []uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	terms, states = make([]uint64, 0, len(r.last)), make([]uint64, 0, len(r.last))
+	now := r.now()
+	for _, got := range r.last {
+		if now.Sub(got.At) <= LiveWithin {
+			terms, states = append(terms, got.Report.GetTerm()), append(states, got.Report.GetState())
+		}
+	}
+	for _, one := range r.overheard {
+		if now.Sub(one.at) <= overheardFor {
+			terms, states = append(terms, one.mark.Term), append(states, one.mark.State)
+		}
+	}
+	return terms, states
 }
 
 // Term is the highest Term that most have seen; 0 while none reported lately.
@@ -205,7 +213,9 @@ func (r *Reports) Connect(slot, bootID string) (disconnect func()) {
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.live[slot], handle)
+		if delete(r.live[slot], handle); len(r.live[slot]) == 0 {
+			delete(r.live, slot)
+		}
 		r.noteLocked(slot)
 	}
 }
@@ -230,13 +240,7 @@ func (r *Reports) Live(slot, bootID string) bool {
 func (r *Reports) Connected() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := 0
-	for _, sessions := range r.live {
-		if len(sessions) > 0 {
-			n++
-		}
-	}
-	return n
+	return len(r.live)
 }
 
 func (r *Reports) wakeLocked() {
