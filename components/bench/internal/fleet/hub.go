@@ -3,9 +3,12 @@ package fleet
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,8 +31,9 @@ const (
 	// heartbeat is the longest time between two reports.
 	heartbeat = 2 * time.Second
 	// callLimit bounds one call, pause comes after one that failed.
-	callLimit = 5 * time.Second
-	pause     = 500 * time.Millisecond
+	callLimit     = 5 * time.Second
+	pause         = 500 * time.Millisecond
+	farewellLimit = time.Second
 	// renewEvery is how often credentials are renewed.
 	renewEvery = 5 * time.Minute
 )
@@ -44,6 +48,7 @@ type hub struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}            // guarded by mu
 	desired  *controlv1.Desired               // guarded by mu
+	term     uint64                           // of the peer map; guarded by mu
 	version  uint64                           // of the peer map; guarded by mu
 	members  int                              // Peers that are no coordinators; guarded by mu
 	sequence uint64                           // of reports; guarded by mu
@@ -67,6 +72,12 @@ type session struct {
 	conn          *grpc.ClientConn
 	client        controlv1.CoordinatorServiceClient
 	fetch, report chan struct{} // capacity 1
+
+	// told is the version of the peer map that an answer named last.
+	told atomic.Uint64
+	// Of the fetch loop: the peer map as this coordinator told it.
+	peers   map[string]*controlv1.Peer // by Slot
+	version uint64
 }
 
 func nudge(c chan struct{}) {
@@ -146,18 +157,45 @@ func (s *session) loop(ctx context.Context, nudged <-chan struct{}, every func()
 func (s *session) get(ctx context.Context) error {
 	h := s.hub
 	h.mu.Lock()
-	desired, peers := h.desired.GetVersion(), h.version
+	term, desired := h.desired.GetTerm(), h.desired.GetVersion()
 	h.mu.Unlock()
-	d, err := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired})
+	d, err := s.client.GetDesired(ctx, &controlv1.GetDesiredRequest{KnownVersion: desired, KnownTerm: term})
 	if err != nil {
 		return err
 	}
 	h.takeDesired(d.GetDesired())
-	p, err := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: peers}, grpc.MaxCallRecvMsgSize(4<<20))
+	p, err := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: s.version, Changes: true}, grpc.MaxCallRecvMsgSize(4<<20))
 	if err != nil {
 		return err
 	}
-	return h.takePeers(p.GetVersion(), p.GetPeers())
+	if !s.takeMap(p) {
+		return nil
+	}
+	return h.takePeers(p.GetTerm(), s.version, slices.Collect(maps.Values(s.peers)))
+}
+
+// takeMap takes a map or what changed of it, and says whether anything did. The whole map
+// is asked for after a change of something else.
+func (s *session) takeMap(p *controlv1.GetPeersResponse) (changed bool) {
+	switch {
+	case p.GetBase() == 0 && p.GetVersion() == s.version:
+		return false
+	case p.GetBase() == 0:
+		s.peers = map[string]*controlv1.Peer{}
+	case p.GetBase() != s.version:
+		s.peers, s.version = nil, 0
+		return false
+	case p.GetVersion() == s.version:
+		return false
+	}
+	for _, one := range p.GetPeers() {
+		s.peers[one.GetSlot()] = one
+	}
+	for _, slot := range p.GetRemoved() {
+		delete(s.peers, slot)
+	}
+	s.version = p.GetVersion()
+	return true
 }
 
 func (h *hub) takeDesired(d *controlv1.Desired) {
@@ -182,11 +220,11 @@ func (h *hub) takeDesired(d *controlv1.Desired) {
 }
 
 // takePeers gives the node its Peers, without ports: see the package's comment.
-func (h *hub) takePeers(version uint64, list []*controlv1.Peer) error {
+func (h *hub) takePeers(term, version uint64, list []*controlv1.Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if version != 0 && version <= h.version {
-		return nil
+	if term < h.term || term == h.term && version < h.version {
+		return nil // another coordinator told a newer one
 	}
 	out := make([]overlay.Peer, 0, len(list))
 	members := 0
@@ -209,7 +247,7 @@ func (h *hub) takePeers(version uint64, list []*controlv1.Peer) error {
 	if len(out) == 0 {
 		return errors.New("a peer map without coordinators")
 	}
-	h.version, h.members = version, members
+	h.term, h.version, h.members = term, version, members
 	h.node.SetPeers(out)
 	return nil
 }
@@ -227,14 +265,14 @@ func (s *session) tell(ctx context.Context) error {
 	for _, step := range h.steps {
 		r.Steps = append(r.Steps, step)
 	}
-	desired, peers := h.desired.GetVersion(), h.version
+	desired := h.desired.GetVersion()
 	h.mu.Unlock()
 	answer, err := s.client.Report(ctx, &controlv1.ReportRequest{Report: r})
 	if err != nil {
 		return err
 	}
-	if answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > peers {
-		h.fetchAll()
+	if answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > s.told.Swap(answer.GetPeersVersion()) {
+		nudge(s.fetch)
 	}
 	return nil
 }
@@ -244,6 +282,20 @@ func (h *hub) noteEnded(err error) {
 	if status.Code(err) == codes.FailedPrecondition {
 		h.end(err)
 	}
+}
+
+// farewell says that this Boot ends, as an agent does that is stopped.
+func (h *hub) farewell(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, farewellLimit)
+	defer cancel()
+	h.mu.Lock()
+	all := slices.Collect(maps.Keys(h.sessions))
+	h.mu.Unlock()
+	var asking sync.WaitGroup
+	for _, s := range all {
+		asking.Go(func() { _, _ = s.client.Farewell(ctx, &controlv1.FarewellRequest{}) })
+	}
+	asking.Wait()
 }
 
 // woken takes the coordinators' calls.

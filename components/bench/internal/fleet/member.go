@@ -102,7 +102,7 @@ func (m *member) live(ctx context.Context) error {
 		return err
 	}
 	h.node.SetCredentials(credentials)
-	if err := h.takePeers(0, m.agent.Peers); err != nil {
+	if err := h.takePeers(0, 0, m.agent.Peers); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -146,6 +146,18 @@ func (m *member) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cut()
+}
+
+// shutDown ends the CVM as a platform does that stops it in order.
+func (m *member) shutDown(ctx context.Context) {
+	m.mu.Lock()
+	h := m.last
+	m.mu.Unlock()
+	if h != nil {
+		h.farewell(ctx)
+	}
+	m.stop()
+	<-m.done
 }
 
 // noteOrder remembers when an Operation was first seen.

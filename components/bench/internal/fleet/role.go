@@ -113,8 +113,7 @@ func (f *fleet) boot(machine cloud.Machine) (instanceID string, err error) {
 	before := f.members[machine.Name]
 	f.mu.Unlock()
 	if before != nil {
-		before.stop()
-		<-before.done
+		before.shutDown(f.ctx)
 	}
 	name := strings.TrimPrefix(machine.Name, world.Cluster+"-")
 	cut := strings.LastIndexByte(name, '-')
