@@ -164,7 +164,7 @@ func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.C
 		return err.Error()
 	case got.GetSlot() != had.GetSlot() || got.GetGeneration() != had.GetGeneration() || !bytes.Equal(got.GetCaBundlePem(), had.GetCaBundlePem()):
 		return "for somebody else: " + got.GetSlot()
-	case got.GetConsul().GetAgentToken() == had.GetConsul().GetAgentToken() || bytes.Equal(got.GetSvidChainPem(), had.GetSvidChainPem()):
+	case got.GetConsul().GetWorkloadToken() == had.GetConsul().GetWorkloadToken() || bytes.Equal(got.GetSvidChainPem(), had.GetSvidChainPem()):
 		return "nothing is fresh"
 	}
 	return ""
@@ -190,7 +190,7 @@ func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server, 
 	for sequence := uint64(1); ; sequence++ {
 		desired, err := service.GetDesired(ctx, &controlv1.GetDesiredRequest{})
 		report := &controlv1.Report{
-			Sequence: sequence, MemberKnown: true, ConsulReady: true, HealthyFor: durationpb.New(time.Since(started)),
+			Sequence: sequence, MemberKnown: true, HealthyFor: durationpb.New(time.Since(started)),
 			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
 		}
 		if order := desired.GetDesired().GetOperation(); err == nil && order != nil {

@@ -126,14 +126,13 @@ func (c *Config) ordinal() int {
 
 func (c *Config) vip() netip.Addr { return netip.MustParseAddr(peering.CoordinatorVIP(c.ordinal())) }
 
-// serverVIPs are all coordinators' addresses, this one's first left out when others is true.
-func (c *Config) serverVIPs(othersOnly bool) []string {
+// otherVIPs are the other coordinators' addresses.
+func (c *Config) otherVIPs() []string {
 	var out []string
 	for n := range c.Replicas {
-		if othersOnly && n == c.ordinal() {
-			continue
+		if n != c.ordinal() {
+			out = append(out, peering.CoordinatorVIP(n))
 		}
-		out = append(out, peering.CoordinatorVIP(n))
 	}
 	return out
 }

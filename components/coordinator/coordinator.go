@@ -227,7 +227,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	}
 	consul := c.consulConfig(gossip)
 	c.consul = supervise.New(consul, func(now time.Time) ([]byte, []byte, error) {
-		return c.root.CA().ConsulTLS(keys.ConsulServer, c.cfg.Slot, c.cfg.Datacenter, c.cfg.Trust.AllowSimulated, now)
+		return c.root.CA().ConsulTLS(c.cfg.Slot, c.cfg.Datacenter, c.cfg.Trust.AllowSimulated, now)
 	}, c.log)
 	if c.store, err = store.NewConsul(store.ConsulConfig{Address: consul.Address(), Token: c.root.ManagementToken().RevealString()}); err != nil {
 		return err
@@ -273,7 +273,7 @@ func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
 		GossipKey: gossip, ManagementToken: c.root.ManagementToken(), CAPEM: c.root.CA().PEM(),
 	}
-	for _, vip := range c.cfg.serverVIPs(true) {
+	for _, vip := range c.cfg.otherVIPs() {
 		cfg.Others = append(cfg.Others, netip.MustParseAddr(vip))
 	}
 	return cfg
@@ -288,12 +288,8 @@ func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error 
 	if err != nil {
 		return err
 	}
-	var coordinators []string
-	for n := range c.cfg.Replicas {
-		coordinators = append(coordinators, peering.CoordinatorSlot(n))
-	}
 	c.rotator = secrets.NewRotator(secrets.RotatorConfig{
-		Keys: c.root, Keyring: keyring, Store: c.store, Views: c.views, Reports: c.reports, Coordinators: coordinators,
+		Keys: c.root, Keyring: keyring, Store: c.store, Views: c.views,
 		Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log,
 	})
 	return nil
@@ -306,13 +302,10 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	}
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
-		ServerVIPs: c.cfg.serverVIPs(false), Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
+		Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(),
 		Store: c.store, Views: c.views, Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
 		Founding: founding.NewProver(c.ownFounding(c.identity.PublicKey()), c.quoter, c.log),
 		Catalog:  c.catalog,
-		WithEviction: func(ctx context.Context, slot string) ([]store.Op, error) {
-			return c.rotator.GossipRequest(ctx, slot+" was evicted")
-		},
 		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
 		},
@@ -334,10 +327,8 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
 		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), Evict: c.admission.Evict, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
-		Removed: func(ctx context.Context, slot string) error {
-			return errors.Join(c.catalog.Remove(ctx, slot, ""), c.rotator.RotateGossip(ctx, slot+" was removed"))
-		},
-		Timing: c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
+		Removed: func(ctx context.Context, slot string) error { return c.catalog.Remove(ctx, slot, "") },
+		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,

@@ -18,14 +18,14 @@ type RotationStep string
 const (
 	// RotationRest: no rotation is going on.
 	RotationRest RotationStep = ""
-	// RotationInstall: members are given Next, and send with Epoch.
+	// RotationInstall: coordinators are given Next, and send with Epoch.
 	RotationInstall RotationStep = "install"
-	// RotationUse: members begin to send with Next; all of them can read both.
+	// RotationUse: coordinators begin to send with Next; all of them can read both.
 	RotationUse RotationStep = "use"
-	// RotationSettle: Epoch is the new one and who is admitted gets it; members that
-	// were away are given time to learn it before Previous is removed.
+	// RotationSettle: Epoch is the new one. A coordinator that is away learns it from the
+	// others, so nobody is waited for.
 	RotationSettle RotationStep = "settle"
-	// RotationRemove: members forget Previous.
+	// RotationRemove: coordinators forget Previous.
 	RotationRemove RotationStep = "remove"
 )
 
@@ -34,7 +34,7 @@ type SecretRecord struct {
 	// Group is ClusterSecrets for the cluster's own keys.
 	Group string `json:"group"`
 	Name  string `json:"name"`
-	// Epoch in force: who is admitted now gets this one. It only grows.
+	// Epoch in force. It only grows.
 	Epoch     uint32    `json:"epoch"`
 	RotatedAt time.Time `json:"rotated_at"`
 	// Reason for the last rotation, and who asked for it.
@@ -46,7 +46,8 @@ type SecretRecord struct {
 	StepSince time.Time    `json:"step_since,omitzero"`
 	// Next is the epoch that is coming, until it is in force.
 	Next uint32 `json:"next,omitempty"`
-	// Previous still works until it is removed, at the latest at PreviousUntil.
+	// Previous still works until it is removed. PreviousUntil was its latest time in
+	// records of earlier versions.
 	Previous      uint32    `json:"previous,omitempty"`
 	PreviousUntil time.Time `json:"previous_until,omitzero"`
 }

@@ -122,7 +122,7 @@ func (c *Coordinator) assemble(ctx context.Context, cfg Config, n int) error {
 		return admission.Ended(ctx, records, group, slot, bootID)
 	}, c.log)
 	c.admission = admission.New(admission.Config{
-		Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: c.slot, Datacenter: "dc1", ServerVIPs: []string{peering.CoordinatorVIP(0)},
+		Cluster: cfg.Cluster, AppID: cfg.AppID, Slot: c.slot, Datacenter: "dc1",
 		Root: root, Identity: identity, Images: cfg.Images, Store: records, Views: c.views,
 		Verifier: verifier, Quoter: &ownEvidence{c.guest, verifier}, Issuer: issuer, Secrets: secrets.New(root, records),
 		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Now: time.Now, Log: c.log,

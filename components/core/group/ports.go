@@ -14,7 +14,7 @@ const (
 	CoordinatorAPIPort    = 7444
 	ConsulHTTPPort        = 8500
 	// ConsulRPCPort and ConsulGossipPort are the two that Peers reach, on the VIP:
-	// RPC on coordinators, gossip on all members.
+	// coordinators those of each other.
 	ConsulRPCPort    = 8300
 	ConsulGossipPort = 8301
 )

@@ -150,8 +150,6 @@ func (w *world) memberNotReady(r *Report) string {
 	switch {
 	case r.Health != Healthy:
 		return fmt.Sprintf("health %s: %s", orUnknown(r.Health), orWord(r.HealthReason, "no check answered"))
-	case !r.ConsulReady:
-		return "its Consul agent has not joined"
 	case !group.HasDriver(w.spec):
 		return ""
 	case !r.MemberAlive:

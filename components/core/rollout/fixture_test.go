@@ -81,7 +81,7 @@ func healthyReport(slot string, now time.Time, kind string, members []string) *R
 	r := &Report{
 		BootID: "boot-" + slot, ReceivedAt: now.Add(-time.Second), Health: Healthy, HealthyFor: 23 * time.Hour,
 		BootAt: epoch.Add(-time.Hour), Role: RoleNone, MemberAlive: true, MemberReady: true, CaughtUp: &yes,
-		MayDisrupt: true, ConsulReady: true,
+		MayDisrupt: true,
 	}
 	r.HealthyFor = r.ReceivedAt.Sub(epoch)
 	switch kind {

@@ -193,7 +193,6 @@ func TestR7_PLT01_OneMissingInputIsNotAvailable(t *testing.T) {
 		"unhealthy":           func(o *SlotObservation) { o.Report.Health = Unhealthy },
 		"unknown health":      func(o *SlotObservation) { o.Report.Health = Unknown },
 		"no health":           func(o *SlotObservation) { o.Report.Health = "" },
-		"no Consul agent":     func(o *SlotObservation) { o.Report.ConsulReady = false },
 		"member down":         func(o *SlotObservation) { o.Report.MemberAlive = false },
 		"member not ready":    func(o *SlotObservation) { o.Report.MemberReady = false },
 		"role unknown":        func(o *SlotObservation) { o.Report.Role = RoleUnknown },

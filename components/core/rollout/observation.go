@@ -150,7 +150,6 @@ type Report struct {
 	MayDisrupt       bool
 	MayDisruptReason string
 	Message          string
-	ConsulReady      bool
 	// Faults are what the agent cannot do as it should, for people; it obeys all the same.
 	Faults []string
 	Steps  []StepReport

@@ -289,7 +289,6 @@ func (w *world) report(c *cvm) *rollout.Report {
 	r := &rollout.Report{
 		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(c.agentAt), time.Millisecond),
 		Role: rollout.RoleNone, MemberAlive: works, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
-		ConsulReady: true,
 	}
 	if c.busy != "" {
 		r.Busy = []string{c.busy}

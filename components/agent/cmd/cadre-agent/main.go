@@ -102,14 +102,14 @@ func read(args []string, getenv func(string) string, stderr io.Writer) (s settin
 	rendezvousCA := flags.String("rendezvous-ca", getenv("CADRE_RENDEZVOUS_CA"), "base64 of the `PEM` that their certificates lead to; empty: the system's (env CADRE_RENDEZVOUS_CA)")
 	paths := flags.String("paths", getenv("CADRE_PATHS"), "`kinds` of path that may be used, of direct-tcp,direct-udp,gateway,relay; empty: all (env CADRE_PATHS)")
 	flags.StringVar(&cfg.StateDir, "state-dir", "/var/lib/cadre", "`folder` on the preserved disk")
-	flags.StringVar(&cfg.RunDir, "run-dir", "/run/cadre", "tmpfs `folder` of this service alone, for the Consul agent's keys")
+	flags.StringVar(&cfg.RunDir, "run-dir", "/run/cadre", "tmpfs `folder` of this service alone, for what the Boot holds")
 	flags.StringVar(&cfg.MeshDir, "mesh-dir", "/run/mesh", "tmpfs `folder` shared with the workloads")
 	flags.StringVar(&cfg.ExecDir, "exec-dir", "/run/cadre-exec", "`folder` with one folder for each service that takes commands, shared with that service alone")
 	flags.StringVar(&cfg.ExecBinary, "exec-binary", "cadre-exec", "`program` that workloads start with, put into the mesh folder as exec; empty puts none")
 	flags.IntVar(&cfg.MeshGID, "mesh-gid", 0, "group `id` that may read secrets in the mesh folder; 0 is root only")
 	flags.BoolVar(&cfg.MeshSVID, "mesh-svid", false, "write this slot's certificate and key to tls in the mesh folder, for a proxy: who reads them is this slot to every peer")
 	flags.StringVar(&cfg.DstackSocket, "dstack-socket", "", "guest agent's unix `socket`; empty is the default search order")
-	flags.StringVar(&cfg.ConsulBinary, "consul-binary", "consul", "Consul `binary`; empty runs no Consul agent")
+	flags.StringVar(&cfg.Consul, "consul", fmt.Sprintf("127.0.0.1:%d", group.ConsulHTTPPort), "loopback `address` where workloads reach Consul, by way of a coordinator; empty: nowhere")
 	flags.StringVar(&cfg.API, "api", fmt.Sprintf("127.0.0.1:%d", group.AgentAPIPort), "loopback `address` of the HTTP interface for workloads")
 	flags.StringVar(&cfg.Listen, "listen", fmt.Sprintf(":%d", group.SessionPort), "TCP `address` for overlay sessions")
 	flags.IntVar(&s.processors, "processors", 0, "`number` of processors to use at once; 0: GOMAXPROCS of the environment, or else a quarter of the machine's, at least one")
@@ -142,7 +142,6 @@ func read(args []string, getenv func(string) string, stderr io.Writer) (s settin
 		return s, 2, true
 	}
 	cfg.Log = logging.New("cadre-agent", level.String(), stderr)
-	cfg.ChildOutput = stderr
 	return s, 0, false
 }
 

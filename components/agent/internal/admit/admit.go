@@ -18,7 +18,6 @@ import (
 	"cadre.dev/overlay/grpcconn"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // attemptLimit bounds one exchange: quoting takes about a second on real hardware.
@@ -85,11 +84,7 @@ func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
 
 // Held tells a coordinator what of a is in use.
 func (a Admitted) Held() *admissionv1.Held {
-	held := &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip()}
-	if ends := a.consulTLSEnds(); !ends.IsZero() {
-		held.TlsEndsAt = timestamppb.New(ends)
-	}
-	return held
+	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip()}
 }
 
 func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) {

@@ -10,21 +10,16 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// keep fills in what the coordinator left out of grant because the Boot has it by was:
-// secrets that nobody can tell which value is in force of, and a certificate that lives
-// for long still. A secret that it does not have stays out. was is nil at the first
-// admission, and then nothing may be left out.
+// keep fills in the secrets that the coordinator left out of grant because nobody can tell
+// which value is in force of them: the Boot has what was gave. One that it does not have
+// stays out. was is nil at the first admission, and then nothing may be left out.
 func keep(was, grant *admissionv1.Credentials) (*admissionv1.Credentials, error) {
-	names, gossip, certificate := grant.GetKeptSecrets(), grant.GetConsul().GetGossipKept(), grant.GetConsul().GetTlsKept()
+	names := grant.GetKeptSecrets()
 	switch {
-	case len(names) == 0 && !gossip && !certificate:
+	case len(names) == 0:
 		return grant, nil
 	case was == nil:
-		return nil, errors.New("read credentials: secrets or a certificate are left out that this boot never had")
-	case certificate && (len(grant.GetConsul().GetTlsCertPem()) > 0 || len(was.GetConsul().GetTlsCertPem()) == 0):
-		return nil, errors.New("read credentials: a certificate for Consul is given and left out, or this boot has none to keep")
-	case gossip && (grant.GetConsul().GetGossipKey() != "" || was.GetConsul().GetGossipKey() == ""):
-		return nil, errors.New("read credentials: a gossip key is given and left out, or this boot has none to keep")
+		return nil, errors.New("read credentials: secrets are left out that this boot never had")
 	}
 	out := proto.Clone(grant).(*admissionv1.Credentials)
 	for _, name := range names {
@@ -35,12 +30,6 @@ func keep(was, grant *admissionv1.Credentials) (*admissionv1.Credentials, error)
 		if i := slices.IndexFunc(was.GetSecrets(), called); i >= 0 {
 			out.Secrets = append(out.Secrets, was.GetSecrets()[i])
 		}
-	}
-	if gossip {
-		out.Consul.GossipKey, out.Consul.GossipEpoch = was.GetConsul().GetGossipKey(), was.GetConsul().GetGossipEpoch()
-	}
-	if certificate {
-		out.Consul.TlsCertPem, out.Consul.TlsKeyPem = was.GetConsul().GetTlsCertPem(), was.GetConsul().GetTlsKeyPem()
 	}
 	return out, nil
 }

@@ -1,8 +1,6 @@
 package admit
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
@@ -42,7 +40,7 @@ func (c *Client) Renewed(held Admitted, grant *admissionv1.Credentials) (Admitte
 	return out, nil
 }
 
-// Ends is when the first part of what is held ends: certificate or tokens.
+// Ends is when the first part of what is held ends: certificate or token.
 func (a Admitted) Ends() time.Time {
 	ends := a.ExpiresAt
 	earlier := func(at time.Time) {
@@ -53,23 +51,8 @@ func (a Admitted) Ends() time.Time {
 	if leaf := a.Credentials.Certificate.Leaf; leaf != nil {
 		earlier(leaf.NotAfter)
 	}
-	consul := a.Grant.GetConsul()
-	if consul.GetTokensExpireAt() != nil {
-		earlier(consul.GetTokensExpireAt().AsTime())
+	if at := a.Grant.GetConsul().GetTokensExpireAt(); at != nil {
+		earlier(at.AsTime())
 	}
-	earlier(a.consulTLSEnds())
 	return ends
-}
-
-// consulTLSEnds is when the certificate for Consul's RPC ends; zero when there is none.
-func (a Admitted) consulTLSEnds() time.Time {
-	block, _ := pem.Decode(a.Grant.GetConsul().GetTlsCertPem())
-	if block == nil {
-		return time.Time{}
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}
-	}
-	return cert.NotAfter
 }

@@ -13,6 +13,7 @@ import (
 	"cadre.dev/agent/internal/api"
 	"cadre.dev/agent/internal/command"
 	"cadre.dev/agent/internal/control"
+	"cadre.dev/agent/internal/door"
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/held"
@@ -22,7 +23,6 @@ import (
 	"cadre.dev/agent/internal/mesh"
 	"cadre.dev/agent/internal/report"
 	"cadre.dev/agent/internal/sds"
-	"cadre.dev/agent/internal/supervise"
 	"cadre.dev/attest"
 	"cadre.dev/core/group"
 	"cadre.dev/overlay"
@@ -50,7 +50,7 @@ type Agent struct {
 	checker *health.Checker
 	command *command.Runner
 	hub     *control.Hub
-	consul  *supervise.Consul
+	door    *door.Door
 	builder *report.Builder
 	changed latest.Value[struct{}]
 
@@ -80,10 +80,8 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	for _, dir := range []string{cfg.RunDir, supervise.RunDir(cfg.RunDir)} {
-		if err := mesh.InMemory(dir); err != nil {
-			return nil, fmt.Errorf("--run-dir: %w", err)
-		}
+	if err := mesh.InMemory(cfg.RunDir); err != nil {
+		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
 	trust, trustFile, err := attest.LoadTrust(cfg.TrustFile)
 	if err != nil {
@@ -121,10 +119,7 @@ func New(cfg Config) (*Agent, error) {
 		member:  member.NewWatcher(cfg.Log),
 		checker: health.NewChecker(commands, cfg.Log),
 		command: commands,
-		consul: supervise.NewConsul(supervise.Config{
-			Binary: cfg.ConsulBinary, StateDir: cfg.StateDir, RunDir: cfg.RunDir, HTTPPort: supervise.HTTPPort,
-			Output: cfg.ChildOutput, Log: cfg.Log,
-		}),
+		door:    door.New(door.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
 	}
 	a.admit = admit.New(admit.Config{
 		Boot: boot, Guest: a.guest, Verifier: verifier, Trust: trust, Pin: pin, Log: cfg.Log,
@@ -138,7 +133,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.builder = report.NewBuilder(report.Sources{
 		Member: a.member.State, Checks: a.checker.Results, Results: a.results,
-		ConsulReady: a.consulReady, Epochs: a.epochs, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
+		Epochs: a.epochs, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
@@ -167,6 +162,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.disk.Run,
 		a.member.Run,
 		a.checker.Run,
+		a.runDoor,
 		func(inner context.Context) error { return a.runAdmitted(inner, ctx) },
 	)
 }
@@ -187,7 +183,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	}
 	node, err := overlay.New(overlay.Config{
 		Self: first.ID, SelfVIP: vip, Listen: a.cfg.Listen, Gateway: a.cfg.Gateway, Log: a.cfg.Log,
-		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths, Private: group.PrivatePorts(a.cfg.API, a.cfg.Listen),
+		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths, Private: group.PrivatePorts(a.cfg.API, a.cfg.Consul, a.cfg.Listen),
 		OnControl: a.hub.Serve, Listener: a.cfg.Parent,
 	})
 	if err != nil {
@@ -203,12 +199,12 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	a.lifecycle.Store(exec)
 	a.peers.Set(first.Peers)
 	a.take(first)
+	a.openDoor(first.ID.Slot)
 	a.reconfigure()
 	return a.untilFarewell(ctx, whole,
 		node.Run,
 		a.hub.Run,
 		exec.Run,
-		a.runConsul,
 		a.renew,
 		a.endWhenTold,
 		a.watchStanding,

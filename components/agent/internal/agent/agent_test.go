@@ -51,7 +51,7 @@ func newTestAgent(t *testing.T, w *agenttest.World) *testAgent {
 		TrustFile: agenttest.TrustFile(t, w.Trust()), Gateway: w.Gateway.Config(),
 		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(secrettest.MemoryDir(t), "run"), MeshDir: filepath.Join(secrettest.MemoryDir(t), "mesh"),
 		ExecDir:      filepath.Join(dir, "exec"),
-		DstackSocket: socket, API: api, Listen: "127.0.0.1:0", Version: "test", ChildOutput: io.Discard,
+		DstackSocket: socket, API: api, Listen: "127.0.0.1:0", Version: "test",
 	}}
 }
 

@@ -3,14 +3,12 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 
-	"cadre.dev/agent/internal/supervise"
 	"cadre.dev/overlay"
 )
 
@@ -26,8 +24,7 @@ type Config struct {
 	Paths []overlay.PathKind
 	// StateDir is on the preserved disk.
 	StateDir string
-	// RunDir is a tmpfs of this service alone: the Consul agent's keys, and what the Boot
-	// holds.
+	// RunDir is a tmpfs of this service alone: what the Boot holds.
 	RunDir string
 	// MeshDir is a tmpfs shared with the workloads; MeshGID may read its secrets.
 	MeshDir string
@@ -41,15 +38,12 @@ type Config struct {
 	ExecDir string
 	// ExecBinary is the program that workloads start with, for the mesh folder; "" places none.
 	ExecBinary string
-	// ConsulBinary "" runs no Consul agent here.
-	ConsulBinary string
-	// API is the loopback address for workloads.
-	API string
+	// API is the loopback address for workloads, Consul the one where they reach Consul by
+	// way of a coordinator; "" is for nobody.
+	API, Consul string
 	// Listen is the overlay's TCP address.
 	Listen  string
 	Version string
-	// ChildOutput takes the Consul agent's log lines.
-	ChildOutput io.Writer
 	// Parent outlives this process; nil: nothing does.
 	Parent Parent
 	Log    *slog.Logger
@@ -75,6 +69,11 @@ func (c *Config) check() error {
 	if err := loopback("--api", c.API); err != nil {
 		errs = append(errs, err)
 	}
+	if c.Consul != "" {
+		if err := loopback("--consul", c.Consul); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	for _, dir := range []struct {
 		flag string
 		path *string
@@ -88,7 +87,7 @@ func (c *Config) check() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	for _, dir := range []string{c.StateDir, c.RunDir, supervise.RunDir(c.RunDir)} {
+	for _, dir := range []string{c.StateDir, c.RunDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			errs = append(errs, err)
 		}

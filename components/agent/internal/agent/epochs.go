@@ -22,17 +22,17 @@ func secretsOf(grant *admissionv1.Credentials) map[string]mesh.Secret {
 	return out
 }
 
-// epochs are those of the gossip key and the secrets that this Boot has.
-func (a *Agent) epochs() (gossip uint32, secrets map[string]uint32) {
-	secrets = map[string]uint32{}
+// epochs are those of the secrets that this Boot has.
+func (a *Agent) epochs() map[string]uint32 {
+	secrets := map[string]uint32{}
 	current, _ := a.admitted.Get()
 	if current == nil {
-		return 0, secrets
+		return secrets
 	}
 	for _, s := range current.Grant.GetSecrets() {
 		secrets[s.GetName()] = s.GetEpoch()
 	}
-	return current.Grant.GetConsul().GetGossipEpoch(), secrets
+	return secrets
 }
 
 // behind says what of the desired state is newer than the credentials; "" nothing. They
@@ -43,10 +43,6 @@ func behind(desired *controlv1.Desired, grant *admissionv1.Credentials, asked ui
 		return "" // a coordinator that does not know yet
 	}
 	answered := desired.GetVersion() <= asked
-	c := grant.GetConsul()
-	if c != nil && c.GetGossipEpoch() < desired.GetGossipEpoch() && (!answered || !c.GetGossipKept()) {
-		return fmt.Sprintf("the gossip key has epoch %d now", desired.GetGossipEpoch())
-	}
 	wanted := maps.Clone(desired.GetSecretEpochs())
 	if answered {
 		for _, name := range grant.GetKeptSecrets() {

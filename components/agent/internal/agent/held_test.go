@@ -97,10 +97,10 @@ func TestTOK15_SecretsThatAreLeftOutAreKept(t *testing.T) {
 func TestBehindAsksOnceForWhatCannotBeRead(t *testing.T) {
 	grant := &admissionv1.Credentials{
 		Secrets:     []*admissionv1.Secret{{Name: "kept", Epoch: 1}, {Name: "given", Epoch: 1}},
-		KeptSecrets: []string{"kept", "never had"}, Consul: &admissionv1.ConsulCredentials{GossipEpoch: 1, GossipKept: true},
+		KeptSecrets: []string{"kept", "never had"},
 	}
 	wanted := func(change func(map[string]uint32)) *controlv1.Desired {
-		d := &controlv1.Desired{Version: 5, GossipEpoch: 2, SecretEpochs: map[string]uint32{"kept": 2, "never had": 1, "given": 1}}
+		d := &controlv1.Desired{Version: 5, SecretEpochs: map[string]uint32{"kept": 2, "never had": 1, "given": 1}}
 		change(d.GetSecretEpochs())
 		return d
 	}

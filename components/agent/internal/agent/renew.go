@@ -7,8 +7,6 @@ import (
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/renewal"
-	"cadre.dev/agent/internal/supervise"
-	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
@@ -20,44 +18,12 @@ func (a *Agent) take(admitted admit.Admitted) {
 	node.SetCredentials(admitted.Credentials)
 	list, _ := a.peers.Get()
 	node.SetPeers(list)
-	a.configureConsul(admitted)
 	if a.svid != nil {
 		if err := a.svid.Write(admitted.Credentials.Certificate, admitted.Grant.GetCaBundlePem()); err != nil {
 			a.cfg.Log.Error("certificate files are not up to date", "error", err)
 		}
 	}
 	a.changed.Set(struct{}{})
-}
-
-func (a *Agent) configureConsul(admitted admit.Admitted) {
-	c := admitted.Grant.GetConsul()
-	vip, known := a.vipOf(admitted.ID.Slot)
-	if c == nil || a.cfg.ConsulBinary == "" || !known {
-		return
-	}
-	a.consul.Configure(supervise.Settings{
-		NodeName: admitted.ID.Slot, NodeID: group.NodeID(admitted.ID.Cluster, admitted.ID.Slot), Address: vip, Datacenter: c.GetDatacenter(),
-		GossipKey: c.GetGossipKey(), AgentToken: c.GetAgentToken(),
-		CAPEM: admitted.Grant.GetCaBundlePem(), CertPEM: c.GetTlsCertPem(), KeyPEM: c.GetTlsKeyPem(),
-		ServerVIPs: c.GetServerVips(),
-	})
-}
-
-// wantsConsul reports whether this Slot runs a Consul agent.
-func (a *Agent) wantsConsul() bool {
-	current, _ := a.admitted.Get()
-	return current != nil && current.Grant.GetConsul() != nil && a.cfg.ConsulBinary != ""
-}
-
-// consulReady is true as well when there is no Consul agent to wait for.
-func (a *Agent) consulReady() bool {
-	ready, _ := a.consul.Ready().Get()
-	current, _ := a.admitted.Get()
-	return current != nil && (ready || !a.wantsConsul())
-}
-
-func (a *Agent) runConsul(ctx context.Context) error {
-	return a.consul.Run(ctx)
 }
 
 // heldOf is what the renewal loop needs to know.
@@ -135,9 +101,8 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 
 // tellKept logs what the coordinators could give no value of.
 func (a *Agent) tellKept(next admit.Admitted) {
-	kept, gossip := next.Grant.GetKeptSecrets(), next.Grant.GetConsul().GetGossipKept()
-	if len(kept) > 0 || gossip {
-		a.cfg.Log.Warn("the coordinators cannot read which secrets are in force; this boot keeps those that it has", "secrets", kept, "gossip_key", gossip)
+	if kept := next.Grant.GetKeptSecrets(); len(kept) > 0 {
+		a.cfg.Log.Warn("the coordinators cannot read which secrets are in force; this boot keeps those that it has", "secrets", kept)
 	}
 }
 
@@ -167,20 +132,12 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	return heldOf(next), nil
 }
 
-// proveTokens waits until the local Consul agent's servers know the tokens (TOK-13).
-// Where no agent runs or none is connected there is nobody to ask.
+// proveTokens waits until Consul knows the workload's new token, as it is asked through the
+// door (TOK-13). Where there is no door nobody uses it.
 func (a *Agent) proveTokens(ctx context.Context, next admit.Admitted) error {
-	if ready, _ := a.consul.Ready().Get(); !ready || a.cfg.ConsulBinary == "" {
+	token := next.Grant.GetConsul().GetWorkloadToken()
+	if token == "" || a.cfg.Consul == "" {
 		return nil
 	}
-	c := next.Grant.GetConsul()
-	for _, token := range []string{c.GetAgentToken(), c.GetWorkloadToken()} {
-		if token == "" {
-			continue
-		}
-		if err := a.consul.Knows(ctx, token); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.door.Knows(ctx, token)
 }

@@ -17,7 +17,6 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		_, members := a.member.Changes().Get()
 		_, checks := a.checker.Changes().Get()
 		_, steps := exec.Changes().Get()
-		_, consul := a.consul.Ready().Get()
 		a.builder.Note()
 		a.changed.Set(struct{}{})
 		select {
@@ -26,19 +25,22 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		case <-a.member.Changes().Changed(members):
 		case <-a.checker.Changes().Changed(checks):
 		case <-exec.Changes().Changed(steps):
-		case <-a.consul.Ready().Changed(consul):
 		}
 	}
 }
 
 // writeMesh keeps the workloads' files up to date, and says ready once they are
-// complete: admitted, configured, and Consul reachable.
+// complete: admitted and configured.
 func (a *Agent) writeMesh(ctx context.Context) error {
 	announced := false
+	if current, _ := a.admitted.Get(); a.resumed == nil && current != nil {
+		if err := a.proveTokens(ctx, *current); err != nil && ctx.Err() == nil {
+			a.cfg.Log.Warn("the token of the admission is not known yet", "error", err)
+		}
+	}
 	for {
 		_, admitted := a.admitted.Get()
 		_, config := a.config.Get()
-		_, consul := a.consul.Ready().Get()
 		// Not the hub's: that may be newer than what updateMesh would read.
 		_, peers := a.peers.Get()
 		if err := a.updateMesh(&announced); err != nil {
@@ -49,7 +51,6 @@ func (a *Agent) writeMesh(ctx context.Context) error {
 			return nil
 		case <-a.admitted.Changed(admitted):
 		case <-a.config.Changed(config):
-		case <-a.consul.Ready().Changed(consul):
 		case <-a.peers.Changed(peers):
 		}
 	}
@@ -77,7 +78,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 	if err := a.mesh.Write(info); err != nil {
 		return err
 	}
-	if *announced || !a.consulReady() {
+	if *announced {
 		return nil
 	}
 	if err := a.mesh.Ready(); err != nil {
@@ -107,8 +108,6 @@ func (a *Agent) notReady() string {
 		return "not admitted yet"
 	case sessions == 0:
 		return "no coordinator is connected"
-	case !a.consulReady():
-		return "the Consul agent is not ready"
 	}
 	return ""
 }
@@ -131,7 +130,7 @@ func (a *Agent) instance() (api.Instance, bool) {
 			Message: v.Message,
 		},
 	}
-	_, out.SecretEpochs = a.epochs()
+	out.SecretEpochs = a.epochs()
 	if c, _ := a.config.Get(); c != nil {
 		out.Members = append(out.Members, c.Members...)
 		for k, value := range c.Meta {

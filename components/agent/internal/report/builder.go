@@ -18,10 +18,8 @@ type Sources struct {
 	Member  func() member.State
 	Checks  func() []health.Result
 	Results func() []lifecycle.Result
-	// ConsulReady is also true when the Slot was given no Consul credentials.
-	ConsulReady func() bool
-	// Epochs of the gossip key and the secrets that this Boot has.
-	Epochs func() (gossip uint32, secrets map[string]uint32)
+	// Epochs of the secrets that this Boot has.
+	Epochs func() map[string]uint32
 	// Faults are what the agent cannot do as it should, for people.
 	Faults  func() []string
 	Version string
@@ -39,19 +37,19 @@ func NewBuilder(src Sources) *Builder { return &Builder{src: src} }
 
 // Note takes the present health into the streak; call it on each change.
 func (b *Builder) Note() {
-	b.streak.add(b.verdict(b.src.Member(), b.src.Checks(), b.src.ConsulReady()), time.Now())
+	b.streak.add(b.verdict(b.src.Member(), b.src.Checks()), time.Now())
 }
 
 // Build makes the whole current report, without sequence, time, term, state and version.
 func (b *Builder) Build() *controlv1.Report {
-	state, checks, consul := b.src.Member(), b.src.Checks(), b.src.ConsulReady()
-	lasting := b.streak.add(b.verdict(state, checks, consul), time.Now())
+	state, checks := b.src.Member(), b.src.Checks()
+	lasting := b.streak.add(b.verdict(state, checks), time.Now())
 	r := &controlv1.Report{
 		MemberKnown: state.Known, Member: memberView(state),
-		HealthyFor: durationpb.New(lasting), ConsulReady: consul,
+		HealthyFor:   durationpb.New(lasting),
 		AgentVersion: b.src.Version, BootAt: timestamppb.New(b.src.BootAt),
 	}
-	r.GossipEpoch, r.SecretEpochs = b.src.Epochs()
+	r.SecretEpochs = b.src.Epochs()
 	for _, fault := range b.src.Faults() {
 		r.Faults = append(r.Faults, clip(fault))
 	}
@@ -67,9 +65,9 @@ func (b *Builder) Build() *controlv1.Report {
 }
 
 // verdict is healthy only when every input says so; unknown is never healthy (R10).
-func (b *Builder) verdict(state member.State, checks []health.Result, consul bool) verdict {
+func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 	v := state.View
-	if !consul || state.Known && (!v.Alive || !v.Ready) || v.CaughtUp != nil && !*v.CaughtUp {
+	if state.Known && (!v.Alive || !v.Ready) || v.CaughtUp != nil && !*v.CaughtUp {
 		return unhealthy
 	}
 	out := healthy

@@ -24,23 +24,21 @@ func TestVerdict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state  member.State
 		checks []health.Result
-		consul bool
 		want   verdict
 	}{
-		"everything says so":        {good, check(rollout.Healthy), true, healthy},
-		"no checks":                 {good, nil, true, healthy},
-		"a check is unknown":        {good, check(rollout.Unknown), true, unknown},
-		"a check is unhealthy":      {good, check(rollout.Unhealthy), true, unhealthy},
-		"consul is not ready":       {good, nil, false, unhealthy},
-		"member is not known":       {member.State{}, nil, true, unknown},
-		"member is down":            {with(func(s *member.State) { s.View.Alive = false }), nil, true, unhealthy},
-		"member is not ready":       {with(func(s *member.State) { s.View.Ready = false }), nil, true, unhealthy},
-		"catch-up is not known":     {with(func(s *member.State) { s.View.CaughtUp = nil }), nil, true, unknown},
-		"member is behind":          {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, true, unhealthy},
-		"unknown hides no bad news": {member.State{}, check(rollout.Unhealthy), true, unhealthy},
+		"everything says so":        {good, check(rollout.Healthy), healthy},
+		"no checks":                 {good, nil, healthy},
+		"a check is unknown":        {good, check(rollout.Unknown), unknown},
+		"a check is unhealthy":      {good, check(rollout.Unhealthy), unhealthy},
+		"member is not known":       {member.State{}, nil, unknown},
+		"member is down":            {with(func(s *member.State) { s.View.Alive = false }), nil, unhealthy},
+		"member is not ready":       {with(func(s *member.State) { s.View.Ready = false }), nil, unhealthy},
+		"catch-up is not known":     {with(func(s *member.State) { s.View.CaughtUp = nil }), nil, unknown},
+		"member is behind":          {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, unhealthy},
+		"unknown hides no bad news": {member.State{}, check(rollout.Unhealthy), unhealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (&Builder{}).verdict(tc.state, tc.checks, tc.consul); got != tc.want {
+			if got := (&Builder{}).verdict(tc.state, tc.checks); got != tc.want {
 				t.Errorf("verdict = %v, want %v", got, tc.want)
 			}
 		})
@@ -79,13 +77,12 @@ func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	bad := string([]byte{0xff, 0xfe}) + string(make([]byte, 511)) + "é"
 	b := NewBuilder(Sources{
 		Faults: func() []string { return []string{bad} },
-		Epochs: func() (uint32, map[string]uint32) { return 3, map[string]uint32{"password": 2} },
+		Epochs: func() map[string]uint32 { return map[string]uint32{"password": 2} },
 		Member: func() member.State {
 			return member.State{Known: true, View: driver.View{Message: bad, MayDisruptReason: bad}}
 		},
-		Checks:      func() []health.Result { return []health.Result{{Name: "a", Message: bad}} },
-		Results:     func() []lifecycle.Result { return []lifecycle.Result{{Message: bad}} },
-		ConsulReady: func() bool { return true },
+		Checks:  func() []health.Result { return []health.Result{{Name: "a", Message: bad}} },
+		Results: func() []lifecycle.Result { return []lifecycle.Result{{Message: bad}} },
 	})
 	if _, err := proto.Marshal(b.Build()); err != nil {
 		t.Errorf("marshal = %v", err)

@@ -146,7 +146,7 @@ func (a *Agent) Admit(ctx context.Context, address string, judge Judge) error {
 		return fmt.Errorf("admit: %w", err)
 	}
 	grant := answer.GetCredentials()
-	if grant.GetSlot() != a.Slot.Name || grant.GetBootId() != a.BootID || len(grant.GetSvidChainPem()) == 0 || grant.GetConsul().GetAgentToken() == "" {
+	if grant.GetSlot() != a.Slot.Name || grant.GetBootId() != a.BootID || len(grant.GetSvidChainPem()) == 0 || grant.GetConsul().GetWorkloadToken() == "" {
 		return fmt.Errorf("read credentials: they are for %s, boot %.12s; want %s, boot %.12s", grant.GetSlot(), grant.GetBootId(), a.Slot.Name, a.BootID)
 	}
 	a.Spent, a.Grant, a.Peers = challenge.GetNonce(), grant, answer.GetInitialPeers()

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/bench/internal/world"
 	"cadre.dev/overlay"
@@ -135,7 +134,7 @@ func (s *Session) onControl(ctx context.Context, _ overlay.Peer, conns overlay.C
 		// One that comes before the coordinator's view knows this Boot is refused; the next
 		// one is not.
 		_, _ = service.Report(ctx, &controlv1.ReportRequest{Report: &controlv1.Report{
-			Sequence: sequence, MemberKnown: true, ConsulReady: true, HealthyFor: durationpb.New(time.Since(began)),
+			Sequence: sequence, MemberKnown: true, HealthyFor: durationpb.New(time.Since(began)),
 			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
 		}})
 		select {
@@ -177,15 +176,8 @@ func (s *Session) Renew(ctx context.Context) error {
 			return fmt.Errorf("renew %s: %w", s.agent.Slot.Name, err)
 		}
 		grant := answer.GetCredentials()
-		if grant.GetSlot() != s.agent.Slot.Name || grant.GetConsul().GetAgentToken() == s.agent.Grant.GetConsul().GetAgentToken() {
+		if grant.GetSlot() != s.agent.Slot.Name || grant.GetConsul().GetWorkloadToken() == s.agent.Grant.GetConsul().GetWorkloadToken() {
 			return fmt.Errorf("renew %s: nothing is fresh", s.agent.Slot.Name)
-		}
-		if grant.GetConsul().GetTlsKept() {
-			was := s.agent.Grant.GetConsul()
-			grant.Consul.TlsCertPem, grant.Consul.TlsKeyPem = was.GetTlsCertPem(), was.GetTlsKeyPem()
-		}
-		if len(grant.GetConsul().GetTlsKeyPem()) == 0 {
-			return fmt.Errorf("renew %s: no key for Consul's RPC", s.agent.Slot.Name)
 		}
 		s.agent.Grant = grant
 		return nil
@@ -194,12 +186,5 @@ func (s *Session) Renew(ctx context.Context) error {
 
 // held tells what is in use, as cadre-agent does.
 func (a *Agent) held() *admissionv1.Held {
-	consul := a.Grant.GetConsul()
-	held := &admissionv1.Held{TokensId: consul.GetTokensId()}
-	if block, _ := pem.Decode(consul.GetTlsCertPem()); block != nil {
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			held.TlsEndsAt = timestamppb.New(cert.NotAfter)
-		}
-	}
-	return held
+	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId()}
 }

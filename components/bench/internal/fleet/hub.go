@@ -221,7 +221,7 @@ func (s *session) tell(ctx context.Context) error {
 	h.sequence++
 	r := &controlv1.Report{
 		Sequence: h.sequence, Term: h.desired.GetTerm(), DesiredVersion: h.desired.GetVersion(), State: h.desired.GetState(),
-		MemberKnown: true, ConsulReady: true, GossipEpoch: h.desired.GetGossipEpoch(), HealthyFor: durationpb.New(time.Since(h.began)),
+		MemberKnown: true, HealthyFor: durationpb.New(time.Since(h.began)),
 		Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
 	}
 	for _, step := range h.steps {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
@@ -151,7 +152,7 @@ func (a *attempt) newAdmission(now standing) policy.Admission {
 	out := policy.Admission{
 		Group: a.policy.Group, Slot: a.slot, BootID: a.bootID, InstanceID: a.stated.InstanceID, AppID: a.stated.AppID,
 		Revision: a.revision, Epoch: a.policy.Epoch, Generation: max(before.Generation, now.held.Generation) + 1,
-		AdmittedAt: at, ExpiresAt: at.Add(credentialTTL), AttestedAt: at, Claims: a.claims,
+		AdmittedAt: at, ExpiresAt: at.Add(keys.LeafTTL), AttestedAt: at, Claims: a.claims,
 		TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.claims.Simulated,
 	}
 	out.Claims.ComposeText, out.Claims.AllowedEnvs = "", nil // the policy has their digest and names

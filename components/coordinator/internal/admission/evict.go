@@ -70,13 +70,6 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 		}
 		ops = append(ops, unlock)
 	}
-	if s.cfg.WithEviction != nil {
-		more, err := s.cfg.WithEviction(ctx, slot)
-		if err != nil {
-			return false, err
-		}
-		ops = append(ops, more...)
-	}
 	if err := s.store.Commit(ctx, ops...); err != nil {
 		return false, err
 	}

@@ -136,7 +136,7 @@ func newHarness(t testing.TB) *harness {
 	views := view.NewWatcher(h.store, slog.New(slog.DiscardHandler))
 	h.views = views
 	h.cfg = Config{
-		Cluster: "demo", AppID: coordinatorApp, Slot: "coordinator-0", Datacenter: "dc1", ServerVIPs: []string{"127.50.0.1"},
+		Cluster: "demo", AppID: coordinatorApp, Slot: "coordinator-0", Datacenter: "dc1",
 		Root: h.root, Identity: identity, Store: h.store, Views: views, Verifier: verifier, Quoter: own, Issuer: issuer, Secrets: secrets.New(h.root, h.store),
 		Images:   policy.ImagePolicy{Images: cloud.Images(osImage), KeyProviderName: "kms", KeyProviderID: cloud.KeyProviderID(), AllowSimulated: true},
 		Sessions: h, Directory: h, Metrics: h, Now: h.now, Log: slog.New(slog.DiscardHandler),

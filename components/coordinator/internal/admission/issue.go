@@ -26,7 +26,7 @@ type Issuer interface {
 	Revoke(ctx context.Context, accessors ...string) error
 }
 
-// Secrets are the workloads' and the gossip key, as of now.
+// Secrets are the workloads', as of now.
 type Secrets interface {
 	// For gives the values for a Slot whose group has spec, by the epochs of v and with the
 	// checks that these are in force; nil: the epochs are read. Those whose record cannot
@@ -34,9 +34,6 @@ type Secrets interface {
 	// any other error there are none.
 	For(ctx context.Context, v *view.View, spec group.Spec) (secrets.Values, error)
 }
-
-// credentialTTL is the life of an SVID, and of the certificate for Consul's RPC.
-const credentialTTL = keys.LeafTTL
 
 // grant is whom credentials are for, decided and recorded. Admit and Renew end in one.
 type grant struct {
@@ -59,8 +56,7 @@ type grant struct {
 var errTaken = errors.New("the records changed meanwhile")
 
 // issue makes the credentials of a Boot that holds the Slot now: everything fresh but
-// the key, and the certificate for Consul's RPC if the Boot's own has long to live.
-// Tokens are recorded before anybody is given them (TOK-12).
+// the key. Tokens are recorded before anybody is given them (TOK-12).
 func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
 	out, err := s.sign(ctx, g)
 	switch {
@@ -87,30 +83,24 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 		return nil, refused
 	}
 	s.revoke(ctx, g.admission.Slot, old)
-	out.Consul.AgentToken, out.Consul.WorkloadToken = pair.Agent.Secret, pair.Workload.Secret
+	out.Consul.WorkloadToken = pair.Workload.Secret
 	out.Consul.TokensExpireAt, out.Consul.TokensId = timestamppb.New(pair.ExpiresAt), pair.Workload.Accessor
 	return out, nil
 }
 
-// sign makes everything that needs nobody else: certificates and secrets.
+// sign makes everything that needs nobody else: certificate and secrets.
 func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials, error) {
 	a, ca, now := g.admission, s.cfg.Root.CA(), s.now()
 	der, until, err := ca.SVID(g.key, keys.Subject{Group: a.Group, Slot: a.Slot, Simulated: a.Simulated}, now)
 	if err != nil {
 		return nil, err
 	}
-	consul := &admissionv1.ConsulCredentials{Datacenter: s.cfg.Datacenter, ServerVips: s.cfg.ServerVIPs}
-	if consul.TlsKept = g.held.GetTlsEndsAt().AsTime().Sub(now) > credentialTTL/2; !consul.TlsKept {
-		if consul.TlsCertPem, consul.TlsKeyPem, err = ca.ConsulTLS(keys.ConsulClient, a.Slot, s.cfg.Datacenter, a.Simulated, now); err != nil {
-			return nil, err
-		}
-	}
 	out := &admissionv1.Credentials{
 		Cluster: s.cfg.Cluster, Group: a.Group, Slot: a.Slot, BootId: a.BootID,
 		SvidChainPem: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.PEM()...),
 		CaBundlePem:  ca.PEM(), ExpiresAt: timestamppb.New(until), Vip: g.vip, Revision: a.Revision,
 		Generation: a.Generation, PolicyEpoch: a.Epoch, ReattestBy: timestamppb.New(a.AttestedAt.Add(policy.ReattestAfter)),
-		Simulated: a.Simulated, Consul: consul,
+		Simulated: a.Simulated, Consul: &admissionv1.ConsulCredentials{Datacenter: s.cfg.Datacenter},
 	}
 	return out, s.addSecrets(ctx, g, out)
 }

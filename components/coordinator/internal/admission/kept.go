@@ -9,7 +9,7 @@ import (
 	"cadre.dev/store"
 )
 
-// addSecrets gives out the secrets and the gossip key in force. Where the record that
+// addSecrets gives out the secrets in force. Where the record that
 // says which epoch that is cannot be read there is no value to give: the first epoch's
 // may be one that was rotated away. A Boot that has a value keeps it then. Refusing it
 // would end its tokens within minutes, and those of its whole group with them.
@@ -21,8 +21,6 @@ func (s *Service) addSecrets(ctx context.Context, g *grant, out *admissionv1.Cre
 	}
 	g.checks = append(g.checks, values.Checks...)
 	out.Secrets = values.Secrets
-	c := out.GetConsul()
-	c.GossipKey, c.GossipEpoch, c.GossipKept = values.Gossip, values.GossipEpoch, values.Gossip == ""
 	if err == nil {
 		return nil
 	}
@@ -31,8 +29,7 @@ func (s *Service) addSecrets(ctx context.Context, g *grant, out *admissionv1.Cre
 			out.KeptSecrets = append(out.KeptSecrets, declared.Name)
 		}
 	}
-	s.log.Warn("values are left out of a renewal; the boot keeps those that it has", "slot", slot,
-		"secrets", out.KeptSecrets, "gossip", c.GetGossipKept(), "error", err)
+	s.log.Warn("values are left out of a renewal; the boot keeps those that it has", "slot", slot, "secrets", out.KeptSecrets, "error", err)
 	return nil
 }
 

@@ -350,30 +350,3 @@ func (r revoking) Revoke(_ context.Context, accessors ...string) error {
 	}
 	return nil
 }
-
-// TestTOK10_AnEvictionAsksForANewGossipKeyInOneTransaction: a crash cannot lose one
-// without the other.
-func TestTOK10_AnEvictionAsksForANewGossipKeyInOneTransaction(t *testing.T) {
-	h := newHarness(t)
-	h.boot(composeText, h.seed).mustAdmit()
-	key := store.RotateKey(store.ClusterSecrets, store.GossipSecret)
-	h.cfg.WithEviction = func(context.Context, string) ([]store.Op, error) {
-		return []store.Op{{Kind: store.OpCheckIndex, Key: key, Index: 1}}, nil // never holds
-	}
-	if err := New(h.cfg).Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "stolen"); err == nil {
-		t.Fatal("evicted, though what goes with it failed")
-	}
-	if _, _, err := store.Read[policy.Admission](t.Context(), h.store, store.AdmissionKey("pg-0")); err != nil {
-		t.Fatalf("the admission went alone: %v", err)
-	}
-	h.cfg.WithEviction = func(_ context.Context, slot string) ([]store.Op, error) {
-		op, err := store.Put(key, store.RotateRequest{Group: store.ClusterSecrets, Name: store.GossipSecret, Reason: slot, By: "coordinator", At: time.Now().UTC()}, 0)
-		return []store.Op{op}, err
-	}
-	if err := New(h.cfg).Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "stolen"); err != nil {
-		t.Fatal(err)
-	}
-	if asked, _, err := store.Read[store.RotateRequest](t.Context(), h.store, key); err != nil || asked.Reason != "pg-0" {
-		t.Errorf("request %+v, %v", asked, err)
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/core/policy"
@@ -97,7 +96,7 @@ func wantCode(t *testing.T, err error, grpcCode codes.Code, code policy.Code) {
 func lives(t *testing.T, c *admissionv1.Credentials, now time.Time) map[string]time.Duration {
 	t.Helper()
 	out := map[string]time.Duration{"tokens": c.GetConsul().GetTokensExpireAt().AsTime().Sub(now), "answer": c.GetExpiresAt().AsTime().Sub(now)}
-	for name, text := range map[string][]byte{"svid": c.GetSvidChainPem(), "consul": c.GetConsul().GetTlsCertPem()} {
+	for name, text := range map[string][]byte{"svid": c.GetSvidChainPem()} {
 		block, _ := pem.Decode(text)
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -135,8 +134,7 @@ func TestRenewalGivesEverythingFresh(t *testing.T) {
 	b := h.boot(composeText, h.seed)
 	first := b.mustAdmit().GetCredentials()
 	second := b.mustRenew()
-	if string(first.GetSvidChainPem()) == string(second.GetSvidChainPem()) || first.GetConsul().GetAgentToken() == second.GetConsul().GetAgentToken() ||
-		first.GetConsul().GetWorkloadToken() == second.GetConsul().GetWorkloadToken() || string(first.GetConsul().GetTlsKeyPem()) == string(second.GetConsul().GetTlsKeyPem()) {
+	if string(first.GetSvidChainPem()) == string(second.GetSvidChainPem()) || first.GetConsul().GetWorkloadToken() == second.GetConsul().GetWorkloadToken() {
 		t.Error("something is not fresh")
 	}
 	if second.GetGeneration() != first.GetGeneration() || second.GetVip() != first.GetVip() || second.GetRevision() != first.GetRevision() ||
@@ -313,31 +311,4 @@ func TestRenewalsOfASlotArePaced(t *testing.T) {
 	b.mustRenew()
 	_, err := h.service.Credentials().Renew(b.onSession(), &admissionv1.RenewRequest{BootId: b.id()})
 	wantCode(t, err, codes.ResourceExhausted, policy.CodeRateLimited)
-}
-
-// TestACertificateWithLongToLiveIsKept: the one for Consul's RPC is made anew in the
-// second half of its life, and for who says nothing about it.
-func TestACertificateWithLongToLiveIsKept(t *testing.T) {
-	h := newHarness(t)
-	b := h.boot(composeText, h.seed)
-	b.mustAdmit()
-	for name, tc := range map[string]struct {
-		left time.Duration
-		kept bool
-	}{
-		"says nothing": {0, false}, "ended": {-time.Hour, false}, "second half": {credentialTTL/2 - time.Minute, false}, "first half": {credentialTTL/2 + time.Minute, true},
-	} {
-		held := &admissionv1.Held{}
-		if tc.left != 0 {
-			held.TlsEndsAt = timestamppb.New(h.now().Add(renewPause + tc.left))
-		}
-		got, err := b.renewHolding(held)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := got.GetConsul()
-		if given := len(c.GetTlsCertPem()) > 0 && len(c.GetTlsKeyPem()) > 0; c.GetTlsKept() != tc.kept || given == tc.kept {
-			t.Errorf("%s: kept %t, given %t", name, c.GetTlsKept(), given)
-		}
-	}
 }

@@ -74,26 +74,21 @@ func TestTOK10_RenewalGivesTheEpochInForce(t *testing.T) {
 	name := first.GetSecrets()[0].GetName()
 	for epoch := uint32(2); epoch < 4; epoch++ {
 		judged := h.onFirstJudgement(func() error {
-			for _, of := range []view.SecretName{{Group: "pg", Name: name}, view.GossipKey} {
-				key := store.SecretKey(of.Group, of.Name)
-				_, index, err := store.Read[store.SecretRecord](t.Context(), h.store, key)
-				if err != nil && !errors.Is(err, store.ErrNotFound) {
-					return err
-				}
-				put, err := store.Put(key, store.SecretRecord{Group: of.Group, Name: of.Name, Epoch: epoch}, index)
-				if err == nil {
-					err = h.store.Commit(t.Context(), put)
-				}
-				if err != nil {
-					return err
-				}
+			key := store.SecretKey("pg", name)
+			_, index, err := store.Read[store.SecretRecord](t.Context(), h.store, key)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
 			}
-			return nil
+			put, err := store.Put(key, store.SecretRecord{Group: "pg", Name: name, Epoch: epoch}, index)
+			if err == nil {
+				err = h.store.Commit(t.Context(), put)
+			}
+			return err
 		})
 		got := b.mustRenew()
-		if got.GetSecrets()[0].GetEpoch() != epoch || got.GetConsul().GetGossipEpoch() != epoch || *judged != 2 ||
-			string(got.GetSecrets()[0].GetValue()) == string(first.GetSecrets()[0].GetValue()) || got.GetConsul().GetGossipKey() == first.GetConsul().GetGossipKey() {
-			t.Errorf("epoch %d: judged %d times, got %s of epoch %d, gossip key of epoch %d", epoch, *judged, name, got.GetSecrets()[0].GetEpoch(), got.GetConsul().GetGossipEpoch())
+		if got.GetSecrets()[0].GetEpoch() != epoch || *judged != 2 ||
+			string(got.GetSecrets()[0].GetValue()) == string(first.GetSecrets()[0].GetValue()) {
+			t.Errorf("epoch %d: judged %d times, got %s of epoch %d", epoch, *judged, name, got.GetSecrets()[0].GetEpoch())
 		}
 	}
 }
@@ -128,7 +123,7 @@ func TestNothingIsMadeByAViewThatIsBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(issuer.made) != at.pairs || issuer.made[at.pairs-1].Agent.Secret != out.GetConsul().GetAgentToken() {
+		if len(issuer.made) != at.pairs || issuer.made[at.pairs-1].Workload.Secret != out.GetConsul().GetWorkloadToken() {
 			t.Errorf("renewal %d: %d pairs made, want %d", n, len(issuer.made), at.pairs)
 		}
 		if at.pairs == 2 && h.works(issuer.made[0].Agent.Secret) {

@@ -64,14 +64,12 @@ type Metrics interface {
 type Config struct {
 	Cluster, AppID, Slot string
 	Datacenter           string
-	// ServerVIPs are the coordinators' addresses for Consul's retry_join.
-	ServerVIPs []string
-	Root       *keys.Root
-	Identity   *keys.Identity
-	Images     policy.ImagePolicy
-	Store      store.Store
-	Views      *view.Watcher
-	Verifier   Verifier
+	Root                 *keys.Root
+	Identity             *keys.Identity
+	Images               policy.ImagePolicy
+	Store                store.Store
+	Views                *view.Watcher
+	Verifier             Verifier
 	// Second is asked about what Verifier accepts and the Slot's policy allows; both
 	// must agree. nil: nobody is.
 	Second Verifier
@@ -88,9 +86,6 @@ type Config struct {
 	Warmup time.Duration
 	// Catalog is told of Boots that come and go; nil: nobody is.
 	Catalog Catalog
-	// WithEviction gives writes that go with the eviction of a Slot's Boot, in one
-	// transaction; nil: there are none.
-	WithEviction func(ctx context.Context, slot string) ([]store.Op, error)
 	// Unbound finds the Slot that an instance without records is named after; nil: such an
 	// instance proves nothing.
 	Unbound Unbound

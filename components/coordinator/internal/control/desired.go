@@ -39,7 +39,6 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		// A Boot whose credentials carry an older one attests again at once (ATT-32).
 		PolicyEpoch: v.Policies[slot].Value.Epoch,
 	}
-	out.GossipEpoch, _ = v.GossipEpoch()
 	// Every secret is named, also one that the leader has not seen yet: one that the
 	// agent does not have, or has no more to have, is a reason to renew.
 	epochs, _ := v.EpochsOf(record.Value.Group)
@@ -86,8 +85,7 @@ func version(v *view.View, groupName, slot string) uint64 {
 	_, out, _ := v.InForce(groupName)
 	// A new epoch of a secret is news too: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
-	_, gossip := v.GossipEpoch()
-	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets, gossip)
+	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets)
 	for _, o := range v.OperationsOf(slot) {
 		out = max(out, o.Index)
 	}

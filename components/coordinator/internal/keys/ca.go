@@ -133,25 +133,16 @@ func (c *CA) SVID(public crypto.PublicKey, who Subject, now time.Time) (der []by
 // nameForm is one part of a SPIFFE ID.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// ConsulRole says which Consul name a certificate may carry. Only
-// "server.<dc>.consul" may take part in Raft (verify_server_hostname).
-type ConsulRole string
-
-const (
-	// ConsulClient is every workload CVM.
-	ConsulClient ConsulRole = "client"
-	// ConsulServer is a coordinator.
-	ConsulServer ConsulRole = "server"
-)
-
-// ConsulTLS issues a certificate with a fresh key for Consul's internal RPC.
-func (c *CA) ConsulTLS(role ConsulRole, node, datacenter string, simulated bool, now time.Time) (certPEM, keyPEM []byte, err error) {
+// ConsulTLS issues a certificate with a fresh key for the internal RPC of a coordinator's
+// Consul server. "server.<dc>.consul" is the name that lets it take part in Raft
+// (verify_server_hostname).
+func (c *CA) ConsulTLS(node, datacenter string, simulated bool, now time.Time) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make Consul key of %s: %w", node, err)
 	}
 	template := leaf(node, simulated, now)
-	template.DNSNames = []string{string(role) + "." + datacenter + ".consul", "localhost"}
+	template.DNSNames = []string{"server." + datacenter + ".consul", "localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	der, err := c.sign(template, key.Public())
 	if err != nil {

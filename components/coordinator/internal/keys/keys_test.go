@@ -166,19 +166,24 @@ func TestSVIDNamesExactlyOneSlot(t *testing.T) {
 
 func TestGEN04_OnlyCoordinatorsGetTheServerName(t *testing.T) {
 	ca := derive(t, "app", "demo").CA()
-	for role, want := range map[keys.ConsulRole]string{keys.ConsulServer: "server.dc1.consul", keys.ConsulClient: "client.dc1.consul"} {
-		certPEM, _, err := ca.ConsulTLS(role, "n", "dc1", false, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		block, _ := pem.Decode(certPEM)
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cert.DNSNames[0] != want || len(cert.URIs) != 0 {
-			t.Errorf("%s: %v %v", role, cert.DNSNames, cert.URIs)
-		}
+	certPEM, _, err := ca.ConsulTLS("n", "dc1", false, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(certPEM)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert.DNSNames[0] != "server.dc1.consul" || len(cert.URIs) != 0 {
+		t.Errorf("names %v %v", cert.DNSNames, cert.URIs)
+	}
+	der, _, err := ca.SVID(p256(t).Public(), keys.Subject{Group: "pg", Slot: "pg-0"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err = x509.ParseCertificate(der); err != nil || len(cert.DNSNames) != 0 {
+		t.Errorf("a slot's names: %v, %v", cert.DNSNames, err)
 	}
 }
 

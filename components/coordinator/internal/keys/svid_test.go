@@ -86,7 +86,7 @@ func TestSimulatedCertificatesSaySo(t *testing.T) {
 		}
 		own, err1 := identity.Certificate(time.Now())
 		der, _, err2 := root.CA().SVID(p256(t).Public(), keys.Subject{Group: "pg", Slot: "pg-0", Simulated: simulated}, time.Now())
-		rpc, _, err3 := root.CA().ConsulTLS(keys.ConsulClient, "pg-0", "dc1", simulated, time.Now())
+		rpc, _, err3 := root.CA().ConsulTLS("coordinator-0", "dc1", simulated, time.Now())
 		if err := errors.Join(err1, err2, err3); err != nil {
 			t.Fatal(err)
 		}

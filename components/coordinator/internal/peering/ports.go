@@ -17,8 +17,7 @@ type Port struct {
 	Loopback bool
 }
 
-// Consul's ports. Gossip runs between all members of the cluster; RPC goes to
-// the servers only.
+// Consul's ports, which are among coordinators: others reach Consul through their door.
 var (
 	gossip = []Port{{Protocol: "tcp", Number: group.ConsulGossipPort}, {Protocol: "udp", Number: group.ConsulGossipPort}}
 	rpc    = Port{Protocol: "tcp", Number: group.ConsulRPCPort}
@@ -68,15 +67,14 @@ func Map(self Member, members []Member, specs map[string]group.Spec) []Peer {
 
 // Reach lists the ports of server that client may reach, sorted.
 func Reach(client, server Member, specs map[string]group.Spec) []Port {
-	ports := slices.Clone(gossip)
-	if server.Coordinator {
-		ports = append(ports, rpc)
-		return sortPorts(ports)
+	if server.Coordinator && client.Coordinator {
+		return sortPorts(append(slices.Clone(gossip), rpc))
 	}
 	spec, known := specs[server.Group]
-	if !known || client.Coordinator {
-		return sortPorts(ports)
+	if !known || server.Coordinator || client.Coordinator {
+		return nil
 	}
+	var ports []Port
 	own := client.Group == server.Group
 	driven := driverPorts(spec.Workload)
 	if own {

@@ -17,20 +17,19 @@ func TestReach(t *testing.T) {
 	pg0, pg1 := Member{Group: "pg", Slot: "pg-0"}, Member{Group: "pg", Slot: "pg-1"}
 	web0, web1 := Member{Group: "web", Slot: "web-0"}, Member{Group: "web", Slot: "web-1"}
 	c0, c1 := Member{Group: "coordinator", Slot: "coordinator-0", Coordinator: true}, Member{Group: "coordinator", Slot: "coordinator-1", Coordinator: true}
-	g := []Port{{Protocol: "tcp", Number: 8301}, {Protocol: "udp", Number: 8301}}
-	toServer := append([]Port{{Protocol: "tcp", Number: 8300}}, g...)
+	consul := []Port{{Protocol: "tcp", Number: 8300}, {Protocol: "tcp", Number: 8301}, {Protocol: "udp", Number: 8301}}
 	for name, tc := range map[string]struct {
 		client, server Member
 		want           []Port
 	}{
-		"members of a workload cluster": {pg0, pg1, []Port{{Protocol: "tcp", Number: 5432}, {Protocol: "tcp", Number: 6432}, {Protocol: "tcp", Number: 8008, Loopback: true}, {Protocol: "tcp", Number: 8301}, {Protocol: "udp", Number: 8301}}},
-		"an allowed group":              {web0, pg1, append([]Port{{Protocol: "tcp", Number: 6432}}, g...)},
-		"a group that is not allowed":   {pg0, web1, g},
-		"own udp backend":               {web0, web1, []Port{{Protocol: "tcp", Number: 8301}, {Protocol: "udp", Number: 8301}, {Protocol: "udp", Number: 9000}}},
-		"slot to coordinator":           {pg0, c0, toServer},
-		"coordinator to slot":           {c0, pg0, g},
-		"among coordinators":            {c0, c1, toServer},
-		"slot of a group without spec":  {pg0, Member{Group: "gone", Slot: "gone-0"}, g},
+		"members of a workload cluster": {pg0, pg1, []Port{{Protocol: "tcp", Number: 5432}, {Protocol: "tcp", Number: 6432}, {Protocol: "tcp", Number: 8008, Loopback: true}}},
+		"an allowed group":              {web0, pg1, []Port{{Protocol: "tcp", Number: 6432}}},
+		"a group that is not allowed":   {pg0, web1, nil},
+		"own udp backend":               {web0, web1, []Port{{Protocol: "udp", Number: 9000}}},
+		"slot to coordinator":           {pg0, c0, nil},
+		"coordinator to slot":           {c0, pg0, nil},
+		"among coordinators":            {c0, c1, consul},
+		"slot of a group without spec":  {pg0, Member{Group: "gone", Slot: "gone-0"}, nil},
 	} {
 		if got := Reach(tc.client, tc.server, specs); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
@@ -62,7 +61,7 @@ func TestBothSidesOfAPairAgree(t *testing.T) {
 }
 
 // OVL-20: of every pair of services only those speak that a spec names; a group that is
-// not named, or has no spec, reaches gossip and nothing else.
+// not named, or has no spec, reaches nothing.
 func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
 	groups := []string{"db", "cache", "web", "batch"}
 	port := map[string]int{"db": 5432, "cache": 6379, "web": 8080, "batch": 9090}
@@ -85,7 +84,7 @@ func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
 				t.Errorf("%s reaches %s: %t, want %t", client, server, reaches, want)
 			}
 			for _, p := range got {
-				if p.Number != 8301 && p.Number != uint16(port[server]) {
+				if p.Number != uint16(port[server]) {
 					t.Errorf("%s reaches port %d of %s", client, p.Number, server)
 				}
 			}
@@ -104,7 +103,7 @@ func TestABackendIsDialledWhereItIsDeclared(t *testing.T) {
 		}}, "web": {Name: "web"}}
 	pg, web := Member{Group: "pg", Slot: "pg-0"}, Member{Group: "web", Slot: "web-0"}
 	want := []Port{{Protocol: "tcp", Number: 6000}, {Protocol: "tcp", Number: 6001, Loopback: true}, {Protocol: "tcp", Number: 8010, Loopback: true}}
-	got := slices.DeleteFunc(Map(pg, []Member{web}, specs)[0].Accepts, func(p Port) bool { return p.Number == group.ConsulGossipPort })
+	got := Map(pg, []Member{web}, specs)[0].Accepts
 	if !slices.Equal(got, want) {
 		t.Errorf("the server accepts %v, want %v", got, want)
 	}

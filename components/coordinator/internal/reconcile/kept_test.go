@@ -142,7 +142,7 @@ func TestUnreadableSecretIsToldAndStopsNoStep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range []string{store.SecretKey("pg", "superuser"), store.SecretKey(store.ClusterSecrets, store.GossipSecret)} {
+		for _, key := range []string{store.SecretKey("pg", "superuser"), store.SecretKey("pg", "rewind")} {
 			w.put(store.SecretKey("pg", "of-nobody"), []byte("oops"))
 			w.put(key, []byte("oops"))
 			w.until("the condition", time.Minute, w.condition("AdmissionPolicy", "RECORD_UNREADABLE"))

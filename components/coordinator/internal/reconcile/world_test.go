@@ -477,7 +477,7 @@ func (w *world) reportLocked(c *cvm, order *controlv1.OperationOrder) {
 		caught, lag = false, &bytes
 	}
 	w.reports.Put(c.slot, c.bootID, &controlv1.Report{
-		Sequence: c.seq, Term: w.seenTerm[c.slot], State: w.seenState[c.slot], MemberKnown: true, ConsulReady: true, Steps: steps,
+		Sequence: c.seq, Term: w.seenTerm[c.slot], State: w.seenState[c.slot], MemberKnown: true, Steps: steps,
 		HealthyFor: durationpb.New(time.Since(c.bootAt)), BootAt: timestamppb.New(c.bootAt),
 		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: w.leader, Epoch: w.epoch, MayDisrupt: true, LagBytes: lag},
 	})

@@ -13,7 +13,7 @@ import (
 func relevant(a, b *controlv1.Report) bool {
 	ma, mb := a.GetMember(), b.GetMember()
 	switch {
-	case a.GetMemberKnown() != b.GetMemberKnown(), a.GetConsulReady() != b.GetConsulReady(),
+	case a.GetMemberKnown() != b.GetMemberKnown(),
 		ma.GetRole() != mb.GetRole(), ma.GetAlive() != mb.GetAlive(), ma.GetReady() != mb.GetReady(),
 		ma.GetCaughtUp() != mb.GetCaughtUp(), (ma.GetCaughtUp() || ma != nil && ma.CaughtUp != nil) != (mb.GetCaughtUp() || mb != nil && mb.CaughtUp != nil),
 		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
@@ -48,7 +48,7 @@ func (r Received) Observed() *rollout.Report {
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
-		Message: member.GetMessage(), ConsulReady: report.GetConsulReady(), Faults: report.GetFaults(),
+		Message: member.GetMessage(), Faults: report.GetFaults(),
 	}
 	if member != nil {
 		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes

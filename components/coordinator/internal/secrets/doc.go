@@ -11,7 +11,7 @@
 //	        ▼
 //	   credentials of an admission or a renewal ──► file in memory of the workload
 //
-// The gossip key has epochs too; since all members must have a key before anyone
+// The coordinators' gossip key has epochs too; since all of them must have a key before any
 // sends with it, its rotation goes through the steps of store.RotationStep, each
 // recorded before it is carried out and repeatable.
 package secrets

@@ -24,7 +24,7 @@ func (r *Rotator) gossip(ctx context.Context, lease store.Lease, v *view.View) (
 		return stepEvery, r.write(ctx, lease.Fence(), begin(view.GossipKey.Group, view.GossipKey.Name, now), 0)
 	}
 	if rec.Value.Step != store.RotationRest {
-		return r.step(ctx, lease, v, rec, now)
+		return r.step(ctx, lease, rec, now)
 	}
 	request, asked := v.Rotates[view.GossipKey]
 	reason, by, yes := due(rec.Value, ask(request.Value, asked), GossipEvery, now)
@@ -48,12 +48,9 @@ func (r *Rotator) gossip(ctx context.Context, lease store.Lease, v *view.View) (
 }
 
 // step carries the recorded step out and records the next one if it had its effect.
-func (r *Rotator) step(ctx context.Context, lease store.Lease, v *view.View, rec view.Rec[store.SecretRecord], now time.Time) (time.Duration, error) {
+func (r *Rotator) step(ctx context.Context, lease store.Lease, rec view.Rec[store.SecretRecord], now time.Time) (time.Duration, error) {
 	call, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if held, err := r.heldUp(call, v, rec.Value, now); held || err != nil {
-		return stepEvery, err
-	}
 	if err := r.do(call, rec.Value); err != nil {
 		return 0, err
 	}
@@ -61,13 +58,9 @@ func (r *Rotator) step(ctx context.Context, lease store.Lease, v *view.View, rec
 	if err != nil {
 		return 0, err
 	}
-	waiting := r.waiting(v, rec.Value.Epoch)
-	next := advance(rec.Value, ring, len(waiting), now)
+	next := advance(rec.Value, ring, now)
 	if next == rec.Value {
 		return stepEvery, nil
-	}
-	if rec.Value.Step == store.RotationSettle && len(waiting) > 0 {
-		r.log.Warn("members did not take the new gossip key in time; they get it with their next credentials", "slots", names(waiting))
 	}
 	r.cfg.Failpoint("gossip-" + string(rec.Value.Step) + "-done")
 	if err := r.write(ctx, lease.Fence(), next, rec.Index); err != nil {
@@ -104,23 +97,6 @@ func (r *Rotator) compared(ctx context.Context, lease store.Lease, rec view.Rec[
 	r.log.Warn("gossip members do not hold the key in force alone; the rotation's last step is repeated", "epoch", rec.Value.Epoch,
 		"members", ring.Members, "sending", ring.Primary[rec.Value.Epoch], "other_keys", ring.Others)
 	return false, r.write(ctx, lease.Fence(), finish(rec.Value, now), rec.Index)
-}
-
-// heldUp waits with handing a new key out until who is not admitted any more is
-// not alive for Consul either: gossip would tell it the new key.
-func (r *Rotator) heldUp(ctx context.Context, v *view.View, rec store.SecretRecord, now time.Time) (bool, error) {
-	if rec.Step != store.RotationInstall {
-		return false, nil
-	}
-	strangers, err := r.strangers(ctx, v)
-	if err != nil || len(strangers) == 0 {
-		return false, err
-	}
-	if now.Sub(rec.StepSince) < strangerFor {
-		return true, nil
-	}
-	r.log.Warn("gossip members that are not admitted are alive; the new key is handed out all the same", "slots", names(strangers))
-	return false, nil
 }
 
 // do has the effect of a step. Members that came meanwhile hold only the key that

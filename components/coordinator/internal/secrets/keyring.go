@@ -23,8 +23,6 @@ type Keyring interface {
 	Install(ctx context.Context, key secret.Value) error
 	Use(ctx context.Context, key secret.Value) error
 	Remove(ctx context.Context, key secret.Value) error
-	// Alive lists the names of the live members.
-	Alive(ctx context.Context) ([]string, error)
 }
 
 // Held is what the live members of the gossip pool hold.
@@ -93,25 +91,6 @@ func (k *ConsulKeyring) Use(ctx context.Context, key secret.Value) error {
 // Remove implements Keyring.
 func (k *ConsulKeyring) Remove(ctx context.Context, key secret.Value) error {
 	return scrub("remove gossip key", k.client.Operator().KeyringRemove(key.RevealString(), (&consul.WriteOptions{}).WithContext(ctx)), key)
-}
-
-// Alive implements Keyring.
-func (k *ConsulKeyring) Alive(ctx context.Context) ([]string, error) {
-	members, err := k.client.Agent().MembersOpts(consul.MembersOpts{})
-	if err != nil {
-		return nil, fmt.Errorf("list gossip members: %w", err)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	const alive = 1
-	var out []string
-	for _, m := range members {
-		if m.Status == alive {
-			out = append(out, m.Name)
-		}
-	}
-	return out, nil
 }
 
 // scrub names what was being done and keeps keys out of the text: Consul's answers

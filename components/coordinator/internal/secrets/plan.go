@@ -10,13 +10,6 @@ import (
 const (
 	// GossipEvery is how long a gossip key is used when nobody asks for another.
 	GossipEvery = 24 * time.Hour
-	// settleFor bounds how long a member that is away holds up the removal of the old
-	// key. Twice this and the steps beside it stay below the two minutes in which a
-	// removed member must be out, even if its removal falls into a rotation.
-	settleFor = 30 * time.Second
-	// strangerFor bounds how long a member that is not admitted any more holds up the
-	// handing out of a new key: its Sessions are cut, so Consul finds it dead soon.
-	strangerFor = 30 * time.Second
 )
 
 // Who asks for what happens by itself.
@@ -85,8 +78,8 @@ func (r Ring) only(epoch uint32) bool {
 // then the step is repeated. waiting is how many admitted members do not have the
 // key in force yet.
 //
-//	rest ─start─► install ─all hold Next─► use ─all send with Next─► settle ─nobody waits, or in vain─► remove ─nobody holds another─► rest
-func advance(rec store.SecretRecord, ring Ring, waiting int, now time.Time) store.SecretRecord {
+//	rest ─start─► install ─all hold Next─► use ─all send with Next─► settle ─► remove ─nobody holds another─► rest
+func advance(rec store.SecretRecord, ring Ring, now time.Time) store.SecretRecord {
 	to := func(step store.RotationStep) { rec.Step, rec.StepSince = step, now }
 	switch rec.Step {
 	case store.RotationInstall:
@@ -94,17 +87,15 @@ func advance(rec store.SecretRecord, ring Ring, waiting int, now time.Time) stor
 			to(store.RotationUse)
 		}
 	case store.RotationUse:
-		// Only when everybody sends with it can a member live with this key alone, so
-		// only then is it given to those who are admitted.
+		// Only when everybody sends with it can a server live with this key alone, so only
+		// then does one that starts begin with it.
 		if ring.Members > 0 && ring.Primary[rec.Next] == ring.Members {
 			rec.Previous, rec.Epoch, rec.Next = rec.Epoch, rec.Next, 0
-			rec.RotatedAt, rec.PreviousUntil = now, now.Add(settleFor)
+			rec.RotatedAt = now
 			to(store.RotationSettle)
 		}
 	case store.RotationSettle:
-		if waiting == 0 || !now.Before(rec.PreviousUntil) {
-			to(store.RotationRemove)
-		}
+		to(store.RotationRemove)
 	case store.RotationRemove:
 		if ring.only(rec.Epoch) {
 			rec.Previous, rec.PreviousUntil = 0, time.Time{}

@@ -7,20 +7,12 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/secret"
 	"cadre.dev/store"
 )
-
-// Reports are what agents say about themselves.
-type Reports interface {
-	Of(slot string) (reports.Received, bool)
-	Changed() <-chan struct{}
-}
 
 // RotatorConfig of a Rotator. All fields are required.
 type RotatorConfig struct {
@@ -28,10 +20,7 @@ type RotatorConfig struct {
 	Keyring Keyring
 	Store   store.Store
 	Views   *view.Watcher
-	Reports Reports
-	// Coordinators are the names of the Consul servers.
-	Coordinators []string
-	Now          func() time.Time
+	Now     func() time.Time
 	// Failpoint is told of each point at which a crash leaves another state behind:
 	// "gossip-<step>-done" after a step's effect, before it is recorded.
 	Failpoint func(name string)
@@ -64,46 +53,11 @@ const (
 	stepTimeout = 20 * time.Second
 )
 
-// RotateGossip asks for a new gossip key, durably: whoever leads carries it out.
-// Call it after an Instance was removed or evicted, when its Sessions are cut: a
-// member that still gossips would be told the new key.
-func (r *Rotator) RotateGossip(ctx context.Context, reason string) error {
-	op, err := r.request(reason)
-	if err != nil {
-		return err
-	}
-	if err := r.cfg.Store.Commit(ctx, op); err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("ask for a new gossip key: %w", err)
-	}
-	return nil // a conflict: it is asked for already, and the request outlives a rotation that is going on
-}
-
-// GossipRequest is the write of RotateGossip for another transaction, which a crash
-// then cannot separate from its reason (TOK-10). None: a new key is asked for already.
-func (r *Rotator) GossipRequest(ctx context.Context, reason string) ([]store.Op, error) {
-	_, err := r.cfg.Store.Get(ctx, store.RotateKey(store.ClusterSecrets, store.GossipSecret))
-	switch {
-	case err == nil:
-		return nil, nil
-	case !errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("ask for a new gossip key: %w", err)
-	}
-	op, err := r.request(reason)
-	return []store.Op{op}, err
-}
-
-func (r *Rotator) request(reason string) (store.Op, error) {
-	return store.Put(store.RotateKey(store.ClusterSecrets, store.GossipSecret), store.RotateRequest{
-		Group: store.ClusterSecrets, Name: store.GossipSecret, Reason: clip(reason), By: "coordinator", At: r.cfg.Now().UTC(),
-	}, 0)
-}
-
 // Lead raises epochs under the Lease until it or ctx ends.
 func (r *Rotator) Lead(ctx context.Context, lease store.Lease) {
 	failing := ""
 	for ctx.Err() == nil {
 		_, changed := r.cfg.Views.Latest()
-		reported := r.cfg.Reports.Changed()
 		in, err := r.pass(ctx, lease)
 		switch {
 		case ctx.Err() != nil, errors.Is(err, store.ErrFenced):
@@ -121,13 +75,12 @@ func (r *Rotator) Lead(ctx context.Context, lease store.Lease) {
 		}
 		if in <= errorWait {
 			// A step repeats at its own pace, whatever else changes.
-			changed, reported = nil, nil
+			changed = nil
 		}
 		timer := time.NewTimer(in)
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-reported:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -232,39 +185,6 @@ func bad(v *view.View, key string) bool {
 	return slices.ContainsFunc(v.Bad, func(b *store.RecordError) bool { return b.Key == key })
 }
 
-// strangers are the live gossip members that are neither coordinators nor admitted.
-func (r *Rotator) strangers(ctx context.Context, v *view.View) ([]string, error) {
-	alive, err := r.cfg.Keyring.Alive(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, name := range alive {
-		if _, admitted := v.Admissions[name]; !admitted && !slices.Contains(r.cfg.Coordinators, name) {
-			out = append(out, name)
-		}
-	}
-	return out, nil
-}
-
-// waiting lists the admitted Slots whose agent is connected and has an older
-// gossip key than epoch. One that is not connected is not waited for: it gets the
-// key with its next credentials.
-func (r *Rotator) waiting(v *view.View, epoch uint32) []string {
-	var out []string
-	for slot, admission := range v.Admissions {
-		got, ok := r.cfg.Reports.Of(slot)
-		if !ok || got.BootID != admission.Value.BootID || r.cfg.Now().Sub(got.At) > reports.LiveWithin {
-			continue
-		}
-		if had := got.Report.GetGossipEpoch(); had != 0 && had < epoch {
-			out = append(out, slot)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // derived are the keys of epochs, in order.
 func (r *Rotator) derived(ctx context.Context, epochs ...uint32) ([]secret.Value, error) {
 	var out []secret.Value
@@ -277,5 +197,3 @@ func (r *Rotator) derived(ctx context.Context, epochs ...uint32) ([]secret.Value
 	}
 	return out, nil
 }
-
-func names(all []string) string { return strings.Join(all, ", ") }

@@ -32,12 +32,9 @@ type Service struct {
 // New makes the service.
 func New(keys Keys, s store.Store) *Service { return &Service{keys: keys, store: s} }
 
-// Values are what a Slot is given: the secrets of its group, all Slots the same, and
-// Consul's gossip key in the form that Consul takes, "" where it is not known which.
+// Values are what a Slot is given: the secrets of its group, all Slots the same.
 type Values struct {
-	Secrets     []*admissionv1.Secret
-	Gossip      string
-	GossipEpoch uint32
+	Secrets []*admissionv1.Secret
 	// Checks pass while these values are in force. Values of a View are given away once
 	// they passed: a value is never older than the epoch that a caller was told of.
 	Checks []store.Op
@@ -68,15 +65,6 @@ func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Value
 		}
 		out.Secrets = append(out.Secrets, made)
 	}
-	if err := known.bad[gossipKey]; err != nil {
-		return out, errors.Join(append(unread, err)...)
-	}
-	out.GossipEpoch = max(known.epochs[gossipKey], firstEpoch)
-	value, err := s.keys.Gossip(ctx, out.GossipEpoch)
-	if err != nil {
-		return Values{}, err
-	}
-	out.Gossip = value.RevealString()
 	return out, errors.Join(unread...)
 }
 
@@ -95,8 +83,6 @@ func (s *Service) secret(ctx context.Context, groupName string, one group.Secret
 	return made, nil
 }
 
-var gossipKey = store.SecretKey(store.ClusterSecrets, store.GossipSecret)
-
 // known are the epochs in force by their records' keys, 0 where there is no record, and
 // the records that cannot be read.
 type known struct {
@@ -104,8 +90,7 @@ type known struct {
 	bad    map[string]error
 }
 
-// epochs of the wanted secrets and of the gossip key, with the checks that go with those
-// of a View.
+// epochs of the wanted secrets, with the checks that go with those of a View.
 func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wanted []group.Secret) (known, Values, error) {
 	k := known{epochs: map[string]uint32{}, bad: map[string]error{}}
 	if v == nil {
@@ -114,7 +99,7 @@ func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wa
 				return known{}, Values{}, err
 			}
 		}
-		return k, Values{}, s.readGossip(ctx, &k)
+		return k, Values{}, nil
 	}
 	var out Values
 	take := func(name view.SecretName) {
@@ -124,7 +109,6 @@ func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wa
 	for _, one := range wanted {
 		take(view.SecretName{Group: groupName, Name: one.Name})
 	}
-	take(view.GossipKey)
 	return k, out, nil
 }
 
@@ -155,19 +139,6 @@ func (s *Service) read(ctx context.Context, groupName string, k *known) error {
 		}
 		k.epochs[r.Key] = r.Value.Epoch
 	}
-	return nil
-}
-
-// readGossip adds the gossip key's record to k.
-func (s *Service) readGossip(ctx context.Context, k *known) error {
-	record, _, err := store.Read[store.SecretRecord](ctx, s.store, gossipKey)
-	switch bad := store.RecordErrors(err); {
-	case len(bad) > 0:
-		k.bad[gossipKey] = bad[0]
-	case err != nil && !errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("read epoch of the gossip key: %w", err)
-	}
-	k.epochs[gossipKey] = record.Epoch
 	return nil
 }
 

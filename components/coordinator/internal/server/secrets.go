@@ -86,8 +86,8 @@ func (s *Server) describe(v *view.View, name view.SecretName, every time.Duratio
 		out.NextRotation = timestamppb.New(r.RotatedAt.Add(every))
 	}
 	for slot, admission := range v.Admissions {
-		if name.Group != store.ClusterSecrets && admission.Value.Group != name.Group {
-			continue
+		if admission.Value.Group != name.Group {
+			continue // and nobody is given the cluster's own
 		}
 		got, ok := s.cfg.Reports.Of(slot)
 		if !ok || got.BootID != admission.Value.BootID || s.cfg.Now().Sub(got.At) > reports.LiveWithin {
@@ -95,9 +95,6 @@ func (s *Server) describe(v *view.View, name view.SecretName, every time.Duratio
 		}
 		out.Connected++
 		has := got.Report.GetSecretEpochs()[name.Name]
-		if name == view.GossipKey {
-			has = got.Report.GetGossipEpoch()
-		}
 		if has >= r.Epoch {
 			out.Delivered++
 		}

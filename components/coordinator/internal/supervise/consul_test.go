@@ -49,7 +49,7 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 	for n, vip := range vips {
 		cfg := config(t, root, n, vip, vips, binary)
 		server := supervise.New(cfg, func(now time.Time) ([]byte, []byte, error) {
-			return root.CA().ConsulTLS(keys.ConsulServer, cfg.Node, cfg.Datacenter, false, now)
+			return root.CA().ConsulTLS(cfg.Node, cfg.Datacenter, false, now)
 		}, slog.New(slog.DiscardHandler))
 		servers[n] = server
 		all.Go(func() {

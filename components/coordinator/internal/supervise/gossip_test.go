@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// OVL-19: as the agents', a server's gossip and RPC are bound to loopback, so that the
+// OVL-19: a server's gossip and RPC are bound to loopback, so that the
 // only way to them is a Session of an admitted Peer.
 func TestOVL19_GossipIsReachableThroughSessionsOnly(t *testing.T) {
 	c := Config{Node: "coordinator-0", VIP: netip.MustParseAddr("127.50.0.1"), GossipKey: secret.FromString("key"), DataDir: t.TempDir()}

@@ -14,7 +14,7 @@ import (
 // cluster's own keys.
 type SecretName struct{ Group, Name string }
 
-// GossipKey is Consul's gossip key.
+// GossipKey is that of the coordinators' Consul servers.
 var GossipKey = SecretName{Group: store.ClusterSecrets, Name: store.GossipSecret}
 
 // readSecrets reads the epochs.
@@ -69,17 +69,10 @@ func (v *View) badIndex(prefix string) (index uint64) {
 	return index
 }
 
-// GossipEpoch is the epoch in force of the gossip key, 0 while there is no record that
-// can be read, and the index of the record.
-func (v *View) GossipEpoch() (epoch uint32, index uint64) {
-	rec := v.Secrets[GossipKey]
-	return rec.Value.Epoch, max(rec.Index, v.badIndex(store.SecretKey(GossipKey.Group, GossipKey.Name)))
-}
-
 // secretProblems are the records of secrets that the spec's Slots need and that cannot
 // be read.
 func (v *View) secretProblems(spec group.Spec) []policy.Problem {
-	needed := map[string]bool{store.SecretKey(GossipKey.Group, GossipKey.Name): true}
+	needed := map[string]bool{}
 	for _, one := range spec.AllSecrets() {
 		needed[store.SecretKey(spec.Name, one.Name)] = true
 	}

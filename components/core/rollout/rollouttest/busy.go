@@ -121,7 +121,7 @@ func (b *busy) report(slot string, i int) *rollout.Report {
 	r := &rollout.Report{
 		BootID: "boot-" + slot, ReceivedAt: now.Add(-time.Second), Health: rollout.Healthy, BootAt: created.Add(-time.Minute),
 		HealthyFor: now.Add(-time.Second).Sub(created), Role: rollout.RoleNone, MemberAlive: true, MemberReady: true, CaughtUp: &yes,
-		MayDisrupt: true, ConsulReady: true,
+		MayDisrupt: true,
 	}
 	if b.kind != group.WorkloadNone {
 		r.Role, r.Epoch, r.Leader = rollout.RoleFollower, 5, group.SlotName(b.Spec.Name, 0)

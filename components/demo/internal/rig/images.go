@@ -47,7 +47,7 @@ func programs(bin, tools, postgresBin string) ImageMap {
 	return ImageMap{
 		"cadre/agent": {
 			Path: path, User: "root", Entrypoint: []string{"cadre-agent"},
-			Programs: []string{filepath.Join(bin, "cadre-agent"), filepath.Join(bin, "cadre-exec"), filepath.Join(tools, "bin/consul")},
+			Programs: []string{filepath.Join(bin, "cadre-agent"), filepath.Join(bin, "cadre-exec")},
 		},
 		"cadre/coordinator": {
 			Path: path, User: "root", Entrypoint: []string{"cadre-coordinator"},

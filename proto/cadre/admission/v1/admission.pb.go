@@ -184,12 +184,9 @@ func (x *RenewRequest) GetHeld() *Held {
 // what an answer names as kept for unchanged.
 type Held struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ConsulCredentials.tokens_id of the tokens in use. They are not revoked when others
-	// are given out, however often answers are lost.
+	// ConsulCredentials.tokens_id of the token in use. It is not revoked when others are
+	// given out, however often answers are lost.
 	TokensId string `protobuf:"bytes,1,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
-	// When the certificate for Consul's RPC ends. One that has more than half of its life
-	// before it is not replaced.
-	TlsEndsAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=tls_ends_at,json=tlsEndsAt,proto3" json:"tls_ends_at,omitempty"`
 	// The virtual address that it was given: it is asked for again when the Slot's records
 	// are lost and an operator adopts the Boot.
 	Vip           string `protobuf:"bytes,3,opt,name=vip,proto3" json:"vip,omitempty"`
@@ -232,13 +229,6 @@ func (x *Held) GetTokensId() string {
 		return x.TokensId
 	}
 	return ""
-}
-
-func (x *Held) GetTlsEndsAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.TlsEndsAt
-	}
-	return nil
 }
 
 func (x *Held) GetVip() string {
@@ -1066,31 +1056,16 @@ func (x *Secret) GetMode() uint32 {
 	return 0
 }
 
-// ConsulCredentials let the Slot's Consul client agent join.
+// ConsulCredentials let the Slot's workload ask Consul, by way of a coordinator.
 type ConsulCredentials struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Datacenter string                 `protobuf:"bytes,1,opt,name=datacenter,proto3" json:"datacenter,omitempty"`
-	// Base64 gossip key, 32 bytes.
-	GossipKey string `protobuf:"bytes,2,opt,name=gossip_key,json=gossipKey,proto3" json:"gossip_key,omitempty"`
-	// Token for the client agent itself and for the workload of this Slot.
-	AgentToken    string `protobuf:"bytes,3,opt,name=agent_token,json=agentToken,proto3" json:"agent_token,omitempty"`
+	// Token for the workload of this Slot.
 	WorkloadToken string `protobuf:"bytes,4,opt,name=workload_token,json=workloadToken,proto3" json:"workload_token,omitempty"`
-	// PEM certificate and key for RPC TLS, issued by the cluster CA.
-	TlsCertPem []byte `protobuf:"bytes,5,opt,name=tls_cert_pem,json=tlsCertPem,proto3" json:"tls_cert_pem,omitempty"`
-	TlsKeyPem  []byte `protobuf:"bytes,6,opt,name=tls_key_pem,json=tlsKeyPem,proto3" json:"tls_key_pem,omitempty"`
-	// VIPs of the Consul servers, for retry_join.
-	ServerVips []string `protobuf:"bytes,7,rep,name=server_vips,json=serverVips,proto3" json:"server_vips,omitempty"`
-	// When both tokens end.
+	// When the token ends.
 	TokensExpireAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=tokens_expire_at,json=tokensExpireAt,proto3" json:"tokens_expire_at,omitempty"`
-	// Grows with each rotation of the gossip key.
-	GossipEpoch uint32 `protobuf:"varint,9,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
-	// Names the two tokens together, in Held. It is no secret.
-	TokensId string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
-	// The epoch of the gossip key cannot be read: there is none here, and the Boot keeps
-	// its own. As kept_secrets.
-	GossipKept bool `protobuf:"varint,11,opt,name=gossip_kept,json=gossipKept,proto3" json:"gossip_kept,omitempty"`
-	// There is no certificate and no key here: the Boot keeps those of Held.tls_ends_at.
-	TlsKept       bool `protobuf:"varint,12,opt,name=tls_kept,json=tlsKept,proto3" json:"tls_kept,omitempty"`
+	// Names the token in Held. It is no secret.
+	TokensId      string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1132,46 +1107,11 @@ func (x *ConsulCredentials) GetDatacenter() string {
 	return ""
 }
 
-func (x *ConsulCredentials) GetGossipKey() string {
-	if x != nil {
-		return x.GossipKey
-	}
-	return ""
-}
-
-func (x *ConsulCredentials) GetAgentToken() string {
-	if x != nil {
-		return x.AgentToken
-	}
-	return ""
-}
-
 func (x *ConsulCredentials) GetWorkloadToken() string {
 	if x != nil {
 		return x.WorkloadToken
 	}
 	return ""
-}
-
-func (x *ConsulCredentials) GetTlsCertPem() []byte {
-	if x != nil {
-		return x.TlsCertPem
-	}
-	return nil
-}
-
-func (x *ConsulCredentials) GetTlsKeyPem() []byte {
-	if x != nil {
-		return x.TlsKeyPem
-	}
-	return nil
-}
-
-func (x *ConsulCredentials) GetServerVips() []string {
-	if x != nil {
-		return x.ServerVips
-	}
-	return nil
 }
 
 func (x *ConsulCredentials) GetTokensExpireAt() *timestamppb.Timestamp {
@@ -1181,32 +1121,11 @@ func (x *ConsulCredentials) GetTokensExpireAt() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *ConsulCredentials) GetGossipEpoch() uint32 {
-	if x != nil {
-		return x.GossipEpoch
-	}
-	return 0
-}
-
 func (x *ConsulCredentials) GetTokensId() string {
 	if x != nil {
 		return x.TokensId
 	}
 	return ""
-}
-
-func (x *ConsulCredentials) GetGossipKept() bool {
-	if x != nil {
-		return x.GossipKept
-	}
-	return false
-}
-
-func (x *ConsulCredentials) GetTlsKept() bool {
-	if x != nil {
-		return x.TlsKept
-	}
-	return false
 }
 
 var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
@@ -1221,11 +1140,10 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"U\n" +
 	"\fRenewRequest\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12,\n" +
-	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"q\n" +
+	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"H\n" +
 	"\x04Held\x12\x1b\n" +
-	"\ttokens_id\x18\x01 \x01(\tR\btokensId\x12:\n" +
-	"\vtls_ends_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttlsEndsAt\x12\x10\n" +
-	"\x03vip\x18\x03 \x01(\tR\x03vip\"R\n" +
+	"\ttokens_id\x18\x01 \x01(\tR\btokensId\x12\x10\n" +
+	"\x03vip\x18\x03 \x01(\tR\x03vipJ\x04\b\x02\x10\x03R\vtls_ends_at\"R\n" +
 	"\rRenewResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\";\n" +
 	"\x0fStandingRequest\x12\x14\n" +
@@ -1297,28 +1215,17 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x05 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xbf\x03\n" +
+	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xd3\x02\n" +
 	"\x11ConsulCredentials\x12\x1e\n" +
 	"\n" +
 	"datacenter\x18\x01 \x01(\tR\n" +
-	"datacenter\x12\x1d\n" +
-	"\n" +
-	"gossip_key\x18\x02 \x01(\tR\tgossipKey\x12\x1f\n" +
-	"\vagent_token\x18\x03 \x01(\tR\n" +
-	"agentToken\x12%\n" +
-	"\x0eworkload_token\x18\x04 \x01(\tR\rworkloadToken\x12 \n" +
-	"\ftls_cert_pem\x18\x05 \x01(\fR\n" +
-	"tlsCertPem\x12\x1e\n" +
-	"\vtls_key_pem\x18\x06 \x01(\fR\ttlsKeyPem\x12\x1f\n" +
-	"\vserver_vips\x18\a \x03(\tR\n" +
-	"serverVips\x12D\n" +
-	"\x10tokens_expire_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0etokensExpireAt\x12!\n" +
-	"\fgossip_epoch\x18\t \x01(\rR\vgossipEpoch\x12\x1b\n" +
+	"datacenter\x12%\n" +
+	"\x0eworkload_token\x18\x04 \x01(\tR\rworkloadToken\x12D\n" +
+	"\x10tokens_expire_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0etokensExpireAt\x12\x1b\n" +
 	"\ttokens_id\x18\n" +
-	" \x01(\tR\btokensId\x12\x1f\n" +
-	"\vgossip_kept\x18\v \x01(\bR\n" +
-	"gossipKept\x12\x19\n" +
-	"\btls_kept\x18\f \x01(\bR\atlsKept2\x91\x02\n" +
+	" \x01(\tR\btokensIdJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\x06J\x04\b\x06\x10\aJ\x04\b\a\x10\bJ\x04\b\t\x10\n" +
+	"J\x04\b\v\x10\fJ\x04\b\f\x10\rR\n" +
+	"gossip_keyR\vagent_tokenR\ftls_cert_pemR\vtls_key_pemR\vserver_vipsR\fgossip_epochR\vgossip_keptR\btls_kept2\x91\x02\n" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
 	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
@@ -1363,34 +1270,33 @@ var file_cadre_admission_v1_admission_proto_goTypes = []any{
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
 	9,  // 0: cadre.admission.v1.ProveFoundingResponse.evidence:type_name -> cadre.admission.v1.Evidence
 	3,  // 1: cadre.admission.v1.RenewRequest.held:type_name -> cadre.admission.v1.Held
-	15, // 2: cadre.admission.v1.Held.tls_ends_at:type_name -> google.protobuf.Timestamp
-	12, // 3: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	15, // 4: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 5: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
-	9,  // 6: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
-	3,  // 7: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
-	12, // 8: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
-	16, // 9: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
-	15, // 10: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 11: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
-	13, // 12: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
-	15, // 13: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
-	15, // 14: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
-	7,  // 15: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
-	10, // 16: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
-	5,  // 17: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
-	0,  // 18: cadre.admission.v1.FoundingService.ProveFounding:input_type -> cadre.admission.v1.ProveFoundingRequest
-	2,  // 19: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
-	8,  // 20: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
-	11, // 21: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
-	6,  // 22: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
-	1,  // 23: cadre.admission.v1.FoundingService.ProveFounding:output_type -> cadre.admission.v1.ProveFoundingResponse
-	4,  // 24: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	12, // 2: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	15, // 3: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	9,  // 4: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
+	9,  // 5: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
+	3,  // 6: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
+	12, // 7: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
+	16, // 8: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
+	15, // 9: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 10: cadre.admission.v1.Credentials.consul:type_name -> cadre.admission.v1.ConsulCredentials
+	13, // 11: cadre.admission.v1.Credentials.secrets:type_name -> cadre.admission.v1.Secret
+	15, // 12: cadre.admission.v1.Credentials.reattest_by:type_name -> google.protobuf.Timestamp
+	15, // 13: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
+	7,  // 14: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
+	10, // 15: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
+	5,  // 16: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
+	0,  // 17: cadre.admission.v1.FoundingService.ProveFounding:input_type -> cadre.admission.v1.ProveFoundingRequest
+	2,  // 18: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
+	8,  // 19: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
+	11, // 20: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
+	6,  // 21: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
+	1,  // 22: cadre.admission.v1.FoundingService.ProveFounding:output_type -> cadre.admission.v1.ProveFoundingResponse
+	4,  // 23: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_cadre_admission_v1_admission_proto_init() }

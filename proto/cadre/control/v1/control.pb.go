@@ -696,9 +696,8 @@ type Desired struct {
 	// Epoch of the Slot's policy. A Boot whose credentials carry an older one attests
 	// again at once.
 	PolicyEpoch uint64 `protobuf:"varint,5,opt,name=policy_epoch,json=policyEpoch,proto3" json:"policy_epoch,omitempty"`
-	// Epochs in force of Consul's gossip key and of the group's secrets by name. A
-	// Boot whose credentials carry an older one renews them at once.
-	GossipEpoch  uint32            `protobuf:"varint,10,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	// Epochs in force of the group's secrets by name. A Boot whose credentials carry an
+	// older one renews them at once.
 	SecretEpochs map[string]uint32 `protobuf:"bytes,11,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// How far the coordinators' records have come. It grows with what the leader does; an
 	// agent keeps the highest it saw and reports it, so that records that went back are
@@ -769,13 +768,6 @@ func (x *Desired) GetConfigJson() []byte {
 func (x *Desired) GetPolicyEpoch() uint64 {
 	if x != nil {
 		return x.PolicyEpoch
-	}
-	return 0
-}
-
-func (x *Desired) GetGossipEpoch() uint32 {
-	if x != nil {
-		return x.GossipEpoch
 	}
 	return 0
 }
@@ -1352,13 +1344,10 @@ type Report struct {
 	// Result of the current order and of recently finished ones.
 	Steps []*StepResult `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
 	// How long everything has been healthy without a break, by the agent's monotonic clock.
-	HealthyFor *durationpb.Duration `protobuf:"bytes,9,opt,name=healthy_for,json=healthyFor,proto3" json:"healthy_for,omitempty"`
-	// Consul client agent joined and alive.
-	ConsulReady  bool                   `protobuf:"varint,10,opt,name=consul_ready,json=consulReady,proto3" json:"consul_ready,omitempty"`
+	HealthyFor   *durationpb.Duration   `protobuf:"bytes,9,opt,name=healthy_for,json=healthyFor,proto3" json:"healthy_for,omitempty"`
 	AgentVersion string                 `protobuf:"bytes,11,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	BootAt       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=boot_at,json=bootAt,proto3" json:"boot_at,omitempty"`
-	// Epochs of the gossip key and of the secrets that this Boot has, never values.
-	GossipEpoch  uint32            `protobuf:"varint,20,opt,name=gossip_epoch,json=gossipEpoch,proto3" json:"gossip_epoch,omitempty"`
+	// Epochs of the secrets that this Boot has, never values.
 	SecretEpochs map[string]uint32 `protobuf:"bytes,21,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Highest state of the coordinators' records seen.
 	State uint64 `protobuf:"varint,22,opt,name=state,proto3" json:"state,omitempty"`
@@ -1462,13 +1451,6 @@ func (x *Report) GetHealthyFor() *durationpb.Duration {
 	return nil
 }
 
-func (x *Report) GetConsulReady() bool {
-	if x != nil {
-		return x.ConsulReady
-	}
-	return false
-}
-
 func (x *Report) GetAgentVersion() string {
 	if x != nil {
 		return x.AgentVersion
@@ -1481,13 +1463,6 @@ func (x *Report) GetBootAt() *timestamppb.Timestamp {
 		return x.BootAt
 	}
 	return nil
-}
-
-func (x *Report) GetGossipEpoch() uint32 {
-	if x != nil {
-		return x.GossipEpoch
-	}
-	return 0
 }
 
 func (x *Report) GetSecretEpochs() map[string]uint32 {
@@ -2291,21 +2266,20 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"known_term\x18\x02 \x01(\x04R\tknownTerm\"I\n" +
 	"\x12GetDesiredResponse\x123\n" +
-	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\x87\x03\n" +
+	"\adesired\x18\x01 \x01(\v2\x19.cadre.control.v1.DesiredR\adesired\"\xf8\x02\n" +
 	"\aDesired\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12>\n" +
 	"\toperation\x18\x03 \x01(\v2 .cadre.control.v1.OperationOrderR\toperation\x12\x1f\n" +
 	"\vconfig_json\x18\x04 \x01(\fR\n" +
 	"configJson\x12!\n" +
-	"\fpolicy_epoch\x18\x05 \x01(\x04R\vpolicyEpoch\x12!\n" +
-	"\fgossip_epoch\x18\n" +
-	" \x01(\rR\vgossipEpoch\x12P\n" +
+	"\fpolicy_epoch\x18\x05 \x01(\x04R\vpolicyEpoch\x12P\n" +
 	"\rsecret_epochs\x18\v \x03(\v2+.cadre.control.v1.Desired.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
 	"\x05state\x18\f \x01(\x04R\x05state\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01J\x04\b\n" +
+	"\x10\vR\fgossip_epoch\"\xbc\x02\n" +
 	"\x0eOperationOrder\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
 	"\x04verb\x18\x02 \x01(\x0e2\x16.cadre.control.v1.VerbR\x04verb\x12\x18\n" +
@@ -2359,7 +2333,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06report\x18\x02 \x01(\x04R\x06report\x12\x1d\n" +
 	"\n" +
-	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\xed\x05\n" +
+	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\xcf\x05\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -2370,18 +2344,16 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x06checks\x18\a \x03(\v2\x1d.cadre.control.v1.CheckResultR\x06checks\x122\n" +
 	"\x05steps\x18\b \x03(\v2\x1c.cadre.control.v1.StepResultR\x05steps\x12:\n" +
 	"\vhealthy_for\x18\t \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"healthyFor\x12!\n" +
-	"\fconsul_ready\x18\n" +
-	" \x01(\bR\vconsulReady\x12#\n" +
+	"healthyFor\x12#\n" +
 	"\ragent_version\x18\v \x01(\tR\fagentVersion\x123\n" +
-	"\aboot_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06bootAt\x12!\n" +
-	"\fgossip_epoch\x18\x14 \x01(\rR\vgossipEpoch\x12O\n" +
+	"\aboot_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06bootAt\x12O\n" +
 	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
 	"\x05state\x18\x16 \x01(\x04R\x05state\x12\x16\n" +
 	"\x06faults\x18\x17 \x03(\tR\x06faults\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xb7\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01J\x04\b\n" +
+	"\x10\vJ\x04\b\x14\x10\x15R\fconsul_readyR\fgossip_epoch\"\xb7\x01\n" +
 	"\x0eReportResponse\x12'\n" +
 	"\x0fdesired_version\x18\x01 \x01(\x04R\x0edesiredVersion\x12#\n" +
 	"\rpeers_version\x18\x02 \x01(\x04R\fpeersVersion\x12\x12\n" +
