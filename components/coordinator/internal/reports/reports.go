@@ -13,6 +13,10 @@ import (
 // once.
 const LiveWithin = 12 * time.Second
 
+// late is how old the last word of a Slot is at least when the next one is news by itself:
+// somebody may have taken its agent for silent meanwhile.
+const late = LiveWithin / 2
+
 // Received is one report and when it came, or was last said to hold.
 type Received struct {
 	BootID string
@@ -38,6 +42,11 @@ type Reports struct {
 	left       map[string]string
 	changed    chan struct{}              // guarded by mu; closed at the next relevant change
 	subscribed map[*Subscription]struct{} // guarded by mu
+	// marks are the last ones that were worked out, and moved counts the Slots whose share in
+	// them changed since; guarded by mu.
+	marks    Marks
+	markedAt time.Time
+	moved    int
 }
 
 // New starts empty.
@@ -62,12 +71,15 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 	if had && before.BootID == bootID && report.GetSequence() < before.Sequence {
 		return false
 	}
+	if !had || before.Report.GetTerm() != report.GetTerm() || before.Report.GetState() != report.GetState() {
+		r.moved++
+	}
 	r.last[slot] = Received{
 		BootID: bootID, At: r.now(), Report: report, Sequence: report.GetSequence(), HealthyFor: report.GetHealthyFor().AsDuration(),
 	}
 	delete(r.overheard, slot)
 	// One that was silent is heard again, though it says what it said.
-	if !had || before.BootID != bootID || relevant(before.Report, report) || r.now().Sub(before.At) > LiveWithin {
+	if !had || before.BootID != bootID || relevant(before.Report, report) || r.now().Sub(before.At) > late {
 		r.noteLocked(slot)
 	}
 	return true
@@ -87,7 +99,7 @@ func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv
 	}
 	healthy := time.Duration(min(beat.GetHealthyMs(), maxHealthy)) * time.Millisecond
 	// One that was silent is heard again, though it says what it said.
-	news := (healthy == 0) != (last.HealthyFor == 0) || r.now().Sub(last.At) > LiveWithin
+	news := (healthy == 0) != (last.HealthyFor == 0) || r.now().Sub(last.At) > late
 	last.At, last.Sequence, last.HealthyFor = r.now(), beat.GetSequence(), healthy
 	r.last[slot] = last
 	if news {
@@ -106,6 +118,7 @@ func (r *Reports) Farewell(slot, bootID string) {
 	r.left[slot] = bootID
 	if r.last[slot].BootID == bootID {
 		delete(r.last, slot)
+		r.moved++
 	}
 	r.noteLocked(slot)
 }
@@ -139,6 +152,7 @@ type overheard struct {
 func (r *Reports) Overhear(slot string, report *controlv1.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.moved++
 	r.overheard[slot] = overheard{Mark{report.GetTerm(), report.GetState()}, r.now()}
 	r.noteLocked(slot)
 }
@@ -157,23 +171,41 @@ type Marks struct {
 	Any Mark
 }
 
+// marksFor is how old Marks may be while hardly any of many Slots moved: each pass of each
+// group asks for them.
+const marksFor = 100 * time.Millisecond
+
 // Marks are zero while none reported lately.
 func (r *Reports) Marks() Marks {
-	terms, states := r.seen()
-	n := len(terms)
-	if n == 0 {
-		return Marks{}
+	if known, fresh := r.marked(); fresh {
+		return known
 	}
-	slices.Sort(terms)
-	slices.Sort(states)
-	// So many from the end have it or a higher one: one more than half of all.
-	most := n - (n/2 + 1)
-	return Marks{Agents: n, Most: Mark{terms[most], states[most]}, Any: Mark{terms[n-1], states[n-1]}}
+	terms, states, moved := r.seen()
+	var out Marks
+	if n := len(terms); n > 0 {
+		slices.Sort(terms)
+		slices.Sort(states)
+		// So many from the end have it or a higher one: one more than half of all.
+		most := n - (n/2 + 1)
+		out = Marks{Agents: n, Most: Mark{terms[most], states[most]}, Any: Mark{terms[n-1], states[n-1]}}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.marks, r.markedAt, r.moved = out, r.now(), r.moved-moved
+	return out
+}
+
+// marked are the last Marks, and whether they still are what they would be.
+func (r *Reports) marked() (last Marks, fresh bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	age := r.now().Sub(r.markedAt)
+	return r.marks, age >= 0 && age < marksFor && 100*r.moved <= len(r.last)
 }
 
 // seen are the Terms and states that count now. They are sorted by who asked: reports do
-// not wait for that.
-func (r *Reports) seen() (terms, states []uint64) {
+// not wait for that. moved is how many Slots moved before.
+func (r *Reports) seen() (terms, states []uint64, moved int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	terms, states = make([]uint64, 0, len(r.last)), make([]uint64, 0, len(r.last))
@@ -188,7 +220,7 @@ func (r *Reports) seen() (terms, states []uint64) {
 			terms, states = append(terms, one.mark.Term), append(states, one.mark.State)
 		}
 	}
-	return terms, states
+	return terms, states, r.moved
 }
 
 // Term is the highest Term that most have seen; 0 while none reported lately.

@@ -88,7 +88,7 @@ func TestAHeartbeatHoldsTheReportThatItNames(t *testing.T) {
 		t.Error("a heartbeat of a report that never came is taken")
 	}
 	r.Put("pg-0", "b007", &controlv1.Report{Sequence: 4, Term: 7})
-	now = now.Add(reports.LiveWithin)
+	now = now.Add(reports.LiveWithin / 2)
 	changed := r.Changed()
 	if got := beat(6, 4, 0); got.GetTerm() != 7 || !r.Live("pg-0", "b007") {
 		t.Errorf("held %v", got)
