@@ -8,6 +8,7 @@ require (
 	cadre.dev/core v0.0.0
 	cadre.dev/figures v0.0.0
 	cadre.dev/lab v0.0.0
+	cadre.dev/mesh v0.0.0
 	cadre.dev/overlay v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0
@@ -28,7 +29,6 @@ require (
 require (
 	cadre.dev/compose v0.0.0 // indirect
 	cadre.dev/exec v0.0.0 // indirect
-	cadre.dev/mesh v0.0.0 // indirect
 	dario.cat/mergo v1.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/anmitsu/go-shlex v0.0.0-20200514113438-38f4b401e2be // indirect

@@ -410,7 +410,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-func TestKnows(t *testing.T) {
+// TOK-13: a token that no server knows just after its issue is asked about again.
+func TestTOK13_NotFoundJustAfterTheIssueIsLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.open()

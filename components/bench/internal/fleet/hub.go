@@ -15,8 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/bench/internal/world"
+	"cadre.dev/mesh/peermap"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
 	"cadre.dev/overlay/grpcserver"
@@ -27,9 +29,9 @@ import (
 // The times of cadre-agent.
 const (
 	// poll is the longest time between two fetches; jittered downwards by half.
-	poll = 5 * time.Second
-	// heartbeat is the longest time between two reports.
-	heartbeat = 2 * time.Second
+	poll = time.Minute
+	// heartbeat is the longest time between two reports; jittered downwards by a quarter.
+	heartbeat = 5 * time.Second
 	// callLimit bounds one call, pause comes after one that failed.
 	callLimit     = 5 * time.Second
 	pause         = 500 * time.Millisecond
@@ -73,12 +75,12 @@ type session struct {
 	client        controlv1.CoordinatorServiceClient
 	fetch, report chan struct{} // capacity 1
 
-	// told is the version of the peer map that an answer named last.
-	told atomic.Uint64
-	// Of the fetch loop: the peer map as this coordinator told it.
-	peers   map[string]*controlv1.Peer // by Slot
-	version uint64
+	held    peermap.Held  // of the fetch loop: the map as this coordinator told it
+	version atomic.Uint64 // of held
+	said    said          // of the report loop
 }
+
+func upTo(d time.Duration) time.Duration { return rand.N(d) } //nolint:gosec // jitter is no secret
 
 func nudge(c chan struct{}) {
 	select {
@@ -120,8 +122,10 @@ func (h *hub) serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 		_ = grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) { controlv1.RegisterAgentServiceServer(g, woken{hub: h}) }, grpcserver.Limits{Message: 64 << 10})
 		cancel()
 	})
-	work.Go(func() { s.loop(ctx, s.fetch, func() time.Duration { return poll/2 + rand.N(poll/2) }, s.get) }) //nolint:gosec // jitter is no secret
-	work.Go(func() { s.loop(ctx, s.report, func() time.Duration { return heartbeat }, s.tell) })
+	work.Go(func() { s.loop(ctx, s.fetch, func() time.Duration { return poll/2 + upTo(poll/2) }, s.get) })
+	work.Go(func() {
+		s.loop(ctx, s.report, func() time.Duration { return heartbeat*3/4 + upTo(heartbeat/4) }, s.tell)
+	})
 	<-ctx.Done()
 	_ = conns.First.Close()
 	_ = conns.Second.Close()
@@ -164,38 +168,19 @@ func (s *session) get(ctx context.Context) error {
 		return err
 	}
 	h.takeDesired(d.GetDesired())
-	p, err := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: s.version, Changes: true}, grpc.MaxCallRecvMsgSize(4<<20))
+	p, err := s.client.GetPeers(ctx, &controlv1.GetPeersRequest{KnownVersion: s.held.Version(), Changes: true}, grpc.MaxCallRecvMsgSize(4<<20))
 	if err != nil {
 		return err
 	}
-	if !s.takeMap(p) {
-		return nil
+	changed, err := s.held.Apply(p)
+	if err != nil {
+		s.held = peermap.Held{}
 	}
-	return h.takePeers(p.GetTerm(), s.version, slices.Collect(maps.Values(s.peers)))
-}
-
-// takeMap takes a map or what changed of it, and says whether anything did. The whole map
-// is asked for after a change of something else.
-func (s *session) takeMap(p *controlv1.GetPeersResponse) (changed bool) {
-	switch {
-	case p.GetBase() == 0 && p.GetVersion() == s.version:
-		return false
-	case p.GetBase() == 0:
-		s.peers = map[string]*controlv1.Peer{}
-	case p.GetBase() != s.version:
-		s.peers, s.version = nil, 0
-		return false
-	case p.GetVersion() == s.version:
-		return false
+	s.version.Store(s.held.Version())
+	if err != nil || !changed {
+		return err
 	}
-	for _, one := range p.GetPeers() {
-		s.peers[one.GetSlot()] = one
-	}
-	for _, slot := range p.GetRemoved() {
-		delete(s.peers, slot)
-	}
-	s.version = p.GetVersion()
-	return true
+	return h.takePeers(p.GetTerm(), p.GetVersion(), s.held.Peers())
 }
 
 func (h *hub) takeDesired(d *controlv1.Desired) {
@@ -252,30 +237,56 @@ func (h *hub) takePeers(term, version uint64, list []*controlv1.Peer) error {
 	return nil
 }
 
-// tell reports: all is well, and every order was followed at once.
+// tell reports that all is well and every order was followed at once; when nothing changed
+// since this coordinator took a report, that it holds.
 func (s *session) tell(ctx context.Context) error {
 	h := s.hub
 	h.mu.Lock()
 	h.sequence++
+	content := content{h.desired.GetTerm(), h.desired.GetVersion(), len(h.steps)}
+	healthy := time.Since(h.began)
 	r := &controlv1.Report{
-		Sequence: h.sequence, Term: h.desired.GetTerm(), DesiredVersion: h.desired.GetVersion(), State: h.desired.GetState(),
-		MemberKnown: true, HealthyFor: durationpb.New(time.Since(h.began)),
+		Sequence: h.sequence, At: timestamppb.Now(), Term: content.term, DesiredVersion: content.version, State: h.desired.GetState(),
+		MemberKnown: true, HealthyFor: durationpb.New(healthy), BootAt: timestamppb.New(h.began), AgentVersion: "bench",
 		Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
 	}
 	for _, step := range h.steps {
 		r.Steps = append(r.Steps, step)
 	}
-	desired := h.desired.GetVersion()
 	h.mu.Unlock()
-	answer, err := s.client.Report(ctx, &controlv1.ReportRequest{Report: r})
+	req := &controlv1.ReportRequest{Report: r}
+	if s.said.sequence != 0 && s.said.content == content {
+		req = &controlv1.ReportRequest{Heartbeat: &controlv1.Heartbeat{Sequence: r.GetSequence(), Report: s.said.sequence, HealthyMs: uint64(healthy.Milliseconds())}}
+	}
+	answer, err := s.client.Report(ctx, req)
+	if err == nil && answer.GetReportWanted() {
+		req = &controlv1.ReportRequest{Report: r}
+		answer, err = s.client.Report(ctx, req)
+	}
 	if err != nil {
+		s.said = said{}
 		return err
 	}
-	if answer.GetDesiredVersion() > desired || answer.GetPeersVersion() > s.told.Swap(answer.GetPeersVersion()) {
+	if req.GetReport() != nil {
+		s.said = said{r.GetSequence(), content}
+	}
+	if answer.GetDesiredVersion() > content.version || answer.GetPeersVersion() > s.version.Load() {
 		nudge(s.fetch)
 	}
 	return nil
 }
+
+// content is what makes one report other than another here, said what a coordinator took.
+type (
+	content struct {
+		term, version uint64
+		steps         int
+	}
+	said struct {
+		sequence uint64
+		content  content
+	}
+)
 
 // noteEnded ends the Boot when a coordinator says that it no longer is its Slot.
 func (h *hub) noteEnded(err error) {
@@ -319,7 +330,7 @@ func (h *hub) renew(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(renewEvery*9/10 + rand.N(renewEvery/5)): //nolint:gosec // jitter is no secret
+		case <-time.After(renewEvery*9/10 + upTo(renewEvery/5)):
 		}
 		h.mu.Lock()
 		var one *session

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"cadre.dev/attest/attestsim"
 	"cadre.dev/core/group"
@@ -169,8 +170,8 @@ func records(slot Slot, instance string) ([]store.Op, error) {
 	return append(ops, allowed, bound), err
 }
 
-// EndLeases gives up the leases of all Boots, as their keepers do when nobody hears them,
-// and removes the nonces that were spent, as the leader does in time.
+// EndLeases leaves the leases of all Boots as keepers do that hear nobody any more, also of
+// keepers that have ended, and removes the nonces that were spent, as the leader does in time.
 func EndLeases(ctx context.Context, s *store.Consul) error {
 	leases, _, err := s.List(ctx, store.BootLeasePrefix)
 	if err != nil {
@@ -180,29 +181,36 @@ func EndLeases(ctx context.Context, s *store.Consul) error {
 	if err != nil {
 		return err
 	}
-	var work []func() error
-	var ended []store.Op
+	own, err := s.CreateSession(ctx, "bench", time.Minute)
+	if err != nil {
+		return err
+	}
+	var take, free, forget []store.Op
 	for _, lease := range leases {
 		var value store.BootLease
-		if err := json.Unmarshal(lease.Value, &value); err != nil || lease.Session == "" {
-			continue
+		if err := json.Unmarshal(lease.Value, &value); err != nil {
+			return err
 		}
 		value.State = store.LeaseSilent
 		text, err := json.Marshal(value)
 		if err != nil {
 			return err
 		}
-		ended = append(ended, store.Op{Kind: store.OpUnlock, Key: lease.Key, Value: text, Session: lease.Session})
-	}
-	for ops := range slices.Chunk(ended, store.MaxTxnOps) {
-		work = append(work, func() error { return s.Commit(ctx, ops...) })
-	}
-	for start := 0; start < len(spent); start += store.MaxTxnOps {
-		var ops []store.Op
-		for _, nonce := range spent[start:min(start+store.MaxTxnOps, len(spent))] {
-			ops = append(ops, store.Op{Kind: store.OpDelete, Key: nonce.Key})
+		session := lease.Session
+		if session == "" {
+			session = own
+			take = append(take, store.Op{Kind: store.OpLock, Key: lease.Key, Value: text, Session: own})
 		}
-		work = append(work, func() error { return s.Commit(ctx, ops...) })
+		free = append(free, store.Op{Kind: store.OpUnlock, Key: lease.Key, Value: text, Session: session})
 	}
-	return Each(16, len(work), func(i int) error { return work[i]() })
+	for _, nonce := range spent {
+		forget = append(forget, store.Op{Kind: store.OpDelete, Key: nonce.Key})
+	}
+	for _, all := range [][]store.Op{take, free, forget} {
+		cuts := slices.Collect(slices.Chunk(all, store.MaxTxnOps))
+		if err := Each(16, len(cuts), func(i int) error { return s.Commit(ctx, cuts[i]...) }); err != nil {
+			return err
+		}
+	}
+	return s.DestroySession(ctx, own)
 }
