@@ -118,7 +118,7 @@ func TestTOK02_WhatIsGivenOutEndsSoon(t *testing.T) {
 	b := h.boot(composeText, h.seed)
 	for _, c := range []*admissionv1.Credentials{b.mustAdmit().GetCredentials(), b.mustRenew()} {
 		for name, life := range lives(t, c, h.now()) {
-			most := time.Hour
+			most := 75 * time.Minute
 			if name == "tokens" {
 				most = 15 * time.Minute
 			}
