@@ -5,8 +5,9 @@ import "cadre.dev/core/rollout"
 // Member is everything that an entry rests on.
 type Member struct {
 	Group, Slot, Boot, VIP string
-	// Held: the Boot holds its Slot's lease, so some coordinator hears it.
-	Held bool
+	// Held: the Boot holds its Slot's lease, so some coordinator hears it. Ended: it said
+	// farewell.
+	Held, Ended bool
 	// Draining: an Operation is about to stop it, or does.
 	Draining bool
 	// Report is the last one of this Boot here, with its Sequence; nil: there is none.
@@ -34,12 +35,16 @@ const (
 	WhyDraining  = "draining"
 	WhyNoReport  = "no report yet"
 	WhySilent    = "no coordinator hears it"
+	WhyEnded     = "it said farewell"
 )
 
 // Want is what the entry of an admitted Boot should be.
 func Want(m Member) Entry {
 	out := Entry{Group: m.Group, Slot: m.Slot, Boot: m.Boot, VIP: m.VIP, Sequence: m.Sequence}
 	switch {
+	case m.Ended:
+		out.Why = WhyEnded
+		return out
 	case !m.Held:
 		out.Why = WhySilent
 		return out
@@ -104,10 +109,10 @@ func Decide(found Found, want Entry) Step {
 		return Replace
 	case found.ServiceIndex == 0:
 		return Update
-	case want.Why == WhySilent:
+	case want.Why == WhySilent || want.Why == WhyEnded:
 		// It follows from the lease, not from a report, so it has no place in their order; the
 		// next report that arrives anywhere is newer than what is kept.
-		if found.Why == WhySilent {
+		if found.Why == want.Why {
 			return Keep
 		}
 		return Update

@@ -45,6 +45,8 @@ const (
 	// trustFor is how long what was read or written is taken for what stands there, without
 	// a look; the looks are spread over a third of it.
 	trustFor = 6 * time.Minute
+	// silentAfter is how long a lease is free before its Boot counts as silent.
+	silentAfter = 10 * time.Second
 	// retryIn follows what could not be read or written.
 	retryIn = time.Second
 	// writers work at once.
@@ -64,6 +66,8 @@ type Writer struct {
 	due map[string]time.Time
 	// known is what the catalog has, as this coordinator saw it last; guarded by mu.
 	known map[string]seen
+	// free is since when the lease of a Slot is; guarded by mu.
+	free map[string]time.Time
 	// looking is how many Slots are being looked at; guarded by mu.
 	looking int
 	wake    chan struct{} // capacity 1
@@ -82,7 +86,7 @@ func New(cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
-	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, wake: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Register makes the entry of a Boot that just took its Slot, so that its workload can make
@@ -93,7 +97,10 @@ func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string
 	if s, ok := w.recall(slot); ok && s.entry.Boot == boot && s.entry.VIP == vip {
 		return nil
 	}
-	if err := w.settle(ctx, m); err != nil {
+	switch done, err := w.settle(ctx, m); {
+	case err == nil && !done:
+		return fmt.Errorf("register %s in the catalog: boot %.12s does not hold its lease now", slot, boot)
+	case err != nil:
 		return fmt.Errorf("register %s in the catalog: %w", slot, err)
 	}
 	return nil
@@ -174,6 +181,7 @@ func (w *Writer) noteChanges(v *view.View, last map[string]Member) map[string]Me
 			w.forget(slot)
 		}
 	}
+	w.noteFree(v)
 	for slot := range v.Admissions {
 		m, ok := memberOf(v, slot)
 		if !ok {
@@ -187,6 +195,25 @@ func (w *Writer) noteChanges(v *view.View, last map[string]Member) map[string]Me
 	return now
 }
 
+// noteFree keeps since when this coordinator sees the lease of a Slot free.
+func (w *Writer) noteFree(v *view.View) {
+	now := w.cfg.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for slot, a := range v.Admissions {
+		if v.Boots[slot].HeldBy(a.Value.BootID) {
+			delete(w.free, slot)
+		} else if _, already := w.free[slot]; !already {
+			w.free[slot] = now
+		}
+	}
+	for slot := range w.free {
+		if _, still := v.Admissions[slot]; !still {
+			delete(w.free, slot)
+		}
+	}
+}
+
 // memberOf is what the records say about the Boot of a Slot; ok is false when there is none.
 func memberOf(v *view.View, slot string) (m Member, ok bool) {
 	a, admitted := v.Admissions[slot]
@@ -194,7 +221,7 @@ func memberOf(v *view.View, slot string) (m Member, ok bool) {
 	if !admitted || !bound || record.Value.VIP == "" {
 		return Member{}, false
 	}
-	m = Member{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID)}
+	m = Member{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
 	if op, open := v.OpenOperation(slot); open {
 		switch op.Value.Phase { //nolint:exhaustive // in the others it runs, or is not there
 		case operation.Draining, operation.Drained, operation.Acting:
@@ -268,28 +295,44 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	if s, ok := w.recall(slot); ok && (s.agent || same(s.entry, Want(m))) {
 		return
 	}
+	if !m.Held && !m.Ended && !w.silent(m) {
+		w.dueIn(slot, retryIn)
+		return
+	}
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	if err := w.settle(call, m); err != nil && ctx.Err() == nil {
+	if _, err := w.settle(call, m); err != nil && ctx.Err() == nil {
 		w.cfg.Log.Warn("catalog not written, it is tried again", "group", m.Group, "slot", slot, "error", err)
 		w.dueIn(slot, retryIn)
 	}
 }
 
-// settle brings one entry to what it should be. It first looks at what the local server
+// silent tells that the lease of m is free for so long that nobody hears the Boot: when a
+// coordinator ends, those of the Boots that it kept are free until another one takes them.
+func (w *Writer) silent(m Member) bool {
+	if m.Report != nil && w.cfg.Now().Sub(m.Report.ReceivedAt) < reports.LiveWithin {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cfg.Now().Sub(w.free[m.Slot]) >= silentAfter
+}
+
+// settle brings one entry to what it should be; done is false when the records are not as m
+// says, and nothing was written. It first looks at what the local server
 // has; whoever was faster makes the write fail, and then the leader is asked.
-func (w *Writer) settle(ctx context.Context, m Member) error {
+func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 	want := Want(m)
-	err := error(errChanged)
+	err = errChanged
 	for try := 0; try < tries && errors.Is(err, errChanged); try++ {
 		var found Found
 		if found, err = w.find(ctx, m.Group, m.Slot, try == 0); err != nil {
-			return err
+			return false, err
 		}
 		step := Decide(found, want)
 		if step == Keep {
 			w.remember(found)
-			return nil
+			return true, nil
 		}
 		next := want
 		fence, ok, failed := w.held(ctx, m.Slot, m.Boot)
@@ -298,14 +341,14 @@ func (w *Writer) settle(ctx context.Context, m Member) error {
 			fence, ok, failed = w.lapsed(ctx, m.Slot)
 		}
 		if failed != nil || !ok {
-			return failed // the records moved on; the View will tell
+			return false, failed // the records moved on; the View will tell
 		}
 		if err = w.write(ctx, fence, step, found, next); err == nil {
 			w.cfg.Log.Info("member in the catalog", "group", m.Group, "slot", m.Slot, "boot", m.Boot, "ready", next.Ready, "role", next.Role, "reason", next.Why)
 			w.remember(Found{Entry: next})
 		}
 	}
-	return err
+	return err == nil, err
 }
 
 func (w *Writer) recall(slot string) (seen, bool) {
