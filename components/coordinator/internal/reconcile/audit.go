@@ -90,6 +90,11 @@ func (r *Reconciler) auditOnce(ctx context.Context, lease store.Lease) error {
 	r.strangers = found
 	r.mu.Unlock()
 	var errs []error
+	for name, boot := range unexplained(v, nodes, r.cfg.LeaseNode) {
+		if r.cfg.RemoveNode != nil {
+			errs = append(errs, r.cfg.RemoveNode(ctx, name, boot))
+		}
+	}
 	for _, s := range found {
 		switch {
 		case !slices.Contains(known, s):
@@ -100,6 +105,23 @@ func (r *Reconciler) auditOnce(ctx context.Context, lease store.Lease) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// unexplained are nodes of the catalog that no admission explains, with the Boot that each
+// was registered for: an eviction was interrupted, or somebody else made them. Coordinators
+// have nodes of their own, and those in gossip have agents that would come back.
+func unexplained(v *view.View, nodes map[string]tokens.Node, leaseNode string) map[string]string {
+	out := map[string]string{}
+	for name, n := range nodes {
+		a, admitted := v.Admissions[name]
+		switch {
+		case name == leaseNode, strings.HasPrefix(name, store.LeaseNodePrefix), strings.HasPrefix(name, peering.CoordinatorGroup+"-"):
+		case !n.Listed, n.Alive, len(n.IDs) > 0:
+		case !admitted, n.Boot != "" && n.Boot != a.Value.BootID:
+			out[name] = n.Boot
+		}
+	}
+	return out
 }
 
 // strangeNodes are names that are no Slot's, and live nodes of Slots that nobody was

@@ -132,12 +132,15 @@ type Config struct {
 	// Boot that poses as another node.
 	Members   Members
 	LeaseNode string
-	Evict     func(ctx context.Context, slot string, code policy.Code, reason string, fence ...store.Op) error
-	Timing    rollout.Timing
-	Now       func() time.Time
-	Failpoint func(name string)
-	Log       *slog.Logger
-	Metrics   Metrics
+	// RemoveNode takes the node of a Boot out of the catalog, with the sessions on it; boot
+	// "": of any. nil: nodes that no admission explains stay.
+	RemoveNode func(ctx context.Context, slot, bootID string) error
+	Evict      func(ctx context.Context, slot string, code policy.Code, reason string, fence ...store.Op) error
+	Timing     rollout.Timing
+	Now        func() time.Time
+	Failpoint  func(name string)
+	Log        *slog.Logger
+	Metrics    Metrics
 }
 
 // Reconciler runs the loop on whichever coordinator holds the Lease.

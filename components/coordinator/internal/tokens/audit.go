@@ -79,6 +79,8 @@ func slotOf(policy string) (string, bool) {
 type Node struct {
 	// IDs that it bears, in lower case: mostly one, none where there is no agent.
 	IDs []string
+	// Boot that its entry in the catalog was made for; empty where none was.
+	Boot string
 	// Address that it says it is at; empty where it is not in gossip.
 	Address string
 	// Listed: it is in the catalog. Alive: gossip calls it so.
@@ -112,7 +114,7 @@ func (i *Issuer) Nodes(ctx context.Context) (map[string]Node, error) {
 	}
 	out := map[string]Node{}
 	for _, n := range nodes {
-		one := Node{Listed: true}
+		one := Node{Listed: true, Boot: n.Meta["cadre-boot"]}
 		one.bears(n.ID)
 		out[n.Node] = one
 	}
