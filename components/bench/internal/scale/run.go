@@ -3,7 +3,6 @@ package scale
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -71,12 +70,16 @@ func (c *cluster) measure(ctx context.Context, r *results) error {
 		return err
 	}
 	c.say("coordinator-%d leads; with no agents its memory is %d MiB", leader, r.empty.RSS>>20)
+	grown := true
 	for _, size := range c.options.Sizes {
 		if err := c.size(ctx, size, r); err != nil {
-			return fmt.Errorf("%d agents: %w", size, err)
+			// Nothing is known of larger ones, and specs would wait for what is under way.
+			r.fail("%d agents, and all figures of that size and of larger ones: %w", size, err)
+			grown = false
+			break
 		}
 	}
-	if c.options.wants("orders") {
+	if c.options.wants("orders") && grown {
 		if r.orders, err = c.orders(ctx); err != nil {
 			r.fail("spec_to_order_ms_p99_%d: %w", c.options.Sizes[len(c.options.Sizes)-1], err)
 			r.orders = nil
