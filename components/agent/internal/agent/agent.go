@@ -157,7 +157,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		Metrics: a.metricsHandler(), Log: a.cfg.Log,
 	})
 	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())
-	return runAll(ctx,
+	parts, stop := a.lingering(ctx)
+	defer stop()
+	return runAll(parts,
 		func(ctx context.Context) error { return server.Run(ctx, listener) },
 		a.disk.Run,
 		a.member.Run,

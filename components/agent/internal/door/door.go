@@ -71,6 +71,7 @@ type Door struct {
 	wanted   chan struct{}           // capacity 1
 	waiting  atomic.Int64            // requests that want a coordinator
 	requests atomic.Int64            // that are open
+	clients  latest.Value[int]       // connections of workloads
 
 	parts sync.WaitGroup // what Run waits for
 }
@@ -101,6 +102,30 @@ func (d *Door) Shut(reason string) {
 	}
 }
 
+// Unused returns when no workload is connected, or when ctx ends.
+func (d *Door) Unused(ctx context.Context) {
+	for {
+		n, index := d.clients.Get()
+		if n == 0 {
+			return
+		}
+		if _, _, err := d.clients.Wait(ctx, index); err != nil {
+			return
+		}
+	}
+}
+
+// count keeps how many workloads are connected.
+func (d *Door) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		d.clients.Update(func(n int) int { return n + 1 })
+	case http.StateClosed, http.StateHijacked:
+		d.clients.Update(func(n int) int { return n - 1 })
+	default:
+	}
+}
+
 // Run serves until ctx ends. It returns an error when the socket cannot be had or fails.
 func (d *Door) Run(ctx context.Context) error {
 	l, err := d.cfg.Listen(ctx, "tcp", d.cfg.Address)
@@ -113,7 +138,7 @@ func (d *Door) Run(ctx context.Context) error {
 	d.parts.Go(func() { d.hold(ctx) })
 	server := &http.Server{
 		Handler: d, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: keepConn,
-		Protocols: new(http.Protocols), ConnContext: aboveBound,
+		Protocols: new(http.Protocols), ConnContext: aboveBound, ConnState: d.count,
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
 	server.Protocols.SetHTTP1(true)
