@@ -44,6 +44,7 @@ type Node struct {
 	mu      sync.Mutex
 	peers   map[ID]Peer      // guarded by mu
 	changed chan struct{}    // closed and renewed by SetPeers; guarded by mu
+	small   bool             // the node's own group is small; guarded by mu
 	revoked []string         // Boots that the map dropped; guarded by mu
 	links   map[ID]*peerLink // nil unless running; guarded by mu
 	// launch runs f as one of wg; f's context ends when the function that launch
@@ -127,7 +128,7 @@ func (n *Node) SetPeers(peers []Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.revokeLocked(next)
-	n.peers = next
+	n.peers, n.small = next, n.smallGroup(next)
 	close(n.changed)
 	n.changed = make(chan struct{})
 	if n.links != nil {
