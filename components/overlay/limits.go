@@ -36,8 +36,6 @@ type limits struct {
 	searches int
 	// loopback lets candidates be loopback addresses: the only ones that tests have.
 	loopback bool
-	// idleTime is how long a Link on demand may be unused before its Sessions end.
-	idleTime time.Duration
 	// dialTime bounds one try, from the TCP connection to the Session.
 	dialTime time.Duration
 }
@@ -58,7 +56,6 @@ func (l limits) withDefaults() limits {
 		streams:           cmp.Or(l.streams, 1024),
 		searches:          cmp.Or(l.searches, 16),
 		loopback:          l.loopback,
-		idleTime:          cmp.Or(l.idleTime, 5*time.Minute),
 		dialTime:          cmp.Or(l.dialTime, 10*time.Second),
 	}
 }

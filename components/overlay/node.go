@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,10 @@ func New(cfg Config) (*Node, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.IdleTime < 0 {
+		return nil, fmt.Errorf("overlay config: idle time %v: want a positive time, or 0 for %v", cfg.IdleTime, idleTime)
+	}
+	cfg.IdleTime = cmp.Or(cfg.IdleTime, idleTime)
 	if cfg.Listener == nil {
 		var lc net.ListenConfig
 		lc.SetMultipathTCP(false) // local apps do not speak it

@@ -105,9 +105,11 @@ type Config struct {
 	// OnDemand has a worker keep Sessions only with coordinators and, where its group has
 	// at most [WarmGroup] members, with those. With every other Peer of the map one is made
 	// when something here or there wants to open a connection or send a datagram, which
-	// waits for it for up to 10 s, and it ends when nothing was carried for 5 minutes
-	// and both sides agree. Unset keeps one with every Peer.
+	// waits for it for up to 10 s, and it ends when nothing was carried for IdleTime
+	// and both sides agree. Unset keeps one with every Peer. Peers should agree on both.
 	OnDemand bool
+	// IdleTime is 5 minutes when zero.
+	IdleTime time.Duration
 	// Paths are the kinds of path that may be used; nil means all.
 	Paths []PathKind
 	// Serve are the node's own services by port. Every admitted Peer may open a

@@ -17,6 +17,9 @@ const (
 	// WarmGroup is how many members the node's own group may have, itself among them,
 	// for their Sessions to be kept although [Config.OnDemand] is set.
 	WarmGroup = 16
+	// idleTime is how long a Link on demand may be unused before its Sessions end, where
+	// the Config does not say.
+	idleTime = 5 * time.Minute
 	// demandTime is how long what apps send waits for a Session that is made on demand.
 	demandTime = 10 * time.Second
 	// giveUpTime is how long a Session is looked for that nobody waits for any more.
@@ -58,9 +61,9 @@ func (l *peerLink) watchIdleLocked() {
 // idleTimeLocked is how long the Link may be unused.
 func (l *peerLink) idleTimeLocked() time.Duration {
 	if used, _ := l.state.InUse(); used == 0 {
-		return min(giveUpTime, l.node.limits.idleTime)
+		return min(giveUpTime, l.node.cfg.IdleTime)
 	}
-	return l.node.limits.idleTime
+	return l.node.cfg.IdleTime
 }
 
 // checkIdle lets a Link rest that nobody has used.
@@ -123,7 +126,7 @@ func (l *peerLink) serveRest(s live, st carrier.Stream) {
 	l.mu.Lock()
 	// Half as long: the two clocks began at about the same time, and what this side has
 	// carried a moment ago may still be on its way.
-	half := l.node.limits.idleTime / 2
+	half := l.node.cfg.IdleTime / 2
 	if !l.stopped && l.state.Facts().OnDemand && l.askedOfAllLocked(s, min(restTime, half)) && l.forward.Rest(half) {
 		code = frame.Accepted
 		l.stepLocked(link.Asked{})

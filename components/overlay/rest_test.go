@@ -18,7 +18,7 @@ import (
 func onDemand(idle time.Duration) func(*Config) {
 	return func(c *Config) {
 		c.OnDemand = true
-		c.limits.idleTime = idle
+		c.IdleTime = idle
 	}
 }
 
