@@ -117,10 +117,13 @@ func (n *Node) beginBench() bool {
 func (n *Node) endBench() { <-n.benching }
 
 func (l *peerLink) bench(ctx context.Context, req frame.BenchRequest) (BenchResult, error) {
+	l.awaitSession(ctx)
 	s, path, err := l.used()
 	if err != nil {
 		return BenchResult{}, err
 	}
+	l.forward.Hold(s.Session)
+	defer l.forward.Release(s.Session)
 	res := BenchResult{Path: path, Carrier: s.path.carrier}
 	changes := l.pathChanges()
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Time+benchSlack, errSlowBench)

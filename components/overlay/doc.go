@@ -1,8 +1,9 @@
-// Package overlay connects the admitted machines of a cluster. A [Node] keeps
-// one Session with every Peer of the map it is given, authenticated both ways
-// by the certificates of admission, and forwards the ports that the map allows.
+// Package overlay connects the admitted machines of a cluster. A [Node] has Sessions
+// with the Peers of the map it is given, authenticated both ways by the certificates of
+// admission, and forwards the ports that the map allows.
 //
 //	workload ─► peerVIP:port ─ Node ══ Session ══ Node ─► ownVIP:port ─► workload
+//	part     ─► DialService ── Node ══ stream ═══ Node ─► Config.Serve
 //	agent    ─► gRPC ───────── Node ══ control ══ Node ─► gRPC ───────── coordinator
 //	new Boot ─► DialAdmission ════ one stream ═══ Node ─► ServeAdmission
 //
@@ -10,12 +11,18 @@
 // receiver to check. This package knows nothing of specs, leases or evidence,
 // and does not decide who is admitted.
 //
-// Every Session runs through the TLS pass-through gateway over the byte-stream
-// carrier, TLS 1.3 and yamux. Inside:
+// A Session travels through the TLS pass-through gateway, directly over TCP, directly
+// over UDP or over a relay; the best there is carries what is new. With
+// [Config.OnDemand] most Peers have one only while somebody uses it.
 //
 //	internal/identity   names, and what a certificate must show
 //	internal/link       what to do about a Peer: pure, events in, effects out
-//	internal/carrier    Session and Stream, the seam for further carriers
+//	internal/search     looks for paths to a Peer, above internal/ice and internal/punch
+//	internal/underlay   the one UDP socket, and which of its paths is used
+//	internal/mailbox    messages to a Peer through a rendezvous, sealed by internal/signal
+//	internal/carrier    Session and Stream; on a byte stream: TLS 1.3 and yamux
+//	internal/datagram   the same on datagrams: QUIC, paced by internal/bbr
 //	internal/forward    ports of workloads over a Session
+//	internal/service    a stream as a connection for the node's own services
 //	internal/frame      the bytes in front of the bytes
 package overlay

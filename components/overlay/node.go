@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type Node struct {
 	mu      sync.Mutex
 	peers   map[ID]Peer      // guarded by mu
 	changed chan struct{}    // closed and renewed by SetPeers; guarded by mu
+	small   bool             // the node's own group is small; guarded by mu
 	revoked []string         // Boots that the map dropped; guarded by mu
 	links   map[ID]*peerLink // nil unless running; guarded by mu
 	// launch runs f as one of wg; f's context ends when the function that launch
@@ -73,6 +75,10 @@ func New(cfg Config) (*Node, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.IdleTime < 0 {
+		return nil, fmt.Errorf("overlay config: idle time %v: want a positive time, or 0 for %v", cfg.IdleTime, idleTime)
+	}
+	cfg.IdleTime = cmp.Or(cfg.IdleTime, idleTime)
 	if cfg.Listener == nil {
 		var lc net.ListenConfig
 		lc.SetMultipathTCP(false) // local apps do not speak it
@@ -127,7 +133,7 @@ func (n *Node) SetPeers(peers []Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.revokeLocked(next)
-	n.peers = next
+	n.peers, n.small = next, n.smallGroup(next)
 	close(n.changed)
 	n.changed = make(chan struct{})
 	if n.links != nil {

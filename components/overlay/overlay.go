@@ -102,6 +102,14 @@ type Config struct {
 	// PublicOnly keeps addresses of private networks out of what is offered and
 	// taken. Peers of one private network then meet through the outside.
 	PublicOnly bool
+	// OnDemand has a worker keep Sessions only with coordinators and, where its group has
+	// at most [WarmGroup] members, with those. With every other Peer of the map one is made
+	// when something here or there wants to open a connection or send a datagram, which
+	// waits for it for up to 10 s, and it ends when nothing was carried for IdleTime
+	// and both sides agree. Unset keeps one with every Peer. Peers should agree on both.
+	OnDemand bool
+	// IdleTime is 5 minutes when zero.
+	IdleTime time.Duration
 	// Paths are the kinds of path that may be used; nil means all.
 	Paths []PathKind
 	// Serve are the node's own services by port. Every admitted Peer may open a
@@ -177,6 +185,8 @@ const (
 	SessionDialing SessionState = "dialing"
 	// SessionBackOff: the last try failed and the next is scheduled.
 	SessionBackOff SessionState = "back-off"
+	// SessionIdle: nobody wants a Session; the next connection makes one.
+	SessionIdle SessionState = "idle"
 	// SessionUp: streams may be opened.
 	SessionUp SessionState = "up"
 )

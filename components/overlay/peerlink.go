@@ -51,6 +51,7 @@ type peerLink struct {
 	lastErr  error
 	abandon  context.CancelFunc // ends the running dial; nil when there is none
 	timer    *time.Timer
+	idle     *time.Timer    // for the next look at a Link on demand; nil while it rests
 	finder   *search.Finder // nil where the node finds no paths; constant
 	epochs   uint64         // what those of this Link's searches begin after; constant
 	class    link.Class     // what the datagram path in use is worth
@@ -61,9 +62,9 @@ type peerLink struct {
 	wg       sync.WaitGroup // goroutines of the link and its sessions
 }
 
-// facts are what the link machine wants to know of a map entry.
+// facts are what the link machine wants to know of a map entry. The Node's lock is held.
 func (n *Node) facts(p Peer) link.Facts {
-	f := link.Facts{Dials: n.dials(p), Boot: p.BootID, AnyBoot: p.Coordinator, Finds: n.paths != nil}
+	f := link.Facts{Dials: n.dials(p), Boot: p.BootID, AnyBoot: p.Coordinator, Finds: n.paths != nil, OnDemand: n.onDemand(p, n.small), Calls: n.onDemand(p, false)}
 	if n.allows(link.Gateway) && n.cfg.Gateway.Domain != "" {
 		f.Instance = p.InstanceID
 	}
@@ -74,7 +75,7 @@ func (n *Node) facts(p Peer) link.Facts {
 func (n *Node) startLink(p Peer) *peerLink {
 	log := n.log.With("peer", p.ID.Slot)
 	l := &peerLink{node: n, id: p.ID, name: p.ID.String(), log: log, peer: p, sessions: make(map[uint64]live), since: time.Now()}
-	l.forward = forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log, Listener: n.cfg.Listener, Unused: l.unused}, forwardRules(p))
+	l.forward = forward.NewPeer(forward.Config{SelfVIP: n.cfg.SelfVIP, Log: log, Listener: n.cfg.Listener, Unused: l.unused, Wanted: l.wanted}, l.rules(p))
 	l.openPaths()
 	l.step(link.Changed{Facts: l.facts(p)})
 	return l
@@ -90,7 +91,7 @@ func (l *peerLink) update(p Peer) {
 	// First nobody of the past, then the rules for who is there now.
 	l.stepLocked(link.Changed{Facts: l.facts(p)})
 	l.mu.Unlock()
-	l.forward.Update(forwardRules(p))
+	l.forward.Update(l.rules(p))
 }
 
 // stop ends the Link: at once for the network, and in the background for what
@@ -108,6 +109,7 @@ func (l *peerLink) stop(reason error) {
 	}
 	l.doLocked(link.Cancel{})
 	l.doLocked(link.StopFind{})
+	l.watchIdleLocked()
 	for _, s := range l.sessions {
 		l.wg.Go(func() { s.Close(reason) })
 	}
@@ -140,6 +142,19 @@ func (l *peerLink) stepLocked(ev link.Event) {
 	if l.state.Phase() != before {
 		l.since = time.Now()
 	}
+	l.watchIdleLocked()
+}
+
+// wanted tells the machine that something waits for a Session.
+func (l *peerLink) wanted() { l.step(link.Wanted{}) }
+
+// rules are what forwarding has to know of a map entry.
+func (l *peerLink) rules(p Peer) forward.Rules {
+	r := forwardRules(p)
+	if f := l.node.facts(p); f.OnDemand && (f.Boot != "" || f.AnyBoot) {
+		r.Hold = demandTime
+	}
+	return r
 }
 
 func (l *peerLink) doLocked(e link.Effect) {
@@ -175,6 +190,14 @@ func (l *peerLink) doLocked(e link.Effect) {
 			case <-ctx.Done():
 			}
 		})
+	case link.Rest:
+		s := l.sessions[e.Session]
+		l.node.launch(&l.wg, func(context.Context) { l.propose(s, e.Question) })
+	case link.Yield:
+		s := l.sessions[e.Session]
+		l.node.launch(&l.wg, func(ctx context.Context) { l.yield(ctx, s) })
+	case link.Forget:
+		l.forgetPathsLocked()
 	default:
 		l.doFindLocked(e)
 	}
@@ -186,7 +209,13 @@ func (l *peerLink) useLocked(number uint64) {
 	s, ok := l.sessions[number]
 	if !ok {
 		l.forward.Use(nil)
-		l.noteLocked(PathNone, reasonFor(link.NoClass, l.history.kind()), "")
+		switch {
+		case l.state.Asking(): // the Peer may refuse
+		case !l.state.Awake():
+			l.noteLocked(PathNone, reasonIdle, "")
+		default:
+			l.noteLocked(PathNone, reasonFor(link.NoClass, l.history.kind()), "")
+		}
 		return
 	}
 	l.lastErr = nil
@@ -283,7 +312,7 @@ func (l *peerLink) connected(s live, try uint64) bool {
 		}
 	}
 	l.sessions[s.number] = s
-	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Class: s.class, Try: try})
+	l.stepLocked(link.Connected{Session: s.number, Boot: s.who.BootID, Class: s.class, Stray: s.dialer != l.state.Facts().Dials, Try: try})
 	// The far side may use what we keep as a standby, so every Session that is kept is
 	// served; one that was refused just now is not.
 	if l.state.Class(s.number) == link.NoClass {

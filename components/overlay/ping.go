@@ -53,6 +53,7 @@ func (n *Node) Ping(ctx context.Context, id ID, count int) (PingResult, error) {
 	if err != nil {
 		return PingResult{}, fmt.Errorf("ping %s: %w", id, err)
 	}
+	l.awaitSession(ctx)
 	res := PingResult{Peer: id}
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()

@@ -96,6 +96,8 @@ func (l *peerLink) serveStream(ctx context.Context, s live, peer Peer, control *
 		}
 	case frame.KindBench:
 		l.serveBench(st)
+	case frame.KindRest:
+		l.serveRest(s, st)
 	case frame.KindCertificate:
 		l.serveCertificate(s, st)
 	default:

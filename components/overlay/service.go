@@ -85,9 +85,9 @@ func (l *peerLink) opened(ctx context.Context, st carrier.Stream, on carrier.Ses
 	s, known := l.sessionOf(on)
 	if !known {
 		st.Reset()
+		l.forward.Release(on)
 		return nil, carrier.ErrClosed
 	}
-	l.forward.Hold(on)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -333,6 +333,14 @@ func TestServiceConfigIsChecked(t *testing.T) {
 	}
 }
 
+func TestIdleTimeIsChecked(t *testing.T) {
+	cfg := Config{Self: ID{Cluster: testCluster, Group: "db", Slot: "a"}, Gateway: Gateway{Domain: "gw.test"}, IdleTime: -1}
+	cfg.SelfVIP = (&testNode{}).vip(&testNode{})
+	if _, err := New(cfg); err == nil || !bytes.Contains([]byte(err.Error()), []byte("idle time")) {
+		t.Errorf("got %v, want an error that names the idle time", err)
+	}
+}
+
 // recorder notes what it was asked to listen on.
 type recorder struct {
 	net.ListenConfig

@@ -1,6 +1,7 @@
 package labtest
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -62,6 +63,8 @@ type node struct {
 	cert, key []byte
 	boot      string
 	paths     []overlay.PathKind
+	group     string        // "db" when empty
+	idle      time.Duration // Sessions on demand end after; 0 keeps them
 }
 
 func newWorld(t *testing.T) *world {
@@ -172,7 +175,7 @@ func (w *world) place(slot string, host *natlab.Host) *node {
 func (n *node) renew() {
 	t := n.w.t
 	t.Helper()
-	svid := n.w.ca.Issue(t, n.w.ca.ID("db", n.slot), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(24 * time.Hour) })
+	svid := n.w.ca.Issue(t, n.w.ca.ID(cmp.Or(n.group, "db"), n.slot), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(24 * time.Hour) })
 	keyDER, err := x509.MarshalPKCS8PrivateKey(svid.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +185,9 @@ func (n *node) renew() {
 	n.boot = overlay.BootID(svid.Leaf)
 }
 
-func (n *node) id() string { return "spiffe://" + clusterName + "/db/" + n.slot }
+func (n *node) id() string {
+	return "spiffe://" + clusterName + "/" + cmp.Or(n.group, "db") + "/" + n.slot
+}
 
 // peers is the map of everybody but n.
 func (n *node) peers() []meshnode.Peer {
@@ -210,6 +215,7 @@ func (n *node) run() *node {
 		Rendezvous: n.w.rendezvous, Gateway: n.w.gateway, Paths: n.paths,
 		Listen: fmt.Sprintf(":%d", n.listen), Canaries: n.canaries,
 		Echo: []uint16{echoPort}, Sink: []uint16{sinkPort}, Stall: []uint16{stallPort}, Debug: !n.quiet,
+		OnDemand: n.idle > 0, IdleTime: n.idle,
 	})
 	if err != nil {
 		n.w.t.Fatal(err)

@@ -44,6 +44,8 @@ func linkWhy(l client.Link) string {
 	switch l.State {
 	case "absent":
 		text = "there is nobody to reach"
+	case "idle":
+		text = "nobody uses it; the next connection makes it"
 	case "awaited":
 		text = "the peer dials, and has not yet"
 	}
@@ -55,6 +57,8 @@ func linkWhy(l client.Link) string {
 
 func pathTone(l client.Link) Tone {
 	switch {
+	case l.State == "idle":
+		return Plain
 	case !up(l):
 		return Bad
 	case strings.HasPrefix(l.Path, "direct-"):

@@ -70,15 +70,17 @@ func (u *udp) readAnswers(s *socket) {
 
 func (u *udp) answer(s *socket, from netip.AddrPort, payload []byte, out *[]byte) {
 	port := Port{UDP, from.Port()}
-	session, _ := u.peer.current()
 	// Only a port that the Peer may reach may answer it.
-	if session == nil || !u.peer.accepts(port) {
+	if !u.peer.accepts(port) {
 		u.dropped.Add(1)
 		return
 	}
 	s.touch()
 	*out = frame.Datagram{Source: from.Port(), Destination: s.port, Payload: payload}.Append((*out)[:0])
-	session.SendDatagram(*out)
+	if !u.carry(*out) {
+		u.dropped.Add(1)
+		return
+	}
 	c := u.peer.counter(port, inbound)
 	c.out.Add(uint64(len(payload)))
 	c.datagrams.Add(1)

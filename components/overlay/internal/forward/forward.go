@@ -37,6 +37,9 @@ type Rules struct {
 	Offers []Port
 	// Accepts are this machine's ports that the Peer may reach.
 	Accepts []Port
+	// Hold is how long what apps send waits for a Session, where one is made on demand; 0
+	// where one is kept: then TCP waits for a second and UDP does not.
+	Hold time.Duration
 	// Loopback are those TCP ports of Accepts that are dialled on 127.0.0.1, since
 	// their workload listens there; all others on the machine's VIP.
 	Loopback []Port
@@ -67,6 +70,8 @@ type Config struct {
 	// Unused is told, if it is not nil, that a Session has just lost its last
 	// connection.
 	Unused func(carrier.Session)
+	// Wanted is told, if it is not nil, that something waits for a Session.
+	Wanted func()
 }
 
 // Listener opens the sockets of offered ports. Those of TCP must give *net.TCPConn, those
@@ -82,6 +87,8 @@ type Peer struct {
 	cfg     Config
 	log     *slog.Logger
 	udp     *udp
+	begin   time.Time
+	used    atomic.Int64 // when something was carried last, since begin
 	closing chan struct{}
 	waiting atomic.Int64 // apps' connections without a Session
 	wg      sync.WaitGroup
@@ -105,6 +112,7 @@ type Peer struct {
 func NewPeer(cfg Config, r Rules) *Peer {
 	p := &Peer{
 		cfg: cfg, log: cfg.Log,
+		begin:     time.Now(),
 		closing:   make(chan struct{}),
 		changed:   make(chan struct{}),
 		listeners: make(map[uint16]*listener),
@@ -164,9 +172,54 @@ func (p *Peer) Update(r Rules) {
 func (p *Peer) Use(s carrier.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.useLocked(s)
+}
+
+func (p *Peer) useLocked(s carrier.Session) {
 	p.session = s
 	close(p.changed)
 	p.changed = make(chan struct{})
+	if s != nil {
+		p.touch()
+		p.udp.flush(s)
+	}
+}
+
+// Idle is how long nothing has been carried; 0 while a connection is open or waits.
+func (p *Peer) Idle() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.idleLocked()
+}
+
+func (p *Peer) idleLocked() time.Duration {
+	if len(p.carried) > 0 || p.waiting.Load() > 0 {
+		return 0
+	}
+	return time.Since(p.begin) - time.Duration(p.used.Load())
+}
+
+// Rest takes the Session out of use, as Use(nil) does, if nothing has been carried for at
+// least that long: then no stream of an app's here lives on any Session, and none begins
+// before the next Use.
+func (p *Peer) Rest(idle time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idleLocked() < idle {
+		return false
+	}
+	p.useLocked(nil)
+	return true
+}
+
+// touch notes that something is carried.
+func (p *Peer) touch() { p.used.Store(int64(time.Since(p.begin))) }
+
+// want asks for a Session.
+func (p *Peer) want() {
+	if p.cfg.Wanted != nil {
+		p.cfg.Wanted()
+	}
 }
 
 // Abandon resets the connections of apps on s that the far side has not answered yet.

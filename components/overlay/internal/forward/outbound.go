@@ -109,7 +109,12 @@ func (p *Peer) acceptFrom(l *listener, ln net.Listener) error {
 
 // carry takes one app's connection to the Peer.
 func (p *Peer) carry(conn *net.TCPConn, port uint16) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), holdLimit, errNoSession)
+	if p.waiting.Load() >= maxConns {
+		_ = conn.SetLinger(0)
+		conn.Close()
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), p.patience(), errNoSession)
 	st, on, _, err := p.Open(ctx, frame.Header{Kind: frame.KindTCP, Port: port})
 	cancel()
 	if err != nil {
@@ -120,6 +125,7 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 	}
 	pipe := &pipe{conn: conn, st: st, on: on, port: port, dir: outbound}
 	c, ok := p.adopt(pipe)
+	p.Release(on) // the pipe holds it now
 	if !ok {
 		pipe.abort()
 		return
@@ -145,16 +151,62 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 func (p *Peer) Waiting() int { return int(p.waiting.Load()) }
 
 // errNoSession ends the wait of an app's connection.
-var errNoSession = fmt.Errorf("no session with the peer within %v", holdLimit)
+var errNoSession = errors.New("no session with the peer in time")
 
-// Open opens a stream on the Session in use and writes h; while there is none, or it
-// takes no stream, it waits for one until ctx ends. changed closes when another Session
-// is used. It fails with [net.ErrClosed] when the Peer has left the map.
-func (p *Peer) Open(ctx context.Context, h frame.Header) (st carrier.Stream, on carrier.Session, changed <-chan struct{}, err error) {
+// patience is how long an app's connection waits for a Session.
+func (p *Peer) patience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(holdLimit, p.rules.Hold)
+}
+
+// reserve gives the Session in use as current does, and holds it.
+func (p *Peer) reserve() (carrier.Session, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session != nil {
+		p.holdLocked(p.session)
+	}
+	return p.session, p.changed
+}
+
+// Await waits until there is a Session, or fails as Open does.
+func (p *Peer) Await(ctx context.Context) error {
 	p.waiting.Add(1)
 	defer p.waiting.Add(-1)
 	for {
 		session, changed := p.current()
+		if session != nil {
+			return nil
+		}
+		p.want()
+		if err := p.pause(ctx, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for another Session.
+func (p *Peer) pause(ctx context.Context, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+		return nil
+	case <-p.closing:
+		return net.ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Open opens a stream on the Session in use and writes h; while there is none, or it
+// takes no stream, it waits for one until ctx ends. changed closes when another Session
+// is used. The Session counts as carrying a connection until Release is called. Open
+// fails with [net.ErrClosed] when the Peer has left the map.
+func (p *Peer) Open(ctx context.Context, h frame.Header) (st carrier.Stream, on carrier.Session, changed <-chan struct{}, err error) {
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	for {
+		session, changed := p.reserve()
 		if session != nil {
 			st, err := session.OpenStream()
 			if err == nil {
@@ -163,13 +215,12 @@ func (p *Peer) Open(ctx context.Context, h frame.Header) (st carrier.Stream, on 
 				}
 				st.Reset()
 			}
+			p.Release(session)
+		} else {
+			p.want()
 		}
-		select {
-		case <-changed:
-		case <-p.closing:
-			return nil, nil, nil, net.ErrClosed
-		case <-ctx.Done():
-			return nil, nil, nil, context.Cause(ctx)
+		if err := p.pause(ctx, changed); err != nil {
+			return nil, nil, nil, err
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (p *Peer) adopt(pipe *pipe) (*count, bool) {
 	}
 	p.open[pipe.dir]++
 	p.pipes[pipe] = struct{}{}
-	p.carried[pipe.on]++
+	p.holdLocked(pipe.on)
 	c := p.counterLocked(Port{TCP, pipe.port}, pipe.dir)
 	c.streams.Add(1)
 	return c, true
@@ -161,7 +161,12 @@ func (p *Peer) drop(pipe *pipe) {
 func (p *Peer) Hold(s carrier.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.holdLocked(s)
+}
+
+func (p *Peer) holdLocked(s carrier.Session) {
 	p.carried[s]++
+	p.touch()
 }
 
 // Release ends a Hold.
@@ -176,6 +181,7 @@ func (p *Peer) Release(s carrier.Session) {
 
 // releaseLocked tells whether a Session carries nothing any more.
 func (p *Peer) releaseLocked(s carrier.Session) (last bool) {
+	p.touch()
 	p.carried[s]--
 	last = p.carried[s] == 0
 	if last {

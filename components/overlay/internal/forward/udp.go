@@ -44,6 +44,9 @@ type udp struct {
 	// retrying are offered ports that cannot be bound, and are tried again.
 	retrying map[uint16]bool
 	closed   bool
+	// held are datagrams that wait for a Session, heldBytes long in all.
+	held      []heldDatagram
+	heldBytes int
 }
 
 // call names a flow that an app here opened: its own port, and the Peer's.
@@ -185,13 +188,15 @@ func (u *udp) readApps(s *socket, c *count) {
 			continue // an ICMP answer to an earlier send
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		session, _ := u.peer.current()
-		if session == nil || !u.noteCall(call{s.port, from.Port()}, from) {
+		if !u.noteCall(call{s.port, from.Port()}, from) {
 			u.dropped.Add(1)
 			continue
 		}
 		out = frame.Datagram{Source: from.Port(), Destination: s.port, Payload: buf[:n]}.Append(out[:0])
-		session.SendDatagram(out)
+		if !u.carry(out) {
+			u.dropped.Add(1)
+			continue
+		}
 		c.out.Add(uint64(n))
 		c.datagrams.Add(1)
 	}
@@ -256,6 +261,7 @@ func (p *Peer) ServeDatagrams(session carrier.Session) error {
 			session.Close(err)
 			return err
 		}
+		p.touch()
 		p.udp.deliver(d)
 	}
 }

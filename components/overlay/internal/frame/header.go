@@ -31,6 +31,8 @@ const (
 	KindBench Kind = 6
 	// KindCertificate brings a newer certificate of the opener's Boot: a [Chain].
 	KindCertificate Kind = 7
+	// KindRest asks whether all Sessions of the Link may end, since nobody uses them.
+	KindRest Kind = 8
 )
 
 // String names the kind for logs.
@@ -50,6 +52,8 @@ func (k Kind) String() string {
 		return "bench"
 	case KindCertificate:
 		return "certificate"
+	case KindRest:
+		return "rest"
 	}
 	return fmt.Sprintf("kind-%d", byte(k))
 }
@@ -84,7 +88,7 @@ func ParseHeader(b []byte) (Header, error) {
 		if h.Port == 0 {
 			return Header{}, fmt.Errorf("%w: stream to port 0", ErrInvalid)
 		}
-	case KindSignal, KindUDP, KindControl1, KindControl2, KindBench, KindCertificate:
+	case KindSignal, KindUDP, KindControl1, KindControl2, KindBench, KindCertificate, KindRest:
 		if h.Port != 0 {
 			return Header{}, fmt.Errorf("%w: %s stream with port %d, want 0", ErrInvalid, h.Kind, h.Port)
 		}

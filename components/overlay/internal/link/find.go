@@ -26,7 +26,7 @@ func (s State) restartFind() (State, []Effect) {
 	}
 	// The numbers go on: what was begun with an old one stays stale.
 	s.find = find{epoch: s.find.epoch, boot: s.find.boot, number: s.find.number}
-	if !s.facts.findable() {
+	if !s.findable() {
 		return s, effects
 	}
 	if !s.facts.Dials {
@@ -49,7 +49,7 @@ func (s State) startFind() (State, []Effect) {
 func (s State) wishFind(patient bool) (State, []Effect) {
 	_, best := s.InUse()
 	switch {
-	case !s.facts.findable(), patient && best == DirectTCP:
+	case !s.findable(), patient && best == DirectTCP:
 		return s, nil
 	case s.find.running:
 		// Another follows only where this one may have missed what is asked for.
@@ -79,7 +79,7 @@ func (s State) lostPath(ev Lost) (State, []Effect) {
 // that did not live long is tried again only where there is nothing else, and not while
 // a back-off runs: it would carry new streams to their end again and again.
 func (s State) redials(lived time.Duration) bool {
-	if !s.facts.Dials || !s.facts.findable() {
+	if !s.facts.Dials || !s.findable() {
 		return false
 	}
 	_, best := s.InUse()
@@ -93,7 +93,7 @@ func (s State) searchAfter(ev Lost) (State, []Effect) {
 	if ev.Lived >= findSteady || !s.facts.Dials || s.find.running {
 		return s.wishFind(true)
 	}
-	if !s.facts.findable() || s.find.waiting {
+	if !s.findable() || s.find.waiting {
 		return s, nil
 	}
 	return s.waitFind(ev.Jitter)
@@ -110,6 +110,7 @@ func (s State) offered(ev Offered) (State, []Effect) {
 	if ev.Epoch <= s.find.epoch {
 		return s, nil
 	}
+	s.wanted = true
 	s.find.epoch, s.find.running = ev.Epoch, true
 	return s, []Effect{Find{Epoch: ev.Epoch, Boot: ev.Boot}}
 }
@@ -120,7 +121,9 @@ func (s State) nudged(ev Nudged) (State, []Effect) {
 		return s, nil
 	}
 	var effects []Effect
-	if s.gate.waiting {
+	asleep := !s.Awake()
+	s.wanted = true
+	if asleep || s.gate.waiting {
 		s, effects = s.openGate(true)
 	}
 	if s.find.running && ev.Unsaid {
@@ -178,7 +181,7 @@ func (s State) findTimer(ev FindTimer) (State, []Effect) {
 		return s, nil
 	}
 	s.find.armed, s.find.waiting = false, false
-	if _, best := s.InUse(); best == DirectTCP && !s.find.wished || !s.facts.findable() || !s.facts.Dials {
+	if _, best := s.InUse(); best == DirectTCP && !s.find.wished || !s.findable() || !s.facts.Dials {
 		return s, nil
 	}
 	return s.startFind()

@@ -39,7 +39,7 @@ func (s State) openGate(anew bool) (State, []Effect) {
 	}
 	s.gate = s.gate.stopped()
 	effects := []Effect{Cancel{}}
-	if s.facts.reachable() {
+	if s.reachable() {
 		s.gate.dialing = true
 		effects = append(effects, Dial{Try: s.gate.try, Instance: s.facts.Instance, Boot: s.facts.Boot})
 	}
@@ -48,7 +48,7 @@ func (s State) openGate(anew bool) (State, []Effect) {
 
 // reopenGate follows the loss of a Session; one that flaps waits.
 func (s State) reopenGate(flap bool, jitter float64) (State, []Effect) {
-	if !s.facts.reachable() {
+	if !s.reachable() {
 		return s, nil
 	}
 	if flap {

@@ -19,6 +19,8 @@ const (
 	BackOff Phase = "back-off"
 	// Up: a Session is in use.
 	Up Phase = "up"
+	// Asleep: nobody wants a Session, and it is made when somebody does.
+	Asleep Phase = "idle"
 )
 
 // Class ranks Sessions by what they travel on; a greater one is preferred.
@@ -54,6 +56,10 @@ const (
 	// with an immediate dial. Less is a flap and backs off.
 	steady = time.Second
 
+	// callAfter is how long the side that does not dial gives the Peer to answer a nudge
+	// before it goes through the gateway itself.
+	callAfter = time.Second
+
 	// findMin and findMax bound the wait after a search that found nothing direct.
 	findMin = time.Second
 	findMax = time.Minute
@@ -76,6 +82,8 @@ var (
 	// ErrRevoked closes the Session of a Boot that the peer map no longer names
 	// (PEER_REVOKED).
 	ErrRevoked = errors.New("boot is no longer admitted")
+	// ErrIdle closes the Sessions of a Link that nobody uses.
+	ErrIdle = errors.New("nobody uses the link")
 	// ErrMoved closes the Session of an Instance that the Peer has left.
 	ErrMoved = errors.New("peer has another instance")
 )
@@ -92,6 +100,9 @@ type Facts struct {
 	Instance string
 	// Finds tells that this node can look for paths.
 	Finds bool
+	// OnDemand tells that there is no Session while nobody wants one. Calls tells that the
+	// side that does not dial may, since the Peer may see this Link as one on demand.
+	OnDemand, Calls bool
 	// Epoch is what the epochs of this side's searches begin after. It must be above
 	// those of earlier Links of this Boot with the Peer, who ignores old ones (OVL-03).
 	Epoch uint64
@@ -108,10 +119,7 @@ func (f Facts) Admits(boot string) bool {
 // named tells whether there is a Boot to talk to.
 func (f Facts) named() bool { return f.Boot != "" || f.AnyBoot }
 
-// reachable tells whether dialing the gateway makes sense.
-func (f Facts) reachable() bool { return f.Dials && f.Instance != "" && f.named() }
-
-// findable tells whether looking for paths makes sense.
+// findable tells whether paths can be looked for.
 func (f Facts) findable() bool { return f.Finds && f.named() }
 
 // Event is something that happened.
@@ -121,11 +129,13 @@ type (
 	// Changed brings new facts, or the first ones.
 	Changed struct{ Facts Facts }
 	// Connected brings a Session whose peer has been authenticated. Try is
-	// that of the Dial it came from, 0 for every other.
+	// that of the Dial it came from, 0 for every other. Stray: it was made by the side
+	// that does not dial.
 	Connected struct {
 		Session uint64
 		Boot    string
 		Class   Class
+		Stray   bool
 		Try     uint64
 	}
 	// Moved tells that a Session's datagrams travel on a path of another class.

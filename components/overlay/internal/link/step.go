@@ -10,6 +10,12 @@ type State struct {
 	use   uint64
 	gate  gate
 	find  find
+
+	// Of a Link on demand. wanted: there should be a Session; calling: somebody here
+	// waits for one, and there is none yet.
+	wanted, calling bool
+	// question numbers the Rests.
+	question uint64
 }
 
 // held is one live Session.
@@ -18,6 +24,9 @@ type held struct {
 	boot    string
 	class   Class
 	retired bool
+	// stray: the side that does not dial has made it. leaving: the Peer is asked whether
+	// it may end.
+	stray, leaving bool
 	// suspect: nothing comes over it although something should.
 	suspect bool
 }
@@ -42,10 +51,12 @@ func (s State) Finding() (bool, uint64) { return s.find.running, s.find.epoch }
 // Phase tells where the Link stands.
 func (s State) Phase() Phase {
 	switch {
-	case s.use != 0:
+	case s.use != 0 || s.Asking():
 		return Up
 	case !s.facts.named():
 		return Absent
+	case !s.Awake():
+		return Asleep
 	case s.gate.dialing || s.find.running:
 		return Dialing
 	case s.gate.waiting || s.find.waiting:
@@ -77,6 +88,14 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.offered(ev)
 	case Nudged:
 		return s.nudged(ev)
+	case Wanted:
+		return s.called()
+	case Idle:
+		return s.idle()
+	case Rested:
+		return s.rested(ev)
+	case Asked:
+		return s.asked()
 	case Quiet:
 		return s.wishFind(true)
 	case Hoped:
@@ -119,9 +138,9 @@ func (s State) changed(f Facts) (State, []Effect) {
 	}
 	s, more := s.choose()
 	effects = append(effects, more...)
-	s, more = s.openGate(first || f.Dials != old.Dials || f.Boot != old.Boot || f.Instance != old.Instance || f.AnyBoot != old.AnyBoot)
+	s, more = s.openGate(first || f.Dials != old.Dials || f.Boot != old.Boot || f.Instance != old.Instance || f.AnyBoot != old.AnyBoot || f.OnDemand != old.OnDemand)
 	effects = append(effects, more...)
-	if first || f.Dials != old.Dials || f.Boot != old.Boot || f.AnyBoot != old.AnyBoot || f.Finds != old.Finds {
+	if first || f.Dials != old.Dials || f.Boot != old.Boot || f.AnyBoot != old.AnyBoot || f.Finds != old.Finds || f.OnDemand != old.OnDemand {
 		s, more = s.restartFind()
 		effects = append(effects, more...)
 	}
@@ -136,20 +155,26 @@ func (s State) connected(ev Connected) (State, []Effect) {
 	case !s.facts.Admits(ev.Boot):
 		return s, []Effect{Close{Session: ev.Session, Reason: ErrRevoked}}
 	}
+	s.wanted = true
 	var effects []Effect
 	for _, h := range s.held {
-		// Two of a class are one too many; another Boot's are of the past.
-		if h.class == ev.Class || h.boot != ev.Boot {
+		// Two of a class are one too many; another Boot's are of the past. A stray one is
+		// retired: see rest.go.
+		if h.class == ev.Class && h.stray == ev.Stray || h.boot != ev.Boot {
 			effects = append(effects, Close{Session: h.session, Reason: ErrReplaced})
 			s = s.without(h.session)
 		}
 	}
-	s.held = append(slices.Clip(s.held), held{session: ev.Session, boot: ev.Boot, class: ev.Class})
-	if ev.Class == Gateway {
+	s.held = append(slices.Clip(s.held), held{session: ev.Session, boot: ev.Boot, class: ev.Class, stray: ev.Stray})
+	switch {
+	case ev.Class != Gateway:
+	case ev.Try != 0:
 		s.gate = s.gate.stopped()
-		if ev.Try == 0 {
-			effects = append(effects, Cancel{})
-		}
+	case ev.Stray || !s.facts.Dials && s.gate.dialing:
+		// Both dial at once. What is under way may be in use over there already.
+	default:
+		s.gate = s.gate.stopped()
+		effects = append(effects, Cancel{})
 	}
 	s, more := s.choose()
 	return s, append(effects, more...)
@@ -183,8 +208,16 @@ func (s State) lost(ev Lost) (State, []Effect) {
 	if class == NoClass {
 		return s, nil
 	}
+	leaving := slices.ContainsFunc(s.held, func(h held) bool { return h.session == ev.Session && h.leaving })
 	s = s.without(ev.Session)
 	s, effects := s.choose()
+	if leaving {
+		if len(s.held) > 0 {
+			return s, effects
+		}
+		s, more := s.sleep()
+		return s, append(effects, more...)
+	}
 	var more []Effect
 	if class == Gateway {
 		s, more = s.reopenGate(ev.Lived < steady, ev.Jitter)
@@ -198,21 +231,25 @@ func (s State) lost(ev Lost) (State, []Effect) {
 func (s State) choose() (State, []Effect) {
 	best, standby := held{}, held{}
 	for _, h := range s.held {
-		if best.session == 0 || h.rank() > best.rank() {
+		if !h.leaving && (best.session == 0 || h.rank() > best.rank() || h.rank() == best.rank() && !h.stray) {
 			best = h
 		}
 	}
 	for _, h := range s.held {
-		if h.session != best.session && (standby.session == 0 || h.class == Gateway) {
+		if h.session != best.session && !h.leaving && !s.doubled(h) && (standby.session == 0 || h.class == Gateway) {
 			standby = h
 		}
 	}
 	var effects []Effect
+	s.calling = s.calling && best.session == 0
 	if best.session != s.use {
 		s.use = best.session
 		effects = append(effects, Use{Session: best.session})
 	}
 	for i, h := range s.held {
+		if h.leaving {
+			continue
+		}
 		keep := h.session == best.session || h.session == standby.session
 		if keep == !h.retired {
 			continue
@@ -224,6 +261,11 @@ func (s State) choose() (State, []Effect) {
 		}
 	}
 	return s, effects
+}
+
+// doubled tells whether a stray Session has a proper one of its class beside it.
+func (s State) doubled(stray held) bool {
+	return stray.stray && slices.ContainsFunc(s.held, func(h held) bool { return h.class == stray.class && !h.stray })
 }
 
 // Retired tells whether a Session is to end when nothing uses it.

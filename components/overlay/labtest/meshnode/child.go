@@ -181,6 +181,7 @@ func newNode(c Config) (*overlay.Node, error) {
 	roots.AppendCertsFromPEM(c.CA)
 	cfg := overlay.Config{
 		Self: self, SelfVIP: c.VIP, Listen: c.Listen, Rendezvous: c.Rendezvous, Paths: c.Paths, Log: logger(c.Debug),
+		OnDemand: c.OnDemand, IdleTime: c.IdleTime,
 	}
 	if c.Gateway != "" {
 		cfg.Gateway = overlay.Gateway{Domain: gatewayDomain, Address: c.Gateway}

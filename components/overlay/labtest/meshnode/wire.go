@@ -26,6 +26,9 @@ type Config struct {
 	// Canaries are TCP and UDP services on 127.0.0.1 that nobody may ever reach.
 	Canaries []uint16
 	Debug    bool
+	// OnDemand has Sessions made when they are wanted, and end when unused for IdleTime.
+	OnDemand bool
+	IdleTime time.Duration
 }
 
 // Peer is one entry of the peer map. Every port of Echo and Sink of either is

@@ -1,0 +1,187 @@
+package link
+
+import "slices"
+
+// A Link on demand has no Session while nobody wants one.
+//
+//	asleep ──► Wanted, or the Peer: Connected, Nudged, Offered ──► awake
+//	  ▲                                                              │ Idle
+//	  │       nothing held, or Rested{Agreed: true}                  ▼
+//	  └────────────────────────────────────────────────────────── asking
+//	  ▲                                                              │ Rested{Agreed: false}
+//	  └── Asked: the Peer asks, and nobody here minds    awake ◄─────┘
+//
+// Who asks has taken the Sessions out of use before, and whoever agrees has too: each
+// has looked whether it opened a stream that is still there, and opens none on them
+// any more. So nothing is lost with them, whoever of the two wants a stream next: it opens
+// a new Session.
+//
+// Either side may want one. The side that dials does so at once; the other asks for it
+// with a nudge where it can, and else, or when nothing comes of that, goes through the
+// gateway itself. Both may do so at the same moment: of two Sessions of a class the one
+// that the dialing side made is used by both, and the stray one is retired, for the
+// Peer may have opened streams on it.
+
+type (
+	// Wanted tells that somebody here waits for a Session.
+	Wanted struct{}
+	// Idle tells that nobody here has used the Link for long and no new stream gets a
+	// Session any more until the next Use.
+	Idle struct{}
+	// Rested brings the Peer's answer to the Rest of that number; to an older one it comes
+	// too late and is ignored.
+	Rested struct {
+		Question uint64
+		Agreed   bool
+	}
+	// Asked tells that the Peer asks for the end of all Sessions, and that this side has
+	// agreed: no new stream gets one until the next Use.
+	Asked struct{}
+)
+
+type (
+	// Rest asks the Peer, over a Session, whether all may end.
+	Rest struct{ Question, Session uint64 }
+	// Yield ends a Session when the Peer does not: it is to hear first that this side agrees.
+	Yield struct{ Session uint64 }
+	// Forget lets go of paths and relays when the Sessions are over.
+	Forget struct{}
+)
+
+func (Wanted) event() {}
+func (Idle) event()   {}
+func (Rested) event() {}
+func (Asked) event()  {}
+
+func (Rest) effect()   {}
+func (Yield) effect()  {}
+func (Forget) effect() {}
+
+// Awake tells whether there should be a Session.
+func (s State) Awake() bool { return !s.facts.OnDemand || s.wanted }
+
+// Asking tells whether the Peer has not answered a Rest yet.
+func (s State) Asking() bool {
+	for _, h := range s.held {
+		if h.leaving {
+			return true
+		}
+	}
+	return false
+}
+
+// reachable tells whether dialing the gateway makes sense.
+func (s State) reachable() bool {
+	f := s.facts
+	return f.Instance != "" && f.named() && (f.Dials && s.Awake() || s.calling && s.use == 0)
+}
+
+// findable tells whether looking for paths makes sense.
+func (s State) findable() bool { return s.facts.findable() && s.Awake() }
+
+// called answers the wish of somebody here.
+func (s State) called() (State, []Effect) {
+	callable := s.facts.OnDemand || s.facts.Calls && !s.facts.Dials
+	if !callable || s.use != 0 || s.calling || s.Asking() {
+		return s, nil
+	}
+	s.wanted, s.calling = true, true
+	var effects []Effect
+	switch {
+	case s.gate.dialing:
+	case !s.facts.Dials && s.facts.findable():
+		// The Peer is asked first, and dials sooner than that.
+		s.gate = s.gate.stopped()
+		s.gate.waiting, s.gate.backOff = true, 0
+		effects = []Effect{Cancel{}, Arm{Try: s.gate.try, After: callAfter}}
+	default:
+		s, effects = s.openGate(true)
+	}
+	if s.find.running {
+		return s, effects
+	}
+	s, more := s.wishFind(false)
+	return s, append(effects, more...)
+}
+
+// idle asks for rest, or rests where there is nobody to ask.
+func (s State) idle() (State, []Effect) {
+	if !s.facts.OnDemand || !s.wanted || s.Asking() {
+		return s, nil
+	}
+	over := s.use
+	if over == 0 {
+		return s.sleep()
+	}
+	s.held = slices.Clone(s.held)
+	for i := range s.held {
+		s.held[i].leaving = true
+	}
+	s.question++
+	s, effects := s.choose()
+	return s, append(effects, Rest{Question: s.question, Session: over})
+}
+
+// rested ends what was to end, or takes it back.
+func (s State) rested(ev Rested) (State, []Effect) {
+	if !s.Asking() || ev.Question != s.question {
+		return s, nil
+	}
+	var (
+		stay    []held
+		effects []Effect
+	)
+	for _, h := range s.held {
+		if h.leaving && ev.Agreed {
+			effects = append(effects, Close{Session: h.session, Reason: ErrIdle})
+			continue
+		}
+		h.leaving = false
+		stay = append(stay, h)
+	}
+	s.held = stay
+	if len(stay) == 0 {
+		s, more := s.sleep()
+		return s, append(effects, more...)
+	}
+	s, more := s.choose()
+	return s, append(effects, more...)
+}
+
+// asked yields all Sessions to the Peer.
+func (s State) asked() (State, []Effect) {
+	var effects []Effect
+	for _, h := range s.held {
+		if h.leaving { // both sides ask
+			effects = append(effects, Close{Session: h.session, Reason: ErrIdle})
+			continue
+		}
+		effects = append(effects, Yield{Session: h.session})
+	}
+	s.held = nil
+	s, more := s.choose()
+	effects = append(effects, more...)
+	s, more = s.sleep()
+	return s, append(effects, more...)
+}
+
+// sleep stops everything that would make a Session. A Link that is not on demand (any
+// more) begins anew.
+func (s State) sleep() (State, []Effect) {
+	s.wanted, s.calling = false, false
+	s.gate = s.gate.stopped()
+	s.gate.backOff = 0
+	effects := []Effect{Cancel{}}
+	if s.find.running || s.find.armed {
+		effects = append(effects, StopFind{})
+	}
+	s.find = find{epoch: s.find.epoch, boot: s.find.boot, number: s.find.number}
+	effects = append(effects, Forget{})
+	if s.facts.OnDemand {
+		return s, effects
+	}
+	s, more := s.openGate(true)
+	effects = append(effects, more...)
+	s, more = s.restartFind()
+	return s, append(effects, more...)
+}
