@@ -154,10 +154,14 @@ func (w *Writer) dueIn(slot string, after time.Duration) {
 // Run writes what is due, until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
 	last := map[string]Member{}
+	var noted *view.View
 	for {
 		v, changed := w.cfg.Views.Latest()
+		if v != noted {
+			// Reports wake this far more often than records change.
+			last, noted = w.noteChanges(v, last), v
+		}
 		if v != nil {
-			last = w.noteChanges(v, last)
 			w.writeDue(ctx, v)
 		}
 		timer := time.NewTimer(w.pause())

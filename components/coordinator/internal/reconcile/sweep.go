@@ -165,32 +165,7 @@ func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
 	if len(v.Bad) > 0 {
 		return nil
 	}
-	used := map[string]bool{}
-	for _, specs := range v.SpecsAsked() {
-		for _, spec := range specs {
-			used[spec.Revision()] = true
-		}
-	}
-	for _, s := range v.Statuses {
-		used[s.Value.Target], used[s.Value.Stable] = true, true
-	}
-	for _, ro := range v.Rollouts {
-		used[ro.Value.From], used[ro.Value.To] = true, true
-	}
-	for _, s := range v.Slots {
-		used[s.Value.Assigned], used[s.Value.WasAvailableAt] = true, true
-	}
-	for _, p := range v.Policies {
-		for _, a := range p.Value.Allowed {
-			used[a.Revision] = true
-		}
-	}
-	for _, a := range v.Admissions {
-		used[a.Value.Revision] = true
-	}
-	for _, o := range v.Operations {
-		used[o.Value.From], used[o.Value.To] = true, true
-	}
+	used := v.RevisionsNamed()
 	var ops []store.Op
 	for digest, rev := range v.Revisions {
 		if !used[digest] && r.cfg.Now().Sub(rev.Value.CreatedAt) > revisionKept {

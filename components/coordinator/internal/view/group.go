@@ -94,38 +94,15 @@ func (v *View) readRevisions(ctx context.Context, s store.Store, name string) er
 	return nil
 }
 
-// named are the Revisions that the records of the group name.
+// named are the Revisions that a pass about the group looks up: those that its records
+// name, and those that failed or that the order of its policy tells of.
 func (v *View) named(name string) map[string]bool {
-	out := map[string]bool{}
-	for _, specs := range v.SpecsAsked() {
-		for _, spec := range specs {
-			out[spec.Revision()] = true
-		}
-	}
-	status := v.Statuses[name].Value
-	out[status.Target], out[status.Stable] = true, true
-	for _, digest := range status.FailedRevisions {
+	out := v.RevisionsNamed()
+	for _, digest := range v.Statuses[name].Value.FailedRevisions {
 		out[digest] = true
 	}
 	for digest := range v.Gate.Groups[name].Value.Revisions {
 		out[digest] = true
-	}
-	for _, r := range v.Rollouts {
-		out[r.Value.From], out[r.Value.To] = true, true
-	}
-	for _, s := range v.Slots {
-		out[s.Value.Assigned], out[s.Value.WasAvailableAt] = true, true
-	}
-	for _, p := range v.Policies {
-		for _, a := range p.Value.Allowed {
-			out[a.Revision] = true
-		}
-	}
-	for _, a := range v.Admissions {
-		out[a.Value.Revision] = true
-	}
-	for _, o := range v.Operations {
-		out[o.Value.From], out[o.Value.To] = true, true
 	}
 	return out
 }
