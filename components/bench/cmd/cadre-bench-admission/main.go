@@ -8,39 +8,24 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"regexp"
-	"syscall"
 	"time"
 
 	"cadre.dev/bench/internal/admission/contest"
 	"cadre.dev/bench/internal/admission/server"
+	"cadre.dev/bench/internal/program"
 	"cadre.dev/figures"
 	"cadre.dev/lab/worker"
 	"cadre.dev/store/localconsul"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := start(ctx, os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cadre-bench-admission:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
-	}
-}
-
-func start(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == worker.Argument {
-		// A worker ends with its input: an interrupt is for the benchmark alone.
-		return worker.Serve(context.WithoutCancel(ctx), os.Stdin, os.Stdout, map[string]worker.Role{server.Name: server.Role})
-	}
-	return bench(ctx, args)
+	program.Main(program.Program{
+		Name: "cadre-bench-admission", Bench: bench,
+		Work: func(ctx context.Context) error {
+			return worker.Serve(ctx, os.Stdin, os.Stdout, map[string]worker.Role{server.Name: server.Role})
+		},
+	})
 }
 
 // bench exits well when aims are missed, and with an error when a measurement failed.
@@ -53,7 +38,7 @@ func bench(ctx context.Context, args []string) error {
 	slow := flags.Duration("slow-quote", 500*time.Millisecond, "the same for one storm more, whose time is told beside; 0: none")
 	limit := flags.Duration("storm-limit", 3*time.Minute, "after how long an agent that is not admitted is lost")
 	only := flags.String("only", "", "measure only what matches this regular expression: verification, admissions and renewals, storm")
-	program := flags.String("consul", "", "Consul's program (empty: CADRE_CONSUL, .tools/bin/consul, or PATH)")
+	consul := flags.String("consul", "", "Consul's program (empty: CADRE_CONSUL, .tools/bin/consul, or PATH)")
 	logPath := flags.String("log", ".out/bench-admission.log", "what the coordinators say")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -61,23 +46,20 @@ func bench(ctx context.Context, args []string) error {
 	if *rounds < 1 || *agents < 10 {
 		return errors.New("at least 1 round and 10 agents are needed")
 	}
-	if *program == "" {
+	if *consul == "" {
 		var err error
-		if *program, err = localconsul.Binary(); err != nil {
+		if *consul, err = localconsul.Binary(); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(*logPath), 0o750); err != nil {
-		return err
-	}
-	log, err := os.Create(*logPath)
+	log, err := program.CreateLog(*logPath)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
 	options := contest.Options{
 		Rounds: *rounds, Agents: *agents, QuoteLatency: *quote, SlowQuote: *slow, StormLimit: *limit,
-		Consul: *program, Log: log, Progress: os.Stderr,
+		Consul: *consul, Log: log, Progress: os.Stderr,
 	}
 	if *only != "" {
 		if options.Only, err = regexp.Compile(*only); err != nil {

@@ -8,38 +8,21 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"time"
 
 	"cadre.dev/bench/internal/overlay/contest"
 	"cadre.dev/bench/internal/overlay/load"
 	"cadre.dev/bench/internal/overlay/roles"
-	"cadre.dev/lab/worker"
+	"cadre.dev/bench/internal/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := start(ctx, os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cadre-bench-overlay:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
-	}
-}
-
-func start(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == worker.Argument {
-		// A worker ends with its input: an interrupt is for the benchmark alone.
-		return roles.Serve(context.WithoutCancel(ctx))
-	}
-	return bench(ctx, args)
+	program.Main(program.Program{
+		Name: "cadre-bench-overlay", Bench: bench,
+		Work: roles.Serve,
+	})
 }
 
 // bench exits well when aims are missed, and with an error when a measurement
@@ -68,10 +51,7 @@ func bench(ctx context.Context, args []string) error {
 		}
 		options.Only = expression
 	}
-	if err := os.MkdirAll(filepath.Dir(*logPath), 0o750); err != nil {
-		return err
-	}
-	log, err := os.Create(*logPath)
+	log, err := program.CreateLog(*logPath)
 	if err != nil {
 		return err
 	}

@@ -8,22 +8,17 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"cadre.dev/bench/internal/plan"
+	"cadre.dev/bench/internal/program"
 	"cadre.dev/figures"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := bench(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "cadre-bench-plan:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
-	}
+	program.Main(program.Program{
+		Name: "cadre-bench-plan", Bench: bench,
+	})
 }
 
 // bench exits well when aims are missed, and with an error when a measurement failed.

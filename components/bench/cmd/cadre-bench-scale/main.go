@@ -8,15 +8,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"cadre.dev/bench/internal/program"
 	"cadre.dev/bench/internal/scale"
 	"cadre.dev/figures"
 	"cadre.dev/lab/worker"
@@ -24,25 +23,12 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := start(ctx, os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cadre-bench-scale:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
-	}
-}
-
-func start(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == worker.Argument {
-		// A worker ends with its input: an interrupt is for the benchmark alone.
-		return worker.Serve(context.WithoutCancel(ctx), os.Stdin, os.Stdout, scale.Roles())
-	}
-	return bench(ctx, args)
+	program.Main(program.Program{
+		Name: "cadre-bench-scale", Bench: bench,
+		Work: func(ctx context.Context) error {
+			return worker.Serve(ctx, os.Stdin, os.Stdout, scale.Roles())
+		},
+	})
 }
 
 // bench exits well when aims are missed, and with an error when a measurement failed; the
@@ -87,10 +73,7 @@ func bench(ctx context.Context, args []string) error {
 	if o.Consul, err = filepath.Abs(o.Consul); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(*logPath), 0o750); err != nil {
-		return err
-	}
-	if o.Log, err = os.Create(*logPath); err != nil {
+	if o.Log, err = program.CreateLog(*logPath); err != nil {
 		return err
 	}
 	defer func() { _ = o.Log.Close() }()
