@@ -61,25 +61,34 @@ func WriteJSON(path string, v any) error {
 // ReadJSON decodes path into v and reports whether the file exists. A file over
 // limit bytes is an error: the writer bounds what it writes.
 func ReadJSON(path string, limit int64, v any) (bool, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s: %w", path, err)
-	}
-	defer f.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return false, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(data)) > limit {
-		return false, fmt.Errorf("read %s: larger than %d bytes", path, limit)
+	data, exists, err := ReadFile(path, limit)
+	if err != nil || !exists {
+		return false, err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		return false, fmt.Errorf("read %s: %w", path, err)
 	}
 	return true, nil
+}
+
+// ReadFile reads path and reports whether it exists. One over limit bytes is an error.
+func ReadFile(path string, limit int64) (data []byte, exists bool, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	data, err = io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, false, fmt.Errorf("read %s: larger than %d bytes", path, limit)
+	}
+	return data, true, nil
 }
 
 func syncDir(dir string) error {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -92,20 +91,9 @@ func (s *Store) Load() (*State, error) {
 }
 
 func (s *Store) read() (*State, error) {
-	file, err := os.Open(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	data, exists, err := durable.ReadFile(s.path, limit)
+	if err != nil || !exists {
 		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > limit {
-		return nil, fmt.Errorf("it is larger than %d bytes", limit)
 	}
 	plain, err := s.box.Open(nil, nil, data, []byte(purpose))
 	if err != nil {
