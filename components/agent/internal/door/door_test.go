@@ -410,6 +410,37 @@ func TestConnectionsAreBounded(t *testing.T) {
 	})
 }
 
+// TestUnusedWhenNobodyIsConnected: a workload counts for as long as its connection is open,
+// whether or not it asks something.
+func TestUnusedWhenNobodyIsConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.open()
+		w.door.Unused(t.Context()) // nobody came yet
+		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 200 {
+			t.Fatalf("%d %q", status, text)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if w.door.Unused(short); short.Err() == nil {
+			t.Error("a connection that is kept open counts for nothing")
+		}
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			w.door.Unused(t.Context())
+		}()
+		synctest.Wait()
+		select {
+		case <-left:
+			t.Error("unused before the workload left")
+		default:
+		}
+		w.client.CloseIdleConnections()
+		<-left
+	})
+}
+
 // TOK-13: a token that no server knows just after its issue is asked about again.
 func TestTOK13_NotFoundJustAfterTheIssueIsLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
