@@ -13,7 +13,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # Real servers of two packages can share two cores.
 clusters=(
 	./components/agent/internal/driver
-	./components/agent/internal/supervise
 	./components/coordinator
 	./components/coordinator/internal/secrets
 	./components/coordinator/internal/supervise
