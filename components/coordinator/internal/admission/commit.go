@@ -210,9 +210,14 @@ func (a *attempt) transaction(ctx context.Context, now standing) (t transaction,
 
 // leaseOps lock the lease for this Boot: for its keeper's session, if it holds it
 // already, else for this coordinator's own. From another Boot it is handed over, without
-// a moment in which a third one could take it.
+// a moment in which a third one could take it. They pass while the lease is as it was
+// read: the lock alone would not tell, for one session holds the leases of many, and this
+// coordinator may have taken this one again meanwhile for the Boot before.
 func (a *attempt) leaseOps(ctx context.Context, held view.Boot) (ops []store.Op, err error) {
 	session, by := held.Session, held.By
+	if held.Index != 0 {
+		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(a.slot), Index: held.Index})
+	}
 	if !held.HeldBy(a.bootID) {
 		if session, err = a.keeper.open(ctx); err != nil {
 			return nil, err

@@ -63,6 +63,10 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 		return false, err
 	}
 	ops := append(append([]store.Op{}, fence...), store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(slot), Index: index}, decision)
+	if held.Index != 0 {
+		// A keeper may take it in this moment: then it is read again, and given up.
+		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(slot), Index: held.Index})
+	}
 	if held.Held() {
 		unlock, err := unlockOp(held, store.LeaseEnded)
 		if err != nil {

@@ -14,9 +14,15 @@ import (
 // credentials any more. One that is not the Slot has nothing to give up, which is fine.
 // The caller has authenticated the Boot.
 func (s *Service) Farewell(ctx context.Context, group, slot, bootID string) error {
-	err := error(store.ErrConflict)
-	for try := 0; try < recordTries && errors.Is(err, store.ErrConflict); try++ {
-		err = s.farewellOnce(ctx, group, slot, bootID)
+	if v, _ := s.cfg.Views.Latest(); v != nil && v.Boots[slot].EndedBy(bootID) {
+		return nil // said already; to say it again costs no reads
+	}
+	err := s.farewellOnce(ctx, group, slot, bootID)
+	for try := 1; try < recordTries && errors.Is(err, store.ErrConflict); try++ {
+		// Perhaps the session has ended: the next try then makes another one.
+		if err = s.keeper.renew(ctx); err == nil {
+			err = s.farewellOnce(ctx, group, slot, bootID)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("give up the lease of %s: %w", slot, err)

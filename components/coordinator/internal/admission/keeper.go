@@ -190,48 +190,71 @@ func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) 
 	late := now.Sub(k.looked) > k.cfg.LeaseTTL/offerShare
 	if every {
 		k.looked = now
-		for slot := range k.seen {
-			if _, exists := v.Admissions[slot]; !exists {
-				delete(k.seen, slot)
-			}
-		}
 	}
 	var out []wanted
+	look := func(w wanted) {
+		if w.step = k.stepLocked(&w, now, late); w.step != leave {
+			out = append(out, w)
+		}
+	}
 	for slot, a := range v.Admissions {
-		if !every && !changed(a.Value.Group) {
-			continue
+		if every || changed(a.Value.Group) {
+			look(wanted{slot: slot, boot: a.Value.BootID, admission: a, held: v.Boots[slot]})
 		}
-		held := v.Boots[slot]
-		held.Slot = slot
-		s := k.noticeLocked(held, now)
-		live := k.cfg.Sessions.Live(slot, a.Value.BootID)
-		switch {
-		case live:
-			s.silent = time.Time{}
-		case late, s.silent.IsZero(), s.boot != a.Value.BootID:
-			s.silent = now
+	}
+	if !every {
+		return out
+	}
+	for slot, held := range v.Boots {
+		// Of a Slot without an admission nobody else would give it up, and no Boot could have
+		// the Slot for as long as this session lives.
+		if _, admitted := v.Admissions[slot]; !admitted && held.Held() && held.Session == k.session {
+			look(wanted{slot: slot, boot: held.BootID, held: held})
 		}
-		s.boot = a.Value.BootID
-		o := outlook{
-			boot: a.Value.BootID, held: held, self: k.cfg.Slot, session: k.session, live: live,
-			stood: now.Sub(s.since), ttl: k.cfg.LeaseTTL,
-		}
-		if !live {
-			o.silent = now.Sub(s.silent)
-		} else if !held.Held() || held.State == store.LeaseOffered {
-			o.rank = rank(slot, k.cfg.Slot, k.cfg.Coordinators)
-		}
-		if does := judge(o); does != leave && s.mayTry(now) {
-			out = append(out, wanted{does, a, held})
+	}
+	for slot := range k.seen {
+		if _, admitted := v.Admissions[slot]; !admitted && v.Boots[slot].Session != k.session {
+			delete(k.seen, slot)
 		}
 	}
 	return out
 }
 
+// stepLocked is what is due about the lease of w now.
+func (k *keeper) stepLocked(w *wanted, now time.Time, late bool) step {
+	w.held.Slot = w.slot
+	s := k.noticeLocked(w.held, now)
+	live := k.cfg.Sessions.Live(w.slot, w.boot)
+	switch {
+	case live:
+		s.silent = time.Time{}
+	case late, s.silent.IsZero(), s.boot != w.boot:
+		s.silent = now
+	}
+	s.boot = w.boot
+	o := outlook{
+		boot: w.boot, held: w.held, self: k.cfg.Slot, session: k.session, live: live,
+		stood: now.Sub(s.since), ttl: k.cfg.LeaseTTL,
+	}
+	if !live {
+		o.silent = now.Sub(s.silent)
+	} else if !w.held.Held() || w.held.State == store.LeaseOffered {
+		o.rank = rank(w.slot, k.cfg.Slot, k.cfg.Coordinators)
+	}
+	does := judge(o)
+	if does == take && w.admission.Index == 0 || does != leave && !s.mayTry(now) {
+		return leave
+	}
+	return does
+}
+
 // wanted is a step with the records that it rests on.
 type wanted struct {
-	step      step
-	admission view.Rec[policy.Admission]
+	step step
+	slot string
+	// boot is whose lease it is, or should be.
+	boot      string
+	admission view.Rec[policy.Admission] // zero: there is none
 	held      view.Boot
 }
 
@@ -240,9 +263,12 @@ type wanted struct {
 // on record, and not revoked.
 func (w wanted) duty(self, session string, now time.Time) (duty, error) {
 	a := w.admission.Value
-	out := duty{slot: a.Slot, step: w.step}
+	out := duty{slot: w.slot, step: w.step}
 	if w.held.Index != 0 { // else there is none, or one that cannot be read here
-		out.ops = append(out.ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(a.Slot), Index: w.held.Index})
+		out.ops = append(out.ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(w.slot), Index: w.held.Index})
+	}
+	if w.admission.Index == 0 {
+		out.ops = append(out.ops, store.Op{Kind: store.OpCheckAbsent, Key: store.AdmissionKey(w.slot)})
 	}
 	var err error
 	add := func(op store.Op, bad error) {
@@ -329,7 +355,7 @@ func (k *keeper) keep(ctx context.Context, v *view.View, every bool, changed fun
 	for _, w := range due {
 		d, err := w.duty(k.cfg.Slot, session, k.cfg.Now())
 		if err != nil {
-			k.cfg.Log.Error("lease of a boot not kept", "slot", d.slot, "error", err)
+			k.cfg.Log.Error("lease of a boot not kept", "slot", w.slot, "error", err)
 			continue
 		}
 		duties = append(duties, d)

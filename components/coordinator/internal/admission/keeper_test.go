@@ -459,7 +459,8 @@ func TestAKeeperFreesNoSuccessorsLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, does := range []step{offer, giveUp, take} {
-		d, err := wanted{does, before.Admissions["pg-0"], before.Boots["pg-0"]}.duty("coordinator-0", k.own(), time.Now())
+		w := wanted{step: does, slot: "pg-0", boot: old.bootID, admission: before.Admissions["pg-0"], held: before.Boots["pg-0"]}
+		d, err := w.duty("coordinator-0", k.own(), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

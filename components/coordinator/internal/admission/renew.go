@@ -223,6 +223,9 @@ func (s *Service) mayIssue(ctx context.Context, who overlay.Addr, records func(c
 		return nil, refuse(codeStale, "another boot holds the slot")
 	case !h.lease.HeldBy(who.BootID) && h.view != nil:
 		return nil, refuse(codeStale, "the view has no lease of the boot").because(errTaken)
+	case !h.lease.HeldBy(who.BootID) && !h.lease.Held() && !h.lease.EndedBy(who.BootID):
+		// Its keeper ended, or all were away: whoever hears the Boot takes it again.
+		return nil, refuse(codeGate, "nobody keeps the boot's lease now; it is taken again in a moment").later()
 	case !h.lease.HeldBy(who.BootID):
 		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
 	}

@@ -1,0 +1,171 @@
+package admission
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/policy"
+	"cadre.dev/overlay"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// between runs f once, right before the first transaction with an operation of kind on key.
+func (s *small) between(kind store.OpKind, key string, f func()) {
+	done := false
+	s.store.OnCommit(func(ops []store.Op) storetest.Fault {
+		if !done && slices.ContainsFunc(ops, func(op store.Op) bool { return op.Kind == kind && op.Key == key }) {
+			done = true
+			f()
+		}
+		return storetest.None
+	})
+	s.t.Cleanup(func() { s.store.OnCommit(nil) })
+}
+
+// silent is a Boot of pg-0 that nobody hears and whose lease was given up for that.
+func silent(t *testing.T, s *small) *newcomer {
+	t.Helper()
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.endLease(0)
+	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Index != 0 && !v.Boots["pg-0"].Held() })
+	return b
+}
+
+// TestThreat_IDN03_ALeaseThatIsTakenMeanwhileIsNotOverwritten: a Boot that is heard again
+// while a rival is admitted keeps its Slot, also where it is the same coordinator that takes
+// the lease again and admits the rival, both with its one session.
+func TestThreat_IDN03_ALeaseThatIsTakenMeanwhileIsNotOverwritten(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	b := silent(t, s)
+	rival := s.newcomer(0, 0)
+	s.between(store.OpLock, store.BootLeaseKey("pg-0"), func() {
+		s.setLive(b.bootID, true)
+		s.services[0].keeper.keep(t.Context(), s.read(), true, nil)
+	})
+	if err := rival.admit(t.Context()); code(err) != codeConflict {
+		t.Errorf("the rival: %v", err)
+	}
+	if held := s.lease(0); !held.HeldBy(b.bootID) || s.admission(0).BootID != b.bootID {
+		t.Errorf("lease %+v, admission %+v", held, s.admission(0))
+	}
+}
+
+// TestThreat_IDN03_AFarewellDuringAnAdmissionCounts: it is not undone by an admission of
+// the same Boot that was decided before.
+func TestThreat_IDN03_AFarewellDuringAnAdmissionCounts(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.between(store.OpLock, store.BootLeaseKey("pg-0"), func() {
+		if err := s.services[0].Farewell(t.Context(), "pg", "pg-0", b.bootID); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.again(s.services[0]).admit(t.Context()); code(err) != codeStale {
+		t.Errorf("the boot that said farewell meanwhile: %v", err)
+	}
+	if held := s.lease(0); !held.EndedBy(b.bootID) {
+		t.Errorf("lease %+v", held)
+	}
+}
+
+// TestAnEvictionLeavesNoLease, also where a keeper takes it in the same moment: nobody would
+// give it up, and the Slot would stay closed for as long as that coordinator runs.
+func TestAnEvictionLeavesNoLease(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	b := silent(t, s)
+	s.between(store.OpDeleteCAS, store.AdmissionKey("pg-0"), func() {
+		s.setLive(b.bootID, true)
+		s.services[0].keeper.keep(t.Context(), s.read(), true, nil)
+	})
+	if err := s.services[0].Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if held := s.lease(0); held.Held() {
+		t.Errorf("an evicted boot has a lease: %+v", held)
+	}
+	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
+		t.Errorf("the next boot: %v", err)
+	}
+}
+
+// TestALeaseWithoutAnAdmissionIsGivenUp by its keeper, however it came to be, but not while
+// its Boot is heard: it keeps others out of a Slot whose record was lost.
+func TestALeaseWithoutAnAdmissionIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 1)
+		boots := k.admitAll()
+		time.Sleep(time.Second)
+		if err := k.store.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: store.AdmissionKey("pg-0")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * DefaultLeaseTTL)
+		k.wantHeld(boots, 0, 1, 2)
+		k.hears(boots[0].bootID, false, 0, 1, 2)
+		time.Sleep(DefaultLeaseTTL / 2)
+		k.wantStillLocked(boots[0])
+		time.Sleep(DefaultLeaseTTL)
+		if held := k.lease(0); held.Held() {
+			t.Errorf("lease %+v", held)
+		}
+		if err := k.newcomer(1, 0).admit(t.Context()); err != nil {
+			t.Errorf("the next boot: %v", err)
+		}
+	})
+}
+
+func (k *keepers3) wantStillLocked(b *newcomer) {
+	k.t.Helper()
+	if held := k.lease(b.slot); !held.HeldBy(b.bootID) {
+		k.t.Errorf("lease %+v", held)
+	}
+}
+
+// TestARenewalWaitsForALapsedLease: its keeper ended, and whoever hears the Boot takes it
+// again in a moment. A refusal for good would be recorded, and kept to for minutes.
+func TestARenewalWaitsForALapsedLease(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.DestroySession(t.Context(), s.services[0].keeper.own()); err != nil {
+		t.Fatal(err)
+	}
+	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Index != 0 && !v.Boots["pg-0"].Held() })
+	who := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
+	_, refused := s.services[0].renew(t.Context(), who, &admissionv1.RenewRequest{BootId: b.bootID})
+	if refused == nil || status.Code(refused.renewal()) != codes.Unavailable {
+		t.Errorf("a renewal without a lease: %v", refused)
+	}
+}
+
+// TestAFarewellReplacesALostSession of the coordinator that it is said to.
+func TestAFarewellReplacesALostSession(t *testing.T) {
+	s := newSmall(t, 1, 1, "demo")
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.DestroySession(t.Context(), s.services[0].keeper.own()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.services[0].Farewell(t.Context(), "pg", "pg-0", b.bootID); err != nil {
+		t.Fatal(err)
+	}
+	if held := s.lease(0); !held.EndedBy(b.bootID) {
+		t.Errorf("lease %+v", held)
+	}
+}
