@@ -51,6 +51,11 @@ const renewEvery = keys.LeafTTL / 3
 // report to it: a re-dial and a report, each of some seconds.
 const warmup = reports.LiveWithin + 4*time.Second
 
+// admitWarmup is warmup for a Slot that another Boot asks for. A live agent dials a
+// coordinator that is away at least every 2 s, and reports on its first Session; a dial takes
+// a few seconds at most. The leader waits longer with its plans: those need most agents.
+const admitWarmup = 8 * time.Second
+
 // Coordinator is one coordinator. Make it with New, run it once.
 type Coordinator struct {
 	cfg  Config
@@ -309,7 +314,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
 		},
-		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: warmup, Coordinators: coordinators, Now: c.deps.Now, Log: c.log,
+		Sessions: c.reports, Directory: c.directory, Metrics: c.metrics, Warmup: admitWarmup, Coordinators: coordinators, Now: c.deps.Now, Log: c.log,
 	})
 	c.control.ServeCredentials(c.admission.Credentials())
 	c.control.ServeFarewell(c.admission.Farewell)

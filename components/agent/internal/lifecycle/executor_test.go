@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"cadre.dev/agent/internal/driver"
@@ -202,31 +203,74 @@ func TestAHookIsCompletedByItsTokenOnly(t *testing.T) {
 	b.await(drainOrder(1).Key, rollout.StepDone)
 }
 
+// TestHeartbeatExtendsOnlyTheHeartbeat runs on a clock of its own: a busy machine that lets
+// heartbeats come late is no news about the executor.
 func TestHeartbeatExtendsOnlyTheHeartbeat(t *testing.T) {
 	h := wait("h")
 	h.HeartbeatTimeout, h.MaxDuration = group.Duration(60*time.Millisecond), group.Duration(300*time.Millisecond)
-	b := newBench(t, t.TempDir(), h)
-	b.Apply(drainOrder(1))
-	token := b.hook("h")
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				_, _ = b.Heartbeat("h", token)
-			case <-ctx.Done():
-				return
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, dir, h)
+		b.Apply(drainOrder(1))
+		token := b.hook("h")
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					_, _ = b.Heartbeat("h", token)
+				case <-ctx.Done():
+					return
+				}
 			}
+		})
+		got := b.await(drainOrder(1).Key, rollout.StepAborted)
+		cancel()
+		wg.Wait()
+		if !strings.Contains(got.Message, "not done after 300ms") {
+			t.Errorf("message = %q, want the absolute cap", got.Message)
 		}
 	})
-	got := b.await(drainOrder(1).Key, rollout.StepAborted)
-	cancel()
-	wg.Wait()
-	if !strings.Contains(got.Message, "not done after 300ms") {
-		t.Errorf("message = %q, want the absolute cap", got.Message)
+}
+
+// TestWhatCameInTimeCounts: when the timer of a hook is looked at late, what its caller was
+// told is applied stays applied, and a heartbeat that waits there has extended the time.
+func TestWhatCameInTimeCounts(t *testing.T) {
+	for range 20 { // a choice among what is ready is random
+		synctest.Test(t, func(t *testing.T) {
+			h := &openHook{spec: wait("h"), token: "t", complete: make(chan group.HookResult, 1), heartbeat: make(chan struct{}, 1)}
+			e := &Executor{cfg: Config{Log: slog.New(slog.DiscardHandler)}, open: h}
+			s := &step{exec: e}
+			if applied, err := e.Heartbeat("h", "t"); !applied || err != nil {
+				t.Fatalf("heartbeat = %t, %v", applied, err)
+			}
+			began := time.Now()
+			// The heartbeat waits beside a timer that has fired already.
+			got, err := s.awaitHook(t.Context(), h, 0, time.Second)
+			if err != nil || !strings.Contains(got.message, "no heartbeat") {
+				t.Fatalf("outcome = %+v, %v", got, err)
+			}
+			if len(h.heartbeat) != 0 {
+				t.Error("the hook timed out over a heartbeat that waited")
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("took %s", took)
+			}
+			if applied, _ := e.Complete("h", "t", group.HookContinue); applied {
+				t.Error("a hook that timed out was completed")
+			}
+
+			e.open = h
+			if applied, err := e.Complete("h", "t", group.HookContinue); !applied || err != nil {
+				t.Fatalf("complete = %t, %v", applied, err)
+			}
+			if got := e.timedOut(h, "late"); got.result != group.HookContinue {
+				t.Errorf("outcome = %+v, want what the caller said", got)
+			}
+		})
 	}
 }
 

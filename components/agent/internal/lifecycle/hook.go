@@ -122,22 +122,52 @@ func (s *step) awaitHook(ctx context.Context, h *openHook, beat, limit time.Dura
 			}
 			ended = nil // cut off with ctx, which says why
 		case result := <-h.complete:
-			return outcome{result: result, message: "completed at the API"}, nil
+			return outcome{result: result, message: completed}, nil
 		case <-h.heartbeat:
-			heartbeat.Reset(beat)
-			s.exec.updateHook(h.token, func(st *HookStatus) { st.HeartbeatDeadline = time.Now().Add(beat) })
+			s.beat(h, heartbeat, beat)
 		case <-heartbeat.C:
 			if beat >= limit {
 				continue // the cap is due at the same moment and says more
 			}
-			return outcome{defaultResult(h.spec), fmt.Sprintf("no heartbeat for %s", beat)}, nil
+			select {
+			case <-h.heartbeat: // came in time: it is this process that is late
+				s.beat(h, heartbeat, beat)
+				continue
+			default:
+			}
+			return s.exec.timedOut(h, fmt.Sprintf("no heartbeat for %s", beat)), nil
 		case <-absolute.C:
-			return outcome{defaultResult(h.spec), fmt.Sprintf("not done after %s", limit)}, nil
+			return s.exec.timedOut(h, fmt.Sprintf("not done after %s", limit)), nil
 		case <-ctx.Done():
 			return outcome{}, context.Cause(ctx)
 		}
 	}
 }
+
+func (s *step) beat(h *openHook, timer *time.Timer, beat time.Duration) {
+	timer.Reset(beat)
+	s.exec.updateHook(h.token, func(st *HookStatus) { st.HeartbeatDeadline = time.Now().Add(beat) })
+}
+
+// timedOut is the outcome of a hook whose timer fired. A completion that the caller was told
+// is applied counts, however late the timer was looked at.
+func (e *Executor) timedOut(h *openHook, message string) outcome {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case result := <-h.complete:
+		return outcome{result: result, message: completed}
+	default:
+	}
+	result := defaultResult(h.spec)
+	if result != group.HookHold && e.open == h {
+		e.open = nil // from here on it cannot be completed
+	}
+	return outcome{result, message}
+}
+
+// completed is the message of a hook that a caller ended.
+const completed = "completed at the API"
 
 func hookTimes(spec group.LifecycleHook) (beat, limit time.Duration) {
 	beat, limit = spec.HeartbeatTimeout.D(), spec.MaxDuration.D()

@@ -62,7 +62,9 @@ func (e *Executor) Complete(hook, token string, result group.HookResult) (applie
 	default:
 		return false, fmt.Errorf("result %q is not known; use CONTINUE, ABANDON or HOLD", result)
 	}
-	h, err := e.find(hook, token)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h, err := e.findLocked(hook, token)
 	if h == nil {
 		return false, err
 	}
@@ -76,7 +78,9 @@ func (e *Executor) Complete(hook, token string, result group.HookResult) (applie
 
 // Heartbeat restarts the open hook's heartbeat timer, as Complete finds it.
 func (e *Executor) Heartbeat(hook, token string) (applied bool, err error) {
-	h, err := e.find(hook, token)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h, err := e.findLocked(hook, token)
 	if h == nil {
 		return false, err
 	}
@@ -87,10 +91,8 @@ func (e *Executor) Heartbeat(hook, token string) (applied bool, err error) {
 	return true, nil
 }
 
-func (e *Executor) find(hook, token string) (*openHook, error) {
-	e.mu.Lock()
+func (e *Executor) findLocked(hook, token string) (*openHook, error) {
 	h := e.open
-	e.mu.Unlock()
 	switch {
 	case token == "":
 		return nil, ErrNoToken

@@ -40,6 +40,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	session string           // guarded by mu; "": there is none
+	ended   map[string]bool  // guarded by mu; sessions of this coordinator's past that were ended
 	seen    map[string]*seen // guarded by mu; by Slot
 	looked  time.Time        // guarded by mu; the last look at all
 }
@@ -57,7 +58,7 @@ type seen struct {
 }
 
 func newKeeper(cfg *Config) *keeper {
-	return &keeper{cfg: cfg, making: make(chan struct{}, 1), seen: map[string]*seen{}}
+	return &keeper{cfg: cfg, making: make(chan struct{}, 1), seen: map[string]*seen{}, ended: map[string]bool{}}
 }
 
 // own is the session, "" when there is none.
@@ -140,6 +141,42 @@ func (k *keeper) end(ctx context.Context) {
 	defer cancel()
 	if err := k.cfg.Store.DestroySession(ctx, session); err != nil {
 		k.cfg.Log.Warn("session of the boots' leases not ended; it ends by itself", "error", err)
+	}
+}
+
+// past are the sessions by which an earlier process of this coordinator holds leases.
+func (k *keeper) past(v *view.View) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []string
+	for _, held := range v.Boots {
+		if held.Held() && held.By == k.cfg.Slot && held.Session != k.session && !k.ended[held.Session] && !slices.Contains(out, held.Session) {
+			out = append(out, held.Session)
+		}
+	}
+	return out
+}
+
+// endPast ends what an earlier process of this coordinator left behind when it died: there
+// is one process per Slot, so nobody renews those sessions any more. Consul ends them two
+// TTLs after it has a leader again, and after a power loss every Boot would wait for that.
+// From then on the leases are as after an end in order: each is its Boot's, if anybody hears
+// it, before it is a successor's.
+func (k *keeper) endPast(ctx context.Context, v *view.View) {
+	for _, session := range k.past(v) {
+		call, cancel := context.WithTimeout(ctx, sessionLimit)
+		err := k.cfg.Store.DestroySession(call, session)
+		cancel()
+		if err != nil {
+			if ctx.Err() == nil {
+				k.cfg.Log.Warn("session of this coordinator's last process not ended; it ends by itself", "error", err)
+			}
+			continue // at the next look, if it is there still
+		}
+		k.mu.Lock()
+		k.ended[session] = true
+		k.mu.Unlock()
+		k.cfg.Log.Info("leases of this coordinator's last process ended", "session", session)
 	}
 }
 
@@ -431,6 +468,7 @@ func (s *Service) KeepLeases(ctx context.Context) error {
 	every := true // Boots fall silent, and are heard again, without a change of the records
 	for {
 		if v, changed := records.Take(); v != nil {
+			s.keeper.endPast(ctx, v)
 			s.keeper.keep(ctx, v, every || changed.All, func(group string) bool { _, in := changed.Groups[group]; return in })
 		}
 		select {

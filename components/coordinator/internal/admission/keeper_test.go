@@ -252,6 +252,53 @@ func TestLeasesOfAKeeperThatEndedAreTakenAgain(t *testing.T) {
 	}
 }
 
+// startAgain is coordinator i after its crash, as a new process.
+func (k *keepers3) startAgain(i int) {
+	time.Sleep(sessionLimit + time.Second) // the last word of the old one is never heard
+	k.stores[i].goOn()
+	s := k.services[i]
+	s.keeper = newKeeper(&s.cfg)
+	var ctx context.Context
+	ctx, k.stop[i] = context.WithCancel(k.t.Context())
+	k.running.Go(func() { _ = s.KeepLeases(ctx) })
+}
+
+// TestACoordinatorThatStartsAgainEndsItsPast: what its last process held is free at once, for
+// those who hear the Boots first, and nobody waits for a TTL. What others hold stays.
+func TestACoordinatorThatStartsAgainEndsItsPast(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		k := newKeepers3(t, 9)
+		boots := k.admitAll()
+		time.Sleep(time.Second)
+		past, others := k.services[0].keeper.own(), []string{k.services[1].keeper.own(), k.services[2].keeper.own()}
+		k.hears(boots[0].bootID, false, 0, 1, 2) // a machine that lost its power too
+		end := k.wantNoGap(1)
+		defer end()
+		k.crash(0)
+		k.startAgain(0)
+		began := time.Now()
+		time.Sleep(time.Second)
+		if err := k.store.RenewSession(t.Context(), past); !errors.Is(err, store.ErrNoSession) {
+			t.Errorf("the session of the last process lives: %v", err)
+		}
+		k.wantHeld(boots[1:], 0, 1, 2)
+		if k.services[1].keeper.own() != others[0] || k.services[2].keeper.own() != others[1] {
+			t.Error("another coordinator lost its session")
+		}
+		next := k.newcomer(1, 0)
+		for err := next.admit(t.Context()); err != nil; err = next.again(k.services[1]).admit(t.Context()) {
+			if waited := time.Since(began); code(err) != codeConflict || waited > maxReclaim+time.Second {
+				t.Fatalf("after %v: %v", waited, err)
+			}
+			time.Sleep(conflictRetry)
+		}
+		if waited := time.Since(began); waited < maxReclaim {
+			t.Errorf("a successor came in after %v, while its predecessor could still be heard", waited)
+		}
+		k.wantHeld(boots[1:], 0, 1, 2)
+	})
+}
+
 // TestALeaseGoesToWhoeverHearsItsBoot, without a moment in which it is free.
 func TestALeaseGoesToWhoeverHearsItsBoot(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -30,3 +30,15 @@ func TestTheSlotOfAnAgent(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestWhereTheSecondsOfARolloutGo(t *testing.T) {
+	got := phaseSums([]SlotReport{
+		{PhasesMS: map[string]int64{"JOINING": 1500, "BOOTING": 3000}, PlatformMS: 2500},
+		{PhasesMS: map[string]int64{"JOINING": 500}, PlatformMS: 1000},
+	})
+	for name, want := range map[string]float64{"all_joining_s": 2, "all_booting_s": 3, "all_platform_s": 3.5} {
+		if got[name] != want {
+			t.Errorf("%s = %v, want %v", name, got[name], want)
+		}
+	}
+}

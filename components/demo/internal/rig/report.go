@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/core/operation"
@@ -109,6 +110,19 @@ func overheadPercent(total time.Duration, slots []SlotReport, minReady time.Dura
 		return 0
 	}
 	return 100 * (float64(total)/float64(floor) - 1)
+}
+
+// phaseSums is where the seconds of a rollout went: each phase, and within them the platform,
+// over all Slots.
+func phaseSums(slots []SlotReport) map[string]float64 {
+	sums := map[string]float64{}
+	for _, slot := range slots {
+		for phase, ms := range slot.PhasesMS {
+			sums["all_"+strings.ToLower(phase)+"_s"] += float64(ms) / 1000
+		}
+		sums["all_platform_s"] += float64(slot.PlatformMS) / 1000
+	}
+	return sums
 }
 
 // Write stores v as indented JSON at path, making its folder.

@@ -45,40 +45,10 @@ func (r *Rig) BenchSurvival(ctx context.Context, n *Narrator, plan SurvivalPlan)
 	if err := r.survivalOfRollout(ctx, n, add); err != nil {
 		return result, err
 	}
-	for _, loss := range []struct {
-		name, aim, say string
-		take           func(agentProcesses) error
-	}{
-		{"agent_killed_on_primary_gap_s", "<= 1.5", "killing the agent's worker", func(a agentProcesses) error { return syscall.Kill(a.worker, syscall.SIGKILL) }},
-		{"agent_container_restarted_on_primary_gap_s", "<= 5", "restarting the agent's container", func(a agentProcesses) error { return syscall.Kill(a.parent, syscall.SIGTERM) }},
-	} {
-		var gaps []float64
-		failed, moves := 0, 0
-		for range plan.Rounds {
-			leader, err := r.settled(ctx)
-			if err != nil {
-				return result, err
-			}
-			agents, err := r.agents()
-			if err != nil {
-				return result, err
-			}
-			of, found := agents[leader]
-			if !found {
-				return result, fmt.Errorf("the agent of %s is not found", leader)
-			}
-			from := time.Now()
-			if err := loss.take(of); err != nil {
-				return result, fmt.Errorf("%s of %s: %w", loss.say, leader, err)
-			}
-			s, err := r.survived(ctx, from)
-			if err != nil {
-				return result, err
-			}
-			n.Say("%s of the primary %s: longest gap %.2f s, %d writes failed", loss.say, leader, s.Gap.Seconds(), s.Failed)
-			gaps, failed, moves = append(gaps, s.Gap.Seconds()), failed+s.Failed, moves+len(s.Servers)-1
+	for _, loss := range losses {
+		if err := r.survivalOf(ctx, n, loss, plan.Rounds, add); err != nil {
+			return result, err
 		}
-		add(loss.name, "s", loss.aim, gaps, map[string]float64{"failed_writes": float64(failed), "leadership_moves": float64(moves)})
 	}
 	brief, err := r.withoutCoordinators(ctx, n, briefAway)
 	if err != nil {
@@ -106,6 +76,113 @@ func (r *Rig) BenchSurvival(ctx context.Context, n *Narrator, plan SurvivalPlan)
 	return result, nil
 }
 
+// loss is one that the agent of the primary suffers.
+type loss struct {
+	name, aim, say string
+	take           func(agentProcesses) error
+	// newBoot: what comes back is another Boot.
+	newBoot bool
+}
+
+var losses = []loss{
+	{
+		name: "agent_killed_on_primary_gap_s", aim: "<= 1.5", say: "killing the agent's worker",
+		take: func(a agentProcesses) error { return syscall.Kill(a.worker, syscall.SIGKILL) },
+	},
+	{
+		name: "agent_container_restarted_on_primary_gap_s", aim: "<= 5", say: "restarting the agent's container", newBoot: true,
+		take: func(a agentProcesses) error { return syscall.Kill(a.parent, syscall.SIGTERM) },
+	},
+}
+
+// survivalOf measures one loss some times.
+func (r *Rig) survivalOf(ctx context.Context, n *Narrator, l loss, rounds int, add addFigure) error {
+	var gaps, away []float64
+	failed, moves := 0, 0
+	for range rounds {
+		leader, err := r.settled(ctx)
+		if err != nil {
+			return err
+		}
+		agents, err := r.agents()
+		if err != nil {
+			return err
+		}
+		of, found := agents[leader]
+		if !found {
+			return fmt.Errorf("the agent of %s is not found", leader)
+		}
+		boots, err := r.boots(ctx, Postgres)
+		if err != nil {
+			return err
+		}
+		from := time.Now()
+		if err := l.take(of); err != nil {
+			return fmt.Errorf("%s of %s: %w", l.say, leader, err)
+		}
+		if err := r.backAgain(ctx, l, leader, of, boots[leader]); err != nil {
+			return err
+		}
+		away = append(away, time.Since(from).Seconds())
+		s, err := r.survived(ctx, from)
+		if err != nil {
+			return err
+		}
+		n.Say("%s of the primary %s: longest gap %.2f s, %d writes failed; whole after %.1f s", l.say, leader, s.Gap.Seconds(), s.Failed, away[len(away)-1])
+		gaps, failed, moves = append(gaps, s.Gap.Seconds()), failed+s.Failed, moves+len(s.Servers)-1
+	}
+	add(l.name, "s", l.aim, gaps, map[string]float64{"failed_writes": float64(failed), "leadership_moves": float64(moves), "whole_after_s": figures.Median(away)})
+	return nil
+}
+
+// backAgain waits until the agent that was lost is back, so that all of its absence is in
+// the picture: one that is told to stop goes on carrying for some seconds first.
+func (r *Rig) backAgain(ctx context.Context, l loss, slot string, was agentProcesses, boot string) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	err := r.until(ctx, func(ctx context.Context) error {
+		now, err := r.agents()
+		switch {
+		case err != nil:
+			return err
+		case now[slot].worker == 0 || now[slot].worker == was.worker:
+			return errors.New("its worker is the one of before, or there is none")
+		case !l.newBoot:
+			return nil
+		}
+		boots, err := r.boots(ctx, Postgres)
+		if err == nil && (boots[slot] == "" || boots[slot] == boot) {
+			err = errors.New("its boot is the one of before")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the agent of %s is not back: %w", slot, err)
+	}
+	_, err = r.settled(ctx)
+	return err
+}
+
+// until tries again and again, until ctx ends.
+func (r *Rig) until(ctx context.Context, try func(context.Context) error) error {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := try(bounded)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		r.hangUp() // its coordinator may be the one that is away
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}
+
 type addFigure func(name, unit, aim string, samples []float64, detail map[string]float64)
 
 // survivalOfRollout rolls the database once.
@@ -119,7 +196,9 @@ func (r *Rig) survivalOfRollout(ctx context.Context, n *Narrator, add addFigure)
 		joining = append(joining, float64(s.PhasesMS[string(operation.Joining)])/1000)
 	}
 	add("joining_replica_s", "s", "<= 1.5", joining, nil)
-	add("overhead_percent", "percent", "<= 25", []float64{report.OverheadPercent}, map[string]float64{"rollout_s": report.RolloutS, "planned_gap_ms": float64(report.GapMS.Planned)})
+	detail := phaseSums(report.Slots)
+	detail["rollout_s"], detail["planned_gap_ms"] = report.RolloutS, float64(report.GapMS.Planned)
+	add("overhead_percent", "percent", "<= 25", []float64{report.OverheadPercent}, detail)
 	return nil
 }
 
@@ -127,25 +206,18 @@ func (r *Rig) survivalOfRollout(ctx context.Context, n *Narrator, add addFigure)
 func (r *Rig) settled(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	ticker := time.NewTicker(500 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		leader, err := r.leaderOfWhole(ctx)
-		if err == nil {
-			return leader, nil
-		}
-		r.hangUp() // its coordinator may be the one that is away
-		select {
-		case <-ctx.Done():
-			return "", errors.Join(fmt.Errorf("the database is not whole after %s", settleTime), err)
-		case <-ticker.C:
-		}
+	var leader string
+	err := r.until(ctx, func(ctx context.Context) (err error) {
+		leader, err = r.leaderOfWhole(ctx)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("the database is not whole after %s: %w", settleTime, err)
 	}
+	return leader, nil
 }
 
 func (r *Rig) leaderOfWhole(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	c, err := r.Client()
 	if err != nil {
 		return "", err
