@@ -30,6 +30,7 @@ import (
 	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/server"
 	"cadre.dev/coordinator/internal/status"
+	"cadre.dev/coordinator/internal/succession"
 	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
@@ -91,6 +92,7 @@ type Coordinator struct {
 	catalog   *catalog.Writer
 	platform  *observe.Platform
 	reconcile *reconcile.Reconciler
+	successor *succession.Watch
 	server    *server.Server
 	ratchet   *ratchet.Ratchet
 	metrics   *status.Metrics
@@ -166,6 +168,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("leases", c.afterConfirmed(c.admission.KeepLeases))
 	work.run("credentials", c.renewCredentials)
 	work.run("reconcile", c.afterConfirmed(c.reconcile.Run))
+	work.run("succession", c.afterConfirmed(c.successor.Run))
 	serve := func(ctx context.Context) error { return c.server.Run(ctx, api) }
 	if !c.founding.Recorded {
 		// Before the founding stands in the records nothing else may.
@@ -264,6 +267,11 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 		return err
 	}
 	c.platform = observe.NewPlatform(c.deps.Platform, c.deps.Now, 30*time.Second)
+	if c.successor, err = succession.New(succession.Config{
+		Slot: c.cfg.Slot, Address: consul.Address(), Token: c.root.ManagementToken().RevealString(), Views: c.views, Store: c.store, Log: c.log,
+	}); err != nil {
+		return err
+	}
 	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
 	c.assembleDoor(consul.Address())
 	return c.assembleOverlay()

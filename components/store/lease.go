@@ -205,6 +205,17 @@ func (c *Consul) sawTerm(term uint64) uint64 {
 // DestroyHolderSession frees the lock at once if holder has it: a supervisor
 // calls it when it saw the coordinator process die. It reports whether it did.
 func (c *Consul) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
+	return c.endSession(ctx, func(r LeaseRecord) bool { return r.Holder == holder })
+}
+
+// EndLease is DestroyHolderSession for the Lease of one Term: a later one of the same
+// holder stays.
+func (c *Consul) EndLease(ctx context.Context, holder string, term uint64) (bool, error) {
+	return c.endSession(ctx, func(r LeaseRecord) bool { return r.Holder == holder && r.Term == term })
+}
+
+// endSession destroys the session of the lock if its record is the one that is meant.
+func (c *Consul) endSession(ctx context.Context, meant func(LeaseRecord) bool) (bool, error) {
 	lock, err := c.get(ctx, LeaseKey)
 	if err != nil || lock == nil || lock.Session == "" {
 		return false, err
@@ -213,7 +224,7 @@ func (c *Consul) DestroyHolderSession(ctx context.Context, holder string) (bool,
 	if err := decodeStrict(lock.Value, &record); err != nil {
 		return false, &RecordError{Key: LeaseKey, Index: lock.ModifyIndex, Err: err}
 	}
-	if record.Holder != holder {
+	if !meant(record) {
 		return false, nil
 	}
 	// Sessions are never reused: one that was replaced meanwhile is another one.

@@ -22,6 +22,7 @@ type pausable interface{ PauseRenewals(paused bool) }
 // breakable stores can end the session of a holder.
 type breakable interface {
 	DestroyHolderSession(ctx context.Context, holder string) (bool, error)
+	EndLease(ctx context.Context, holder string, term uint64) (bool, error)
 }
 
 // Run runs the contract that every Store fulfils.

@@ -228,6 +228,30 @@ var leaseTests = []contractTest{
 		}
 	}},
 
+	{"a lease is ended by holder and term, and no later one", func(s *suite) {
+		broken, ok := s.Store.(breakable)
+		if !ok {
+			s.Skip("the store cannot end a session")
+		}
+		end := func(holder string, term uint64, want bool) {
+			if did, err := broken.EndLease(s.ctx, holder, term); did != want || err != nil {
+				s.Fatalf("end the lease of %s in term %d: %v, %v, want %v", holder, term, did, err, want)
+			}
+		}
+		end("one", 1, false) // nobody has it
+		old := s.acquire("one")
+		end("two", old.Term(), false)
+		end("one", old.Term()+1, false)
+		end("one", old.Term(), true)
+		next := s.acquire("one")
+		end("one", old.Term(), false)
+		s.refused(store.ErrFenced, fenced(old, put("a", "stale"))...)
+		s.must(fenced(next, put("a", "fresh"))...)
+		if err := next.Release(s.ctx); err != nil {
+			s.Fatal(err)
+		}
+	}},
+
 	{"the holder learns of a destroyed session from its renewal", func(s *suite) {
 		broken, ok := s.Store.(breakable)
 		if !ok {

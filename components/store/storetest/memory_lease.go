@@ -138,13 +138,24 @@ func (m *Memory) readTermLocked() (uint64, error) {
 
 // DestroyHolderSession is store.Consul's.
 func (m *Memory) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
+	return m.endSession(ctx, func(r store.LeaseRecord) bool { return r.Holder == holder })
+}
+
+// EndLease is store.Consul's.
+func (m *Memory) EndLease(ctx context.Context, holder string, term uint64) (bool, error) {
+	return m.endSession(ctx, func(r store.LeaseRecord) bool { return r.Holder == holder && r.Term == term })
+}
+
+func (m *Memory) endSession(ctx context.Context, meant func(store.LeaseRecord) bool) (bool, error) {
 	if err := m.beforeRead(ctx); err != nil {
 		return false, err
 	}
 	m.mu.Lock()
-	open, held := m.sessions[m.items[store.LeaseKey].session]
+	lock := m.items[store.LeaseKey]
+	open, held := m.sessions[lock.session]
 	m.mu.Unlock()
-	if !held || open.holder != holder {
+	var record store.LeaseRecord
+	if !held || json.Unmarshal(lock.value, &record) != nil || !meant(record) {
 		return false, nil
 	}
 	m.destroy(open.id)

@@ -47,7 +47,7 @@ func bench(ctx context.Context, args []string) error {
 	flags.DurationVar(&o.StormLimit, "storm-limit", 2*time.Minute, "after how long an agent without Sessions and orders is lost")
 	flags.BoolVar(&o.OnlyCoordinators, "only-coordinators", false, "open no Sessions between members, whatever their peer maps name")
 	only := flags.String("only", "", "measure only what matches this regular expression: idle, storm, orders, takeovers")
-	flags.StringVar(&o.Profile, "profile", "", "folder for CPU profiles of the idle leader; they cost some CPU themselves (empty: none)")
+	flags.StringVar(&o.Profile, "profile", "", "folder for CPU profiles of the leader and its Consul server, idle and growing; they cost some CPU themselves (empty: none)")
 	flags.StringVar(&o.Consul, "consul", "", "Consul's program (empty: CADRE_CONSUL, .tools/bin/consul, or PATH)")
 	logPath := flags.String("log", ".out/bench-scale.log", "what the processes say")
 	if err := flags.Parse(args); err != nil {

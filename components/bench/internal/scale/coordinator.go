@@ -3,7 +3,9 @@ package scale
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"runtime/pprof"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,6 +93,16 @@ func runCoordinator(ctx context.Context, raw json.RawMessage) (worker.Actor, err
 			os.Exit(1)
 		}
 	}()
+	management := func(ctx context.Context) (string, error) {
+		if token.Load() == nil {
+			known, err := coordinatortest.ManagementToken(ctx, guest, world.Cluster, cfg.StateDir)
+			if err != nil {
+				return "", err
+			}
+			token.Store(&known)
+		}
+		return *token.Load(), nil
+	}
 	return worker.Actor{
 		Close: func() { stop(); <-ended; guest.Close() },
 		Methods: map[string]worker.Method{
@@ -98,12 +111,9 @@ func runCoordinator(ctx context.Context, raw json.RawMessage) (worker.Actor, err
 			}),
 			"memory": worker.Typed(func(context.Context, nothing) (memory, error) { return ownMemory() }),
 			"raft": worker.Typed(func(ctx context.Context, _ nothing) (raft, error) {
-				if token.Load() == nil {
-					known, err := coordinatortest.ManagementToken(ctx, guest, world.Cluster, cfg.StateDir)
-					if err != nil {
-						return raft{}, err
-					}
-					token.Store(&known)
+				known, err := management(ctx)
+				if err != nil {
+					return raft{}, err
 				}
 				var self struct {
 					Stats struct {
@@ -113,10 +123,16 @@ func runCoordinator(ctx context.Context, raw json.RawMessage) (worker.Actor, err
 						} `json:"raft"`
 					}
 				}
-				err := get(ctx, "http://127.0.0.1:8500/v1/agent/self", *token.Load(), &self)
+				err = get(ctx, "http://127.0.0.1:8500/v1/agent/self", known, &self)
 				return raft{Applied: self.Stats.Raft.Applied, Peers: self.Stats.Raft.Peers}, err
 			}),
-			"profile": worker.Typed(func(ctx context.Context, p profile) (nothing, error) { return nothing{}, p.take(ctx) }),
+			"profile": worker.Typed(func(ctx context.Context, p profile) (nothing, error) {
+				known, err := management(ctx)
+				if err != nil {
+					return nothing{}, err
+				}
+				return nothing{}, p.take(ctx, known)
+			}),
 		},
 	}, nil
 }
@@ -154,14 +170,19 @@ func ownMemory() (memory, error) {
 	return memory{RSS: resident * uint64(os.Getpagesize()), Live: sample[0].Value.Uint64()}, nil
 }
 
-// profile says what the CPU of a coordinator goes into.
+// profile says what the CPU of a coordinator and of its Consul server goes into.
 type profile struct {
+	// Path of the files, which get an ending each.
 	Path    string
 	Seconds int
 }
 
-func (p profile) take(ctx context.Context) error {
-	file, err := os.Create(p.Path)
+func (p profile) take(ctx context.Context, token string) error {
+	var consul sync.WaitGroup
+	defer consul.Wait()
+	failed := make(chan error, 1)
+	consul.Go(func() { failed <- p.ofConsul(ctx, token) })
+	file, err := os.Create(p.Path + ".pprof")
 	if err != nil {
 		return err
 	}
@@ -169,10 +190,38 @@ func (p profile) take(ctx context.Context) error {
 	if err := pprof.StartCPUProfile(file); err != nil {
 		return err
 	}
-	defer pprof.StopCPUProfile()
 	select {
 	case <-time.After(time.Duration(p.Seconds) * time.Second):
 	case <-ctx.Done():
 	}
-	return nil
+	pprof.StopCPUProfile()
+	waits, err := os.Create(p.Path + "-waits.txt")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = waits.Close() }()
+	return errors.Join(pprof.Lookup("goroutine").WriteTo(waits, 1), <-failed)
+}
+
+// ofConsul asks the server for its own.
+func (p profile) ofConsul(ctx context.Context, token string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:8500/debug/pprof/profile?seconds=%d", p.Seconds), nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("X-Consul-Token", token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("profile consul: %s", resp.Status)
+	}
+	file, err := os.Create(p.Path + "-consul.pprof")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, resp.Body)
+	return errors.Join(err, file.Close())
 }

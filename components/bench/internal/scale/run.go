@@ -38,7 +38,7 @@ type Options struct {
 	// Consul is the program.
 	Consul string
 	// Log takes what the processes say, Progress what is done, the folder Profile what the
-	// leader does when idle; empty: nothing.
+	// leader and its Consul server do, growing and idle; empty: nothing.
 	Log      *os.File
 	Progress io.Writer
 	Profile  string

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"cadre.dev/bench/internal/fleet"
@@ -31,6 +32,11 @@ func (c *cluster) grow(ctx context.Context, n int) (took time.Duration, err erro
 	}
 	defer o.close()
 	from := c.groups
+	watched, err := c.watchGrowth(ctx, want*perGroup)
+	if err != nil {
+		return 0, err
+	}
+	defer watched()
 	if err := world.Each(8, want-from, func(i int) error {
 		name := groupName(from + i)
 		spec, err := specOf(name, perGroup, "one")
@@ -44,6 +50,56 @@ func (c *cluster) grow(ctx context.Context, n int) (took time.Duration, err erro
 	c.groups = want
 	_, err = c.whole(ctx, c.options.GrowLimit)
 	return time.Since(began), err
+}
+
+// growthProfile is how long each look at the growing leader takes.
+const growthProfile = 20
+
+// watchGrowth notes what the growth to so many Slots costs, until the answer is called, which
+// tells it; with a profile of it now and then, where profiles are wanted.
+func (c *cluster) watchGrowth(ctx context.Context, to int) (end func(), err error) {
+	leader, _, err := c.ready(ctx, time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.usage(ctx, leader)
+	if err != nil {
+		return nil, err
+	}
+	own, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for n := 1; c.options.Profile != "" && own.Err() == nil; n++ {
+			path := filepath.Join(c.options.Profile, fmt.Sprintf("growing-to-%d-%02d", to, n))
+			if err := c.coordinators[leader].Call(ctx, "profile", profile{Path: path, Seconds: growthProfile}, nil); err != nil {
+				c.say("  not profiled: %v", err)
+				return
+			}
+		}
+	})
+	return func() {
+		if after, err := c.usage(ctx, leader); err == nil {
+			c.say("  growing took, in cores: %v", spent(before, after, leader))
+		}
+		stop()
+		watching.Wait() // there is one profile of a process at a time
+	}, nil
+}
+
+// spent is what was used from one moment to another.
+func spent(before, after usage, leader int) (out costs) {
+	took := after.at.Sub(before.at).Seconds()
+	cores := func(a, b time.Duration) float64 { return (b - a).Seconds() / took }
+	out = costs{
+		Leader: cores(before.of[leader], after.of[leader]), Consul: cores(before.consul, after.consul), Agents: cores(before.agents, after.agents),
+		Busy: (after.busy - before.busy) / max(after.all-before.all, 1), Writes: float64(after.applied-before.applied) / took,
+	}
+	for n := range replicas {
+		if n != leader {
+			out.Followers += cores(before.of[n], after.of[n]) / (replicas - 1)
+		}
+	}
+	return out
 }
 
 func (c *cluster) slots() int { return c.groups * perGroup }
@@ -137,9 +193,8 @@ func (c *cluster) settle(ctx context.Context) error {
 	return err
 }
 
-// idle is what a size costs when nothing happens.
-type idle struct {
-	Slots int
+// costs are what a while took.
+type costs struct {
 	// Leader, Followers, Consul and Agents are cores: of the leader's process, the mean of
 	// the others, of the leader's Consul server, of what plays the agents.
 	Leader, Followers, Consul, Agents float64
@@ -147,6 +202,16 @@ type idle struct {
 	Busy float64
 	// Writes a second into Consul's log.
 	Writes float64
+}
+
+func (c costs) String() string {
+	return fmt.Sprintf("leader %.3f, followers %.3f, consul %.3f, agents %.2f; machine %.0f %% busy; %.1f writes/s", c.Leader, c.Followers, c.Consul, c.Agents, c.Busy*100, c.Writes)
+}
+
+// idle is what a size costs when nothing happens.
+type idle struct {
+	costs
+	Slots int
 	// Leader's memory, in bytes.
 	Memory memory
 }
@@ -205,7 +270,7 @@ func (c *cluster) idle(ctx context.Context) (out idle, err error) {
 		return out, err
 	}
 	if c.options.Profile != "" {
-		path := filepath.Join(c.options.Profile, fmt.Sprintf("leader-%d.pprof", c.slots()))
+		path := filepath.Join(c.options.Profile, fmt.Sprintf("leader-%d", c.slots()))
 		err = c.coordinators[leader].Call(ctx, "profile", profile{Path: path, Seconds: int(c.options.Window.Seconds())}, nil)
 	} else {
 		select {
@@ -221,20 +286,9 @@ func (c *cluster) idle(ctx context.Context) (out idle, err error) {
 	if err != nil {
 		return out, err
 	}
-	took := after.at.Sub(before.at).Seconds()
-	cores := func(a, b time.Duration) float64 { return (b - a).Seconds() / took }
-	out = idle{
-		Slots: c.slots(), Leader: cores(before.of[leader], after.of[leader]), Consul: cores(before.consul, after.consul), Agents: cores(before.agents, after.agents),
-		Busy: (after.busy - before.busy) / max(after.all-before.all, 1), Writes: float64(after.applied-before.applied) / took,
-	}
-	for n := range replicas {
-		if n != leader {
-			out.Followers += cores(before.of[n], after.of[n]) / (replicas - 1)
-		}
-	}
+	out = idle{costs: spent(before, after, leader), Slots: c.slots()}
 	err = c.coordinators[leader].Call(ctx, "memory", nothing{}, &out.Memory)
-	c.say("  idle with %d slots: leader %.3f cores, followers %.3f, consul %.3f, agents %.2f; machine %.0f %% busy; %.1f writes/s; leader %.0f MiB, in use %.0f MiB",
-		out.Slots, out.Leader, out.Followers, out.Consul, out.Agents, out.Busy*100, out.Writes, float64(out.Memory.RSS)/(1<<20), float64(out.Memory.Live)/(1<<20))
+	c.say("  idle with %d slots, in cores: %v; leader %.0f MiB, in use %.0f MiB", out.Slots, out.costs, float64(out.Memory.RSS)/(1<<20), float64(out.Memory.Live)/(1<<20))
 	return out, err
 }
 
