@@ -160,8 +160,9 @@ func TestTOK03_Renewal(t *testing.T) {
 	}
 	b.mustAdmit()
 	h.endLease()
+	// Its keeper is gone, not the Boot: nothing is issued until it is kept again.
 	_, err := b.renew()
-	wantCode(t, err, codes.PermissionDenied, policy.CodeRenewDenied)
+	wantCode(t, err, codes.Unavailable, codeGate)
 	b.mustAdmit()
 	b.mustRenew()
 	for _, code := range []policy.Code{policy.CodeRenewDenied, policy.CodeRevisionNotAllowed, policy.CodePeerRevoked} {

@@ -53,7 +53,7 @@ func TestTOK03_LeaseLivesWhenTokensAreRecorded(t *testing.T) {
 	h.service.cfg.Issuer = issuer
 	judged := h.onFirstJudgement(func() error { h.endLease(); return nil })
 	_, err := b.renew()
-	wantCode(t, err, codes.PermissionDenied, policy.CodeRenewDenied)
+	wantCode(t, err, codes.Unavailable, codeGate)
 	if after := h.admission(); len(after.TokenAccessors) != len(before.TokenAccessors) || !after.ExpiresAt.Equal(before.ExpiresAt) {
 		t.Errorf("recorded %+v", after)
 	}
