@@ -38,6 +38,8 @@ type limits struct {
 	loopback bool
 	// dialTime bounds one try, from the TCP connection to the Session.
 	dialTime time.Duration
+	// demandTime is how long what apps send waits for a Session that is made on demand.
+	demandTime time.Duration
 }
 
 func (l limits) withDefaults() limits {
@@ -57,5 +59,6 @@ func (l limits) withDefaults() limits {
 		searches:          cmp.Or(l.searches, 16),
 		loopback:          l.loopback,
 		dialTime:          cmp.Or(l.dialTime, 10*time.Second),
+		demandTime:        cmp.Or(l.demandTime, 10*time.Second),
 	}
 }

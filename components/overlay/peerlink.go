@@ -152,7 +152,7 @@ func (l *peerLink) wanted() { l.step(link.Wanted{}) }
 func (l *peerLink) rules(p Peer) forward.Rules {
 	r := forwardRules(p)
 	if f := l.node.facts(p); f.OnDemand && (f.Boot != "" || f.AnyBoot) {
-		r.Hold = demandTime
+		r.Hold = l.node.limits.demandTime
 	}
 	return r
 }

@@ -20,8 +20,6 @@ const (
 	// idleTime is how long a Link on demand may be unused before its Sessions end, where
 	// the Config does not say.
 	idleTime = 5 * time.Minute
-	// demandTime is how long what apps send waits for a Session that is made on demand.
-	demandTime = 10 * time.Second
 	// giveUpTime is how long a Session is looked for that nobody waits for any more.
 	giveUpTime = 30 * time.Second
 	// restTime bounds the Peer's answer to a proposal of rest, and the wait of a side that
@@ -169,7 +167,7 @@ func (l *peerLink) awaitSession(ctx context.Context) {
 	if !onDemand {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, demandTime)
+	ctx, cancel := context.WithTimeout(ctx, l.node.limits.demandTime)
 	defer cancel()
 	_ = l.forward.Await(ctx) // who finds none says so
 }

@@ -186,7 +186,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	node, err := overlay.New(overlay.Config{
 		Self: first.ID, SelfVIP: vip, Listen: a.cfg.Listen, Gateway: a.cfg.Gateway, Log: a.cfg.Log,
 		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths, Private: group.PrivatePorts(a.cfg.API, a.cfg.Consul, a.cfg.Listen),
-		OnControl: a.hub.Serve, Listener: a.cfg.Parent,
+		OnControl: a.hub.Serve, Listener: a.cfg.Parent, OnDemand: true,
 	})
 	if err != nil {
 		return fmt.Errorf("overlay: %w", err)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -64,5 +65,35 @@ func TestCoordinatorAsksAboutTheMesh(t *testing.T) {
 		if code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("metrics: %d, %q is missing", code, want)
 		}
+	}
+}
+
+// Sessions with coordinators and a small group of its own are kept; others are made when
+// somebody wants one.
+func TestWhichSessionsAnAgentKeeps(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	boot := strings.Repeat("ab", 32)
+	c.Others = []*controlv1.Peer{
+		{Group: "web", Slot: "web-1", Vip: agenttest.VIP(2, 1).String(), BootId: boot},
+		{Group: "db", Slot: "db-0", Vip: agenttest.VIP(3, 0).String(), BootId: boot},
+	}
+	c.Start(t)
+	c.Order(&controlv1.Desired{Version: 10, Term: 3, ConfigJson: config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})})
+	a := newTestAgent(t, w)
+	a.start()
+	agenttest.Eventually(t, soon, "a control session", func() bool { return c.Agent() != nil })
+	got, err := c.Agent().MeshStatus(t.Context(), &controlv1.MeshStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]string{}
+	for _, l := range got.GetLinks() {
+		states[l.GetPeer()] = l.GetState()
+	}
+	// web-1 has no place where it could be reached.
+	want := map[string]string{"coordinator-0": "up", "web-1": "absent", "db-0": "idle"}
+	if !maps.Equal(states, want) {
+		t.Errorf("links %v, want %v", states, want)
 	}
 }

@@ -45,6 +45,8 @@ type Coordinator struct {
 	Faults attestsim.Faults
 	// NoCollateral gives none with the evidence.
 	NoCollateral bool
+	// Others are in the peer map beside the coordinator.
+	Others []*controlv1.Peer
 	// Refuse, if set, answers Admit.
 	Refuse func() error
 	// Tamper may change a statement before it is quoted.
@@ -339,10 +341,10 @@ func (a *admission) verify(ctx context.Context, r *admissionv1.AdmitRequest) (st
 }
 
 func (c *Coordinator) peers() []*controlv1.Peer {
-	return []*controlv1.Peer{{
+	return append([]*controlv1.Peer{{
 		Group: c.id.Group, Slot: c.id.Slot, Vip: VIP(0, 0).String(), AppId: c.AppID,
 		InstanceId: c.instanceID, Coordinator: true,
-	}}
+	}}, c.Others...)
 }
 
 func (c *Coordinator) onControl(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {

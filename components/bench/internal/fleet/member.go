@@ -96,7 +96,7 @@ func (m *member) live(ctx context.Context) error {
 	gateway := overlay.Gateway{Domain: world.Domain, Address: m.fleet.gateway.Address()}
 	h.node, err = overlay.New(overlay.Config{
 		Self: self, SelfVIP: vip, Listen: "127.0.0.1:0", Gateway: gateway,
-		Paths: []overlay.PathKind{overlay.PathGateway}, OnControl: h.serve,
+		Paths: []overlay.PathKind{overlay.PathGateway}, OnControl: h.serve, OnDemand: true,
 	})
 	if err != nil {
 		return err
