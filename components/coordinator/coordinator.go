@@ -280,11 +280,16 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 // consulRunDir holds Consul's configuration: a mount of its own there counts, too.
 func (c *Coordinator) consulRunDir() string { return filepath.Join(c.cfg.RunDir, "consul") }
 
+// ownConnections is more than this process has to its Consul.
+const ownConnections = 1000
+
 func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 	cfg := supervise.Config{
 		Binary: c.cfg.ConsulBinary, DataDir: filepath.Join(c.cfg.StateDir, "consul"), RunDir: c.consulRunDir(),
 		Datacenter: c.cfg.Datacenter, Node: c.cfg.Slot, VIP: c.cfg.vip(), Servers: c.cfg.Replicas,
 		GossipKey: gossip, ManagementToken: c.root.ManagementToken(), CAPEM: c.root.CA().PEM(),
+		// Members come from one address, that of the door.
+		Clients: door.Connections() + ownConnections,
 	}
 	for _, vip := range c.cfg.otherVIPs() {
 		cfg.Others = append(cfg.Others, netip.MustParseAddr(vip))

@@ -105,38 +105,68 @@ var verbs = []string{
 	"check-index", "check-session", "check-not-exists", "delete", "delete-tree", "delete-cas",
 }
 
+// writes are those that keep a value.
+var writes = []string{"set", "cas", "lock", "unlock"}
+
 // maxOps is Consul's own.
 const maxOps = 128
 
-// txnBody makes the body of a transaction on the caller's keys.
-func txnBody(c Caller, body []byte) ([]byte, *Refusal) {
+// txnBody makes the body of a transaction on the caller's keys, and says how much it adds
+// to them.
+func txnBody(c Caller, body []byte) (_ []byte, added int, _ *Refusal) {
 	var asked []struct{ KV, Node, Service, Check json.RawMessage }
 	if refused := decode(body, &asked); refused != nil {
-		return nil, refused
+		return nil, 0, refused
 	}
 	if len(asked) == 0 || len(asked) > maxOps {
-		return nil, invalid("%d operations, want 1 to %d", len(asked), maxOps)
+		return nil, 0, invalid("%d operations, want 1 to %d", len(asked), maxOps)
 	}
 	type op struct {
 		KV kvOp `json:"KV"`
 	}
 	out := make([]op, len(asked))
+	shown := map[string]bool{}
 	for i, one := range asked {
 		if given(one.Node) || given(one.Service) || given(one.Check) || !given(one.KV) {
-			return nil, forbidden("operation %d: transactions of members are on KV only", i)
+			return nil, 0, forbidden("operation %d: transactions of members are on KV only", i)
 		}
 		kv := &out[i].KV
 		if refused := decode(one.KV, kv); refused != nil {
-			return nil, refused
+			return nil, 0, refused
 		}
-		if !slices.Contains(verbs, kv.Verb) {
-			return nil, forbidden("operation %d: verb %s; allowed are %s", i, clip(kv.Verb), strings.Join(verbs, ", "))
+		if refused := kv.judge(c, i, shown); refused != nil {
+			return nil, 0, refused
 		}
-		if refused := inScope(c, kv.Key); refused != nil {
-			return nil, refused
+		if slices.Contains(writes, kv.Verb) {
+			added += stored(kv.Key, len(kv.Value))
 		}
 	}
-	return encode(out)
+	text, refused := encode(out)
+	return text, added, refused
+}
+
+// judge is about operation i of a transaction; shown are the keys and trees that the answer
+// has already. It has each once: Consul makes the answer in memory, and a hundred times the
+// same tree would be a hundred times its size.
+func (kv *kvOp) judge(c Caller, i int, shown map[string]bool) *Refusal {
+	if !slices.Contains(verbs, kv.Verb) {
+		return forbidden("operation %d: verb %s; allowed are %s", i, clip(kv.Verb), strings.Join(verbs, ", "))
+	}
+	if refused := inScope(c, kv.Key); refused != nil {
+		return refused
+	}
+	what := ""
+	switch kv.Verb {
+	case "get-tree":
+		what = "a tree"
+	case "get", "get-or-empty":
+		what = "key " + clip(kv.Key)
+	}
+	if shown[what] {
+		return invalid("operation %d: the transaction reads %s already; once is allowed", i, what)
+	}
+	shown[what] = what != ""
+	return nil
 }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

@@ -41,8 +41,11 @@ func TestSessionBody(t *testing.T) {
 
 func TestTxnBody(t *testing.T) {
 	for body, want := range map[string]string{
-		`[{"KV":{"Verb":"set","Key":"service/pg/a","Value":"eA=="},"Node":null,"Service":null,"Check":null}]`:                      `[{"KV":{"Verb":"set","Key":"service/pg/a","Value":"eA=="}}]`,
-		`[{"kv":{"verb":"check-index","key":"service/pg/a","index":7}},{"KV":{"Verb":"lock","Key":"service/pg/b","Session":"s"}}]`: `[{"KV":{"Verb":"check-index","Key":"service/pg/a","Index":7}},{"KV":{"Verb":"lock","Key":"service/pg/b","Session":"s"}}]`,
+		`[{"KV":{"Verb":"set","Key":"service/pg/a","Value":"eA=="},"Node":null,"Service":null,"Check":null}]`:                                    `[{"KV":{"Verb":"set","Key":"service/pg/a","Value":"eA=="}}]`,
+		`[{"kv":{"verb":"check-index","key":"service/pg/a","index":7}},{"KV":{"Verb":"lock","Key":"service/pg/b","Session":"s"}}]`:               `[{"KV":{"Verb":"check-index","Key":"service/pg/a","Index":7}},{"KV":{"Verb":"lock","Key":"service/pg/b","Session":"s"}}]`,
+		`[{"KV":{"Verb":"get-tree","Key":"service/pg/"}},{"KV":{"Verb":"get","Key":"service/pg/a"}},{"KV":{"Verb":"get","Key":"service/pg/b"}}]`: `[{"KV":{"Verb":"get-tree","Key":"service/pg/"}},{"KV":{"Verb":"get","Key":"service/pg/a"}},{"KV":{"Verb":"get","Key":"service/pg/b"}}]`,
+		`[{"KV":{"Verb":"get-tree","Key":"service/pg/"}},{"KV":{"Verb":"get-tree","Key":"service/pg/a"}}]`:                                       CodeInvalid,
+		`[{"KV":{"Verb":"get","Key":"service/pg/a"}},{"KV":{"Verb":"get-or-empty","Key":"service/pg/a"}}]`:                                       CodeInvalid,
 		`[]`:            CodeInvalid,
 		`{}`:            CodeInvalid,
 		`[{"KV":null}]`: CodeForbidden,
@@ -59,7 +62,7 @@ func TestTxnBody(t *testing.T) {
 		`[{"KV":{"Verb":"get","Key":"service/pg/a"}}] [{"Node":{"Verb":"delete","Node":{"Node":"pg-0"}}}]`:           CodeInvalid,
 		`[{"KV":{"Verb":"set","Key":"service/pg/a"},"KV":{"Verb":"set","Key":"cadre/v1/a"}}]`:                        CodeForbidden,
 	} {
-		out, refused := txnBody(member, []byte(body))
+		out, _, refused := txnBody(member, []byte(body))
 		got := string(out)
 		if refused != nil {
 			got = refused.Code

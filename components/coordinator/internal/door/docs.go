@@ -31,12 +31,27 @@ func Table() string {
 // Shares is the table of the limits for people, in Markdown.
 func Shares() string {
 	l := defaults
+	var walks []string
+	for _, r := range Rules {
+		if r.Walks {
+			walks = append(walks, "`"+r.Path+"`")
+		}
+	}
 	return fmt.Sprintf(`| what | of one member | of all |
 |---|---|---|
 | connections | %d | %d |
-| requests that Consul answers at once | %d | %d |
+| requests under way | %d | %d, of those that Consul works on |
 | requests that wait for a change | %d | %d |
 | requests in a second | %.0f, after %.0f at once | – |
+| bytes of bodies in a second | %s, after %s at once | – |
+| bytes of answers in a second | %s, after %s at once | – |
+| bytes of one answer | %s | – |
+| bytes of answers that are not read yet | %s | %s |
+| bytes of the keys of its group, as Consul shows them | %s | – |
 | sessions | %d | – |
-`, l.Conns, l.AllConns, l.Running, l.AllRunning, l.Blocked, l.AllBlocked, l.Rate, l.Burst, l.Sessions)
+
+A request with %s, and one for %s, has Consul walk over all members and counts for %d.
+`, l.Conns, l.AllConns, l.Running, l.AllRunning, l.Blocked, l.AllBlocked, l.Rate, l.Burst,
+		size(l.Sent), size(l.SentBurst), size(l.Answered), size(l.AnsweredBurst), size(l.Answer), size(l.Unread), size(l.AllUnread), size(l.Stored), l.Sessions,
+		"`filter`", strings.Join(walks, ", "), walkCost)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type Door struct {
 	cfg    Config
 	shares *shares
 	owners *owners
+	stocks *stocks
 	consul *http.Transport
 	conns  chan *memberConn
 	ended  chan struct{} // closed when Run returns
@@ -41,21 +43,34 @@ type Door struct {
 // New makes a Door that serves nobody yet.
 func New(cfg Config) *Door {
 	return &Door{
-		cfg: cfg, shares: newShares(cfg.Limits, cfg.Now), owners: newOwners(cfg.Tokens, cfg.Now),
+		cfg: cfg, shares: newShares(cfg.Limits, cfg.Now), owners: newOwners(cfg.Tokens, cfg.Now), stocks: newStocks(cfg.Limits, cfg.Now),
 		// Of its own: nothing in the environment names a proxy for it, and no redirect is
 		// followed by a transport.
 		consul: &http.Transport{
 			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true,
-			DialContext: (&net.Dialer{Timeout: dialLimit}).DialContext, MaxResponseHeaderBytes: 64 << 10,
+			DialContext: dialer(cfg.Consul).DialContext, MaxResponseHeaderBytes: 64 << 10,
 		},
 		conns: make(chan *memberConn), ended: make(chan struct{}),
 	}
 }
 
+// source is the address that the door's connections to a Consul on loopback come from.
+// Consul bounds the connections of each address: members use up the door's alone, and never
+// those of the coordinator itself.
+var source = net.IPv4(127, 0, 0, 8)
+
+func dialer(consul string) *net.Dialer {
+	d := &net.Dialer{Timeout: dialLimit}
+	if at, err := netip.ParseAddrPort(consul); err == nil && at.Addr().Is4() && at.Addr().IsLoopback() {
+		d.LocalAddr = &net.TCPAddr{IP: source}
+	}
+	return d
+}
+
 const (
 	dialLimit = 3 * time.Second
 	// bodyLimit bounds the sending of a request's body, answerLimit the answer of what does
-	// not block, writeLimit the taking of an answer.
+	// not block or was waited for, writeLimit the taking of an answer.
 	bodyLimit   = 15 * time.Second
 	answerLimit = 20 * time.Second
 	writeLimit  = time.Minute
@@ -63,14 +78,39 @@ const (
 
 // serve answers one request of a member.
 func (d *Door) serve(w http.ResponseWriter, r *http.Request, c Caller) {
+	mayWrite(w)
 	if refused := d.answer(w, r, c); refused != nil {
 		d.cfg.Log.Debug("request of a member refused", "slot", c.Slot, "code", refused.Code, "error", refused.Text)
+		if refused.Status == http.StatusTooManyRequests {
+			d.hold(r.Context())
+		}
 		refuse(w, refused)
 	}
 }
 
+// overloadedPause is how long an answer is kept back that says that there are too many: with
+// its connections and their streams bounded, a Peer that asks on and on is refused so often
+// in a second and no more often, whatever it does.
+const overloadedPause = 500 * time.Millisecond
+
+func (d *Door) hold(ctx context.Context) {
+	pause := time.NewTimer(overloadedPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	case <-d.ended:
+	}
+}
+
+// mayWrite has what is written from now on fail if nobody takes it.
+func mayWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
+}
+
 // refuse writes a refusal as Consul writes its own: plain text.
 func refuse(w http.ResponseWriter, r *Refusal) {
+	mayWrite(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -81,12 +121,13 @@ func refuse(w http.ResponseWriter, r *Refusal) {
 	_, _ = io.WriteString(w, r.Error())
 }
 
-// answer judges everything that costs nothing first, and what asks Consul last.
+// answer judges everything that costs nothing first, and what asks Consul last. A refusal
+// means that nothing is written yet.
 func (d *Door) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusal {
-	if !d.shares.take(c.Slot) {
-		return overloaded("%s made more than %.0f requests in a second", c.Slot, d.shares.limits.Rate)
-	}
 	v, refused := Judge(c, d.cfg.Datacenter, r.Method, r.URL)
+	if tooMany := d.shares.take(c.Slot, v.Cost, r.ContentLength != 0); tooMany != nil {
+		return tooMany
+	}
 	if refused != nil {
 		return refused
 	}
@@ -96,27 +137,46 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusal
 	if r.ContentLength > v.Rule.MaxBody {
 		return tooLarge(v.Rule)
 	}
-	done, ok := d.shares.request(c.Slot, v.Blocks)
-	if !ok {
-		return overloaded("%s has as many requests open as one member may (%d that block, %d others), or all have", c.Slot, d.shares.limits.Blocked, d.shares.limits.Running)
+	done, refused := d.shares.request(c.Slot, v.Blocks)
+	if refused != nil {
+		return refused
+	}
+	defer done()
+	body, refused := readBody(w, r, v.Rule)
+	if refused != nil {
+		return refused
+	}
+	d.shares.sent(c.Slot, len(body))
+	answered, refused := d.consulted(r, c, v, body)
+	if refused != nil {
+		return refused
+	}
+	defer answered.release()
+	answered.write(w)
+	return nil
+}
+
+// consulted is what the caller is to get: of Consul, for all that Consul is asked about one
+// request is asked here.
+func (d *Door) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*answered, *Refusal) {
+	done, refused := d.shares.consul(v.Blocks)
+	if refused != nil {
+		return nil, refused
 	}
 	defer done()
 	token, refused := d.checkToken(r, c, v)
 	if refused != nil {
-		return refused
-	}
-	body, refused := readBody(w, r, v.Rule)
-	if refused == nil {
-		body, refused = d.prepare(r.Context(), c, v, token, body)
-	}
-	if refused != nil {
-		return refused
+		return nil, refused
 	}
 	if v.Rule.Check == CheckAnswered {
-		d.self(w, c)
-		return nil
+		return d.self(c), nil
 	}
-	return d.forward(w, r, v, token, body)
+	body, over, refused := d.prepare(r.Context(), c, v, token, body)
+	if refused != nil {
+		return nil, refused
+	}
+	defer over()
+	return d.forward(r, c, v, token, body)
 }
 
 func overloaded(format string, args ...any) *Refusal {
@@ -127,8 +187,10 @@ func unavailable(what string, err error) *Refusal {
 	return &Refusal{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf("%s: %s", what, clip(err.Error()))}
 }
 
+const statusTooLarge = http.StatusRequestEntityTooLarge
+
 func tooLarge(rule *Rule) *Refusal {
-	return &Refusal{http.StatusRequestEntityTooLarge, CodeInvalid, fmt.Sprintf("body: at most %d bytes are allowed for %s %s", rule.MaxBody, rule.Method, rule.Path)}
+	return &Refusal{statusTooLarge, CodeInvalid, fmt.Sprintf("body: at most %d bytes are allowed for %s %s", rule.MaxBody, rule.Method, rule.Path)}
 }
 
 // checkToken is about whose the token is; what it may do is Consul's to say.
@@ -170,39 +232,73 @@ func readBody(w http.ResponseWriter, r *http.Request, rule *Rule) ([]byte, *Refu
 	return body, nil
 }
 
-// prepare makes the body that Consul gets.
-func (d *Door) prepare(ctx context.Context, c Caller, v Verdict, token string, body []byte) ([]byte, *Refusal) {
+// prepare makes the body that Consul gets. over is to be called when Consul has answered.
+func (d *Door) prepare(ctx context.Context, c Caller, v Verdict, token string, body []byte) (out []byte, over func(), refused *Refusal) {
+	over = func() {}
 	switch v.Rule.Check { //nolint:exhaustive // the others leave bodies as they are
 	case CheckCreate:
-		out, refused := sessionBody(c, body)
-		if refused != nil {
-			return nil, refused
+		if out, refused = sessionBody(c, body); refused == nil {
+			over, refused = d.roomForSession(ctx, c, token)
 		}
-		return out, d.roomForSession(ctx, c, token)
+		return out, over, refused
 	case CheckTxn:
-		return txnBody(c, body)
+		var added int
+		if out, added, refused = txnBody(c, body); refused == nil {
+			refused = d.roomFor(ctx, c, token, added)
+		}
+		return out, over, refused
+	case CheckKey:
+		if v.Rule.Method == http.MethodPut {
+			refused = d.roomFor(ctx, c, token, stored(v.Path, len(body)))
+		}
 	}
-	return body, nil
+	return body, over, refused
 }
 
-// roomForSession refuses a session of a Slot that has as many as it may.
-func (d *Door) roomForSession(ctx context.Context, c Caller, token string) *Refusal {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	req, err := d.request(ctx, http.MethodGet, "/v1/session/node/"+c.Slot, nil, token, nil)
+// ask asks Consul for something about the caller, with its token.
+func (d *Door) ask(ctx context.Context, path string, query url.Values, token string) (*http.Response, *Refusal) {
+	req, err := d.request(ctx, http.MethodGet, path, query, token, nil)
 	if err != nil {
-		return unavailable("make a request", err)
+		return nil, unavailable("make a request", err)
 	}
 	resp, err := d.consul.RoundTrip(req)
 	if err != nil {
-		return unavailable("consul does not answer", err)
+		return nil, unavailable("consul does not answer here", err)
+	}
+	return resp, nil
+}
+
+// roomForSession refuses a session of a Slot that has as many as it may. over lets the next
+// one be made: one at a time, or the count would be of before.
+func (d *Door) roomForSession(ctx context.Context, c Caller, token string) (over func(), refused *Refusal) {
+	over, ok := d.stocks.alone(c.Slot)
+	if !ok {
+		return func() {}, overloaded("%s makes a session already; one at a time", c.Slot)
+	}
+	if refused = d.countSessions(ctx, c, token); refused != nil {
+		over()
+		over = func() {}
+	}
+	return over, refused
+}
+
+func (d *Door) countSessions(ctx context.Context, c Caller, token string) *Refusal {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	resp, refused := d.ask(ctx, "/v1/session/node/"+c.Slot, nil, token)
+	if refused != nil {
+		return refused
 	}
 	defer func() { _ = resp.Body.Close() }()
+	switch {
+	case resp.StatusCode == http.StatusForbidden:
+		return nil // nor may it make one, and Consul says so in its own words
+	case resp.StatusCode != http.StatusOK:
+		return unavailable("consul's sessions", errors.New(resp.Status))
+	}
 	var have []struct{}
-	if resp.StatusCode == http.StatusOK {
-		if err := json.NewDecoder(io.LimitReader(resp.Body, maxValue)).Decode(&have); err != nil {
-			return unavailable("consul's sessions", err)
-		}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxValue)).Decode(&have); err != nil {
+		return unavailable("consul's sessions", err)
 	}
 	if len(have) >= d.shares.limits.Sessions {
 		return overloaded("%s has %d sessions; end some", c.Slot, len(have))
@@ -211,12 +307,13 @@ func (d *Door) roomForSession(ctx context.Context, c Caller, token string) *Refu
 }
 
 // self is what a member is told of its agent, which is none.
-func (d *Door) self(w http.ResponseWriter, c Caller) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{
+func (d *Door) self(c Caller) *answered {
+	out := &answered{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}}
+	_ = json.NewEncoder(&out.body).Encode(map[string]any{
 		"Config": map[string]any{"Datacenter": d.cfg.Datacenter, "NodeName": c.Slot, "Server": false, "SessionTTLMin": LeastTTL.Nanoseconds()},
 		"Member": map[string]any{"Name": c.Slot},
 	})
+	return out
 }
 
 // request makes one for Consul with nothing of the caller's but what was judged.
@@ -235,41 +332,38 @@ func (d *Door) request(ctx context.Context, method, path string, query url.Value
 	return req, nil
 }
 
-// forward asks Consul, and gives its answer and errors as they are.
-func (d *Door) forward(w http.ResponseWriter, r *http.Request, v Verdict, token string, body []byte) *Refusal {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	if !v.Blocks {
-		timer := time.AfterFunc(answerLimit, func() { cancel(errors.New("consul did not answer in time")) })
-		defer timer.Stop()
-	}
+// forward asks Consul, and has its answer and errors as they are.
+func (d *Door) forward(r *http.Request, c Caller, v Verdict, token string, body []byte) (*answered, *Refusal) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), v.Wait+answerLimit, errors.New("consul did not answer in time"))
+	defer cancel()
 	req, err := d.request(ctx, r.Method, v.Path, v.Query, token, body)
 	if err != nil {
-		return unavailable("make a request", err)
+		return nil, unavailable("make a request", err)
 	}
 	resp, err := d.consul.RoundTrip(req)
 	if err != nil {
-		return unavailable("consul does not answer here", err)
+		return nil, unavailable("consul does not answer here", errors.Join(err, context.Cause(ctx)))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		return unavailable("consul answered", errors.New(resp.Status))
+		return nil, unavailable("consul answered", errors.New(resp.Status))
 	}
-	header := w.Header()
+	out := &answered{door: d, slot: c.Slot, must: r.Method != http.MethodGet, status: resp.StatusCode, header: http.Header{}}
 	for name, values := range resp.Header {
 		if strings.HasPrefix(name, "X-Consul-") || passed[name] {
-			header[name] = values
+			out.header[name] = values
 		}
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
-	w.WriteHeader(resp.StatusCode)
-	if _, err := io.Copy(w, resp.Body); err != nil && r.Context().Err() == nil {
+	if _, err := io.Copy(out, resp.Body); err != nil {
+		out.release()
+		if refused, is := errors.AsType[*Refusal](err); is {
+			return nil, refused
+		}
 		// The caller must not take half an answer for a whole one.
-		panic(http.ErrAbortHandler)
+		return nil, unavailable("consul's answer broke off", err)
 	}
-	return nil
+	return out, nil
 }
 
 // passed are the headers of an answer that are for the caller, beside Consul's own.
-var passed = map[string]bool{"Content-Type": true, "Content-Length": true, "Content-Security-Policy": true, "X-Content-Type-Options": true}
+var passed = map[string]bool{"Content-Type": true, "Content-Security-Policy": true, "X-Content-Type-Options": true}

@@ -63,37 +63,49 @@ type Verdict struct {
 	Query url.Values
 	// Token that came as a parameter; "": none did.
 	Token string
-	// Blocks tells that the answer may take as long as wait.
+	// Blocks tells that the answer may take as long as Wait, which is 0 otherwise.
 	Blocks bool
+	Wait   time.Duration
+	// Cost is how many requests it counts for.
+	Cost float64
 }
+
+// refusedFor1 goes with a refusal: it counts as one request.
+var refusedFor1 = Verdict{Cost: 1}
+
+// walkCost is what a request counts for that has Consul walk over what there is of all.
+const walkCost = 10
 
 // Judge decides about a request by its method and target. What it lets through is sent as
 // the Verdict says it, not as it came. dc is the cluster's datacenter.
 func Judge(c Caller, dc, method string, target *url.URL) (Verdict, *Refusal) {
 	path, refused := cleanPath(target)
 	if refused != nil {
-		return Verdict{}, refused
+		return refusedFor1, refused
 	}
 	rule, last := find(method, path)
 	if rule == nil {
-		return Verdict{}, forbidden("%s %s is not for members; allowed are %s", method, clip(path), allowed(method, path))
+		return refusedFor1, forbidden("%s %s is not for members; allowed are %s", method, clip(path), allowed(method, path))
 	}
-	v := Verdict{Rule: rule, Path: path}
+	v := Verdict{Rule: rule, Path: path, Cost: 1}
 	if refused := v.readQuery(dc, target.RawQuery); refused != nil {
-		return Verdict{}, refused
+		return refusedFor1, refused
+	}
+	if rule.Walks || v.Query.Has("filter") {
+		v.Cost = walkCost
 	}
 	switch rule.Check {
 	case CheckKey:
 		if refused := inScope(c, last); refused != nil {
-			return Verdict{}, refused
+			return refusedFor1, refused
 		}
 	case CheckSession:
 		if !sessionForm.MatchString(last) {
-			return Verdict{}, invalid("session %s: want a UUID", clip(last))
+			return refusedFor1, invalid("session %s: want a UUID", clip(last))
 		}
 	case CheckOwnNode:
 		if last != c.Slot {
-			return Verdict{}, forbidden("sessions of node %s are not for %s; ask for /v1/session/node/%s", clip(last), c.Slot, c.Slot)
+			return refusedFor1, forbidden("sessions of node %s are not for %s; ask for /v1/session/node/%s", clip(last), c.Slot, c.Slot)
 		}
 	case CheckOwnSessions:
 		v.Path = "/v1/session/node/" + c.Slot
@@ -197,8 +209,9 @@ func allowed(method, path string) string {
 const (
 	maxParameter = 256
 	maxFilter    = 512
-	// maxWait is Consul's own.
-	maxWait = 10 * time.Minute
+	// maxWait and defaultWait are Consul's own.
+	maxWait     = 10 * time.Minute
+	defaultWait = 5 * time.Minute
 )
 
 func (v *Verdict) readQuery(dc, raw string) *Refusal {
@@ -207,6 +220,7 @@ func (v *Verdict) readQuery(dc, raw string) *Refusal {
 		return invalid("the query cannot be read: %s", clip(err.Error()))
 	}
 	v.Query = url.Values{}
+	defer v.setWait()
 	for name, values := range given {
 		if !slices.Contains(Common, name) && !slices.Contains(v.Rule.Query, name) {
 			return forbidden("parameter %s is not for members; %s %s takes %s", clip(name), v.Rule.Method, v.Rule.Path, strings.Join(with(v.Rule.Query, Common...), ", "))
@@ -244,6 +258,18 @@ func (v *Verdict) readQuery(dc, raw string) *Refusal {
 		v.Query.Set(name, value)
 	}
 	return nil
+}
+
+// setWait is how long Consul waits: as asked for, or by default, and up to a sixteenth more.
+func (v *Verdict) setWait() {
+	if !v.Blocks {
+		return
+	}
+	v.Wait = defaultWait
+	if wait, err := time.ParseDuration(v.Query.Get("wait")); err == nil && wait > 0 {
+		v.Wait = wait
+	}
+	v.Wait += v.Wait / 16
 }
 
 // clip makes text of others fit into an answer.

@@ -31,33 +31,30 @@ func TestSharesOfOneAndOfAll(t *testing.T) {
 	ends[0]()
 	open("c", true)
 
-	done, ok := s.request("a", false)
-	if _, more := s.request("a", false); !ok || more {
-		t.Error("a has two requests at once")
+	done, refused := s.request("a", false)
+	if _, more := s.request("a", false); refused != nil || more == nil {
+		t.Error("a has two requests under way")
 	}
 	// What waits has places of its own.
-	blocked, ok := s.request("a", true)
-	if !ok {
+	blocked, refused := s.request("a", true)
+	if refused != nil {
 		t.Error("a cannot wait")
 	}
 	done()
 	blocked()
 	taken := 0
-	for s.take("a") {
-		taken++
+	for ; s.take("a", 1, false) == nil; taken++ {
 	}
-	if taken != 4 || !s.take("b") {
+	if taken != 4 || s.take("b", 1, false) != nil {
 		t.Errorf("a made %d requests at once, want 4, and b is held by it", taken)
 	}
 	now = now.Add(time.Second)
-	for taken = 0; s.take("a"); taken++ {
-	}
-	if taken != 2 {
-		t.Errorf("a made %d requests in a second, want 2", taken)
+	if s.take("a", 3, false) == nil || s.take("a", 2, false) != nil {
+		t.Error("a request that counts for three was taken in a second of two, or one for two was not")
 	}
 	// Who leaves and comes back has no fresh bucket; who owes nothing is forgotten.
 	ends[1]()
-	if done, ok := s.conn("a"); !ok || s.take("a") {
+	if done, ok := s.conn("a"); !ok || s.take("a", 1, false) == nil {
 		t.Error("a connection anew gave a fresh bucket")
 	} else {
 		now = now.Add(time.Minute)
@@ -66,6 +63,66 @@ func TestSharesOfOneAndOfAll(t *testing.T) {
 	if _, known := s.peers["a"]; known {
 		t.Error("a is not forgotten")
 	}
+}
+
+func TestConsulsPlacesOfAll(t *testing.T) {
+	s := newShares(Limits{AllRunning: 2, AllBlocked: 1}, time.Now)
+	for _, blocks := range []bool{false, true} {
+		var ends []func()
+		for {
+			done, refused := s.consul(blocks)
+			if refused != nil {
+				break
+			}
+			ends = append(ends, done)
+		}
+		if want := map[bool]int{false: 2, true: 1}[blocks]; len(ends) != want {
+			t.Errorf("blocks %t: %d at once, want %d", blocks, len(ends), want)
+		}
+		ends[0]()
+		if _, refused := s.consul(blocks); refused != nil {
+			t.Errorf("blocks %t: a place that was given back is not free: %v", blocks, refused)
+		}
+	}
+}
+
+// TestBytesOfOneAndOfAll: who sent or got more than its share waits until that is paid off.
+func TestBytesOfOneAndOfAll(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newShares(Limits{Sent: 10, SentBurst: 100, Answered: 10, AnsweredBurst: 100, Answer: 150, Unread: 200, AllUnread: 300}, func() time.Time { return now })
+	can := func(slot string, body, want bool) {
+		t.Helper()
+		if refused := s.take(slot, 1, body); (refused == nil) != want {
+			t.Errorf("%s, with a body %t: %v", slot, body, refused)
+		}
+	}
+	s.sent("a", 120)
+	can("a", true, false)
+	can("a", false, true) // what sends nothing goes on
+	can("b", true, true)
+	now = now.Add(3 * time.Second)
+	can("a", true, true)
+
+	get := func(slot string, before, n int, must bool, want string) {
+		t.Helper()
+		refused := s.unread(slot, before, n, must)
+		if refused == nil != (want == "") || refused != nil && refused.Code != want {
+			t.Errorf("%s gets %d after %d: %v, want %s", slot, n, before, refused, want)
+		}
+	}
+	get("a", 0, 100, false, "")
+	get("a", 100, 51, false, CodeInvalid) // of one answer
+	get("a", 100, 50, false, "")
+	can("a", false, false) // it was answered more than its share
+	get("a", 0, 51, false, CodeOverloaded)
+	get("b", 0, 150, false, "")
+	get("b", 0, 1, false, CodeOverloaded) // all are taken
+	can("c", false, false)
+	get("c", 0, 1, true, "") // what is done is answered
+	s.read("a", 150)
+	get("c", 1, 1, false, "")
+	now = now.Add(time.Minute)
+	can("a", false, true)
 }
 
 type asked struct {

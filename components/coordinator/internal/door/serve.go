@@ -71,7 +71,8 @@ func (d *Door) Run(ctx context.Context) error {
 func (d *Door) Serve(ctx context.Context, c Caller, conn net.Conn) {
 	done, ok := d.shares.conn(c.Slot)
 	if !ok {
-		d.cfg.Log.Warn("connection to the door refused: there are too many", "slot", c.Slot)
+		d.cfg.Log.Debug("connection to the door refused: there are too many", "slot", c.Slot)
+		d.hold(ctx)
 		_ = conn.Close()
 		return
 	}

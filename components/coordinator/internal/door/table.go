@@ -15,6 +15,8 @@ type Rule struct {
 	Check Check
 	// Open to callers without a token.
 	Open bool
+	// Walks: Consul looks at what there is of all members, whatever it answers.
+	Walks bool
 	// Why it is let through, for people.
 	Why string
 }
@@ -34,7 +36,7 @@ const (
 	// CheckCreate rewrites the body of a new session.
 	CheckCreate Check = "`Node` is set to the caller's Slot and all checks are dropped, whatever the body says; `TTL` is needed"
 	// CheckTxn judges each operation of a transaction.
-	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`"
+	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; each key is read once, and one tree"
 	// CheckOwnSessions asks for those of the caller's node instead.
 	CheckOwnSessions Check = "answered with the sessions of the caller's Slot"
 	// CheckAnswered never reaches Consul.
@@ -77,14 +79,14 @@ var Rules = []Rule{
 	{Method: http.MethodGet, Path: "/v1/health/service/{service}", Query: with(filtered, "passing", "tag"), Why: "where a service is, and whether it is well"},
 	{Method: http.MethodGet, Path: "/v1/health/checks/{service}", Query: filtered, Why: "why a service is not well"},
 	{Method: http.MethodGet, Path: "/v1/health/node/{node}", Query: filtered, Why: "why a member is not well"},
-	{Method: http.MethodGet, Path: "/v1/health/state/{state}", Query: filtered, Why: "who is not well"},
-	{Method: http.MethodGet, Path: "/v1/catalog/services", Query: filtered, Why: "which services there are"},
+	{Method: http.MethodGet, Path: "/v1/health/state/{state}", Query: filtered, Walks: true, Why: "who is not well"},
+	{Method: http.MethodGet, Path: "/v1/catalog/services", Query: filtered, Walks: true, Why: "which services there are"},
 	{Method: http.MethodGet, Path: "/v1/catalog/service/{service}", Query: with(filtered, "tag"), Why: "where a service is"},
-	{Method: http.MethodGet, Path: "/v1/catalog/nodes", Query: filtered, Why: "which members there are"},
+	{Method: http.MethodGet, Path: "/v1/catalog/nodes", Query: filtered, Walks: true, Why: "which members there are"},
 	{Method: http.MethodGet, Path: "/v1/catalog/node/{node}", Query: filtered, Why: "what a member offers"},
 	{Method: http.MethodGet, Path: "/v1/catalog/node-services/{node}", Query: filtered, Why: "what a member offers"},
 	{Method: http.MethodGet, Path: "/v1/catalog/datacenters", Why: "tools ask for it"},
-	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Why: "how services are configured, as far as the token may read them"},
+	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Walks: true, Why: "how services are configured, as far as the token may read them"},
 	{Method: http.MethodGet, Path: "/v1/config/{kind}/{name}", Query: blocking, Why: "how a service is configured"},
 	{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: reads, Why: "what the own token is"},
 	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckAnswered, Why: "Patroni asks it for the least TTL; Consul's answer holds the server's configuration"},

@@ -36,6 +36,7 @@ type world struct {
 
 	mu     sync.Mutex
 	gone   map[string]bool // guarded by mu; Boots that hold nothing
+	ahead  time.Duration   // guarded by mu; of the clock
 	closed sync.WaitGroup
 }
 
@@ -50,7 +51,7 @@ func newWorld(t *testing.T, limits door.Limits) *world {
 		t.Fatal(err)
 	}
 	w.door = door.New(door.Config{
-		Consul: w.server.Addr, Datacenter: "dc1", Tokens: w.issuer, Limits: limits, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Consul: w.server.Addr, Datacenter: "dc1", Tokens: w.issuer, Limits: limits, Now: w.now, Log: slog.New(slog.DiscardHandler),
 		Holds: func(_, boot string) bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -69,6 +70,27 @@ func newWorld(t *testing.T, limits door.Limits) *world {
 	})
 	t.Cleanup(w.ended)
 	return w
+}
+
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.ahead)
+}
+
+// later moves the door's clock.
+func (w *world) later(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead += d
+}
+
+// raw is one connection with the caller's name.
+func (w *world) raw(ctx context.Context, c door.Caller) net.Conn {
+	near, far := net.Pipe()
+	w.closed.Go(func() { w.door.Serve(ctx, c, far) })
+	w.t.Cleanup(func() { _ = near.Close() })
+	return near
 }
 
 // member is a Slot in the catalog with its token, and its way through the door.

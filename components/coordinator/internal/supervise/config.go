@@ -23,6 +23,8 @@ type Config struct {
 	Others []netip.Addr
 	// Servers is the intended size, for bootstrap and for autopilot.
 	Servers int
+	// Clients bounds the connections from one address to the local API; 0: nothing does.
+	Clients int
 	// HTTPPort of the local API on 127.0.0.1; 0 means 8500.
 	HTTPPort int
 	// GossipKey is what the server starts with; UseGossip replaces it.
@@ -86,7 +88,7 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 		"ui_config":                   map[string]any{"enabled": false},
 		"performance":                 map[string]any{"raft_multiplier": 1},
 		"ports":                       map[string]any{"http": c.httpPort(), "https": -1, "grpc": -1, "grpc_tls": -1, "dns": -1, "serf_wan": -1},
-		"limits":                      map[string]any{"http_max_conns_per_client": 1000},
+		"limits":                      map[string]any{"http_max_conns_per_client": c.Clients},
 		"enable_agent_tls_for_checks": false,
 		"acl": map[string]any{
 			"enabled":                  true,
