@@ -32,12 +32,13 @@ var errSilent = errors.New("direct path silent, another session works")
 // watch tells the machine when a byte stream that should say something does not, so
 // that a standby takes over within about a second.
 func (l *peerLink) watch(ctx context.Context, s live) {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTimer(untilLook(time.Now()))
 	defer tick.Stop()
 	last := s.Stats()
 	for {
 		select {
 		case <-tick.C:
+			tick.Reset(untilLook(time.Now()))
 		case <-s.Done():
 			return
 		case <-ctx.Done():
@@ -54,6 +55,12 @@ func (l *peerLink) watch(ctx context.Context, s live) {
 			last = s.Stats()
 		}
 	}
+}
+
+// untilLook is how long it is to the next moment at which all Sessions of this machine are
+// looked at: an idle process is woken for all of them at once, not for each by itself.
+func untilLook(now time.Time) time.Duration {
+	return watchEvery - time.Duration(now.UnixNano())%watchEvery
 }
 
 // prove asks the Session that takes over from one that has ended. What ended that one,

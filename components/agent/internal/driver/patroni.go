@@ -34,7 +34,33 @@ type patroni struct {
 	client *http.Client
 	// good is the index into bases() that answered last.
 	good atomic.Int32
+
+	mu   sync.Mutex
+	seen seenCluster // guarded by mu
 }
+
+// seenCluster is the last cluster view, and what the members said about themselves when it
+// was read.
+type seenCluster struct {
+	cluster    patroniCluster
+	at         time.Time
+	me, leader identity
+}
+
+// identity is what changes with leadership and catch-up.
+type identity struct {
+	state, role, replication string
+	timeline                 uint64
+	paused                   bool
+}
+
+func (s patroniStatus) identity() identity {
+	return identity{s.State, s.Role, s.ReplicationState, s.Timeline, s.Pause}
+}
+
+// clusterFor is how long a cluster view stands in for a fresh one while nobody says anything
+// new about itself: each is a read of Consul for Patroni.
+const clusterFor = 5 * time.Second
 
 var _ Driver = (*patroni)(nil)
 
@@ -71,16 +97,23 @@ func newPatroni(cfg Config) (Driver, error) {
 // Observe asks the own member for its state and the cluster view, and the
 // leader for its list of streaming replicas: only that list, with positions read
 // from both sides now, says that a replica has caught up. Patroni's own lag
-// figures are up to loop_wait old.
+// figures are up to loop_wait old. A follower's cluster view may be up to clusterFor old
+// in a steady state; the own member and the leader are asked each time, and a leader asks
+// each time whether it has the lock.
 func (p *patroni) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
+	if v, steady := p.observeSteady(ctx); steady {
+		return v, nil
+	}
 	var (
 		me         patroniStatus
 		cluster    patroniCluster
 		clusterErr error
 		wg         sync.WaitGroup
 	)
+	asked := time.Now()
+	p.see(seenCluster{})
 	wg.Go(func() { clusterErr = p.local(ctx, "/cluster", &cluster) })
 	statusErr := p.local(ctx, "/patroni", &me)
 	wg.Wait()
@@ -88,42 +121,90 @@ func (p *patroni) Observe(ctx context.Context) (View, error) {
 		return View{Role: RoleUnknown, Message: "Patroni does not answer: " + statusErr.Error(),
 			MayDisruptReason: "Patroni does not answer"}, nil
 	}
-	v := View{Role: RoleUnknown, Alive: true, Version: me.Patroni.Version, Epoch: me.Timeline}
+	v, mine := p.own(me)
 	switch {
-	case p.scope != "" && me.Patroni.Scope != p.scope:
-		v.Message = fmt.Sprintf("Patroni serves scope %q, not %q", me.Patroni.Scope, p.scope)
-		v.MayDisruptReason = v.Message
-		return v, nil
-	case me.Patroni.Name != "" && me.Patroni.Name != p.self:
-		v.Message = fmt.Sprintf("Patroni's member is named %q; it must be named as the slot, %q", me.Patroni.Name, p.self)
-		v.MayDisruptReason = v.Message
+	case !mine:
 		return v, nil
 	case clusterErr != nil:
 		v.Message = "Patroni has no cluster view: " + clusterErr.Error()
 		v.MayDisruptReason = v.Message
 		return v, nil
 	}
-	v.Leader = cluster.leader()
-	var (
-		leader    patroniStatus
-		leaderErr error
-	)
-	switch {
-	case v.Leader == p.self:
-		leader = me
-	case v.Leader != "":
-		leaderErr = p.remote(ctx, v.Leader, &leader)
-	default:
-		leaderErr = errors.New("the cluster has no leader")
-	}
+	leader, leaderErr := p.leaderOf(ctx, cluster, me)
 	p.judge(&v, me, leader, leaderErr, cluster)
+	if v.steady() && v.Role == RoleFollower && leaderErr == nil && leader.primary() {
+		p.see(seenCluster{cluster, asked, me.identity(), leader.identity()})
+	}
 	return v, nil
+}
+
+func (p *patroni) see(s seenCluster) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = s
+}
+
+// steady: nothing is missing and nothing goes on.
+func (v View) steady() bool {
+	return v.Ready && len(v.Busy) == 0 && v.MayDisrupt && (v.CaughtUp == nil || *v.CaughtUp)
+}
+
+// observeSteady is Observe with the cluster view of before, as long as that is young, and the
+// member and its leader are what they were; whatever is different is looked at afresh.
+func (p *patroni) observeSteady(ctx context.Context) (v View, steady bool) {
+	p.mu.Lock()
+	seen := p.seen
+	p.mu.Unlock()
+	if seen.at.IsZero() || time.Since(seen.at) >= clusterFor {
+		return v, false
+	}
+	var me patroniStatus
+	if p.local(ctx, "/patroni", &me) != nil || me.identity() != seen.me {
+		return v, false
+	}
+	leader, err := p.leaderOf(ctx, seen.cluster, me)
+	if err != nil || leader.identity() != seen.leader {
+		return v, false
+	}
+	v, mine := p.own(me)
+	if !mine {
+		return v, false
+	}
+	p.judge(&v, me, leader, nil, seen.cluster)
+	return v, v.steady()
+}
+
+// own begins the View of what the own member says; mine is false when it is another one.
+func (p *patroni) own(me patroniStatus) (v View, mine bool) {
+	v = View{Role: RoleUnknown, Alive: true, Version: me.Patroni.Version, Epoch: me.Timeline}
+	switch {
+	case p.scope != "" && me.Patroni.Scope != p.scope:
+		v.Message = fmt.Sprintf("Patroni serves scope %q, not %q", me.Patroni.Scope, p.scope)
+	case me.Patroni.Name != "" && me.Patroni.Name != p.self:
+		v.Message = fmt.Sprintf("Patroni's member is named %q; it must be named as the slot, %q", me.Patroni.Name, p.self)
+	}
+	v.MayDisruptReason = v.Message
+	return v, v.Message == ""
+}
+
+// leaderOf asks the leader about itself.
+func (p *patroni) leaderOf(ctx context.Context, cluster patroniCluster, me patroniStatus) (leader patroniStatus, err error) {
+	switch name := cluster.leader(); name {
+	case p.self:
+		return me, nil
+	case "":
+		return leader, errors.New("the cluster has no leader")
+	default:
+		err = p.remote(ctx, name, &leader)
+		return leader, err
+	}
 }
 
 // judge fills role, readiness, catch-up and may-disrupt. leaderErr says why
 // leader is not known.
 func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, cluster patroniCluster) {
 	mine, _ := cluster.member(p.self)
+	v.Leader = cluster.leader()
 	v.Busy = busy(p.self, me, cluster)
 	switch {
 	case me.primary() && v.Leader == p.self:

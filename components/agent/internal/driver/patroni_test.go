@@ -21,6 +21,7 @@ type fakePatroni struct {
 	status   map[string]map[string]any // guarded by mu; GET /patroni by member
 	cluster  map[string]any            // guarded by mu; GET /cluster
 	switches int                       // guarded by mu
+	reads    int                       // guarded by mu; of GET /cluster
 	// reply of POST /switchover; onSwitch runs before it.
 	code     int
 	text     string
@@ -78,6 +79,7 @@ func (f *fakePatroni) serve(name string, w http.ResponseWriter, r *http.Request)
 	switch r.URL.Path {
 	case "/cluster":
 		answer = f.cluster
+		f.reads++
 	case "/primary":
 		if f.member(name)["role"] != "leader" {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -265,5 +267,79 @@ func TestSettingsAreChecked(t *testing.T) {
 				t.Errorf("New = %v, want %q in it", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestASteadyClusterIsNotReadAgain: the cluster view is a read of Consul for Patroni. While the
+// member and its leader say what they said, one stands in for some looks; news are seen at once.
+func TestASteadyClusterIsNotReadAgain(t *testing.T) {
+	f := newFakePatroni(t)
+	p := f.driver(t, "db-1", nil)
+	observe := func() (View, int) {
+		t.Helper()
+		f.mu.Lock()
+		before := f.reads
+		f.mu.Unlock()
+		v, err := p.Observe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return v, f.reads - before
+	}
+	first, reads := observe()
+	if reads != 1 || first.Leader != "db-0" || !first.MayDisrupt {
+		t.Fatalf("first: %d reads, %+v", reads, first)
+	}
+	if again, reads := observe(); reads != 0 || !again.Equal(first) {
+		t.Errorf("again: %d reads, %+v", reads, again)
+	}
+	for name, change := range map[string]func(){
+		"another timeline":           func() { f.status["db-1"]["timeline"] = 4 },
+		"the leader leads no more":   func() { f.status["db-0"]["role"] = "replica" },
+		"the leader streams no more": func() { f.status["db-0"]["replication"] = []any{} },
+		"paused":                     func() { f.status["db-1"]["pause"] = true },
+		"starting":                   func() { f.status["db-1"]["state"] = "starting" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.mu.Lock()
+			kept := map[string]map[string]any{}
+			for member, s := range f.status {
+				kept[member] = map[string]any{}
+				for k, v := range s {
+					kept[member][k] = v
+				}
+			}
+			change()
+			f.mu.Unlock()
+			if _, reads := observe(); reads != 1 {
+				t.Errorf("%d reads, want a fresh one", reads)
+			}
+			f.mu.Lock()
+			f.status = kept
+			f.mu.Unlock()
+			if v, _ := observe(); !v.Equal(first) {
+				t.Errorf("afterwards %+v", v)
+			}
+			if _, reads := observe(); reads != 0 {
+				t.Errorf("afterwards %d reads", reads)
+			}
+		})
+	}
+	leads := f.driver(t, "db-0", nil)
+	for range 2 {
+		if _, err := leads.Observe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if leads.seen.at != (time.Time{}) {
+		t.Error("the leader does not ask each time whether it has the lock")
+	}
+	p.mu.Lock()
+	p.seen.at = p.seen.at.Add(-clusterFor)
+	p.mu.Unlock()
+	if _, reads := observe(); reads != 1 {
+		t.Errorf("a view that is old stood in for a fresh one: %d reads", reads)
 	}
 }
