@@ -31,7 +31,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err != nil {
 		return nil, refused(err)
 	}
-	if err := c.mayRead(ctx, spec.Name); err != nil {
+	if err := c.mayReadOwn(ctx, spec.Name); err != nil {
 		return nil, err
 	}
 	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {
@@ -108,7 +108,7 @@ func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index u
 		case !errors.Is(err, store.ErrDenied) || time.Now().After(deadline):
 			return wire(err)
 		}
-		if err := c.server.cfg.Tokens.AllowGroup(ctx, c.token, name, c.view.Groups()); err != nil {
+		if err := c.server.cfg.Tokens.AllowGroup(ctx, c.token, name, c.server.groups()); err != nil {
 			return wire(err)
 		}
 		select {
@@ -117,6 +117,15 @@ func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index u
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// groups are those that there are, but for those of the last moment.
+func (s *Server) groups() []string {
+	latest, _ := s.cfg.Views.Latest()
+	if latest == nil {
+		return nil
+	}
+	return latest.Groups()
 }
 
 // sameSpec compares what two documents mean.
