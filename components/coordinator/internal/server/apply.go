@@ -76,6 +76,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := c.writeSpec(ctx, spec.Name, req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
+	s.cfg.Views.Hint(spec.Name) // where this coordinator leads, it need not wait for the watch
 	_, out.Index, err = store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	if err != nil {
 		return nil, wire(err)
