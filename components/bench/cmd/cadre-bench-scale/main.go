@@ -17,6 +17,7 @@ import (
 
 	"cadre.dev/bench/internal/program"
 	"cadre.dev/bench/internal/scale"
+	"cadre.dev/core/group"
 	"cadre.dev/figures"
 	"cadre.dev/lab/worker"
 	"cadre.dev/store/localconsul"
@@ -40,13 +41,14 @@ func bench(ctx context.Context, args []string) error {
 	sizes := flags.String("sizes", "100,1000,5000,10000", "numbers of agents to grow to, in groups of 3")
 	flags.DurationVar(&o.Window, "window", 30*time.Second, "how long an idle cluster is looked at")
 	flags.IntVar(&o.Fleets, "fleets", 10, "how many processes play agents")
+	flags.IntVar(&o.Large, "large", 1000, "how many agents one more group has after the sizes (0: there is none)")
 	flags.IntVar(&o.StormAt, "storm", 1000, "at which size all agents restart at once")
 	flags.IntVar(&o.Orders, "orders", 100, "how many groups roll, for the time from a spec to the first order")
 	flags.DurationVar(&o.OrderEvery, "order-every", 200*time.Millisecond, "how far apart their specs are")
 	flags.DurationVar(&o.GrowLimit, "grow-limit", 10*time.Minute, "how long the growth to a size may take")
 	flags.DurationVar(&o.StormLimit, "storm-limit", 2*time.Minute, "after how long an agent without Sessions and orders is lost")
 	flags.BoolVar(&o.OnlyCoordinators, "only-coordinators", false, "open no Sessions between members, whatever their peer maps name")
-	only := flags.String("only", "", "measure only what matches this regular expression: idle, storm, orders, takeovers")
+	only := flags.String("only", "", "measure only what matches this regular expression: idle, storm, orders, large, takeovers")
 	flags.StringVar(&o.Profile, "profile", "", "folder for CPU profiles of the leader and its Consul server, idle and growing; they cost some CPU themselves (empty: none)")
 	flags.StringVar(&o.Consul, "consul", "", "Consul's program (empty: CADRE_CONSUL, .tools/bin/consul, or PATH)")
 	logPath := flags.String("log", ".out/bench-scale.log", "what the processes say")
@@ -56,6 +58,9 @@ func bench(ctx context.Context, args []string) error {
 	var err error
 	if o.Sizes, err = numbers(*sizes); err != nil {
 		return err
+	}
+	if o.Large < 0 || o.Large > group.MaxReplicas {
+		return fmt.Errorf("--large %d: a group has from 1 to %d agents; 0 is none", o.Large, group.MaxReplicas)
 	}
 	if o.Fleets < 1 || o.Orders < 1 || o.Window < time.Second {
 		return errors.New("--fleets and --orders: at least 1; --window: at least 1s")

@@ -52,6 +52,7 @@ type cluster struct {
 	fleets       []*worker.Process
 
 	groups int // applied so far
+	large  int // Slots of the large group, if it was applied
 }
 
 // newCluster makes networks, platform and fleets, and founds the coordinators. The caller
@@ -125,7 +126,7 @@ func (c *cluster) enoughFiles() error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // else children get less
 		return err
 	}
-	largest := c.options.Sizes[len(c.options.Sizes)-1]
+	largest := c.options.Sizes[len(c.options.Sizes)-1] + c.options.Large
 	if need := uint64(filesPerAgent*largest/c.options.Fleets + 256); need > limit.Cur {
 		return fmt.Errorf("%d agents in %d processes need %d open files each, and %d are allowed (ulimit -n): ask for more --fleets", largest, c.options.Fleets, need, limit.Cur)
 	}
@@ -181,10 +182,15 @@ func (c *cluster) serveCloud(ctx context.Context, there []platform.Instance) err
 	return nil
 }
 
-// fleetOf is the process that plays a machine: one for all of a group.
+// fleetOf is the process that plays a machine: one for all of a group, whose members find each
+// other there, but for the large one's, which open no Sessions unasked.
 func (c *cluster) fleetOf(machine string) *worker.Process {
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(machine[:max(0, strings.LastIndexByte(machine, '-'))]))
+	name := machine[:max(0, strings.LastIndexByte(machine, '-'))]
+	if strings.HasSuffix(name, "-"+largeGroup) {
+		name = machine
+	}
+	_, _ = sum.Write([]byte(name))
 	return c.fleets[int(sum.Sum32())%len(c.fleets)]
 }
 

@@ -70,6 +70,9 @@ func (o *operator) apply(ctx context.Context, name string, spec []byte) error {
 	return nil
 }
 
+// largeGroup is the name of the one large group.
+const largeGroup = "large"
+
 // groupName is the name of group i.
 func groupName(i int) string { return fmt.Sprintf("g%05d", i) }
 

@@ -16,12 +16,20 @@ type results struct {
 	orders    []float64
 	ordersAt  int
 	takeovers []takeover
+	large     large
 	failed    []error
 }
 
 type grown struct {
 	size    int
 	seconds float64
+}
+
+// large is what was seen with one large group in the cluster.
+type large struct {
+	grown float64 // seconds; 0: it was not measured
+	idle  idle
+	at    counts
 }
 
 type sized struct {
@@ -88,6 +96,13 @@ func (r *results) report() figures.Result {
 		add(one(fmt.Sprintf("spec_to_order_ms_p99_%d", r.ordersAt), "ms", percentile(r.orders, 99), map[string]float64{
 			"specs": float64(len(r.orders)), "p50_ms": percentile(r.orders, 50), "most_ms": r.orders[len(r.orders)-1],
 		}))
+	}
+	if l := r.large; l.idle.Slots > 0 {
+		add(one("large_group_leader_idle_cores", "cores", l.idle.Leader, map[string]float64{
+			"slots": float64(l.idle.Slots), "followers_cores": l.idle.Followers, "leaders_consul_cores": l.idle.Consul, "agents_cores": l.idle.Agents,
+			"machine_busy": l.idle.Busy, "writes_per_s": l.idle.Writes, "grown_in_s": l.grown, "peers_in_map": float64(l.at.MostMap),
+		}))
+		add(one("large_group_member_sessions_max", "sessions", float64(l.at.MostSessions), nil))
 	}
 	for _, t := range r.takeovers {
 		add(one(t.name, "s", t.seconds, map[string]float64{"slots": float64(t.slots)}))

@@ -23,7 +23,7 @@ type Options struct {
 	// Fleets is how many processes play agents.
 	Fleets int
 	// Only measures the parts that match; nil: all. Their names are idle, storm, orders,
-	// takeovers.
+	// large, takeovers.
 	Only *regexp.Regexp
 	// OnlyCoordinators opens no Sessions between members, whatever the peer maps ask for.
 	OnlyCoordinators bool
@@ -33,6 +33,8 @@ type Options struct {
 	// GrowLimit bounds the growth to each size, StormLimit is after how long an agent that
 	// is not whole is lost.
 	GrowLimit, StormLimit time.Duration
+	// Large is how many agents one more group has, once the sizes were measured; 0: there is none.
+	Large int
 	// StormAt is the size at which there is one.
 	StormAt int
 	// Consul is the program.
@@ -54,6 +56,9 @@ func (o Options) wants(part string) bool { return o.Only == nil || o.Only.MatchS
 // Run measures everything. What failed is in the error; the figures of the rest are good.
 func Run(ctx context.Context, options Options) (figures.Result, error) {
 	r := &results{}
+	if !options.wants("large") {
+		options.Large = 0
+	}
 	c, err := newCluster(ctx, options)
 	if err == nil {
 		err = c.measure(ctx, r)
@@ -85,6 +90,11 @@ func (c *cluster) measure(ctx context.Context, r *results) error {
 			r.orders = nil
 		}
 		r.ordersAt = c.options.Sizes[len(c.options.Sizes)-1]
+	}
+	if c.options.wants("large") && grown && c.options.Large > 0 {
+		if err := c.growLarge(ctx, r); err != nil {
+			r.fail("one group of %d: %w", c.options.Large, err)
+		}
 	}
 	if c.options.wants("takeovers") {
 		c.takeovers(ctx, func(name string, seconds float64, err error) {

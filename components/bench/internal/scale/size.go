@@ -102,7 +102,44 @@ func spent(before, after usage, leader int) (out costs) {
 	return out
 }
 
-func (c *cluster) slots() int { return c.groups * perGroup }
+func (c *cluster) slots() int { return c.groups*perGroup + c.large }
+
+// growLarge adds the large group and measures the cluster with it.
+func (c *cluster) growLarge(ctx context.Context, r *results) error {
+	began := time.Now()
+	c.say("growing by one group of %d", c.options.Large)
+	o, err := c.operator(0)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	spec, err := specOf(largeGroup, c.options.Large, "one")
+	if err != nil {
+		return err
+	}
+	watched, err := c.watchGrowth(ctx, c.slots()+c.options.Large)
+	if err != nil {
+		return err
+	}
+	defer watched()
+	if err := o.apply(ctx, largeGroup, spec); err != nil {
+		return err
+	}
+	c.large = c.options.Large
+	if _, err := c.whole(ctx, c.options.GrowLimit); err != nil {
+		return err
+	}
+	r.large.grown = time.Since(began).Seconds()
+	c.say("  %d slots after %.1f s", c.slots(), r.large.grown)
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	if r.large.idle, err = c.idle(ctx); err != nil {
+		return err
+	}
+	r.large.at, err = c.states(ctx)
+	return err
+}
 
 // counts are of all agents.
 type counts struct {
@@ -133,7 +170,8 @@ func (c *cluster) states(ctx context.Context) (out counts, err error) {
 			is(connected, &out.Connected)
 			is(s.Ordered, &out.Ordered)
 			// Members of a small group keep Sessions among themselves.
-			is(connected && s.Ordered && (c.options.OnlyCoordinators || s.Members >= perGroup-1), &out.Whole)
+			alone := c.options.OnlyCoordinators || strings.HasPrefix(s.Slot, largeGroup+"-")
+			is(connected && s.Ordered && (alone || s.Members >= perGroup-1), &out.Whole)
 			sessions := s.Coordinators + s.Members
 			if c.options.OnlyCoordinators {
 				sessions = s.Coordinators + s.Map // they are not opened, but asked for

@@ -153,15 +153,16 @@ func (w *Writer) dueIn(slot string, after time.Duration) {
 
 // Run writes what is due, until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
+	records := w.cfg.Views.Subscribe()
+	defer records.Close()
 	last := map[string]Member{}
-	var noted *view.View
 	for {
-		v, changed := w.cfg.Views.Latest()
-		if v != noted {
-			// Reports wake this far more often than records change.
-			last, noted = w.noteChanges(v, last), v
-		}
+		v, changed := records.Take()
 		if v != nil {
+			// Reports wake this far more often than records change.
+			if changed.Any() {
+				w.noteChanges(v, changed, last)
+			}
 			w.writeDue(ctx, v)
 		}
 		timer := time.NewTimer(w.pause())
@@ -169,7 +170,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
-		case <-changed:
+		case <-records.C():
 		case <-w.wake:
 		case <-timer.C:
 		}
@@ -177,34 +178,46 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// noteChanges has those Slots looked at of which the records say something new.
-func (w *Writer) noteChanges(v *view.View, last map[string]Member) map[string]Member {
-	now := make(map[string]Member, len(v.Admissions))
-	for slot := range last {
-		if _, still := v.Admissions[slot]; !still {
+// noteChanges has those Slots looked at of which the records say something new: last is what
+// they said, and becomes what they say. What did not change costs nothing but a look at its
+// group's name.
+func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string]Member) {
+	concerned := func(group string) bool {
+		_, is := changed.Groups[group]
+		return is || changed.All
+	}
+	for slot, before := range last {
+		if _, still := v.Admissions[slot]; !still && concerned(before.Group) {
 			w.forget(slot)
+			delete(last, slot)
 		}
 	}
-	w.noteFree(v)
-	for slot := range v.Admissions {
-		m, ok := memberOf(v, slot)
-		if !ok {
+	w.noteFree(v, concerned)
+	for slot, a := range v.Admissions {
+		if !concerned(a.Value.Group) {
 			continue
 		}
-		now[slot] = m
+		m, ok := memberOf(v, slot)
+		if !ok {
+			delete(last, slot)
+			continue
+		}
 		if before, had := last[slot]; !had || before != m {
+			last[slot] = m
 			w.Note(slot)
 		}
 	}
-	return now
 }
 
 // noteFree keeps since when this coordinator sees the lease of a Slot free.
-func (w *Writer) noteFree(v *view.View) {
+func (w *Writer) noteFree(v *view.View, concerned func(group string) bool) {
 	now := w.cfg.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for slot, a := range v.Admissions {
+		if !concerned(a.Value.Group) {
+			continue
+		}
 		if v.Boots[slot].HeldBy(a.Value.BootID) {
 			delete(w.free, slot)
 		} else if _, already := w.free[slot]; !already {

@@ -97,7 +97,7 @@ func (p *Platform) Unbound(ctx context.Context, v *view.View, cluster, instanceI
 	if len(names) == 0 {
 		return "", "", false
 	}
-	listing := p.List(ctx, unboundAge)
+	listing := p.List(ctx, "", unboundAge)
 	seen := map[string]int{}
 	for _, i := range listing.Instances {
 		seen[i.Name]++

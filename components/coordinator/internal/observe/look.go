@@ -35,5 +35,5 @@ func (l Looker) Look(ctx context.Context, name string) (*view.View, Seen, error)
 	if !ok {
 		return nil, Seen{}, fmt.Errorf("group %s has no spec that is in force", name)
 	}
-	return v, Group(v, spec, l.Cluster, l.Listing.List(ctx, 0), l.Reports), nil
+	return v, Group(v, spec, l.Cluster, l.Listing.List(ctx, name, 0), l.Reports), nil
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -85,20 +86,25 @@ type Platform struct {
 
 	mu   sync.Mutex
 	last Listing // guarded by mu
-	// forgotten counts Forgets, so that a list asked for before one is not kept
-	// after it; guarded by mu.
-	forgotten int
+	// events counts, so that what came first is known whatever the clock does; guarded by mu.
+	events uint64
+	// asked is when last was asked for, forgotten when Forget was called last for a group, ""
+	// for all; by events, guarded by mu.
+	asked     uint64
+	forgotten map[string]uint64
 }
 
 // NewPlatform wraps lister; timeout bounds one list.
 func NewPlatform(lister Lister, now func() time.Time, timeout time.Duration) *Platform {
-	return &Platform{lister: lister, now: now, timeout: timeout, turn: make(chan struct{}, 1)}
+	return &Platform{lister: lister, now: now, timeout: timeout, turn: make(chan struct{}, 1), forgotten: map[string]uint64{}}
 }
 
-// List gives a list that was asked for at most maxAge ago. A list that failed is
+// List gives a list that was asked for at most maxAge before the call, and after the last
+// Forget for the group, "": for any. Those who wait at the same time get one answer. A list that failed is
 // an error in the Listing, never an empty list (R11).
-func (p *Platform) List(ctx context.Context, maxAge time.Duration) Listing {
-	if fresh, ok := p.fresh(maxAge); ok {
+func (p *Platform) List(ctx context.Context, group string, maxAge time.Duration) Listing {
+	called := p.event()
+	if fresh, ok := p.fresh(group, maxAge, called); ok {
 		return fresh
 	}
 	select {
@@ -108,38 +114,52 @@ func (p *Platform) List(ctx context.Context, maxAge time.Duration) Listing {
 		return Listing{Err: ctx.Err(), At: p.now()}
 	}
 	// Another caller may have asked while this one waited.
-	if fresh, ok := p.fresh(maxAge); ok {
+	if fresh, ok := p.fresh(group, maxAge, called); ok {
 		return fresh
 	}
 	call, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	p.mu.Lock()
-	forgotten := p.forgotten
-	p.mu.Unlock()
+	asked := p.event()
 	next := Listing{At: p.now()}
 	next.Instances, next.Err = p.lister.List(call, "")
 	next = next.indexed()
+	if ctx.Err() != nil {
+		return next
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ctx.Err() == nil && p.forgotten == forgotten {
-		p.last = next
-	}
+	p.last, p.asked = next, asked
+	maps.DeleteFunc(p.forgotten, func(_ string, at uint64) bool { return at < asked }) // it is after them
 	return next
 }
 
-// Forget makes the next List ask the platform: after a call with an effect, the
-// own write must be seen (R69).
-func (p *Platform) Forget() {
+// event is the number of a new one.
+func (p *Platform) event() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = Listing{}
-	p.forgotten++
+	p.events++
+	return p.events
 }
 
-func (p *Platform) fresh(maxAge time.Duration) (Listing, bool) {
+// Forget makes the next List for the group ask the platform: after a call with an effect,
+// the own write must be seen (R69). group "": for all.
+func (p *Platform) Forget(group string) {
+	at := p.event()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last.At.IsZero() || p.now().Sub(p.last.At) > maxAge {
+	p.forgotten[group] = at
+}
+
+// fresh is the last list, if the group may go by it.
+func (p *Platform) fresh(group string, maxAge time.Duration, called uint64) (Listing, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.now().Sub(p.last.At) > maxAge && p.asked < called
+	newest := max(p.forgotten[group], p.forgotten[""])
+	if group == "" {
+		newest = slices.Max(append(slices.Collect(maps.Values(p.forgotten)), 0))
+	}
+	if p.last.At.IsZero() || old || p.asked < newest {
 		return Listing{}, false
 	}
 	return p.last, true

@@ -30,24 +30,50 @@ func TestListAskedForBeforeACallIsNotKept(t *testing.T) {
 	cloud := &slowCloud{entered: make(chan struct{}, 2), answer: make(chan error, 2)}
 	p := observe.NewPlatform(cloud, time.Now, time.Minute)
 	first := make(chan observe.Listing, 1)
-	go func() { first <- p.List(t.Context(), time.Hour) }()
+	go func() { first <- p.List(t.Context(), "one", time.Hour) }()
 	<-cloud.entered
-	p.Forget()
+	p.Forget("one")
 	cloud.answer <- nil
 	<-first
 	cloud.answer <- nil
-	if got := p.List(t.Context(), time.Hour); len(got.Instances) != 2 {
+	if got := p.List(t.Context(), "one", time.Hour); len(got.Instances) != 2 {
 		t.Error("a list from before the call was given out after it")
 	}
-	if got := p.List(t.Context(), time.Hour); len(got.Instances) != 2 || cloud.asked != 2 {
+	if got := p.List(t.Context(), "one", time.Hour); len(got.Instances) != 2 || cloud.asked != 2 {
 		t.Error("a fresh list was not kept")
 	}
+}
+
+// TestACallForOneGroupCostsTheOthersNothing: but who looks at all of them sees it.
+func TestACallForOneGroupCostsTheOthersNothing(t *testing.T) {
+	cloud := &slowCloud{entered: make(chan struct{}, 8), answer: make(chan error, 8)}
+	p := observe.NewPlatform(cloud, time.Now, time.Minute)
+	list := func(group string, want int) {
+		t.Helper()
+		cloud.answer <- nil
+		if got := p.List(t.Context(), group, time.Hour); len(got.Instances) != want {
+			t.Errorf("%q has list %d, want %d", group, len(got.Instances), want)
+		}
+		if cloud.asked == want && len(cloud.answer) > 0 {
+			<-cloud.answer
+		}
+	}
+	list("one", 1)
+	p.Forget("one")
+	list("two", 1)
+	list("one", 2)
+	list("one", 2)
+	p.Forget("one")
+	list("", 3)
+	list("one", 3)
+	p.Forget("")
+	list("two", 4)
 }
 
 func TestFailedListIsAnErrorInTheListing(t *testing.T) {
 	cloud := &slowCloud{entered: make(chan struct{}, 1), answer: make(chan error, 1)}
 	cloud.answer <- errors.New("502")
-	if got := observe.NewPlatform(cloud, time.Now, time.Minute).List(t.Context(), time.Hour); got.Err == nil {
+	if got := observe.NewPlatform(cloud, time.Now, time.Minute).List(t.Context(), "one", time.Hour); got.Err == nil {
 		t.Errorf("%+v", got)
 	}
 }

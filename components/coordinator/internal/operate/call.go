@@ -32,7 +32,7 @@ func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.See
 	if err != nil {
 		result.Message = err.Error()
 	}
-	o.cfg.Listing.Forget()
+	o.cfg.Listing.Forget(op.Group)
 	o.cfg.Metrics.Call(string(effect.Call), result.Outcome)
 	log.Info("platform answered", "kind", effect.Call, "number", effect.Number, "outcome", result.Outcome, "error", err)
 	o.cfg.Failpoint(FailAfterCall)

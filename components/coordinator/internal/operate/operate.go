@@ -50,8 +50,8 @@ type Config struct {
 	Ratchet interface {
 		Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error
 	}
-	// Listing is told to look again after each call.
-	Listing interface{ Forget() }
+	// Listing is told to look again for a group after each call.
+	Listing interface{ Forget(group string) }
 	// Look observes a group afresh: the records, the platform's list, the reports.
 	Look func(ctx context.Context, group string) (*view.View, observe.Seen, error)
 	// Wake tells a Slot's agent that its desired state changed.
@@ -146,7 +146,7 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 // actOn makes the call that is recorded, if a last look says that it may be made: what
 // the decision saw is as old as the provisioning and the record took.
 func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Operation, effect operation.Effect) {
-	o.cfg.Listing.Forget()
+	o.cfg.Listing.Forget(op.Group)
 	v, seen, err := o.cfg.Look(ctx, op.Group)
 	if err != nil {
 		o.notMade(op, effect, "the last look failed: "+err.Error())

@@ -184,7 +184,7 @@ func (p *pass) unsettled(spec group.Spec) bool {
 // look joins the records with the platform's list, which is not older than maxAge, and the
 // reports.
 func (p *pass) look(ctx context.Context, maxAge time.Duration) {
-	listing := p.cfg.Listing.List(ctx, maxAge)
+	listing := p.cfg.Listing.List(ctx, p.name, maxAge)
 	p.now = p.cfg.Now().UTC()
 	p.seen = observe.Group(p.view, p.seen.Spec, p.cfg.Cluster, listing, p.cfg.Reports)
 	if p.pace.led {

@@ -221,7 +221,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) { //nolint:con
 	r.log.Info("lease taken", "term", lease.Term())
 	r.cfg.Operator.Took(r.cfg.Now())
 	r.cfg.Metrics.Leads(true, lease.Term())
-	r.cfg.Listing.Forget()
+	r.cfg.Listing.Forget("")
 
 	r.before = r.lastLed(ctx, lease)
 	under, cancel := context.WithCancel(lease.Context())

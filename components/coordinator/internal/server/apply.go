@@ -31,7 +31,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err != nil {
 		return nil, refused(err)
 	}
-	if err := c.mayRead(ctx, spec.Name); err != nil {
+	if err := c.mayReadOwn(ctx, spec.Name); err != nil {
 		return nil, err
 	}
 	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {
@@ -76,6 +76,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := c.writeSpec(ctx, spec.Name, req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
+	s.cfg.Views.Hint(spec.Name) // where this coordinator leads, it need not wait for the watch
 	_, out.Index, err = store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	if err != nil {
 		return nil, wire(err)
@@ -108,7 +109,7 @@ func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index u
 		case !errors.Is(err, store.ErrDenied) || time.Now().After(deadline):
 			return wire(err)
 		}
-		if err := c.server.cfg.Tokens.AllowGroup(ctx, c.token, name, c.view.Groups()); err != nil {
+		if err := c.allowGroup(ctx, name); err != nil {
 			return wire(err)
 		}
 		select {

@@ -73,7 +73,7 @@ func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *g
 			return rollout.Plan{}, status.Error(codes.FailedPrecondition, string(vet.Code(err))+": "+err.Error())
 		}
 	}
-	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, listAge), s.cfg.Reports)
+	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, spec.Name, listAge), s.cfg.Reports)
 	return rollout.Decide(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing), nil
 }
 

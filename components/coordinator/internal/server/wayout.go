@@ -50,7 +50,7 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 // lost says what the platform has of a Slot whose CVM is to be replaced, and what is odd
 // about replacing it.
 func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformStatus string, warnings []string) {
-	listing := c.server.cfg.Platform.List(ctx, listAge)
+	listing := c.server.cfg.Platform.List(ctx, record.Group, listAge)
 	if listing.Err != nil {
 		warnings = append(warnings, "the platform does not answer, so nobody knows whether the CVM is there: "+listing.Err.Error())
 	}

@@ -1,5 +1,7 @@
 package view
 
+import "math"
+
 // Subscription tells one reader what changed since it looked last. Safe for concurrent
 // use; one goroutine takes.
 type Subscription struct {
@@ -17,6 +19,17 @@ func (w *Watcher) Subscribe() *Subscription {
 	w.subscribed[s] = struct{}{}
 	s.wake()
 	return s
+}
+
+// Hint tells subscribers that records of a group changed, before the watch does: the next
+// consistent read sees it, the View may not yet.
+func (w *Watcher) Hint(group string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.subscribed {
+		s.pending.group(group, math.MaxUint64)
+		s.wake()
+	}
 }
 
 // C gives a value when there is something to take.

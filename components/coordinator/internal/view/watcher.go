@@ -16,11 +16,11 @@ import (
 // not asked in a tight loop.
 const (
 	burst = 20 * time.Millisecond
-	// share: while records change all the time, reading those of their kinds takes a fifth
-	// of a core at most, however many there are.
-	share = 4
-	// behind bounds the pause all the same: on a machine that is busy with other things
-	// a read takes long without costing much, and Views must not grow old for it.
+	// rate is how many bytes a second are read of one kind while it changes all the time: a
+	// tenth of a core of each end, however many records there are. The clock would not do:
+	// on a machine that is busy with other things a read takes long without costing much.
+	rate = 10 << 20
+	// behind bounds the pause all the same: Views must not grow old for it.
 	behind = time.Second
 	// rereadEvery is how often everything is read again that no watch told of: a snapshot
 	// may be put back while nobody looks, with the indices that were there before.
@@ -40,7 +40,8 @@ const (
 // Watcher keeps the latest View. Safe for concurrent use.
 //
 // Each kind of record has a watch of its own, so that a change costs what there is of its
-// kind: what changed together is read at one moment, and decoded as far as it changed.
+// kind: what changed together is read at one moment, and decoded as far as it changed. A kind
+// with many bytes is watched and read more seldom, and delays no other.
 type Watcher struct {
 	store store.Store
 	log   *slog.Logger
@@ -54,6 +55,10 @@ type Watcher struct {
 	// watches by prefix, and the kinds that are to be read; guarded by mu.
 	watches map[string]*watch
 	dirty   map[kindID]bool
+	// rest is how long a kind is left alone after it was read, due when that is over; guarded
+	// by mu.
+	rest    map[kindID]time.Duration
+	due     map[kindID]time.Time
 	failing bool // guarded by mu; the store did not answer last
 
 	wake chan struct{} // capacity 1: something is dirty
@@ -70,6 +75,7 @@ func NewWatcher(s store.Store, log *slog.Logger) *Watcher {
 	return &Watcher{
 		store: s, log: log, changed: make(chan struct{}), subscribed: map[*Subscription]struct{}{},
 		watches: map[string]*watch{}, dirty: map[kindID]bool{}, wake: make(chan struct{}, 1),
+		rest: map[kindID]time.Duration{}, due: map[kindID]time.Time{},
 	}
 }
 
@@ -139,6 +145,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	keep := keeper{stamps: map[kindID]map[string]stamp{}, known: map[kindID]*memo{}, floor: map[kindID]uint64{}}
 	again := time.NewTicker(rereadEvery)
 	defer again.Stop()
+	later := time.NewTimer(behind)
+	defer later.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -146,15 +154,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-again.C:
 			w.allDirty()
 		case <-w.wake:
+		case <-later.C:
 		}
 		if !w.Since().IsZero() {
 			pause(ctx, burst)
 		}
-		of := w.takeDirty()
+		of, wait := w.takeDirty()
+		later.Reset(wait)
 		if len(of) == 0 {
 			continue
 		}
-		began := time.Now()
 		if err := w.read(ctx, &keep, of); err != nil {
 			w.mu.Lock()
 			for _, k := range of {
@@ -164,15 +173,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.mu.Unlock()
 			pause(ctx, retryIn)
 			w.nudge()
-			continue
 		}
-		pause(ctx, pauseAfter(time.Since(began)))
 	}
 	return nil
 }
 
-// pauseAfter a read that took so long.
-func pauseAfter(took time.Duration) time.Duration { return min(max(burst, share*took), behind) }
+// restAfter a read of so many bytes.
+func restAfter(bytes int) time.Duration {
+	return min(max(burst, time.Duration(bytes)*time.Second/rate), behind)
+}
 
 // watch marks a kind as changed whenever something below the prefix may have.
 func (w *Watcher) watch(ctx context.Context, id kindID, prefix string, one *watch) {
@@ -194,7 +203,8 @@ func (w *Watcher) watch(ctx context.Context, id kindID, prefix string, one *watc
 			pause(ctx, retryIn)
 			continue
 		}
-		if news := next != index || !one.answered; news {
+		news, rest := next != index || !one.answered, w.rest[id]
+		if news {
 			w.dirty[id] = true
 			w.nudge()
 		}
@@ -202,6 +212,11 @@ func (w *Watcher) watch(ctx context.Context, id kindID, prefix string, one *watc
 		w.answeredLocked()
 		w.mu.Unlock()
 		index = next
+		if news {
+			// To look whether more changed costs Consul what there is, too; what does until
+			// then is told at once by the next look.
+			pause(ctx, rest)
+		}
 	}
 }
 
@@ -220,23 +235,35 @@ func (w *Watcher) nudge() {
 	}
 }
 
-// takeDirty are the kinds to read now: none before each watch answered, so that the first
-// read is one of everything at one moment.
-func (w *Watcher) takeDirty() (of []kind) {
+// takeDirty are the kinds to read now, and how long it is until the next one is due: none
+// before each watch answered, so that the first read is one of everything at one moment.
+func (w *Watcher) takeDirty() (of []kind, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	wait = behind
 	for _, one := range w.watches {
 		if !one.answered {
-			return nil
+			return nil, wait
 		}
 	}
+	now := time.Now()
 	for _, k := range followed() {
-		if w.dirty[k.id] {
+		switch left := w.due[k.id].Sub(now); {
+		case !w.dirty[k.id]:
+		case left > 0:
+			wait = min(wait, left)
+		default:
 			of = append(of, k)
+			delete(w.dirty, k.id)
 		}
 	}
-	clear(w.dirty)
-	return of
+	return of, wait
+}
+
+// readLocked notes how much there was of a kind.
+func (w *Watcher) readLocked(id kindID, bytes int) {
+	w.rest[id] = restAfter(bytes)
+	w.due[id] = time.Now().Add(w.rest[id])
 }
 
 // keeper is what the reader remembers of each kind.
@@ -261,6 +288,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 	if err != nil {
 		return err
 	}
+	sizes := map[kindID]int{}
 	after := &View{}
 	if before != nil {
 		*after = *before
@@ -274,6 +302,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 		own := slices.DeleteFunc(slices.Clone(entries), func(e store.Entry) bool {
 			return !slices.ContainsFunc(k.prefixes, func(prefix string) bool { return strings.HasPrefix(e.Key, prefix) })
 		})
+		sizes[k.id] = sizeOf(own)
 		is := stamps(own)
 		keep.floor[k.id] = seen[k.id]
 		for _, s := range is {
@@ -299,8 +328,21 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 	if before == nil {
 		all = Changes{All: true}
 	}
+	w.mu.Lock()
+	for id, size := range sizes {
+		w.readLocked(id, size)
+	}
+	w.mu.Unlock()
 	w.publish(after, all, some)
 	return nil
+}
+
+// sizeOf is about how many bytes travel with these.
+func sizeOf(entries []store.Entry) (bytes int) {
+	for _, e := range entries {
+		bytes += len(e.Key) + 4*len(e.Value)/3 + 128
+	}
+	return bytes
 }
 
 func (w *Watcher) publish(v *View, changed Changes, some bool) {

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// TestThoseWhoWaitAreAllowedTogether: whoever comes while the policy is written goes into the
+// next one, and each that returned well is in some.
+func TestThoseWhoWaitAreAllowedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, writes, release := newAllowing(), [][]string(nil), make(chan error)
+		var all sync.WaitGroup
+		errs := make([]error, 6)
+		ask := func(n int) {
+			name := fmt.Sprint("g", n)
+			all.Go(func() {
+				errs[n] = a.allow(t.Context(), name, func(others []string) error {
+					err := <-release
+					if err == nil {
+						writes = append(writes, append([]string{name}, others...))
+					}
+					return err
+				})
+			})
+			synctest.Wait()
+		}
+		for n := range 4 {
+			ask(n)
+		}
+		release <- nil // g0 alone
+		synctest.Wait()
+		ask(4)
+		failed := errors.New("no leader")
+		release <- failed // one of g1 to g3, for all of them
+		synctest.Wait()
+		ask(5)
+		close(release)
+		all.Wait()
+		written, lost := map[string]bool{}, 0
+		for _, names := range writes {
+			for _, name := range names {
+				written[name] = true
+			}
+		}
+		for n, err := range errs {
+			if name := fmt.Sprint("g", n); err == nil && !written[name] {
+				t.Errorf("%s was told that it is allowed", name)
+			}
+			if errors.Is(err, failed) {
+				lost++
+			}
+		}
+		if lost != 1 || len(writes) != 3 || !slices.Equal(writes[0], []string{"g0"}) {
+			t.Errorf("%d failed, written %v", lost, writes)
+		}
+	})
+}
+
+func TestWhoGivesUpWaitingHoldsNobodyUp(t *testing.T) {
+	a := newAllowing()
+	ctx, cancel := context.WithCancel(t.Context())
+	err := a.allow(t.Context(), "one", func([]string) error {
+		cancel()
+		return a.allow(ctx, "two", func([]string) error { return nil })
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if err := a.allow(t.Context(), "three", func([]string) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
