@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"cadre.dev/attest"
@@ -155,9 +157,14 @@ func (wakeSink) Wake(context.Context, *controlv1.WakeRequest) (*controlv1.WakeRe
 }
 
 // renewOnce asks for fresh credentials as an agent does, and says what came: empty when
-// it was what a renewal must be.
+// it was what a renewal must be. Renewals of a Slot have a least time between them, and the
+// Boot before may have renewed a moment ago: an agent asks again then.
 func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.Credentials) string {
 	out, err := admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: had.GetBootId()})
+	for status.Code(err) == codes.ResourceExhausted && ctx.Err() == nil {
+		<-time.After(100 * time.Millisecond)
+		out, err = admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: had.GetBootId()})
+	}
 	got := out.GetCredentials()
 	switch {
 	case err != nil:

@@ -344,7 +344,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
-		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove, Evict: c.admission.Evict, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
+		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
 		Removed: func(ctx context.Context, slot string) error { return c.catalog.Remove(ctx, slot, "") },
 		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})

@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/ecdsa"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -95,6 +97,7 @@ func (c *cluster) canaries(t *testing.T, found map[string]leak.Canary) {
 			c.derivedCanaries(t, p, add)
 			continue
 		}
+		bootCanaries(t, p, add)
 		add("workload's consul token", c.file(t, p, "run/mesh/consul-token"), mayBeConsulState)
 		names, err := os.ReadDir(p.path("run/mesh/secrets"))
 		if err != nil || len(names) == 0 {
@@ -150,6 +153,101 @@ func (c *cluster) consulCanaries(t *testing.T, p process, add func(string, []byt
 	}
 }
 
+// pkcs8 is what a P-256 private key begins with in PKCS #8, and keySize how long one is.
+const (
+	pkcs8   = "308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420"
+	keySize = 138
+)
+
+// heldPurpose is what an agent derives the key for that seals what its Boot holds.
+const heldPurpose = "cadre held v1"
+
+const bootKey = "boot key"
+
+// opens checks that key is the one that is looked for.
+func opens(t *testing.T, p process, key []byte) {
+	t.Helper()
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := os.ReadFile(p.path("run/cadre/held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.Open(nil, nil, sealed, []byte(heldPurpose)); err != nil {
+		t.Errorf("what the boot of process %s holds is not sealed under the key that is looked for: %v", p.pid, err)
+	}
+}
+
+// bootCanaries are the Boot key, which is nowhere but in the memory of the agent's two
+// processes, and the key that follows from it, under which the run folder's file is sealed.
+func bootCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
+	t.Helper()
+	mark, err := hex.DecodeString(pkcs8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	inMemory(t, p, func(text []byte) {
+		for at := bytes.Index(text, mark); at >= 0 && at+keySize <= len(text); {
+			if key, err := x509.ParsePKCS8PrivateKey(text[at : at+keySize]); err == nil {
+				scalar, err := key.(*ecdsa.PrivateKey).Bytes()
+				if err != nil {
+					t.Fatal(err)
+				}
+				held, err := hkdf.Key(sha256.New, scalar, nil, heldPurpose, 32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				opens(t, p, held)
+				add(bootKey, scalar)
+				add("key of what a boot holds", held)
+				found++
+			}
+			next := bytes.Index(text[at+1:], mark)
+			if next < 0 {
+				break
+			}
+			at += 1 + next
+		}
+	})
+	if found == 0 {
+		t.Logf("process %s of %s has no boot key in memory any more; its other one has", p.pid, p.program)
+	}
+}
+
+// inMemory reads what a process may write, region by region.
+func inMemory(t *testing.T, p process, look func(text []byte)) {
+	t.Helper()
+	maps, err := os.ReadFile(filepath.Join("/proc", p.pid, "maps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := os.Open(filepath.Join("/proc", p.pid, "mem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close() //nolint:errcheck // read only
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		var rights string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &rights); err != nil || !strings.HasPrefix(rights, "rw") || to-from > 256<<20 {
+			continue
+		}
+		text := make([]byte, to-from)
+		if n, err := memory.ReadAt(text, from); n > 0 {
+			look(text[:n])
+		} else if err != nil {
+			continue // not there to be read
+		}
+	}
+}
+
 // derivedCanaries are what coordinators derive and keep in no file: the guest agent
 // gives the same to whoever asks from that app.
 func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
@@ -173,12 +271,12 @@ func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []by
 // keyMarks find private keys whose value no test can know: those of Boots and SVIDs.
 func keyMarks(t *testing.T) []leak.Canary {
 	t.Helper()
-	pkcs8, err := hex.DecodeString("308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420")
+	mark, err := hex.DecodeString(pkcs8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []leak.Canary{
-		{Name: "a P-256 private key (PKCS #8)", Value: pkcs8},
+		{Name: "a P-256 private key (PKCS #8)", Value: mark},
 		{Name: "a PEM private key", Value: []byte("-----BEGIN PRIVATE KEY-----")},
 		// Consul makes a CA for its service mesh, whose key is part of its state.
 		{Name: "a PEM EC private key", Value: []byte("-----BEGIN EC PRIVATE KEY-----"), May: []string{mayBeConsulState}},
@@ -343,6 +441,15 @@ func TestTOK06_TOK07_SecretsStayInMemory(t *testing.T) {
 		c.delivered(t, name, epoch+1)
 	}
 	c.canaries(t, found)
+	boots := 0
+	for _, one := range found {
+		if one.Name == bootKey {
+			boots++
+		}
+	}
+	if boots < 3 {
+		t.Errorf("the keys of %d boots are looked for, want those of all members", boots)
+	}
 	if len(found) < before+2 {
 		t.Errorf("%d secrets before the rotations, %d with those after them: something was not rotated", before, len(found))
 	}

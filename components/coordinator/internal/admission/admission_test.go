@@ -35,7 +35,7 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("initial peers: %v", out.GetInitialPeers())
 	}
 	a := h.admission()
-	if a.BootID != b.id() || a.Generation != 1 || len(a.TokenAccessors) != 2 || !a.Simulated {
+	if a.BootID != b.id() || a.Generation != 1 || len(a.TokenAccessors) != 1 || !a.Simulated {
 		t.Errorf("admission: %+v", a)
 	}
 	workload := h.as(creds.GetConsul().GetWorkloadToken()).KV()
@@ -58,7 +58,7 @@ func TestPLT02_NewBootTakesOverAndOldTokensEnd(t *testing.T) {
 	h.wantRefusal(err, codeConflict, codeConflict)
 	h.endLease()
 	second.mustAdmit()
-	if a := h.admission(); a.BootID != second.id() || a.Generation != 2 || len(a.TokenAccessors) != 2 {
+	if a := h.admission(); a.BootID != second.id() || a.Generation != 2 || len(a.TokenAccessors) != 1 {
 		t.Errorf("admission: %+v", a)
 	}
 	if _, _, err := h.as(old.GetWorkloadToken()).ACL().TokenReadSelf(nil); err == nil {
@@ -72,7 +72,7 @@ func TestRenewalKeepsGenerationAndTheTokensInUse(t *testing.T) {
 	old := b.mustAdmit().GetCredentials().GetConsul()
 	h.ahead.Add(int64(settled))
 	b.mustAdmit()
-	if a := h.admission(); a.Generation != 1 || len(a.TokenAccessors) != 4 {
+	if a := h.admission(); a.Generation != 1 || len(a.TokenAccessors) != 2 {
 		t.Errorf("admission: %+v", a)
 	}
 	if _, _, err := h.as(old.GetWorkloadToken()).ACL().TokenReadSelf(nil); err != nil {
@@ -80,8 +80,8 @@ func TestRenewalKeepsGenerationAndTheTokensInUse(t *testing.T) {
 	}
 	h.ahead.Add(int64(settled))
 	b.mustAdmit()
-	if a := h.admission(); len(a.TokenAccessors) != 4 {
-		t.Errorf("accessors: %d, want the last two pairs", len(a.TokenAccessors))
+	if a := h.admission(); len(a.TokenAccessors) != 2 {
+		t.Errorf("accessors: %d, want the last two", len(a.TokenAccessors))
 	}
 	if _, _, err := h.as(old.GetWorkloadToken()).ACL().TokenReadSelf(nil); err == nil {
 		t.Error("the token before the last still works")

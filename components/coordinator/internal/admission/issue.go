@@ -22,7 +22,7 @@ import (
 
 // Issuer gives out and takes back Consul tokens.
 type Issuer interface {
-	Slot(ctx context.Context, h tokens.Holder) (tokens.Pair, error)
+	Slot(ctx context.Context, h tokens.Holder) (tokens.Token, error)
 	Revoke(ctx context.Context, accessors ...string) error
 }
 
@@ -70,21 +70,21 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 	if refused := s.register(ctx, g); refused != nil {
 		return nil, refused
 	}
-	pair, err := s.cfg.Issuer.Slot(ctx, tokens.Holder{
+	token, err := s.cfg.Issuer.Slot(ctx, tokens.Holder{
 		Spec: g.spec, Slot: g.admission.Slot, BootID: g.admission.BootID, Simulated: g.admission.Simulated,
 	})
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	old, refused := s.record(ctx, g, pair, out.GetExpiresAt().AsTime())
+	old, refused := s.record(ctx, g, token, out.GetExpiresAt().AsTime())
 	if refused != nil {
-		// Nobody has them yet.
-		s.revoke(ctx, g.admission.Slot, []string{pair.Agent.Accessor, pair.Workload.Accessor})
+		// Nobody has it yet.
+		s.revoke(ctx, g.admission.Slot, []string{token.Accessor})
 		return nil, refused
 	}
 	s.revoke(ctx, g.admission.Slot, old)
-	out.Consul.WorkloadToken = pair.Workload.Secret
-	out.Consul.TokensExpireAt, out.Consul.TokensId = timestamppb.New(pair.ExpiresAt), pair.Workload.Accessor
+	out.Consul.WorkloadToken = token.Secret
+	out.Consul.TokensExpireAt, out.Consul.TokensId = timestamppb.New(token.ExpiresAt), token.Accessor
 	return out, nil
 }
 
@@ -105,9 +105,9 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 	return out, s.addSecrets(ctx, g, out)
 }
 
-// record adds the pair to the admission and says which accessors are to be revoked.
+// record adds the token to the admission and says which accessors are to be revoked.
 // errTaken inside of the refusal: the records are not those that were judged by.
-func (s *Service) record(ctx context.Context, g *grant, pair tokens.Pair, expires time.Time) (revoke []string, refused *refusal) {
+func (s *Service) record(ctx context.Context, g *grant, token tokens.Token, expires time.Time) (revoke []string, refused *refusal) {
 	key := store.AdmissionKey(g.admission.Slot)
 	if g.index == 0 {
 		held, index, err := store.Read[policy.Admission](ctx, s.store, key)
@@ -121,7 +121,7 @@ func (s *Service) record(ctx context.Context, g *grant, pair tokens.Pair, expire
 	}
 	next := g.admission
 	now := s.now().UTC()
-	next.TokenAccessors, revoke = rotate(g.admission, g.held.GetTokensId(), pair, now)
+	next.TokenAccessors, revoke = rotate(g.admission, g.held.GetTokensId(), token.Accessor, now)
 	next.TokensAt, next.ExpiresAt = now, expires.UTC()
 	op, err := store.Put(key, next, g.index)
 	if err != nil {
@@ -139,23 +139,21 @@ func (s *Service) record(ctx context.Context, g *grant, pair tokens.Pair, expire
 }
 
 const (
-	// tokensPerBoot is how many accessors one issue adds.
-	tokensPerBoot = 2
 	// settled is how long a Boot keeps to what it was given, if it got it: renewals
 	// come after a third of the tokens' life. One that comes sooner follows an answer
 	// that was lost, or a rotation, and what the Boot had before may still be in use.
 	settled = tokens.TTL / 4
-	// maxPairs bounds what a Boot has while answers get lost.
-	maxPairs = 4
+	// maxTokens bounds what a Boot has while answers get lost.
+	maxTokens = 4
 )
 
-// rotate adds a pair to what a Boot has and says what it must not have any more. The
-// pair that the Boot says it uses is never among that, however many others were given
-// out since: their answers may all have been lost. A Boot that does not say uses, when
-// it was quiet since, the last one; else one of the two that it had when it was.
-func rotate(held policy.Admission, inUse string, pair tokens.Pair, now time.Time) (keep, revoke []string) {
-	have := slices.Collect(slices.Chunk(held.TokenAccessors, tokensPerBoot))
-	used := slices.IndexFunc(have, func(p []string) bool { return slices.Contains(p, inUse) })
+// rotate adds a token to what a Boot has and says what it must not have any more. The one
+// that the Boot says it uses is never among that, however many others were given out since:
+// their answers may all have been lost. A Boot that does not say uses, when it was quiet
+// since, the last one; else one of the two that it had when it was.
+func rotate(held policy.Admission, inUse, added string, now time.Time) (keep, revoke []string) {
+	have := held.TokenAccessors
+	used := slices.Index(have, inUse)
 	last, recent := len(have)-1, now.Sub(held.TokensAt) < settled
 	stays := func(i int) bool {
 		switch {
@@ -166,7 +164,7 @@ func rotate(held policy.Admission, inUse string, pair tokens.Pair, now time.Time
 		case !recent:
 			return used < 0 && i == last
 		case used < 0:
-			return i < maxPairs-2 || i == last
+			return i < maxTokens-2 || i == last
 		}
 		// Beside it the newest: a rotation may have replaced one a moment ago, and an answer
 		// on its way may have brought the other.
@@ -174,16 +172,16 @@ func rotate(held policy.Admission, inUse string, pair tokens.Pair, now time.Time
 		if i < used {
 			newer--
 		}
-		return newer < maxPairs-2
+		return newer < maxTokens-2
 	}
 	for i, one := range have {
 		if stays(i) {
-			keep = append(keep, one...)
+			keep = append(keep, one)
 		} else {
-			revoke = append(revoke, one...)
+			revoke = append(revoke, one)
 		}
 	}
-	return append(keep, pair.Agent.Accessor, pair.Workload.Accessor), revoke
+	return append(keep, added), revoke
 }
 
 // revoke takes back tokens, at once. One that cannot be taken back ends by itself.

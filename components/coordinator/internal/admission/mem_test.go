@@ -84,12 +84,8 @@ func (s *small) Verify(_ context.Context, ev attest.Evidence, data [64]byte) (po
 	}, nil
 }
 
-func (s *small) Slot(context.Context, tokens.Holder) (tokens.Pair, error) {
-	n := s.issued.Add(2)
-	return tokens.Pair{
-		Agent: tokens.Token{Accessor: fmt.Sprint("a", n)}, Workload: tokens.Token{Accessor: fmt.Sprint("w", n)},
-		ExpiresAt: s.clock().Add(tokens.TTL),
-	}, nil
+func (s *small) Slot(context.Context, tokens.Holder) (tokens.Token, error) {
+	return tokens.Token{Accessor: fmt.Sprint("w", s.issued.Add(1)), ExpiresAt: s.clock().Add(tokens.TTL)}, nil
 }
 
 // noSecrets are none.

@@ -71,12 +71,8 @@ func TestATT09_AReplayedExchangeIsWorthNothing(t *testing.T) {
 // quickIssuer keeps Consul's ACL system out of what is measured.
 type quickIssuer struct{ n atomic.Int64 }
 
-func (i *quickIssuer) Slot(context.Context, tokens.Holder) (tokens.Pair, error) {
-	n := i.n.Add(1)
-	return tokens.Pair{
-		Agent: tokens.Token{Accessor: fmt.Sprint("a", n)}, Workload: tokens.Token{Accessor: fmt.Sprint("w", n)},
-		ExpiresAt: time.Now().Add(tokens.TTL),
-	}, nil
+func (i *quickIssuer) Slot(context.Context, tokens.Holder) (tokens.Token, error) {
+	return tokens.Token{Accessor: fmt.Sprint("w", i.n.Add(1)), ExpiresAt: time.Now().Add(tokens.TTL)}, nil
 }
 func (*quickIssuer) Revoke(context.Context, ...string) error { return nil }
 

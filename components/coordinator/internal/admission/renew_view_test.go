@@ -31,16 +31,16 @@ func (h *harness) onFirstJudgement(f func() error) (judged *int) {
 	return judged
 }
 
-// recording remembers the pairs that were made.
+// recording remembers the tokens that were made.
 type recording struct {
 	Issuer
-	made []tokens.Pair
+	made []tokens.Token
 }
 
-func (r *recording) Slot(ctx context.Context, h tokens.Holder) (tokens.Pair, error) {
-	pair, err := r.Issuer.Slot(ctx, h)
-	r.made = append(r.made, pair)
-	return pair, err
+func (r *recording) Slot(ctx context.Context, h tokens.Holder) (tokens.Token, error) {
+	token, err := r.Issuer.Slot(ctx, h)
+	r.made = append(r.made, token)
+	return token, err
 }
 
 // TestTOK03_LeaseLivesWhenTokensAreRecorded: the View's word for it is not enough.
@@ -58,10 +58,10 @@ func TestTOK03_LeaseLivesWhenTokensAreRecorded(t *testing.T) {
 		t.Errorf("recorded %+v", after)
 	}
 	if *judged != 1 || len(issuer.made) != 1 {
-		t.Fatalf("judged %d times, %d pairs made; want it to be found out at the end", *judged, len(issuer.made))
+		t.Fatalf("judged %d times, %d tokens made; want it to be found out at the end", *judged, len(issuer.made))
 	}
-	if h.works(issuer.made[0].Agent.Secret) || h.works(issuer.made[0].Workload.Secret) {
-		t.Error("tokens that were made in vain work")
+	if h.works(issuer.made[0].Secret) {
+		t.Error("a token that was made in vain works")
 	}
 }
 
@@ -115,7 +115,7 @@ func TestNothingIsMadeByAViewThatIsBehind(t *testing.T) {
 	knows, other := New(h.cfg), h.coordinator("coordinator-1")
 	for n, at := range []struct {
 		*Service
-		pairs int
+		tokens int
 	}{{knows, 1}, {knows, 1}, {knows, 1}, {other, 2}, {other, 1}} {
 		h.service, issuer.made = at.Service, nil
 		h.ahead.Add(int64(renewPause))
@@ -123,11 +123,11 @@ func TestNothingIsMadeByAViewThatIsBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(issuer.made) != at.pairs || issuer.made[at.pairs-1].Workload.Secret != out.GetConsul().GetWorkloadToken() {
-			t.Errorf("renewal %d: %d pairs made, want %d", n, len(issuer.made), at.pairs)
+		if len(issuer.made) != at.tokens || issuer.made[at.tokens-1].Secret != out.GetConsul().GetWorkloadToken() {
+			t.Errorf("renewal %d: %d tokens made, want %d", n, len(issuer.made), at.tokens)
 		}
-		if at.pairs == 2 && h.works(issuer.made[0].Agent.Secret) {
-			t.Error("tokens that were made in vain work")
+		if at.tokens == 2 && h.works(issuer.made[0].Secret) {
+			t.Error("a token that was made in vain works")
 		}
 	}
 }

@@ -80,9 +80,9 @@ type failingIssuer struct {
 	fail bool
 }
 
-func (f *failingIssuer) Slot(ctx context.Context, h tokens.Holder) (tokens.Pair, error) {
+func (f *failingIssuer) Slot(ctx context.Context, h tokens.Holder) (tokens.Token, error) {
 	if f.fail {
-		return tokens.Pair{}, errors.New("no leader")
+		return tokens.Token{}, errors.New("no leader")
 	}
 	return f.Issuer.Slot(ctx, h)
 }

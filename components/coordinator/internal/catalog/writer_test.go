@@ -316,7 +316,7 @@ func (c *one) settled(w *world) {
 func TestAnAgentsNodeIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.admit("b1")
-	if _, err := w.admin.Catalog().Register(&consul.CatalogRegistration{Node: slot, ID: group.NodeID("demo", slot), Address: vip}, nil); err != nil {
+	if _, err := w.admin.Catalog().Register(&consul.CatalogRegistration{Node: slot, ID: "11111111-2222-8333-8444-555555555555", Address: vip}, nil); err != nil {
 		t.Fatal(err)
 	}
 	c := w.coordinator(true)

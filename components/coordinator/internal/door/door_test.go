@@ -12,7 +12,6 @@ import (
 
 	"cadre.dev/coordinator/internal/door"
 	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/core/group"
 	"cadre.dev/store"
 )
 
@@ -50,7 +49,7 @@ func TestThreat_TOK05_IDN09_AMemberAtTheDoor(t *testing.T) {
 		name, method, target, body, by string
 		set                            []func(*http.Request)
 	}{
-		{name: "rename a node over its ID", method: "PUT", target: "/v1/catalog/register", body: `{"Node":"pg-1","ID":"` + group.NodeID("demo", "pg-0") + `","Address":"127.0.0.1"}`, by: door.CodeForbidden},
+		{name: "rename a node over its ID", method: "PUT", target: "/v1/catalog/register", body: `{"Node":"pg-1","ID":"11111111-2222-8333-8444-555555555555","Address":"127.0.0.1"}`, by: door.CodeForbidden},
 		{name: "the same in a transaction", method: "PUT", target: "/v1/txn", body: `[{"Node":{"Verb":"set","Node":{"Node":"pg-1","ID":"x"}}}]`, by: door.CodeForbidden},
 		{name: "take a victim's node out", method: "PUT", target: "/v1/catalog/deregister", body: `{"Node":"pg-0"}`, by: door.CodeForbidden},
 		{name: "take a victim's service out", method: "PUT", target: "/v1/catalog/deregister", body: `{"Node":"pg-0","ServiceID":"pg"}`, by: door.CodeForbidden},

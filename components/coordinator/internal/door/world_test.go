@@ -109,13 +109,13 @@ func (w *world) member(groupName, slot string) *member {
 		Service: &consul.AgentService{ID: groupName, Service: groupName}}, nil); err != nil {
 		w.t.Fatal(err)
 	}
-	pair, err := w.issuer.Slot(w.t.Context(), tokens.Holder{
+	token, err := w.issuer.Slot(w.t.Context(), tokens.Holder{
 		Spec: group.Spec{Name: groupName, Workload: group.Workload{Kind: group.WorkloadPatroni}}, Slot: slot, BootID: "boot-" + slot,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m := &member{Caller: door.Caller{Group: groupName, Slot: slot, Boot: "boot-" + slot}, w: w, token: pair.Workload.Secret}
+	m := &member{Caller: door.Caller{Group: groupName, Slot: slot, Boot: "boot-" + slot}, w: w, token: token.Secret}
 	m.client, m.leave = w.way(m.Caller, false)
 	return m
 }

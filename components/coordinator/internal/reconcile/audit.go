@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,27 +21,26 @@ import (
 // auditEvery is the pace of the comparison (CTL-20).
 const auditEvery = 30 * time.Second
 
-// stranger is a member or token that no admission accounts for, or a member that is not
-// who it says.
+// stranger is a node or token that no admission accounts for, or a name in gossip that is
+// no coordinator's.
 type stranger struct {
 	// group that its name belongs to; empty: none, so every group tells of it.
 	group, text string
 	code        policy.Code
-	// slot is the one whose Boot poses as another node; "": nobody's.
-	slot string
 }
 
-// audit compares what Consul knows with the admissions, until ctx ends, revokes the
-// tokens that none accounts for, as nothing else does (TOK-12, CTL-20), and evicts the
-// Boots that pose as another node (IDN-09).
-func (r *Reconciler) audit(ctx context.Context, lease store.Lease) {
+// audit compares what Consul knows with the admissions, until ctx ends, and revokes the
+// tokens that none accounts for, as nothing else does (TOK-12, CTL-20). Members are in the
+// catalog because coordinators put them there: who is in gossip has a key that coordinators
+// alone have, and is told of and not evicted, for a name there is anybody's word (IDN-09).
+func (r *Reconciler) audit(ctx context.Context) {
 	if r.cfg.Members == nil {
 		return
 	}
 	ticker := time.NewTicker(auditEvery)
 	defer ticker.Stop()
 	for {
-		if err := r.auditOnce(ctx, lease); err != nil && ctx.Err() == nil {
+		if err := r.auditOnce(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("members not compared with admissions", "error", err)
 		}
 		select {
@@ -53,7 +53,7 @@ func (r *Reconciler) audit(ctx context.Context, lease store.Lease) {
 
 // auditOnce reads the admissions after Consul's own lists: what was admitted in
 // between is known then.
-func (r *Reconciler) auditOnce(ctx context.Context, lease store.Lease) error {
+func (r *Reconciler) auditOnce(ctx context.Context) error {
 	nodes, err := r.cfg.Members.Nodes(ctx)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *Reconciler) auditOnce(ctx context.Context, lease store.Lease) error {
 		// It may be the admission that a token belongs to.
 		return fmt.Errorf("a record cannot be read: %w", bad)
 	}
-	found := append(strangeNodes(v, nodes, r.cfg.LeaseNode), impostors(r.cfg.Cluster, v, nodes)...)
+	found := strangeNodes(v, nodes, r.cfg.LeaseNode)
 	strange := tokens.Unrecorded(owned, func(slot, accessor string) bool {
 		return slices.Contains(v.Admissions[slot].Value.TokenAccessors, accessor)
 	}, r.cfg.Now())
@@ -96,12 +96,8 @@ func (r *Reconciler) auditOnce(ctx context.Context, lease store.Lease) error {
 		}
 	}
 	for _, s := range found {
-		switch {
-		case !slices.Contains(known, s):
+		if !slices.Contains(known, s) {
 			r.log.Warn("stranger found", "group", s.group, "code", s.code, "reason", s.text)
-		case s.slot != "":
-			// Twice in a row: what one member says in another's name, that one contradicts.
-			errs = append(errs, r.cfg.Evict(ctx, s.slot, s.code, s.text, lease.Fence()...))
 		}
 	}
 	return errors.Join(errs...)
@@ -124,64 +120,26 @@ func unexplained(v *view.View, nodes map[string]tokens.Node, leaseNode string) m
 	return out
 }
 
-// strangeNodes are names that are no Slot's, and live nodes of Slots that nobody was
-// admitted to. A coordinator's name is its own: only coordinators may register it.
-// leaseNode stands for no machine.
+// strangeNodes are names that are no Slot's, and all in gossip that are no coordinator's, as
+// far as a name tells: whoever has the gossip key may take a coordinator's. leaseNode stands
+// for no machine.
 func strangeNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) []stranger {
 	var out []stranger
 	for name, n := range nodes {
 		_, slot := v.Slots[name]
-		_, admitted := v.Admissions[name]
 		code, text := policy.CodePeerNotAdmitted, ""
 		switch {
+		case strings.HasPrefix(name, peering.CoordinatorGroup+"-"):
 		case name == leaseNode && (n.Alive || len(n.IDs) > 0):
 			code, text = policy.CodeTokenScopeDenied, fmt.Sprintf("somebody is in Consul as %q, which the leader's session and those of Boots are on", name)
-		case name == leaseNode, admitted, strings.HasPrefix(name, peering.CoordinatorGroup+"-"):
+		case n.Alive || len(n.IDs) > 0:
+			code, text = policy.CodeTokenScopeDenied, fmt.Sprintf("node %q at %s is an agent of Consul, and members have none: it has a gossip key of the coordinators, or is of an earlier version", name, cmp.Or(n.Address, "no address"))
+		case name == leaseNode:
 		case !slot && n.Listed:
 			text = fmt.Sprintf("node %q is in Consul's catalog and is no slot", name)
-		case n.Listed && n.Alive:
-			text = fmt.Sprintf("node %q is alive in Consul and nobody was admitted to the slot", name)
 		}
 		if text != "" {
 			out = append(out, stranger{group: groupOf(v, name), text: text, code: code})
-		}
-	}
-	return out
-}
-
-// impostors are names that bear the ID of another one (IDN-09): Consul would take them
-// for that node renamed, and end what is on it. The ID of a Slot's node follows from its
-// name, so it is known whose it is; coordinators made theirs up.
-//
-// Only a name that a Boot was admitted under is evicted: its owner contradicts whoever
-// gossips in its place. An address is anybody's word, and evicting who answers there
-// would let one member have all others evicted; it stands in the text as a hint.
-func impostors(cluster string, v *view.View, nodes map[string]tokens.Node) []stranger {
-	byID := map[string][]string{}
-	for name, n := range nodes {
-		for _, id := range n.IDs {
-			byID[id] = append(byID[id], name)
-		}
-	}
-	var out []stranger
-	for id, names := range byID {
-		if len(names) < 2 {
-			continue
-		}
-		slices.Sort(names)
-		owner := slices.IndexFunc(names, func(name string) bool { return group.NodeID(cluster, name) == id })
-		if owner < 0 {
-			owner = slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, peering.CoordinatorGroup+"-") })
-		}
-		for i, name := range names {
-			if i != owner {
-				s := stranger{group: groupOf(v, name), code: policy.CodeTokenScopeDenied,
-					text: fmt.Sprintf("node %q at %s is in Consul with the ID of another one: %s of %s", name, nodes[name].Address, id, strings.Join(names, ", "))}
-				if _, admitted := v.Admissions[name]; admitted {
-					s.slot = name
-				}
-				out = append(out, s)
-			}
 		}
 	}
 	return out

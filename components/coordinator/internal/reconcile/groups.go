@@ -63,7 +63,7 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 	if r.cfg.Guard != nil {
 		all.Go(func() { r.cfg.Guard(ctx, lease) })
 	}
-	all.Go(func() { r.audit(ctx, lease) })
+	all.Go(func() { r.audit(ctx) })
 	records, reported := r.cfg.Views.Subscribe(), r.cfg.Reports.Subscribe()
 	defer records.Close()
 	defer reported.Close()

@@ -102,7 +102,7 @@ type Metrics interface {
 }
 
 // Config of a Reconciler. All fields are required, but Guard, Duties, Removed and
-// Members with LeaseNode and Evict.
+// Members with LeaseNode.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
@@ -128,14 +128,12 @@ type Config struct {
 	// may be told again.
 	Removed func(ctx context.Context, slot string) error
 	// Members is compared with the admissions; nil: it is not, and tokens that none names
-	// live until they end. LeaseNode is the one that sessions are on, and Evict ends a
-	// Boot that poses as another node.
+	// live until they end. LeaseNode is the one that sessions are on.
 	Members   Members
 	LeaseNode string
 	// RemoveNode takes the node of a Boot out of the catalog, with the sessions on it; boot
 	// "": of any. nil: nodes that no admission explains stay.
 	RemoveNode func(ctx context.Context, slot, bootID string) error
-	Evict      func(ctx context.Context, slot string, code policy.Code, reason string, fence ...store.Op) error
 	Timing     rollout.Timing
 	Now        func() time.Time
 	Failpoint  func(name string)

@@ -150,7 +150,7 @@ func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duratio
 		Now:  clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
-		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Ratchet: turns, Operator: operator, Tokens: w, Vet: judge, Images: images, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode, Evict: w.evictSlot,
+		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Ratchet: turns, Operator: operator, Tokens: w, Vet: judge, Images: images, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode,
 		Now: clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
@@ -210,14 +210,6 @@ func (w *world) evict(ctx context.Context, a policy.Admission, index uint64, cod
 
 // leaseNode is the one that sessions are on.
 const leaseNode = store.LeaseNodePrefix + "0011"
-
-func (w *world) evictSlot(ctx context.Context, slot string, code policy.Code, _ string, _ ...store.Op) error {
-	a, index, err := store.Read[policy.Admission](ctx, w.store, store.AdmissionKey(slot))
-	if err == nil {
-		w.evict(ctx, a, index, code)
-	}
-	return err
-}
 
 // members is what Consul knows.
 type members struct{ *world }

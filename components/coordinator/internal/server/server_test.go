@@ -78,11 +78,11 @@ func newAPI(t testing.TB) *api {
 	if a.issuer, err = tokens.New(running.Addr, running.ManagementToken, tokens.TTL); err != nil {
 		t.Fatal(err)
 	}
-	pair, err := a.issuer.Slot(t.Context(), tokens.Holder{Spec: spec(t), Slot: "pg-0"})
+	token, err := a.issuer.Slot(t.Context(), tokens.Holder{Spec: spec(t), Slot: "pg-0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.workload = pair.Workload.Secret
+	a.workload = token.Secret
 	views := view.NewWatcher(own, log)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

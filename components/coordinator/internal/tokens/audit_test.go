@@ -31,12 +31,12 @@ func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	management := w.as(w.management)
 	// One client for each: the server takes only so many connections.
 	roles := map[string]*consul.KV{}
 	for role, token := range map[string]string{
-		"operator": operator, "coordinator's agent": coordinator.Secret, "agent": agent.Secret, "workload": workload.Secret, "anybody": "",
+		"operator": operator, "coordinator's agent": coordinator.Secret, "workload": workload.Secret, "anybody": "",
 	} {
 		roles[role] = w.as(token).KV()
 	}
@@ -81,9 +81,9 @@ func TestCTL08_NobodyEditsWhatIsNotTheirs(t *testing.T) {
 // TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem.
 func TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem(t *testing.T) {
 	w := newWorld(t)
-	agent, workload := w.slot("", "pg", "pg-1")
+	workload := w.slot("", "pg", "pg-1")
 	management := w.as(w.management)
-	real, _, err := management.ACL().TokenRead(agent.Accessor, nil)
+	real, _, err := management.ACL().TokenRead(workload.Accessor, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestCTL20_TokensOfSlotsAreFoundWhoeverMadeThem(t *testing.T) {
 		}
 		accessors = append(accessors, o.Accessor)
 	}
-	want := []string{agent.Accessor, workload.Accessor, forged.AccessorID}
+	want := []string{workload.Accessor, forged.AccessorID}
 	slices.Sort(want)
 	if slices.Sort(accessors); !slices.Equal(accessors, want) {
 		t.Errorf("tokens %v, want %v", accessors, want)
@@ -140,7 +140,7 @@ func TestWhoNamesNoSecret(t *testing.T) {
 // and what Consul takes for none give no part in what is kept for operators.
 func TestINP04_OnlyOperatorsTokensCountAsSuch(t *testing.T) {
 	w := newWorld(t)
-	agent, workload := w.slot("", "pg", "pg-1")
+	workload := w.slot("", "pg", "pg-1")
 	management := w.as(w.management)
 	made := func(token *consul.ACLToken) string {
 		out, _, err := management.ACL().TokenCreate(token, nil)
@@ -149,7 +149,7 @@ func TestINP04_OnlyOperatorsTokensCountAsSuch(t *testing.T) {
 		}
 		return out.SecretID
 	}
-	real, _, err := management.ACL().TokenRead(agent.Accessor, nil)
+	real, _, err := management.ACL().TokenRead(workload.Accessor, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,14 +165,14 @@ func TestINP04_OnlyOperatorsTokensCountAsSuch(t *testing.T) {
 		token string
 		want  error
 	}{
-		"an operator":     {person, nil},
-		"management":      {w.management, nil},
-		"an agent":        {agent.Secret, tokens.ErrDenied},
-		"a workload":      {workload.Secret, tokens.ErrDenied},
-		"a copied policy": {made(&consul.ACLToken{Description: "nothing to see", Policies: real.Policies}), tokens.ErrDenied},
-		"a revoked one":   {revoked, tokens.ErrDenied},
-		"nobody's":        {"anonymous", tokens.ErrDenied},
-		"an invented one": {"11111111-2222-3333-4444-555555555555", tokens.ErrDenied},
+		"an operator":      {person, nil},
+		"management":       {w.management, nil},
+		"an earlier agent": {made(&consul.ACLToken{Description: "cadre: agent of pg-1, boot b007"}), tokens.ErrDenied},
+		"a workload":       {workload.Secret, tokens.ErrDenied},
+		"a copied policy":  {made(&consul.ACLToken{Description: "nothing to see", Policies: real.Policies}), tokens.ErrDenied},
+		"a revoked one":    {revoked, tokens.ErrDenied},
+		"nobody's":         {"anonymous", tokens.ErrDenied},
+		"an invented one":  {"11111111-2222-3333-4444-555555555555", tokens.ErrDenied},
 	} {
 		if err := w.issuer.CheckOperator(t.Context(), c.token); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

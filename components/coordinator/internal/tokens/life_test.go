@@ -64,8 +64,8 @@ func TestTOK02_EveryTokenEnds(t *testing.T) {
 			t.Errorf("mark of %q", token.Description)
 		}
 	}
-	if issued != 3 {
-		t.Errorf("%d tokens, want 3", issued)
+	if issued != 2 {
+		t.Errorf("%d tokens, want 2", issued)
 	}
 	slices.Sort(found)
 	if want := slices.Sorted(slices.Values(endless)); !slices.Equal(found, want) {
@@ -85,14 +85,14 @@ func TestTOK02_EveryTokenEnds(t *testing.T) {
 // nobody, once it had the time to be named. What only orphans carried goes with them.
 func TestTOK12_OrphansAreFoundAndRevoked(t *testing.T) {
 	w := newWorld(t)
-	kept, keptWorkload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	kept := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	w.slot(group.WorkloadPatroni, "other", "pg-0") // another spec: another policy of the workload
-	lostAgent, lostWorkload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	lost := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	recorded := func(slot, accessor string) bool {
-		return slot == "pg-0" && (accessor == kept.Accessor || accessor == keptWorkload.Accessor)
+		return slot == "pg-0" && accessor == kept.Accessor
 	}
 	owned, err := w.issuer.SlotTokens(t.Context())
-	if err != nil || len(owned) != 6 {
+	if err != nil || len(owned) != 3 {
 		t.Fatalf("tokens %+v (%v), want those of three boots", owned, err)
 	}
 	if found := tokens.Unrecorded(owned, recorded, time.Now()); len(found) != 0 {
@@ -102,13 +102,13 @@ func TestTOK12_OrphansAreFoundAndRevoked(t *testing.T) {
 	for _, orphan := range tokens.Unrecorded(owned, recorded, time.Now().Add(3*time.Minute)) {
 		accessors = append(accessors, orphan.Accessor)
 	}
-	if len(accessors) != 4 {
-		t.Errorf("orphans %v, want two pairs", accessors)
+	if len(accessors) != 2 {
+		t.Errorf("orphans %v, want two", accessors)
 	}
 	if swept, err := w.issuer.Sweep(t.Context()); err != nil || swept.Policies != 0 {
 		t.Errorf("swept %+v (%v) while tokens carry them all", swept, err)
 	}
-	if _, _, err := w.as(lostAgent.Secret).ACL().TokenReadSelf(nil); err != nil {
+	if _, _, err := w.as(lost.Secret).ACL().TokenReadSelf(nil); err != nil {
 		t.Errorf("the sweep revoked a token: %v", err)
 	}
 	if err := w.issuer.Revoke(t.Context(), accessors...); err != nil {
@@ -117,15 +117,13 @@ func TestTOK12_OrphansAreFoundAndRevoked(t *testing.T) {
 	if swept, err := w.issuer.Sweep(t.Context()); err != nil || swept.Policies != 1 {
 		t.Errorf("swept %+v (%v), want pg-0's policy of before but none of pg-1, which may come back any moment", swept, err)
 	}
-	for _, token := range []tokens.Token{lostAgent, lostWorkload} {
-		if _, _, err := w.as(token.Secret).ACL().TokenReadSelf(nil); err == nil {
-			t.Error("an orphan works")
-		}
+	if _, _, err := w.as(lost.Secret).ACL().TokenReadSelf(nil); err == nil {
+		t.Error("an orphan works")
 	}
 	if _, _, err := w.as(kept.Secret).ACL().TokenReadSelf(nil); err != nil {
 		t.Errorf("a recorded token: %v", err)
 	}
-	_, again := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	again := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	if ok, err := w.issuer.MayWrite(t.Context(), again.Secret, "service/pg/leader"); err != nil || !ok {
 		t.Errorf("a Boot that comes back: %v (%v)", ok, err)
 	}
@@ -143,7 +141,7 @@ func TestPoliciesThatOthersDeletedAreMadeAnew(t *testing.T) {
 	if err := other.Retire(t.Context(), "pg-0"); err != nil {
 		t.Fatal(err)
 	}
-	_, workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	if ok, err := w.issuer.MayWrite(t.Context(), workload.Secret, "service/pg/leader"); err != nil || !ok {
 		t.Errorf("own scope: %v (%v)", ok, err)
 	}
@@ -153,7 +151,7 @@ func TestPoliciesThatOthersDeletedAreMadeAnew(t *testing.T) {
 // whose they were.
 func TestTOK12_OrphansOfRetiredSlotsAreFound(t *testing.T) {
 	w := newWorld(t)
-	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	if _, err := w.issuer.Coordinator(t.Context(), "coordinator-0", "b007", true); err != nil {
 		t.Fatal(err)
 	}
@@ -161,11 +159,11 @@ func TestTOK12_OrphansOfRetiredSlotsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	owned, err := w.issuer.SlotTokens(t.Context())
-	if err != nil || len(owned) != 2 {
-		t.Fatalf("tokens %+v (%v), want the pair and no coordinator's", owned, err)
+	if err != nil || len(owned) != 1 {
+		t.Fatalf("tokens %+v (%v), want the workload's and no coordinator's", owned, err)
 	}
 	for _, o := range owned {
-		if o.Slot != "pg-1" || o.Accessor != agent.Accessor && o.Accessor != workload.Accessor {
+		if o.Slot != "pg-1" || o.Accessor != workload.Accessor {
 			t.Errorf("found %+v", o)
 		}
 	}

@@ -182,15 +182,15 @@ func TestTOK05_IDN09_Matrix(t *testing.T) {
 	if err := w.issuer.EnsureOperator(t.Context(), operator, []string{"pg"}); err != nil {
 		t.Fatal(err)
 	}
-	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
-	_, none := w.slot(group.WorkloadNone, "web", "web-0")
+	workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	none := w.slot(group.WorkloadNone, "web", "web-0")
 	coordinator, err := w.issuer.Coordinator(t.Context(), "coordinator-1", "b007", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tried := 0
 	for _, role := range []struct{ name, token string }{
-		{"agent", agent.Secret}, {"workload", workload.Secret}, {"idle", none.Secret}, {"operator", operator},
+		{"workload", workload.Secret}, {"idle", none.Secret}, {"operator", operator},
 		{"coordinator", coordinator.Secret}, {"anonymous", ""}, {"stranger", "11111111-2222-3333-4444-555555555555"},
 	} {
 		client := w.as(role.token)

@@ -21,7 +21,9 @@ func policyName(kind, slot, rules string) string {
 	return policyMark + kind + "-" + slot + "-" + hex.EncodeToString(sum[:6])
 }
 
-// policyKinds are the kinds of policy that a Slot has.
+// policyKinds are the kinds of policy that a Slot has. "agent" is that of an earlier
+// version, of the Consul agent that a member had: none is made any more, and those that are
+// there are known and taken back.
 var policyKinds = []string{"agent", "workload"}
 
 // ofSlot reports whether a policy was made for the Slot.

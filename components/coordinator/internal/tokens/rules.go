@@ -9,30 +9,17 @@ import (
 )
 
 // catalogRules let a member see the catalog, but for the node that Cadre's own sessions
-// are on: a session ends with its node, and a member is in Consul's gossip, where it
-// could give itself any name that it knows.
+// are on: a session ends with its node.
 func catalogRules() string {
 	return fmt.Sprintf("node_prefix \"\" { policy = \"read\" }\nnode_prefix %q { policy = \"deny\" }\nservice_prefix \"\" { policy = \"read\" }\n", store.LeaseNodePrefix)
 }
 
-// agentRules let the Consul agent of a Slot answer its CVM and compare the catalog with
-// what it has. It may write no node, its own least of all: who may can put the ID of
-// another one to its name, and Consul then removes that node with all sessions on it
-// (IDN-09). Its node is registered by Consul's leader, from gossip.
-func agentRules(slot string) string {
-	return catalogRules() + fmt.Sprintf("agent %q { policy = \"read\" }\n", slot)
-}
-
 // workloadRules are exactly what the workload kind needs. Every kind may see the
-// catalog. None may write it: nothing registers services, and the right to do so
-// would let a workload put its group's name on any node (IDN-09).
+// catalog. None may write it: coordinators do, and the right to write a service would let
+// a workload deregister it on any node (IDN-09). None is about agents: members have none.
 func workloadRules(workload group.Workload, groupName, slot string) string {
 	var b strings.Builder
 	b.WriteString(catalogRules())
-	if workload.Kind == "" || workload.Kind == group.WorkloadNone {
-		return b.String()
-	}
-	fmt.Fprintf(&b, "agent %q { policy = \"read\" }\n", slot)
 	if workload.Kind == group.WorkloadPatroni {
 		// Leader lock and configuration of its own scope, which is the group's
 		// name; sessions of its own node.

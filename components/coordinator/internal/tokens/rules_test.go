@@ -10,11 +10,6 @@ import (
 
 // golden are all rules that are ever generated.
 var golden = map[string]struct{ got, want string }{
-	"agent": {agentRules("pg-1"), `node_prefix "" { policy = "read" }
-node_prefix "cadre.lease-" { policy = "deny" }
-service_prefix "" { policy = "read" }
-agent "pg-1" { policy = "read" }
-`},
 	"coordinator": {coordinatorRules("coordinator-0"), `node "coordinator-0" { policy = "write" }
 agent "coordinator-0" { policy = "write" }
 node_prefix "" { policy = "read" }
@@ -27,12 +22,10 @@ service_prefix "" { policy = "read" }
 	"workload etcd": {workloadRules(group.Workload{Kind: "etcd"}, "kv", "kv-0"), `node_prefix "" { policy = "read" }
 node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
-agent "kv-0" { policy = "read" }
 `},
 	"workload patroni": {workloadRules(group.Workload{Kind: group.WorkloadPatroni}, "pg", "pg-1"), `node_prefix "" { policy = "read" }
 node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
-agent "pg-1" { policy = "read" }
 key_prefix "service/pg/" { policy = "write" }
 session "pg-1" { policy = "write" }
 `},

@@ -17,7 +17,7 @@ import (
 
 // Bounds of the life of a token (TOK-02). Consul knows no shorter one than a minute.
 const (
-	// TTL is how long the tokens of nodes and workloads live.
+	// TTL is how long the tokens of workloads and coordinators live.
 	TTL    = 15 * time.Minute
 	minTTL = time.Minute
 )
@@ -37,7 +37,7 @@ type Issuer struct {
 }
 
 // New talks to the local Consul at address (host:port) with the management token.
-// Tokens of nodes and workloads live for ttl; one that is zero, negative, shorter
+// Tokens that are issued live for ttl; one that is zero, negative, shorter
 // than Consul can do or longer than TTL is refused: POLICY_INVALID.
 func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
 	if ttl < minTTL || ttl > TTL {
@@ -54,9 +54,10 @@ func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
 	}, nil
 }
 
-// Token is one issued token.
+// Token is one issued token. It ends at ExpiresAt, by itself.
 type Token struct {
 	Accessor, Secret string
+	ExpiresAt        time.Time
 }
 
 // Holder is whom tokens are for.
@@ -67,41 +68,16 @@ type Holder struct {
 	Simulated bool
 }
 
-// Pair is what one Boot has at a time: a token for its Consul agent and one for its
-// workload. Both end at ExpiresAt, by themselves.
-type Pair struct {
-	Agent, Workload Token
-	ExpiresAt       time.Time
-}
-
-// Slot issues the two tokens of an admitted Boot. Earlier ones are untouched; the
-// caller records the new ones before it gives them away, and revokes the old.
-func (i *Issuer) Slot(ctx context.Context, h Holder) (Pair, error) {
-	var (
-		out       Pair
-		errs      [2]error
-		agentEnds time.Time
-		wg        sync.WaitGroup
-	)
-	wg.Go(func() {
-		out.Agent, agentEnds, errs[0] = i.issue(ctx, "agent", h, agentRules(h.Slot))
-	})
-	out.Workload, out.ExpiresAt, errs[1] = i.issue(ctx, "workload", h, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot))
-	wg.Wait()
-	if agentEnds.Before(out.ExpiresAt) {
-		out.ExpiresAt = agentEnds
-	}
-	if err := errors.Join(errs[:]...); err != nil {
-		return Pair{}, errors.Join(err, i.Revoke(ctx, out.Agent.Accessor, out.Workload.Accessor))
-	}
-	return out, nil
+// Slot issues the token of an admitted Boot's workload. Earlier ones are untouched; the
+// caller records the new one before it gives it away, and revokes the old.
+func (i *Issuer) Slot(ctx context.Context, h Holder) (Token, error) {
+	return i.issue(ctx, "workload", h, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot))
 }
 
 // Coordinator issues a token for the Consul server of a coordinator; simulated
 // marks it.
 func (i *Issuer) Coordinator(ctx context.Context, slot, bootID string, simulated bool) (Token, error) {
-	out, _, err := i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID, Simulated: simulated}, coordinatorRules(slot))
-	return out, err
+	return i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID, Simulated: simulated}, coordinatorRules(slot))
 }
 
 // Revoke deletes tokens by accessor, all at once; one that is gone counts as revoked.
@@ -160,37 +136,37 @@ var ErrNotCaughtUp = errors.New("consul has not read its log to the end yet")
 
 // issue makes a token with exactly the rights of rules. A policy that this process
 // has seen is not asked for again; when it is gone after all, it is made anew.
-func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string) (Token, time.Time, error) {
+func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string) (Token, error) {
 	name := policyName(kind, h.Slot, rules)
 	id, cached, err := i.policy(ctx, name, rules)
 	if err != nil {
-		return Token{}, time.Time{}, err
+		return Token{}, err
 	}
-	out, ends, err := i.create(ctx, id, describe(kind, h))
+	out, err := i.create(ctx, id, describe(kind, h))
 	if err != nil && cached && ctx.Err() == nil {
 		i.forget(name)
 		if id, _, err = i.policy(ctx, name, rules); err == nil {
-			out, ends, err = i.create(ctx, id, describe(kind, h))
+			out, err = i.create(ctx, id, describe(kind, h))
 		}
 	}
 	if err != nil {
-		return Token{}, time.Time{}, fmt.Errorf("issue token of policy %s: %w", name, err)
+		return Token{}, fmt.Errorf("issue token of policy %s: %w", name, err)
 	}
-	return out, ends, nil
+	return out, nil
 }
 
-func (i *Issuer) create(ctx context.Context, policyID, description string) (Token, time.Time, error) {
+func (i *Issuer) create(ctx context.Context, policyID, description string) (Token, error) {
 	made, _, err := i.client.ACL().TokenCreate(&consul.ACLToken{
 		Description: description, Policies: []*consul.ACLTokenPolicyLink{{ID: policyID}}, ExpirationTTL: i.ttl,
 	}, (&consul.WriteOptions{}).WithContext(ctx))
 	if err != nil {
-		return Token{}, time.Time{}, err
+		return Token{}, err
 	}
 	if made.ExpirationTime == nil {
 		// Nothing that does not end is ever given away.
-		return Token{}, time.Time{}, errors.Join(errors.New("consul made it without an end"), i.Revoke(ctx, made.AccessorID))
+		return Token{}, errors.Join(errors.New("consul made it without an end"), i.Revoke(ctx, made.AccessorID))
 	}
-	return Token{Accessor: made.AccessorID, Secret: made.SecretID}, *made.ExpirationTime, nil
+	return Token{Accessor: made.AccessorID, Secret: made.SecretID, ExpiresAt: *made.ExpirationTime}, nil
 }
 
 // descriptions of tokens that this package issues begin so.

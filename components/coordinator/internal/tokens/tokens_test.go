@@ -41,38 +41,34 @@ func (w *world) as(token string) *consul.Client {
 	return c
 }
 
-// slot issues the tokens of a Boot.
-func (w *world) slot(kind, groupName, slot string) (agent, workload tokens.Token) {
+// slot issues the token of a Boot.
+func (w *world) slot(kind, groupName, slot string) tokens.Token {
 	w.t.Helper()
-	pair, err := w.issuer.Slot(w.t.Context(), tokens.Holder{
+	token, err := w.issuer.Slot(w.t.Context(), tokens.Holder{
 		Spec: group.Spec{Name: groupName, Workload: group.Workload{Kind: kind}}, Slot: slot, BootID: "b007", Simulated: true,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return pair.Agent, pair.Workload
+	return token
 }
 
 // TestTOK05_IDN09_SlotTokensReachNothingElse: names that begin like one's own are not one's
 // own (TOK-05), and neither is any session but that of the own node.
 func TestTOK05_IDN09_SlotTokensReachNothingElse(t *testing.T) {
 	w := newWorld(t)
-	agent, workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
+	workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	for key, want := range map[string]bool{
 		"service/pg/leader": true, "service/pg2/leader": false, "service/pg": false, "service/pg-old/leader": false,
 		"cadre/v1/groups/pg/spec": false, "cadre/v1/control/pause/pg": false, "other": false,
 	} {
-		for token, may := range map[string]bool{workload.Secret: want, agent.Secret: false} {
-			if got, err := w.issuer.MayWrite(t.Context(), token, key); err != nil || got != may {
-				t.Errorf("write %s: %v (%v), want %v", key, got, err, may)
-			}
+		if got, err := w.issuer.MayWrite(t.Context(), workload.Secret, key); err != nil || got != want {
+			t.Errorf("write %s: %v (%v), want %v", key, got, err, want)
 		}
 	}
 	for node, own := range map[string]bool{"pg-1": true, "pg-10": false, "pg-0": false, "coordinator-0": false} {
-		for _, token := range []string{agent.Secret, workload.Secret} {
-			if _, err := w.as(token).Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.9"}, nil); err == nil {
-				t.Errorf("a member registers node %s", node)
-			}
+		if _, err := w.as(workload.Secret).Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.9"}, nil); err == nil {
+			t.Errorf("a member registers node %s", node)
 		}
 		_, _, err := w.as(workload.Secret).Session().CreateNoChecks(&consul.SessionEntry{Node: node}, nil)
 		if !own && err == nil {
@@ -86,16 +82,14 @@ func TestTOK05_IDN09_SlotTokensReachNothingElse(t *testing.T) {
 
 func TestRetireTakesEverythingBack(t *testing.T) {
 	w := newWorld(t)
-	agent, workload := w.slot("", "pg", "pg-1")
+	workload := w.slot("", "pg", "pg-1")
 	for range 2 { // a crash may repeat it
-		if err := w.issuer.Retire(t.Context(), "pg-1", agent.Accessor, workload.Accessor); err != nil {
+		if err := w.issuer.Retire(t.Context(), "pg-1", workload.Accessor); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, token := range []string{agent.Secret, workload.Secret} {
-		if _, _, err := w.as(token).ACL().TokenReadSelf(nil); err == nil {
-			t.Error("a token of a slot that is gone works")
-		}
+	if _, _, err := w.as(workload.Secret).ACL().TokenReadSelf(nil); err == nil {
+		t.Error("a token of a slot that is gone works")
 	}
 	w.slot("", "pg", "pg-1") // the slot comes back
 }
@@ -120,7 +114,7 @@ func TestOperatorWritesSpecsAndSwitchesOnly(t *testing.T) {
 			t.Errorf("write %s: %v (%v), want %v", key, got, err, want)
 		}
 	}
-	_, workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
+	workload := w.slot(group.WorkloadPatroni, "pg", "pg-0")
 	for _, stranger := range []string{workload.Secret, "11111111-2222-3333-4444-555555555555"} {
 		if err := w.issuer.AllowGroup(t.Context(), stranger, "mine", nil); !errors.Is(err, tokens.ErrDenied) {
 			t.Errorf("a stranger makes a group: %v", err)
