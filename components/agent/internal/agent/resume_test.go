@@ -125,7 +125,7 @@ func TestALaterProcessNeedsNoCoordinator(t *testing.T) {
 	}
 }
 
-func TestAnotherBootIsAdmittedAnew(t *testing.T) {
+func TestTOK21_AnotherBootIsAdmittedAnew(t *testing.T) {
 	c, a, parent := resumeWorld(t)
 	a.stop()
 	if _, err := parent.NewKey(); err != nil {

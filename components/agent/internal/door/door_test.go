@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestACoordinatorDiesUnderBlockingQueries: 200 at once. Each goes on at the next
+// TestDOR07_ACoordinatorDiesUnderBlockingQueries: 200 at once. Each goes on at the next
 // coordinator with its index and the rest of its wait, and has one answer.
-func TestACoordinatorDiesUnderBlockingQueries(t *testing.T) {
+func TestDOR07_ACoordinatorDiesUnderBlockingQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
 		w.open()
@@ -67,7 +67,7 @@ func TestACoordinatorDiesUnderBlockingQueries(t *testing.T) {
 	})
 }
 
-func TestASilentCoordinatorIsLeftWithinASecond(t *testing.T) {
+func TestDOR07_ASilentCoordinatorIsLeftWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.open()
@@ -154,9 +154,9 @@ func TestCoordinatorsComeBack(t *testing.T) {
 	})
 }
 
-// TestAWriteIsSentOnce: what may have had its effect is not asked of another coordinator,
+// TestDOR07_AWriteIsSentOnce: what may have had its effect is not asked of another coordinator,
 // what certainly had none is.
-func TestAWriteIsSentOnce(t *testing.T) {
+func TestDOR07_AWriteIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.open()
@@ -201,9 +201,9 @@ func TestAWriteIsSentOnce(t *testing.T) {
 	})
 }
 
-// TestHalfAnAnswerIsNotPassedOn: of an answer that is not large nothing is seen before it
+// TestDOR07_HalfAnAnswerIsNotPassedOn: of an answer that is not large nothing is seen before it
 // is whole; of a large one the end is missed.
-func TestHalfAnAnswerIsNotPassedOn(t *testing.T) {
+func TestDOR07_HalfAnAnswerIsNotPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.open()

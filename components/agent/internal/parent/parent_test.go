@@ -262,7 +262,7 @@ func TestAWorkerThatDiesIsTheSameBootAgain(t *testing.T) {
 	}
 }
 
-func TestASpentBootGetsAnotherKey(t *testing.T) {
+func TestTOK21_ASpentBootGetsAnotherKey(t *testing.T) {
 	r := begin(t)
 	conn, d, before := r.dial()
 	say(t, conn, "new-key")
@@ -272,7 +272,7 @@ func TestASpentBootGetsAnotherKey(t *testing.T) {
 }
 
 // A worker that ends in order has said farewell: its Boot is not to be used again.
-func TestAWorkerThatEndsInOrderEndsItsBoot(t *testing.T) {
+func TestTOK21_AWorkerThatEndsInOrderEndsItsBoot(t *testing.T) {
 	r := begin(t)
 	conn, d, before := r.dial()
 	say(t, conn, "exit")
@@ -297,7 +297,7 @@ func TestAWorkerThatEndsInOrderEndsItsBoot(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatSaysNonsenseIsNotAnswered(t *testing.T) {
+func TestTOK22_AWorkerThatSaysNonsenseIsNotAnswered(t *testing.T) {
 	r := begin(t)
 	conn, d, before := r.dial()
 	say(t, conn, "mumble")

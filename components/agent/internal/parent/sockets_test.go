@@ -56,7 +56,7 @@ func TestAReleaseCountsOnceTheWorkerOutlivesIt(t *testing.T) {
 	s.release(n, now) // what is not held is fine
 }
 
-func TestSocketsAreBounded(t *testing.T) {
+func TestTOK22_SocketsAreBounded(t *testing.T) {
 	s := newSockets(nil)
 	s.limit = 1
 	defer s.clear()

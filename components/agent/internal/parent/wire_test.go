@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestARequestIsReadStrictly(t *testing.T) {
+func TestTOK22_ARequestIsReadStrictly(t *testing.T) {
 	for _, r := range []request{
 		{verb: verbKey}, {verb: verbNewKey}, {verb: verbRun},
 		{verb: verbListen, name: name{"tcp", "127.0.0.1:80"}}, {verb: verbRelease, name: name{"tcp", "[::1]:80"}},
@@ -43,7 +43,7 @@ func TestAnAnswer(t *testing.T) {
 	}
 }
 
-func TestWhatAParentHolds(t *testing.T) {
+func TestTOK22_WhatAParentHolds(t *testing.T) {
 	sessions := []name{{"tcp", ":7443"}, {"udp4", "0.0.0.0:0"}}
 	for n, want := range map[name]bool{
 		{"tcp", "127.0.0.1:7070"}:       true,

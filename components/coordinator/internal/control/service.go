@@ -102,6 +102,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 
 	var wakes sync.WaitGroup
 	defer wakes.Wait()
+	wakes.Go(func() { s.endLate(ctx, one) })
 	wakes.Go(func() { s.wakeLoop(ctx, one) })
 	err = grpcconn.Serve(ctx, conns.First, func(server *grpc.Server) {
 		controlv1.RegisterCoordinatorServiceServer(server, served{s, one})

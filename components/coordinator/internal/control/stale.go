@@ -56,6 +56,18 @@ func (s *Service) EndStale(ctx context.Context, v *view.View, scope Scope) (all 
 	return !unknown.Load()
 }
 
+// endLate ends a session that was opened while its Boot lost the Slot: EndStale looks at
+// those that are open when the records change, and this one was not yet.
+func (s *Service) endLate(ctx context.Context, one *session) {
+	v, _ := s.views.Latest()
+	if v == nil || v.Admissions[one.slot].Value.BootID == one.bootID {
+		return // who loses it from here on is open
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+	defer cancel()
+	s.endOne(ctx, v, one)
+}
+
 // endOne reports whether it is known what becomes of the session.
 func (s *Service) endOne(ctx context.Context, v *view.View, one *session) bool {
 	why, err := s.ended(ctx, one.group, one.slot, one.bootID, false)

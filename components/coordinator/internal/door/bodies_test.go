@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSessionBody(t *testing.T) {
+func TestDOR04_SessionBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"TTL":"15s"}`: `{"Node":"pg-1","Checks":[],"TTL":"15s"}`,
 		// As Patroni sends it.
@@ -39,7 +39,7 @@ func TestSessionBody(t *testing.T) {
 	}
 }
 
-func TestTxnBody(t *testing.T) {
+func TestDOR01_TxnBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`[{"KV":{"Verb":"set","Key":"service/pg/a","Value":"eA=="},"Node":null,"Service":null,"Check":null}]`:                                    `[{"KV":{"Verb":"set","Key":"service/pg/a","Value":"eA=="}}]`,
 		`[{"kv":{"verb":"check-index","key":"service/pg/a","index":7}},{"KV":{"Verb":"lock","Key":"service/pg/b","Session":"s"}}]`:               `[{"KV":{"Verb":"check-index","Key":"service/pg/a","Index":7}},{"KV":{"Verb":"lock","Key":"service/pg/b","Session":"s"}}]`,

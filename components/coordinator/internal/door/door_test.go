@@ -15,9 +15,9 @@ import (
 	"cadre.dev/store"
 )
 
-// TestThreat_TOK05_IDN09_AMemberAtTheDoor tries everything that a member's token and Session
+// TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheDoor tries everything that a member's token and Session
 // could be used for beyond its own keys and sessions, and says who refuses it.
-func TestThreat_TOK05_IDN09_AMemberAtTheDoor(t *testing.T) {
+func TestThreat_TOK05_IDN09_DOR01_DOR02_AMemberAtTheDoor(t *testing.T) {
 	w := newWorld(t, door.Limits{Rate: 1e6, Burst: 1e6})
 	victim, m, other := w.member("pg", "pg-0"), w.member("pg", "pg-1"), w.member("web", "web-0")
 	theirs, lock := victim.session(), other.session()
@@ -113,8 +113,8 @@ func TestThreat_TOK05_IDN09_AMemberAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestDoor_SessionsAreOnTheOwnNode: whatever the body says, and they end with the node.
-func TestDoor_SessionsAreOnTheOwnNode(t *testing.T) {
+// TestDOR04_SessionsAreOnTheOwnNode: whatever the body says, and they end with the node.
+func TestDOR04_SessionsAreOnTheOwnNode(t *testing.T) {
 	w := newWorld(t, door.Limits{Sessions: 3})
 	w.member("pg", "pg-0")
 	m := w.member("pg", "pg-1")
@@ -151,8 +151,8 @@ func TestDoor_SessionsAreOnTheOwnNode(t *testing.T) {
 	}
 }
 
-// TestDoor_WhoLostItsSlot: neither a request nor one that waits goes on.
-func TestDoor_WhoLostItsSlot(t *testing.T) {
+// TestDOR03_WhoLostItsSlot: neither a request nor one that waits goes on.
+func TestDOR03_WhoLostItsSlot(t *testing.T) {
 	w := newWorld(t, door.Limits{})
 	m := w.member("pg", "pg-1")
 	if got := m.ask(http.MethodPut, "/v1/kv/service/pg/x", "y"); got.status != http.StatusOK {
@@ -205,9 +205,9 @@ func TestDoor_BlockingQueries(t *testing.T) {
 	}
 }
 
-// TestThreat_INP06_AFloodOfOneMember: one member that asks as fast and as much as it can is
+// TestThreat_DOR05_AFloodOfOneMember: one member that asks as fast and as much as it can is
 // refused with a time to come back, and every request of another one is answered.
-func TestThreat_INP06_AFloodOfOneMember(t *testing.T) {
+func TestThreat_DOR05_AFloodOfOneMember(t *testing.T) {
 	w := newWorld(t, door.Limits{})
 	hostile, m := w.member("web", "web-0"), w.member("pg", "pg-1")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -46,11 +46,11 @@ var bodies = map[string]string{
 	"PUT /v1/txn":            `[{"KV":{"Verb":"get-tree","Key":"service/pg/"}}]`,
 }
 
-// TestDoor_EveryEndpointOfConsul asks for every endpoint that this version of Consul has,
+// TestDOR01_EveryEndpointOfConsul asks for every endpoint that this version of Consul has,
 // with each method, as a member with its token. What is let through stands in
 // testdata/endpoints.txt: a new version of Consul is judged there before it is used
 // (UPDATE_GOLDEN=1 writes the file anew).
-func TestDoor_EveryEndpointOfConsul(t *testing.T) {
+func TestDOR01_EveryEndpointOfConsul(t *testing.T) {
 	golden, err := os.ReadFile(endpointsFile)
 	update := os.Getenv("UPDATE_GOLDEN") != ""
 	if err != nil && !update {

@@ -17,9 +17,9 @@ import (
 	"cadre.dev/coordinator/internal/door"
 )
 
-// TestThreat_INP06_WhatAGroupKeepsIsBounded: a member cannot fill the memory of Consul's
+// TestThreat_DOR06_WhatAGroupKeepsIsBounded: a member cannot fill the memory of Consul's
 // servers, by keys or transactions, and what its group has can be read in one answer.
-func TestThreat_INP06_WhatAGroupKeepsIsBounded(t *testing.T) {
+func TestThreat_DOR06_WhatAGroupKeepsIsBounded(t *testing.T) {
 	w := newWorld(t, door.Limits{Rate: 1e6, Burst: 1e6, SentBurst: 1e9, AnsweredBurst: 1e9})
 	m, other := w.member("pg", "pg-1"), w.member("web", "web-0")
 	value := strings.Repeat("x", 256<<10)
@@ -54,8 +54,8 @@ func TestThreat_INP06_WhatAGroupKeepsIsBounded(t *testing.T) {
 	}
 }
 
-// TestThreat_INP06_WhatAMemberSendsAndReadsIsBounded: bytes, not requests alone.
-func TestThreat_INP06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
+// TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded: bytes, not requests alone.
+func TestThreat_DOR06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
 	w := newWorld(t, door.Limits{Rate: 1e6, Burst: 1e6, Sent: 1, SentBurst: 100 << 10, Answered: 1, AnsweredBurst: 100 << 10, Answer: 150 << 10})
 	m, other := w.member("pg", "pg-1"), w.member("pg", "pg-2")
 	value := strings.Repeat("x", 60<<10)
@@ -80,9 +80,9 @@ func TestThreat_INP06_WhatAMemberSendsAndReadsIsBounded(t *testing.T) {
 	}
 }
 
-// TestThreat_INP06_WalksCountForSeveral: a filter that lets nothing through is as much work
+// TestThreat_DOR05_WalksCountForSeveral: a filter that lets nothing through is as much work
 // as one that lets everything.
-func TestThreat_INP06_WalksCountForSeveral(t *testing.T) {
+func TestThreat_DOR05_WalksCountForSeveral(t *testing.T) {
 	w := newWorld(t, door.Limits{Rate: 1e-9, Burst: 25})
 	m := w.member("pg", "pg-1")
 	for i, c := range []struct{ target, want string }{
@@ -94,9 +94,9 @@ func TestThreat_INP06_WalksCountForSeveral(t *testing.T) {
 	}
 }
 
-// TestThreat_INP06_SlowMembersHoldNoPlaceOfOthers: neither who sends a body and never ends it
+// TestThreat_DOR05_SlowMembersHoldNoPlaceOfOthers: neither who sends a body and never ends it
 // nor who reads no answer.
-func TestThreat_INP06_SlowMembersHoldNoPlaceOfOthers(t *testing.T) {
+func TestThreat_DOR05_SlowMembersHoldNoPlaceOfOthers(t *testing.T) {
 	w := newWorld(t, door.Limits{AllRunning: 1})
 	hostile, m := w.member("web", "web-0"), w.member("pg", "pg-1")
 	if got := hostile.ask(http.MethodPut, "/v1/kv/service/web/x", strings.Repeat("x", 256<<10)); got.status != http.StatusOK {
@@ -127,9 +127,9 @@ func writeAll(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// TestThreat_INP06_MembersTakeNoConnectionOfTheCoordinators: Consul bounds the connections of
+// TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators: Consul bounds the connections of
 // one address (200, as it is here), and members that wait for changes take one each.
-func TestThreat_INP06_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
+func TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
 	w := newWorld(t, door.Limits{Blocked: 300, Rate: 1e6, Burst: 1e6, Conns: 300})
 	m := w.member("pg", "pg-1")
 	if got := m.ask(http.MethodPut, "/v1/kv/service/pg/x", "y"); got.status != http.StatusOK {
@@ -161,8 +161,8 @@ func TestThreat_INP06_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
 	waiting.Wait()
 }
 
-// TestDoor_SessionsAreCountedOneAtATime: many at once are no more than one after the other.
-func TestDoor_SessionsAreCountedOneAtATime(t *testing.T) {
+// TestDOR04_SessionsAreCountedOneAtATime: many at once are no more than one after the other.
+func TestDOR04_SessionsAreCountedOneAtATime(t *testing.T) {
 	w := newWorld(t, door.Limits{Sessions: 2})
 	m := w.member("pg", "pg-1")
 	var making sync.WaitGroup

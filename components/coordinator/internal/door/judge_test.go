@@ -10,7 +10,7 @@ import (
 
 var member = Caller{Group: "pg", Slot: "pg-1", Boot: "b007"}
 
-func TestJudge(t *testing.T) {
+func TestDOR01_Judge(t *testing.T) {
 	const id = "11111111-2222-3333-4444-555555555555"
 	for _, c := range []struct{ method, target, want string }{
 		{"GET", "/v1/kv/service/pg/?recurse=1", "/v1/kv/service/pg/?recurse=1"},
@@ -108,9 +108,9 @@ func TestARefusalSaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// FuzzJudge: whatever is let through is below a path of the table as Consul decodes it, and
+// FuzzDOR01_Judge: whatever is let through is below a path of the table as Consul decodes it, and
 // in the caller's scope.
-func FuzzJudge(f *testing.F) {
+func FuzzDOR01_Judge(f *testing.F) {
 	for _, seed := range []string{"/v1/kv/service/pg/leader", "/v1/kv/service/pg/../x", "/v1/kv/service%2fpg/x?keys", "/v1/catalog/nodes?filter=x", "/v1/session/list"} {
 		f.Add("GET", seed)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestSharesOfOneAndOfAll(t *testing.T) {
+func TestDOR05_SharesOfOneAndOfAll(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newShares(Limits{Conns: 2, AllConns: 3, Running: 1, AllRunning: 2, Blocked: 1, AllBlocked: 1, Rate: 2, Burst: 4}, func() time.Time { return now })
 	var ends []func()
@@ -65,7 +65,7 @@ func TestSharesOfOneAndOfAll(t *testing.T) {
 	}
 }
 
-func TestConsulsPlacesOfAll(t *testing.T) {
+func TestDOR05_ConsulsPlacesOfAll(t *testing.T) {
 	s := newShares(Limits{AllRunning: 2, AllBlocked: 1}, time.Now)
 	for _, blocks := range []bool{false, true} {
 		var ends []func()
@@ -86,8 +86,8 @@ func TestConsulsPlacesOfAll(t *testing.T) {
 	}
 }
 
-// TestBytesOfOneAndOfAll: who sent or got more than its share waits until that is paid off.
-func TestBytesOfOneAndOfAll(t *testing.T) {
+// TestDOR06_BytesOfOneAndOfAll: who sent or got more than its share waits until that is paid off.
+func TestDOR06_BytesOfOneAndOfAll(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newShares(Limits{Sent: 10, SentBurst: 100, Answered: 10, AnsweredBurst: 100, Answer: 150, Unread: 200, AllUnread: 300}, func() time.Time { return now })
 	can := func(slot string, body, want bool) {
@@ -136,7 +136,7 @@ func (a *asked) Owner(_ context.Context, secret string) (string, error) {
 	return a.slots[secret], a.err
 }
 
-func TestOwnersAreRemembered(t *testing.T) {
+func TestDOR02_OwnersAreRemembered(t *testing.T) {
 	now := time.Unix(1000, 0)
 	consul := &asked{slots: map[string]string{"good": "pg-1"}}
 	o := newOwners(consul, func() time.Time { return now })
@@ -172,7 +172,7 @@ func TestOwnersAreRemembered(t *testing.T) {
 	look("new", "", 1)
 }
 
-func TestTokenOf(t *testing.T) {
+func TestDOR02_TokenOf(t *testing.T) {
 	for _, c := range []struct {
 		header    http.Header
 		parameter string

@@ -45,17 +45,43 @@ func (i *Issuer) AllowGroup(ctx context.Context, callerToken, name string, group
 	if !ok {
 		return ErrDenied
 	}
-	// Rules that are there stay: another group may be made at the same time.
+	// One at a time here. Consul has no check-and-set for policies, so another coordinator may
+	// write over this one's: it is looked for again, until the rule is there.
+	select {
+	case i.allowing <- struct{}{}:
+		defer func() { <-i.allowing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for range allowTries {
+		there, err := i.addGroup(ctx, name, groups)
+		if there || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("policy %s: others write over it; try again", OperatorPolicy)
+}
+
+// allowTries bounds how often a rule is written again that another coordinator removed.
+const allowTries = 8
+
+// addGroup writes the rule of a group where it is not there; rules that are there stay. there
+// tells that it was when it was looked for.
+func (i *Issuer) addGroup(ctx context.Context, name string, groups []string) (there bool, err error) {
 	have, _, err := i.client.ACL().PolicyReadByName(OperatorPolicy, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil && !isNotFound(err) {
-		return fmt.Errorf("read policy %s: %w", OperatorPolicy, err)
+		return false, fmt.Errorf("read policy %s: %w", OperatorPolicy, err)
 	}
 	all := append(slices.Clone(groups), name)
 	if have != nil {
-		all = append(all, groupsIn(have.Rules)...)
+		named := groupsIn(have.Rules)
+		if !slices.ContainsFunc(all, func(g string) bool { return !slices.Contains(named, g) }) {
+			return true, nil
+		}
+		all = append(all, named...)
 	}
 	_, err = i.ensurePolicy(ctx, OperatorPolicy, operatorRules(sorted(all)))
-	return err
+	return false, err
 }
 
 var specRule = regexp.MustCompile(`(?m)^key "cadre/v1/groups/([a-z0-9-]+)/spec"`)

@@ -2,6 +2,8 @@ package tokens_test
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 
 	consul "github.com/hashicorp/consul/api"
@@ -92,6 +94,38 @@ func TestRetireTakesEverythingBack(t *testing.T) {
 		t.Error("a token of a slot that is gone works")
 	}
 	w.slot("", "pg", "pg-1") // the slot comes back
+}
+
+// TestGroupsThatAreMadeAtOnceAllGetTheirRule: at one coordinator, by callers beside each
+// other, and at another one that does not know of them.
+func TestGroupsThatAreMadeAtOnceAllGetTheirRule(t *testing.T) {
+	w := newWorld(t)
+	const operator = "0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11"
+	if err := w.issuer.EnsureOperator(t.Context(), operator, nil); err != nil {
+		t.Fatal(err)
+	}
+	const groups = 12
+	var making sync.WaitGroup
+	for n := range groups {
+		making.Go(func() {
+			if err := w.issuer.AllowGroup(t.Context(), operator, fmt.Sprint("g", n), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	making.Wait()
+	other, err := tokens.New(w.addr, w.management, tokens.TTL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.AllowGroup(t.Context(), operator, "last", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"last", "g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7", "g8", "g9", "g10", "g11"} {
+		if ok, err := w.issuer.MayWrite(t.Context(), operator, "cadre/v1/groups/"+name+"/spec"); err != nil || !ok {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
+	}
 }
 
 func TestOperatorWritesSpecsAndSwitchesOnly(t *testing.T) {

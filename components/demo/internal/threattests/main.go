@@ -79,7 +79,7 @@ func find(root string) ([]string, error) {
 var (
 	// A row is: id, priority, promise, defence or what is open, tests.
 	row    = regexp.MustCompile(`^\| ([A-Z]{2,3}-\d\d) \| (P\d) \| (.*) \| (.*) \| (.*) \|$`)
-	inName = regexp.MustCompile(`(ATT|IDN|OVL|TOK|CTL|HK|INP|PLT|OPS|GEN|SUP)(\d\d)`)
+	inName = regexp.MustCompile(`(ATT|IDN|OVL|TOK|DOR|CTL|HK|INP|PLT|OPS|GEN|SUP)(\d\d)`)
 	quoted = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 	// open is the word and at least four more that say why.
 	open = regexp.MustCompile(`\bOpen:(\s+\S+){4}`)

@@ -7,13 +7,14 @@ import (
 )
 
 // required are the rows that the page must have: all of priority P0, and those of lower
-// priority that touch attestation, identity, overlay, credentials and input. They stand
+// priority that touch attestation, identity, overlay, credentials, the door and input. They stand
 // here, so that a row cannot be taken off the page, or made less of, without a trace.
 var required = rows("P0", `
 		ATT 01 02 03 04 05 06 07 08 09 10 12 14 15 16 17 18 19 20 21 23 24 25 27 28 29 30 31
 		IDN 01 02 03 04 05 06 07 08 09 10 11
 		OVL 01 02 03 05 06 07 08 10 11 12 15 16 19 20
-		TOK 01 02 03 04 05 06 07 08 09 10 11 14 15 18 19 20
+		TOK 01 02 03 04 05 06 07 08 09 10 11 14 15 18 19 20 21
+		DOR 01 02 03 04 05 06
 		CTL 01 02 03 04 06 07 08 09 10 11 12 13 15 16 17 18 19 20 21 24 25
 		HK 01 02 03 04 07
 		INP 01 02 03 04 05 06 07 09
@@ -25,7 +26,8 @@ var required = rows("P0", `
 		ATT 11 13 22 26 32 33 34 35
 		IDN 12 13
 		OVL 04 09 13 14 17 21 22
-		TOK 12 13 16
+		TOK 12 13 16 22
+		DOR 07
 		INP 08 10 11 12`,
 	"P2", `
 		OVL 18

@@ -1,0 +1,34 @@
+package control
+
+import (
+	"context"
+	"testing"
+
+	"cadre.dev/core/policy"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// TestASessionThatOpensLateIsToldToo: EndStale ran for the change before the session was
+// there. A Boot that the View names, or of which the records say that it is the Slot, goes on.
+func TestASessionThatOpensLateIsToldToo(t *testing.T) {
+	for name, c := range map[string]struct {
+		boot string
+		why  policy.Decision
+		told bool
+	}{
+		"the holder":          {"boot", policy.Decision{Code: policy.CodePeerRevoked}, false},
+		"a later holder":      {"next", policy.Decision{Allowed: true}, false},
+		"who was replaced":    {"earlier", policy.Decision{Code: policy.CodeIncarnationStale}, true},
+		"a view that is late": {"next", policy.Decision{}, false},
+	} {
+		s, _ := service(t)
+		s.ended = func(context.Context, string, string, string, bool) (policy.Decision, error) { return c.why, nil }
+		agent, ended := &wokenAgent{told: make(chan *controlv1.WakeRequest, 1)}, false
+		one := &session{group: "pg", slot: "pg-0", bootID: c.boot, wake: make(chan struct{}, 1), agent: agent, end: func() { ended = true }}
+		s.add(one)
+		s.endLate(t.Context(), one)
+		if told := len(agent.told) == 1; told != c.told || ended != c.told {
+			t.Errorf("%s: told %t, session ended %t", name, told, ended)
+		}
+	}
+}
