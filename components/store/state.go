@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -45,16 +44,24 @@ func NextState(f StateFacts) (uint64, error) {
 // ReadStateFacts reads what NextState needs but Seen, and the modify index of the state,
 // 0 when there is none.
 func ReadStateFacts(ctx context.Context, s Store) (f StateFacts, index uint64, err error) {
-	record, index, err := Read[StateRecord](ctx, s, StateKey)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		index = 0
-	case err != nil:
-		return f, 0, err
-	}
-	raised, _, err := readRecovery(ctx, s)
+	entries, err := s.Together(ctx, StateKey, RecoverKey())
 	if err != nil {
 		return f, 0, err
 	}
-	return StateFacts{Stored: record.State, Raised: raised.State}, index, nil
+	for _, entry := range entries {
+		switch entry.Key {
+		case StateKey:
+			record, err := parse[StateRecord](entry)
+			if err != nil {
+				return f, 0, err
+			}
+			f.Stored, index = record.State, entry.Index
+		case RecoverKey():
+			// One that cannot be used raises nothing, and stops nobody.
+			if raised, err := parse[Recovery](entry); err == nil && raised.Check() == nil {
+				f.Raised = raised.State
+			}
+		}
+	}
+	return f, index, nil
 }

@@ -45,6 +45,15 @@ func ValidateOps(ops []Op) error {
 	return nil
 }
 
+// Fit reports whether these are within the bounds of one transaction.
+func Fit(ops ...Op) bool {
+	size := 0
+	for _, op := range ops {
+		size += op.size()
+	}
+	return len(ops) <= MaxTxnOps && size <= MaxTxnBytes
+}
+
 // size is about what o takes of a request.
 func (o Op) size() int { return opOverhead + len(o.Key) + (len(o.Value)+2)/3*4 }
 

@@ -154,8 +154,14 @@ func (m *Memory) endSession(ctx context.Context, meant func(store.LeaseRecord) b
 	lock := m.items[store.LeaseKey]
 	open, held := m.sessions[lock.session]
 	m.mu.Unlock()
+	if !held {
+		return false, nil
+	}
 	var record store.LeaseRecord
-	if !held || json.Unmarshal(lock.value, &record) != nil || !meant(record) {
+	if err := json.Unmarshal(lock.value, &record); err != nil {
+		return false, &store.RecordError{Key: store.LeaseKey, Index: lock.index, Err: err}
+	}
+	if !meant(record) {
 		return false, nil
 	}
 	m.destroy(open.id)

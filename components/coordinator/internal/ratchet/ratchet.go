@@ -2,7 +2,6 @@ package ratchet
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -23,48 +22,17 @@ type Ratchet struct {
 	// turn is had by the one growth at a time: each follows from the one before.
 	turn chan struct{}
 
-	mu   sync.Mutex
-	seen uint64    // guarded by mu; highest state that this process wrote or read
-	term uint64    // guarded by mu; highest Term that it followed
-	grew time.Time // guarded by mu; when it wrote one last
+	mu sync.Mutex
+	// waiting are those who want to grow it, in their order; guarded by mu.
+	waiting []*growth
+	seen    uint64    // guarded by mu; highest state that this process wrote or read
+	term    uint64    // guarded by mu; highest Term that it followed
+	grew    time.Time // guarded by mu; when it wrote one last
 }
 
 // New makes a Ratchet on the records in s.
 func New(s store.Store, agents Marks, now func() time.Time) *Ratchet {
 	return &Ratchet{store: s, agents: agents, now: now, turn: make(chan struct{}, 1)}
-}
-
-// Grow commits ops under the Lease together with a higher state: both are there, or
-// neither is. It refuses to go on from records that went back (store.ErrStateRegression).
-func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	seen := r.Seen() // before the read: what was seen must be there when it is answered
-	facts, index, err := store.ReadStateFacts(ctx, r.store)
-	if err != nil {
-		return fmt.Errorf("read the state: %w", err)
-	}
-	facts.Seen = seen
-	next, err := store.NextState(facts)
-	if err != nil {
-		return err
-	}
-	put, err := store.Put(store.StateKey, store.StateRecord{State: next, Term: lease.Term(), At: r.now().UTC()}, index)
-	if err != nil {
-		return err
-	}
-	all := append(lease.Fence(), put)
-	if err := r.store.Commit(ctx, append(all, ops...)...); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen, r.grew = max(r.seen, next), r.now()
-	return nil
 }
 
 // Follow remembers what the records say as they change, so that a coordinator that does not
