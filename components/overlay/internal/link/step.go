@@ -5,6 +5,7 @@ import "slices"
 // State is one Link. Its zero value knows no facts.
 type State struct {
 	known bool // Changed has come
+	over  bool // Ended has come
 	facts Facts
 	held  []held // live Sessions, never changed in place
 	use   uint64
@@ -51,6 +52,8 @@ func (s State) Finding() (bool, uint64) { return s.find.running, s.find.epoch }
 // Phase tells where the Link stands.
 func (s State) Phase() Phase {
 	switch {
+	case s.over:
+		return Over
 	case s.use != 0 || s.Asking():
 		return Up
 	case !s.facts.named():
@@ -69,7 +72,12 @@ func (s State) Phase() Phase {
 
 // Step is the whole machine.
 func (s State) Step(ev Event) (State, []Effect) {
+	if s.over {
+		return s, nil
+	}
 	switch ev := ev.(type) {
+	case Ended:
+		return s.ended(ev.Reason)
 	case Changed:
 		return s.changed(ev.Facts)
 	case Connected:
@@ -115,6 +123,15 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.findTimer(ev)
 	}
 	return s, nil
+}
+
+// ended lets go of everything.
+func (s State) ended(reason error) (State, []Effect) {
+	effects := []Effect{Cancel{}, StopFind{}}
+	for _, h := range s.held {
+		effects = append(effects, Close{Session: h.session, Reason: reason})
+	}
+	return State{over: true, known: true, facts: s.facts, find: find{epoch: s.find.epoch}}, effects
 }
 
 // changed answers new facts. What was begun under other facts is of no use.
