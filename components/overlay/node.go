@@ -163,7 +163,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Lock()
 	n.addr, n.running, n.peers = ln.Addr(), r, map[ID]*peer.Peer{}
 	current, _ := n.current.Get()
-	n.applyLocked(current)
+	n.applyLocked(current) //nolint:contextcheck // the Links live as long as the map names them
 	n.mu.Unlock()
 
 	if r.field != nil {

@@ -30,9 +30,11 @@ type (
 	// AdmissionConn is the one stream of a first contact with a coordinator.
 	AdmissionConn = admission.Conn
 
-	// Peer is one entry of the peer map, PortRef a port that it opens.
-	Peer     = peermap.Peer
-	PortRef  = peermap.PortRef
+	// Peer is one entry of the peer map.
+	Peer = peermap.Peer
+	// PortRef is one port of one protocol.
+	PortRef = peermap.PortRef
+	// Protocol is the transport protocol of a forwarded port.
 	Protocol = peermap.Protocol
 
 	// SessionInfo describes the Link to one Peer at one moment.
@@ -41,17 +43,22 @@ type (
 	Candidate = peer.Candidate
 	// SessionState tells where the Link to a Peer stands.
 	SessionState = link.Phase
-	// PathKind tells how a Session travels, PathChange that a Link uses another.
-	PathKind   = link.Kind
+	// PathKind tells how a Session travels.
+	PathKind = link.Kind
+	// PathChange is one change of the path that a Link uses.
 	PathChange = peer.Change
-	// PeerStats counts what went to and from one Peer, PortStats what went over one port.
+	// PeerStats counts what went to and from one Peer.
 	PeerStats = peer.Stats
+	// PortStats counts what went over one port of one Peer.
 	PortStats = peer.PortStats
 
-	// PingResult is what a [Node.Ping] measured, BenchResult what a [Node.Bench] did.
-	PingResult     = measure.PingResult
-	PingSample     = measure.PingSample
-	BenchResult    = measure.BenchResult
+	// PingResult is what a [Node.Ping] measured.
+	PingResult = measure.PingResult
+	// PingSample is one round trip of it.
+	PingSample = measure.PingSample
+	// BenchResult is what a [Node.Bench] measured.
+	BenchResult = measure.BenchResult
+	// BenchDirection tells who sends.
 	BenchDirection = measure.BenchDirection
 )
 
