@@ -15,8 +15,8 @@ type State struct {
 	// Of a Link on demand. wanted: there should be a Session; calling: somebody here
 	// waits for one, and there is none yet.
 	wanted, calling bool
-	// question numbers the Rests.
-	question uint64
+	// question numbers the Rests; askedOver is the Session of the last.
+	question, askedOver uint64
 }
 
 // held is one live Session.
@@ -102,6 +102,8 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.idle()
 	case Rested:
 		return s.rested(ev)
+	case Unheard:
+		return s.unheard(ev)
 	case Asked:
 		return s.asked()
 	case Quiet:

@@ -88,6 +88,7 @@ func (c *core) do(e link.Effect) {
 		c.launch(func(context.Context) { c.propose(s, e.Question) })
 	case link.Yield:
 		s := c.sessions[e.Session]
+		s.yielded = true
 		c.launch(func(ctx context.Context) { yield(ctx, s) })
 	case link.Forget:
 		c.forgetPaths()

@@ -79,11 +79,14 @@ func (c *core) checkIdle() {
 // propose asks the Peer whether the Link may rest.
 func (p *Peer) propose(s *live, question uint64) {
 	err := askRest(s)
-	// A Peer that does not answer may have agreed, and uses no Session any more.
-	agreed := !errors.Is(err, forward.ErrRefused)
+	refused := errors.Is(err, forward.ErrRefused)
 	p.loop.ask(func(c *core) {
-		p.log.Debug("nobody uses the link", "peer_agrees", agreed)
-		c.step(link.Rested{Question: question, Agreed: agreed})
+		p.log.Debug("nobody uses the link", "peer_agrees", err == nil, "error", err)
+		if err == nil || refused {
+			c.step(link.Rested{Question: question, Agreed: err == nil})
+		} else {
+			c.step(link.Unheard{Question: question})
+		}
 		if !c.state.Awake() {
 			c.note(link.KindNone, reasonIdle, "")
 		}
@@ -115,7 +118,10 @@ func askRest(s carrier.Session) error {
 func (p *Peer) serveRest(s *live, st carrier.Stream) {
 	code := frame.Overloaded
 	p.loop.ask(func(c *core) {
-		if c.agreesToRest(s) {
+		switch {
+		case s.yielded: // asked again, since the answer was not heard
+			code = frame.Accepted
+		case c.agreesToRest(s):
 			code = frame.Accepted
 			c.step(link.Asked{})
 		}

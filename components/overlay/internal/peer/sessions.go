@@ -20,14 +20,16 @@ var (
 // its way over it that neither side counts yet.
 const retireGrace = 6 * time.Second
 
-// live is a Session that is not over. Its fields are constant but for retired, which is
-// the loop's.
+// live is a Session that is not over. Its fields are constant but for retired and
+// yielded, which are the loop's.
 type live struct {
 	*session.Session
 	class link.Class // when the Link took it
 	begun time.Time
 	// retired is when it was found to be one too many.
 	retired time.Time
+	// yielded: this side has promised to use it no more.
+	yielded bool
 }
 
 // dial goes through the gateway once.
