@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/overlay/internal/admission"
 	"cadre.dev/overlay/internal/identity"
 	"github.com/hashicorp/yamux"
 )
@@ -73,12 +74,12 @@ func TestFirstContactOpensNothingElse_OVL06(t *testing.T) {
 	if code, err := knock(t, c, boot); err == nil {
 		t.Errorf("an unadmitted boot was greeted with %v as a peer", code)
 	}
-	conn, err := dialTLS(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance),
+	conn, err := w.gw.gateway().DialTLS(t.Context(), w.gw.gateway().Name(c.instance),
 		identity.AdmissionClient(boot, w.gw.gateway().Name(c.instance)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux, err := yamux.Client(conn, admissionMux(slog.New(slog.DiscardHandler)))
+	mux, err := yamux.Client(conn, admission.Mux(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestFirstContactsWaitInLine_INP04(t *testing.T) {
 	for range 2 {
 		conns = append(conns, dial())
 	}
-	eventually(t, "two in line", func() bool { return c.admissions.Waiting() == 2 })
+	eventually(t, "two in line", func() bool { return c.first.Waiting() == 2 })
 	if conn, err := DialAdmission(t.Context(), w.gw.gateway(), w.gw.gateway().Name(c.instance), bootCert(t)); err == nil {
 		defer conn.Close()
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"cadre.dev/overlay/internal/frame"
+	"cadre.dev/overlay/internal/peer"
+	"cadre.dev/overlay/internal/session"
 )
 
 type controlled struct {
@@ -95,11 +97,11 @@ func TestNoControlBetweenWorkers_CTL17(t *testing.T) {
 	a.session(t, b)
 
 	// Not even when the other side opens one.
-	s, err := a.Node.dial(t.Context(), b.id, b.instance, b.bootID())
+	s, err := a.maker.Dial(t.Context(), session.Target{ID: b.id, Boot: b.bootID()}, b.instance)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { s.Close(errStopped); s.Wait() }()
+	defer func() { s.Close(peer.ErrStopped); s.Wait() }()
 	st, err := s.OpenStream()
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +120,11 @@ func TestNonsenseOnAStream_OVL16(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	b.SetPeers([]Peer{b.sees(a, nil, nil)})
-	s, err := a.Node.dial(t.Context(), b.id, b.instance, b.bootID())
+	s, err := a.maker.Dial(t.Context(), session.Target{ID: b.id, Boot: b.bootID()}, b.instance)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { s.Close(errStopped); s.Wait() }()
+	defer func() { s.Close(peer.ErrStopped); s.Wait() }()
 	for name, header := range map[string][]byte{
 		"unknown version": {9, byte(frame.KindTCP), 0, 80},
 		"unknown kind":    {1, 99, 0, 80},
@@ -154,11 +156,11 @@ func TestStreamsOfOnePeerAreBounded_OVL17(t *testing.T) {
 	a := w.node("db", "a", 1)
 	b := w.node("db", "b", 2, func(c *Config) { c.limits.streams = 8 })
 	b.SetPeers([]Peer{b.sees(a, nil, nil)})
-	s, err := a.Node.dial(t.Context(), b.id, b.instance, b.bootID())
+	s, err := a.maker.Dial(t.Context(), session.Target{ID: b.id, Boot: b.bootID()}, b.instance)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { s.Close(errStopped); s.Wait() }()
+	defer func() { s.Close(peer.ErrStopped); s.Wait() }()
 	for range 20 { // none says what it is
 		if _, err := s.OpenStream(); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,6 @@ package overlay
 import (
 	"reflect"
 	"testing"
-	"time"
 
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/signal"
@@ -23,17 +22,18 @@ func TestALinkSearchesOneAtATime(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1, finding(1)), w.node("db", "b", 2, finding(1))
 	b.SetPeers([]Peer{b.sees(a, nil, nil)}) // a dials
-	release := b.paths.field.Occupy(t.Context())
+	field := b.running.field
+	release := field.Occupy(t.Context())
 	l := b.linkTo(a)
 	const offers = 20
 	for epoch := uint64(1); epoch <= offers; epoch++ {
-		l.signaled(identity.Verified{ID: a.id, BootID: a.bootID()}, signal.Message{
+		l.Heard(identity.Verified{ID: a.id, BootID: a.bootID()}, signal.Message{
 			Type: signal.Offer, Epoch: epoch, Search: "0123456789abcdef", Key: make([]byte, signal.KeyLen),
 		})
 	}
 	eventually(t, "the last one to wait for its turn", func() bool {
-		epoch, pending := l.finder.Pending()
-		return b.paths.field.Load().Follows.Waiting == 1 && !pending && epoch == offers
+		epoch, pending := l.Finder().Pending()
+		return field.Load().Follows.Waiting == 1 && !pending && epoch == offers
 	})
 	if got := b.Sessions()[0]; got.Attempts != 0 || !got.Searching {
 		t.Errorf("without a place: %d searches began, searching %v", got.Attempts, got.Searching)
@@ -41,7 +41,7 @@ func TestALinkSearchesOneAtATime(t *testing.T) {
 	release()
 	eventually(t, "one search begun", func() bool { return b.Sessions()[0].Attempts == 1 })
 	b.stop()
-	if got := b.paths.field.Load().Follows; got.Waiting != 0 || got.Free != 2 {
+	if got := field.Load().Follows; got.Waiting != 0 || got.Free != 2 {
 		t.Errorf("%d wait and %d places are free after the end, want none and 2", got.Waiting, got.Free)
 	}
 }
@@ -51,35 +51,20 @@ func TestALinkSearchesOneAtATime(t *testing.T) {
 func TestANudgeIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1, finding(1)), w.node("db", "b", 2, finding(1))
-	release := b.paths.field.Occupy(t.Context())
+	field := b.running.field
+	release := field.Occupy(t.Context())
 	b.SetPeers([]Peer{b.sees(a, nil, nil)}) // a dials
-	eventually(t, "a nudge that waits", func() bool { return b.paths.field.Load().Nudges.Waiting == 1 })
+	eventually(t, "a nudge that waits", func() bool { return field.Load().Nudges.Waiting == 1 })
 	l := b.linkTo(a)
-	l.signaled(identity.Verified{ID: a.id, BootID: a.bootID()}, signal.Message{
+	l.Heard(identity.Verified{ID: a.id, BootID: a.bootID()}, signal.Message{
 		Type: signal.Offer, Epoch: 1, Search: "0123456789abcdef", Key: make([]byte, signal.KeyLen),
 	})
 	eventually(t, "no nudge that waits", func() bool {
-		return b.paths.field.Load().Nudges.Waiting == 0 && !l.finder.Nudging()
+		return field.Load().Nudges.Waiting == 0 && !l.Finder().Nudging()
 	})
-	l.finder.Nudge(a.bootID(), false)
-	eventually(t, "the next one", func() bool { return b.paths.field.Load().Nudges.Waiting == 1 })
+	l.Finder().Nudge(a.bootID(), false)
+	eventually(t, "the next one", func() bool { return field.Load().Nudges.Waiting == 1 })
 	release()
-}
-
-// TestEpochsGoOnWhenTheClockIsSetBack: a Peer ignores a search below one that it has
-// seen (OVL-03).
-func TestEpochsGoOnWhenTheClockIsSetBack(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	first := epochBase(now, 0)
-	if got := epochBase(now.Add(-time.Hour), first+3); got != first+3 {
-		t.Errorf("an hour back the epochs begin after %d, want %d", got, first+3)
-	}
-	if got := epochBase(now.Add(time.Hour), first+3); got <= first+3 {
-		t.Errorf("an hour on the epochs begin after %d, want more than %d", got, first+3)
-	}
-	if got := epochBase(time.Unix(-1, 0), 0); got != 0 {
-		t.Errorf("before 1970 the epochs begin after %d", got)
-	}
 }
 
 // TestARendezvousThatIsBackIsNoSecondWish: the search that waits for a rendezvous begins
@@ -90,13 +75,9 @@ func TestARendezvousThatIsBackIsNoSecondWish(t *testing.T) {
 	a.SetPeers([]Peer{a.sees(b, nil, nil)}) // a dials
 	l := a.linkTo(b)
 	eventually(t, "a search that waits", func() bool { return a.Sessions()[0].Searching })
-	l.mu.Lock()
-	before := l.state
-	l.mu.Unlock()
-	l.hoped()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !reflect.DeepEqual(l.state, before) {
-		t.Errorf("another search is wanted: %+v, before %+v", l.state, before)
+	before := l.View().State
+	l.Hoped()
+	if after := l.View().State; !reflect.DeepEqual(after, before) {
+		t.Errorf("another search is wanted: %+v, before %+v", after, before)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/session"
 )
 
 // knock connects to a node with a certificate and an ALPN, as an attacker may,
@@ -117,7 +118,7 @@ func TestWhoIsDialed_OVL05(t *testing.T) {
 			a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 			b.SetCredentials(Credentials{Certificate: c.cert(b), Roots: w.ca.Pool})
 			b.SetPeers([]Peer{b.sees(a, nil, nil)})
-			_, err := a.Node.dial(t.Context(), b.id, b.instance, b.bootID())
+			_, err := a.maker.Dial(t.Context(), session.Target{ID: b.id, Boot: b.bootID()}, b.instance)
 			if !errors.Is(err, c.want) {
 				t.Errorf("dial: got %v, want %v", err, c.want)
 			}
@@ -158,7 +159,7 @@ func TestStrangersAreBounded_INP04(t *testing.T) {
 		idle = append(idle, conn)
 	}
 	eventually(t, "the rest turned away", func() bool { return b.Stats().Overloaded >= 12 })
-	if n := b.handshakes.Inside(); n > 4 {
+	if n := b.acceptor.Inside(); n > 4 {
 		t.Errorf("%d handshakes at once, want at most 4", n)
 	}
 	// None of them may stay, and honest peers get in after them.

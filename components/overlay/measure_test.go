@@ -29,7 +29,7 @@ func TestPing(t *testing.T) {
 			t.Fatalf("ping: %+v, error %v", res, err)
 		}
 		for _, s := range res.Samples {
-			if s.Err != nil || s.RTT <= 0 || s.Path != PathGateway || s.Carrier != carrierTLS {
+			if s.Err != nil || s.RTT <= 0 || s.Path != PathGateway || s.Carrier != "tls" {
 				t.Errorf("sample %+v, want an answer over the gateway", s)
 			}
 		}
@@ -83,7 +83,7 @@ func TestBenchMovesBytesBothWays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res.Bytes == 0 || res.Took <= 0 || res.Mbps() <= 0 || res.RTT <= 0 || res.Path != PathGateway || res.Carrier != carrierTLS || res.Direction != dir || res.Moved {
+		if res.Bytes == 0 || res.Took <= 0 || res.Mbps() <= 0 || res.RTT <= 0 || res.Path != PathGateway || res.Carrier != "tls" || res.Direction != dir || res.Moved {
 			t.Errorf("%s: %+v", dir, res)
 		}
 		t.Logf("%s: %.0f Mbps, %v idle, %v loaded", dir, res.Mbps(), res.RTT, res.LoadedRTT)
@@ -154,16 +154,16 @@ func TestBenchIsBounded_OVL17(t *testing.T) {
 	if err := b.AllowBench(a.id, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b.benching <- struct{}{}
+	b.benches.Take()
 	if _, err := a.Bench(t.Context(), b.id, 50*time.Millisecond, BenchSend); !errors.Is(err, ErrBenchBusy) {
 		t.Errorf("bench with a busy peer: %v, want %v", err, ErrBenchBusy)
 	}
-	<-b.benching
-	a.benching <- struct{}{}
+	b.benches.Give()
+	a.benches.Take()
 	if _, err := a.Bench(t.Context(), b.id, 50*time.Millisecond, BenchSend); !errors.Is(err, ErrBenchBusy) {
 		t.Errorf("second bench of one node: %v, want %v", err, ErrBenchBusy)
 	}
-	<-a.benching
+	a.benches.Give()
 	if err := b.AllowBench(a.id, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +177,7 @@ func TestBenchIsBounded_OVL17(t *testing.T) {
 // A Peer that asks for a bench and says nonsense is refused and counted.
 func TestInvalidBenchIsRefused_OVL16(t *testing.T) {
 	a, b := linked(t)
-	l, err := a.link(b.id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, _, err := l.used()
+	s, _, err := a.linkTo(b).Used()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -12,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/overlay/internal/carrier"
 	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/peer"
+	"cadre.dev/overlay/internal/session"
 )
 
 // direct makes a Session of class DirectTCP between two nodes, as a search would.
@@ -34,13 +34,7 @@ func direct(t *testing.T, dialer, other *testNode) {
 			t.Error(err)
 			return
 		}
-		stop := context.AfterFunc(ctx, func() { conn.Close() })
-		tc := tls.Server(carrier.Metered(conn), other.serverConfig())
-		if err := tc.HandshakeContext(ctx); err != nil {
-			t.Error(err)
-			return
-		}
-		if _, err := other.join(ctx, tc, stop, link.DirectTCP, pathNote{carrier: carrierTLS}); err != nil {
+		if _, err := other.maker.Welcome(ctx, conn); err != nil {
 			t.Error(err)
 		}
 	})
@@ -48,19 +42,19 @@ func direct(t *testing.T, dialer, other *testNode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := dialer.client(ctx, conn, dialer.creds.Load(), "", other.id, other.bootID(), link.DirectTCP)
+	s, err := dialer.maker.DialOver(ctx, conn, session.Target{ID: other.id, Boot: other.bootID()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !dialer.linkTo(other).connected(s, 0) {
+	if !dialer.linkTo(other).Connected(s) {
 		t.Fatal("the link is over")
 	}
 }
 
-func (n *testNode) linkTo(p *testNode) *peerLink {
+func (n *testNode) linkTo(p *testNode) *peer.Peer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.links[p.id]
+	return n.peers[p.id]
 }
 
 // awaitPath waits until n uses a kind of path to p.
@@ -117,7 +111,7 @@ func TestControlFollowsTheSessionInUse(t *testing.T) {
 		t.Errorf("control on the better session: %v", err)
 	}
 
-	a.linkTo(c).closeClass(link.DirectTCP)
+	closeClass(a.linkTo(c), link.DirectTCP)
 	<-secondA.done
 	<-secondC.done
 	<-atA
@@ -152,34 +146,28 @@ func provesStandby(t *testing.T, first string) {
 
 	w.gw.Hold()
 	l := a.linkTo(b)
-	l.closeClass(link.DirectTCP)
+	closeClass(l, link.DirectTCP)
 	a.awaitPath(t, b, PathGateway)
 	app := a.dial(t, b, port)
 	if _, err := app.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the app's connection on the standby", func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		used, _ := l.state.InUse()
-		return used != 0 && l.forward.Carries(l.sessions[used].Session) == 1
+		s, _, err := l.Used()
+		return err == nil && l.Carries(s) == 1
 	})
 	if first == "suspicion" {
 		eventually(t, "the standby under suspicion", func() bool {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			used, _ := l.state.InUse()
-			return l.state.Suspect(used)
+			state := l.View().State
+			used, _ := state.InUse()
+			return state.Suspect(used)
 		})
 	}
 	direct(t, a, b)
 	if _, err := app.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the app's connection: %v, want a reset", err)
 	}
-	l.mu.Lock()
-	standing := len(l.sessions)
-	l.mu.Unlock()
-	if standing != 2 {
+	if standing := len(l.View().Sessions); standing != 2 {
 		t.Errorf("%d sessions: the dead-man timer was faster, so this shows nothing", standing)
 	}
 	again := a.dial(t, b, port)
@@ -192,11 +180,9 @@ func provesStandby(t *testing.T, first string) {
 }
 
 // closeClass ends the Sessions of a class, as the death of their path does.
-func (l *peerLink) closeClass(c link.Class) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.sessions {
-		if s.class == c {
+func closeClass(l *peer.Peer, c link.Class) {
+	for _, s := range l.View().Sessions {
+		if s.Class == c {
 			go s.Close(errors.New("the path died"))
 		}
 	}

@@ -1,105 +1,81 @@
 package overlay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"cadre.dev/overlay/internal/door"
-	"cadre.dev/overlay/internal/forward"
+	"cadre.dev/overlay/internal/accept"
+	"cadre.dev/overlay/internal/admission"
 	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/mailbox"
+	"cadre.dev/overlay/internal/measure"
+	"cadre.dev/overlay/internal/peer"
+	"cadre.dev/overlay/internal/peermap"
+	"cadre.dev/overlay/internal/recertify"
+	"cadre.dev/overlay/internal/search"
+	"cadre.dev/overlay/internal/session"
+	"cadre.dev/overlay/internal/tally"
 )
 
-// ErrNoCredentials reports a try before [Node.SetCredentials].
-var ErrNoCredentials = errors.New("node has no credentials yet")
-
-// Node keeps a Session with every Peer and forwards their ports. Make it with
+// Node has Sessions with the Peers of its map and forwards their ports. Make it with
 // [New]; all methods may be called concurrently.
 type Node struct {
 	// Constant after New.
-	cfg    Config
-	log    *slog.Logger
-	limits limits
-
-	creds     atomic.Pointer[Credentials]
-	haveCreds chan struct{} // closed by the first SetCredentials
-	credsOnce sync.Once
-	counts    nodeCounts
-	sessions  atomic.Uint64 // numbers Sessions
-	epoch     atomic.Uint64 // the highest of any Link that is gone
-	benching  chan struct{} // one place: a bench, on either side
-
-	handshakes, admissions *door.Door
-	parked                 chan struct{} // semaphore
-
-	paths   *paths          // nil where none are looked for; set before any link is made
-	changes chan PathChange // for OnPathChange
+	cfg      Config
+	self     *peermap.Self
+	current  *peermap.Current
+	maker    *session.Maker
+	acceptor *accept.Server
+	first    *admission.Server // of first contacts
+	tally    tally.Tally
+	benches  *measure.Place
+	epochs   peer.Epochs
+	changes  chan PathChange // for OnPathChange
 
 	mu      sync.Mutex
-	peers   map[ID]Peer      // guarded by mu
-	changed chan struct{}    // closed and renewed by SetPeers; guarded by mu
-	small   bool             // the node's own group is small; guarded by mu
-	revoked []string         // Boots that the map dropped; guarded by mu
-	links   map[ID]*peerLink // nil unless running; guarded by mu
-	// launch runs f as one of wg; f's context ends when the function that launch
-	// returns is called, and with Run's. Set before any link is made.
-	launch func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc
-	addr   net.Addr       // of the listener while running; guarded by mu
-	wg     sync.WaitGroup // what Run waits for
+	revoked []string          // Boots that the map dropped; guarded by mu
+	running *running          // nil unless running; guarded by mu
+	peers   map[ID]*peer.Peer // nil unless running; guarded by mu
+	addr    net.Addr          // of the listener while running; guarded by mu
+	wg      sync.WaitGroup    // what Run waits for
+}
+
+// running is what a Node has while it runs. Constant.
+type running struct {
+	shared    peer.Shared
+	field     *search.Field      // nil where no paths are looked for
+	datagrams *session.Datagrams // as well
 }
 
 // New checks cfg; nothing is opened before [Node.Run].
 func New(cfg Config) (*Node, error) {
-	if err := cfg.Self.Validate(); err != nil {
-		return nil, fmt.Errorf("overlay config: self: %w", err)
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
 	}
-	if !cfg.SelfVIP.Is4() {
-		return nil, fmt.Errorf("overlay config: self VIP %q: want an IPv4 address", cfg.SelfVIP)
-	}
-	if cfg.Gateway.Domain == "" && len(cfg.Rendezvous) == 0 {
-		return nil, errors.New("overlay config: neither a gateway domain nor a rendezvous server: name the domain that the gateway routes by, or a server")
-	}
-	if err := checkPaths(cfg.Paths); err != nil {
-		return nil, fmt.Errorf("overlay config: %w", err)
-	}
-	if cfg.Listen == "" {
-		cfg.Listen = fmt.Sprintf(":%d", sessionPort)
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.IdleTime < 0 {
-		return nil, fmt.Errorf("overlay config: idle time %v: want a positive time, or 0 for %v", cfg.IdleTime, idleTime)
-	}
-	cfg.IdleTime = cmp.Or(cfg.IdleTime, idleTime)
-	if cfg.Listener == nil {
-		var lc net.ListenConfig
-		lc.SetMultipathTCP(false) // local apps do not speak it
-		cfg.Listener = &lc
-	}
-	var err error
-	if cfg.Serve, err = checkServe(cfg.Serve); err != nil {
-		return nil, fmt.Errorf("overlay config: %w", err)
-	}
-	lim := cfg.limits.withDefaults()
-	return &Node{
-		cfg: cfg, log: cfg.Log, limits: lim,
-		haveCreds:  make(chan struct{}),
-		handshakes: door.New(lim.handshakes, 0, 0),
-		admissions: door.New(lim.admissions, lim.lined, lim.lineTime),
-		parked:     make(chan struct{}, lim.parked),
-		benching:   make(chan struct{}, 1),
-		peers:      make(map[ID]Peer),
-		changed:    make(chan struct{}),
-		changes:    make(chan PathChange, 256),
-	}, nil
+	lim := cfg.limits
+	n := &Node{cfg: cfg, self: cfg.self(), benches: measure.NewPlace(), changes: make(chan PathChange, 256)}
+	n.current = peermap.NewCurrent(n.self, lim.parked, lim.parkTime)
+	n.maker = session.NewMaker(session.Config{
+		Self: cfg.Self, Gateway: cfg.Gateway, Admission: cfg.ServeAdmission != nil,
+		DialTime: lim.dialTime, HandshakeTime: lim.handshakeTime,
+		Authorize: n.current.Authorize, Deliver: n.deliver, Tally: &n.tally, Log: cfg.Log,
+	})
+	n.first = admission.NewServer(admission.Config{
+		Places: lim.admissions, Time: lim.admissionTime, Line: lim.lined, LineTime: lim.lineTime,
+		Silent: lim.silentPatience, Exchange: lim.exchangePatience,
+		Serve: cfg.ServeAdmission, Tally: &n.tally, Log: cfg.Log,
+	})
+	n.acceptor = accept.New(accept.Config{
+		Handshakes: lim.handshakes, Time: lim.handshakeTime, Patience: lim.handshakePatience,
+		Maker: n.maker, FirstContact: n.first.Take, Tally: &n.tally, Log: cfg.Log,
+	})
+	return n, nil
 }
 
 // SetCredentials replaces the node's credentials. Sessions made from now on use
@@ -107,9 +83,10 @@ func New(cfg Config) (*Node, error) {
 // while each side has shown the other a certificate of the same Boot that has not
 // expired.
 func (n *Node) SetCredentials(c Credentials) {
-	n.creds.Store(&c)
-	n.credsOnce.Do(func() { close(n.haveCreds) })
-	n.showAll()
+	n.maker.SetCredentials(c)
+	for _, p := range n.all() {
+		p.ShowCertificate()
+	}
 }
 
 // SetPeers replaces the whole peer map. Entries for the node itself, for other
@@ -118,103 +95,54 @@ func (n *Node) SetCredentials(c Credentials) {
 // new; they and their ports close within moments. Giving the same map again
 // changes nothing.
 func (n *Node) SetPeers(peers []Peer) {
-	next := make(map[ID]Peer, len(peers))
-	for _, p := range peers {
-		if p.ID == n.cfg.Self {
-			continue
-		}
-		if err := n.checkPeer(p); err != nil {
-			n.log.Warn("peer left out of the map", "peer", p.ID, "error", err)
-			continue
-		}
-		p.Offers, p.Accepts = slices.Clone(p.Offers), n.withoutPrivate(p)
-		next[p.ID] = p
-	}
+	next := n.self.Read(peers)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.revokeLocked(next)
-	n.peers, n.small = next, n.smallGroup(next)
-	close(n.changed)
-	n.changed = make(chan struct{})
-	if n.links != nil {
-		n.applyLocked()
+	before := n.current.Set(next)
+	if n.self.Coordinator() {
+		n.revokeLocked(before.Revoked(n.revoked, next))
+	}
+	if n.running != nil {
+		n.applyLocked(next)
 	}
 }
 
-// maxRevoked bounds the Boots that rendezvous servers are told of. Certificates last
-// for an hour; a server remembers for longer those that fall off a full list.
-const maxRevoked = 256
-
-// revokeLocked tells the rendezvous servers which Boots the next map drops. Only a
-// coordinator is obeyed there.
-func (n *Node) revokeLocked(next map[ID]Peer) {
-	if !n.coordinator() {
+// revokeLocked tells the rendezvous servers which Boots are ended. Only a coordinator is
+// obeyed there.
+func (n *Node) revokeLocked(boots []string) {
+	same := slices.Equal(boots, n.revoked)
+	n.revoked = boots
+	if same || n.running == nil || n.running.field == nil {
 		return
 	}
-	before := slices.Clone(n.revoked)
-	for id, p := range n.peers {
-		if p.BootID != "" && next[id].BootID != p.BootID {
-			n.revoked = append(n.revoked, p.BootID)
-		}
-	}
-	// A Boot that is named again, by whatever accident, is not to be shut out.
-	n.revoked = slices.DeleteFunc(n.revoked, func(boot string) bool {
-		for _, p := range next {
-			if p.BootID == boot {
-				return true
-			}
-		}
-		return false
-	})
-	n.revoked = n.revoked[max(0, len(n.revoked)-maxRevoked):]
-	if n.paths != nil && !slices.Equal(n.revoked, before) {
-		if err := n.paths.field.Box.Revoke(n.revoked); err != nil {
-			n.log.Warn("rendezvous not told of ended boots", "error", err)
-		}
+	if err := n.running.field.Box.Revoke(boots); err != nil {
+		n.cfg.Log.Warn("rendezvous not told of ended boots", "error", err)
 	}
 }
 
-func (n *Node) checkPeer(p Peer) error {
-	if err := p.ID.Validate(); err != nil {
-		return err
-	}
-	if p.ID.Cluster != n.cfg.Self.Cluster {
-		return fmt.Errorf("cluster %s is not this node's %s", p.ID.Cluster, n.cfg.Self.Cluster)
-	}
-	if !p.VIP.Is4() {
-		return fmt.Errorf("VIP %q: want an IPv4 address", p.VIP)
-	}
-	return nil
-}
-
-// applyLocked makes the links follow the peer map. Links that go free their
-// listeners before others that may want the same address begin.
-func (n *Node) applyLocked() {
-	for id, l := range n.links {
-		if _, keep := n.peers[id]; !keep {
-			delete(n.links, id)
-			l.stop(link.ErrRevoked)
+// applyLocked makes the Peers follow the map. Those that go free their listeners before
+// others that may want the same address begin.
+func (n *Node) applyLocked(m peermap.Map) {
+	entries := m.All()
+	for id, p := range n.peers {
+		if _, keep := entries[id]; !keep {
+			delete(n.peers, id)
+			n.stop(p, link.ErrRevoked)
 		}
 	}
-	for id, p := range n.peers {
-		if l := n.links[id]; l != nil {
-			l.update(p)
+	for id, entry := range entries {
+		if p := n.peers[id]; p != nil {
+			p.Update(entry, m.Facts(entry))
 			continue
 		}
-		n.links[id] = n.startLink(p)
+		n.peers[id] = peer.New(&n.running.shared, entry, m.Facts(entry))
 	}
 }
 
-// coordinator tells whether this node is one.
-func (n *Node) coordinator() bool { return n.cfg.Self.Group == CoordinatorGroup }
-
-// dials tells whether this side opens the Sessions with p: workers dial
-// coordinators; among equals the lexically smaller Slot dials.
-func (n *Node) dials(p Peer) bool {
-	if n.coordinator() != p.Coordinator {
-		return p.Coordinator
-	}
-	return n.cfg.Self.Slot < p.ID.Slot
+// stop ends a Peer; Run waits for what is left of it.
+func (n *Node) stop(p *peer.Peer, reason error) {
+	p.Stop(reason)
+	n.wg.Go(p.Wait)
 }
 
 // Run listens and keeps Sessions until ctx ends, then closes them all and
@@ -227,44 +155,82 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p, err := n.openPaths(ctx)
+	r, err := n.open(ctx)
 	if err != nil {
 		ln.Close()
 		return err
 	}
 	n.mu.Lock()
-	n.addr, n.paths = ln.Addr(), p
-	n.links = make(map[ID]*peerLink)
-	n.launch = func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc {
-		ctx, cancel := context.WithCancel(ctx)
-		wg.Go(func() { defer cancel(); f(ctx) })
-		return cancel
-	}
-	n.applyLocked() //nolint:contextcheck // the Links live as long as the map names them
+	n.addr, n.running, n.peers = ln.Addr(), r, map[ID]*peer.Peer{}
+	current, _ := n.current.Get()
+	n.applyLocked(current) //nolint:contextcheck // the Links live as long as the map names them
 	n.mu.Unlock()
 
-	if p != nil {
-		n.wg.Go(func() { n.runPaths(ctx, p) })
+	if r.field != nil {
+		n.wg.Go(func() { r.field.Run(ctx, n.heard, n.hope) })
+		n.wg.Go(func() { r.datagrams.Run(ctx, n.behind) })
 	}
 	if n.cfg.OnPathChange != nil {
 		n.wg.Go(func() { n.tellAll(ctx) })
 	}
-	stop := context.AfterFunc(ctx, func() { ln.Close() })
-	defer stop()
-	err = n.serve(ctx, ln)
+	err = n.acceptor.Run(ctx, ln)
 
 	cancel()
 	n.mu.Lock()
-	links := n.links
-	n.links = nil
+	peers := n.peers
+	n.running, n.peers = nil, nil
 	n.mu.Unlock()
-	for _, l := range links {
-		l.stop(errStopped)
+	for _, p := range peers {
+		n.stop(p, peer.ErrStopped)
 	}
 	n.wg.Wait()
-	if p != nil {
-		// The links' sessions are over: nothing needs the socket any more.
-		err = errors.Join(err, p.close())
+	// The Sessions are over: nothing needs the socket any more.
+	return errors.Join(err, r.close())
+}
+
+// open makes what the node has while it runs. What the Peers launch ends with ctx.
+func (n *Node) open(ctx context.Context) (*running, error) {
+	r := &running{}
+	if len(n.cfg.Rendezvous) > 0 {
+		var err error
+		if r.field, err = search.Open(ctx, search.Options{
+			Servers: n.cfg.servers(), Identity: n.mailboxIdentity,
+			Listen: n.cfg.ListenUDP, Listener: n.cfg.Listener, Allows: n.cfg.allows,
+			PublicOnly: n.cfg.PublicOnly, Loopback: n.cfg.limits.loopback, Searches: n.cfg.limits.searches, Log: n.cfg.Log,
+		}); err != nil {
+			return nil, err
+		}
+		socket := r.field.Socket
+		if r.datagrams, err = n.maker.OverUDP(socket.QUIC(), socket.LocalAddr()); err != nil { //nolint:contextcheck // it listens until it is closed
+			return nil, errors.Join(err, r.close())
+		}
+	}
+	r.shared = peer.Shared{
+		Self: n.self, SelfVIP: n.cfg.SelfVIP, Listener: n.cfg.Listener, Log: n.cfg.Log, Tally: &n.tally,
+		Maker: n.maker, Datagrams: r.datagrams, Field: r.field,
+		Certificates: &recertify.Desk{Credentials: n.maker.Credentials, Tally: &n.tally},
+		Benches:      &measure.Part{Place: n.benches, Tally: &n.tally},
+		Epochs:       &n.epochs, Serve: n.cfg.Serve, OnControl: n.cfg.OnControl,
+		IdleTime: n.cfg.IdleTime, DemandTime: n.cfg.limits.demandTime, Streams: n.cfg.limits.streams,
+		Launch: func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc {
+			ctx, cancel := context.WithCancel(ctx)
+			wg.Go(func() { defer cancel(); f(ctx) })
+			return cancel
+		},
+	}
+	if n.cfg.OnPathChange != nil {
+		r.shared.Tell = n.tell
+	}
+	return r, nil
+}
+
+func (r *running) close() error {
+	var err error
+	if r.datagrams != nil {
+		err = r.datagrams.Close()
+	}
+	if r.field != nil {
+		err = errors.Join(err, r.field.Close())
 	}
 	return err
 }
@@ -276,50 +242,108 @@ func (n *Node) ListenAddr() net.Addr {
 	return n.addr
 }
 
-// credentials waits for the first ones.
-func (n *Node) credentials(ctx context.Context) (*Credentials, error) {
-	select {
-	case <-n.haveCreds:
-		return n.creds.Load(), nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrNoCredentials, context.Cause(ctx))
+// mailboxIdentity is who the node is to a rendezvous, once it has credentials.
+func (n *Node) mailboxIdentity() (mailbox.Identity, bool) {
+	creds := n.maker.Credentials()
+	if creds == nil {
+		return mailbox.Identity{}, false
+	}
+	return mailbox.Identity{ID: n.cfg.Self, Certificate: creds.Certificate, Roots: creds.Roots}, true
+}
+
+// all gives the Peers in no order.
+func (n *Node) all() []*peer.Peer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	list := make([]*peer.Peer, 0, len(n.peers))
+	for _, p := range n.peers {
+		list = append(list, p)
+	}
+	return list
+}
+
+// peer finds a Peer of the map.
+func (n *Node) peer(id ID) (*peer.Peer, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.peers[id]; p != nil {
+		return p, nil
+	}
+	return nil, ErrUnknownPeer
+}
+
+// errPathNotAllowed ends a Session on a kind of path that this node does not use.
+var errPathNotAllowed = errors.New("this kind of path is not allowed here")
+
+// deliver hands a Session that a Peer opened to it.
+func (n *Node) deliver(s *session.Session) {
+	refusal := ErrPeerNotAdmitted
+	if !n.cfg.allows(s.Class) {
+		refusal = errPathNotAllowed
+	} else if p, err := n.peer(s.Who.ID); err == nil && p.Connected(s) {
+		return
+	}
+	s.Close(refusal)
+	s.Wait()
+}
+
+// heard hands a message to the Peer that it is of. One of a Boot that the map does not
+// name is dropped: its sender is genuine, but not admitted.
+func (n *Node) heard(in mailbox.Incoming) {
+	if !n.current.Admits(in.From) {
+		n.tally.NotAdmitted.Add(1)
+		return
+	}
+	if p, err := n.peer(in.From.ID); err == nil {
+		p.Heard(in.From, in.Message)
 	}
 }
 
-// withoutPrivate is what the Peer may reach of this machine (OVL-08).
-func (n *Node) withoutPrivate(p Peer) []PortRef {
-	return slices.DeleteFunc(slices.Clone(p.Accepts), func(r PortRef) bool {
-		private := slices.Contains(n.cfg.Private, r.Port)
-		if private {
-			n.log.Error("the peer map opens a port of this node's own; it stays closed", "peer", p.ID, "protocol", r.Protocol, "port", r.Port)
-		}
-		return private
-	})
-}
-
-// forwardRules translates a map entry.
-func forwardRules(p Peer) forward.Rules {
-	loopback := slices.DeleteFunc(slices.Clone(p.Accepts), func(r PortRef) bool { return !r.Loopback || r.Protocol != TCP })
-	return forward.Rules{
-		VIP: p.VIP, Offers: forwardPorts(p.Offers), Accepts: forwardPorts(p.Accepts), Loopback: forwardPorts(loopback),
+// hope tells every Peer that a rendezvous is back.
+func (n *Node) hope() {
+	for _, p := range n.all() {
+		p.Hoped()
 	}
 }
 
-func forwardPorts(refs []PortRef) []forward.Port {
-	ports := make([]forward.Port, 0, len(refs))
-	for _, r := range refs {
-		if r.Port == 0 {
-			continue
-		}
-		switch r.Protocol {
-		case TCP:
-			ports = append(ports, forward.Port{Protocol: forward.TCP, Port: r.Port})
-		case UDP:
-			ports = append(ports, forward.Port{Protocol: forward.UDP, Port: r.Port})
+// behind finds the Peer that a virtual address belongs to.
+func (n *Node) behind(addr net.Addr) (session.Behind, bool) {
+	udp, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return nil, false
+	}
+	want := udp.AddrPort()
+	for _, p := range n.all() {
+		if at := p.VirtualAddr(); at == want && at != (netip.AddrPort{}) {
+			return p, true
 		}
 	}
-	return ports
+	return nil, false
 }
 
-// pauseAfter keeps a listener that fails for want of resources from spinning.
-const pauseAfter = 50 * time.Millisecond
+// tell queues a change for OnPathChange; when nobody takes them, old ones go.
+func (n *Node) tell(c PathChange) {
+	for {
+		select {
+		case n.changes <- c:
+			return
+		default:
+		}
+		select {
+		case <-n.changes:
+		default:
+		}
+	}
+}
+
+// tellAll runs OnPathChange until ctx ends.
+func (n *Node) tellAll(ctx context.Context) {
+	for {
+		select {
+		case c := <-n.changes:
+			n.cfg.OnPathChange(c)
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -23,13 +23,8 @@ func (w *world) endsIn(n *testNode, life time.Duration) Credentials {
 
 // until is when n lets its Session with other end.
 func (n *testNode) until(other *testNode) time.Time {
-	n.mu.Lock()
-	l := n.links[other.id]
-	n.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.sessions {
-		return s.expiry.until()
+	for _, s := range n.linkTo(other).View().Sessions {
+		return s.Expiry.Until()
 	}
 	return time.Time{}
 }

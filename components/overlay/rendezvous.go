@@ -10,6 +10,15 @@ import (
 	"strings"
 )
 
+// Rendezvous is one rendezvous server. It is not trusted: it can delay, and
+// nothing else.
+type Rendezvous struct {
+	// URL is https://host:port.
+	URL string
+	// CA is what its certificate must lead to, in PEM; empty means the system's.
+	CA []byte
+}
+
 // maxRendezvous bounds the servers of one node.
 const maxRendezvous = 8
 

@@ -12,6 +12,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"cadre.dev/overlay/internal/forward"
+	"cadre.dev/overlay/internal/frame"
 )
 
 // onDemand makes a worker that keeps no Session that nobody uses for that long.
@@ -42,41 +45,7 @@ func rest(t *testing.T, a, b *testNode) {
 
 // held is how many Sessions live.
 func (n *testNode) held(other *testNode) int {
-	l := n.linkTo(other)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.sessions)
-}
-
-func TestWhichSessionsAreKept(t *testing.T) {
-	self := ID{Cluster: testCluster, Group: "db", Slot: "db-0"}
-	peers := func(group string, count int) map[ID]Peer {
-		all := map[ID]Peer{}
-		for i := range count {
-			id := ID{Cluster: testCluster, Group: group, Slot: fmt.Sprintf("%s-%d", group, i+1)}
-			all[id] = Peer{ID: id}
-		}
-		return all
-	}
-	for name, c := range map[string]struct {
-		self    ID
-		off     bool
-		peer    Peer
-		members int // of the node's group in its map
-		want    bool
-	}{
-		"small group":            {self: self, peer: Peer{ID: ID{Group: "db", Slot: "db-1"}}, members: WarmGroup - 1},
-		"large group":            {self: self, peer: Peer{ID: ID{Group: "db", Slot: "db-1"}}, members: WarmGroup, want: true},
-		"another group":          {self: self, peer: Peer{ID: ID{Group: "web", Slot: "web-1"}}, members: 2, want: true},
-		"coordinator":            {self: self, peer: Peer{ID: ID{Group: CoordinatorGroup}, Coordinator: true}, members: WarmGroup},
-		"not asked for":          {self: self, off: true, peer: Peer{ID: ID{Group: "web"}}, members: WarmGroup},
-		"coordinators keep them": {self: ID{Group: CoordinatorGroup, Slot: "coordinator-0"}, peer: Peer{ID: ID{Group: "web"}}},
-	} {
-		n := &Node{cfg: Config{Self: c.self, OnDemand: !c.off}}
-		if got := n.onDemand(c.peer, n.smallGroup(peers(c.self.Group, c.members))); got != c.want {
-			t.Errorf("%s: on demand %v, want %v", name, got, c.want)
-		}
-	}
+	return len(n.linkTo(other).View().Sessions)
 }
 
 // Either side's app gets through, the first connection makes the Session, and it ends
@@ -200,7 +169,7 @@ func TestNoStreamIsLostAtTheIdleClose(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	sessions := a.sessions.Load() + b.sessions.Load()
+	sessions := a.maker.Made() + b.maker.Made()
 	t.Logf("%d connections over %d ends of sessions", 2*rounds, sessions)
 	rest(t, a, b)
 }
@@ -274,21 +243,24 @@ func TestPeerThatMindsKeepsTheSession(t *testing.T) {
 	b.SetPeers([]Peer{b.sees(a, tcpPort(port), nil)})
 	roundTrip(t, b.dial(t, a, port), []byte("hello"))
 	before := a.session(t, b)
-	l := a.linkTo(b)
-	l.mu.Lock()
-	s := l.sessions[inUse(l)]
-	l.mu.Unlock()
-	if err := askRest(s); !errors.Is(err, ErrRefused) {
+	s, _, err := a.linkTo(b).Used()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Reset()
+	if _, err := st.Write(frame.Header{Kind: frame.KindRest}.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := forward.ReadReply(st); !errors.Is(err, ErrRefused) {
 		t.Errorf("the peer that keeps it answers %v, want %v", err, ErrRefused)
 	}
 	if after := a.session(t, b); after.BootID != before.BootID || a.held(b) != 1 {
 		t.Errorf("the session changed: %+v, was %+v", after, before)
 	}
-}
-
-func inUse(l *peerLink) uint64 {
-	used, _ := l.state.InUse()
-	return used
 }
 
 // A connection to a Peer that is not there is given up in bounded time, and so is the

@@ -133,8 +133,8 @@ func TestCloseOfAServiceTakesNothingBack(t *testing.T) {
 	_ = far.Close()
 	eventually(t, "both ends let go", func() bool {
 		for _, n := range []*testNode{a, c} {
-			for _, l := range n.allLinks() {
-				if s, _, err := l.used(); err != nil || l.forward.Carries(s.Session) != 0 {
+			for _, l := range n.all() {
+				if s, _, err := l.Used(); err != nil || l.Carries(s) != 0 {
 					return false
 				}
 			}
@@ -233,7 +233,7 @@ func TestDialServiceWaitsForASession(t *testing.T) {
 		conn, err := a.DialService(t.Context(), c.id, servedPort)
 		done <- dialed{conn, err}
 	}()
-	eventually(t, "a dial that waits", func() bool { return a.allLinks()[0].forward.Waiting() == 1 })
+	eventually(t, "a dial that waits", func() bool { return a.all()[0].Waiting() == 1 })
 	connect(a, c, nil, nil)
 	d := <-done
 	if d.err != nil {
@@ -248,7 +248,7 @@ func TestDialServiceWaitsForASession(t *testing.T) {
 		done <- dialed{conn, err}
 	}()
 	w.gw.kill()
-	eventually(t, "another dial that waits", func() bool { return len(done) > 0 || a.allLinks()[0].forward.Waiting() == 1 })
+	eventually(t, "another dial that waits", func() bool { return len(done) > 0 || a.all()[0].Waiting() == 1 })
 	a.SetPeers(nil)
 	if d := <-done; d.err == nil {
 		_ = d.conn.Close()

@@ -110,7 +110,7 @@ func TestBootAheadOfTheMap(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
 	a.SetPeers([]Peer{a.sees(b, nil, nil)})
-	eventually(t, "dialer waits at the door", func() bool { return len(b.parked) == 1 })
+	eventually(t, "dialer waits at the door", func() bool { return b.current.Parked() == 1 })
 	b.SetPeers([]Peer{b.sees(a, nil, nil)})
 	a.session(t, b)
 	if n := b.Stats().NotAdmitted; n != 0 {
@@ -131,27 +131,6 @@ func TestRunningAgainAtOnce(t *testing.T) {
 	connect(a, b, nil, nil)
 	a.session(t, b)
 	t.Logf("session with the new boot took %v after both maps were set", time.Since(begin))
-}
-
-func TestWhoDials(t *testing.T) {
-	id := func(group, slot string) ID { return ID{Cluster: testCluster, Group: group, Slot: slot} }
-	for _, c := range []struct {
-		self, peer ID
-		want       bool
-	}{
-		{id("db", "db-0"), id("db", "db-1"), true},
-		{id("db", "db-1"), id("db", "db-0"), false},
-		{id("db", "z-9"), id(CoordinatorGroup, "coordinator-0"), true},
-		{id("db", "a-0"), id(CoordinatorGroup, "coordinator-0"), true},
-		{id(CoordinatorGroup, "coordinator-0"), id("db", "z-9"), false},
-		{id(CoordinatorGroup, "coordinator-0"), id(CoordinatorGroup, "coordinator-1"), true},
-		{id(CoordinatorGroup, "coordinator-1"), id(CoordinatorGroup, "coordinator-0"), false},
-	} {
-		n := &Node{cfg: Config{Self: c.self}}
-		if got := n.dials(Peer{ID: c.peer, Coordinator: c.peer.Group == CoordinatorGroup}); got != c.want {
-			t.Errorf("%s dials %s: got %v, want %v", c.self.Slot, c.peer.Slot, got, c.want)
-		}
-	}
 }
 
 func TestSetPeersLeavesOutWhatCannotBe(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package link decides what to do about one Peer: dial, look for better paths,
 // choose among Sessions, let them go. It is pure: events in, effects out; no
-// clock, no network, no goroutine. The shell that runs it is overlay's.
+// clock, no network, no goroutine. The loop that runs it is package peer's.
 //
 // Two things go on beside each other, both only ever adding Sessions:
 //

@@ -21,6 +21,8 @@ const (
 	Up Phase = "up"
 	// Asleep: nobody wants a Session, and it is made when somebody does.
 	Asleep Phase = "idle"
+	// Over: the Link has ended, and nothing happens any more.
+	Over Phase = "over"
 )
 
 // Class ranks Sessions by what they travel on; a greater one is preferred.
@@ -40,9 +42,7 @@ const (
 )
 
 // String names the class as people see it.
-func (c Class) String() string {
-	return [...]string{"none", "relay", "gateway", "direct-udp", "direct-tcp"}[c]
-}
+func (c Class) String() string { return string(c.Kind()) }
 
 // Direct tells that nobody else forwards.
 func (c Class) Direct() bool { return c >= DirectUDP }
@@ -186,6 +186,8 @@ type (
 	}
 	// FindTimer tells that the ArmFind of this number has run out.
 	FindTimer struct{ Number uint64 }
+	// Ended ends the Link and its Sessions; nothing that comes after it counts.
+	Ended struct{ Reason error }
 )
 
 // Effect is something to do, in the order given.
@@ -247,6 +249,7 @@ func (Quiet) event()     {}
 func (Hoped) event()     {}
 func (FindEnded) event() {}
 func (FindTimer) event() {}
+func (Ended) event()     {}
 
 func (Dial) effect()     {}
 func (Cancel) effect()   {}

@@ -2,6 +2,7 @@ package link
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -262,5 +263,25 @@ func TestFindScripts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { play(t, script) })
+	}
+}
+
+// A Link that has ended lets go of everything and takes part in nothing any more.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	s, _ := State{}.Step(Changed{Facts: Facts{Boot: "b", Dials: true, Instance: "i", Finds: true}})
+	s, _ = s.Step(Connected{Session: 1, Boot: "b", Class: DirectTCP})
+	s, effects := s.Step(Ended{Reason: ErrRevoked})
+	want := []Effect{Cancel{}, StopFind{}, Close{Session: 1, Reason: ErrRevoked}}
+	if !slices.Equal(effects, want) || s.Phase() != Over {
+		t.Errorf("the end: %v in phase %s, want %v in %s", effects, s.Phase(), want, Over)
+	}
+	for _, ev := range []Event{
+		Changed{Facts: Facts{Boot: "c", Dials: true, Instance: "i"}}, Connected{Session: 2, Boot: "b", Class: Gateway},
+		Wanted{}, Quiet{}, Hoped{}, Nudged{Boot: "b"}, Ended{Reason: ErrIdle},
+	} {
+		after, effects := s.Step(ev)
+		if used, _ := after.InUse(); len(effects) > 0 || used != 0 || after.Phase() != Over {
+			t.Errorf("%T after the end: %v, session %d, phase %s", ev, effects, used, after.Phase())
+		}
 	}
 }

@@ -34,6 +34,10 @@ type (
 		Question uint64
 		Agreed   bool
 	}
+	// Unheard tells that there will be no answer to the Rest of that number: the Session
+	// that it would have come over has ended, or is as good as ended. The Peer may have
+	// agreed or not.
+	Unheard struct{ Question uint64 }
 	// Asked tells that the Peer asks for the end of all Sessions, and that this side has
 	// agreed: no new stream gets one until the next Use.
 	Asked struct{}
@@ -48,10 +52,11 @@ type (
 	Forget struct{}
 )
 
-func (Wanted) event() {}
-func (Idle) event()   {}
-func (Rested) event() {}
-func (Asked) event()  {}
+func (Wanted) event()  {}
+func (Idle) event()    {}
+func (Rested) event()  {}
+func (Asked) event()   {}
+func (Unheard) event() {}
 
 func (Rest) effect()   {}
 func (Yield) effect()  {}
@@ -117,9 +122,42 @@ func (s State) idle() (State, []Effect) {
 	for i := range s.held {
 		s.held[i].leaving = true
 	}
-	s.question++
 	s, effects := s.choose()
-	return s, append(effects, Rest{Question: s.question, Session: over})
+	s, rest := s.ask(over)
+	return s, append(effects, rest)
+}
+
+// ask asks the Peer over a Session whether all that are leaving may end.
+func (s State) ask(over uint64) (State, Effect) {
+	s.question++
+	s.askedOver = over
+	return s, Rest{Question: s.question, Session: over}
+}
+
+// unheard lets go of the Session that no answer came over, and asks over another: the Peer
+// may use that, or have agreed to use none. Ended unasked, or used again, a stream could be
+// lost with it.
+func (s State) unheard(ev Unheard) (State, []Effect) {
+	if !s.Asking() || ev.Question != s.question {
+		return s, nil
+	}
+	var effects []Effect
+	if s.Class(s.askedOver) != NoClass {
+		effects = append(effects, Close{Session: s.askedOver, Reason: ErrIdle})
+		s = s.without(s.askedOver)
+	}
+	for _, h := range s.held {
+		if h.leaving {
+			s, rest := s.ask(h.session)
+			return s, append(effects, rest)
+		}
+	}
+	if len(s.held) == 0 {
+		s, more := s.sleep()
+		return s, append(effects, more...)
+	}
+	s, more := s.choose()
+	return s, append(effects, more...)
 }
 
 // rested ends what was to end, or takes it back.

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -403,4 +404,27 @@ func (q *events) Pop() any {
 	last := old[len(old)-1]
 	*q = old[:len(old)-1]
 	return last
+}
+
+// No answer is no agreement: the Peer may use another Session, and is asked over that.
+func TestAnUnheardAnswerIsAskedForAgain(t *testing.T) {
+	s, _ := State{}.Step(Changed{Facts: Facts{Boot: "b", Calls: true, OnDemand: true, Instance: "i"}})
+	s, _ = s.Step(Connected{Session: 1, Boot: "b", Class: Gateway, Stray: true})
+	s, _ = s.Step(Connected{Session: 2, Boot: "b", Class: Gateway})
+	if used, _ := s.InUse(); used != 2 {
+		t.Fatalf("session %d is used, want 2", used)
+	}
+	s, _ = s.Step(Idle{})
+	s, effects := s.Step(Unheard{Question: 1})
+	want := []Effect{Close{Session: 2, Reason: ErrIdle}, Rest{Question: 2, Session: 1}}
+	if !reflect.DeepEqual(effects, want) || !s.Asking() {
+		t.Fatalf("without an answer: %v, asking %v, want %v", effects, s.Asking(), want)
+	}
+	refused, effects := s.Step(Rested{Question: 2})
+	if used, _ := refused.InUse(); used != 1 || refused.Phase() != Up {
+		t.Errorf("refused over the other: %v, session %d is used, want 1", effects, used)
+	}
+	if unheard, effects := s.Step(Unheard{Question: 2}); unheard.Phase() != Asleep {
+		t.Errorf("never answered: %v in %s, want %s", effects, unheard.Phase(), Asleep)
+	}
 }

@@ -5,6 +5,7 @@ import "slices"
 // State is one Link. Its zero value knows no facts.
 type State struct {
 	known bool // Changed has come
+	over  bool // Ended has come
 	facts Facts
 	held  []held // live Sessions, never changed in place
 	use   uint64
@@ -14,8 +15,8 @@ type State struct {
 	// Of a Link on demand. wanted: there should be a Session; calling: somebody here
 	// waits for one, and there is none yet.
 	wanted, calling bool
-	// question numbers the Rests.
-	question uint64
+	// question numbers the Rests; askedOver is the Session of the last.
+	question, askedOver uint64
 }
 
 // held is one live Session.
@@ -51,6 +52,8 @@ func (s State) Finding() (bool, uint64) { return s.find.running, s.find.epoch }
 // Phase tells where the Link stands.
 func (s State) Phase() Phase {
 	switch {
+	case s.over:
+		return Over
 	case s.use != 0 || s.Asking():
 		return Up
 	case !s.facts.named():
@@ -69,7 +72,12 @@ func (s State) Phase() Phase {
 
 // Step is the whole machine.
 func (s State) Step(ev Event) (State, []Effect) {
+	if s.over {
+		return s, nil
+	}
 	switch ev := ev.(type) {
+	case Ended:
+		return s.ended(ev.Reason)
 	case Changed:
 		return s.changed(ev.Facts)
 	case Connected:
@@ -94,6 +102,8 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.idle()
 	case Rested:
 		return s.rested(ev)
+	case Unheard:
+		return s.unheard(ev)
 	case Asked:
 		return s.asked()
 	case Quiet:
@@ -115,6 +125,15 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.findTimer(ev)
 	}
 	return s, nil
+}
+
+// ended lets go of everything.
+func (s State) ended(reason error) (State, []Effect) {
+	effects := []Effect{Cancel{}, StopFind{}}
+	for _, h := range s.held {
+		effects = append(effects, Close{Session: h.session, Reason: reason})
+	}
+	return State{over: true, known: true, facts: s.facts, find: find{epoch: s.find.epoch}}, effects
 }
 
 // changed answers new facts. What was begun under other facts is of no use.

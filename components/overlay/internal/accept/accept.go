@@ -1,0 +1,114 @@
+// Package accept takes the connections that come to a node's listener: each gets through
+// its handshake in a bounded time, among a bounded number of strangers, and then is a
+// Session's or a first contact's.
+package accept
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/door"
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/session"
+	"cadre.dev/overlay/internal/tally"
+)
+
+// Config makes a [Server].
+type Config struct {
+	// Handshakes is how many connections may be short of a known Peer. Time is how long
+	// each may take for it while others find a place too; Patience how long it keeps its
+	// place before its handshake is over, when others want it.
+	Handshakes     int
+	Time, Patience time.Duration
+	Maker          *session.Maker
+	// FirstContact serves a stranger's connection and closes it; nil where none is taken.
+	FirstContact func(context.Context, *tls.Conn)
+	Tally        *tally.Tally
+	Log          *slog.Logger
+}
+
+// Server takes connections. Make it with [New].
+type Server struct {
+	cfg        Config
+	handshakes *door.Door
+}
+
+// New takes none before [Server.Run].
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg, handshakes: door.New(cfg.Handshakes, 0, 0)}
+}
+
+// Inside is how many connections are short of a known Peer.
+func (s *Server) Inside() int { return s.handshakes.Inside() }
+
+// pauseAfter keeps a listener that fails for want of resources from spinning.
+const pauseAfter = 50 * time.Millisecond
+
+// Run accepts connections until ctx ends, closes ln then, and returns when nobody is
+// served any more. Strangers share a fixed number of places: one that finds none free, and
+// nobody who is overdue, is closed at once (INP-04).
+func (s *Server) Run(ctx context.Context, ln net.Listener) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accept session: %w", err)
+		case err != nil:
+			s.cfg.Log.Warn("connection not accepted", "error", err)
+			select {
+			case <-time.After(pauseAfter):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		place, ok := s.handshakes.Enter(ctx, s.cfg.Patience, func() { conn.Close() })
+		if !ok {
+			s.cfg.Tally.Overloaded.Add(1)
+			conn.Close()
+			continue
+		}
+		wg.Go(func() { s.welcome(ctx, conn, place) })
+	}
+}
+
+// welcome takes a connection through its handshake to what its ALPN asks for.
+// It holds a place among the handshakes until the far side is known.
+func (s *Server) welcome(ctx context.Context, conn net.Conn, place *door.Place) {
+	carrier.Tune(conn)
+	tc, hs, stop, give, err := s.cfg.Maker.Handshake(ctx, conn)
+	if err != nil {
+		place.Leave()
+		s.cfg.Log.Debug("handshake refused", "error", err)
+		return
+	}
+	defer give()
+	if tc.ConnectionState().NegotiatedProtocol == identity.ALPNAdmission {
+		stop()
+		place.Leave()
+		s.cfg.FirstContact(ctx, tc)
+		return
+	}
+	defer place.Leave()
+	place.GotOn(s.cfg.Time)
+	if _, err := s.cfg.Maker.Join(hs, tc, stop, link.Gateway); err != nil {
+		s.cfg.Log.Info("session refused", "error", err)
+	}
+}

@@ -1,0 +1,51 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/session"
+)
+
+// ErrNoSession reports a Link that has no Session in use.
+var ErrNoSession = errors.New("no session with the peer")
+
+// Link is what is measured.
+type Link interface {
+	// Await waits a while for a Session, on a Link that rests.
+	Await(context.Context)
+	// Used gives the Session in use and how it travels; it fails with [ErrNoSession].
+	Used() (*session.Session, link.Kind, error)
+	// Hold counts a connection on a Session until release is called, so that it stays.
+	Hold(*session.Session) (release func())
+	// Moves is how often the Link's path has changed.
+	Moves() uint64
+}
+
+// Place is where one bench of a node takes place at a time, whoever begins it. Make it
+// with [NewPlace].
+type Place struct{ taken chan struct{} }
+
+// NewPlace makes one that is free.
+func NewPlace() *Place { return &Place{taken: make(chan struct{}, 1)} }
+
+// placeWait is how long a bench waits for the end of another.
+const placeWait = time.Second
+
+// Take takes the place, or tells that it is taken. One bench may begin a moment before the
+// end of another has come through, so it waits a little.
+func (p *Place) Take() bool {
+	wait := time.NewTimer(placeWait)
+	defer wait.Stop()
+	select {
+	case p.taken <- struct{}{}:
+		return true
+	case <-wait.C:
+		return false
+	}
+}
+
+// Give ends what Take began.
+func (p *Place) Give() { <-p.taken }

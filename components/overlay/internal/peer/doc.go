@@ -1,0 +1,14 @@
+// Package peer runs the Link to one Peer: what happens to it goes to the machine of
+// package link, and what that decides is done here.
+//
+//	dials, Sessions, timers, searches, mailbox, apps ──► loop ──► link.State.Step
+//	  ▲                                                   │              │
+//	  └───────────── goroutines of the Link ◄─────────────┴── effects ◄──┘
+//
+// Everything about a Peer that changes is in a core, which its loop owns: nothing else
+// reads or writes it, so there is no lock, and no order of locks. Other goroutines post an
+// event, or ask and wait. The loop runs only while there is something to do; a Peer that
+// rests has no goroutine.
+//
+// What is asked for seldom and from many places is in a [View], which is a copy.
+package peer

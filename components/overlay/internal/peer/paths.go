@@ -1,0 +1,226 @@
+// What joins a Link and the finder of its paths (package search): the Link is the
+// finder's owner, makes Sessions of what it finds, and tells it what the machine wants.
+
+package peer
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/punch"
+	"cadre.dev/overlay/internal/search"
+	"cadre.dev/overlay/internal/session"
+	"cadre.dev/overlay/internal/signal"
+	"cadre.dev/overlay/internal/underlay"
+)
+
+// VirtualAddr is the address that stands for the Peer on the shared socket; not valid where
+// there is none.
+func (p *Peer) VirtualAddr() netip.AddrPort {
+	if p.finder == nil {
+		return netip.AddrPort{}
+	}
+	return p.finder.Path().VirtualAddr().AddrPort()
+}
+
+// DatagramClass is what a Session over UDP is worth now.
+func (p *Peer) DatagramClass() link.Class {
+	class := link.NoClass
+	p.loop.ask(func(c *core) { class = c.class })
+	if class == link.NoClass {
+		return link.DirectUDP
+	}
+	return class
+}
+
+// find carries out what concerns the search for paths.
+func (c *core) find(e link.Effect) {
+	if c.finder == nil {
+		return // the machine was told that this node finds none
+	}
+	switch e := e.(type) {
+	case link.StopFind:
+		c.finder.Stop()
+	case link.ArmFind:
+		c.finder.Arm(e.After, func() { c.feed(link.FindTimer{Number: e.Number}) })
+	case link.Nudge:
+		c.finder.Nudge(c.entry.BootID, c.node.controls(c.entry))
+	case link.Redial:
+		c.finder.Redial(e.Boot)
+	case link.Find:
+		c.finder.Want(e, c.node.controls(c.entry))
+	}
+}
+
+// forgetPaths lets go of the paths to a Boot that is not the Peer's any more, once its
+// Sessions have said farewell over them. Its machine may still run and answer
+// probes: kept paths would lead the next Boot's packets to it (OVL-15).
+func (c *core) forgetPaths() {
+	if c.finder == nil {
+		return
+	}
+	c.class = link.NoClass
+	forget, sessions := c.finder.Forget(), c.all()
+	c.wg.Go(func() {
+		awaitFarewells(sessions)
+		forget()
+	})
+}
+
+// awaitFarewells waits for the end of the Sessions over UDP.
+func awaitFarewells(sessions []*live) {
+	for _, s := range sessions {
+		if s.Datagrams() {
+			s.Wait()
+		}
+	}
+}
+
+// pathEvent tells the machine what happens to the datagram paths.
+func (p *Peer) pathEvent(ev underlay.Event) {
+	p.loop.post(func(c *core) { c.pathEvent(ev) })
+}
+
+func (c *core) pathEvent(ev underlay.Event) {
+	if c.over() {
+		return
+	}
+	switch ev.Kind {
+	case underlay.PathUp, underlay.PathChanged:
+		c.class = c.node.Field.Class(ev.Path)
+		for _, s := range c.all() {
+			if s.Datagrams() {
+				// One under suspicion stays so until it answers: it may have been found by the
+				// successor of the process that the Session was made with.
+				c.step(link.Moved{Session: s.Number, Class: c.class})
+			}
+		}
+		c.finder.Came()
+		c.log.Debug("datagram path", "event", string(ev.Kind), "remote", ev.Path.Remote, "reason", ev.Reason)
+	case underlay.PathQuiet, underlay.PathsGone:
+		c.log.Info("datagram path is quiet", "event", string(ev.Kind), "remote", ev.Path.Remote, "reason", ev.Reason)
+		if ev.Kind == underlay.PathsGone {
+			// The Session waits for a path, with the connections on it; new ones need not.
+			for _, s := range c.all() {
+				if s.Datagrams() {
+					c.launch(func(ctx context.Context) { c.suspect(ctx, s, "session has no path") })
+				}
+			}
+		}
+		c.step(link.Quiet{})
+	}
+}
+
+// heard takes a message from the Peer's mailbox; one of a search that is not the running
+// one is of the past.
+func (c *core) heard(who identity.Verified, m signal.Message) {
+	if c.finder == nil {
+		return
+	}
+	c.finder.Hear()
+	switch m.Type {
+	case signal.Nudge:
+		c.step(link.Nudged{Boot: who.BootID, Unsaid: c.finder.Unsaid()})
+		return
+	case signal.Offer:
+		c.step(link.Offered{Epoch: m.Epoch, Boot: who.BootID})
+	case signal.Answer, signal.Candidates, signal.Bye:
+	}
+	if running, epoch := c.state.Finding(); running && epoch == m.Epoch {
+		c.finder.Take(m)
+	}
+}
+
+// hoped tells the machine that a rendezvous is back, unless the search that runs waits
+// for just that.
+func (c *core) hoped() {
+	if running, _ := c.state.Finding(); !running || !c.finder.Unsaid() {
+		c.step(link.Hoped{Jitter: jitter()})
+	}
+}
+
+// owner is a Peer as its finder sees it.
+type owner Peer
+
+var _ search.Owner = (*owner)(nil)
+
+func (o *owner) peer() *Peer { return (*Peer)(o) }
+
+func (o *owner) Has(class link.Class) (has bool) {
+	o.loop.ask(func(c *core) {
+		for number := range c.sessions {
+			has = has || c.state.Class(number) == class
+		}
+	})
+	return has
+}
+
+func (o *owner) HasDatagrams() (has bool) {
+	o.loop.ask(func(c *core) {
+		for _, s := range c.sessions {
+			has = has || s.Datagrams()
+		}
+	})
+	return has
+}
+
+func (o *owner) Best() (best link.Class) {
+	o.loop.ask(func(c *core) { _, best = c.state.InUse() })
+	return best
+}
+
+func (o *owner) Waiting() bool { return o.forward.Waiting() > 0 }
+
+func (o *owner) Launch(f func(context.Context)) context.CancelFunc {
+	return o.node.Launch(&o.peer().wg, f)
+}
+
+func (o *owner) Ended(epoch uint64, unlucky bool) {
+	o.peer().feed(link.FindEnded{Epoch: epoch, Jitter: jitter(), Unlucky: unlucky})
+}
+
+func (o *owner) DialDatagrams(ctx context.Context, boot string) error {
+	p := o.peer()
+	s, err := p.node.Datagrams.Dial(ctx, session.Target{ID: p.id, Boot: boot}, net.UDPAddrFromAddrPort(p.VirtualAddr()), p.DatagramClass)
+	if err != nil {
+		return err
+	}
+	p.adopt(s, 0)
+	return nil
+}
+
+func (o *owner) DialDirect(ctx context.Context, conn *punch.Conn, boot string) error {
+	p := o.peer()
+	s, err := p.node.Maker.DialOver(ctx, conn, session.Target{ID: p.id, Boot: boot})
+	if err != nil {
+		return err
+	}
+	if !p.adopt(s, 0) {
+		return ErrStopped
+	}
+	p.checkRTT(s, conn)
+	return nil
+}
+
+func (o *owner) Welcome(ctx context.Context, conn *punch.Conn) error {
+	p := o.peer()
+	s, err := p.node.Maker.Welcome(ctx, conn)
+	if err != nil {
+		return err
+	}
+	p.checkRTT(s, conn)
+	return nil
+}
+
+// checkRTT corrects what the kernel believes of a crossed handshake.
+func (p *Peer) checkRTT(s *session.Session, conn *punch.Conn) {
+	p.node.Launch(&p.wg, func(ctx context.Context) {
+		if punch.CheckRTT(conn, func() (time.Duration, error) { return s.Ping(ctx) }) {
+			p.log.Debug("crossed handshake: the connection begins with another congestion control", "remote", conn.Remote())
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package peer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cadre.dev/overlay/internal/control"
+	"cadre.dev/overlay/internal/forward"
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/peermap"
+	"cadre.dev/overlay/internal/search"
+	"cadre.dev/overlay/internal/session"
+	"cadre.dev/overlay/internal/signal"
+)
+
+// Peer runs the Link to one Peer, from [New] to [Peer.Stop]. All methods may be called
+// concurrently.
+type Peer struct {
+	// Constant after New.
+	node    *Shared
+	id      identity.ID
+	log     *slog.Logger
+	forward *forward.Peer
+	finder  *search.Finder // nil where the node finds no paths
+	control *control.Channel
+
+	loop loop[*core]
+	wg   sync.WaitGroup // goroutines of the Link and its Sessions
+}
+
+// New begins the Link to an entry of the peer map.
+func New(shared *Shared, entry peermap.Peer, facts link.Facts) *Peer {
+	p := &Peer{node: shared, id: entry.ID, log: shared.Log.With("peer", entry.ID.Slot)}
+	now := time.Now()
+	c := &core{Peer: p, entry: entry, sessions: map[uint64]*live{}, since: now, epochs: shared.Epochs.base(now)}
+	p.loop.value = c
+	p.control = &control.Channel{Link: (*controlled)(p), Local: identity.Addr{ID: shared.Self.ID}, On: p.onControl}
+	if shared.Field != nil {
+		p.finder = search.New(search.Config{Field: shared.Field, Owner: (*owner)(p), Peer: p.id, Log: p.log})
+		p.finder.Path().Follow(p.pathEvent)
+	}
+	p.forward = forward.NewPeer(forward.Config{
+		SelfVIP: shared.SelfVIP, Log: p.log, Listener: shared.Listener, Unused: p.unused, Wanted: p.wanted,
+	}, p.rules(entry, facts))
+	p.loop.ask(func(c *core) { c.changed(facts) })
+	return p
+}
+
+// ID names the Peer.
+func (p *Peer) ID() identity.ID { return p.id }
+
+// Finder is what looks for paths to the Peer, nil where the node finds none.
+func (p *Peer) Finder() *search.Finder { return p.finder }
+
+// rules are what forwarding has to know of a map entry.
+func (p *Peer) rules(entry peermap.Peer, f link.Facts) forward.Rules {
+	r := entry.Rules()
+	if f.OnDemand && (f.Boot != "" || f.AnyBoot) {
+		r.Hold = p.node.DemandTime
+	}
+	return r
+}
+
+// Update brings a new map entry. When it returns, a Session that the map does not admit any
+// more can carry nothing new.
+func (p *Peer) Update(entry peermap.Peer, facts link.Facts) {
+	p.loop.ask(func(c *core) {
+		if old := c.entry.BootID; old != "" && old != entry.BootID {
+			c.forgetPaths()
+		}
+		c.entry = entry
+		// First nobody of the past, then the rules for who is there now.
+		c.changed(facts)
+	})
+	p.forward.Update(p.rules(entry, facts))
+}
+
+// Stop ends the Link: at once for the network, and in the background for what
+// has to be waited for, which is [Peer.Wait]'s. Call it once.
+func (p *Peer) Stop(reason error) {
+	var left []*live
+	p.loop.ask(func(c *core) {
+		if _, epoch := c.state.Finding(); c.state.Facts().Dials { // else the Peer chose it
+			p.node.Epochs.raise(epoch)
+		}
+		c.step(link.Ended{Reason: reason})
+		left = c.all()
+	})
+	if p.finder != nil {
+		// The Peer would wait for its dead-man timer else.
+		release := p.finder.Close()
+		p.wg.Go(func() {
+			awaitFarewells(left)
+			release()
+		})
+	}
+	p.forward.Stop()
+}
+
+// Wait returns when a stopped Peer holds no goroutine any more.
+func (p *Peer) Wait() {
+	p.forward.Wait()
+	p.wg.Wait()
+	p.loop.close()
+}
+
+// Connected takes charge of a Session that the Peer made; false when the Link is over.
+func (p *Peer) Connected(s *session.Session) bool { return p.connected(s, 0) }
+
+// Heard takes a message from the Peer's mailbox, whose sender is authenticated and
+// admitted.
+func (p *Peer) Heard(who identity.Verified, m signal.Message) {
+	p.loop.post(func(c *core) { c.heard(who, m) })
+}
+
+// Hoped tells that a rendezvous is back after none was there.
+func (p *Peer) Hoped() { p.loop.post((*core).hoped) }
+
+// ShowCertificate shows the node's newest certificate on every Session that lives.
+func (p *Peer) ShowCertificate() {
+	p.loop.post(func(c *core) {
+		if c.over() {
+			return
+		}
+		for _, s := range c.all() {
+			c.launch(func(ctx context.Context) { p.node.Certificates.Show(ctx, s.Session, p.log) })
+		}
+	})
+}
+
+// AllowBench lets the Peer begin one bench within d.
+func (p *Peer) AllowBench(d time.Duration) {
+	p.loop.ask(func(c *core) { c.benchEnd = time.Now().Add(d) })
+}
+
+// wanted tells the machine that something waits for a Session.
+func (p *Peer) wanted() { p.loop.post(func(c *core) { c.step(link.Wanted{}) }) }
+
+// feed has the machine take an event.
+func (p *Peer) feed(ev link.Event) { p.loop.post(func(c *core) { c.step(ev) }) }

@@ -1,0 +1,176 @@
+// Sessions on demand: when a Link may rest, and how both sides agree that it does.
+
+package peer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/forward"
+	"cadre.dev/overlay/internal/frame"
+	"cadre.dev/overlay/internal/link"
+)
+
+const (
+	// giveUpTime is how long a Session is looked for that nobody waits for any more.
+	giveUpTime = 30 * time.Second
+	// restTime bounds the Peer's answer to a proposal of rest, and the wait of a side that
+	// has agreed for the other to end the Sessions.
+	restTime = 10 * time.Second
+	// reasonIdle is why a Link that rests has no path.
+	reasonIdle = "nobody uses the link"
+)
+
+// alarm is a timer that counts while the core has it.
+type alarm struct{ timer *time.Timer }
+
+// checkIdleAfter has the Link looked at after a while.
+func (c *core) checkIdleAfter(after time.Duration) {
+	a := &alarm{}
+	c.idle = a
+	a.timer = time.AfterFunc(after, func() {
+		c.loop.post(func(c *core) {
+			if c.idle == a {
+				c.checkIdle()
+			}
+		})
+	})
+}
+
+// watchIdle looks at an awake Link on demand after a while.
+func (c *core) watchIdle() {
+	watched := c.state.Facts().OnDemand && c.state.Awake() && !c.state.Asking() && !c.over()
+	switch {
+	case !watched && c.idle != nil:
+		c.idle.timer.Stop()
+		c.idle = nil
+	case watched && c.idle == nil:
+		c.checkIdleAfter(c.idleTime())
+	}
+}
+
+// idleTime is how long the Link may be unused.
+func (c *core) idleTime() time.Duration {
+	if used, _ := c.state.InUse(); used == 0 {
+		return min(giveUpTime, c.node.IdleTime)
+	}
+	return c.node.IdleTime
+}
+
+// checkIdle lets a Link rest that nobody has used.
+func (c *core) checkIdle() {
+	c.idle = nil
+	defer c.watchIdle()
+	if c.over() || !c.state.Facts().OnDemand || !c.state.Awake() {
+		return
+	}
+	limit := c.idleTime()
+	if left := limit - c.forward.Idle(); left > 0 {
+		c.checkIdleAfter(left)
+		return
+	}
+	if c.forward.Rest(limit) {
+		c.step(link.Idle{})
+	}
+}
+
+// propose asks the Peer whether the Link may rest.
+func (p *Peer) propose(s *live, question uint64) {
+	err := askRest(s)
+	refused := errors.Is(err, forward.ErrRefused)
+	p.loop.ask(func(c *core) {
+		p.log.Debug("nobody uses the link", "peer_agrees", err == nil, "error", err)
+		if err == nil || refused {
+			c.step(link.Rested{Question: question, Agreed: err == nil})
+		} else {
+			c.step(link.Unheard{Question: question})
+		}
+		if !c.state.Awake() {
+			c.note(link.KindNone, reasonIdle, "")
+		}
+		// Whoever came while the Peer was asked has found no Session.
+		if p.forward.Waiting() > 0 {
+			c.step(link.Wanted{})
+		}
+	})
+}
+
+func askRest(s carrier.Session) error {
+	st, err := s.OpenStream()
+	if err != nil {
+		return err
+	}
+	defer st.Reset()
+	_ = st.SetDeadline(time.Now().Add(restTime))
+	if _, err := st.Write(frame.Header{Kind: frame.KindRest}.Append(nil)); err != nil {
+		return err
+	}
+	if err := st.CloseWrite(); err != nil {
+		return err
+	}
+	return forward.ReadReply(st)
+}
+
+// serveRest answers the Peer's proposal. To agree is a promise: from then on this side
+// opens no stream on the Sessions that there are.
+func (p *Peer) serveRest(s *live, st carrier.Stream) {
+	code := frame.Overloaded
+	p.loop.ask(func(c *core) {
+		switch {
+		case s.yielded: // asked again, since the answer was not heard
+			code = frame.Accepted
+		case c.agreesToRest(s):
+			code = frame.Accepted
+			c.step(link.Asked{})
+		}
+	})
+	forward.Refuse(st, code)
+}
+
+// agreesToRest takes the Session out of use if nobody here minds.
+func (c *core) agreesToRest(s *live) bool {
+	// Half as long: the two clocks began at about the same time, and what this side has
+	// carried a moment ago may still be on its way.
+	half := c.node.IdleTime / 2
+	return !c.over() && c.state.Facts().OnDemand && c.askedOfAll(s, min(restTime, half)) && c.forward.Rest(half)
+}
+
+// askedOfAll tells whether a proposal that came over s means every Session that
+// there is. One that was made after it was sent is not meant: the Peer may use that.
+func (c *core) askedOfAll(s *live, young time.Duration) bool {
+	if c.state.Class(s.Number) == link.NoClass {
+		return false
+	}
+	for number, other := range c.sessions {
+		if number != s.Number && c.state.Class(number) != link.NoClass && time.Since(other.begun) < young {
+			return false
+		}
+	}
+	return true
+}
+
+// yield ends a Session that the Peer does not end.
+func yield(ctx context.Context, s *live) {
+	limit := time.NewTimer(restTime)
+	defer limit.Stop()
+	select {
+	case <-limit.C:
+		s.Close(link.ErrIdle)
+	case <-s.Done():
+	case <-ctx.Done():
+	}
+}
+
+// Await waits a while for a Session on a Link that rests.
+func (p *Peer) Await(ctx context.Context) {
+	onDemand := false
+	p.loop.ask(func(c *core) { onDemand = c.state.Facts().OnDemand })
+	if !onDemand {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.node.DemandTime)
+	defer cancel()
+	_ = p.forward.Await(ctx) // who finds none says so
+}

@@ -1,0 +1,124 @@
+// Watching the Sessions on byte streams. Paths of datagrams are watched by the socket
+// (package underlay), which tells paths.go.
+
+package peer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"cadre.dev/overlay/internal/link"
+)
+
+const (
+	// watchEvery is how often a byte stream is looked at.
+	watchEvery = 250 * time.Millisecond
+	// answerWithin is how long a byte stream that has something to answer may be
+	// silent before another Session is used. The carrier's own dead-man timer is
+	// slower: it ends the Session, and with it every connection on it.
+	answerWithin = 600 * time.Millisecond
+	// giveUpAfter is how long a direct stream stays under suspicion before it ends,
+	// while another Session works: its connections are better made anew.
+	giveUpAfter = time.Second
+	// proveWithin is how long the Session that takes over from one that has ended may
+	// take to answer, or three of its round trips where that is longer.
+	proveWithin = 150 * time.Millisecond
+)
+
+// errSilent ends a direct stream that another Session has taken over from.
+var errSilent = errors.New("direct path silent, another session works")
+
+// watch tells the machine when a byte stream that should say something does not, so
+// that a standby takes over within about a second.
+func (p *Peer) watch(ctx context.Context, s *live) {
+	tick := time.NewTimer(untilLook(time.Now()))
+	defer tick.Stop()
+	last := s.Stats()
+	for {
+		select {
+		case <-tick.C:
+			tick.Reset(untilLook(time.Now()))
+		case <-s.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+		now := s.Stats()
+		quiet := now.BytesIn == last.BytesIn && now.BytesOut != last.BytesOut
+		last = now
+		if !quiet || !p.hasStandby(s) {
+			continue
+		}
+		if !answers(ctx, s, answerWithin) {
+			p.suspect(ctx, s, "session is silent")
+			last = s.Stats()
+		}
+	}
+}
+
+// untilLook is how long it is to the next moment at which all Sessions of this machine are
+// looked at: an idle process is woken for all of them at once, not for each by itself.
+func untilLook(now time.Time) time.Duration {
+	return watchEvery - time.Duration(now.UnixNano())%watchEvery
+}
+
+// prove asks the Session that takes over from one that has ended. What ended that one,
+// the death of the far side above all, has often ended this one too, and its own timers
+// notice that seconds later.
+func (p *Peer) prove(ctx context.Context, s *live) {
+	if !answers(ctx, s, max(proveWithin, 3*s.Stats().RTT)) && s.Err() == nil {
+		p.suspect(ctx, s, "standby is silent")
+	}
+}
+
+// answers asks the far side of a Session; whatever comes over it will do.
+func answers(ctx context.Context, s *live, within time.Duration) bool {
+	before := s.Stats().BytesIn
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, err := s.Ping(ctx)
+	return err == nil || s.Stats().BytesIn != before
+}
+
+// suspect has another Session used until this one answers again, or ends it. One over
+// UDP is not ended: it may get another path, and its connections survive that.
+func (p *Peer) suspect(ctx context.Context, s *live, why string) {
+	if !p.doubt(s) {
+		return
+	}
+	p.log.Info("session under suspicion", "reason", why, "path", s.class.String(), "remote", s.Path.Remote)
+	for begin := time.Now(); ctx.Err() == nil && s.Err() == nil; {
+		if answers(ctx, s, answerWithin) {
+			p.feed(link.Suspected{Session: s.Number, Suspect: false})
+			return
+		}
+		if time.Since(begin) >= giveUpAfter && !s.Datagrams() && s.class.Direct() && p.hasStandby(s) {
+			s.Close(errSilent)
+			return
+		}
+	}
+}
+
+// doubt puts a Session under suspicion; false when it is already.
+func (p *Peer) doubt(s *live) (doubted bool) {
+	p.loop.ask(func(c *core) {
+		if doubted = !c.state.Suspect(s.Number); doubted {
+			c.step(link.Suspected{Session: s.Number, Suspect: true})
+			c.abandonDoubtful() // another one may be in use already
+		}
+	})
+	return doubted
+}
+
+// hasStandby tells whether another Session could take over.
+func (p *Peer) hasStandby(s *live) (has bool) {
+	p.loop.ask(func(c *core) {
+		others := len(c.sessions)
+		if c.sessions[s.Number] != nil {
+			others--
+		}
+		has = others > 0
+	})
+	return has
+}

@@ -1,0 +1,135 @@
+package peermap
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+
+	"cadre.dev/overlay/internal/identity"
+	"cadre.dev/overlay/internal/link"
+)
+
+// CoordinatorGroup is the Group of every coordinator's ID.
+const CoordinatorGroup = "coordinator"
+
+// WarmGroup is how many members the node's own group may have, itself among them, for
+// their Sessions to be kept although Sessions are made on demand.
+const WarmGroup = 16
+
+// Self is the node that reads its map. Constant.
+type Self struct {
+	ID identity.ID
+	// Private are ports of this machine that no Peer reaches, whatever the map says.
+	Private []uint16
+	// OnDemand has a worker keep Sessions only with coordinators and a small group of its own.
+	OnDemand bool
+	// Gateway tells that Peers may be dialled through one, Finds that paths are looked for.
+	Gateway, Finds bool
+	Log            *slog.Logger
+}
+
+// Coordinator tells whether this node is one.
+func (s *Self) Coordinator() bool { return s.ID.Group == CoordinatorGroup }
+
+// Controls tells whether Sessions with p may carry control connections.
+func (s *Self) Controls(p Peer) bool { return s.Coordinator() || p.Coordinator }
+
+// dials tells whether this side opens the Sessions with p: workers dial
+// coordinators; among equals the lexically smaller Slot dials.
+func (s *Self) dials(p Peer) bool {
+	if s.Coordinator() != p.Coordinator {
+		return p.Coordinator
+	}
+	return s.ID.Slot < p.ID.Slot
+}
+
+// onDemand tells whether a Session with p is made only when somebody wants one. small
+// tells that the node's own group is.
+func (s *Self) onDemand(p Peer, small bool) bool {
+	return s.OnDemand && !s.Coordinator() && !p.Coordinator && (!small || p.ID.Group != s.ID.Group)
+}
+
+// Map is what one peer map means for one node. The zero Map admits nobody.
+type Map struct {
+	self  *Self
+	peers map[identity.ID]Peer
+	small bool // the node's own group is
+}
+
+// Read takes a map. Entries for the node itself, for other clusters or with a VIP that is
+// not IPv4 are left out, with a warning.
+func (s *Self) Read(peers []Peer) Map {
+	m := Map{self: s, peers: make(map[identity.ID]Peer, len(peers))}
+	for _, p := range peers {
+		if p.ID == s.ID {
+			continue
+		}
+		if err := p.check(s.ID); err != nil {
+			s.Log.Warn("peer left out of the map", "peer", p.ID, "error", err)
+			continue
+		}
+		p.Offers, p.Accepts = slices.Clone(p.Offers), s.withoutPrivate(p)
+		m.peers[p.ID] = p
+	}
+	members := 1
+	for id := range m.peers {
+		if id.Group == s.ID.Group {
+			members++
+		}
+	}
+	m.small = members <= WarmGroup
+	return m
+}
+
+// withoutPrivate is what the Peer may reach of this machine (OVL-08).
+func (s *Self) withoutPrivate(p Peer) []PortRef {
+	return slices.DeleteFunc(slices.Clone(p.Accepts), func(r PortRef) bool {
+		private := slices.Contains(s.Private, r.Port)
+		if private {
+			s.Log.Error("the peer map opens a port of this node's own; it stays closed", "peer", p.ID, "protocol", r.Protocol, "port", r.Port)
+		}
+		return private
+	})
+}
+
+// All gives the entries by name; the caller does not change it.
+func (m Map) All() map[identity.ID]Peer { return m.peers }
+
+// Facts are what package link wants to know of an entry.
+func (m Map) Facts(p Peer) link.Facts {
+	f := link.Facts{
+		Dials: m.self.dials(p), Boot: p.BootID, AnyBoot: p.Coordinator, Finds: m.self.Finds,
+		OnDemand: m.self.onDemand(p, m.small), Calls: m.self.onDemand(p, false),
+	}
+	if m.self.Gateway {
+		f.Instance = p.InstanceID
+	}
+	return f
+}
+
+// Admits tells whether the map names who, with that Boot.
+func (m Map) Admits(who identity.Verified) bool {
+	p, known := m.peers[who.ID]
+	return known && m.Facts(p).Admits(who.BootID)
+}
+
+// maxRevoked bounds the Boots that rendezvous servers are told of. Certificates last
+// for an hour; a server remembers for longer those that fall off a full list.
+const maxRevoked = 256
+
+// Revoked adds to the Boots that earlier maps dropped those that next drops. A Boot that
+// is named again, by whatever accident, is not to be shut out.
+func (m Map) Revoked(before []string, next Map) []string {
+	revoked := slices.Clone(before)
+	for id, p := range m.peers {
+		if p.BootID != "" && next.peers[id].BootID != p.BootID {
+			revoked = append(revoked, p.BootID)
+		}
+	}
+	named := map[string]bool{}
+	for p := range maps.Values(next.peers) {
+		named[p.BootID] = true
+	}
+	revoked = slices.DeleteFunc(revoked, func(boot string) bool { return named[boot] })
+	return revoked[max(0, len(revoked)-maxRevoked):]
+}
