@@ -40,7 +40,7 @@ func (r *Ratchet) Grow(ctx context.Context, lease store.Lease, ops ...store.Op) 
 		return <-own.done // it is being written
 	}
 	if r.leave(own) {
-		r.growTogether(own, r.others(own))
+		r.growTogether(own, r.others(own)) //nolint:contextcheck // what is the others' too does not end with one call
 	}
 	return <-own.done
 }
@@ -86,11 +86,11 @@ func (r *Ratchet) growTogether(own *growth, others []*growth) {
 		ops = append(ops, g.ops...)
 	}
 	// It is not for the one who has the turn to give up what is the others', too.
-	err := r.grow(own.lease.Context(), own.lease, ops) //nolint:contextcheck // as said
+	err := r.grow(own.lease.Context(), own.lease, ops)
 	alone := errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrFenced)
 	for _, g := range all {
 		if alone {
-			err = r.grow(g.ctx, g.lease, g.ops) //nolint:contextcheck // of its own call
+			err = r.grow(g.ctx, g.lease, g.ops)
 		}
 		g.done <- err
 	}

@@ -65,7 +65,7 @@ func TestThoseWhoWaitGrowTogether(t *testing.T) {
 				runtime.Gosched()
 			}
 			go func() {
-				for range s.entered { //nolint:revive // nobody is held up from here on
+				for range s.entered { // nobody is held up from here on
 				}
 			}()
 			close(s.release)
