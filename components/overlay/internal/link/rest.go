@@ -75,6 +75,10 @@ func (s State) Asking() bool {
 	return false
 }
 
+// Dialing tells whether a dial is under way. The Peer may use its Session already, so this
+// side neither proposes nor agrees to rest meanwhile: the dial would be cut.
+func (s State) Dialing() bool { return s.gate.dialing }
+
 // reachable tells whether dialing the gateway makes sense.
 func (s State) reachable() bool {
 	f := s.facts

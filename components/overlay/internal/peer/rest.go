@@ -66,6 +66,9 @@ func (c *core) checkIdle() {
 	if c.over() || !c.state.Facts().OnDemand || !c.state.Awake() {
 		return
 	}
+	if used, _ := c.state.InUse(); used != 0 && c.state.Dialing() {
+		return
+	}
 	limit := c.idleTime()
 	if left := limit - c.forward.Idle(); left > 0 {
 		c.checkIdleAfter(left)
@@ -134,7 +137,7 @@ func (c *core) agreesToRest(s *live) bool {
 	// Half as long: the two clocks began at about the same time, and what this side has
 	// carried a moment ago may still be on its way.
 	half := c.node.IdleTime / 2
-	return !c.over() && c.state.Facts().OnDemand && c.askedOfAll(s, min(restTime, half)) && c.forward.Rest(half)
+	return !c.over() && c.state.Facts().OnDemand && !c.state.Dialing() && c.askedOfAll(s, min(restTime, half)) && c.forward.Rest(half)
 }
 
 // askedOfAll tells whether a proposal that came over s means every Session that
