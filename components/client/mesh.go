@@ -43,8 +43,8 @@ type Link struct {
 	// Streams are open forwarded connections.
 	Streams     uint32 `json:"streams"`
 	PathChanges uint64 `json:"path_changes"`
-	// Attempts are searches for paths; Searching tells that one is under way.
-	Attempts   uint64       `json:"attempts"`
+	// Searches counts those for paths that began; Searching tells that one is under way.
+	Searches   uint64       `json:"searches"`
 	Searching  bool         `json:"searching,omitempty"`
 	Candidates []Candidate  `json:"candidates,omitempty"`
 	LastError  string       `json:"last_error,omitempty"`

@@ -28,7 +28,7 @@ func linkOf(l *meshv1.Link) Link {
 		Path: l.GetPath(), PathReason: l.GetPathReason(), PathSince: instant(l.GetPathSince()),
 		Local: l.GetLocal(), Remote: l.GetRemote(), Carrier: l.GetCarrier(), Standby: l.GetStandby(), RTT: millis(l.GetRtt()),
 		BytesIn: l.GetBytesIn(), BytesOut: l.GetBytesOut(), PacketsSent: l.GetPacketsSent(), PacketsLost: l.GetPacketsLost(),
-		Streams: l.GetStreams(), PathChanges: l.GetPathChanges(), Attempts: l.GetAttempts(), Searching: l.GetSearching(),
+		Streams: l.GetStreams(), PathChanges: l.GetPathChanges(), Searches: l.GetSearches(), Searching: l.GetSearching(),
 		LastError: l.GetLastError(),
 	}
 	for _, c := range l.GetCandidates() {

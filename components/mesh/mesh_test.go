@@ -40,7 +40,7 @@ func (f *fakeNode) Sessions() []overlay.SessionInfo {
 			Path: overlay.PathDirectUDP, PathReason: "direct-udp is preferred to gateway", PathSince: start.Add(time.Second),
 			Local: "10.0.0.1:7", Remote: "10.0.0.2:8", Carrier: "quic", Standby: []overlay.PathKind{overlay.PathGateway},
 			RTT: 12 * time.Millisecond, BytesIn: 10, BytesOut: 20, PacketsSent: 5, PacketsLost: 1, Streams: 3,
-			PathChanges: 2, Attempts: 4, Searching: true,
+			PathChanges: 2, Searches: 4, Searching: true,
 			Candidates: []overlay.Candidate{{Kind: overlay.PathDirectUDP, Remote: "10.0.0.2:8", RTT: 12 * time.Millisecond, Loss: 0.25, InUse: true}},
 		},
 	}
@@ -95,7 +95,7 @@ func TestStatusTellsAllThatTheNodeKnows(t *testing.T) {
 	got := fmt.Sprint(one.GetLinks()[0])
 	for _, want := range []string{
 		"web-1", "b1", "up", "direct-udp", "is preferred to", "10.0.0.1:7", "10.0.0.2:8", "quic", "gateway", "bytes_in:10", "bytes_out:20",
-		"packets_sent:5", "packets_lost:1", "streams:3", "path_changes:2", "attempts:4", "searching:true", "0.25", "in_use:true", "the first path",
+		"packets_sent:5", "packets_lost:1", "streams:3", "path_changes:2", "searches:4", "searching:true", "0.25", "in_use:true", "the first path",
 	} {
 		if !strings.Contains(strings.ReplaceAll(got, "  ", " "), want) {
 			t.Errorf("link %s: %q is missing", got, want)

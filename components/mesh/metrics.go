@@ -17,7 +17,7 @@ var (
 	descRTT      = desc("rtt_seconds", "Last measured round trip to the peer.", "peer")
 	descOpen     = desc("open_streams", "Forwarded connections that are open.", "peer")
 	descChanges  = desc("path_changes_total", "Changes of the path in use.", "peer")
-	descAttempts = desc("path_searches_total", "Searches for paths to the peer.", "peer")
+	descSearches = desc("path_searches_total", "Searches for paths to the peer.", "peer")
 	descBytes    = desc("bytes_total", "Bytes that all sessions with the peer moved.", "peer", "direction")
 	descSent     = desc("packets_sent_total", "Packets of datagram carriers.", "peer")
 	descLost     = desc("packets_lost_total", "Packets of datagram carriers that were lost.", "peer")
@@ -71,7 +71,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(descOpen, float64(s.Streams), peer)
 		count(descChanges, s.PathChanges, peer)
-		count(descAttempts, s.Attempts, peer)
+		count(descSearches, s.Searches, peer)
 	}
 	st := node.Stats()
 	for _, p := range st.Peers {

@@ -17,7 +17,7 @@ func wireLink(s overlay.SessionInfo, changes []overlay.PathChange) *meshv1.Link 
 		Path: string(s.Path), PathReason: s.PathReason, PathSince: instant(s.PathSince),
 		Local: s.Local, Remote: s.Remote, Carrier: s.Carrier, Rtt: duration(s.RTT),
 		BytesIn: s.BytesIn, BytesOut: s.BytesOut, PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost,
-		Streams: uint32(max(s.Streams, 0)), PathChanges: s.PathChanges, Attempts: s.Attempts, Searching: s.Searching,
+		Streams: uint32(max(s.Streams, 0)), PathChanges: s.PathChanges, Searches: s.Searches, Searching: s.Searching,
 		LastError: s.LastError,
 	}
 	for _, kind := range s.Standby {

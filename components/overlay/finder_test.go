@@ -35,11 +35,11 @@ func TestALinkSearchesOneAtATime(t *testing.T) {
 		epoch, pending := l.Finder().Pending()
 		return field.Load().Follows.Waiting == 1 && !pending && epoch == offers
 	})
-	if got := b.Sessions()[0]; got.Attempts != 0 || !got.Searching {
-		t.Errorf("without a place: %d searches began, searching %v", got.Attempts, got.Searching)
+	if got := b.Sessions()[0]; got.Searches != 0 || !got.Searching {
+		t.Errorf("without a place: %d searches began, searching %v", got.Searches, got.Searching)
 	}
 	release()
-	eventually(t, "one search begun", func() bool { return b.Sessions()[0].Attempts == 1 })
+	eventually(t, "one search begun", func() bool { return b.Sessions()[0].Searches == 1 })
 	b.stop()
 	if got := field.Load().Follows; got.Waiting != 0 || got.Free != 2 {
 		t.Errorf("%d wait and %d places are free after the end, want none and 2", got.Waiting, got.Free)

@@ -118,7 +118,7 @@ func (w *world) duo(a, b *natlab.Host, paths []overlay.PathKind) duo {
 // settled waits for the path that must come up, and that nothing else comes instead.
 func (d duo) settled() (overlay.SessionInfo, error) {
 	over := func(s overlay.SessionInfo) bool {
-		return d.is(s.Path) && (s.Path == overlay.PathDirectTCP || s.Attempts > 0 && !s.Searching)
+		return d.is(s.Path) && (s.Path == overlay.PathDirectTCP || s.Searches > 0 && !s.Searching)
 	}
 	s, ok := d.a.poll(d.b, 20*time.Second, over)
 	if !ok || !d.is(s.Path) {

@@ -35,7 +35,7 @@ func troubledMesh() clienttest.Mesh {
 					Peer: "worker-1", Group: "worker", State: "up", Since: ago(3 * time.Hour), BootId: "beef00112233",
 					Path: "direct-udp", PathReason: "direct-udp is preferred to gateway", PathSince: ago(4 * time.Minute), Carrier: "quic",
 					Local: "0.0.0.0:40000", Remote: "198.51.100.7:40001", Standby: []string{"gateway"}, Rtt: ms(8.914),
-					BytesIn: 5 << 30, BytesOut: 12 << 20, PacketsSent: 100_000, PacketsLost: 120, Streams: 7, PathChanges: 3, Attempts: 9, Searching: true,
+					BytesIn: 5 << 30, BytesOut: 12 << 20, PacketsSent: 100_000, PacketsLost: 120, Streams: 7, PathChanges: 3, Searches: 9, Searching: true,
 					Candidates: []*meshv1.Candidate{
 						{Path: "direct-udp", Remote: "198.51.100.7:40001", Rtt: ms(8.9), Loss: 0.0213, InUse: true},
 						{Path: "relay", Remote: "203.0.113.4:3478", Rtt: ms(1012)},

@@ -105,7 +105,7 @@ func MeshPath(s Style, slot string, l client.Link, now time.Time) string {
 	if up(l) {
 		path += " for " + since(l.PathSince, now)
 	}
-	searches := fmt.Sprint(l.Attempts)
+	searches := fmt.Sprint(l.Searches)
 	if l.Searching {
 		searches += ", one under way"
 	}

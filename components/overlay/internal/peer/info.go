@@ -35,8 +35,8 @@ type Info struct {
 	PacketsSent, PacketsLost uint64
 	// Streams is the number of open forwarded connections.
 	Streams int
-	// PathChanges counts the changes of Path; Attempts counts the searches for paths.
-	PathChanges, Attempts uint64
+	// PathChanges counts the changes of Path; Searches counts the searches for paths.
+	PathChanges, Searches uint64
 	// Searching tells that a search is under way, or waits for its turn.
 	Searching bool
 	// Candidates are all validated datagram paths, best first.
@@ -63,7 +63,7 @@ func (p *Peer) Info() Info {
 	searching, _ := v.State.Finding()
 	info := Info{
 		Peer: p.id, State: v.State.Phase(), Since: v.Since, Streams: p.forward.Stats().Open,
-		Path: class.Kind(), PathChanges: v.Total, Attempts: begun, Searching: searching,
+		Path: class.Kind(), PathChanges: v.Total, Searches: begun, Searching: searching,
 		Candidates: candidates,
 	}
 	if n := len(v.Changes); n > 0 {

@@ -114,7 +114,7 @@ type Link struct {
 	Streams     uint32 `protobuf:"varint,19,opt,name=streams,proto3" json:"streams,omitempty"`
 	PathChanges uint64 `protobuf:"varint,20,opt,name=path_changes,json=pathChanges,proto3" json:"path_changes,omitempty"`
 	// Searches for paths so far, and whether one is under way.
-	Attempts  uint64 `protobuf:"varint,21,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Searches  uint64 `protobuf:"varint,21,opt,name=searches,proto3" json:"searches,omitempty"`
 	Searching bool   `protobuf:"varint,22,opt,name=searching,proto3" json:"searching,omitempty"`
 	// Validated datagram paths, best first.
 	Candidates []*Candidate `protobuf:"bytes,23,rep,name=candidates,proto3" json:"candidates,omitempty"`
@@ -296,9 +296,9 @@ func (x *Link) GetPathChanges() uint64 {
 	return 0
 }
 
-func (x *Link) GetAttempts() uint64 {
+func (x *Link) GetSearches() uint64 {
 	if x != nil {
-		return x.Attempts
+		return x.Searches
 	}
 	return 0
 }
@@ -725,7 +725,7 @@ const file_cadre_mesh_v1_mesh_proto_rawDesc = "" +
 	"\fpackets_lost\x18\x12 \x01(\x04R\vpacketsLost\x12\x18\n" +
 	"\astreams\x18\x13 \x01(\rR\astreams\x12!\n" +
 	"\fpath_changes\x18\x14 \x01(\x04R\vpathChanges\x12\x1a\n" +
-	"\battempts\x18\x15 \x01(\x04R\battempts\x12\x1c\n" +
+	"\bsearches\x18\x15 \x01(\x04R\bsearches\x12\x1c\n" +
 	"\tsearching\x18\x16 \x01(\bR\tsearching\x128\n" +
 	"\n" +
 	"candidates\x18\x17 \x03(\v2\x18.cadre.mesh.v1.CandidateR\n" +
