@@ -60,6 +60,29 @@ func loopbackPort(t *testing.T) (net.Listener, uint16) {
 	return ln, uint16(ln.Addr().(*net.TCPAddr).Port)
 }
 
+// listenAlone is a listener of n's VIP whose port is nobody's on 127.0.0.1 and stays so: a
+// socket that is bound and does not listen keeps other processes off it.
+func listenAlone(t *testing.T, n *testNode) (net.Listener, uint16) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	for {
+		ln, port := n.listen(t)
+		err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}})
+		if err == nil {
+			return ln, port
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+		_ = ln.Close()
+	}
+}
+
 // TestOVL08_NoOtherAddressStandsInForTheDeclaredOne: an accepted port of
 // the VIP with nobody behind it does not lead to what has the same port of
 // loopback, and the other way round.
@@ -72,7 +95,7 @@ func TestOVL08_NoOtherAddressStandsInForTheDeclaredOne(t *testing.T) {
 	if _, err := io.ReadAll(a.dial(t, b, port)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("app's read ended with %v, want a reset", err)
 	}
-	vip, port := b.listen(t)
+	vip, port := listenAlone(t, b)
 	serveEach(t, vip, func(*net.TCPConn) { t.Error("the VIP was reached, and loopback was declared") })
 	connect(a, b, []PortRef{{Protocol: TCP, Port: port, Loopback: true}}, nil)
 	if _, err := io.ReadAll(a.dial(t, b, port)); !errors.Is(err, syscall.ECONNRESET) {
