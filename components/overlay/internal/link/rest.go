@@ -91,7 +91,7 @@ func (s State) findable() bool { return s.facts.findable() && s.Awake() }
 // called answers the wish of somebody here.
 func (s State) called() (State, []Effect) {
 	callable := s.facts.OnDemand || s.facts.Calls && !s.facts.Dials
-	if !callable || s.use != 0 || s.calling || s.Asking() {
+	if !callable || s.use != 0 || s.Asking() || s.calling && !s.callsAgain() {
 		return s, nil
 	}
 	s.wanted, s.calling = true, true
@@ -111,6 +111,12 @@ func (s State) called() (State, []Effect) {
 	}
 	s, more := s.wishFind(false)
 	return s, append(effects, more...)
+}
+
+// callsAgain tells whether a nudge has come to nothing, and there is no other way: the Peer
+// was away, or has given up looking, while somebody here still waits.
+func (s State) callsAgain() bool {
+	return !s.facts.Dials && s.facts.findable() && !s.gate.dialing && !s.gate.waiting && !s.find.running
 }
 
 // idle asks for rest, or rests where there is nobody to ask.

@@ -20,6 +20,8 @@ func TestRestScripts(t *testing.T) {
 	finding.Finds = true
 	following := demanded(false, "i1")
 	following.Finds = true
+	hidden := demanded(false, "")
+	hidden.Finds = true
 	kept := demanded(true, "i1")
 	kept.OnDemand = false
 	for name, script := range map[string][]scriptStep{
@@ -110,6 +112,16 @@ func TestRestScripts(t *testing.T) {
 			// Its own dial may be in use over there already: it is not cut.
 			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Use{1}}},
 			{Connected{Session: 2, Boot: "b1", Class: Gateway, Stray: true, Try: 3}, Up, []Effect{Retire{2}}},
+		},
+		"the other side nudges again where it cannot go itself": {
+			{Changed{hidden}, Asleep, []Effect{Cancel{}}},
+			{Wanted{}, BackOff, []Effect{Cancel{}, Arm{2, callAfter}, Nudge{}}},
+			{Wanted{}, BackOff, nil},
+			{Timer{2}, Awaited, []Effect{Cancel{}}},
+			{Wanted{}, BackOff, []Effect{Cancel{}, Arm{4, callAfter}, Nudge{}}},
+			{Offered{Epoch: 5, Boot: "b1"}, Dialing, []Effect{Find{Epoch: 5, Boot: "b1"}}},
+			{Timer{4}, Dialing, []Effect{Cancel{}}},
+			{Wanted{}, Dialing, nil},
 		},
 		"without a rendezvous the other side goes itself at once": {
 			{Changed{demanded(false, "i1")}, Asleep, []Effect{Cancel{}}},

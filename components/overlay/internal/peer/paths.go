@@ -162,7 +162,7 @@ func (o *owner) Has(class link.Class) (has bool) {
 func (o *owner) HasDatagrams() (has bool) {
 	o.loop.ask(func(c *core) {
 		for _, s := range c.sessions {
-			has = has || s.Datagrams()
+			has = has || s.Datagrams() && c.state.Class(s.Number) != link.NoClass
 		}
 	})
 	return has

@@ -74,6 +74,8 @@ func (p *Peer) Update(entry peermap.Peer, facts link.Facts) {
 		c.entry = entry
 		// First nobody of the past, then the rules for who is there now.
 		c.changed(facts)
+		// Also who has promised to end a Session, and does not.
+		c.closeAll(func(s *live) bool { return !facts.Admits(s.Who.BootID) }, link.ErrRevoked)
 	})
 	p.forward.Update(p.rules(entry, facts))
 }
@@ -87,6 +89,8 @@ func (p *Peer) Stop(reason error) {
 			p.node.Epochs.raise(epoch)
 		}
 		c.step(link.Ended{Reason: reason})
+		// Also those that the Peer was to end.
+		c.closeAll(func(*live) bool { return true }, reason)
 		left = c.all()
 	})
 	if p.finder != nil {

@@ -177,6 +177,15 @@ func (p *Peer) unused(on carrier.Session) {
 	})
 }
 
+// closeAll ends those Sessions, whether the machine holds them or has let go of them.
+func (c *core) closeAll(which func(*live) bool, reason error) {
+	for _, s := range c.sessions {
+		if which(s) {
+			c.wg.Go(func() { s.Close(reason) })
+		}
+	}
+}
+
 // sessionOf gives the Session that a carrier's is, nil for one that is over.
 func (c *core) sessionOf(on carrier.Session) *live {
 	for _, s := range c.sessions {

@@ -79,6 +79,13 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 			p.serveService(ctx, s.live, st, serve)
 			return
 		}
+		// The ports are those of whom the map names now, also while a Session of the Boot
+		// before ends.
+		if _, ok := p.admitted(s.Session); !ok {
+			p.node.Tally.Forbidden.Add(1)
+			forward.Refuse(st, frame.PortForbidden)
+			return
+		}
 		p.forward.ServeStream(ctx, s.Session.Session, st, h.Port)
 	case frame.KindControl1, frame.KindControl2:
 		if s.Dialer || !p.node.controls(s.entry) {
@@ -87,7 +94,7 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 			return
 		}
 		if run := s.controls.Serve(h.Kind, st); run != nil {
-			s.wg.Go(func() { run(ctx) })
+			run(ctx) // here, so that a pair counts among the Peer's streams
 		}
 	case frame.KindBench:
 		p.node.Benches.Serve(st, p.mayBench, p.log)
@@ -105,7 +112,7 @@ func (p *Peer) serveStream(ctx context.Context, s *served, st carrier.Stream) {
 // asking.
 func (p *Peer) mayBench() (may bool) {
 	p.loop.ask(func(c *core) {
-		may = c.entry.Coordinator || time.Now().Before(c.benchEnd)
+		may = !c.over() && (c.entry.Coordinator || time.Now().Before(c.benchEnd))
 		c.benchEnd = time.Time{}
 	})
 	return may

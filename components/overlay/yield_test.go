@@ -1,0 +1,62 @@
+package overlay
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/forward"
+	"cadre.dev/overlay/internal/frame"
+)
+
+// ask opens a stream of that kind and gives the far side's answer.
+func ask(s carrier.Session, h frame.Header) error {
+	st, err := s.OpenStream()
+	if err != nil {
+		return err
+	}
+	defer st.Reset()
+	_ = st.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := st.Write(h.Append(nil)); err != nil {
+		return err
+	}
+	return forward.ReadReply(st)
+}
+
+// yielded is a Session of a that b has promised to use no more, and a does not end.
+func yielded(t *testing.T, a, b *testNode) (s carrier.Session) {
+	t.Helper()
+	eventually(t, "agreement to rest", func() bool {
+		var err error
+		s, _, err = a.linkTo(b).Used()
+		return err == nil && ask(s, frame.Header{Kind: frame.KindRest}) == nil
+	})
+	return s
+}
+
+// Whoever asks for the end of a Session and then does not end it keeps nobody running.
+func TestANodeEndsBesideAPeerThatKeepsWhatItAskedToEnd(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("db", "a", 1), w.node("web", "b", 2, onDemand(50*time.Millisecond))
+	connect(a, b, nil, nil)
+	s := yielded(t, a, b)
+	b.stop()
+	<-s.Done()
+}
+
+// What the Boot before keeps by the same trick does not reach the next one's ports.
+func TestAKeptSessionIsNotTheNextBoots(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("db", "a", 1), w.node("web", "b", 2, onDemand(50*time.Millisecond))
+	ln, port := b.listen(t)
+	serveEach(t, ln, echo)
+	connect(a, b, tcpPort(port), nil)
+	s := yielded(t, a, b)
+	next := b.sees(a, nil, tcpPort(port))
+	next.BootID = "another"
+	b.SetPeers([]Peer{next})
+	if err := ask(s, frame.Header{Kind: frame.KindTCP, Port: port}); err == nil {
+		t.Error("a port was reached over the session of the boot before")
+	}
+	<-s.Done()
+}
