@@ -360,6 +360,8 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 		if failed != nil || !ok {
 			return false, failed // the records moved on; the View will tell
 		}
+		// Without an answer it may be there or not: what was known is to be looked at again.
+		w.forget(m.Slot)
 		if err = w.write(ctx, fence, step, found, next); err == nil {
 			w.cfg.Log.Info("member in the catalog", "group", m.Group, "slot", m.Slot, "boot", m.Boot, "ready", next.Ready, "role", next.Role, "reason", next.Why)
 			w.remember(Found{Entry: next})

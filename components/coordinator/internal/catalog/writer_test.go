@@ -2,8 +2,17 @@ package catalog_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"log"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,11 +104,17 @@ func (w *world) unlock() {
 
 func (w *world) coordinator(first bool) *one {
 	w.t.Helper()
+	return w.coordinatorAt(w.server.Addr, first)
+}
+
+// coordinatorAt reaches Consul's catalog at that address.
+func (w *world) coordinatorAt(address string, first bool) *one {
+	w.t.Helper()
 	views := view.NewWatcher(w.store, slog.New(slog.DiscardHandler))
 	c := &one{w: w, reports: reports.New(time.Now)}
 	var err error
 	c.writer, err = catalog.New(catalog.Config{
-		Address: w.server.Addr, Token: w.server.ManagementToken, Store: w.store, Views: views, Reports: c.reports,
+		Address: address, Token: w.server.ManagementToken, Store: w.store, Views: views, Reports: c.reports,
 		First: func() bool { return first }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -262,6 +277,36 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 	if err := c.writer.Remove(t.Context(), slot, "b2"); err != nil {
 		t.Errorf("removal again: %v", err)
 	}
+}
+
+// TestAWriteWithoutAnAnswerIsLookedAtAgain: it was made, and what the member was before is
+// written over it.
+func TestAWriteWithoutAnAnswerIsLookedAtAgain(t *testing.T) {
+	w := newWorld(t)
+	var lose atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.server.Addr})
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if r.Request.Method == http.MethodPut && lose.Load() {
+			return errors.New("the answer is lost")
+		}
+		return nil
+	}
+	front := httptest.NewServer(proxy)
+	t.Cleanup(front.Close)
+	w.admit("b1")
+	c := w.coordinatorAt(strings.TrimPrefix(front.URL, "http://"), true)
+	if err := c.writer.Register(t.Context(), "pg", slot, "b1", vip); err != nil {
+		t.Fatal(err)
+	}
+	c.report("b1", 1, controlv1.Role_ROLE_LEADER, controlv1.Health_HEALTH_HEALTHY)
+	w.await("leads", func(s state) bool { return s.status == consul.HealthPassing })
+	lose.Store(true)
+	c.report("b1", 2, controlv1.Role_ROLE_LEADER, controlv1.Health_HEALTH_UNHEALTHY)
+	w.await("unhealthy", func(s state) bool { return s.status == consul.HealthCritical })
+	c.report("b1", 3, controlv1.Role_ROLE_LEADER, controlv1.Health_HEALTH_HEALTHY)
+	lose.Store(false)
+	w.await("healthy again", func(s state) bool { return s.status == consul.HealthPassing })
 }
 
 // TestAnEvictedBootIsNotRegistered: what holds no lease writes nothing, however late it
