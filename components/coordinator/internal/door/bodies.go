@@ -111,15 +111,23 @@ var writes = []string{"set", "cas", "lock", "unlock"}
 // maxOps is Consul's own.
 const maxOps = 128
 
-// txnBody makes the body of a transaction on the caller's keys, and says how much it adds
-// to them.
-func txnBody(c Caller, body []byte) (_ []byte, added int, _ *Refusal) {
+// txn is a transaction as Consul gets it.
+type txn struct {
+	body []byte
+	// added is how much it adds to the caller's keys. effect: it changes some; reads: its
+	// answer has values.
+	added         int
+	effect, reads bool
+}
+
+// txnBody makes a transaction on the caller's keys.
+func txnBody(c Caller, body []byte) (t txn, refused *Refusal) {
 	var asked []struct{ KV, Node, Service, Check json.RawMessage }
 	if refused := decode(body, &asked); refused != nil {
-		return nil, 0, refused
+		return t, refused
 	}
 	if len(asked) == 0 || len(asked) > maxOps {
-		return nil, 0, invalid("%d operations, want 1 to %d", len(asked), maxOps)
+		return t, invalid("%d operations, want 1 to %d", len(asked), maxOps)
 	}
 	type op struct {
 		KV kvOp `json:"KV"`
@@ -128,21 +136,27 @@ func txnBody(c Caller, body []byte) (_ []byte, added int, _ *Refusal) {
 	shown := map[string]bool{}
 	for i, one := range asked {
 		if given(one.Node) || given(one.Service) || given(one.Check) || !given(one.KV) {
-			return nil, 0, forbidden("operation %d: transactions of members are on KV only", i)
+			return t, forbidden("operation %d: transactions of members are on KV only", i)
 		}
 		kv := &out[i].KV
 		if refused := decode(one.KV, kv); refused != nil {
-			return nil, 0, refused
+			return t, refused
 		}
 		if refused := kv.judge(c, i, shown); refused != nil {
-			return nil, 0, refused
+			return t, refused
 		}
-		if slices.Contains(writes, kv.Verb) {
-			added += stored(kv.Key, len(kv.Value))
+		switch {
+		case slices.Contains(writes, kv.Verb):
+			t.added += stored(kv.Key, len(kv.Value))
+			t.effect = true
+		case strings.HasPrefix(kv.Verb, "delete"):
+			t.effect = true
+		case strings.HasPrefix(kv.Verb, "get"):
+			t.reads = true
 		}
 	}
-	text, refused := encode(out)
-	return text, added, refused
+	t.body, refused = encode(out)
+	return t, refused
 }
 
 // judge is about operation i of a transaction; shown are the keys and trees that the answer

@@ -62,13 +62,38 @@ func TestDOR01_TxnBody(t *testing.T) {
 		`[{"KV":{"Verb":"get","Key":"service/pg/a"}}] [{"Node":{"Verb":"delete","Node":{"Node":"pg-0"}}}]`:           CodeInvalid,
 		`[{"KV":{"Verb":"set","Key":"service/pg/a"},"KV":{"Verb":"set","Key":"cadre/v1/a"}}]`:                        CodeForbidden,
 	} {
-		out, _, refused := txnBody(member, []byte(body))
-		got := string(out)
+		out, refused := txnBody(member, []byte(body))
+		got := string(out.body)
 		if refused != nil {
 			got = refused.Code
 		}
 		if got != want {
 			t.Errorf("%.200s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+// A transaction without an effect is answered within the bounds of reads.
+func TestDOR05_WhatATransactionDoes(t *testing.T) {
+	type does struct{ effect, reads bool }
+	for ops, want := range map[string]does{
+		"get": {false, true}, "get-tree": {false, true}, "get-or-empty": {false, true}, "check-index": {}, "check-session": {}, "check-not-exists": {},
+		"set": {true, false}, "cas": {true, false}, "lock": {true, false}, "unlock": {true, false},
+		"delete": {true, false}, "delete-tree": {true, false}, "delete-cas": {true, false},
+		"set get-tree": {true, true}, "check-index delete": {true, false}, "check-index get": {false, true},
+	} {
+		var parts []string
+		for _, verb := range strings.Fields(ops) {
+			parts = append(parts, `{"KV":{"Verb":"`+verb+`","Key":"service/pg/a"}}`)
+		}
+		out, refused := txnBody(member, []byte("["+strings.Join(parts, ",")+"]"))
+		if got := (does{out.effect, out.reads}); refused != nil || got != want {
+			t.Errorf("%s: %+v, want %+v; %v", ops, got, want, refused)
+		}
+	}
+	for _, verb := range verbs {
+		if out, _ := txnBody(member, []byte(`[{"KV":{"Verb":"`+verb+`","Key":"service/pg/a"}}]`)); out.effect == (out.reads || strings.HasPrefix(verb, "check-")) {
+			t.Errorf("%s neither changes, reads nor checks", verb)
 		}
 	}
 }

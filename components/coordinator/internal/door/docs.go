@@ -51,7 +51,9 @@ func Shares() string {
 | sessions | %d | – |
 
 A request with %s, and one for %s, has Consul walk over all members and counts for %d.
+However much others have not read, each member may have %s of answers. A transaction that
+changes keys and reads some takes the room of a largest answer until Consul has answered.
 `, l.Conns, l.AllConns, l.Running, l.AllRunning, l.Blocked, l.AllBlocked, l.Rate, l.Burst,
 		size(l.Sent), size(l.SentBurst), size(l.Answered), size(l.AnsweredBurst), size(l.Answer), size(l.Unread), size(l.AllUnread), size(l.Stored), l.Sessions,
-		"`filter`", strings.Join(walks, ", "), walkCost)
+		"`filter`", strings.Join(walks, ", "), walkCost, size(l.Little))
 }

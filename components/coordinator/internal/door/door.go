@@ -171,12 +171,12 @@ func (d *Door) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*an
 	if v.Rule.Check == CheckAnswered {
 		return d.self(c), nil
 	}
-	body, over, refused := d.prepare(r.Context(), c, v, token, body)
+	ready, refused := d.prepare(r, c, v, token, body)
 	if refused != nil {
 		return nil, refused
 	}
-	defer over()
-	return d.forward(r, c, v, token, body)
+	defer ready.over()
+	return d.forward(r, c, v, token, ready)
 }
 
 func overloaded(format string, args ...any) *Refusal {
@@ -232,27 +232,37 @@ func readBody(w http.ResponseWriter, r *http.Request, rule *Rule) ([]byte, *Refu
 	return body, nil
 }
 
-// prepare makes the body that Consul gets. over is to be called when Consul has answered.
-func (d *Door) prepare(ctx context.Context, c Caller, v Verdict, token string, body []byte) (out []byte, over func(), refused *Refusal) {
-	over = func() {}
+// prepared is what Consul gets. over is to be called when Consul has answered.
+type prepared struct {
+	body []byte
+	over func()
+	// effect tells that the answer is about something that is done then.
+	effect bool
+}
+
+func (d *Door) prepare(r *http.Request, c Caller, v Verdict, token string, body []byte) (out prepared, refused *Refusal) {
+	out = prepared{body: body, over: func() {}, effect: r.Method != http.MethodGet}
 	switch v.Rule.Check { //nolint:exhaustive // the others leave bodies as they are
 	case CheckCreate:
-		if out, refused = sessionBody(c, body); refused == nil {
-			over, refused = d.roomForSession(ctx, c, token)
+		if out.body, refused = sessionBody(c, body); refused == nil {
+			out.over, refused = d.roomForSession(r.Context(), c, token)
 		}
-		return out, over, refused
 	case CheckTxn:
-		var added int
-		if out, added, refused = txnBody(c, body); refused == nil {
-			refused = d.roomFor(ctx, c, token, added)
+		var t txn
+		if t, refused = txnBody(c, body); refused != nil {
+			return out, refused
 		}
-		return out, over, refused
+		out.body, out.effect = t.body, t.effect
+		if refused = d.roomFor(r.Context(), c, token, t.added); refused == nil && t.effect && t.reads {
+			// What it reads cannot be refused when it is known how much that is.
+			out.over, refused = d.shares.reserve(c.Slot)
+		}
 	case CheckKey:
 		if v.Rule.Method == http.MethodPut {
-			refused = d.roomFor(ctx, c, token, stored(v.Path, len(body)))
+			refused = d.roomFor(r.Context(), c, token, stored(v.Path, len(body)))
 		}
 	}
-	return body, over, refused
+	return out, refused
 }
 
 // ask asks Consul for something about the caller, with its token.
@@ -333,10 +343,10 @@ func (d *Door) request(ctx context.Context, method, path string, query url.Value
 }
 
 // forward asks Consul, and has its answer and errors as they are.
-func (d *Door) forward(r *http.Request, c Caller, v Verdict, token string, body []byte) (*answered, *Refusal) {
+func (d *Door) forward(r *http.Request, c Caller, v Verdict, token string, ready prepared) (*answered, *Refusal) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), v.Wait+answerLimit, errors.New("consul did not answer in time"))
 	defer cancel()
-	req, err := d.request(ctx, r.Method, v.Path, v.Query, token, body)
+	req, err := d.request(ctx, r.Method, v.Path, v.Query, token, ready.body)
 	if err != nil {
 		return nil, unavailable("make a request", err)
 	}
@@ -348,7 +358,7 @@ func (d *Door) forward(r *http.Request, c Caller, v Verdict, token string, body 
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return nil, unavailable("consul answered", errors.New(resp.Status))
 	}
-	out := &answered{door: d, slot: c.Slot, must: r.Method != http.MethodGet, status: resp.StatusCode, header: http.Header{}}
+	out := &answered{door: d, slot: c.Slot, must: ready.effect, status: resp.StatusCode, header: http.Header{}}
 	for name, values := range resp.Header {
 		if strings.HasPrefix(name, "X-Consul-") || passed[name] {
 			out.header[name] = values

@@ -22,6 +22,9 @@ type Limits struct {
 	// Answer bounds one answer; Unread the answers that one Peer has not taken yet, and
 	// AllUnread those of all.
 	Answer, Unread, AllUnread int
+	// Little is what each Peer may have unread however much others have: whether a lock is
+	// kept must not depend on who reads slowly.
+	Little int
 	// Stored bounds the keys of one group, in bytes as Consul shows them.
 	Stored int
 	// Sessions that one Peer may have.
@@ -33,7 +36,7 @@ type Limits struct {
 var defaults = Limits{
 	Conns: 8, AllConns: 32768, Running: 16, AllRunning: 512, Blocked: 32, AllBlocked: 8192, Rate: 50, Burst: 200,
 	Sent: 256 << 10, SentBurst: 4 << 20, Answered: 4 << 20, AnsweredBurst: 64 << 20,
-	Answer: 16 << 20, Unread: 32 << 20, AllUnread: 512 << 20, Stored: 4 << 20, Sessions: 64,
+	Answer: 16 << 20, Unread: 32 << 20, AllUnread: 512 << 20, Little: 16 << 10, Stored: 4 << 20, Sessions: 64,
 }
 
 // Connections is how many the door has to Consul at most.
@@ -56,6 +59,7 @@ func (l Limits) complete() Limits {
 	fill(&l.Answer, d.Answer)
 	fill(&l.Unread, d.Unread)
 	fill(&l.AllUnread, d.AllUnread)
+	fill(&l.Little, d.Little)
 	fill(&l.Stored, d.Stored)
 	fill(&l.Sessions, d.Sessions)
 	return l
@@ -150,7 +154,7 @@ func (s *shares) take(slot string, cost float64, body bool) *Refusal {
 		return overloaded("%s was answered more than %s in a second; ask for less, by filter or prefix", slot, size(s.limits.Answered))
 	case one.unread >= s.limits.Unread:
 		return s.unreadOf(slot)
-	case s.all.unread >= s.limits.AllUnread:
+	case s.all.unread >= s.limits.AllUnread && one.unread >= s.limits.Little:
 		return s.unreadOfAll()
 	}
 	one.requests.left -= cost
@@ -213,6 +217,22 @@ func (s *shares) consul(blocks bool) (done func(), refused *Refusal) {
 	}, nil
 }
 
+// reserve takes the room of the largest answer before it is asked for.
+func (s *shares) reserve(slot string) (over func(), refused *Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.ofLocked(slot)
+	switch n := s.limits.Answer; {
+	case one.unread+n > s.limits.Unread:
+		return func() {}, s.unreadOf(slot)
+	case s.all.unread+n > s.limits.AllUnread:
+		return func() {}, s.unreadOfAll()
+	}
+	one.unread += s.limits.Answer
+	s.all.unread += s.limits.Answer
+	return func() { s.read(slot, s.limits.Answer) }, nil
+}
+
 // unread counts n bytes more of an answer that the Peer has to take, of which there are
 // before so far. What had its effect is never refused: must.
 func (s *shares) unread(slot string, before, n int, must bool) *Refusal {
@@ -225,7 +245,7 @@ func (s *shares) unread(slot string, before, n int, must bool) *Refusal {
 		return &Refusal{statusTooLarge, CodeInvalid, fmt.Sprintf("the answer has more than %s, which is the most for one; ask for less, by filter or prefix", size(s.limits.Answer))}
 	case one.unread+n > s.limits.Unread:
 		return s.unreadOf(slot)
-	case s.all.unread+n > s.limits.AllUnread:
+	case s.all.unread+n > s.limits.AllUnread && one.unread+n > s.limits.Little:
 		return s.unreadOfAll()
 	}
 	one.unread += n

@@ -89,7 +89,7 @@ func TestDOR05_ConsulsPlacesOfAll(t *testing.T) {
 // TestDOR06_BytesOfOneAndOfAll: who sent or got more than its share waits until that is paid off.
 func TestDOR06_BytesOfOneAndOfAll(t *testing.T) {
 	now := time.Unix(1000, 0)
-	s := newShares(Limits{Sent: 10, SentBurst: 100, Answered: 10, AnsweredBurst: 100, Answer: 150, Unread: 200, AllUnread: 300}, func() time.Time { return now })
+	s := newShares(Limits{Sent: 10, SentBurst: 100, Answered: 10, AnsweredBurst: 100, Answer: 150, Unread: 200, AllUnread: 300, Little: 10}, func() time.Time { return now })
 	can := func(slot string, body, want bool) {
 		t.Helper()
 		if refused := s.take(slot, 1, body); (refused == nil) != want {
@@ -117,10 +117,23 @@ func TestDOR06_BytesOfOneAndOfAll(t *testing.T) {
 	get("a", 0, 51, false, CodeOverloaded)
 	get("b", 0, 150, false, "")
 	get("b", 0, 1, false, CodeOverloaded) // all are taken
+	get("c", 0, 11, false, CodeOverloaded)
+	get("c", 0, 10, false, "") // a little is for each
 	can("c", false, false)
-	get("c", 0, 1, true, "") // what is done is answered
+	get("c", 10, 1, true, "") // what is done is answered
+	if _, refused := s.reserve("d"); refused == nil {
+		t.Error("the room of a largest answer is reserved where there is none")
+	}
 	s.read("a", 150)
-	get("c", 1, 1, false, "")
+	get("c", 11, 1, false, "")
+	s.read("b", 150)
+	over, refused := s.reserve("d")
+	if refused != nil {
+		t.Error(refused)
+	}
+	get("d", 0, 51, false, CodeOverloaded) // it is the Peer's
+	over()
+	get("d", 0, 51, false, "")
 	now = now.Add(time.Minute)
 	can("a", false, true)
 }

@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -108,8 +109,12 @@ func (d *Door) measure(ctx context.Context, c Caller, token string) (int, *Refus
 		return 0, refused
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusForbidden:
 		return 0, nil // there are none, or it may not see them: Consul says so in its own words
+	default:
+		return 0, unavailable("what the group keeps", errors.New(resp.Status))
 	}
 	n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, int64(d.stocks.most)+1))
 	if err != nil {
