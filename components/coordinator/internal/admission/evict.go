@@ -94,7 +94,7 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 	timed := true // the first look and those that no change asks for are at everybody
 	for {
 		v, changed := records.Take()
-		again := make(<-chan time.Time)
+		var again <-chan time.Time
 		if v != nil {
 			if !s.releases(ctx, lease, v) {
 				again = time.After(guardRetry)
@@ -117,7 +117,7 @@ func (s *Service) Guard(ctx context.Context, lease store.Lease) {
 		case <-ctx.Done():
 			return
 		case <-records.C():
-			timed = false
+			timed = again != nil // what failed is not forgotten for a change of another
 		case <-again:
 		case <-tick.C:
 		}

@@ -46,10 +46,10 @@ func (a *allowing) allow(ctx context.Context, name string, write func(others []s
 	if !waits {
 		return nil // somebody wrote it together with theirs
 	}
-	delete(taken, name)
-	err := write(slices.Sorted(maps.Keys(taken)))
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(taken)), func(one string) bool { return one == name })
+	err := write(others)
 	if err != nil {
-		// The others try for themselves.
+		// The others try for themselves, and so does whoever else waits for this name.
 		a.mu.Lock()
 		maps.Copy(a.waiting, taken)
 		a.mu.Unlock()

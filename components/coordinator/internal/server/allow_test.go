@@ -76,3 +76,34 @@ func TestWhoGivesUpWaitingHoldsNobodyUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAFailureIsToldToAllOfOneName: who waits with the same name asks for itself.
+func TestAFailureIsToldToAllOfOneName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, begin, release := newAllowing(), make(chan error), make(chan error)
+		var all sync.WaitGroup
+		writes := 0
+		ask := func() {
+			all.Go(func() {
+				_ = a.allow(t.Context(), "one", func([]string) error {
+					writes++
+					return <-release
+				})
+			})
+		}
+		all.Go(func() { _ = a.allow(t.Context(), "zero", func([]string) error { return <-begin }) })
+		synctest.Wait()
+		ask()
+		ask()
+		synctest.Wait()
+		begin <- nil
+		synctest.Wait()
+		release <- errors.New("no leader")
+		synctest.Wait()
+		if writes != 2 {
+			t.Errorf("written %d times, want twice: nobody has it yet", writes)
+		}
+		close(release)
+		all.Wait()
+	})
+}
