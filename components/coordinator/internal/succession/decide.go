@@ -21,8 +21,9 @@ type Look struct {
 	// Failed: gossip gave the leader's server up. What is not known is not failed.
 	Failed bool
 	// LeadsRaft: the leader's server is the one that Consul's servers follow, so that it is
-	// there after all.
-	LeadsRaft bool
+	// there after all. Elects: they follow none, or it is not known which; nothing can be
+	// ended then, and nothing speaks for the leader either.
+	LeadsRaft, Elects bool
 }
 
 // watch is what the looks so far told. The zero one knows nothing.
@@ -43,5 +44,5 @@ func (w *watch) next(l Look, now time.Time) (end bool) {
 		w.since = now
 	}
 	w.of, w.last = l, now
-	return lost && now.Sub(w.since) >= Lasting
+	return lost && !l.Elects && now.Sub(w.since) >= Lasting
 }

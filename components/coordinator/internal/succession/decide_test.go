@@ -12,6 +12,7 @@ func TestALeaseIsEndedOnceItsHolderIsGivenUpForLong(t *testing.T) {
 		change(&l)
 		return l
 	}
+	electing := with(func(l *Look) { l.Elects = true })
 	type at struct {
 		ms   int
 		look Look
@@ -39,6 +40,9 @@ func TestALeaseIsEndedOnceItsHolderIsGivenUpForLong(t *testing.T) {
 		"its server leads Consul":         {steady(0, 9000, with(func(l *Look) { l.LeadsRaft = true })), -1},
 		"it came back in between":         {join(steady(0, 3500, failed), steady(3600, 3600, with(func(l *Look) { l.Failed = false })), steady(4000, 7900, failed)), -1},
 		"it led Consul in between":        {join(steady(0, 3500, failed), steady(3600, 3600, with(func(l *Look) { l.LeadsRaft = true })), steady(4000, 8000, failed)), 8000},
+		"Consul elects in between":        {join(steady(0, 2000, failed), steady(2500, 3500, electing), steady(4000, 5000, failed)), 4000},
+		"Consul elects":                   {steady(0, 9000, electing), -1},
+		"Consul elects first":             {join(steady(0, 3500, electing), steady(4000, 9000, failed)), 4000},
 		"another leads meanwhile":         {join(steady(0, 3500, failed), steady(4000, 7500, with(func(l *Look) { l.Leader = "coordinator-1" }))), -1},
 		"it leads anew":                   {join(steady(0, 3500, failed), steady(4000, 7500, with(func(l *Look) { l.Term = 4 }))), -1},
 		"the one who looks was stopped":   {join(steady(0, 500, failed), steady(60000, 63500, failed)), -1},

@@ -100,9 +100,9 @@ func (w *Watch) look() (l Look) {
 	if !l.Failed {
 		return l
 	}
-	// Without a leader nothing could be ended.
 	raft, err := w.client.Status().Leader()
 	host, _, split := net.SplitHostPort(raft)
-	l.LeadsRaft = err != nil || split != nil || host == address
+	l.Elects = err != nil || split != nil
+	l.LeadsRaft = !l.Elects && host == address
 	return l
 }
