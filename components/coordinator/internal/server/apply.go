@@ -109,7 +109,11 @@ func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index u
 		case !errors.Is(err, store.ErrDenied) || time.Now().After(deadline):
 			return wire(err)
 		}
-		if err := c.allowGroup(ctx, name); err != nil {
+		var groups []string
+		if latest, _ := c.server.cfg.Views.Latest(); latest != nil {
+			groups = latest.Groups()
+		}
+		if err := c.server.cfg.Tokens.AllowGroup(ctx, c.token, name, groups); err != nil {
 			return wire(err)
 		}
 		select {

@@ -55,17 +55,25 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 // then reads the records, so that a caller sees its own last write. A group that
 // does not exist may be asked for by whoever could read it.
 func (c *caller) mayRead(ctx context.Context, name string) error {
+	if err := c.mayAsk(ctx, name); err != nil {
+		return err
+	}
+	return c.load(ctx)
+}
+
+// mayAsk asks Consul whether the caller may read a group, by reading it.
+func (c *caller) mayAsk(ctx context.Context, name string) error {
 	if _, err := c.store.Get(ctx, store.GroupSpecKey(name)); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return wire(err)
 	}
-	return c.load(ctx)
+	return nil
 }
 
 // mayReadOwn is mayRead for calls that look at nothing but the group: the view has the
 // records of no other one, and what it costs does not grow with them.
 func (c *caller) mayReadOwn(ctx context.Context, name string) error {
-	if _, err := c.store.Get(ctx, store.GroupSpecKey(name)); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return wire(err)
+	if err := c.mayAsk(ctx, name); err != nil {
+		return err
 	}
 	latest, _ := c.server.cfg.Views.Latest()
 	v, err := view.ReadGroup(ctx, c.server.cfg.Store, name, latest)

@@ -118,7 +118,6 @@ type Server struct {
 	apiv1.UnimplementedRecoveryServiceServer
 	cfg      Config
 	operator operatorOnce
-	allowing *allowing
 	callers  *callers.Callers
 	// quotes and operatorQuotes bound concurrent own quotes, of strangers and of those who
 	// do not wait behind them.
@@ -129,7 +128,7 @@ type Server struct {
 // New makes the server.
 func New(cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, allowing: newAllowing(), quotes: make(chan struct{}, 2), operatorQuotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches),
+		cfg: cfg, quotes: make(chan struct{}, 2), operatorQuotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches),
 	}
 	s.operator.turn = make(chan struct{}, 1)
 	s.callers = callers.New(callers.Config{

@@ -45,34 +45,30 @@ func (i *Issuer) AllowGroup(ctx context.Context, callerToken, name string, group
 	if !ok {
 		return ErrDenied
 	}
-	// One at a time here. Consul has no check-and-set for policies, so another coordinator may
-	// write over this one's: it is looked for again, until the rule is there.
-	select {
-	case i.allowing <- struct{}{}:
-		defer func() { <-i.allowing }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	for range allowTries {
-		there, err := i.addGroup(ctx, name, groups)
-		if there || err != nil {
-			return err
+	return i.allowing.allow(ctx, name, func(others []string) error {
+		all := slices.Concat(groups, others, []string{name})
+		// One at a time here. Consul has no check-and-set for policies, so another coordinator
+		// may write over this one's: they are looked for again, until the rules are there.
+		for range allowTries {
+			there, err := i.addGroups(ctx, all)
+			if there || err != nil {
+				return err
+			}
 		}
-	}
-	return fmt.Errorf("policy %s: others write over it; try again", OperatorPolicy)
+		return fmt.Errorf("policy %s: others write over it; try again", OperatorPolicy)
+	})
 }
 
 // allowTries bounds how often a rule is written again that another coordinator removed.
 const allowTries = 8
 
-// addGroup writes the rule of a group where it is not there; rules that are there stay. there
-// tells that it was when it was looked for.
-func (i *Issuer) addGroup(ctx context.Context, name string, groups []string) (there bool, err error) {
+// addGroups writes the rules of groups where one is not there; rules that are there stay.
+// there tells that all were when they were looked for.
+func (i *Issuer) addGroups(ctx context.Context, all []string) (there bool, err error) {
 	have, _, err := i.client.ACL().PolicyReadByName(OperatorPolicy, (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil && !isNotFound(err) {
 		return false, fmt.Errorf("read policy %s: %w", OperatorPolicy, err)
 	}
-	all := append(slices.Clone(groups), name)
 	if have != nil {
 		named := groupsIn(have.Rules)
 		if !slices.ContainsFunc(all, func(g string) bool { return !slices.Contains(named, g) }) {

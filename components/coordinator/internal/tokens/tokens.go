@@ -32,8 +32,7 @@ type Issuer struct {
 	ttl     time.Duration
 	http    *http.Client
 
-	// allowing has one place, for who changes the operators' policy.
-	allowing chan struct{}
+	allowing *allowing
 
 	mu       sync.Mutex
 	policies map[string]string // guarded by mu; ids by name, of policies that were there
@@ -52,7 +51,7 @@ func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
 	return &Issuer{
-		client: client, address: address, ttl: ttl, allowing: make(chan struct{}, 1), policies: map[string]string{},
+		client: client, address: address, ttl: ttl, allowing: newAllowing(), policies: map[string]string{},
 		http: &http.Client{Timeout: callTimeout, Transport: transport},
 	}, nil
 }

@@ -1,13 +1,10 @@
-package server
+package tokens
 
 import (
 	"context"
 	"maps"
 	"slices"
 	"sync"
-
-	"cadre.dev/coordinator/internal/tokens"
-	"cadre.dev/store"
 )
 
 // allowing gives operators the right to write the specs of new groups. Their one policy names
@@ -55,23 +52,4 @@ func (a *allowing) allow(ctx context.Context, name string, write func(others []s
 		a.mu.Unlock()
 	}
 	return err
-}
-
-// allowGroup lets the operators write the spec of a new group, if the caller may ask for that.
-func (c *caller) allowGroup(ctx context.Context, name string) error {
-	s := c.server
-	may, err := s.cfg.Tokens.MayWrite(ctx, c.token, store.DefaultPrefix+store.PauseKey(name))
-	switch {
-	case err != nil:
-		return err
-	case !may:
-		return tokens.ErrDenied
-	}
-	return s.allowing.allow(ctx, name, func(others []string) error {
-		var groups []string
-		if latest, _ := s.cfg.Views.Latest(); latest != nil {
-			groups = latest.Groups()
-		}
-		return s.cfg.Tokens.AllowGroup(ctx, c.token, name, append(groups, others...))
-	})
 }
