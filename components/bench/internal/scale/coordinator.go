@@ -141,17 +141,22 @@ func runCoordinator(ctx context.Context, raw json.RawMessage) (worker.Actor, err
 func get(ctx context.Context, url, token string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("X-Consul-Token", token)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := ask(ctx, url, token)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+// ask is get for who reads the answer; its body is to be closed.
+func ask(ctx context.Context, url, token string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("X-Consul-Token", token)
+	return http.DefaultClient.Do(req)
 }
 
 // ownMemory is what this process has of the machine, and what of it is in use.
@@ -205,12 +210,7 @@ func (p profile) take(ctx context.Context, token string) error {
 
 // ofConsul asks the server for its own.
 func (p profile) ofConsul(ctx context.Context, token string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:8500/debug/pprof/profile?seconds=%d", p.Seconds), nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("X-Consul-Token", token)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := ask(ctx, fmt.Sprintf("http://127.0.0.1:8500/debug/pprof/profile?seconds=%d", p.Seconds), token)
 	if err != nil {
 		return err
 	}
