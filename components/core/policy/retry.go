@@ -8,9 +8,10 @@ import (
 const (
 	// RetryFirst is the range of the first pause of a Boot that asks for admission.
 	RetryFirst = 200 * time.Millisecond
-	// RetryMost bounds the range while coordinators cannot be reached or have too much
-	// to do, RetryTurn while they answer that it is not this Boot's turn, which may
-	// change at any moment and costs them nothing.
+	// RetryMost bounds the range while coordinators cannot be reached, have too much to do
+	// or do not know the instance: the leader binds a new CVM within moments, unless it has
+	// so many to bind that being asked holds it up. RetryTurn bounds it while they answer
+	// that it is not this Boot's turn, which may change at any moment.
 	RetryMost = 10 * time.Second
 	RetryTurn = 3 * time.Second
 	// RetryWait is the longest time that a coordinator may put a Boot off for.
@@ -23,7 +24,7 @@ const (
 func RetrySpan(code Code, attempt int) time.Duration {
 	most := RetryMost
 	switch code { //nolint:exhaustive // the rest is not about whose turn it is
-	case CodeInstanceConflict, CodeSlotUnknown, CodeInstanceMismatch, CodeRevisionNotAllowed,
+	case CodeInstanceConflict, CodeInstanceMismatch, CodeRevisionNotAllowed,
 		CodeGateUnreadable, CodeAdmissionRejected, CodeNonceInvalid:
 		most = RetryTurn
 	}

@@ -20,6 +20,13 @@ const (
 	pingAfter = 10 * time.Second
 	// pingWait is how long the answer may take.
 	pingWait = 10 * time.Second
+	// window and connWindow are what the far side may send before it is read. Fixed ones:
+	// to find the best gRPC asks, with each answer that it reads, how long the way is, which
+	// doubles what a heartbeat costs both ends.
+	window     = 256 << 10
+	connWindow = 1 << 20
+	// readBuffer of the connection; a larger frame is read past it.
+	readBuffer = 4 << 10
 )
 
 // errSpent ends a second try to connect: there is one connection only.
@@ -44,6 +51,10 @@ func Client(conn net.Conn, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: pingAfter, Timeout: pingWait, PermitWithoutStream: true,
 		}),
+		grpc.WithStaticStreamWindowSize(window),
+		grpc.WithStaticConnWindowSize(connWindow),
+		grpc.WithReadBufferSize(readBuffer),
+		grpc.WithSharedWriteBuffer(true),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableServiceConfig(),
 	}, opts...)...)

@@ -62,7 +62,7 @@ func TestPausesGrowAndStayShortWhileItIsNotThisBootsTurn(t *testing.T) {
 	if got := longest(errors.New("reach coordinator: refused"), 100); got < policy.RetryMost*8/10 || got > policy.RetryMost+time.Millisecond {
 		t.Errorf("pauses grow to %v", got)
 	}
-	for _, code := range []string{"SLOT_UNKNOWN", "INSTANCE_CONFLICT", "REVISION_NOT_ALLOWED"} {
+	for _, code := range []string{"INSTANCE_MISMATCH", "INSTANCE_CONFLICT", "REVISION_NOT_ALLOWED"} {
 		if got := longest(errors.New(code+": not now"), 100); got > policy.RetryTurn+time.Millisecond {
 			t.Errorf("%s: pauses grow to %v", code, got)
 		}

@@ -16,10 +16,12 @@ import (
 // not asked in a tight loop.
 const (
 	burst = 20 * time.Millisecond
-	// rate is how many bytes a second are read of one kind while it changes all the time: a
-	// tenth of a core of each end, however many records there are. The clock would not do:
-	// on a machine that is busy with other things a read takes long without costing much.
-	rate = 10 << 20
+	// rate is how many bytes a second are read of one kind while it changes all the time.
+	// While a cluster grows half a dozen kinds do, and each of three coordinators reads each
+	// of them from Consul: at 10 MiB a second that is more than two cores for 1,000 Slots,
+	// and the growth waits for them. The clock would not do: on a machine that is busy with
+	// other things a read takes long without costing much.
+	rate = 2 << 20
 	// behind bounds the pause all the same: Views must not grow old for it.
 	behind = time.Second
 	// rereadEvery is how often everything is read again that no watch told of: a snapshot
