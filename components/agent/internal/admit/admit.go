@@ -84,7 +84,7 @@ func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
 
 // Held tells a coordinator what of a is in use.
 func (a Admitted) Held() *admissionv1.Held {
-	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip()}
+	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip(), KeepsToken: true}
 }
 
 func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) {
