@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/overlay/internal/carrier"
 	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/peermap"
 	"cadre.dev/overlay/internal/session"
 )
 
@@ -46,7 +47,7 @@ func (p *Peer) dial(ctx context.Context, d link.Dial) {
 			}
 			c.lastErr = err
 		}
-		c.step(link.Failed{Try: d.Try, Jitter: jitter()})
+		c.step(link.Failed{Try: d.Try, Refused: errors.Is(err, peermap.ErrNotAdmitted), Jitter: jitter()})
 	})
 }
 
