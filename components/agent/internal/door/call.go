@@ -16,6 +16,8 @@ import (
 )
 
 const (
+	// withoutFor is how long a coordinator is believed to be without Consul that said so.
+	withoutFor = time.Second
 	// moves bounds how often one request goes from one coordinator to the next.
 	moves = 8
 	// whole is how much of an answer to a request that may be repeated is had before its
@@ -69,8 +71,7 @@ func (d *Door) answer(ctx context.Context, c *call) (*http.Response, error) {
 		last := move+1 >= moves
 		switch {
 		case err == nil && elsewhere(res.StatusCode):
-			u.leave(fmt.Errorf("it answers %s", res.Status))
-			if last || asked[u.id] || !c.repeatable(true) {
+			if moved := d.moveOn(u, fmt.Errorf("it answers %s", res.Status)); !moved || last || asked[u.id] || !c.repeatable(true) {
 				return res, nil
 			}
 			_ = res.Body.Close()
@@ -96,6 +97,32 @@ func (d *Door) answer(ctx context.Context, c *call) (*http.Response, error) {
 // elsewhere reports an answer of a coordinator that cannot ask its Consul; another one can.
 func elsewhere(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable
+}
+
+// moveOn has requests go to another coordinator than u, which cannot ask its Consul. It does
+// not when all others that are there said so, too, a moment ago, as they do while Consul has
+// no leader: all members would run from one to the next, again and again.
+func (d *Door) moveOn(u *upstream, why error) (moved bool) {
+	way := d.state.Load().way
+	d.moving.Lock()
+	defer d.moving.Unlock()
+	select {
+	case <-u.left:
+		return true // it is left already
+	default:
+	}
+	if way == nil {
+		return false
+	}
+	now := time.Now()
+	d.without[u.id] = now
+	for _, c := range way.Coordinators() {
+		if c.Up && c.ID != u.id && now.Sub(d.without[c.ID]) >= withoutFor {
+			u.leave(why)
+			return true
+		}
+	}
+	return false
 }
 
 // take reads the answer to its end, or to the bound, before anybody sees it.
