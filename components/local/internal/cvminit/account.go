@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/sandbox"
 )
 
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -77,10 +78,17 @@ func lookGroup(name string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// setpriv is the command prefix that becomes the account. Inside the sandbox
-// only: outside it the caller's capabilities would stay with root.
-func (a account) setpriv() []string {
-	args := []string{"setpriv", "--reuid=" + strconv.Itoa(a.uid), "--regid=" + strconv.Itoa(a.gid)}
+// setpriv is the command prefix that becomes the account, with these capabilities if it
+// is root. The caller has them, and sandbox.Becoming.
+func (a account) setpriv(caps []string) []string {
+	bounding := "-all"
+	for _, c := range caps {
+		bounding += ",+" + strings.ToLower(c)
+	}
+	args := []string{
+		"setpriv", "--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=" + bounding,
+		"--reuid=" + strconv.Itoa(a.uid), "--regid=" + strconv.Itoa(a.gid),
+	}
 	if len(a.groups) == 0 {
 		return append(args, "--clear-groups", "--")
 	}
@@ -89,6 +97,11 @@ func (a account) setpriv() []string {
 		ids[i] = strconv.Itoa(g)
 	}
 	return append(args, "--groups="+strings.Join(ids, ","), "--")
+}
+
+// becoming are the capabilities of what becomes a service that has these.
+func becoming(caps []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps, sandbox.Becoming))))
 }
 
 // env is the whole environment of the unit.

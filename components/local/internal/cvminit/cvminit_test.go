@@ -56,7 +56,7 @@ func TestLookUser(t *testing.T) {
 			t.Errorf("lookUser(%q) = %+v", text, a)
 		}
 	}
-	if got := strings.Join(account{uid: 1, gid: 2, groups: []int{3, 4}}.setpriv(), " "); got != "setpriv --reuid=1 --regid=2 --groups=3,4 --" {
+	if got := strings.Join(account{uid: 1, gid: 2, groups: []int{3, 4}}.setpriv([]string{"KILL"}), " "); got != "setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --bounding-set=-all,+kill --reuid=1 --regid=2 --groups=3,4 --" {
 		t.Errorf("setpriv = %s", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"cadre.dev/local/internal/compose"
 	"cadre.dev/local/internal/initctl"
+	"cadre.dev/local/internal/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -110,6 +111,9 @@ func newSupervisor(ctx context.Context, spec initctl.Spec, conn *initctl.Conn) (
 		}
 		if u.who, err = lookUser(u.svc.User, svc.Groups); err != nil {
 			errs = append(errs, fmt.Errorf("service %s: user: %w", svc.Name, err))
+		}
+		if u.caps, err = sandbox.Capabilities(svc.CapAdd, svc.CapDrop); err != nil {
+			errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
 		}
 		if len(u.argv()) == 0 {
 			errs = append(errs, fmt.Errorf("service %s: command: neither the compose file nor the image says what to run", svc.Name))

@@ -62,6 +62,7 @@ type unit struct {
 	svc    compose.Service
 	img    images.Image
 	who    account
+	caps   []string        // of its root
 	mounts []sandbox.Mount // files made at boot; volumes are added at start
 
 	// guarded by supervisor.mu
@@ -293,7 +294,7 @@ func (s *supervisor) command(ctx context.Context, u *unit) (*exec.Cmd, *os.File,
 	hostname := s.hostname(u)
 	cfg := sandbox.Config{
 		Hostname: hostname, Visible: visible(u.img), Hide: s.spec.Hide, Mounts: append(mounts, u.mounts...),
-		Writable: !u.svc.ReadOnly, CapAdd: u.svc.CapAdd, CapDrop: u.svc.CapDrop, Dir: u.dir(), InfoFD: 3,
+		Writable: !u.svc.ReadOnly, Caps: becoming(u.caps), Dir: u.dir(), InfoFD: 3,
 	}
 	args, err := sandbox.Args(cfg)
 	if err != nil {
@@ -303,7 +304,7 @@ func (s *supervisor) command(ctx context.Context, u *unit) (*exec.Cmd, *os.File,
 	if err != nil {
 		return nil, nil, fmt.Errorf("make pipe: %w", err)
 	}
-	cmd, err := bwrap(ctx, args, []*os.File{w}, prlimit(u.svc.Limits), u.who.setpriv(), u.argv())
+	cmd, err := bwrap(ctx, args, []*os.File{w}, prlimit(u.svc.Limits), u.who.setpriv(u.caps), u.argv())
 	if err != nil {
 		return nil, nil, errors.Join(err, r.Close(), w.Close())
 	}
