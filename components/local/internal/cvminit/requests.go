@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,7 +134,7 @@ func (s *supervisor) exec(ctx context.Context, e initctl.Exec) (initctl.Output, 
 	ctx, cancel := context.WithTimeout(ctx, execDeadline)
 	defer cancel()
 	if e.Service == "" {
-		who, err := lookUser(e.User, nil)
+		who, err := lookUser(hostPeople{}, e.User, nil)
 		if err != nil {
 			return initctl.Output{}, fmt.Errorf("user: %w", err)
 		}
@@ -179,7 +180,7 @@ func (s *supervisor) entering(ctx context.Context, u *unit, pid int, user string
 	who := u.who
 	if user != "" {
 		var err error
-		if who, err = lookUser(user, nil); err != nil {
+		if who, err = lookUser(u.people, user, nil); err != nil {
 			return nil, fmt.Errorf("user: %w", err)
 		}
 	}
@@ -187,8 +188,12 @@ func (s *supervisor) entering(ctx context.Context, u *unit, pid int, user string
 	if dir := u.dir(); dir != "" {
 		args = append(args, "--wdns="+dir)
 	}
-	args = append(append(args, "--"), who.setpriv(u.caps)...)
-	cmd := exec.CommandContext(ctx, "nsenter", append(args, command...)...)
+	if u.root == "" {
+		command = append(who.setpriv(u.caps), command...)
+	} else {
+		command = who.become(nil, u.caps, command)
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", slices.Concat(args, []string{"--"}, command)...)
 	cmd.Env = u.env(s.hostname(u))
 	return cmd, nil
 }

@@ -78,6 +78,17 @@ func capabilitiesOf(ours, add, drop []string) ([]string, error) {
 	return out, nil
 }
 
+// Numbers are the kernel's for these names.
+func Numbers(caps []string) []int {
+	var out []int
+	for n, name := range capabilities {
+		if slices.Contains(caps, name) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // mayHave fails where one of caps is not this process's to give: asked for such a one,
 // bubblewrap leaves the command all that there are.
 func mayHave(caps []string) error {
