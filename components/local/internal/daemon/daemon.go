@@ -138,9 +138,13 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	file.PCCSURL = "http://" + now.API
 	file.GatewayAddress = now.Gateway
 
+	certificate, err := gateway.Certify(filepath.Join(dir.path, "gateway"), cfg.Domain, time.Now())
+	if err != nil {
+		return err
+	}
 	var cl *cloud.Cloud // set before anything is served
 	gw := gateway.New(gateway.Config{
-		Domain: cfg.Domain, Log: cfg.Log,
+		Domain: cfg.Domain, Certificate: &certificate, Log: cfg.Log,
 		Resolve: func(id string) []gateway.Backend { return backends(fab, cl.Resolve(id)) },
 		Alive:   func(uuid string) bool { _, ok := cl.Machine(uuid); return ok },
 	})
@@ -235,7 +239,7 @@ func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error
 	return CloudFile{
 		APIURLInCVM: "http://" + fabric.Address.String() + "/api/v1", APIKey: key,
 		PCCSURLInCVM:  "http://" + fabric.Address.String(),
-		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(),
+		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(), GatewayCAFile: gateway.CAFile(filepath.Join(dir.path, "gateway")),
 		RootPEMFile: root, RootPEM: string(sim.RootPEM()), KeyProvider: KeyProvider{Name: "kms", ID: sim.KeyProviderID()},
 		Images: sim.Images(), StateDir: dir.path, PID: os.Getpid(),
 	}, nil

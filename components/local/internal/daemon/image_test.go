@@ -200,8 +200,7 @@ configs: {conf: {content: "price"}}
 		}
 	})
 	t.Run("what a root is written to is forgotten, volumes are kept, the image is as it was", func(t *testing.T) {
-		store := filepath.Join(s.dir, "images")
-		before := snapshot(t, store)
+		before := snapshot(t, s.dir)
 		for _, args := range [][]string{{"append", "/data/seed", "more"}, {"append", "/var/lib/kept/x", "kept"}, {"append", "/tmp/gone", "x"}} {
 			service := "full"
 			if args[1] == "/var/lib/kept/x" {
@@ -228,7 +227,7 @@ configs: {conf: {content: "price"}}
 		if got := s.log(v, "full"); strings.Count(got, "got user defined signal 1") != 1 {
 			t.Errorf("the image's stop signal: %q", got)
 		}
-		if after := snapshot(t, store); after != before {
+		if after := snapshot(t, s.dir); after != before {
 			t.Errorf("the image store was\n%s\nand is\n%s", before, after)
 		}
 	})
@@ -240,18 +239,24 @@ configs: {conf: {content: "price"}}
 	})
 }
 
-// snapshot is every name, size, mode and time below a folder.
+// snapshot is every name, size, mode and time in the unpacked images of a cloud.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
+	roots, err := filepath.Glob(filepath.Join(dir, "images", "*", "root"))
+	if err != nil || len(roots) == 0 {
+		t.Fatalf("unpacked images: %v, %v", roots, err)
+	}
 	var out strings.Builder
-	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
-		if err == nil {
-			fmt.Fprintln(&out, path, info.Mode(), info.Size(), info.ModTime())
+	for _, root := range roots {
+		err := filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+			if err == nil {
+				fmt.Fprintln(&out, path, info.Mode(), info.Size(), info.ModTime())
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return out.String()
 }
