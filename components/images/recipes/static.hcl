@@ -6,7 +6,7 @@ layer "static" {
   ca_bundle   = true
 
   drop = [
-    "usr/share/man/**", "usr/share/info/**", "usr/share/lintian/**", "usr/share/doc/base-files/*",
+    "usr/share/man/**", "usr/share/info/**", "usr/share/lintian/**", "usr/share/doc/base-files/README*", "usr/share/doc/base-files/FAQ*",
     "usr/share/base-files/**", "usr/share/doc/ca-certificates/README.Debian", "usr/share/doc/*/changelog*", "usr/share/doc/*/NEWS*",
     "usr/share/doc/ca-certificates/examples/**", "usr/sbin/update-ca-certificates", "etc/update-motd.d/**", "etc/issue*", "etc/dpkg/**",
     "usr/lib/systemd/**", "lib/systemd/**", "usr/share/dict/**", "usr/share/misc/**", "usr/share/pixmaps/**", "usr/share/icons/**", "usr/games/**",

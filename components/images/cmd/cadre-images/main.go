@@ -166,7 +166,7 @@ func (f *flags) again(ctx context.Context, root, out, goCache string) *exec.Cmd 
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "TZ=Asia/Kathmandu", "LC_ALL=C", "LANG=C", "GOMAXPROCS=1", "SOURCE_DATE_EPOCH=1")
+	cmd.Env = append(os.Environ(), "TZ=Asia/Kathmandu", "LC_ALL=C", "LANG=C", "GOMAXPROCS=3", "SOURCE_DATE_EPOCH=1")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package bom
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -82,6 +83,11 @@ func Texts(texts [][]byte) (expression, comment string) {
 	var ids []string
 	unknown := 0
 	for _, text := range texts {
+		if bytes.Contains(text, []byte("\nBusiness Source License 1.1\n")) && bytes.Contains(text, []byte("\nTerms\n")) {
+			// A form with parameters, which the scanner does not know.
+			ids = append(ids, "BUSL-1.1")
+			continue
+		}
 		cover := licensecheck.Scan(text)
 		if cover.Percent < certain {
 			unknown++
@@ -94,6 +100,7 @@ func Texts(texts [][]byte) (expression, comment string) {
 		}
 	}
 	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	switch {
 	case len(texts) == 0:
 		return "", "it has no licence file at its root"

@@ -56,7 +56,7 @@ func dynamic(e tree.Entry) (needed, folders []string, err error) {
 func parse(r io.ReaderAt, name string) (needed, folders []string, err error) {
 	magic := make([]byte, len(elf.ELFMAG))
 	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
-		return nil, nil, nil //nolint:nilerr // a script or data
+		return nil, nil, nil // a script or data
 	}
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -64,7 +64,7 @@ func parse(r io.ReaderAt, name string) (needed, folders []string, err error) {
 	}
 	defer func() { _ = f.Close() }()
 	if needed, err = f.ImportedLibraries(); err != nil || len(needed) == 0 {
-		return nil, nil, nil //nolint:nilerr // static: it has no dynamic section
+		return nil, nil, nil // static: it has no dynamic section
 	}
 	// Libraries of a wheel lie together: what loads one has loaded those beside it.
 	folders = []string{path.Dir(name)}

@@ -134,13 +134,13 @@ func (r *run) addProgram(l *layer, p recipe.Program) error {
 	if err := r.file(l, docs+"modules", 0o644, bom.NoticeFile(p.Name, b.notices)); err != nil {
 		return err
 	}
-	version, licence := r.Version, "Apache-2.0"
+	version, licence, comment := r.Version, "Apache-2.0", ""
 	if p.Locked {
 		version, licence = "", ""
 		for _, n := range b.notices {
 			if strings.HasPrefix(p.Package+"/", n.Module.Path+"/") {
 				c := n.Component(p.Name)
-				version, licence = c.Version, c.Licence
+				version, licence, comment = c.Version, c.Licence, c.Comment
 			}
 		}
 	} else {
@@ -152,7 +152,9 @@ func (r *run) addProgram(l *layer, p recipe.Program) error {
 			return err
 		}
 	}
-	l.components = append(l.components, bom.Program(p.Name, cmp.Or(version, "unknown"), b.sha256, licence))
+	c := bom.Program(p.Name, cmp.Or(version, "unknown"), b.sha256, licence)
+	c.Comment = comment
+	l.components = append(l.components, c)
 	for _, n := range b.notices {
 		l.components = append(l.components, n.Component(p.Name))
 	}

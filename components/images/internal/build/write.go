@@ -18,6 +18,12 @@ import (
 // searchPath is PATH where a recipe says nothing.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// The documents about an image are files of its name with these endings.
+const (
+	sbomEnding       = ".spdx.json"
+	provenanceEnding = ".provenance.json"
+)
+
 // write makes the images of their layers, with what is said about them.
 func (r *run) write(wanted []*recipe.Recipe) ([]Result, error) {
 	var named []oci.Named
@@ -25,6 +31,14 @@ func (r *run) write(wanted []*recipe.Recipe) ([]Result, error) {
 	about := r.Out + "-about"
 	if err := os.MkdirAll(about, 0o755); err != nil { //nolint:gosec // public files
 		return nil, fmt.Errorf("make the folder of documents: %w", err)
+	}
+	for _, ending := range []string{sbomEnding, provenanceEnding} {
+		old, _ := filepath.Glob(filepath.Join(about, "*"+ending))
+		for _, name := range old {
+			if err := os.Remove(name); err != nil {
+				return nil, fmt.Errorf("remove what was said about another build: %w", err)
+			}
+		}
 	}
 	users := map[string]int{}
 	for _, w := range wanted {
@@ -127,7 +141,7 @@ func (r *run) about(n oci.Named, w *recipe.Recipe, chain []*layer, dir string) (
 	for _, doc := range []struct {
 		kind, ending string
 		data         []byte
-	}{{bom.SPDXType, ".spdx.json", sbom}, {bom.ProvenanceType, ".provenance.json", provenance}} {
+	}{{bom.SPDXType, sbomEnding, sbom}, {bom.ProvenanceType, provenanceEnding, provenance}} {
 		a, err := oci.NewArtifact(n.Image.Descriptor, types.MediaType(doc.kind), doc.data, map[string]string{
 			"org.opencontainers.image.created": subject.Time.UTC().Format(time.RFC3339), "org.opencontainers.image.title": w.Name + doc.ending,
 		})

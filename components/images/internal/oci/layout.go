@@ -137,7 +137,7 @@ func ReadLayout(dir string) ([]Named, error) {
 
 // Data returns the one layer of an artifact, which must be small.
 func (i *Image) Data() ([]byte, error) {
-	layers, err := i.Image.Layers()
+	layers, err := i.Layers()
 	if err != nil || len(layers) != 1 {
 		return nil, fmt.Errorf("not one layer: %w", err)
 	}

@@ -11,9 +11,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// emptyConfig is the configuration of what is no image.
-const emptyConfig types.MediaType = "application/vnd.oci.empty.v1+json"
-
 // manifest is an image manifest of OCI 1.1.
 type manifest struct {
 	SchemaVersion int               `json:"schemaVersion"`
@@ -54,9 +51,10 @@ func New(config v1.ConfigFile, layers []Blob, annotations map[string]string) (*I
 // NewArtifact makes a document about an image: registries list it among the referrers of
 // the subject.
 func NewArtifact(subject v1.Descriptor, kind types.MediaType, data []byte, annotations map[string]string) (*Image, error) {
+	// The type stands twice: registries older than OCI 1.1 know that of the configuration only.
 	about := v1.Descriptor{MediaType: subject.MediaType, Digest: subject.Digest, Size: subject.Size}
 	img, err := assemble(manifest{ArtifactType: kind, Subject: &about, Annotations: annotations},
-		Bytes(emptyConfig, []byte("{}")), []Blob{Bytes(kind, data)})
+		Bytes(kind, []byte("{}")), []Blob{Bytes(kind, data)})
 	if err != nil {
 		return nil, err
 	}

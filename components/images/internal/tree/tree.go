@@ -305,6 +305,7 @@ func unpack(e Entry, at string) error {
 		return os.Mkdir(at, 0o700)
 	case Symlink:
 		return os.Symlink(e.Target, at)
+	case File:
 	}
 	r, err := e.Body.Open()
 	if err != nil {
