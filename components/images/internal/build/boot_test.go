@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +54,7 @@ func try(t *testing.T, n oci.Named, r *recipe.Recipe) {
 		t.Fatal("its recipe tries nothing")
 	}
 	root := unpack(t, n)
+	bytecodeWithoutTime(t, root)
 	config, err := n.Image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +73,25 @@ func try(t *testing.T, n oci.Named, r *recipe.Recipe) {
 		t.Errorf("%q: %v\n%s", r.Try, err, out)
 	}
 	t.Logf("%s", out)
+}
+
+// bytecodeWithoutTime finds compiled modules that carry the time of their source (PEP 552):
+// they differ from build to build, and Python compiles them again at each start.
+func bytecodeWithoutTime(t *testing.T, root string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".pyc") {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if err == nil && (len(data) < 16 || string(data[4:8]) != "\x01\x00\x00\x00") {
+			t.Errorf("%s is not of the kind that is never compared with its source", strings.TrimPrefix(name, root))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // unpack writes the image's layers into a folder; links are not followed out of it.

@@ -69,9 +69,10 @@ func run(ctx context.Context, root string, folders []string) error {
 	}
 	args := []string{
 		"--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
-		"--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8", "--setenv", "PATH", "/usr/bin",
+		// What the compiler itself imports must not be kept on the way, with its time.
+		"--setenv", "PYTHONDONTWRITEBYTECODE", "1", "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8", "--setenv", "PATH", "/usr/bin",
 		"--bind", root, "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--",
-		"/usr/bin/python3", "-m", "compileall", "-q", "-j1", "--invalidation-mode", "unchecked-hash",
+		"/usr/bin/python3", "-m", "compileall", "-q", "-f", "-j1", "--invalidation-mode", "unchecked-hash",
 	}
 	for _, f := range folders {
 		args = append(args, "/"+f)

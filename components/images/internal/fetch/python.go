@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"cadre.dev/images/internal/recipe"
 )
@@ -37,7 +38,7 @@ type Indexes struct {
 // ReadIndexes reads pip's configuration: its environment variables, then its files. A
 // machine without any uses the public index, which comes last everywhere.
 func ReadIndexes(env func(string) string, files []string) Indexes {
-	x := Indexes{client: http.DefaultClient}
+	x := Indexes{client: &http.Client{Timeout: 2 * time.Minute}}
 	x.set("index-url", env("PIP_INDEX_URL"))
 	x.set("extra-index-url", env("PIP_EXTRA_INDEX_URL"))
 	x.set("find-links", env("PIP_FIND_LINKS"))
