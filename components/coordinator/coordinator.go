@@ -50,10 +50,10 @@ const renewEvery = keys.LeafTTL / 3
 
 // warmup is how long agents may need to find a coordinator that started and to
 // report to it: a re-dial and a report, each of some seconds.
-const warmup = reports.LiveWithin + 4*time.Second
+const warmup = reports.LiveWithin + 6*time.Second
 
 // admitWarmup is warmup for a Slot that another Boot asks for. A live agent dials a
-// coordinator that is away at least every 2 s, and reports on its first Session; a dial takes
+// coordinator that is away at least every 2 s, one that refuses it every 5 s, and reports on its first Session; a dial takes
 // a few seconds at most. The leader waits longer with its plans: those need most agents.
 const admitWarmup = 8 * time.Second
 

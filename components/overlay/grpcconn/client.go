@@ -74,6 +74,9 @@ func Client(conn net.Conn, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 // that will be: what is left of it differs with each call, so that the header tables of both
 // ends, 4 KiB each, would hold nothing but numbers that never come again.
 func untimed(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
 	call, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, end)()

@@ -42,8 +42,11 @@ type Agent struct {
 	guest   attest.Guest
 	disk    *durable.Disk
 	admit   *admit.Client
-	mesh    *mesh.Folder
-	svid    *sds.Folder // nil unless asked for
+	// tokenLost: Consul did not know the token that a coordinator said stays. Of the
+	// renewals' goroutine alone.
+	tokenLost bool
+	mesh      *mesh.Folder
+	svid      *sds.Folder // nil unless asked for
 
 	// Parts that need no name.
 	member  *member.Watcher

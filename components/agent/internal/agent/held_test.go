@@ -122,3 +122,41 @@ func TestBehindAsksOnceForWhatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// TestATokenThatConsulDoesNotKnowIsReplaced: it was to stay, by the records. The certificate is
+// taken all the same, and the next renewal asks for another token.
+func TestATokenThatConsulDoesNotKnowIsReplaced(t *testing.T) {
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	plain := config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})
+	order := func(epoch uint32) {
+		c.Order(&controlv1.Desired{Version: uint64(10 + epoch), Term: 3, ConfigJson: plain, SecretEpochs: map[string]uint32{"password": epoch}})
+	}
+	order(1)
+	c.Grant = func(r *admissionv1.AdmitResponse) {
+		r.Credentials.Consul = &admissionv1.ConsulCredentials{TokensId: "one", WorkloadToken: "gone"}
+	}
+	keeps, epoch := make(chan bool, 100), uint32(1)
+	c.Renewal = func(r *admissionv1.RenewRequest, out *admissionv1.Credentials) error { // one at a time
+		keeps <- r.GetHeld().GetKeepsToken()
+		epoch++
+		out.Secrets[0].Epoch = epoch
+		out.Consul = &admissionv1.ConsulCredentials{TokensId: "one", TokenKept: r.GetHeld().GetKeepsToken()}
+		return nil
+	}
+	c.Start(t)
+	a := newTestAgent(t, w)
+	a.cfg.Consul = "127.0.0.1:0" // a door, behind which nobody knows any token
+	a.start()
+	for n, want := range []bool{true, false} {
+		order(uint32(n) + 2) // of which each has the agent renew
+		select {
+		case got := <-keeps:
+			if got != want {
+				t.Errorf("the boot says that it keeps its token: %v, want %v", got, want)
+			}
+		case <-time.After(3 * soon):
+			t.Fatal("no renewal")
+		}
+	}
+}

@@ -82,7 +82,9 @@ func (a *Agent) renew(ctx context.Context) error {
 func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	current, _ := a.admitted.Get()
 	known, _ := a.hub.Desired().Get()
-	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, Held: current.Held()})
+	held := current.Held()
+	held.KeepsToken = !a.tokenLost
+	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, Held: held})
 	if err != nil {
 		return renewal.Held{}, err
 	}
@@ -90,8 +92,14 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Held, error) {
 	if err != nil {
 		return renewal.Held{}, err
 	}
-	if err := a.proveTokens(ctx, next); err != nil {
+	err = a.proveTokens(ctx, next)
+	if err != nil && !grant.GetConsul().GetTokenKept() {
 		return renewal.Held{}, err
+	}
+	if a.tokenLost = err != nil; a.tokenLost {
+		// It may be gone from Consul, whatever the records say. The rest is good, and the next
+		// renewal asks for another.
+		a.cfg.Log.Warn("the token that stays is not known to consul", "error", err)
 	}
 	a.tellKept(next)
 	a.askedAt.Store(known.GetVersion())
@@ -126,6 +134,7 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Held, error) {
 	if err := a.proveTokens(ctx, next); err != nil {
 		a.cfg.Log.Warn("tokens of an admission are not known yet", "error", err)
 	}
+	a.tokenLost = false // this one was made just now
 	a.tellKept(next)
 	a.askedAt.Store(known.GetVersion())
 	a.take(next)

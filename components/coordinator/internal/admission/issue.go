@@ -173,7 +173,8 @@ func (g *grant) keepsToken(rules string, now time.Time) bool {
 // before the one that the Boot uses end.
 func (s *Service) confirm(ctx context.Context, g *grant) *refusal {
 	has := g.admission.TokenAccessors
-	if len(has) == 1 {
+	if len(has) == 1 || s.now().Sub(g.admission.TokensAt) < settled {
+		// Right after another one was given out the workload may still use the one before.
 		return s.commit(ctx, append([]store.Op{{Kind: store.OpCheckIndex, Key: store.AdmissionKey(g.admission.Slot), Index: g.index}}, g.checks...))
 	}
 	next := g.admission

@@ -53,7 +53,11 @@ func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
 	if third.GetTokenKept() || !h.works(first.GetConsul().GetWorkloadToken()) {
 		t.Fatalf("an older token is in use: %v", third)
 	}
-	// With the newest in use those before it end.
+	// With the newest in use those before it end, once the workload has had time to take it.
+	if out := renewed(third).GetConsul(); !out.GetTokenKept() || !h.works(first.GetConsul().GetWorkloadToken()) {
+		t.Errorf("the newest has just come: %v", out)
+	}
+	h.ahead.Add(int64(settled))
 	if out := renewed(third).GetConsul(); !out.GetTokenKept() || len(h.admission().TokenAccessors) != 1 || h.works(first.GetConsul().GetWorkloadToken()) || !h.works(third.GetWorkloadToken()) {
 		t.Errorf("the newest is in use: %v, %+v", out, h.admission())
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 
@@ -84,7 +85,7 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 	}
 	log := s.log.With("slot", peer.ID.Slot, "boot", peer.BootID)
 	// The agent's heartbeats tell that it is there.
-	client, err := grpcconn.Client(conns.Second, grpc.WithKeepaliveParams(keepalive.ClientParameters{}))
+	client, err := grpcconn.Client(conns.Second, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: math.MaxInt64}))
 	if err != nil {
 		log.Warn("control session not usable", "error", err)
 		_ = conns.First.Close() // ends the Session; the agent makes a new one

@@ -99,7 +99,9 @@ func (s *Server) WatchGroup(req *apiv1.WatchGroupRequest, stream grpc.ServerStre
 	checked := s.cfg.Now()
 	for {
 		if s.cfg.Now().Sub(checked) >= recheckEvery {
-			// The token may have been revoked, or have lost the right, meanwhile.
+			// The token may have been revoked, or have lost the right, meanwhile; and records
+			// that were put back are older than what was read.
+			c.view = nil
 			if err := c.mayRead(ctx, req.GetGroup()); err != nil {
 				return err
 			}

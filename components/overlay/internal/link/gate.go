@@ -61,7 +61,7 @@ func (s State) failed(ev Failed) (State, []Effect) {
 	if !s.gate.dialing || ev.Try != s.gate.try {
 		return s, nil
 	}
-	if ev.Refused {
+	if ev.Refused && s.facts.AnyBoot {
 		return s.waitGate(ev.Jitter, refusedMax)
 	}
 	return s.waitGate(ev.Jitter, backOffMax)

@@ -52,10 +52,11 @@ const (
 	// the first Session of a Boot, so both are short.
 	backOffMin = 100 * time.Millisecond
 	backOffMax = 2 * time.Second
-	// refusedMax bounds it while the Peer refuses this Boot. A coordinator that has just
-	// started knows nobody until it has read its records: asked by thousands every two
-	// seconds it does nothing but handshakes, and gets no further (seen with 1,000).
-	refusedMax = 15 * time.Second
+	// refusedMax bounds it while a coordinator refuses this Boot: one that has just started
+	// knows nobody until it has read its records, and asked by thousands every two
+	// seconds it does nothing but handshakes (seen with 1,000). How long coordinators wait
+	// for live agents before they take them for gone rests on it.
+	refusedMax = 5 * time.Second
 	// steady is how long a Session must have lived for its loss to be answered
 	// with an immediate dial. Less is a flap and backs off.
 	steady = time.Second

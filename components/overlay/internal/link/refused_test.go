@@ -5,15 +5,20 @@ import (
 	"time"
 )
 
-// TestAPeerThatRefusesIsAskedSeldom: one that cannot be reached is asked every two seconds,
-// one that is there and refuses four times a minute in the end.
-func TestAPeerThatRefusesIsAskedSeldom(t *testing.T) {
+// TestACoordinatorThatRefusesIsAskedSeldom: who cannot be reached, and a member that refuses,
+// is asked every two seconds in the end, a coordinator that refuses every five.
+func TestACoordinatorThatRefusesIsAskedSeldom(t *testing.T) {
 	for _, c := range []struct {
+		facts   Facts
 		refused bool
 		least   time.Duration
 		most    time.Duration
-	}{{false, backOffMax / 2, backOffMax}, {true, refusedMax / 2, refusedMax}} {
-		s, effects := State{}.Step(Changed{facts("b1", "i1")})
+	}{
+		{facts("b1", "i1"), true, backOffMax / 2, backOffMax},
+		{Facts{Dials: true, AnyBoot: true, Instance: "i1"}, false, backOffMax / 2, backOffMax},
+		{Facts{Dials: true, AnyBoot: true, Instance: "i1"}, true, refusedMax / 2, refusedMax},
+	} {
+		s, effects := State{}.Step(Changed{c.facts})
 		var after time.Duration
 		for n := range 12 {
 			try := effects[len(effects)-1].(Dial).Try
