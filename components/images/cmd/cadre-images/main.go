@@ -12,20 +12,24 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"cadre.dev/images/internal/boot"
 	"cadre.dev/images/internal/build"
 	"cadre.dev/images/internal/oci"
+	"cadre.dev/images/internal/recipe"
 	"cadre.dev/images/internal/relock"
 )
 
-const usage = `Usage: cadre-images build|reproduce|lock|list [flags]
+const usage = `Usage: cadre-images build|reproduce|try|lock|list [flags]
 
   build      make the images and their documents; --push copies them to a registry
   reproduce  make them twice under different circumstances and compare
+  try        unpack each image and run what its recipe tries, in a sandbox
   lock       resolve packages anew (apt-get, pip); --programs also builds programs of others
   list       what a layout has
 
@@ -147,6 +151,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return nil
 	case "lock":
 		return relock.Run(ctx, relock.Options{Root: f.Root, Cache: f.Cache, Now: time.Now(), Programs: f.programs, Env: f.Env, Say: f.Say})
+	case "try":
+		return try(ctx, f, stdout)
 	case "list":
 		return list(stdout, f.Out)
 	}
@@ -189,6 +195,36 @@ func table(w io.Writer, results []build.Result) {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%.1f MB\t%.1f MB\t%.1f MB\t%.1f s\n", r.Ref, r.Digest, float64(r.Size)/1e6, float64(r.Own)/1e6, float64(r.Raw)/1e6, r.Took.Seconds())
 	}
 	_ = t.Flush()
+}
+
+// try runs every image of the layout that a recipe stands behind.
+func try(ctx context.Context, f flags, w io.Writer) error {
+	if err := boot.Sandbox(ctx); err != nil {
+		return err
+	}
+	set, err := recipe.Load(filepath.Join(f.Root, build.Recipes), true)
+	if err != nil {
+		return err
+	}
+	images, err := oci.ReadLayout(f.Out)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range images {
+		name, _, _ := strings.Cut(n.Ref, ":")
+		i := slices.IndexFunc(set.Images(), func(r *recipe.Recipe) bool { return r.Name == name })
+		if i < 0 || (len(f.Only) > 0 && !slices.Contains(f.Only, name)) {
+			continue
+		}
+		said, err := boot.Try(ctx, n, set.Images()[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		_, _ = fmt.Fprintf(w, "%s runs:\n  %s\n", n.Ref, strings.ReplaceAll(strings.TrimSpace(said), "\n", "\n  "))
+	}
+	return errors.Join(errs...)
 }
 
 func list(w io.Writer, dir string) error {

@@ -24,7 +24,7 @@ func TestUsage(t *testing.T) {
 			if err := run(t.Context(), args, &out, &errs); !errors.Is(err, errUsage) {
 				t.Errorf("got %v", err)
 			}
-			if !strings.Contains(errs.String(), "Usage: cadre-images build|reproduce|lock|list") {
+			if !strings.Contains(errs.String(), "Usage: cadre-images build|reproduce|try|lock|list") {
 				t.Errorf("said %q", errs.String())
 			}
 		})

@@ -42,6 +42,17 @@ func TestTextsAreRecognised(t *testing.T) {
 	if got, _ := Texts([][]byte{licence}); got != "Apache-2.0" {
 		t.Errorf("got %q", got)
 	}
+	patents := []byte(`Additional IP Rights Grant (Patents)
+
+"This implementation" means the copyrightable works distributed by
+Google as part of the Go project.
+`)
+	if got, _ := Texts([][]byte{licence, patents}); got != "Apache-2.0" {
+		t.Errorf("beside patents: got %q", got)
+	}
+	if got, _ := Texts([][]byte{[]byte("Licensor: X\n\nNotice\n\nBusiness Source License 1.1\n\nTerms\n\n...")}); got != "BUSL-1.1" {
+		t.Errorf("got %q", got)
+	}
 	if got, comment := Texts([][]byte{[]byte("You may look at it.")}); got != "" || comment == "" {
 		t.Errorf("got %q, %q", got, comment)
 	}

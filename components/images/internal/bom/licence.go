@@ -94,7 +94,8 @@ func Texts(texts [][]byte) (expression, comment string) {
 			continue
 		}
 		for _, m := range cover.Match {
-			if !slices.Contains(ids, m.ID) {
+			// A grant of patents beside a licence has no name in SPDX.
+			if !strings.HasPrefix(m.ID, "GooglePatent") && !slices.Contains(ids, m.ID) {
 				ids = append(ids, m.ID)
 			}
 		}
