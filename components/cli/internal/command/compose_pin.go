@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cadre.dev/cli/internal/diff"
-	"cadre.dev/cli/internal/registry"
+	"cadre.dev/cli/registry"
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/compose/pin"
 )

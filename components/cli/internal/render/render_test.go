@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"cadre.dev/client/tell"
 	"cadre.dev/core/group"
 )
 
@@ -13,8 +14,8 @@ func TestAgo(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 42 * time.Second: "42s", 190 * time.Second: "3m10s", 125 * time.Minute: "2h05m", 99 * time.Hour: "4d03h",
 	} {
-		if got := Ago(d); got != want {
-			t.Errorf("Ago(%s) = %s, want %s", d, got, want)
+		if got := tell.Ago(d); got != want {
+			t.Errorf("tell.Ago(%s) = %s, want %s", d, got, want)
 		}
 	}
 }
