@@ -16,6 +16,7 @@ clusters=(
 	./components/coordinator
 	./components/coordinator/internal/secrets
 	./components/coordinator/internal/supervise
+	./components/doors
 	./components/lab/natlab
 	./components/local/internal/daemon
 	./components/local/internal/fabric

@@ -64,7 +64,7 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 }
 
 // consulTokenEvery is a third of the token's life: two renewals may fail.
-const consulTokenEvery = tokens.TTL / 3
+const consulTokenEvery = tokens.CoordinatorTTL / 3
 
 // renewConsulToken gives the Consul server a new token well before its own ends.
 func (c *Coordinator) renewConsulToken(ctx context.Context) error {

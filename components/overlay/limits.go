@@ -16,7 +16,7 @@ type limits struct {
 	// admissionTime is how long each may last, while others find a place too.
 	admissionTime time.Duration
 	// lined is how many more may wait for such a place; lineTime is for how long: an
-	// agent gives an exchange 30 s.
+	// agent gives an exchange, and the wait for it, 45 s.
 	lined    int
 	lineTime time.Duration
 	// handshakePatience is how long a connection keeps its place before its handshake is
@@ -49,10 +49,10 @@ func (l limits) withDefaults() limits {
 		admissions:        cmp.Or(l.admissions, 128),
 		admissionTime:     cmp.Or(l.admissionTime, 60*time.Second),
 		lined:             cmp.Or(l.lined, 1024),
-		lineTime:          cmp.Or(l.lineTime, 10*time.Second),
+		lineTime:          cmp.Or(l.lineTime, 20*time.Second),
 		handshakePatience: cmp.Or(l.handshakePatience, 2*time.Second),
-		silentPatience:    cmp.Or(l.silentPatience, 2*time.Second),
-		exchangePatience:  cmp.Or(l.exchangePatience, 10*time.Second),
+		silentPatience:    cmp.Or(l.silentPatience, 5*time.Second),
+		exchangePatience:  cmp.Or(l.exchangePatience, 20*time.Second),
 		parked:            cmp.Or(l.parked, 64),
 		parkTime:          cmp.Or(l.parkTime, 3*time.Second),
 		streams:           cmp.Or(l.streams, 1024),

@@ -197,6 +197,13 @@ func (c *Consul) call(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, c.cfg.CallTimeout, fmt.Errorf("consul did not answer in %v", c.cfg.CallTimeout))
 }
 
+// longCall bounds a read of many records: a server that has just started, on a machine that
+// has more to do, needs longer for thousands than for one, and cut off it would begin anew.
+func (c *Consul) longCall(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := 3 * c.cfg.CallTimeout
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("consul did not answer in %v", limit))
+}
+
 // consistent reads are confirmed by a quorum: a deposed Raft leader in a
 // minority cannot answer them (F22).
 func consistent(ctx context.Context) *api.QueryOptions {

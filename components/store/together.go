@@ -88,7 +88,7 @@ type readAnswer struct {
 }
 
 func (c *Consul) readTxn(ctx context.Context, ops api.TxnOps) (*readAnswer, error) {
-	ctx, cancel := c.call(ctx)
+	ctx, cancel := c.longCall(ctx)
 	defer cancel()
 	body, err := json.Marshal(ops)
 	if err != nil {

@@ -6,5 +6,6 @@
 //	guest agent (unix socket) ◄── quotes, keys; PCCS ◄── collateral
 //
 // Left out are the reconciler, the API, the forwarding of Consul's own ports between
-// machines, and Consul, which is a process of its own.
+// machines, and Consul, which is a process of its own. The door of members stands beside
+// it, by itself (NewDoor).
 package coordinatortest

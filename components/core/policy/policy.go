@@ -111,7 +111,7 @@ type Admission struct {
 	// Generation grows with each Boot that takes the Slot.
 	Generation uint64    `json:"generation"`
 	AdmittedAt time.Time `json:"admitted_at"`
-	// ExpiresAt is the end of the credentials.
+	// ExpiresAt is when the last of the credentials ends that were given by this record.
 	ExpiresAt time.Time `json:"expires_at"`
 	// AttestedAt is when the evidence was verified that the credentials rest on.
 	AttestedAt time.Time `json:"attested_at,omitzero"`
@@ -120,9 +120,11 @@ type Admission struct {
 	// TokenAccessors are the Consul tokens that were issued with it.
 	TokenAccessors []string `json:"token_accessors,omitempty"`
 	// TokensAt is when the newest of them were issued.
-	TokensAt  time.Time `json:"tokens_at,omitzero"`
-	By        string    `json:"by"`
-	Simulated bool      `json:"simulated,omitempty"`
+	TokensAt time.Time `json:"tokens_at,omitzero"`
+	// TokenRules names what the newest may do; another name calls for another token.
+	TokenRules string `json:"token_rules,omitempty"`
+	By         string `json:"by"`
+	Simulated  bool   `json:"simulated,omitempty"`
 	// Contest is about Boots that take the Slot from each other.
 	Contest Contest `json:"contest,omitzero"`
 }

@@ -45,7 +45,7 @@ func (l *oneListener) Accept() (net.Conn, error) {
 	case l.first <- struct{}{}:
 		return l.conn, nil
 	default:
-		<-l.conn.closed
+		<-l.conn.open.Done()
 		return nil, errSpent
 	}
 }

@@ -1,6 +1,7 @@
 package grpcconn
 
 import (
+	"context"
 	"net"
 	"sync"
 )
@@ -8,19 +9,23 @@ import (
 // watchedConn tells when gRPC is done with a connection.
 type watchedConn struct {
 	net.Conn
-	once   sync.Once
-	closed chan struct{}
+	once sync.Once
+	// open ends when the connection has been closed; done ends it.
+	open context.Context //nolint:containedctx // it is the connection's own life
+	done context.CancelFunc
 }
 
 func watch(conn net.Conn) *watchedConn {
-	return &watchedConn{Conn: conn, closed: make(chan struct{})}
+	c := &watchedConn{Conn: conn}
+	c.open, c.done = context.WithCancel(context.Background())
+	return c
 }
 
 func (c *watchedConn) Close() error {
 	err := error(nil)
 	c.once.Do(func() {
 		err = c.Conn.Close()
-		close(c.closed)
+		c.done()
 	})
 	return err
 }

@@ -20,8 +20,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// attemptLimit bounds one exchange: quoting takes about a second on real hardware.
-const attemptLimit = 30 * time.Second
+// attemptLimit bounds one exchange: quoting takes about a second on real hardware, and where
+// a thousand CVMs ask at once, one waits up to 20 s in line.
+const attemptLimit = 45 * time.Second
 
 // answerLimit bounds one answer of a coordinator that has proved nothing yet.
 const answerLimit = 1 << 20
@@ -84,7 +85,7 @@ func (c *Client) Again(ctx context.Context, held Admitted) (Admitted, error) {
 
 // Held tells a coordinator what of a is in use.
 func (a Admitted) Held() *admissionv1.Held {
-	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip()}
+	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip(), KeepsToken: true}
 }
 
 func (c *Client) attempt(ctx context.Context, held *Admitted) (Admitted, error) {

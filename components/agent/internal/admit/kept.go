@@ -10,18 +10,25 @@ import (
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
 
-// keep fills in the secrets that the coordinator left out of grant because nobody can tell
-// which value is in force of them: the Boot has what was gave. One that it does not have
-// stays out. was is nil at the first admission, and then nothing may be left out.
+// keep fills in what the coordinator left out of grant: the token, where that of was goes
+// on, and the secrets of which nobody can tell which value is in force. A secret that
+// the Boot does not have stays out. was is nil at the first admission, and then nothing may
+// be left out.
 func keep(was, grant *admissionv1.Credentials) (*admissionv1.Credentials, error) {
-	names := grant.GetKeptSecrets()
+	names, token := grant.GetKeptSecrets(), grant.GetConsul().GetTokenKept()
 	switch {
-	case len(names) == 0:
+	case len(names) == 0 && !token:
 		return grant, nil
 	case was == nil:
-		return nil, errors.New("read credentials: secrets are left out that this boot never had")
+		return nil, errors.New("read credentials: something is left out that this boot never had")
 	}
-	out := proto.Clone(grant).(*admissionv1.Credentials)
+	out := proto.CloneOf(grant)
+	if has := was.GetConsul(); token {
+		if has.GetWorkloadToken() == "" || has.GetTokensId() != grant.GetConsul().GetTokensId() || grant.GetConsul().GetWorkloadToken() != "" {
+			return nil, errors.New("read credentials: a token is said to stay that this boot does not have")
+		}
+		out.Consul.WorkloadToken, out.Consul.TokensExpireAt = has.GetWorkloadToken(), has.GetTokensExpireAt()
+	}
 	for _, name := range names {
 		called := func(s *admissionv1.Secret) bool { return s.GetName() == name }
 		if slices.ContainsFunc(out.GetSecrets(), called) {

@@ -4,8 +4,32 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 )
+
+func TestKeepFillsInTheToken(t *testing.T) {
+	has := &admissionv1.ConsulCredentials{WorkloadToken: "old", TokensId: "1", TokensExpireAt: timestamppb.Now()}
+	was := &admissionv1.Credentials{Consul: has}
+	kept := func(id, token string) *admissionv1.Credentials {
+		return &admissionv1.Credentials{Consul: &admissionv1.ConsulCredentials{TokenKept: true, TokensId: id, WorkloadToken: token, Datacenter: "dc"}}
+	}
+	got, err := keep(was, kept("1", ""))
+	if c := got.GetConsul(); err != nil || c.GetWorkloadToken() != "old" || c.GetTokensExpireAt() != has.GetTokensExpireAt() || c.GetDatacenter() != "dc" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for name, tc := range map[string]struct{ was, grant *admissionv1.Credentials }{
+		"nothing to keep":    {nil, kept("1", "")},
+		"another token":      {was, kept("2", "")},
+		"given and left out": {was, kept("1", "new")},
+		"it never had one":   {&admissionv1.Credentials{}, kept("", "")},
+	} {
+		if got, err := keep(tc.was, tc.grant); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
 
 func TestKeepFillsInWhatWasLeftOut(t *testing.T) {
 	one := func(name, value string, epoch uint32) *admissionv1.Secret {

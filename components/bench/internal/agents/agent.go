@@ -30,7 +30,7 @@ import (
 
 const (
 	// attemptLimit bounds one exchange, answerLimit one answer.
-	attemptLimit = 30 * time.Second
+	attemptLimit = 45 * time.Second
 	answerLimit  = 1 << 20
 )
 

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -176,8 +177,10 @@ func (s *Session) Renew(ctx context.Context) error {
 			return fmt.Errorf("renew %s: %w", s.agent.Slot.Name, err)
 		}
 		grant := answer.GetCredentials()
-		if grant.GetSlot() != s.agent.Slot.Name || grant.GetConsul().GetWorkloadToken() == s.agent.Grant.GetConsul().GetWorkloadToken() {
+		if had := s.agent.Grant; grant.GetSlot() != s.agent.Slot.Name || bytes.Equal(grant.GetSvidChainPem(), had.GetSvidChainPem()) {
 			return fmt.Errorf("renew %s: nothing is fresh", s.agent.Slot.Name)
+		} else if grant.GetConsul().GetTokenKept() {
+			grant.Consul = had.GetConsul()
 		}
 		s.agent.Grant = grant
 		return nil
@@ -186,5 +189,5 @@ func (s *Session) Renew(ctx context.Context) error {
 
 // held tells what is in use, as cadre-agent does.
 func (a *Agent) held() *admissionv1.Held {
-	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId()}
+	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), KeepsToken: true}
 }

@@ -205,7 +205,12 @@ func (p profile) take(ctx context.Context, token string) error {
 		return err
 	}
 	defer func() { _ = waits.Close() }()
-	return errors.Join(pprof.Lookup("goroutine").WriteTo(waits, 1), <-failed)
+	heap, err := os.Create(p.Path + "-heap.pprof")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = heap.Close() }()
+	return errors.Join(pprof.Lookup("goroutine").WriteTo(waits, 1), pprof.Lookup("heap").WriteTo(heap, 0), <-failed)
 }
 
 // ofConsul asks the server for its own.

@@ -123,6 +123,14 @@ func percentile(sorted []float64, p int) float64 {
 // takeover ends the leader in a way and measures until another Term has a leader, as those
 // who are left read it.
 func (c *cluster) takeover(ctx context.Context, kind string, end func(leader int) error) (float64, error) {
+	// Groups that still roll, and agents that come back to a coordinator that was away, take
+	// what there is of a small machine.
+	if _, err := c.whole(ctx, c.options.GrowLimit); err != nil {
+		return 0, err
+	}
+	if err := c.settle(ctx); err != nil {
+		return 0, err
+	}
 	leader, term, err := c.ready(ctx, 2*time.Minute)
 	if err != nil {
 		return 0, err

@@ -204,26 +204,30 @@ func (c *cluster) whole(ctx context.Context, within time.Duration) (last counts,
 	return last, err
 }
 
-// settle waits until Consul's log grows no less than it did a while before, a minute at most.
+// settle waits until Consul's log hardly grows, or for three looks in a row no less than
+// before, two minutes at most.
 func (c *cluster) settle(ctx context.Context) error {
-	const step = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	const step, looks = 5 * time.Second, 3
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	var before raft
-	last := -1.0
+	last, still := -1.0, 0
 	err := every(ctx, step, func() (bool, error) {
 		var now raft
 		if err := c.coordinators[0].Call(ctx, "raft", nothing{}, &now); err != nil {
 			return false, err
 		}
 		rate := float64(now.Applied-before.Applied) / step.Seconds()
-		known := before.Applied > 0
-		still := known && last >= 0 && (rate <= 1 || rate > last*0.8)
-		if known {
+		if known := before.Applied > 0; known {
+			if rate <= 1 || last >= 0 && rate > last*0.8 {
+				still++
+			} else {
+				still = 0
+			}
 			last = rate
 		}
 		before = now
-		return still, nil
+		return still == looks, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil // it does not settle: the figures show it

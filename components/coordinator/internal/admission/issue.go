@@ -23,6 +23,8 @@ import (
 // Issuer gives out and takes back Consul tokens.
 type Issuer interface {
 	Slot(ctx context.Context, h tokens.Holder) (tokens.Token, error)
+	// Rules names what a token for h may do.
+	Rules(h tokens.Holder) string
 	Revoke(ctx context.Context, accessors ...string) error
 }
 
@@ -67,16 +69,18 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 	case err != nil:
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
+	if g.keepsToken(s.cfg.Issuer.Rules(g.holder()), s.now()) {
+		out.Consul.TokenKept, out.Consul.TokensId = true, g.held.GetTokensId()
+		return out, s.confirm(ctx, g)
+	}
 	if refused := s.register(ctx, g); refused != nil {
 		return nil, refused
 	}
-	token, err := s.cfg.Issuer.Slot(ctx, tokens.Holder{
-		Spec: g.spec, Slot: g.admission.Slot, BootID: g.admission.BootID, Simulated: g.admission.Simulated,
-	})
+	token, err := s.cfg.Issuer.Slot(ctx, g.holder())
 	if err != nil {
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
-	old, refused := s.record(ctx, g, token, out.GetExpiresAt().AsTime())
+	old, refused := s.record(ctx, g, token)
 	if refused != nil {
 		// Nobody has it yet.
 		s.revoke(ctx, g.admission.Slot, []string{token.Accessor})
@@ -107,7 +111,7 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 
 // record adds the token to the admission and says which accessors are to be revoked.
 // errTaken inside of the refusal: the records are not those that were judged by.
-func (s *Service) record(ctx context.Context, g *grant, token tokens.Token, expires time.Time) (revoke []string, refused *refusal) {
+func (s *Service) record(ctx context.Context, g *grant, token tokens.Token) (revoke []string, refused *refusal) {
 	key := store.AdmissionKey(g.admission.Slot)
 	if g.index == 0 {
 		held, index, err := store.Read[policy.Admission](ctx, s.store, key)
@@ -122,27 +126,70 @@ func (s *Service) record(ctx context.Context, g *grant, token tokens.Token, expi
 	next := g.admission
 	now := s.now().UTC()
 	next.TokenAccessors, revoke = rotate(g.admission, g.held.GetTokensId(), token.Accessor, now)
-	next.TokensAt, next.ExpiresAt = now, expires.UTC()
-	op, err := store.Put(key, next, g.index)
+	next.TokensAt, next.TokenRules, next.ExpiresAt = now, s.cfg.Issuer.Rules(g.holder()), token.ExpiresAt.UTC()
+	return revoke, s.replace(ctx, g, next)
+}
+
+// replace puts the admission in the place of the one that was judged by, while that holds.
+func (s *Service) replace(ctx context.Context, g *grant, next policy.Admission) *refusal {
+	op, err := store.Put(store.AdmissionKey(next.Slot), next, g.index)
 	if err != nil {
-		return nil, refuse(codeTokens, "%v", err).later()
+		return refuse(codeTokens, "%v", err).later()
 	}
-	switch err := s.store.Commit(ctx, append([]store.Op{op}, g.checks...)...); {
+	if refused := s.commit(ctx, append([]store.Op{op}, g.checks...)); refused != nil {
+		return refused
+	}
+	s.replaced(next.Slot, g.index)
+	return nil
+}
+
+func (s *Service) commit(ctx context.Context, ops []store.Op) *refusal {
+	switch err := s.store.Commit(ctx, ops...); {
 	case err == nil:
-		s.replaced(g.admission.Slot, g.index)
-		return revoke, nil
+		return nil
 	case errors.Is(err, store.ErrConflict):
-		return nil, refuse(codeStale, "%v", errTaken).later().because(errTaken)
+		return refuse(codeStale, "%v", errTaken).later().because(errTaken)
 	default:
-		return nil, refuse(codeTokens, "record tokens: %v", err).later()
+		return refuse(codeTokens, "record tokens: %v", err).later()
 	}
+}
+
+// holder is whom a token is for.
+func (g *grant) holder() tokens.Holder {
+	a := g.admission
+	return tokens.Holder{Spec: g.spec, Slot: a.Slot, BootID: a.BootID, Simulated: a.Simulated}
+}
+
+// keepsToken reports whether the Boot keeps its token: it says that it uses the newest, which
+// may do what one may that is made now, and half of its life is left. Renewals then write
+// nothing, and what a member has to do with Consul costs Consul reads alone.
+func (g *grant) keepsToken(rules string, now time.Time) bool {
+	has := g.admission.TokenAccessors
+	return g.held.GetKeepsToken() && g.index != 0 && len(has) > 0 && has[len(has)-1] == g.held.GetTokensId() &&
+		g.admission.TokenRules == rules && now.Sub(g.admission.TokensAt) < tokens.TTL/2
+}
+
+// confirm makes sure that what was judged by holds where nothing is issued. The tokens from
+// before the one that the Boot uses end.
+func (s *Service) confirm(ctx context.Context, g *grant) *refusal {
+	has := g.admission.TokenAccessors
+	if len(has) == 1 {
+		return s.commit(ctx, append([]store.Op{{Kind: store.OpCheckIndex, Key: store.AdmissionKey(g.admission.Slot), Index: g.index}}, g.checks...))
+	}
+	next := g.admission
+	next.TokenAccessors = has[len(has)-1:]
+	if refused := s.replace(ctx, g, next); refused != nil {
+		return refused
+	}
+	s.revoke(ctx, g.admission.Slot, has[:len(has)-1])
+	return nil
 }
 
 const (
 	// settled is how long a Boot keeps to what it was given, if it got it: renewals
-	// come after a third of the tokens' life. One that comes sooner follows an answer
+	// come every 5 minutes and more. One that comes sooner follows an answer
 	// that was lost, or a rotation, and what the Boot had before may still be in use.
-	settled = tokens.TTL / 4
+	settled = 4 * time.Minute
 	// maxTokens bounds what a Boot has while answers get lost.
 	maxTokens = 4
 )

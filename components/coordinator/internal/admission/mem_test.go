@@ -88,6 +88,8 @@ func (s *small) Slot(context.Context, tokens.Holder) (tokens.Token, error) {
 	return tokens.Token{Accessor: fmt.Sprint("w", s.issued.Add(1)), ExpiresAt: s.clock().Add(tokens.TTL)}, nil
 }
 
+func (s *small) Rules(tokens.Holder) string { return "rules" }
+
 // noSecrets are none.
 type noSecrets struct{}
 

@@ -74,6 +74,7 @@ type quickIssuer struct{ n atomic.Int64 }
 func (i *quickIssuer) Slot(context.Context, tokens.Holder) (tokens.Token, error) {
 	return tokens.Token{Accessor: fmt.Sprint("w", i.n.Add(1)), ExpiresAt: time.Now().Add(tokens.TTL)}, nil
 }
+func (*quickIssuer) Rules(tokens.Holder) string              { return "rules" }
 func (*quickIssuer) Revoke(context.Context, ...string) error { return nil }
 
 // TestATT10_ANonceIsSpentOnceAcrossCoordinators: a hundred submissions at once over

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,6 +17,9 @@ import (
 // Farewell gives up the lease of a Boot that ends. One that is not the Slot has none,
 // which is no error.
 type Farewell func(ctx context.Context, group, slot, bootID string) error
+
+// farewellTime bounds what a farewell writes; the coordinator's own end waits for it.
+const farewellTime = 3 * time.Second
 
 // ServeFarewell has f called when a Boot says farewell. Call it before the first control
 // session.
@@ -32,6 +36,10 @@ func (s *Service) Farewell(ctx context.Context, _ *controlv1.FarewellRequest) (*
 	}
 	// From here on nobody counts it as alive, whatever becomes of the records.
 	s.reports.Farewell(id.Slot, boot)
+	// Whoever ends waits for an answer for a second and is gone: its successor waits for the
+	// lease all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
+	defer cancel()
 	if err := s.farewell(ctx, id.Group, id.Slot, boot); err != nil {
 		s.log.Warn("lease of a boot that said farewell not given up", "slot", id.Slot, "boot", boot, "error", err)
 		return nil, status.Error(codes.Unavailable, fmt.Sprintf("%s: the lease is not given up now", policy.CodeGateUnreadable))

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/coordinator/internal/peering"
@@ -82,7 +83,8 @@ func (s *Service) OnControl(ctx context.Context, peer overlay.Peer, conns overla
 		return
 	}
 	log := s.log.With("slot", peer.ID.Slot, "boot", peer.BootID)
-	client, err := grpcconn.Client(conns.Second)
+	// The agent's heartbeats tell that it is there.
+	client, err := grpcconn.Client(conns.Second, grpc.WithKeepaliveParams(keepalive.ClientParameters{}))
 	if err != nil {
 		log.Warn("control session not usable", "error", err)
 		_ = conns.First.Close() // ends the Session; the agent makes a new one

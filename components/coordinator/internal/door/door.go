@@ -159,11 +159,11 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, c Caller) *Refusal
 // consulted is what the caller is to get: of Consul, for all that Consul is asked about one
 // request is asked here.
 func (d *Door) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*answered, *Refusal) {
-	done, refused := d.shares.consul(v.Blocks)
-	if refused != nil {
+	at := d.shares.place(v.Blocks)
+	if refused := at.take(); refused != nil {
 		return nil, refused
 	}
-	defer done()
+	defer at.leave()
 	token, refused := d.checkToken(r, c, v)
 	if refused != nil {
 		return nil, refused
@@ -171,7 +171,7 @@ func (d *Door) consulted(r *http.Request, c Caller, v Verdict, body []byte) (*an
 	if v.Rule.Check == CheckAnswered {
 		return d.self(c), nil
 	}
-	ready, refused := d.prepare(r, c, v, token, body)
+	ready, refused := d.prepare(r, c, v, token, body, at)
 	if refused != nil {
 		return nil, refused
 	}
@@ -240,7 +240,7 @@ type prepared struct {
 	effect bool
 }
 
-func (d *Door) prepare(r *http.Request, c Caller, v Verdict, token string, body []byte) (out prepared, refused *Refusal) {
+func (d *Door) prepare(r *http.Request, c Caller, v Verdict, token string, body []byte, at *place) (out prepared, refused *Refusal) {
 	out = prepared{body: body, over: func() {}, effect: r.Method != http.MethodGet}
 	switch v.Rule.Check { //nolint:exhaustive // the others leave bodies as they are
 	case CheckCreate:
@@ -253,13 +253,13 @@ func (d *Door) prepare(r *http.Request, c Caller, v Verdict, token string, body 
 			return out, refused
 		}
 		out.body, out.effect = t.body, t.effect
-		if refused = d.roomFor(r.Context(), c, token, t.added); refused == nil && t.effect && t.reads {
+		if refused = d.roomFor(r.Context(), c, token, t.added, at); refused == nil && t.effect && t.reads {
 			// What it reads cannot be refused when it is known how much that is.
 			out.over, refused = d.shares.reserve(c.Slot)
 		}
 	case CheckKey:
 		if v.Rule.Method == http.MethodPut {
-			refused = d.roomFor(r.Context(), c, token, stored(v.Path, len(body)))
+			refused = d.roomFor(r.Context(), c, token, stored(v.Path, len(body)), at)
 		}
 	}
 	return out, refused

@@ -197,24 +197,49 @@ func (s *shares) request(slot string, blocks bool) (done func(), refused *Refusa
 	}, nil
 }
 
-// consul takes a place among the requests of all that Consul works on. It is given back when
-// Consul has answered: neither who sends slowly nor who reads slowly has one.
-func (s *shares) consul(blocks bool) (done func(), refused *Refusal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	count, most, what := &s.all.running, s.limits.AllRunning, "requests under way"
-	if blocks {
-		count, most, what = &s.all.blocked, s.limits.AllBlocked, "requests that wait for a change"
+// place is one of one request among those of all that Consul works on. It is given back when
+// Consul has answered, and while the request waits for something else: neither who sends
+// slowly, nor who reads slowly, nor who waits for others has one. For one goroutine.
+type place struct {
+	shares *shares
+	blocks bool
+	had    bool
+}
+
+// place is one that is not taken yet.
+func (s *shares) place(blocks bool) *place { return &place{shares: s, blocks: blocks} }
+
+func (p *place) countLocked() (count *int, most int, what string) {
+	s := p.shares
+	if p.blocks {
+		return &s.all.blocked, s.limits.AllBlocked, "requests that wait for a change"
 	}
+	return &s.all.running, s.limits.AllRunning, "requests under way"
+}
+
+// take takes it, if one is free.
+func (p *place) take() *Refusal {
+	p.shares.mu.Lock()
+	defer p.shares.mu.Unlock()
+	count, most, what := p.countLocked()
 	if *count >= most {
-		return nil, overloaded("all members together have %d %s here, which is the most", most, what)
+		return overloaded("all members together have %d %s here, which is the most", most, what)
 	}
 	*count++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		*count--
-	}, nil
+	p.had = true
+	return nil
+}
+
+// leave gives it back, if it was taken.
+func (p *place) leave() {
+	p.shares.mu.Lock()
+	defer p.shares.mu.Unlock()
+	if !p.had {
+		return
+	}
+	count, _, _ := p.countLocked()
+	*count--
+	p.had = false
 }
 
 // reserve takes the room of the largest answer before it is asked for.

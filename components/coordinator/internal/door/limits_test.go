@@ -68,20 +68,25 @@ func TestDOR05_SharesOfOneAndOfAll(t *testing.T) {
 func TestDOR05_ConsulsPlacesOfAll(t *testing.T) {
 	s := newShares(Limits{AllRunning: 2, AllBlocked: 1}, time.Now)
 	for _, blocks := range []bool{false, true} {
-		var ends []func()
+		var taken []*place
 		for {
-			done, refused := s.consul(blocks)
-			if refused != nil {
+			one := s.place(blocks)
+			if one.take() != nil {
+				one.leave() // which gives nothing back that it has not
 				break
 			}
-			ends = append(ends, done)
+			taken = append(taken, one)
 		}
-		if want := map[bool]int{false: 2, true: 1}[blocks]; len(ends) != want {
-			t.Errorf("blocks %t: %d at once, want %d", blocks, len(ends), want)
+		if want := map[bool]int{false: 2, true: 1}[blocks]; len(taken) != want {
+			t.Errorf("blocks %t: %d at once, want %d", blocks, len(taken), want)
 		}
-		ends[0]()
-		if _, refused := s.consul(blocks); refused != nil {
+		taken[0].leave()
+		taken[0].leave()
+		if refused := s.place(blocks).take(); refused != nil {
 			t.Errorf("blocks %t: a place that was given back is not free: %v", blocks, refused)
+		}
+		if s.place(blocks).take() == nil {
+			t.Errorf("blocks %t: a place was given back twice", blocks)
 		}
 	}
 }

@@ -34,11 +34,11 @@ type stocks struct {
 	making map[string]struct{} // guarded by mu; Slots that make a session
 }
 
-// stock is one group's. Its mutex is held while it is measured.
+// stock is one group's. Its turn is had while it is measured.
 type stock struct {
-	mu   sync.Mutex
-	left int       // what may be written before it is measured; guarded by mu
-	full time.Time // until when it has no room; guarded by mu
+	turn chan struct{} // capacity 1
+	left int           // what may be written before it is measured; of who has the turn
+	full time.Time     // until when it has no room; of who has the turn
 }
 
 func newStocks(limits Limits, now func() time.Time) *stocks {
@@ -50,7 +50,7 @@ func (s *stocks) of(group string) *stock {
 	defer s.mu.Unlock()
 	one := s.groups[group]
 	if one == nil {
-		one = &stock{}
+		one = &stock{turn: make(chan struct{}, 1)}
 		s.groups[group] = one
 	}
 	return one
@@ -71,14 +71,40 @@ func (s *stocks) alone(slot string) (over func(), ok bool) {
 	}, true
 }
 
-// roomFor refuses what would have the caller's group keep more than it may.
-func (d *Door) roomFor(ctx context.Context, c Caller, token string, added int) *Refusal {
+// await has the turn, for which the group's other requests may wait while one of them has
+// Consul show all that the group keeps: without a place, or they would take those of all.
+func (s *stock) await(ctx context.Context, at *place) *Refusal {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	at.leave()
+	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errors.New("others of the group wait for it, too"))
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return unavailable("what the group keeps", context.Cause(ctx))
+	}
+	refused := at.take()
+	if refused != nil {
+		<-s.turn
+	}
+	return refused
+}
+
+// roomFor refuses what would have the caller's group keep more than it may. The place at
+// Consul may be another one afterwards.
+func (d *Door) roomFor(ctx context.Context, c Caller, token string, added int, at *place) *Refusal {
 	if added == 0 {
 		return nil
 	}
 	one := d.stocks.of(c.Group)
-	one.mu.Lock()
-	defer one.mu.Unlock()
+	if refused := one.await(ctx, at); refused != nil {
+		return refused
+	}
+	defer func() { <-one.turn }()
 	full := overloaded("group %s keeps %s of keys, as Consul shows them; delete some", c.Group, size(d.stocks.most))
 	switch now := d.stocks.now(); {
 	case added <= one.left:

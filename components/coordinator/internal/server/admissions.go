@@ -33,7 +33,7 @@ func (s *Server) ListAdmissions(ctx context.Context, req *apiv1.ListAdmissionsRe
 			continue
 		}
 		for _, record := range c.view.SlotsOf(name) {
-			standing := policy.Stand(s.facts(ctx, c.view, record), now)
+			standing := policy.Stand(s.facts(c.view, record, c.view.Decisions(ctx, record.Slot)), now)
 			standing.Simulated = standing.Simulated || s.cfg.Simulated
 			if err := appendJSON(&out.StandingsJson, standing); err != nil {
 				return nil, err
@@ -49,11 +49,11 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	if err != nil {
 		return nil, err
 	}
-	record, gone, err := c.mayReadDecided(ctx, req.GetSlot())
+	record, decided, gone, err := c.mayReadDecided(ctx, req.GetSlot())
 	if err != nil {
 		return nil, err
 	}
-	e := policy.Explain(s.facts(ctx, c.view, record), s.cfg.Now().UTC())
+	e := policy.Explain(s.facts(c.view, record, decided), s.cfg.Now().UTC())
 	if gone {
 		// What it was refused for last is in the decisions; nobody can do anything about it.
 		e.Code, e.Why, e.Next = policy.CodeSlotUnknown, "the slot was removed; what was decided about it is kept for 30 days", nil
@@ -68,10 +68,10 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 
 // facts are the records about one Slot. The policy is what admission would judge by
 // now: as the leader folds it, with every revocation.
-func (s *Server) facts(ctx context.Context, v *view.View, record group.SlotRecord) policy.Facts {
+func (s *Server) facts(v *view.View, record group.SlotRecord, decided policy.Decisions) policy.Facts {
 	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: s.cfg.Images, Gate: v.Gate.Groups[record.Group].Value}
 	f.Policy = v.Policies[record.Slot].Value.Revoking(v.Gate.Revocations)
-	f.Decisions = v.Decisions(ctx, record.Slot)
+	f.Decisions = decided
 	if a, ok := v.Admissions[record.Slot]; ok {
 		f.Admission = &a.Value
 	}

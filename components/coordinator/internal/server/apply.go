@@ -31,7 +31,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err != nil {
 		return nil, refused(err)
 	}
-	if err := c.mayReadOwn(ctx, spec.Name); err != nil {
+	if err := c.mayRead(ctx, spec.Name); err != nil {
 		return nil, err
 	}
 	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {

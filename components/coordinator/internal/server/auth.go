@@ -12,6 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
 
@@ -24,7 +25,7 @@ type caller struct {
 	token  string
 	store  store.Store
 	// view is what the records said after the caller was found to have a right to
-	// ask; nil before.
+	// ask: of one group, or of all (load); nil before.
 	view *view.View
 	// by names the caller for the record; set by decider.
 	by string
@@ -51,28 +52,12 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 	return &caller{server: s, token: token, store: settled{Store: own, tokens: s.cfg.Tokens, token: token}}, nil
 }
 
-// mayRead asks Consul whether the caller may read a group, by reading it, and
-// then reads the records, so that a caller sees its own last write. A group that
-// does not exist may be asked for by whoever could read it.
+// mayRead asks Consul whether the caller may read a group, by reading it, and then reads its
+// records, so that a caller sees its own last write. A group that does not exist may be
+// asked for by whoever could read it. The view has the records of no other group, so that
+// what the call costs does not grow with them; who needs those has loaded all before.
 func (c *caller) mayRead(ctx context.Context, name string) error {
-	if err := c.mayAsk(ctx, name); err != nil {
-		return err
-	}
-	return c.load(ctx)
-}
-
-// mayAsk asks Consul whether the caller may read a group, by reading it.
-func (c *caller) mayAsk(ctx context.Context, name string) error {
-	if _, err := c.store.Get(ctx, store.GroupSpecKey(name)); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return wire(err)
-	}
-	return nil
-}
-
-// mayReadOwn is mayRead for calls that look at nothing but the group: the view has the
-// records of no other one, and what it costs does not grow with them.
-func (c *caller) mayReadOwn(ctx context.Context, name string) error {
-	if err := c.mayAsk(ctx, name); err != nil {
+	if err := c.mayAsk(ctx, name); err != nil || c.view != nil {
 		return err
 	}
 	latest, _ := c.server.cfg.Views.Latest()
@@ -84,7 +69,15 @@ func (c *caller) mayReadOwn(ctx context.Context, name string) error {
 	return nil
 }
 
-// load reads the records for a caller that may ask.
+// mayAsk asks Consul whether the caller may read a group, by reading it.
+func (c *caller) mayAsk(ctx context.Context, name string) error {
+	if _, err := c.store.Get(ctx, store.GroupSpecKey(name)); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return wire(err)
+	}
+	return nil
+}
+
+// load reads the records of all groups for a caller that may ask.
 func (c *caller) load(ctx context.Context) error {
 	v, err := view.Read(ctx, c.server.cfg.Store)
 	if err != nil {
@@ -110,15 +103,22 @@ func (c *caller) mayReadSlot(ctx context.Context, slot string) (group.SlotRecord
 	return record.Value, nil
 }
 
-// mayReadDecided is mayReadSlot also for a Slot that is gone, while the decisions about
-// it are kept.
-func (c *caller) mayReadDecided(ctx context.Context, slot string) (record group.SlotRecord, gone bool, err error) {
+// mayReadDecided is mayReadSlot with the decisions about the Slot, also for one that is
+// gone, while those are kept.
+func (c *caller) mayReadDecided(ctx context.Context, slot string) (record group.SlotRecord, decided policy.Decisions, gone bool, err error) {
 	record, err = c.mayReadSlot(ctx, slot)
-	if status.Code(err) != codes.NotFound || c.view == nil || c.view.Decisions(ctx, slot).Slot != slot {
-		return record, false, err
+	if c.view == nil || err != nil && status.Code(err) != codes.NotFound {
+		return record, decided, false, err
+	}
+	decided, unread := view.ReadDecisions(ctx, c.server.cfg.Store, slot)
+	switch {
+	case unread != nil:
+		return record, decided, false, wire(unread)
+	case err == nil || decided.Slot != slot:
+		return record, decided, false, err
 	}
 	name, _, err := group.ParseSlot(slot)
-	return group.SlotRecord{Group: name, Slot: slot}, true, wire(err)
+	return group.SlotRecord{Group: name, Slot: slot}, decided, true, wire(err)
 }
 
 // wire gives an error its status code.

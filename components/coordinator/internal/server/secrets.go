@@ -51,8 +51,10 @@ func (s *Server) ListSecrets(ctx context.Context, req *apiv1.ListSecretsRequest)
 		if _, err := c.store.Get(ctx, store.SecretKey(store.ClusterSecrets, store.GossipSecret)); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, wire(err)
 		}
-		if err := c.load(ctx); err != nil {
-			return nil, err
+		if c.view == nil {
+			if err := c.load(ctx); err != nil {
+				return nil, err
+			}
 		}
 		out.Secrets = append(out.Secrets, s.describe(c.view, view.GossipKey, secrets.GossipEvery))
 	}

@@ -18,8 +18,8 @@ func TestTOK02_LivesAreBounded(t *testing.T) {
 			t.Errorf("%v: %v", ttl, err)
 		}
 	}
-	if tokens.TTL > 15*time.Minute {
-		t.Errorf("tokens live for %v", tokens.TTL)
+	if tokens.CoordinatorTTL > 15*time.Minute || tokens.TTL > 24*time.Hour {
+		t.Errorf("tokens live for %v, those of coordinators for %v", tokens.TTL, tokens.CoordinatorTTL)
 	}
 }
 

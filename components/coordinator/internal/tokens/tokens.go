@@ -17,9 +17,14 @@ import (
 
 // Bounds of the life of a token (TOK-02). Consul knows no shorter one than a minute.
 const (
-	// TTL is how long the tokens of workloads and coordinators live.
-	TTL    = 15 * time.Minute
-	minTTL = time.Minute
+	// TTL is how long the tokens of workloads live at most. What a member may do is not bound
+	// by it: a token is of use at the door alone, to the Session of the Boot that it was made
+	// for, and is deleted when that Boot is not the Slot any more. To make another one costs
+	// Consul three writes, which with thousands of members would be all that it does.
+	TTL = 24 * time.Hour
+	// CoordinatorTTL is how long those of coordinators live.
+	CoordinatorTTL = 15 * time.Minute
+	minTTL         = time.Minute
 )
 
 // callTimeout bounds one call to the local Consul.
@@ -39,7 +44,7 @@ type Issuer struct {
 }
 
 // New talks to the local Consul at address (host:port) with the management token.
-// Tokens that are issued live for ttl; one that is zero, negative, shorter
+// Tokens of workloads live for ttl, those of coordinators for CoordinatorTTL if that is less; one that is zero, negative, shorter
 // than Consul can do or longer than TTL is refused: POLICY_INVALID.
 func New(address, managementToken string, ttl time.Duration) (*Issuer, error) {
 	if ttl < minTTL || ttl > TTL {
@@ -70,16 +75,22 @@ type Holder struct {
 	Simulated bool
 }
 
+// Rules names what the token of a Boot's workload may do: two of the same name may do the
+// same.
+func (i *Issuer) Rules(h Holder) string {
+	return policyName("workload", h.Slot, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot))
+}
+
 // Slot issues the token of an admitted Boot's workload. Earlier ones are untouched; the
 // caller records the new one before it gives it away, and revokes the old.
 func (i *Issuer) Slot(ctx context.Context, h Holder) (Token, error) {
-	return i.issue(ctx, "workload", h, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot))
+	return i.issue(ctx, "workload", h, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot), i.ttl)
 }
 
 // Coordinator issues a token for the Consul server of a coordinator; simulated
 // marks it.
 func (i *Issuer) Coordinator(ctx context.Context, slot, bootID string, simulated bool) (Token, error) {
-	return i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID, Simulated: simulated}, coordinatorRules(slot))
+	return i.issue(ctx, "coordinator", Holder{Slot: slot, BootID: bootID, Simulated: simulated}, coordinatorRules(slot), min(i.ttl, CoordinatorTTL))
 }
 
 // Revoke deletes tokens by accessor, all at once; one that is gone counts as revoked.
@@ -138,17 +149,17 @@ var ErrNotCaughtUp = errors.New("consul has not read its log to the end yet")
 
 // issue makes a token with exactly the rights of rules. A policy that this process
 // has seen is not asked for again; when it is gone after all, it is made anew.
-func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string) (Token, error) {
+func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string, ttl time.Duration) (Token, error) {
 	name := policyName(kind, h.Slot, rules)
 	id, cached, err := i.policy(ctx, name, rules)
 	if err != nil {
 		return Token{}, err
 	}
-	out, err := i.create(ctx, id, describe(kind, h))
+	out, err := i.create(ctx, id, describe(kind, h), ttl)
 	if err != nil && cached && ctx.Err() == nil {
 		i.forget(name)
 		if id, _, err = i.policy(ctx, name, rules); err == nil {
-			out, err = i.create(ctx, id, describe(kind, h))
+			out, err = i.create(ctx, id, describe(kind, h), ttl)
 		}
 	}
 	if err != nil {
@@ -157,9 +168,9 @@ func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string)
 	return out, nil
 }
 
-func (i *Issuer) create(ctx context.Context, policyID, description string) (Token, error) {
+func (i *Issuer) create(ctx context.Context, policyID, description string, ttl time.Duration) (Token, error) {
 	made, _, err := i.client.ACL().TokenCreate(&consul.ACLToken{
-		Description: description, Policies: []*consul.ACLTokenPolicyLink{{ID: policyID}}, ExpirationTTL: i.ttl,
+		Description: description, Policies: []*consul.ACLTokenPolicyLink{{ID: policyID}}, ExpirationTTL: ttl,
 	}, (&consul.WriteOptions{}).WithContext(ctx))
 	if err != nil {
 		return Token{}, err

@@ -75,6 +75,18 @@ func changes(was, is map[string]stamp, before, after *View) (c Changes) {
 	return c
 }
 
+// wentBack reports that records are older than others that were there before them: the store
+// was put back to a snapshot. Then indices say nothing of what was read when, of no kind.
+// floor is the highest index that was seen of the kind; what is written gets a higher one.
+func wentBack(was, is map[string]stamp, floor uint64) bool {
+	for key, now := range is {
+		if now.index <= floor && was[key] != now {
+			return true
+		}
+	}
+	return false
+}
+
 // concern notes whom a record concerns that changed, came or went.
 func (c *Changes) concern(key string, index uint64, before, after *View) {
 	segments := strings.Split(key, "/")

@@ -123,3 +123,59 @@ func TestASilentStoreIsNotReadableForLong(t *testing.T) {
 		}
 	})
 }
+
+// slow is a store whose reads take a while, and may fail while its watches answer.
+type slow struct {
+	store.Store
+	mu   sync.Mutex
+	fail error // guarded by mu
+}
+
+func (s *slow) Together(ctx context.Context, what ...string) ([]store.Entry, error) {
+	out, err := s.Store.Together(ctx, what...)
+	pause(ctx, 1200*time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return out, errors.Join(err, s.fail)
+}
+
+func (s *slow) failReads(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+// TestRecordsThatChangeAllTheTimeStayReadable: something is always new that the View lacks,
+// and it is as new as a read takes. While no read succeeds it is another matter.
+func TestRecordsThatChangeAllTheTimeStayReadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{Store: storetest.NewMemory()}
+		w := NewWatcher(s, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		running.Go(func() { _ = w.Run(ctx) })
+		running.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				for key, text := range samples("web", n%3) {
+					put(t, s, key, text)
+				}
+				pause(ctx, 100*time.Millisecond)
+			}
+		})
+		pass(w, 10*time.Second)
+		for range 2 {
+			if got := pass(w, 10*time.Minute); got != 10*time.Minute {
+				t.Errorf("readable for %v of ten minutes in which everything changed", got)
+			}
+			s.failReads(errors.New("no leader"))
+			pass(w, 2*time.Second)
+			if got := pass(w, 10*time.Minute); got > grace {
+				t.Errorf("readable for %v though no read succeeded", got)
+			}
+			s.failReads(nil)
+			pass(w, 5*time.Second)
+		}
+	})
+}

@@ -54,14 +54,17 @@ type Watcher struct {
 	until      time.Time                  // guarded by mu; latest counts as what the records say
 	changed    chan struct{}              // guarded by mu; closed and replaced at each change
 	subscribed map[*Subscription]struct{} // guarded by mu
-	// watches by prefix, and the kinds that are to be read; guarded by mu.
+	// watches by prefix; guarded by mu.
 	watches map[string]*watch
-	dirty   map[kindID]bool
+	// dirty are the kinds that are to be read, and reading those that are being read, with
+	// the moment since which the View may lack something of them; guarded by mu.
+	dirty, reading map[kindID]time.Time
 	// rest is how long a kind is left alone after it was read, due when that is over; guarded
 	// by mu.
 	rest    map[kindID]time.Duration
 	due     map[kindID]time.Time
 	failing bool // guarded by mu; the store did not answer last
+	unread  bool // guarded by mu; the last read failed
 
 	wake chan struct{} // capacity 1: something is dirty
 }
@@ -76,7 +79,7 @@ type watch struct {
 func NewWatcher(s store.Store, log *slog.Logger) *Watcher {
 	return &Watcher{
 		store: s, log: log, changed: make(chan struct{}), subscribed: map[*Subscription]struct{}{},
-		watches: map[string]*watch{}, dirty: map[kindID]bool{}, wake: make(chan struct{}, 1),
+		watches: map[string]*watch{}, dirty: map[kindID]time.Time{}, reading: map[kindID]time.Time{}, wake: make(chan struct{}, 1),
 		rest: map[kindID]time.Duration{}, due: map[kindID]time.Time{},
 	}
 }
@@ -114,17 +117,27 @@ func (w *Watcher) failedLocked(ctx context.Context, err error) {
 	w.failing = true
 }
 
-// answeredLocked notes that the store answers and that the View is what it says.
+// answeredLocked notes that the store answers, and that the View is what it said until the
+// first change that the View lacks: where something changes all the time there is always
+// one, and it is a moment old while reads succeed.
 func (w *Watcher) answeredLocked() {
 	for _, one := range w.watches {
 		if one.failing || !one.answered {
 			return
 		}
 	}
-	if w.latest == nil || len(w.dirty) > 0 {
+	if w.latest == nil || w.unread {
 		return
 	}
-	w.until = time.Now().Add(patience)
+	as := time.Now()
+	for _, lacks := range []map[kindID]time.Time{w.dirty, w.reading} {
+		for _, since := range lacks {
+			if since.Before(as) {
+				as = since
+			}
+		}
+	}
+	w.until = as.Add(patience)
 	if w.failing {
 		w.log.Info("records readable again")
 		w.failing = false
@@ -168,9 +181,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		if err := w.read(ctx, &keep, of); err != nil {
 			w.mu.Lock()
-			for _, k := range of {
-				w.dirty[k.id] = true
-			}
+			w.unread = true
+			w.dirty, w.reading = earlier(w.dirty, w.reading), map[kindID]time.Time{}
 			w.failedLocked(ctx, err)
 			w.mu.Unlock()
 			pause(ctx, retryIn)
@@ -207,7 +219,7 @@ func (w *Watcher) watch(ctx context.Context, id kindID, prefix string, one *watc
 		}
 		news, rest := next != index || !one.answered, w.rest[id]
 		if news {
-			w.dirty[id] = true
+			w.dirtyLocked(id)
 			w.nudge()
 		}
 		one.answered, one.index = true, next
@@ -226,8 +238,26 @@ func (w *Watcher) allDirty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range followed() {
-		w.dirty[k.id] = true
+		w.dirtyLocked(k.id)
 	}
+}
+
+// dirtyLocked has a kind read; one that waits for that already has waited since then.
+func (w *Watcher) dirtyLocked(id kindID) {
+	if _, waits := w.dirty[id]; !waits {
+		w.dirty[id] = time.Now()
+	}
+}
+
+// earlier has the earlier moment of each kind.
+func earlier(a, b map[kindID]time.Time) map[kindID]time.Time {
+	out := maps.Clone(a)
+	for id, at := range b {
+		if other, both := out[id]; !both || at.Before(other) {
+			out[id] = at
+		}
+	}
+	return out
 }
 
 func (w *Watcher) nudge() {
@@ -250,12 +280,14 @@ func (w *Watcher) takeDirty() (of []kind, wait time.Duration) {
 	}
 	now := time.Now()
 	for _, k := range followed() {
+		since, waits := w.dirty[k.id]
 		switch left := w.due[k.id].Sub(now); {
-		case !w.dirty[k.id]:
+		case !waits:
 		case left > 0:
 			wait = min(wait, left)
 		default:
 			of = append(of, k)
+			w.reading[k.id] = since
 			delete(w.dirty, k.id)
 		}
 	}
@@ -306,6 +338,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 		})
 		sizes[k.id] = sizeOf(own)
 		is := stamps(own)
+		floor := keep.floor[k.id]
 		keep.floor[k.id] = seen[k.id]
 		for _, s := range is {
 			keep.floor[k.id] = max(keep.floor[k.id], s.index)
@@ -320,6 +353,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 		some = true
 		if before != nil {
 			all.add(changes(was, is, before, after))
+			all.All = all.All || wentBack(was, is, floor)
 		}
 	}
 	after.Index = 0
@@ -364,7 +398,8 @@ func (w *Watcher) publish(v *View, changed Changes, some bool) {
 			w.log.Error("record not usable", "key", bad.Key, "error", bad.Err)
 		}
 	}
-	w.latest = v
+	w.latest, w.unread = v, false
+	w.reading = map[kindID]time.Time{}
 	w.answeredLocked()
 	if !some {
 		return

@@ -283,3 +283,41 @@ func BenchmarkOneChange(b *testing.B) {
 		})
 	}
 }
+
+// TestARestoredSnapshotWakesEverybody: what is there again has indices that readers have
+// seen and gone beyond, and is news to them all the same.
+func TestARestoredSnapshotWakesEverybody(t *testing.T) {
+	key := store.SlotKey("web", "web-0")
+	for name, change := range map[string]func(t *testing.T, s *storetest.Memory){
+		"a record that changed since": func(t *testing.T, s *storetest.Memory) {
+			put(t, s, key, `{"group":"web","slot":"web-0","ordinal":0,"vip":"127.40.0.9"}`)
+		},
+		"a record that went since": func(t *testing.T, s *storetest.Memory) {
+			if err := s.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: key}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watching(t, func(w *Watcher, s *storetest.Memory, _ func()) {
+				put(t, s, key, `{"group":"web","slot":"web-0","ordinal":0}`)
+				kept := s.Snapshot()
+				change(t, s)
+				put(t, s, store.SlotKey("other", "other-0"), `{"group":"other","slot":"other-0","ordinal":0}`)
+				settled()
+				sub := w.Subscribe()
+				defer sub.Close()
+				before, _ := sub.Take()
+				s.Restore(kept)
+				settled()
+				after, c := sub.Take()
+				if after.Slots["web-0"].Index >= before.Index {
+					t.Fatalf("the record is of index %d, seen were %d", after.Slots["web-0"].Index, before.Index)
+				}
+				if !c.All && c.Groups["web"] <= before.Index {
+					t.Errorf("%+v: a reader that saw index %d takes that for old", c, before.Index)
+				}
+			})
+		})
+	}
+}

@@ -52,7 +52,7 @@ func (s State) reopenGate(flap bool, jitter float64) (State, []Effect) {
 		return s, nil
 	}
 	if flap {
-		return s.waitGate(jitter)
+		return s.waitGate(jitter, backOffMax)
 	}
 	return s.openGate(true)
 }
@@ -61,13 +61,16 @@ func (s State) failed(ev Failed) (State, []Effect) {
 	if !s.gate.dialing || ev.Try != s.gate.try {
 		return s, nil
 	}
-	return s.waitGate(ev.Jitter)
+	if ev.Refused {
+		return s.waitGate(ev.Jitter, refusedMax)
+	}
+	return s.waitGate(ev.Jitter, backOffMax)
 }
 
-// waitGate backs off: twice as long each time, a random part of it at least half.
-func (s State) waitGate(jitter float64) (State, []Effect) {
+// waitGate backs off: twice as long each time up to most, a random part of it at least half.
+func (s State) waitGate(jitter float64, most time.Duration) (State, []Effect) {
 	g := s.gate.stopped()
-	g.backOff = min(max(2*g.backOff, backOffMin), backOffMax)
+	g.backOff = min(max(2*g.backOff, backOffMin), most)
 	g.waiting = true
 	s.gate = g
 	after := g.backOff/2 + time.Duration(jitter*float64(g.backOff/2))

@@ -52,6 +52,10 @@ const (
 	// the first Session of a Boot, so both are short.
 	backOffMin = 100 * time.Millisecond
 	backOffMax = 2 * time.Second
+	// refusedMax bounds it while the Peer refuses this Boot. A coordinator that has just
+	// started knows nobody until it has read its records: asked by thousands every two
+	// seconds it does nothing but handshakes, and gets no further (seen with 1,000).
+	refusedMax = 15 * time.Second
 	// steady is how long a Session must have lived for its loss to be answered
 	// with an immediate dial. Less is a flap and backs off.
 	steady = time.Second
@@ -149,10 +153,12 @@ type (
 		Session uint64
 		Suspect bool
 	}
-	// Failed ends a Dial without a Session. Jitter in [0,1) spreads the wait.
+	// Failed ends a Dial without a Session. Refused: the Peer is there and does not take this
+	// Boot. Jitter in [0,1) spreads the wait.
 	Failed struct {
-		Try    uint64
-		Jitter float64
+		Try     uint64
+		Refused bool
+		Jitter  float64
 	}
 	// Lost tells that a Session has ended, after living for Lived.
 	Lost struct {

@@ -22,6 +22,7 @@ type core struct {
 	state    link.State
 	since    time.Time        // when its phase began
 	sessions map[uint64]*live // every Session not over yet
+	crowd    crowd
 	record   control.Record
 	lastErr  error
 	abandon  context.CancelFunc // ends the running dial; nil when there is none

@@ -35,7 +35,7 @@ type Peer struct {
 func New(shared *Shared, entry peermap.Peer, facts link.Facts) *Peer {
 	p := &Peer{node: shared, id: entry.ID, log: shared.Log.With("peer", entry.ID.Slot)}
 	now := time.Now()
-	c := &core{Peer: p, entry: entry, sessions: map[uint64]*live{}, since: now, epochs: shared.Epochs.base(now)}
+	c := &core{Peer: p, entry: entry, sessions: map[uint64]*live{}, crowd: crowd{turned: make(chan struct{})}, since: now, epochs: shared.Epochs.base(now)}
 	p.loop.value = c
 	p.control = &control.Channel{Link: (*controlled)(p), Local: identity.Addr{ID: shared.Self.ID}, On: p.onControl}
 	if shared.Field != nil {

@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/overlay/internal/carrier"
 	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/peermap"
 	"cadre.dev/overlay/internal/session"
 )
 
@@ -46,7 +47,7 @@ func (p *Peer) dial(ctx context.Context, d link.Dial) {
 			}
 			c.lastErr = err
 		}
-		c.step(link.Failed{Try: d.Try, Jitter: jitter()})
+		c.step(link.Failed{Try: d.Try, Refused: errors.Is(err, peermap.ErrNotAdmitted), Jitter: jitter()})
 	})
 }
 
@@ -81,6 +82,7 @@ func (c *core) take(s *live, try uint64) {
 		}
 	}
 	c.sessions[s.Number] = s
+	c.count()
 	c.step(link.Connected{Session: s.Number, Boot: s.Who.BootID, Class: s.class, Stray: s.Dialer != c.state.Facts().Dials, Try: try})
 	// The far side may use what we keep as a standby, so every Session that is kept is
 	// served; one that was refused just now is not.
@@ -104,6 +106,7 @@ func (p *Peer) lost(s *live) { p.loop.ask(func(c *core) { c.drop(s) }) }
 
 func (c *core) drop(s *live) {
 	delete(c.sessions, s.Number)
+	c.count()
 	c.ended = sumStats(c.ended, s.Stats())
 	used, _ := c.state.InUse()
 	if used == s.Number {

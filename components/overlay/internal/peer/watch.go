@@ -30,15 +30,26 @@ const (
 var errSilent = errors.New("direct path silent, another session works")
 
 // watch tells the machine when a byte stream that should say something does not, so
-// that a standby takes over within about a second.
+// that a standby takes over within about a second. A Session that has no standby is not
+// looked at: there is nothing to do about it, and a coordinator has thousands of them.
 func (p *Peer) watch(ctx context.Context, s *live) {
 	tick := time.NewTimer(untilLook(time.Now()))
 	defer tick.Stop()
 	last := s.Stats()
+	crowded, turned := p.crowded()
 	for {
+		var look <-chan time.Time
+		if crowded {
+			look = tick.C
+		}
 		select {
-		case <-tick.C:
+		case <-look:
 			tick.Reset(untilLook(time.Now()))
+		case <-turned:
+			crowded, turned = p.crowded()
+			last = s.Stats()
+			tick.Reset(untilLook(time.Now()))
+			continue
 		case <-s.Done():
 			return
 		case <-ctx.Done():
@@ -55,6 +66,27 @@ func (p *Peer) watch(ctx context.Context, s *live) {
 			last = s.Stats()
 		}
 	}
+}
+
+// crowd is whether a Link has more than one Session.
+type crowd struct {
+	many   bool
+	turned chan struct{} // closed and replaced when many changes
+}
+
+// count takes note of how many Sessions there are.
+func (c *core) count() {
+	if many := len(c.sessions) > 1; many != c.crowd.many {
+		close(c.crowd.turned)
+		c.crowd = crowd{many: many, turned: make(chan struct{})}
+	}
+}
+
+// crowded tells whether the Link has more than one Session; the channel closes when that
+// is over or begins.
+func (p *Peer) crowded() (many bool, turned <-chan struct{}) {
+	p.loop.ask(func(c *core) { many, turned = c.crowd.many, c.crowd.turned })
+	return many, turned
 }
 
 // untilLook is how long it is to the next moment at which all Sessions of this machine are

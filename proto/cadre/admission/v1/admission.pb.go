@@ -189,7 +189,9 @@ type Held struct {
 	TokensId string `protobuf:"bytes,1,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
 	// The virtual address that it was given: it is asked for again when the Slot's records
 	// are lost and an operator adopts the Boot.
-	Vip           string `protobuf:"bytes,3,opt,name=vip,proto3" json:"vip,omitempty"`
+	Vip string `protobuf:"bytes,3,opt,name=vip,proto3" json:"vip,omitempty"`
+	// It can keep its token: an answer may leave it out, see ConsulCredentials.token_kept.
+	KeepsToken    bool `protobuf:"varint,4,opt,name=keeps_token,json=keepsToken,proto3" json:"keeps_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,6 +238,13 @@ func (x *Held) GetVip() string {
 		return x.Vip
 	}
 	return ""
+}
+
+func (x *Held) GetKeepsToken() bool {
+	if x != nil {
+		return x.KeepsToken
+	}
+	return false
 }
 
 // RenewResponse carries the same as a new admission would.
@@ -1065,7 +1074,10 @@ type ConsulCredentials struct {
 	// When the token ends.
 	TokensExpireAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=tokens_expire_at,json=tokensExpireAt,proto3" json:"tokens_expire_at,omitempty"`
 	// Names the token in Held. It is no secret.
-	TokensId      string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	TokensId string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
+	// The token that the Boot said it uses stays: workload_token and tokens_expire_at are left
+	// out. Only a Boot that said keeps_token is told so.
+	TokenKept     bool `protobuf:"varint,13,opt,name=token_kept,json=tokenKept,proto3" json:"token_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1128,6 +1140,13 @@ func (x *ConsulCredentials) GetTokensId() string {
 	return ""
 }
 
+func (x *ConsulCredentials) GetTokenKept() bool {
+	if x != nil {
+		return x.TokenKept
+	}
+	return false
+}
+
 var File_cadre_admission_v1_admission_proto protoreflect.FileDescriptor
 
 const file_cadre_admission_v1_admission_proto_rawDesc = "" +
@@ -1140,10 +1159,12 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"U\n" +
 	"\fRenewRequest\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12,\n" +
-	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"H\n" +
+	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"i\n" +
 	"\x04Held\x12\x1b\n" +
 	"\ttokens_id\x18\x01 \x01(\tR\btokensId\x12\x10\n" +
-	"\x03vip\x18\x03 \x01(\tR\x03vipJ\x04\b\x02\x10\x03R\vtls_ends_at\"R\n" +
+	"\x03vip\x18\x03 \x01(\tR\x03vip\x12\x1f\n" +
+	"\vkeeps_token\x18\x04 \x01(\bR\n" +
+	"keepsTokenJ\x04\b\x02\x10\x03R\vtls_ends_at\"R\n" +
 	"\rRenewResponse\x12A\n" +
 	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\";\n" +
 	"\x0fStandingRequest\x12\x14\n" +
@@ -1215,7 +1236,7 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x05 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xd3\x02\n" +
+	"\x04mode\x18\x06 \x01(\rR\x04mode\"\xf2\x02\n" +
 	"\x11ConsulCredentials\x12\x1e\n" +
 	"\n" +
 	"datacenter\x18\x01 \x01(\tR\n" +
@@ -1223,7 +1244,9 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x0eworkload_token\x18\x04 \x01(\tR\rworkloadToken\x12D\n" +
 	"\x10tokens_expire_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0etokensExpireAt\x12\x1b\n" +
 	"\ttokens_id\x18\n" +
-	" \x01(\tR\btokensIdJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\x06J\x04\b\x06\x10\aJ\x04\b\a\x10\bJ\x04\b\t\x10\n" +
+	" \x01(\tR\btokensId\x12\x1d\n" +
+	"\n" +
+	"token_kept\x18\r \x01(\bR\ttokenKeptJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\x06J\x04\b\x06\x10\aJ\x04\b\a\x10\bJ\x04\b\t\x10\n" +
 	"J\x04\b\v\x10\fJ\x04\b\f\x10\rR\n" +
 	"gossip_keyR\vagent_tokenR\ftls_cert_pemR\vtls_key_pemR\vserver_vipsR\fgossip_epochR\vgossip_keptR\btls_kept2\x91\x02\n" +
 	"\x10AdmissionService\x12X\n" +

@@ -1,0 +1,90 @@
+package admission
+
+import (
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"cadre.dev/coordinator/internal/tokens"
+	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+)
+
+// TestARenewalKeepsTheTokenAndWritesNothing: a Boot that uses the newest token gets a fresh
+// certificate and no other token, and Consul's records stay as they are; until half of the
+// token's life is over, the token may do something else than one that is made now, or the Boot
+// uses another one.
+func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
+	h := newHarness(t)
+	b := h.boot(composeText, h.seed)
+	first := b.mustAdmit().GetCredentials()
+	holding := func(c *admissionv1.ConsulCredentials) *admissionv1.Held {
+		return &admissionv1.Held{TokensId: c.GetTokensId(), KeepsToken: true}
+	}
+	renewed := func(c *admissionv1.ConsulCredentials) *admissionv1.Credentials {
+		t.Helper()
+		out, err := b.renewHolding(holding(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out.GetSvidChainPem()) == 0 || slices.Equal(out.GetSvidChainPem(), first.GetSvidChainPem()) || len(out.GetSecrets()) != 3 {
+			t.Error("the rest is not fresh")
+		}
+		return out
+	}
+	before := h.admission()
+	for range 3 {
+		out := renewed(first.GetConsul()).GetConsul()
+		if !out.GetTokenKept() || out.GetTokensId() != first.GetConsul().GetTokensId() || out.GetWorkloadToken() != "" || out.GetTokensExpireAt() != nil {
+			t.Fatalf("answered %v", out)
+		}
+	}
+	if after := h.admission(); !after.TokensAt.Equal(before.TokensAt) || !slices.Equal(after.TokenAccessors, before.TokenAccessors) || !h.works(first.GetConsul().GetWorkloadToken()) {
+		t.Errorf("recorded %+v, was %+v", after, before)
+	}
+
+	// Who does not say that it can keep its token gets one.
+	second := b.mustRenew().GetConsul()
+	if second.GetTokenKept() || second.GetWorkloadToken() == "" {
+		t.Fatalf("answered %v", second)
+	}
+	// The answer was lost: it uses the first one still.
+	third := renewed(first.GetConsul()).GetConsul()
+	if third.GetTokenKept() || !h.works(first.GetConsul().GetWorkloadToken()) {
+		t.Fatalf("an older token is in use: %v", third)
+	}
+	// With the newest in use those before it end.
+	if out := renewed(third).GetConsul(); !out.GetTokenKept() || len(h.admission().TokenAccessors) != 1 || h.works(first.GetConsul().GetWorkloadToken()) || !h.works(third.GetWorkloadToken()) {
+		t.Errorf("the newest is in use: %v, %+v", out, h.admission())
+	}
+
+	ruled := &otherRules{Issuer: h.service.cfg.Issuer}
+	h.service.cfg.Issuer = ruled
+	fourth := renewed(third).GetConsul()
+	if fourth.GetTokenKept() || fourth.GetWorkloadToken() == "" {
+		t.Errorf("the token may do something else: %v", fourth)
+	}
+	if out := renewed(fourth).GetConsul(); !out.GetTokenKept() {
+		t.Errorf("it may do what it should: %v", out)
+	}
+	h.ahead.Add(int64(tokens.TTL / 2))
+	if out := renewed(fourth).GetConsul(); out.GetTokenKept() {
+		t.Errorf("half of its life is over: %v", out)
+	}
+}
+
+// otherRules names what tokens may do in another way.
+type otherRules struct{ Issuer }
+
+func (otherRules) Rules(tokens.Holder) string { return "other" }
+
+// TestARenewalThatKeepsTheTokenNeedsALease: what is not written is judged by the records of
+// that moment all the same, not by a View alone.
+func TestARenewalThatKeepsTheTokenNeedsALease(t *testing.T) {
+	h := newHarness(t)
+	b := h.boot(composeText, h.seed)
+	c := b.mustAdmit().GetCredentials().GetConsul()
+	h.onFirstJudgement(func() error { h.endLease(); return nil })
+	_, err := b.renewHolding(&admissionv1.Held{TokensId: c.GetTokensId(), KeepsToken: true})
+	wantCode(t, err, codes.Unavailable, codeGate)
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+// wholes counts the reads of all records.
+type wholes struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (w *wholes) List(ctx context.Context, prefix string) ([]store.Entry, uint64, error) {
+	if prefix == "" {
+		w.n.Add(1)
+	}
+	return w.Store.List(ctx, prefix)
+}
+
+// TestACallAboutOneGroupReadsThatGroup, and not what there is of all others. Whoever decides
+// something may read all once: who is concerned by it, and whether the request was made.
+func TestACallAboutOneGroupReadsThatGroup(t *testing.T) {
+	a := newAPI(t)
+	put(a, t, store.GroupSpecKey("pg"), spec(t))
+	put(a, t, store.SlotKey("pg", "pg-0"), group.SlotRecord{Group: "pg", Slot: "pg-0"})
+	counted := &wholes{Store: a.cfg.Store}
+	a.cfg.Store = counted
+	one := []string{
+		"ApplyGroup", "ApplyGroup, dry run", "GetGroup", "PlanRollout", "PlanRollout with a spec", "WatchGroup", "ListRollouts", "PauseRollout",
+		"ResumeRollout", "ListSecrets of a group", "RotateSecret", "GetMesh of a slot", "PingPeer from a slot", "BenchPeer from a slot",
+		"DescribeInstance", "ExplainAdmission", "GetCluster", "ListAdoptable",
+	}
+	calls := a.every(t)
+	for _, name := range one {
+		if calls[name] == nil {
+			t.Fatalf("no call %q", name)
+		}
+	}
+	for name, call := range calls {
+		most := int64(1)
+		if slices.Contains(one, name) {
+			most = 0
+		}
+		counted.n.Store(0)
+		_ = call(as(t.Context(), operatorToken)) // who may do what is tested elsewhere
+		if n := counted.n.Load(); n > most {
+			t.Errorf("%s read all records %d times, want at most %d", name, n, most)
+		}
+	}
+}

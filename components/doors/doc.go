@@ -1,0 +1,8 @@
+// Package doors holds tests of the way of a member's requests to Consul as a whole:
+//
+//	workload ── agent's door ── overlay ══ Session ══ overlay ── coordinator's door ── Consul
+//
+// Each end is tested where it is, against a stand-in of the other. Here both are real, with
+// the Session between them and three replicated Consul servers behind them. Agent and
+// coordinator do not import each other, so this is in neither.
+package doors

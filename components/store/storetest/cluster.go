@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"cadre.dev/store/localconsul"
+)
+
+// Cluster is a datacenter of real Consul servers with ACLs on and default deny.
+type Cluster struct {
+	Servers []*ClusterServer
+	// ManagementToken may do everything.
+	ManagementToken string
+}
+
+// ClusterServer is one of them, a process of its own.
+type ClusterServer struct {
+	// Name of its node.
+	Name string
+	// Addr of its HTTP API, host:port.
+	Addr string
+
+	process *process
+}
+
+// Kill ends the server without a word to the others, and returns when it is gone.
+func (s *ClusterServer) Kill() { s.process.stop() }
+
+// StartConsulCluster starts n servers and waits until each one serves. They end with the
+// test. Without a consul binary the test is skipped.
+func StartConsulCluster(t testing.TB, n int) *Cluster {
+	t.Helper()
+	binary := ConsulBinary(t)
+	ctx := context.WithoutCancel(t.Context())
+	var c *Cluster
+	var err error
+	for attempt := range 3 { // a port may be lost to another process
+		if c, err = launchCluster(ctx, binary, filepath.Join(t.TempDir(), strconv.Itoa(attempt)), n); err == nil {
+			t.Cleanup(c.stop)
+			return c
+		}
+		c.stop()
+	}
+	t.Fatalf("start %d consul servers: %v", n, err)
+	return nil
+}
+
+func (c *Cluster) stop() {
+	var all sync.WaitGroup
+	for _, s := range c.Servers {
+		all.Go(s.Kill)
+	}
+	all.Wait()
+}
+
+// launchCluster gives the servers that it started even when it fails.
+func launchCluster(ctx context.Context, binary, dir string, n int) (*Cluster, error) {
+	c := &Cluster{ManagementToken: clusterToken}
+	ports, err := localconsul.FreePorts(ctx, 3*n)
+	if err != nil {
+		return c, err
+	}
+	var join []string
+	for i := range n {
+		join = append(join, net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[3*i+2])))
+	}
+	for i := range n {
+		name := fmt.Sprintf("server-%d", i)
+		config := serverConfig(ports[3*i:3*i+3], clusterToken)
+		config["node_name"], config["bootstrap_expect"], config["retry_join"], config["retry_interval"] = name, n, join, "1s"
+		p, err := startAgent(ctx, binary, filepath.Join(dir, name), config)
+		if err != nil {
+			return c, err
+		}
+		c.Servers = append(c.Servers, &ClusterServer{Name: name, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[3*i])), process: p})
+	}
+	for _, s := range c.Servers {
+		if err := localconsul.AwaitReady(ctx, s.Addr, clusterToken, s.process.exited); err != nil {
+			return c, fmt.Errorf("%s: %w\n%s", s.Name, err, s.process.tail())
+		}
+	}
+	return c, nil
+}
+
+const clusterToken = "7d0f3c52-2b7e-4f0a-9c4e-3b1f6f0d5a21" //nolint:gosec // of servers on loopback that end with the test
+
+// Client asks one of the servers with the management token.
+func (c *Cluster) Client(server int) (*api.Client, error) {
+	return api.NewClient(&api.Config{Address: c.Servers[server].Addr, Token: c.ManagementToken})
+}
+
+// Leader is the server that leads, by its place among Servers.
+func (c *Cluster) Leader() (int, error) {
+	_, servers, err := c.raft()
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range servers {
+		if at := slices.IndexFunc(c.Servers, func(own *ClusterServer) bool { return own.Name == s.Node }); s.Leader && at >= 0 {
+			return at, nil
+		}
+	}
+	return 0, errors.New("nobody leads")
+}
+
+// Lead asks whoever leads to leave that to a server; it does soon.
+func (c *Cluster) Lead(server int) error {
+	client, servers, err := c.raft()
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(servers, func(s *api.RaftServer) bool { return s.Node == c.Servers[server].Name })
+	if at < 0 {
+		return fmt.Errorf("%s is no voter yet", c.Servers[server].Name)
+	}
+	if servers[at].Leader {
+		return nil
+	}
+	_, err = client.Operator().RaftLeaderTransfer(servers[at].ID, nil)
+	return err
+}
+
+// raft is what the first server that answers says, and how to ask it more.
+func (c *Cluster) raft() (*api.Client, []*api.RaftServer, error) {
+	var errs []error
+	for i := range c.Servers {
+		client, err := c.Client(i)
+		if err != nil {
+			return nil, nil, err
+		}
+		config, err := client.Operator().RaftGetConfiguration(nil)
+		if err == nil {
+			return client, config.Servers, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, nil, errors.Join(errs...)
+}
