@@ -223,11 +223,8 @@ func updateFailed(slot string, timeout time.Duration, last *client.View, err err
 // read fills in what is known of the slot; false: there is none.
 func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *instance) (bool, error) {
 	one, err := cl.Instance(ctx, m.slot())
-	if client.KindOf(err) == client.NotFound && err != nil {
-		return false, nil
-	}
 	if err != nil {
-		return false, err
+		return false, unlessAbsent(err)
 	}
 	g, err := cl.Group(ctx, m.Group.ValueString())
 	if err != nil {
@@ -242,6 +239,14 @@ func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *insta
 	}
 	m.Metadata = meta
 	return true, nil
+}
+
+// unlessAbsent is nil for an error which says that there is no such thing.
+func unlessAbsent(err error) error {
+	if client.KindOf(err) == client.NotFound {
+		return nil
+	}
+	return err
 }
 
 // Read refreshes the state: a slot that runs another revision than the one that was applied

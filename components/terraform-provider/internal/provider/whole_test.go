@@ -3,7 +3,6 @@ package provider_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -54,7 +53,7 @@ type cluster struct {
 func startCluster(t *testing.T, change func(*wholetest.Whole)) *cluster {
 	t.Helper()
 	w := wholetest.New(t)
-	w.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	w.Log = slog.New(slog.DiscardHandler)
 	if os.Getenv("CADRE_TEST_LOG") != "" {
 		w.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
