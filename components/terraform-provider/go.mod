@@ -8,6 +8,7 @@ require (
 	cadre.dev/compose v0.0.0
 	cadre.dev/coordinator v0.0.0
 	cadre.dev/core v0.0.0
+	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0
 	github.com/hashicorp/terraform-plugin-framework v1.17.0
 	github.com/hashicorp/terraform-plugin-framework-timeouts v0.7.0
@@ -21,7 +22,6 @@ require (
 	cadre.dev/exec v0.0.0 // indirect
 	cadre.dev/mesh v0.0.0 // indirect
 	cadre.dev/overlay v0.0.0 // indirect
-	cadre.dev/platform v0.0.0 // indirect
 	cadre.dev/store v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/ProtonMail/go-crypto v1.1.6 // indirect

@@ -99,14 +99,21 @@ func (m coordinators) load(ctx context.Context) (groupfile.Cluster, string, erro
 	return file.Clusters[0], at, err
 }
 
+// known: everything that the cluster file needs is.
+func (m coordinators) known() bool {
+	for _, v := range m.Variables.Elements() {
+		if v.IsUnknown() {
+			return false
+		}
+	}
+	return !m.File.IsUnknown() && !m.Variables.IsUnknown() && !m.Context.IsUnknown()
+}
+
 // ValidateConfig finds what `cadre cluster create` would refuse before it makes anything.
 func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
-	if !req.Config.Raw.IsFullyKnown() {
-		return
-	}
 	var m coordinators
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	if resp.Diagnostics.HasError() {
+	if resp.Diagnostics.HasError() || !m.known() {
 		return
 	}
 	if _, _, err := m.load(ctx); err != nil {

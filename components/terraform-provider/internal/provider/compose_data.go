@@ -27,7 +27,7 @@ type composed struct {
 	EnvNames   []string  `tfsdk:"env_names"`
 	AppCompose *string   `tfsdk:"app_compose"`
 	Hash       *string   `tfsdk:"hash"`
-	Valid      bool      `tfsdk:"valid"`
+	Valid      *bool     `tfsdk:"valid"`
 	Images     []string  `tfsdk:"images"`
 	Findings   []finding `tfsdk:"findings"`
 }
@@ -71,13 +71,14 @@ func (composeData) Read(ctx context.Context, req datasource.ReadRequest, resp *d
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	c.Valid, c.Images, c.Findings = true, []string{}, []finding{}
+	valid := true
+	c.Valid, c.Images, c.Findings = &valid, []string{}, []finding{}
 	env := map[string]string{}
 	for _, name := range c.EnvNames {
 		env[name] = ""
 	}
 	for _, f := range lint.Spec(c.Compose, env) {
-		c.Valid = c.Valid && f.Severity != lint.Error
+		valid = valid && f.Severity != lint.Error
 		c.Findings = append(c.Findings, finding{Severity: string(f.Severity), Rule: string(f.Rule), Line: int64(f.Line), Column: int64(f.Column), Message: f.Subject(), Fix: f.Fix})
 	}
 	if images, err := pin.Images([]byte(c.Compose)); err == nil {

@@ -173,15 +173,21 @@ func (f Field) mapping(tree map[string]any) (tftypes.Value, error) {
 	case TextMap:
 		values := map[string]tftypes.Value{}
 		for key, one := range tree {
+			if err := tftypes.ValidateValue(tftypes.String, one); err != nil {
+				return tftypes.Value{}, err
+			}
 			values[key] = tftypes.NewValue(tftypes.String, one)
 		}
 		return tftypes.NewValue(f.Type(), values), nil
 	case Text, Number, Flag, Texts, Blocks:
 	}
-	return tftypes.Value{}, fmt.Errorf("%s is a block", f.Path)
+	return tftypes.Value{}, fmt.Errorf("%s is no block", f.Path)
 }
 
 func (f Field) items(tree []any) (tftypes.Value, error) {
+	if f.Kind != Texts && f.Kind != Blocks {
+		return tftypes.Value{}, fmt.Errorf("%s is no list", f.Path)
+	}
 	values := []tftypes.Value{}
 	for _, one := range tree {
 		block, isBlock := one.(map[string]any)
@@ -193,6 +199,9 @@ func (f Field) items(tree []any) (tftypes.Value, error) {
 			}
 			values = append(values, tftypes.NewValue(Object(f.Fields), inner))
 		case f.Kind == Texts:
+			if err := tftypes.ValidateValue(tftypes.String, one); err != nil {
+				return tftypes.Value{}, err
+			}
 			values = append(values, tftypes.NewValue(tftypes.String, one))
 		default:
 			return tftypes.Value{}, fmt.Errorf("%s is a list", f.Path)
