@@ -19,8 +19,10 @@ endif
 OWN := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
 export PATH := $(OWN):$(CURDIR)/.tools/path/run
 generate fmt lint check: export PATH := $(OWN):$(CURDIR)/.tools/path/dev
+images images-reproduce: export PATH := $(OWN):$(CURDIR)/.tools/path/images
+images-lock: export PATH := $(OWN):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
-help commands tools tools-dev: export PATH := $(CADRE_HOST_PATH)
+help commands tools tools-dev tools-images tools-lock: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -38,11 +40,39 @@ tools: ## install what building and running need (skips what is there)
 tools-dev: ## install what `make check` and `make generate` need as well
 	@scripts/tools.sh dev
 
+.PHONY: tools-images tools-lock
+tools-images: # link what `make images` calls
+	@scripts/tools.sh images
+tools-lock: # link what `make images-lock` calls
+	@scripts/tools.sh lock
+
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build
 build: commands ## build all binaries into bin/
 	@umask 022 && mkdir -p $(BIN)
 	@umask 022 && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(wildcard ./components/*/cmd/* ./components/*/*/cmd/*)
+
+# The images' version is not that of the binaries: it is in recipes/pins.hcl, so that a commit
+# which changes no program changes no digest. IMAGE_VERSION gives another one.
+IMAGES = $(BIN)/cadre-images
+IMAGE_SOURCE = $(shell git describe --always --abbrev=40 --dirty 2>/dev/null)
+IMAGE_FLAGS = $(if $(IMAGE_VERSION),--version '$(IMAGE_VERSION)') $(if $(ONLY),--only '$(ONLY)') --source '$(IMAGE_SOURCE)'
+
+.PHONY: cadre-images
+cadre-images: commands
+	@umask 022 && CGO_ENABLED=0 go build -trimpath -o $(IMAGES) ./components/images/cmd/cadre-images
+
+.PHONY: images
+images: commands tools-images cadre-images ## build the OCI images into .out/images (PUSH=registry/prefix copies them there; ONLY=patroni,etcd; IMAGE_VERSION=1.0)
+	@$(IMAGES) build $(IMAGE_FLAGS) $(if $(PUSH),--push '$(PUSH)')
+
+.PHONY: images-reproduce
+images-reproduce: commands tools-images cadre-images ## build the images twice, in different folders, and compare (REBUILD=1: Consul and etcd too)
+	@$(IMAGES) reproduce $(IMAGE_FLAGS) $(if $(REBUILD),--rebuild)
+
+.PHONY: images-lock
+images-lock: commands tools-images tools-lock cadre-images ## resolve the packages of images anew (PROGRAMS=1: Consul and etcd too)
+	@$(IMAGES) lock $(if $(PROGRAMS),--programs)
 
 .PHONY: generate
 generate: tools-dev ## regenerate code and docs

@@ -7,6 +7,8 @@
 #   scripts/tools.sh build  what `make build` needs: checks and links, installs nothing
 #   scripts/tools.sh run    what `make demo`, `make up` and `make test` need beyond that
 #   scripts/tools.sh dev    what `make check` and `make generate` need beyond `build`
+#   scripts/tools.sh images what `make images` needs beyond `build`
+#   scripts/tools.sh lock   what `make images-lock` needs beyond `images`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
 # Services of a local CVM run as users of their own, and run what is installed here.
@@ -72,6 +74,11 @@ run    tr                                      coreutils           hooks of test
 run    true                                    coreutils           health checks and hooks of tests
 run    false                                   coreutils           health checks of tests
 run    wc                                      coreutils           services of tests
+images bwrap                                   bubblewrap          the Python of an image compiles its modules in it
+lock   apt-get                                 apt                 resolves packages of images
+lock   /usr/share/keyrings/debian-archive-keyring.gpg  debian-archive-keyring  apt checks the archive's signatures
+lock   python3                                 python3             pip resolves the wheels of images
+lock   python3:venv,ensurepip                  python3-venv        pip's virtual environment
 dev    gofmt                                   https://go.dev/dl   format
 dev    shellcheck                              shellcheck          lint of the scripts
 dev    debootstrap                             debootstrap         makes the machine of scripts/fresh-machine.sh
@@ -198,7 +205,8 @@ module_binary() {
 	local name=$1 module=$2 version=$3 pkg=$4 why=$5 link=${6:-}
 	says_version "$bin/$name" "$version" && return
 	say "building $name $version from its Go module ($why); once, can take minutes"
-	(cd "$root/scripts/tools/$module" && GOWORK=off GOFLAGS='' go build -trimpath -ldflags "-s -w $link" -o "$bin/$name" "$pkg")
+	# Without C: the same bytes as in images, which then need no build of their own.
+	(cd "$root/scripts/tools/$module" && CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -trimpath -ldflags "-s -w $link" -o "$bin/$name" "$pkg")
 }
 
 install_consul() {
@@ -288,6 +296,14 @@ dev)
 	go_tool protoc-gen-go "$protoc_gen_go_version" google.golang.org/protobuf/cmd/protoc-gen-go "wire contracts"
 	go_tool protoc-gen-go-grpc "$protoc_gen_go_grpc_version" google.golang.org/grpc/cmd/protoc-gen-go-grpc "wire contracts"
 	;;
+images)
+	need build images
+	go_new_enough
+	;;
+lock)
+	need build images lock
+	go_new_enough
+	;;
 list) printf '%s\n' "${programs[@]}" ;;
-*) die "usage: scripts/tools.sh build|run|dev|list" ;;
+*) die "usage: scripts/tools.sh build|run|dev|images|lock|list" ;;
 esac

@@ -95,15 +95,16 @@ func (n *Node) SetCredentials(c Credentials) {
 // new; they and their ports close within moments. Giving the same map again
 // changes nothing.
 func (n *Node) SetPeers(peers []Peer) {
-	next := n.self.Read(peers)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	before := n.current.Set(next)
+	before, _ := n.current.Get()
+	next := n.self.Read(peers, before)
+	n.current.Set(next)
 	if n.self.Coordinator() {
 		n.revokeLocked(before.Revoked(n.revoked, next))
 	}
 	if n.running != nil {
-		n.applyLocked(next)
+		n.applyLocked(before, next)
 	}
 }
 
@@ -120,22 +121,22 @@ func (n *Node) revokeLocked(boots []string) {
 	}
 }
 
-// applyLocked makes the Peers follow the map. Those that go free their listeners before
-// others that may want the same address begin.
-func (n *Node) applyLocked(m peermap.Map) {
-	entries := m.All()
-	for id, p := range n.peers {
-		if _, keep := entries[id]; !keep {
-			delete(n.peers, id)
+// applyLocked makes the Peers follow the map, from the one before. Those that go free their
+// listeners before others that may want the same address begin.
+func (n *Node) applyLocked(before, m peermap.Map) {
+	changed, gone := m.Changed(before)
+	for _, entry := range gone {
+		if p := n.peers[entry.ID]; p != nil {
+			delete(n.peers, entry.ID)
 			n.stop(p, link.ErrRevoked)
 		}
 	}
-	for id, entry := range entries {
-		if p := n.peers[id]; p != nil {
+	for _, entry := range changed {
+		if p := n.peers[entry.ID]; p != nil {
 			p.Update(entry, m.Facts(entry))
 			continue
 		}
-		n.peers[id] = peer.New(&n.running.shared, entry, m.Facts(entry))
+		n.peers[entry.ID] = peer.New(&n.running.shared, entry, m.Facts(entry))
 	}
 }
 
@@ -163,7 +164,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Lock()
 	n.addr, n.running, n.peers = ln.Addr(), r, map[ID]*peer.Peer{}
 	current, _ := n.current.Get()
-	n.applyLocked(current) //nolint:contextcheck // the Links live as long as the map names them
+	n.applyLocked(peermap.Map{}, current) //nolint:contextcheck // the Links live as long as the map names them
 	n.mu.Unlock()
 
 	if r.field != nil {

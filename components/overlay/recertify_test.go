@@ -97,3 +97,25 @@ func TestIDN13_RenewedCertificates(t *testing.T) {
 		t.Error("junk is taken")
 	}
 }
+
+// TestTOK15_ACertificateThatIsRenewedDuringTheHandshake is shown on the Session that was made
+// with the one before, by either side.
+func TestTOK15_ACertificateThatIsRenewedDuringTheHandshake(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.node("db", "a", 1), w.node("db", "b", 2)
+	a.SetCredentials(w.endsIn(a, 10*time.Minute))
+	b.SetCredentials(w.endsIn(b, 10*time.Minute))
+	// a dials, and b does not know it yet: the handshake is over, the Session is not there.
+	a.SetPeers([]Peer{a.sees(b, nil, nil)})
+	eventually(t, "a connection that waits for the map", func() bool { return b.current.Parked() == 1 })
+	a.SetCredentials(w.endsIn(a, time.Hour))
+	b.SetCredentials(w.endsIn(b, time.Hour))
+	b.SetPeers([]Peer{b.sees(a, nil, nil)})
+	for _, side := range []struct{ at, of *testNode }{{a, b}, {b, a}} {
+		side.at.session(t, side.of)
+		eventually(t, "renewed certificate of "+side.of.id.Slot, func() bool { return time.Until(side.at.until(side.of)) > 50*time.Minute })
+	}
+	if made := b.maker.Made(); made != 1 {
+		t.Errorf("%d sessions were made, want the one of before the renewal", made)
+	}
+}

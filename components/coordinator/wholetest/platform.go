@@ -58,7 +58,7 @@ func (p *Platform) boot(m *machine, hash string) {
 	if m.stop != nil {
 		m.stop()
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(p.h.T.Context()) // a CVM outlives the call that boots it
 	m.stop, m.ComposeHash, m.Status = cancel, hash, "running"
 	disk := sha256.Sum256([]byte(m.Name))
 	compose, seed, app := p.content[hash], disk[:20], m.AppID

@@ -177,7 +177,7 @@ func bootGuest(t testing.TB, cloud *attestsim.Cloud, app string, compose, seed [
 		t.Fatal(err)
 	}
 	socket := filepath.Join(t.TempDir(), "s")
-	listener, err := net.Listen("unix", socket)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}

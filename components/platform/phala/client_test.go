@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -122,6 +123,26 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%d calls, want 1: a call with an effect is made once", calls.Load())
 			}
 		})
+	}
+}
+
+// TestThePlatformsAdviceIsShown as it came, whatever form it has, on one line and bounded.
+func TestThePlatformsAdviceIsShown(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	for body, want := range map[string]string{
+		`{"error_code":"ERR-02-005","message":"no slots","suggestions":["another node","less\nmemory"],"links":["https://docs.test/slots"]}`:                                      "ERR-02-005: no slots (it suggests: another node; less memory) (see https://docs.test/slots)",
+		`{"error_code":"E","message":"m","suggestions":[{"title":"grow","message":"the disk"},7,{}],"links":[{"label":"docs","url":"https://d.test"},{"href":"https://e.test"}]}`: "E: m (it suggests: grow the disk) (see docs https://d.test, https://e.test)",
+		`{"message":"m","suggestions":"all","links":{"a":1}}`:                "400 Bad Request: m",
+		`{"message":"m","suggestions":["1","2","3","4","5","6"],"links":[]}`: "(it suggests: 1; 2; 3; 4; 5)",
+		`{"message":"m","suggestions":["` + long + `"]}`:                     "(it suggests: " + long[:maxAdviceText] + "...)",
+	} {
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, body)
+		})
+		if _, err := c.Restart(t.Context(), "cvm_1"); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s\n got %v\nwant %s", body, err, want)
+		}
 	}
 }
 

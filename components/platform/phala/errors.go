@@ -22,6 +22,8 @@ type Error struct {
 	Code string
 	// Message is the platform's text, bounded.
 	Message string
+	// Suggestions and Links are the platform's own, bounded.
+	Suggestions, Links []string
 	// RequestID names the request in the platform's own logs.
 	RequestID string
 	// RetryAfter is how long the platform asks to wait; 0 when it does not say.
@@ -45,6 +47,12 @@ func (e *Error) Error() string {
 	}
 	if hint := hintFor(e.Status, e.Code); hint != "" {
 		b.WriteString(" (" + hint + ")")
+	}
+	if len(e.Suggestions) > 0 {
+		b.WriteString(" (it suggests: " + strings.Join(e.Suggestions, "; ") + ")")
+	}
+	if len(e.Links) > 0 {
+		b.WriteString(" (see " + strings.Join(e.Links, ", ") + ")")
 	}
 	if e.RequestID != "" {
 		b.WriteString(" [request " + e.RequestID + "]")
@@ -113,6 +121,8 @@ func (e *Error) readBody(body []byte) bool {
 			Value   json.RawMessage `json:"value"`
 			Message string          `json:"message"`
 		} `json:"details"`
+		Suggestions json.RawMessage `json:"suggestions"`
+		Links       json.RawMessage `json:"links"`
 	}
 	// Types that do not fit leave the rest decoded; only non-JSON counts as foreign.
 	_ = json.Unmarshal(body, &w)
@@ -124,6 +134,7 @@ func (e *Error) readBody(body []byte) bool {
 	if e.RequestID == "" {
 		e.RequestID = oneLine(w.RequestID, 100)
 	}
+	e.Suggestions, e.Links = advice(w.Suggestions), advice(w.Links)
 	parts := []string{}
 	if w.Message != "" {
 		parts = append(parts, w.Message)
@@ -136,6 +147,41 @@ func (e *Error) readBody(body []byte) bool {
 	}
 	e.Message = oneLine(strings.Join(parts, "; "), maxMessage)
 	return true
+}
+
+const (
+	maxAdvice     = 5
+	maxAdviceText = 300
+)
+
+// advice reads a list of texts, or of objects that hold one; what it cannot read it leaves.
+func advice(raw json.RawMessage) []string {
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return nil
+	}
+	var out []string
+	for _, item := range items[:min(len(items), maxAdvice)] {
+		var text string
+		if json.Unmarshal(item, &text) != nil {
+			var fields map[string]json.RawMessage
+			if json.Unmarshal(item, &fields) != nil {
+				continue
+			}
+			var parts []string
+			for _, key := range []string{"label", "title", "text", "message", "url", "href"} {
+				var part string
+				if json.Unmarshal(fields[key], &part) == nil && part != "" {
+					parts = append(parts, part)
+				}
+			}
+			text = strings.Join(parts, " ")
+		}
+		if text = oneLine(text, maxAdviceText); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 func detailText(raw json.RawMessage, e *Error) string {

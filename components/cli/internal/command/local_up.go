@@ -17,58 +17,71 @@ import (
 )
 
 // daemonFlags are those of `cadre local up` that are the daemon's own.
-var daemonFlags = []string{"images", "boot-delay", "nat", "udp", "rendezvous", "api", "gateway"}
+var daemonFlags = []string{"images", "layout", "image-store", "boot-delay", "nat", "udp", "rendezvous", "api", "gateway", "registry"}
 
 func (a *App) localUp(dir *string) *cobra.Command {
 	o := localcloud.StartOptions{}
 	var timeout time.Duration
 	var extra []string
 	c := &cobra.Command{
-		Use: "up", Short: "Start the local cloud, or bring it back as it was", Args: cobra.NoArgs,
+		Use: "up [clusters/NAME]", Short: "Start the local cloud, or bring it back as it was", Args: cobra.MaximumNArgs(1),
 		Long: `Starts the local cloud of the state folder. One that was there before comes back at
 the same addresses and with the flags that it was last started with, unless others are
-given; the CVMs that ran boot on their disks.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+given; the CVMs that ran boot on their disks.
+
+A new cloud that is given neither --images nor --layout takes those of the checkout that
+this program, the cluster's folder or the current folder is in: the programs of
+compose/programs.json and the images of .out/images. With the folder of a cluster the
+commands that make it are printed, filled in.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			// The daemon runs in a folder of its own; what it is told must hold there too.
 			if o.Dir, err = filepath.Abs(*dir); err != nil {
 				return fmt.Errorf("state folder: %w", err)
 			}
+			told := started{dir: o.Dir}
+			places := []string{"", "."}
+			if len(args) == 1 {
+				cluster, err := localcloud.ReadCluster(args[0])
+				if err != nil {
+					return err
+				}
+				told.cluster, places = &cluster, []string{cluster.Dir, "", "."}
+			}
+			told.checkout = localcloud.Checkout(places...)
 			if o.Flags, err = changedFlags(cmd.Flags()); err != nil {
 				return err
 			}
-			o.Flags = append(o.Flags, extra...)
+			more, err := defaults(o.Dir, told.checkout, append(slices.Clone(o.Flags), extra...))
+			if err != nil {
+				return err
+			}
+			o.Flags = slices.Concat(o.Flags, more, extra)
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			info, began, err := localcloud.Start(ctx, o)
-			if err != nil {
+			if told.info, told.began, err = localcloud.Start(ctx, o); err != nil {
 				return err
 			}
-			moved, err := a.readdress(info)
-			if err != nil {
+			if told.moved, err = a.readdress(told.info); err != nil {
 				return err
 			}
-			return a.show(map[string]any{"started": began, "cloud": localcloud.CloudFile(o.Dir), "api_url": info.APIURL, "contexts_changed": moved}, func(render.Style) string {
-				word := "started"
-				if !began {
-					word = "runs already"
-				}
-				text := fmt.Sprintf("local cloud %s: %s\n", word, info.APIURL)
-				for _, path := range moved {
-					text += fmt.Sprintf("context %s names its new addresses now\n", path)
-				}
-				return text + fmt.Sprintf("its facts are in %s; make a cluster with\n  cadre cluster create FILE --var cloud=%s\n",
-					localcloud.CloudFile(o.Dir), localcloud.CloudFile(o.Dir))
-			})
+			told.look(ctx)
+			return a.show(map[string]any{
+				"started": told.began, "cloud": localcloud.CloudFile(o.Dir), "api_url": told.info.APIURL, "registry": told.info.Registry,
+				"images": told.images, "gateway_ca_file": told.info.GatewayCAFile, "contexts_changed": told.moved,
+			}, func(render.Style) string { return told.text() })
 		},
 	}
-	c.Flags().String("images", "", "file that maps image references to programs of this machine")
+	c.Flags().String("images", "", "file that maps image references to programs of this machine, which need no image")
+	c.Flags().String("layout", "", "OCI layout folder whose images the cloud serves and CVMs boot")
+	c.Flags().String("image-store", "", "folder where images are unpacked; several clouds may share it (default: in the state folder)")
 	c.Flags().Duration("boot-delay", 3*time.Second, "how long a boot takes")
 	c.Flags().String("nat", "none", "NAT in front of each CVM: none, full-cone, address-restricted, port-restricted, symmetric")
 	c.Flags().String("udp", "open", "whether the NATs let UDP pass: open, blocked")
 	c.Flags().String("rendezvous", "", "a cadre-rendezvous program to run in the cloud; with it CVMs find direct paths")
 	c.Flags().String("api", "", "host:port of the API (default: the one that this cloud had, at first a free port)")
 	c.Flags().String("gateway", "", "host:port of the gateway (default: as for --api)")
+	c.Flags().String("registry", "", "host:port of the registry of images (default: as for --api)")
 	c.Flags().StringVar(&o.Program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
 	c.Flags().StringArrayVar(&extra, "daemon-flag", nil, "one more argument for the daemon; may be repeated")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the start may take")
@@ -84,10 +97,10 @@ func changedFlags(given *pflag.FlagSet) ([]string, error) {
 			return
 		}
 		value := f.Value.String()
-		if f.Name == "images" && value != "" {
+		if slices.Contains([]string{"images", "layout", "image-store"}, f.Name) && value != "" {
 			path, err := filepath.Abs(value)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("images file: %w", err))
+				errs = append(errs, fmt.Errorf("--%s: %w", f.Name, err))
 			}
 			value = path
 		}

@@ -72,6 +72,21 @@ type Output struct {
 	Code   int    `json:"code"`
 }
 
+// Image is one that the cloud's registry serves.
+type Image struct {
+	Name   string `json:"name"`
+	Tag    string `json:"tag"`
+	Digest string `json:"digest"`
+}
+
+// Images lists what the cloud's registry serves.
+func (a *API) Images(ctx context.Context) ([]Image, error) {
+	var out struct {
+		Images []Image `json:"images"`
+	}
+	return out.Images, a.do(ctx, http.MethodGet, "/images", nil, &out)
+}
+
 // Ready asks whether the daemon answers.
 func (a *API) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -16,7 +16,11 @@ type Info struct {
 	APIKey         string `json:"api_key"`
 	GatewayDomain  string `json:"gateway_domain"`
 	GatewayAddress string `json:"gateway_address"`
-	RootPEMFile    string `json:"root_pem_file"`
+	// GatewayCAFile signs the gateway's own certificate.
+	GatewayCAFile string `json:"gateway_ca_file"`
+	// Registry is the host:port of the cloud's images; empty where it serves none.
+	Registry    string `json:"registry"`
+	RootPEMFile string `json:"root_pem_file"`
 }
 
 // ErrNotUp means that no local cloud runs on this state folder.

@@ -1,5 +1,5 @@
 // Command cadre-local runs a local cloud: a Phala-compatible API, CVMs made of
-// host processes, a guest agent simulator and a TLS pass-through gateway.
+// host processes, a guest agent simulator, a TLS gateway and a registry of images.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"cadre.dev/local/internal/become"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/cvminit"
 	"cadre.dev/local/internal/daemon"
@@ -24,7 +25,7 @@ import (
 )
 
 const usage = `usage:
-  cadre-local serve --state DIR --images FILE.json [flags]   run a cloud in the foreground; flags that are left
+  cadre-local serve --state DIR [flags]                      run a cloud in the foreground; flags that are left
                                                             out are those of its last start
   cadre-local cleanup --state DIR                            remove what a killed daemon left; says what, if anything
   cadre-local cvm-init --spec FILE                           internal: pid 1 of a CVM
@@ -76,7 +77,10 @@ func serve(flags *flag.FlagSet, args []string) error {
 	var cfg daemon.Config
 	var boot, lag, hidden, restart time.Duration
 	flags.StringVar(&cfg.StateDir, "state", "", "state directory; one daemon each")
-	imageFile := flags.String("images", "", "JSON file that maps image repositories to host programs")
+	flags.StringVar(&cfg.Layout, "layout", "", "OCI layout folder whose images a registry serves and CVMs boot")
+	flags.StringVar(&cfg.ImageStore, "image-store", "", "folder where images are unpacked, once for all clouds that share it (default: in the state directory)")
+	flags.StringVar(&cfg.RegistryListen, "registry", "", "host address of the registry (default: as for the API)")
+	imageFile := flags.String("images", "", "JSON file that maps image repositories to host programs, which need no image")
 	flags.StringVar(&cfg.APIListen, "api", "", "host address of the API (default: that of the last start, at first a free port of 127.0.0.1)")
 	flags.StringVar(&cfg.GatewayListen, "gateway", "", "host address of the gateway (default: as for the API)")
 	flags.StringVar(&cfg.Domain, "domain", "", "base domain of gateway names (default: that of the last start, at first gw.cadre.test)")
@@ -98,8 +102,18 @@ func serve(flags *flag.FlagSet, args []string) error {
 	if err := recall(flags, cfg.StateDir); err != nil {
 		return err
 	}
-	if *imageFile == "" {
-		return errors.New("--images is required at the first start; see cadre-local help")
+	for _, folder := range []*string{&cfg.Layout, &cfg.ImageStore, imageFile} {
+		if *folder == "" {
+			continue
+		}
+		path, err := filepath.Abs(*folder)
+		if err != nil {
+			return err
+		}
+		*folder = path
+	}
+	if *imageFile == "" && cfg.Layout == "" {
+		return errors.New("nothing says what CVMs run: give --layout, a folder of images, or --images, a map to programs of this machine; see cadre-local help")
 	}
 	if *udp != "open" && *udp != "blocked" {
 		return fmt.Errorf("--udp: %q is not open or blocked", *udp)
@@ -118,18 +132,17 @@ func serve(flags *flag.FlagSet, args []string) error {
 	if err := cfg.Network.Validate(); err != nil {
 		return fmt.Errorf("--nat: %w", err)
 	}
-	path, err := filepath.Abs(*imageFile)
-	if err != nil {
-		return fmt.Errorf("--images: %w", err)
-	}
-	*imageFile = path
-	if cfg.Images, err = images.Load(*imageFile); err != nil {
-		return err
+	var err error
+	if *imageFile != "" {
+		if cfg.Images, err = images.Load(*imageFile); err != nil {
+			return err
+		}
 	}
 	cfg.Flags = kept(flags)
 	if cfg.Program, err = os.Executable(); err != nil {
 		return fmt.Errorf("find own program: %w", err)
 	}
+	cfg.Become = filepath.Join(filepath.Dir(cfg.Program), become.Program)
 	level := slog.LevelInfo
 	if *debug {
 		level = slog.LevelDebug
@@ -144,7 +157,7 @@ func serve(flags *flag.FlagSet, args []string) error {
 }
 
 // unkept flags are of one start; addresses and domain are kept by the daemon itself.
-var unkept = []string{"state", "api", "gateway", "domain", "debug"}
+var unkept = []string{"state", "api", "gateway", "registry", "domain", "debug"}
 
 // recall sets the flags that were not given as they were at the last start.
 func recall(flags *flag.FlagSet, dir string) error {

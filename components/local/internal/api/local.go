@@ -29,6 +29,7 @@ func (s *Server) local() http.Handler {
 		"GET /settings":                  s.getSettings,
 		"PATCH /settings":                s.patchSettings,
 		"GET /gateway":                   s.gateway,
+		"GET /images":                    s.containerImages,
 		"GET /network/{cvm}":             s.getNetwork,
 		"PUT /network/{cvm}":             s.putNetwork,
 		"POST /network/{cvm}/rebind":     s.rebind,
@@ -66,6 +67,14 @@ func (s *Server) wrapLocal(h handler) http.Handler {
 		}
 		return code, body, err
 	})
+}
+
+func (s *Server) containerImages(*http.Request) (int, any, error) {
+	list := any([]string{})
+	if s.cfg.ContainerImages != nil {
+		list = s.cfg.ContainerImages()
+	}
+	return http.StatusOK, map[string]any{"images": list}, nil
 }
 
 func (s *Server) listFaults(*http.Request) (int, any, error) {

@@ -37,6 +37,9 @@ type Config struct {
 	EvidenceFaults func(uuid string, f attestsim.Faults)
 	// Gateway returns the gateway's counters as JSON-able data.
 	Gateway func() any
+	// ContainerImages lists what the cloud's registry serves, as JSON-able data; nil when
+	// it has none.
+	ContainerImages func() any
 	// Networks are the CVMs' connections; nil answers that there are none.
 	Networks Networks
 	// Rendezvous describes the cloud's rendezvous and switches it; nil when there is none.

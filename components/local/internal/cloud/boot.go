@@ -21,6 +21,9 @@ func (c *Cloud) boot(ctx context.Context, v *CVM) Status {
 	}
 	v.BootError, v.BootProgress = "", "booting"
 	c.mu.Unlock()
+	if spec, err := c.bootSpec(v); err == nil {
+		c.tasks.Go(func() { c.cfg.Hypervisor.Prepare(ctx, spec) })
+	}
 	if !c.sleep(time.Duration(delay)) {
 		return Stopped
 	}

@@ -39,6 +39,9 @@ type Outcome struct {
 // Hypervisor boots CVMs. The error of Boot is the CVM's boot error.
 type Hypervisor interface {
 	Boot(ctx context.Context, spec BootSpec) (Machine, error)
+	// Prepare does ahead what Boot would spend time on; it is called while the boot delay
+	// passes, and returns when ctx ends.
+	Prepare(ctx context.Context, spec BootSpec)
 	// Erase removes the CVM's disk and logs.
 	Erase(uuid string) error
 	// LoseDisk removes the disk only: the next boot finds an empty one.

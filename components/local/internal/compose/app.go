@@ -28,12 +28,15 @@ type Service struct {
 	WorkingDir string
 	Hostname   string
 	// Hosts are extra lines of /etc/hosts, "address name".
-	Hosts      []string
-	Mounts     []Mount
-	DependsOn  []Dependency
+	Hosts     []string
+	Mounts    []Mount
+	DependsOn []Dependency
+	// Health is nil without a check; then the image's holds, unless NoHealth.
 	Health     *Health
+	NoHealth   bool
 	Restart    Restart
 	MaxRetries int // of RestartOnFailure; 0 is without end
+	// StopSignal is 0 for the image's, or else SIGTERM.
 	StopSignal syscall.Signal
 	StopGrace  time.Duration
 	CapAdd     []string

@@ -33,8 +33,8 @@ var noted = map[string]string{
 	"annotations":     "ignored: nothing here reads them",
 	"container_name":  "ignored: there is no container engine",
 	"logging":         "ignored: output goes to the cloud's log files",
-	"pull_policy":     "ignored: images come from the image map",
-	"platform":        "ignored: images come from the image map",
+	"pull_policy":     "ignored: an image is pulled once",
+	"platform":        "ignored: CVMs are of one kind",
 	"mem_limit":       "not enforced",
 	"mem_reservation": "not enforced",
 	"memswap_limit":   "not enforced",
@@ -53,10 +53,10 @@ func (c *converter) service(s types.ServiceConfig) Service {
 	out := Service{
 		Name: s.Name, Image: s.Image, Entrypoint: s.Entrypoint, Command: s.Command, User: s.User, Groups: s.GroupAdd,
 		WorkingDir: s.WorkingDir, Hostname: s.Hostname, Env: map[string]string{}, ReadOnly: s.ReadOnly,
-		CapAdd: s.CapAdd, CapDrop: s.CapDrop, StopSignal: syscall.SIGTERM, StopGrace: defaultGrace,
+		CapAdd: s.CapAdd, CapDrop: s.CapDrop, StopGrace: defaultGrace,
 	}
 	if s.Image == "" {
-		c.refuse(s.Name, "image", "is missing; name an image of the image map")
+		c.refuse(s.Name, "image", "is missing")
 	}
 	if s.NetworkMode != "host" {
 		c.refuse(s.Name, "network_mode", "is %q; set network_mode: host, a CVM has no container networks here", s.NetworkMode)
@@ -88,6 +88,7 @@ func (c *converter) service(s types.ServiceConfig) Service {
 	c.stop(s, &out)
 	c.limits(s, &out)
 	out.Health = c.health(s)
+	out.NoHealth = s.HealthCheck != nil && out.Health == nil
 	out.Mounts = c.mounts(s)
 	return out
 }
@@ -165,7 +166,7 @@ func (c *converter) stop(s types.ServiceConfig, out *Service) {
 	if s.StopSignal == "" {
 		return
 	}
-	sig, err := parseSignal(s.StopSignal)
+	sig, err := ParseSignal(s.StopSignal)
 	if err != nil {
 		c.refuse(s.Name, "stop_signal", "%v", err)
 		return
@@ -173,7 +174,8 @@ func (c *converter) stop(s types.ServiceConfig, out *Service) {
 	out.StopSignal = sig
 }
 
-func parseSignal(name string) (syscall.Signal, error) {
+// ParseSignal reads a signal as compose files and images write it: "SIGINT", "int", "2".
+func ParseSignal(name string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 && n < 65 {
 		return syscall.Signal(n), nil
 	}
@@ -222,18 +224,23 @@ func (c *converter) health(s types.ServiceConfig) *Health {
 		c.refuse(s.Name, "healthcheck.test", "want [CMD, ...] or [CMD-SHELL, text]")
 		return nil
 	}
-	test := slices.Clone([]string(h.Test[1:]))
-	if h.Test[0] == "CMD-SHELL" {
-		test = []string{"/bin/sh", "-c", strings.Join(test, " ")}
-	}
-	out := &Health{
-		Test: test, Interval: duration(h.Interval, 30*time.Second), Timeout: duration(h.Timeout, 30*time.Second),
-		StartPeriod: duration(h.StartPeriod, 0), StartInterval: duration(h.StartInterval, 5*time.Second), Retries: 3,
-	}
+	out := HealthOf(h.Test)
+	out.Interval, out.Timeout = duration(h.Interval, out.Interval), duration(h.Timeout, out.Timeout)
+	out.StartPeriod, out.StartInterval = duration(h.StartPeriod, out.StartPeriod), duration(h.StartInterval, out.StartInterval)
 	if h.Retries != nil && *h.Retries > 0 && *h.Retries < 1<<20 {
 		out.Retries = int(*h.Retries)
 	}
 	return out
+}
+
+// HealthOf is a check with the default times; test begins with CMD or CMD-SHELL and has
+// more than that.
+func HealthOf(test []string) *Health {
+	command := slices.Clone(test[1:])
+	if test[0] == "CMD-SHELL" {
+		command = []string{"/bin/sh", "-c", strings.Join(command, " ")}
+	}
+	return &Health{Test: command, Interval: 30 * time.Second, Timeout: 30 * time.Second, StartInterval: 5 * time.Second, Retries: 3}
 }
 
 func duration(d *types.Duration, def time.Duration) time.Duration {

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"cadre.dev/local/internal/become"
 	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/sandbox"
 )
 
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -22,42 +23,34 @@ type account struct {
 	home     string
 }
 
-// lookUser resolves "", "name", "uid", "uid:gid", "name:group" with the host's
-// files, which are the service's files too.
-func lookUser(text string, more []string) (account, error) {
+// lookUser resolves "", "name", "uid", "uid:gid", "name:group" with the files that are
+// the service's.
+func lookUser(among people, text string, more []string) (account, error) {
 	name, group, hasGroup := strings.Cut(text, ":")
 	if name == "" {
 		name = "root"
 	}
 	a := account{home: "/"}
-	u, err := user.Lookup(name)
-	if err != nil {
-		u, err = user.LookupId(name)
-	}
-	if err == nil {
-		a.uid, _ = strconv.Atoi(u.Uid)
-		a.gid, _ = strconv.Atoi(u.Gid)
-		a.home = u.HomeDir
-		ids, err := u.GroupIds()
-		if err != nil {
-			return a, fmt.Errorf("groups of %s: %w", name, err)
+	p, found, err := among.user(name)
+	switch {
+	case err != nil:
+		return a, err
+	case found:
+		a = account{uid: p.uid, gid: p.gid, groups: p.groups, home: p.home}
+	case name == "root": // of an image without users
+	default:
+		if a.uid, err = strconv.Atoi(name); err != nil || a.uid < 0 {
+			return a, fmt.Errorf("no user %q %s", name, among.where())
 		}
-		for _, id := range ids {
-			if n, err := strconv.Atoi(id); err == nil && n != a.gid {
-				a.groups = append(a.groups, n)
-			}
-		}
-	} else if a.uid, err = strconv.Atoi(name); err != nil || a.uid < 0 {
-		return a, fmt.Errorf("no user %q on this machine", name)
 	}
 	if hasGroup {
-		if a.gid, err = lookGroup(group); err != nil {
+		if a.gid, err = lookGroup(among, group); err != nil {
 			return a, err
 		}
 		a.groups = nil
 	}
 	for _, g := range more {
-		id, err := lookGroup(g)
+		id, err := lookGroup(among, g)
 		if err != nil {
 			return a, err
 		}
@@ -66,21 +59,27 @@ func lookUser(text string, more []string) (account, error) {
 	return a, nil
 }
 
-func lookGroup(name string) (int, error) {
+func lookGroup(among people, name string) (int, error) {
 	if n, err := strconv.Atoi(name); err == nil && n >= 0 {
 		return n, nil
 	}
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return 0, fmt.Errorf("no group %q on this machine", name)
+	if id, ok := among.group(name); ok {
+		return id, nil
 	}
-	return strconv.Atoi(g.Gid)
+	return 0, fmt.Errorf("no group %q %s", name, among.where())
 }
 
-// setpriv is the command prefix that becomes the account. Inside the sandbox
-// only: outside it the caller's capabilities would stay with root.
-func (a account) setpriv() []string {
-	args := []string{"setpriv", "--reuid=" + strconv.Itoa(a.uid), "--regid=" + strconv.Itoa(a.gid)}
+// setpriv is the command prefix that becomes the account, with these capabilities if it
+// is root. The caller has them, and sandbox.Becoming.
+func (a account) setpriv(caps []string) []string {
+	bounding := "-all"
+	for _, c := range caps {
+		bounding += ",+" + strings.ToLower(c)
+	}
+	args := []string{
+		"setpriv", "--no-new-privs", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=" + bounding,
+		"--reuid=" + strconv.Itoa(a.uid), "--regid=" + strconv.Itoa(a.gid),
+	}
 	if len(a.groups) == 0 {
 		return append(args, "--clear-groups", "--")
 	}
@@ -89,6 +88,18 @@ func (a account) setpriv() []string {
 		ids[i] = strconv.Itoa(g)
 	}
 	return append(args, "--groups="+strings.Join(ids, ","), "--")
+}
+
+// become is the command prefix that does the same, and sets limits, in the root of an
+// image, for argv.
+func (a account) become(limits map[string]string, caps, argv []string) []string {
+	c := become.Command{UID: a.uid, GID: a.gid, Groups: a.groups, Limits: limits, Caps: sandbox.Numbers(caps), Argv: argv}
+	return append([]string{become.Path}, c.Args()...)
+}
+
+// becoming are the capabilities of what becomes a service that has these.
+func becoming(caps []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(caps, sandbox.Becoming))))
 }
 
 // env is the whole environment of the unit.

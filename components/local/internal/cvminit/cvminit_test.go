@@ -46,17 +46,17 @@ func TestEnvOfTheComposeFileWins(t *testing.T) {
 
 func TestLookUser(t *testing.T) {
 	for text, want := range map[string][2]int{"": {0, 0}, "root": {0, 0}, "4242:4343": {4242, 4343}, "0:root": {0, 0}} {
-		a, err := lookUser(text, nil)
+		a, err := lookUser(hostPeople{}, text, nil)
 		if err != nil || a.uid != want[0] || a.gid != want[1] {
 			t.Errorf("lookUser(%q) = %+v, %v, want %v", text, a, err, want)
 		}
 	}
 	for _, text := range []string{"no-such-user", "root:no-such-group", "-1"} {
-		if a, err := lookUser(text, nil); err == nil {
+		if a, err := lookUser(hostPeople{}, text, nil); err == nil {
 			t.Errorf("lookUser(%q) = %+v", text, a)
 		}
 	}
-	if got := strings.Join(account{uid: 1, gid: 2, groups: []int{3, 4}}.setpriv(), " "); got != "setpriv --reuid=1 --regid=2 --groups=3,4 --" {
+	if got := strings.Join(account{uid: 1, gid: 2, groups: []int{3, 4}}.setpriv([]string{"KILL"}), " "); got != "setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --bounding-set=-all,+kill --reuid=1 --regid=2 --groups=3,4 --" {
 		t.Errorf("setpriv = %s", got)
 	}
 }

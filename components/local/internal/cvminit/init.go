@@ -14,6 +14,7 @@ import (
 
 	"cadre.dev/local/internal/compose"
 	"cadre.dev/local/internal/initctl"
+	"cadre.dev/local/internal/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -99,17 +100,16 @@ func newSupervisor(ctx context.Context, spec initctl.Spec, conn *initctl.Conn) (
 	s.carry = s.once
 	var errs []error
 	for i, svc := range app.Services {
-		img, err := spec.Images.Lookup(svc.Image)
-		if err != nil {
+		u := &unit{svc: svc, state: stateWaiting}
+		if err := s.chooseImage(u); err != nil {
 			errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
 			continue
 		}
-		u := &unit{svc: svc, img: img, state: stateWaiting}
-		if svc.User == "" {
-			u.svc.User = img.User
-		}
-		if u.who, err = lookUser(u.svc.User, svc.Groups); err != nil {
+		if u.who, err = lookUser(u.people, u.svc.User, svc.Groups); err != nil {
 			errs = append(errs, fmt.Errorf("service %s: user: %w", svc.Name, err))
+		}
+		if u.caps, err = sandbox.Capabilities(svc.CapAdd, svc.CapDrop); err != nil {
+			errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
 		}
 		if len(u.argv()) == 0 {
 			errs = append(errs, fmt.Errorf("service %s: command: neither the compose file nor the image says what to run", svc.Name))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,10 +16,6 @@ import (
 	"cadre.dev/local/internal/initctl"
 	"cadre.dev/local/internal/sandbox"
 )
-
-// execCaps is the bounding set of commands run in a service from outside, equal
-// to what the service's own root has by default.
-const execCaps = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap"
 
 const (
 	maxExecOutput = 1 << 20
@@ -137,18 +134,22 @@ func (s *supervisor) exec(ctx context.Context, e initctl.Exec) (initctl.Output, 
 	ctx, cancel := context.WithTimeout(ctx, execDeadline)
 	defer cancel()
 	if e.Service == "" {
-		who, err := lookUser(e.User, nil)
+		who, err := lookUser(hostPeople{}, e.User, nil)
 		if err != nil {
 			return initctl.Output{}, fmt.Errorf("user: %w", err)
 		}
+		caps, err := sandbox.Capabilities(nil, nil)
+		if err != nil {
+			return initctl.Output{}, err
+		}
 		args, err := sandbox.Args(sandbox.Config{
-			Hostname: s.spec.Hostname, Hide: s.spec.Hide, Writable: true,
+			Hostname: s.spec.Hostname, Hide: s.spec.Hide, Writable: true, Caps: becoming(caps),
 			Mounts: []sandbox.Mount{{Source: s.spec.GuestSocket, Target: "/var/run/dstack.sock"}},
 		})
 		if err != nil {
 			return initctl.Output{}, err
 		}
-		cmd, err := bwrap(ctx, args, nil, who.setpriv(), e.Command)
+		cmd, err := bwrap(ctx, args, nil, who.setpriv(caps), e.Command)
 		if err != nil {
 			return initctl.Output{}, err
 		}
@@ -179,7 +180,7 @@ func (s *supervisor) entering(ctx context.Context, u *unit, pid int, user string
 	who := u.who
 	if user != "" {
 		var err error
-		if who, err = lookUser(user, nil); err != nil {
+		if who, err = lookUser(u.people, user, nil); err != nil {
 			return nil, fmt.Errorf("user: %w", err)
 		}
 	}
@@ -187,9 +188,12 @@ func (s *supervisor) entering(ctx context.Context, u *unit, pid int, user string
 	if dir := u.dir(); dir != "" {
 		args = append(args, "--wdns="+dir)
 	}
-	args = append(args, "--", "setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set="+execCaps)
-	args = append(args, who.setpriv()[1:]...)
-	cmd := exec.CommandContext(ctx, "nsenter", append(args, command...)...)
+	if u.root == "" {
+		command = append(who.setpriv(u.caps), command...)
+	} else {
+		command = who.become(nil, u.caps, command)
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", slices.Concat(args, []string{"--"}, command)...)
 	cmd.Env = u.env(s.hostname(u))
 	return cmd, nil
 }

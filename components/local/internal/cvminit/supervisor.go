@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/local/internal/become"
 	"cadre.dev/local/internal/compose"
 	"cadre.dev/local/internal/images"
 	"cadre.dev/local/internal/initctl"
@@ -61,7 +62,10 @@ type unit struct {
 	// constant after newSupervisor
 	svc    compose.Service
 	img    images.Image
+	root   string // of its container image; empty when it runs programs of the machine
+	people people
 	who    account
+	caps   []string        // of its root
 	mounts []sandbox.Mount // files made at boot; volumes are added at start
 
 	// guarded by supervisor.mu
@@ -163,10 +167,11 @@ func (s *supervisor) pause(ctx context.Context, d time.Duration) bool {
 // once starts the service and waits for its end.
 func (s *supervisor) once(ctx context.Context, u *unit) (int, error) {
 	const cannotStart = 125
-	cmd, info, err := s.command(ctx, u)
+	cmd, info, release, err := s.command(ctx, u)
 	if err != nil {
 		return cannotStart, err
 	}
+	defer release()
 	defer info.Close()
 	out, err := openLog(filepath.Join(s.spec.Logs, u.svc.Name+".log"))
 	if err != nil {
@@ -283,32 +288,51 @@ func (s *supervisor) waitFor(ctx context.Context, ok func() bool) {
 	}
 }
 
-// command composes bubblewrap around the service. info yields bubblewrap's
-// description of the sandbox.
-func (s *supervisor) command(ctx context.Context, u *unit) (*exec.Cmd, *os.File, error) {
+// command composes bubblewrap around the service. info yields bubblewrap's description
+// of the sandbox; release is called when the service has ended.
+func (s *supervisor) command(ctx context.Context, u *unit) (cmd *exec.Cmd, info *os.File, release func(), err error) {
 	mounts, err := s.volumes.mounts(u)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	hostname := s.hostname(u)
 	cfg := sandbox.Config{
 		Hostname: hostname, Visible: visible(u.img), Hide: s.spec.Hide, Mounts: append(mounts, u.mounts...),
-		Writable: !u.svc.ReadOnly, CapAdd: u.svc.CapAdd, CapDrop: u.svc.CapDrop, Dir: u.dir(), InfoFD: 3,
+		Writable: !u.svc.ReadOnly, Caps: becoming(u.caps), Dir: u.dir(), InfoFD: 3,
 	}
-	args, err := sandbox.Args(cfg)
+	undo := func() {}
+	defer func() {
+		if err != nil {
+			undo()
+		}
+	}()
+	var args []string
+	var first [][]string
+	if u.root == "" {
+		args, err = sandbox.Args(cfg)
+		first = [][]string{prlimit(u.svc.Limits), u.who.setpriv(u.caps), u.argv()}
+	} else {
+		var root string
+		if root, undo, err = s.mountRoot(u); err != nil {
+			return nil, nil, nil, err
+		}
+		cfg.Mounts = append(cfg.Mounts, sandbox.Mount{Source: s.spec.Become, Target: become.Path, ReadOnly: true})
+		args, err = sandbox.RootedArgs(root, cfg)
+		first = [][]string{u.who.become(u.svc.Limits, u.caps, u.argv())}
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("make pipe: %w", err)
+		return nil, nil, nil, fmt.Errorf("make pipe: %w", err)
 	}
-	cmd, err := bwrap(ctx, args, []*os.File{w}, prlimit(u.svc.Limits), u.who.setpriv(), u.argv())
+	cmd, err = bwrap(ctx, args, []*os.File{w}, first...)
 	if err != nil {
-		return nil, nil, errors.Join(err, r.Close(), w.Close())
+		return nil, nil, nil, errors.Join(err, r.Close(), w.Close())
 	}
 	cmd.Env = u.env(hostname)
-	return cmd, r, nil
+	return cmd, r, undo, nil
 }
 
 // bwrap composes the command. Its arguments travel in a file: they are long, and

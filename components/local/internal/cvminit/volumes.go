@@ -30,7 +30,7 @@ func (v *volumeSet) mounts(u *unit) ([]sandbox.Mount, error) {
 	for _, m := range u.svc.Mounts {
 		switch m.Kind {
 		case compose.MountVolume:
-			dir, err := v.ensure(v.volumes[m.Source], u.who)
+			dir, err := v.ensure(v.volumes[m.Source], u, m.Target)
 			if err != nil {
 				return nil, fmt.Errorf("volume %s: %w", m.Source, err)
 			}
@@ -45,9 +45,9 @@ func (v *volumeSet) mounts(u *unit) ([]sandbox.Mount, error) {
 	return out, nil
 }
 
-// ensure makes the volume. A new directory on the disk belongs to the first
-// service that mounts it, as it would when an image brings the directory.
-func (v *volumeSet) ensure(vol compose.Volume, who account) (string, error) {
+// ensure makes the volume. A new one on the disk gets what the image of the first service
+// that mounts it has at the target; without an image it belongs to that service's user.
+func (v *volumeSet) ensure(vol compose.Volume, u *unit, target string) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if vol.Tmpfs {
@@ -66,17 +66,31 @@ func (v *volumeSet) ensure(vol compose.Volume, who account) (string, error) {
 		return dir, nil
 	}
 	dir := filepath.Join(v.spec.Disk, "volumes", vol.Name)
+	if _, err := os.Lstat(dir); err == nil {
+		return dir, nil
+	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
 		return "", err
 	}
-	err := os.Mkdir(dir, 0o755) //nolint:gosec // the mode that a container engine gives a volume
-	if errors.Is(err, os.ErrExist) {
-		return dir, nil
+	// Beside its place first, so that a power cut leaves none or all of it. Volumes have
+	// no names that begin with a dot.
+	fresh := filepath.Join(filepath.Dir(dir), ".new-"+vol.Name)
+	if err := os.RemoveAll(fresh); err != nil {
+		return "", err
+	}
+	if err := os.Mkdir(fresh, 0o755); err != nil { //nolint:gosec // the mode that a container engine gives a volume
+		return "", err
+	}
+	var err error
+	if u.root == "" {
+		err = os.Chown(fresh, u.who.uid, u.who.gid)
+	} else {
+		err = populate(fresh, u.root, target)
 	}
 	if err != nil {
 		return "", err
 	}
-	return dir, os.Chown(dir, who.uid, who.gid)
+	return dir, os.Rename(fresh, dir)
 }
 
 var mountFlags = map[string]uintptr{

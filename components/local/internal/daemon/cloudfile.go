@@ -23,6 +23,12 @@ type CloudFile struct {
 	GatewayDomain       string `json:"gateway_domain"`
 	GatewayAddress      string `json:"gateway_address"`
 	GatewayAddressInCVM string `json:"gateway_address_in_cvm"`
+	// GatewayCAFile is the PEM file of what signs the gateway's own certificate, for names
+	// that are not pass-through.
+	GatewayCAFile string `json:"gateway_ca_file"`
+	// Registry is the host:port of the registry that serves this cloud's images, on the
+	// host; empty where none are served.
+	Registry string `json:"registry"`
 	// RendezvousURL is the rendezvous server for programs in CVMs, and
 	// RendezvousCABase64 the PEM that its certificate leads to, in base64; both empty
 	// where none runs.

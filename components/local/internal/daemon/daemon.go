@@ -23,18 +23,27 @@ import (
 	"cadre.dev/local/internal/fabric"
 	"cadre.dev/local/internal/gateway"
 	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/imagestore"
 	"cadre.dev/local/internal/machine"
+	"cadre.dev/local/internal/registry"
 	"cadre.dev/local/internal/rendezvous"
 )
 
 // Config is one daemon.
 type Config struct {
 	StateDir string
-	Images   images.Map
-	// APIListen and GatewayListen are host addresses. Port 0 is the port of the last
-	// start, for a new cloud a free one; empty is port 0 of the loopback.
-	APIListen     string
-	GatewayListen string
+	// Images maps image repositories to programs of this machine, which need no image.
+	Images images.Map
+	// Layout is the OCI layout folder whose images the cloud's registry serves and CVMs
+	// boot; empty is none. ImageStore is where they are unpacked; empty is a folder in
+	// StateDir.
+	Layout     string
+	ImageStore string
+	// APIListen, GatewayListen and RegistryListen are host addresses. Port 0 is the port
+	// of the last start, for a new cloud a free one; empty is port 0 of the loopback.
+	APIListen      string
+	GatewayListen  string
+	RegistryListen string
 	// Domain is the base domain of gateway names; empty is that of the last start.
 	Domain string
 	// Flags are for LastFlags at the next start.
@@ -45,8 +54,9 @@ type Config struct {
 	// Rendezvous is the program that runs in the fabric for CVMs to find each other
 	// with; empty runs none.
 	Rendezvous string
-	// Program is this binary, for pid 1 of the CVMs.
+	// Program is this binary, for pid 1 of the CVMs; Become the path of cadre-become.
 	Program string
+	Become  string
 	// StopGrace bounds the orderly stop of all CVMs at the end.
 	StopGrace time.Duration
 	Log       *slog.Logger
@@ -94,19 +104,31 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		return err
 	}
 	defer fab.Close()
-	hv, err := machine.New(machine.Config{
-		Dir: dir.path, Fabric: fab, Sim: sim, Images: cfg.Images, Program: cfg.Program, Log: cfg.Log,
-	})
-	if err != nil {
-		return err
-	}
 	listeners, err := listen(ctx, fab, cfg, last, told)
 	if err != nil {
 		return err
 	}
 	defer listeners.close()
+	images, store, err := imagesOf(dir, cfg, listeners)
+	if err != nil {
+		return err
+	}
+	if store != nil {
+		defer store.Close()
+	}
+	hv, err := machine.New(machine.Config{
+		Dir: dir.path, Fabric: fab, Sim: sim, Images: cfg.Images, Store: store, Become: cfg.Become, Program: cfg.Program, Log: cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
 	now := started{
-		API: listeners.apiHost.Addr().String(), Gateway: listeners.gatewayHost.Addr().String(), Domain: cfg.Domain, Flags: cfg.Flags,
+		API: listeners.apiHost.Addr().String(), Gateway: listeners.gatewayHost.Addr().String(), Registry: last.Registry,
+		Domain: cfg.Domain, Flags: cfg.Flags,
+	}
+	if images != nil {
+		now.Registry = listeners.registry.Addr().String()
+		file.Registry = now.Registry
 	}
 	if err := now.write(dir.path); err != nil {
 		return err
@@ -116,21 +138,25 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	file.PCCSURL = "http://" + now.API
 	file.GatewayAddress = now.Gateway
 
+	certificate, err := gateway.Certify(filepath.Join(dir.path, "gateway"), cfg.Domain, time.Now())
+	if err != nil {
+		return err
+	}
 	var cl *cloud.Cloud // set before anything is served
 	gw := gateway.New(gateway.Config{
-		Domain: cfg.Domain, Log: cfg.Log,
+		Domain: cfg.Domain, Certificate: &certificate, Log: cfg.Log,
 		Resolve: func(id string) []gateway.Backend { return backends(fab, cl.Resolve(id)) },
 		Alive:   func(uuid string) bool { _, ok := cl.Machine(uuid); return ok },
 	})
-	images := slices.Sorted(maps.Keys(file.Images))
+	osImages := slices.Sorted(maps.Keys(file.Images))
 	cl, err = cloud.Open(cloud.Config{
-		Dir: dir.path, Hypervisor: hv, EnvKey: sim.EnvKey, Images: images, Settings: cfg.Settings, OnDown: gw.Drop, Log: cfg.Log,
+		Dir: dir.path, Hypervisor: hv, EnvKey: sim.EnvKey, Images: osImages, Settings: cfg.Settings, OnDown: gw.Drop, Log: cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
 	apiConfig := api.Config{
-		Cloud: cl, Key: file.APIKey, Domain: cfg.Domain, Images: images,
+		Cloud: cl, Key: file.APIKey, Domain: cfg.Domain, Images: osImages,
 		EnvKey: sim.EnvKey, SignEnvKey: sim.SignEnvKey, EvidenceFaults: hv.SetFaults,
 		Gateway:  func() any { return gw.Counters() },
 		LogDir:   func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },
@@ -150,6 +176,9 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		info := meeting.Info()
 		file.RendezvousURL, file.RendezvousCABase64 = info.URL, base64.StdEncoding.EncodeToString([]byte(info.CA))
 	}
+	if images != nil {
+		apiConfig.ContainerImages = func() any { return images.Images() }
+	}
 	srv := api.New(apiConfig)
 	// The gateway outlives the CVMs' stop: their last words go through it.
 	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -168,6 +197,9 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	run("gateway in the fabric", func() error { return gw.Serve(serving, listeners.gatewayFabric) })
 	run("gateway on the host", func() error { return gw.Serve(serving, listeners.gatewayHost) })
 	run("api in the fabric", func() error { return serveHTTP(serving, listeners.apiFabric, srv.Public()) })
+	if images != nil {
+		run("images", func() error { return serveHTTP(serving, listeners.registry, images) })
+	}
 	run("api on the host", func() error { return serveHTTP(serving, listeners.apiHost, srv.Host()) })
 	defer func() {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StopGrace)
@@ -207,7 +239,7 @@ func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error
 	return CloudFile{
 		APIURLInCVM: "http://" + fabric.Address.String() + "/api/v1", APIKey: key,
 		PCCSURLInCVM:  "http://" + fabric.Address.String(),
-		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(),
+		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(), GatewayCAFile: gateway.CAFile(filepath.Join(dir.path, "gateway")),
 		RootPEMFile: root, RootPEM: string(sim.RootPEM()), KeyProvider: KeyProvider{Name: "kms", ID: sim.KeyProviderID()},
 		Images: sim.Images(), StateDir: dir.path, PID: os.Getpid(),
 	}, nil
@@ -215,10 +247,12 @@ func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error
 
 type listenerSet struct {
 	apiHost, apiFabric, gatewayHost, gatewayFabric net.Listener
+	// registry is nil where no images are served.
+	registry net.Listener
 }
 
 func (l *listenerSet) close() {
-	for _, x := range []net.Listener{l.apiHost, l.apiFabric, l.gatewayHost, l.gatewayFabric} {
+	for _, x := range []net.Listener{l.apiHost, l.apiFabric, l.gatewayHost, l.gatewayFabric, l.registry} {
 		if x != nil {
 			_ = x.Close()
 		}
@@ -241,18 +275,34 @@ func domain(want, had string, told bool) (string, error) {
 
 func listen(ctx context.Context, fab *fabric.Fabric, cfg Config, last started, told bool) (*listenerSet, error) {
 	l := &listenerSet{}
-	var errs [4]error
+	var errs [5]error
 	apiHost := hostAddress{name: "API", flag: "api", want: cmp.Or(cfg.APIListen, anyPort), had: last.API, told: told}
 	gatewayHost := hostAddress{name: "gateway", flag: "gateway", want: cmp.Or(cfg.GatewayListen, anyPort), had: last.Gateway, told: told}
 	l.apiHost, errs[0] = apiHost.listen(ctx)
 	l.gatewayHost, errs[1] = gatewayHost.listen(ctx)
 	l.apiFabric, errs[2] = fab.Listen(ctx, apiPort)
 	l.gatewayFabric, errs[3] = fab.Listen(ctx, gatewayPort)
+	if cfg.Layout != "" {
+		images := hostAddress{name: "registry", flag: "registry", want: cmp.Or(cfg.RegistryListen, anyPort), had: last.Registry, told: told}
+		l.registry, errs[4] = images.listen(ctx)
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		l.close()
 		return nil, fmt.Errorf("open listeners: %w", err)
 	}
 	return l, nil
+}
+
+// imagesOf makes the registry of the layout and the store that pulls from it; nil without
+// a layout.
+func imagesOf(dir *stateDir, cfg Config, l *listenerSet) (*registry.Registry, *imagestore.Store, error) {
+	if cfg.Layout == "" {
+		return nil, nil, nil
+	}
+	store, err := imagestore.Open(imagestore.Config{
+		Dir: cmp.Or(cfg.ImageStore, filepath.Join(dir.path, "images")), Registry: l.registry.Addr().String(), Log: cfg.Log,
+	})
+	return registry.New(cfg.Layout, cfg.Log), store, err
 }
 
 func backends(fab *fabric.Fabric, targets []cloud.Target) []gateway.Backend {

@@ -141,12 +141,12 @@ func (s *site) local(want int, method, path string, body any) obj {
 	return out
 }
 
-// until polls ok and fails with what after half a minute.
+// until polls ok and fails with what after a minute.
 func (s *site) until(what string, ok func() bool) {
 	s.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:

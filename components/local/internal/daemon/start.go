@@ -14,10 +14,11 @@ import (
 // takes again. Contexts, compose files and CVMs were told the addresses; the flags make
 // `serve --state DIR` bring the same cloud back.
 type started struct {
-	API     string            `json:"api"`
-	Gateway string            `json:"gateway"`
-	Domain  string            `json:"domain"`
-	Flags   map[string]string `json:"flags,omitempty"`
+	API      string            `json:"api"`
+	Gateway  string            `json:"gateway"`
+	Registry string            `json:"registry,omitempty"`
+	Domain   string            `json:"domain"`
+	Flags    map[string]string `json:"flags,omitempty"`
 }
 
 func startFilePath(dir string) string { return filepath.Join(dir, "start.json") }

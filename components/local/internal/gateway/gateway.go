@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -32,7 +33,9 @@ type Config struct {
 	Resolve func(id string) []Backend
 	// Alive reports whether a CVM still runs.
 	Alive func(uuid string) bool
-	Log   *slog.Logger
+	// Certificate is for the names where the gateway ends TLS; nil refuses them.
+	Certificate *tls.Certificate
+	Log         *slog.Logger
 }
 
 // Gateway serves connections. Safe for concurrent use.
@@ -153,14 +156,17 @@ func (g *Gateway) serve(ctx context.Context, client net.Conn) {
 		return
 	}
 	_ = client.SetReadDeadline(time.Time{})
-	id, port, err := ParseName(name, g.cfg.Domain)
+	to, err := ParseName(name, g.cfg.Domain)
+	if err == nil && !to.PassThrough && g.cfg.Certificate == nil {
+		err = errors.New("only pass-through is offered")
+	}
 	if err != nil {
 		g.badName.Add(1)
 		g.cfg.Log.Debug("connection refused", "error", err)
 		refuse(client)
 		return
 	}
-	back, uuid := g.dial(ctx, id, port)
+	back, uuid := g.dial(ctx, to.ID, to.Port)
 	if back == nil {
 		refuse(client)
 		return
@@ -173,12 +179,16 @@ func (g *Gateway) serve(ctx context.Context, client net.Conn) {
 		reset(client)
 		return
 	}
+	if !to.PassThrough {
+		g.terminate(ctx, client, hello, back, to.HTTP2)
+		return
+	}
 	if _, err := back.Write(hello); err != nil {
 		reset(client)
 		return
 	}
 	g.up.Add(int64(len(hello)))
-	g.splice(client, back)
+	g.splice(client, client, back)
 }
 
 func (g *Gateway) dial(ctx context.Context, id string, port uint16) (net.Conn, string) {
@@ -200,9 +210,9 @@ func (g *Gateway) dial(ctx context.Context, id string, port uint16) (net.Conn, s
 	return nil, ""
 }
 
-// splice copies both ways. An end of stream travels on as one; an error resets
-// the other side.
-func (g *Gateway) splice(client, back net.Conn) {
+// splice copies both ways between what the client says and the CVM. An end of stream
+// travels on as one; an error resets both connections.
+func (g *Gateway) splice(said, client, back net.Conn) {
 	var both sync.WaitGroup
 	copyTo := func(to, from net.Conn, count *atomic.Int64) {
 		n, err := io.Copy(to, from)
@@ -216,8 +226,8 @@ func (g *Gateway) splice(client, back net.Conn) {
 			_ = half.CloseWrite()
 		}
 	}
-	both.Go(func() { copyTo(back, client, &g.up) })
-	both.Go(func() { copyTo(client, back, &g.down) })
+	both.Go(func() { copyTo(back, said, &g.up) })
+	both.Go(func() { copyTo(said, back, &g.down) })
 	both.Wait()
 }
 

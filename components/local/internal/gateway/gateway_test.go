@@ -117,25 +117,33 @@ func (c readOnly) SetReadDeadline(time.Time) error  { return nil }
 func (c readOnly) SetWriteDeadline(time.Time) error { return nil }
 
 func TestParseName(t *testing.T) {
-	for name, want := range map[string]uint16{
-		idA + "-7443s." + domain:               7443,
-		strings.ToUpper(idA+"-443s.") + domain: 443,
-		idA + "-65535s." + domain + ".":        65535,
-		idA + "-8080." + domain:                0, // would end TLS at the gateway
-		idA + "-70000s." + domain:              0,
-		idA + "-0s." + domain:                  0,
-		idA + "-07443s." + domain:              0,
-		idA + "-s." + domain:                   0,
-		idA[:39] + "-7443s." + domain:          0,
-		"zz" + idA[2:] + "-7443s." + domain:    0,
-		idA + "-7443s.example.com":             0,
-		"x." + idA + "-7443s." + domain:        0,
-		domain:                                 0,
-		"":                                     0,
+	for name, want := range map[string]Name{
+		idA + "-7443s." + domain:               {idA, 7443, true, false},
+		strings.ToUpper(idA+"-443s.") + domain: {idA, 443, true, false},
+		idA + "-65535s." + domain + ".":        {idA, 65535, true, false},
+		idA + "-s." + domain:                   {idA, 443, true, false},
+		idA + "-8080." + domain:                {idA, 8080, false, false},
+		idA + "-8080g." + domain:               {idA, 8080, false, true},
+		idA + "-g." + domain:                   {idA, 80, false, true},
+		idA + "." + domain:                     {idA, 80, false, false},
+		idA + "-." + domain:                    {},
+		idA + "-80sg." + domain:                {},
+		idA + "-80gs." + domain:                {},
+		idA + "-80-90s." + domain:              {},
+		idA + "-+80." + domain:                 {},
+		idA + "-70000s." + domain:              {},
+		idA + "-0s." + domain:                  {},
+		idA + "-07443s." + domain:              {},
+		idA[:39] + "-7443s." + domain:          {},
+		"zz" + idA[2:] + "-7443s." + domain:    {},
+		idA + "-7443s.example.com":             {},
+		"x." + idA + "-7443s." + domain:        {},
+		domain:                                 {},
+		"":                                     {},
 	} {
-		id, port, err := ParseName(name, domain)
-		if port != want || (err == nil) != (want != 0) || (want != 0 && id != idA) {
-			t.Errorf("ParseName(%q) = %q, %d, %v, want port %d", name, id, port, err, want)
+		got, err := ParseName(name, domain)
+		if got != want || (err == nil) != (want != Name{}) {
+			t.Errorf("ParseName(%q) = %+v, %v, want %+v", name, got, err, want)
 		}
 	}
 }
@@ -147,7 +155,11 @@ func serve(t *testing.T, resolve func(string) []Backend) (*Gateway, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(Config{Domain: domain, Resolve: resolve, Alive: func(string) bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	certificate, err := Certify(t.TempDir(), domain, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(Config{Domain: domain, Certificate: &certificate, Resolve: resolve, Alive: func(string) bool { return true }, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -72,6 +72,12 @@ func Parse(raw []byte) (Map, error) {
 	return m, nil
 }
 
+// Has reports whether the map says what the reference's repository stands for.
+func (m Map) Has(ref string) bool {
+	_, ok := m.Images[Repository(ref)]
+	return ok
+}
+
 // Lookup finds the image for a reference such as "cadre/agent:1@sha256:...".
 func (m Map) Lookup(ref string) (Image, error) {
 	repo := Repository(ref)

@@ -22,6 +22,11 @@ type Spec struct {
 	Compose  string            `json:"compose"`
 	Env      map[string]string `json:"env"`
 	Images   images.Map        `json:"images"`
+	// Unpacked are the container images of the compose file, by reference. The others
+	// are looked up in Images.
+	Unpacked map[string]images.Unpacked `json:"unpacked,omitempty"`
+	// Become is the path of the cadre-become program.
+	Become string `json:"become"`
 	// Disk outlives the boot; Run does not and is private to it; Logs outlives it.
 	Disk string `json:"disk"`
 	Run  string `json:"run"`

@@ -15,6 +15,7 @@ import (
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/fabric"
 	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/imagestore"
 	"cadre.dev/local/internal/initctl"
 )
 
@@ -28,6 +29,10 @@ type Config struct {
 	// Sim is the simulated manufacturer; nil boots CVMs without guest agent.
 	Sim    *attestsim.Cloud
 	Images images.Map
+	// Store has the container images of what Images does not map; nil is none.
+	Store *imagestore.Store
+	// Become is the path of the cadre-become program, which services of images need.
+	Become string
 	// Program is the path of this binary, run as "<program> cvm-init".
 	Program string
 	Log     *slog.Logger
@@ -108,6 +113,10 @@ func (h *Hypervisor) Boot(ctx context.Context, spec cloud.BootSpec) (cloud.Machi
 
 func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) (err error) {
 	dir := h.dir(spec.UUID)
+	unpacked, err := h.unpack(ctx, spec)
+	if err != nil {
+		return err
+	}
 	// The last run directory may be there when the daemon was killed.
 	if err := os.RemoveAll(m.run); err != nil {
 		return fmt.Errorf("clear run directory: %w", err)
@@ -141,7 +150,7 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		return err
 	}
 	raw, err := json.Marshal(initctl.Spec{
-		Hostname: spec.Name, Compose: spec.Compose, Env: spec.Env, Images: h.cfg.Images,
+		Hostname: spec.Name, Compose: spec.Compose, Env: spec.Env, Images: h.cfg.Images, Unpacked: unpacked, Become: h.cfg.Become,
 		Disk: disk, Run: m.run, Logs: filepath.Join(dir, "logs"), GuestSocket: filepath.Join(m.run, guestSocket),
 		Hide: []string{h.cfg.Dir},
 	})

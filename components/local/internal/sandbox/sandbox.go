@@ -31,18 +31,11 @@ type Config struct {
 	Mounts []Mount
 	// Writable: the root's own entries can be changed (they are gone at the end).
 	Writable bool
-	CapAdd   []string
-	CapDrop  []string
-	Dir      string
+	// Caps are the capabilities of the command, if it runs as root; nil is none.
+	Caps []string
+	Dir  string
 	// InfoFD, when positive, gets bubblewrap's JSON with the child's pid.
 	InfoFD int
-}
-
-// defaultCaps is what container engines leave to root. Not NET_ADMIN: a service
-// must not be able to add routes out of its CVM.
-var defaultCaps = []string{
-	"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
-	"NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "MKNOD", "AUDIT_WRITE", "SETFCAP",
 }
 
 // scratch directories are empty and writable in every service.
@@ -52,6 +45,9 @@ var scratch = []string{"/tmp", "/run", "/var/tmp"}
 func Args(c Config) ([]string, error) {
 	mounts, err := resolve(c.Mounts)
 	if err != nil {
+		return nil, err
+	}
+	if err := mayHave(c.Caps); err != nil {
 		return nil, err
 	}
 	b := &builder{
@@ -86,7 +82,7 @@ func Args(c Config) ([]string, error) {
 	if !c.Writable {
 		b.add("--remount-ro", "/")
 	}
-	b.caps(c.CapAdd, c.CapDrop)
+	b.caps(c.Caps)
 	if c.Dir != "" {
 		b.add("--chdir", c.Dir)
 	}
@@ -265,27 +261,13 @@ func (b *builder) mount(m Mount) error {
 	return nil
 }
 
-func (b *builder) caps(add, drop []string) {
-	keep := slices.Clone(defaultCaps)
-	for _, c := range drop {
-		if c = capName(c); c == "ALL" {
-			keep = nil
-		} else {
-			keep = slices.DeleteFunc(keep, func(k string) bool { return k == c })
-		}
-	}
-	for _, c := range add {
-		if c = capName(c); !slices.Contains(keep, c) {
-			keep = append(keep, c)
-		}
-	}
+// caps gives the service these and no others.
+func (b *builder) caps(keep []string) {
 	b.add("--cap-drop", "ALL")
 	for _, c := range keep {
 		b.add("--cap-add", "CAP_"+c)
 	}
 }
-
-func capName(c string) string { return strings.TrimPrefix(strings.ToUpper(c), "CAP_") }
 
 // resolve follows symlinks in targets (/var/run is one) and sorts them, parents
 // first.

@@ -150,6 +150,9 @@ func (p *Peer) carry(conn *net.TCPConn, port uint16) {
 // Waiting is how many connections of apps wait for a Session.
 func (p *Peer) Waiting() int { return int(p.waiting.Load()) }
 
+// Wants tells whether anything waits for a Session: a connection, or datagrams.
+func (p *Peer) Wants() bool { return p.waiting.Load() > 0 || p.udp.holds() }
+
 // errNoSession ends the wait of an app's connection.
 var errNoSession = errors.New("no session with the peer in time")
 

@@ -28,6 +28,9 @@ type core struct {
 	abandon  context.CancelFunc // ends the running dial; nil when there is none
 	timer    *time.Timer        // of the machine's Arm
 	idle     *alarm             // for the next look at a Link on demand; nil while it rests
+	due      bool               // that look waits for the end of a dial
+	making   int                // Sessions that are being made over paths that were found
+	question *question          // that the Peer has not answered; nil for none
 	epochs   uint64             // what those of this Link's searches begin after; constant
 	class    link.Class         // what the datagram path in use is worth
 	history  history
@@ -66,6 +69,7 @@ func (c *core) step(ev link.Event) {
 		c.since = time.Now()
 	}
 	c.watchIdle()
+	c.dialed()
 }
 
 func (c *core) do(e link.Effect) {

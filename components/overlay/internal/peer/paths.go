@@ -185,6 +185,7 @@ func (o *owner) Ended(epoch uint64, unlucky bool) {
 
 func (o *owner) DialDatagrams(ctx context.Context, boot string) error {
 	p := o.peer()
+	defer p.Making()()
 	s, err := p.node.Datagrams.Dial(ctx, session.Target{ID: p.id, Boot: boot}, net.UDPAddrFromAddrPort(p.VirtualAddr()), p.DatagramClass)
 	if err != nil {
 		return err
@@ -195,6 +196,7 @@ func (o *owner) DialDatagrams(ctx context.Context, boot string) error {
 
 func (o *owner) DialDirect(ctx context.Context, conn *punch.Conn, boot string) error {
 	p := o.peer()
+	defer p.Making()()
 	s, err := p.node.Maker.DialOver(ctx, conn, session.Target{ID: p.id, Boot: boot})
 	if err != nil {
 		return err
@@ -208,6 +210,7 @@ func (o *owner) DialDirect(ctx context.Context, conn *punch.Conn, boot string) e
 
 func (o *owner) Welcome(ctx context.Context, conn *punch.Conn) error {
 	p := o.peer()
+	defer p.Making()()
 	s, err := p.node.Maker.Welcome(ctx, conn)
 	if err != nil {
 		return err

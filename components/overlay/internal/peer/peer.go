@@ -130,9 +130,14 @@ func (p *Peer) ShowCertificate() {
 			return
 		}
 		for _, s := range c.all() {
-			c.launch(func(ctx context.Context) { p.node.Certificates.Show(ctx, s.Session, p.log) })
+			c.show(s)
 		}
 	})
+}
+
+// show shows the Peer the node's newest certificate on a Session.
+func (c *core) show(s *live) {
+	c.launch(func(ctx context.Context) { c.node.Certificates.Show(ctx, s.Session, c.log) })
 }
 
 // AllowBench lets the Peer begin one bench within d.
@@ -141,7 +146,14 @@ func (p *Peer) AllowBench(d time.Duration) {
 }
 
 // wanted tells the machine that something waits for a Session.
-func (p *Peer) wanted() { p.loop.post(func(c *core) { c.step(link.Wanted{}) }) }
+func (p *Peer) wanted() {
+	p.loop.post(func(c *core) {
+		if c.question != nil {
+			c.question.hurryUp()
+		}
+		c.step(link.Wanted{})
+	})
+}
 
 // feed has the machine take an event.
 func (p *Peer) feed(ev link.Event) { p.loop.post(func(c *core) { c.step(ev) }) }

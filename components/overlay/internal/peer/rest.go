@@ -19,6 +19,8 @@ const (
 	// restTime bounds the Peer's answer to a proposal of rest, and the wait of a side that
 	// has agreed for the other to end the Sessions.
 	restTime = 10 * time.Second
+	// hurryTime bounds the answer while somebody waits for a Session.
+	hurryTime = 2 * time.Second
 	// reasonIdle is why a Link that rests has no path.
 	reasonIdle = "nobody uses the link"
 )
@@ -61,12 +63,18 @@ func (c *core) idleTime() time.Duration {
 
 // checkIdle lets a Link rest that nobody has used.
 func (c *core) checkIdle() {
-	c.idle = nil
+	if c.idle != nil {
+		c.idle.timer.Stop()
+	}
+	c.idle, c.due = nil, false
 	defer c.watchIdle()
 	if c.over() || !c.state.Facts().OnDemand || !c.state.Awake() {
 		return
 	}
-	if used, _ := c.state.InUse(); used != 0 && c.state.Dialing() {
+	if used, _ := c.state.InUse(); used != 0 && c.dials() {
+		// The end of the dial is the next chance: behind a gateway that does not answer one
+		// dial follows another, with short pauses.
+		c.due = true
 		return
 	}
 	limit := c.idleTime()
@@ -79,11 +87,37 @@ func (c *core) checkIdle() {
 	}
 }
 
+// dials tells whether a Session is being made from here, or over a path that was found. The
+// Peer may use it already, and it would not survive a rest: so this side neither proposes
+// one nor agrees meanwhile.
+func (c *core) dials() bool { return c.state.Dialing() || c.making > 0 }
+
+// Making tells that a Session is being made over a path that was found, until made is
+// called.
+func (p *Peer) Making() (made func()) {
+	p.loop.ask(func(c *core) { c.making++ })
+	return func() {
+		p.loop.ask(func(c *core) {
+			c.making--
+			c.dialed()
+		})
+	}
+}
+
+// dialed looks again whether the Link may rest, if that waited for the end of a dial.
+func (c *core) dialed() {
+	if c.due && !c.dials() {
+		c.loop.post((*core).checkIdle)
+	}
+}
+
 // propose asks the Peer whether the Link may rest.
 func (p *Peer) propose(s *live, question uint64) {
-	err := askRest(s)
+	err := p.askRest(s)
 	refused := errors.Is(err, forward.ErrRefused)
 	p.loop.ask(func(c *core) {
+		c.question.over()
+		c.question = nil
 		p.log.Debug("nobody uses the link", "peer_agrees", err == nil, "error", err)
 		if err == nil || refused {
 			c.step(link.Rested{Question: question, Agreed: err == nil})
@@ -94,17 +128,45 @@ func (p *Peer) propose(s *live, question uint64) {
 			c.note(link.KindNone, reasonIdle, "")
 		}
 		// Whoever came while the Peer was asked has found no Session.
-		if p.forward.Waiting() > 0 {
+		if p.forward.Wants() {
 			c.step(link.Wanted{})
 		}
 	})
 }
 
-func askRest(s carrier.Session) error {
+// question is a proposal of rest without an answer.
+type question struct {
+	st    carrier.Stream
+	hurry *time.Timer // nil while nobody waits for the answer
+}
+
+// hurryUp gives the Peer less time for its answer, since somebody here waits for a Session:
+// a Peer that is there needs a round trip. The loop's.
+func (q *question) hurryUp() {
+	if q.hurry == nil {
+		q.hurry = time.AfterFunc(hurryTime, q.st.Reset)
+	}
+}
+
+// over is the end of a question; nil was not asked. The loop's.
+func (q *question) over() {
+	if q != nil && q.hurry != nil {
+		q.hurry.Stop()
+	}
+}
+
+func (p *Peer) askRest(s *live) error {
 	st, err := s.OpenStream()
 	if err != nil {
 		return err
 	}
+	q := &question{st: st}
+	p.loop.ask(func(c *core) {
+		c.question = q
+		if p.forward.Wants() { // of the question before, it may be
+			q.hurryUp()
+		}
+	})
 	defer st.Reset()
 	_ = st.SetDeadline(time.Now().Add(restTime))
 	if _, err := st.Write(frame.Header{Kind: frame.KindRest}.Append(nil)); err != nil {
@@ -137,7 +199,7 @@ func (c *core) agreesToRest(s *live) bool {
 	// Half as long: the two clocks began at about the same time, and what this side has
 	// carried a moment ago may still be on its way.
 	half := c.node.IdleTime / 2
-	return !c.over() && c.state.Facts().OnDemand && !c.state.Dialing() && c.askedOfAll(s, min(restTime, half)) && c.forward.Rest(half)
+	return !c.over() && c.state.Facts().OnDemand && !c.dials() && c.askedOfAll(s, min(restTime, half)) && c.forward.Rest(half)
 }
 
 // askedOfAll tells whether a proposal that came over s means every Session that

@@ -96,6 +96,9 @@ func (c *core) take(s *live, try uint64) {
 	}
 	entry := c.entry
 	c.launch(func(ctx context.Context) { c.serve(ctx, s, entry) })
+	if c.node.Maker.Outdated(s.Session) {
+		c.show(s)
+	}
 	if !s.Datagrams() { // the shared socket watches the paths of datagrams
 		c.launch(func(ctx context.Context) { c.watch(ctx, s) })
 	}

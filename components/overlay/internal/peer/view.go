@@ -84,5 +84,8 @@ func (p *Peer) Carries(s *session.Session) int { return p.forward.Carries(s.Sess
 // Waiting is how many connections wait for a Session.
 func (p *Peer) Waiting() int { return p.forward.Waiting() }
 
+// Wants tells whether anything waits for a Session: a connection, or datagrams.
+func (p *Peer) Wants() bool { return p.forward.Wants() }
+
 // Compare orders Peers by name.
 func Compare(a, b *Peer) int { return strings.Compare(a.id.String(), b.id.String()) }

@@ -2,7 +2,6 @@ package peermap
 
 import (
 	"log/slog"
-	"maps"
 	"slices"
 
 	"cadre.dev/overlay/internal/identity"
@@ -52,16 +51,21 @@ func (s *Self) onDemand(p Peer, small bool) bool {
 // Map is what one peer map means for one node. The zero Map admits nobody.
 type Map struct {
 	self  *Self
-	peers map[identity.ID]Peer
-	small bool // the node's own group is
+	peers map[identity.ID]*Peer // those that did not change are of the map before
+	small bool                  // the node's own group is
 }
 
 // Read takes a map. Entries for the node itself, for other clusters or with a VIP that is
-// not IPv4 are left out, with a warning.
-func (s *Self) Read(peers []Peer) Map {
-	m := Map{self: s, peers: make(map[identity.ID]Peer, len(peers))}
+// not IPv4 are left out, with a warning. What is as in the one before is not looked at
+// again: the map of a large cluster changes by a few entries at a time.
+func (s *Self) Read(peers []Peer, before Map) Map {
+	m := Map{self: s, peers: make(map[identity.ID]*Peer, len(peers))}
 	for _, p := range peers {
 		if p.ID == s.ID {
+			continue
+		}
+		if known, is := before.peers[p.ID]; is && known.Equal(p) {
+			m.peers[p.ID] = known
 			continue
 		}
 		if err := p.check(s.ID); err != nil {
@@ -69,7 +73,8 @@ func (s *Self) Read(peers []Peer) Map {
 			continue
 		}
 		p.Offers, p.Accepts = slices.Clone(p.Offers), s.withoutPrivate(p)
-		m.peers[p.ID] = p
+		entry := p // made for those alone that are new
+		m.peers[p.ID] = &entry
 	}
 	members := 1
 	for id := range m.peers {
@@ -92,8 +97,21 @@ func (s *Self) withoutPrivate(p Peer) []PortRef {
 	})
 }
 
-// All gives the entries by name; the caller does not change it.
-func (m Map) All() map[identity.ID]Peer { return m.peers }
+// Changed gives the entries that are new or mean something else than before, and those of
+// before that are gone.
+func (m Map) Changed(before Map) (changed, gone []Peer) {
+	for id, p := range m.peers {
+		if was, is := before.peers[id]; !is || was != p && !was.Equal(*p) || before.Facts(*was) != m.Facts(*p) {
+			changed = append(changed, *p)
+		}
+	}
+	for id, p := range before.peers {
+		if _, left := m.peers[id]; !left {
+			gone = append(gone, *p)
+		}
+	}
+	return changed, gone
+}
 
 // Facts are what package link wants to know of an entry.
 func (m Map) Facts(p Peer) link.Facts {
@@ -110,7 +128,7 @@ func (m Map) Facts(p Peer) link.Facts {
 // Admits tells whether the map names who, with that Boot.
 func (m Map) Admits(who identity.Verified) bool {
 	p, known := m.peers[who.ID]
-	return known && m.Facts(p).Admits(who.BootID)
+	return known && m.Facts(*p).Admits(who.BootID)
 }
 
 // maxRevoked bounds the Boots that rendezvous servers are told of. Certificates last
@@ -122,13 +140,21 @@ const maxRevoked = 256
 func (m Map) Revoked(before []string, next Map) []string {
 	revoked := slices.Clone(before)
 	for id, p := range m.peers {
-		if p.BootID != "" && next.peers[id].BootID != p.BootID {
+		if now, is := next.peers[id]; p.BootID != "" && (!is || now.BootID != p.BootID) {
 			revoked = append(revoked, p.BootID)
 		}
 	}
-	named := map[string]bool{}
-	for p := range maps.Values(next.peers) {
-		named[p.BootID] = true
+	if len(revoked) == 0 {
+		return nil
+	}
+	named := make(map[string]bool, len(revoked)) // of those
+	for _, boot := range revoked {
+		named[boot] = false
+	}
+	for _, p := range next.peers {
+		if _, told := named[p.BootID]; told {
+			named[p.BootID] = true
+		}
 	}
 	revoked = slices.DeleteFunc(revoked, func(boot string) bool { return named[boot] })
 	return revoked[max(0, len(revoked)-maxRevoked):]

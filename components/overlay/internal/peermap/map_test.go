@@ -39,7 +39,7 @@ func TestWhoDials(t *testing.T) {
 		{id(CoordinatorGroup, "coordinator-0"), entry(CoordinatorGroup, "coordinator-1"), true},
 		{id(CoordinatorGroup, "coordinator-1"), entry(CoordinatorGroup, "coordinator-0"), false},
 	} {
-		if got := self(c.self).Read(nil).Facts(c.peer).Dials; got != c.want {
+		if got := self(c.self).Read(nil, Map{}).Facts(c.peer).Dials; got != c.want {
 			t.Errorf("%s dials %s: got %v, want %v", c.self.Slot, c.peer.ID.Slot, got, c.want)
 		}
 	}
@@ -67,7 +67,7 @@ func TestWhichSessionsAreKept(t *testing.T) {
 		for i := range c.members {
 			peers = append(peers, entry(c.self.Group, fmt.Sprintf("%s-%d", c.self.Group, i+1)))
 		}
-		if got := s.Read(peers).Facts(c.peer).OnDemand; got != c.want {
+		if got := s.Read(peers, Map{}).Facts(c.peer).OnDemand; got != c.want {
 			t.Errorf("%s: on demand %v, want %v", name, got, c.want)
 		}
 	}
@@ -83,7 +83,7 @@ func TestRevokedBoots(t *testing.T) {
 			p.BootID = boot
 			peers = append(peers, p)
 		}
-		return s.Read(peers)
+		return s.Read(peers, Map{})
 	}
 	first, second := with("a", "b"), with("a", "c")
 	revoked := first.Revoked(nil, second)

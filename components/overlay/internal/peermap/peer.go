@@ -49,6 +49,12 @@ type Peer struct {
 	Coordinator bool
 }
 
+// Equal tells whether two entries say the same.
+func (p Peer) Equal(q Peer) bool {
+	return p.ID == q.ID && p.BootID == q.BootID && p.InstanceID == q.InstanceID && p.VIP == q.VIP && p.Coordinator == q.Coordinator &&
+		slices.Equal(p.Offers, q.Offers) && slices.Equal(p.Accepts, q.Accepts)
+}
+
 func (p Peer) check(self identity.ID) error {
 	if err := p.ID.Validate(); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (d *Datagrams) Dial(ctx context.Context, to Target, at *net.UDPAddr, class 
 	if err != nil {
 		return nil, fmt.Errorf("session with %s: %w", to.ID, err)
 	}
-	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class(), Path: d.path(at)}), nil
+	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class(), Path: d.path(at), shown: creds}), nil
 }
 
 func (d *Datagrams) path(remote net.Addr) Path {

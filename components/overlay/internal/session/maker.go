@@ -60,6 +60,7 @@ type Maker struct {
 	cfg     Config
 	numbers atomic.Uint64
 	creds   atomic.Pointer[Credentials]
+	renewed atomic.Int64  // Unix nanoseconds of the last SetCredentials but the first; 0: none
 	have    chan struct{} // closed by the first SetCredentials
 	once    sync.Once
 }
@@ -69,8 +70,21 @@ func NewMaker(cfg Config) *Maker { return &Maker{cfg: cfg, have: make(chan struc
 
 // SetCredentials replaces the node's credentials, for Sessions that are made from now on.
 func (m *Maker) SetCredentials(c Credentials) {
-	m.creds.Store(&c)
+	if m.creds.Swap(&c) != nil {
+		m.renewed.Store(time.Now().UnixNano())
+	}
 	m.once.Do(func() { close(m.have) })
+}
+
+// Outdated tells that the Peer may have been shown older credentials than the newest: they
+// were renewed while the Session was made. With what a Session was taken that a Peer opened
+// is not known; its making began not longer ago than two bounds of a handshake.
+func (m *Maker) Outdated(s *Session) bool {
+	if s.shown != nil {
+		return s.shown != m.creds.Load()
+	}
+	at := m.renewed.Load()
+	return at != 0 && time.Since(time.Unix(0, at)) < 2*m.cfg.HandshakeTime
 }
 
 // Credentials are the newest ones, nil before the first.
@@ -149,7 +163,7 @@ func (m *Maker) client(ctx context.Context, conn net.Conn, creds *Credentials, n
 	if err != nil {
 		return nil, fmt.Errorf("session with %s: %w", to.ID, err)
 	}
-	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class, Path: pathOf(conn)}), nil
+	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class, Path: pathOf(conn), shown: creds}), nil
 }
 
 // greeted waits until the far side has looked at our certificate: the handshake is

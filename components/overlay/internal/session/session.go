@@ -26,6 +26,9 @@ type Session struct {
 	Path Path
 	// Expiry ends it with the far side's certificate.
 	Expiry *Expiry
+
+	// shown is what the far side saw when it was made; nil: not known.
+	shown *Credentials
 }
 
 // Path is what is known about the path of a Session when it is made.

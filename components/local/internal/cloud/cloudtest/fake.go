@@ -47,6 +47,9 @@ func (h *Hypervisor) Boot(_ context.Context, spec cloud.BootSpec) (cloud.Machine
 	return &Machine{id: hex.EncodeToString(sum[:20]), done: make(chan struct{})}, nil
 }
 
+// Prepare does nothing.
+func (h *Hypervisor) Prepare(context.Context, cloud.BootSpec) {}
+
 // Erase remembers the CVM.
 func (h *Hypervisor) Erase(uuid string) error {
 	h.mu.Lock()

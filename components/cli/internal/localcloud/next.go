@@ -1,0 +1,189 @@
+package localcloud
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cadre.dev/client"
+)
+
+// Cluster is a folder of a checkout with the files of a cluster.
+type Cluster struct {
+	// Dir is the folder; Name its last part.
+	Dir, Name string
+	// Terraform: it has a main.tf.
+	Terraform bool
+	// Create makes the cluster; Groups fill it. Both are HCL files.
+	Create string
+	Groups []string
+}
+
+// ReadCluster looks at a folder. One without a cluster.hcl shares that of the folder demo
+// beside it.
+func ReadCluster(dir string) (Cluster, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Cluster{}, err
+	}
+	c := Cluster{Dir: dir, Name: filepath.Base(dir), Terraform: isFile(filepath.Join(dir, "main.tf"))}
+	if c.Terraform {
+		return c, nil
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.hcl"))
+	if err != nil {
+		return c, err
+	}
+	for _, file := range files {
+		if filepath.Base(file) == "cluster.hcl" {
+			c.Create = file
+		} else {
+			c.Groups = append(c.Groups, file)
+		}
+	}
+	if c.Create == "" && len(c.Groups) > 0 {
+		c.Create = filepath.Join(filepath.Dir(dir), "demo", "cluster.hcl")
+	}
+	if !isFile(c.Create) {
+		return c, fmt.Errorf("%s has neither main.tf nor the files of a cluster%s", dir, others(filepath.Dir(dir)))
+	}
+	return c, nil
+}
+
+// others names the clusters in a folder.
+func others(dir string) string {
+	var names []string
+	for _, pattern := range []string{"*/main.tf", "*/*.hcl"} {
+		found, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, file := range found {
+			if name := filepath.Base(filepath.Dir(file)); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "; " + dir + " has: " + strings.Join(names, ", ")
+}
+
+// Clusters are the folders below a checkout's clusters/ that can be made.
+func Clusters(checkout string) []string {
+	entries, err := os.ReadDir(filepath.Join(checkout, "clusters"))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if c, err := ReadCluster(filepath.Join(checkout, "clusters", e.Name())); err == nil && (c.Terraform || len(c.Groups) > 0) {
+			names = append(names, "clusters/"+e.Name())
+		}
+	}
+	return names
+}
+
+var (
+	variables   = regexp.MustCompile(`(?ms)^variable "(\w+)" \{(.*?)^\}`)
+	hasDefault  = regexp.MustCompile(`(?m)^\s*default\s*=`)
+	clusterName = regexp.MustCompile(`(?m)^cluster "([a-z][a-z0-9-]*)"`)
+)
+
+// Facts are what the variables of a cluster's files can be filled with.
+type Facts struct {
+	// Program is how the user calls this program; CloudFile the path of cloud.json.
+	Program, CloudFile string
+	// Image gives the pinned reference for a variable such as "agent_image".
+	Image func(variable string) (string, error)
+}
+
+// Commands are what to type to make the cluster, one a line or more. problems are
+// variables that could not be filled in.
+func (c Cluster) Commands(f Facts) (lines []string, problems []error) {
+	if c.Terraform {
+		return []string{"make cluster NAME=" + c.Name}, nil
+	}
+	raw, err := os.ReadFile(c.Create)
+	if err != nil {
+		return nil, []error{err}
+	}
+	context := "PATH"
+	if m := clusterName.FindSubmatch(raw); m != nil {
+		if path, err := client.Path(string(m[1])); err == nil {
+			context = path
+		}
+	}
+	for i, file := range append([]string{c.Create}, c.Groups...) {
+		verb := "group apply"
+		if i == 0 {
+			verb = "cluster create"
+		}
+		vars, errs := f.variables(file, context)
+		problems = append(problems, errs...)
+		lines = append(lines, strings.Join(slices.Concat([]string{f.Program + " " + verb}, vars, []string{near(file)}), " \\\n    "))
+	}
+	return lines, problems
+}
+
+// variables are the --var flags that a file needs.
+func (f Facts) variables(file, context string) (flags []string, problems []error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, []error{err}
+	}
+	for _, m := range variables.FindAllSubmatch(raw, -1) {
+		name := string(m[1])
+		if hasDefault.Match(m[2]) {
+			continue
+		}
+		value, err := f.value(name, context)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s: %w", near(file), name, err))
+			value = "..."
+		}
+		flags = append(flags, "--var "+name+"="+value)
+	}
+	return flags, problems
+}
+
+func (f Facts) value(name, context string) (string, error) {
+	switch {
+	case name == "cloud":
+		return f.CloudFile, nil
+	case name == "context":
+		return context, nil
+	case strings.HasSuffix(name, "_image"):
+		return f.Image(name)
+	case name == "postgres_bin":
+		found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+		if err != nil || len(found) == 0 {
+			return "", errors.New("no PostgreSQL server on this machine: run `make tools`")
+		}
+		return found[len(found)-1], nil
+	case name == "postgres_gid":
+		g, err := user.LookupGroup("postgres")
+		if err != nil {
+			return "", err
+		}
+		return g.Gid, nil
+	}
+	return "", errors.New("this command does not know it")
+}
+
+// near is a path as one would type it here.
+func near(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	short, err := filepath.Rel(here, path)
+	if err != nil || strings.HasPrefix(short, "..") {
+		return path
+	}
+	return short
+}

@@ -1,0 +1,92 @@
+package wheel
+
+import (
+	"archive/zip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var layout = Layout{Site: "site", Scripts: "bin", Python: "/usr/bin/python3"}
+
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "x.whl")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := zip.NewWriter(f)
+	for at, text := range files {
+		w, err := z.Create(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+const metadata = "Metadata-Version: 2.4\nName: Some_Thing\nVersion: 1.2\nLicense-Expression: MIT\n\nName: of nobody\n"
+
+func TestReadPutsFilesWhereAnInstallerWould(t *testing.T) {
+	p, err := Read(write(t, map[string]string{
+		"thing/__init__.py": "code", "thing-1.2.dist-info/METADATA": metadata, "thing-1.2.dist-info/licenses/LICENSE.txt": "text",
+		"thing-1.2.data/scripts/run": "#!python\nx", "thing-1.2.data/purelib/pure.py": "p",
+		"thing-1.2.dist-info/entry_points.txt": "[console_scripts]\nthing = thing.main:App.go\n[other]\nx = y:z\n",
+	}), layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Name != "Some_Thing" || p.Version != "1.2" || len(p.Licences) != 1 {
+		t.Errorf("%s %s, %d licences", p.Name, p.Version, len(p.Licences))
+	}
+	got := map[string]string{}
+	for _, e := range p.Files {
+		got[e.Path] = string(e.Body.Data)
+	}
+	for name, want := range map[string]string{
+		"site/thing/__init__.py": "code", "bin/run": "#!/usr/bin/python3\nx", "site/pure.py": "p",
+		"bin/thing": "#!/usr/bin/python3\nimport sys\nfrom thing.main import App\nsys.exit(App.go())\n",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+	if len(got) != 7 {
+		t.Errorf("%d files: %v", len(got), got)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"a path that leads out":    {"../x": "", "a.dist-info/METADATA": metadata},
+		"an absolute path":         {"/etc/x": "", "a.dist-info/METADATA": metadata},
+		"no metadata":              {"x.py": ""},
+		"an unknown kind":          {"a.data/headers/x.h": "", "a.dist-info/METADATA": metadata},
+		"code in an entry point":   {"a.dist-info/METADATA": metadata, "a.dist-info/entry_points.txt": "[console_scripts]\nx = os:system('x')\n"},
+		"an entry point elsewhere": {"a.dist-info/METADATA": metadata, "a.dist-info/entry_points.txt": "[console_scripts]\n../x = a:b\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Read(write(t, files), layout); err == nil {
+				t.Error("taken")
+			}
+		})
+	}
+	bad := filepath.Join(t.TempDir(), "x.whl")
+	if err := os.WriteFile(bad, []byte(strings.Repeat("x", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(bad, layout); err == nil {
+		t.Error("no zip was taken")
+	}
+}

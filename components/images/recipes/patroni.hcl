@@ -1,0 +1,77 @@
+image "patroni" {
+  from        = "python"
+  description = "PostgreSQL 15 under Patroni"
+  licenses    = "PostgreSQL AND MIT"
+
+  debs = ["postgresql-15", "tzdata"]
+
+  # All that it requires but ydiff, which comes without a wheel.
+  wheels = [
+    "patroni==4.1.0", "psycopg==3.2.12", "psycopg-binary==3.2.12", "typing-extensions==4.16.0", "urllib3==2.8.0", "pyyaml==6.0.3",
+    "py-consul==1.8.0", "requests==2.34.2", "certifi==2026.10.18", "charset-normalizer==3.5.2", "idna==3.20", "click==8.5.1",
+    "prettytable==3.18.0", "wcwidth==0.9.4", "python-dateutil==4.0.0", "psutil==7.2.2",
+  ]
+
+  # PostgreSQL's scripts for several clusters on one machine, which are Perl; LLVM, which is
+  # larger than all the rest and compiles queries that run for seconds; maintainer scripts.
+  exclude = [
+    "adduser", "debconf", "dpkg", "init-system-helpers", "libbsd0", "libc-l10n",
+    "libcrypt1", "libdb5.3", "libedit2", "libfile-find-rule-perl", "libgdbm-compat4", "libgdbm6", "libjson-perl", "libllvm14", "libmd0",
+    "libnumber-compare-perl", "libpam-modules", "libpam-modules-bin", "libperl5.36", "libsemanage-common", "libsemanage2", "libsepol2",
+    "libtext-glob-perl", "libz3-4", "locales", "lsb-base", "netbase", "openssl", "passwd", "perl", "perl-base",
+    "perl-modules-5.36", "postgresql-client-common", "postgresql-common", "readline-common", "sensible-utils", "ssl-cert", "sysvinit-utils",
+    "tar", "ucf", "usrmerge",
+  ]
+  drop = [
+    "usr/share/man/**", "usr/share/info/**", "usr/share/lintian/**", "usr/share/locale/**", "usr/share/postgresql/15/man/**", "usr/share/bug/**",
+    "usr/share/doc/*/changelog*", "usr/share/doc/*/NEWS*", "usr/share/doc/*/README*", "usr/share/doc/*/TODO*", "usr/share/doc/*/HISTORY*",
+    "usr/share/doc/*/examples/**", "usr/share/doc-base/**", "usr/lib/postgresql/15/lib/bitcode/**", "usr/lib/postgresql/15/lib/llvmjit*",
+    "usr/share/zoneinfo/right/**", "usr/share/zoneinfo/posix/**", "usr/share/postgresql-common/**", "etc/pam.d/**", "etc/init.d/**", "lib/systemd/**",
+  ]
+  bytecode = ["usr/local/lib/python3.11/dist-packages"]
+
+  # What patronictl takes where ydiff is not there. It shows changes as they are.
+  file "usr/local/lib/python3.11/dist-packages/cdiff.py" {
+    content = <<-END
+      import sys
+
+      PatchStream = iter
+
+
+      def markup_to_pager(stream, options):
+          for line in stream:
+              sys.stdout.write(line.decode())
+    END
+  }
+
+  user "postgres" {
+    id   = 999
+    home = "/var/lib/postgresql"
+  }
+  # A volume that is mounted here takes this owner.
+  directory "var/lib/postgresql" {
+    mode  = "0700"
+    owner = "999:999"
+  }
+  directory "run/postgresql" {
+    mode  = "0755"
+    owner = "999:999"
+  }
+
+  run_as = "999:999"
+  env = {
+    PATH = "/usr/lib/postgresql/15/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    LANG = "C.UTF-8"
+  }
+  command = ["patroni"]
+  ports   = ["5432/tcp", "8008/tcp"]
+  try = ["sh", "-c", <<-END
+    set -eu
+    patroni --version
+    patronictl --help >/tmp/help
+    python3 -c 'import psycopg, consul, yaml, psutil; print("psycopg", psycopg.pq.__impl__)'
+    initdb -D /tmp/data -A trust >/tmp/initdb
+    echo 'SELECT version()' | postgres --single -D /tmp/data postgres | grep -o 'PostgreSQL 15[.0-9]*'
+  END
+  ]
+}

@@ -1,0 +1,44 @@
+package become
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Program is its file name, beside cadre-local; Path where it lies in a service's root.
+const (
+	Program = "cadre-become"
+	Path    = "/.cadre-become"
+)
+
+// Command says what to become. The caller has Caps, and SETUID, SETGID and SETPCAP.
+type Command struct {
+	UID, GID int
+	Groups   []int
+	// Limits by name, "soft:hard", each a number or "unlimited".
+	Limits map[string]string
+	// Caps are the numbers of the capabilities that are left, if UID is 0.
+	Caps []int
+	Argv []string
+}
+
+// Args are the arguments of the program.
+func (c Command) Args() []string {
+	groups := make([]string, len(c.Groups))
+	for i, g := range c.Groups {
+		groups[i] = strconv.Itoa(g)
+	}
+	var limits []string
+	for name, value := range c.Limits {
+		limits = append(limits, name+"="+value)
+	}
+	slices.Sort(limits)
+	var caps uint64
+	for _, n := range c.Caps {
+		caps |= 1 << n
+	}
+	return append([]string{
+		strconv.Itoa(c.UID), strconv.Itoa(c.GID), strings.Join(groups, ","), strings.Join(limits, ","), strconv.FormatUint(caps, 16), "--",
+	}, c.Argv...)
+}

@@ -1,0 +1,130 @@
+package cvminit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+
+	"cadre.dev/local/internal/rootfs"
+)
+
+// populate makes a new volume what a container engine makes of it for a service with an
+// image: the owner, mode and files of the image's own directory at target; one of root's
+// where the image has none.
+func populate(volume, image, target string) error {
+	from, err := os.OpenRoot(image)
+	if err != nil {
+		return fmt.Errorf("open the image: %w", err)
+	}
+	defer from.Close()
+	at, err := rootfs.Resolve(from, target)
+	if err != nil {
+		return err
+	}
+	info, err := from.Lstat(at)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at the image's %s: %w", target, err)
+	}
+	to, err := os.OpenRoot(volume)
+	if err != nil {
+		return fmt.Errorf("open the volume: %w", err)
+	}
+	defer to.Close()
+	if err := copyTree(from, at, to, "."); err != nil {
+		return fmt.Errorf("copy the image's %s: %w", target, err)
+	}
+	return nil
+}
+
+// copyTree copies what lies in the directory src, and its owner and mode.
+func copyTree(from *os.Root, src string, to *os.Root, dst string) error {
+	info, err := from.Lstat(src)
+	if err != nil {
+		return err
+	}
+	d, err := from.Open(src)
+	if err != nil {
+		return err
+	}
+	entries, err := d.ReadDir(-1)
+	if err = errors.Join(err, d.Close()); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s, t := path.Join(src, e.Name()), path.Join(dst, e.Name())
+		switch {
+		case e.IsDir():
+			if err := to.Mkdir(t, 0o700); err != nil {
+				return err
+			}
+			err = copyTree(from, s, to, t)
+		case e.Type().IsRegular():
+			err = copyFile(from, s, to, t)
+		case e.Type()&fs.ModeSymlink != 0:
+			err = copyLink(from, s, to, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return copyOwner(to, dst, info)
+}
+
+func copyFile(from *os.Root, src string, to *os.Root, dst string) error {
+	in, err := from.Open(src)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := to.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return copyOwner(to, dst, info)
+}
+
+func copyLink(from *os.Root, src string, to *os.Root, dst string) error {
+	target, err := from.Readlink(src)
+	if err != nil {
+		return err
+	}
+	info, err := from.Lstat(src)
+	if err != nil {
+		return err
+	}
+	if err := to.Symlink(target, dst); err != nil {
+		return err
+	}
+	uid, gid := ownerOf(info)
+	return to.Lchown(dst, uid, gid)
+}
+
+func copyOwner(to *os.Root, dst string, info fs.FileInfo) error {
+	uid, gid := ownerOf(info)
+	if err := to.Lchown(dst, uid, gid); err != nil {
+		return err
+	}
+	return to.Chmod(dst, info.Mode().Perm()|info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
+}
+
+func ownerOf(info fs.FileInfo) (uid, gid int) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid), int(st.Gid)
+	}
+	return 0, 0
+}

@@ -1,0 +1,44 @@
+package imagestore
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"cadre.dev/local/internal/images"
+)
+
+// storedOf takes from an image's config what running it needs.
+func storedOf(c *v1.ConfigFile) (images.Stored, error) {
+	out := images.Stored{
+		Image: images.Image{
+			User: c.Config.User, Entrypoint: c.Config.Entrypoint, Command: c.Config.Cmd, WorkingDir: c.Config.WorkingDir,
+			Env: map[string]string{},
+		},
+		StopSignal: c.Config.StopSignal,
+	}
+	if out.WorkingDir != "" && !path.IsAbs(out.WorkingDir) {
+		return out, fmt.Errorf("its working directory %q is not absolute", out.WorkingDir)
+	}
+	for _, line := range c.Config.Env {
+		key, value, _ := strings.Cut(line, "=")
+		if key == "" || strings.ContainsRune(line, 0) {
+			return out, fmt.Errorf("its environment has the line %.100q", line)
+		}
+		out.Env[key] = value
+	}
+	for _, target := range slices.Sorted(maps.Keys(c.Config.Volumes)) {
+		if !path.IsAbs(target) || path.Clean(target) == "/" {
+			return out, fmt.Errorf("its volume %q is not an absolute path below /", target)
+		}
+		out.Volumes = append(out.Volumes, path.Clean(target))
+	}
+	if h := c.Config.Healthcheck; h != nil {
+		out.Health = &images.Health{Test: h.Test, Interval: h.Interval, Timeout: h.Timeout, StartPeriod: h.StartPeriod, Retries: h.Retries}
+	}
+	return out, nil
+}

@@ -1,0 +1,222 @@
+package imagestore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"golang.org/x/sys/unix"
+
+	"cadre.dev/local/internal/rootfs"
+)
+
+const (
+	maxManifest = 4 << 20
+	maxConfig   = 4 << 20
+	maxLayers   = 128
+)
+
+// pull unpacks an image beside its place and moves it there when it is whole.
+func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err error) {
+	img, err := s.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	config, err := checked(img)
+	if err != nil {
+		return err
+	}
+	stored, err := storedOf(config)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(s.dir, unfinished)
+	if err != nil {
+		return fmt.Errorf("make a folder in the image store: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	if err := s.unpack(img, config, filepath.Join(dir, rootDir)); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(record{Digest: digest.String(), Boot: s.boot, Image: stored})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", recordFile, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, recordFile), raw, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", recordFile, err)
+	}
+	err = os.Rename(dir, filepath.Join(s.dir, digest.Hex))
+	if errors.Is(err, os.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+		return os.RemoveAll(dir) // another process was quicker, with the same content
+	}
+	if err == nil {
+		s.flushing.Go(func() { s.flush(digest) })
+	}
+	return err
+}
+
+// flush puts an image on the disk, which can take seconds, and then says so.
+func (s *Store) flush(digest v1.Hash) {
+	dir := filepath.Join(s.dir, digest.Hex)
+	f, err := os.Open(dir)
+	if err == nil {
+		err = errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, flushedFile), nil, 0o600)
+	}
+	if err != nil {
+		s.log.Warn("image not flushed; it is pulled again when this machine has started anew", "image", digest.String(), "error", err)
+	}
+}
+
+// find asks the registry for the digest, under the reference's name and then under what
+// is left of it without its first parts: a prefix is where somebody pushed it to.
+func (s *Store) find(ctx context.Context, ref name.Digest) (v1.Image, error) {
+	if s.host == "" {
+		return nil, errors.New("this cloud serves no images; start it with --layout")
+	}
+	options := []remote.Option{
+		remote.WithContext(ctx), remote.WithTransport(bounded{s.transport}),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
+	}
+	parts := strings.Split(strings.TrimPrefix(ref.RepositoryStr(), "library/"), "/")
+	for i := range parts {
+		at, err := name.NewDigest(s.host+"/"+strings.Join(parts[i:], "/")+"@"+ref.DigestStr(), name.Insecure)
+		if err != nil {
+			continue // a part that is no name by itself
+		}
+		found, err := remote.Get(at, options...)
+		var refused *transport.Error
+		if errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pull: %w", err)
+		}
+		img, err := found.Image()
+		if err != nil {
+			return nil, fmt.Errorf("pull: no image for linux/%s: %w", runtime.GOARCH, err)
+		}
+		return img, nil
+	}
+	return nil, fmt.Errorf("the local registry %s has no image of that digest under any of its names: build it (`make images`) or add it to the layout", s.host)
+}
+
+// checked returns the config of an image whose manifest stays within bounds.
+func checked(img v1.Image) (*v1.ConfigFile, error) {
+	manifest, err := img.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("pull manifest: %w", err)
+	}
+	if len(manifest.Layers) > maxLayers {
+		return nil, fmt.Errorf("it has %d layers; at most %d are taken", len(manifest.Layers), maxLayers)
+	}
+	if manifest.Config.Size > maxConfig || manifest.Config.Size < 0 {
+		return nil, fmt.Errorf("its config is larger than %d bytes", maxConfig)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("pull config: %w", err)
+	}
+	if config.OS != "linux" || config.Architecture != runtime.GOARCH {
+		return nil, fmt.Errorf("it is for %s/%s; CVMs here are linux/%s", config.OS, config.Architecture, runtime.GOARCH)
+	}
+	if len(config.RootFS.DiffIDs) != len(manifest.Layers) {
+		return nil, fmt.Errorf("its config names %d layers, its manifest %d", len(config.RootFS.DiffIDs), len(manifest.Layers))
+	}
+	return config, nil
+}
+
+func (s *Store) unpack(img v1.Image, config *v1.ConfigFile, dir string) error {
+	layers, err := img.Layers()
+	if err != nil {
+		return fmt.Errorf("pull layers: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the root directory of services, which every user enters
+		return fmt.Errorf("make root: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above, whatever the umask
+		return fmt.Errorf("make root: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open root: %w", err)
+	}
+	defer root.Close()
+	u := rootfs.NewUnpacker(root, s.limits)
+	for i, layer := range layers {
+		if err := unpackLayer(u, layer, config.RootFS.DiffIDs[i], s.limits); err != nil {
+			return fmt.Errorf("layer %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// unpackLayer applies one layer and then decides whether it was the right one: what it
+// made is thrown away if not.
+func unpackLayer(u *rootfs.Unpacker, layer v1.Layer, want v1.Hash, limits rootfs.Limits) (err error) {
+	content, err := layer.Uncompressed()
+	if err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	sum := sha256.New()
+	// Headers and padding are bounded too, by what so many entries can need.
+	bounded := io.LimitReader(content, limits.Bytes+int64(limits.Entries)*4096+1)
+	read := io.TeeReader(bounded, sum)
+	if err := u.Layer(read); err != nil {
+		return err
+	}
+	// What lies behind the archive's end belongs to the layer.
+	if _, err := io.Copy(io.Discard, read); err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); want.Algorithm != "sha256" || got != want.Hex {
+		return fmt.Errorf("its content is sha256:%s, and %s in the image's config", got, want)
+	}
+	return nil
+}
+
+// bounded keeps a registry's manifests and errors small. Blobs are bounded by their sizes,
+// which the manifest tells.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(req)
+	if err == nil && !strings.Contains(req.URL.Path, "/blobs/") {
+		resp.Body = &capped{ReadCloser: resp.Body, left: maxManifest}
+	}
+	return resp, err
+}
+
+type capped struct {
+	io.ReadCloser
+	left int
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, fmt.Errorf("the registry's answer is larger than %d bytes", maxManifest)
+	}
+	n, err := c.ReadCloser.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}

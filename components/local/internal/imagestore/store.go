@@ -1,0 +1,164 @@
+package imagestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/rootfs"
+)
+
+// Store keeps unpacked images. Safe for concurrent use, also by several processes.
+type Store struct {
+	dir    string
+	host   string
+	limits rootfs.Limits
+	// Transport carries the pulls.
+	transport http.RoundTripper
+	log       *slog.Logger
+	// boot names this run of the machine.
+	boot     string
+	flushing sync.WaitGroup
+
+	mu    sync.Mutex // guards the following
+	locks map[string]*sync.Mutex
+}
+
+// Config of a Store.
+type Config struct {
+	// Dir holds the unpacked images; it is made.
+	Dir string
+	// Registry is the host:port that images are pulled from, whatever registry a
+	// reference names: its digest says what it is.
+	Registry string
+	// Limits of one image; the zero value takes the default.
+	Limits rootfs.Limits
+	// Transport carries the pulls; nil: one of its own.
+	Transport http.RoundTripper
+	Log       *slog.Logger
+}
+
+// Close waits until what was unpacked is on the disk.
+func (s *Store) Close() { s.flushing.Wait() }
+
+// Open makes the folder and removes what an interrupted unpacking left.
+func Open(c Config) (*Store, error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make image store: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(c.Dir, unfinished+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range left {
+		// Another process may be at it; its own is young.
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > time.Hour {
+			err = os.RemoveAll(dir)
+			if err != nil {
+				return nil, fmt.Errorf("clean up the image store: %w", err)
+			}
+		}
+	}
+	s := &Store{dir: c.Dir, host: c.Registry, limits: c.Limits, transport: c.Transport, log: c.Log, locks: map[string]*sync.Mutex{}}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("tell one start of this machine from another: %w", err)
+	}
+	s.boot = strings.TrimSpace(string(boot))
+	if s.limits == (rootfs.Limits{}) {
+		s.limits = rootfs.DefaultLimits
+	}
+	if s.transport == nil {
+		s.transport = &http.Transport{ResponseHeaderTimeout: 30 * time.Second, DisableCompression: true}
+	}
+	return s, nil
+}
+
+const (
+	unfinished = ".new-"
+	recordFile = "image.json"
+	rootDir    = "root"
+	maxRecord  = 4 << 20
+	// flushedFile says that a power cut leaves the image whole. Without it an image is
+	// good while the machine runs that unpacked it.
+	flushedFile = "flushed"
+)
+
+// Ensure returns the unpacked image of a reference with a digest, pulling it first when
+// it is not there. The error names the reference and a way out.
+func (s *Store) Ensure(ctx context.Context, reference string) (images.Unpacked, error) {
+	if !strings.Contains(reference, "@") {
+		return images.Unpacked{}, fmt.Errorf("image %q has no digest, and a tag can be moved: pin it (`cadre compose pin`)", reference)
+	}
+	ref, err := name.NewDigest(reference)
+	if err != nil {
+		return images.Unpacked{}, fmt.Errorf("image %q: %w", reference, err)
+	}
+	digest, err := v1.NewHash(ref.DigestStr())
+	if err != nil || digest.Algorithm != "sha256" {
+		return images.Unpacked{}, fmt.Errorf("image %q: only sha256 digests are taken", reference)
+	}
+	lock := s.lock(digest.Hex)
+	lock.Lock()
+	defer lock.Unlock()
+	img, err := s.load(digest)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return img, err
+	}
+	began := time.Now()
+	if err := s.pull(ctx, ref, digest); err != nil {
+		return images.Unpacked{}, fmt.Errorf("image %q: %w", reference, err)
+	}
+	s.log.Info("image unpacked", "image", reference, "took", time.Since(began).Round(time.Millisecond))
+	return s.load(digest)
+}
+
+func (s *Store) lock(key string) *sync.Mutex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.locks[key] == nil {
+		s.locks[key] = &sync.Mutex{}
+	}
+	return s.locks[key]
+}
+
+// record is image.json.
+type record struct {
+	Digest string        `json:"digest"`
+	Boot   string        `json:"boot"`
+	Image  images.Stored `json:"image"`
+}
+
+// load returns an image that is unpacked; fs.ErrNotExist when it is not.
+func (s *Store) load(digest v1.Hash) (images.Unpacked, error) {
+	dir := filepath.Join(s.dir, digest.Hex)
+	f, err := os.Open(filepath.Join(dir, recordFile))
+	if err != nil {
+		return images.Unpacked{}, err
+	}
+	defer f.Close()
+	var r record
+	err = json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&r)
+	_, unsure := os.Stat(filepath.Join(dir, flushedFile))
+	if err == nil && r.Digest == digest.String() && (unsure == nil || r.Boot == s.boot) {
+		return images.Unpacked{Stored: r.Image, Root: filepath.Join(dir, rootDir)}, nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return images.Unpacked{}, fmt.Errorf("image store: remove what a power cut may have left half of: %w", err)
+	}
+	return images.Unpacked{}, fs.ErrNotExist
+}

@@ -1,0 +1,57 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"cadre.dev/local/internal/become"
+	"cadre.dev/local/internal/cloud"
+	"cadre.dev/local/internal/compose"
+	"cadre.dev/local/internal/images"
+)
+
+// Prepare pulls what the CVM will need while it boots, as far as that can be. Boot finds
+// out what failed.
+func (h *Hypervisor) Prepare(ctx context.Context, spec cloud.BootSpec) {
+	_, _ = h.unpack(ctx, spec)
+}
+
+// unpack returns the container images of the compose file by reference; those that the
+// image map has are left out. A file that cannot be understood has none: pid 1 says why.
+func (h *Hypervisor) unpack(ctx context.Context, spec cloud.BootSpec) (map[string]images.Unpacked, error) {
+	if h.cfg.Store == nil {
+		return nil, nil
+	}
+	app, err := compose.Load(ctx, []byte(spec.Compose), spec.Env)
+	if err != nil {
+		return nil, nil //nolint:nilerr // as the comment says
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	out, errs := map[string]images.Unpacked{}, []error{}
+	for _, svc := range app.Services {
+		if h.cfg.Images.Has(svc.Image) {
+			continue
+		}
+		all.Go(func() {
+			img, err := h.cfg.Store.Ensure(ctx, svc.Image)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
+				return
+			}
+			out[svc.Image] = img
+		})
+	}
+	all.Wait()
+	if len(out) > 0 {
+		if _, err := os.Stat(h.cfg.Become); err != nil {
+			errs = append(errs, fmt.Errorf("%s, which starts services of images, is not at %q: build it with `make build`", become.Program, h.cfg.Become))
+		}
+	}
+	return out, errors.Join(errs...)
+}
