@@ -206,7 +206,7 @@ module_binary() {
 	says_version "$bin/$name" "$version" && return
 	say "building $name $version from its Go module ($why); once, can take minutes"
 	# Without C: the same bytes as in images, which then need no build of their own.
-	(cd "$root/scripts/tools/$module" && CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -trimpath -ldflags "-s -w $link" -o "$bin/$name" "$pkg")
+	(cd "$root/scripts/tools/$module" && CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -trimpath -ldflags "-s -w${link:+ $link}" -o "$bin/$name" "$pkg")
 }
 
 install_consul() {
