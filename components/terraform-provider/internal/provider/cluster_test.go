@@ -13,7 +13,7 @@ import (
 // Coordinators that cannot prove themselves make no cluster; what was made is named, the next
 // apply goes on with it, and neither the platform's key nor the operator's token is left
 // anywhere but in the context file.
-func TestClusterGoesOnAndKeepsItsSecrets(t *testing.T) {
+func TestTOK08_ClusterGoesOnAndKeepsItsSecrets(t *testing.T) {
 	program := tofu(t)
 	fake := platformtest.NewFake()
 	url, stop := fake.Serve()
