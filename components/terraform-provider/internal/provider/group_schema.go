@@ -59,7 +59,7 @@ func (r *groupResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 		argID:       schema.StringAttribute{Computed: true, MarkdownDescription: "The group's name."},
 		argRevision: schema.StringAttribute{Computed: true, MarkdownDescription: "Revision that the spec asks for; known when planning."},
 		argIndex:    schema.Int64Attribute{Computed: true, MarkdownDescription: "Index of the stored spec; a spec that somebody else changed since it was read is not overwritten."},
-		argComplete: schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether every slot in scope is at the revision and available. With `wait_for_rollout`, a plan that finds it `false` waits for it again."},
+		argComplete: schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the rollout of the stored spec is over. With `wait_for_rollout`, a plan that finds it `false` waits for it again. Slots that are down at another time are warned of in plans."},
 	})
 	blocks[argHealing] = schema.SingleNestedBlock{
 		MarkdownDescription: "What makes a slot be healed. **Accepted and checked, and not acted on yet**: nothing is healed by it until healing is built, and each plan says so.",
