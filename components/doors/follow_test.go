@@ -32,6 +32,8 @@ type death struct {
 	// leads: its Consul server is the one that leads.
 	leads bool
 	take  func(*world, *coordinator)
+	// why the member's door leaves it first, by what it says; "": in one of several ways.
+	why string
 	// says are the errors that a workload may see, all of which Consul itself gives its
 	// clients in the like case, to be asked again; nil: none.
 	says []string
@@ -63,10 +65,11 @@ var noLeader = []string{"No cluster leader", "rpc error", "EOF", "leadership", "
 func TestDOR07_BlockingQueriesFollowADeadCoordinator(t *testing.T) {
 	for _, d := range []death{
 		{name: "process killed", take: killed},
-		{name: "machine silent", take: silenced},
-		{name: "consul killed", take: orphaned},
+		// Long before the Session's own timer ends it.
+		{name: "machine silent", take: silenced, why: "no answer to a ping"},
+		{name: "consul killed", take: orphaned, why: "503"},
 		{name: "process killed that led consul", leads: true, take: killed, says: noLeader},
-		{name: "machine silent that led consul", leads: true, take: silenced, says: noLeader},
+		{name: "machine silent that led consul", leads: true, take: silenced, why: "no answer to a ping", says: noLeader},
 	} {
 		t.Run(d.name, func(t *testing.T) { followDeath(t, d) })
 	}
@@ -136,6 +139,11 @@ func followDeath(t *testing.T, d death) {
 	for _, one := range watches {
 		one.verify(t, history, d.says)
 	}
+	left := m.left.all()
+	if len(left) == 0 || !strings.Contains(left[0], d.why) {
+		t.Errorf("the coordinator was left because of %q, want %s first", left, d.why)
+	}
+	t.Logf("%s: coordinators were left %d times", d.name, len(left))
 	if failed := renewals.others(d.says); len(failed) > 0 {
 		t.Errorf("renewals: %+v", failed)
 	}

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,6 +87,36 @@ type member struct {
 	token  string
 	addr   string // of Consul, for the workload
 	client *http.Client
+	left   *reasons
+}
+
+// reasons are why a member's door left coordinators, as its log says.
+type reasons struct {
+	slog.Handler
+
+	mu   sync.Mutex
+	said []string // guarded by mu
+}
+
+// Handle implements slog.Handler.
+func (r *reasons) Handle(ctx context.Context, record slog.Record) error {
+	if record.Message == "a coordinator is left" {
+		record.Attrs(func(a slog.Attr) bool {
+			if a.Key == "error" {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.said = append(r.said, a.Value.String())
+			}
+			return true
+		})
+	}
+	return r.Handler.Handle(ctx, record)
+}
+
+func (r *reasons) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.said)
 }
 
 func newWorld(t *testing.T, members int) *world {
@@ -216,8 +247,9 @@ func (w *world) member(n int) *member {
 		w.t.Fatal(err)
 	}
 	m.addr = listener.Addr().String()
+	m.left = &reasons{Handler: log.Handler()}
 	d := doortest.New(doortest.Config{
-		Address: m.addr, Log: log,
+		Address: m.addr, Log: slog.New(m.left),
 		Listen: func(context.Context, string, string) (net.Listener, error) { return listener, nil },
 	})
 	d.Open(doortest.Way{

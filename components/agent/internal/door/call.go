@@ -16,12 +16,19 @@ import (
 )
 
 const (
+	// withoutFor is how long a coordinator is believed to be without Consul that said so, and
+	// lostFor to be away that did not answer: by then its Session has ended.
+	withoutFor = time.Second
+	lostFor    = 10 * time.Second
 	// moves bounds how often one request goes from one coordinator to the next.
 	moves = 8
 	// whole is how much of an answer to a request that may be repeated is had before its
 	// first byte is passed on: a coordinator that dies in the middle of so much is not seen.
 	whole = 64 << 10
 )
+
+// errWithout is why a coordinator is left that answers, and cannot ask its Consul.
+var errWithout = errors.New("it cannot ask its consul")
 
 // errUnsure reports a request that may have had its effect: its coordinator went away
 // before the answer came.
@@ -69,8 +76,7 @@ func (d *Door) answer(ctx context.Context, c *call) (*http.Response, error) {
 		last := move+1 >= moves
 		switch {
 		case err == nil && elsewhere(res.StatusCode):
-			u.leave(fmt.Errorf("it answers %s", res.Status))
-			if last || asked[u.id] || !c.repeatable(true) {
+			if moved := d.moveOn(u, fmt.Errorf("%w: it answers %s", errWithout, res.Status)); !moved || last || asked[u.id] || !c.repeatable(true) {
 				return res, nil
 			}
 			_ = res.Body.Close()
@@ -96,6 +102,41 @@ func (d *Door) answer(ctx context.Context, c *call) (*http.Response, error) {
 // elsewhere reports an answer of a coordinator that cannot ask its Consul; another one can.
 func elsewhere(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable
+}
+
+// moveOn has requests go to another coordinator than u, which cannot ask its Consul. It does
+// not when all others that are there said so, too, a moment ago, as they do while Consul has
+// no leader: all members would run from one to the next, again and again.
+func (d *Door) moveOn(u *upstream, why error) (moved bool) {
+	way := d.state.Load().way
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-u.left:
+		return true // it is left already
+	default:
+	}
+	if way == nil {
+		return false
+	}
+	now := time.Now()
+	d.without[u.id] = now
+	for _, c := range way.Coordinators() {
+		if c.Up && c.ID != u.id && now.Sub(d.without[c.ID]) >= withoutFor && now.Sub(d.lost[c.ID]) >= lostFor {
+			u.leave(why)
+			return true
+		}
+	}
+	return false
+}
+
+// lose notes that coordinators do not answer.
+func (d *Door) lose(ids ...overlay.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		d.lost[id] = time.Now()
+	}
 }
 
 // take reads the answer to its end, or to the bound, before anybody sees it.

@@ -73,6 +73,11 @@ type Door struct {
 	requests atomic.Int64            // that are open
 	clients  latest.Value[int]       // connections of workloads
 
+	mu sync.Mutex
+	// When coordinators last could not ask their Consul, and when they did not answer; guarded
+	// by mu.
+	without, lost map[overlay.ID]time.Time
+
 	parts sync.WaitGroup // what Run waits for
 }
 
@@ -84,7 +89,7 @@ type state struct {
 
 // New makes a Door that answers with an error until [Door.Open].
 func New(cfg Config) *Door {
-	d := &Door{cfg: cfg, log: cfg.Log, wanted: make(chan struct{}, 1)}
+	d := &Door{cfg: cfg, log: cfg.Log, wanted: make(chan struct{}, 1), without: map[overlay.ID]time.Time{}, lost: map[overlay.ID]time.Time{}}
 	d.state.Store(&state{reason: "this boot is not admitted yet"})
 	return d
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -258,6 +259,50 @@ func TestACoordinatorWithoutConsul(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNobodyRunsFromOneCoordinatorToTheNext while Consul has no leader: none of them can ask
+// it, and to try each of them now and then will do. One is gone, who led Consul, say.
+func TestNobodyRunsFromOneCoordinatorToTheNext(t *testing.T) {
+	for name, gone := range map[string]func(*server){"away": (*server).die, "silent": (*server).hush} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { leaderless(t, gone) }) })
+	}
+}
+
+func leaderless(t *testing.T, gone func(*server)) {
+	w := newWorld(t, 3)
+	w.open()
+	gone(w.servers[2])
+	var without atomic.Bool
+	without.Store(true)
+	for _, s := range w.servers {
+		s.handle = func(rw http.ResponseWriter, _ *http.Request) bool {
+			if without.Load() {
+				http.Error(rw, "DOOR_UNAVAILABLE: No cluster leader", http.StatusServiceUnavailable)
+			}
+			return without.Load()
+		}
+	}
+	const seconds = 10
+	for range seconds * 20 {
+		if status, _, _ := w.ask("GET", "/v1/kv/x", nil); status != http.StatusInternalServerError {
+			t.Fatalf("status %d, want what Consul's clients ask again after", status)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	conns := 0
+	for _, s := range w.servers[:2] {
+		s.mu.Lock()
+		conns += len(s.conns)
+		s.mu.Unlock()
+	}
+	if conns < 2 || conns > 2*(seconds+1) {
+		t.Errorf("%d connections in %d seconds, want each coordinator tried, at most once a second", conns, seconds)
+	}
+	without.Store(false)
+	if status, _, _ := w.ask("GET", "/v1/kv/x", nil); status != http.StatusOK {
+		t.Errorf("with a leader: status %d", status)
+	}
 }
 
 func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"cadre.dev/overlay"
@@ -81,6 +82,9 @@ func (d *Door) hold(ctx context.Context) {
 		d.current.Set(nil)
 		if why := u.reason(); !errors.Is(why, errIdle) && ctx.Err() == nil {
 			failed[u.id] = time.Now()
+			if !errors.Is(why, errWithout) {
+				d.lose(u.id)
+			}
 			d.log.Info("a coordinator is left", "coordinator", u.id.Slot, "error", why)
 		}
 		if d.waiting.Load() > 0 {
@@ -135,7 +139,8 @@ func (d *Door) connect(ctx context.Context, failed map[overlay.ID]time.Time) (*u
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var errs error
-	for open := 0; open > 0 || len(todo) > 0; {
+	open := map[overlay.ID]bool{}
+	for len(open) > 0 || len(todo) > 0 {
 		start := next.C
 		if len(todo) == 0 {
 			start = nil
@@ -144,7 +149,7 @@ func (d *Door) connect(ctx context.Context, failed map[overlay.ID]time.Time) (*u
 		case <-start:
 			id := todo[0]
 			todo = todo[1:]
-			open++
+			open[id] = true
 			next.Reset(stagger)
 			d.parts.Go(func() {
 				up, err := way.connect(ctx, id)
@@ -157,11 +162,13 @@ func (d *Door) connect(ctx context.Context, failed map[overlay.ID]time.Time) (*u
 				}
 			})
 		case r := <-results:
-			open--
+			delete(open, r.id)
 			if r.err == nil {
+				d.lose(slices.Collect(maps.Keys(open))...) // they had longer
 				return r.up, nil
 			}
 			failed[r.id] = time.Now()
+			d.lose(r.id)
 			errs = errors.Join(errs, r.err)
 			next.Reset(0)
 		}

@@ -84,7 +84,9 @@ func (w *world) open() {
 	w.door.Open(Way{Self: "web-0", Coordinators: func() []Coordinator {
 		var out []Coordinator
 		for _, s := range w.servers {
-			out = append(out, Coordinator{ID: s.id, Up: true})
+			s.mu.Lock()
+			out = append(out, Coordinator{ID: s.id, Up: !s.away})
+			s.mu.Unlock()
 		}
 		return out
 	}, Dial: w.dial})
