@@ -87,6 +87,7 @@ END
 gotestsum_version=1.13.0
 consul_version=1.22.3
 etcd_version=3.6.5
+opentofu_version=1.11.5
 patroni_version=4.1.0
 psycopg_version=3.2.12
 envoy_version=1.36.4
@@ -201,11 +202,11 @@ says_version() {
 
 # A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<module>.
 module_binary() {
-	local name=$1 module=$2 version=$3 pkg=$4 why=$5
+	local name=$1 module=$2 version=$3 pkg=$4 why=$5 link=${6:-}
 	says_version "$bin/$name" "$version" && return
 	say "building $name $version from its Go module ($why); once, can take minutes"
 	# Without C: the same bytes as in images, which then need no build of their own.
-	(cd "$root/scripts/tools/$module" && CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -trimpath -ldflags '-s -w' -o "$bin/$name" "$pkg")
+	(cd "$root/scripts/tools/$module" && CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -trimpath -ldflags "-s -w${link:+ $link}" -o "$bin/$name" "$pkg")
 }
 
 install_consul() {
@@ -221,6 +222,12 @@ install_consul() {
 install_etcd() {
 	module_binary etcd etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests"
 	module_binary etcdctl etcd "$etcd_version" go.etcd.io/etcd/etcdctl/v3 "reads its members in those tests"
+}
+
+# Applies in tests, as Terraform would.
+install_opentofu() {
+	module_binary tofu opentofu "$opentofu_version" github.com/opentofu/opentofu/cmd/tofu \
+		"applies configurations in tests" '-X github.com/opentofu/opentofu/version.dev=no'
 }
 
 install_patroni() {
@@ -277,6 +284,7 @@ run)
 	install_patroni
 	install_etcd
 	install_consul
+	install_opentofu
 	install_envoy
 	;;
 dev)

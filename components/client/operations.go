@@ -289,6 +289,22 @@ func Poll(ctx context.Context, look func(context.Context) (done bool, err error)
 	}
 }
 
+// WaitGone waits until nothing of a group is left; see is told each new message about it.
+func (c *Client) WaitGone(ctx context.Context, name string, see func(message string)) error {
+	last := ""
+	return Poll(ctx, func(ctx context.Context) (bool, error) {
+		g, err := c.Group(ctx, name)
+		if KindOf(err) == NotFound {
+			return true, nil
+		}
+		if err == nil && g.Status.Message != last {
+			last = g.Status.Message
+			see(last)
+		}
+		return false, err
+	}, nil)
+}
+
 // WaitRequest waits until the Operation has ended that carries out a request; see is told
 // of each that was read. A request that is in the queue no more and has no Operation was
 // put away by the leader: there was nothing to do. *OperationError when it failed.

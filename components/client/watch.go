@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -104,6 +105,18 @@ func (c *Client) watchOnce(ctx context.Context, name string, see func(View) (boo
 	}
 }
 
+// Look is the group's view at this moment; Kind NotFound when there is no such group.
+func (c *Client) Look(ctx context.Context, name string) (View, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	var v View
+	err := c.Watch(ctx, name, 0, func(seen View) (bool, error) {
+		v = seen
+		return false, nil
+	}, nil)
+	return v, err
+}
+
 // RolloutError says that the rollout that was waited for did not get there.
 type RolloutError struct {
 	Group string
@@ -122,7 +135,9 @@ func (e *RolloutError) Error() string {
 
 // Outcome judges a view for a waiter (R144): done when the leader has seen the
 // spec at index and every Slot in scope proved the target and is available. The
-// error is a *RolloutError when the rollout failed, paused or was replaced.
+// error is a *RolloutError when the rollout failed, paused or was replaced. A group whose
+// updates are OPPORTUNISTIC is done as well once its Slots are available and only wait for
+// somebody to update them.
 // index 0 and revision "" wait for whatever is current.
 func Outcome(v View, index uint64, revision string) (done bool, err error) {
 	s := v.Status
@@ -146,7 +161,9 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
 	case operation.PartitionReached:
 		return true, nil
-	case operation.Running, operation.SupersededState:
+	case operation.Running:
+		return waitsForUpdates(v), nil
+	case operation.SupersededState:
 		return false, nil
 	case operation.Complete:
 	}
@@ -154,6 +171,20 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 		return false, &RolloutError{Group: s.Group, State: operation.PausedState, Reason: reason}
 	}
 	return s.Updated >= s.Replicas && s.Available >= s.Replicas && (revision == "" || s.Target == revision), nil
+}
+
+// waitsForUpdates: of an OPPORTUNISTIC group every Slot is available, and the only thing
+// that any of them waits for is that somebody updates it. Nothing more comes by itself.
+func waitsForUpdates(v View) bool {
+	if v.Status.Available < v.Status.Replicas || len(v.Plan.Actions) == 0 {
+		return false
+	}
+	for _, a := range v.Plan.Actions {
+		if a.Execute || a.Operation != "" || !slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic }) {
+			return false
+		}
+	}
+	return true
 }
 
 func reasonOf(v View) string {

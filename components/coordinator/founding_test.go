@@ -17,6 +17,7 @@ import (
 	"cadre.dev/coordinator"
 	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/testnet"
+	"cadre.dev/coordinator/wholetest"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -41,7 +42,7 @@ func (l *logged) has(want string) bool {
 // run runs the coordinator once more, until stop.
 func (h *harness) run(log *logged) (ended chan error, stop func()) {
 	h.t.Helper()
-	c, err := coordinator.New(h.config, coordinator.Deps{Guest: h.guest, Platform: h.platform, Log: slog.New(slog.NewTextHandler(log, nil))})
+	c, err := coordinator.New(h.Config, coordinator.Deps{Guest: h.Guest, Platform: h.Platform, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -59,23 +60,23 @@ func TestGEN01_GEN02_GEN05_ACoordinatorServesItsFoundingOnly(t *testing.T) {
 		return
 	}
 	h := newHarness(t)
-	t.Cleanup(h.platform.close)
+	t.Cleanup(h.Platform.Close)
 	log := &logged{}
 	ended, stop := h.run(log)
 	defer stop()
-	api := h.dial(h.operatorToken)
+	api := h.dial(h.OperatorToken)
 	var info *apiv1.GetClusterResponse
-	h.eventually("the first answer", func() (err error) {
+	h.Eventually("the first answer", func() (err error) {
 		info, err = api.GetCluster(api.ctx, &apiv1.GetClusterRequest{})
 		return err
 	})
-	h.eventually("a leader", func() error {
+	h.Eventually("a leader", func() error {
 		if !log.has("lease taken") {
 			return errors.New("nobody has said so")
 		}
 		return nil
 	})
-	kept, err := founding.Load(h.config.StateDir)
+	kept, err := founding.Load(h.Config.StateDir)
 	if err != nil || kept.Founding == "" || !kept.Recorded || info.GetFounding() != kept.Founding {
 		t.Errorf("the disk has %+v (%v), the API says %q", kept, err, info.GetFounding())
 	}
@@ -91,10 +92,10 @@ func TestGEN01_GEN02_GEN05_ACoordinatorServesItsFoundingOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	asker := &founding.Asker{
-		Cluster: "demo", AppID: coordinatorApp, Gateway: h.config.Gateway, Boot: boot, Verifier: h.verifier,
-		Images: h.config.Trust.ImagePolicy(), Now: time.Now,
+		Cluster: "demo", AppID: wholetest.CoordinatorApp, Gateway: h.Config.Gateway, Boot: boot, Verifier: h.Verifier,
+		Images: h.Config.Trust.ImagePolicy(), Now: time.Now,
 	}
-	if got, err := asker.Ask(t.Context(), coordinatorApp, "coordinator-0"); err != nil || got != kept.Founding {
+	if got, err := asker.Ask(t.Context(), wholetest.CoordinatorApp, "coordinator-0"); err != nil || got != kept.Founding {
 		t.Errorf("to another coordinator: %q, %v", got, err)
 	}
 	halt(t, ended, stop)
@@ -106,7 +107,7 @@ func TestGEN01_GEN02_GEN05_ACoordinatorServesItsFoundingOnly(t *testing.T) {
 
 	// The records are lost: this is no new cluster.
 	h.keep(kept)
-	if err := os.RemoveAll(filepath.Join(h.config.StateDir, "consul")); err != nil {
+	if err := os.RemoveAll(filepath.Join(h.Config.StateDir, "consul")); err != nil {
 		t.Fatal(err)
 	}
 	h.halts("STATE_ROLLBACK_DETECTED", kept.Founding)
@@ -141,7 +142,7 @@ func (h *harness) keep(kept founding.Kept) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(h.config.StateDir, "founding.json"), text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.Config.StateDir, "founding.json"), text, 0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -33,7 +33,7 @@ func approving(t *testing.T, release string) []byte {
 // says waits until the group's message has text in it.
 func (h *harness) says(api *operator, text string) {
 	h.t.Helper()
-	h.eventually("the message "+text, func() error {
+	h.Eventually("the message "+text, func() error {
 		got, err := api.GetGroup(api.ctx, &apiv1.GetGroupRequest{Group: "web"})
 		if err != nil {
 			return err
@@ -56,9 +56,9 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 		return
 	}
 	h := newHarness(t)
-	h.start()
-	api := h.dial(h.operatorToken)
-	h.eventually("the first answer", func() error {
+	h.Start()
+	api := h.dial(h.OperatorToken)
+	h.Eventually("the first answer", func() error {
 		_, err := api.GetCluster(api.ctx, &apiv1.GetClusterRequest{})
 		return err
 	})
@@ -72,7 +72,7 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 	}
 	first := apply("one")
 	h.says(api, "REVISION_NOT_APPROVED")
-	if got := h.platform.created(); got != 1 {
+	if got := h.Platform.Created(); got != 1 {
 		t.Errorf("%d CVMs before the approval, want the coordinator's", got)
 	}
 	if out, err := api.policy.ApproveRevision(api.ctx, &apiv1.ApproveRevisionRequest{Revision: first[:8], Note: "looked at it"}); err != nil || out.GetNumber() != 1 {
@@ -89,8 +89,8 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 	if err != nil || len(revoked.GetSlots()) != 1 || revoked.GetId() != one.InstanceID {
 		t.Fatalf("revoke: %v, %v", revoked, err)
 	}
-	h.platform.reboot(one.InstanceID) // it tries to get in again
-	h.eventually("the refusal of the revoked instance", func() error {
+	h.Platform.Reboot(one.InstanceID) // it tries to get in again
+	h.Eventually("the refusal of the revoked instance", func() error {
 		got, err := api.policy.ExplainAdmission(api.ctx, &apiv1.ExplainAdmissionRequest{Slot: "web-0"})
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 	if out, err := api.policy.Unrevoke(api.ctx, &apiv1.UnrevokeRequest{Kind: apiv1.RevocationKind_REVOCATION_KIND_INSTANCE, Id: "web-0"}); err != nil || !out.GetChanged() {
 		t.Fatalf("unrevoke: %v, %v", out, err)
 	}
-	h.platform.reboot(one.InstanceID)
+	h.Platform.Reboot(one.InstanceID)
 	h.complete(api, first)
 
 	second := apply("two")
@@ -121,14 +121,14 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 	}
 	apply("one")
 	h.says(api, "REVISION_BELOW_FLOOR")
-	h.eventually("the refusal of a lower floor", func() error {
+	h.Eventually("the refusal of a lower floor", func() error {
 		_, err := api.policy.RaiseFloor(api.ctx, &apiv1.RaiseFloorRequest{Group: "web", Revision: "#1"})
 		if status.Code(err) != codes.FailedPrecondition {
 			return fmt.Errorf("a lower floor: %w", err)
 		}
 		return nil
 	})
-	if err := h.stop(); err != nil {
+	if err := h.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 }

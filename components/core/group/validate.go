@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,19 @@ func Validate(s Spec) error {
 		return nil
 	}
 	return &ValidationError{Group: s.Name, Problems: v.problems}
+}
+
+// ProblemsIn are those of a spec's problems that are about one of its fields, such as
+// "health_check", for whoever has only a part of a spec.
+func ProblemsIn(s Spec, field string) []Problem {
+	var invalid *ValidationError
+	if !errors.As(Validate(s), &invalid) {
+		return nil
+	}
+	return slices.DeleteFunc(invalid.Problems, func(p Problem) bool {
+		rest, ok := strings.CutPrefix(p.Path, field)
+		return !ok || rest != "" && rest[0] != '.' && rest[0] != '['
+	})
 }
 
 // Warnings says what is allowed but will hurt (R17, R18, R19).

@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 	"cadre.dev/core/policy"
 )
 
@@ -346,7 +347,7 @@ func (a *App) completeTarget(cmd *cobra.Command, args []string, _ string) ([]str
 		targets := []string{}
 		for _, g := range groups {
 			if g.GetTargetRevision() != "" {
-				targets = append(targets, render.Short(g.GetTargetRevision())+"\tof "+g.GetGroup())
+				targets = append(targets, tell.Short(g.GetTargetRevision())+"\tof "+g.GetGroup())
 			}
 		}
 		return targets, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,12 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"cadre.dev/cli/internal/genesis"
+	"cadre.dev/cli/genesis"
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
 	"cadre.dev/platform"
-	"cadre.dev/platform/phala"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -25,21 +23,6 @@ func (a *App) clusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Clusters: make, prove, look at and delete the coordinators"}
 	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterDelete())
 	return c
-}
-
-// cloud is the platform of a cluster and the key for it.
-func cloud(p client.Platform) (*phala.Client, string, error) {
-	if p.Driver != "phala" {
-		return nil, "", fmt.Errorf("platform %q is not known: only phala", p.Driver)
-	}
-	key := p.APIKey
-	if p.APIKeyEnv != "" {
-		if key = os.Getenv(p.APIKeyEnv); key == "" {
-			return nil, "", fmt.Errorf("the platform's API key is missing: set %s", p.APIKeyEnv)
-		}
-	}
-	c, err := phala.New(phala.Config{BaseURL: p.APIURL, APIKey: key, CallTimeout: 30 * time.Second})
-	return c, key, err
 }
 
 func (a *App) clusterCreate() *cobra.Command {
@@ -65,7 +48,7 @@ Run again after an interruption: it continues.`,
 				return err
 			}
 			platformOf := client.Platform{Driver: one.Platform.Driver, APIURL: one.Platform.APIURL, APIKeyEnv: one.Platform.APIKeyEnv, APIKey: one.Platform.APIKey}
-			api, key, err := cloud(platformOf)
+			api, key, err := genesis.OpenCloud(platformOf, "")
 			if err != nil {
 				return err
 			}
@@ -250,7 +233,7 @@ func coordinators(ctx context.Context, c client.Context) ([]platform.Instance, e
 	if c.Platform.Driver == "" {
 		return nil, nil
 	}
-	api, _, err := cloud(c.Platform)
+	api, _, err := genesis.OpenCloud(c.Platform, "")
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +260,7 @@ name must be given with --confirm.`,
 			if yes != c.Cluster {
 				return usagef("this deletes the coordinators and with them every record of the cluster: repeat with --confirm %s", c.Cluster)
 			}
-			api, _, err := cloud(c.Platform)
+			api, _, err := genesis.OpenCloud(c.Platform, "")
 			if err != nil {
 				return err
 			}

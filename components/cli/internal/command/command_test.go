@@ -348,3 +348,36 @@ func TestGEN02_ACommandReachesTheContextsFoundingOnly(t *testing.T) {
 		}
 	}
 }
+
+// A slot that is where it should be is not touched, one that waits for something is refused
+// with it, and of a group that is busy it is waited for.
+func TestInstanceUpdate(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", func(g *clienttest.Group) {
+		midRollout(g)
+		g.Plan.Actions = g.Plan.Actions[1:] // nothing is under way
+	})
+	if code, out := b.run("instance", "update", "worker-2"); code != ExitOK || !strings.Contains(out, "worker-2 runs revision ffeeddcc and is available") {
+		t.Errorf("at its revision: %d\n%s", code, out)
+	}
+	if code, out := b.run("instance", "update", "worker-0"); code != ExitRefused || !strings.Contains(out, "max_unavailable: 1 of 1 in use by worker-1") {
+		t.Errorf("held: %d\n%s", code, out)
+	}
+	if code, out := b.run("instance", "update", "worker-2", "--revision", "abc"); code != ExitRefused || !strings.Contains(out, "not abc") {
+		t.Errorf("another revision: %d\n%s", code, out)
+	}
+	if code, out := b.run("instance", "update", "worker-9"); code != ExitNotFound || !strings.Contains(out, "worker-0, worker-1, worker-2") {
+		t.Errorf("no such slot: %d\n%s", code, out)
+	}
+	b.Set("worker", func(g *clienttest.Group) {
+		g.Plan.Actions = nil
+		g.Status.Instances[0].Observed = g.Status.Target
+		g.Status.Instances[0].State = "Joining"
+	})
+	if code, out := b.run("instance", "update", "worker-0", "--timeout", "10ms"); code != ExitTimeout || !strings.Contains(out, "it goes on") {
+		t.Errorf("not there in time: %d\n%s", code, out)
+	}
+	if restarts := b.Restarts(); len(restarts) > 0 {
+		t.Errorf("asked for %v", restarts)
+	}
+}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"cadre.dev/cli/internal/diff"
-	"cadre.dev/cli/internal/registry"
 	"cadre.dev/cli/internal/render"
+	"cadre.dev/cli/registry"
 	"cadre.dev/compose/pin"
 )
 

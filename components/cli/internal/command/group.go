@@ -1,7 +1,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,6 +9,7 @@ import (
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/client/tell"
 	"cadre.dev/compose/lint"
 	"cadre.dev/core/group"
 )
@@ -95,42 +95,9 @@ func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 
 // problemsOf validates one group; each problem names its field and line.
 func problemsOf(g groupfile.Group) []string {
-	spec := g.Spec
-	spec.Normalize()
 	out := []string{}
-	for _, f := range lint.Spec(spec.Template.Compose, spec.Template.Env) {
-		if f.Severity == lint.Error {
-			out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(f.File), spec.Name, f))
-		}
-	}
-	linted := len(out) > 0
-	for _, f := range lint.Actions(spec) {
-		out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(f.File), spec.Name, f))
-	}
-	err := group.Validate(spec)
-	var invalid *group.ValidationError
-	if !errors.As(err, &invalid) {
-		if err != nil {
-			out = append(out, g.Position("")+": "+err.Error())
-		}
-		return out
-	}
-	for _, p := range invalid.Problems {
-		if linted && p.Path == "template.compose" {
-			continue // lint says it too, with the column
-		}
-		out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(p.Path), spec.Name, p))
-	}
-	return out
-}
-
-// lintWarnings is what a person should judge in the compose file.
-func lintWarnings(spec group.Spec) []string {
-	var out []string
-	for _, f := range lint.Spec(spec.Template.Compose, spec.Template.Env) {
-		if f.Severity == lint.Warning {
-			out = append(out, f.Place()+f.Text())
-		}
+	for _, r := range lint.Refusals(g.Spec) {
+		out = append(out, fmt.Sprintf("%s: group %s: %s", g.Position(r.Path), g.Spec.Name, r.Text))
 	}
 	return out
 }
@@ -153,8 +120,8 @@ func (a *App) groupValidate() *cobra.Command {
 				text := ""
 				for _, spec := range specs {
 					spec.Normalize()
-					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, render.Short(spec.Revision()))
-					text += render.Warnings(s, append(group.Warnings(spec), lintWarnings(spec)...))
+					text += fmt.Sprintf("group %s is valid, revision %s\n", spec.Name, tell.Short(spec.Revision()))
+					text += render.Warnings(s, lint.Advice(spec))
 				}
 				return text
 			})
@@ -199,13 +166,13 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 func (c change) picture(s render.Style) string {
 	switch {
 	case c.New:
-		return fmt.Sprintf("group %s is new, revision %s\n", c.Group, render.Short(c.To)) + render.Diff(s, c.Fields)
+		return fmt.Sprintf("group %s is new, revision %s\n", c.Group, tell.Short(c.To)) + render.Diff(s, c.Fields)
 	case len(c.Fields) == 0:
-		return fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, render.Short(c.To))
+		return fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, tell.Short(c.To))
 	case c.From == c.To:
-		return fmt.Sprintf("group %s changes, revision stays %s: no slot is touched for it\n", c.Group, render.Short(c.To)) + render.Diff(s, c.Fields)
+		return fmt.Sprintf("group %s changes, revision stays %s: no slot is touched for it\n", c.Group, tell.Short(c.To)) + render.Diff(s, c.Fields)
 	}
-	return fmt.Sprintf("group %s changes, revision %s\n", c.Group, render.Arrow(c.From, c.To)) + render.Diff(s, c.Fields)
+	return fmt.Sprintf("group %s changes, revision %s\n", c.Group, tell.Arrow(c.From, c.To)) + render.Diff(s, c.Fields)
 }
 
 func (a *App) groupDiff() *cobra.Command {

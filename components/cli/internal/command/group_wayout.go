@@ -65,18 +65,9 @@ func (a *App) deleteGroup(ctx context.Context, cl *client.Client, name string, d
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait.timeout)
 	defer cancel()
-	last := ""
-	err = client.Poll(ctx, func(ctx context.Context) (bool, error) {
-		g, err := cl.Group(ctx, name)
-		if client.KindOf(err) == client.NotFound {
-			return true, nil
-		}
-		if err == nil && g.Status.Message != last {
-			last = g.Status.Message
-			a.print(fmt.Sprintf("%s  %s\n", a.now().Format("15:04:05"), last))
-		}
-		return false, err
-	}, nil)
+	err = cl.WaitGone(ctx, name, func(message string) {
+		a.print(fmt.Sprintf("%s  %s\n", a.now().Format("15:04:05"), message))
+	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("group %s is not gone after %s; it goes on, see `cadre group get %s`: %w", name, wait.timeout, name, context.DeadlineExceeded)

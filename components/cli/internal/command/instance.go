@@ -1,17 +1,21 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 )
 
 func (a *App) instanceCommand() *cobra.Command {
 	c := &cobra.Command{Use: "instance", Short: "Instances: one CVM per slot"}
-	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceRestart(), a.instanceReplace())
+	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace())
 	return c
 }
 
@@ -47,6 +51,55 @@ func (a *App) instanceDescribe() *cobra.Command {
 			})
 		},
 	}
+}
+
+// updated is the outcome of an update, also the form of -o json.
+type updated struct {
+	Slot     string `json:"slot"`
+	Revision string `json:"revision"`
+	State    string `json:"state"`
+}
+
+func (a *App) instanceUpdate() *cobra.Command {
+	var o client.UpdateOptions
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: "update SLOT", Short: "Bring one slot to its group's revision now, and wait until it is available", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `For a group whose updates are OPPORTUNISTIC: this slot takes the revision that the spec
+asks for, and no other one does. Elsewhere the rollout updates it, and this waits for it.
+
+What the group cannot bear now is refused at once, with every reason: a quorum that would
+be lost, a pause, a failed rollout. While another slot is in a step, it is waited for.`,
+		Example: "  cadre instance update consul-1 --reason \"one at a time, by hand\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error { return a.updateInstance(cmd.Context(), cl, args[0], o, timeout) })
+		},
+	}
+	c.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&o.Revision, "revision", "", "refuse when the group asks for another revision than this")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long it is waited for; what was begun goes on")
+	return c
+}
+
+func (a *App) updateInstance(ctx context.Context, cl *client.Client, slot string, o client.UpdateOptions, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	screen := a.newScreen()
+	o.See, o.Lost = screen.see, screen.lost
+	status, err := cl.UpdateInstance(ctx, slot, o)
+	screen.end()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("instance %s: not available at its revision after %s; it goes on, see `cadre instance describe %s`: %w", slot, timeout, slot, context.DeadlineExceeded)
+	case err != nil:
+		return err
+	}
+	out := updated{Slot: slot, Revision: status.Observed, State: status.State}
+	if a.output == "json" {
+		return a.json(out)
+	}
+	a.say(fmt.Sprintf("%s runs revision %s and is available", slot, tell.Short(out.Revision)))
+	return nil
 }
 
 func (a *App) instanceRestart() *cobra.Command {

@@ -54,13 +54,7 @@ func (a *App) rolloutStatus() *cobra.Command {
 		Use: "status GROUP", Short: "Show how far a rollout is", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
-				defer cancel()
-				var v client.View
-				err := cl.Watch(ctx, args[0], 0, func(seen client.View) (bool, error) {
-					v = seen
-					return false, nil
-				}, nil)
+				v, err := cl.Look(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 )
 
 func (a *App) versionCommand() *cobra.Command {
@@ -48,7 +49,7 @@ func (a *App) version() string {
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			return render.Short(s.Value)
+			return tell.Short(s.Value)
 		}
 	}
 	return info.Main.Version

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"cadre.dev/cli/internal/diff"
+	"cadre.dev/client/tell"
 )
 
 // Diff shows the changed fields of a spec.
@@ -30,7 +31,7 @@ func Diff(s Style, changes []diff.Change) string {
 				case '-':
 					t = Bad
 				}
-				b.WriteString(s.Paint("      "+oneLine(line), t) + "\n")
+				b.WriteString(s.Paint("      "+tell.OneLine(line), t) + "\n")
 			}
 		case c.Kind == diff.Changed:
 			b.WriteString(s.Paint(fmt.Sprintf("  ~ %s: %s -> %s", c.Path, value(c.Old), value(c.New)), tone) + "\n")
@@ -50,5 +51,5 @@ func value(text string) string {
 	if text == "" {
 		return `""`
 	}
-	return cut(oneLine(text), 80)
+	return cut(tell.OneLine(text), 80)
 }

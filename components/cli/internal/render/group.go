@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
@@ -19,7 +20,7 @@ func Groups(s Style, groups []*apiv1.GroupSummary) string {
 	for _, g := range groups {
 		rows = append(rows, []Cell{
 			C(g.GetGroup()), ratio(int(g.GetAvailable()), int(g.GetReplicas())), ratio(int(g.GetUpdated()), int(g.GetReplicas())),
-			C(Short(g.GetTargetRevision())), C(Short(g.GetStableRevision())), T(g.GetRolloutState(), rolloutTone(g.GetRolloutState())), C(g.GetMessage()),
+			C(tell.Short(g.GetTargetRevision())), C(tell.Short(g.GetStableRevision())), T(g.GetRolloutState(), rolloutTone(g.GetRolloutState())), C(g.GetMessage()),
 		})
 	}
 	return s.Table([]string{"GROUP", "AVAILABLE", "UPDATED", "TARGET", "STABLE", "ROLLOUT", "MESSAGE"}, rows)
@@ -105,46 +106,9 @@ func Instances(s Style, list []group.InstanceStatus, now time.Time) string {
 			age = since(*i.Since, now)
 		}
 		rows = append(rows, []Cell{
-			T(i.Slot, Bold), C(roleText(i)), T(i.Health, healthTone(i.Health)), T(i.State, stateTone(i.State)),
-			C(Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age), C(why(i)),
+			T(i.Slot, Bold), C(tell.Role(i)), T(i.Health, healthTone(i.Health)), T(i.State, stateTone(i.State)),
+			C(tell.Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age), C(tell.Why(i)),
 		})
 	}
 	return s.Table([]string{"SLOT", "ROLE", "HEALTH", "STATE", "REVISION", "PHASE", "FOR", "WHY"}, rows)
-}
-
-func roleText(i group.InstanceStatus) string {
-	if i.LagBytes != nil && *i.LagBytes > 0 {
-		return fmt.Sprintf("%s, %s behind", i.Role, bytes(*i.LagBytes))
-	}
-	if i.Role == "none" {
-		return ""
-	}
-	return i.Role
-}
-
-func bytes(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-// why joins what explains the state; a refused admission is what one needs most.
-func why(i group.InstanceStatus) string {
-	parts := []string{}
-	if i.LastRefusal != "" {
-		parts = append(parts, "refused: "+i.LastRefusal)
-	}
-	if i.Reason != "" {
-		parts = append(parts, i.Reason)
-	}
-	if i.PlatformStatus != "" && i.PlatformStatus != "running" {
-		parts = append(parts, "platform says "+i.PlatformStatus)
-	}
-	return strings.Join(parts, "; ")
 }

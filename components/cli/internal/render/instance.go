@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/platform"
@@ -25,8 +26,8 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"group", Cell{st.Group, Plain}},
 		Field{"state", Cell{st.State + age, stateTone(st.State)}},
 		Field{"health", Cell{st.Health, healthTone(st.Health)}},
-		Field{"why", Cell{why(st), Plain}},
-		Field{"role", Cell{roleText(st), Plain}},
+		Field{"why", Cell{tell.Why(st), Plain}},
+		Field{"role", Cell{tell.Role(st), Plain}},
 		Field{"observed revision", Cell{st.Observed, Plain}},
 		Field{"assigned revision", Cell{st.Assigned, Plain}},
 		Field{"phase", Cell{st.Phase, Plain}},
@@ -54,7 +55,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 func lineage(s Style, list []group.Past) string {
 	rows := [][]Cell{}
 	for _, p := range list {
-		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(Short(p.InstanceID)), C(p.Why)})
+		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(tell.Short(p.InstanceID)), C(p.Why)})
 	}
 	return s.Table([]string{"UNTIL", "VM UUID", "INSTANCE", "WHY"}, rows)
 }
@@ -80,11 +81,11 @@ func operations(s Style, list []operation.Operation, now time.Time) string {
 			if until.IsZero() {
 				until = end
 			}
-			away = Ago(until.Sub(o.UnavailableFrom))
+			away = tell.Ago(until.Sub(o.UnavailableFrom))
 		}
 		rows = append(rows, []Cell{
-			C(Short(o.ID)), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(Arrow(o.From, o.To)),
-			C(fmt.Sprint(o.Calls)), C(clock(o.CreatedAt)), C(Ago(end.Sub(o.CreatedAt))), C(away), C(o.Reason),
+			C(tell.Short(o.ID)), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(tell.Arrow(o.From, o.To)),
+			C(fmt.Sprint(o.Calls)), C(clock(o.CreatedAt)), C(tell.Ago(end.Sub(o.CreatedAt))), C(away), C(o.Reason),
 		})
 	}
 	return s.Table([]string{"OPERATION", "ACTION", "PHASE", "REVISION", "CALLS", "STARTED", "TOOK", "AWAY", "REASON"}, rows)
@@ -106,14 +107,14 @@ func phaseTone(p operation.Phase) Tone {
 func admissions(s Style, list []client.Decision) string {
 	rows := [][]Cell{}
 	for _, d := range list {
-		verdict, at, text := Cell{"admitted", Good}, clock(d.AdmittedAt), "revision "+Short(d.Revision)
+		verdict, at, text := Cell{"admitted", Good}, clock(d.AdmittedAt), "revision "+tell.Short(d.Revision)
 		if d.Code != "" {
 			verdict, text = Cell{"refused", Bad}, string(d.Code)+": "+d.Message
 			if t, err := time.Parse(time.RFC3339Nano, d.At); err == nil {
 				at = clock(t)
 			}
 		}
-		rows = append(rows, []Cell{C(at), verdict, C(Short(d.BootID)), C(Short(d.InstanceID)), C(d.By), C(text)})
+		rows = append(rows, []Cell{C(at), verdict, C(tell.Short(d.BootID)), C(tell.Short(d.InstanceID)), C(d.By), C(text)})
 	}
 	return s.Table([]string{"AT", "VERDICT", "BOOT", "INSTANCE", "BY", "WHAT"}, rows)
 }
@@ -160,7 +161,7 @@ func CVMs(s Style, list []platform.Instance) string {
 		if i.BootError != "" {
 			tone = Bad
 		}
-		rows = append(rows, []Cell{C(i.Name), T(status, tone), C(Short(i.ComposeHash)), C(Short(i.InstanceID)), C(i.OSImage), C(i.Node), C(i.VMUUID), C(i.BootError)})
+		rows = append(rows, []Cell{C(i.Name), T(status, tone), C(tell.Short(i.ComposeHash)), C(tell.Short(i.InstanceID)), C(i.OSImage), C(i.Node), C(i.VMUUID), C(i.BootError)})
 	}
 	return s.Table([]string{"CVM", "STATUS", "COMPOSE", "INSTANCE", "IMAGE", "NODE", "VM UUID", "BOOT ERROR"}, rows)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 )
 
 // Mesh is one line for each Link of a node.
@@ -19,7 +20,7 @@ func Mesh(s Style, m client.Mesh, now time.Time) string {
 	for _, l := range m.Links {
 		rows = append(rows, []Cell{
 			T(l.Peer, Bold), T(l.Path, pathTone(l)), C(l.Carrier), C(millis(l.RTT)), C(loss(l)),
-			C(bytes(int64(l.BytesIn))), C(bytes(int64(l.BytesOut))), C(since(linkSince(l), now)), C(linkWhy(l)),
+			C(tell.Bytes(int64(l.BytesIn))), C(tell.Bytes(int64(l.BytesOut))), C(since(linkSince(l), now)), C(linkWhy(l)),
 		})
 	}
 	return head + s.Table([]string{"PEER", "PATH", "CARRIER", "RTT", "LOSS", "IN", "OUT", "FOR", "WHY"}, rows)
@@ -126,7 +127,7 @@ func MeshPath(s Style, slot string, l client.Link, now time.Time) string {
 		Field{"remote", Cell{l.Remote, Plain}},
 		Field{"boot", Cell{l.BootID, Plain}},
 		Field{"round trip", Cell{millis(l.RTT), Plain}},
-		Field{"moved", Cell{fmt.Sprintf("%s in, %s out", bytes(int64(l.BytesIn)), bytes(int64(l.BytesOut))), Plain}},
+		Field{"moved", Cell{fmt.Sprintf("%s in, %s out", tell.Bytes(int64(l.BytesIn)), tell.Bytes(int64(l.BytesOut))), Plain}},
 		Field{"packets", Cell{packets(l), Plain}},
 		Field{"open connections", Cell{fmt.Sprint(l.Streams), Plain}},
 		Field{"standby", Cell{standby, Plain}},
@@ -215,7 +216,7 @@ func Bench(s Style, list []client.Bench) string {
 		}
 		moved = moved || b.Moved
 		rows = append(rows, []Cell{
-			T(way, Bold), C(fmt.Sprintf("%.1f Mbps", b.Mbps)), C(bytes(int64(b.Bytes))), C(fmt.Sprintf("%.1fs", time.Duration(b.Took).Seconds())),
+			T(way, Bold), C(fmt.Sprintf("%.1f Mbps", b.Mbps)), C(tell.Bytes(int64(b.Bytes))), C(fmt.Sprintf("%.1fs", time.Duration(b.Took).Seconds())),
 			C(b.Path), C(b.Carrier), C(millis(b.RTT)), C(millis(b.LoadedRTT)),
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -20,7 +21,7 @@ func Operations(s Style, list []operation.Operation, now time.Time) string {
 	for _, o := range list {
 		rows = append(rows, []Cell{
 			C(o.ID), T(o.Slot, Bold), C(strings.ToLower(string(o.Kind))), T(string(o.Phase), phaseTone(o.Phase)), C(string(o.Actor)),
-			C(Ago(ended(o, now).Sub(o.CreatedAt))), C(deadline(o, now)), C(o.Reason),
+			C(tell.Ago(ended(o, now).Sub(o.CreatedAt))), C(deadline(o, now)), C(o.Reason),
 		})
 	}
 	return s.Table([]string{"OPERATION", "SLOT", "ACTION", "PHASE", "FOR", "TOOK", "UNTIL", "REASON"}, rows)
@@ -49,7 +50,7 @@ func deadline(o operation.Operation, now time.Time) string {
 	case at.Before(now):
 		return "overdue"
 	}
-	return "in " + Ago(at.Sub(now))
+	return "in " + tell.Ago(at.Sub(now))
 }
 
 // Operation is everything about one Operation, or about the request that waits for one.
@@ -77,7 +78,7 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 		Field{"by", Cell{op.By, Plain}},
 		Field{"reason given", Cell{op.Note, Plain}},
 		Field{"rollout", Cell{op.Rollout, Plain}},
-		Field{"revision", Cell{Arrow(op.From, op.To), Plain}},
+		Field{"revision", Cell{tell.Arrow(op.From, op.To), Plain}},
 		Field{"vm uuid", Cell{op.VMUUID, Plain}},
 		Field{"instance id", Cell{op.InstanceID, Plain}},
 		Field{"platform calls", Cell{calls(op), Plain}},
@@ -101,7 +102,7 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 	})
 	rows := [][]Cell{}
 	for _, e := range entries {
-		rows = append(rows, []Cell{T(string(e.phase), phaseTone(e.phase)), C(clock(e.at)), C(Ago(e.at.Sub(op.CreatedAt)))})
+		rows = append(rows, []Cell{T(string(e.phase), phaseTone(e.phase)), C(clock(e.at)), C(tell.Ago(e.at.Sub(op.CreatedAt)))})
 	}
 	if len(rows) > 0 {
 		text += "\n" + s.Table([]string{"PHASE", "ENTERED", "AFTER"}, rows)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -41,50 +42,18 @@ func actions(s Style, p rollout.Plan, now time.Time) string {
 	rows := [][]Cell{}
 	for n, a := range p.Actions {
 		rows = append(rows, []Cell{
-			C(fmt.Sprint(n + 1)), T(a.Slot, Bold), C(strings.ToLower(string(a.Kind))), C(class(a.Class)), C(Arrow(a.From, a.To)),
-			when(a), C(because(a, now)),
+			C(fmt.Sprint(n + 1)), T(a.Slot, Bold), C(strings.ToLower(string(a.Kind))), C(tell.Class(a.Class)), C(tell.Arrow(a.From, a.To)),
+			when(a), C(tell.Because(a, now)),
 		})
 	}
 	return s.Table([]string{"#", "SLOT", "ACTION", "CLASS", "REVISION", "WHEN", "WHY"}, rows)
 }
 
 func when(a rollout.Action) Cell {
-	switch {
-	case a.Operation != "":
-		return Cell{strings.ToLower(string(a.Phase)), Warn}
-	case a.Execute:
-		return Cell{"now", Good}
+	if a.Operation == "" && a.Execute {
+		return Cell{tell.When(a), Good}
 	}
-	return Cell{"held", Warn}
-}
-
-// because lists every hold, not only the first (R140), then what the step does.
-func because(a rollout.Action, now time.Time) string {
-	parts := []string{}
-	for _, h := range a.Holds {
-		text := h.Predicate
-		if h.Message != "" {
-			text += ": " + h.Message
-		}
-		if left := h.Until.Sub(now); !h.Until.IsZero() && left > 0 {
-			text += " (" + Ago(left) + " left)"
-		}
-		parts = append(parts, text)
-	}
-	if a.Transfer != nil {
-		to := "the best candidate"
-		if len(a.Transfer.Candidates) > 0 {
-			to = a.Transfer.Candidates[0]
-		}
-		parts = append(parts, "hands leadership to "+to)
-	}
-	if a.SkipDrain {
-		parts = append(parts, "nothing to drain")
-	}
-	if a.Quorum != "" {
-		parts = append(parts, a.Quorum)
-	}
-	return strings.Join(parts, "; ")
+	return Cell{tell.When(a), Warn}
 }
 
 // Status is a group's rollout at one moment: progress, Slots, what waits.
@@ -94,7 +63,7 @@ func Status(s Style, v client.View, now time.Time) string {
 	head := []Field{
 		{"group", Cell{st.Group, Plain}},
 		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
-		{"revision", Cell{target(st, Arrow(st.Stable, st.Target)), Plain}},
+		{"revision", Cell{target(st, tell.Arrow(st.Stable, st.Target)), Plain}},
 		{"updated", Cell{progress(st.Updated, st.Replicas), ratio(st.Updated, st.Replicas).Tone}},
 		{"available", Cell{progress(st.Available, st.Replicas), ratio(st.Available, st.Replicas).Tone}},
 	}
@@ -130,7 +99,7 @@ func took(r operation.Rollout, now time.Time) string {
 	if r.StartedAt.IsZero() {
 		return ""
 	}
-	return Ago(end.Sub(r.StartedAt))
+	return tell.Ago(end.Sub(r.StartedAt))
 }
 
 // History lists rollouts, newest first.
@@ -141,7 +110,7 @@ func History(s Style, list []operation.Rollout, now time.Time) string {
 	rows := [][]Cell{}
 	for _, r := range list {
 		rows = append(rows, []Cell{
-			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(fmt.Sprint(r.Transfers)),
+			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(tell.Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(fmt.Sprint(r.Transfers)),
 			C(clock(r.StartedAt)), C(took(r, now)), C(r.Reason),
 		})
 	}

@@ -9,16 +9,6 @@ import (
 	"cadre.dev/core/group"
 )
 
-func TestAgo(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 42 * time.Second: "42s", 190 * time.Second: "3m10s", 125 * time.Minute: "2h05m", 99 * time.Hour: "4d03h",
-	} {
-		if got := Ago(d); got != want {
-			t.Errorf("Ago(%s) = %s, want %s", d, got, want)
-		}
-	}
-}
-
 // On a terminal no line is wider than it, or a picture could not be redrawn.
 func TestNothingIsWiderThanTheTerminal(t *testing.T) {
 	list := []group.InstanceStatus{{Slot: "worker-0", State: "Unavailable", Health: "unhealthy", Reason: strings.Repeat("very ", 60) + "long", Role: "leader"}}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/tell"
 )
 
 // Secrets is one line for each secret: which epoch, since when, why, and who has it.
@@ -48,7 +49,7 @@ func nextRotation(one client.Secret, now time.Time) Cell {
 	case !one.NextRotation.After(now):
 		return T("due", Warn)
 	}
-	return C("in " + Ago(one.NextRotation.Sub(now)))
+	return C("in " + tell.Ago(one.NextRotation.Sub(now)))
 }
 
 func delivered(one client.Secret) Cell {

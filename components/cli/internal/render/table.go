@@ -3,6 +3,8 @@ package render
 import (
 	"strings"
 	"unicode/utf8"
+
+	"cadre.dev/client/tell"
 )
 
 // Tone is the colour of a piece of text, by meaning.
@@ -81,7 +83,7 @@ func (s Style) Table(header []string, rows [][]Cell) string {
 		used := 0
 		for i, c := range row {
 			last := i == len(row)-1
-			text := oneLine(c.Text)
+			text := tell.OneLine(c.Text)
 			if s.Width > 0 {
 				text = cut(text, s.Width-used)
 			}
@@ -111,22 +113,9 @@ func cut(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
-// oneLine keeps a foreign text from breaking a table or driving the terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r == '\r' {
-			return ' '
-		}
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
-}
-
 // Line is one painted line, cut at the style's width.
 func (s Style) Line(text string, tone Tone) string {
-	text = oneLine(text)
+	text = tell.OneLine(text)
 	if s.Width > 0 {
 		text = cut(text, s.Width)
 	}
@@ -146,7 +135,7 @@ func (s Style) Fields(pairs ...Field) string {
 		if p.Value.Text == "" {
 			continue
 		}
-		text := oneLine(p.Value.Text)
+		text := tell.OneLine(p.Value.Text)
 		if s.Width > 0 {
 			text = cut(text, s.Width-width-gap)
 		}

@@ -1,4 +1,4 @@
-package render
+package tell
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ func Changes(prev *client.View, next client.View) []string {
 	}
 	// A message that only counts seconds down is not news.
 	if now.Message != "" && !said && (prev == nil || withoutDigits(old.Message) != withoutDigits(now.Message)) {
-		out = append(out, now.Group+": "+oneLine(now.Message))
+		out = append(out, now.Group+": "+OneLine(now.Message))
 	}
 	return out
 }
@@ -53,7 +53,7 @@ func withoutDigits(s string) string {
 
 func slotLine(i group.InstanceStatus) string {
 	text := fmt.Sprintf("%s: %s, %s", i.Slot, i.State, i.Health)
-	if r := roleText(i); r != "" {
+	if r := Role(i); r != "" {
 		text += ", " + r
 	}
 	if rev := Arrow(i.Observed, i.Assigned); rev != "" {
@@ -62,15 +62,8 @@ func slotLine(i group.InstanceStatus) string {
 	if i.Phase != "" {
 		text += ", " + strings.ToLower(i.Phase)
 	}
-	if w := why(i); w != "" {
+	if w := Why(i); w != "" {
 		text += ": " + w
 	}
-	return oneLine(text)
-}
-
-func orWord(s, word string) string {
-	if s == "" {
-		return word
-	}
-	return s
+	return OneLine(text)
 }

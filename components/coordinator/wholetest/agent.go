@@ -1,4 +1,4 @@
-package coordinator_test
+package wholetest
 
 import (
 	"bytes"
@@ -32,8 +32,8 @@ import (
 
 // agent is the least that an agent does: it gets admitted, opens its control
 // session, follows orders at once and reports that all is well.
-func (h *harness) agent(ctx context.Context, compose, seed []byte, app string) error {
-	guest, client := bootCVM(h.t, h.cloud, app, compose, seed)
+func (h *Whole) agent(ctx context.Context, compose, seed []byte, app string) error {
+	guest, client := bootGuest(h.T, h.Cloud, app, compose, seed)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -51,8 +51,8 @@ func (h *harness) agent(ctx context.Context, compose, seed []byte, app string) e
 	return h.session(ctx, key, creds, peers)
 }
 
-func (h *harness) admit(ctx context.Context, client *attest.GuestClient, instance, app string, boot tls.Certificate) (*admissionv1.Credentials, []*controlv1.Peer, error) {
-	conn, err := overlay.DialAdmission(ctx, h.config.Gateway, h.config.Gateway.Name(coordinatorApp), boot)
+func (h *Whole) admit(ctx context.Context, client *attest.GuestClient, instance, app string, boot tls.Certificate) (*admissionv1.Credentials, []*controlv1.Peer, error) {
+	conn, err := overlay.DialAdmission(ctx, h.Config.Gateway, h.Config.Gateway.Name(CoordinatorApp), boot)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,7 +99,7 @@ func (h *harness) admit(ctx context.Context, client *attest.GuestClient, instanc
 	return out.GetCredentials(), out.GetInitialPeers(), err
 }
 
-func (h *harness) session(ctx context.Context, key *ecdsa.PrivateKey, creds *admissionv1.Credentials, peers []*controlv1.Peer) error {
+func (h *Whole) session(ctx context.Context, key *ecdsa.PrivateKey, creds *admissionv1.Credentials, peers []*controlv1.Peer) error {
 	svid := tls.Certificate{PrivateKey: key}
 	for rest := creds.GetSvidChainPem(); ; {
 		var block *pem.Block
@@ -113,10 +113,10 @@ func (h *harness) session(ctx context.Context, key *ecdsa.PrivateKey, creds *adm
 	var node *overlay.Node
 	node, err := overlay.New(overlay.Config{
 		Self:    overlay.ID{Cluster: creds.GetCluster(), Group: creds.GetGroup(), Slot: creds.GetSlot()},
-		SelfVIP: netip.MustParseAddr(creds.GetVip()), Listen: "127.0.0.1:0", Gateway: h.config.Gateway,
+		SelfVIP: netip.MustParseAddr(creds.GetVip()), Listen: "127.0.0.1:0", Gateway: h.Config.Gateway,
 		OnControl: func(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) {
-			reportLoop(ctx, c, mesh.Server{Node: func() mesh.Node { return node }}, func(channel *grpc.ClientConn) {
-				h.renewals.Store(renewOnce(ctx, channel, creds))
+			h.reportLoop(ctx, creds.GetSlot(), c, mesh.Server{Node: func() mesh.Node { return node }}, func(channel *grpc.ClientConn) {
+				h.Renewals.Store(renewOnce(ctx, channel, creds))
 			})
 		},
 	})
@@ -177,7 +177,7 @@ func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.C
 	return ""
 }
 
-func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server, once func(*grpc.ClientConn)) {
+func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlConns, asked mesh.Server, once func(*grpc.ClientConn)) {
 	channel, err := grpcconn.Client(c.First)
 	if err != nil {
 		return
@@ -199,6 +199,9 @@ func reportLoop(ctx context.Context, c overlay.ControlConns, asked mesh.Server, 
 		report := &controlv1.Report{
 			Sequence: sequence, MemberKnown: true, HealthyFor: durationpb.New(time.Since(started)),
 			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true},
+		}
+		if h.Member != nil {
+			report.Member = h.Member(slot)
 		}
 		if order := desired.GetDesired().GetOperation(); err == nil && order != nil {
 			report.Steps = append(report.Steps, &controlv1.StepResult{

@@ -1,0 +1,74 @@
+package tell
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cadre.dev/core/rollout"
+)
+
+// When says whether a planned step is under way, may run now, or waits.
+func When(a rollout.Action) string {
+	switch {
+	case a.Operation != "":
+		return strings.ToLower(string(a.Phase))
+	case a.Execute:
+		return "now"
+	}
+	return "held"
+}
+
+// Because lists every hold, not only the first (R140), then what the step does.
+func Because(a rollout.Action, now time.Time) string {
+	parts := []string{}
+	for _, h := range a.Holds {
+		text := h.Predicate
+		if h.Message != "" {
+			text += ": " + h.Message
+		}
+		if left := h.Until.Sub(now); !h.Until.IsZero() && left > 0 {
+			text += " (" + Ago(left) + " left)"
+		}
+		parts = append(parts, text)
+	}
+	if a.Transfer != nil {
+		to := "the best candidate"
+		if len(a.Transfer.Candidates) > 0 {
+			to = a.Transfer.Candidates[0]
+		}
+		parts = append(parts, "hands leadership to "+to)
+	}
+	if a.SkipDrain {
+		parts = append(parts, "nothing to drain")
+	}
+	if a.Quorum != "" {
+		parts = append(parts, a.Quorum)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Step is one planned step in one line: "web-1: update (follower) 3f2a1b0c -> 9a8b7c6d, held: paused".
+func Step(a rollout.Action, now time.Time) string {
+	text := a.Slot + ": " + strings.ToLower(string(a.Kind))
+	if c := Class(a.Class); c != "" {
+		text += " (" + c + ")"
+	}
+	if r := Arrow(a.From, a.To); r != "" {
+		text += " " + r
+	}
+	text += ", " + When(a)
+	if why := Because(a, now); why != "" {
+		text += ": " + why
+	}
+	return OneLine(text)
+}
+
+// Steps are the lines of a plan, numbered in the order in which the steps will be taken.
+func Steps(p rollout.Plan, now time.Time) []string {
+	out := make([]string, len(p.Actions))
+	for n, a := range p.Actions {
+		out[n] = fmt.Sprintf("%d. %s", n+1, Step(a, now))
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+package tell
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 42 * time.Second: "42s", 190 * time.Second: "3m10s", 125 * time.Minute: "2h05m", 99 * time.Hour: "4d03h",
+	} {
+		if got := Ago(d); got != want {
+			t.Errorf("Ago(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestStepsAreSaidInOrder(t *testing.T) {
+	noon := time.Unix(1000, 0)
+	got := Steps(rollout.Plan{Actions: []rollout.Action{
+		{Slot: "web-1", Kind: operation.Update, Class: rollout.ClassFollower, From: "a1b2c3d4e5f60718", To: "ffeeddccbbaa9988", Execute: true, SkipDrain: true},
+		{Slot: "web-0", Kind: operation.Update, From: "a1b2c3d4e5f60718", To: "ffeeddccbbaa9988", Holds: []rollout.Hold{
+			{Predicate: "max_unavailable", Message: "1 of 1 in use"}, {Predicate: "min_ready", Until: noon.Add(12 * time.Second)}}},
+		{Slot: "web-2", Kind: operation.Create, To: "ffeeddccbbaa9988", Operation: "op", Phase: operation.Booting},
+	}}, noon)
+	want := []string{
+		"1. web-1: update (follower) a1b2c3d4 -> ffeeddcc, now: nothing to drain",
+		"2. web-0: update a1b2c3d4 -> ffeeddcc, held: max_unavailable: 1 of 1 in use; min_ready (12s left)",
+		"3. web-2: create ffeeddcc, booting",
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %q, want %q", got[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// UpdateOptions say how one Slot is updated. The functions may be nil; all are called from
+// one goroutine.
+type UpdateOptions struct {
+	// Revision that is meant; empty: the one that the group asks for, whatever it is.
+	Revision string
+	// Reason stands in the record of the Operation.
+	Reason string
+	// See gets each view, Lost each loss of the connection.
+	See  func(View)
+	Lost func(error)
+}
+
+// UpdateInstance brings one Slot to the Revision that its group asks for and returns its
+// status once it is available there. Of a group whose updates are OPPORTUNISTIC it asks for
+// that Slot's update; elsewhere the rollout does it, and it only waits.
+//
+// An update that something else than time holds, such as the quorum, is refused at once
+// with every hold, Kind Conflict; while another step is under way, it waits for that first.
+// Kind NotFound: there is no such Slot; Kind Invalid: the group asks for another Revision.
+func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOptions) (group.InstanceStatus, error) {
+	name, _, err := group.ParseSlot(slot)
+	if err != nil {
+		return group.InstanceStatus{}, &Error{Kind: Invalid, Doing: "update instance " + slot, Message: err.Error()}
+	}
+	u := &update{slot: slot, revision: o.Revision}
+	asked := ""
+	err = Poll(ctx, func(ctx context.Context) (bool, error) {
+		v, err := c.Look(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		call(o.See, v)
+		next, err := u.next(v, asked != "")
+		switch {
+		case err != nil:
+			return false, err
+		case next == updateAsk:
+			asked, err = c.Restart(ctx, slot, o.Reason)
+			return false, err
+		case next == updateWait && asked != "":
+			return false, c.requestFailed(ctx, asked)
+		}
+		return next == updateDone, nil
+	}, o.Lost)
+	return u.status, err
+}
+
+// requestFailed is a *OperationError when the Operation of a request did not get there.
+func (c *Client) requestFailed(ctx context.Context, id string) error {
+	o, err := c.Operation(ctx, id)
+	switch {
+	case KindOf(err) == NotFound:
+		return nil // answered without an Operation: there was nothing to do
+	case err != nil:
+		return err
+	case o.Operation != nil && o.Operation.Phase.Ended() && o.Operation.Phase != operation.Done:
+		return &OperationError{Operation: *o.Operation}
+	}
+	return nil
+}
+
+// update decides what is next for one Slot from what is seen. The zero value with slot set
+// is ready.
+type update struct {
+	slot, revision string
+	status         group.InstanceStatus
+}
+
+// updateStep is what an update does next.
+type updateStep int
+
+const (
+	updateWait updateStep = iota
+	updateAsk
+	updateDone
+)
+
+func (u *update) next(v View, asked bool) (updateStep, error) {
+	doing := "update instance " + u.slot
+	at := slices.IndexFunc(v.Status.Instances, func(i group.InstanceStatus) bool { return i.Slot == u.slot })
+	if at < 0 {
+		return updateWait, &Error{Kind: NotFound, Doing: doing, Message: "no such slot: group " + v.Status.Group + " has " + orNone(slots(v.Status))}
+	}
+	u.status = v.Status.Instances[at]
+	target := v.Status.Target
+	if u.revision != "" && u.revision != target {
+		return updateWait, &Error{Kind: Invalid, Doing: doing, Message: fmt.Sprintf("the group asks for revision %s, not %s", target, u.revision),
+			Hint: "a slot can only be brought to what its group asks for: apply the group first"}
+	}
+	if u.status.Observed == target && u.status.State == StateAvailable {
+		return updateDone, nil
+	}
+	action := planned(v.Plan, u.slot)
+	switch {
+	case asked || action != nil && (action.Operation != "" || action.Execute):
+		return updateWait, nil
+	case action == nil && u.status.Observed == target:
+		return updateWait, nil // it comes back
+	case action == nil:
+		return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "no step is planned for it: " + orNone(v.Plan.Message),
+			Hint: "update_policy.partition keeps lower ordinals at their revision"}
+	}
+	others := slices.DeleteFunc(slices.Clone(action.Holds), func(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic })
+	if len(others) == 0 {
+		return updateAsk, nil
+	}
+	if busy(v.Plan) || onlyTime(others) {
+		return updateWait, nil
+	}
+	return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "it is not updated now: " + holdsText(others),
+		Hint: "see `cadre rollout plan " + v.Status.Group + "`"}
+}
+
+// StateAvailable is the state of a Slot that counts.
+const StateAvailable = "Available"
+
+func planned(p rollout.Plan, slot string) *rollout.Action {
+	for i := range p.Actions {
+		if p.Actions[i].Slot == slot {
+			return &p.Actions[i]
+		}
+	}
+	return nil
+}
+
+// busy: something is under way or begins by itself, and may lift what holds others.
+func busy(p rollout.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a rollout.Action) bool { return a.Operation != "" || a.Execute })
+}
+
+// onlyTime: each hold clears by itself.
+func onlyTime(holds []rollout.Hold) bool {
+	return !slices.ContainsFunc(holds, func(h rollout.Hold) bool { return h.Until.IsZero() })
+}
+
+func holdsText(holds []rollout.Hold) string {
+	texts := make([]string, len(holds))
+	for i, h := range holds {
+		texts[i] = h.Predicate + ": " + h.Message
+	}
+	return strings.Join(texts, "; ")
+}
+
+func slots(s group.Status) string {
+	names := make([]string, len(s.Instances))
+	for i, one := range s.Instances {
+		names[i] = one.Slot
+	}
+	return strings.Join(names, ", ")
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}

@@ -1,0 +1,86 @@
+package client
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+// What an update of one slot does next, by what is seen.
+func TestUpdateDecides(t *testing.T) {
+	opportunistic := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}
+	quorum := rollout.Hold{Predicate: rollout.HoldQuorum, Message: "2 of 3 voters are healthy"}
+	step := func(slot string, change func(*rollout.Action)) rollout.Action {
+		a := rollout.Action{Slot: slot, Holds: []rollout.Hold{opportunistic}}
+		if change != nil {
+			change(&a)
+		}
+		return a
+	}
+	for name, c := range map[string]struct {
+		state, observed string
+		revision        string
+		asked           bool
+		actions         []rollout.Action
+		want            updateStep
+		err             string
+		kind            Kind
+	}{
+		"there":                         {state: StateAvailable, observed: "new", want: updateDone},
+		"there, and not available":      {state: "Unavailable", observed: "new", want: updateWait},
+		"only opportunistic holds it":   {state: StateAvailable, observed: "old", actions: []rollout.Action{step("web-1", nil)}, want: updateAsk},
+		"asked for already":             {state: "Draining", observed: "old", asked: true, actions: []rollout.Action{step("web-1", nil)}, want: updateWait},
+		"under way":                     {state: "Booting", observed: "old", actions: []rollout.Action{step("web-1", func(a *rollout.Action) { a.Operation = "op" })}, want: updateWait},
+		"a PROACTIVE rollout begins it": {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Execute: true}}, want: updateWait},
+		"the quorum does not bear it":   {state: StateAvailable, observed: "old", actions: []rollout.Action{step("web-1", func(a *rollout.Action) { a.Holds = append(a.Holds, quorum) })}, err: "quorum: 2 of 3 voters are healthy", kind: Conflict},
+		"the quorum may bear it later":  {state: StateAvailable, observed: "old", actions: []rollout.Action{step("web-0", func(a *rollout.Action) { a.Operation = "op" }), step("web-1", func(a *rollout.Action) { a.Holds = append(a.Holds, quorum) })}, want: updateWait},
+		"only time holds it": {state: StateAvailable, observed: "old", actions: []rollout.Action{step("web-1", func(a *rollout.Action) {
+			a.Holds = append(a.Holds, rollout.Hold{Predicate: rollout.HoldDeferred, Until: time.Unix(9, 0)})
+		})}, want: updateWait},
+		"no step is planned":            {state: StateAvailable, observed: "old", err: "no step is planned for it", kind: Conflict},
+		"another revision is asked for": {state: StateAvailable, observed: "old", revision: "third", err: "the group asks for revision new, not third", kind: Invalid},
+		"that revision is asked for":    {state: StateAvailable, observed: "new", revision: "new", want: updateDone},
+	} {
+		u := &update{slot: "web-1", revision: c.revision}
+		v := View{Status: group.Status{Group: "web", Target: "new", Instances: []group.InstanceStatus{{Slot: "web-0"}, {Slot: "web-1", State: c.state, Observed: c.observed}}}, Plan: rollout.Plan{Actions: c.actions}}
+		got, err := u.next(v, c.asked)
+		if (err == nil) != (c.err == "") || got != c.want || err != nil && (!strings.Contains(err.Error(), c.err) || KindOf(err) != c.kind) {
+			t.Errorf("%s: %v, %v; want %v, %q", name, got, err, c.want, c.err)
+		}
+	}
+	u := &update{slot: "web-7"}
+	if _, err := u.next(View{Status: group.Status{Group: "web", Instances: []group.InstanceStatus{{Slot: "web-0"}}}}, false); KindOf(err) != NotFound {
+		t.Errorf("a slot that is not there: %v", err)
+	}
+}
+
+// A group whose updates are OPPORTUNISTIC has nothing more to wait for once its slots are
+// available and only wait to be updated.
+func TestOutcomeOfAnOpportunisticGroup(t *testing.T) {
+	held := func(predicates ...string) rollout.Action {
+		a := rollout.Action{Slot: "web-0"}
+		for _, p := range predicates {
+			a.Holds = append(a.Holds, rollout.Hold{Predicate: p})
+		}
+		return a
+	}
+	for name, c := range map[string]struct {
+		available int
+		actions   []rollout.Action
+		want      bool
+	}{
+		"waits to be updated":    {2, []rollout.Action{held(rollout.HoldOpportunistic, rollout.HoldQuorum)}, true},
+		"one is not available":   {1, []rollout.Action{held(rollout.HoldOpportunistic)}, false},
+		"something else is held": {2, []rollout.Action{held(rollout.HoldOpportunistic), held(rollout.HoldQuorum)}, false},
+		"something begins":       {2, []rollout.Action{{Slot: "web-0", Execute: true}}, false},
+		"nothing is planned":     {2, nil, false},
+	} {
+		v := View{Status: group.Status{Group: "web", ObservedIndex: 7, RolloutState: "RUNNING", Replicas: 2, Available: c.available}, Plan: rollout.Plan{Actions: c.actions}}
+		if got, err := Outcome(v, 7, ""); got != c.want || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}

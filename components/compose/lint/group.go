@@ -1,0 +1,57 @@
+package lint
+
+import (
+	"errors"
+	"slices"
+
+	"cadre.dev/core/group"
+)
+
+// Refusal is one reason why a group's spec would be refused, found without a cluster.
+type Refusal struct {
+	// Path is the field, as group.Problem has it; "template.compose" for what is wrong in
+	// the compose text.
+	Path string
+	// Text names the field, the place in it, what is wrong and the way out, in one line.
+	Text string
+}
+
+// Refusals are all reasons why spec is refused whatever state the cluster is in: what lint
+// calls an error in its compose text, and what group.Validate says. Absent fields count
+// with their defaults. What a person should judge is not here: Advice has it.
+func Refusals(spec group.Spec) []Refusal {
+	var out []Refusal
+	for _, f := range Errors(Spec(spec.Template.Compose, spec.Template.Env)) {
+		out = append(out, Refusal{Path: f.File, Text: f.String()})
+	}
+	linted := len(out) > 0
+	for _, f := range Actions(spec) {
+		out = append(out, Refusal{Path: f.File, Text: f.String()})
+	}
+	err := group.Validate(spec)
+	var invalid *group.ValidationError
+	if !errors.As(err, &invalid) {
+		if err != nil {
+			out = append(out, Refusal{Text: err.Error()})
+		}
+		return out
+	}
+	for _, p := range invalid.Problems {
+		if linted && p.Path == specCompose {
+			continue // lint says it too, with the column
+		}
+		out = append(out, Refusal{Path: p.Path, Text: p.String()})
+	}
+	return out
+}
+
+// Advice is what is allowed in spec and a person should judge, one line each.
+func Advice(spec group.Spec) []string {
+	out := slices.Clone(group.Warnings(spec))
+	for _, f := range Spec(spec.Template.Compose, spec.Template.Env) {
+		if f.Severity == Warning {
+			out = append(out, f.Place()+f.Text())
+		}
+	}
+	return out
+}

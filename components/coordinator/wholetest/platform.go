@@ -1,0 +1,226 @@
+package wholetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	"cadre.dev/platform"
+)
+
+// Platform is the least platform: it boots a CVM's agent at once. Safe for concurrent use.
+type Platform struct {
+	h *Whole
+
+	mu      sync.Mutex
+	all     map[string]*machine // by name; guarded by mu
+	content map[string][]byte   // app-compose by hash; guarded by mu
+	apps    map[string]string   // app allotted to a document, by hash; guarded by mu
+	refused error               // what updates answer; nil: they work; guarded by mu
+	running sync.WaitGroup
+}
+
+type machine struct {
+	platform.Instance
+	stop context.CancelFunc
+}
+
+func newPlatform(h *Whole, coordinator string) *Platform {
+	return &Platform{h: h, content: map[string][]byte{}, apps: map[string]string{}, all: map[string]*machine{
+		"demo-coordinator-0": {Instance: platform.Instance{Name: "demo-coordinator-0", VMUUID: "vm-c0", AppID: CoordinatorApp, InstanceID: coordinator, Status: "running"}},
+	}}
+}
+
+// Close ends all agents and waits for them.
+func (p *Platform) Close() {
+	p.mu.Lock()
+	for _, m := range p.all {
+		if m.stop != nil {
+			m.stop()
+		}
+	}
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// RefuseUpdates makes updates answer err from now on; nil: they work again.
+func (p *Platform) RefuseUpdates(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = err
+}
+
+// boot ends the machine's agent and starts another on the same disk.
+func (p *Platform) boot(m *machine, hash string) {
+	if m.stop != nil {
+		m.stop()
+	}
+	ctx, cancel := context.WithCancel(p.h.T.Context()) // a CVM outlives the call that boots it
+	m.stop, m.ComposeHash, m.Status = cancel, hash, "running"
+	disk := sha256.Sum256([]byte(m.Name))
+	compose, seed, app := p.content[hash], disk[:20], m.AppID
+	p.running.Go(func() {
+		for ctx.Err() == nil {
+			err := p.h.agent(ctx, compose, seed, app)
+			if err != nil && ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+				case <-time.After(300 * time.Millisecond):
+				}
+			}
+		}
+	})
+	if m.InstanceID == "" {
+		guest, _ := bootGuest(p.h.T, p.h.Cloud, app, compose, seed)
+		m.InstanceID = guest.InstanceID()
+	}
+}
+
+// List implements platform.Platform.
+func (p *Platform) List(_ context.Context, app string) ([]platform.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []platform.Instance
+	for _, m := range p.all {
+		if app == "" || m.AppID == app {
+			out = append(out, m.Instance)
+		}
+	}
+	return out, nil
+}
+
+// Describe implements platform.Platform.
+func (p *Platform) Describe(_ context.Context, vm string) (platform.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.all {
+		if m.VMUUID == vm {
+			return m.Instance, nil
+		}
+	}
+	return platform.Instance{}, platform.ErrNotFound
+}
+
+// Provision implements platform.Platform.
+func (p *Platform) Provision(_ context.Context, _ string, t platform.Template) (platform.Provisioned, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	raw := t.AppCompose
+	sum := sha256.Sum256(raw)
+	hash := hex.EncodeToString(sum[:])
+	p.content[hash] = raw
+	app := t.AppID
+	if app == "" && p.apps[hash] == "" {
+		digest := sha256.Sum256([]byte("app of " + hash))
+		p.apps[hash] = hex.EncodeToString(digest[:20])
+	}
+	if app == "" {
+		app = p.apps[hash]
+	}
+	return platform.Provisioned{AppID: app, ComposeHash: hash}, nil
+}
+
+// Create implements platform.Platform.
+func (p *Platform) Create(_ context.Context, req platform.CreateRequest) (platform.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, exists := p.all[req.Name]; exists {
+		return platform.Instance{}, fmt.Errorf("name is taken: %w", platform.ErrRefused)
+	}
+	m := &machine{Instance: platform.Instance{Name: req.Name, VMUUID: "vm-" + req.Name, AppID: req.Provisioned.AppID}}
+	p.all[req.Name] = m
+	p.boot(m, req.Provisioned.ComposeHash)
+	return m.Instance, nil
+}
+
+// Update implements platform.Platform.
+func (p *Platform) Update(_ context.Context, req platform.UpdateRequest) (platform.Accepted, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused != nil {
+		return platform.Accepted{}, p.refused
+	}
+	for _, m := range p.all {
+		if m.VMUUID == req.VMUUID {
+			p.boot(m, req.ComposeHash)
+			return platform.Accepted{}, nil
+		}
+	}
+	return platform.Accepted{}, platform.ErrNotFound
+}
+
+// SetOSImage implements platform.Platform.
+func (p *Platform) SetOSImage(context.Context, string, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+// Resize implements platform.Platform.
+func (p *Platform) Resize(context.Context, string, platform.Shape) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+// Offer implements platform.Platform.
+func (p *Platform) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
+
+// Settle implements platform.Platform.
+func (p *Platform) Settle() time.Duration { return 0 }
+
+// Restart implements platform.Platform.
+func (p *Platform) Restart(_ context.Context, vm string) (platform.Accepted, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.all {
+		if m.VMUUID == vm {
+			p.boot(m, m.ComposeHash)
+			return platform.Accepted{}, nil
+		}
+	}
+	return platform.Accepted{}, platform.ErrNotFound
+}
+
+// Stop implements platform.Platform.
+func (p *Platform) Stop(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+// Start implements platform.Platform.
+func (p *Platform) Start(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+// Delete implements platform.Platform.
+func (p *Platform) Delete(_ context.Context, vm string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, m := range p.all {
+		if m.VMUUID == vm {
+			m.stop()
+			delete(p.all, name)
+		}
+	}
+	return nil
+}
+
+// Nodes implements platform.Platform.
+func (p *Platform) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }
+
+// Created counts the CVMs that were made.
+func (p *Platform) Created() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.all)
+}
+
+// Reboot starts the CVM with the given instance id anew, on its disk.
+func (p *Platform) Reboot(instance string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.all {
+		if m.InstanceID == instance {
+			p.boot(m, m.ComposeHash)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+data "cadre_plan" "consul" {
+  group = "consul"
+}
+
+output "next" {
+  value = data.cadre_plan.consul.actions[*].text
+}

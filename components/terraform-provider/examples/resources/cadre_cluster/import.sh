@@ -1,0 +1,1 @@
+terraform import cadre_cluster.demo demo

@@ -1,0 +1,1 @@
+terraform import cadre_group.consul consul

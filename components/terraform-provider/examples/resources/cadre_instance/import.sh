@@ -1,0 +1,1 @@
+terraform import 'cadre_instance.consul["1"]' consul-1

@@ -1,0 +1,276 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"cadre.dev/cli/genesis"
+	"cadre.dev/client"
+	"cadre.dev/client/groupfile"
+)
+
+func newCluster() resource.Resource { return &clusterResource{} }
+
+// clusterResource is the coordinators of one cluster, made as `cadre cluster create` makes
+// them. The operator's token and the platform's key stay in the context file of this machine.
+type clusterResource struct{}
+
+var (
+	_ resource.ResourceWithValidateConfig = (*clusterResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*clusterResource)(nil)
+	_ resource.ResourceWithImportState    = (*clusterResource)(nil)
+)
+
+// coordinators are a cluster as Terraform has it.
+type coordinators struct {
+	ID          types.String   `tfsdk:"id"`
+	File        types.String   `tfsdk:"file"`
+	Variables   types.Map      `tfsdk:"variables"`
+	Context     types.String   `tfsdk:"context"`
+	Key         types.String   `tfsdk:"platform_api_key"`
+	Protected   types.Bool     `tfsdk:"deletion_protection"`
+	AppID       types.String   `tfsdk:"coordinator_app_id"`
+	CAPEM       types.String   `tfsdk:"ca_pem"`
+	Founding    types.String   `tfsdk:"founding"`
+	ContextJSON types.String   `tfsdk:"context_json"`
+	Timeouts    timeouts.Value `tfsdk:"timeouts"`
+}
+
+func (r *clusterResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_cluster"
+}
+
+func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	replaced := []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The coordinators of a cluster, as `cadre cluster create` makes them: it allots their app, makes their CVMs, waits until one proves itself, and pins the cluster's CA. " +
+			"An apply that was interrupted goes on where it ended. The operator's token is made on this machine and kept in the context file, never in state: see `cadre_operator_token`.",
+		Attributes: map[string]schema.Attribute{
+			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster.", PlanModifiers: kept},
+			"file":    schema.StringAttribute{Required: true, MarkdownDescription: "Path of the cluster file, the one that `cadre cluster create` reads."},
+			"context": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or path of the context file that is made. Default: the cluster's name, in `~/.config/cadre`.", PlanModifiers: replaced},
+			"variables": schema.MapAttribute{Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Values for `var.<name>` in the file. They are in state: no place for a secret."},
+			"platform_api_key": schema.StringAttribute{Optional: true, Sensitive: true, WriteOnly: true,
+				MarkdownDescription: "The platform's API key, in place of the environment variable that the file names. Neither state nor plans hold it; destroying reads the variable."},
+			"deletion_protection": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+				MarkdownDescription: "Refuse to destroy the coordinators: every record of the cluster is lost with them. Default `true`."},
+			"coordinator_app_id": schema.StringAttribute{Computed: true, MarkdownDescription: "The coordinators' application on the platform.", PlanModifiers: kept},
+			"ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster CA that the coordinators proved, PEM.", PlanModifiers: kept},
+			"founding":           schema.StringAttribute{Computed: true, MarkdownDescription: "The founding that they proved.", PlanModifiers: kept},
+			"context_json":       schema.StringAttribute{Computed: true, MarkdownDescription: "The context without the token and the platform's key, for a provider's `context_json`.", PlanModifiers: kept},
+		},
+		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true, Delete: true})},
+	}
+}
+
+// load reads the cluster file, and says where the context is kept.
+func (m coordinators) load(ctx context.Context) (groupfile.Cluster, string, error) {
+	vars := map[string]string{}
+	if d := m.Variables.ElementsAs(ctx, &vars, false); d.HasError() {
+		return groupfile.Cluster{}, "", errors.New("variables: " + d[0].Detail())
+	}
+	file, err := groupfile.Load([]string{m.File.ValueString()}, vars)
+	if err != nil {
+		return groupfile.Cluster{}, "", err
+	}
+	if len(file.Clusters) != 1 {
+		return groupfile.Cluster{}, "", fmt.Errorf("%s has %d cluster blocks, want one", m.File.ValueString(), len(file.Clusters))
+	}
+	name := m.Context.ValueString()
+	if name == "" {
+		name = file.Clusters[0].Name
+	}
+	at, err := client.Path(name)
+	return file.Clusters[0], at, err
+}
+
+// known: everything that the cluster file needs is.
+func (m coordinators) known() bool {
+	for _, v := range m.Variables.Elements() {
+		if v.IsUnknown() {
+			return false
+		}
+	}
+	return !m.File.IsUnknown() && !m.Variables.IsUnknown() && !m.Context.IsUnknown()
+}
+
+// ValidateConfig finds what `cadre cluster create` would refuse before it makes anything.
+func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var m coordinators
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() || !m.known() {
+		return
+	}
+	if _, _, err := m.load(ctx); err != nil {
+		resp.Diagnostics.AddAttributeError(path.Root("file"), "Cluster file is not valid", err.Error())
+	}
+}
+
+// ModifyPlan refuses to destroy what is protected.
+func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if !req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
+		return
+	}
+	var m coordinators
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	protected(m, &resp.Diagnostics)
+}
+
+func protected(m coordinators, diags *diag.Diagnostics) {
+	if m.Protected.ValueBool() {
+		diags.AddAttributeError(path.Root("deletion_protection"), fmt.Sprintf("Cluster %s is protected from deletion", m.ID.ValueString()),
+			"Every record of the cluster is lost with its coordinators, and no workload can be admitted again. To destroy them, set deletion_protection = false and apply that first.")
+	}
+}
+
+// Create makes the coordinators, or what is missing of them.
+func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var m coordinators
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("platform_api_key"), &m.Key)...)
+	timeout, more := m.Timeouts.Create(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if m.create(ctx, &resp.Diagnostics) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	}
+}
+
+// Update makes coordinators that are missing; it refuses to change those that are there.
+func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var m coordinators
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("platform_api_key"), &m.Key)...)
+	timeout, more := m.Timeouts.Update(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if m.create(ctx, &resp.Diagnostics) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	}
+}
+
+func (m *coordinators) create(ctx context.Context, diags *diag.Diagnostics) bool {
+	cluster, at, err := m.load(ctx)
+	var made client.Context
+	if err == nil {
+		where := client.Platform{Driver: cluster.Platform.Driver, APIURL: cluster.Platform.APIURL, APIKeyEnv: cluster.Platform.APIKeyEnv, APIKey: cluster.Platform.APIKey}
+		cloud, key, opened := genesis.OpenCloud(where, m.Key.ValueString())
+		if err = opened; err == nil {
+			made, err = genesis.Create(ctx, genesis.Options{
+				Cluster: cluster, ContextPath: at, Cloud: cloud, APIKey: key, Say: func(text string) { tflog.Info(ctx, text) },
+			})
+		}
+	}
+	m.Key = types.StringNull() // write-only
+	if err != nil {
+		diags.AddError("Cluster "+cluster.Name+" is not made yet", err.Error()+
+			"\n\nWhat was made is noted in the context file "+at+" and on the platform: apply again to go on, or remove it with `cadre cluster delete`.")
+		return false
+	}
+	return m.fill(made, diags)
+}
+
+// fill takes what may be known by all from a context.
+func (m *coordinators) fill(c client.Context, diags *diag.Diagnostics) bool {
+	m.ID, m.AppID = types.StringValue(c.Cluster), types.StringValue(c.CoordinatorAppID)
+	m.CAPEM, m.Founding = types.StringValue(c.CAPEM), types.StringValue(c.Founding)
+	c.Token, c.Platform.APIKey, c.CoordinatorAppNonce = "", "", ""
+	text, err := json.Marshal(c)
+	if err != nil {
+		addError(diags, "Context cannot be written", err)
+		return false
+	}
+	m.ContextJSON = types.StringValue(string(text))
+	return true
+}
+
+// Read refreshes the state from the context file; without one the cluster is not known here.
+func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m coordinators
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	name := m.Context.ValueString()
+	if name == "" {
+		name = m.ID.ValueString()
+	}
+	at, err := client.Path(name)
+	var known client.Context
+	if err == nil {
+		known, err = client.LoadContext(at)
+	}
+	switch {
+	case errors.Is(err, client.ErrNoContext):
+		resp.State.RemoveResource(ctx)
+	case err != nil:
+		addError(&resp.Diagnostics, "Context cannot be read", err)
+	case m.fill(known, &resp.Diagnostics):
+		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	}
+}
+
+// Delete removes the coordinators with their disks, and forgets the cluster on this machine.
+func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var m coordinators
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	timeout, more := m.Timeouts.Delete(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	if protected(m, &resp.Diagnostics); resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	name := m.Context.ValueString()
+	if name == "" {
+		name = m.ID.ValueString()
+	}
+	at, err := client.Path(name)
+	var known client.Context
+	if err == nil {
+		known, err = client.LoadContext(at)
+	}
+	if errors.Is(err, client.ErrNoContext) {
+		return
+	}
+	if err == nil {
+		cloud, _, opened := genesis.OpenCloud(known.Platform, "")
+		if err = opened; err == nil {
+			err = genesis.Delete(ctx, cloud, known, func(text string) { tflog.Info(ctx, text) })
+		}
+	}
+	if err == nil {
+		err = genesis.RemoveContext(at)
+	}
+	if err != nil {
+		resp.Diagnostics.AddError("Cluster "+m.ID.ValueString()+" is not deleted", err.Error()+"\n\nDestroy again to go on.")
+	}
+}
+
+// ImportState takes a cluster over that this machine knows by the name of its context.
+func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
+}

@@ -1,0 +1,118 @@
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	"cadre.dev/client"
+)
+
+// connection is how one configured provider reaches its cluster. It is opened at the first
+// use: what needs no cluster works without one. Safe for concurrent use.
+type connection struct {
+	settings settings
+
+	once   sync.Once
+	client *client.Client
+	err    error
+
+	mu    sync.Mutex
+	turns map[string]*sync.Mutex // guarded by mu; one for each group
+}
+
+func newConnection(s settings) *connection {
+	return &connection{settings: s, turns: map[string]*sync.Mutex{}}
+}
+
+// errNotYet: the provider's settings come from something that is not made yet.
+var errNotYet = errors.New("the provider's configuration is not known yet: it comes from something that is not applied")
+
+// open gives the client, the same one each time.
+func (c *connection) open() (*client.Client, error) {
+	if c == nil {
+		return nil, errNotYet
+	}
+	c.once.Do(func() {
+		var known client.Context
+		if known, c.err = c.context(); c.err == nil {
+			c.client, c.err = client.Dial(known, client.Options{})
+		}
+	})
+	return c.client, c.err
+}
+
+// use is open with a diagnostic; nil: it was added.
+func (c *connection) use(diags *diag.Diagnostics) *client.Client {
+	cl, err := c.open()
+	if err != nil {
+		diags.AddError("No cluster to talk to", err.Error()+"\n\nThe provider looks for a cluster as `cadre` does: set `context` in its block, or CADRE_CONTEXT.")
+		return nil
+	}
+	return cl
+}
+
+// context is the cluster's, from what is configured, then the environment, then the file.
+func (c *connection) context() (client.Context, error) {
+	s := c.settings
+	if s.Context.IsUnknown() || s.ContextJSON.IsUnknown() || s.Token.IsUnknown() || s.Endpoint.IsUnknown() || s.CAPEM.IsUnknown() {
+		return client.Context{}, errNotYet
+	}
+	if s.Context.ValueString() != "" && s.ContextJSON.ValueString() != "" {
+		return client.Context{}, errors.New("context and context_json are both set: keep one")
+	}
+	known, err := c.load()
+	if err != nil {
+		return known, err
+	}
+	or := func(field *string, values ...string) {
+		for _, v := range values {
+			if v != "" {
+				*field = v
+				return
+			}
+		}
+	}
+	or(&known.Token, s.Token.ValueString(), os.Getenv("CADRE_TOKEN"))
+	or(&known.Gateway.Address, s.Endpoint.ValueString(), os.Getenv("CADRE_ENDPOINT"))
+	or(&known.CAPEM, s.CAPEM.ValueString())
+	if known.Token == "" {
+		return known, errors.New("token: the context has none: set it in the provider's block, or CADRE_TOKEN")
+	}
+	return known, nil
+}
+
+func (c *connection) load() (client.Context, error) {
+	if text := c.settings.ContextJSON.ValueString(); text != "" {
+		var known client.Context
+		if err := json.Unmarshal([]byte(text), &known); err != nil {
+			return known, errors.New("context_json: is not the text of a context file")
+		}
+		return known, nil
+	}
+	path, err := client.Path(c.settings.Context.ValueString())
+	if err != nil {
+		return client.Context{}, err
+	}
+	return client.LoadContext(path)
+}
+
+// turn is taken by whoever changes single slots of a group: Terraform does so at the same
+// time, and each is to find the others in their places.
+func (c *connection) turn(group string) *sync.Mutex {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[group] == nil {
+		c.turns[group] = &sync.Mutex{}
+	}
+	return c.turns[group]
+}
+
+// configured gives the connection of a request's provider data; nil before it is configured.
+func configured(data any) *connection {
+	c, _ := data.(*connection)
+	return c
+}

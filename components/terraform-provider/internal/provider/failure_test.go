@@ -1,0 +1,163 @@
+package provider_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"cadre.dev/coordinator/wholetest"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// sick makes the agent of one slot report that its workload is not ready while it is set.
+func sick(one string, flag *atomic.Bool) func(*wholetest.Whole) {
+	return func(w *wholetest.Whole) {
+		w.Member = func(slot string) *controlv1.MemberView {
+			m := &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Alive: true, Ready: true, MayDisrupt: true}
+			if slot == one && flag.Load() {
+				m.Ready, m.Message = false, "no space left"
+			}
+			return m
+		}
+	}
+}
+
+const impatient = `
+  update_policy {
+    min_ready_seconds = 0
+    healthy_deadline  = "3s"
+    progress_deadline = "12s"
+  }
+`
+
+// A rollout that fails fails the apply, with what each slot waits for at the argument that
+// holds it; the state keeps what was applied, and an apply after it is mended goes on.
+func TestAFailedRolloutSaysWhatHolds(t *testing.T) {
+	if !wholetest.Isolated(t) {
+		return
+	}
+	program := tofu(t)
+	var flag atomic.Bool
+	c := startCluster(t, sick("web-1", &flag))
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 2, impatient))
+	f.must("apply", "-auto-approve")
+	flag.Store(true)
+	f.write("main.tf", groupOf("two", 2, impatient))
+	out, ok := f.run("apply", "-auto-approve")
+	wants(t, "a failed rollout", out, "rollout of web is FAILED", "cadre rollout retry web", "Slot web-0 waits: rollout_failed", "web-0: update")
+	if ok {
+		t.Error("the apply succeeded")
+	}
+	wants(t, "a plan meanwhile", f.must("plan"), "false -> true")
+	flag.Store(false)
+	if _, err := c.client.Retry(t.Context(), "web", "space was made"); err != nil {
+		t.Fatal(err)
+	}
+	f.must("apply", "-auto-approve")
+	wants(t, "nothing to do", f.must("plan"), "No changes")
+}
+
+// The provider is killed while it waits: the rollout goes on, and the next apply finds it,
+// whether the group was made or changed.
+func TestAnApplyThatWasKilledGoesOn(t *testing.T) {
+	if !wholetest.Isolated(t) {
+		return
+	}
+	program := tofu(t)
+	var flag atomic.Bool
+	c := startCluster(t, sick("web-0", &flag))
+	f := newFolder(t, program)
+	for _, release := range []string{"one", "two"} {
+		flag.Store(true)
+		f.write("main.tf", groupOf(release, 1, quick))
+		c.killed(t, f, release)
+		flag.Store(false)
+		f.must("apply", "-auto-approve")
+		wants(t, "after "+release, f.must("plan"), "No changes")
+	}
+	f.must("destroy", "-auto-approve")
+	f.hasNo(c.OperatorToken)
+}
+
+// killed applies and kills the provider once the spec of a release is stored.
+func (c *cluster) killed(t *testing.T, f *folder, release string) {
+	t.Helper()
+	cmd := f.command("apply", "-auto-approve", "-no-color")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.Eventually("a stored spec", func() error {
+		g, err := c.client.Group(t.Context(), "web")
+		if err == nil && !strings.Contains(g.Spec.Template.Compose, "RELEASE: "+release) {
+			return errors.New("it is of the release before")
+		}
+		return err
+	})
+	pid, err := childNamed(cmd.Process.Pid, "terraform-provider-cadre")
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if cmd.Wait() == nil {
+		t.Error("an apply whose provider was killed succeeded")
+	}
+}
+
+// childNamed finds a child process by its program.
+func childNamed(parent int, name string) (int, error) {
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended
+		}
+		var pid, ppid int
+		rest := string(text[strings.LastIndexByte(string(text), ')')+1:])
+		var state string
+		if _, err := fmt.Sscan(rest, &state, &ppid); err != nil || ppid != parent {
+			continue
+		}
+		if _, err := fmt.Sscan(string(text), &pid); err != nil {
+			continue
+		}
+		if line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")); err == nil && strings.Contains(string(line), name) {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("process %d has no child %s", parent, name)
+}
+
+// A group of the same name with another spec is not taken over.
+func TestAGroupOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	if !wholetest.Isolated(t) {
+		return
+	}
+	program := tofu(t)
+	c := startCluster(t, nil)
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 1, quick))
+	f.must("apply", "-auto-approve")
+	other := newFolder(t, program)
+	other.write("main.tf", groupOf("two", 1, quick))
+	out, ok := other.run("apply", "-auto-approve")
+	if wants(t, "another spec", out, "Group web exists already", "terraform import"); ok {
+		t.Error("it was taken over")
+	}
+	there, err := c.client.Group(t.Context(), "web")
+	if err != nil || !strings.Contains(there.Spec.Template.Compose, "RELEASE: one") {
+		t.Errorf("the group was changed: %v", err)
+	}
+	other.must("import", "cadre_group.web", "web")
+	other.must("apply", "-auto-approve")
+}

@@ -1,0 +1,95 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"cadre.dev/client"
+)
+
+// deletion is how a group may be destroyed; false: it may not, and why was added.
+func deletion(o object, diags *diag.Diagnostics) (client.Deletion, bool) {
+	name := o.text("name")
+	w, _, err := writtenIn(o)
+	switch {
+	case err != nil:
+		addError(diags, "State cannot be read", err)
+		return client.Deletion{}, false
+	case o.flag(argProtected, false):
+		diags.AddAttributeError(path.Root(argProtected), fmt.Sprintf("Group %s is protected from deletion", name),
+			"To destroy it, set deletion_protection = false and apply that first.")
+		return client.Deletion{}, false
+	case o.flag(argKeep, false):
+		return client.Deletion{KeepCVMs: true, Reason: "destroyed by Terraform, keep_cvms is set"}, true
+	case w.spec.PreservedState.Disk != "" && !o.flag(argDisks, false):
+		diags.AddAttributeError(path.Root("preserved_state").AtName("disk"), fmt.Sprintf("Group %s preserves its disk %q", name, w.spec.PreservedState.Disk),
+			"Destroying the group would delete the disks of all its slots, which the spec preserves. Say what is to become of them and apply that first: delete_disks = true gives them up for good, keep_cvms = true leaves the CVMs on the platform.")
+		return client.Deletion{}, false
+	}
+	return client.Deletion{DeleteDisks: true, Reason: "destroyed by Terraform"}, true
+}
+
+// planDelete refuses what may not be destroyed while planning, and says what would go.
+func (r *groupResource) planDelete(ctx context.Context, before object, diags *diag.Diagnostics) {
+	d, ok := deletion(before, diags)
+	cl, err := r.connection.open()
+	if !ok || err != nil {
+		return
+	}
+	d.DryRun = true
+	name := before.text("name")
+	out, err := cl.DeleteGroup(ctx, name, d)
+	if err != nil {
+		return // applying will say it
+	}
+	end := "They are deleted with their disks."
+	if d.KeepCVMs {
+		end = "Their CVMs stay on the platform as they are."
+	}
+	if len(out.Slots) > 0 {
+		diags.AddWarning(fmt.Sprintf("Group %s is taken down: %s", name, strings.Join(out.Slots, ", ")), lines(append([]string{end}, out.Warnings...)...))
+	}
+}
+
+// Delete takes the group down and waits until nothing of it is left.
+func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	before, err := objectOf(req.State.Raw)
+	if err != nil {
+		addError(&resp.Diagnostics, "State cannot be read", err)
+		return
+	}
+	var t timeouts.Value
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root(argTimeouts), &t)...)
+	timeout, more := t.Delete(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	d, ok := deletion(before, &resp.Diagnostics)
+	if !ok || resp.Diagnostics.HasError() {
+		return
+	}
+	cl := r.connection.use(&resp.Diagnostics)
+	if cl == nil {
+		return
+	}
+	name := before.text("name")
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if _, err = cl.DeleteGroup(ctx, name, d); err == nil {
+		err = cl.WaitGone(ctx, name, func(message string) { tflog.Info(ctx, name+": "+message) })
+	}
+	switch {
+	case err == nil, client.KindOf(err) == client.NotFound:
+	case errors.Is(err, context.DeadlineExceeded):
+		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not gone after %s", name, timeout),
+			fmt.Sprintf("It goes on. Destroy again to go on waiting, or see `cadre group get %s`.", name))
+	default:
+		addError(&resp.Diagnostics, "Group "+name+" is not deleted", err)
+	}
+}

@@ -1,0 +1,250 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// defaultTimeout is how long is waited for a rollout, as `cadre group apply --wait` does.
+const defaultTimeout = 30 * time.Minute
+
+func newGroup() resource.Resource { return &groupResource{} }
+
+type groupResource struct{ connection *connection }
+
+var (
+	_ resource.ResourceWithConfigure      = (*groupResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*groupResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*groupResource)(nil)
+	_ resource.ResourceWithImportState    = (*groupResource)(nil)
+)
+
+func (r *groupResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_group"
+}
+
+func (r *groupResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.connection = configured(req.ProviderData)
+}
+
+// applying is one create or update.
+type applying struct {
+	client  *client.Client
+	planned object
+	written written
+	timeout time.Duration
+	diags   *diag.Diagnostics
+}
+
+// Create applies the spec of a group that is not there yet. One that is there with this very
+// spec is taken over: a run before was ended while it waited.
+func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	a, ok := r.begin(req.Plan.Raw, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	var t timeouts.Value
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root(argTimeouts), &t)...)
+	timeout, more := t.Create(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	a.timeout = timeout
+	name := a.written.spec.Name
+	there, err := a.client.Group(ctx, name)
+	switch {
+	case err == nil && !same(there.Spec, a.written.spec):
+		resp.Diagnostics.AddAttributeError(path.Root("name"), fmt.Sprintf("Group %s exists already", name),
+			"It has another spec than this one, and nothing was changed. To manage it here, import it:\n\n  terraform import cadre_group.<name> "+name)
+	case err != nil && client.KindOf(err) != client.NotFound:
+		addError(&resp.Diagnostics, "Group cannot be read", err)
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	done, ok := a.apply(ctx, there.Index)
+	if !ok {
+		return
+	}
+	if !a.wait(ctx, done) {
+		// Nothing is recorded: a resource that failed to be created would be deleted, with
+		// its disks, to be made anew. What is there is found again by the next apply.
+		resp.Diagnostics.AddError(fmt.Sprintf("Group %s exists, and its rollout goes on without Terraform", name),
+			"Its spec is stored with the coordinators. To go on with it, apply again: the same spec is taken over as it is. "+
+				"For a corrected one, import the group first:\n\n  terraform import cadre_group.<name> "+name+"\n\nTo be rid of it: cadre group delete "+name)
+		return
+	}
+	resp.State.Raw = a.state(ctx, done).value(req.Plan.Raw)
+}
+
+// Update applies the spec when it changed, and waits for the rollout, also for one that a
+// run before had begun to wait for.
+func (r *groupResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	a, ok := r.begin(req.Plan.Raw, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	var t timeouts.Value
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root(argTimeouts), &t)...)
+	timeout, more := t.Update(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	a.timeout = timeout
+	before, err := objectOf(req.State.Raw)
+	if err != nil || resp.Diagnostics.HasError() {
+		addErrorIf(&resp.Diagnostics, "State cannot be read", err)
+		return
+	}
+	done, ok := a.apply(ctx, uint64(max(before.number(argIndex), 0)))
+	if !ok {
+		return
+	}
+	// What was complete and did not change is not waited for: a slot that is down is no
+	// part of this.
+	complete := !done.Changed && before.flag(argComplete, false) || a.wait(ctx, done)
+	after := a.state(ctx, done)
+	if !complete {
+		after[argComplete] = flagValue(false)
+	}
+	resp.State.Raw = after.value(req.Plan.Raw)
+}
+
+func addErrorIf(diags *diag.Diagnostics, summary string, err error) {
+	if err != nil {
+		addError(diags, summary, err)
+	}
+}
+
+// begin reads the plan and opens the cluster; false: the reason was added.
+func (r *groupResource) begin(plan tftypes.Value, diags *diag.Diagnostics) (applying, bool) {
+	a := applying{diags: diags}
+	planned, err := objectOf(plan)
+	if err == nil {
+		a.planned = planned
+		var at path.Path
+		if a.written, at, err = writtenIn(planned); err != nil {
+			diags.AddAttributeError(at, "Group cannot be read", err.Error())
+			return a, false
+		}
+	}
+	if err != nil {
+		addError(diags, "Plan cannot be read", err)
+		return a, false
+	}
+	if judge(a.written, diags); diags.HasError() {
+		return a, false
+	}
+	a.client = r.connection.use(diags)
+	return a, a.client != nil
+}
+
+// apply writes the spec, unless it is stored already. index is what was read before, 0 for
+// nothing.
+func (a applying) apply(ctx context.Context, index uint64) (client.Applied, bool) {
+	o := client.ApplyOptions{ExpectedIndex: index, DeleteDisks: a.planned.flag(argDisks, false)}
+	if o.DeleteDisks {
+		o.Reason = argDisks + " is set in Terraform"
+	}
+	done, err := a.client.ApplyGroupWith(ctx, a.written.spec, o)
+	if err != nil {
+		addError(a.diags, "Group "+a.written.spec.Name+" is not applied", err)
+		return done, false
+	}
+	return done, true
+}
+
+// wait waits for the rollout when that is asked for; false: it did not get there, and why
+// was added.
+func (a applying) wait(ctx context.Context, done client.Applied) bool {
+	if !a.planned.flag(argWait, true) {
+		return true
+	}
+	return waitFor(ctx, a.client, a.written, done, a.timeout, a.diags)
+}
+
+// state is what is known after the spec was applied.
+func (a applying) state(ctx context.Context, done client.Applied) object {
+	out := object{}
+	for k, v := range a.planned {
+		out[k] = v
+	}
+	out[argID], out[argRevision], out[argIndex] = textValue(a.written.spec.Name), textValue(done.Revision), numberValue(done.Index)
+	out[argComplete] = flagValue(settled(ctx, a.client, a.written.spec, done.Index))
+	if a.planned.flag(argWait, true) {
+		out[argComplete] = flagValue(true)
+	}
+	return out
+}
+
+// settled reports that the rollout of the stored spec is over: nothing more is going to move
+// by itself. In a group whose updates are OPPORTUNISTIC nothing does.
+func settled(ctx context.Context, cl *client.Client, spec group.Spec, index uint64) bool {
+	v, err := cl.Look(ctx, spec.Name)
+	if err != nil || v.Status.ObservedIndex < index {
+		return false
+	}
+	switch operation.RolloutState(v.Status.RolloutState) {
+	case operation.Complete, operation.PartitionReached:
+		return true
+	case operation.Running:
+		return spec.UpdatePolicy.Type == group.Opportunistic
+	case operation.PausedState, operation.FailedState, operation.SupersededState:
+	}
+	return false
+}
+
+// Read refreshes the state from the stored spec.
+func (r *groupResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	before, err := objectOf(req.State.Raw)
+	if err != nil {
+		addError(&resp.Diagnostics, "State cannot be read", err)
+		return
+	}
+	cl := r.connection.use(&resp.Diagnostics)
+	if cl == nil {
+		return
+	}
+	name := before.text("name")
+	there, err := cl.Group(ctx, name)
+	switch {
+	case client.KindOf(err) == client.NotFound && err != nil:
+		resp.State.RemoveResource(ctx)
+		return
+	case err != nil:
+		addError(&resp.Diagnostics, "Group "+name+" cannot be read", err)
+		return
+	}
+	was, _, err := writtenIn(before)
+	if err != nil || before.text(argRevision) == "" {
+		was = written{blocks: map[string]any{}, tree: map[string]any{}} // imported
+	}
+	values, extra, err := was.stored(there.Spec)
+	if err != nil {
+		addError(&resp.Diagnostics, "The stored spec of "+name+" cannot be read", err)
+		return
+	}
+	for k, v := range values {
+		before[k] = v
+	}
+	for k, v := range extra {
+		before[k] = v
+	}
+	before[argID], before[argIndex] = textValue(name), numberValue(there.Index)
+	before[argRevision] = textValue(complete(there.Spec).Revision())
+	before[argComplete] = flagValue(settled(ctx, cl, there.Spec, there.Index))
+	before[argWait], before[argProtected] = flagValue(before.flag(argWait, true)), flagValue(before.flag(argProtected, false))
+	resp.State.Raw = before.value(req.State.Raw)
+}
+
+// ImportState takes a group over by its name.
+func (r *groupResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), req.ID)...)
+}

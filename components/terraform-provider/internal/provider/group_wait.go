@@ -1,0 +1,118 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"cadre.dev/client"
+	"cadre.dev/client/tell"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// waitFor waits for a rollout as `cadre group apply --wait` does, and tells of its progress
+// in the log. false: it did not get there; the reason, and what every slot waits for, were
+// added.
+func waitFor(ctx context.Context, cl *client.Client, w written, done client.Applied, timeout time.Duration, diags *diag.Diagnostics) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	name := w.spec.Name
+	var last *client.View
+	err := cl.Wait(ctx, name, client.WaitOptions{
+		Index: done.Index, Revision: done.Revision,
+		See: func(v client.View) {
+			for _, line := range tell.Changes(last, v) {
+				tflog.Info(ctx, line)
+			}
+			last = &v
+		},
+		Lost: func(err error) { tflog.Warn(ctx, "no coordinator answers, still trying: "+err.Error()) },
+	})
+	var stopped *client.RolloutError
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, context.DeadlineExceeded):
+		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("Group %s is not complete after %s", name, timeout),
+			fmt.Sprintf("The rollout goes on. Apply again to go on waiting, or see `cadre rollout status %s`. Give it more time in the timeouts block.", name))
+	case errors.As(err, &stopped):
+		onward := "cadre rollout resume " + name
+		if stopped.State == operation.FailedState {
+			onward = "cadre rollout retry " + name
+		}
+		diags.AddAttributeError(path.Root(argWait), stopped.Error(),
+			fmt.Sprintf("See `cadre rollout status %s`. Apply a corrected spec to move on, or, once the cause is mended, `%s` and apply again.", name, onward))
+	case errors.Is(err, context.Canceled):
+		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("Nobody waits for group %s any more", name), "The rollout goes on. Apply again to go on waiting.")
+	default:
+		addError(diags, "Waiting for group "+name+" failed", err)
+	}
+	if last != nil {
+		addHolds(diags, w, last.Plan, time.Now())
+	}
+	return false
+}
+
+// addHolds says for each slot what its next step waits for, at the argument that holds it
+// where there is one.
+func addHolds(diags *diag.Diagnostics, w written, p rollout.Plan, now time.Time) {
+	for _, a := range p.Actions {
+		for _, h := range a.Holds {
+			summary := fmt.Sprintf("Slot %s waits: %s", a.Slot, h.Predicate)
+			detail := tell.Step(a, now)
+			if field := heldBy(w, h.Predicate); field != "" {
+				if at, ok := w.at(field); ok {
+					diags.AddAttributeWarning(at, summary, detail)
+					continue
+				}
+			}
+			diags.AddWarning(summary, detail)
+		}
+		if a.Operation != "" {
+			diags.AddWarning(fmt.Sprintf("Slot %s is in a step", a.Slot), tell.Step(a, now))
+		}
+	}
+}
+
+// heldBy is the field of the spec that a hold follows from; "" when an operator, the
+// platform or the workload itself holds.
+func heldBy(w written, predicate string) string {
+	switch predicate {
+	case rollout.HoldMaxUnavailable:
+		if w.spec.UpdatePolicy.MaxUnavailablePercent != nil {
+			return "update_policy.max_unavailable_percent"
+		}
+		return "update_policy.max_unavailable_fixed"
+	case rollout.HoldOpportunistic:
+		return "update_policy.type"
+	case rollout.HoldInterruption, rollout.HoldWouldLoseQuorum:
+		return "update_policy.interruption"
+	case rollout.HoldVoterCap:
+		return "update_policy.parallel_voters"
+	case rollout.HoldNotApproved:
+		return "update_policy.require_approval"
+	case rollout.HoldPredecessor:
+		return "management_policy"
+	case rollout.HoldPreservedState:
+		return "preserved_state.disk"
+	case rollout.HoldQuorum, rollout.HoldQuorumUnknown, rollout.HoldMayDisrupt, rollout.HoldVoterScaleIn:
+		return "workload.kind"
+	case rollout.HoldRolloutFailed:
+		return "update_policy.on_failure"
+	case rollout.HoldDeleteDisks, rollout.HoldScaleInOrder:
+		return "replicas"
+	}
+	return ""
+}
+
+// stepsText is a plan in lines, "" when there is nothing to do.
+func stepsText(p rollout.Plan, now time.Time) string {
+	return strings.Join(tell.Steps(p, now), "\n")
+}

@@ -1,0 +1,288 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"cadre.dev/client"
+	"cadre.dev/client/tell"
+	"cadre.dev/core/group"
+)
+
+func newInstance() resource.Resource { return &instanceResource{} }
+
+// instanceResource is one Slot: what it runs follows its group's spec, and when it takes a
+// new revision follows this resource where the group's updates are OPPORTUNISTIC.
+type instanceResource struct{ connection *connection }
+
+var (
+	_ resource.ResourceWithConfigure   = (*instanceResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*instanceResource)(nil)
+	_ resource.ResourceWithImportState = (*instanceResource)(nil)
+)
+
+// instance is a Slot as Terraform has it.
+type instance struct {
+	ID             types.String   `tfsdk:"id"`
+	Group          types.String   `tfsdk:"group"`
+	Ordinal        types.Int64    `tfsdk:"ordinal"`
+	Revision       types.String   `tfsdk:"revision"`
+	PreservedState types.String   `tfsdk:"preserved_state"`
+	Metadata       types.Map      `tfsdk:"metadata"`
+	InstanceID     types.String   `tfsdk:"instance_id"`
+	VIP            types.String   `tfsdk:"vip"`
+	Timeouts       timeouts.Value `tfsdk:"timeouts"`
+}
+
+func (m instance) slot() string {
+	return group.SlotName(m.Group.ValueString(), int(m.Ordinal.ValueInt64()))
+}
+
+func (r *instanceResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_instance"
+}
+
+func (r *instanceResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.connection = configured(req.ProviderData)
+}
+
+func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. Destroying it changes nothing: the slot is the group's.",
+		Attributes: map[string]schema.Attribute{
+			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
+			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
+			"ordinal": schema.Int64Attribute{Required: true, MarkdownDescription: "Which of the group's slots, from 0.", PlanModifiers: []planmodifier.Int64{int64planmodifier.RequiresReplace()}},
+			"revision": schema.StringAttribute{Optional: true, Computed: true,
+				MarkdownDescription: "Revision that the slot is to run: the `revision` of its `cadre_group`, which is the only one that it can be brought to. Default: what it runs now, so that nothing is updated."},
+			"preserved_state": schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the disk that the slot keeps whatever happens, from the group's spec."},
+			"metadata":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What the workload is told, from the group's `meta`."},
+			"instance_id":     schema.StringAttribute{Computed: true, MarkdownDescription: "Instance that fills the slot."},
+			"vip":             schema.StringAttribute{Computed: true, MarkdownDescription: "Virtual address of the slot, the same for its whole life."},
+		},
+		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true})},
+	}
+}
+
+// ModifyPlan says what updating the slot would do, and refuses what cannot be.
+func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		return
+	}
+	var want instance
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
+	if resp.Diagnostics.HasError() || want.Group.IsUnknown() || want.Ordinal.IsUnknown() {
+		return
+	}
+	if n := want.Ordinal.ValueInt64(); n < 0 || n >= group.MaxReplicas {
+		resp.Diagnostics.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf("ordinal: is %d: must be 0 to %d", n, group.MaxReplicas-1))
+		return
+	}
+	want.ID = types.StringValue(want.slot())
+	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), want.ID)...)
+	cl, err := r.connection.open()
+	if err != nil {
+		return
+	}
+	v, err := cl.Look(ctx, want.Group.ValueString())
+	if err != nil {
+		return // the group is made in the same run; applying will say if not
+	}
+	i, ok := slotOf(v.Status, want.slot())
+	if !ok {
+		return
+	}
+	var configured types.String
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &configured)...)
+	if configured.IsNull() {
+		// Nothing is asked for: it stays where it is.
+		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("revision"), types.StringValue(i.Observed))...)
+		return
+	}
+	if want.Revision.IsUnknown() || want.Revision.ValueString() == i.Observed {
+		return
+	}
+	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, tell.Arrow(i.Observed, want.Revision.ValueString())), updateText(v, i))
+}
+
+// updateText is what the coordinators would do with one slot.
+func updateText(v client.View, i group.InstanceStatus) string {
+	for _, a := range v.Plan.Actions {
+		if a.Slot == i.Slot {
+			return tell.Step(a, time.Now())
+		}
+	}
+	return tell.OneLine(fmt.Sprintf("%s: %s, %s", i.Slot, i.State, i.Health))
+}
+
+func slotOf(s group.Status, slot string) (group.InstanceStatus, bool) {
+	for _, i := range s.Instances {
+		if i.Slot == slot {
+			return i, true
+		}
+	}
+	return group.InstanceStatus{}, false
+}
+
+// Create brings the slot to its revision.
+func (r *instanceResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var want instance
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
+	timeout, more := want.Timeouts.Create(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if r.bring(ctx, &want, timeout, &resp.Diagnostics) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
+	}
+}
+
+// Update brings the slot to another revision.
+func (r *instanceResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var want instance
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
+	timeout, more := want.Timeouts.Update(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if r.bring(ctx, &want, timeout, &resp.Diagnostics) {
+		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
+	}
+}
+
+// bring updates the slot when a revision is asked for, and reads what became of it. One slot
+// of a group at a time: each finds the others in their places.
+func (r *instanceResource) bring(ctx context.Context, want *instance, timeout time.Duration, diags *diag.Diagnostics) bool {
+	cl := r.connection.use(diags)
+	if cl == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	turn := r.connection.turn(want.Group.ValueString())
+	turn.Lock()
+	defer turn.Unlock()
+	var last *client.View
+	if revision := want.Revision.ValueString(); revision != "" {
+		_, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{
+			Revision: revision, Reason: "updated by Terraform",
+			See: func(v client.View) {
+				for _, line := range tell.Changes(last, v) {
+					tflog.Info(ctx, line)
+				}
+				last = &v
+			},
+			Lost: func(err error) { tflog.Warn(ctx, "no coordinator answers, still trying: "+err.Error()) },
+		})
+		if err != nil {
+			updateFailed(want.slot(), timeout, last, err, diags)
+			return false
+		}
+	}
+	found, err := r.read(ctx, cl, want)
+	switch {
+	case err != nil:
+		addError(diags, "Slot "+want.slot()+" cannot be read", err)
+	case !found:
+		diags.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf("Group %s has no slot of ordinal %d.", want.Group.ValueString(), want.Ordinal.ValueInt64()))
+	}
+	return !diags.HasError()
+}
+
+func updateFailed(slot string, timeout time.Duration, last *client.View, err error, diags *diag.Diagnostics) {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		addError(diags, "Slot "+slot+" is not updated", err)
+		return
+	}
+	text := "It goes on. Apply again to go on waiting, or see `cadre instance describe " + slot + "`."
+	if last != nil {
+		if i, ok := slotOf(last.Status, slot); ok {
+			text += "\n\n" + updateText(*last, i)
+		}
+	}
+	diags.AddError(fmt.Sprintf("Slot %s is not available at its revision after %s", slot, timeout), text)
+}
+
+// read fills in what is known of the slot; false: there is none.
+func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *instance) (bool, error) {
+	one, err := cl.Instance(ctx, m.slot())
+	if err != nil {
+		return false, unlessAbsent(err)
+	}
+	g, err := cl.Group(ctx, m.Group.ValueString())
+	if err != nil {
+		return false, err
+	}
+	i := one.Status
+	m.ID, m.Revision = types.StringValue(m.slot()), types.StringValue(i.Observed)
+	m.InstanceID, m.VIP, m.PreservedState = types.StringValue(i.InstanceID), types.StringValue(i.VIP), types.StringValue(g.Spec.PreservedState.Disk)
+	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.Meta)
+	if diags.HasError() {
+		return false, errors.New(diags[0].Detail())
+	}
+	m.Metadata = meta
+	return true, nil
+}
+
+// unlessAbsent is nil for an error which says that there is no such thing.
+func unlessAbsent(err error) error {
+	if client.KindOf(err) == client.NotFound {
+		return nil
+	}
+	return err
+}
+
+// Read refreshes the state: a slot that runs another revision than the one that was applied
+// shows as a change.
+func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var m instance
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	cl := r.connection.use(&resp.Diagnostics)
+	if cl == nil {
+		return
+	}
+	found, err := r.read(ctx, cl, &m)
+	switch {
+	case err != nil:
+		addError(&resp.Diagnostics, "Slot "+m.slot()+" cannot be read", err)
+	case !found:
+		resp.State.RemoveResource(ctx)
+	default:
+		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	}
+}
+
+// Delete forgets the slot: it is the group's.
+func (r *instanceResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
+}
+
+// ImportState takes a slot over by its name.
+func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	name, ordinal, err := group.ParseSlot(req.ID)
+	if err != nil {
+		resp.Diagnostics.AddError("No such slot", err.Error())
+		return
+	}
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("group"), name)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("ordinal"), int64(ordinal))...)
+}

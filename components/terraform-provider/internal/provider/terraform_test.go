@@ -1,0 +1,65 @@
+package provider_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"cadre.dev/coordinator/wholetest"
+)
+
+// terraform is the machine's own, where it has one of 1.11 or newer. It is no program that
+// this repository needs, so make does not put it on PATH.
+func terraform(t *testing.T) string {
+	t.Helper()
+	for _, dir := range filepath.SplitList(os.Getenv("CADRE_HOST_PATH")) {
+		at := filepath.Join(dir, "terraform")
+		cmd := exec.CommandContext(t.Context(), at, "version", "-json")
+		cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1")
+		out, err := cmd.Output()
+		var said struct {
+			Version string `json:"terraform_version"`
+		}
+		if err != nil || json.Unmarshal(out, &said) != nil {
+			continue
+		}
+		parts := strings.SplitN(said.Version, ".", 3)
+		if minor, err := strconv.Atoi(parts[min(1, len(parts)-1)]); err == nil && parts[0] == "1" && minor >= 11 {
+			return at
+		}
+	}
+	t.Skip("this machine has no terraform of 1.11 or newer on PATH; OpenTofu runs the same configurations in the other tests")
+	return ""
+}
+
+// What OpenTofu does, Terraform does.
+func TestTerraformWhereThereIsOne(t *testing.T) {
+	program := terraform(t)
+	if !wholetest.Isolated(t) {
+		return
+	}
+	c := startCluster(t, nil)
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 1, quick)+`
+provider "cadre" {
+  alias = "by_file"
+}
+
+ephemeral "cadre_operator_token" "here" {
+  provider = cadre.by_file
+}
+
+provider "cadre" {
+  token = ephemeral.cadre_operator_token.here.token
+}
+`)
+	wants(t, "a first plan", f.must("plan", "-out=plan.bin"), "Group web: 1 step to revision", "1. web-0: create")
+	f.must("apply", "plan.bin")
+	wants(t, "nothing to do", f.must("plan"), "No changes")
+	f.must("destroy", "-auto-approve")
+	f.hasNo(c.OperatorToken)
+}
