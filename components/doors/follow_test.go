@@ -143,7 +143,16 @@ func followDeath(t *testing.T, d death) {
 	if len(left) == 0 || !strings.Contains(left[0], d.why) {
 		t.Errorf("the coordinator was left because of %q, want %s first", left, d.why)
 	}
-	t.Logf("%s: coordinators were left %d times", d.name, len(left))
+	answers, failed := 0, 0
+	for _, one := range watches {
+		answers += len(one.answers)
+		for _, a := range one.answers {
+			if a.status != http.StatusOK {
+				failed++
+			}
+		}
+	}
+	t.Logf("%s: %d of %d answers to queries are errors, coordinators were left %d times", d.name, failed, answers, len(left))
 	if failed := renewals.others(d.says); len(failed) > 0 {
 		t.Errorf("renewals: %+v", failed)
 	}

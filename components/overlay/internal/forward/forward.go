@@ -96,6 +96,7 @@ type Peer struct {
 	mu        sync.Mutex
 	rules     Rules
 	session   carrier.Session      // nil while there is none
+	last      carrier.Session      // in use now, or before
 	changed   chan struct{}        // closed and renewed when session changes
 	listeners map[uint16]*listener // by offered TCP port
 	pipes     map[*pipe]struct{}   // every open connection
@@ -179,10 +180,14 @@ func (p *Peer) useLocked(s carrier.Session) {
 	p.session = s
 	close(p.changed)
 	p.changed = make(chan struct{})
-	if s != nil {
-		p.touch()
-		p.udp.flush(s)
+	if s == nil {
+		return
 	}
+	if s != p.last { // one that is used again, since the Peer minds its rest, is as idle as it was
+		p.last = s
+		p.touch()
+	}
+	p.udp.flush(s)
 }
 
 // Idle is how long nothing has been carried; 0 while a connection is open or waits.
