@@ -167,7 +167,8 @@ func consoleScripts(points []byte, to Layout) ([]tree.Entry, error) {
 			return nil, fmt.Errorf("%.80q is no entry point", line)
 		}
 		function, _, _ := strings.Cut(m[3], ".")
-		text := fmt.Sprintf("#!%s\nimport sys\nfrom %s import %s\nsys.exit(%s())\n", to.Python, m[2], function, m[3])
+		// The guard: multiprocessing imports the script again in each process that it spawns.
+		text := fmt.Sprintf("#!%s\nimport sys\nfrom %s import %s\nif __name__ == \"__main__\":\n    sys.exit(%s())\n", to.Python, m[2], function, m[3])
 		all = append(all, tree.Entry{Path: to.Scripts + "/" + m[1], Kind: tree.File, Mode: 0o755, Body: tree.Bytes([]byte(text))})
 	}
 	return all, lines.Err()

@@ -56,7 +56,7 @@ func TestReadPutsFilesWhereAnInstallerWould(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"site/thing/__init__.py": "code", "bin/run": "#!/usr/bin/python3\nx", "site/pure.py": "p",
-		"bin/thing": "#!/usr/bin/python3\nimport sys\nfrom thing.main import App\nsys.exit(App.go())\n",
+		"bin/thing": "#!/usr/bin/python3\nimport sys\nfrom thing.main import App\nif __name__ == \"__main__\":\n    sys.exit(App.go())\n",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
