@@ -39,7 +39,7 @@ func (b Builder) settings(foreign bool) []string {
 		work = "off"
 	}
 	env := []string{
-		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1", "GOENV=off", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
 		"GOTOOLCHAIN=" + b.Toolchain, "GOWORK=" + work, "GO111MODULE=on", "LC_ALL=C", "TZ=UTC",
 	}
 	if b.Cache != "" {

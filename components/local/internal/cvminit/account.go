@@ -39,7 +39,7 @@ func lookUser(among people, text string, more []string) (account, error) {
 		a = account{uid: p.uid, gid: p.gid, groups: p.groups, home: p.home}
 	case name == "root": // of an image without users
 	default:
-		if a.uid, err = strconv.Atoi(name); err != nil || a.uid < 0 {
+		if a.uid, err = numeric(name); err != nil {
 			return a, fmt.Errorf("no user %q %s", name, among.where())
 		}
 	}
@@ -59,8 +59,14 @@ func lookUser(among people, text string, more []string) (account, error) {
 	return a, nil
 }
 
+// numeric is an id. The kernel takes 4294967295 for "leave it as it is", which is root.
+func numeric(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err //nolint:gosec // 31 bits
+}
+
 func lookGroup(among people, name string) (int, error) {
-	if n, err := strconv.Atoi(name); err == nil && n >= 0 {
+	if n, err := numeric(name); err == nil {
 		return n, nil
 	}
 	if id, ok := among.group(name); ok {
@@ -116,6 +122,20 @@ func (u *unit) env(hostname string) []string {
 		out = append(out, k+"="+all[k])
 	}
 	return out
+}
+
+// harmless leaves out of env what the dynamic loader and the C library obey. nsenter, which
+// has it until it has become the service, is the machine's program and root.
+func harmless(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(line string) bool {
+		key, _, _ := strings.Cut(line, "=")
+		for _, prefix := range []string{"LD_", "GLIBC_", "GCONV_", "MALLOC_", "LOCPATH", "NLSPATH", "RES_", "HOSTALIASES", "TMPDIR"} {
+			if strings.HasPrefix(key, prefix) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // visible lists what an image needs to see of the host wherever it lies.

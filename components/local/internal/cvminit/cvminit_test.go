@@ -2,6 +2,7 @@ package cvminit
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,13 +52,36 @@ func TestLookUser(t *testing.T) {
 			t.Errorf("lookUser(%q) = %+v, %v, want %v", text, a, err, want)
 		}
 	}
-	for _, text := range []string{"no-such-user", "root:no-such-group", "-1"} {
+	for _, text := range []string{"no-such-user", "root:no-such-group", "-1", "4294967295", "4294967296", "0:4294967295"} {
 		if a, err := lookUser(hostPeople{}, text, nil); err == nil {
 			t.Errorf("lookUser(%q) = %+v", text, a)
 		}
 	}
 	if got := strings.Join(account{uid: 1, gid: 2, groups: []int{3, 4}}.setpriv([]string{"KILL"}), " "); got != "setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --bounding-set=-all,+kill --reuid=1 --regid=2 --groups=3,4 --" {
 		t.Errorf("setpriv = %s", got)
+	}
+}
+
+// TestWhatTheMachinesProgramsObey: bubblewrap and nsenter run as the machine's root.
+func TestWhatTheMachinesProgramsObey(t *testing.T) {
+	env := []string{"A=1", "GLIBC_TUNABLES=x", "LD_LIBRARY_PATH=/x", "LD_PRELOAD=/x.so", "PATH=/bin"}
+	if got := harmless(env); !slices.Equal(got, []string{"A=1", "PATH=/bin"}) {
+		t.Errorf("nsenter gets %q", got)
+	}
+	cmd, err := bwrap(t.Context(), []string{"--dev", "/dev"}, env, nil, []string{"true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.ExtraFiles[0].Close()
+	if len(cmd.Env) != 1 || !strings.HasPrefix(cmd.Env[0], "PATH=") {
+		t.Errorf("bwrap gets %q", cmd.Env)
+	}
+	text, err := io.ReadAll(cmd.ExtraFiles[0])
+	if want := "--clearenv\x00--setenv\x00A\x001\x00--setenv\x00GLIBC_TUNABLES\x00x\x00"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("the service gets %q, %v", text, err)
+	}
+	if _, err := bwrap(t.Context(), []string{"--chdir", "/a\x00--bind\x00/\x00/mnt"}, nil, nil, []string{"true"}); err == nil {
+		t.Error("an argument brought others with it")
 	}
 }
 

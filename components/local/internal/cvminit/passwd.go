@@ -36,8 +36,8 @@ type hostPeople struct{}
 
 func (hostPeople) user(name string) (person, bool, error) {
 	u, err := user.Lookup(name)
-	if err != nil {
-		u, err = user.LookupId(name)
+	if _, bad := numeric(name); err != nil && bad == nil {
+		u, err = user.LookupId(name) // which takes larger numbers for smaller ones
 	}
 	if err != nil {
 		return person{}, false, nil //nolint:nilerr // not found, in whatever way

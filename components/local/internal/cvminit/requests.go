@@ -149,12 +149,12 @@ func (s *supervisor) exec(ctx context.Context, e initctl.Exec) (initctl.Output, 
 		if err != nil {
 			return initctl.Output{}, err
 		}
-		cmd, err := bwrap(ctx, args, nil, who.setpriv(caps), e.Command)
+		env := []string{"PATH=" + standardPath, "HOME=" + who.home, "HOSTNAME=" + s.spec.Hostname}
+		cmd, err := bwrap(ctx, args, env, nil, who.setpriv(caps), e.Command)
 		if err != nil {
 			return initctl.Output{}, err
 		}
 		defer cmd.ExtraFiles[0].Close()
-		cmd.Env = []string{"PATH=" + standardPath, "HOME=" + who.home, "HOSTNAME=" + s.spec.Hostname}
 		return s.output(cmd, e.Stdin), nil
 	}
 	u := s.find(e.Service)
@@ -194,7 +194,7 @@ func (s *supervisor) entering(ctx context.Context, u *unit, pid int, user string
 		command = who.become(nil, u.caps, command)
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", slices.Concat(args, []string{"--"}, command)...)
-	cmd.Env = u.env(s.hostname(u))
+	cmd.Env = harmless(u.env(s.hostname(u)))
 	return cmd, nil
 }
 

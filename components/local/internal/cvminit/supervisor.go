@@ -327,18 +327,29 @@ func (s *supervisor) command(ctx context.Context, u *unit) (cmd *exec.Cmd, info 
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make pipe: %w", err)
 	}
-	cmd, err = bwrap(ctx, args, []*os.File{w}, first...)
+	cmd, err = bwrap(ctx, args, u.env(hostname), []*os.File{w}, first...)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, r.Close(), w.Close())
 	}
-	cmd.Env = u.env(hostname)
 	return cmd, r, undo, nil
 }
 
 // bwrap composes the command. Its arguments travel in a file: they are long, and
-// /proc/<pid>/cmdline of a service is better the service. files come first, as
+// /proc/<pid>/cmdline of a service is better the service. env is the command's alone: bwrap
+// runs on the machine, as root, and would load what LD_PRELOAD names. files come first, as
 // descriptors 3 and up; the caller closes cmd.ExtraFiles after the start.
-func bwrap(ctx context.Context, args []string, files []*os.File, command ...[]string) (*exec.Cmd, error) {
+func bwrap(ctx context.Context, args, env []string, files []*os.File, command ...[]string) (*exec.Cmd, error) {
+	args = append(slices.Clone(args), "--clearenv")
+	for _, line := range env {
+		key, value, _ := strings.Cut(line, "=")
+		args = append(args, "--setenv", key, value)
+	}
+	for _, arg := range args {
+		if strings.ContainsRune(arg, 0) {
+			// It would end this argument and begin another one.
+			return nil, fmt.Errorf("%.100q has a zero byte", arg)
+		}
+	}
 	fd, err := unix.MemfdCreate("bwrap-args", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("make file of arguments: %w", err)
@@ -352,6 +363,6 @@ func bwrap(ctx context.Context, args []string, files []*os.File, command ...[]st
 	}
 	head := []string{"--args", strconv.Itoa(3 + len(files)), "--"}
 	cmd := exec.CommandContext(ctx, "bwrap", append(head, slices.Concat(command...)...)...)
-	cmd.Dir, cmd.ExtraFiles = "/", append(files, f)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"PATH=" + standardPath}, append(files, f)
 	return cmd, nil
 }

@@ -21,8 +21,8 @@ func storedOf(c *v1.ConfigFile) (images.Stored, error) {
 		},
 		StopSignal: c.Config.StopSignal,
 	}
-	if out.WorkingDir != "" && !path.IsAbs(out.WorkingDir) {
-		return out, fmt.Errorf("its working directory %q is not absolute", out.WorkingDir)
+	if out.WorkingDir != "" && (!path.IsAbs(out.WorkingDir) || strings.ContainsRune(out.WorkingDir, 0)) {
+		return out, fmt.Errorf("its working directory %q is not an absolute path", out.WorkingDir)
 	}
 	for _, line := range c.Config.Env {
 		key, value, _ := strings.Cut(line, "=")
@@ -32,7 +32,7 @@ func storedOf(c *v1.ConfigFile) (images.Stored, error) {
 		out.Env[key] = value
 	}
 	for _, target := range slices.Sorted(maps.Keys(c.Config.Volumes)) {
-		if !path.IsAbs(target) || path.Clean(target) == "/" {
+		if !path.IsAbs(target) || path.Clean(target) == "/" || strings.ContainsRune(target, 0) {
 			return out, fmt.Errorf("its volume %q is not an absolute path below /", target)
 		}
 		out.Volumes = append(out.Volumes, path.Clean(target))

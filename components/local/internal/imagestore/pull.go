@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sys/unix"
 
+	"cadre.dev/local/internal/become"
 	"cadre.dev/local/internal/rootfs"
 )
 
@@ -129,6 +130,12 @@ func checked(img v1.Image) (*v1.ConfigFile, error) {
 	if len(manifest.Layers) > maxLayers {
 		return nil, fmt.Errorf("it has %d layers; at most %d are taken", len(manifest.Layers), maxLayers)
 	}
+	for i, layer := range manifest.Layers {
+		if len(layer.URLs) > 0 || layer.Size < 0 {
+			// The library would fetch it from there; a negative size is one that it does not check.
+			return nil, fmt.Errorf("layer %d lies elsewhere than in the registry", i+1)
+		}
+	}
 	if manifest.Config.Size > maxConfig || manifest.Config.Size < 0 {
 		return nil, fmt.Errorf("its config is larger than %d bytes", maxConfig)
 	}
@@ -166,6 +173,10 @@ func (s *Store) unpack(img v1.Image, config *v1.ConfigFile, dir string) error {
 		if err := unpackLayer(u, layer, config.RootFS.DiffIDs[i], s.limits); err != nil {
 			return fmt.Errorf("layer %d: %w", i+1, err)
 		}
+	}
+	if _, err := root.Lstat(strings.TrimPrefix(become.Path, "/")); err == nil {
+		// A link of that name would be run in its place, with more rights than the service has.
+		return fmt.Errorf("it has a file %s, which is the local cloud's", become.Path)
 	}
 	return nil
 }

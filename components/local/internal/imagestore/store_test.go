@@ -368,6 +368,7 @@ func TestReferencesAndImagesThatAreRefused(t *testing.T) {
 	}
 	ref := func(name string, img v1.Image) string { return name + "@" + imagetest.Add(t, s.layout, name+":1", img) }
 	layer := imagetest.Archive(t, imagetest.File("../x", 0o644, "x"))
+	link := imagetest.Archive(t, imagetest.File(".cadre-become", 0o755, "mine"))
 	large := imagetest.Archive(t, imagetest.File("x", 0o644, strings.Repeat("x", 5000)))
 	many := make([][]byte, maxLayers+1)
 	for i := range many {
@@ -386,6 +387,8 @@ func TestReferencesAndImagesThatAreRefused(t *testing.T) {
 		ref("layers", imagetest.Image(t, v1.Config{}, many...)):                                "129 layers",
 		ref("volume", imagetest.Image(t, v1.Config{Volumes: map[string]struct{}{"/../": {}}})): "its volume",
 		ref("workdir", imagetest.Image(t, v1.Config{WorkingDir: "rel"})):                       "working directory",
+		ref("zero", imagetest.Image(t, v1.Config{WorkingDir: "/a\x00--bind\x00/\x00/mnt"})):    "working directory",
+		ref("become", imagetest.Image(t, v1.Config{}, link)):                                   "/.cadre-become",
 	} {
 		if got, err := store.Ensure(t.Context(), reference); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %q", reference, got, err, want)
