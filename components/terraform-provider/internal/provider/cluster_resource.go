@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -55,14 +56,13 @@ func (r *clusterResource) Metadata(_ context.Context, req resource.MetadataReque
 
 func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
-	replaced := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The coordinators of a cluster, as `cadre cluster create` makes them: it allots their app, makes their CVMs, waits until one proves itself, and pins the cluster's CA. " +
 			"An apply that was interrupted goes on where it ended. The operator's token is made on this machine and kept in the context file, never in state: see `cadre_operator_token`.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster.", PlanModifiers: kept},
 			"file":    schema.StringAttribute{Required: true, MarkdownDescription: "Path of the cluster file, the one that `cadre cluster create` reads."},
-			"context": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or path of the context file that is made. Default: the cluster's name, in `~/.config/cadre`.", PlanModifiers: replaced},
+			"context": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or path of the context file that is made. Default: the cluster's name, in `~/.config/cadre`. A file that was moved is named anew here; the coordinators stay."},
 			"variables": schema.MapAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Values for `var.<name>` in the file. They are in state: no place for a secret."},
 			"platform_api_key": schema.StringAttribute{Optional: true, Sensitive: true, WriteOnly: true,
@@ -121,14 +121,48 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	}
 }
 
-// ModifyPlan refuses to destroy what is protected.
+// ModifyPlan refuses to destroy what is protected, and to take another cluster for this one.
 func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if !req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
+	if req.State.Raw.IsNull() {
 		return
 	}
-	var m coordinators
-	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
-	protected(m, &resp.Diagnostics)
+	var before, want coordinators
+	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
+	if req.Plan.Raw.IsNull() {
+		protected(before, &resp.Diagnostics)
+		return
+	}
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
+	if resp.Diagnostics.HasError() || !want.known() {
+		return
+	}
+	want.same(ctx, before.ID.ValueString(), &resp.Diagnostics)
+}
+
+// same reports whether the cluster file and the context are those of the cluster that is
+// there: with others its coordinators would be left to themselves, and new ones be founded.
+func (m coordinators) same(ctx context.Context, name string, diags *diag.Diagnostics) bool {
+	cluster, at, err := m.load(ctx)
+	switch {
+	case err != nil:
+		diags.AddAttributeError(path.Root("file"), "Cluster file is not valid", err.Error())
+	case cluster.Name != name:
+		diags.AddAttributeError(path.Root("file"), "Another cluster", fmt.Sprintf("The file is about cluster %q, this resource is cluster %q. A cluster cannot be renamed; another one is another resource.", cluster.Name, name))
+	default:
+		if _, err = client.LoadContext(at); errors.Is(err, client.ErrNoContext) {
+			noContext(name, at, diags)
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+// noContext: without the context there is neither the operator's token nor the platform's key
+// to do anything with, and nothing may be taken for gone.
+func noContext(name, at string, diags *diag.Diagnostics) {
+	diags.AddAttributeError(path.Root("context"), "The context of cluster "+name+" is not on this machine",
+		"There is no "+at+". Copy it from where the cluster was made, and let context name it. If the cluster was removed by `cadre cluster delete`, remove the resource from the state.")
 }
 
 func protected(m coordinators, diags *diag.Diagnostics) {
@@ -167,7 +201,9 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if m.create(ctx, &resp.Diagnostics) {
+	var before types.String
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("id"), &before)...)
+	if m.same(ctx, before.ValueString(), &resp.Diagnostics) && m.create(ctx, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	}
 }
@@ -207,7 +243,8 @@ func (m *coordinators) fill(c client.Context, diags *diag.Diagnostics) bool {
 	return true
 }
 
-// Read refreshes the state from the context file; without one the cluster is not known here.
+// Read refreshes the state from the context file. Without one nothing is known of the cluster
+// here, least of all that it is gone.
 func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var m coordinators
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -225,10 +262,13 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	switch {
 	case errors.Is(err, client.ErrNoContext):
-		resp.State.RemoveResource(ctx)
+		noContext(m.ID.ValueString(), at, &resp.Diagnostics)
 	case err != nil:
 		addError(&resp.Diagnostics, "Context cannot be read", err)
 	case m.fill(known, &resp.Diagnostics):
+		if m.Protected.IsNull() {
+			m.Protected = types.BoolValue(true) // imported
+		}
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	}
 }
@@ -254,6 +294,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 		known, err = client.LoadContext(at)
 	}
 	if errors.Is(err, client.ErrNoContext) {
+		noContext(m.ID.ValueString(), at, &resp.Diagnostics)
 		return
 	}
 	if err == nil {
@@ -270,7 +311,10 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 }
 
-// ImportState takes a cluster over that this machine knows by the name of its context.
+// ImportState takes a cluster over that this machine knows by the name or path of its context.
 func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	if strings.ContainsRune(req.ID, '/') {
+		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("context"), req.ID)...)
+	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), req.ID)...)
 }

@@ -81,7 +81,15 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	name := before.text("name")
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if _, err = cl.DeleteGroup(ctx, name, d); err == nil {
+	there, err := cl.Group(ctx, name)
+	if err == nil && there.Index != uint64(max(before.number(argIndex), 0)) {
+		resp.Diagnostics.AddError("The spec of group "+name+" was changed since it was read", "Somebody else wrote it, perhaps to keep what destroying would lose. Plan again and look at what goes.")
+		return
+	}
+	if err == nil {
+		_, err = cl.DeleteGroup(ctx, name, d)
+	}
+	if err == nil {
 		err = cl.WaitGone(ctx, name, func(message string) { tflog.Info(ctx, name+": "+message) })
 	}
 	switch {

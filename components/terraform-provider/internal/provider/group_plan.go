@@ -55,8 +55,13 @@ func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 		}
 	}
 	resp.Plan.Raw = planned.value(req.Plan.Raw)
-	if !unchanged || waits && !before.flag(argComplete, false) {
-		r.askPlan(ctx, w, planned.flag(argDisks, false), &resp.Diagnostics)
+	if before != nil && before.text("name") != w.spec.Name {
+		// It is replaced: the group of the old name goes, and nothing else says so.
+		r.planDelete(ctx, before, &resp.Diagnostics)
+	}
+	disks := planned.flag(argDisks, false)
+	if !unchanged || disks != before.flag(argDisks, false) || waits && !before.flag(argComplete, false) {
+		r.askPlan(ctx, w, disks, &resp.Diagnostics)
 		return
 	}
 	r.tellDrift(ctx, w, &resp.Diagnostics)

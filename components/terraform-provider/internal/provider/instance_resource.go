@@ -110,8 +110,10 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	var configured types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &configured)...)
 	if configured.IsNull() {
-		// Nothing is asked for: it stays where it is.
-		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("revision"), types.StringValue(i.Observed))...)
+		// Nothing is asked for: it stays where it is, or goes where its group takes it.
+		if !req.Plan.Raw.Equal(req.State.Raw) {
+			resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("revision"), types.StringUnknown())...)
+		}
 		return
 	}
 	if want.Revision.IsUnknown() || want.Revision.ValueString() == i.Observed {
@@ -145,6 +147,7 @@ func (r *instanceResource) Create(ctx context.Context, req resource.CreateReques
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
 	timeout, more := want.Timeouts.Create(ctx, defaultTimeout)
 	resp.Diagnostics.Append(more...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &want.Revision)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -159,6 +162,7 @@ func (r *instanceResource) Update(ctx context.Context, req resource.UpdateReques
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
 	timeout, more := want.Timeouts.Update(ctx, defaultTimeout)
 	resp.Diagnostics.Append(more...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &want.Revision)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -174,11 +178,12 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, timeout ti
 	if cl == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	turn := r.connection.turn(want.Group.ValueString())
 	turn.Lock()
 	defer turn.Unlock()
+	// The time is this slot's own, not that of those before it.
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	var last *client.View
 	if revision := want.Revision.ValueString(); revision != "" {
 		_, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{

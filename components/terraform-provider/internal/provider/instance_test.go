@@ -59,6 +59,12 @@ func TestInstancesAreUpdatedOneByOne(t *testing.T) {
 	if now := c.revisions(t); now["web-0"] != before["web-0"] || now["web-1"] != before["web-1"] || now["web-2"] != before["web-2"] {
 		t.Fatalf("applying the group moved slots: %v, before %v", now, before)
 	}
+	f.write("main.tf", groupOf("two", 3, opportunistic)+instances+"resource \"cadre_instance\" \"seen\" {\n  group   = cadre_group.web.name\n  ordinal = 0\n}\n")
+	f.must("apply", "-auto-approve", "-target=cadre_instance.seen")
+	if now := c.revisions(t); now["web-0"] != before["web-0"] {
+		t.Errorf("an instance without a revision moved: %v, before %v", now, before)
+	}
+	f.write("main.tf", groupOf("two", 3, opportunistic)+instances)
 	wants(t, "a plan of one", f.must("plan", `-target=cadre_instance.web["1"]`), "Slot web-1 is updated")
 	f.must("apply", "-auto-approve", `-target=cadre_instance.web["1"]`)
 	now := c.revisions(t)

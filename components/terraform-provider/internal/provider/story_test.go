@@ -59,6 +59,17 @@ func TestPlansSayWhatMoves(t *testing.T) {
 	f.write("main.tf", groupOf("two", 2, quick+"  preserved_state {\n    disk = \"data\"\n  }\n  delete_disks = true\n"))
 	f.must("apply", "-auto-approve")
 	wants(t, "a plan to destroy", f.must("plan", "-destroy"), "Group web is taken down: web-0, web-1")
+	if there, err = c.client.Group(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	there.Spec.Meta = map[string]string{"by": "hand"}
+	if _, err := c.client.ApplyGroup(t.Context(), there.Spec, there.Index, false); err != nil {
+		t.Fatal(err)
+	}
+	out, ok = f.run("destroy", "-auto-approve", "-refresh=false")
+	if wants(t, "changed behind its back", out, "was changed since it was read"); ok {
+		t.Error("a group was destroyed by what it was")
+	}
 	f.must("destroy", "-auto-approve")
 	if list, err := c.client.Groups(t.Context()); err != nil || len(list) > 0 {
 		t.Errorf("after destroy: %v, %v", list, err)
