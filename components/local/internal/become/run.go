@@ -79,7 +79,7 @@ func Run(args []string) (int, error) {
 // id is of a user or group: the kernel takes -1 for "leave it as it is".
 func id(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err //nolint:gosec // 31 bits
+	return int(n), err
 }
 
 func numbers(text string) ([]int, error) {

@@ -62,7 +62,7 @@ func lookUser(among people, text string, more []string) (account, error) {
 // numeric is an id. The kernel takes 4294967295 for "leave it as it is", which is root.
 func numeric(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err //nolint:gosec // 31 bits
+	return int(n), err
 }
 
 func lookGroup(among people, name string) (int, error) {
