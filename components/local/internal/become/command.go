@@ -23,6 +23,13 @@ type Command struct {
 	Argv []string
 }
 
+// ID reads the number of a user or group, which has 31 bits: the kernel takes 4294967295 for
+// "leave it as it is", which is root.
+func ID(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err
+}
+
 // Args are the arguments of the program.
 func (c Command) Args() []string {
 	groups := make([]string, len(c.Groups))

@@ -43,8 +43,8 @@ func Run(args []string) (int, error) {
 	if len(args) < 7 || args[5] != "--" {
 		return codeFailed, errors.New("it is run by the local cloud only")
 	}
-	uid, uidErr := id(args[0])
-	gid, gidErr := id(args[1])
+	uid, uidErr := ID(args[0])
+	gid, gidErr := ID(args[1])
 	groups, groupsErr := numbers(args[2])
 	caps, capsErr := strconv.ParseUint(args[4], 16, 64)
 	if err := errors.Join(uidErr, gidErr, groupsErr, capsErr); err != nil {
@@ -76,19 +76,13 @@ func Run(args []string) (int, error) {
 	return codeNotAllowed, fmt.Errorf("run %q: %w", argv[0], err)
 }
 
-// id is of a user or group: the kernel takes -1 for "leave it as it is".
-func id(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err
-}
-
 func numbers(text string) ([]int, error) {
 	if text == "" {
 		return nil, nil
 	}
 	var out []int
 	for part := range strings.SplitSeq(text, ",") {
-		n, err := id(part)
+		n, err := ID(part)
 		if err != nil {
 			return nil, err
 		}

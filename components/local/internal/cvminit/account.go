@@ -39,7 +39,7 @@ func lookUser(among people, text string, more []string) (account, error) {
 		a = account{uid: p.uid, gid: p.gid, groups: p.groups, home: p.home}
 	case name == "root": // of an image without users
 	default:
-		if a.uid, err = numeric(name); err != nil {
+		if a.uid, err = become.ID(name); err != nil {
 			return a, fmt.Errorf("no user %q %s", name, among.where())
 		}
 	}
@@ -59,14 +59,8 @@ func lookUser(among people, text string, more []string) (account, error) {
 	return a, nil
 }
 
-// numeric is an id. The kernel takes 4294967295 for "leave it as it is", which is root.
-func numeric(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err
-}
-
 func lookGroup(among people, name string) (int, error) {
-	if n, err := numeric(name); err == nil {
+	if n, err := become.ID(name); err == nil {
 		return n, nil
 	}
 	if id, ok := among.group(name); ok {

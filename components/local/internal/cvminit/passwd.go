@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cadre.dev/local/internal/become"
 	"cadre.dev/local/internal/rootfs"
 )
 
@@ -36,7 +37,7 @@ type hostPeople struct{}
 
 func (hostPeople) user(name string) (person, bool, error) {
 	u, err := user.Lookup(name)
-	if _, bad := numeric(name); err != nil && bad == nil {
+	if _, bad := become.ID(name); err != nil && bad == nil {
 		u, err = user.LookupId(name) // which takes larger numbers for smaller ones
 	}
 	if err != nil {
