@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -63,15 +64,23 @@ func fields(typ reflect.Type, skip ...string) map[string]field {
 			f.shape, f.label = asBlock, labelOf(name)
 		case f.typ.Kind() == reflect.Slice && f.typ.Elem().Kind() == reflect.Struct:
 			f.shape, f.typ = asBlocks, f.typ.Elem()
-			if _, ok := fields(f.typ)["name"]; ok {
-				f.label = "name"
-			}
+			f.label = labelIn(fields(f.typ))
 		case f.typ.Kind() == reflect.Map:
 			f.shape = asMap
 		}
 		out[name] = f
 	}
 	return out
+}
+
+// labelIn names the field that tells repeated blocks apart, "" when there is none.
+func labelIn(fields map[string]field) string {
+	for _, name := range []string{"name", "ordinal"} {
+		if _, ok := fields[name]; ok {
+			return name
+		}
+	}
+	return ""
 }
 
 // labelOf names the field that the label of a single block fills.
@@ -146,7 +155,7 @@ func (d *decoder) block(out map[string]any, b *hclsyntax.Block, known map[string
 		d.ranges[item] = b.DefRange()
 		one := d.body(b.Body, f.typ, item, f.label)
 		if f.label != "" {
-			one[f.label] = b.Labels[0]
+			one[f.label] = d.label(f, b)
 		}
 		out[b.Type] = append(list, one)
 		return
@@ -165,6 +174,19 @@ func (d *decoder) block(out map[string]any, b *hclsyntax.Block, known map[string
 		one[f.label] = b.Labels[0]
 	}
 	out[b.Type] = one
+}
+
+// label is the value that a repeated block's label gives.
+func (d *decoder) label(f field, b *hclsyntax.Block) any {
+	label := b.Labels[0]
+	if fields(f.typ)[f.label].typ.Kind() != reflect.Int {
+		return label
+	}
+	n, err := strconv.Atoi(label)
+	if err != nil || strconv.Itoa(n) != label {
+		d.add(b.LabelRanges[0], "Wrong label", fmt.Sprintf("%q is not an %s: write a whole number such as %s \"0\" { ... }", label, f.label, b.Type))
+	}
+	return n
 }
 
 // mapBlock reads meta { a = "1" } like meta = { a = "1" }.

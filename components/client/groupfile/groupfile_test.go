@@ -79,6 +79,11 @@ group "postgres" {
     mode   = "0640"
     rotate = "720h"
   }
+  instance "2" {
+    metadata             = { rack = "b" }
+    exclude_from_rollout = true
+    preserved_state { disk = "data" }
+  }
   not_secret = ["A"]
 }
 `
@@ -102,11 +107,29 @@ func TestEveryField(t *testing.T) {
 	}
 	for path, line := range map[string]string{
 		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "36",
-		`health_check["ready"].http.port`: "40", "nothing": "6", "meta.team": "46",
+		`health_check["ready"].http.port`: "40", `instance["2"].metadata`: "59", "nothing": "6", "meta.team": "46",
 	} {
 		if got := f.Groups[0].Position(path); !strings.HasSuffix(got, "all.hcl:"+line) {
 			t.Errorf("Position(%q) = %s, want line %s", path, got, line)
 		}
+	}
+}
+
+func TestInstancesAreNamedByOrdinal(t *testing.T) {
+	dir := write(t, map[string]string{"g.hcl": `group "web" {
+  replicas = 1
+  template {
+    compose       = "x"
+    instance_type = "a"
+    os_image      = "b"
+  }
+  update_policy {}
+  instance "first" {}
+}
+`})
+	_, err := Load([]string{dir}, nil)
+	if err == nil || !strings.Contains(err.Error(), `g.hcl:9: Wrong label: "first" is not an ordinal: write a whole number such as instance "0" { ... }`) {
+		t.Errorf("a name for an ordinal: %v", err)
 	}
 }
 

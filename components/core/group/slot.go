@@ -38,13 +38,17 @@ func (s Spec) Members() []string {
 
 // AgentConfig is what the agent of one Slot needs to know of the spec.
 func (s Spec) AgentConfig(slot, revision string) AgentConfig {
+	meta := s.Meta
+	if _, ordinal, err := ParseSlot(slot); err == nil {
+		meta = s.MetaOf(ordinal)
+	}
 	return AgentConfig{
 		Group:          s.Name,
 		Slot:           slot,
 		Workload:       s.Workload,
 		LifecycleHooks: s.LifecycleHooks,
 		HealthChecks:   s.HealthChecks,
-		Meta:           s.Meta,
+		Meta:           meta,
 		Members:        s.Members(),
 		Revision:       revision,
 	}

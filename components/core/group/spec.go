@@ -30,6 +30,8 @@ type Spec struct {
 	NotSecret []string `json:"not_secret,omitempty"`
 	// Meta is handed to the workload; it is not part of the Revision.
 	Meta map[string]string `json:"meta,omitempty"`
+	// Instances are settings of single Slots.
+	Instances []InstanceSettings `json:"instance,omitempty"`
 	// RestartToken is part of the Revision's identity (R3): changing it rolls
 	// the group without any other change.
 	RestartToken string `json:"restart_token,omitempty"`

@@ -26,6 +26,7 @@ func Validate(s Spec) error {
 	v.checks(s.HealthChecks)
 	v.backends(s)
 	v.meta("meta", s.Meta)
+	v.instances(s)
 	v.secrets(s)
 	v.leaks(s)
 	if len(v.problems) == 0 {
@@ -108,11 +109,7 @@ func (v *validator) group(s Spec) {
 	if s.ManagementPolicy != OrderedReady && s.ManagementPolicy != Parallel {
 		v.add("management_policy", "", "%q is unknown: use %s or %s", s.ManagementPolicy, OrderedReady, Parallel)
 	}
-	if s.PreservedState.Disk != "" {
-		if p := nameProblem(s.PreservedState.Disk); p != "" {
-			v.add("preserved_state.disk", "", "%s", p)
-		}
-	}
+	v.preservedDisk("preserved_state.disk", s.PreservedState.Disk)
 	if len(s.RestartToken) > 128 {
 		v.add("restart_token", "", "has %d bytes, at most 128 are allowed", len(s.RestartToken))
 	}

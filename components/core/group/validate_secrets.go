@@ -64,6 +64,9 @@ func (v *validator) leaks(s Spec) {
 	}
 	check("template.env", s.Template.Env)
 	check("meta", s.Meta)
+	for _, one := range s.Instances {
+		check(instancePath(one)+".metadata", one.Metadata)
+	}
 	check("workload.settings", s.Workload.Settings)
 	for i, name := range s.NotSecret {
 		if !used[name] {

@@ -148,7 +148,7 @@ func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 		holds = append(holds, hold(HoldVoterScaleIn,
 			"%s belongs to a set that votes, and who votes cannot be changed yet; raise replicas again to keep it", slot))
 	}
-	if disk := w.spec.PreservedState.Disk; disk != "" {
+	if disk := w.spec.PreservedDisk(c.m.ordinal); disk != "" {
 		return append(holds, hold(HoldPreservedState,
 			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or raise replicas to keep the slot", slot, disk))
 	}

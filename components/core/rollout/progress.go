@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -40,6 +41,8 @@ func (w *world) trackRollout() {
 	switch {
 	case done && w.spec.UpdatePolicy.Partition > 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
+	case done && w.excluded() != "":
+		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: exclude_from_rollout keeps it back", w.excluded()))
 	case done:
 		w.setState(operation.Complete, "every slot is at the target and available")
 		w.stable = w.target
@@ -61,6 +64,18 @@ func (w *world) trackRollout() {
 			w.setState(operation.Running, "")
 		}
 	}
+}
+
+// excluded are the Slots that are kept from the target by the spec's instance blocks. The
+// rollout is not complete without them (R139).
+func (w *world) excluded() string {
+	var slots []string
+	for _, m := range w.members {
+		if m.want.kept && m.observed != w.target && w.spec.Instance(m.ordinal).ExcludeFromRollout {
+			slots = append(slots, m.slot)
+		}
+	}
+	return strings.Join(slots, ", ")
 }
 
 func verdictText(v *operation.Verdict) string {

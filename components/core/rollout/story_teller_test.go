@@ -133,6 +133,16 @@ func (s *story) option(text string) error {
 	case "partition":
 		p.Partition = number
 		return notNumber
+	case "exclude":
+		for _, ordinal := range strings.Split(value, ",") {
+			n, err := strconv.Atoi(ordinal)
+			if err != nil {
+				return err
+			}
+			s.c.spec.Instances = append(s.c.spec.Instances, group.InstanceSettings{Ordinal: n, ExcludeFromRollout: true})
+		}
+	case "include":
+		s.c.spec.Instances = nil
 	case "min_ready":
 		seconds := int(length / time.Second)
 		p.MinReadySeconds = &seconds

@@ -33,16 +33,18 @@ func (w *world) wanted(m *member) want {
 	case m.condemned:
 		return want{why: fmt.Sprintf("scaled in to %d slots", w.spec.Replicas)}
 	case m.ordinal < w.spec.UpdatePolicy.Partition:
-		return want{revision: w.atPartition(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
+		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
+	case w.spec.Instance(m.ordinal).ExcludeFromRollout:
+		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].exclude_from_rollout keeps it", m.ordinal)}
 	case making && w.stableKnown() && !w.tally.proven && w.stable != w.target:
 		return want{revision: w.stable, why: "the stable revision: no slot has proven the target yet"}
 	}
 	return want{revision: w.target, why: "the spec's target"}
 }
 
-// atPartition is what a Slot below the partition is to run: what it was assigned, for a
+// whereItIs is what a Slot that no rollout updates is to run: what it was assigned, for a
 // new one the stable Revision (R94, R107).
-func (w *world) atPartition(m *member) string {
+func (w *world) whereItIs(m *member) string {
 	switch {
 	case m.record.Assigned != "":
 		return m.record.Assigned

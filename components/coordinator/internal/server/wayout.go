@@ -63,8 +63,8 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 	if a, ok := c.view.Admissions[record.Slot]; ok && a.Value.InstanceID == record.InstanceID && c.view.Boots[record.Slot].HeldBy(a.Value.BootID) {
 		warnings = append(warnings, "a boot of it holds the slot and is alive: a restart or an update keeps its disk")
 	}
-	if spec, _, ok := c.view.InForce(record.Group); ok && spec.PreservedState.Disk != "" {
-		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q: this is the one way to lose it", spec.PreservedState.Disk))
+	if spec, _, ok := c.view.InForce(record.Group); ok && spec.PreservedDisk(record.Ordinal) != "" {
+		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q: this is the one way to lose it", spec.PreservedDisk(record.Ordinal)))
 	}
 	return platformStatus, warnings
 }
@@ -153,14 +153,17 @@ func (c *caller) now() time.Time { return c.server.cfg.Now().UTC().Truncate(time
 func (c *caller) deleteWarnings(name string, disks bool) []string {
 	var out []string
 	spec, _, ok := c.view.InForce(name)
-	if ok && disks && spec.PreservedState.Disk != "" {
-		out = append(out, fmt.Sprintf("the spec preserves the disk %q: it is deleted all the same", spec.PreservedState.Disk))
-	}
-	var alive []string
+	var alive, preserved []string
 	for _, record := range c.view.SlotsOf(name) {
+		if ok && disks && spec.PreservedDisk(record.Ordinal) != "" {
+			preserved = append(preserved, record.Slot)
+		}
 		if a, ok := c.view.Admissions[record.Slot]; ok && c.view.Boots[record.Slot].HeldBy(a.Value.BootID) {
 			alive = append(alive, record.Slot)
 		}
+	}
+	if len(preserved) > 0 {
+		out = append(out, "the spec preserves disks, which are deleted all the same: those of "+strings.Join(preserved, ", "))
 	}
 	if len(alive) > 0 {
 		out = append(out, "running members lose their credentials: "+strings.Join(alive, ", "))
@@ -177,7 +180,7 @@ func (c *caller) leaving(spec group.Spec) (slots, held []string) {
 			continue
 		}
 		slots = append(slots, record.Slot)
-		if bound := record.VMUUID != "" || record.InstanceID != ""; bound && spec.PreservedState.Disk == "" && !slices.Contains(named, record.Slot) {
+		if bound := record.VMUUID != "" || record.InstanceID != ""; bound && spec.PreservedDisk(record.Ordinal) == "" && !slices.Contains(named, record.Slot) {
 			held = append(held, record.Slot)
 		}
 	}

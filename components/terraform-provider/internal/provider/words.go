@@ -38,6 +38,13 @@ var specWords = shape.Words{
 	"preserved_state":      "What is never deleted, even when a slot is made anew.",
 	"preserved_state.disk": "Name of the data disk.",
 
+	"instance":                      "Settings of one slot. They are not part of the revision and take effect at once.",
+	"instance.ordinal":              "Which slot, from 0.",
+	"instance.metadata":             "Handed to the workload of this slot with the group's `meta`, and wins over it.",
+	"instance.exclude_from_rollout": "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Default `false`.",
+	"instance.preserved_state":      "What of this slot is never deleted, in a group whose other disks may be.",
+	"instance.preserved_state.disk": "Name of the data disk.",
+
 	"workload":          "The driver that knows the workload: its roles, its quorum, how it hands leadership over.",
 	"workload.kind":     "`consul`, `patroni`, `etcd` or `none`, the default.",
 	"workload.settings": "Settings of the driver.",

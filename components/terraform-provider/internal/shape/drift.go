@@ -43,7 +43,7 @@ func (f Field) drift(v Four) any {
 	return now
 }
 
-// driftItems pairs repeated blocks by their names.
+// driftItems pairs repeated blocks by their labels.
 func (f Field) driftItems(v Four) any {
 	now, nowFull := list(v.Now[f.Name]), list(v.NowFull[f.Name])
 	was, wasFull := list(v.Was[f.Name]), list(v.WasFull[f.Name])
@@ -51,7 +51,7 @@ func (f Field) driftItems(v Four) any {
 	for i := range now {
 		one := Four{Now: block(now[i]), NowFull: block(at(nowFull, i))}
 		for j := range was {
-			if w := block(was[j]); w["name"] == one.Now["name"] {
+			if w := block(was[j]); label(w) == label(one.Now) {
 				one.Was, one.WasFull = w, block(at(wasFull, j))
 			}
 		}

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -44,11 +45,21 @@ func Path(fields []Field, tree map[string]any, problem string) (path.Path, bool)
 
 func named(items []any, name string) int {
 	for i, one := range items {
-		if block(one)["name"] == name {
+		if label(block(one)) == name {
 			return i
 		}
 	}
 	return -1
+}
+
+// label tells repeated blocks apart: their name or their ordinal.
+func label(item map[string]any) string {
+	for _, by := range []string{"name", "ordinal"} {
+		if v, ok := item[by]; ok {
+			return fmt.Sprint(v)
+		}
+	}
+	return ""
 }
 
 // step is a name, or the key behind it: ["drain"] or [0].

@@ -20,6 +20,12 @@ type document struct {
 	Flag  bool   `json:"flag,omitempty"`
 	Inner part   `json:"inner,omitzero"`
 	Parts []part `json:"part,omitempty"`
+	Seats []seat `json:"seat,omitempty"`
+}
+
+type seat struct {
+	Ordinal int    `json:"ordinal"`
+	Row     string `json:"row,omitempty"`
 }
 
 func parse(t *testing.T, text string) map[string]any {
@@ -86,6 +92,7 @@ func TestDriftKeepsWhatMeansTheSame(t *testing.T) {
 		"a block of two":        {`{"part":[{"name":"one"},{"name":"two"}]}`, `{"part":[{"name":"one","port":1},{"name":"two","port":1}]}`, `{"part":[{"name":"one"},{"name":"two","port":2}]}`, `{"part":[{"name":"one","port":1},{"name":"two","port":2}]}`, `{"part":[{"name":"one"},{"name":"two","port":2}]}`},
 		"one was added first":   {`{"part":[{"name":"one"}]}`, `{"part":[{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one","port":1}]}`, `{"part":[{"name":"new","port":7},{"name":"one"}]}`},
 		"all were removed":      {`{"part":[{"name":"one"}]}`, `{"part":[{"name":"one"}]}`, `{}`, `{}`, `{}`},
+		"one of two ordinals":   {`{"seat":[{"ordinal":0},{"ordinal":1}]}`, `{"seat":[{"ordinal":0,"row":"a"},{"ordinal":1,"row":"a"}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1,"row":"a"}]}`, `{"seat":[{"ordinal":0,"row":"b"},{"ordinal":1}]}`},
 		"a map gained an entry": {`{"inner":{"env":{"A":"1"}}}`, `{"inner":{"env":{"A":"1"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`, `{"inner":{"env":{"A":"1","B":"2"}}}`},
 	} {
 		got := Drift(fields, Four{Was: parse(t, c.was), WasFull: parse(t, c.wasFull), Now: parse(t, c.now), NowFull: parse(t, c.nowFull)})
@@ -104,7 +111,7 @@ func TestTrimDropsBlocksThatSayNothing(t *testing.T) {
 
 func TestPathsOfProblems(t *testing.T) {
 	fields := Of[document]()
-	tree := parse(t, `{"part":[{"name":"one"},{"name":"a \"b\"","list":["x"],"env":{"A":"1"}}]}`)
+	tree := parse(t, `{"part":[{"name":"one"},{"name":"a \"b\"","list":["x"],"env":{"A":"1"}}],"seat":[{"ordinal":4},{"ordinal":2}]}`)
 	for problem, want := range map[string]string{
 		`title`:                    `title`,
 		`inner.port`:               `inner.port`,
@@ -112,6 +119,7 @@ func TestPathsOfProblems(t *testing.T) {
 		`part["a \"b\""].list[0]`:  `part[1].list[0]`,
 		`part["a \"b\""].list[9]`:  `part[1].list`,
 		`part["a \"b\""].env["A"]`: `part[1].env["A"]`,
+		`seat["2"].row`:            `seat[1].row`,
 		`part["three"].port`:       `part`,
 		`part`:                     `part`,
 		`inner.nothing`:            `inner`,

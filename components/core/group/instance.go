@@ -1,0 +1,91 @@
+package group
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+)
+
+// InstanceSettings are what one Slot has of its own beside its group. None of them is part
+// of the Revision: they take effect at once, and a Slot is never updated for them.
+type InstanceSettings struct {
+	// Ordinal of the Slot. One that the group has no Slot for yet waits for it.
+	Ordinal int `json:"ordinal"`
+	// Metadata is handed to the workload with the group's Meta, and wins over it.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// ExcludeFromRollout keeps the Slot at its assigned Revision, as a partition does (R94,
+	// R139). It counts in every budget and quorum all the same.
+	ExcludeFromRollout bool `json:"exclude_from_rollout,omitempty"`
+	// PreservedState names a disk that is never deleted in a group whose others may be.
+	PreservedState PreservedState `json:"preserved_state,omitzero"`
+}
+
+// Label is how the settings are named in the spec: the ordinal as text.
+func (i InstanceSettings) Label() string { return strconv.Itoa(i.Ordinal) }
+
+// Instance is what the spec says of one Slot, zero but for the ordinal where it says nothing.
+func (s Spec) Instance(ordinal int) InstanceSettings {
+	for _, one := range s.Instances {
+		if one.Ordinal == ordinal {
+			return one
+		}
+	}
+	return InstanceSettings{Ordinal: ordinal}
+}
+
+// MetaOf is what the workload of one Slot is told. The caller owns the map.
+func (s Spec) MetaOf(ordinal int) map[string]string {
+	own := s.Instance(ordinal).Metadata
+	if len(s.Meta)+len(own) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(s.Meta)+len(own))
+	maps.Copy(out, s.Meta)
+	maps.Copy(out, own)
+	return out
+}
+
+// PreservedDisk is the name of the disk of one Slot that is never deleted, "" for none.
+func (s Spec) PreservedDisk(ordinal int) string {
+	if own := s.Instance(ordinal).PreservedState.Disk; own != "" {
+		return own
+	}
+	return s.PreservedState.Disk
+}
+
+// PreservesDisks reports whether any Slot's disk is never deleted.
+func (s Spec) PreservesDisks() bool {
+	if s.PreservedState.Disk != "" {
+		return true
+	}
+	for _, one := range s.Instances {
+		if one.PreservedState.Disk != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *validator) instances(s Spec) {
+	seen := map[int]bool{}
+	for _, one := range s.Instances {
+		path := instancePath(one)
+		if one.Ordinal < 0 || one.Ordinal >= MaxReplicas {
+			v.add(path, "", "its ordinal must be 0 to %d", MaxReplicas-1)
+		}
+		if seen[one.Ordinal] {
+			v.add(path, "", "stands twice: ordinals must differ")
+		}
+		seen[one.Ordinal] = true
+		v.meta(path+".metadata", one.Metadata)
+		v.preservedDisk(path+".preserved_state.disk", one.PreservedState.Disk)
+	}
+}
+
+func instancePath(i InstanceSettings) string { return fmt.Sprintf("instance[%q]", i.Label()) }
+
+func (v *validator) preservedDisk(path, name string) {
+	if p := nameProblem(name); name != "" && p != "" {
+		v.add(path, "", "%s", p)
+	}
+}

@@ -1,0 +1,52 @@
+package group
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestInstanceSettingsAreOfOneSlot(t *testing.T) {
+	s := goodSpec()
+	before := s.Revision()
+	s.Instances = []InstanceSettings{{Ordinal: 1, Metadata: map[string]string{"tier": "own", "rack": "b"}, PreservedState: PreservedState{Disk: "data"}}}
+	if got := problems(t, s); got != nil {
+		t.Errorf("problems %v", got)
+	}
+	if s.Revision() != before {
+		t.Error("settings of one slot make another revision")
+	}
+	for slot, want := range map[string]map[string]string{
+		"postgres-0": {"tier": "db"},
+		"postgres-1": {"tier": "own", "rack": "b"},
+	} {
+		if got := s.AgentConfig(slot, "r").Meta; !maps.Equal(got, want) {
+			t.Errorf("%s is told %v, want %v", slot, got, want)
+		}
+	}
+	if s.PreservedDisk(0) != "" || s.PreservedDisk(1) != "data" || !s.PreservesDisks() {
+		t.Errorf("disks %q and %q are preserved, any: %t", s.PreservedDisk(0), s.PreservedDisk(1), s.PreservesDisks())
+	}
+	if s.Instance(2).Ordinal != 2 {
+		t.Errorf("settings of a slot that has none: %+v", s.Instance(2))
+	}
+}
+
+func TestInstanceSettingsAreJudged(t *testing.T) {
+	for path, one := range map[string]InstanceSettings{
+		`instance["-1"]`:                        {Ordinal: -1},
+		`instance["2000"]`:                      {Ordinal: MaxReplicas},
+		`instance["0"].metadata["a-b"]`:         {Metadata: map[string]string{"a-b": ""}},
+		`instance["0"].metadata["db_password"]`: {Metadata: map[string]string{"db_password": "hunter2hunter2"}},
+		`instance["0"].preserved_state.disk`:    {PreservedState: PreservedState{Disk: "../x"}},
+	} {
+		s := goodSpec()
+		s.Instances = []InstanceSettings{one}
+		wantProblem(t, s, path, "")
+	}
+	s := goodSpec()
+	s.Instances = []InstanceSettings{{Ordinal: 1}, {Ordinal: 1}}
+	if got := strings.Join(problems(t, s), "\n"); got != `instance["1"]: stands twice: ordinals must differ` {
+		t.Errorf("two blocks for one slot: %s", got)
+	}
+}
