@@ -65,14 +65,12 @@ var shared struct {
 // on, default deny, and an initial management token. It ends with the test.
 func StartConsulACL(t testing.TB) ConsulServer {
 	t.Helper()
-	binary := ConsulBinary(t)
-	const token = "5c1e6f0a-7d2b-4c94-9a53-1f6a0d6f3b11" //nolint:gosec // of a server on loopback that ends with the test
-	server, err := launch(context.WithoutCancel(t.Context()), binary, t.TempDir(), token)
+	server, err := spares.take(context.WithoutCancel(t.Context()), ConsulBinary(t))
 	if err != nil {
 		t.Fatalf("start consul: %v", err)
 	}
 	t.Cleanup(server.stop)
-	return ConsulServer{Addr: server.http, ManagementToken: token, Gossip: server.gossip}
+	return ConsulServer{Addr: server.http, ManagementToken: spareToken, Gossip: server.gossip}
 }
 
 // NewConsul gives a Store on the shared server under a prefix of its own, with

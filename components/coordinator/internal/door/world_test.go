@@ -21,7 +21,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"),
+	// The next test's Consul may be on its way when there is no next test.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cadre.dev/store/storetest.startSpare"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), goleak.IgnoreAnyFunction("internal/poll.runtime_pollWait"))
 }
 
