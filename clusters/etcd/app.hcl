@@ -29,7 +29,7 @@ group "etcd-app" {
   replicas = 1
 
   template {
-    compose = templatefile("../../compose/registers.yaml", {
+    compose = templatefile("compose/registers.yaml", {
       agent_image = var.agent_image
       load_image  = var.load_image
       trust       = local.trust

@@ -33,7 +33,7 @@ group "etcd" {
   replicas = 3
 
   template {
-    compose = templatefile("../../compose/etcd.yaml", {
+    compose = templatefile("compose/etcd.yaml", {
       agent_image = var.agent_image
       etcd_image  = var.etcd_image
       release     = var.release

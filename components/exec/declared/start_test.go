@@ -38,10 +38,15 @@ func TestAServiceMayStartWithTheScriptThatWaits(t *testing.T) {
 // TestShippedComposeTextsWaitWithoutEnd: no service that needs the agent depends on a
 // check of it, and all of them wait by the same script.
 func TestShippedComposeTextsWaitWithoutEnd(t *testing.T) {
-	files, err := filepath.Glob("../../../compose/*.yaml")
+	shared, err := filepath.Glob("../../../compose/*.yaml")
+	if err != nil || len(shared) == 0 {
+		t.Fatal(shared, err)
+	}
+	files, err := filepath.Glob("../../../clusters/*/compose/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
+	files = append(files, shared...)
 	found := 0
 	for _, file := range files {
 		raw, err := os.ReadFile(file)

@@ -23,13 +23,13 @@ import (
 // Patroni, changed only in where things are.
 func patroniScript(t *testing.T, at, dir, store, pgBin, patroni string) string {
 	t.Helper()
-	compose, err := os.ReadFile("../../../../compose/postgres.yaml")
+	compose, err := os.ReadFile("../../../../clusters/postgres/compose/postgres.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text, ok := strings.Cut(string(compose), "  patroni:\n    content: |\n")
 	if !ok {
-		t.Fatal("compose/postgres.yaml has no script of Patroni's")
+		t.Fatal("clusters/postgres/compose/postgres.yaml has no script of Patroni's")
 	}
 	text, _, _ = strings.Cut(text, "\nvolumes:")
 	var script strings.Builder

@@ -39,7 +39,7 @@ Exit codes:
   0  no error was found (with --strict: nothing at all)
   1  something was found, or a file cannot be read
   2  wrong usage`,
-		Example: "  cadre compose lint docker-compose.yaml app-compose.json\n  cadre compose lint clusters/demo/postgres.hcl --var-file demo.vars -o json",
+		Example: "  cadre compose lint docker-compose.yaml app-compose.json\n  cadre compose lint clusters/postgres/postgres.hcl --var-file demo.vars -o json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			out := linted{Files: args, Findings: []lint.Finding{}}
 			for _, name := range args {

@@ -24,8 +24,8 @@ type Cluster struct {
 	Groups []string
 }
 
-// ReadCluster looks at a folder. One without a cluster.hcl shares that of the folder demo
-// beside it.
+// ReadCluster looks at a folder. One without a cluster.hcl shares that of the folder
+// postgres beside it.
 func ReadCluster(dir string) (Cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func ReadCluster(dir string) (Cluster, error) {
 		}
 	}
 	if c.Create == "" && len(c.Groups) > 0 {
-		c.Create = filepath.Join(filepath.Dir(dir), "demo", "cluster.hcl")
+		c.Create = filepath.Join(filepath.Dir(dir), "postgres", "cluster.hcl")
 	}
 	if !isFile(c.Create) {
 		return c, fmt.Errorf("%s has neither main.tf nor the files of a cluster%s", dir, others(filepath.Dir(dir)))

@@ -82,7 +82,7 @@ func TestCommandsOfEveryClusterAreFilledIn(t *testing.T) {
 		t.Fatal("this is no checkout")
 	}
 	names := Clusters(root)
-	if !slices.Contains(names, "clusters/demo") {
+	if !slices.Contains(names, "clusters/postgres") {
 		t.Fatalf("clusters: %v", names)
 	}
 	t.Setenv("XDG_CONFIG_HOME", "/config")
@@ -111,14 +111,14 @@ func TestCommandsOfEveryClusterAreFilledIn(t *testing.T) {
 		}
 	}
 	missing := Facts{Program: "cadre", CloudFile: "c", Image: func(string) (string, error) { return "", errors.New("not built") }}
-	c, err := ReadCluster(filepath.Join(root, "clusters/demo"))
+	c, err := ReadCluster(filepath.Join(root, "clusters/light"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if lines, problems := c.Commands(missing); len(problems) < 3 || !strings.Contains(problems[0].Error(), "coordinator_image: not built") || !strings.Contains(lines[0], "coordinator_image=...") {
 		t.Errorf("without images: %q, %v", lines, problems)
 	}
-	if _, err := ReadCluster(filepath.Join(root, "clusters/nothing")); err == nil || !strings.Contains(err.Error(), "demo") {
+	if _, err := ReadCluster(filepath.Join(root, "clusters/nothing")); err == nil || !strings.Contains(err.Error(), "postgres") {
 		t.Errorf("a folder that is no cluster: %v", err)
 	}
 }

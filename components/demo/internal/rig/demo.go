@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// minReady is min_ready_seconds of clusters/demo/postgres.hcl.
+// minReady is min_ready_seconds of clusters/postgres/postgres.hcl.
 const minReady = 5 * time.Second
 
 // Deploy starts the cloud, the coordinators, the database and the load.

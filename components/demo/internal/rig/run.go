@@ -194,7 +194,7 @@ func (r *Rig) Up(ctx context.Context) error {
 
 // CreateCluster deploys the coordinators and waits until they answer and are proven.
 func (r *Rig) CreateCluster(ctx context.Context) error {
-	if err := r.createCluster(ctx, "clusters/demo/cluster.hcl"); err != nil {
+	if err := r.createCluster(ctx, "clusters/postgres/cluster.hcl"); err != nil {
 		return err
 	}
 	_, err := r.Client()

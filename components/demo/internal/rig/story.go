@@ -50,7 +50,7 @@ func (r *Rig) ApplyApp(ctx context.Context) error {
 
 func (r *Rig) apply(ctx context.Context, file string, flags []string) error {
 	args := append([]string{"group", "apply", "--var", "cloud=" + r.CloudFile(), "--var", "context=" + r.ContextFile()}, flags...)
-	_, err := r.Cadre(ctx, append(args, filepath.Join(r.Root, "clusters/demo", file))...)
+	_, err := r.Cadre(ctx, append(args, filepath.Join(r.Root, "clusters/postgres", file))...)
 	return err
 }
 

@@ -28,7 +28,7 @@ group "app" {
   replicas = 1
 
   template {
-    compose = templatefile("../../compose/load.yaml", {
+    compose = templatefile("compose/load.yaml", {
       agent_image = var.agent_image
       load_image  = var.load_image
       trust       = local.trust

@@ -41,7 +41,7 @@ group "postgres" {
   replicas = 3
 
   template {
-    compose = templatefile("../../compose/postgres.yaml", {
+    compose = templatefile("compose/postgres.yaml", {
       agent_image   = var.agent_image
       patroni_image = var.patroni_image
       postgres_bin  = var.postgres_bin

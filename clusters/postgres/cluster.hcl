@@ -1,4 +1,4 @@
-# Three coordinators on the local cloud. `cadre cluster create clusters/demo/cluster.hcl`
+# Three coordinators on the local cloud. `cadre cluster create clusters/postgres/cluster.hcl`
 # fills in cadre.*: facts that exist only while the cluster is made.
 variable "cloud" {
   description = "path of the local cloud's cloud.json"
