@@ -30,6 +30,9 @@ type Applied struct {
 type ApplyOptions struct {
 	// ExpectedIndex is the index that was read before; 0: whatever is there.
 	ExpectedIndex uint64
+	// ExpectAbsent makes a new group and nothing else: one that has another spec already is
+	// Kind Conflict. One that has this very spec is taken over. Not with ExpectedIndex.
+	ExpectAbsent bool
 	// DryRun only validates.
 	DryRun bool
 	// DeleteDisks gives up the disks of the Slots that leave, for Reason.
@@ -52,7 +55,8 @@ func (c *Client) ApplyGroupWith(ctx context.Context, spec group.Spec, o ApplyOpt
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	r, err := c.api.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: spec.Name, SpecJson: text, ExpectedIndex: o.ExpectedIndex, DryRun: o.DryRun, DeleteDisks: o.DeleteDisks, Reason: o.Reason})
+	r, err := c.api.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: spec.Name, SpecJson: text, ExpectedIndex: o.ExpectedIndex, ExpectAbsent: o.ExpectAbsent,
+		DryRun: o.DryRun, DeleteDisks: o.DeleteDisks, Reason: o.Reason})
 	if err != nil {
 		return Applied{}, c.wrap(doing, err)
 	}
@@ -65,6 +69,11 @@ type Group struct {
 	Spec   group.Spec   `json:"spec"`
 	Status group.Status `json:"status"`
 	Index  uint64       `json:"index"`
+	// Revision that the spec asks for, by the coordinators; empty when it is not valid, or
+	// they are too old to say.
+	Revision string `json:"revision,omitempty"`
+	// Deleting: the group is being deleted; nil: the coordinators are too old to say.
+	Deleting *bool `json:"deleting,omitempty"`
 }
 
 // Group reads one group; Kind NotFound when there is none.
@@ -76,7 +85,7 @@ func (c *Client) Group(ctx context.Context, name string) (Group, error) {
 	if err != nil {
 		return Group{}, c.wrap(doing, err)
 	}
-	out := Group{Index: r.GetSpecIndex()}
+	out := Group{Index: r.GetSpecIndex(), Revision: r.GetRevision(), Deleting: r.Deleting}
 	if err := decode(doing, r.GetSpecJson(), &out.Spec); err != nil {
 		return Group{}, err
 	}
@@ -202,11 +211,9 @@ func (c *Client) Cluster(ctx context.Context) (*apiv1.GetClusterResponse, error)
 	return r, c.wrap("get cluster "+c.ctx.Cluster, err)
 }
 
-// bound gives a call a deadline when its caller gave none.
+// bound gives a call its deadline: the caller's, and never later than a call may take. Who
+// waits for long makes many calls, and hears of each that nobody answered.
 func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
 	return context.WithTimeout(ctx, c.timeout)
 }
 

@@ -47,7 +47,8 @@ const readRetries = `{"methodConfig":[{
 type Options struct {
 	// Dial replaces the TCP dial to the gateway; tests and tunnels use it.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// CallTimeout bounds a call whose ctx has no deadline, default 30 s.
+	// CallTimeout bounds each call, default 30 s; watches and waits go on for as long as
+	// their ctx.
 	CallTimeout time.Duration
 }
 

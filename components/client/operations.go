@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -289,20 +290,53 @@ func Poll(ctx context.Context, look func(context.Context) (done bool, err error)
 	}
 }
 
-// WaitGone waits until nothing of a group is left; see is told each new message about it.
-func (c *Client) WaitGone(ctx context.Context, name string, see func(message string)) error {
-	last := ""
+// ErrKept says that a deletion was taken back: what was not gone yet stays.
+var ErrKept = errors.New("the deletion was taken back")
+
+// WaitGone waits until nothing of a group is left that is being deleted; see is told each
+// new message about it, lost of each loss of the connection; both may be nil. ErrKept: an
+// operator took the deletion back.
+func (c *Client) WaitGone(ctx context.Context, name string, see func(message string), lost func(error)) error {
+	last, d := "", deletionWatch{}
 	return Poll(ctx, func(ctx context.Context) (bool, error) {
 		g, err := c.Group(ctx, name)
-		if KindOf(err) == NotFound {
+		switch {
+		case KindOf(err) == NotFound && err != nil:
 			return true, nil
-		}
-		if err == nil && g.Status.Message != last {
+		case err != nil:
+			return false, err
+		case d.kept(g.Deleting, time.Now()):
+			return false, fmt.Errorf("wait until group %s is gone: %w", name, ErrKept)
+		case g.Status.Message != last:
 			last = g.Status.Message
-			see(last)
+			call(see, last)
 		}
-		return false, err
-	}, nil)
+		return false, nil
+	}, lost)
+}
+
+// deletionWatch finds out that a deletion was taken back. Coordinators hear of a switch one
+// after the other, so one that says nothing of it proves that only when it lasts.
+type deletionWatch struct {
+	seen   bool
+	absent time.Time // since when nobody says that the group goes; zero: somebody does
+}
+
+func (d *deletionWatch) kept(deleting *bool, now time.Time) bool {
+	switch {
+	case deleting == nil:
+		return false
+	case *deleting:
+		d.seen, d.absent = true, time.Time{}
+		return false
+	case d.absent.IsZero():
+		d.absent = now
+	}
+	grace := hearsay
+	if d.seen {
+		grace = pauseGrace
+	}
+	return now.Sub(d.absent) >= grace
 }
 
 // WaitRequest waits until the Operation has ended that carries out a request; see is told

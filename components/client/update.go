@@ -18,7 +18,7 @@ type UpdateOptions struct {
 	Revision string
 	// Reason stands in the record of the Operation.
 	Reason string
-	// See gets each view, Lost each loss of the connection.
+	// See gets each view, Lost each try that no coordinator answered.
 	See  func(View)
 	Lost func(error)
 }
@@ -38,7 +38,7 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 	u := &update{slot: slot, revision: o.Revision}
 	asked := ""
 	err = Poll(ctx, func(ctx context.Context) (bool, error) {
-		v, err := c.Look(ctx, name)
+		v, err := c.look(ctx, name, o.Lost)
 		if err != nil {
 			return false, err
 		}

@@ -56,31 +56,3 @@ func TestUpdateDecides(t *testing.T) {
 		t.Errorf("a slot that is not there: %v", err)
 	}
 }
-
-// A group whose updates are OPPORTUNISTIC has nothing more to wait for once its slots are
-// available and only wait to be updated.
-func TestOutcomeOfAnOpportunisticGroup(t *testing.T) {
-	held := func(predicates ...string) rollout.Action {
-		a := rollout.Action{Slot: "web-0"}
-		for _, p := range predicates {
-			a.Holds = append(a.Holds, rollout.Hold{Predicate: p})
-		}
-		return a
-	}
-	for name, c := range map[string]struct {
-		available int
-		actions   []rollout.Action
-		want      bool
-	}{
-		"waits to be updated":    {2, []rollout.Action{held(rollout.HoldOpportunistic, rollout.HoldQuorum)}, true},
-		"one is not available":   {1, []rollout.Action{held(rollout.HoldOpportunistic)}, false},
-		"something else is held": {2, []rollout.Action{held(rollout.HoldOpportunistic), held(rollout.HoldQuorum)}, false},
-		"something begins":       {2, []rollout.Action{{Slot: "web-0", Execute: true}}, false},
-		"nothing is planned":     {2, nil, false},
-	} {
-		v := View{Status: group.Status{Group: "web", ObservedIndex: 7, RolloutState: "RUNNING", Replicas: 2, Available: c.available}, Plan: rollout.Plan{Actions: c.actions}}
-		if got, err := Outcome(v, 7, ""); got != c.want || err != nil {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-	}
-}

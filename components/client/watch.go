@@ -3,9 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -105,93 +103,30 @@ func (c *Client) watchOnce(ctx context.Context, name string, see func(View) (boo
 	}
 }
 
-// Look is the group's view at this moment; Kind NotFound when there is no such group.
-func (c *Client) Look(ctx context.Context, name string) (View, error) {
-	ctx, cancel := c.bound(ctx)
+// Look is the group's view at this moment; Kind NotFound when there is no such group, Kind
+// Unavailable when no coordinator answered within the client's own time for a call, however
+// long ctx lasts.
+func (c *Client) Look(ctx context.Context, name string) (View, error) { return c.look(ctx, name, nil) }
+
+// look is Look, and tells lost (may be nil) of each try that nobody answered.
+func (c *Client) look(ctx context.Context, name string, lost func(error)) (View, error) {
+	within, cancel := c.bound(ctx)
 	defer cancel()
 	var v View
-	err := c.Watch(ctx, name, 0, func(seen View) (bool, error) {
+	var last *Error
+	err := c.Watch(within, name, 0, func(seen View) (bool, error) {
 		v = seen
 		return false, nil
-	}, nil)
+	}, func(err error) {
+		errors.As(err, &last)
+		call(lost, err)
+	})
+	if err != nil && within.Err() != nil && ctx.Err() == nil && last != nil {
+		away := *last
+		away.Kind = Unavailable
+		return v, &away
+	}
 	return v, err
-}
-
-// RolloutError says that the rollout that was waited for did not get there.
-type RolloutError struct {
-	Group string
-	State operation.RolloutState
-	// Reason in the coordinator's words.
-	Reason string
-}
-
-func (e *RolloutError) Error() string {
-	text := fmt.Sprintf("rollout of %s is %s", e.Group, e.State)
-	if e.Reason != "" {
-		text += ": " + e.Reason
-	}
-	return text
-}
-
-// Outcome judges a view for a waiter (R144): done when the leader has seen the
-// spec at index and every Slot in scope proved the target and is available. The
-// error is a *RolloutError when the rollout failed, paused or was replaced. A group whose
-// updates are OPPORTUNISTIC is done as well once its Slots are available and only wait for
-// somebody to update them.
-// index 0 and revision "" wait for whatever is current.
-func Outcome(v View, index uint64, revision string) (done bool, err error) {
-	s := v.Status
-	if s.ObservedIndex < index || s.ObservedIndex == 0 {
-		return false, nil
-	}
-	state := operation.RolloutState(s.RolloutState)
-	if revision != "" && s.Target != "" && s.Target != revision && s.ObservedIndex > index {
-		return false, &RolloutError{Group: s.Group, State: operation.SupersededState, Reason: "a newer spec asks for revision " + s.Target}
-	}
-	for _, c := range s.Conditions {
-		if c.Type == "SpecValid" && !c.Status {
-			return false, &RolloutError{Group: s.Group, State: operation.FailedState, Reason: c.Message}
-		}
-	}
-	reason := reasonOf(v)
-	switch state {
-	case operation.FailedState:
-		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
-	case operation.PausedState:
-		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
-	case operation.PartitionReached:
-		return true, nil
-	case operation.Running:
-		return waitsForUpdates(v), nil
-	case operation.SupersededState:
-		return false, nil
-	case operation.Complete:
-	}
-	if s.Paused {
-		return false, &RolloutError{Group: s.Group, State: operation.PausedState, Reason: reason}
-	}
-	return s.Updated >= s.Replicas && s.Available >= s.Replicas && (revision == "" || s.Target == revision), nil
-}
-
-// waitsForUpdates: of an OPPORTUNISTIC group every Slot is available, and the only thing
-// that any of them waits for is that somebody updates it. Nothing more comes by itself.
-func waitsForUpdates(v View) bool {
-	if v.Status.Available < v.Status.Replicas || len(v.Plan.Actions) == 0 {
-		return false
-	}
-	for _, a := range v.Plan.Actions {
-		if a.Execute || a.Operation != "" || !slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic }) {
-			return false
-		}
-	}
-	return true
-}
-
-func reasonOf(v View) string {
-	if r := v.Plan.Rollout; r != nil && r.Reason != "" {
-		return r.Reason
-	}
-	return v.Status.Message
 }
 
 // WaitOptions say what Wait waits for and whom it tells. The functions may be

@@ -53,6 +53,8 @@ type Group struct {
 	// Admissions are records as JSON.
 	Admissions [][]byte
 	PausedFor  string
+	// Deleting: the group is being deleted.
+	Deleting bool
 }
 
 // Server is a coordinator. Safe for concurrent use.
@@ -67,6 +69,8 @@ type Server struct {
 	// OnApply runs after a spec was stored, with the lock held; it may set the
 	// group's Status and Plan as a leader would.
 	OnApply func(g *Group)
+	// RevisionOf names a spec's Revision; nil: as this program does. Set it before Start.
+	RevisionOf func(group.Spec) string
 
 	founding string
 	caPEM    []byte
@@ -216,6 +220,13 @@ func (s *Server) groupLocked(name string) (*Group, error) {
 		return g, nil
 	}
 	return nil, status.Errorf(codes.NotFound, "no such group: %s", name)
+}
+
+func (s *Server) revision(spec group.Spec) string {
+	if s.RevisionOf != nil {
+		return s.RevisionOf(spec)
+	}
+	return spec.Revision()
 }
 
 func encode(v any) []byte {

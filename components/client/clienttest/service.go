@@ -39,10 +39,14 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 	switch {
 	case g == nil:
 		g = &Group{}
+	case g.Deleting:
+		return nil, status.Errorf(codes.FailedPrecondition, "GROUP_DELETING: group %s is being deleted", spec.Name)
+	case r.GetExpectAbsent():
+		return nil, status.Errorf(codes.AlreadyExists, "GROUP_EXISTS: group %s exists already, with another spec", spec.Name)
 	case r.GetExpectedIndex() != 0 && r.GetExpectedIndex() != g.Index:
 		return nil, status.Errorf(codes.Aborted, "SPEC_CONFLICT: the spec has index %d, not %d", g.Index, r.GetExpectedIndex())
 	}
-	out := &apiv1.ApplyGroupResponse{Changed: true, Index: g.Index, Revision: spec.Revision(), Warnings: group.Warnings(spec)}
+	out := &apiv1.ApplyGroupResponse{Changed: true, Index: g.Index, Revision: s.revision(spec), Warnings: group.Warnings(spec)}
 	if !r.GetDeleteDisks() {
 		out.HeldDisks = s.wayOut.HeldDisks
 	} else {
@@ -73,7 +77,7 @@ func (s *Server) GetGroup(ctx context.Context, r *apiv1.GetGroupRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	return &apiv1.GetGroupResponse{SpecJson: encode(g.Spec), StatusJson: encode(g.Status), SpecIndex: g.Index}, nil
+	return &apiv1.GetGroupResponse{SpecJson: encode(g.Spec), StatusJson: encode(g.Status), SpecIndex: g.Index, Revision: s.revision(g.Spec), Deleting: &g.Deleting}, nil
 }
 
 // ListGroups implements ClusterService.

@@ -128,6 +128,8 @@ const (
 	CodeSpecConflict   Code = "SPEC_CONFLICT"
 	CodeSpecSuperseded Code = "SPEC_SUPERSEDED"
 	CodeOpConflict     Code = "OP_CONFLICT"
+	CodeGroupExists    Code = "GROUP_EXISTS"
+	CodeGroupDeleting  Code = "GROUP_DELETING"
 
 	CodeEpochRegression            Code = "EPOCH_REGRESSION"
 	CodeStateTampered              Code = "STATE_TAMPERED"

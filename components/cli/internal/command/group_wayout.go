@@ -65,8 +65,16 @@ func (a *App) deleteGroup(ctx context.Context, cl *client.Client, name string, d
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait.timeout)
 	defer cancel()
-	err = cl.WaitGone(ctx, name, func(message string) {
-		a.print(fmt.Sprintf("%s  %s\n", a.now().Format("15:04:05"), message))
+	last := ""
+	tell := func(text string) {
+		if text != last {
+			a.print(fmt.Sprintf("%s  %s\n", a.now().Format("15:04:05"), text))
+		}
+		last = text
+	}
+	err = cl.WaitGone(ctx, name, tell, func(err error) {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		tell("no coordinator answers, still trying: " + first)
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -44,12 +45,11 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return nil, wire(err)
 	}
 	out.Index = index
-	if req.GetExpectedIndex() != 0 && req.GetExpectedIndex() != index {
-		return nil, status.Error(codes.Aborted, fmt.Sprintf(
-			"SPEC_CONFLICT: the spec of %s has index %d, not %d: somebody changed it; read it again", spec.Name, index, req.GetExpectedIndex()))
+	same := index != 0 && sameSpec(old, spec)
+	if err := c.expected(req, spec.Name, index, same); err != nil {
+		return nil, err
 	}
 	var with []store.Op
-	same := index != 0 && sameSpec(old, spec)
 	out.Leaving, out.HeldDisks = c.leaving(spec)
 	if req.GetDeleteDisks() && len(out.HeldDisks) > 0 {
 		out.HeldDisks = nil
@@ -85,6 +85,30 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	return out, nil
 }
 
+// expected refuses a write over what the caller did not expect to be there: another spec
+// than it read, a group where it wants a new one, or one that is being deleted, with which
+// the spec would go.
+func (c *caller) expected(req *apiv1.ApplyGroupRequest, name string, index uint64, same bool) error {
+	if d, ok := c.view.Deletes[name]; ok {
+		return status.Error(codes.FailedPrecondition, deletingText(name, d.Value))
+	}
+	switch want := req.GetExpectedIndex(); {
+	case req.GetExpectAbsent() && want != 0:
+		return status.Error(codes.InvalidArgument, "expect_absent, expected_index: both are set; say one of them: whether the group is new, or which spec was read")
+	case want != 0 && want != index:
+		return status.Errorf(codes.Aborted, string(policy.CodeSpecConflict)+": the spec of %s has index %d, not %d: somebody changed it; read it again", name, index, want)
+	case req.GetExpectAbsent() && index != 0 && !same:
+		return status.Errorf(codes.AlreadyExists, string(policy.CodeGroupExists)+": group %s exists already, with another spec: somebody else made it; read it before it is changed", name)
+	}
+	return nil
+}
+
+func deletingText(name string, d store.DeleteGroup) string {
+	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": group %s is being deleted since %s, by %s (%s): a spec that is applied now would go with it; "+
+		"keep what is left of the group with `cadre group delete %s --cancel`, or wait until it is gone, then apply again",
+		name, d.At.UTC().Format(time.RFC3339), d.By, d.Reason, name)
+}
+
 // refused tells why a spec is, with the code that says most.
 func refused(err error) error {
 	return status.Error(codes.InvalidArgument, string(vet.Code(err))+": "+err.Error())
@@ -98,14 +122,16 @@ func (c *caller) writeSpec(ctx context.Context, name string, raw []byte, index u
 	if err != nil {
 		return wire(err)
 	}
+	// A deletion that begins at this moment would take the spec with it.
+	ops := append([]store.Op{op, {Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(name)}}, with...)
 	deadline := time.Now().Add(ruleWait)
 	for {
-		err = c.store.Commit(ctx, append([]store.Op{op}, with...)...)
+		err = c.store.Commit(ctx, ops...)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, store.ErrConflict):
-			return status.Error(codes.Aborted, "SPEC_CONFLICT: somebody changed the spec at the same time; read it again")
+			return status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": somebody changed the spec, or deletes the group, at the same time; read it again")
 		case !errors.Is(err, store.ErrDenied) || time.Now().After(deadline):
 			return wire(err)
 		}

@@ -26,6 +26,15 @@ func (s *Server) GetGroup(ctx context.Context, req *apiv1.GetGroupRequest) (*api
 		return nil, wire(err)
 	}
 	out := &apiv1.GetGroupResponse{SpecJson: raw, SpecIndex: index}
+	if spec, err := view.DecodeSpec(raw, req.GetGroup()); err == nil {
+		out.Revision = spec.Revision()
+	}
+	_, _, err = store.Read[store.DeleteGroup](ctx, s.cfg.Store, store.DeleteGroupKey(req.GetGroup()))
+	if err != nil && !errors.Is(err, store.ErrNotFound) && len(store.RecordErrors(err)) == 0 {
+		return nil, wire(err)
+	}
+	deleting := err == nil // the leader obeys no switch that cannot be read
+	out.Deleting = &deleting
 	st, err := view.ReadStatus(ctx, c.store, req.GetGroup())
 	switch {
 	case errors.Is(err, store.ErrNotFound):

@@ -90,7 +90,7 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		_, err = cl.DeleteGroup(ctx, name, d)
 	}
 	if err == nil {
-		err = cl.WaitGone(ctx, name, func(message string) { tflog.Info(ctx, name+": "+message) })
+		err = cl.WaitGone(ctx, name, func(message string) { tflog.Info(ctx, name+": "+message) }, func(err error) { tflog.Warn(ctx, "no coordinator answers, still trying: "+err.Error()) })
 	}
 	switch {
 	case err == nil, client.KindOf(err) == client.NotFound:

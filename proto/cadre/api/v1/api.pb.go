@@ -172,8 +172,11 @@ type ApplyGroupRequest struct {
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// The disks of the Slots that a smaller number of replicas removes may be deleted:
 	// written as control/delete-disks/<group> with the reason.
-	DeleteDisks   bool   `protobuf:"varint,5,opt,name=delete_disks,json=deleteDisks,proto3" json:"delete_disks,omitempty"`
-	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	DeleteDisks bool   `protobuf:"varint,5,opt,name=delete_disks,json=deleteDisks,proto3" json:"delete_disks,omitempty"`
+	Reason      string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Create only: a group that has a spec already is refused (GROUP_EXISTS), unless it is
+	// this very one. Not with expected_index.
+	ExpectAbsent  bool `protobuf:"varint,7,opt,name=expect_absent,json=expectAbsent,proto3" json:"expect_absent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,6 +251,13 @@ func (x *ApplyGroupRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *ApplyGroupRequest) GetExpectAbsent() bool {
+	if x != nil {
+		return x.ExpectAbsent
+	}
+	return false
 }
 
 type ApplyGroupResponse struct {
@@ -383,10 +393,14 @@ func (x *GetGroupRequest) GetGroup() string {
 
 // GetGroupResponse carries records as JSON, in the form that KV has them.
 type GetGroupResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SpecJson      []byte                 `protobuf:"bytes,1,opt,name=spec_json,json=specJson,proto3" json:"spec_json,omitempty"`
-	StatusJson    []byte                 `protobuf:"bytes,2,opt,name=status_json,json=statusJson,proto3" json:"status_json,omitempty"`
-	SpecIndex     uint64                 `protobuf:"varint,3,opt,name=spec_index,json=specIndex,proto3" json:"spec_index,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	SpecJson   []byte                 `protobuf:"bytes,1,opt,name=spec_json,json=specJson,proto3" json:"spec_json,omitempty"`
+	StatusJson []byte                 `protobuf:"bytes,2,opt,name=status_json,json=statusJson,proto3" json:"status_json,omitempty"`
+	SpecIndex  uint64                 `protobuf:"varint,3,opt,name=spec_index,json=specIndex,proto3" json:"spec_index,omitempty"`
+	// Revision that the spec asks for; empty when the spec is not valid.
+	Revision string `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Whether the group is being deleted. Absent: the coordinator is too old to say.
+	Deleting      *bool `protobuf:"varint,5,opt,name=deleting,proto3,oneof" json:"deleting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +454,20 @@ func (x *GetGroupResponse) GetSpecIndex() uint64 {
 		return x.SpecIndex
 	}
 	return 0
+}
+
+func (x *GetGroupResponse) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *GetGroupResponse) GetDeleting() bool {
+	if x != nil && x.Deleting != nil {
+		return *x.Deleting
+	}
+	return false
 }
 
 type ListGroupsRequest struct {
@@ -2242,14 +2270,15 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\rca_bundle_pem\x18\x05 \x01(\fR\vcaBundlePem\x12\x1e\n" +
 	"\n" +
 	"collateral\x18\x06 \x01(\fR\n" +
-	"collateral\"\xc1\x01\n" +
+	"collateral\"\xe6\x01\n" +
 	"\x11ApplyGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
 	"\tspec_json\x18\x02 \x01(\fR\bspecJson\x12%\n" +
 	"\x0eexpected_index\x18\x03 \x01(\x04R\rexpectedIndex\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12!\n" +
 	"\fdelete_disks\x18\x05 \x01(\bR\vdeleteDisks\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xb5\x01\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12#\n" +
+	"\rexpect_absent\x18\a \x01(\bR\fexpectAbsent\"\xb5\x01\n" +
 	"\x12ApplyGroupResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
@@ -2259,13 +2288,16 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"held_disks\x18\x06 \x03(\tR\theldDisks\"'\n" +
 	"\x0fGetGroupRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"o\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"\xb9\x01\n" +
 	"\x10GetGroupResponse\x12\x1b\n" +
 	"\tspec_json\x18\x01 \x01(\fR\bspecJson\x12\x1f\n" +
 	"\vstatus_json\x18\x02 \x01(\fR\n" +
 	"statusJson\x12\x1d\n" +
 	"\n" +
-	"spec_index\x18\x03 \x01(\x04R\tspecIndex\"\x13\n" +
+	"spec_index\x18\x03 \x01(\x04R\tspecIndex\x12\x1a\n" +
+	"\brevision\x18\x04 \x01(\tR\brevision\x12\x1f\n" +
+	"\bdeleting\x18\x05 \x01(\bH\x00R\bdeleting\x88\x01\x01B\v\n" +
+	"\t_deleting\"\x13\n" +
 	"\x11ListGroupsRequest\"H\n" +
 	"\x12ListGroupsResponse\x122\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1a.cadre.api.v1.GroupSummaryR\x06groups\"\x89\x02\n" +
@@ -2519,6 +2551,7 @@ func file_cadre_api_v1_api_proto_init() {
 	if File_cadre_api_v1_api_proto != nil {
 		return
 	}
+	file_cadre_api_v1_api_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

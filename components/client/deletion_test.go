@@ -1,0 +1,32 @@
+package client
+
+import (
+	"testing"
+	"time"
+)
+
+// A deletion that was taken back ends the wait for it, but not one that a coordinator has not
+// heard of yet, or cannot tell of.
+func TestADeletionThatWasTakenBackIsNoticed(t *testing.T) {
+	yes, no := true, false
+	type look struct {
+		after time.Duration
+		said  *bool
+		want  bool
+	}
+	for name, looks := range map[string][]look{
+		"taken back":               {{0, &yes, false}, {time.Second, &no, false}, {time.Second + pauseGrace, &no, true}},
+		"one lags behind":          {{0, &yes, false}, {time.Second, &no, false}, {2 * time.Second, &yes, false}, {2*time.Second + pauseGrace, &no, false}},
+		"nobody has heard of it":   {{0, &no, false}, {pauseGrace, &no, false}, {hearsay - 1, &no, false}, {hearsay, &yes, false}},
+		"taken back before a look": {{0, &no, false}, {hearsay, &no, true}},
+		"nobody can tell":          {{0, nil, false}, {time.Hour, nil, false}},
+	} {
+		var d deletionWatch
+		begun := time.Unix(0, 0)
+		for i, l := range looks {
+			if got := d.kept(l.said, begun.Add(l.after)); got != l.want {
+				t.Errorf("%s, look %d: %v, want %v", name, i, got, l.want)
+			}
+		}
+	}
+}

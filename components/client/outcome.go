@@ -1,0 +1,135 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// RolloutError says that the rollout that was waited for did not get there.
+type RolloutError struct {
+	Group string
+	State operation.RolloutState
+	// Reason in the coordinator's words.
+	Reason string
+}
+
+func (e *RolloutError) Error() string {
+	text := fmt.Sprintf("rollout of %s is %s", e.Group, e.State)
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return text
+}
+
+// Outcome judges a view for a waiter (R144): done when the leader has seen the
+// spec at index and every Slot in scope proved the target and is available. The
+// error is a *RolloutError when the rollout failed, paused or was replaced. A group whose
+// updates are OPPORTUNISTIC is done as well once its Slots are available and only wait for
+// somebody to update them. Slots that the spec does not ask for any more are waited for
+// until they are gone, but not those that stay until a person decides about their disks.
+// index 0 and revision "" wait for whatever is current.
+func Outcome(v View, index uint64, revision string) (done bool, err error) {
+	s := v.Status
+	if s.ObservedIndex < index || s.ObservedIndex == 0 {
+		return false, nil
+	}
+	state := operation.RolloutState(s.RolloutState)
+	if revision != "" && s.Target != "" && s.Target != revision && s.ObservedIndex > index {
+		return false, &RolloutError{Group: s.Group, State: operation.SupersededState, Reason: "a newer spec asks for revision " + s.Target}
+	}
+	for _, c := range s.Conditions {
+		if c.Type == "SpecValid" && !c.Status {
+			return false, &RolloutError{Group: s.Group, State: operation.FailedState, Reason: c.Message}
+		}
+	}
+	reason := reasonOf(v)
+	switch state {
+	case operation.FailedState:
+		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
+	case operation.PausedState:
+		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
+	case operation.PartitionReached:
+		return !leaving(v.Plan), nil
+	case operation.Running:
+		return s.Available >= s.Replicas && waitsForUpdates(v.Plan), nil
+	case operation.SupersededState:
+		return false, nil
+	case operation.Complete:
+	}
+	if s.Paused {
+		return false, &RolloutError{Group: s.Group, State: operation.PausedState, Reason: reason}
+	}
+	return s.Updated >= s.Replicas && s.Available >= s.Replicas && (revision == "" || s.Target == revision) && !leaving(v.Plan), nil
+}
+
+// Settled reports that the rollout of the spec at index is over: nothing of it is going to
+// move by itself. Whether every Slot is available at this moment does not matter.
+func Settled(v View, index uint64) bool {
+	if v.Status.ObservedIndex < index || v.Status.ObservedIndex == 0 {
+		return false
+	}
+	switch operation.RolloutState(v.Status.RolloutState) {
+	case operation.Complete, operation.PartitionReached:
+		return !leaving(v.Plan)
+	case operation.Running:
+		return waitsForUpdates(v.Plan)
+	case operation.PausedState, operation.FailedState, operation.SupersededState:
+	}
+	return false
+}
+
+// waitsForUpdates: the Slots of an OPPORTUNISTIC group only wait for somebody to update
+// them, and those that leave, for a person. Nothing more comes by itself.
+func waitsForUpdates(p rollout.Plan) bool {
+	updates := 0
+	for _, a := range p.Actions {
+		switch {
+		case a.Kind == operation.Delete && staysForDisk(p, a):
+		case a.Execute || a.Operation != "" || !heldBy(a, rollout.HoldOpportunistic):
+			return false
+		default:
+			updates++
+		}
+	}
+	return updates > 0
+}
+
+// leaving: a Slot is on its way out, or will be once something clears by itself.
+func leaving(p rollout.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a rollout.Action) bool {
+		return a.Kind == operation.Delete && !staysForDisk(p, a)
+	})
+}
+
+// staysForDisk: the Slot that an Action removes, or one that goes before it, stays until a
+// person gives up its disk, or wants it again.
+func staysForDisk(p rollout.Plan, a rollout.Action) bool {
+	if a.Execute || a.Operation != "" {
+		return false
+	}
+	if forPeople(a) {
+		return true
+	}
+	return heldBy(a, rollout.HoldScaleInOrder) && slices.ContainsFunc(p.Actions, func(other rollout.Action) bool {
+		return other.Kind == operation.Delete && other.Ordinal > a.Ordinal && forPeople(other)
+	})
+}
+
+// forPeople: no time and no other step lets the removal of a Slot go on.
+func forPeople(a rollout.Action) bool {
+	return heldBy(a, rollout.HoldDeleteDisks, rollout.HoldPreservedState, rollout.HoldVoterScaleIn)
+}
+
+func heldBy(a rollout.Action, predicates ...string) bool {
+	return slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool { return slices.Contains(predicates, h.Predicate) })
+}
+
+func reasonOf(v View) string {
+	if r := v.Plan.Rollout; r != nil && r.Reason != "" {
+		return r.Reason
+	}
+	return v.Status.Message
+}

@@ -1,0 +1,69 @@
+package client
+
+import (
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+)
+
+// act is what is planned for a slot, held by predicates; without any it may run now.
+func act(kind operation.Kind, ordinal int, predicates ...string) rollout.Action {
+	a := rollout.Action{Slot: group.SlotName("web", ordinal), Ordinal: ordinal, Kind: kind, Execute: len(predicates) == 0}
+	for _, p := range predicates {
+		a.Holds = append(a.Holds, rollout.Hold{Predicate: p})
+	}
+	return a
+}
+
+// When a wait ends, and when a rollout counts as over, by what is planned: nothing is waited
+// for that only a person can let go on, and everything that comes by itself is.
+func TestWhatIsWaitedFor(t *testing.T) {
+	const update, create, remove = operation.Update, operation.Create, operation.Delete
+	waits := act(update, 0, rollout.HoldOpportunistic, rollout.HoldQuorum)
+	underWay := act(remove, 2, rollout.HoldMaxUnavailable)
+	underWay.Operation = "op"
+	for name, c := range map[string]struct {
+		state         operation.RolloutState
+		available     int
+		actions       []rollout.Action
+		done, settled bool
+	}{
+		"OPPORTUNISTIC, to be updated":                 {operation.Running, 2, []rollout.Action{waits}, true, true},
+		"OPPORTUNISTIC, and one is away":               {operation.Running, 1, []rollout.Action{waits}, false, true},
+		"OPPORTUNISTIC, something else is held":        {operation.Running, 2, []rollout.Action{waits, act(update, 1, rollout.HoldQuorum)}, false, false},
+		"OPPORTUNISTIC, something begins":              {operation.Running, 2, []rollout.Action{waits, act(update, 1)}, false, false},
+		"OPPORTUNISTIC, one more is made":              {operation.Running, 2, []rollout.Action{waits, act(create, 2)}, false, false},
+		"OPPORTUNISTIC, the next waits for that":       {operation.Running, 2, []rollout.Action{waits, act(create, 3, rollout.HoldPredecessor)}, false, false},
+		"OPPORTUNISTIC, one leaves":                    {operation.Running, 2, []rollout.Action{waits, act(remove, 2)}, false, false},
+		"OPPORTUNISTIC, one stays for its disk":        {operation.Running, 2, []rollout.Action{waits, act(remove, 2, rollout.HoldDeleteDisks)}, true, true},
+		"OPPORTUNISTIC, one stays for a preserved one": {operation.Running, 2, []rollout.Action{waits, act(remove, 2, rollout.HoldPreservedState, rollout.HoldMaxUnavailable)}, true, true},
+		"OPPORTUNISTIC, one stays as it votes":         {operation.Running, 2, []rollout.Action{waits, act(remove, 2, rollout.HoldVoterScaleIn)}, true, true},
+		"running, nothing is planned":                  {operation.Running, 2, nil, false, false},
+		"running, only a slot stays for its disk":      {operation.Running, 2, []rollout.Action{act(remove, 2, rollout.HoldDeleteDisks)}, false, false},
+		"complete":                                       {operation.Complete, 2, nil, true, true},
+		"complete, and one is away":                      {operation.Complete, 1, nil, false, true},
+		"complete, one leaves":                           {operation.Complete, 2, []rollout.Action{act(remove, 2)}, false, false},
+		"complete, one is leaving":                       {operation.Complete, 2, []rollout.Action{underWay}, false, false},
+		"complete, one leaves when another is back":      {operation.Complete, 2, []rollout.Action{act(remove, 2, rollout.HoldOthersUnavailable)}, false, false},
+		"complete, one stays for its disk":               {operation.Complete, 2, []rollout.Action{act(remove, 2, rollout.HoldDeleteDisks)}, true, true},
+		"complete, one stays behind one that stays":      {operation.Complete, 2, []rollout.Action{act(remove, 3, rollout.HoldDeleteDisks), act(remove, 2, rollout.HoldScaleInOrder)}, true, true},
+		"complete, one leaves after the other":           {operation.Complete, 2, []rollout.Action{act(remove, 3), act(remove, 2, rollout.HoldScaleInOrder)}, false, false},
+		"partition reached, one leaves":                  {operation.PartitionReached, 2, []rollout.Action{act(remove, 2)}, false, false},
+		"partition reached":                              {operation.PartitionReached, 1, nil, true, true},
+		"failed beside one that stays":                   {operation.SupersededState, 2, []rollout.Action{act(remove, 2, rollout.HoldDeleteDisks)}, false, false},
+		"another slot restarts although all is complete": {operation.Complete, 2, []rollout.Action{act(operation.Restart, 1)}, true, true},
+	} {
+		v := View{Status: group.Status{Group: "web", ObservedIndex: 7, RolloutState: string(c.state), Replicas: 2, Updated: 2, Available: c.available}, Plan: rollout.Plan{Actions: c.actions}}
+		if done, err := Outcome(v, 7, ""); done != c.done || err != nil {
+			t.Errorf("%s: done %v, %v; want %v", name, done, err, c.done)
+		}
+		if got := Settled(v, 7); got != c.settled {
+			t.Errorf("%s: settled %v, want %v", name, got, c.settled)
+		}
+		if Settled(v, 8) {
+			t.Errorf("%s: settled before the spec was seen", name)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// changed is the spec with a change, as JSON.
+func changed(t *testing.T, change func(*group.Spec)) []byte {
+	t.Helper()
+	s := spec(t)
+	change(&s)
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// A spec that is applied while its group is being deleted would go with the group: it is
+// refused with the way out, in a dry run as well, until the deletion is taken back.
+func TestAGroupThatIsBeingDeletedTakesNoSpec(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+		t.Fatal(err)
+	}
+	shows := func(want bool) {
+		t.Helper()
+		g, err := a.GetGroup(ctx, &apiv1.GetGroupRequest{Group: "pg"})
+		if err != nil || g.Deleting == nil || g.GetDeleting() != want || g.GetRevision() != revisionOf(t, g.GetSpecJson()) {
+			t.Errorf("group %v, %v; want deleting %v", g, err, want)
+		}
+	}
+	shows(false)
+	if _, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, Reason: "moved"}); err != nil {
+		t.Fatal(err)
+	}
+	shows(true)
+	other := changed(t, func(s *group.Spec) { s.Meta = map[string]string{"a": "b"} })
+	for name, req := range map[string]*apiv1.ApplyGroupRequest{
+		"another spec":  {Group: "pg", SpecJson: other},
+		"the same one":  {Group: "pg", SpecJson: specJSON(t)},
+		"a dry run":     {Group: "pg", SpecJson: other, DryRun: true},
+		"as a new one":  {Group: "pg", SpecJson: other, ExpectAbsent: true},
+		"with its disk": {Group: "pg", SpecJson: other, DeleteDisks: true, Reason: "r"},
+	} {
+		_, err := a.ApplyGroup(ctx, req)
+		if status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range []string{"GROUP_DELETING: ", "cadre-operator", "(moved)", "cadre group delete pg --cancel"} {
+			if !strings.Contains(message(err), want) {
+				t.Errorf("%s: %q lacks %q", name, message(err), want)
+			}
+		}
+	}
+	if _, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", Cancel: true}); err != nil {
+		t.Fatal(err)
+	}
+	shows(false)
+	if out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other}); err != nil || !out.GetChanged() {
+		t.Errorf("after it was taken back: %v, %v", out, err)
+	}
+}
+
+func revisionOf(t *testing.T, raw []byte) string {
+	t.Helper()
+	s, err := group.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Normalize()
+	return s.Revision()
+}
+
+// A deletion that begins between a caller's look at the records and its write takes no spec
+// with it: one of the two is refused.
+func TestADeletionAndASpecDoNotMeet(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.caller(ctx)
+	if err == nil {
+		err = c.mayRead(ctx, "pg")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey("pg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, Reason: "moved"}); err != nil {
+		t.Fatal(err)
+	}
+	err = c.writeSpec(ctx, "pg", changed(t, func(s *group.Spec) { s.Replicas = 5 }), index)
+	if _, now, _ := store.ReadRaw(ctx, c.store, store.GroupSpecKey("pg")); status.Code(err) != codes.Aborted || now != index {
+		t.Errorf("%v, index %d, before %d", err, now, index)
+	}
+}
+
+// Of two callers who make a group of one name with two specs one is told; the same spec is
+// taken over, since a caller that lost the first answer asks again.
+func TestANewGroupIsMadeOnce(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	other := changed(t, func(s *group.Spec) { s.Meta = map[string]string{"a": "b"} })
+	first := &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t), ExpectAbsent: true}
+	for i, want := range []bool{true, false} {
+		if out, err := a.ApplyGroup(ctx, first); err != nil || out.GetChanged() != want || out.GetIndex() == 0 {
+			t.Errorf("%d: %v, %v", i, out, err)
+		}
+	}
+	for _, dry := range []bool{true, false} {
+		_, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other, ExpectAbsent: true, DryRun: dry})
+		if status.Code(err) != codes.AlreadyExists || !strings.HasPrefix(message(err), "GROUP_EXISTS: ") {
+			t.Errorf("another spec, dry run %v: %v", dry, err)
+		}
+	}
+	if raw, _, err := store.ReadRaw(ctx, a.cfg.Store, store.GroupSpecKey("pg")); err != nil || revisionOf(t, raw) != revisionOf(t, specJSON(t)) || strings.Contains(string(raw), "meta") {
+		t.Errorf("it was changed: %s, %v", raw, err)
+	}
+	both := &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other, ExpectAbsent: true, ExpectedIndex: 1}
+	if _, err := a.ApplyGroup(ctx, both); status.Code(err) != codes.InvalidArgument || !strings.HasPrefix(message(err), "expect_absent, expected_index: ") {
+		t.Errorf("both: %v", err)
+	}
+}
