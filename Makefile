@@ -114,6 +114,14 @@ up: tools build ## start the demo cluster, or bring it back, and leave it runnin
 down: build ## remove the demo cluster and every trace of it, whoever started it (root)
 	@$(BIN)/cadre-demo down
 
+.PHONY: cluster
+cluster: tools build images ## apply clusters/NAME with OpenTofu on a local cloud of its own (root; NAME=starter)
+	@$(BIN)/cadre-cluster up '$(NAME)'
+
+.PHONY: cluster-down
+cluster-down: build ## remove what `make cluster` made (root; NAME=starter)
+	@$(BIN)/cadre-cluster down '$(NAME)'
+
 .PHONY: drill-power
 drill-power: tools build ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)
 	@$(BIN)/cadre-demo drill-power $(DEMO_NET)

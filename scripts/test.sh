@@ -27,6 +27,7 @@ alone=(
 	./components/demo/e2e
 	./components/demo/e2e_demo
 	./components/demo/e2e_etcd
+	./components/demo/e2e_terraform
 	./components/overlay/labtest/...
 )
 

@@ -79,9 +79,7 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 	}
 	before := len(l.diags)
 	out := Cluster{Name: b.Labels[0], block: b.DefRange()}
-	for _, a := range sortedAttributes(b.Body) {
-		l.add(a.NameRange, "Unknown argument", fmt.Sprintf("a cluster has blocks only: %v", clusterBlocks))
-	}
+	out.Name = l.clusterName(ctx, b)
 	blocks := l.clusterBlocks(b)
 	d := &decoder{loader: l, ctx: ctx, ranges: map[string]hcl.Range{}}
 	if p := blocks["platform"]; p != nil {
@@ -116,6 +114,29 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 		l.decodeCoordinator(ctx, c, nil)
 	}
 	return out, len(l.diags) == before
+}
+
+// clusterName is the block's label, or the argument name: a label cannot come from a
+// variable, which a file that several clusters share needs.
+func (l *loader) clusterName(ctx *hcl.EvalContext, b *hclsyntax.Block) string {
+	name := b.Labels[0]
+	for _, a := range sortedAttributes(b.Body) {
+		if a.Name != "name" {
+			l.add(a.NameRange, "Unknown argument", fmt.Sprintf("a cluster has the argument name and blocks: %v", clusterBlocks))
+			continue
+		}
+		v, diags := a.Expr.Value(ctx)
+		if l.diags = append(l.diags, diags...); diags.HasErrors() || !v.IsKnown() {
+			continue // said already, or a variable without a value
+		}
+		text, ok := asText(v)
+		if !ok || text == "" {
+			l.add(a.SrcRange, "Wrong name", "name is text, and not empty; without it the cluster is called as its label")
+			continue
+		}
+		name = text
+	}
+	return name
 }
 
 func (l *loader) clusterBlocks(b *hclsyntax.Block) map[string]*hclsyntax.Block {

@@ -246,6 +246,26 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// A file that several clusters share takes the name from a variable.
+func TestClusterNamedByAVariable(t *testing.T) {
+	text := strings.Replace(strings.Replace(clusterText, "cluster \"demo\" {", "variable \"name\" {}\ncluster \"shared\" {\n  name = var.name", 1), `locals { cloud = jsondecode(file("cloud.json")) }`,
+		`locals { cloud = { api_url = "u", api_key = "k", gateway_domain = "gw", gateway_address = "", key_provider = { name = "kms", id = "ab" }, images = {} } }`, 1)
+	dir := write(t, map[string]string{"c.hcl": text, "c.yaml": ""})
+	f, err := Load([]string{dir}, map[string]string{"name": "prod"})
+	if err != nil || f.Clusters[0].Name != "prod" || f.Clusters[0].Trust.Cluster != "prod" {
+		t.Errorf("%+v, %v", f.Clusters, err)
+	}
+	for value, want := range map[string]string{"": "name is text, and not empty", "none": "Variable without a value"} {
+		vars := map[string]string{"name": value}
+		if value == "none" {
+			delete(vars, "name")
+		}
+		if _, err := Load([]string{dir}, vars); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("name %q: %v", value, err)
+		}
+	}
+}
+
 func TestClusterProblems(t *testing.T) {
 	dir := write(t, map[string]string{"c.hcl": `cluster "demo" {
   platform "gcp" {}

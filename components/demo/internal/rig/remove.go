@@ -53,7 +53,7 @@ func (r *Rig) Remove(ctx context.Context) (Removed, error) {
 	r.hangUp()
 	did := Removed{State: r.State}
 	cloud := filepath.Dir(r.CloudFile())
-	out, err := r.cadreJSON(ctx, "local", "down", "--state", cloud)
+	out, err := r.CadreJSON(ctx, "local", "down", "--state", cloud)
 	if err != nil {
 		return did, err
 	}

@@ -150,8 +150,8 @@ func (r *Rig) Cadre(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// cadreJSON is Cadre for what it prints with -o json.
-func (r *Rig) cadreJSON(ctx context.Context, args ...string) ([]byte, error) {
+// CadreJSON is Cadre for what it prints with -o json.
+func (r *Rig) CadreJSON(ctx context.Context, args ...string) ([]byte, error) {
 	var out, problem bytes.Buffer
 	cmd := r.cadre(ctx, append([]string{"-o", "json"}, args...)...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, r.Log), io.MultiWriter(&problem, r.Log)

@@ -1,0 +1,27 @@
+# The coordinators of a cluster, and what everything else needs of them. The operator's
+# token is made on this machine and is neither in state nor in a plan.
+terraform {
+  required_providers {
+    cadre = { source = "cadre.dev/cadre/cadre" }
+  }
+}
+
+resource "cadre_cluster" "this" {
+  file    = "${path.module}/cluster.hcl"
+  context = var.context
+  variables = {
+    name              = var.name
+    cloud             = var.platform.cloud
+    platform          = var.platform.cloud == "" ? jsonencode(var.platform) : "{}"
+    api_key_env       = var.platform.api_key_env
+    os_image          = var.platform.os_image
+    replicas          = var.replicas
+    coordinator_image = var.image
+  }
+  deletion_protection = var.deletion_protection
+}
+
+ephemeral "cadre_operator_token" "this" {
+  # Known after the coordinators are made, and not before.
+  context = coalesce(var.context, cadre_cluster.this.id)
+}

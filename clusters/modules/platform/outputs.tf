@@ -1,0 +1,28 @@
+output "facts" {
+  description = "The facts, for the module coordinators and for what prints addresses."
+  value       = local.facts
+}
+
+output "os_image" {
+  description = "The guest image of all CVMs."
+  value       = local.facts.os_image
+}
+
+output "env" {
+  description = "The environment of a group: where coordinators are found. It is not measured, and never trusted."
+  value = {
+    CADRE_GATEWAY_DOMAIN  = local.facts.gateway_domain
+    CADRE_GATEWAY_ADDRESS = local.facts.gateway_address_in_cvm
+    CADRE_RENDEZVOUS      = local.facts.rendezvous_url
+    CADRE_RENDEZVOUS_CA   = local.facts.rendezvous_ca_base64
+  }
+}
+
+output "curl" {
+  description = "Options of curl that reach a name below the gateway's domain: replace NAME."
+  value = local.facts.gateway_address == "" ? "https://NAME.${local.facts.gateway_domain}/" : join(" ", [
+    "--cacert ${lookup(local.facts, "gateway_ca_file", "CA.pem")}",
+    "--resolve NAME.${local.facts.gateway_domain}:${split(":", local.facts.gateway_address)[1]}:${split(":", local.facts.gateway_address)[0]}",
+    "https://NAME.${local.facts.gateway_domain}:${split(":", local.facts.gateway_address)[1]}/",
+  ])
+}

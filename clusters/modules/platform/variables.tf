@@ -1,0 +1,39 @@
+variable "cloud" {
+  description = "Path of the cloud.json of a local cloud. Null: Phala Cloud, by the variable phala."
+  type        = string
+  default     = null
+}
+
+variable "phala" {
+  description = "Facts of Phala Cloud, or of a platform with its API. Null: the local cloud, by the variable cloud."
+  type = object({
+    # The environment variable with the API key, on this machine. The key itself is in no file.
+    api_key_env = optional(string, "PHALA_CLOUD_API_KEY")
+    api_url     = optional(string, "https://cloud-api.phala.network/api/v1")
+    # Base domain of the gateway that reaches the CVMs, as in their public URLs.
+    gateway_domain = string
+    # What to dial instead of resolving names below it, host:port; empty resolves them.
+    gateway_address = optional(string, "")
+    # The guest image of all CVMs, and what it measures: one set for each size in use.
+    os_image = string
+    measurements = list(object({
+      mrtd  = string
+      rtmr0 = string
+      rtmr1 = string
+      rtmr2 = string
+    }))
+    # The KMS that gives CVMs their keys: the key-provider event of their quotes.
+    key_provider = object({ name = string, id = string })
+    # Where collateral for quotes is cached; empty asks Intel's own service.
+    pccs_url = optional(string, "")
+    # A meeting place for direct paths between CVMs; without it all goes through the gateway.
+    rendezvous_url       = optional(string, "")
+    rendezvous_ca_base64 = optional(string, "")
+  })
+  default = null
+
+  validation {
+    condition     = (var.phala == null) != (var.cloud == null)
+    error_message = "Give one of cloud (a local cloud's cloud.json) and phala (facts of Phala Cloud)."
+  }
+}

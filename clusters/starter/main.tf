@@ -1,0 +1,129 @@
+# A public web API in two CVMs, five private workers that it calls, three coordinators.
+terraform {
+  required_version = ">= 1.11"
+  required_providers {
+    cadre = { source = "cadre.dev/cadre/cadre" }
+  }
+}
+
+# Makes the coordinators; needs no cluster.
+provider "cadre" {
+  alias = "founder"
+}
+
+# Talks to them.
+provider "cadre" {
+  context_json = module.coordinators.context_json
+  token        = module.coordinators.token
+}
+
+module "platform" {
+  source = "../modules/platform"
+  cloud  = var.cloud
+  phala  = var.phala
+}
+
+module "coordinators" {
+  source              = "../modules/coordinators"
+  providers           = { cadre = cadre.founder }
+  name                = var.name
+  context             = var.context
+  platform            = module.platform.facts
+  image               = var.images.cadre-coordinator
+  replicas            = var.coordinators
+  deletion_protection = var.deletion_protection
+}
+
+# Answers to the public through the platform's gateway, on port 8080, and calls each worker
+# by its Slot's name through the overlay.
+resource "cadre_group" "api" {
+  name     = "api"
+  replicas = var.api_replicas
+
+  template {
+    compose = templatefile("compose/api.yaml", {
+      agent_image   = var.images.cadre-agent
+      webdemo_image = var.images.webdemo
+      release       = var.release
+      trust         = module.coordinators.trust
+    })
+    env           = module.platform.env
+    instance_type = "tdx.small"
+    os_image      = module.platform.os_image
+  }
+
+  # One at a time, each for 5 s before the next.
+  update_policy {
+    max_unavailable_fixed = 1
+    min_ready_seconds     = 5
+  }
+
+  health_check {
+    name = "web"
+    http {
+      port         = 8080
+      request_path = "/healthz"
+    }
+    check_interval_sec = 2
+    timeout_sec        = 2
+  }
+}
+
+# Private: its port is on the loopback of each CVM, and the agent lets in members of api and
+# nobody else.
+resource "cadre_group" "worker" {
+  name              = "worker"
+  replicas          = var.worker_replicas
+  management_policy = "PARALLEL"
+
+  template {
+    compose = templatefile("compose/worker.yaml", {
+      agent_image   = var.images.cadre-agent
+      webdemo_image = var.images.webdemo
+      release       = var.release
+      trust         = module.coordinators.trust
+    })
+    env           = module.platform.env
+    instance_type = "tdx.small"
+    os_image      = module.platform.os_image
+  }
+
+  # No worker moves until it is told to: see cadre_instance below.
+  update_policy {
+    type                  = var.worker_updates
+    max_unavailable_fixed = 2
+    min_ready_seconds     = 5
+  }
+
+  backend {
+    name    = "work"
+    port    = 9000
+    address = "127.0.0.1"
+    allow   = ["api"]
+  }
+
+  health_check {
+    name = "web"
+    http {
+      port         = 9000
+      request_path = "/healthz"
+    }
+    check_interval_sec = 2
+    timeout_sec        = 2
+  }
+}
+
+# The API's instances, which the gateway knows by their ids.
+resource "cadre_instance" "api" {
+  for_each = toset([for n in range(var.api_replicas) : tostring(n)])
+  group    = cadre_group.api.name
+  ordinal  = tonumber(each.key)
+}
+
+# Each worker by itself: terraform apply -target='cadre_instance.worker["1"]'.
+resource "cadre_instance" "worker" {
+  for_each = toset([for n in range(var.worker_replicas) : tostring(n)])
+  group    = cadre_group.worker.name
+  ordinal  = tonumber(each.key)
+  revision = cadre_group.worker.revision
+}

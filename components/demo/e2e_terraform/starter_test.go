@@ -1,0 +1,188 @@
+package e2e_terraform
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	"cadre.dev/demo/internal/leak"
+)
+
+// everywhere is what an api says when it and all three workers are at their releases.
+func everywhere(api, release string) map[string]string {
+	return map[string]string{api: release, "worker-0": release, "worker-1": release, "worker-2": release}
+}
+
+// The starter from nothing to nothing: applied, rolled, one slot alone, killed in the
+// middle of waits, destroyed. Applying again always reaches what is written down, and no
+// secret is in anything that Terraform leaves.
+func TestTOK08_StarterIsAppliedRolledInterruptedAndDestroyed(t *testing.T) {
+	s := open(t, "starter", 4*time.Minute, map[string]any{"coordinators": 1, "worker_replicas": 3})
+	s.run("plan", "-out="+s.planFile("first"))
+
+	// Killed while the groups are made: the next apply takes over what is there.
+	var c *client.Client
+	s.interrupt("cadre_group.worker: Creating...", func() error {
+		c = s.dial()
+		return s.seen(c, "worker", working)
+	}, killAll)
+	s.apply()
+	for _, api := range []string{"api-0", "api-1"} {
+		if said := s.releases(api); !maps.Equal(said, everywhere(api, "1")) {
+			t.Errorf("first: %s says %v", api, said)
+		}
+	}
+	instances := s.identities(c)
+
+	s.run("plan", "-out="+s.planFile("second"), "-var=release=2")
+
+	// The provider is killed in the middle of a rollout, which goes on by itself.
+	s.interrupt("cadre_group.worker: Modifying...", func() error {
+		return s.seen(c, "worker", working)
+	}, killProviders, "release=2")
+	s.apply("release=2")
+	if said := s.releases("api-1"); !maps.Equal(said, everywhere("api-1", "2")) {
+		t.Errorf("rolled: api-1 says %v", said)
+	}
+	s.run("plan", "-detailed-exitcode", "-var=release=2") // 2, a failure, when anything is left to do
+
+	// One slot alone.
+	one := []string{"release=3", "worker_updates=OPPORTUNISTIC"}
+	s.apply(append(one, `-target=cadre_instance.worker["1"]`)...)
+	want := everywhere("api-0", "2")
+	want["worker-1"] = "3"
+	if said := s.releases("api-0"); !maps.Equal(said, want) {
+		t.Errorf("one slot: api-0 says %v", said)
+	}
+	s.apply(one...)
+	if said := s.releases("api-0"); !maps.Equal(said, everywhere("api-0", "3")) {
+		t.Errorf("all slots: api-0 says %v", said)
+	}
+	if after := s.identities(c); !maps.Equal(instances, after) {
+		t.Errorf("instances were %v and are %v: updates keep them", instances, after)
+	}
+
+	known, err := client.LoadContext(s.ContextFile())
+	s.must("read the context", err)
+	s.run("destroy", "-auto-approve")
+	if left := s.cvms(); left != 0 {
+		t.Errorf("%d CVMs are left", left)
+	}
+	if _, err := os.Stat(s.ContextFile()); err == nil {
+		t.Error("the context is left")
+	}
+	s.hasNoSecret(known)
+}
+
+func (s *stage) planFile(name string) string { return filepath.Join(s.State, name+".plan") }
+
+// working: the coordinators are changing a Slot of the group.
+func working(v client.View) bool {
+	return slices.ContainsFunc(v.Status.Instances, func(i group.InstanceStatus) bool { return i.Operation != "" })
+}
+
+// identities of all Slots: the instance that fills each.
+func (s *stage) identities(c *client.Client) map[string]string {
+	s.Helper()
+	out := map[string]string{}
+	for _, name := range []string{"api", "worker"} {
+		list, err := c.Instances(s.ctx, name)
+		s.must("list the instances", err)
+		for _, i := range list {
+			if out[i.Slot] = i.InstanceID; i.InstanceID == "" || i.State != "Available" {
+				s.Errorf("%s is %s, instance %q", i.Slot, i.State, i.InstanceID)
+			}
+		}
+	}
+	return out
+}
+
+// cvms counts what is on the platform.
+func (s *stage) cvms() int {
+	s.Helper()
+	cloud, err := s.Cloud()
+	s.must("read the cloud", err)
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, strings.TrimSuffix(cloud.APIURL, "/api/v1")+"/_local/cvms", nil)
+	s.must("ask the cloud", err)
+	req.Header.Set("X-API-Key", cloud.APIKey)
+	resp, err := http.DefaultClient.Do(req)
+	s.must("ask the cloud", err)
+	defer func() { _ = resp.Body.Close() }()
+	var list []json.RawMessage
+	s.must("read the list", json.NewDecoder(resp.Body).Decode(&list))
+	return len(list)
+}
+
+// hasNoSecret looks for the secrets that this machine knows in everything that Terraform
+// wrote, printed or logged, and in the logs of the cloud and its CVMs.
+func (s *stage) hasNoSecret(known client.Context) {
+	s.Helper()
+	cloud, err := s.Cloud()
+	s.must("read the cloud", err)
+	scanner, err := leak.New([]leak.Canary{
+		{Name: "the operator's token", Value: []byte(known.Token)},
+		{Name: "the platform's key", Value: []byte(cloud.APIKey)},
+	})
+	s.must("make the scanner", err)
+	sinks := 0
+	s.must("look", filepath.WalkDir(filepath.Dir(s.State), func(path string, entry fs.DirEntry, err error) error {
+		inCloud := strings.HasPrefix(path, filepath.Dir(s.CloudFile())+"/")
+		if err != nil || !entry.Type().IsRegular() || inCloud && filepath.Ext(path) != ".log" {
+			return err
+		}
+		sinks++
+		return inFile(path, func(name string, r io.Reader) error {
+			hits, err := scanner.Scan(name, r)
+			for _, hit := range hits {
+				s.Errorf("%v", hit)
+			}
+			return err
+		})
+	}))
+	for _, name := range []string{s.StateFile(), s.StateFile() + ".backup", s.planFile("first"), s.planFile("second"), filepath.Join(filepath.Dir(s.State), "trace.log")} {
+		if info, err := os.Stat(name); err != nil || info.Size() == 0 {
+			s.Errorf("%s was to be looked at: %v", name, err)
+		}
+	}
+	if sinks < 10 {
+		s.Errorf("looked at %d files only", sinks)
+	}
+}
+
+// inFile has look read a file, or each file in it: a plan is an archive.
+func inFile(path string, look func(name string, r io.Reader) error) error {
+	name := filepath.Base(path)
+	if filepath.Ext(path) == ".plan" {
+		plan, err := zip.OpenReader(path)
+		if err != nil {
+			return err
+		}
+		for _, part := range plan.File {
+			r, err := part.Open()
+			if err == nil {
+				err = errors.Join(look(name+"/"+part.Name, r), r.Close())
+			}
+			if err != nil {
+				return errors.Join(err, plan.Close())
+			}
+		}
+		return plan.Close()
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(look(name, file), file.Close())
+}
