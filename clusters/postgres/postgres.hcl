@@ -17,10 +17,12 @@ variable "patroni_image" {
 
 variable "postgres_bin" {
   description = "folder of PostgreSQL's programs inside that image"
+  default     = "/usr/lib/postgresql/15/bin"
 }
 
 variable "postgres_gid" {
   description = "group id of the postgres user inside that image; it may read the secrets"
+  default     = "999"
 }
 
 variable "release" {

@@ -105,10 +105,8 @@ func need(t *testing.T) string {
 			t.Skipf("%s is not installed", program)
 		}
 	}
-	for _, file := range []string{"/usr/bin/python3", filepath.Join(root, ".tools/bin/consul")} {
-		if _, err := os.Stat(file); err != nil {
-			t.Skipf("%s is missing: run make tools", file)
-		}
+	if _, err := os.Stat(filepath.Join(root, ".out/images/index.json")); err != nil {
+		t.Skip("there are no images: run make images")
 	}
 	for _, program := range []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator"} {
 		if _, err := os.Stat(filepath.Join(root, "bin", program)); err != nil {
@@ -132,7 +130,7 @@ func deploy(root string) (*cluster, error) {
 		return nil, err
 	}
 	state := filepath.Join(out, "e2e")
-	c := &cluster{Rig: rig.NewLight(root, state, bootDelay, log), logs: state + " and " + log.Name()}
+	c := &cluster{Rig: rig.New(root, state, bootDelay, log), logs: state + " and " + log.Name()}
 	// A run that was killed leaves its cloud.
 	if err := c.Down(ctx); err != nil {
 		return nil, err

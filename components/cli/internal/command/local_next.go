@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,27 +24,40 @@ type started struct {
 	cluster *localcloud.Cluster
 }
 
-// defaults are the daemon's flags for a new cloud that was given none: the images and
-// programs of the checkout.
-func defaults(dir, checkout string, given []string) ([]string, error) {
-	if !localcloud.IsNew(dir) || slices.Contains(given, "--images") || slices.Contains(given, "--layout") {
+// defaults are the daemon's flags for a new cloud that was given none: the images of the
+// checkout, or its programs.
+func defaults(dir, checkout string, programs bool, given []string) ([]string, error) {
+	told := slices.Contains(given, "--images") || slices.Contains(given, "--layout")
+	switch {
+	case programs && told:
+		return nil, errors.New("--programs: not with --images or --layout, which say what CVMs run")
+	case programs && !localcloud.IsNew(dir):
+		return nil, fmt.Errorf("--programs: the cloud of %s was there before, and what its CVMs run stands in their compose files; leave it out, or give another --state", dir)
+	case told || !localcloud.IsNew(dir):
 		return nil, nil
-	}
-	if checkout == "" {
+	case checkout == "":
 		return nil, errors.New("nothing says what CVMs run: give --layout, a folder of images, or --images, a map to programs of this machine, or run this in a checkout of Cadre")
+	case programs:
+		return programDefaults(dir, checkout)
+	case !localcloud.HasImages(checkout):
+		return nil, fmt.Errorf("there are no images in %s: run `make images`, or let CVMs run the checkout's programs with --programs", localcloud.Layout(checkout))
 	}
-	programs, err := localcloud.ReadPrograms(checkout)
+	return []string{"--layout", localcloud.Layout(checkout)}, nil
+}
+
+// programDefaults leaves the map of the checkout's programs in the state folder.
+func programDefaults(dir, checkout string) ([]string, error) {
+	found, err := localcloud.ReadPrograms(checkout)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make state folder: %w", err)
 	}
-	file := filepath.Join(dir, "programs.json")
-	if err := programs.Write(file); err != nil {
+	if err := found.Write(localcloud.ProgramMap(dir)); err != nil {
 		return nil, err
 	}
-	return []string{"--images", file, "--layout", localcloud.Layout(checkout)}, nil
+	return []string{"--images", localcloud.ProgramMap(dir)}, nil
 }
 
 // look asks the cloud what it has.
@@ -59,31 +71,56 @@ func (s *started) look(ctx context.Context) {
 	}
 }
 
-// image is the pinned reference for a variable such as agent_image: the checkout's own
-// programs, which need no unpacking, or else an image of the cloud's registry.
+// image is the pinned reference for a variable such as agent_image: an image of the cloud's
+// registry, or the checkout's programs where the cloud runs them.
 func (s *started) image(variable string) (string, error) {
 	short := strings.ReplaceAll(strings.TrimSuffix(variable, "_image"), "_", "-")
-	var missing error
-	if s.checkout != "" {
-		programs, err := localcloud.ReadPrograms(s.checkout)
+	if s.programs() {
+		found, err := localcloud.ReadPrograms(s.checkout)
 		if err != nil {
 			return "", err
 		}
-		ref, err := programs.Reference("cadre/" + short)
-		if err == nil {
-			return ref, nil
-		}
-		missing = err
+		return found.Reference("cadre/" + short)
 	}
 	for _, image := range s.images {
-		if image.Name == short || image.Name == "cadre-"+short {
-			return s.info.Registry + "/" + image.Name + ":" + image.Tag + "@" + image.Digest, nil
+		if shortName(image.Name) == short {
+			return s.reference(image), nil
 		}
 	}
-	if missing == nil {
-		missing = errors.New("the cloud has no such image")
+	return "", errors.New("the cloud has no such image")
+}
+
+// programs reports whether the cloud runs the checkout's programs.
+func (s *started) programs() bool { return s.checkout != "" && localcloud.RunsPrograms(s.dir) }
+
+// shortName is how variables and keys of pinned name an image: cadre-agent is agent.
+func shortName(image string) string { return strings.TrimPrefix(image, "cadre-") }
+
+func (s *started) reference(image localcloud.Image) string {
+	return s.info.Registry + "/" + image.Name + ":" + image.Tag + "@" + image.Digest
+}
+
+// pinned are the references of all that CVMs can run, by short name.
+func (s *started) pinned() (map[string]string, error) {
+	out := map[string]string{}
+	if s.programs() {
+		found, err := localcloud.ReadPrograms(s.checkout)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range found.Names() {
+			ref, err := found.Reference(name)
+			if err != nil {
+				return nil, err
+			}
+			out[strings.TrimPrefix(name, "cadre/")] = ref
+		}
+		return out, nil
 	}
-	return "", missing
+	for _, image := range s.images {
+		out[shortName(image.Name)] = s.reference(image)
+	}
+	return out, nil
 }
 
 func (s *started) text() string {
@@ -100,6 +137,9 @@ func (s *started) text() string {
 	if s.info.Registry != "" {
 		line("  registry  %s, %s", s.info.Registry, count(len(s.images), "image"))
 	}
+	if s.programs() {
+		line("  programs  of %s, in place of images", s.checkout)
+	}
 	line("  CVMs      %d", s.cvms)
 	line("  facts     %s", cloud)
 	line("  log       %s", localcloud.LogFile(s.dir))
@@ -108,7 +148,7 @@ func (s *started) text() string {
 	}
 	line("\nnext")
 	if s.cluster != nil {
-		lines, problems := s.cluster.Commands(localcloud.Facts{Program: self(), CloudFile: cloud, Image: s.image})
+		lines, problems := s.cluster.Commands(localcloud.Facts{Program: self(), CloudFile: cloud, Image: s.image, Programs: s.programs()})
 		for _, text := range lines {
 			line("  %s", text)
 		}

@@ -11,29 +11,49 @@ import (
 )
 
 func TestANewCloudTakesWhatTheCheckoutHas(t *testing.T) {
-	root := localcloud.Checkout(".")
-	dir := filepath.Join(t.TempDir(), "cloud")
-	got, err := defaults(dir, root, nil)
-	want := []string{"--images", filepath.Join(dir, "programs.json"), "--layout", filepath.Join(root, ".out/images")}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("defaults = %q, %v, want %q", got, err, want)
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "compose"), 0o750); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(want[1]); err != nil {
-		t.Error(err)
+	if err := os.WriteFile(filepath.Join(root, "compose/programs.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "cloud")
+	if _, err := defaults(dir, root, false, nil); err == nil || !strings.Contains(err.Error(), "make images") || !strings.Contains(err.Error(), "--programs") {
+		t.Errorf("without images: %v", err)
+	}
+	images := filepath.Join(root, ".out/images")
+	if err := os.MkdirAll(images, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(images, "index.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := defaults(dir, root, false, nil); err != nil || !slices.Equal(got, []string{"--layout", images}) || localcloud.RunsPrograms(dir) {
+		t.Errorf("images: %q, %v", got, err)
+	}
+	if got, err := defaults(dir, root, true, nil); err != nil || !slices.Equal(got, []string{"--images", filepath.Join(dir, "programs.json")}) || !localcloud.RunsPrograms(dir) {
+		t.Errorf("programs: %q, %v", got, err)
 	}
 	for _, given := range []string{"--images", "--layout"} {
-		if got, err := defaults(dir, root, []string{given, "x"}); err != nil || got != nil {
+		if got, err := defaults(dir, root, false, []string{given, "x"}); err != nil || got != nil {
 			t.Errorf("with %s: %q, %v", given, got, err)
 		}
+		if _, err := defaults(dir, root, true, []string{given, "x"}); err == nil {
+			t.Errorf("programs and %s go together", given)
+		}
 	}
-	if _, err := defaults(dir, "", nil); err == nil || !strings.Contains(err.Error(), "--layout") || !strings.Contains(err.Error(), "checkout") {
+	if _, err := defaults(dir, "", false, nil); err == nil || !strings.Contains(err.Error(), "--layout") || !strings.Contains(err.Error(), "checkout") {
 		t.Errorf("outside of a checkout: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "start.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := defaults(dir, "", nil); err != nil || got != nil {
+	if got, err := defaults(dir, "", false, nil); err != nil || got != nil {
 		t.Errorf("one that was there before: %q, %v", got, err)
+	}
+	if _, err := defaults(dir, root, true, nil); err == nil || !strings.Contains(err.Error(), "was there before") {
+		t.Errorf("programs for one that was there before: %v", err)
 	}
 }
 
@@ -49,13 +69,6 @@ func TestUpSaysWhatRunsAndWhatToTypeNext(t *testing.T) {
 		images: []localcloud.Image{
 			{Name: "cadre-agent", Tag: "dev", Digest: "sha256:aa"}, {Name: "cadre-coordinator", Tag: "dev", Digest: "sha256:bb"}, {Name: "light", Tag: "dev", Digest: "sha256:cc"},
 		},
-	}
-	// A checkout without programs: then the images.
-	if err := os.MkdirAll(filepath.Join(s.checkout, "compose"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.checkout, "compose/programs.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
 	}
 	text := s.text()
 	for _, want := range []string{

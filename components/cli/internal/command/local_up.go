@@ -23,16 +23,18 @@ func (a *App) localUp(dir *string) *cobra.Command {
 	o := localcloud.StartOptions{}
 	var timeout time.Duration
 	var extra []string
+	var programs bool
 	c := &cobra.Command{
 		Use: "up [clusters/NAME]", Short: "Start the local cloud, or bring it back as it was", Args: cobra.MaximumNArgs(1),
 		Long: `Starts the local cloud of the state folder. One that was there before comes back at
 the same addresses and with the flags that it was last started with, unless others are
 given; the CVMs that ran boot on their disks.
 
-A new cloud that is given neither --images nor --layout takes those of the checkout that
-this program, the cluster's folder or the current folder is in: the programs of
-compose/programs.json and the images of .out/images. With the folder of a cluster the
-commands that make it are printed, filled in.`,
+A new cloud that is given neither --images nor --layout takes the images of .out/images of
+the checkout that this program, the cluster's folder or the current folder is in. With
+--programs it takes the checkout's programs that compose/programs.json names in their
+place: what was built anew runs at the next start of its service. With the folder of a
+cluster the commands that make it are printed, filled in.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			// The daemon runs in a folder of its own; what it is told must hold there too.
@@ -52,7 +54,7 @@ commands that make it are printed, filled in.`,
 			if o.Flags, err = changedFlags(cmd.Flags()); err != nil {
 				return err
 			}
-			more, err := defaults(o.Dir, told.checkout, append(slices.Clone(o.Flags), extra...))
+			more, err := defaults(o.Dir, told.checkout, programs, append(slices.Clone(o.Flags), extra...))
 			if err != nil {
 				return err
 			}
@@ -66,15 +68,20 @@ commands that make it are printed, filled in.`,
 				return err
 			}
 			told.look(ctx)
+			pinned, err := told.pinned()
+			if err != nil {
+				return err
+			}
 			return a.show(map[string]any{
 				"started": told.began, "cloud": localcloud.CloudFile(o.Dir), "api_url": told.info.APIURL, "registry": told.info.Registry,
-				"images": told.images, "gateway_ca_file": told.info.GatewayCAFile, "contexts_changed": told.moved,
+				"images": told.images, "pinned": pinned, "gateway_ca_file": told.info.GatewayCAFile, "contexts_changed": told.moved,
 			}, func(render.Style) string { return told.text() })
 		},
 	}
 	c.Flags().String("images", "", "file that maps image references to programs of this machine, which need no image")
 	c.Flags().String("layout", "", "OCI layout folder whose images the cloud serves and CVMs boot")
 	c.Flags().String("image-store", "", "folder where images are unpacked; several clouds may share it (default: in the state folder)")
+	c.Flags().BoolVar(&programs, "programs", false, "let a new cloud run the checkout's programs in place of images, for development")
 	c.Flags().Duration("boot-delay", 3*time.Second, "how long a boot takes")
 	c.Flags().String("nat", "none", "NAT in front of each CVM: none, full-cone, address-restricted, port-restricted, symmetric")
 	c.Flags().String("udp", "open", "whether the NATs let UDP pass: open, blocked")

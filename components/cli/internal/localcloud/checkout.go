@@ -43,5 +43,14 @@ func isFile(path string) bool {
 // Layout is the folder where a checkout's build leaves its images.
 func Layout(checkout string) string { return filepath.Join(checkout, ".out", "images") }
 
+// HasImages reports whether a checkout's images were built.
+func HasImages(checkout string) bool { return isFile(filepath.Join(Layout(checkout), "index.json")) }
+
+// ProgramMap is where a cloud of a checkout's programs has its image map.
+func ProgramMap(dir string) string { return filepath.Join(dir, "programs.json") }
+
+// RunsPrograms reports whether the cloud of a state folder runs a checkout's programs.
+func RunsPrograms(dir string) bool { return isFile(ProgramMap(dir)) }
+
 // IsNew reports whether no cloud was ever started on the state folder.
 func IsNew(dir string) bool { return !isFile(filepath.Join(dir, "start.json")) }

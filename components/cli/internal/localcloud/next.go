@@ -98,6 +98,8 @@ var (
 type Facts struct {
 	// Program is how the user calls this program; CloudFile the path of cloud.json.
 	Program, CloudFile string
+	// Programs: CVMs run this machine's programs, which lie elsewhere than those of images.
+	Programs bool
 	// Image gives the pinned reference for a variable such as "agent_image".
 	Image func(variable string) (string, error)
 }
@@ -138,7 +140,7 @@ func (f Facts) variables(file, context string) (flags []string, problems []error
 	}
 	for _, m := range variables.FindAllSubmatch(raw, -1) {
 		name := string(m[1])
-		if hasDefault.Match(m[2]) {
+		if hasDefault.Match(m[2]) && !(f.Programs && ofThisMachine(name)) {
 			continue
 		}
 		value, err := f.value(name, context)
@@ -150,6 +152,9 @@ func (f Facts) variables(file, context string) (flags []string, problems []error
 	}
 	return flags, problems
 }
+
+// ofThisMachine: the default of a variable is what an image has, not this machine.
+func ofThisMachine(name string) bool { return name == "postgres_bin" || name == "postgres_gid" }
 
 func (f Facts) value(name, context string) (string, error) {
 	switch {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,9 @@ func ReadPrograms(checkout string) (*Programs, error) {
 	}
 	return p, nil
 }
+
+// Names of the images whose programs are there, in order.
+func (p *Programs) Names() []string { return slices.Sorted(maps.Keys(p.images)) }
 
 // at is where a path of the file is on this machine.
 func (p *Programs) at(path string) string {

@@ -21,11 +21,13 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | bench-survival  [--nat KIND] [--udp open|blocked]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | bench-survival  [--nat KIND] [--udp open|blocked] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
   --udp blocked  no UDP passes the NATs
+  --programs     CVMs run this checkout's programs in place of the images of .out/images:
+                 for development, nothing is built into images or unpacked
 
   run            deploy, load, roll, measure, kill the leader; writes .out/demo.json
   up             deploy and leave the cluster running; bring back one that is there
@@ -76,15 +78,16 @@ func run(ctx context.Context, args []string) error {
 	defer func() { _ = log.Close() }()
 	switch o.verb {
 	case "bench-rollout":
-		return bench(ctx, root, out, log, n)
+		r := rig.New(root, filepath.Join(out, "bench"), rig.BenchBootDelay, log)
+		r.Programs = o.programs
+		return bench(ctx, r, n, out)
 	case "drill-restore":
-		return drillRestore(ctx, rig.NewLight(root, filepath.Join(out, o.verb), time.Second, log), n, out)
+		r := rig.New(root, filepath.Join(out, o.verb), time.Second, log)
+		r.Programs = o.programs
+		return drillRestore(ctx, r, n, out)
 	}
-	r, err := rig.New(root, filepath.Join(out, stateName(o.verb)), 3*time.Second, log)
-	if err != nil {
-		return err
-	}
-	r.Net = o.network
+	r := rig.New(root, filepath.Join(out, stateName(o.verb)), 3*time.Second, log)
+	r.Net, r.Programs = o.network, o.programs
 	switch o.verb {
 	case "run":
 		return demo(ctx, r, n, out)
@@ -118,6 +121,8 @@ type options struct {
 	network rig.Net
 	// networkGiven says that the network was named, not left out.
 	networkGiven bool
+	// programs of the checkout run in place of images.
+	programs bool
 	// short leaves out what takes long.
 	short bool
 }
@@ -132,6 +137,7 @@ func parse(args []string) (o options, err error) {
 	nat := flags.String("nat", rig.DefaultNet.NAT, "")
 	udp := flags.String("udp", "open", "")
 	flags.BoolVar(&o.short, "short", false, "")
+	flags.BoolVar(&o.programs, "programs", false, "")
 	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
 		return o, errors.Join(err, errors.New("usage: "+usage))
 	}
@@ -152,7 +158,7 @@ func parse(args []string) (o options, err error) {
 	default:
 		return o, fmt.Errorf("--udp %q: want open or blocked", *udp)
 	}
-	flags.Visit(func(f *flag.Flag) { o.networkGiven = o.networkGiven || f.Name != "short" })
+	flags.Visit(func(f *flag.Flag) { o.networkGiven = o.networkGiven || f.Name == "nat" || f.Name == "udp" })
 	o.verb = args[0]
 	if o.short && o.verb != "bench-survival" {
 		return o, fmt.Errorf("--short: %s has no short form, bench-survival has", o.verb)
@@ -183,8 +189,7 @@ func demo(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err err
 	)
 }
 
-func bench(ctx context.Context, root, out string, log io.Writer, n *rig.Narrator) (err error) {
-	r := rig.NewLight(root, filepath.Join(out, "bench"), rig.BenchBootDelay, log)
+func bench(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err error) {
 	if err := r.Down(ctx); err != nil {
 		return err
 	}

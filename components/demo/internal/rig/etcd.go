@@ -21,12 +21,12 @@ const (
 
 // ApplyEtcd writes the etcd group's spec with the given release.
 func (r *Rig) ApplyEtcd(ctx context.Context, release string) error {
-	return r.applyEtcdFile(ctx, "etcd.hcl", []string{"cadre/agent", "cadre/etcd"}, "--var", "release="+release)
+	return r.applyEtcdFile(ctx, "etcd.hcl", []string{"agent", "etcd"}, "--var", "release="+release)
 }
 
 // ApplyEtcdApp writes the group of the clients.
 func (r *Rig) ApplyEtcdApp(ctx context.Context) error {
-	return r.applyEtcdFile(ctx, "app.hcl", []string{"cadre/agent", "cadre/load"})
+	return r.applyEtcdFile(ctx, "app.hcl", []string{"agent", "load"})
 }
 
 func (r *Rig) applyEtcdFile(ctx context.Context, file string, images []string, extra ...string) error {

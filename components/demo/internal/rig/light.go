@@ -2,9 +2,7 @@ package rig
 
 import (
 	"context"
-	"io"
 	"path/filepath"
-	"time"
 )
 
 // Light is the group of clusters/light: three small web servers.
@@ -17,17 +15,6 @@ const Coordinators = 3
 // which its process is to end.
 const FailpointFile = "/run/cadre/failpoint"
 
-// NewLight returns a rig that needs no database; see New.
-func NewLight(root, state string, bootDelay time.Duration, log io.Writer) *Rig {
-	if log == nil {
-		log = io.Discard
-	}
-	images := Images(filepath.Join(root, "bin"), filepath.Join(root, ".tools"), "")
-	// The server's programs are not looked for.
-	delete(images, "cadre/patroni")
-	return &Rig{Root: root, State: state, BootDelay: bootDelay, Log: log, images: images}
-}
-
 // CreateLightCluster deploys the coordinators and waits until they answer and are proven.
 func (r *Rig) CreateLightCluster(ctx context.Context) error {
 	return r.createCluster(ctx, "clusters/light/cluster.hcl")
@@ -39,7 +26,7 @@ func (r *Rig) LightFile() string { return filepath.Join(r.Root, "clusters/light/
 // ApplyLight writes the light group's spec from file with the given release, and
 // returns what the command printed. Later flags win over earlier ones.
 func (r *Rig) ApplyLight(ctx context.Context, file, release string, flags ...string) (string, error) {
-	vars, err := r.ImageVars("cadre/agent", "cadre/light")
+	vars, err := r.ImageVars("agent", "light")
 	if err != nil {
 		return "", err
 	}

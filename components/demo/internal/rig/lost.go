@@ -26,7 +26,7 @@ func (r *Rig) LoseCVM(ctx context.Context, vmUUID string) error {
 // Rows counts the load's rows in a database Slot's own copy, and says whether that is a
 // standby's.
 func (r *Rig) Rows(ctx context.Context, slot string) (rows int, standby bool, err error) {
-	bin, err := postgresBin()
+	bin, err := r.postgresBin()
 	if err != nil {
 		return 0, false, err
 	}

@@ -27,10 +27,11 @@ type Rig struct {
 	BootDelay time.Duration
 	// Net is what the CVMs sit behind.
 	Net Net
+	// Programs lets CVMs run the checkout's programs in place of images.
+	Programs bool
 	// Log gets what the cadre binary prints while it works; nil discards it.
 	Log io.Writer
 
-	images ImageMap
 	client *client.Client
 }
 
@@ -68,14 +69,10 @@ type Cloud struct {
 }
 
 // New returns a rig for the checkout at root with its state below state.
-func New(root, state string, bootDelay time.Duration, log io.Writer) (*Rig, error) {
-	postgres, err := postgresBin()
-	if err != nil {
-		return nil, err
-	}
+func New(root, state string, bootDelay time.Duration, log io.Writer) *Rig {
 	r := At(root, state, log)
-	r.BootDelay, r.images = bootDelay, Images(filepath.Join(root, "bin"), filepath.Join(root, ".tools"), postgres)
-	return r, nil
+	r.BootDelay = bootDelay
+	return r
 }
 
 // At returns a rig that can only look after what is at state already: power it on, ask
@@ -87,14 +84,21 @@ func At(root, state string, log io.Writer) *Rig {
 	return &Rig{Root: root, State: state, Log: log}
 }
 
-// postgresBin finds the newest installed server's programs.
-func postgresBin() (string, error) {
+// postgresBin is the folder of the database's programs in its CVMs.
+func (r *Rig) postgresBin() (string, error) {
+	if !r.Programs {
+		return imagePostgresBin, nil
+	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil || len(found) == 0 {
 		return "", errors.New("no PostgreSQL server below /usr/lib/postgresql: run make tools")
 	}
 	return found[len(found)-1], nil
 }
+
+// imagePostgresBin is where the image patroni has PostgreSQL: the default of postgres_bin in
+// clusters/postgres/postgres.hcl.
+const imagePostgresBin = "/usr/lib/postgresql/15/bin"
 
 // groupID is the numeric id of one of this machine's groups.
 func groupID(name string) (string, error) {
@@ -122,20 +126,6 @@ func (r *Rig) Cloud() (Cloud, error) {
 		return Cloud{}, fmt.Errorf("read %s: %w", r.CloudFile(), err)
 	}
 	return cloud, nil
-}
-
-// ImageVars are the -var flags that name pinned images.
-func (r *Rig) ImageVars(names ...string) ([]string, error) {
-	var vars []string
-	for _, name := range names {
-		ref, err := r.images.Reference(name)
-		if err != nil {
-			return nil, err
-		}
-		_, short, _ := strings.Cut(name, "/")
-		vars = append(vars, "--var", short+"_image="+ref)
-	}
-	return vars, nil
 }
 
 // Cadre runs the cadre binary with the rig's context and returns what it printed.
@@ -183,13 +173,16 @@ func (r *Rig) Up(ctx context.Context) error {
 	if err := os.MkdirAll(r.State, 0o700); err != nil {
 		return fmt.Errorf("make the state folder: %w", err)
 	}
-	imageFile := filepath.Join(r.State, "images.json")
-	if err := r.images.Write(imageFile); err != nil {
-		return fmt.Errorf("write the image map: %w", err)
+	// What one cloud unpacked, the next one need not.
+	args := []string{"local", "up", "--state", filepath.Dir(r.CloudFile()), "--boot-delay", r.BootDelay.String(), "--image-store", filepath.Join(r.Root, ".out", "image-store")}
+	if r.Programs {
+		args = append(args, "--programs")
 	}
-	args := []string{"local", "up", "--state", filepath.Dir(r.CloudFile()), "--images", imageFile, "--boot-delay", r.BootDelay.String()}
-	_, err := r.Cadre(ctx, append(args, r.Net.flags(filepath.Join(r.Root, "bin"))...)...)
-	return err
+	out, err := r.CadreJSON(ctx, append(args, r.Net.flags(filepath.Join(r.Root, "bin"))...)...)
+	if err != nil {
+		return err
+	}
+	return r.keepPinned(out)
 }
 
 // CreateCluster deploys the coordinators and waits until they answer and are proven.
@@ -203,7 +196,7 @@ func (r *Rig) CreateCluster(ctx context.Context) error {
 
 // createCluster deploys what a cluster file of the checkout says.
 func (r *Rig) createCluster(ctx context.Context, file string) error {
-	vars, err := r.ImageVars("cadre/coordinator")
+	vars, err := r.ImageVars("coordinator")
 	if err != nil {
 		return err
 	}

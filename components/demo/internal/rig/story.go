@@ -23,25 +23,28 @@ const (
 
 // ApplyPostgres writes the database group's spec with the given release.
 func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string) error {
-	vars, err := r.ImageVars("cadre/agent", "cadre/patroni")
+	vars, err := r.ImageVars("agent", "patroni")
 	if err != nil {
 		return err
 	}
-	bin, err := postgresBin()
-	if err != nil {
-		return err
+	vars = append(vars, "--var", "release="+release)
+	if r.Programs {
+		bin, err := r.postgresBin()
+		if err != nil {
+			return err
+		}
+		gid, err := groupID("postgres")
+		if err != nil {
+			return err
+		}
+		vars = append(vars, "--var", "postgres_bin="+bin, "--var", "postgres_gid="+gid)
 	}
-	gid, err := groupID("postgres")
-	if err != nil {
-		return err
-	}
-	vars = append(vars, "--var", "release="+release, "--var", "postgres_bin="+bin, "--var", "postgres_gid="+gid)
 	return r.apply(ctx, "postgres.hcl", append(vars, extra...))
 }
 
 // ApplyApp writes the load's group.
 func (r *Rig) ApplyApp(ctx context.Context) error {
-	vars, err := r.ImageVars("cadre/agent", "cadre/load")
+	vars, err := r.ImageVars("agent", "load")
 	if err != nil {
 		return err
 	}
