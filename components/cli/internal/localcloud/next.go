@@ -140,7 +140,7 @@ func (f Facts) variables(file, context string) (flags []string, problems []error
 	}
 	for _, m := range variables.FindAllSubmatch(raw, -1) {
 		name := string(m[1])
-		if hasDefault.Match(m[2]) && !(f.Programs && ofThisMachine(name)) {
+		if hasDefault.Match(m[2]) && (!f.Programs || !ofThisMachine(name)) {
 			continue
 		}
 		value, err := f.value(name, context)
