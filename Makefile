@@ -95,7 +95,7 @@ check: tools-dev ## what every commit must pass: format, vet, lint, generated fi
 	@scripts/check.sh
 
 .PHONY: test
-test: tools build ## unit, contract, property, scenario and end-to-end tests, with the race detector
+test: tools build images ## unit, contract, property, scenario and end-to-end tests, with the race detector
 	@scripts/test.sh
 
 .PHONY: test-scale
@@ -103,11 +103,11 @@ test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers
 	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .
 
 .PHONY: demo
-demo: tools build ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
+demo: tools build images ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
 	@$(BIN)/cadre-demo run $(DEMO_NET)
 
 .PHONY: up
-up: tools build ## start the demo cluster, or bring it back, and leave it running (root; NAT and UDP as for demo)
+up: tools build images ## start the demo cluster, or bring it back, and leave it running (root; NAT and UDP as for demo)
 	@$(BIN)/cadre-demo up $(DEMO_NET)
 
 .PHONY: down
@@ -123,19 +123,19 @@ cluster-down: build ## remove what `make cluster` made (root; NAME=starter)
 	@$(BIN)/cadre-cluster down '$(NAME)'
 
 .PHONY: drill-power
-drill-power: tools build ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)
+drill-power: tools build images ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)
 	@$(BIN)/cadre-demo drill-power $(DEMO_NET)
 
 .PHONY: drill-restore
-drill-restore: tools build ## restore a backup of the records behind a rollout: the cluster halts until an operator lets it go on (root)
+drill-restore: tools build images ## restore a backup of the records behind a rollout: the cluster halts until an operator lets it go on (root)
 	@$(BIN)/cadre-demo drill-restore
 
 .PHONY: bench-rollout
-bench-rollout: tools build ## measure the engine's own overhead in a rollout (root)
+bench-rollout: tools build images ## measure the engine's own overhead in a rollout (root)
 	@$(BIN)/cadre-demo bench-rollout
 
 .PHONY: bench-survival
-bench-survival: tools build ## measure what PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
+bench-survival: tools build images ## measure what PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
 	@$(BIN)/cadre-demo bench-survival $(DEMO_NET) $(SURVIVAL)
 
 .PHONY: bench-overlay

@@ -43,6 +43,8 @@ type Options struct {
 	Only []string
 	// GoCache is a build cache of Go; empty is the machine's.
 	GoCache string
+	// Fresh builds also what would be the same as what is there.
+	Fresh bool
 	// Rebuild builds programs of others also when they are there.
 	Rebuild bool
 	// Env reads the environment.
@@ -98,16 +100,44 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		return nil, err
 	}
 	recipes := r.needed(wanted)
+	dir, release, err := r.programFolder()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := r.buildPrograms(ctx, dir, recipes); err != nil {
+		return nil, err
+	}
+	inputs, err := r.inputs(wanted)
+	if err != nil {
+		return nil, err
+	}
+	if results, ok := r.unchanged(inputs); ok && !r.Fresh && !r.Rebuild {
+		r.Say("nothing has changed since they were built")
+		return results, nil
+	}
+	return r.make(ctx, recipes, wanted, inputs)
+}
+
+// make makes the layout of the programs that are there.
+func (r *run) make(ctx context.Context, recipes, wanted []*recipe.Recipe, inputs string) ([]Result, error) {
 	if err := r.fetch(ctx, recipes); err != nil {
 		return nil, err
 	}
-	if err := r.buildPrograms(ctx, recipes); err != nil {
+	if err := r.allNotices(ctx, recipes); err != nil {
 		return nil, err
 	}
 	if err := r.makeLayers(ctx, recipes); err != nil {
 		return nil, err
 	}
-	return r.write(wanted)
+	if err := r.removeStamp(); err != nil {
+		return nil, err
+	}
+	results, err := r.write(wanted)
+	if err != nil {
+		return nil, err
+	}
+	return results, r.leaveStamp(inputs, results)
 }
 
 func prepare(o Options) (*run, []*recipe.Recipe, error) {

@@ -155,6 +155,56 @@ func TestTheSameSourcesGiveTheSameDigest(t *testing.T) {
 	}
 }
 
+// A second build of the same is none; what changed an input, or the layout, is built again.
+func TestNothingIsBuiltTwice(t *testing.T) {
+	root, cache := filepath.Join(t.TempDir(), "r"), t.TempDir()
+	repository(t, root, cache)
+	o := options(root, filepath.Join(root, "images"), cache)
+	said := ""
+	o.Say = func(line string) { said += line + "\n" }
+	same := func(what string, want bool) []Result {
+		t.Helper()
+		said = ""
+		got, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if is := strings.Contains(said, "nothing has changed"); is != want {
+			t.Errorf("%s: built nothing is %v, want %v", what, is, want)
+		}
+		return got
+	}
+	first := same("the first build", false)
+	if again := same("the same again", true); len(again) != 1 || again[0] != first[0] {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	change := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("components/greet/cmd/greet/main.go", "package main\n\nvar version = \"none\"\n\nfunc main() { println(version, 1) }\n")
+	if second := same("another program", false); second[0].Digest == first[0].Digest {
+		t.Error("another program is the same image")
+	}
+	change(Recipes+"/greeter.hcl", strings.Replace(image, "80/tcp", "81/tcp", 1))
+	same("another recipe", false)
+	change("LICENSE", "another licence")
+	same("another licence", false)
+	o.Source = "a commit"
+	same("another commit", false)
+	blobs, err := filepath.Glob(filepath.Join(o.Out, "blobs/sha256/*"))
+	if err != nil || len(blobs) == 0 {
+		t.Fatal(blobs, err)
+	}
+	if err := os.Truncate(blobs[0], 1); err != nil {
+		t.Fatal(err)
+	}
+	same("a layout that lost bytes", false)
+	same("the layout made whole", true)
+}
+
 func TestAnImageHasWhatItsRecipeSays(t *testing.T) {
 	root, cache := filepath.Join(t.TempDir(), "r"), t.TempDir()
 	repository(t, root, cache)

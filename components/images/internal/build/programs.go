@@ -24,15 +24,11 @@ type binary struct {
 }
 
 // buildPrograms builds the programs of recipes, ours in one call.
-func (r *run) buildPrograms(ctx context.Context, recipes []*recipe.Recipe) error {
+func (r *run) buildPrograms(ctx context.Context, dir string, recipes []*recipe.Recipe) error {
 	var ours []program.Source
-	dir := filepath.Join(r.work, "bin")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make a folder for programs: %w", err)
-	}
 	for _, one := range recipes {
 		for _, p := range one.Programs {
-			source := program.Source{Name: p.Name, Module: p.Module, Package: p.Package, Foreign: p.Locked}
+			source := sourceOf(p)
 			if p.Locked {
 				if err := r.locked(ctx, one, source); err != nil {
 					return err
@@ -54,12 +50,13 @@ func (r *run) buildPrograms(ctx context.Context, recipes []*recipe.Recipe) error
 		if b.sha256, b.size, err = fetch.Digest(b.path); err != nil {
 			return fmt.Errorf("program %s: %w", s.Name, err)
 		}
-		if b.notices, err = r.notices(ctx, s); err != nil {
-			return err
-		}
 		r.programs[s.Name] = b
 	}
 	return nil
+}
+
+func sourceOf(p recipe.Program) program.Source {
+	return program.Source{Name: p.Name, Module: p.Module, Package: p.Package, Foreign: p.Locked}
 }
 
 // locked finds a program of others by its digest, or builds it, which can take minutes.
@@ -74,11 +71,7 @@ func (r *run) locked(ctx context.Context, one *recipe.Recipe, s program.Source) 
 			return fmt.Errorf("program %s (%s): %w", s.Name, where(one, lock.Line), err)
 		}
 	}
-	notices, err := r.notices(ctx, s)
-	if err != nil {
-		return err
-	}
-	r.programs[s.Name] = binary{r.cache.Path(lock.SHA256), lock.SHA256, lock.Size, notices}
+	r.programs[s.Name] = binary{path: r.cache.Path(lock.SHA256), sha256: lock.SHA256, size: lock.Size}
 	return nil
 }
 
@@ -87,7 +80,7 @@ func (r *run) provide(ctx context.Context, lock recipe.Binary, s program.Source)
 	ready := filepath.Join(r.Root, ".tools/bin", s.Name)
 	if sum, _, err := fetch.Digest(ready); err != nil || sum != lock.SHA256 || r.Rebuild {
 		r.Say("building " + s.Name + " from its Go module; once, can take minutes")
-		ready = filepath.Join(r.work, "bin", s.Name)
+		ready = filepath.Join(r.work, s.Name)
 		if err := r.builder.Build(ctx, filepath.Dir(ready), []program.Source{s}); err != nil {
 			return err
 		}
@@ -100,6 +93,21 @@ func (r *run) provide(ctx context.Context, lock recipe.Binary, s program.Source)
 	if _, err := r.cache.Store(f, lock.SHA256); err != nil {
 		return fmt.Errorf("built by %s: %w; %s has changed and is to be locked anew with make images-lock, or this toolchain is not the one of go.dev",
 			r.set.Pins.Toolchain, err, s.Module)
+	}
+	return nil
+}
+
+// allNotices reads the licences of what programs are made of.
+func (r *run) allNotices(ctx context.Context, recipes []*recipe.Recipe) error {
+	for _, one := range recipes {
+		for _, p := range one.Programs {
+			b := r.programs[p.Name]
+			var err error
+			if b.notices, err = r.notices(ctx, sourceOf(p)); err != nil {
+				return err
+			}
+			r.programs[p.Name] = b
+		}
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 // locale and number of processors, and with nothing that Go has compiled before. again is this
 // program with the arguments that make it build.
 func Reproduce(ctx context.Context, o Options, again func(ctx context.Context, root, out, goCache string) *exec.Cmd) ([]Result, error) {
+	o.Fresh = true
 	results, err := Run(ctx, o)
 	if err != nil {
 		return nil, err

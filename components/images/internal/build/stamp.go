@@ -1,0 +1,161 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"cadre.dev/images/internal/fetch"
+	"cadre.dev/images/internal/recipe"
+)
+
+// stampEnding names the file beside a layout that says what the layout was made of.
+const stampEnding = "-stamp.json"
+
+// stamp is what a build left behind. While everything that images follow from is the same,
+// and the layout is as it was written, there is nothing to build.
+type stamp struct {
+	// Inputs is a digest of what the images follow from, Layout of what was written.
+	Inputs  string   `json:"inputs"`
+	Layout  string   `json:"layout"`
+	Results []Result `json:"results"`
+}
+
+// inputs is a digest of all that decides what is written: this program, recipes, locks and
+// pins, our licence, the programs, and what was asked for.
+func (r *run) inputs(wanted []*recipe.Recipe) (string, error) {
+	h := sha256.New()
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	recipes, err := os.ReadDir(filepath.Join(r.Root, Recipes))
+	if err != nil {
+		return "", fmt.Errorf("read recipes: %w", err)
+	}
+	files := []string{self, filepath.Join(r.Root, "LICENSE")}
+	for _, one := range recipes {
+		files = append(files, filepath.Join(r.Root, Recipes, one.Name()))
+	}
+	for _, name := range files {
+		sum, _, err := fetch.Digest(name)
+		if err != nil {
+			return "", fmt.Errorf("read what images are made of: %w", err)
+		}
+		say(h, filepath.Base(name), sum)
+	}
+	say(h, r.Version, r.Source, compressor())
+	for _, w := range wanted {
+		say(h, w.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.programs)) {
+		say(h, name, r.programs[name].sha256)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// say adds texts to a digest so that none can take bytes of its neighbour.
+func say(w io.Writer, texts ...string) {
+	for _, t := range texts {
+		_, _ = io.WriteString(w, strconv.Quote(t)+"\n") // a hash takes everything
+	}
+}
+
+// written is a digest of a layout: its index, and the names and sizes of its files, whose
+// names are digests.
+func written(dir string) (string, error) {
+	h := sha256.New()
+	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	if err != nil {
+		return "", err
+	}
+	say(h, string(index))
+	err = filepath.WalkDir(filepath.Join(dir, "blobs"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			say(h, e.Name(), strconv.FormatInt(info.Size(), 10))
+		}
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// unchanged gives the results of the build that left the layout, when it would be the same
+// again.
+func (r *run) unchanged(inputs string) ([]Result, bool) {
+	text, err := os.ReadFile(r.Out + stampEnding)
+	if err != nil {
+		return nil, false
+	}
+	var s stamp
+	if json.Unmarshal(text, &s) != nil || s.Inputs != inputs {
+		return nil, false
+	}
+	layout, err := written(r.Out)
+	return s.Results, err == nil && layout == s.Layout
+}
+
+// leaveStamp is written last: a build that was interrupted leaves none.
+func (r *run) leaveStamp(inputs string, results []Result) error {
+	layout, err := written(r.Out)
+	if err != nil {
+		return fmt.Errorf("read the layout again: %w", err)
+	}
+	text, err := json.Marshal(stamp{Inputs: inputs, Layout: layout, Results: results})
+	if err == nil {
+		err = os.WriteFile(r.Out+stampEnding, append(text, '\n'), 0o644) //nolint:gosec // a public file
+	}
+	if err != nil {
+		return fmt.Errorf("say what the layout was made of: %w", err)
+	}
+	return nil
+}
+
+// removeStamp before the layout changes.
+func (r *run) removeStamp() error {
+	if err := os.Remove(r.Out + stampEnding); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove what the layout was made of: %w", err)
+	}
+	return nil
+}
+
+// programFolder is where our programs are built. What is there already and is current is
+// not linked again. One build at a time has it.
+func (r *run) programFolder() (dir string, release func(), err error) {
+	dir = r.Out + "-programs"
+	if r.Fresh {
+		if err := os.RemoveAll(dir); err != nil {
+			return "", nil, fmt.Errorf("remove the programs of another build: %w", err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public files
+		return "", nil, fmt.Errorf("make a folder for programs: %w", err)
+	}
+	release, err = hold(filepath.Join(dir, ".lock"))
+	return dir, release, err
+}
+
+// hold waits until nobody else holds a file.
+func hold(path string) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait for another build: %w", err)
+	}
+	return func() { _ = f.Close() }, nil
+}
