@@ -15,7 +15,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"cadre.dev/client"
 	"cadre.dev/client/tell"
@@ -184,31 +183,34 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, timeout ti
 	// The time is this slot's own, not that of those before it.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var last *client.View
+	var p progress
+	var reached *group.InstanceStatus
 	if revision := want.Revision.ValueString(); revision != "" {
-		_, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{
-			Revision: revision, Reason: "updated by Terraform",
-			See: func(v client.View) {
-				for _, line := range tell.Changes(last, v) {
-					tflog.Info(ctx, line)
-				}
-				last = &v
-			},
-			Lost: func(err error) { tflog.Warn(ctx, "no coordinator answers, still trying: "+err.Error()) },
-		})
+		i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
 		if err != nil {
-			updateFailed(want.slot(), timeout, last, err, diags)
+			updateFailed(want.slot(), timeout, p.last, err, diags)
 			return false
 		}
+		reached = &i
 	}
-	found, err := r.read(ctx, cl, want)
+	found := false
+	err := client.Poll(ctx, func(ctx context.Context) (bool, error) {
+		var err error
+		found, err = r.read(ctx, cl, want, reached)
+		return true, err
+	}, p.lost(ctx))
 	switch {
 	case err != nil:
 		addError(diags, "Slot "+want.slot()+" cannot be read", err)
 	case !found:
-		diags.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf("Group %s has no slot of ordinal %d.", want.Group.ValueString(), want.Ordinal.ValueInt64()))
+		noSlot(*want, diags)
 	}
 	return !diags.HasError()
+}
+
+func noSlot(m instance, diags *diag.Diagnostics) {
+	diags.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf(
+		"Group %s has no slot of ordinal %d: its ordinals go from 0 to its replicas - 1. Raise replicas of the group, or take this resource out.", m.Group.ValueString(), m.Ordinal.ValueInt64()))
 }
 
 func updateFailed(slot string, timeout time.Duration, last *client.View, err error, diags *diag.Diagnostics) {
@@ -225,20 +227,24 @@ func updateFailed(slot string, timeout time.Duration, last *client.View, err err
 	diags.AddError(fmt.Sprintf("Slot %s is not available at its revision after %s", slot, timeout), text)
 }
 
-// read fills in what is known of the slot; false: there is none.
-func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *instance) (bool, error) {
-	one, err := cl.Instance(ctx, m.slot())
-	if err != nil {
-		return false, unlessAbsent(err)
+// read fills in what is known of the slot; false: there is none. reached is what an update
+// ended with: the coordinator that answers now may not have heard of it yet.
+func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *instance, reached *group.InstanceStatus) (bool, error) {
+	if reached == nil {
+		one, err := cl.Instance(ctx, m.slot())
+		if err != nil {
+			return false, unlessAbsent(err)
+		}
+		reached = &one.Status
 	}
 	g, err := cl.Group(ctx, m.Group.ValueString())
 	if err != nil {
 		return false, err
 	}
-	i := one.Status
-	m.ID, m.Revision = types.StringValue(m.slot()), types.StringValue(i.Observed)
-	m.InstanceID, m.VIP, m.PreservedState = types.StringValue(i.InstanceID), types.StringValue(i.VIP), types.StringValue(g.Spec.PreservedState.Disk)
-	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.Meta)
+	m.ID, m.Revision = types.StringValue(m.slot()), types.StringValue(reached.Observed)
+	m.InstanceID, m.VIP = types.StringValue(reached.InstanceID), types.StringValue(reached.VIP)
+	m.PreservedState = types.StringValue(g.Spec.PreservedDisk(int(m.Ordinal.ValueInt64())))
+	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.MetaOf(int(m.Ordinal.ValueInt64())))
 	if diags.HasError() {
 		return false, errors.New(diags[0].Detail())
 	}
@@ -262,11 +268,11 @@ func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, r
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	cl := r.connection.use(&resp.Diagnostics)
+	cl := r.connection.lookup("Slot "+m.slot(), &resp.Diagnostics)
 	if cl == nil {
 		return
 	}
-	found, err := r.read(ctx, cl, &m)
+	found, err := r.read(ctx, cl, &m, nil)
 	switch {
 	case err != nil:
 		addError(&resp.Diagnostics, "Slot "+m.slot()+" cannot be read", err)
