@@ -110,7 +110,8 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	there, err := cl.Group(ctx, name)
-	if err == nil && there.Index != uint64(max(before.number(argIndex), 0)) {
+	was, _, unread := writtenIn(before)
+	if err == nil && there.Index != uint64(max(before.number(argIndex), 0)) && (unread != nil || !unchanged(there.Spec, was.spec)) {
 		resp.Diagnostics.AddError("The spec of group "+name+" was changed since it was read", "Somebody else wrote it, perhaps to keep what destroying would lose. Plan again and look at what goes.")
 		return
 	}

@@ -68,7 +68,7 @@ func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 		summary, detail := deletingText(name)
 		resp.Diagnostics.AddAttributeWarning(path.Root("name"), summary, detail)
 	} else if !unchanged || disks != before.flag(argDisks, false) || waits && !before.flag(argComplete, false) {
-		if revision := r.askPlan(ctx, w, disks, &resp.Diagnostics); revision != "" {
+		if revision := r.askPlan(ctx, w, was, disks, &resp.Diagnostics); revision != "" {
 			planned[argRevision] = textValue(revision)
 		}
 	} else {
@@ -98,14 +98,17 @@ func (r *groupResource) tellDrift(ctx context.Context, w written, diags *diag.Di
 // askPlan has the coordinators judge the spec and say what they would do. It gives the
 // revision as they name it: the provider may be of another version. "" when they cannot be
 // asked, or refuse the spec, which was added then.
-func (r *groupResource) askPlan(ctx context.Context, w written, disks bool, diags *diag.Diagnostics) string {
+func (r *groupResource) askPlan(ctx context.Context, w, was written, disks bool, diags *diag.Diagnostics) string {
 	cl, err := r.connection.open()
 	if err != nil {
 		noPlan(w.spec.Name, err, diags)
 		return ""
 	}
-	name := w.spec.Name
-	checked, err := cl.ApplyGroupWith(ctx, w.spec, client.ApplyOptions{DryRun: true, DeleteDisks: disks, Reason: argDisks + " is set in Terraform"})
+	name, spec := w.spec.Name, w.spec
+	if there, err := cl.Group(ctx, name); err == nil {
+		spec = beside(spec, others(there.Spec, was.spec, w.spec))
+	}
+	checked, err := cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{DryRun: true, DeleteDisks: disks, Reason: argDisks + " is set in Terraform"})
 	switch {
 	case client.KindOf(err) == client.Unavailable && err != nil:
 		noPlan(name, err, diags)
@@ -120,7 +123,7 @@ func (r *groupResource) askPlan(ctx context.Context, w written, disks bool, diag
 	if len(checked.Leaving) > 0 {
 		diags.AddAttributeWarning(path.Root("replicas"), fmt.Sprintf("Slots leave group %s: %s", name, strings.Join(checked.Leaving, ", ")), leavingText(checked.HeldDisks, disks))
 	}
-	p, err := cl.Plan(ctx, name, &w.spec)
+	p, err := cl.Plan(ctx, name, &spec)
 	if err != nil {
 		// A spec must be appliable without a leader that has a view.
 		noPlan(name, err, diags)

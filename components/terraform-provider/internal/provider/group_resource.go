@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -64,7 +65,7 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 	switch {
 	case err == nil && deleting(there):
 		beingDeleted(name, &resp.Diagnostics)
-	case err == nil && !same(there.Spec, a.written.spec):
+	case err == nil && !unchanged(there.Spec, a.written.spec):
 		existsAlready(name, &resp.Diagnostics)
 	case err != nil && client.KindOf(err) != client.NotFound:
 		addError(&resp.Diagnostics, "Group cannot be read", err)
@@ -72,7 +73,7 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	done, ok := a.apply(ctx, there.Index)
+	done, ok := a.apply(ctx, beside(a.written.spec, others(there.Spec, a.written.spec)), there.Index)
 	if !ok {
 		return
 	}
@@ -104,11 +105,21 @@ func (r *groupResource) Update(ctx context.Context, req resource.UpdateRequest, 
 		addErrorIf(&resp.Diagnostics, "State cannot be read", err)
 		return
 	}
-	if there, err := a.client.Group(ctx, a.written.spec.Name); err == nil && deleting(there) {
+	was, _, err := writtenIn(before)
+	there, unread := a.client.Group(ctx, a.written.spec.Name)
+	if err = errors.Join(err, unread); err != nil {
+		addError(&resp.Diagnostics, "Group "+a.written.spec.Name+" cannot be read", err)
+		return
+	}
+	if deleting(there) {
 		beingDeleted(a.written.spec.Name, &resp.Diagnostics)
 		return
 	}
-	done, ok := a.apply(ctx, uint64(max(before.number(argIndex), 0)))
+	index := uint64(max(before.number(argIndex), 0))
+	if unchanged(there.Spec, was.spec) {
+		index = there.Index // a cadre_instance of the same run may have written its settings
+	}
+	done, ok := a.apply(ctx, beside(a.written.spec, others(there.Spec, was.spec, a.written.spec)), index)
 	if !ok {
 		return
 	}
@@ -171,13 +182,13 @@ func deleting(g client.Group) bool { return g.Deleting != nil && *g.Deleting }
 
 // apply writes the spec, unless it is stored already. index is what was read before, 0 for
 // nothing: the group is made then, and one that somebody else made meanwhile is not touched.
-func (a applying) apply(ctx context.Context, index uint64) (client.Applied, bool) {
-	name := a.written.spec.Name
+func (a applying) apply(ctx context.Context, spec group.Spec, index uint64) (client.Applied, bool) {
+	name := spec.Name
 	o := client.ApplyOptions{ExpectedIndex: index, ExpectAbsent: index == 0, DeleteDisks: a.planned.flag(argDisks, false)}
 	if o.DeleteDisks {
 		o.Reason = argDisks + " is set in Terraform"
 	}
-	done, err := a.client.ApplyGroupWith(ctx, a.written.spec, o)
+	done, err := a.client.ApplyGroupWith(ctx, spec, o)
 	switch {
 	case err == nil:
 		return done, true
@@ -252,7 +263,7 @@ func (r *groupResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if err != nil || before.text(argRevision) == "" {
 		was = written{blocks: map[string]any{}, tree: map[string]any{}} // imported
 	}
-	values, extra, err := was.stored(there.Spec)
+	values, extra, err := was.stored(alone(there.Spec, others(there.Spec, was.spec)))
 	if err != nil {
 		addError(&resp.Diagnostics, "The stored spec of "+name+" cannot be read", err)
 		return
