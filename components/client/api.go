@@ -74,6 +74,9 @@ type Group struct {
 	Revision string `json:"revision,omitempty"`
 	// Deleting: the group is being deleted; nil: the coordinators are too old to say.
 	Deleting *bool `json:"deleting,omitempty"`
+	// SpecJSON is the spec as it is stored. Spec passes over fields that this program does not
+	// know; who writes a changed spec back must know them all (group.Decode refuses others).
+	SpecJSON []byte `json:"-"`
 }
 
 // Group reads one group; Kind NotFound when there is none.
@@ -85,7 +88,7 @@ func (c *Client) Group(ctx context.Context, name string) (Group, error) {
 	if err != nil {
 		return Group{}, c.wrap(doing, err)
 	}
-	out := Group{Index: r.GetSpecIndex(), Revision: r.GetRevision(), Deleting: r.Deleting}
+	out := Group{Index: r.GetSpecIndex(), Revision: r.GetRevision(), Deleting: r.Deleting, SpecJSON: r.GetSpecJson()}
 	if err := decode(doing, r.GetSpecJson(), &out.Spec); err != nil {
 		return Group{}, err
 	}

@@ -20,16 +20,19 @@ type Platform struct {
 	content map[string][]byte   // app-compose by hash; guarded by mu
 	apps    map[string]string   // app allotted to a document, by hash; guarded by mu
 	refused error               // what updates answer; nil: they work; guarded by mu
+	made    map[string]int      // how often a CVM of a name was made; guarded by mu
+	hold    chan struct{}       // deletes wait until it is closed; nil: they do not; guarded by mu
 	running sync.WaitGroup
 }
 
 type machine struct {
 	platform.Instance
+	seed []byte // on its disk
 	stop context.CancelFunc
 }
 
 func newPlatform(h *Whole, coordinator string) *Platform {
-	return &Platform{h: h, content: map[string][]byte{}, apps: map[string]string{}, all: map[string]*machine{
+	return &Platform{h: h, content: map[string][]byte{}, apps: map[string]string{}, made: map[string]int{}, all: map[string]*machine{
 		"demo-coordinator-0": {Instance: platform.Instance{Name: "demo-coordinator-0", VMUUID: "vm-c0", AppID: CoordinatorApp, InstanceID: coordinator, Status: "running"}},
 	}}
 }
@@ -53,6 +56,20 @@ func (p *Platform) RefuseUpdates(err error) {
 	p.refused = err
 }
 
+// HoldDeletes makes deletes take until release is called, which may be done more than once.
+func (p *Platform) HoldDeletes() (release func()) {
+	held := make(chan struct{})
+	p.mu.Lock()
+	p.hold = held
+	p.mu.Unlock()
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		p.hold = nil
+		p.mu.Unlock()
+		close(held)
+	})
+}
+
 // boot ends the machine's agent and starts another on the same disk.
 func (p *Platform) boot(m *machine, hash string) {
 	if m.stop != nil {
@@ -60,8 +77,7 @@ func (p *Platform) boot(m *machine, hash string) {
 	}
 	ctx, cancel := context.WithCancel(p.h.T.Context()) // a CVM outlives the call that boots it
 	m.stop, m.ComposeHash, m.Status = cancel, hash, "running"
-	disk := sha256.Sum256([]byte(m.Name))
-	compose, seed, app := p.content[hash], disk[:20], m.AppID
+	compose, seed, app := p.content[hash], m.seed, m.AppID
 	p.running.Go(func() {
 		for ctx.Err() == nil {
 			err := p.h.agent(ctx, compose, seed, app)
@@ -130,7 +146,11 @@ func (p *Platform) Create(_ context.Context, req platform.CreateRequest) (platfo
 	if _, exists := p.all[req.Name]; exists {
 		return platform.Instance{}, fmt.Errorf("name is taken: %w", platform.ErrRefused)
 	}
-	m := &machine{Instance: platform.Instance{Name: req.Name, VMUUID: "vm-" + req.Name, AppID: req.Provisioned.AppID}}
+	// A CVM that is made anew under a name is another one, on another disk.
+	p.made[req.Name]++
+	nth := fmt.Sprintf("%s.%d", req.Name, p.made[req.Name])
+	disk := sha256.Sum256([]byte(nth))
+	m := &machine{Instance: platform.Instance{Name: req.Name, VMUUID: "vm-" + nth, AppID: req.Provisioned.AppID}, seed: disk[:20]}
 	p.all[req.Name] = m
 	p.boot(m, req.Provisioned.ComposeHash)
 	return m.Instance, nil
@@ -192,7 +212,17 @@ func (p *Platform) Start(context.Context, string) (platform.Accepted, error) {
 }
 
 // Delete implements platform.Platform.
-func (p *Platform) Delete(_ context.Context, vm string) error {
+func (p *Platform) Delete(ctx context.Context, vm string) error {
+	p.mu.Lock()
+	held := p.hold
+	p.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return fmt.Errorf("delete %s: %w", vm, context.Cause(ctx))
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, m := range p.all {

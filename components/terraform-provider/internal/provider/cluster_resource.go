@@ -66,13 +66,13 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"variables": schema.MapAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Values for `var.<name>` in the file. They are in state: no place for a secret."},
 			"platform_api_key": schema.StringAttribute{Optional: true, Sensitive: true, WriteOnly: true,
-				MarkdownDescription: "The platform's API key, in place of the environment variable that the file names. Neither state nor plans hold it; destroying reads the variable."},
+				MarkdownDescription: "The platform's API key, in place of the environment variable that the file names. Neither state nor plans hold it; destroying reads the variable, and a plan to destroy fails without it."},
 			"deletion_protection": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Refuse to destroy the coordinators: every record of the cluster is lost with them. Default `true`."},
 			"coordinator_app_id": schema.StringAttribute{Computed: true, MarkdownDescription: "The coordinators' application on the platform.", PlanModifiers: kept},
-			"ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster CA that the coordinators proved, PEM.", PlanModifiers: kept},
-			"founding":           schema.StringAttribute{Computed: true, MarkdownDescription: "The founding that they proved.", PlanModifiers: kept},
-			"context_json":       schema.StringAttribute{Computed: true, MarkdownDescription: "The context without the token and the platform's key, for a provider's `context_json`.", PlanModifiers: kept},
+			"ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster CA that the coordinators proved, PEM."},
+			"founding":           schema.StringAttribute{Computed: true, MarkdownDescription: "The founding that they proved."},
+			"context_json":       schema.StringAttribute{Computed: true, MarkdownDescription: "The context without the token and the platform's key, for a provider's `context_json`."},
 		},
 		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true, Delete: true})},
 	}
@@ -130,13 +130,16 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
 	if req.Plan.Raw.IsNull() {
 		protected(before, &resp.Diagnostics)
+		before.deletable(&resp.Diagnostics)
 		return
 	}
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
 	if resp.Diagnostics.HasError() || !want.known() {
 		return
 	}
-	want.same(ctx, before.ID.ValueString(), &resp.Diagnostics)
+	if want.same(ctx, before.ID.ValueString(), &resp.Diagnostics) {
+		want.planProven(ctx, before, resp)
+	}
 }
 
 // same reports whether the cluster file and the context are those of the cluster that is
@@ -251,15 +254,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	name := m.Context.ValueString()
-	if name == "" {
-		name = m.ID.ValueString()
-	}
-	at, err := client.Path(name)
-	var known client.Context
-	if err == nil {
-		known, err = client.LoadContext(at)
-	}
+	known, at, err := m.stored()
 	switch {
 	case errors.Is(err, client.ErrNoContext):
 		noContext(m.ID.ValueString(), at, &resp.Diagnostics)
@@ -284,15 +279,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	name := m.Context.ValueString()
-	if name == "" {
-		name = m.ID.ValueString()
-	}
-	at, err := client.Path(name)
-	var known client.Context
-	if err == nil {
-		known, err = client.LoadContext(at)
-	}
+	known, at, err := m.stored()
 	if errors.Is(err, client.ErrNoContext) {
 		noContext(m.ID.ValueString(), at, &resp.Diagnostics)
 		return

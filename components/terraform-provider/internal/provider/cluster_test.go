@@ -21,6 +21,7 @@ func TestTOK08_ClusterGoesOnAndKeepsItsSecrets(t *testing.T) {
 	f := newFolder(t, program)
 	at := filepath.Join(t.TempDir(), "demo.json")
 	f.env = append(f.env, "TF_VAR_key="+platformtest.Key, "CLUSTER_KEY=")
+	f.traced()
 	f.write("cluster.hcl", `variable "api" {}
 
 cluster "demo" {
@@ -64,6 +65,8 @@ resource "cadre_cluster" "demo" {
   }
 }
 `)
+	f.must("plan", "-out=plan.bin")
+	f.has("cluster.hcl", "plan.bin/tfplan")
 	for range 2 {
 		out, ok := f.run("apply", "-auto-approve")
 		if wants(t, "nobody proves itself", out, "Cluster demo is not made yet", at, "apply again to go on"); ok {
@@ -83,6 +86,7 @@ resource "cadre_cluster" "demo" {
 	if made != 1 {
 		t.Errorf("%d CVMs were made for one coordinator: %v", made, fake.Calls())
 	}
+	f.has("cadre_cluster", "trace.log")
 	f.hasNo(platformtest.Key, known.Token)
 
 	f.write("cluster.hcl", "cluster \"demo\" {}\n")

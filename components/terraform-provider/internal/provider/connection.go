@@ -12,16 +12,14 @@ import (
 )
 
 // connection is how one configured provider reaches its cluster. It is opened at the first
-// use: what needs no cluster works without one. Safe for concurrent use.
+// use: what needs no cluster works without one, and a cluster that is made in the same run is
+// found once it is there. Safe for concurrent use.
 type connection struct {
 	settings settings
 
-	once   sync.Once
-	client *client.Client
-	err    error
-
-	mu    sync.Mutex
-	turns map[string]*sync.Mutex // guarded by mu; one for each group
+	mu     sync.Mutex
+	client *client.Client         // guarded by mu; nil until it is opened
+	turns  map[string]*sync.Mutex // guarded by mu; one for each group
 }
 
 func newConnection(s settings) *connection {
@@ -29,30 +27,57 @@ func newConnection(s settings) *connection {
 }
 
 // errNotYet: the provider's settings come from something that is not made yet.
-var errNotYet = errors.New("the provider's configuration is not known yet: it comes from something that is not applied")
+var errNotYet = errors.New("the configuration of the provider is not known yet: it comes from something that this run makes or changes")
 
 // open gives the client, the same one each time.
 func (c *connection) open() (*client.Client, error) {
 	if c == nil {
 		return nil, errNotYet
 	}
-	c.once.Do(func() {
-		var known client.Context
-		if known, c.err = c.context(); c.err == nil {
-			c.client, c.err = client.Dial(known, client.Options{})
-		}
-	})
-	return c.client, c.err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != nil {
+		return c.client, nil
+	}
+	known, err := c.context()
+	if err != nil {
+		return nil, err
+	}
+	c.client, err = client.Dial(known, client.Options{})
+	return c.client, err
 }
 
 // use is open with a diagnostic; nil: it was added.
 func (c *connection) use(diags *diag.Diagnostics) *client.Client {
 	cl, err := c.open()
 	if err != nil {
-		diags.AddError("No cluster to talk to", err.Error()+"\n\nThe provider looks for a cluster as `cadre` does: set `context` in its block, or CADRE_CONTEXT.")
+		noCluster(err, diags)
 		return nil
 	}
 	return cl
+}
+
+// lookup is use for what was read before: while nobody can know which cluster it is in, it
+// stays as it is. nil: why was added.
+func (c *connection) lookup(what string, diags *diag.Diagnostics) *client.Client {
+	if _, err := c.open(); errors.Is(err, errNotYet) {
+		diags.AddWarning(what+" is not looked at", "Its state is taken as it was: "+err.Error()+". The plan after this one looks again.")
+		return nil
+	}
+	return c.use(diags)
+}
+
+func noCluster(err error, diags *diag.Diagnostics) {
+	var failed *client.Error
+	switch {
+	case errors.Is(err, errNotYet):
+		diags.AddError("No cluster to talk to yet", "To be read while planning, this needs a cluster, and "+err.Error()+
+			".\n\nLet it wait for that: name the cadre_cluster in its depends_on, and it is read when that is applied.")
+	case errors.As(err, &failed):
+		addError(diags, "No cluster to talk to", err)
+	default:
+		diags.AddError("No cluster to talk to", err.Error()+"\n\nThe provider looks for a cluster as `cadre` does: set `context` in its block, or CADRE_CONTEXT.")
+	}
 }
 
 // context is the cluster's, from what is configured, then the environment, then the file.

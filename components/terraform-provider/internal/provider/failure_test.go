@@ -1,9 +1,11 @@
 package provider_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -88,10 +90,7 @@ func TestAnApplyThatWasKilledGoesOn(t *testing.T) {
 // killed applies and kills the provider once the spec of a release is stored.
 func (c *cluster) killed(t *testing.T, f *folder, release string) {
 	t.Helper()
-	cmd := f.command("apply", "-auto-approve", "-no-color")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	r := f.begin("apply", "-auto-approve")
 	c.Eventually("a stored spec", func() error {
 		g, err := c.client.Group(t.Context(), "web")
 		if err == nil && !strings.Contains(g.Spec.Template.Compose, "RELEASE: "+release) {
@@ -99,16 +98,59 @@ func (c *cluster) killed(t *testing.T, f *folder, release string) {
 		}
 		return err
 	})
-	pid, err := childNamed(cmd.Process.Pid, "terraform-provider-cadre")
+	r.killProvider()
+	if out, ok := r.wait(); ok {
+		t.Errorf("an apply whose provider was killed succeeded:\n%s", out)
+	}
+}
+
+// running is a run of the program that has not ended.
+type running struct {
+	f   *folder
+	cmd *exec.Cmd
+	out *bytes.Buffer
+}
+
+// begin starts the program; wait must follow.
+func (f *folder) begin(args ...string) *running {
+	f.t.Helper()
+	r := &running{f: f, cmd: f.command(append(args, "-no-color")...), out: &bytes.Buffer{}}
+	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
+	if err := r.cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// killProvider kills the provider's process, and nothing else.
+func (r *running) killProvider() {
+	r.f.t.Helper()
+	pid, err := childNamed(r.cmd.Process.Pid, "terraform-provider-cadre")
 	if err == nil {
 		err = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	if err != nil {
-		t.Error(err)
+		r.f.t.Error(err)
 	}
-	if cmd.Wait() == nil {
-		t.Error("an apply whose provider was killed succeeded")
+}
+
+// kill kills the program, so that it can note nothing, and its provider.
+func (r *running) kill() {
+	r.f.t.Helper()
+	pid, err := childNamed(r.cmd.Process.Pid, "terraform-provider-cadre")
+	err = errors.Join(err, r.cmd.Process.Kill())
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	if err != nil {
+		r.f.t.Error(err)
+	}
+}
+
+// wait is the end of a run: what it printed, as run gives it, and whether it succeeded.
+func (r *running) wait() (string, bool) {
+	err := r.cmd.Wait()
+	return unwrap(r.out.Bytes()), err == nil
 }
 
 // childNamed finds a child process by its program.

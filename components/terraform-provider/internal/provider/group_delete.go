@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
-	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"cadre.dev/client"
+	"cadre.dev/core/group"
 )
 
 // deletion is how a group may be destroyed; false: it may not, and why was added.
@@ -29,12 +29,33 @@ func deletion(o object, diags *diag.Diagnostics) (client.Deletion, bool) {
 		return client.Deletion{}, false
 	case o.flag(argKeep, false):
 		return client.Deletion{KeepCVMs: true, Reason: "destroyed by Terraform, keep_cvms is set"}, true
-	case w.spec.PreservedState.Disk != "" && !o.flag(argDisks, false):
-		diags.AddAttributeError(path.Root("preserved_state").AtName("disk"), fmt.Sprintf("Group %s preserves its disk %q", name, w.spec.PreservedState.Disk),
-			"Destroying the group would delete the disks of all its slots, which the spec preserves. Say what is to become of them and apply that first: delete_disks = true gives them up for good, keep_cvms = true leaves the CVMs on the platform.")
+	case w.spec.PreservesDisks() && !o.flag(argDisks, false):
+		diags.AddAttributeError(preservedAt(w), fmt.Sprintf("Group %s preserves disks", name),
+			"Destroying the group would delete the disks of all its slots, and the spec preserves "+preservedText(w)+". Say what is to become of them and apply that first: delete_disks = true gives them up for good, keep_cvms = true leaves the CVMs on the platform.")
 		return client.Deletion{}, false
 	}
 	return client.Deletion{DeleteDisks: true, Reason: "destroyed by Terraform"}, true
+}
+
+// preservedAt is the argument that keeps disks, and preservedText what it keeps.
+func preservedAt(w written) path.Path {
+	if w.spec.PreservedState.Disk != "" {
+		return path.Root("preserved_state").AtName("disk")
+	}
+	return path.Root("instance")
+}
+
+func preservedText(w written) string {
+	if disk := w.spec.PreservedState.Disk; disk != "" {
+		return fmt.Sprintf("the disk %q of each", disk)
+	}
+	var slots []string
+	for _, one := range w.spec.Instances {
+		if one.PreservedState.Disk != "" {
+			slots = append(slots, group.SlotName(w.spec.Name, one.Ordinal))
+		}
+	}
+	return "those of " + strings.Join(slots, ", ")
 }
 
 // planDelete refuses what may not be destroyed while planning, and says what would go.
@@ -47,12 +68,19 @@ func (r *groupResource) planDelete(ctx context.Context, before object, diags *di
 	d.DryRun = true
 	name := before.text("name")
 	out, err := cl.DeleteGroup(ctx, name, d)
+	if k := client.KindOf(err); err != nil && (k == client.NotFound || k == client.Unavailable || k == client.Timeout) {
+		return // it is gone already, or applying will say it
+	}
 	if err != nil {
-		return // applying will say it
+		addError(diags, "Group "+name+" cannot be destroyed", err)
+		return
 	}
 	end := "They are deleted with their disks."
 	if d.KeepCVMs {
 		end = "Their CVMs stay on the platform as they are."
+	}
+	if before.flag(argDeleting, false) {
+		end += " Its deletion has begun already; destroying goes on with it."
 	}
 	if len(out.Slots) > 0 {
 		diags.AddWarning(fmt.Sprintf("Group %s is taken down: %s", name, strings.Join(out.Slots, ", ")), lines(append([]string{end}, out.Warnings...)...))
@@ -82,7 +110,8 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	there, err := cl.Group(ctx, name)
-	if err == nil && there.Index != uint64(max(before.number(argIndex), 0)) {
+	was, _, unread := writtenIn(before)
+	if err == nil && there.Index != uint64(max(before.number(argIndex), 0)) && (unread != nil || !unchanged(there.Spec, was.spec)) {
 		resp.Diagnostics.AddError("The spec of group "+name+" was changed since it was read", "Somebody else wrote it, perhaps to keep what destroying would lose. Plan again and look at what goes.")
 		return
 	}
@@ -90,13 +119,19 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		_, err = cl.DeleteGroup(ctx, name, d)
 	}
 	if err == nil {
-		err = cl.WaitGone(ctx, name, func(message string) { tflog.Info(ctx, name+": "+message) }, func(err error) { tflog.Warn(ctx, "no coordinator answers, still trying: "+err.Error()) })
+		var p progress
+		err = cl.WaitGone(ctx, name, p.message(ctx), p.lost(ctx))
 	}
 	switch {
 	case err == nil, client.KindOf(err) == client.NotFound:
 	case errors.Is(err, context.DeadlineExceeded):
 		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not gone after %s", name, timeout),
-			fmt.Sprintf("It goes on. Destroy again to go on waiting, or see `cadre group get %s`.", name))
+			fmt.Sprintf("Its deletion goes on. Destroy again to go on waiting, give it more time in the timeouts block, or see `cadre rollout plan %s` for what each slot waits for.", name))
+	case errors.Is(err, context.Canceled):
+		resp.Diagnostics.AddError(fmt.Sprintf("Nobody waits until group %s is gone any more", name), "Its deletion goes on. Destroy again to go on waiting, or keep what is left: cadre group delete "+name+" --cancel")
+	case errors.Is(err, client.ErrKept):
+		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not deleted: its deletion was taken back", name),
+			"Somebody ran `cadre group delete "+name+" --cancel`. Slots that were gone by then are made again. Ask who wants the group before you destroy it again.")
 	default:
 		addError(&resp.Diagnostics, "Group "+name+" is not deleted", err)
 	}

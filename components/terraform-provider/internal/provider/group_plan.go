@@ -38,33 +38,43 @@ func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	if len(w.unknown) > 0 {
 		return
 	}
+	name := w.spec.Name
 	was, _, err := writtenIn(before)
 	unchanged := err == nil && before != nil && reflect.DeepEqual(was.tree, w.tree)
-	full := w.complete()
-	planned[argID], planned[argRevision] = textValue(w.spec.Name), textValue(full.Revision())
-	planned[argIndex] = tftypes.NewValue(tftypes.Number, tftypes.UnknownValue)
 	waits := planned.flag(argWait, true)
+	disks := planned.flag(argDisks, false)
+	planned[argID], planned[argDeleting] = textValue(name), flagValue(false)
+	planned[argIndex] = tftypes.NewValue(tftypes.Number, tftypes.UnknownValue)
+	planned[argRevision] = tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
 	planned[argComplete] = tftypes.NewValue(tftypes.Bool, tftypes.UnknownValue)
 	if waits {
 		planned[argComplete] = flagValue(true)
 	}
 	if unchanged {
 		planned[argIndex] = before[argIndex]
+		if before.text(argRevision) != "" {
+			planned[argRevision] = before[argRevision]
+		}
 		if !waits {
 			planned[argComplete] = before[argComplete]
 		}
 	}
-	resp.Plan.Raw = planned.value(req.Plan.Raw)
-	if before != nil && before.text("name") != w.spec.Name {
+	if before != nil && before.text("name") != name {
 		// It is replaced: the group of the old name goes, and nothing else says so.
 		r.planDelete(ctx, before, &resp.Diagnostics)
 	}
-	disks := planned.flag(argDisks, false)
-	if !unchanged || disks != before.flag(argDisks, false) || waits && !before.flag(argComplete, false) {
-		r.askPlan(ctx, w, disks, &resp.Diagnostics)
-		return
+	if before != nil && before.text("name") == name && before.flag(argDeleting, false) {
+		// No error: to destroy, Terraform plans as if to apply first.
+		summary, detail := deletingText(name)
+		resp.Diagnostics.AddAttributeWarning(path.Root("name"), summary, detail)
+	} else if !unchanged || disks != before.flag(argDisks, false) || waits && !before.flag(argComplete, false) {
+		if revision := r.askPlan(ctx, w, was, disks, &resp.Diagnostics); revision != "" {
+			planned[argRevision] = textValue(revision)
+		}
+	} else {
+		r.tellDrift(ctx, w, &resp.Diagnostics)
 	}
-	r.tellDrift(ctx, w, &resp.Diagnostics)
+	resp.Plan.Raw = planned.value(req.Plan.Raw)
 }
 
 // tellDrift says which slots are not as they should be although nothing changed: nothing is
@@ -85,24 +95,27 @@ func (r *groupResource) tellDrift(ctx context.Context, w written, diags *diag.Di
 	}
 }
 
-// askPlan has the coordinators judge the spec and say what they would do.
-func (r *groupResource) askPlan(ctx context.Context, w written, disks bool, diags *diag.Diagnostics) {
+// askPlan has the coordinators judge the spec and say what they would do. It gives the
+// revision as they name it: the provider may be of another version. "" when they cannot be
+// asked, or refuse the spec, which was added then.
+func (r *groupResource) askPlan(ctx context.Context, w, was written, disks bool, diags *diag.Diagnostics) string {
 	cl, err := r.connection.open()
 	if err != nil {
-		if !errors.Is(err, errNotYet) {
-			diags.AddWarning("No plan from the coordinators", err.Error())
-		}
-		return
+		noPlan(w.spec.Name, err, diags)
+		return ""
 	}
-	name := w.spec.Name
-	checked, err := cl.ApplyGroupWith(ctx, w.spec, client.ApplyOptions{DryRun: true, DeleteDisks: disks, Reason: argDisks + " is set in Terraform"})
+	name, spec := w.spec.Name, w.spec
+	if there, err := cl.Group(ctx, name); err == nil {
+		spec = beside(spec, others(there.Spec, was.spec, w.spec))
+	}
+	checked, err := cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{DryRun: true, DeleteDisks: disks, Reason: argDisks + " is set in Terraform"})
 	switch {
 	case client.KindOf(err) == client.Unavailable && err != nil:
-		diags.AddWarning("No plan from the coordinators", err.Error())
-		return
+		noPlan(name, err, diags)
+		return ""
 	case err != nil:
 		addError(diags, "The coordinators refuse the spec of "+name, err)
-		return
+		return ""
 	}
 	for _, text := range checked.Warnings {
 		diags.AddWarning("Group "+name, text)
@@ -110,15 +123,23 @@ func (r *groupResource) askPlan(ctx context.Context, w written, disks bool, diag
 	if len(checked.Leaving) > 0 {
 		diags.AddAttributeWarning(path.Root("replicas"), fmt.Sprintf("Slots leave group %s: %s", name, strings.Join(checked.Leaving, ", ")), leavingText(checked.HeldDisks, disks))
 	}
-	p, err := cl.Plan(ctx, name, &w.spec)
+	p, err := cl.Plan(ctx, name, &spec)
 	if err != nil {
 		// A spec must be appliable without a leader that has a view.
-		diags.AddWarning("No plan from the coordinators", err.Error())
-		return
+		noPlan(name, err, diags)
+		return checked.Revision
 	}
 	if text := stepsText(p, time.Now()); text != "" {
 		diags.AddWarning(planSummary(name, p.Target, p.Stable, len(p.Actions)), text)
 	}
+	return checked.Revision
+}
+
+// noPlan says why a plan does not tell which slots will move. The spec was judged all the
+// same, as `cadre group validate` does.
+func noPlan(name string, err error, diags *diag.Diagnostics) {
+	diags.AddWarning("Nobody says which slots of group "+name+" will move",
+		"The coordinators could not be asked, so this plan does not show the steps of the rollout: "+err.Error()+".\n\nApplying asks them again, and fails before it changes anything if they refuse the spec.")
 }
 
 func leavingText(held []string, disks bool) string {

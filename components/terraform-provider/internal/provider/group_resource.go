@@ -1,7 +1,9 @@
 package provider
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +15,6 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 )
 
 // defaultTimeout is how long is waited for a rollout, as `cadre group apply --wait` does.
@@ -62,16 +63,17 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 	name := a.written.spec.Name
 	there, err := a.client.Group(ctx, name)
 	switch {
-	case err == nil && !same(there.Spec, a.written.spec):
-		resp.Diagnostics.AddAttributeError(path.Root("name"), fmt.Sprintf("Group %s exists already", name),
-			"It has another spec than this one, and nothing was changed. To manage it here, import it:\n\n  terraform import cadre_group.<name> "+name)
+	case err == nil && deleting(there):
+		beingDeleted(name, &resp.Diagnostics)
+	case err == nil && !unchanged(there.Spec, a.written.spec):
+		existsAlready(name, &resp.Diagnostics)
 	case err != nil && client.KindOf(err) != client.NotFound:
 		addError(&resp.Diagnostics, "Group cannot be read", err)
 	}
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	done, ok := a.apply(ctx, there.Index)
+	done, ok := a.apply(ctx, beside(a.written.spec, others(there.Spec, a.written.spec)), there.Index)
 	if !ok {
 		return
 	}
@@ -103,7 +105,21 @@ func (r *groupResource) Update(ctx context.Context, req resource.UpdateRequest, 
 		addErrorIf(&resp.Diagnostics, "State cannot be read", err)
 		return
 	}
-	done, ok := a.apply(ctx, uint64(max(before.number(argIndex), 0)))
+	was, _, err := writtenIn(before)
+	there, unread := a.client.Group(ctx, a.written.spec.Name)
+	if err = errors.Join(err, unread); err != nil {
+		addError(&resp.Diagnostics, "Group "+a.written.spec.Name+" cannot be read", err)
+		return
+	}
+	if deleting(there) {
+		beingDeleted(a.written.spec.Name, &resp.Diagnostics)
+		return
+	}
+	index := uint64(max(before.number(argIndex), 0))
+	if unchanged(there.Spec, was.spec) {
+		index = there.Index // a cadre_instance of the same run may have written its settings
+	}
+	done, ok := a.apply(ctx, beside(a.written.spec, others(there.Spec, was.spec, a.written.spec)), index)
 	if !ok {
 		return
 	}
@@ -146,19 +162,42 @@ func (r *groupResource) begin(plan tftypes.Value, diags *diag.Diagnostics) (appl
 	return a, a.client != nil
 }
 
+func existsAlready(name string, diags *diag.Diagnostics) {
+	diags.AddAttributeError(path.Root("name"), fmt.Sprintf("Group %s exists already", name),
+		"It has another spec than this one, and nothing was changed. To manage it here, import it:\n\n  terraform import cadre_group.<name> "+name)
+}
+
+// beingDeleted: what would be applied would go with the group.
+func beingDeleted(name string, diags *diag.Diagnostics) {
+	summary, detail := deletingText(name)
+	diags.AddAttributeError(path.Root("name"), summary, detail)
+}
+
+func deletingText(name string) (summary, detail string) {
+	return fmt.Sprintf("Group %s is being deleted", name), "Its deletion was begun, here or by `cadre group delete`, and has not ended: what is applied now would go with it, and is refused.\n\n" +
+		"To let it end, destroy it (terraform destroy goes on with the deletion) and apply again. To keep what is left of it:\n\n  cadre group delete " + name + " --cancel"
+}
+
+func deleting(g client.Group) bool { return g.Deleting != nil && *g.Deleting }
+
 // apply writes the spec, unless it is stored already. index is what was read before, 0 for
-// nothing.
-func (a applying) apply(ctx context.Context, index uint64) (client.Applied, bool) {
-	o := client.ApplyOptions{ExpectedIndex: index, DeleteDisks: a.planned.flag(argDisks, false)}
+// nothing: the group is made then, and one that somebody else made meanwhile is not touched.
+func (a applying) apply(ctx context.Context, spec group.Spec, index uint64) (client.Applied, bool) {
+	name := spec.Name
+	o := client.ApplyOptions{ExpectedIndex: index, ExpectAbsent: index == 0, DeleteDisks: a.planned.flag(argDisks, false)}
 	if o.DeleteDisks {
 		o.Reason = argDisks + " is set in Terraform"
 	}
-	done, err := a.client.ApplyGroupWith(ctx, a.written.spec, o)
-	if err != nil {
-		addError(a.diags, "Group "+a.written.spec.Name+" is not applied", err)
-		return done, false
+	done, err := a.client.ApplyGroupWith(ctx, spec, o)
+	switch {
+	case err == nil:
+		return done, true
+	case index == 0 && client.KindOf(err) == client.Conflict:
+		existsAlready(name, a.diags)
+	default:
+		addError(a.diags, "Group "+name+" is not applied", err)
 	}
-	return done, true
+	return done, false
 }
 
 // wait waits for the rollout when that is asked for; false: it did not get there, and why
@@ -176,7 +215,16 @@ func (a applying) state(ctx context.Context, done client.Applied) object {
 	for k, v := range a.planned {
 		out[k] = v
 	}
-	out[argID], out[argRevision], out[argIndex] = textValue(a.written.spec.Name), textValue(done.Revision), numberValue(done.Index)
+	out[argID], out[argIndex], out[argDeleting] = textValue(a.written.spec.Name), numberValue(done.Index), flagValue(false)
+	switch planned := a.planned.text(argRevision); planned {
+	case "", done.Revision:
+		out[argRevision] = textValue(done.Revision)
+	default:
+		// Terraform takes a value that differs from the plan for a broken provider, and would
+		// make a new group anew. The next plan reads the true one.
+		a.diags.AddAttributeWarning(path.Root("name"), fmt.Sprintf("Group %s is at another revision than the plan said", a.written.spec.Name),
+			fmt.Sprintf("The plan said %s; the coordinators, which are of another version than then, call it %s. The next plan shows it.", planned, done.Revision))
+	}
 	out[argComplete] = flagValue(settled(ctx, a.client, a.written.spec, done.Index))
 	if a.planned.flag(argWait, true) {
 		out[argComplete] = flagValue(true)
@@ -184,21 +232,10 @@ func (a applying) state(ctx context.Context, done client.Applied) object {
 	return out
 }
 
-// settled reports that the rollout of the stored spec is over: nothing more is going to move
-// by itself. In a group whose updates are OPPORTUNISTIC nothing does.
+// settled reports that the rollout of the stored spec is over; false as well when nobody says.
 func settled(ctx context.Context, cl *client.Client, spec group.Spec, index uint64) bool {
 	v, err := cl.Look(ctx, spec.Name)
-	if err != nil || v.Status.ObservedIndex < index {
-		return false
-	}
-	switch operation.RolloutState(v.Status.RolloutState) {
-	case operation.Complete, operation.PartitionReached:
-		return true
-	case operation.Running:
-		return spec.UpdatePolicy.Type == group.Opportunistic
-	case operation.PausedState, operation.FailedState, operation.SupersededState:
-	}
-	return false
+	return err == nil && client.Settled(v, index)
 }
 
 // Read refreshes the state from the stored spec.
@@ -208,11 +245,11 @@ func (r *groupResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		addError(&resp.Diagnostics, "State cannot be read", err)
 		return
 	}
-	cl := r.connection.use(&resp.Diagnostics)
+	name := before.text("name")
+	cl := r.connection.lookup("Group "+name, &resp.Diagnostics)
 	if cl == nil {
 		return
 	}
-	name := before.text("name")
 	there, err := cl.Group(ctx, name)
 	switch {
 	case client.KindOf(err) == client.NotFound && err != nil:
@@ -226,7 +263,7 @@ func (r *groupResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if err != nil || before.text(argRevision) == "" {
 		was = written{blocks: map[string]any{}, tree: map[string]any{}} // imported
 	}
-	values, extra, err := was.stored(there.Spec)
+	values, extra, err := was.stored(alone(there.Spec, others(there.Spec, was.spec)))
 	if err != nil {
 		addError(&resp.Diagnostics, "The stored spec of "+name+" cannot be read", err)
 		return
@@ -237,8 +274,10 @@ func (r *groupResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	for k, v := range extra {
 		before[k] = v
 	}
-	before[argID], before[argIndex] = textValue(name), numberValue(there.Index)
-	before[argRevision] = textValue(complete(there.Spec).Revision())
+	before[argID], before[argIndex], before[argDeleting] = textValue(name), numberValue(there.Index), flagValue(deleting(there))
+	// What the spec's revision is called is the coordinators' to say, who may be of another
+	// version; those that are too old to say it tell what they roll out.
+	before[argRevision] = textValue(cmp.Or(there.Revision, there.Status.Target, before.text(argRevision)))
 	before[argComplete] = flagValue(settled(ctx, cl, there.Spec, there.Index))
 	before[argWait], before[argProtected] = flagValue(before.flag(argWait, true)), flagValue(before.flag(argProtected, false))
 	resp.State.Raw = before.value(req.State.Raw)

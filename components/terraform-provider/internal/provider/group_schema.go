@@ -33,6 +33,7 @@ const (
 	argRevision   = "revision"
 	argIndex      = "spec_index"
 	argComplete   = "rollout_complete"
+	argDeleting   = "deleting"
 )
 
 // rendered are the arguments that take blocks as data sources render them, with the field
@@ -57,10 +58,11 @@ func (r *groupResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 		argHooksJSON: schema.ListAttribute{Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Lifecycle hooks as `cadre_lifecycle_hook` renders them, to share them between groups; they follow those in `lifecycle_hook` blocks."},
 		argID:       schema.StringAttribute{Computed: true, MarkdownDescription: "The group's name."},
-		argRevision: schema.StringAttribute{Computed: true, MarkdownDescription: "Revision that the spec asks for; known when planning."},
+		argRevision: schema.StringAttribute{Computed: true, MarkdownDescription: "Revision that the spec asks for, as the coordinators name it; known when planning where they can be asked."},
 		argIndex:    schema.Int64Attribute{Computed: true, MarkdownDescription: "Index of the stored spec; a spec that somebody else changed since it was read is not overwritten."},
 		argComplete: schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the rollout of the stored spec is over. With `wait_for_rollout`, a plan that finds it `false` waits for it again. Slots that are down at another time are warned of in plans."},
 	})
+	attributes[argDeleting] = schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the group is being deleted: a destroy that was interrupted, or somebody else's. Nothing can be applied to it meanwhile; destroying it goes on with the deletion."}
 	blocks[argHealing] = schema.SingleNestedBlock{
 		MarkdownDescription: "What makes a slot be healed. **Accepted and checked, and not acted on yet**: nothing is healed by it until healing is built, and each plan says so.",
 		Attributes: map[string]schema.Attribute{

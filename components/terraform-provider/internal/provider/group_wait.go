@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
-	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"cadre.dev/client"
 	"cadre.dev/client/tell"
@@ -24,17 +23,8 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	name := w.spec.Name
-	var last *client.View
-	err := cl.Wait(ctx, name, client.WaitOptions{
-		Index: done.Index, Revision: done.Revision,
-		See: func(v client.View) {
-			for _, line := range tell.Changes(last, v) {
-				tflog.Info(ctx, line)
-			}
-			last = &v
-		},
-		Lost: func(err error) { tflog.Warn(ctx, "no coordinator answers, still trying: "+err.Error()) },
-	})
+	var p progress
+	err := cl.Wait(ctx, name, client.WaitOptions{Index: done.Index, Revision: done.Revision, See: p.see(ctx), Lost: p.lost(ctx)})
 	var stopped *client.RolloutError
 	switch {
 	case err == nil:
@@ -54,8 +44,8 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 	default:
 		addError(diags, "Waiting for group "+name+" failed", err)
 	}
-	if last != nil {
-		addHolds(diags, w, last.Plan, time.Now())
+	if p.last != nil {
+		addHolds(diags, w, p.last.Plan, time.Now())
 	}
 	return false
 }

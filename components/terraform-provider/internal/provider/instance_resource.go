@@ -15,7 +15,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"cadre.dev/client"
 	"cadre.dev/client/tell"
@@ -29,9 +28,10 @@ func newInstance() resource.Resource { return &instanceResource{} }
 type instanceResource struct{ connection *connection }
 
 var (
-	_ resource.ResourceWithConfigure   = (*instanceResource)(nil)
-	_ resource.ResourceWithModifyPlan  = (*instanceResource)(nil)
-	_ resource.ResourceWithImportState = (*instanceResource)(nil)
+	_ resource.ResourceWithConfigure      = (*instanceResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*instanceResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*instanceResource)(nil)
+	_ resource.ResourceWithImportState    = (*instanceResource)(nil)
 )
 
 // instance is a Slot as Terraform has it.
@@ -40,8 +40,10 @@ type instance struct {
 	Group          types.String   `tfsdk:"group"`
 	Ordinal        types.Int64    `tfsdk:"ordinal"`
 	Revision       types.String   `tfsdk:"revision"`
-	PreservedState types.String   `tfsdk:"preserved_state"`
 	Metadata       types.Map      `tfsdk:"metadata"`
+	Excluded       types.Bool     `tfsdk:"exclude_from_rollout"`
+	PreservedState types.String   `tfsdk:"preserved_state"`
+	Meta           types.Map      `tfsdk:"meta"`
 	InstanceID     types.String   `tfsdk:"instance_id"`
 	VIP            types.String   `tfsdk:"vip"`
 	Timeouts       timeouts.Value `tfsdk:"timeouts"`
@@ -63,7 +65,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. Destroying it changes nothing: the slot is the group's.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata` or `exclude_from_rollout` it sets what the slot has of its own beside its group. Destroying it takes these back and changes nothing else: the slot is the group's.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -71,9 +73,13 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 			"revision": schema.StringAttribute{Optional: true, Computed: true,
 				MarkdownDescription: "Revision that the slot is to run: the `revision` of its `cadre_group`, which is the only one that it can be brought to. Default: what it runs now, so that nothing is updated."},
 			"preserved_state": schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the disk that the slot keeps whatever happens, from the group's spec."},
-			"metadata":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What the workload is told, from the group's `meta`."},
-			"instance_id":     schema.StringAttribute{Computed: true, MarkdownDescription: "Instance that fills the slot."},
-			"vip":             schema.StringAttribute{Computed: true, MarkdownDescription: "Virtual address of the slot, the same for its whole life."},
+			"metadata": schema.MapAttribute{Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Handed to the workload of this slot with the group's `meta`, and wins over it. It stands in the group's spec; say the settings of one slot here or in an `instance` block of its `cadre_group`, not in both."},
+			"exclude_from_rollout": schema.BoolAttribute{Optional: true,
+				MarkdownDescription: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Not with `revision`."},
+			"meta":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What the workload is told: the group's `meta`, with `metadata` over it."},
+			"instance_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance that fills the slot."},
+			"vip":         schema.StringAttribute{Computed: true, MarkdownDescription: "Virtual address of the slot, the same for its whole life."},
 		},
 		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true})},
 	}
@@ -141,7 +147,7 @@ func slotOf(s group.Status, slot string) (group.InstanceStatus, bool) {
 	return group.InstanceStatus{}, false
 }
 
-// Create brings the slot to its revision.
+// Create brings the slot to its revision, and gives it its settings.
 func (r *instanceResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var want instance
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
@@ -151,14 +157,15 @@ func (r *instanceResource) Create(ctx context.Context, req resource.CreateReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.bring(ctx, &want, timeout, &resp.Diagnostics) {
+	if r.bring(ctx, &want, instance{}, timeout, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
 	}
 }
 
-// Update brings the slot to another revision.
+// Update brings the slot to another revision, and gives it other settings.
 func (r *instanceResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var want instance
+	var had, want instance
+	resp.Diagnostics.Append(req.State.Get(ctx, &had)...)
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
 	timeout, more := want.Timeouts.Update(ctx, defaultTimeout)
 	resp.Diagnostics.Append(more...)
@@ -166,14 +173,14 @@ func (r *instanceResource) Update(ctx context.Context, req resource.UpdateReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.bring(ctx, &want, timeout, &resp.Diagnostics) {
+	if r.bring(ctx, &want, had, timeout, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
 	}
 }
 
-// bring updates the slot when a revision is asked for, and reads what became of it. One slot
-// of a group at a time: each finds the others in their places.
-func (r *instanceResource) bring(ctx context.Context, want *instance, timeout time.Duration, diags *diag.Diagnostics) bool {
+// bring gives the slot its settings, updates it when a revision is asked for, and reads what
+// became of it. One slot of a group at a time: each finds the others in their places.
+func (r *instanceResource) bring(ctx context.Context, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) bool {
 	cl := r.connection.use(diags)
 	if cl == nil {
 		return false
@@ -184,31 +191,42 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, timeout ti
 	// The time is this slot's own, not that of those before it.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var last *client.View
-	if revision := want.Revision.ValueString(); revision != "" {
-		_, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{
-			Revision: revision, Reason: "updated by Terraform",
-			See: func(v client.View) {
-				for _, line := range tell.Changes(last, v) {
-					tflog.Info(ctx, line)
-				}
-				last = &v
-			},
-			Lost: func(err error) { tflog.Warn(ctx, "no coordinator answers, still trying: "+err.Error()) },
-		})
-		if err != nil {
-			updateFailed(want.slot(), timeout, last, err, diags)
+	var p progress
+	if err := r.settle(ctx, cl, *want, had, p.lost(ctx)); err != nil {
+		if client.KindOf(err) == client.NotFound {
+			noSlot(*want, diags)
 			return false
 		}
+		addError(diags, "Slot "+want.slot()+" does not get its settings", err)
+		return false
 	}
-	found, err := r.read(ctx, cl, want)
+	var reached *group.InstanceStatus
+	if revision := want.Revision.ValueString(); revision != "" {
+		i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
+		if err != nil {
+			updateFailed(want.slot(), timeout, p.last, err, diags)
+			return false
+		}
+		reached = &i
+	}
+	found := false
+	err := client.Poll(ctx, func(ctx context.Context) (bool, error) {
+		var err error
+		found, err = r.read(ctx, cl, want, reached)
+		return true, err
+	}, p.lost(ctx))
 	switch {
 	case err != nil:
 		addError(diags, "Slot "+want.slot()+" cannot be read", err)
 	case !found:
-		diags.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf("Group %s has no slot of ordinal %d.", want.Group.ValueString(), want.Ordinal.ValueInt64()))
+		noSlot(*want, diags)
 	}
 	return !diags.HasError()
+}
+
+func noSlot(m instance, diags *diag.Diagnostics) {
+	diags.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf(
+		"Group %s has no slot of ordinal %d: its ordinals go from 0 to its replicas - 1. Raise replicas of the group, or take this resource out.", m.Group.ValueString(), m.Ordinal.ValueInt64()))
 }
 
 func updateFailed(slot string, timeout time.Duration, last *client.View, err error, diags *diag.Diagnostics) {
@@ -225,24 +243,30 @@ func updateFailed(slot string, timeout time.Duration, last *client.View, err err
 	diags.AddError(fmt.Sprintf("Slot %s is not available at its revision after %s", slot, timeout), text)
 }
 
-// read fills in what is known of the slot; false: there is none.
-func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *instance) (bool, error) {
-	one, err := cl.Instance(ctx, m.slot())
-	if err != nil {
-		return false, unlessAbsent(err)
+// read fills in what is known of the slot; false: there is none. reached is what an update
+// ended with: the coordinator that answers now may not have heard of it yet.
+func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *instance, reached *group.InstanceStatus) (bool, error) {
+	if reached == nil {
+		one, err := cl.Instance(ctx, m.slot())
+		if err != nil {
+			return false, unlessAbsent(err)
+		}
+		reached = &one.Status
 	}
 	g, err := cl.Group(ctx, m.Group.ValueString())
 	if err != nil {
 		return false, err
 	}
-	i := one.Status
-	m.ID, m.Revision = types.StringValue(m.slot()), types.StringValue(i.Observed)
-	m.InstanceID, m.VIP, m.PreservedState = types.StringValue(i.InstanceID), types.StringValue(i.VIP), types.StringValue(g.Spec.PreservedState.Disk)
-	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.Meta)
+	m.ID, m.Revision = types.StringValue(m.slot()), types.StringValue(reached.Observed)
+	m.InstanceID, m.VIP = types.StringValue(reached.InstanceID), types.StringValue(reached.VIP)
+	ordinal := int(m.Ordinal.ValueInt64())
+	m.PreservedState = types.StringValue(g.Spec.PreservedDisk(ordinal))
+	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.MetaOf(ordinal))
+	m.Meta = meta
+	diags.Append(m.known(ctx, g.Spec.Instance(ordinal))...)
 	if diags.HasError() {
 		return false, errors.New(diags[0].Detail())
 	}
-	m.Metadata = meta
 	return true, nil
 }
 
@@ -262,11 +286,11 @@ func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, r
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	cl := r.connection.use(&resp.Diagnostics)
+	cl := r.connection.lookup("Slot "+m.slot(), &resp.Diagnostics)
 	if cl == nil {
 		return
 	}
-	found, err := r.read(ctx, cl, &m)
+	found, err := r.read(ctx, cl, &m, nil)
 	switch {
 	case err != nil:
 		addError(&resp.Diagnostics, "Slot "+m.slot()+" cannot be read", err)
@@ -275,10 +299,6 @@ func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, r
 	default:
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	}
-}
-
-// Delete forgets the slot: it is the group's.
-func (r *instanceResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
 }
 
 // ImportState takes a slot over by its name.

@@ -3,7 +3,6 @@ package provider_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,24 +97,4 @@ func unwrap(out []byte) string {
 		lines[i] = strings.TrimSpace(strings.TrimPrefix(line, "│"))
 	}
 	return strings.Join(lines, " ")
-}
-
-// hasNo looks for secrets in everything that was left in the folder.
-func (f *folder) hasNo(secrets ...string) {
-	f.t.Helper()
-	err := filepath.WalkDir(f.path, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, secret := range secrets {
-			if strings.Contains(string(text), secret) {
-				f.t.Errorf("%s holds a secret", path)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		f.t.Error(err)
-	}
 }

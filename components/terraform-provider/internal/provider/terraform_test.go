@@ -12,14 +12,33 @@ import (
 	"cadre.dev/coordinator/wholetest"
 )
 
-// terraform is the machine's own, where it has one of 1.11 or newer. It is no program that
-// this repository needs, so make does not put it on PATH.
-func terraform(t *testing.T) string {
+// programs are those that apply in tests, by name: OpenTofu, and the machine's own Terraform
+// where it has one of 1.11 or newer. Terraform is no program that this repository needs, so
+// make does not put it on PATH.
+func programs(t *testing.T) map[string]string {
 	t.Helper()
-	for _, dir := range filepath.SplitList(os.Getenv("CADRE_HOST_PATH")) {
+	out := map[string]string{"tofu": tofu(t)}
+	if at := hostTerraform(t); at != "" {
+		out["terraform"] = at
+	} else {
+		t.Log(noTerraform)
+	}
+	return out
+}
+
+const noTerraform = "this machine has no terraform of 1.11 or newer on PATH; OpenTofu runs the same configurations"
+
+// hostTerraform is "" where the machine has none that is new enough.
+func hostTerraform(t *testing.T) string {
+	t.Helper()
+	where := os.Getenv("CADRE_HOST_PATH")
+	if where == "" {
+		where = os.Getenv("PATH") // not run by make
+	}
+	for _, dir := range filepath.SplitList(where) {
 		at := filepath.Join(dir, "terraform")
 		cmd := exec.CommandContext(t.Context(), at, "version", "-json")
-		cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1")
+		cmd.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=")
 		out, err := cmd.Output()
 		var said struct {
 			Version string `json:"terraform_version"`
@@ -32,13 +51,15 @@ func terraform(t *testing.T) string {
 			return at
 		}
 	}
-	t.Skip("this machine has no terraform of 1.11 or newer on PATH; OpenTofu runs the same configurations in the other tests")
 	return ""
 }
 
 // What OpenTofu does, Terraform does.
 func TestTerraformWhereThereIsOne(t *testing.T) {
-	program := terraform(t)
+	program := hostTerraform(t)
+	if program == "" {
+		t.Skip(noTerraform)
+	}
 	if !wholetest.Isolated(t) {
 		return
 	}

@@ -12,3 +12,11 @@ resource "cadre_instance" "consul" {
 data "cadre_rollout" "consul" {
   group = "consul"
 }
+
+# A slot with settings of its own, which stays at its revision.
+resource "cadre_instance" "canary" {
+  group                = "web"
+  ordinal              = 2
+  metadata             = { tier = "canary" }
+  exclude_from_rollout = true
+}

@@ -1,0 +1,67 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"cadre.dev/cli/genesis"
+	"cadre.dev/client"
+)
+
+// stored is the context of the cluster that is there, and where it is kept.
+func (m coordinators) stored() (known client.Context, at string, err error) {
+	name := m.Context.ValueString()
+	if name == "" {
+		name = m.ID.ValueString()
+	}
+	if at, err = client.Path(name); err == nil {
+		known, err = client.LoadContext(at)
+	}
+	return known, at, err
+}
+
+// planProven says what is known of the outputs before an update: as they are, unless the
+// cluster file has another gateway or platform than the context, which changes what the
+// context says and who is reached by it.
+func (m coordinators) planProven(ctx context.Context, before coordinators, resp *resource.ModifyPlanResponse) {
+	cluster, at, err := m.load(ctx)
+	var known client.Context
+	if err == nil {
+		known, err = client.LoadContext(at)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Context cannot be read", err)
+		return
+	}
+	platform := known.Platform
+	platform.Driver, platform.APIURL, platform.APIKeyEnv = cluster.Platform.Driver, cluster.Platform.APIURL, cluster.Platform.APIKeyEnv
+	changes := known.Gateway != client.Gateway(cluster.Gateway) || known.Platform != platform
+	for name, was := range map[string]types.String{"ca_pem": before.CAPEM, "founding": before.Founding, "context_json": before.ContextJSON} {
+		if changes {
+			was = types.StringUnknown()
+		}
+		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), was)...)
+	}
+}
+
+// deletable refuses to plan that coordinators go when nobody could call the platform: by the
+// time they are to go, the groups before them are gone.
+func (m coordinators) deletable(diags *diag.Diagnostics) {
+	known, _, err := m.stored()
+	if err != nil {
+		return // reading it says why
+	}
+	if _, _, err := genesis.OpenCloud(known.Platform, ""); err != nil {
+		name, way := m.ID.ValueString(), "Let platform.api_key_env of the context file name the environment variable that has it."
+		if known.Platform.APIKeyEnv != "" {
+			way = "Set the environment variable " + known.Platform.APIKeyEnv + "."
+		}
+		diags.AddAttributeError(path.Root("platform_api_key"), fmt.Sprintf("Cluster %s cannot be destroyed without its platform's API key", name),
+			err.Error()+". platform_api_key is write-only, so that it is not there when the cluster is destroyed. "+way+" Nothing was destroyed.")
+	}
+}

@@ -1,0 +1,79 @@
+package provider_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cadre.dev/client"
+	"cadre.dev/client/clienttest"
+	"cadre.dev/platform/platformtest"
+)
+
+// A cluster that is there: another gateway in its file changes what is known of it, other
+// arguments do not, and it is not planned to be destroyed while nobody could call its platform.
+func TestPlansOfAClusterThatIsThere(t *testing.T) {
+	program := tofu(t)
+	fake := platformtest.NewFake()
+	url, stop := fake.Serve()
+	t.Cleanup(stop)
+	known := clienttest.New(t).Start(t)
+	known.Platform = client.Platform{Driver: "phala", APIURL: url, APIKeyEnv: "CLUSTER_KEY"}
+	at := filepath.Join(t.TempDir(), "demo.json")
+	if err := known.Save(at); err != nil {
+		t.Fatal(err)
+	}
+	f := newFolder(t, program)
+	f.env = append(f.env, "CLUSTER_KEY=")
+	file := `cluster "demo" {
+  platform "phala" {
+    api_url     = "` + url + `"
+    api_key_env = "CLUSTER_KEY"
+  }
+  gateway {
+    domain  = "gw.test"
+    address = "` + known.Gateway.Address + `"
+  }
+  coordinator {
+    replicas      = 1
+    compose       = "services:\n  coordinator:\n    image: c@sha256:${sha256("c")}\n# ${cadre.coordinator_app_id} ${cadre.trust_json}"
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.9"
+  }
+  trust {
+    key_provider {
+      name = "kms"
+      id   = "ab"
+    }
+  }
+}
+`
+	f.write("cluster.hcl", file)
+	config := func(protected string) string {
+		return "resource \"cadre_cluster\" \"demo\" {\n  file                = \"cluster.hcl\"\n  context             = \"" + at + "\"\n  deletion_protection = " + protected + "\n}\n" +
+			"output \"context\" {\n  value = nonsensitive(cadre_cluster.demo.context_json)\n}\n"
+	}
+	f.write("main.tf", config("false"))
+	f.must("import", "cadre_cluster.demo", at)
+	out := f.must("plan")
+	if wants(t, "another argument", out, "deletion_protection", "cadre_cluster.demo will be updated"); strings.Contains(out, "known after apply") {
+		t.Errorf("what does not change is not known:\n%s", out)
+	}
+	for what, change := range map[string][2]string{"domain": {"gw.test", "gw2.test"}, "address": {known.Gateway.Address, "127.0.0.1:1"}} {
+		f.write("cluster.hcl", strings.Replace(file, change[0], change[1], 1))
+		wants(t, "another "+what, f.must("plan"), "~ ca_pem", "~ context_json", "~ founding", "(known after apply)")
+	}
+	f.write("cluster.hcl", file)
+
+	f.must("state", "rm", "cadre_cluster.demo")
+	f.write("main.tf", config("true"))
+	f.must("import", "cadre_cluster.demo", at)
+	out, ok := f.run("plan", "-destroy")
+	if wants(t, "protected, without a key", out, "Cluster demo is protected from deletion", "Set the environment variable CLUSTER_KEY.", "Nothing was destroyed"); ok {
+		t.Error("a destroy was planned that cannot end")
+	}
+	f.env = append(f.env, "CLUSTER_KEY="+platformtest.Key)
+	if out, _ = f.run("plan", "-destroy"); strings.Contains(out, "Set the environment variable") {
+		t.Errorf("the key is there:\n%s", out)
+	}
+}

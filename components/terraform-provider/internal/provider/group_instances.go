@@ -1,0 +1,44 @@
+package provider
+
+import (
+	"slices"
+
+	"cadre.dev/core/group"
+)
+
+// Settings of single slots stand in the spec of their group, and may be a cadre_instance's
+// own: a group owns those of the ordinals that its configuration or its state names, and
+// leaves the others as they are stored.
+
+// others are the settings in a stored spec that none of the specs of this resource name.
+func others(stored group.Spec, own ...group.Spec) []group.InstanceSettings {
+	var out []group.InstanceSettings
+	for _, one := range stored.Instances {
+		named := func(s group.Spec) bool {
+			return slices.ContainsFunc(s.Instances, func(i group.InstanceSettings) bool { return i.Ordinal == one.Ordinal })
+		}
+		if !slices.ContainsFunc(own, named) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// beside is a spec with the settings that others have stored behind its own.
+func beside(s group.Spec, others []group.InstanceSettings) group.Spec {
+	s.Instances = slices.Concat(s.Instances, others)
+	return s
+}
+
+// alone is a stored spec without settings of others.
+func alone(stored group.Spec, others []group.InstanceSettings) group.Spec {
+	stored.Instances = slices.DeleteFunc(slices.Clone(stored.Instances), func(one group.InstanceSettings) bool {
+		return slices.ContainsFunc(others, func(o group.InstanceSettings) bool { return o.Ordinal == one.Ordinal })
+	})
+	return stored
+}
+
+// unchanged reports that a stored spec is what this resource knew, but for settings of others.
+func unchanged(stored group.Spec, known group.Spec) bool {
+	return same(alone(stored, others(stored, known)), known)
+}

@@ -1,0 +1,147 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+)
+
+// ValidateConfig refuses what cannot be both: a slot that stays where it is, and goes.
+func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var m instance
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if m.Excluded.ValueBool() && !m.Revision.IsNull() {
+		resp.Diagnostics.AddAttributeError(path.Root("revision"), "revision and exclude_from_rollout are both set",
+			"A slot that is excluded from rollouts stays at the revision that it has. Take one of them out.")
+	}
+}
+
+// settings are what the resource says of the slot, over what is stored of it: an argument
+// that is not set, and was not before, is somebody else's.
+func (m instance) settings(ctx context.Context, had instance, stored group.InstanceSettings) (group.InstanceSettings, error) {
+	if !m.Metadata.IsNull() || !had.Metadata.IsNull() {
+		stored.Metadata = map[string]string{}
+	}
+	if !m.Metadata.IsNull() {
+		if d := m.Metadata.ElementsAs(ctx, &stored.Metadata, false); d.HasError() {
+			return stored, errors.New("metadata: " + d[0].Detail())
+		}
+	}
+	if !m.Excluded.IsNull() || !had.Excluded.IsNull() {
+		stored.ExcludeFromRollout = m.Excluded.ValueBool()
+	}
+	return stored, nil
+}
+
+// known takes over what is stored of the slot for those arguments that are set.
+func (m *instance) known(ctx context.Context, stored group.InstanceSettings) diag.Diagnostics {
+	if !m.Excluded.IsNull() {
+		m.Excluded = types.BoolValue(stored.ExcludeFromRollout)
+	}
+	if m.Metadata.IsNull() {
+		return nil
+	}
+	if stored.Metadata == nil {
+		stored.Metadata = map[string]string{}
+	}
+	var diags diag.Diagnostics
+	m.Metadata, diags = types.MapValueFrom(ctx, types.StringType, stored.Metadata)
+	return diags
+}
+
+// settle writes the slot's own settings into the spec of its group, unless they stand there.
+// Kind NotFound: there is no such slot.
+func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, had instance, lost func(error)) error {
+	if want.Metadata.IsNull() && had.Metadata.IsNull() && want.Excluded.IsNull() && had.Excluded.IsNull() {
+		return nil
+	}
+	return client.Poll(ctx, func(ctx context.Context) (bool, error) {
+		if _, err := cl.Instance(ctx, want.slot()); err != nil {
+			return false, err
+		}
+		err := r.write(ctx, cl, want, had)
+		// Somebody else wrote the spec in between: it is read again.
+		again := client.KindOf(err) == client.Conflict
+		return !again, unless(again, err)
+	}, lost)
+}
+
+func unless(passed bool, err error) error {
+	if passed {
+		return nil
+	}
+	return err
+}
+
+// write changes the settings of one slot in the stored spec, and nothing else.
+func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, had instance) error {
+	g, err := cl.Group(ctx, want.Group.ValueString())
+	if err != nil {
+		return err
+	}
+	spec, err := group.Decode(g.SpecJSON)
+	if err != nil {
+		return &client.Error{Kind: client.Invalid, Doing: "set up slot " + want.slot(), Message: "the stored spec cannot be changed by this provider: " + err.Error(),
+			Hint: "the coordinators are newer than the provider, or the spec was edited by hand: update the provider, or mend the spec"}
+	}
+	before := spec.Instance(int(want.Ordinal.ValueInt64()))
+	now, err := want.settings(ctx, had, before)
+	if err != nil || equal(before, now) {
+		return err
+	}
+	spec.Instances = slices.DeleteFunc(spec.Instances, func(i group.InstanceSettings) bool { return i.Ordinal == now.Ordinal })
+	if !equal(now, group.InstanceSettings{Ordinal: now.Ordinal}) {
+		spec.Instances = append(spec.Instances, now)
+	}
+	_, err = cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{ExpectedIndex: g.Index})
+	return err
+}
+
+func equal(a, b group.InstanceSettings) bool {
+	return a.Ordinal == b.Ordinal && a.ExcludeFromRollout == b.ExcludeFromRollout && a.PreservedState == b.PreservedState && maps.Equal(a.Metadata, b.Metadata)
+}
+
+// deleteTime bounds how long is tried to take the settings of a slot back.
+const deleteTime = 5 * time.Minute
+
+// Delete takes back the settings that the resource gave the slot, and forgets it: the slot is
+// the group's.
+func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var had instance
+	resp.Diagnostics.Append(req.State.Get(ctx, &had)...)
+	if resp.Diagnostics.HasError() || had.Metadata.IsNull() && had.Excluded.IsNull() {
+		return
+	}
+	cl := r.connection.use(&resp.Diagnostics)
+	if cl == nil {
+		return
+	}
+	turn := r.connection.turn(had.Group.ValueString())
+	turn.Lock()
+	defer turn.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, deleteTime)
+	defer cancel()
+	g, err := cl.Group(ctx, had.Group.ValueString())
+	if err == nil && deleting(g) {
+		return // they go with the group
+	}
+	gone := instance{Group: had.Group, Ordinal: had.Ordinal, Metadata: types.MapNull(types.StringType), Excluded: types.BoolNull(), Timeouts: timeouts.Value{}}
+	if err == nil {
+		var p progress
+		err = r.settle(ctx, cl, gone, had, p.lost(ctx))
+	}
+	if err != nil && client.KindOf(err) != client.NotFound {
+		addError(&resp.Diagnostics, "Settings of slot "+had.slot()+" are not taken back", err)
+	}
+}

@@ -1,0 +1,77 @@
+package provider_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"cadre.dev/client"
+	"cadre.dev/client/clienttest"
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// A slot's own settings stand in the spec of its group: they are written without the group's,
+// the group keeps them when it is applied, and they are taken back.
+func TestSlotsHaveSettingsOfTheirOwn(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, func(s *clienttest.Server) {
+		arrived(s)
+		leads := s.OnApply
+		s.OnApply = func(g *clienttest.Group) {
+			leads(g)
+			for n := range g.Spec.Replicas {
+				g.Status.Instances = append(g.Status.Instances, group.InstanceStatus{Slot: group.SlotName("web", n), Ordinal: n, State: client.StateAvailable, Observed: g.Status.Target, InstanceID: "i", VIP: "127.32.0.1"})
+			}
+		}
+	})
+	stored := func(want string) {
+		t.Helper()
+		s.Set("web", func(g *clienttest.Group) {
+			if got, err := json.Marshal(g.Spec.Instances); err != nil || string(got) != want {
+				t.Errorf("stored %s, %v; want %s", got, err, want)
+			}
+		})
+	}
+	one := func(body string) string {
+		return "\nresource \"cadre_instance\" \"one\" {\n  group   = cadre_group.web.name\n  ordinal = 1\n" + body + "}\noutput \"told\" {\n  value = cadre_instance.one.meta\n}\n"
+	}
+	const own = "  meta = { tier = \"db\", rack = \"a\" }\n  instance {\n    ordinal  = 0\n    metadata = { first = \"yes\" }\n  }\n"
+	const first = `{"ordinal":0,"metadata":{"first":"yes"}}`
+	f := newFolder(t, program)
+	for _, step := range []struct{ what, release, more, want string }{
+		{"its own", "one", one("  metadata = { rack = \"b\" }\n  exclude_from_rollout = true\n"), `[` + first + `,{"ordinal":1,"metadata":{"rack":"b"},"exclude_from_rollout":true}]`},
+		{"its group is applied", "two", one("  metadata = { rack = \"b\" }\n  exclude_from_rollout = true\n"), `[` + first + `,{"ordinal":1,"metadata":{"rack":"b"},"exclude_from_rollout":true}]`},
+		{"other ones, and its group", "three", one("  metadata = { rack = \"c\" }\n"), `[` + first + `,{"ordinal":1,"metadata":{"rack":"c"}}]`},
+		{"taken back, and its group", "four", "", `[` + first + `]`},
+	} {
+		f.write("main.tf", groupOf(step.release, 2, quick+own)+step.more)
+		out := f.must("apply", "-auto-approve")
+		stored(step.want)
+		if step.what == "its own" {
+			wants(t, step.what, out, `"rack" = "b"`, `"tier" = "db"`)
+		}
+		wants(t, step.what, f.must("plan"), "No changes")
+	}
+	f.write("main.tf", groupOf("four", 2, quick+own)+one("  metadata = { rack = \"b\" }\n"))
+	f.must("apply", "-auto-approve")
+	s.Set("web", func(g *clienttest.Group) {
+		g.Spec.Instances[1].Metadata["rack"] = "by hand"
+		g.Index++
+	})
+	wants(t, "a change by hand", f.must("plan"), `"by hand" -> "b"`)
+	s.SetWayOut(clienttest.WayOut{Deleted: &apiv1.DeleteGroupResponse{Changed: true}})
+	f.must("destroy", "-auto-approve")
+
+	f.write("main.tf", groupOf("four", 2, quick)+one("  exclude_from_rollout = true\n  revision = cadre_group.web.revision\n"))
+	out, ok := f.run("validate")
+	if wants(t, "both", out, "revision and exclude_from_rollout are both set"); ok {
+		t.Error("it is valid")
+	}
+	f.write("main.tf", groupOf("four", 1, quick)+strings.Replace(one("  metadata = { a = \"b\" }\n"), "ordinal = 1", "ordinal = 7", 1))
+	out, ok = f.run("apply", "-auto-approve")
+	if wants(t, "no such slot", out, "Group web has no slot of ordinal 7"); ok {
+		t.Error("a slot that is not there was set up")
+	}
+	stored(`null`)
+}
