@@ -98,6 +98,10 @@ check: tools-dev ## what every commit must pass: format, vet, lint, generated fi
 test: tools build images ## unit, contract, property, scenario and end-to-end tests, with the race detector
 	@scripts/test.sh
 
+.PHONY: test-clusters
+test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd and consul on local clouds (root; about 5 minutes)
+	@cd components/demo && CADRE_TEST_CLUSTERS=1 go test -count=1 -timeout 30m -v -run Clusters ./e2e_terraform
+
 .PHONY: test-scale
 test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers, 1000 reconnects, 1000 restarts (root; about 30 minutes)
 	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .

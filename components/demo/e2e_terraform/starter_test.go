@@ -44,7 +44,8 @@ func TestTOK08_StarterIsAppliedRolledInterruptedAndDestroyed(t *testing.T) {
 			t.Errorf("first: %s says %v", api, said)
 		}
 	}
-	instances := s.identities(c)
+	groups := []string{"api", "worker"}
+	instances := s.instances(c, groups)
 
 	s.run("plan", "-out="+s.planFile("second"), "-var=release=2")
 
@@ -70,7 +71,7 @@ func TestTOK08_StarterIsAppliedRolledInterruptedAndDestroyed(t *testing.T) {
 	if said := s.releases("api-0"); !maps.Equal(said, everywhere("api-0", "3")) {
 		t.Errorf("all slots: api-0 says %v", said)
 	}
-	if after := s.identities(c); !maps.Equal(instances, after) {
+	if after := s.instances(c, groups); !maps.Equal(instances, after) {
 		t.Errorf("instances were %v and are %v: updates keep them", instances, after)
 	}
 
@@ -93,11 +94,11 @@ func working(v client.View) bool {
 	return slices.ContainsFunc(v.Status.Instances, func(i group.InstanceStatus) bool { return i.Operation != "" })
 }
 
-// identities of all Slots: the instance that fills each.
-func (s *stage) identities(c *client.Client) map[string]string {
+// instances that fill the Slots of groups; all are to be available.
+func (s *stage) instances(c *client.Client, groups []string) map[string]string {
 	s.Helper()
 	out := map[string]string{}
-	for _, name := range []string{"api", "worker"} {
+	for _, name := range groups {
 		list, err := c.Instances(s.ctx, name)
 		s.must("list the instances", err)
 		for _, i := range list {

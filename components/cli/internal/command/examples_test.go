@@ -19,6 +19,7 @@ func TestATT16_ReadyExamplesPassLint(t *testing.T) {
 	if err != nil || len(examples) < 5 {
 		t.Fatalf("examples %v, %v", examples, err)
 	}
+	examples = append(examples, filepath.Join(root, "modules/coordinators/cluster.hcl"))
 	files(t, map[string]string{"root.pem": "pem"})
 	dir, err := os.Getwd()
 	if err != nil {
@@ -41,7 +42,7 @@ func TestATT16_ReadyExamplesPassLint(t *testing.T) {
 		vars += name + " = \"registry.example/x@sha256:" + strings.Repeat("ab", 32) + "\"\n"
 	}
 	vars = strings.ReplaceAll(vars, "cloud.json", filepath.Join(dir, "cloud.json")) +
-		"context = \"" + filepath.Join(dir, "context.json") + "\"\nport = \"8080\"\npostgres_bin = \"/usr/lib/postgresql/15/bin\"\npostgres_gid = \"100\"\nrelease = \"1\"\n"
+		"context = \"" + filepath.Join(dir, "context.json") + "\"\nport = \"8080\"\npostgres_bin = \"/usr/lib/postgresql/15/bin\"\npostgres_gid = \"100\"\nrelease = \"1\"\nname = \"sample\"\n"
 	for name, text := range map[string]string{"vars": vars, "cloud.json": string(cloud), "context.json": string(context)} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"cadre.dev/demo/internal/rig"
 	"cadre.dev/demo/internal/tofu"
 )
@@ -65,9 +67,14 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	s.Log = os.Stdout
-	if err := s.Tofu(ctx, "apply", "-auto-approve", "-compact-warnings"); err != nil {
+	apply := []string{"apply", "-auto-approve", "-compact-warnings"}
+	if !term.IsTerminal(int(os.Stdout.Fd())) {
+		apply = append(apply, "-no-color")
+	}
+	if err := s.Tofu(ctx, apply...); err != nil {
 		return fmt.Errorf("clusters/%s is not applied; apply again to go on, or make cluster-down NAME=%s", s.Name, s.Name)
 	}
+	s.Log = io.Discard
 	return next(ctx, s)
 }
 

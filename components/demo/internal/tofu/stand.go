@@ -50,6 +50,9 @@ func New(root, name, state string, log io.Writer) (*Stand, error) {
 	}
 	program, err := exec.LookPath("tofu")
 	if err != nil {
+		program, err = exec.LookPath(filepath.Join(root, ".tools", "bin", "tofu"))
+	}
+	if err != nil {
 		return nil, errors.New("tofu is not here: run make tools")
 	}
 	return &Stand{Rig: rig.At(root, state, log), Name: name, Program: program}, nil

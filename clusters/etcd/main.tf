@@ -1,0 +1,116 @@
+# Three etcd members, and clients that check what they see: the specs of etcd.hcl and app.hcl.
+terraform {
+  required_version = ">= 1.11"
+  required_providers {
+    cadre = { source = "cadre.dev/cadre/cadre" }
+  }
+}
+
+# Makes the coordinators; needs no cluster.
+provider "cadre" {
+  alias = "founder"
+}
+
+# Talks to them.
+provider "cadre" {
+  context_json = module.coordinators.context_json
+  token        = module.coordinators.token
+}
+
+module "platform" {
+  source = "../modules/platform"
+  cloud  = var.cloud
+  phala  = var.phala
+}
+
+module "coordinators" {
+  source              = "../modules/coordinators"
+  providers           = { cadre = cadre.founder }
+  name                = var.name
+  context             = var.context
+  platform            = module.platform.facts
+  image               = var.images.cadre-coordinator
+  replicas            = var.coordinators
+  deletion_protection = var.deletion_protection
+}
+
+resource "cadre_group" "etcd" {
+  name     = "etcd"
+  replicas = 3
+  # The first members need each other to form a quorum: none is ready alone.
+  management_policy = "PARALLEL"
+
+  template {
+    compose = templatefile("compose/etcd.yaml", {
+      agent_image = var.images.cadre-agent
+      etcd_image  = var.images.etcd
+      release     = var.release
+      trust       = module.coordinators.trust
+    })
+    env           = module.platform.env
+    instance_type = "tdx.small"
+    os_image      = module.platform.os_image
+    disk_gb       = 20
+  }
+
+  update_policy {
+    type                  = "PROACTIVE"
+    max_unavailable_fixed = 1
+    min_ready_seconds     = 3
+    on_failure            = "PAUSE"
+    healthy_deadline      = "5m"
+    progress_deadline     = "20m"
+  }
+
+  # The members' own ports, 2379 and 2380, follow from the workload.
+  workload {
+    kind = "etcd"
+  }
+
+  preserved_state {
+    disk = "data"
+  }
+  # On a laptop the disks may go with the cluster; else destroying is refused.
+  delete_disks = !var.deletion_protection
+
+  health_check {
+    name = "ready"
+    http {
+      port         = 2379
+      request_path = "/readyz"
+      expect       = "200"
+    }
+    check_interval_sec  = 1
+    timeout_sec         = 1
+    healthy_threshold   = 1
+    unhealthy_threshold = 3
+  }
+
+  backend {
+    name  = "etcd"
+    port  = 2379
+    allow = ["etcd-app"]
+  }
+}
+
+# An application in a CVM of its own, which keeps the history of all answers.
+resource "cadre_group" "app" {
+  name     = "etcd-app"
+  replicas = 1
+
+  template {
+    compose = templatefile("compose/registers.yaml", {
+      agent_image = var.images.cadre-agent
+      load_image  = var.images.load
+      trust       = module.coordinators.trust
+      endpoints   = "etcd-0:2379,etcd-1:2379,etcd-2:2379"
+    })
+    env           = module.platform.env
+    instance_type = "tdx.small"
+    os_image      = module.platform.os_image
+  }
+
+  update_policy {
+    min_ready_seconds = 1
+  }
+}

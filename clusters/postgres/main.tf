@@ -1,0 +1,119 @@
+# Three PostgreSQL members under Patroni, and an application that writes: the specs of
+# postgres.hcl and app.hcl, which `make demo` applies.
+terraform {
+  required_version = ">= 1.11"
+  required_providers {
+    cadre = { source = "cadre.dev/cadre/cadre" }
+  }
+}
+
+# Makes the coordinators; needs no cluster.
+provider "cadre" {
+  alias = "founder"
+}
+
+# Talks to them.
+provider "cadre" {
+  context_json = module.coordinators.context_json
+  token        = module.coordinators.token
+}
+
+module "platform" {
+  source = "../modules/platform"
+  cloud  = var.cloud
+  phala  = var.phala
+}
+
+module "coordinators" {
+  source              = "../modules/coordinators"
+  providers           = { cadre = cadre.founder }
+  name                = var.name
+  context             = var.context
+  platform            = module.platform.facts
+  image               = var.images.cadre-coordinator
+  replicas            = var.coordinators
+  deletion_protection = var.deletion_protection
+}
+
+resource "cadre_group" "postgres" {
+  name              = "postgres"
+  replicas          = 3
+  management_policy = "PARALLEL"
+
+  template {
+    compose = templatefile("compose/postgres.yaml", {
+      agent_image   = var.images.cadre-agent
+      patroni_image = var.images.patroni
+      postgres_bin  = var.postgres_bin
+      postgres_gid  = var.postgres_gid
+      release       = var.release
+      trust         = module.coordinators.trust
+    })
+    env           = module.platform.env
+    instance_type = "tdx.small"
+    os_image      = module.platform.os_image
+    disk_gb       = 20
+  }
+
+  # Replicas first, the leader last, after one hand-over to a member that runs the new revision.
+  update_policy {
+    type                  = "PROACTIVE"
+    max_unavailable_fixed = 1
+    min_ready_seconds     = 5
+    on_failure            = "PAUSE"
+    healthy_deadline      = "5m"
+    progress_deadline     = "20m"
+  }
+
+  # The driver knows roles, lag, and how leadership is handed over.
+  workload {
+    kind = "patroni"
+  }
+
+  preserved_state {
+    disk = "data"
+  }
+  # On a laptop the disks may go with the cluster; else destroying is refused.
+  delete_disks = !var.deletion_protection
+
+  health_check {
+    name = "ready"
+    http {
+      port         = 8008
+      request_path = "/readiness"
+      expect       = "200"
+    }
+    check_interval_sec  = 1
+    timeout_sec         = 1
+    healthy_threshold   = 1
+    unhealthy_threshold = 3
+  }
+
+  backend {
+    name  = "postgres"
+    port  = 5432
+    allow = ["app"]
+  }
+}
+
+# An application in a CVM of its own, which writes and measures.
+resource "cadre_group" "app" {
+  name     = "app"
+  replicas = 1
+
+  template {
+    compose = templatefile("compose/load.yaml", {
+      agent_image = var.images.cadre-agent
+      load_image  = var.images.load
+      trust       = module.coordinators.trust
+      dsn         = "postgres://app@postgres-0,postgres-1,postgres-2/app?target_session_attrs=read-write&sslmode=disable&connect_timeout=2"
+    })
+    env           = module.platform.env
+    instance_type = "tdx.small"
+    os_image      = module.platform.os_image
+  }
+
+  update_policy {
+    min_ready_seconds = 1
+  }
+}

@@ -1,0 +1,82 @@
+package e2e_terraform
+
+import (
+	"maps"
+	"os"
+	"testing"
+	"time"
+
+	"cadre.dev/client"
+)
+
+// enabled is what make test-clusters sets.
+const enabled = "CADRE_TEST_CLUSTERS"
+
+// Every other folder of clusters/ does what its README says: it is applied, rolled to
+// another release by one hand-over with each slot on its instance, and destroyed.
+func TestClustersAreAppliedRolledAndDestroyed(t *testing.T) {
+	if os.Getenv(enabled) == "" {
+		t.Skip("make test-clusters runs it: three clusters, some minutes")
+	}
+	for name, one := range map[string]struct {
+		groups []string
+		// alone is applied first of all that moves.
+		alone []string
+	}{
+		"postgres": {groups: []string{"postgres", "app"}},
+		"etcd":     {groups: []string{"etcd", "etcd-app"}},
+		"consul":   {groups: []string{"consul"}, alone: []string{`-target=cadre_instance.consul["1"]`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, name, 6*time.Minute, nil)
+			s.apply()
+			c := s.dial()
+			before := s.instances(c, one.groups)
+			if len(one.alone) > 0 {
+				s.apply(append(one.alone, "release=2")...)
+				if at := s.revisions(c, one.groups[0]); len(at) != 2 || at[s.target(c, one.groups[0])] != 1 {
+					t.Errorf("one slot was updated, and revisions are %v", at)
+				}
+			}
+			s.apply("release=2")
+			s.run("plan", "-detailed-exitcode", "-var=release=2")
+			if at := s.revisions(c, one.groups[0]); len(at) != 1 || at[s.target(c, one.groups[0])] != 3 {
+				t.Errorf("revisions are %v, wanted is %s", at, s.target(c, one.groups[0]))
+			}
+			if after := s.instances(c, one.groups); !maps.Equal(before, after) {
+				t.Errorf("instances were %v and are %v", before, after)
+			}
+			s.run("destroy", "-auto-approve")
+			if left := s.cvms(); left != 0 {
+				t.Errorf("%d CVMs are left", left)
+			}
+		})
+	}
+}
+
+// target is the revision that a group's spec asks for.
+func (s *stage) target(c *client.Client, group string) string {
+	s.Helper()
+	g, err := c.Group(s.ctx, group)
+	s.must("read the group", err)
+	return g.Spec.Revision()
+}
+
+// revisions counts the slots that proved each.
+func (s *stage) revisions(c *client.Client, group string) map[string]int {
+	s.Helper()
+	list, err := c.Instances(s.ctx, group)
+	s.must("list the instances", err)
+	out := map[string]int{}
+	leaders := 0
+	for _, i := range list {
+		out[i.Observed]++
+		if i.Role == "leader" {
+			leaders++
+		}
+	}
+	if leaders != 1 {
+		s.Errorf("%s has %d leaders", group, leaders)
+	}
+	return out
+}

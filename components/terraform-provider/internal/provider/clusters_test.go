@@ -1,0 +1,139 @@
+package provider_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cadre.dev/client"
+	"cadre.dev/client/clienttest"
+	"cadre.dev/client/groupfile"
+	"cadre.dev/core/group"
+)
+
+// stubCoordinators is the module coordinators of a cluster that is there already.
+const stubCoordinators = `
+variable "name" {}
+variable "platform" {}
+variable "image" {}
+variable "replicas" {}
+variable "context" {}
+variable "deletion_protection" {}
+terraform {
+  required_providers {
+    cadre = { source = "cadre.dev/cadre/cadre" }
+  }
+}
+locals { context = file(var.context) }
+output "context_json" { value = local.context }
+output "token" {
+  value     = jsondecode(local.context).token
+  ephemeral = true
+}
+output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { founding = jsondecode(local.context).founding })) }
+`
+
+// The folders that have both forms say the same in them: what Terraform writes is what
+// `cadre group apply` writes, to the byte of each compose text.
+func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
+	for name, groups := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "etcd-app"}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t, tofu(t))
+			server := clienttest.New(t)
+			server.Start(t)
+			root := t.TempDir()
+			f.path = filepath.Join(root, "clusters", name)
+			copyFolder(t, "../../../../clusters/"+name, f.path)
+			copyFolder(t, "../../../../clusters/modules", filepath.Join(root, "clusters/modules"))
+			at := filepath.Join(root, "clusters/modules/coordinators")
+			if err := os.RemoveAll(at); err != nil {
+				t.Fatal(err)
+			}
+			vars := sampleVars(t, root, server)
+			write(t, filepath.Join(at, "main.tf"), stubCoordinators)
+			// Nobody rolls anything here.
+			override := ""
+			for _, local := range []string{groups[0], "app"} {
+				override += "resource \"cadre_group\" \"" + local + "\" {\n  wait_for_rollout = false\n}\n"
+			}
+			f.write("wait_override.tf", override)
+			f.must("get")
+			f.must("apply", "-auto-approve", "-var-file="+filepath.Join(root, "vars.tfvars.json"))
+
+			file, err := groupfile.Load([]string{filepath.Join(f.path, groups[0]+".hcl"), filepath.Join(f.path, "app.hcl")}, vars)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known, err := client.Dial(server.Context(), client.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = known.Close() })
+			for _, g := range file.Groups {
+				want := g.Spec
+				want.Normalize()
+				got, err := known.Group(t.Context(), g.Spec.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a, b := encoded(t, got.Spec), encoded(t, want); a != b {
+					t.Errorf("group %s: Terraform writes\n%s\nthe group file says\n%s", g.Spec.Name, a, b)
+				}
+			}
+			if len(file.Groups) != len(groups) {
+				t.Errorf("%d groups, want %v", len(file.Groups), groups)
+			}
+		})
+	}
+}
+
+func encoded(t *testing.T, s group.Spec) string {
+	t.Helper()
+	text, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// sampleVars writes the variables of both forms, and gives those of the group files.
+func sampleVars(t *testing.T, root string, server *clienttest.Server) map[string]string {
+	t.Helper()
+	cloud, context := filepath.Join(root, "cloud.json"), filepath.Join(root, "context.json")
+	write(t, cloud, `{"api_url": "http://a/api/v1", "api_key": "k", "api_url_in_cvm": "http://b/api/v1", "gateway_domain": "gw.test", "gateway_address": "127.0.0.1:1",
+		"gateway_address_in_cvm": "10.0.0.1:443", "gateway_ca_file": "/ca.pem", "pccs_url_in_cvm": "http://c", "rendezvous_url": "https://d", "rendezvous_ca_base64": "Y2E=",
+		"root_pem": "pem", "key_provider": {"name": "kms", "id": "ab"}, "images": {"dstack-0.5.7": []}}`)
+	if err := server.Context().Save(context); err != nil {
+		t.Fatal(err)
+	}
+	images, vars := map[string]string{}, map[string]string{"cloud": cloud, "context": context, "postgres_bin": "/usr/lib/postgresql/15/bin", "postgres_gid": "999", "release": "7"}
+	for _, name := range []string{"cadre-agent", "cadre-coordinator", "etcd", "load", "patroni"} {
+		images[name] = "registry.example/cadre/" + name + "@sha256:" + strings.Repeat("ab", 32)
+		vars[strings.TrimPrefix(name, "cadre-")+"_image"] = images[name]
+	}
+	text, err := json.Marshal(map[string]any{"images": images, "cloud": cloud, "context": context, "release": "7", "deletion_protection": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "vars.tfvars.json"), string(text))
+	return vars
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyFolder(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
