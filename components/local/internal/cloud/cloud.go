@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"cadre.dev/local/internal/durable"
 )
 
 // Config is what a Cloud needs.
@@ -111,19 +113,7 @@ func (c *Cloud) save() error {
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)
 	}
-	// Synced before the rename, or a power cut could leave an empty file in its place.
-	tmp, err := os.OpenFile(c.path()+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	_, err = tmp.Write(raw)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), c.path()); err != nil {
-		return fmt.Errorf("replace state: %w", err)
-	}
-	return nil
+	return durable.Write(c.path(), raw, 0o600)
 }
 
 // keep saves where there is no caller to tell.

@@ -153,3 +153,15 @@ func TestLoadRefusesWhatItCannotHonour(t *testing.T) {
 		})
 	}
 }
+
+func TestAnonymousVolumesAreApart(t *testing.T) {
+	app, err := Load(t.Context(), []byte("services:\n"+
+		"  a: {image: x, network_mode: host, volumes: [/b/c]}\n"+
+		"  a-b: {image: x, network_mode: host, volumes: [/c]}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(app.Volumes) != 2 || app.Services[0].Mounts[0].Source == app.Services[1].Mounts[0].Source {
+		t.Errorf("volumes = %+v of %+v", app.Volumes, app.Services)
+	}
+}

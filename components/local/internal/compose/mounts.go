@@ -1,6 +1,8 @@
 package compose
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path"
 	"slices"
 	"strconv"
@@ -57,9 +59,7 @@ func (c *converter) mount(service string, v types.ServiceVolumeConfig) (Mount, b
 			return m, false
 		}
 		if v.Source == "" {
-			// An anonymous volume keeps its content over boots as the container
-			// engine's does; the name follows from service and target.
-			name := "anonymous-" + service + strings.ReplaceAll(path.Clean(v.Target), "/", "-")
+			name := Anonymous(service, v.Target)
 			c.volumes[name] = Volume{Name: name}
 			m.Source = name
 		}
@@ -84,6 +84,14 @@ func (c *converter) mount(service string, v types.ServiceVolumeConfig) (Mount, b
 		c.refuse(service, "volumes", "type %q is not supported", v.Type)
 	}
 	return m, false
+}
+
+// Anonymous names a volume without a name: the same at every boot, since it keeps its
+// content as the container engine's does, and never that of another service or target,
+// whatever dashes and slashes they have.
+func Anonymous(service, target string) string {
+	sum := sha256.Sum256([]byte(service + "\x00" + path.Clean(target)))
+	return "anonymous-" + hex.EncodeToString(sum[:])
 }
 
 func tmpfsOptions(opts string, m *Mount) string {

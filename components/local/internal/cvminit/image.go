@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -80,7 +79,7 @@ func (s *supervisor) anonymousVolumes(u *unit, img images.Unpacked) {
 		if slices.ContainsFunc(u.svc.Mounts, func(m compose.Mount) bool { return m.Target == target }) {
 			continue
 		}
-		name := "anonymous-" + u.svc.Name + strings.ReplaceAll(target, "/", "-")
+		name := compose.Anonymous(u.svc.Name, target)
 		s.volumes.volumes[name] = compose.Volume{Name: name}
 		u.svc.Mounts = append(u.svc.Mounts, compose.Mount{Kind: compose.MountVolume, Source: name, Target: target})
 	}

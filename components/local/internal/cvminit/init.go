@@ -94,7 +94,7 @@ func newSupervisor(ctx context.Context, spec initctl.Spec, conn *initctl.Conn) (
 		return nil, err
 	}
 	s := &supervisor{
-		spec: spec, conn: conn, volumes: &volumeSet{spec: spec, volumes: app.Volumes, ready: map[string]bool{}},
+		spec: spec, conn: conn, volumes: &volumeSet{spec: spec, volumes: app.Volumes, flush: syncfs, ready: map[string]bool{}},
 		changed: make(chan struct{}), procs: &procs{mine: map[int]bool{}},
 	}
 	s.carry = s.once

@@ -19,6 +19,8 @@ import (
 type volumeSet struct {
 	spec    initctl.Spec
 	volumes map[string]compose.Volume
+	// flush puts everything below a directory on the disk.
+	flush func(dir string) error
 
 	mu    sync.Mutex
 	ready map[string]bool
@@ -87,10 +89,23 @@ func (v *volumeSet) ensure(vol compose.Volume, u *unit, target string) (string, 
 	} else {
 		err = populate(fresh, u.root, target)
 	}
-	if err != nil {
-		return "", err
+	// A file system may write the new name to the disk before what lies below it.
+	if err == nil {
+		err = v.flush(fresh)
 	}
-	return dir, os.Rename(fresh, dir)
+	if err == nil {
+		err = os.Rename(fresh, dir)
+	}
+	return dir, err
+}
+
+// syncfs flushes the whole file system that dir is on: one call for any number of files.
+func syncfs(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
 var mountFlags = map[string]uintptr{

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"cadre.dev/local/internal/durable"
 )
 
 // started is DIR/start.json: what the cloud was last started with and the next start
@@ -54,19 +56,7 @@ func (s started) write(dir string) (err error) {
 	if err != nil {
 		return fmt.Errorf("encode start.json: %w", err)
 	}
-	path := startFilePath(dir)
-	tmp, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("write start.json: %w", err)
-	}
-	_, err = tmp.Write(append(raw, '\n'))
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return fmt.Errorf("write start.json: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("replace start.json: %w", err)
-	}
-	return nil
+	return durable.Write(startFilePath(dir), append(raw, '\n'), 0o600)
 }
 
 // inhabited reports whether a CVM has ever booted on dir and was not deleted: then

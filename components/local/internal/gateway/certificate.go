@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"cadre.dev/local/internal/durable"
 )
 
 const (
@@ -30,11 +32,12 @@ const (
 func CAFile(dir string) string { return filepath.Join(dir, caFile) }
 
 // Certify returns a certificate for every name directly below domain, which the CA in dir
-// signs. The CA is made the first time and stays: people were told to trust it. It can
-// sign for domain alone.
+// signs. The CA is made the first time and stays: people were told to trust it. One whose
+// key and certificate do not belong together can sign nothing and is made anew. It can sign
+// for domain alone.
 func Certify(dir, domain string, now time.Time) (tls.Certificate, error) {
 	ca, key, err := readCA(dir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (now.After(ca.NotAfter.Add(-caRenew)) || !permits(ca, domain)) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoPair) || err == nil && (now.After(ca.NotAfter.Add(-caRenew)) || !permits(ca, domain)) {
 		ca, key, err = makeCA(dir, domain, now)
 	}
 	if err != nil {
@@ -86,27 +89,35 @@ func makeCA(dir, domain string, now time.Time) (*x509.Certificate, *ecdsa.Privat
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
-	// The key first: a certificate without its key would be told to people.
+	// The key first: a certificate without its key would be told to people. Whoever is
+	// killed between the two leaves no pair, which the next start sees.
 	for _, f := range []struct {
 		name, kind string
 		der        []byte
 		mode       os.FileMode
 	}{{caKeyFile, "PRIVATE KEY", keyDER, 0o600}, {caFile, "CERTIFICATE", der, 0o644}} {
-		path := filepath.Join(dir, f.name)
-		if err := os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der}), f.mode); err != nil {
-			return nil, nil, err
-		}
-		if err := os.Rename(path+".new", path); err != nil {
+		if err := durable.Write(filepath.Join(dir, f.name), pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der}), f.mode); err != nil {
 			return nil, nil, err
 		}
 	}
 	return readCA(dir)
 }
 
+// errNoPair: both files are there, and no CA can be made of them.
+var errNoPair = errors.New("key and certificate are no pair")
+
 func readCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, caFile), filepath.Join(dir, caKeyFile))
+	cert, err := os.ReadFile(CAFile(dir))
 	if err != nil {
 		return nil, nil, err
+	}
+	secret, err := os.ReadFile(filepath.Join(dir, caKeyFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, secret)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errNoPair, err)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {

@@ -137,3 +137,43 @@ func TestTheGatewaysCAStays(t *testing.T) {
 		t.Errorf("the CA's key: %v, %v", info.Mode(), err)
 	}
 }
+
+// TestAHalfMadeCAIsMadeAnew: a kill or a power cut between key and certificate.
+func TestAHalfMadeCAIsMadeAnew(t *testing.T) {
+	other := t.TempDir()
+	if _, err := Certify(other, domain, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for name, half := range map[string]func(dir string) error{
+		"the key of the next": func(dir string) error {
+			raw, err := os.ReadFile(filepath.Join(other, caKeyFile))
+			return errors.Join(err, os.WriteFile(filepath.Join(dir, caKeyFile), raw, 0o600))
+		},
+		"an empty key":         func(dir string) error { return os.WriteFile(filepath.Join(dir, caKeyFile), nil, 0o600) },
+		"an empty certificate": func(dir string) error { return os.WriteFile(CAFile(dir), nil, 0o600) },
+		"no certificate":       func(dir string) error { return os.Remove(CAFile(dir)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "gateway")
+			if _, err := Certify(dir, domain, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if err := half(dir); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				own, err := Certify(dir, domain, time.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				leaf, err := x509.ParseCertificate(own.Certificate[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := leaf.Verify(x509.VerifyOptions{Roots: trusting(t, dir), DNSName: idA + "-80." + domain}); err != nil {
+					t.Errorf("what people are told to trust did not sign it: %v", err)
+				}
+			}
+		})
+	}
+}

@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"cadre.dev/local/internal/durable"
 )
 
 const (
@@ -30,8 +32,7 @@ const (
 // an earlier run stay while they are good: members have been given the CA.
 func certify(dir string, at netip.Addr, now time.Time) error {
 	if pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile)); err == nil {
-		_, err := os.Stat(filepath.Join(dir, caFile))
-		if err == nil && pair.Leaf.VerifyHostname(at.String()) == nil && now.Before(pair.Leaf.NotAfter.Add(-renewBefore)) {
+		if signedBy(pair.Leaf, filepath.Join(dir, caFile)) && pair.Leaf.VerifyHostname(at.String()) == nil && now.Before(pair.Leaf.NotAfter.Add(-renewBefore)) {
 			return nil
 		}
 	}
@@ -68,9 +69,24 @@ func certify(dir string, at netip.Addr, now time.Time) error {
 		name, kind string
 		der        []byte
 	}{{keyFile, "PRIVATE KEY", keyDER}, {certFile, "CERTIFICATE", leafDER}, {caFile, "CERTIFICATE", caDER}} {
-		if err := os.WriteFile(filepath.Join(dir, f.name), pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der}), 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", f.name, err)
+		if err := durable.Write(filepath.Join(dir, f.name), pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der}), 0o600); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// signedBy reports whether the CA in the file signed leaf: a run that was killed between
+// the two leaves the CA of another.
+func signedBy(leaf *x509.Certificate, file string) bool {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return false
+	}
+	ca, err := x509.ParseCertificate(block.Bytes)
+	return err == nil && leaf.CheckSignatureFrom(ca) == nil
 }

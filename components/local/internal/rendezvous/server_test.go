@@ -113,3 +113,35 @@ func TestCertificateIsForTheAddressAndStays(t *testing.T) {
 		t.Errorf("after a year there is the same CA (%v)", err)
 	}
 }
+
+// TestACAOfAnotherRunIsNotToldToMembers: a kill between certificate and CA.
+func TestACAOfAnotherRunIsNotToldToMembers(t *testing.T) {
+	dir, other, now := t.TempDir(), t.TempDir(), time.Now()
+	for _, d := range []string{dir, other} {
+		if err := certify(d, address, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(other, caFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, caFile), raw, 0o600)
+	}
+	if err == nil {
+		err = certify(dir, address, now)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = os.ReadFile(filepath.Join(dir, caFile)); err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(raw)
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: address.String()}); err != nil {
+		t.Error(err)
+	}
+}
