@@ -24,9 +24,9 @@ func (c *cluster) boots(ctx context.Context) (map[string]string, error) {
 }
 
 // consul runs Consul's own tool with every right, as nobody but the coordinators may.
-func (c *cluster) consul(t *testing.T, args ...string) {
+func (c *cluster) consul(t *testing.T, command string, args ...string) {
 	t.Helper()
-	if err := c.Consul(within(t, time.Minute), "coordinator-0", args...); err != nil {
+	if err := c.Consul(within(t, time.Minute), "coordinator-0", command, args...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -42,7 +42,7 @@ func TestLostRecordsAreAdopted(t *testing.T) {
 		t.Fatalf("boots %v, %v", was, err)
 	}
 	for _, prefix := range []string{"slots/" + rig.Light + "/", "policy/slots/" + rig.Light + "-", "admissions/" + rig.Light + "-"} {
-		c.consul(t, "kv", "delete", "-recurse", "cadre/v1/"+prefix)
+		c.consul(t, "kv delete", "-recurse", "cadre/v1/"+prefix)
 	}
 	lost := time.Now()
 	eventually(t, "every agent attests", rollTime, func(ctx context.Context) error {

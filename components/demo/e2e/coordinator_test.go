@@ -66,8 +66,7 @@ func (c *cluster) dieAt(t *testing.T, point, name string, apply func()) {
 // arm makes a coordinator's process end when it reaches point.
 func (c *cluster) arm(t *testing.T, coordinator, point string) {
 	t.Helper()
-	if _, err := c.Exec(within(t, time.Minute), c.PlatformName(coordinator), coordinatorService,
-		"sh", "-c", `printf %s "$0" > "$1"`, point, rig.FailpointFile); err != nil {
+	if err := c.Arm(coordinator, point); err != nil {
 		t.Fatalf("arm the failpoint: %v", err)
 	}
 }

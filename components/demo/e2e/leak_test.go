@@ -42,8 +42,8 @@ func (p process) path(parts ...string) string {
 	return filepath.Join(append([]string{"/proc", p.pid, "root"}, parts...)...)
 }
 
-// inside lists the processes of the CVMs: those in the network namespaces of this
-// checkout's agents and coordinators. Other clouds may run on the machine.
+// inside lists the processes of the CVMs: those in the network namespaces of this cloud's
+// agents and coordinators. Other clouds may run on the machine.
 func (c *cluster) inside(t *testing.T) (all []process, ours []process) {
 	t.Helper()
 	type seen struct {
@@ -52,22 +52,20 @@ func (c *cluster) inside(t *testing.T) (all []process, ours []process) {
 	}
 	var every []seen
 	spaces := map[string]bool{}
-	entries, err := os.ReadDir("/proc")
+	pids, err := c.Pids()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
-			continue
-		}
-		space, err := os.Readlink(filepath.Join("/proc", e.Name(), "ns/net"))
+	for _, n := range pids {
+		pid := strconv.Itoa(n)
+		space, err := os.Readlink(filepath.Join("/proc", pid, "ns/net"))
 		if err != nil {
 			continue // it has ended
 		}
-		exe, _ := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
-		one := seen{process{pid: e.Name(), program: filepath.Base(exe)}, space}
+		exe, _ := os.Readlink(filepath.Join("/proc", pid, "exe"))
+		one := seen{process{pid: pid, program: filepath.Base(exe)}, space}
 		every = append(every, one)
-		if name := one.program; filepath.Dir(exe) == filepath.Join(c.Root, "bin") && (name == "cadre-agent" || name == "cadre-coordinator") {
+		if name := one.program; name == "cadre-agent" || name == "cadre-coordinator" {
 			spaces[space] = true
 			ours = append(ours, one.process)
 		}

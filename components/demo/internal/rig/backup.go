@@ -12,14 +12,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-const (
-	coordinatorService = "coordinator"
-	// backupFile is in a coordinator's memory: a snapshot holds every token.
-	backupFile = "/run/cadre/backup.snap"
-	// asManagement runs its arguments with Consul's management token, which nobody but
-	// the coordinator itself has; who runs a local cloud can read it there.
-	asManagement = `CONSUL_HTTP_TOKEN=$(sed -n 's/.*"initial_management": *"\([^"]*\)".*/\1/p' /run/cadre/consul/consul.json) && export CONSUL_HTTP_TOKEN && exec "$@"`
-)
+// backupFile is in a coordinator's memory: a snapshot holds every token.
+const backupFile = "/run/cadre/backup.snap"
 
 // Backup takes a snapshot of Consul, with every record of the cluster, and keeps it at a
 // coordinator until that one is restarted.
@@ -34,20 +28,25 @@ func (r *Rig) Restore(ctx context.Context, coordinator string) error {
 }
 
 func (r *Rig) snapshot(ctx context.Context, coordinator, verb string) error {
-	if err := r.Consul(ctx, coordinator, "snapshot", verb, backupFile); err != nil {
+	if err := r.Consul(ctx, coordinator, "snapshot "+verb, backupFile); err != nil {
 		return fmt.Errorf("%s a snapshot at %s: %w", verb, coordinator, err)
 	}
 	return nil
 }
 
-// Consul runs Consul's own tool at a coordinator with every right. The token stays in
-// that CVM: what is run through a Rig is logged.
-func (r *Rig) Consul(ctx context.Context, coordinator string, args ...string) error {
-	command := append([]string{"sh", "-c", asManagement, "sh", "consul"}, args...)
-	if out, err := r.Exec(ctx, r.PlatformName(coordinator), coordinatorService, command...); err != nil {
-		return fmt.Errorf("consul %s at %s: %w: %s", strings.Join(args, " "), coordinator, err, out)
+// Consul runs a command of Consul's own tool, such as "kv delete", at a coordinator with
+// every right. The token stays in that CVM: what is run through a Rig is logged.
+func (r *Rig) Consul(ctx context.Context, coordinator, command string, args ...string) error {
+	hide, err := r.showToken(coordinator)
+	if err != nil {
+		return err
 	}
-	return nil
+	words := append([]string{"consul"}, strings.Fields(command)...)
+	out, err := r.Exec(ctx, r.PlatformName(coordinator), coordinatorService, append(append(words, "-token-file=/"+tokenFile), args...)...)
+	if err != nil {
+		err = fmt.Errorf("consul %s at %s: %w: %s", command, coordinator, err, out)
+	}
+	return errors.Join(err, hide())
 }
 
 // RestoreReport is what the drill of a restored backup saw, written to

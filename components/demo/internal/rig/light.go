@@ -11,10 +11,6 @@ const Light = "light"
 // Coordinators of clusters/light.
 const Coordinators = 3
 
-// FailpointFile is where a coordinator of clusters/light looks for the point at
-// which its process is to end.
-const FailpointFile = "/run/cadre/failpoint"
-
 // CreateLightCluster deploys the coordinators and waits until they answer and are proven.
 func (r *Rig) CreateLightCluster(ctx context.Context) error {
 	return r.createCluster(ctx, "clusters/light/cluster.hcl")

@@ -42,6 +42,20 @@ func tree(root int) ([]process, error) {
 	return out, nil
 }
 
+// Pids are the processes of the local cloud: its daemon and all that runs below it.
+func (r *Rig) Pids() ([]int, error) {
+	cloud, err := r.Cloud()
+	if err != nil {
+		return nil, err
+	}
+	all, err := tree(cloud.PID)
+	pids := make([]int, 0, len(all))
+	for _, p := range all {
+		pids = append(pids, p.pid)
+	}
+	return pids, err
+}
+
 func processes() ([]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
