@@ -22,6 +22,6 @@ resource "cadre_cluster" "this" {
 }
 
 ephemeral "cadre_operator_token" "this" {
-  # Known after the coordinators are made, and not before.
-  context = coalesce(var.context, cadre_cluster.this.id)
+  # Known after the coordinators are made, and not before, also where var.context is known.
+  context = cadre_cluster.this.id == "" ? "" : coalesce(var.context, cadre_cluster.this.id)
 }

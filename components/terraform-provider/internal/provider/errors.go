@@ -23,6 +23,16 @@ func addError(diags *diag.Diagnostics, summary string, err error) {
 	diags.AddError(summary, err.Error())
 }
 
+// groupUnread adds that a group could not be read, with what to do where there is none.
+func groupUnread(name string, err error, diags *diag.Diagnostics) {
+	if client.KindOf(err) == client.NotFound {
+		diags.AddAttributeError(groupPath, "There is no group "+name,
+			"`cadre group list` says which there are. If this configuration makes it, name it by its resource, such as cadre_group.web.name, so that it is made first.")
+		return
+	}
+	addError(diags, "Group "+name+" cannot be read", err)
+}
+
 // lines joins non-empty lines.
 func lines(list ...string) string {
 	out := []string{}

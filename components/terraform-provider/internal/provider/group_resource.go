@@ -194,6 +194,9 @@ func (a applying) apply(ctx context.Context, spec group.Spec, index uint64) (cli
 		return done, true
 	case index == 0 && client.KindOf(err) == client.Conflict:
 		existsAlready(name, a.diags)
+	case client.KindOf(err) == client.Conflict:
+		a.diags.AddAttributeError(path.Root("name"), fmt.Sprintf("Group %s was changed since it was read", name),
+			"Somebody else wrote its spec, and nothing was overwritten. Plan again: the plan shows what they changed.\n\n"+err.Error())
 	default:
 		addError(a.diags, "Group "+name+" is not applied", err)
 	}

@@ -230,7 +230,8 @@ func noSlot(m instance, diags *diag.Diagnostics) {
 }
 
 func updateFailed(slot string, timeout time.Duration, last *client.View, err error, diags *diag.Diagnostics) {
-	if !errors.Is(err, context.DeadlineExceeded) {
+	late := errors.Is(err, context.DeadlineExceeded)
+	if !late && !errors.Is(err, context.Canceled) {
 		addError(diags, "Slot "+slot+" is not updated", err)
 		return
 	}
@@ -240,7 +241,11 @@ func updateFailed(slot string, timeout time.Duration, last *client.View, err err
 			text += "\n\n" + updateText(*last, i)
 		}
 	}
-	diags.AddError(fmt.Sprintf("Slot %s is not available at its revision after %s", slot, timeout), text)
+	if !late {
+		diags.AddError(fmt.Sprintf("Nobody waits for slot %s any more", slot), text)
+		return
+	}
+	diags.AddError(fmt.Sprintf("Slot %s is not available at its revision after %s", slot, timeout), text+"\n\nGive it more time in the timeouts block.")
 }
 
 // read fills in what is known of the slot; false: there is none. reached is what an update

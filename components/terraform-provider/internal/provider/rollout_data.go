@@ -48,7 +48,7 @@ func (q *question[T]) Read(ctx context.Context, req datasource.ReadRequest, resp
 	}
 	out, err := q.ask(ctx, cl, name.ValueString())
 	if err != nil {
-		addError(&resp.Diagnostics, "Group "+name.ValueString()+" cannot be read", err)
+		groupUnread(name.ValueString(), err, &resp.Diagnostics)
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, out)...)

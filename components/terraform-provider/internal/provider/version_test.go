@@ -66,6 +66,33 @@ func TestRevisionsAreNamedByTheCoordinators(t *testing.T) {
 	wants(t, "its apply", f.must("apply", "plan.bin"), `revision = "other`)
 }
 
+// A slot is at its revision by what its update ended with, not by what another coordinator,
+// which lags behind, says right after.
+func TestAnUpdatedSlotIsWhatItsUpdateEndedWith(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, func(s *clienttest.Server) {
+		arrived(s)
+		leads := s.OnApply
+		s.OnApply = func(g *clienttest.Group) {
+			leads(g)
+			g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable, Observed: g.Status.Target}}
+		}
+	})
+	f := newFolder(t, program)
+	const one = "\nresource \"cadre_instance\" \"web\" {\n  group    = cadre_group.web.name\n  ordinal  = 0\n  revision = cadre_group.web.revision\n}\n"
+	f.write("main.tf", groupOf("one", 1, quick)+one)
+	s.Fail("DescribeInstance", status.Error(codes.Internal, "it lags behind"))
+	f.must("apply", "-auto-approve")
+	s.Fail("DescribeInstance", nil)
+	wants(t, "nothing to do", f.must("plan"), "No changes")
+
+	f.write("main.tf", groupOf("one", 1, quick)+"\ndata \"cadre_rollout\" \"wep\" {\n  group = \"wep\"\n}\n")
+	out, ok := f.run("plan")
+	if wants(t, "no such group", out, "There is no group wep", "cadre group list"); ok {
+		t.Error("a group was read that is not there")
+	}
+}
+
 // Two people make a group of one name at the same time: the second is told, and changes nothing.
 func TestAGroupThatSomebodyMakesMeanwhileIsNotOverwritten(t *testing.T) {
 	program := tofu(t)
