@@ -32,7 +32,8 @@ const (
 	maxLayers   = 128
 )
 
-// pull unpacks an image beside its place and moves it there when it is whole.
+// pull unpacks an image beside its place, both of which are empty, and moves it there when
+// it is whole. The caller holds its lock.
 func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err error) {
 	img, err := s.find(ctx, ref)
 	if err != nil {
@@ -46,8 +47,8 @@ func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err 
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(s.dir, unfinished)
-	if err != nil {
+	dir := s.unfinished(digest.Hex)
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder in the image store: %w", err)
 	}
 	defer func() {
@@ -65,14 +66,11 @@ func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err 
 	if err := os.WriteFile(filepath.Join(dir, recordFile), raw, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", recordFile, err)
 	}
-	err = os.Rename(dir, filepath.Join(s.dir, digest.Hex))
-	if errors.Is(err, os.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		return os.RemoveAll(dir) // another process was quicker, with the same content
+	if err := os.Rename(dir, filepath.Join(s.dir, digest.Hex)); err != nil {
+		return err
 	}
-	if err == nil {
-		s.flushing.Go(func() { s.flush(digest) })
-	}
-	return err
+	s.flushing.Go(func() { s.flush(digest) })
+	return nil
 }
 
 // flush puts an image on the disk, which can take seconds, and then says so.
