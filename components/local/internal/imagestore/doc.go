@@ -3,7 +3,7 @@
 //
 //	reference ── digest ──► DIR/<hex>/ there? ──► image.json, root/
 //	                          │ no
-//	                          └─ registry ── manifest, config, layers, each by its digest ──► DIR/.new-* ──► DIR/<hex>/
+//	                          └─ registry ── manifest, config, layers, each by its digest ──► DIR/.new-<hex> ──► DIR/<hex>/
 //
 // The digest of the reference is all that is trusted: manifest and config must hash to
 // what names them, and each layer's content to the config's diff id. What lies in the

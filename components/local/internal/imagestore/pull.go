@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
 
 	"cadre.dev/local/internal/become"
@@ -30,7 +32,8 @@ const (
 	maxLayers   = 128
 )
 
-// pull unpacks an image beside its place and moves it there when it is whole.
+// pull unpacks an image beside its place, both of which are empty, and moves it there when
+// it is whole. The caller holds its lock.
 func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err error) {
 	img, err := s.find(ctx, ref)
 	if err != nil {
@@ -44,8 +47,8 @@ func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err 
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(s.dir, unfinished)
-	if err != nil {
+	dir := s.unfinished(digest.Hex)
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder in the image store: %w", err)
 	}
 	defer func() {
@@ -63,14 +66,11 @@ func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err 
 	if err := os.WriteFile(filepath.Join(dir, recordFile), raw, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", recordFile, err)
 	}
-	err = os.Rename(dir, filepath.Join(s.dir, digest.Hex))
-	if errors.Is(err, os.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		return os.RemoveAll(dir) // another process was quicker, with the same content
+	if err := os.Rename(dir, filepath.Join(s.dir, digest.Hex)); err != nil {
+		return err
 	}
-	if err == nil {
-		s.flushing.Go(func() { s.flush(digest) })
-	}
-	return err
+	s.flushing.Go(func() { s.flush(digest) })
+	return nil
 }
 
 // flush puts an image on the disk, which can take seconds, and then says so.
@@ -206,17 +206,30 @@ func unpackLayer(u *rootfs.Unpacker, layer v1.Layer, want v1.Hash, limits rootfs
 	return nil
 }
 
-// bounded keeps a registry's manifests and errors small. Blobs are bounded by their sizes,
+// bounded keeps a registry's manifests and errors small, and to the kinds whose digest is
+// that of their bytes. Blobs are bounded by their sizes,
 // which the manifest tells.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(req)
-	if err == nil && !strings.Contains(req.URL.Path, "/blobs/") {
+	if err != nil {
+		return nil, err
+	}
+	// Anything else the library may take without comparing its bytes to the digest, as it
+	// does with the signed manifests of old.
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	if strings.Contains(req.URL.Path, "/manifests/") && resp.StatusCode == http.StatusOK && !slices.Contains(manifestTypes, types.MediaType(kind)) {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the registry's manifest is of type %.100q; OCI images and those of Docker's schema 2 are taken", kind)
+	}
+	if !strings.Contains(req.URL.Path, "/blobs/") {
 		resp.Body = &capped{ReadCloser: resp.Body, left: maxManifest}
 	}
-	return resp, err
+	return resp, nil
 }
+
+var manifestTypes = []types.MediaType{types.OCIManifestSchema1, types.DockerManifestSchema2, types.OCIImageIndex, types.DockerManifestList}
 
 type capped struct {
 	io.ReadCloser

@@ -33,9 +33,6 @@ type Store struct {
 	// boot names this run of the machine.
 	boot     string
 	flushing sync.WaitGroup
-
-	mu    sync.Mutex // guards the following
-	locks map[string]*sync.Mutex
 }
 
 // Config of a Store.
@@ -60,20 +57,10 @@ func Open(c Config) (*Store, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make image store: %w", err)
 	}
-	left, err := filepath.Glob(filepath.Join(c.Dir, unfinished+"*"))
-	if err != nil {
-		return nil, err
+	s := &Store{dir: c.Dir, host: c.Registry, limits: c.Limits, transport: c.Transport, log: c.Log}
+	if err := s.sweep(); err != nil {
+		return nil, fmt.Errorf("clean up the image store: %w", err)
 	}
-	for _, dir := range left {
-		// Another process may be at it; its own is young.
-		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > time.Hour {
-			err = os.RemoveAll(dir)
-			if err != nil {
-				return nil, fmt.Errorf("clean up the image store: %w", err)
-			}
-		}
-	}
-	s := &Store{dir: c.Dir, host: c.Registry, limits: c.Limits, transport: c.Transport, log: c.Log, locks: map[string]*sync.Mutex{}}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, fmt.Errorf("tell one start of this machine from another: %w", err)
@@ -87,6 +74,34 @@ func Open(c Config) (*Store, error) {
 	}
 	return s, nil
 }
+
+// sweep removes what processes that died were unpacking, and their locks.
+func (s *Store) sweep() error {
+	for _, prefix := range []string{unfinished, lockPrefix} {
+		left, err := filepath.Glob(filepath.Join(s.dir, prefix+"*"))
+		if err != nil {
+			return err
+		}
+		for _, at := range left {
+			hex := strings.TrimPrefix(filepath.Base(at), prefix)
+			release, err := s.tryLock(hex)
+			if errors.Is(err, errHeld) {
+				continue // its process lives
+			}
+			if err == nil {
+				err = os.RemoveAll(s.unfinished(hex))
+				release()
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unfinished is where an image is unpacked, by who holds its lock.
+func (s *Store) unfinished(hex string) string { return filepath.Join(s.dir, unfinished+hex) }
 
 const (
 	unfinished = ".new-"
@@ -112,12 +127,20 @@ func (s *Store) Ensure(ctx context.Context, reference string) (images.Unpacked, 
 	if err != nil || digest.Algorithm != "sha256" {
 		return images.Unpacked{}, fmt.Errorf("image %q: only sha256 digests are taken", reference)
 	}
-	lock := s.lock(digest.Hex)
-	lock.Lock()
-	defer lock.Unlock()
+	if img, err := s.load(digest); err == nil {
+		return img, nil
+	}
+	release, err := s.lock(ctx, digest.Hex)
+	if err != nil {
+		return images.Unpacked{}, fmt.Errorf("image %q: %w", reference, err)
+	}
+	defer release()
 	img, err := s.load(digest)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return img, err
+	if err == nil {
+		return img, nil // another was quicker
+	}
+	if err := s.remove(digest); err != nil {
+		return images.Unpacked{}, fmt.Errorf("image %q: remove what a power cut may have left half of: %w", reference, err)
 	}
 	began := time.Now()
 	if err := s.pull(ctx, ref, digest); err != nil {
@@ -127,13 +150,17 @@ func (s *Store) Ensure(ctx context.Context, reference string) (images.Unpacked, 
 	return s.load(digest)
 }
 
-func (s *Store) lock(key string) *sync.Mutex {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.locks[key] == nil {
-		s.locks[key] = &sync.Mutex{}
+// remove empties the image's places, under its lock. What is removed has no name meanwhile
+// that half of it could be found by.
+func (s *Store) remove(digest v1.Hash) error {
+	if err := os.RemoveAll(s.unfinished(digest.Hex)); err != nil {
+		return err
 	}
-	return s.locks[key]
+	err := os.Rename(filepath.Join(s.dir, digest.Hex), s.unfinished(digest.Hex))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, os.RemoveAll(s.unfinished(digest.Hex)))
 }
 
 // record is image.json.
@@ -143,7 +170,7 @@ type record struct {
 	Image  images.Stored `json:"image"`
 }
 
-// load returns an image that is unpacked; fs.ErrNotExist when it is not.
+// load returns an image that is unpacked and whole.
 func (s *Store) load(digest v1.Hash) (images.Unpacked, error) {
 	dir := filepath.Join(s.dir, digest.Hex)
 	f, err := os.Open(filepath.Join(dir, recordFile))
@@ -157,8 +184,5 @@ func (s *Store) load(digest v1.Hash) (images.Unpacked, error) {
 	if err == nil && r.Digest == digest.String() && (unsure == nil || r.Boot == s.boot) {
 		return images.Unpacked{Stored: r.Image, Root: filepath.Join(dir, rootDir)}, nil
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return images.Unpacked{}, fmt.Errorf("image store: remove what a power cut may have left half of: %w", err)
-	}
-	return images.Unpacked{}, fs.ErrNotExist
+	return images.Unpacked{}, fmt.Errorf("image store: %s is not what it should be: %w", dir, fs.ErrNotExist)
 }
