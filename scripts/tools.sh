@@ -202,11 +202,16 @@ says_version() {
 
 # A Go program from its own module, pinned by the go.mod and go.sum in scripts/tools/<module>.
 module_binary() {
-	local name=$1 module=$2 version=$3 pkg=$4 why=$5 link=${6:-}
+	local name=$1 module=$2 version=$3 pkg=$4 why=$5 link=${6:-} toolchain
 	says_version "$bin/$name" "$version" && return
 	say "building $name $version from its Go module ($why); once, can take minutes"
-	# Without C: the same bytes as in images, which then need no build of their own.
-	(cd "$root/scripts/tools/$module" && CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -trimpath -ldflags "-s -w${link:+ $link}" -o "$bin/$name" "$pkg")
+	# The images' toolchain and settings: the same bytes as in images, which then need no
+	# build of their own.
+	toolchain=$(sed -n 's/^toolchain *= *"\(go[0-9.]*\)".*/\1/p' "$root/components/images/recipes/pins.hcl")
+	[[ -n $toolchain ]] || die 'components/images/recipes/pins.hcl names no toolchain'
+	(cd "$root/scripts/tools/$module" &&
+		CGO_ENABLED=0 GOAMD64=v1 GOEXPERIMENT='' GOFIPS140=off GOTOOLCHAIN=$toolchain GOWORK=off GOFLAGS='' \
+			go build -trimpath -buildvcs=false -ldflags "-s -w${link:+ $link}" -o "$bin/$name" "$pkg")
 }
 
 install_consul() {
