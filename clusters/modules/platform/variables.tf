@@ -24,8 +24,9 @@ variable "phala" {
     }))
     # The KMS that gives CVMs their keys: the key-provider event of their quotes.
     key_provider = object({ name = string, id = string })
-    # Where collateral for quotes is cached; empty asks Intel's own service.
-    pccs_url = optional(string, "")
+    # Where coordinators fetch collateral for quotes: Intel's own service, or a cache of it.
+    # It is signed; the address need not be trusted.
+    pccs_url = optional(string, "https://api.trustedservices.intel.com")
     # A meeting place for direct paths between CVMs; without it all goes through the gateway.
     rendezvous_url       = optional(string, "")
     rendezvous_ca_base64 = optional(string, "")

@@ -123,20 +123,25 @@ func (s *Stand) writeSettings() error {
 		return err
 	}
 	text := "# . this file: cadre and tofu then know the cluster " + s.Name + ".\n"
-	env := append(s.environment(), "PATH="+filepath.Join(s.Root, "bin")+":"+filepath.Dir(s.Program)+":$PATH")
-	given := "-state=" + s.StateFile() + " -var-file=" + s.VarFile()
+	text += "export PATH=" + quote(filepath.Join(s.Root, "bin")+":"+filepath.Dir(s.Program)) + ":\"$PATH\"\n"
+	env := s.environment()
+	// Terraform takes these apart as a shell does.
+	given := "-state=" + quote(s.StateFile()) + " -var-file=" + quote(s.VarFile())
 	for _, verb := range []string{"plan", "apply", "destroy"} {
 		env = append(env, "TF_CLI_ARGS_"+verb+"="+given)
 	}
 	for _, verb := range []string{"output", "show"} {
-		env = append(env, "TF_CLI_ARGS_"+verb+"=-state="+s.StateFile())
+		env = append(env, "TF_CLI_ARGS_"+verb+"=-state="+quote(s.StateFile()))
 	}
 	for _, line := range env {
 		name, value, _ := strings.Cut(line, "=")
-		text += "export " + name + "=\"" + value + "\"\n"
+		text += "export " + name + "=" + quote(value) + "\n"
 	}
 	return os.WriteFile(s.file("env"), []byte(text), 0o600)
 }
+
+// quote makes one word of text for a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (s *Stand) environment() []string {
 	return []string{"TF_CLI_CONFIG_FILE=" + s.file("settings.tfrc"), "TF_DATA_DIR=" + s.file("data"), "CHECKPOINT_DISABLE=1", "CADRE_CONTEXT=" + s.ContextFile()}
@@ -154,6 +159,10 @@ func (s *Stand) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.Program, args...)
 	cmd.Dir = s.Dir()
 	cmd.Env = append(append(os.Environ(), s.environment()...), s.Env...)
+	for _, verb := range []string{"", "_plan", "_apply", "_destroy", "_output", "_show"} {
+		// Those of a cluster whose env file this shell read are not for this one.
+		cmd.Env = append(cmd.Env, "TF_CLI_ARGS"+verb+"=")
+	}
 	// Terraform writes its state before it ends by itself.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 30 * time.Second
