@@ -166,6 +166,7 @@ configs: {conf: {content: "price"}}
 			{"full", "stat /var/run/dstack.sock", "/var/run/dstack.sock Srwxrwxrwx 0 0"},
 			{"full", "stat /etc stat /etc/deep stat /", "/etc drwxr-xr-x 0 0\n/etc/deep drwxr-xr-x 0 0\n/ drwxr-xr-x 0 0"},
 			{"full", "stat /var/lib/kept", "/var/lib/kept drwxr-xr-x 0 0"},
+			{"full", "room /", "1073741824 262144"},
 			{"full", "caps", "CapEff: 0000000000000000\nCapBnd: 00000000a80425fb\nNoNewPrivs: 1"},
 			{"again", "caps", "CapEff: 0000000000000000\nCapBnd: 0000000000000000\nNoNewPrivs: 1"},
 			{"lean", "caps", "CapEff: 00000000a80425fb\nCapBnd: 00000000a80425fb\nNoNewPrivs: 1"},
