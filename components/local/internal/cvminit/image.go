@@ -85,6 +85,10 @@ func (s *supervisor) anonymousVolumes(u *unit, img images.Unpacked) {
 	}
 }
 
+// rootBounds are what a service can write outside its volumes, which takes the machine's
+// memory: without them half of it, for each service.
+const rootBounds = "size=1g,nr_inodes=262144"
+
 // mountRoot stacks a tmpfs on u's image, for this start of it only. What is written there
 // is forgotten with release.
 func (s *supervisor) mountRoot(u *unit) (root string, release func(), err error) {
@@ -93,7 +97,7 @@ func (s *supervisor) mountRoot(u *unit) (root string, release func(), err error)
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return "", release, fmt.Errorf("make root: %w", err)
 	}
-	if err := unix.Mount("tmpfs", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700"); err != nil {
+	if err := unix.Mount("tmpfs", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,"+rootBounds); err != nil {
 		return "", release, fmt.Errorf("mount tmpfs for the root: %w", err)
 	}
 	root = filepath.Join(base, "root")

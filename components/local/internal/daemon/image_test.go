@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"cadre.dev/local/internal/images"
 	"cadre.dev/local/internal/imagetest"
 )
 
@@ -166,6 +167,7 @@ configs: {conf: {content: "price"}}
 			{"full", "stat /var/run/dstack.sock", "/var/run/dstack.sock Srwxrwxrwx 0 0"},
 			{"full", "stat /etc stat /etc/deep stat /", "/etc drwxr-xr-x 0 0\n/etc/deep drwxr-xr-x 0 0\n/ drwxr-xr-x 0 0"},
 			{"full", "stat /var/lib/kept", "/var/lib/kept drwxr-xr-x 0 0"},
+			{"full", "room /", "1073741824 262144"},
 			{"full", "caps", "CapEff: 0000000000000000\nCapBnd: 00000000a80425fb\nNoNewPrivs: 1"},
 			{"again", "caps", "CapEff: 0000000000000000\nCapBnd: 0000000000000000\nNoNewPrivs: 1"},
 			{"lean", "caps", "CapEff: 00000000a80425fb\nCapBnd: 00000000a80425fb\nNoNewPrivs: 1"},
@@ -353,5 +355,28 @@ volumes: {one: {}, two: {}}
 	})
 	if entries, err := os.ReadDir(victim); err != nil || len(entries) > 0 {
 		t.Errorf("on this machine: %v, %v", entries, err)
+	}
+}
+
+// TestAPinnedImageGoesBeforeMappedPrograms: they stand for a digest that nobody has, such
+// as one of the programs themselves.
+func TestAPinnedImageGoesBeforeMappedPrograms(t *testing.T) {
+	shelf := newShelf(t)
+	pinned := shelf.add("app", v1.Config{Entrypoint: []string{"/bin/probe", "id", "wait"}})
+	name, _, _ := strings.Cut(pinned, ":1@")
+	s := start(t, t.TempDir(), shelf.use, func(c *Config) {
+		c.Images = images.Map{Images: map[string]images.Image{name: {Entrypoint: []string{"sh", "-c", "echo mapped; exec sleep 1000"}}}}
+	})
+	v := s.create("pinned-0", `
+services:
+  image: {image: "`+pinned+`", network_mode: host}
+  program: {image: "`+name+"@sha256:"+strings.Repeat("0", 64)+`", network_mode: host}
+  tagged: {image: "`+name+`:1", network_mode: host}
+`)
+	for service, want := range map[string]string{"image": "probe 0 0 [] / / \nwaits\n", "program": "mapped\n", "tagged": "mapped\n"} {
+		s.until(service+" has spoken", func() bool { return s.log(v, service) != "" })
+		if got := s.log(v, service); !strings.HasPrefix(got, want) {
+			t.Errorf("%s says %q, want %q", service, got, want)
+		}
 	}
 }

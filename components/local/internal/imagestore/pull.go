@@ -92,7 +92,7 @@ func (s *Store) flush(digest v1.Hash) {
 // is left of it without its first parts: a prefix is where somebody pushed it to.
 func (s *Store) find(ctx context.Context, ref name.Digest) (v1.Image, error) {
 	if s.host == "" {
-		return nil, errors.New("this cloud serves no images; start it with --layout")
+		return nil, fmt.Errorf("%w: this cloud serves no images; start it with --layout", errUnknown)
 	}
 	options := []remote.Option{
 		remote.WithContext(ctx), remote.WithTransport(bounded{s.transport}),
@@ -118,8 +118,11 @@ func (s *Store) find(ctx context.Context, ref name.Digest) (v1.Image, error) {
 		}
 		return img, nil
 	}
-	return nil, fmt.Errorf("the local registry %s has no image of that digest under any of its names: build it (`make images`) or add it to the layout", s.host)
+	return nil, fmt.Errorf("%w: the local registry %s has no image of that digest under any of its names: build it (`make images`) or add it to the layout", errUnknown, s.host)
 }
+
+// errUnknown: the registry says that there is no such image.
+var errUnknown = errors.New("no such image")
 
 // checked returns the config of an image whose manifest stays within bounds.
 func checked(img v1.Image) (*v1.ConfigFile, error) {

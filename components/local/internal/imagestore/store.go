@@ -116,16 +116,9 @@ const (
 // Ensure returns the unpacked image of a reference with a digest, pulling it first when
 // it is not there. The error names the reference and a way out.
 func (s *Store) Ensure(ctx context.Context, reference string) (images.Unpacked, error) {
-	if !strings.Contains(reference, "@") {
-		return images.Unpacked{}, fmt.Errorf("image %q has no digest, and a tag can be moved: pin it (`cadre compose pin`)", reference)
-	}
-	ref, err := name.NewDigest(reference)
+	ref, digest, err := parse(reference)
 	if err != nil {
-		return images.Unpacked{}, fmt.Errorf("image %q: %w", reference, err)
-	}
-	digest, err := v1.NewHash(ref.DigestStr())
-	if err != nil || digest.Algorithm != "sha256" {
-		return images.Unpacked{}, fmt.Errorf("image %q: only sha256 digests are taken", reference)
+		return images.Unpacked{}, err
 	}
 	if img, err := s.load(digest); err == nil {
 		return img, nil
@@ -148,6 +141,45 @@ func (s *Store) Ensure(ctx context.Context, reference string) (images.Unpacked, 
 	}
 	s.log.Info("image unpacked", "image", reference, "took", time.Since(began).Round(time.Millisecond))
 	return s.load(digest)
+}
+
+// Has reports whether the image of a reference is unpacked or can be pulled. One without a
+// digest is no image of ours. An error says that it cannot be told.
+func (s *Store) Has(ctx context.Context, reference string) (bool, error) {
+	if !strings.Contains(reference, "@") {
+		return false, nil
+	}
+	ref, digest, err := parse(reference)
+	if err != nil {
+		return false, err
+	}
+	if _, err := s.load(digest); err == nil {
+		return true, nil
+	}
+	_, err = s.find(ctx, ref)
+	if errors.Is(err, errUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("image %q: %w", reference, err)
+	}
+	return true, nil
+}
+
+// parse takes references by digest alone.
+func parse(reference string) (name.Digest, v1.Hash, error) {
+	if !strings.Contains(reference, "@") {
+		return name.Digest{}, v1.Hash{}, fmt.Errorf("image %q has no digest, and a tag can be moved: pin it (`cadre compose pin`)", reference)
+	}
+	ref, err := name.NewDigest(reference)
+	if err != nil {
+		return name.Digest{}, v1.Hash{}, fmt.Errorf("image %q: %w", reference, err)
+	}
+	digest, err := v1.NewHash(ref.DigestStr())
+	if err != nil || digest.Algorithm != "sha256" {
+		return name.Digest{}, v1.Hash{}, fmt.Errorf("image %q: only sha256 digests are taken", reference)
+	}
+	return ref, digest, nil
 }
 
 // remove empties the image's places, under its lock. What is removed has no name meanwhile

@@ -19,8 +19,8 @@ func (h *Hypervisor) Prepare(ctx context.Context, spec cloud.BootSpec) {
 	_, _ = h.unpack(ctx, spec)
 }
 
-// unpack returns the container images of the compose file by reference; those that the
-// image map has are left out. A file that cannot be understood has none: pid 1 says why.
+// unpack returns the container images of the compose file by reference, without those that
+// programs of the image map stand for. A file that cannot be understood has none: pid 1 says why.
 func (h *Hypervisor) unpack(ctx context.Context, spec cloud.BootSpec) (map[string]images.Unpacked, error) {
 	if h.cfg.Store == nil {
 		return nil, nil
@@ -33,18 +33,16 @@ func (h *Hypervisor) unpack(ctx context.Context, spec cloud.BootSpec) (map[strin
 	var all sync.WaitGroup
 	out, errs := map[string]images.Unpacked{}, []error{}
 	for _, svc := range app.Services {
-		if h.cfg.Images.Has(svc.Image) {
-			continue
-		}
 		all.Go(func() {
-			img, err := h.cfg.Store.Ensure(ctx, svc.Image)
+			img, mapped, err := h.imageOf(ctx, svc.Image)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			switch {
+			case err != nil:
 				errs = append(errs, fmt.Errorf("service %s: %w", svc.Name, err))
-				return
+			case !mapped:
+				out[svc.Image] = img
 			}
-			out[svc.Image] = img
 		})
 	}
 	all.Wait()
@@ -54,4 +52,17 @@ func (h *Hypervisor) unpack(ctx context.Context, spec cloud.BootSpec) (map[strin
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// imageOf returns the image that a reference pins. Mapped programs stand for it only where
+// there is no image of that digest: who pins one that can be had boots that one.
+func (h *Hypervisor) imageOf(ctx context.Context, ref string) (img images.Unpacked, mapped bool, err error) {
+	if h.cfg.Images.Has(ref) {
+		has, err := h.cfg.Store.Has(ctx, ref)
+		if err != nil || !has {
+			return images.Unpacked{}, true, err
+		}
+	}
+	img, err = h.cfg.Store.Ensure(ctx, ref)
+	return img, false, err
 }

@@ -16,7 +16,8 @@ import (
 
 // Limits bound what all layers of one image may hold together.
 type Limits struct {
-	// Bytes of files and Entries of archives.
+	// Bytes of files, extended attributes and symlinks' targets; Entries of archives and
+	// the folders above them that no archive names.
 	Bytes   int64
 	Entries int
 }
@@ -26,6 +27,7 @@ var DefaultLimits = Limits{Bytes: 16 << 30, Entries: 1 << 20}
 
 const (
 	maxName     = 4096
+	meanName    = 256 // what paths may have on average: they are kept while a layer is applied
 	whiteout    = ".wh."
 	whiteoutAll = ".wh..wh..opq"
 	whiteoutOwn = ".wh..wh."
@@ -35,9 +37,12 @@ const (
 type Unpacker struct {
 	root *os.Root
 	left Limits
+	// names are the bytes that the paths to come may have together.
+	names int64
 	// written are the paths of the layer at hand: its whiteouts hide lower layers only.
-	written map[string]bool
-	dirs    []dirTime
+	// Cleared are the directories that have nothing of those any more.
+	written, cleared map[string]bool
+	dirs             []dirTime
 }
 
 type dirTime struct {
@@ -47,12 +52,12 @@ type dirTime struct {
 
 // NewUnpacker unpacks into root, which is empty and nobody else's meanwhile.
 func NewUnpacker(root *os.Root, limits Limits) *Unpacker {
-	return &Unpacker{root: root, left: limits}
+	return &Unpacker{root: root, left: limits, names: int64(limits.Entries) * meanName}
 }
 
 // Layer applies one uncompressed archive. After an error the directory is of no use.
 func (u *Unpacker) Layer(r io.Reader) error {
-	u.written, u.dirs = map[string]bool{}, nil
+	u.written, u.cleared, u.dirs = map[string]bool{}, map[string]bool{}, nil
 	archive := tar.NewReader(r)
 	for {
 		h, err := archive.Next()
@@ -78,8 +83,8 @@ func (u *Unpacker) Layer(r io.Reader) error {
 }
 
 func (u *Unpacker) entry(h *tar.Header, content io.Reader) error {
-	if u.left.Entries--; u.left.Entries < 0 {
-		return errors.New("the image has too many entries")
+	if err := u.count(h.Name); err != nil {
+		return err
 	}
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -100,6 +105,43 @@ func (u *Unpacker) entry(h *tar.Header, content io.Reader) error {
 	return nil
 }
 
+// count takes one entry, or one folder that no entry names, from what is left.
+func (u *Unpacker) count(name string) error {
+	if u.left.Entries--; u.left.Entries < 0 {
+		return errors.New("the image has too many entries")
+	}
+	if u.names -= int64(len(name)); u.names < 0 {
+		return errors.New("the image's paths are too long together")
+	}
+	return nil
+}
+
+// spend takes bytes of the disk from what is left.
+func (u *Unpacker) spend(bytes int64) error {
+	if bytes < 0 || bytes > u.left.Bytes {
+		return errors.New("the image's files are too large together")
+	}
+	u.left.Bytes -= bytes
+	return nil
+}
+
+// parents makes the folders down to dir, which Resolve returned.
+func (u *Unpacker) parents(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if info, err := u.root.Lstat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := u.parents(path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := u.count(dir); err != nil {
+		return err
+	}
+	return makeDir(u.root, dir)
+}
+
 // place checks an archive's path and returns it with the symlinks of its parents
 // followed. An archive that names a place outside its root is refused, not corrected.
 func (u *Unpacker) place(name string) (string, error) {
@@ -117,10 +159,11 @@ func (u *Unpacker) place(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := MakeDirs(u.root, dir); err != nil {
+	if err := u.parents(dir); err != nil {
 		return "", err
 	}
-	return path.Join(dir, path.Base(name)), nil
+	name = path.Join(dir, path.Base(name))
+	return name, deep(name)
 }
 
 // whiteOut removes what lower layers have at a name, or in the whole directory.
@@ -138,8 +181,12 @@ func (u *Unpacker) whiteOut(dir, base string) error {
 	return u.remove(path.Join(dir, hidden))
 }
 
-// clear removes what lower layers have in a directory.
+// clear removes what lower layers have in a directory, once in a layer.
 func (u *Unpacker) clear(dir string) error {
+	if u.cleared[dir] {
+		return nil
+	}
+	u.cleared[dir] = true
 	f, err := u.root.Open(dir)
 	if err != nil {
 		return fmt.Errorf("open the directory: %w", err)
@@ -176,6 +223,11 @@ func (u *Unpacker) make(name string, h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
+	for _, a := range attributes {
+		if err := u.spend(int64(len(a.name) + len(a.value))); err != nil {
+			return err
+		}
+	}
 	if h.Typeflag == tar.TypeDir {
 		return u.directory(name, h, attributes)
 	}
@@ -205,6 +257,9 @@ func (u *Unpacker) make(name string, h *tar.Header, content io.Reader) error {
 	case tar.TypeSymlink:
 		if len(h.Linkname) > maxName || h.Linkname == "" {
 			return errors.New("the symlink's target is empty or too long")
+		}
+		if err := u.spend(int64(len(h.Linkname))); err != nil {
+			return err
 		}
 		if err := u.root.Symlink(h.Linkname, name); err != nil {
 			return err
@@ -246,10 +301,9 @@ func (u *Unpacker) directory(name string, h *tar.Header, attributes []attribute)
 }
 
 func (u *Unpacker) file(name string, h *tar.Header, attributes []attribute, content io.Reader) error {
-	if h.Size < 0 || h.Size > u.left.Bytes {
-		return errors.New("the image's files are too large together")
+	if err := u.spend(h.Size); err != nil {
+		return err
 	}
-	u.left.Bytes -= h.Size
 	f, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

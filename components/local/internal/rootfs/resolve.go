@@ -9,18 +9,27 @@ import (
 	"strings"
 )
 
-// maxLinks bounds the symlinks of one path, as the kernel does.
-const maxLinks = 40
+const (
+	// maxLinks bounds the symlinks of one path, as the kernel does.
+	maxLinks = 40
+	// maxDepth bounds the parts of a path, and maxSteps those that its symlinks add: each
+	// step looks at every part before it.
+	maxDepth = 128
+	maxSteps = 1024
+)
 
 // Resolve returns where name leads inside root, relative to it and free of symlinks:
 // absolute links begin at root again, and nothing leads above it. What does not exist
 // yet is taken as it is written. The root itself is ".".
 func Resolve(root *os.Root, name string) (string, error) {
 	at, links := ".", 0
-	rest := strings.Split(name, "/")
+	rest, steps := strings.Split(name, "/"), 0
 	for len(rest) > 0 {
 		part := rest[0]
 		rest = rest[1:]
+		if steps++; steps > maxSteps {
+			return "", fmt.Errorf("%.200s: more than %d parts with its symlinks", name, maxSteps)
+		}
 		switch part {
 		case "", ".":
 			continue
@@ -29,6 +38,9 @@ func Resolve(root *os.Root, name string) (string, error) {
 			continue
 		}
 		next := path.Join(at, part)
+		if err := deep(next); err != nil {
+			return "", err
+		}
 		info, err := root.Lstat(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -55,15 +67,30 @@ func Resolve(root *os.Root, name string) (string, error) {
 	return at, nil
 }
 
+// deep refuses paths of too many parts.
+func deep(name string) error {
+	if strings.Count(name, "/") >= maxDepth {
+		return fmt.Errorf("%.200s: more than %d parts", name, maxDepth)
+	}
+	return nil
+}
+
 // MakeDirs makes the directory name, which Resolve returned, and those above it, all of
 // them open to every user.
 func MakeDirs(root *os.Root, name string) error {
 	if name == "." {
 		return nil
 	}
+	if info, err := root.Lstat(name); err == nil && info.IsDir() {
+		return nil
+	}
 	if err := MakeDirs(root, path.Dir(name)); err != nil {
 		return err
 	}
+	return makeDir(root, name)
+}
+
+func makeDir(root *os.Root, name string) error {
 	err := root.Mkdir(name, 0o755)
 	if errors.Is(err, fs.ErrExist) {
 		info, statErr := root.Lstat(name)

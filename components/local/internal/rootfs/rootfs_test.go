@@ -180,6 +180,10 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	for i := range 60 {
 		many = append(many, file(fmt.Sprint(i), 0o644, ""))
 	}
+	var long []entry
+	for i := range 40 {
+		long = append(long, file(strings.Repeat("x", 200)+"/"+strings.Repeat("y", 150)+fmt.Sprint(i), 0o644, ""))
+	}
 	loop := []entry{link("a", "b"), link("b", "a"), file("a/x", 0o644, "x")}
 	small := Limits{Bytes: 100, Entries: 50}
 	for name, c := range map[string]struct {
@@ -205,18 +209,24 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		"the root is a file":       {[]entry{file(".", 0o644, "x")}, "root of an image"},
 		"a device":                 {[]entry{device(tar.TypeChar, "sda")}, "a device"},
 		"a device that is a whiteout of overlayfs": {[]entry{device(tar.TypeChar, "etc/passwd")}, "a device"},
-		"a pipe":             {[]entry{device(tar.TypeFifo, "p")}, "a device"},
-		"an unknown kind":    {[]entry{device('Z', "z")}, "not taken"},
-		"overlay attributes": {[]entry{with(file("a", 0o644, ""), "trusted.overlay.redirect", "/../..")}, "not taken"},
-		"user overlay's too": {[]entry{with(file("a", 0o644, ""), "system.posix_acl_access", "x")}, "not taken"},
-		"large attribute":    {[]entry{with(file("a", 0o644, ""), "user.x", strings.Repeat("x", 70000))}, "larger than"},
-		"owner out of range": {[]entry{imagetest.Owned(file("a", 0o644, ""), -1, 0)}, "out of range"},
-		"too large":          {[]entry{file("a", 0o644, strings.Repeat("x", 60)), file("b", 0o644, strings.Repeat("x", 60))}, "too large"},
-		"too many":           {many, "too many entries"},
-		"a path without end": {[]entry{file(strings.Repeat("a/", 3000)+"x", 0o644, "")}, "longer than"},
-		"a name without end": {[]entry{file(strings.Repeat("a", 300), 0o644, "")}, "too long"},
-		"a link without end": {[]entry{link("l", strings.Repeat("a/", 3000))}, "too long"},
-		"a link to nothing":  {[]entry{link("l", "")}, "empty"},
+		"a pipe":                             {[]entry{device(tar.TypeFifo, "p")}, "a device"},
+		"an unknown kind":                    {[]entry{device('Z', "z")}, "not taken"},
+		"overlay attributes":                 {[]entry{with(file("a", 0o644, ""), "trusted.overlay.redirect", "/../..")}, "not taken"},
+		"user overlay's too":                 {[]entry{with(file("a", 0o644, ""), "system.posix_acl_access", "x")}, "not taken"},
+		"large attribute":                    {[]entry{with(file("a", 0o644, ""), "user.x", strings.Repeat("x", 70000))}, "larger than"},
+		"owner out of range":                 {[]entry{imagetest.Owned(file("a", 0o644, ""), -1, 0)}, "out of range"},
+		"too large":                          {[]entry{file("a", 0o644, strings.Repeat("x", 60)), file("b", 0o644, strings.Repeat("x", 60))}, "too large"},
+		"too many":                           {many, "too many entries"},
+		"too many folders that nobody names": {[]entry{file(strings.Repeat("a/", 40)+"x", 0o644, ""), file(strings.Repeat("b/", 40)+"x", 0o644, "")}, "too many entries"},
+		"too many folders of whiteouts":      {[]entry{file(strings.Repeat("a/", 40)+".wh.x", 0o644, ""), file(strings.Repeat("b/", 40)+".wh.x", 0o644, "")}, "too many entries"},
+		"too large attributes together":      {[]entry{with(file("a", 0o644, ""), "user.x", strings.Repeat("x", 60)), with(file("b", 0o644, ""), "user.x", strings.Repeat("x", 60))}, "too large"},
+		"too large links together":           {[]entry{link("a", strings.Repeat("x", 60)), link("b", strings.Repeat("x", 60))}, "too large"},
+		"too long paths together":            {long, "too long together"},
+		"as deep as it goes":                 {[]entry{file(strings.Repeat("a/", 39)+"x", 0o644, "")}, ""},
+		"a path without end":                 {[]entry{file(strings.Repeat("a/", 3000)+"x", 0o644, "")}, "longer than"},
+		"a name without end":                 {[]entry{file(strings.Repeat("a", 300), 0o644, "")}, "too long"},
+		"a link without end":                 {[]entry{link("l", strings.Repeat("a/", 3000))}, "too long"},
+		"a link to nothing":                  {[]entry{link("l", "")}, "empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, path := box(t)
@@ -255,5 +265,30 @@ func TestResolve(t *testing.T) {
 		if got, err := Resolve(root, name); err != nil || got != want {
 			t.Errorf("Resolve(%q) = %q, %v, want %q", name, got, err, want)
 		}
+	}
+}
+
+// TestDeepPathsAreRefused, written so or made so by symlinks.
+func TestDeepPathsAreRefused(t *testing.T) {
+	deepest := strings.Repeat("a/", 127) + "x"
+	half := strings.Repeat("h/", 64) + "x"
+	round := link("r", strings.Repeat("z/../", 700)+"z")
+	for name, c := range map[string]struct {
+		layer []entry
+		want  string
+	}{
+		"128 parts":                   {[]entry{file(deepest, 0o644, "")}, ""},
+		"129 parts":                   {[]entry{file("b/"+deepest, 0o644, "")}, "more than 128 parts"},
+		"a folder of 129 parts":       {[]entry{dir("b/"+deepest, 0o755, 0, 0)}, "more than 128 parts"},
+		"a hard link to it":           {[]entry{hard("x", "b/"+deepest)}, "more than 128 parts"},
+		"a link that makes it deeper": {[]entry{dir(half, 0o755, 0, 0), link("l", half), file("l/"+half, 0o644, "")}, "more than 128 parts"},
+		"a link round and round":      {[]entry{dir("z", 0o755, 0, 0), round, file("r/x", 0o644, "")}, "with its symlinks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, _ := box(t)
+			if err := unpack(t, root, DefaultLimits, c.layer); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v, want %q", err, c.want)
+			}
+		})
 	}
 }

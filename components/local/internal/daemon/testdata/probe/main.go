@@ -74,6 +74,12 @@ func run(self string, args []string) error {
 				return err
 			}
 			fmt.Println(strings.TrimSpace(string(raw)))
+		case "room":
+			var st syscall.Statfs_t
+			if err := syscall.Statfs(args[1], &st); err != nil {
+				return err
+			}
+			fmt.Println(int64(st.Blocks)*st.Bsize, st.Files)
 		case "append":
 			f, err := os.OpenFile(args[1], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 			if err != nil {
