@@ -120,11 +120,11 @@ down: build ## remove the demo cluster and every trace of it, whoever started it
 
 .PHONY: cluster
 cluster: tools build images ## apply clusters/NAME with OpenTofu on a local cloud of its own (root; NAME=starter)
-	@$(BIN)/cadre-cluster up '$(NAME)'
+	@$(BIN)/cadre-cluster up "$$NAME"
 
 .PHONY: cluster-down
 cluster-down: build ## remove what `make cluster` made (root; NAME=starter)
-	@$(BIN)/cadre-cluster down '$(NAME)'
+	@$(BIN)/cadre-cluster down "$$NAME"
 
 .PHONY: drill-power
 drill-power: tools build images ## cut the power of a whole cluster under load, start it again, look for every acknowledged write (root)

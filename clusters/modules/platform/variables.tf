@@ -9,7 +9,7 @@ variable "phala" {
   type = object({
     # The environment variable with the API key, on this machine. The key itself is in no file.
     api_key_env = optional(string, "PHALA_CLOUD_API_KEY")
-    api_url     = optional(string, "https://cloud-api.phala.network/api/v1")
+    api_url     = optional(string, "https://cloud-api.phala.com/api/v1")
     # Base domain of the gateway that reaches the CVMs, as in their public URLs.
     gateway_domain = string
     # What to dial instead of resolving names below it, host:port; empty resolves them.

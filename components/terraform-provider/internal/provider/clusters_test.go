@@ -103,7 +103,7 @@ func TestStarterIsPlannedForPhala(t *testing.T) {
 	at := filepath.Join(root, "context.json")
 	out := strings.Join(strings.Fields(f.must("plan", "-var-file=terraform.tfvars.example", "-var=context="+at)), " ")
 	wants(t, "a plan for Phala", out, "Plan: 10 to add, 0 to change, 0 to destroy",
-		`"api_key_env" = "PHALA_CLOUD_API_KEY"`, `"os_image" = "dstack-0.5.9"`, `api_url = "https://cloud-api.phala.network/api/v1"`)
+		`"api_key_env" = "PHALA_CLOUD_API_KEY"`, `"os_image" = "dstack-0.5.9"`, `api_url = "https://cloud-api.phala.com/api/v1"`)
 	out, ok := f.run("plan", "-var-file=terraform.tfvars.example", "-var=context="+at, "-var=cloud=cloud.json")
 	if wants(t, "two platforms", out, "Give one of cloud"); ok {
 		t.Error("it was planned for two platforms")
