@@ -74,6 +74,9 @@ func (r *run) locked(ctx context.Context, one *recipe.Recipe, s program.Source) 
 			return fmt.Errorf("program %s (%s): %w", s.Name, where(one, lock.Line), err)
 		}
 	}
+	if err := r.cache.Check(lock.SHA256, lock.Size); err != nil {
+		return fmt.Errorf("program %s (%s): %w", s.Name, where(one, lock.Line), err)
+	}
 	notices, err := r.notices(ctx, s)
 	if err != nil {
 		return err
