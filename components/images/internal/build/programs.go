@@ -71,6 +71,9 @@ func (r *run) locked(ctx context.Context, one *recipe.Recipe, s program.Source) 
 			return fmt.Errorf("program %s (%s): %w", s.Name, where(one, lock.Line), err)
 		}
 	}
+	if err := r.cache.Check(lock.SHA256, lock.Size); err != nil {
+		return fmt.Errorf("program %s (%s): %w", s.Name, where(one, lock.Line), err)
+	}
 	r.programs[s.Name] = binary{path: r.cache.Path(lock.SHA256), sha256: lock.SHA256, size: lock.Size}
 	return nil
 }

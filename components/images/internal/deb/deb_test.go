@@ -145,6 +145,9 @@ func TestReadRefusesHostileArchives(t *testing.T) {
 		{"a hard link out", []tar.Header{{Typeflag: tar.TypeLink, Name: "x", Linkname: "/etc/shadow"}}},
 		{"a hard link to nothing", []tar.Header{{Typeflag: tar.TypeLink, Name: "x", Linkname: "y"}}},
 		{"a hard link to a link", []tar.Header{{Typeflag: tar.TypeSymlink, Name: "y", Linkname: "/etc"}, {Typeflag: tar.TypeLink, Name: "x", Linkname: "y"}}},
+		{"a whiteout", []tar.Header{regular("etc/.wh.passwd", "")}},
+		{"an opaque whiteout", []tar.Header{regular("./etc/.wh..wh..opq", "")}},
+		{"a folder called like a whiteout", []tar.Header{regular(".wh.etc/x", "")}},
 		{"an owner of no account", []tar.Header{{Typeflag: tar.TypeDir, Name: "x", Uid: 1 << 20}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

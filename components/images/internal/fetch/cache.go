@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,12 @@ type Item struct {
 	Help string
 }
 
+// Credentials are those of a URL, wherever it stands in a text.
+var credentials = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'<>]*@`)
+
+// Redact takes names and passwords out of the URLs of a text for people.
+func Redact(text string) string { return credentials.ReplaceAllString(text, "${1}…@") }
+
 // Path is where the file of that digest is, once it is there.
 func (c *Cache) Path(digest string) string { return filepath.Join(c.dir, "sha256", digest) }
 
@@ -62,6 +69,18 @@ func (c *Cache) Path(digest string) string { return filepath.Join(c.dir, "sha256
 func (c *Cache) Has(digest string) bool {
 	sum, _, err := Digest(c.Path(digest))
 	return err == nil && sum == digest
+}
+
+// Check compares the size of a file that is there to that of its lock.
+func (c *Cache) Check(digest string, size int64) error {
+	info, err := os.Stat(c.Path(digest))
+	if err != nil {
+		return err
+	}
+	if info.Size() != size {
+		return fmt.Errorf("it has %d bytes, and the lock says %d: one of digest and size there is wrong", info.Size(), size)
+	}
+	return nil
 }
 
 // Digest is the SHA-256 of a file in hex, and its size in bytes.
@@ -79,6 +98,22 @@ func Digest(name string) (string, int64, error) {
 // Ensure fetches what is missing, several files at one time, and says what it does with
 // say. What is there is read again: a file that was cut or changed is fetched anew.
 func (c *Cache) Ensure(ctx context.Context, items []Item, say func(string)) error {
+	if err := c.provide(ctx, items, say); err != nil {
+		return err
+	}
+	var errs []error
+	for _, item := range items {
+		if item.Size == 0 {
+			continue
+		}
+		if err := c.Check(item.SHA256, item.Size); err != nil {
+			errs = append(errs, fmt.Errorf("%s (%s): %w", item.Name, item.Where, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cache) provide(ctx context.Context, items []Item, say func(string)) error {
 	missing, total := c.missing(items)
 	if len(missing) == 0 {
 		return nil
@@ -137,7 +172,7 @@ func (c *Cache) fetch(ctx context.Context, item Item, count *atomic.Int64) error
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", place, err))
+		errs = append(errs, fmt.Errorf("%s: %w", Redact(place), err))
 	}
 	return fmt.Errorf("%s (%s) cannot be had:\n%w\n%s", item.Name, item.Where, errors.Join(errs...), item.Help)
 }

@@ -176,3 +176,40 @@ func TestIndexesAreTheMachinesOwn(t *testing.T) {
 		t.Errorf("got %q", x.folders)
 	}
 }
+
+// TestSizesOfLocksAreCompared, of files that are there and of those that are fetched.
+func TestSizesOfLocksAreCompared(t *testing.T) {
+	url := serve(t, map[string]string{"/x": "bytes"})
+	c := open(t)
+	wrong := item("bytes", url+"/x")
+	wrong.Size = 7
+	for range 2 {
+		if err := c.Ensure(t.Context(), []Item{wrong}, quiet); err == nil || !strings.Contains(err.Error(), "deb x 1 (x.lock:7): it has 5 bytes, and the lock says 7") {
+			t.Errorf("err = %v", err)
+		}
+	}
+	if err := c.Ensure(t.Context(), []Item{item("bytes")}, quiet); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrorsHoldNoPasswords(t *testing.T) {
+	host := strings.TrimPrefix(serve(t, nil), "http://")
+	index := "http://somebody:secret@" + host + "/simple"
+	err := open(t).Ensure(t.Context(), []Item{item("a", "http://token-secret@"+host+"/a.deb", "http://u:secret@127.0.0.1:1/b.deb")}, quiet)
+	_, asked := Indexes{urls: []string{index}, client: http.DefaultClient}.Of(t.Context(), recipe.Wheel{Name: "x", File: "x.whl"})
+	for _, err := range []error{err, asked} {
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "http://…@"+host) {
+			t.Errorf("err = %v", err)
+		}
+	}
+	for text, want := range map[string]string{
+		"see https://a:b@c/d and http://e@f, x@y":          "see https://…@c/d and http://…@f, x@y",
+		"http://host/path@1 has no password":               "http://host/path@1 has no password",
+		"'http://u:p@ss@host/x' is split at the last sign": "'http://…@host/x' is split at the last sign",
+	} {
+		if got := Redact(text); got != want {
+			t.Errorf("Redact(%q) = %q", text, got)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func (x Indexes) Of(ctx context.Context, w recipe.Wheel) ([]string, error) {
 	for _, index := range x.urls {
 		at, err := x.ask(ctx, index+"/"+w.Name+"/", w.File)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", index, err))
+			errs = append(errs, fmt.Errorf("%s: %w", Redact(index), err))
 			continue
 		}
 		all = append(all, at)

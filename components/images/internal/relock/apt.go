@@ -67,15 +67,50 @@ func (a *apt) get(ctx context.Context, args ...string) ([]byte, error) {
 	} {
 		options = append(options, "-o", o)
 	}
-	cmd := exec.CommandContext(ctx, "apt-get", append(options, args...)...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd, err := a.command(ctx, "apt-get", append(options, args...)...)
+	if err != nil {
+		return nil, err
+	}
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("apt-get %s: %w\n%s", args[0], err, bytes.TrimSpace(errs.Bytes()))
+		return nil, fmt.Errorf("apt-get %s: %w\n%s", args[0], err, fetch.Redact(string(bytes.TrimSpace(errs.Bytes()))))
 	}
 	return out, nil
+}
+
+// own is read before anything else and keeps the machine's configuration out: what it says
+// of pins, recommendations or old lists is no business of a lock.
+const own = "Dir::Etc::main \"/dev/null\";\nDir::Etc::parts \"/dev/null\";\n"
+
+// ways are the settings of the machine by which it reaches its mirrors.
+var ways = []string{"Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CAInfo"}
+
+// command is a program of apt with nothing of the machine's configuration but the ways to
+// its mirrors.
+func (a *apt) command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
+	conf := filepath.Join(a.dir, "apt.conf")
+	if _, err := os.Stat(conf); err != nil {
+		text := own
+		for _, key := range ways {
+			out, err := exec.CommandContext(ctx, "apt-config", "shell", "VALUE", key).Output()
+			if err != nil {
+				return nil, fmt.Errorf("ask apt-config for %s: %w", key, err)
+			}
+			// It prints VALUE='…', or nothing.
+			value := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(out)), "VALUE='"), "'")
+			if value != "" && !strings.ContainsAny(value, "\"\n\\;'") {
+				text += fmt.Sprintf("%s \"%s\";\n", key, value)
+			}
+		}
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			return nil, fmt.Errorf("make a state for apt: %w", err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "APT_CONFIG="+conf)
+	return cmd, nil
 }
 
 // resolve lists the packages with everything that they need, sorted by name.
@@ -99,11 +134,11 @@ func parseURIs(out []byte) ([]recipe.Deb, error) {
 		line = strings.TrimSpace(line)
 		m := uriLine.FindStringSubmatch(line)
 		if m == nil {
-			return nil, fmt.Errorf("apt-get prints %.200q, which is no package with its SHA-256", line)
+			return nil, fmt.Errorf("apt-get prints %.200q, which is no package with its SHA-256", fetch.Redact(line))
 		}
 		at, err := url.Parse(m[1])
 		if err != nil {
-			return nil, fmt.Errorf("apt-get prints a URL: %w", err)
+			return nil, fmt.Errorf("apt-get prints %.200q, which holds no URL", fetch.Redact(line))
 		}
 		path, err := relative(at.Path)
 		if err != nil {

@@ -114,7 +114,7 @@ func command(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), args[0], err, bytes.TrimSpace(out))
+		return fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), args[0], err, fetch.Redact(string(bytes.TrimSpace(out))))
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 package relock
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -43,5 +46,42 @@ func TestReport(t *testing.T) {
 	}
 	if w := got[0]; w.Name != "pyyaml" || w.File != "PyYAML-6.0.3-cp311-cp311-manylinux2014_x86_64.whl" || w.SHA256 != digest {
 		t.Errorf("%+v", w)
+	}
+}
+
+// TestAptKnowsNothingOfTheMachine but the ways to its mirrors.
+func TestAptKnowsNothingOfTheMachine(t *testing.T) {
+	if _, err := exec.LookPath("apt-config"); err != nil {
+		t.Skip("skipped: this machine has no apt")
+	}
+	machine := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(machine, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(machine, "parts"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("main", "APT::Default-Release \"other\";\n")
+	write("parts/99own", "Acquire::Check-Valid-Until \"false\";\nAcquire::http::Proxy \"http://proxy.example:3128\";\n")
+	write("first", "Dir::Etc::main \""+machine+"/main\";\nDir::Etc::parts \""+machine+"/parts\";\nAPT::Solver \"external\";\n")
+	t.Setenv("APT_CONFIG", filepath.Join(machine, "first"))
+	a := &apt{dir: t.TempDir()}
+	cmd, err := a.command(t.Context(), "apt-config", "dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, foreign := range []string{"Default-Release", "Check-Valid-Until", "external"} {
+		if strings.Contains(string(out), foreign) {
+			t.Errorf("apt knows %s of the machine", foreign)
+		}
+	}
+	if want := `Acquire::http::Proxy "http://proxy.example:3128";`; !strings.Contains(string(out), want) {
+		t.Errorf("apt does not know %s", want)
 	}
 }

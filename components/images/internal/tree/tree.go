@@ -208,7 +208,11 @@ func (t *Tree) folders(e Entry) error {
 	return t.put(up)
 }
 
-// Clean makes "./a/b/" of an archive "a/b". It refuses paths that lead out.
+// whiteout begins names that mean, in a layer, that something below is not there.
+const whiteout = ".wh."
+
+// Clean makes "./a/b/" of an archive "a/b". It refuses paths that lead out, and names that
+// would take something out of the layers below.
 func Clean(name string) (string, error) {
 	switch {
 	case len(name) > maxPath:
@@ -217,6 +221,9 @@ func Clean(name string) (string, error) {
 		return "", fmt.Errorf("the path %q, which leads out or is not clean,", name)
 	}
 	clean := path.Clean(name)
+	if strings.HasPrefix(clean, whiteout) || strings.Contains(clean, "/"+whiteout) {
+		return "", fmt.Errorf("the path %q, which removes a file of the layers below,", name)
+	}
 	if clean == "." {
 		return "", fmt.Errorf("an empty path")
 	}

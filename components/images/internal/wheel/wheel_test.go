@@ -90,3 +90,12 @@ func TestReadRefuses(t *testing.T) {
 		t.Error("no zip was taken")
 	}
 }
+
+func TestAWheelTakesNothingOutOfAnImage(t *testing.T) {
+	for _, name := range []string{"thing/.wh.other.py", "thing-1.2.data/data/.wh..wh..opq", ".wh.thing/x.py"} {
+		_, err := Read(write(t, map[string]string{"thing-1.2.dist-info/METADATA": metadata, name: ""}), layout)
+		if err == nil || !strings.Contains(err.Error(), "removes a file") {
+			t.Errorf("%s: err = %v", name, err)
+		}
+	}
+}

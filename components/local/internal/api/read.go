@@ -6,23 +6,18 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"cadre.dev/local/internal/cloud"
 )
 
-func (s *Server) me(*http.Request) (int, any, error) {
-	return http.StatusOK, map[string]any{
-		"username": "local", "email": "local@" + s.cfg.Domain, "role": "admin", "team_name": "local", "workspace": map[string]any{"name": "local"},
-	}, nil
-}
-
 func (s *Server) listApps(r *http.Request) (int, any, error) {
 	apps := s.cfg.Cloud.Apps()
 	rows := make([]any, 0, len(apps))
 	for _, a := range apps {
-		rows = append(rows, appView(a, len(s.cfg.Cloud.List(a.ID))))
+		rows = append(rows, s.appView(r, a))
 	}
 	cut, meta := page(r, rows)
 	meta["dstack_apps"], meta["total_pages"] = cut, meta["pages"]
@@ -34,7 +29,7 @@ func (s *Server) getApp(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, appView(a, len(s.cfg.Cloud.List(a.ID))), nil
+	return http.StatusOK, s.appView(r, a), nil
 }
 
 func (s *Server) appCVMs(r *http.Request) (int, any, error) {
@@ -174,6 +169,8 @@ func (s *Server) revision(r *http.Request) (int, any, error) {
 		if rev.ID == r.PathValue("rev") {
 			view := revisionView(a, rev)
 			view["compose_file"] = json.RawMessage(a.Composes[rev.ComposeHash])
+			// Clients want texts here; the environment is not told again.
+			view["encrypted_env"], view["user_config"] = "", ""
 			return http.StatusOK, view, nil
 		}
 	}
@@ -183,7 +180,7 @@ func (s *Server) revision(r *http.Request) (int, any, error) {
 func (s *Server) nodes(*http.Request) (int, any, error) {
 	images := make([]any, 0, len(s.cfg.Images))
 	for _, name := range s.cfg.Images {
-		images = append(images, map[string]any{"name": name, "is_dev": false, "version": strings.TrimPrefix(name, "dstack-"), "os_image_hash": nil})
+		images = append(images, map[string]any{"name": name, "is_dev": false, "version": versionOf(name), "os_image_hash": nil})
 	}
 	var nodes []any
 	for id := 1; id <= 3; id++ {
@@ -207,12 +204,47 @@ func (s *Server) osImages(*http.Request) (int, any, error) {
 	return http.StatusOK, map[string]any{"items": items, "total": len(items), "page": 1, "page_size": len(items), "pages": 1}, nil
 }
 
-func (s *Server) instanceTypes(*http.Request) (int, any, error) {
+// versionOf is the version of a dstack image as nodes tell it: its three or four numbers.
+func versionOf(image string) []int {
+	out := []int{}
+	for part := range strings.SplitSeq(strings.TrimPrefix(image, "dstack-"), ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		out = append(out, n)
+	}
+	for len(out) < 3 {
+		out = append(out, 0)
+	}
+	return out[:min(len(out), 4)]
+}
+
+// family is the only one of instance types here.
+const family = "cpu"
+
+func instanceTypeViews() []any {
 	items := []any{}
 	for _, t := range cloud.InstanceTypes {
-		items = append(items, map[string]any{"id": t.Name, "name": t.Name, "vcpu": t.VCPU, "memory_mb": t.MemoryMB, "hourly_rate": "0"})
+		items = append(items, map[string]any{
+			"id": t.Name, "name": t.Name, "description": "", "vcpu": t.VCPU, "memory_mb": t.MemoryMB, "hourly_rate": "0",
+			"requires_gpu": false, "requires_gpu_count": 0, "default_disk_size_gb": 20, "family": family,
+		})
 	}
-	return http.StatusOK, map[string]any{"items": items, "total": len(items)}, nil
+	return items
+}
+
+func (s *Server) instanceTypes(*http.Request) (int, any, error) {
+	items := instanceTypeViews()
+	return http.StatusOK, map[string]any{"result": []any{map[string]any{"name": family, "items": items, "total": len(items)}}}, nil
+}
+
+func (s *Server) instanceFamily(r *http.Request) (int, any, error) {
+	if r.PathValue("family") != family {
+		return 0, nil, &cloud.Error{Kind: cloud.NotFound, Message: "Instance type family not found"}
+	}
+	items := instanceTypeViews()
+	return http.StatusOK, map[string]any{"items": items, "total": len(items), "family": family}, nil
 }
 
 func (s *Server) nextAppID(*http.Request) (int, any, error) {

@@ -70,13 +70,17 @@ func (s *Server) Public() http.Handler {
 	const v1 = "/api/v1"
 	for pattern, h := range map[string]handler{
 		"GET /auth/me":                              s.me,
+		"GET /workspaces":                           s.workspaces,
+		"GET /workspaces/{slug}":                    s.workspace,
 		"GET /apps":                                 s.listApps,
+		"GET /apps/filter-options":                  s.filterOptions,
 		"GET /apps/{app}":                           s.getApp,
 		"GET /apps/{app}/cvms":                      s.appCVMs,
 		"GET /apps/{app}/revisions":                 s.revisions,
 		"GET /apps/{app}/revisions/{rev}":           s.revision,
 		"POST /apps/{app}/revisions/{rev}/redeploy": s.redeploy,
 		"POST /apps/{app}/instances":                s.addInstance,
+		"POST /cvms/{cvm}/revisions/{rev}/redeploy": s.redeployOne,
 		"GET /cvms/paginated":                       s.listCVMs,
 		"POST /cvms/provision":                      s.provision,
 		"POST /cvms":                                s.commit,
@@ -100,6 +104,7 @@ func (s *Server) Public() http.Handler {
 		"GET /kms/{kms}/pubkey/{app}":               s.pubkey,
 		"GET /os-images":                            s.osImages,
 		"GET /instance-types":                       s.instanceTypes,
+		"GET /instance-types/{family}":              s.instanceFamily,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+v1+path, s.wrap(h))

@@ -36,7 +36,7 @@ func (s *Server) cvmView(r *http.Request, v cloud.CVM) map[string]any {
 		"gateway":   map[string]any{"base_domain": s.cfg.Domain, "cname": nil},
 		"endpoints": endpoints, "public_urls": endpoints, "public_logs": true, "public_sysinfo": true, "public_tcbinfo": true,
 		"gateway_enabled": true, "listed": v.Listed, "disk_size": v.DiskGB, "boot_error": orNil(v.BootError),
-		"workspace": map[string]any{"name": "local"}, "creator": map[string]any{"username": "local"},
+		"workspace": workspaceRef(), "creator": userRef(),
 		"created_at": timeOrNil(v.CreatedAt), "updated_at": timeOrNil(v.UpdatedAt), "deleted_at": nil,
 	}
 }
@@ -76,17 +76,22 @@ func statusView(v cloud.CVM) map[string]any {
 	}
 }
 
-func appView(a cloud.App, cvms int) map[string]any {
+func (s *Server) appView(r *http.Request, a cloud.App) map[string]any {
+	cvms := s.views(r, s.cfg.Cloud.List(a.ID))
+	var current any
+	if len(cvms) > 0 {
+		current = cvms[0]
+	}
 	return map[string]any{
-		"id": "app_" + a.ID, "app_id": a.ID, "name": a.Name, "app_provision_type": nil, "kms_type": "phala", "compose_hash": a.Template,
-		"cvm_count": cvms, "created_at": timeOrNil(a.CreatedAt),
+		"id": "app_" + a.ID, "app_id": a.ID, "name": a.Name, "app_provision_type": nil, "app_icon_url": nil, "kms_type": "phala",
+		"compose_hash": a.Template, "current_cvm": current, "cvms": cvms, "cvm_count": len(cvms), "created_at": timeOrNil(a.CreatedAt),
 	}
 }
 
 func revisionView(a cloud.App, r cloud.Revision) map[string]any {
 	return map[string]any{
 		"revision_id": r.ID, "app_id": "app_" + a.ID, "vm_uuid": r.VMUUID, "compose_hash": r.ComposeHash, "created_at": timeOrNil(r.CreatedAt),
-		"trace_id": r.TraceID, "operation_type": r.Operation, "triggered_by": map[string]any{"username": "local"}, "cvm": nil, "workspace": nil,
+		"trace_id": r.TraceID, "operation_type": r.Operation, "triggered_by": userRef(), "cvm": nil, "workspace": workspaceRef(),
 	}
 }
 

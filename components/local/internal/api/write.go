@@ -166,9 +166,17 @@ func (s *Server) patchResources(r *http.Request) (int, any, error) {
 	var req struct {
 		InstanceType string `json:"instance_type"`
 		DiskSize     int    `json:"disk_size"`
+		VCPU         number `json:"vcpu"`
+		Memory       number `json:"memory"`
 	}
 	if err := decode(r, &req); err != nil {
 		return 0, nil, err
+	}
+	if req.VCPU != 0 || req.Memory != 0 {
+		size, ok := cloud.InstanceTypeNamed(req.InstanceType)
+		if !ok || req.VCPU != 0 && int(req.VCPU) != size.VCPU || req.Memory != 0 && int(req.Memory) != size.MemoryMB {
+			return 0, nil, &cloud.Error{Kind: cloud.BadField, Field: "vcpu", Message: "sizes here are those of instance types; send instance_type instead"}
+		}
 	}
 	return accepted(s.cfg.Cloud.UpdateResources(r.PathValue("cvm"), req.InstanceType, req.DiskSize))
 }
@@ -236,6 +244,19 @@ func (s *Server) redeploy(r *http.Request) (int, any, error) {
 		}
 	}
 	correlation, err := s.cfg.Cloud.Redeploy(r.PathValue("app"), r.PathValue("rev"), req.UUIDs, req.EncryptedEnv)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusAccepted, map[string]any{"message": "Redeploy accepted", "correlation_id": correlation, "status": "in_progress"}, nil
+}
+
+// redeployOne is redeploy of the CVM in the path.
+func (s *Server) redeployOne(r *http.Request) (int, any, error) {
+	v, err := s.cfg.Cloud.Find(r.PathValue("cvm"))
+	if err != nil {
+		return 0, nil, err
+	}
+	correlation, err := s.cfg.Cloud.Redeploy(v.AppID, r.PathValue("rev"), []string{v.VMUUID}, "")
 	if err != nil {
 		return 0, nil, err
 	}

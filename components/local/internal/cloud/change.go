@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"cadre.dev/local/internal/appcompose"
 )
@@ -159,7 +160,7 @@ func (c *Cloud) Rename(ref, name string) error {
 		return err
 	}
 	for _, o := range c.st.CVMs {
-		if o != v && o.Name == name {
+		if o != v && strings.EqualFold(o.Name, name) {
 			return refuse(NameTaken, "CVM name %q is already in use in this workspace", name)
 		}
 	}
