@@ -32,6 +32,7 @@ type folder struct {
 	t             *testing.T
 	program, path string
 	env           []string
+	printed       []byte // by all runs so far
 }
 
 func newFolder(t *testing.T, program string) *folder {
@@ -77,6 +78,7 @@ func (f *folder) run(args ...string) (string, bool) {
 	if err != nil && !errors.As(err, &exit) {
 		f.t.Fatal(err)
 	}
+	f.printed = append(f.printed, out...)
 	return unwrap(out), err == nil
 }
 

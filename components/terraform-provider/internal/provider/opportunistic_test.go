@@ -51,7 +51,9 @@ func TestAnOpportunisticGroupGrowsAndShrinks(t *testing.T) {
 		if got := c.slots(t); got != step.want {
 			t.Errorf("%s: %s, want %s", step.what, got, step.want)
 		}
-		wants(t, step.what, f.must("plan"), "No changes")
+		if step.more == "" && step.replicas == 1 {
+			wants(t, step.what, f.must("plan"), "No changes")
+		}
 	}
 	// Nobody waits: the plan after it finds what is not over, and the one after that that it is.
 	f.write("main.tf", groupOf("two", 2, opportunistic+"  wait_for_rollout = false\n")+"output \"complete\" {\n  value = cadre_group.web.rollout_complete\n}\n")

@@ -12,23 +12,8 @@ import (
 	"cadre.dev/coordinator/wholetest"
 )
 
-// programs are those that apply in tests, by name: OpenTofu, and the machine's own Terraform
-// where it has one of 1.11 or newer. Terraform is no program that this repository needs, so
-// make does not put it on PATH.
-func programs(t *testing.T) map[string]string {
-	t.Helper()
-	out := map[string]string{"tofu": tofu(t)}
-	if at := hostTerraform(t); at != "" {
-		out["terraform"] = at
-	} else {
-		t.Log(noTerraform)
-	}
-	return out
-}
-
-const noTerraform = "this machine has no terraform of 1.11 or newer on PATH; OpenTofu runs the same configurations"
-
-// hostTerraform is "" where the machine has none that is new enough.
+// hostTerraform is the machine's own Terraform, of 1.11 or newer; "" where it has none. It is
+// no program that this repository needs, so make does not put it on PATH.
 func hostTerraform(t *testing.T) string {
 	t.Helper()
 	where := os.Getenv("CADRE_HOST_PATH")
@@ -58,13 +43,14 @@ func hostTerraform(t *testing.T) string {
 func TestTerraformWhereThereIsOne(t *testing.T) {
 	program := hostTerraform(t)
 	if program == "" {
-		t.Skip(noTerraform)
+		t.Skip("this machine has no terraform of 1.11 or newer on PATH; OpenTofu runs the same configurations in the other tests")
 	}
 	if !wholetest.Isolated(t) {
 		return
 	}
 	c := startCluster(t, nil)
 	f := newFolder(t, program)
+	f.traced()
 	f.write("main.tf", groupOf("one", 1, quick)+`
 provider "cadre" {
   alias = "by_file"
@@ -82,5 +68,6 @@ provider "cadre" {
 	f.must("apply", "plan.bin")
 	wants(t, "nothing to do", f.must("plan"), "No changes")
 	f.must("destroy", "-auto-approve")
+	f.has("cadre_group", "trace.log", "plan.bin/tfplan", printed)
 	f.hasNo(c.OperatorToken)
 }
