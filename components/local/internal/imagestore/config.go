@@ -12,6 +12,9 @@ import (
 	"cadre.dev/local/internal/images"
 )
 
+// maxVolumes bounds what is mounted at each start of a service.
+const maxVolumes = 64
+
 // storedOf takes from an image's config what running it needs.
 func storedOf(c *v1.ConfigFile) (images.Stored, error) {
 	out := images.Stored{
@@ -30,6 +33,9 @@ func storedOf(c *v1.ConfigFile) (images.Stored, error) {
 			return out, fmt.Errorf("its environment has the line %.100q", line)
 		}
 		out.Env[key] = value
+	}
+	if n := len(c.Config.Volumes); n > maxVolumes {
+		return out, fmt.Errorf("it has %d volumes; at most %d are taken", n, maxVolumes)
 	}
 	for _, target := range slices.Sorted(maps.Keys(c.Config.Volumes)) {
 		if !path.IsAbs(target) || path.Clean(target) == "/" || strings.ContainsRune(target, 0) {

@@ -437,6 +437,10 @@ func TestReferencesAndImagesThatAreRefused(t *testing.T) {
 	link := imagetest.Archive(t, imagetest.File(".cadre-become", 0o755, "mine"))
 	large := imagetest.Archive(t, imagetest.File("x", 0o644, strings.Repeat("x", 5000)))
 	many := make([][]byte, maxLayers+1)
+	crowd := map[string]struct{}{}
+	for i := range maxVolumes + 1 {
+		crowd[fmt.Sprintf("/v/%d", i)] = struct{}{}
+	}
 	for i := range many {
 		many[i] = imagetest.Archive(t, imagetest.File(fmt.Sprint(i), 0o644, ""))
 	}
@@ -452,6 +456,7 @@ func TestReferencesAndImagesThatAreRefused(t *testing.T) {
 		ref("large", imagetest.Image(t, v1.Config{}, large)):                                   "too large",
 		ref("layers", imagetest.Image(t, v1.Config{}, many...)):                                "129 layers",
 		ref("volume", imagetest.Image(t, v1.Config{Volumes: map[string]struct{}{"/../": {}}})): "its volume",
+		ref("volumes", imagetest.Image(t, v1.Config{Volumes: crowd})):                          "65 volumes",
 		ref("workdir", imagetest.Image(t, v1.Config{WorkingDir: "rel"})):                       "working directory",
 		ref("zero", imagetest.Image(t, v1.Config{WorkingDir: "/a\x00--bind\x00/\x00/mnt"})):    "working directory",
 		ref("become", imagetest.Image(t, v1.Config{}, link)):                                   "/.cadre-become",
