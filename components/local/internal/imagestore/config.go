@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"cadre.dev/local/internal/become"
 	"cadre.dev/local/internal/images"
 )
 
@@ -40,6 +41,9 @@ func storedOf(c *v1.ConfigFile) (images.Stored, error) {
 	for _, target := range slices.Sorted(maps.Keys(c.Config.Volumes)) {
 		if !path.IsAbs(target) || path.Clean(target) == "/" || strings.ContainsRune(target, 0) {
 			return out, fmt.Errorf("its volume %q is not an absolute path below /", target)
+		}
+		if clean := path.Clean(target); clean == become.Path || strings.HasPrefix(clean, become.Path+"/") {
+			return out, fmt.Errorf("its volume %q is where the local cloud has a program of its own", target)
 		}
 		out.Volumes = append(out.Volumes, path.Clean(target))
 	}
