@@ -51,7 +51,7 @@ func run(args []string) error {
 		return serve(flags, args[1:])
 	case "cleanup":
 		state := flags.String("state", "", "state directory")
-		if err := flags.Parse(args[1:]); err != nil {
+		if err := parse(flags, args[1:]); err != nil {
 			return err
 		}
 		if *state == "" {
@@ -93,7 +93,7 @@ func serve(flags *flag.FlagSet, args []string) error {
 	flags.DurationVar(&restart, "auto-restart", 0, "boot a CVM again this long after an unplanned death; 0 never")
 	flags.DurationVar(&cfg.StopGrace, "stop-grace", 20*time.Second, "time CVMs have to end in order when the daemon stops")
 	debug := flags.Bool("debug", false, "log more")
-	if err := flags.Parse(args); err != nil {
+	if err := parse(flags, args); err != nil {
 		return err
 	}
 	if cfg.StateDir == "" {
@@ -111,6 +111,14 @@ func serve(flags *flag.FlagSet, args []string) error {
 			return err
 		}
 		*folder = path
+	}
+	if info, err := os.Stat(cfg.Layout); err == nil && !info.IsDir() {
+		return fmt.Errorf("--layout %s is a file: name the folder of an OCI layout, in which index.json is", cfg.Layout)
+	}
+	for name, d := range map[string]time.Duration{"boot-delay": boot, "accept-lag": lag, "create-hidden": hidden, "auto-restart": restart, "stop-grace": cfg.StopGrace} {
+		if d < 0 {
+			return fmt.Errorf("--%s %s is less than nothing", name, d)
+		}
 	}
 	if *imageFile == "" && cfg.Layout == "" {
 		return errors.New("nothing says what CVMs run: give --layout, a folder of images, or --images, a map to programs of this machine; see cadre-local help")
@@ -154,6 +162,17 @@ func serve(flags *flag.FlagSet, args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return daemon.Serve(ctx, cfg, nil)
+}
+
+// parse takes flags alone: at a word without a flag the rest would be passed over.
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is no flag of %s; flags are written --name value, or --name alone for those that are on or off", flags.Arg(0), flags.Name())
+	}
+	return nil
 }
 
 // unkept flags are of one start; addresses and domain are kept by the daemon itself.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -48,5 +49,29 @@ func TestFlagsOfTheLastStart(t *testing.T) {
 	}
 	if err := recall(first, filepath.Join(dir, "never")); err != nil {
 		t.Errorf("a new cloud: %v", err)
+	}
+}
+
+// TestFlagsThatAreMeantOtherwise are refused before anything is made.
+func TestFlagsThatAreMeantOtherwise(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "images.tar")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a word in between": {[]string{"serve", "--state", dir + "/s", "--debug", "true", "--layout", dir}, `"true" is no flag`},
+		"a layout in a tar": {[]string{"serve", "--state", dir + "/s", "--layout", file}, "is a file"},
+		"a negative time":   {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--boot-delay", "-3s"}, "--boot-delay -3s"},
+		"an empty map":      {[]string{"serve", "--state", dir + "/s", "--images", file}, file},
+		"no domain":         {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--domain", "a b"}, "--domain"},
+		"cleanup of two":    {[]string{"cleanup", "--state", dir + "/s", "more"}, `"more" is no flag`},
+	} {
+		if err := run(c.args); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: err = %v, want %q", name, err, c.want)
+		}
 	}
 }

@@ -37,6 +37,9 @@ func Load(ctx context.Context, text []byte, env map[string]string) (App, error) 
 	c.topLevel()
 	byName := map[string]Service{}
 	for _, name := range slices.Sorted(maps.Keys(project.Services)) {
+		if slices.Contains(ownLogs, name) {
+			c.refuse(name, "name", "the CVM's own log is called so here; call the service otherwise")
+		}
 		byName[name] = c.service(project.Services[name])
 	}
 	if err := errors.Join(c.errs...); err != nil {
@@ -48,6 +51,9 @@ func Load(ctx context.Context, text []byte, env map[string]string) (App, error) 
 	}
 	return App{Services: order, Volumes: c.volumes, Notes: c.notes}, nil
 }
+
+// ownLogs are those of the CVM, beside which each service has one of its name.
+var ownLogs = []string{"cvm", "cvm-init"}
 
 type converter struct {
 	project *types.Project

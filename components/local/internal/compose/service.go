@@ -227,10 +227,26 @@ func (c *converter) health(s types.ServiceConfig) *Health {
 	out := HealthOf(h.Test)
 	out.Interval, out.Timeout = duration(h.Interval, out.Interval), duration(h.Timeout, out.Timeout)
 	out.StartPeriod, out.StartInterval = duration(h.StartPeriod, out.StartPeriod), duration(h.StartInterval, out.StartInterval)
+	if err := out.Check(); err != nil {
+		c.refuse(s.Name, "healthcheck", "%s", err)
+	}
 	if h.Retries != nil && *h.Retries > 0 && *h.Retries < 1<<20 {
 		out.Retries = int(*h.Retries)
 	}
 	return out
+}
+
+// shortest is the least that container engines take for the times of a health check.
+const shortest = time.Millisecond
+
+// Check refuses times that an engine would refuse: checks without a pause.
+func (h *Health) Check() error {
+	for name, d := range map[string]time.Duration{"interval": h.Interval, "timeout": h.Timeout, "start_interval": h.StartInterval} {
+		if d < shortest {
+			return fmt.Errorf("%s %s is shorter than %s", name, d, shortest)
+		}
+	}
+	return nil
 }
 
 // HealthOf is a check with the default times; test begins with CMD or CMD-SHELL and has

@@ -70,6 +70,9 @@ func fit(svc *compose.Service, img images.Unpacked) error {
 		svc.Health.Retries = h.Retries
 	}
 	svc.Health.StartPeriod = max(h.StartPeriod, 0)
+	if err := svc.Health.Check(); err != nil {
+		return fmt.Errorf("its health check: %w", err)
+	}
 	return nil
 }
 

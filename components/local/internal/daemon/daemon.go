@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -259,10 +260,17 @@ func (l *listenerSet) close() {
 	}
 }
 
+// maxDomain leaves room for the longest name below it.
+const maxDomain = 180
+
+var domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+
 // domain is the base domain of gateway names. CVMs and contexts were told the one of
 // the last start.
 func domain(want, had string, told bool) (string, error) {
 	switch {
+	case want != "" && (len(want) > maxDomain || !domainForm.MatchString(want)):
+		return "", fmt.Errorf("--domain %.300q is no domain name in small letters, such as %s", want, defaultDomain)
 	case want == "" && had == "":
 		return defaultDomain, nil
 	case want == "", want == had:

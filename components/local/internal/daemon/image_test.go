@@ -281,6 +281,7 @@ func TestAnImageThatCannotRunIsABootError(t *testing.T) {
 		"no-group":    {good, `, user: "0:none"`, `no group "none" in the image`},
 		"signal":      {shelf.add("signal", v1.Config{Entrypoint: wait.Entrypoint, StopSignal: "SIGNOTHING"}), "", "its stop signal"},
 		"health":      {shelf.add("health", v1.Config{Entrypoint: wait.Entrypoint, Healthcheck: &v1.HealthConfig{Test: []string{"what"}}}), "", "health check"},
+		"busy-health": {shelf.add("busy-health", v1.Config{Entrypoint: wait.Entrypoint, Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "x"}, Interval: 1}}), "", "shorter than 1ms"},
 		"swapped":     {swapped, "", "layer 2"},
 		"cap-missing": {good, ", cap_add: [FLY]", "is no capability"},
 	}

@@ -45,7 +45,11 @@ func Load(path string) (Map, error) {
 	if err != nil {
 		return Map{}, fmt.Errorf("read image map: %w", err)
 	}
-	return Parse(raw)
+	m, err := Parse(raw)
+	if err != nil {
+		return Map{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
 }
 
 // Parse decodes and checks a map.

@@ -9,8 +9,12 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"cadre.dev/local/internal/become"
 	"cadre.dev/local/internal/images"
 )
+
+// maxVolumes bounds what is mounted at each start of a service.
+const maxVolumes = 64
 
 // storedOf takes from an image's config what running it needs.
 func storedOf(c *v1.ConfigFile) (images.Stored, error) {
@@ -31,9 +35,15 @@ func storedOf(c *v1.ConfigFile) (images.Stored, error) {
 		}
 		out.Env[key] = value
 	}
+	if n := len(c.Config.Volumes); n > maxVolumes {
+		return out, fmt.Errorf("it has %d volumes; at most %d are taken", n, maxVolumes)
+	}
 	for _, target := range slices.Sorted(maps.Keys(c.Config.Volumes)) {
 		if !path.IsAbs(target) || path.Clean(target) == "/" || strings.ContainsRune(target, 0) {
 			return out, fmt.Errorf("its volume %q is not an absolute path below /", target)
+		}
+		if clean := path.Clean(target); clean == become.Path || strings.HasPrefix(clean, become.Path+"/") {
+			return out, fmt.Errorf("its volume %q is where the local cloud has a program of its own", target)
 		}
 		out.Volumes = append(out.Volumes, path.Clean(target))
 	}
