@@ -37,19 +37,30 @@ func populate(volume, image, target string) error {
 		return fmt.Errorf("open the volume: %w", err)
 	}
 	defer to.Close()
-	if err := copyTree(from, at, to, "."); err != nil {
+	c := copier{from: from, to: to, linked: map[inode]string{}}
+	if err := c.tree(at, "."); err != nil {
 		return fmt.Errorf("copy the image's %s: %w", target, err)
 	}
 	return nil
 }
 
-// copyTree copies what lies in the directory src, and its owner and mode.
-func copyTree(from *os.Root, src string, to *os.Root, dst string) error {
-	info, err := from.Lstat(src)
+// copier copies from an image to a volume.
+type copier struct {
+	from, to *os.Root
+	// linked are the files of several names that are in the volume, and where: each is
+	// copied once, or an image's one file could fill the disk under as many names as it likes.
+	linked map[inode]string
+}
+
+type inode struct{ device, number uint64 }
+
+// tree copies what lies in the directory src, and its owner and mode.
+func (c *copier) tree(src, dst string) error {
+	info, err := c.from.Lstat(src)
 	if err != nil {
 		return err
 	}
-	d, err := from.Open(src)
+	d, err := c.from.Open(src)
 	if err != nil {
 		return err
 	}
@@ -61,24 +72,24 @@ func copyTree(from *os.Root, src string, to *os.Root, dst string) error {
 		s, t := path.Join(src, e.Name()), path.Join(dst, e.Name())
 		switch {
 		case e.IsDir():
-			if err := to.Mkdir(t, 0o700); err != nil {
+			if err := c.to.Mkdir(t, 0o700); err != nil {
 				return err
 			}
-			err = copyTree(from, s, to, t)
+			err = c.tree(s, t)
 		case e.Type().IsRegular():
-			err = copyFile(from, s, to, t)
+			err = c.file(s, t)
 		case e.Type()&fs.ModeSymlink != 0:
-			err = copyLink(from, s, to, t)
+			err = copyLink(c.from, s, c.to, t)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return copyOwner(to, dst, info)
+	return copyOwner(c.to, dst, info)
 }
 
-func copyFile(from *os.Root, src string, to *os.Root, dst string) error {
-	in, err := from.Open(src)
+func (c *copier) file(src, dst string) error {
+	in, err := c.from.Open(src)
 	if err != nil {
 		return err
 	}
@@ -87,7 +98,14 @@ func copyFile(from *os.Root, src string, to *os.Root, dst string) error {
 	if err != nil {
 		return err
 	}
-	out, err := to.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
+		id := inode{st.Dev, st.Ino}
+		if first, ok := c.linked[id]; ok {
+			return c.to.Link(first, dst)
+		}
+		c.linked[id] = dst
+	}
+	out, err := c.to.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -95,7 +113,7 @@ func copyFile(from *os.Root, src string, to *os.Root, dst string) error {
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return copyOwner(to, dst, info)
+	return copyOwner(c.to, dst, info)
 }
 
 func copyLink(from *os.Root, src string, to *os.Root, dst string) error {

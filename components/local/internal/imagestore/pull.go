@@ -47,6 +47,13 @@ func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err 
 	if err != nil {
 		return err
 	}
+	raw, err := json.Marshal(record{Digest: digest.String(), Boot: s.boot, Image: stored})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", recordFile, err)
+	}
+	if len(raw) > maxRecord {
+		return fmt.Errorf("its settings take %d bytes; at most %d are kept: give it fewer variables, or shorter ones", len(raw), maxRecord)
+	}
 	dir := s.unfinished(digest.Hex)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder in the image store: %w", err)
@@ -58,10 +65,6 @@ func (s *Store) pull(ctx context.Context, ref name.Digest, digest v1.Hash) (err 
 	}()
 	if err := s.unpack(img, config, filepath.Join(dir, rootDir)); err != nil {
 		return err
-	}
-	raw, err := json.Marshal(record{Digest: digest.String(), Boot: s.boot, Image: stored})
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", recordFile, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, recordFile), raw, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", recordFile, err)
