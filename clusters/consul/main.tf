@@ -36,8 +36,9 @@ module "coordinators" {
 }
 
 resource "cadre_group" "consul" {
-  name     = "consul"
-  replicas = 3
+  name                = "consul"
+  replicas            = 3
+  deletion_protection = var.deletion_protection
   # The first servers need each other to elect a leader: none is ready alone.
   management_policy = "PARALLEL"
 
@@ -73,8 +74,8 @@ resource "cadre_group" "consul" {
   preserved_state {
     disk = "data"
   }
-  # On a laptop the disks may go with the cluster; else destroying is refused.
-  delete_disks = !var.deletion_protection
+  # Destroying is refused until they are given up, or the CVMs are to stay.
+  delete_disks = var.delete_disks
 
   # Made inside the coordinators, equal on all members, in memory only.
   secret {

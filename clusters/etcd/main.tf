@@ -35,8 +35,9 @@ module "coordinators" {
 }
 
 resource "cadre_group" "etcd" {
-  name     = "etcd"
-  replicas = 3
+  name                = "etcd"
+  replicas            = 3
+  deletion_protection = var.deletion_protection
   # The first members need each other to form a quorum: none is ready alone.
   management_policy = "PARALLEL"
 
@@ -70,8 +71,8 @@ resource "cadre_group" "etcd" {
   preserved_state {
     disk = "data"
   }
-  # On a laptop the disks may go with the cluster; else destroying is refused.
-  delete_disks = !var.deletion_protection
+  # Destroying is refused until they are given up, or the CVMs are to stay.
+  delete_disks = var.delete_disks
 
   health_check {
     name = "ready"
@@ -95,8 +96,9 @@ resource "cadre_group" "etcd" {
 
 # An application in a CVM of its own, which keeps the history of all answers.
 resource "cadre_group" "app" {
-  name     = "etcd-app"
-  replicas = 1
+  name                = "etcd-app"
+  replicas            = 1
+  deletion_protection = var.deletion_protection
 
   template {
     compose = templatefile("compose/registers.yaml", {

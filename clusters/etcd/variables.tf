@@ -45,7 +45,13 @@ variable "context" {
 }
 
 variable "deletion_protection" {
-  description = "Refuse to destroy the coordinators."
+  description = "Refuse to destroy the groups and the coordinators."
   type        = bool
   default     = true
+}
+
+variable "delete_disks" {
+  description = "Destroying the group deletes the disks of its members, with all data."
+  type        = bool
+  default     = false
 }

@@ -36,9 +36,10 @@ module "coordinators" {
 }
 
 resource "cadre_group" "postgres" {
-  name              = "postgres"
-  replicas          = 3
-  management_policy = "PARALLEL"
+  name                = "postgres"
+  replicas            = 3
+  deletion_protection = var.deletion_protection
+  management_policy   = "PARALLEL"
 
   template {
     compose = templatefile("compose/postgres.yaml", {
@@ -73,8 +74,8 @@ resource "cadre_group" "postgres" {
   preserved_state {
     disk = "data"
   }
-  # On a laptop the disks may go with the cluster; else destroying is refused.
-  delete_disks = !var.deletion_protection
+  # Destroying is refused until they are given up, or the CVMs are to stay.
+  delete_disks = var.delete_disks
 
   health_check {
     name = "ready"
@@ -98,8 +99,9 @@ resource "cadre_group" "postgres" {
 
 # An application in a CVM of its own, which writes and measures.
 resource "cadre_group" "app" {
-  name     = "app"
-  replicas = 1
+  name                = "app"
+  replicas            = 1
+  deletion_protection = var.deletion_protection
 
   template {
     compose = templatefile("compose/load.yaml", {

@@ -37,8 +37,9 @@ module "coordinators" {
 # Answers to the public through the platform's gateway, on port 8080, and calls each worker
 # by its Slot's name through the overlay.
 resource "cadre_group" "api" {
-  name     = "api"
-  replicas = var.api_replicas
+  name                = "api"
+  replicas            = var.api_replicas
+  deletion_protection = var.deletion_protection
 
   template {
     compose = templatefile("compose/api.yaml", {
@@ -72,9 +73,10 @@ resource "cadre_group" "api" {
 # Private: its port is on the loopback of each CVM, and the agent lets in members of api and
 # nobody else.
 resource "cadre_group" "worker" {
-  name              = "worker"
-  replicas          = var.worker_replicas
-  management_policy = "PARALLEL"
+  name                = "worker"
+  replicas            = var.worker_replicas
+  deletion_protection = var.deletion_protection
+  management_policy   = "PARALLEL"
 
   template {
     compose = templatefile("compose/worker.yaml", {

@@ -60,7 +60,7 @@ variable "context" {
 }
 
 variable "deletion_protection" {
-  description = "Refuse to destroy the coordinators."
+  description = "Refuse to destroy the groups and the coordinators."
   type        = bool
   default     = true
 }

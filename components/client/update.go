@@ -18,6 +18,8 @@ type UpdateOptions struct {
 	Revision string
 	// Reason stands in the record of the Operation.
 	Reason string
+	// Index of the spec that is to be seen before anything is judged, 0: any.
+	Index uint64
 	// See gets each view, Lost each try that no coordinator answered.
 	See  func(View)
 	Lost func(error)
@@ -35,7 +37,7 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 	if err != nil {
 		return group.InstanceStatus{}, &Error{Kind: Invalid, Doing: "update instance " + slot, Message: err.Error()}
 	}
-	u := &update{slot: slot, revision: o.Revision}
+	u := &update{slot: slot, revision: o.Revision, index: o.Index}
 	asked := ""
 	err = Poll(ctx, func(ctx context.Context) (bool, error) {
 		v, err := c.look(ctx, name, o.Lost)
@@ -76,6 +78,7 @@ func (c *Client) requestFailed(ctx context.Context, id string) error {
 // is ready.
 type update struct {
 	slot, revision string
+	index          uint64
 	status         group.InstanceStatus
 }
 
@@ -89,6 +92,9 @@ const (
 )
 
 func (u *update) next(v View, asked bool) (updateStep, error) {
+	if v.Status.ObservedIndex < u.index {
+		return updateWait, nil // the leader has not seen the spec that asks for it
+	}
 	doing := "update instance " + u.slot
 	at := slices.IndexFunc(v.Status.Instances, func(i group.InstanceStatus) bool { return i.Slot == u.slot })
 	if at < 0 {

@@ -27,6 +27,13 @@ func TestInstanceSettingsAreOfOneSlot(t *testing.T) {
 	if s.PreservedDisk(0) != "" || s.PreservedDisk(1) != "data" || !s.PreservesDisks() {
 		t.Errorf("disks %q and %q are preserved, any: %t", s.PreservedDisk(0), s.PreservedDisk(1), s.PreservesDisks())
 	}
+	if got := Warnings(s); len(got) != 0 {
+		t.Errorf("warnings %q", got)
+	}
+	s.Instances[0].Ordinal = 3
+	if got := strings.Join(Warnings(s), "\n"); !strings.HasPrefix(got, `no_such_slot: instance["3"]`) {
+		t.Errorf("settings of a slot that is not there: %q", got)
+	}
 	if s.Instance(2).Ordinal != 2 {
 		t.Errorf("settings of a slot that has none: %+v", s.Instance(2))
 	}

@@ -60,6 +60,11 @@ func Warnings(s Spec) []string {
 	if HasVoters(s) && s.Replicas > 2 && s.Replicas%2 == 0 {
 		out = append(out, fmt.Sprintf("even_voters: %d voters tolerate no more failures than %d (R19)", s.Replicas, s.Replicas-1))
 	}
+	for _, one := range s.Instances {
+		if one.Ordinal >= s.Replicas {
+			out = append(out, fmt.Sprintf("no_such_slot: %s is about no slot, as replicas is %d: ordinals go from 0", instancePath(one), s.Replicas))
+		}
+	}
 	if HasVoters(s) && MaxUnavailable(s) > max(VoterCap(s, s.Replicas), 1) {
 		out = append(out, fmt.Sprintf("voter_cap: max_unavailable is %d, voters are updated %d at a time (R17)",
 			MaxUnavailable(s), max(VoterCap(s, s.Replicas), 1)))

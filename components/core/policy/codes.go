@@ -271,6 +271,8 @@ var classes = map[Code]Class{
 	CodeSpecConflict:               ClassState,
 	CodeSpecSuperseded:             ClassState,
 	CodeOpConflict:                 ClassState,
+	CodeGroupExists:                ClassState,
+	CodeGroupDeleting:              ClassState,
 	CodeEpochRegression:            ClassAlarm,
 	CodeStateTampered:              ClassAlarm,
 	CodeStateRollbackDetected:      ClassAlarm,

@@ -138,6 +138,9 @@ func (s *stage) interrupt(text string, ready func() error, kill func(pid int) er
 	reached := make(chan struct{})
 	go func() {
 		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 4<<20)
+		// Whoever writes must not wait for a reader that gave up.
+		defer func() { _, _ = io.Copy(io.Discard, out) }()
 		for met := false; lines.Scan(); {
 			_, _ = fmt.Fprintln(s.Stand.Log, lines.Text())
 			if !met && strings.Contains(lines.Text(), text) {

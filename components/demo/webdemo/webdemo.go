@@ -86,6 +86,9 @@ func (w Web) ask(ctx context.Context) ([]string, error) {
 	return answers, nil
 }
 
+// asking follows no redirect: a member says what it is, and not whom else to ask.
+var asking = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 func firstLine(ctx context.Context, at string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/", nil)
 	if err != nil {
@@ -93,7 +96,7 @@ func firstLine(ctx context.Context, at string) (string, error) {
 	}
 	// A connection for each question: what is kept would be that of a Boot which is gone.
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := asking.Do(req)
 	if err != nil {
 		return "", errors.Unwrap(err)
 	}

@@ -42,6 +42,10 @@ func defaults(dir, checkout string, programs bool, given []string) ([]string, er
 	case !localcloud.HasImages(checkout):
 		return nil, fmt.Errorf("there are no images in %s: run `make images`, or let CVMs run the checkout's programs with --programs", localcloud.Layout(checkout))
 	}
+	// A start with --programs that failed has left its map.
+	if err := os.Remove(localcloud.ProgramMap(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("forget the programs of a start that failed: %w", err)
+	}
 	return []string{"--layout", localcloud.Layout(checkout)}, nil
 }
 

@@ -35,6 +35,9 @@ func TestANewCloudTakesWhatTheCheckoutHas(t *testing.T) {
 	if got, err := defaults(dir, root, true, nil); err != nil || !slices.Equal(got, []string{"--images", filepath.Join(dir, "programs.json")}) || !localcloud.RunsPrograms(dir) {
 		t.Errorf("programs: %q, %v", got, err)
 	}
+	if _, err := defaults(dir, root, false, nil); err != nil || localcloud.RunsPrograms(dir) {
+		t.Errorf("images after programs that did not start: %v", err)
+	}
 	for _, given := range []string{"--images", "--layout"} {
 		if got, err := defaults(dir, root, false, []string{given, "x"}); err != nil || got != nil {
 			t.Errorf("with %s: %q, %v", given, got, err)

@@ -31,7 +31,8 @@ type Stand struct {
 	Name string
 	// Program is the tofu or terraform that applies.
 	Program string
-	// Vars go over those that Up fills in: images, cloud, context, deletion_protection.
+	// Vars go over those that Up fills in: images, cloud, context, deletion_protection,
+	// delete_disks where the cluster preserves disks.
 	Vars map[string]any
 	// Env is added to the environment of Program.
 	Env []string
@@ -106,6 +107,9 @@ func (s *Stand) writeVars(images []image) error {
 		refs[i.Name] = Prefix + "/" + i.Name + "@" + i.Digest
 	}
 	vars := map[string]any{"images": refs, "cloud": s.CloudFile(), "context": s.ContextFile(), "deletion_protection": false}
+	if declared, err := os.ReadFile(filepath.Join(s.Dir(), "variables.tf")); err == nil && strings.Contains(string(declared), "variable \"delete_disks\"") {
+		vars["delete_disks"] = true
+	}
 	for name, value := range s.Vars {
 		vars[name] = value
 	}

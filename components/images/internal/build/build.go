@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		return nil, err
 	}
 	recipes := r.needed(wanted)
-	dir, release, err := r.programFolder()
+	dir, release, err := r.programFolder(ctx)
 	if err != nil {
 		return nil, err
 	}

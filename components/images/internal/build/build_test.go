@@ -203,6 +203,10 @@ func TestNothingIsBuiltTwice(t *testing.T) {
 	}
 	same("a layout that lost bytes", false)
 	same("the layout made whole", true)
+	if err := os.RemoveAll(o.Out + "-about"); err != nil {
+		t.Fatal(err)
+	}
+	same("without what is said about the images", false)
 }
 
 func TestAnImageHasWhatItsRecipeSays(t *testing.T) {

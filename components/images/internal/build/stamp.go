@@ -1,6 +1,7 @@
 package build
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"cadre.dev/images/internal/fetch"
 	"cadre.dev/images/internal/recipe"
@@ -71,25 +73,32 @@ func say(w io.Writer, texts ...string) {
 	}
 }
 
-// written is a digest of a layout: its index, and the names and sizes of its files, whose
-// names are digests.
+// written is a digest of a layout and of what is said about its images: the index, and the
+// names and sizes of all files; blobs are named by their digests.
 func written(dir string) (string, error) {
+	return digestOf(filepath.Join(dir, "index.json"), filepath.Join(dir, "blobs"), dir+"-about")
+}
+
+// digestOf is one of a file's text and of the names and sizes of all files in folders.
+func digestOf(file string, folders ...string) (string, error) {
 	h := sha256.New()
-	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	index, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
 	say(h, string(index))
-	err = filepath.WalkDir(filepath.Join(dir, "blobs"), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+	for _, folder := range folders {
+		err = errors.Join(err, filepath.WalkDir(folder, func(_ string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil {
+				say(h, e.Name(), strconv.FormatInt(info.Size(), 10))
+			}
 			return err
-		}
-		info, err := e.Info()
-		if err == nil {
-			say(h, e.Name(), strconv.FormatInt(info.Size(), 10))
-		}
-		return err
-	})
+		}))
+	}
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
@@ -134,7 +143,7 @@ func (r *run) removeStamp() error {
 
 // programFolder is where our programs are built. What is there already and is current is
 // not linked again. One build at a time has it.
-func (r *run) programFolder() (dir string, release func(), err error) {
+func (r *run) programFolder(ctx context.Context) (dir string, release func(), err error) {
 	dir = r.Out + "-programs"
 	if r.Fresh {
 		if err := os.RemoveAll(dir); err != nil {
@@ -144,18 +153,30 @@ func (r *run) programFolder() (dir string, release func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public files
 		return "", nil, fmt.Errorf("make a folder for programs: %w", err)
 	}
-	release, err = hold(filepath.Join(dir, ".lock"))
+	release, err = hold(ctx, filepath.Join(dir, ".lock"))
 	return dir, release, err
 }
 
 // hold waits until nobody else holds a file.
-func hold(path string) (release func(), err error) {
+func hold(ctx context.Context, path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("wait for another build: %w", err)
 	}
-	return func() { _ = f.Close() }, nil
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(fmt.Errorf("wait for another build: %w", err), f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("wait for another build: %w", context.Cause(ctx)), f.Close())
+		case <-tick.C:
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,7 +18,8 @@ func TestPlansOfAClusterThatIsThere(t *testing.T) {
 	fake := platformtest.NewFake()
 	url, stop := fake.Serve()
 	t.Cleanup(stop)
-	known := clienttest.New(t).Start(t)
+	coordinators := clienttest.New(t)
+	known := coordinators.Start(t)
 	known.Platform = client.Platform{Driver: "phala", APIURL: url, APIKeyEnv: "CLUSTER_KEY"}
 	at := filepath.Join(t.TempDir(), "demo.json")
 	if err := known.Save(at); err != nil {
@@ -70,5 +72,21 @@ func TestPlansOfAClusterThatIsThere(t *testing.T) {
 	out, ok = f.run("plan", "-destroy") // it is protected all the same: the imported state says so
 	if wants(t, "a destroy with it", out, "Cluster demo is protected from deletion"); ok || strings.Contains(out, "CLUSTER_KEY.") {
 		t.Errorf("a destroy with the key: %s", out)
+	}
+
+	// A group that no state knows of, as its first apply failed, would be left to itself.
+	coordinators.Set("worker", func(*clienttest.Group) {})
+	state := filepath.Join(f.path, "terraform.tfstate")
+	text, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("terraform.tfstate", strings.Replace(string(text), `"deletion_protection": true`, `"deletion_protection": false`, 1))
+	out, ok = f.run("destroy", "-auto-approve")
+	if wants(t, "a destroy beside a group", out, "Cluster demo still has groups", "worker", "cadre group delete"); ok {
+		t.Error("the coordinators of a group were destroyed")
+	}
+	if _, err := client.LoadContext(at); err != nil {
+		t.Errorf("the context after it: %v", err)
 	}
 }

@@ -285,6 +285,10 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 		return
 	}
 	if err == nil {
+		if left := genesis.NoGroupsLeft(ctx, known, genesis.Hearsay); left != nil {
+			groupsLeft(m.ID.ValueString(), left, &resp.Diagnostics)
+			return
+		}
 		cloud, _, opened := genesis.OpenCloud(known.Platform, "")
 		if err = opened; err == nil {
 			err = genesis.Delete(ctx, cloud, known, func(text string) { tflog.Info(ctx, text) })
@@ -296,6 +300,17 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if err != nil {
 		resp.Diagnostics.AddError("Cluster "+m.ID.ValueString()+" is not deleted", err.Error()+"\n\nDestroy again to go on.")
 	}
+}
+
+// groupsLeft: a group whose first apply failed is in no state, so that a destroy passes it by.
+func groupsLeft(name string, err error, diags *diag.Diagnostics) {
+	summary := "It is not known whether cluster " + name + " still has groups"
+	if errors.Is(err, genesis.ErrGroupsLeft) {
+		summary = "Cluster " + name + " still has groups"
+	}
+	diags.AddError(summary, err.Error()+"\n\nWithout the coordinators the CVMs of groups run on, and nobody can look after them or delete them but by hand on the platform. "+
+		"A group whose first apply failed is not in Terraform's state: delete it with `cadre group delete <name> --delete-disks --wait`, or import it, and destroy again. "+
+		"To give the coordinators up all the same: `cadre cluster delete`, then `terraform state rm`.")
 }
 
 // ImportState takes a cluster over that this machine knows by the name or path of its context.

@@ -58,6 +58,18 @@ func preservedText(w written) string {
 	return "those of " + strings.Join(slots, ", ")
 }
 
+// losesDisks refuses a deletion with disks of a group whose stored spec preserves some, also
+// where Terraform knows nothing of it: a slot's settings may have been written by others.
+func losesDisks(stored group.Spec, o object, d client.Deletion, diags *diag.Diagnostics) bool {
+	if d.KeepCVMs || o.flag(argDisks, false) || !stored.PreservesDisks() {
+		return false
+	}
+	w := written{spec: stored}
+	diags.AddAttributeError(path.Root(argDisks), fmt.Sprintf("Group %s preserves disks", stored.Name),
+		"The stored spec preserves "+preservedText(w)+", by somebody else's word, and destroying the group would delete them. Say what is to become of them and apply that first: delete_disks = true gives them up for good, keep_cvms = true leaves the CVMs on the platform.")
+	return true
+}
+
 // planDelete refuses what may not be destroyed while planning, and says what would go.
 func (r *groupResource) planDelete(ctx context.Context, before object, diags *diag.Diagnostics) {
 	d, ok := deletion(before, diags)
@@ -67,6 +79,9 @@ func (r *groupResource) planDelete(ctx context.Context, before object, diags *di
 	}
 	d.DryRun = true
 	name := before.text("name")
+	if there, err := cl.Group(ctx, name); err == nil && losesDisks(there.Spec, before, d, diags) {
+		return
+	}
 	out, err := cl.DeleteGroup(ctx, name, d)
 	if k := client.KindOf(err); err != nil && (k == client.NotFound || k == client.Unavailable || k == client.Timeout) {
 		return // it is gone already, or applying will say it
@@ -113,6 +128,9 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	was, _, unread := writtenIn(before)
 	if err == nil && there.Index != uint64(max(before.number(argIndex), 0)) && (unread != nil || !unchanged(there.Spec, was.spec)) {
 		resp.Diagnostics.AddError("The spec of group "+name+" was changed since it was read", "Somebody else wrote it, perhaps to keep what destroying would lose. Plan again and look at what goes.")
+		return
+	}
+	if err == nil && losesDisks(there.Spec, before, d, &resp.Diagnostics) {
 		return
 	}
 	if err == nil {

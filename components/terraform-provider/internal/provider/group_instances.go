@@ -38,6 +38,13 @@ func alone(stored group.Spec, others []group.InstanceSettings) group.Spec {
 	return stored
 }
 
+// preserving is a spec that names those slots alone whose disks a stored one preserves. No
+// cadre_instance sets that, so that they are a group's own when it is imported.
+func preserving(stored group.Spec) group.Spec {
+	stored.Instances = slices.DeleteFunc(slices.Clone(stored.Instances), func(one group.InstanceSettings) bool { return one.PreservedState.Disk == "" })
+	return stored
+}
+
 // unchanged reports that a stored spec is what this resource knew, but for settings of others.
 func unchanged(stored group.Spec, known group.Spec) bool {
 	return same(alone(stored, others(stored, known)), known)

@@ -73,6 +73,10 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if err == nil {
+		resp.Diagnostics.AddWarning("Group "+name+" was there already, with this very spec",
+			"It is taken over, as one whose first apply failed. If somebody else's Terraform made it, destroying it here destroys theirs.")
+	}
 	done, ok := a.apply(ctx, beside(a.written.spec, others(there.Spec, a.written.spec)), there.Index)
 	if !ok {
 		return
@@ -263,10 +267,12 @@ func (r *groupResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		return
 	}
 	was, _, err := writtenIn(before)
+	known := was.spec
 	if err != nil || before.text(argRevision) == "" {
 		was = written{blocks: map[string]any{}, tree: map[string]any{}} // imported
+		known = preserving(there.Spec)
 	}
-	values, extra, err := was.stored(alone(there.Spec, others(there.Spec, was.spec)))
+	values, extra, err := was.stored(alone(there.Spec, others(there.Spec, known)))
 	if err != nil {
 		addError(&resp.Diagnostics, "The stored spec of "+name+" cannot be read", err)
 		return

@@ -159,6 +159,13 @@ func (r *instanceResource) Create(ctx context.Context, req resource.CreateReques
 	}
 	if r.bring(ctx, &want, instance{}, timeout, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
+		return
+	}
+	// Nothing is recorded, and nobody would take the settings back that were written.
+	if cl := r.connection.use(&resp.Diagnostics); cl != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		r.takeBack(ctx, cl, want, &resp.Diagnostics)
 	}
 }
 
@@ -202,7 +209,12 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, had instan
 	}
 	var reached *group.InstanceStatus
 	if revision := want.Revision.ValueString(); revision != "" {
-		i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
+		// What was written before, here or by the group, is to be seen first.
+		var index uint64
+		if g, err := cl.Group(ctx, want.Group.ValueString()); err == nil {
+			index = g.Index
+		}
+		i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
 		if err != nil {
 			updateFailed(want.slot(), timeout, p.last, err, diags)
 			return false

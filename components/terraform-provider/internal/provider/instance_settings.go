@@ -127,6 +127,14 @@ func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteReques
 	if cl == nil {
 		return
 	}
+	r.takeBack(ctx, cl, had, &resp.Diagnostics)
+}
+
+// takeBack removes the settings that the resource gave its slot.
+func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
+	if had.Metadata.IsNull() && had.Excluded.IsNull() {
+		return
+	}
 	turn := r.connection.turn(had.Group.ValueString())
 	turn.Lock()
 	defer turn.Unlock()
@@ -142,6 +150,6 @@ func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteReques
 		err = r.settle(ctx, cl, gone, had, p.lost(ctx))
 	}
 	if err != nil && client.KindOf(err) != client.NotFound {
-		addError(&resp.Diagnostics, "Settings of slot "+had.slot()+" are not taken back", err)
+		addError(diags, "Settings of slot "+had.slot()+" are not taken back", err)
 	}
 }

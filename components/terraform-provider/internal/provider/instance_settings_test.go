@@ -78,3 +78,60 @@ func TestSlotsHaveSettingsOfTheirOwn(t *testing.T) {
 	}
 	stored(`null`)
 }
+
+// A disk that somebody else had preserved is not destroyed, whatever Terraform knows of it, and
+// an import knows of it.
+func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, arrived)
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 2, quick))
+	f.must("apply", "-auto-approve")
+	s.Set("web", func(g *clienttest.Group) {
+		g.Spec.Instances = []group.InstanceSettings{{Ordinal: 1, PreservedState: group.PreservedState{Disk: "data"}}}
+		g.Index++
+		g.Status.ObservedIndex = g.Index
+	})
+	wants(t, "a plan beside it", f.must("plan"), "No changes")
+	s.SetWayOut(clienttest.WayOut{Deleted: &apiv1.DeleteGroupResponse{Changed: true}})
+	out, ok := f.run("destroy", "-auto-approve")
+	if wants(t, "a destroy", out, "Group web preserves disks", "those of web-1", "delete_disks = true gives them up"); ok {
+		t.Error("a preserved disk was destroyed")
+	}
+	other := newFolder(t, program)
+	other.write("main.tf", groupOf("one", 2, quick))
+	other.must("import", "cadre_group.web", "web")
+	wants(t, "what was imported", other.must("state", "show", "cadre_group.web"), `disk = "data"`)
+	f.write("main.tf", groupOf("one", 2, quick+"  delete_disks = true\n"))
+	f.must("apply", "-auto-approve")
+	f.must("destroy", "-auto-approve")
+}
+
+// A slot that is let into rollouts and asked for in one step is not judged by what the leader
+// said before; settings of a slot that could not be made are taken back.
+func TestASlotIsJudgedByTheSpecThatAsksForIt(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, func(s *clienttest.Server) {
+		arrived(s)
+		leads := s.OnApply
+		applied := 0
+		s.OnApply = func(g *clienttest.Group) {
+			if applied++; applied > 1 {
+				return // the leader has not seen it
+			}
+			leads(g)
+			g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable, Observed: "old", InstanceID: "i", VIP: "127.32.0.1"}}
+		}
+	})
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 1, quick)+"\nresource \"cadre_instance\" \"one\" {\n  group    = cadre_group.web.name\n  ordinal  = 0\n  metadata = { a = \"b\" }\n  revision = cadre_group.web.revision\n  timeouts {\n    create = \"3s\"\n  }\n}\n")
+	out, ok := f.run("apply", "-auto-approve")
+	if wants(t, "a leader that lags", out, "Slot web-0 is not available at its revision after 3s"); ok || strings.Contains(out, "no step is planned") {
+		t.Errorf("judged by what was said before: %s", out)
+	}
+	s.Set("web", func(g *clienttest.Group) {
+		if len(g.Spec.Instances) != 0 {
+			t.Errorf("settings are left of a slot that is in no state: %+v", g.Spec.Instances)
+		}
+	})
+}
