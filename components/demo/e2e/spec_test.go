@@ -166,7 +166,7 @@ func (c *cluster) putSpec(t *testing.T, spec group.Spec, edit func(map[string]an
 		t.Fatal(err)
 	}
 	if out, err := c.Exec(within(t, time.Minute), c.PlatformName("coordinator-0"), coordinatorService,
-		"env", "CONSUL_HTTP_TOKEN="+c.api.Context().Token, "consul", "kv", "put", "cadre/v1/groups/"+rig.Light+"/spec", string(text)); err != nil {
+		"consul", "kv", "put", "-token="+c.api.Context().Token, "cadre/v1/groups/"+rig.Light+"/spec", string(text)); err != nil {
 		t.Fatalf("consul kv put: %v: %s", err, out)
 	}
 }

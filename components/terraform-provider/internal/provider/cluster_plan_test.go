@@ -3,6 +3,7 @@ package provider_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestPlansOfAClusterThatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.write("terraform.tfstate", strings.Replace(string(text), `"deletion_protection": true`, `"deletion_protection": false`, 1))
+	f.write("terraform.tfstate", regexp.MustCompile(`"deletion_protection": *\w+`).ReplaceAllString(string(text), `"deletion_protection": false`))
 	out, ok = f.run("destroy", "-auto-approve")
 	if wants(t, "a destroy beside a group", out, "Cluster demo still has groups", "worker", "cadre group delete"); ok {
 		t.Error("the coordinators of a group were destroyed")
