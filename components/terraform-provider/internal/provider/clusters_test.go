@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,24 +90,26 @@ func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 	}
 }
 
-// The example of variables for Phala Cloud is complete: it is planned without a platform, and
-// what is planned for the coordinators is what it says. No key is asked for or kept.
-func TestStarterIsPlannedForPhala(t *testing.T) {
-	f := newFolder(t, tofu(t))
+// The examples of variables for Phala Cloud are complete: each is planned without a platform,
+// and what is planned for the coordinators is what it says. No key is asked for or kept.
+func TestClustersArePlannedForPhala(t *testing.T) {
+	program := tofu(t)
 	root := t.TempDir()
-	for _, folder := range []string{"starter", "modules"} {
-		copyFolder(t, "../../../../clusters/"+folder, filepath.Join(root, "clusters", folder))
-	}
 	copyFolder(t, "../../../../compose", filepath.Join(root, "compose"))
-	f.path = filepath.Join(root, "clusters/starter")
-	f.must("get")
+	copyFolder(t, "../../../../clusters/modules", filepath.Join(root, "clusters/modules"))
 	at := filepath.Join(root, "context.json")
-	out := strings.Join(strings.Fields(f.must("plan", "-var-file=terraform.tfvars.example", "-var=context="+at)), " ")
-	wants(t, "a plan for Phala", out, "Plan: 10 to add, 0 to change, 0 to destroy",
-		`"api_key_env" = "PHALA_CLOUD_API_KEY"`, `"os_image" = "dstack-0.5.9"`, `api_url = "https://cloud-api.phala.com/api/v1"`)
-	out, ok := f.run("plan", "-var-file=terraform.tfvars.example", "-var=context="+at, "-var=cloud=cloud.json")
-	if wants(t, "two platforms", out, "Give one of cloud"); ok {
-		t.Error("it was planned for two platforms")
+	for name, things := range map[string]int{"starter": 10, "postgres": 3, "etcd": 3, "consul": 5} {
+		copyFolder(t, "../../../../clusters/"+name, filepath.Join(root, "clusters", name))
+		f := newFolder(t, program)
+		f.path = filepath.Join(root, "clusters", name)
+		f.must("get")
+		out := strings.Join(strings.Fields(f.must("plan", "-var-file=terraform.tfvars.example", "-var=context="+at)), " ")
+		wants(t, name+" for Phala", out, fmt.Sprintf("Plan: %d to add, 0 to change, 0 to destroy", things),
+			`"api_key_env" = "PHALA_CLOUD_API_KEY"`, `"os_image" = "dstack-0.5.9"`, `api_url = "https://cloud-api.phala.com/api/v1"`)
+		out, ok := f.run("plan", "-var-file=terraform.tfvars.example", "-var=context="+at, "-var=cloud=cloud.json")
+		if wants(t, name+" for two platforms", out, "Give one of cloud"); ok {
+			t.Errorf("%s was planned for two platforms", name)
+		}
 	}
 }
 
