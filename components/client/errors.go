@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/policy"
 )
 
 // Kind sorts errors by what the caller can do.
@@ -99,6 +101,9 @@ func (c *Client) wrap(doing string, err error) error {
 		e.Kind = Unavailable
 		e.Hint = fmt.Sprintf("no coordinator of %s can be reached through %s: `cadre cluster status` says what the platform runs",
 			c.ctx.Cluster, c.ctx.gatewayAddress(APIPort))
+		if policy.Code(policy.CodeIn(s.Message())).Known() { // said by a coordinator, not by the way to it
+			e.Hint = "a coordinator answers, but cannot do this now: repeat it in a moment; `cadre cluster status` says how the coordinators are"
+		}
 		var bad *untrusted
 		if c.link != nil {
 			bad = c.link.lastUntrusted()

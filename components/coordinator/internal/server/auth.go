@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -38,9 +39,9 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 	if !ok {
 		return nil, status.Error(codes.Unauthenticated, "a Consul ACL token is needed in the metadata "+tokenHeader)
 	}
-	v, _ := s.cfg.Views.Latest()
-	if v == nil {
-		return nil, status.Error(codes.Unavailable, "records are not readable yet")
+	v, err := s.firstView(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if err := s.firstUse(ctx, token, v); err != nil {
 		return nil, err
@@ -50,6 +51,32 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return &caller{server: s, token: token, store: settled{Store: own, tokens: s.cfg.Tokens, token: token}}, nil
+}
+
+// firstView is the latest view of the records. A coordinator that has only just started takes
+// calls before it could read them, and a caller that the gateway sent to it cannot choose
+// another one: so it waits for the first view, until shortly before the call's own end, as
+// the reason has to arrive.
+func (s *Server) firstView(ctx context.Context) (*view.View, error) {
+	wait := recordsTime
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)-answerTime)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		v, changed := s.cfg.Views.Latest()
+		if v != nil {
+			return v, nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, status.Errorf(codes.Unavailable, "%s: %s cannot read the records yet", policy.CodeGateUnreadable, s.cfg.Slot)
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
 }
 
 // mayRead asks Consul whether the caller may read a group, by reading it, and then reads its

@@ -100,6 +100,10 @@ const (
 	maxWatches = 64
 	// callTime bounds every call but a watch, whatever the caller would wait.
 	callTime = 30 * time.Second
+	// recordsTime is how long a call waits for a coordinator's first read of the records, and
+	// answerTime what is left of the call's own time to say that it did not come.
+	recordsTime = 25 * time.Second
+	answerTime  = time.Second
 	// idleTime ends connections that nobody uses; a caller that does not answer for
 	// aliveTime and then aliveWait is gone.
 	idleTime  = time.Minute
