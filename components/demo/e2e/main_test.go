@@ -16,6 +16,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/demo/internal/rig"
+	"cadre.dev/demo/internal/rigtest"
 	"cadre.dev/platform/phala"
 )
 
@@ -93,27 +94,7 @@ func ready(t *testing.T) *cluster {
 // need finds the checkout, and skips where the tests cannot run.
 func need(t *testing.T) string {
 	t.Helper()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	for _, program := range []string{"bwrap", "nsenter", "setpriv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(root, ".out/images/index.json")); err != nil {
-		t.Skip("there are no images: run make images")
-	}
-	for _, program := range []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator"} {
-		if _, err := os.Stat(filepath.Join(root, "bin", program)); err != nil {
-			t.Skipf("bin/%s is missing: run make build", program)
-		}
-	}
-	return root
+	return rigtest.Needs(t, []string{"bwrap", "nsenter", "setpriv"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator"})
 }
 
 // deploy starts the cloud, the coordinators and the group. What it made stands in

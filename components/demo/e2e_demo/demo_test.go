@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"cadre.dev/demo/internal/rig"
+	"cadre.dev/demo/internal/rigtest"
 )
 
 // networks are those that the demo can be run in, with the kind of path that members
@@ -137,24 +137,7 @@ func checkRollout(t *testing.T, number int, report rig.Report, instances map[str
 
 func newRig(t *testing.T, net rig.Net) (*rig.Rig, *rig.Narrator) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, need := range []string{"bin/cadre", "bin/cadre-local", "bin/cadre-agent", "bin/cadre-coordinator", "bin/cadre-load", "bin/cadre-rendezvous"} {
-		if _, err := os.Stat(filepath.Join(root, need)); err != nil {
-			t.Skipf("%s is missing: run make tools build", need)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(root, ".out/images/index.json")); err != nil {
-		t.Skip("there are no images: run make images")
-	}
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("bubblewrap is missing: run make tools")
-	}
+	root := rigtest.Needs(t, []string{"bwrap"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator", "cadre-load", "cadre-rendezvous"})
 	var log bytes.Buffer
 	r := rig.New(root, filepath.Join(t.TempDir(), "rig"), time.Second, &log)
 	r.Net = net

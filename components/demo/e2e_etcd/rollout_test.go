@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"cadre.dev/core/operation"
 	"cadre.dev/demo/internal/rig"
+	"cadre.dev/demo/internal/rigtest"
 	"cadre.dev/demo/load"
 )
 
@@ -23,25 +23,7 @@ func needs(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("starts a cloud, three coordinators and three etcd members")
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("bubblewrap is not installed: run make tools")
-	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, program := range []string{"bin/cadre", "bin/cadre-local", "bin/cadre-agent", "bin/cadre-coordinator", "bin/cadre-load"} {
-		if _, err := os.Stat(filepath.Join(root, program)); err != nil {
-			t.Skipf("%s is missing: run make tools build", program)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(root, ".out/images/index.json")); err != nil {
-		t.Skip("there are no images: run make images")
-	}
-	return root
+	return rigtest.Needs(t, []string{"bwrap"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator", "cadre-load"})
 }
 
 // story is one local cloud with the etcd example on it.

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/demo/internal/rigtest"
 	"cadre.dev/demo/internal/tofu"
 )
 
@@ -36,27 +36,7 @@ func need(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("starts a cloud and a cluster on it")
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	for _, program := range []string{"bwrap", "tofu"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed: run make tools", program)
-		}
-	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, program := range []string{"bin/cadre", "bin/cadre-local", "bin/cadre-become", "bin/terraform-provider-cadre"} {
-		if _, err := os.Stat(filepath.Join(root, program)); err != nil {
-			t.Skipf("%s is missing: run make build", program)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(root, ".out/images/index.json")); err != nil {
-		t.Skip("there are no images: run make images")
-	}
-	return root
+	return rigtest.Needs(t, []string{"bwrap", "tofu"}, []string{"cadre", "cadre-local", "cadre-become", "terraform-provider-cadre"})
 }
 
 // open starts the cloud for a cluster, whose variables vars are.

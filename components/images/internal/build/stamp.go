@@ -76,18 +76,13 @@ func say(w io.Writer, texts ...string) {
 // written is a digest of a layout and of what is said about its images: the index, and the
 // names and sizes of all files; blobs are named by their digests.
 func written(dir string) (string, error) {
-	return digestOf(filepath.Join(dir, "index.json"), filepath.Join(dir, "blobs"), dir+"-about")
-}
-
-// digestOf is one of a file's text and of the names and sizes of all files in folders.
-func digestOf(file string, folders ...string) (string, error) {
 	h := sha256.New()
-	index, err := os.ReadFile(file)
+	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
 	if err != nil {
 		return "", err
 	}
 	say(h, string(index))
-	for _, folder := range folders {
+	for _, folder := range []string{filepath.Join(dir, "blobs"), dir + "-about"} {
 		err = errors.Join(err, filepath.WalkDir(folder, func(_ string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
 				return err
