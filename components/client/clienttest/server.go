@@ -44,7 +44,10 @@ const AppID = "00112233445566778899aabbccddeeff00112233"
 // Group is what a Server knows of one group. The zero Spec of a group that was
 // only set by Status is fine.
 type Group struct {
-	Spec       group.Spec
+	Spec group.Spec
+	// Stored is the spec as a coordinator of a newer version has it, which Spec cannot say
+	// all of; nil: Spec is all. The next apply takes its place.
+	Stored     []byte
 	Index      uint64
 	Status     group.Status
 	Plan       rollout.Plan

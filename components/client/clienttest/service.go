@@ -57,7 +57,7 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 		return out, nil
 	}
 	s.index++
-	g.Spec, g.Index = spec, s.index
+	g.Spec, g.Stored, g.Index = spec, nil, s.index
 	out.Index = g.Index
 	s.groups[spec.Name] = g
 	if s.OnApply != nil {
@@ -77,7 +77,11 @@ func (s *Server) GetGroup(ctx context.Context, r *apiv1.GetGroupRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	return &apiv1.GetGroupResponse{SpecJson: encode(g.Spec), StatusJson: encode(g.Status), SpecIndex: g.Index, Revision: s.revision(g.Spec), Deleting: &g.Deleting}, nil
+	stored := g.Stored
+	if stored == nil {
+		stored = encode(g.Spec)
+	}
+	return &apiv1.GetGroupResponse{SpecJson: stored, StatusJson: encode(g.Status), SpecIndex: g.Index, Revision: s.revision(g.Spec), Deleting: &g.Deleting}, nil
 }
 
 // ListGroups implements ClusterService.

@@ -3,6 +3,7 @@ package provider
 import (
 	"slices"
 
+	"cadre.dev/client"
 	"cadre.dev/core/group"
 )
 
@@ -24,6 +25,28 @@ func others(stored group.Spec, own ...group.Spec) []group.InstanceSettings {
 	return out
 }
 
+// allOf is the stored spec of a group, for whoever writes any part of it back: one with fields
+// that this provider does not know would lose them.
+func allOf(g client.Group) (group.Spec, error) {
+	spec, err := group.Decode(g.SpecJSON)
+	if err != nil {
+		return spec, &client.Error{Kind: client.Invalid, Doing: "write settings of slots of group " + g.Spec.Name, Message: "the stored spec cannot be changed by this provider: " + err.Error(),
+			Hint: "the coordinators are newer than the provider, or the spec was edited by hand: update the provider, or mend the spec"}
+	}
+	return spec, nil
+}
+
+// keeping is a spec of this resource with the settings that others have stored. An error:
+// there are some, and this provider does not know all that the stored spec says.
+func keeping(s group.Spec, there client.Group, own ...group.Spec) (group.Spec, error) {
+	kept := others(there.Spec, own...)
+	if len(kept) == 0 {
+		return s, nil
+	}
+	_, err := allOf(there)
+	return beside(s, kept), err
+}
+
 // beside is a spec with the settings that others have stored behind its own.
 func beside(s group.Spec, others []group.InstanceSettings) group.Spec {
 	s.Instances = slices.Concat(s.Instances, others)
@@ -38,8 +61,8 @@ func alone(stored group.Spec, others []group.InstanceSettings) group.Spec {
 	return stored
 }
 
-// preserving is a spec that names those slots alone whose disks a stored one preserves. No
-// cadre_instance sets that, so that they are a group's own when it is imported.
+// preserving is a spec that names those slots alone whose disks a stored one preserves. They
+// count as a group's own when it is imported, so that destroying it knows of them.
 func preserving(stored group.Spec) group.Spec {
 	stored.Instances = slices.DeleteFunc(slices.Clone(stored.Instances), func(one group.InstanceSettings) bool { return one.PreservedState.Disk == "" })
 	return stored

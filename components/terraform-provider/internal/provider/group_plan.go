@@ -106,7 +106,10 @@ func (r *groupResource) askPlan(ctx context.Context, w, was written, disks bool,
 	}
 	name, spec := w.spec.Name, w.spec
 	if there, err := cl.Group(ctx, name); err == nil {
-		spec = beside(spec, others(there.Spec, was.spec, w.spec))
+		if spec, err = keeping(spec, there, was.spec, w.spec); err != nil {
+			addError(diags, "Group "+name+" cannot be planned", err)
+			return ""
+		}
 	}
 	checked, err := cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{DryRun: true, DeleteDisks: disks, Reason: argDisks + " is set in Terraform"})
 	switch {

@@ -77,7 +77,7 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 		resp.Diagnostics.AddWarning("Group "+name+" was there already, with this very spec",
 			"It is taken over, as one whose first apply failed. If somebody else's Terraform made it, destroying it here destroys theirs.")
 	}
-	done, ok := a.apply(ctx, beside(a.written.spec, others(there.Spec, a.written.spec)), there.Index)
+	done, ok := a.applyBeside(ctx, there, there.Index, a.written.spec)
 	if !ok {
 		return
 	}
@@ -123,7 +123,7 @@ func (r *groupResource) Update(ctx context.Context, req resource.UpdateRequest, 
 	if unchanged(there.Spec, was.spec) {
 		index = there.Index // a cadre_instance of the same run may have written its settings
 	}
-	done, ok := a.apply(ctx, beside(a.written.spec, others(there.Spec, was.spec, a.written.spec)), index)
+	done, ok := a.applyBeside(ctx, there, index, was.spec, a.written.spec)
 	if !ok {
 		return
 	}
@@ -135,6 +135,16 @@ func (r *groupResource) Update(ctx context.Context, req resource.UpdateRequest, 
 		after[argComplete] = flagValue(false)
 	}
 	resp.State.Raw = after.value(req.Plan.Raw)
+}
+
+// applyBeside applies the written spec with the settings that others than own have stored.
+func (a applying) applyBeside(ctx context.Context, there client.Group, index uint64, own ...group.Spec) (client.Applied, bool) {
+	spec, err := keeping(a.written.spec, there, own...)
+	if err != nil {
+		addError(a.diags, "Group "+spec.Name+" is not applied", err)
+		return client.Applied{}, false
+	}
+	return a.apply(ctx, spec, index)
 }
 
 func addErrorIf(diags *diag.Diagnostics, summary string, err error) {

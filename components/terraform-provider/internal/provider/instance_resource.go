@@ -42,7 +42,8 @@ type instance struct {
 	Revision       types.String   `tfsdk:"revision"`
 	Metadata       types.Map      `tfsdk:"metadata"`
 	Excluded       types.Bool     `tfsdk:"exclude_from_rollout"`
-	PreservedState types.String   `tfsdk:"preserved_state"`
+	PreservedState types.Object   `tfsdk:"preserved_state"`
+	PreservedDisk  types.String   `tfsdk:"preserved_disk"`
 	Meta           types.Map      `tfsdk:"meta"`
 	InstanceID     types.String   `tfsdk:"instance_id"`
 	VIP            types.String   `tfsdk:"vip"`
@@ -65,14 +66,14 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata` or `exclude_from_rollout` it sets what the slot has of its own beside its group. Destroying it takes these back and changes nothing else: the slot is the group's.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `exclude_from_rollout` or `preserved_state` it sets what the slot has of its own beside its group. Destroying it takes the first two back and changes nothing else: the slot is the group's.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
 			"ordinal": schema.Int64Attribute{Required: true, MarkdownDescription: "Which of the group's slots, from 0.", PlanModifiers: []planmodifier.Int64{int64planmodifier.RequiresReplace()}},
 			"revision": schema.StringAttribute{Optional: true, Computed: true,
 				MarkdownDescription: "Revision that the slot is to run: the `revision` of its `cadre_group`, which is the only one that it can be brought to. Default: what it runs now, so that nothing is updated."},
-			"preserved_state": schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the disk that the slot keeps whatever happens, from the group's spec."},
+			"preserved_disk": schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the disk that the slot keeps whatever happens, by `preserved_state` here or in its group; empty if none."},
 			"metadata": schema.MapAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Handed to the workload of this slot with the group's `meta`, and wins over it. It stands in the group's spec; say the settings of one slot here or in an `instance` block of its `cadre_group`, not in both."},
 			"exclude_from_rollout": schema.BoolAttribute{Optional: true,
@@ -81,7 +82,13 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 			"instance_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance that fills the slot."},
 			"vip":         schema.StringAttribute{Computed: true, MarkdownDescription: "Virtual address of the slot, the same for its whole life."},
 		},
-		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true})},
+		Blocks: map[string]schema.Block{
+			"preserved_state": schema.SingleNestedBlock{
+				MarkdownDescription: "What of this slot is never deleted, in a group whose other disks may be. Destroying the resource does not take it back: the disk stays until `delete_disks` of the group gives it up.",
+				Attributes:          map[string]schema.Attribute{"disk": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the data disk."}},
+			},
+			"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true}),
+		},
 	}
 }
 
@@ -277,7 +284,7 @@ func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *insta
 	m.ID, m.Revision = types.StringValue(m.slot()), types.StringValue(reached.Observed)
 	m.InstanceID, m.VIP = types.StringValue(reached.InstanceID), types.StringValue(reached.VIP)
 	ordinal := int(m.Ordinal.ValueInt64())
-	m.PreservedState = types.StringValue(g.Spec.PreservedDisk(ordinal))
+	m.PreservedDisk = types.StringValue(g.Spec.PreservedDisk(ordinal))
 	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.MetaOf(ordinal))
 	m.Meta = meta
 	diags.Append(m.known(ctx, g.Spec.Instance(ordinal))...)

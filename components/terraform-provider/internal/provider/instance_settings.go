@@ -3,11 +3,12 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -21,6 +22,12 @@ import (
 func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var m instance
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if name, ok := m.PreservedState.Attributes()["disk"].(types.String); ok && !name.IsUnknown() {
+		if problem := group.NameProblem(name.ValueString()); problem != "" {
+			resp.Diagnostics.AddAttributeError(path.Root("preserved_state").AtName("disk"), "preserved_state names no disk",
+				fmt.Sprintf("disk: %q %s. Name the disk that the slot keeps, for example \"data\", or take the block out.", name.ValueString(), problem))
+		}
+	}
 	if m.Excluded.ValueBool() && !m.Revision.IsNull() {
 		resp.Diagnostics.AddAttributeError(path.Root("revision"), "revision and exclude_from_rollout are both set",
 			"A slot that is excluded from rollouts stays at the revision that it has. Take one of them out.")
@@ -41,13 +48,39 @@ func (m instance) settings(ctx context.Context, had instance, stored group.Insta
 	if !m.Excluded.IsNull() || !had.Excluded.IsNull() {
 		stored.ExcludeFromRollout = m.Excluded.ValueBool()
 	}
+	if !m.PreservedState.IsNull() || !had.PreservedState.IsNull() {
+		stored.PreservedState.Disk = m.disk()
+	}
 	return stored, nil
+}
+
+// sets reports whether the resource says anything of the slot's own settings.
+func (m instance) sets() bool {
+	return !m.Metadata.IsNull() || !m.Excluded.IsNull() || !m.PreservedState.IsNull()
+}
+
+// disk is the name that the resource preserves the slot's disk by, "" for none.
+func (m instance) disk() string {
+	name, _ := m.PreservedState.Attributes()["disk"].(types.String)
+	return name.ValueString()
+}
+
+// preserved is the block of that disk; "" is a block without one, which shows as a change.
+func preserved(disk string) types.Object {
+	name := types.StringNull()
+	if disk != "" {
+		name = types.StringValue(disk)
+	}
+	return types.ObjectValueMust(map[string]attr.Type{"disk": types.StringType}, map[string]attr.Value{"disk": name})
 }
 
 // known takes over what is stored of the slot for those arguments that are set.
 func (m *instance) known(ctx context.Context, stored group.InstanceSettings) diag.Diagnostics {
 	if !m.Excluded.IsNull() {
 		m.Excluded = types.BoolValue(stored.ExcludeFromRollout)
+	}
+	if !m.PreservedState.IsNull() {
+		m.PreservedState = preserved(stored.PreservedState.Disk)
 	}
 	if m.Metadata.IsNull() {
 		return nil
@@ -63,7 +96,7 @@ func (m *instance) known(ctx context.Context, stored group.InstanceSettings) dia
 // settle writes the slot's own settings into the spec of its group, unless they stand there.
 // Kind NotFound: there is no such slot.
 func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, had instance, lost func(error)) error {
-	if want.Metadata.IsNull() && had.Metadata.IsNull() && want.Excluded.IsNull() && had.Excluded.IsNull() {
+	if !want.sets() && !had.sets() {
 		return nil
 	}
 	return client.Poll(ctx, func(ctx context.Context) (bool, error) {
@@ -90,10 +123,9 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 	if err != nil {
 		return err
 	}
-	spec, err := group.Decode(g.SpecJSON)
+	spec, err := allOf(g)
 	if err != nil {
-		return &client.Error{Kind: client.Invalid, Doing: "set up slot " + want.slot(), Message: "the stored spec cannot be changed by this provider: " + err.Error(),
-			Hint: "the coordinators are newer than the provider, or the spec was edited by hand: update the provider, or mend the spec"}
+		return err
 	}
 	before := spec.Instance(int(want.Ordinal.ValueInt64()))
 	now, err := want.settings(ctx, had, before)
@@ -115,24 +147,28 @@ func equal(a, b group.InstanceSettings) bool {
 // deleteTime bounds how long is tried to take the settings of a slot back.
 const deleteTime = 5 * time.Minute
 
-// Delete takes back the settings that the resource gave the slot, and forgets it: the slot is
-// the group's.
+// Delete takes back the settings that the resource gave the slot, but the preservation of its
+// disk, and forgets it: the slot is the group's. A disk is given up by its own word, not
+// because it goes in the same run as its group.
 func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var had instance
 	resp.Diagnostics.Append(req.State.Get(ctx, &had)...)
-	if resp.Diagnostics.HasError() || had.Metadata.IsNull() && had.Excluded.IsNull() {
+	if resp.Diagnostics.HasError() {
 		return
 	}
-	cl := r.connection.use(&resp.Diagnostics)
-	if cl == nil {
-		return
+	if disk := had.disk(); disk != "" {
+		resp.Diagnostics.AddWarning("The disk of slot "+had.slot()+" stays preserved", fmt.Sprintf(
+			"The group's spec goes on naming it (%s). To give it up, take preserved_state out of this resource and apply before you take the resource out, or set delete_disks in the group.", disk))
 	}
-	r.takeBack(ctx, cl, had, &resp.Diagnostics)
+	if cl := r.connection.use(&resp.Diagnostics); cl != nil {
+		r.takeBack(ctx, cl, had, &resp.Diagnostics)
+	}
 }
 
-// takeBack removes the settings that the resource gave its slot.
+// takeBack removes the settings that the resource gave its slot; a disk stays preserved.
 func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
-	if had.Metadata.IsNull() && had.Excluded.IsNull() {
+	had.PreservedState = types.ObjectNull(nil)
+	if !had.sets() {
 		return
 	}
 	turn := r.connection.turn(had.Group.ValueString())
@@ -144,7 +180,7 @@ func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had 
 	if err == nil && deleting(g) {
 		return // they go with the group
 	}
-	gone := instance{Group: had.Group, Ordinal: had.Ordinal, Metadata: types.MapNull(types.StringType), Excluded: types.BoolNull(), Timeouts: timeouts.Value{}}
+	gone := instance{Group: had.Group, Ordinal: had.Ordinal} // all else is null
 	if err == nil {
 		var p progress
 		err = r.settle(ctx, cl, gone, had, p.lost(ctx))

@@ -79,6 +79,105 @@ func TestSlotsHaveSettingsOfTheirOwn(t *testing.T) {
 	stored(`null`)
 }
 
+// A slot's disk is preserved by its own resource, and given up by a word of its own: not
+// because the resource goes in the same run as its group.
+func TestASlotPreservesItsDisk(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, func(s *clienttest.Server) {
+		arrived(s)
+		leads := s.OnApply
+		s.OnApply = func(g *clienttest.Group) {
+			leads(g)
+			g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable, Observed: g.Status.Target, InstanceID: "i", VIP: "127.32.0.1"}}
+		}
+	})
+	stored := func(what, want string) {
+		t.Helper()
+		s.Set("web", func(g *clienttest.Group) {
+			if got := g.Spec.PreservedDisk(0); got != want {
+				t.Errorf("%s: the spec preserves %q, want %q", what, got, want)
+			}
+		})
+	}
+	one := func(body string) string {
+		return groupOf("one", 1, quick) + "\nresource \"cadre_instance\" \"one\" {\n  group    = cadre_group.web.name\n  ordinal  = 0\n  metadata = { a = \"b\" }\n" + body + "}\n"
+	}
+	f := newFolder(t, program)
+	f.write("main.tf", one("  preserved_state {\n    disk = \"My Disk\"\n  }\n"))
+	if out, ok := f.run("validate"); ok || !strings.Contains(out, "preserved_state names no disk") {
+		t.Errorf("a name that is none: %v, %s", ok, out)
+	}
+	f.write("main.tf", one("  preserved_state {\n    disk = \"data\"\n  }\n"))
+	f.must("apply", "-auto-approve")
+	stored("applied", "data")
+	wants(t, "after it", f.must("plan"), "No changes")
+	wants(t, "its state", f.must("state", "show", "cadre_instance.one"), "preserved_disk", `"data"`)
+	s.Set("web", func(g *clienttest.Group) {
+		g.Spec.Instances[0].PreservedState.Disk = ""
+		g.Index++
+	})
+	wants(t, "a change by hand", f.must("apply", "-auto-approve"), `+ disk = "data"`)
+	stored("put back", "data")
+	f.write("main.tf", one(""))
+	f.must("apply", "-auto-approve")
+	stored("taken out", "")
+	wants(t, "after that", f.must("plan"), "No changes")
+
+	f.write("main.tf", one("  preserved_state {\n    disk = \"data\"\n  }\n"))
+	f.must("apply", "-auto-approve")
+	s.SetWayOut(clienttest.WayOut{Deleted: &apiv1.DeleteGroupResponse{Changed: true}})
+	refused := func(what string) {
+		t.Helper()
+		out, ok := f.run("destroy", "-auto-approve")
+		if wants(t, what, out, "Group web preserves disks"); ok {
+			t.Errorf("%s: a preserved disk went with its group", what)
+		}
+		stored(what, "data")
+	}
+	refused("a destroy of both")
+	wants(t, "a destroy of the slot's resource", f.must("destroy", "-auto-approve", "-target=cadre_instance.one"), "stays preserved")
+	refused("a destroy of the group")
+	s.Set("web", func(g *clienttest.Group) {
+		if len(g.Spec.Instances) != 1 || g.Spec.Instances[0].Metadata != nil {
+			t.Errorf("the other settings are not taken back: %+v", g.Spec.Instances)
+		}
+	})
+}
+
+// Whoever applies a group writes the settings back that others gave its slots: a provider that
+// does not know all of them does not write.
+func TestAnOlderProviderDropsNothingOfOthers(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, arrived)
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 2, quick))
+	f.must("apply", "-auto-approve")
+	newer := func(g *clienttest.Group) {
+		g.Spec.Instances = []group.InstanceSettings{{Ordinal: 1, Metadata: map[string]string{"a": "b"}}}
+		raw, err := json.Marshal(g.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Stored = []byte(strings.Replace(string(raw), `{"ordinal":1,`, `{"ordinal":1,"of_tomorrow":true,`, 1))
+		g.Index++
+		g.Status.ObservedIndex = g.Index
+	}
+	f.write("main.tf", groupOf("two", 2, quick))
+	f.must("plan", "-out=plan.bin")
+	s.Set("web", newer)
+	for _, args := range [][]string{{"plan"}, {"apply", "plan.bin"}} {
+		out, ok := f.run(args...)
+		if wants(t, args[0], out, "of_tomorrow", "update the provider"); ok {
+			t.Errorf("%s of a spec that the provider does not know: no error", args[0])
+		}
+	}
+	s.Set("web", func(g *clienttest.Group) {
+		if g.Stored == nil {
+			t.Error("the spec was written")
+		}
+	})
+}
+
 // A disk that somebody else had preserved is not destroyed, whatever Terraform knows of it, and
 // an import knows of it.
 func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {

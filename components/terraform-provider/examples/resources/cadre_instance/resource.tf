@@ -13,10 +13,13 @@ data "cadre_rollout" "consul" {
   group = "consul"
 }
 
-# A slot with settings of its own, which stays at its revision.
+# A slot with settings of its own, which stays at its revision, and whose disk is never deleted.
 resource "cadre_instance" "canary" {
   group                = "web"
   ordinal              = 2
   metadata             = { tier = "canary" }
   exclude_from_rollout = true
+  preserved_state {
+    disk = "data"
+  }
 }
