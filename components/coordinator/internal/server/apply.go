@@ -46,7 +46,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	out.Index = index
 	same := index != 0 && sameSpec(old, spec)
-	if err := c.expected(req, spec.Name, index, same); err != nil {
+	if err := c.expected(ctx, req, spec.Name, index, same); err != nil {
 		return nil, err
 	}
 	var with []store.Op
@@ -88,9 +88,15 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 // expected refuses a write over what the caller did not expect to be there: another spec
 // than it read, a group where it wants a new one, or one that is being deleted, with which
 // the spec would go.
-func (c *caller) expected(req *apiv1.ApplyGroupRequest, name string, index uint64, same bool) error {
-	if d, ok := c.view.Deletes[name]; ok {
-		return status.Error(codes.FailedPrecondition, deletingText(name, d.Value))
+func (c *caller) expected(ctx context.Context, req *apiv1.ApplyGroupRequest, name string, index uint64, same bool) error {
+	d, _, err := store.Read[store.DeleteGroup](ctx, c.server.cfg.Store, store.DeleteGroupKey(name))
+	switch {
+	case err == nil:
+		return status.Error(codes.FailedPrecondition, deletingText(name, d))
+	case len(store.RecordErrors(err)) > 0:
+		return status.Error(codes.FailedPrecondition, deletingUnread(name, err))
+	case !errors.Is(err, store.ErrNotFound):
+		return wire(err)
 	}
 	switch want := req.GetExpectedIndex(); {
 	case req.GetExpectAbsent() && want != 0:
@@ -107,6 +113,13 @@ func deletingText(name string, d store.DeleteGroup) string {
 	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": group %s is being deleted since %s, by %s (%s): a spec that is applied now would go with it; "+
 		"keep what is left of the group with `cadre group delete %s --cancel`, or wait until it is gone, then apply again",
 		name, d.At.UTC().Format(time.RFC3339), d.By, d.Reason, name)
+}
+
+// deletingUnread is for a switch that somebody wrote by hand. The leader obeys none that it
+// cannot read, but no spec is written beside one either: it may be mended at any moment.
+func deletingUnread(name string, err error) string {
+	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": whether group %s is being deleted is not known: %v; take the record away with `cadre group delete %s --cancel`, then apply again",
+		name, err, name)
 }
 
 // refused tells why a spec is, with the code that says most.

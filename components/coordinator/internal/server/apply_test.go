@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	consul "github.com/hashicorp/consul/api"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -69,6 +70,38 @@ func TestAGroupThatIsBeingDeletedTakesNoSpec(t *testing.T) {
 	shows(false)
 	if out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other}); err != nil || !out.GetChanged() {
 		t.Errorf("after it was taken back: %v, %v", out, err)
+	}
+}
+
+// A switch that cannot be read says nothing, so nothing is written beside it; the answer names
+// it and the way out, which works.
+func TestASpecWaitsForADeletionThatCannotBeRead(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
+		t.Fatal(err)
+	}
+	key := store.DeleteGroupKey("pg")
+	if _, err := a.consul.KV().Put(&consul.KVPair{Key: store.DefaultPrefix + key, Value: []byte(`{"group":`)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	other := changed(t, func(s *group.Spec) { s.Meta = map[string]string{"a": "b"} })
+	for _, dry := range []bool{true, false} {
+		_, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other, DryRun: dry})
+		if status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("dry run %v: %v", dry, err)
+		}
+		for _, want := range []string{"GROUP_DELETING: ", key, "cadre group delete pg --cancel"} {
+			if !strings.Contains(message(err), want) {
+				t.Errorf("dry run %v: %q lacks %q", dry, message(err), want)
+			}
+		}
+	}
+	if out, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", Cancel: true}); err != nil || !out.GetChanged() {
+		t.Fatal(out, err)
+	}
+	if out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: other}); err != nil || !out.GetChanged() {
+		t.Errorf("after it was taken away: %v, %v", out, err)
 	}
 }
 

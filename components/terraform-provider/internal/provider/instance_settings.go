@@ -93,19 +93,25 @@ func (m *instance) known(ctx context.Context, stored group.InstanceSettings) dia
 	return diags
 }
 
+// settleTries bounds how often a write is tried again that another one came before.
+const settleTries = 5
+
 // settle writes the slot's own settings into the spec of its group, unless they stand there.
 // Kind NotFound: there is no such slot.
 func (r *instanceResource) settle(ctx context.Context, cl *client.Client, want, had instance, lost func(error)) error {
 	if !want.sets() && !had.sets() {
 		return nil
 	}
+	tries := 0
 	return client.Poll(ctx, func(ctx context.Context) (bool, error) {
 		if _, err := cl.Instance(ctx, want.slot()); err != nil {
 			return false, err
 		}
 		err := r.write(ctx, cl, want, had)
-		// Somebody else wrote the spec in between: it is read again.
-		again := client.KindOf(err) == client.Conflict
+		tries++
+		// Somebody else wrote the spec in between: it is read again. Who writes it all the
+		// time is to be heard of before the time is over.
+		again := client.KindOf(err) == client.Conflict && tries < settleTries
 		return !again, unless(again, err)
 	}, lost)
 }

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/group"
@@ -142,6 +145,28 @@ func TestASlotPreservesItsDisk(t *testing.T) {
 			t.Errorf("the other settings are not taken back: %+v", g.Spec.Instances)
 		}
 	})
+}
+
+// Whoever writes the spec all the time is heard of long before the time for it is over.
+func TestASpecThatIsAlwaysTakenIsTold(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, func(s *clienttest.Server) {
+		arrived(s)
+		leads := s.OnApply
+		s.OnApply = func(g *clienttest.Group) {
+			leads(g)
+			g.Status.Instances = []group.InstanceStatus{{Slot: "web-0", State: client.StateAvailable, Observed: g.Status.Target}}
+		}
+	})
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 1, quick))
+	f.must("apply", "-auto-approve")
+	s.Fail("ApplyGroup", status.Error(codes.Aborted, "SPEC_CONFLICT: somebody changed the spec"))
+	f.write("main.tf", groupOf("one", 1, quick)+"\nresource \"cadre_instance\" \"one\" {\n  group    = cadre_group.web.name\n  ordinal  = 0\n  metadata = { a = \"b\" }\n}\n")
+	out, ok := f.run("apply", "-auto-approve", "-target=cadre_instance.one")
+	if wants(t, "an apply", out, "SPEC_CONFLICT"); ok {
+		t.Error("it was applied")
+	}
 }
 
 // Whoever applies a group writes the settings back that others gave its slots: a provider that
