@@ -60,7 +60,7 @@ IMAGE_FLAGS = $(if $(IMAGE_VERSION),--version '$(IMAGE_VERSION)') $(if $(ONLY),-
 
 .PHONY: cadre-images
 cadre-images: commands
-	@umask 022 && CGO_ENABLED=0 go build -trimpath -o $(IMAGES) ./components/images/cmd/cadre-images
+	@umask 022 && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $(IMAGES) ./components/images/cmd/cadre-images
 
 .PHONY: images
 images: commands tools-images cadre-images ## build the OCI images into .out/images (PUSH=registry/prefix copies them there; ONLY=patroni,etcd; IMAGE_VERSION=1.0)

@@ -37,12 +37,12 @@ func (w *world) trackRollout() {
 		return
 	}
 	w.noteArrivals()
-	done, doing := w.arrived(), w.workLeft()
+	done, doing, excluded := w.arrived(), w.workLeft(), w.excluded()
 	switch {
 	case done && w.spec.UpdatePolicy.Partition > 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
-	case done && w.excluded() != "":
-		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: exclude_from_rollout keeps it back", w.excluded()))
+	case done && excluded != "":
+		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: exclude_from_rollout keeps it back", excluded))
 	case done:
 		w.setState(operation.Complete, "every slot is at the target and available")
 		w.stable = w.target

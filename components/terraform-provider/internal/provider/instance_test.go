@@ -49,6 +49,7 @@ func TestInstancesAreUpdatedOneByOne(t *testing.T) {
 	program := tofu(t)
 	c := startCluster(t, nil)
 	f := newFolder(t, program)
+	f.watched() // three slots at once
 	f.write("main.tf", groupOf("one", 3, opportunistic)+instances)
 	f.must("apply", "-auto-approve")
 	before := c.revisions(t)

@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"errors"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,16 +15,44 @@ import (
 	"cadre.dev/terraform-provider/internal/provider"
 )
 
-// asProvider makes the test binary be the provider's program.
-const asProvider = "CADRE_TEST_AS_PROVIDER"
+const (
+	// asProvider makes the test binary be the provider's program.
+	asProvider = "CADRE_TEST_AS_PROVIDER"
+	// programAt says where the provider's program was built, to tests in processes of their own.
+	programAt = "CADRE_TEST_PROVIDER"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProvider) == "" {
-		os.Exit(m.Run())
+		os.Exit(tests(m))
 	}
 	if err := providerserver.Serve(context.Background(), provider.New("test"), providerserver.ServeOpts{Address: provider.Address}); err != nil {
 		os.Exit(1)
 	}
+}
+
+// tests runs them with a provider that the race detector does not slow down: each command
+// starts one or more, and the detector takes most of what a start costs.
+func tests(m *testing.M) int {
+	if os.Getenv(programAt) != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "provider-")
+	if err != nil {
+		log.Print(err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	program := filepath.Join(dir, "terraform-provider-cadre")
+	if out, err := exec.Command("go", "build", "-race=false", "-o", program, "cadre.dev/terraform-provider/cmd/terraform-provider-cadre").CombinedOutput(); err != nil {
+		log.Printf("build the provider: %v\n%s", err, out)
+		return 1
+	}
+	if err := os.Setenv(programAt, program); err != nil {
+		log.Print(err)
+		return 1
+	}
+	return m.Run()
 }
 
 // folder is a configuration on disk, applied by a program that runs the provider as a
@@ -31,6 +60,7 @@ func TestMain(m *testing.M) {
 type folder struct {
 	t             *testing.T
 	program, path string
+	plugin        string // links to the provider's program
 	env           []string
 	printed       []byte // by all runs so far
 }
@@ -39,10 +69,8 @@ func newFolder(t *testing.T, program string) *folder {
 	t.Helper()
 	f := &folder{t: t, program: program, path: t.TempDir()}
 	plugins := t.TempDir()
-	own, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(own, filepath.Join(plugins, "terraform-provider-cadre"))
-	}
+	f.plugin = filepath.Join(plugins, "terraform-provider-cadre")
+	err := os.Symlink(os.Getenv(programAt), f.plugin)
 	settings := filepath.Join(plugins, "settings.tfrc")
 	if err == nil {
 		err = os.WriteFile(settings, []byte("provider_installation {\n  dev_overrides {\n    \"cadre.dev/cadre/cadre\" = \""+plugins+"\"\n  }\n}\n"), 0o600)
@@ -50,9 +78,20 @@ func newFolder(t *testing.T, program string) *folder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.env = append(os.Environ(), asProvider+"=1", "TF_CLI_CONFIG_FILE="+settings, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_ACC=")
+	f.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+settings, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_ACC=")
 	f.write("providers.tf", "terraform {\n  required_providers {\n    cadre = { source = \"cadre.dev/cadre/cadre\" }\n  }\n}\n")
 	return f
+}
+
+// watched has the race detector watch the provider, where it watches the test.
+func (f *folder) watched() {
+	f.t.Helper()
+	own, err := os.Executable()
+	if err = errors.Join(err, os.Remove(f.plugin), os.Symlink(own, f.plugin)); err != nil {
+		f.t.Fatal(err)
+	}
+	// A race ends the provider, and so the run: nobody reads what it prints.
+	f.env = append(f.env, asProvider+"=1", "GORACE=halt_on_error=1")
 }
 
 func (f *folder) write(name, text string) {
