@@ -30,7 +30,7 @@ type UpdateOptions struct {
 // that Slot's update; elsewhere the rollout does it, and it only waits.
 //
 // An update that something else than time holds, such as the quorum, is refused at once
-// with every hold, Kind Conflict; while another step is under way, it waits for that first.
+// with every hold, Kind Conflict around a *HeldError; while another step is under way, it waits for that first.
 // Kind NotFound: there is no such Slot; Kind Invalid: the group asks for another Revision.
 func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOptions) (group.InstanceStatus, error) {
 	name, _, err := group.ParseSlot(slot)
@@ -127,7 +127,17 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 		return updateWait, nil
 	}
 	return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "it is not updated now: " + holdsText(others),
-		Hint: "see `cadre rollout plan " + v.Status.Group + "`"}
+		Hint: "see `cadre rollout plan " + v.Status.Group + "`", cause: &HeldError{Holds: others}}
+}
+
+// HeldError is why a step is not carried out now.
+type HeldError struct{ Holds []rollout.Hold }
+
+func (e *HeldError) Error() string { return holdsText(e.Holds) }
+
+// By reports whether a hold of that predicate is among them.
+func (e *HeldError) By(predicate string) bool {
+	return slices.ContainsFunc(e.Holds, func(h rollout.Hold) bool { return h.Predicate == predicate })
 }
 
 // StateAvailable is the state of a Slot that counts.

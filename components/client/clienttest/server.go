@@ -72,6 +72,9 @@ type Server struct {
 	// OnApply runs after a spec was stored, with the lock held; it may set the
 	// group's Status and Plan as a leader would.
 	OnApply func(g *Group)
+	// OnRestart runs after a Slot's restart was asked for, with the lock held; it may set the
+	// group's status and plan.
+	OnRestart func(g *Group, slot string)
 	// RevisionOf names a spec's Revision; nil: as this program does. Set it before Start.
 	RevisionOf func(group.Spec) string
 

@@ -254,6 +254,10 @@ func (s *Server) RestartInstance(ctx context.Context, r *apiv1.RestartInstanceRe
 		s.restarts = append(s.restarts, r.GetSlot()+": "+r.GetReason())
 	}
 	s.requests["req-1"] = s.requests[r.GetRequestId()]
+	if name, _, err := group.ParseSlot(r.GetSlot()); err == nil && s.OnRestart != nil && s.groups[name] != nil {
+		s.OnRestart(s.groups[name], r.GetSlot())
+		s.wakeLocked()
+	}
 	return &apiv1.RestartInstanceResponse{RequestId: "req-1"}, nil
 }
 

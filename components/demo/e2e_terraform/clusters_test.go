@@ -1,6 +1,7 @@
 package e2e_terraform
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"testing"
@@ -20,20 +21,23 @@ func TestClustersAreAppliedRolledAndDestroyed(t *testing.T) {
 	}
 	for name, one := range map[string]struct {
 		groups []string
-		// alone is applied first of all that moves.
-		alone []string
+		// alone: one slot that does not lead is applied before the others.
+		alone bool
+		// secrets that the members have, at least.
+		secrets int
 	}{
-		"postgres": {groups: []string{"postgres", "app"}},
+		"postgres": {groups: []string{"postgres", "app"}, secrets: 3},
 		"etcd":     {groups: []string{"etcd", "etcd-app"}},
-		"consul":   {groups: []string{"consul"}, alone: []string{`-target=cadre_instance.consul["1"]`}},
+		"consul":   {groups: []string{"consul"}, alone: true, secrets: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, name, 6*time.Minute, nil)
+			s.run("plan", "-out="+s.planFile("first"))
 			s.apply()
 			c := s.dial()
 			before := s.instances(c, one.groups)
-			if len(one.alone) > 0 {
-				s.apply(append(one.alone, "release=2")...)
+			if one.alone {
+				s.apply(fmt.Sprintf(`-target=cadre_instance.consul["%d"]`, s.follower(c, one.groups[0])), "release=2")
 				if at := s.revisions(c, one.groups[0]); len(at) != 2 || at[s.target(c, one.groups[0])] != 1 {
 					t.Errorf("one slot was updated, and revisions are %v", at)
 				}
@@ -46,12 +50,33 @@ func TestClustersAreAppliedRolledAndDestroyed(t *testing.T) {
 			if after := s.instances(c, one.groups); !maps.Equal(before, after) {
 				t.Errorf("instances were %v and are %v", before, after)
 			}
+			known, err := client.LoadContext(s.ContextFile())
+			s.must("read the context", err)
+			members := s.secrets()
+			if len(members) < one.secrets {
+				t.Errorf("members have %d secrets, at least %d are known of", len(members), one.secrets)
+			}
 			s.run("destroy", "-auto-approve")
 			if left := s.cvms(); left != 0 {
 				t.Errorf("%d CVMs are left", left)
 			}
+			s.hasNoSecret(known, members, "first")
 		})
 	}
+}
+
+// follower is the ordinal of a slot that does not lead.
+func (s *stage) follower(c *client.Client, group string) int {
+	s.Helper()
+	list, err := c.Instances(s.ctx, group)
+	s.must("list the instances", err)
+	for _, i := range list {
+		if i.Role == "follower" {
+			return i.Ordinal
+		}
+	}
+	s.Fatalf("nobody follows in %s: %+v", group, list)
+	return 0
 }
 
 // target is the revision that a group's spec asks for.

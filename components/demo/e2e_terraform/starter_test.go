@@ -1,11 +1,7 @@
 package e2e_terraform
 
 import (
-	"archive/zip"
 	"encoding/json"
-	"errors"
-	"io"
-	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -17,7 +13,6 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/core/group"
-	"cadre.dev/demo/internal/leak"
 )
 
 // everywhere is what an api says when it and all three workers are at their releases.
@@ -84,7 +79,7 @@ func TestTOK08_StarterIsAppliedRolledInterruptedAndDestroyed(t *testing.T) {
 	if _, err := os.Stat(s.ContextFile()); err == nil {
 		t.Error("the context is left")
 	}
-	s.hasNoSecret(known)
+	s.hasNoSecret(known, nil, "first", "second")
 }
 
 func (s *stage) planFile(name string) string { return filepath.Join(s.State, name+".plan") }
@@ -124,66 +119,4 @@ func (s *stage) cvms() int {
 	var list []json.RawMessage
 	s.must("read the list", json.NewDecoder(resp.Body).Decode(&list))
 	return len(list)
-}
-
-// hasNoSecret looks for the secrets that this machine knows in everything that Terraform
-// wrote, printed or logged, and in the logs of the cloud and its CVMs.
-func (s *stage) hasNoSecret(known client.Context) {
-	s.Helper()
-	cloud, err := s.Cloud()
-	s.must("read the cloud", err)
-	scanner, err := leak.New([]leak.Canary{
-		{Name: "the operator's token", Value: []byte(known.Token)},
-		{Name: "the platform's key", Value: []byte(cloud.APIKey)},
-	})
-	s.must("make the scanner", err)
-	sinks := 0
-	s.must("look", filepath.WalkDir(filepath.Dir(s.State), func(path string, entry fs.DirEntry, err error) error {
-		inCloud := strings.HasPrefix(path, filepath.Dir(s.CloudFile())+"/")
-		if err != nil || !entry.Type().IsRegular() || inCloud && filepath.Ext(path) != ".log" {
-			return err
-		}
-		sinks++
-		return inFile(path, func(name string, r io.Reader) error {
-			hits, err := scanner.Scan(name, r)
-			for _, hit := range hits {
-				s.Errorf("%v", hit)
-			}
-			return err
-		})
-	}))
-	for _, name := range []string{s.StateFile(), s.StateFile() + ".backup", s.planFile("first"), s.planFile("second"), filepath.Join(filepath.Dir(s.State), "trace.log")} {
-		if info, err := os.Stat(name); err != nil || info.Size() == 0 {
-			s.Errorf("%s was to be looked at: %v", name, err)
-		}
-	}
-	if sinks < 10 {
-		s.Errorf("looked at %d files only", sinks)
-	}
-}
-
-// inFile has look read a file, or each file in it: a plan is an archive.
-func inFile(path string, look func(name string, r io.Reader) error) error {
-	name := filepath.Base(path)
-	if filepath.Ext(path) == ".plan" {
-		plan, err := zip.OpenReader(path)
-		if err != nil {
-			return err
-		}
-		for _, part := range plan.File {
-			r, err := part.Open()
-			if err == nil {
-				err = errors.Join(look(name+"/"+part.Name, r), r.Close())
-			}
-			if err != nil {
-				return errors.Join(err, plan.Close())
-			}
-		}
-		return plan.Close()
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(look(name, file), file.Close())
 }

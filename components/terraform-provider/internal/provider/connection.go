@@ -18,12 +18,12 @@ type connection struct {
 	settings settings
 
 	mu     sync.Mutex
-	client *client.Client         // guarded by mu; nil until it is opened
-	turns  map[string]*sync.Mutex // guarded by mu; one for each group
+	client *client.Client   // guarded by mu; nil until it is opened
+	turns  map[string]*turn // guarded by mu; one for each group
 }
 
 func newConnection(s settings) *connection {
-	return &connection{settings: s, turns: map[string]*sync.Mutex{}}
+	return &connection{settings: s, turns: map[string]*turn{}}
 }
 
 // errNotYet: the provider's settings come from something that is not made yet.
@@ -127,11 +127,11 @@ func (c *connection) load() (client.Context, error) {
 
 // turn is taken by whoever changes single slots of a group: Terraform does so at the same
 // time, and each is to find the others in their places.
-func (c *connection) turn(group string) *sync.Mutex {
+func (c *connection) turn(group string) *turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.turns[group] == nil {
-		c.turns[group] = &sync.Mutex{}
+		c.turns[group] = newTurn()
 	}
 	return c.turns[group]
 }

@@ -19,6 +19,7 @@ import (
 	"cadre.dev/client"
 	"cadre.dev/client/tell"
 	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
 )
 
 func newInstance() resource.Resource { return &instanceResource{} }
@@ -193,54 +194,87 @@ func (r *instanceResource) Update(ctx context.Context, req resource.UpdateReques
 }
 
 // bring gives the slot its settings, updates it when a revision is asked for, and reads what
-// became of it. One slot of a group at a time: each finds the others in their places.
+// became of it. One slot of a group at a time: each finds the others in their places. One that
+// leads goes after those of the same run.
 func (r *instanceResource) bring(ctx context.Context, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) bool {
 	cl := r.connection.use(diags)
 	if cl == nil {
 		return false
 	}
 	turn := r.connection.turn(want.Group.ValueString())
-	turn.Lock()
-	defer turn.Unlock()
+	err := turn.take(ctx)
+	for err == nil {
+		var again bool
+		if again, err = r.try(ctx, cl, turn, want, had, timeout, diags); err == nil && !again {
+			turn.pass()
+			return !diags.HasError()
+		}
+	}
+	addError(diags, "Slot "+want.slot()+" did not have its turn", err)
+	return false
+}
+
+// goFirst is how long a slot that leads waits for others of its group to be asked for.
+// Terraform begins what is ready within moments.
+const goFirst = 3 * time.Second
+
+// try does what bring says, in the slot's turn. again: others went first, and it is the slot's
+// turn again; an error: the turn is gone.
+func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *turn, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) (again bool, err error) {
 	// The time is this slot's own, not that of those before it.
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	own, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var p progress
-	if err := r.settle(ctx, cl, *want, had, p.lost(ctx)); err != nil {
+	if err := r.settle(own, cl, *want, had, p.lost(own)); err != nil {
 		if client.KindOf(err) == client.NotFound {
 			noSlot(*want, diags)
-			return false
+			return false, nil
 		}
 		addError(diags, "Slot "+want.slot()+" does not get its settings", err)
-		return false
+		return false, nil
 	}
-	var reached *group.InstanceStatus
-	if revision := want.Revision.ValueString(); revision != "" {
-		// What was written before, here or by the group, is to be seen first.
-		var index uint64
-		if g, err := cl.Group(ctx, want.Group.ValueString()); err == nil {
-			index = g.Index
+	reached, err := r.update(own, cl, *want, &p)
+	if held, is := errors.AsType[*client.HeldError](err); is && held.By(rollout.HoldLeaderLast) {
+		given, gone := turn.yield(ctx, goFirst)
+		if given || gone != nil {
+			return true, gone
 		}
-		i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
-		if err != nil {
-			updateFailed(want.slot(), timeout, p.last, err, diags)
-			return false
-		}
-		reached = &i
+	}
+	if err != nil {
+		updateFailed(want.slot(), timeout, p.last, err, diags)
+		return false, nil
 	}
 	found := false
-	err := client.Poll(ctx, func(ctx context.Context) (bool, error) {
+	err = client.Poll(own, func(ctx context.Context) (bool, error) {
 		var err error
 		found, err = r.read(ctx, cl, want, reached)
 		return true, err
-	}, p.lost(ctx))
+	}, p.lost(own))
 	switch {
 	case err != nil:
 		addError(diags, "Slot "+want.slot()+" cannot be read", err)
 	case !found:
 		noSlot(*want, diags)
 	}
-	return !diags.HasError()
+	return false, nil
+}
+
+// update brings the slot to the revision that is asked for, and gives where it ended; nil: none is.
+func (r *instanceResource) update(ctx context.Context, cl *client.Client, want instance, p *progress) (*group.InstanceStatus, error) {
+	revision := want.Revision.ValueString()
+	if revision == "" {
+		return nil, nil
+	}
+	// What was written before, here or by the group, is to be seen first.
+	var index uint64
+	if g, err := cl.Group(ctx, want.Group.ValueString()); err == nil {
+		index = g.Index
+	}
+	i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	return &i, nil
 }
 
 func noSlot(m instance, diags *diag.Diagnostics) {

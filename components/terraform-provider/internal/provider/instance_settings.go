@@ -178,8 +178,11 @@ func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had 
 		return
 	}
 	turn := r.connection.turn(had.Group.ValueString())
-	turn.Lock()
-	defer turn.Unlock()
+	if err := turn.take(ctx); err != nil {
+		addError(diags, "Settings of slot "+had.slot()+" are not taken back", err)
+		return
+	}
+	defer turn.pass()
 	ctx, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
 	g, err := cl.Group(ctx, had.Group.ValueString())

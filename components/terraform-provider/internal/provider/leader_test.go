@@ -1,0 +1,71 @@
+package provider_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"cadre.dev/client"
+	"cadre.dev/client/clienttest"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+// led makes web-0 lead a group whose slots wait to be asked for: it is held until all others
+// are at the target.
+func led(s *clienttest.Server, asked *[]string) {
+	replan := func(g *clienttest.Group) {
+		g.Plan = rollout.Plan{}
+		old := slices.DeleteFunc(slices.Clone(g.Status.Instances), func(i group.InstanceStatus) bool { return i.Observed == g.Status.Target })
+		for _, i := range old {
+			a := rollout.Action{Slot: i.Slot, Holds: []rollout.Hold{{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}}}
+			if i.Slot == "web-0" && len(old) > 1 {
+				a.Holds = append(a.Holds, rollout.Hold{Predicate: rollout.HoldLeaderLast, Message: "web-0 leads and goes last"})
+			}
+			g.Plan.Actions = append(g.Plan.Actions, a)
+		}
+	}
+	arrived(s)
+	leads := s.OnApply
+	s.OnApply = func(g *clienttest.Group) {
+		before := g.Status
+		leads(g)
+		if g.Status.Instances = before.Instances; before.Instances == nil {
+			for n := range g.Spec.Replicas {
+				g.Status.Instances = append(g.Status.Instances, group.InstanceStatus{Slot: group.SlotName("web", n), Ordinal: n, State: client.StateAvailable, Observed: g.Status.Target})
+			}
+		}
+		replan(g)
+	}
+	s.OnRestart = func(g *clienttest.Group, slot string) {
+		*asked = append(*asked, slot)
+		for n := range g.Status.Instances {
+			if g.Status.Instances[n].Slot == slot {
+				g.Status.Instances[n].Observed = g.Status.Target
+			}
+		}
+		replan(g)
+	}
+}
+
+// In an apply of all slots the one that leads goes last, in whatever order Terraform begins
+// them; asked for alone, before the others, it is refused.
+func TestASlotThatLeadsGoesAfterTheOthersOfTheRun(t *testing.T) {
+	program := tofu(t)
+	var asked []string
+	s, _ := aside(t, func(s *clienttest.Server) { led(s, &asked) })
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 3, opportunistic)+instances)
+	f.must("apply", "-auto-approve")
+	f.write("main.tf", groupOf("two", 3, opportunistic)+instances)
+	out, ok := f.run("apply", "-auto-approve", `-target=cadre_instance.web["0"]`)
+	if wants(t, "the leader alone", out, "leader_last: web-0 leads and goes last"); ok || len(asked) != 0 {
+		t.Errorf("the leader went first: %v", asked)
+	}
+	f.must("apply", "-auto-approve")
+	s.Set("web", func(*clienttest.Group) {
+		if len(asked) != 3 || asked[2] != "web-0" {
+			t.Errorf("they were asked for in the order %s", strings.Join(asked, ", "))
+		}
+	})
+}
