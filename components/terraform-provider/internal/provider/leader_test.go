@@ -2,7 +2,6 @@ package provider_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"cadre.dev/client"
@@ -59,13 +58,19 @@ func TestASlotThatLeadsGoesAfterTheOthersOfTheRun(t *testing.T) {
 	f.must("apply", "-auto-approve")
 	f.write("main.tf", groupOf("two", 3, opportunistic)+instances)
 	out, ok := f.run("apply", "-auto-approve", `-target=cadre_instance.web["0"]`)
-	if wants(t, "the leader alone", out, "leader_last: web-0 leads and goes last"); ok || len(asked) != 0 {
-		t.Errorf("the leader went first: %v", asked)
+	// Set holds the lock that OnRestart runs under.
+	in := func(what string, want func() bool) {
+		t.Helper()
+		s.Set("web", func(*clienttest.Group) {
+			if !want() {
+				t.Errorf("%s: they were asked for in the order %v", what, asked)
+			}
+		})
 	}
+	if wants(t, "the leader alone", out, "leader_last: web-0 leads and goes last"); ok {
+		t.Error("the leader went first")
+	}
+	in("the leader alone", func() bool { return len(asked) == 0 })
 	f.must("apply", "-auto-approve")
-	s.Set("web", func(*clienttest.Group) {
-		if len(asked) != 3 || asked[2] != "web-0" {
-			t.Errorf("they were asked for in the order %s", strings.Join(asked, ", "))
-		}
-	})
+	in("all", func() bool { return len(asked) == 3 && asked[2] == "web-0" })
 }
