@@ -37,7 +37,7 @@ func (s *Spec) Normalize() {
 		s.HealthChecks[i].normalize()
 	}
 	for i := range s.Backends {
-		fill(&s.Backends[i].Protocol, "tcp")
+		s.Backends[i].normalize()
 	}
 	for i := range s.Secrets {
 		s.Secrets[i].normalize()

@@ -9,10 +9,14 @@ import (
 // defaults where a flag can move them.
 const (
 	AgentAPIPort          = 7070
+	lastAgentPort         = 7079
 	CoordinatorStatusPort = 7071
 	SessionPort           = 7443
 	CoordinatorAPIPort    = 7444
 	ConsulHTTPPort        = 8500
+	// ConsulXDSPort is where proxies find their configuration, and the overlay's port for it
+	// at coordinators.
+	ConsulXDSPort = 8502
 	// ConsulRPCPort and ConsulGossipPort are the two that Peers reach, on the VIP:
 	// coordinators those of each other.
 	ConsulRPCPort    = 8300
@@ -42,7 +46,7 @@ var ownPorts = []ownPort{
 	{port: 8302, owner: "Consul's gossip between data centers"},
 	{port: ConsulHTTPPort, owner: "Consul's HTTP API"},
 	{port: 8501, owner: "Consul's HTTPS API"},
-	{port: 8502, owner: "Consul's gRPC API"},
+	{port: ConsulXDSPort, owner: "Consul's gRPC API"},
 	{port: 8503, owner: "Consul's gRPC API over TLS"},
 	{port: 8600, owner: "Consul's DNS"},
 }
@@ -53,6 +57,12 @@ func PortOwner(port int) string {
 		if p.port == port {
 			return p.owner
 		}
+	}
+	switch {
+	case port >= AgentAPIPort && port <= lastAgentPort:
+		return "Cadre, for what comes beside the agent's interface"
+	case port >= FirstProxyPort && port <= LastProxyPort:
+		return "the proxies of backends"
 	}
 	return ""
 }

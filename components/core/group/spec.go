@@ -23,6 +23,10 @@ type Spec struct {
 	LifecycleHooks   []LifecycleHook  `json:"lifecycle_hook,omitempty"`
 	HealthChecks     []HealthCheck    `json:"health_check,omitempty"`
 	Backends         []Backend        `json:"backend,omitempty"`
+	// Routes are names that other groups dial and that lead to a backend of this one.
+	Routes []Route `json:"route,omitempty"`
+	// ConsulPermissions widen what the group's Consul token may do, inside its own keys.
+	ConsulPermissions ConsulPermissions `json:"consul_permissions,omitzero"`
 	// Secrets that the group's Slots get as files in memory.
 	Secrets []Secret `json:"secret,omitempty"`
 	// NotSecret names entries of env, meta and settings that look like secrets but
@@ -232,8 +236,13 @@ type Backend struct {
 	// Address is where the workload listens, and nothing else is dialled for a Peer:
 	// absent for the VIP, "127.0.0.1" for a TCP service that knows nothing of it.
 	Address string `json:"address,omitempty"`
-	// Allow lists other groups that may connect.
+	// Allow lists other groups that may connect. It is also who may dial the routes that
+	// lead here, and then this group too where it names itself.
 	Allow []string `json:"allow,omitempty"`
+	// Workload is what the backend's identity in the service layer ends with; absent: Name.
+	Workload string `json:"workload,omitempty"`
+	// Registration says who tells the catalog of the backend's health and role.
+	Registration Registration `json:"registration,omitzero"`
 }
 
 // AgentConfig is the part of a Spec that agents act on; Desired carries it.
@@ -246,6 +255,9 @@ type AgentConfig struct {
 	Meta           map[string]string `json:"meta,omitempty"`
 	// Members are the group's Slot names in ordinal order.
 	Members []string `json:"members"`
+	// Mesh is the group's part in the service layer. It is not part of the Revision: routes
+	// change without a rollout.
+	Mesh Mesh `json:"mesh,omitzero"`
 	// Revision assigned to this Slot.
 	Revision string `json:"revision"`
 	// MustUnderstand names fields and values of this text that an agent which does not know

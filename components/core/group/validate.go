@@ -25,6 +25,8 @@ func Validate(s Spec) error {
 	v.hooks(s.LifecycleHooks)
 	v.checks(s.HealthChecks)
 	v.backends(s)
+	v.routes(s)
+	v.consulPermissions(s)
 	v.meta("meta", s.Meta)
 	v.instances(s)
 	v.secrets(s)
@@ -184,34 +186,6 @@ func (v *validator) meta(path string, meta map[string]string) {
 	}
 	if total > maxEnvBytes {
 		v.add(path, "", "has %d bytes in all, at most %d are allowed", total, maxEnvBytes)
-	}
-}
-
-func (v *validator) backends(s Spec) {
-	seen, ports := map[string]bool{}, map[string]bool{}
-	for _, b := range s.Backends {
-		path := fmt.Sprintf("backend[%q]", b.Name)
-		v.item(path, b.Name, seen)
-		if b.Protocol != "tcp" && b.Protocol != "udp" {
-			v.add(path+".protocol", "", "%q is unknown: use tcp or udp", b.Protocol)
-		}
-		v.workloadPort(path+".port", "OVL-08", b.Port)
-		switch {
-		case b.Address != "" && b.Address != LoopbackAddress:
-			v.add(path+".address", "OVL-08", "is %q: must be %q, or absent where the workload listens on its VIP", b.Address, LoopbackAddress)
-		case b.Address != "" && b.Protocol == "udp":
-			v.add(path+".address", "", "is for tcp only: let a udp workload listen on its VIP")
-		}
-		if key := fmt.Sprintf("%s/%d", b.Protocol, b.Port); ports[key] {
-			v.add(path+".port", "", "%s is offered by another backend already", key)
-		} else {
-			ports[key] = true
-		}
-		for i, g := range b.Allow {
-			if p := nameProblem(g); p != "" {
-				v.add(fmt.Sprintf("%s.allow[%d]", path, i), "", "%q %s", g, p)
-			}
-		}
 	}
 }
 

@@ -511,6 +511,466 @@ func (*WakeResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
+type BeginHandoverRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Attempt of the order that it is for.
+	Attempt       uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginHandoverRequest) Reset() {
+	*x = BeginHandoverRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginHandoverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginHandoverRequest) ProtoMessage() {}
+
+func (x *BeginHandoverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginHandoverRequest.ProtoReflect.Descriptor instead.
+func (*BeginHandoverRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BeginHandoverRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *BeginHandoverRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+type BeginHandoverResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Slots whose agents hold what there is to hold.
+	Holding []string `protobuf:"bytes,1,rep,name=holding,proto3" json:"holding,omitempty"`
+	// Slots of callers that do not, with the reason: hand-over goes on all the same.
+	NotHolding    map[string]string `protobuf:"bytes,2,rep,name=not_holding,json=notHolding,proto3" json:"not_holding,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginHandoverResponse) Reset() {
+	*x = BeginHandoverResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginHandoverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginHandoverResponse) ProtoMessage() {}
+
+func (x *BeginHandoverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginHandoverResponse.ProtoReflect.Descriptor instead.
+func (*BeginHandoverResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *BeginHandoverResponse) GetHolding() []string {
+	if x != nil {
+		return x.Holding
+	}
+	return nil
+}
+
+func (x *BeginHandoverResponse) GetNotHolding() map[string]string {
+	if x != nil {
+		return x.NotHolding
+	}
+	return nil
+}
+
+type EndHandoverRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	Attempt     uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Slot that leads now; empty when it is not known.
+	Leader        string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndHandoverRequest) Reset() {
+	*x = EndHandoverRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndHandoverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndHandoverRequest) ProtoMessage() {}
+
+func (x *EndHandoverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndHandoverRequest.ProtoReflect.Descriptor instead.
+func (*EndHandoverRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EndHandoverRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *EndHandoverRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *EndHandoverRequest) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+type EndHandoverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndHandoverResponse) Reset() {
+	*x = EndHandoverResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndHandoverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndHandoverResponse) ProtoMessage() {}
+
+func (x *EndHandoverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndHandoverResponse.ProtoReflect.Descriptor instead.
+func (*EndHandoverResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
+}
+
+type HoldRoutesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Group whose leadership is about to move, and by which Operation.
+	Group         string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRoutesRequest) Reset() {
+	*x = HoldRoutesRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRoutesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRoutesRequest) ProtoMessage() {}
+
+func (x *HoldRoutesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRoutesRequest.ProtoReflect.Descriptor instead.
+func (*HoldRoutesRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *HoldRoutesRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *HoldRoutesRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// HeldRoute is what an agent does about one route.
+type HeldRoute struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Route string                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	Held  bool                   `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
+	// Why it is not held.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldRoute) Reset() {
+	*x = HeldRoute{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldRoute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldRoute) ProtoMessage() {}
+
+func (x *HeldRoute) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldRoute.ProtoReflect.Descriptor instead.
+func (*HeldRoute) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *HeldRoute) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *HeldRoute) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *HeldRoute) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type HoldRoutesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Routes        []*HeldRoute           `protobuf:"bytes,1,rep,name=routes,proto3" json:"routes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRoutesResponse) Reset() {
+	*x = HoldRoutesResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRoutesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRoutesResponse) ProtoMessage() {}
+
+func (x *HoldRoutesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRoutesResponse.ProtoReflect.Descriptor instead.
+func (*HoldRoutesResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *HoldRoutesResponse) GetRoutes() []*HeldRoute {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+type ReleaseRoutesRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Group       string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	OperationId string                 `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Slot that leads now, whom held connections go to; empty: nothing moved that is known of.
+	Leader        string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRoutesRequest) Reset() {
+	*x = ReleaseRoutesRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRoutesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRoutesRequest) ProtoMessage() {}
+
+func (x *ReleaseRoutesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRoutesRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseRoutesRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReleaseRoutesRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ReleaseRoutesRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ReleaseRoutesRequest) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+type ReleaseRoutesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRoutesResponse) Reset() {
+	*x = ReleaseRoutesResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRoutesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRoutesResponse) ProtoMessage() {}
+
+func (x *ReleaseRoutesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRoutesResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseRoutesResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
+}
+
 type FarewellRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -519,7 +979,7 @@ type FarewellRequest struct {
 
 func (x *FarewellRequest) Reset() {
 	*x = FarewellRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +991,7 @@ func (x *FarewellRequest) String() string {
 func (*FarewellRequest) ProtoMessage() {}
 
 func (x *FarewellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +1004,7 @@ func (x *FarewellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarewellRequest.ProtoReflect.Descriptor instead.
 func (*FarewellRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 type FarewellResponse struct {
@@ -555,7 +1015,7 @@ type FarewellResponse struct {
 
 func (x *FarewellResponse) Reset() {
 	*x = FarewellResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +1027,7 @@ func (x *FarewellResponse) String() string {
 func (*FarewellResponse) ProtoMessage() {}
 
 func (x *FarewellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +1040,7 @@ func (x *FarewellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarewellResponse.ProtoReflect.Descriptor instead.
 func (*FarewellResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 type GetDesiredRequest struct {
@@ -596,7 +1056,7 @@ type GetDesiredRequest struct {
 
 func (x *GetDesiredRequest) Reset() {
 	*x = GetDesiredRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +1068,7 @@ func (x *GetDesiredRequest) String() string {
 func (*GetDesiredRequest) ProtoMessage() {}
 
 func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +1081,7 @@ func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredRequest.ProtoReflect.Descriptor instead.
 func (*GetDesiredRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetDesiredRequest) GetKnownVersion() uint64 {
@@ -647,7 +1107,7 @@ type GetDesiredResponse struct {
 
 func (x *GetDesiredResponse) Reset() {
 	*x = GetDesiredResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +1119,7 @@ func (x *GetDesiredResponse) String() string {
 func (*GetDesiredResponse) ProtoMessage() {}
 
 func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +1132,7 @@ func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredResponse.ProtoReflect.Descriptor instead.
 func (*GetDesiredResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetDesiredResponse) GetDesired() *Desired {
@@ -709,7 +1169,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +1181,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +1194,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Desired) GetVersion() uint64 {
@@ -807,7 +1267,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +1279,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +1292,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OperationOrder) GetOperationId() string {
@@ -902,7 +1362,7 @@ type StepResult struct {
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1374,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1387,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepResult) GetOperationId() string {
@@ -998,7 +1458,7 @@ type CheckResult struct {
 
 func (x *CheckResult) Reset() {
 	*x = CheckResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1470,7 @@ func (x *CheckResult) String() string {
 func (*CheckResult) ProtoMessage() {}
 
 func (x *CheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1483,7 @@ func (x *CheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResult.ProtoReflect.Descriptor instead.
 func (*CheckResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CheckResult) GetName() string {
@@ -1084,7 +1544,7 @@ type MemberView struct {
 
 func (x *MemberView) Reset() {
 	*x = MemberView{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1556,7 @@ func (x *MemberView) String() string {
 func (*MemberView) ProtoMessage() {}
 
 func (x *MemberView) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1569,7 @@ func (x *MemberView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberView.ProtoReflect.Descriptor instead.
 func (*MemberView) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MemberView) GetRole() Role {
@@ -1210,6 +1670,79 @@ func (x *MemberView) GetQuorumMember() bool {
 	return false
 }
 
+// BackendState is what the workload says of one of its backends.
+type BackendState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the backend.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Unknown while the workload said nothing, or nothing within the time that its word holds.
+	Health Health `protobuf:"varint,2,opt,name=health,proto3,enum=cadre.control.v1.Health" json:"health,omitempty"`
+	// What it publishes for roles of routes; at most 8.
+	Tags []string `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
+	// For people; at most 512 bytes.
+	Output        string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackendState) Reset() {
+	*x = BackendState{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackendState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackendState) ProtoMessage() {}
+
+func (x *BackendState) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackendState.ProtoReflect.Descriptor instead.
+func (*BackendState) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *BackendState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackendState) GetHealth() Health {
+	if x != nil {
+		return x.Health
+	}
+	return Health_HEALTH_UNSPECIFIED
+}
+
+func (x *BackendState) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *BackendState) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
 type ReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unset when heartbeat is set.
@@ -1222,7 +1755,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1767,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1780,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReportRequest) GetReport() *Report {
@@ -1279,7 +1812,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1824,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1837,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -1351,6 +1884,8 @@ type Report struct {
 	SecretEpochs map[string]uint32 `protobuf:"bytes,21,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Highest state of the coordinators' records seen.
 	State uint64 `protobuf:"varint,22,opt,name=state,proto3" json:"state,omitempty"`
+	// Backends whose registration the workload owns, as it says.
+	Backends []*BackendState `protobuf:"bytes,24,rep,name=backends,proto3" json:"backends,omitempty"`
 	// What this agent cannot do as it should, for people: a disk that takes no writes, a
 	// configuration that it does not understand. It obeys orders all the same.
 	Faults        []string `protobuf:"bytes,23,rep,name=faults,proto3" json:"faults,omitempty"`
@@ -1360,7 +1895,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1907,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1920,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -1479,6 +2014,13 @@ func (x *Report) GetState() uint64 {
 	return 0
 }
 
+func (x *Report) GetBackends() []*BackendState {
+	if x != nil {
+		return x.Backends
+	}
+	return nil
+}
+
 func (x *Report) GetFaults() []string {
 	if x != nil {
 		return x.Faults
@@ -1501,7 +2043,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +2055,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +2068,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReportResponse) GetDesiredVersion() uint64 {
@@ -1577,7 +2119,7 @@ type GetPeersRequest struct {
 
 func (x *GetPeersRequest) Reset() {
 	*x = GetPeersRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +2131,7 @@ func (x *GetPeersRequest) String() string {
 func (*GetPeersRequest) ProtoMessage() {}
 
 func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +2144,7 @@ func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersRequest.ProtoReflect.Descriptor instead.
 func (*GetPeersRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetPeersRequest) GetKnownVersion() uint64 {
@@ -1637,7 +2179,7 @@ type GetPeersResponse struct {
 
 func (x *GetPeersResponse) Reset() {
 	*x = GetPeersResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2191,7 @@ func (x *GetPeersResponse) String() string {
 func (*GetPeersResponse) ProtoMessage() {}
 
 func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2204,7 @@ func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersResponse.ProtoReflect.Descriptor instead.
 func (*GetPeersResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetPeersResponse) GetVersion() uint64 {
@@ -1721,7 +2263,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2275,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2288,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Peer) GetGroup() string {
@@ -1824,7 +2366,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +2378,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +2391,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Port) GetProtocol() Protocol {
@@ -1883,7 +2425,7 @@ type MeshStatusRequest struct {
 
 func (x *MeshStatusRequest) Reset() {
 	*x = MeshStatusRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2437,7 @@ func (x *MeshStatusRequest) String() string {
 func (*MeshStatusRequest) ProtoMessage() {}
 
 func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2450,7 @@ func (x *MeshStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshStatusRequest.ProtoReflect.Descriptor instead.
 func (*MeshStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MeshStatusRequest) GetPeer() string {
@@ -1927,7 +2469,7 @@ type MeshStatusResponse struct {
 
 func (x *MeshStatusResponse) Reset() {
 	*x = MeshStatusResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2481,7 @@ func (x *MeshStatusResponse) String() string {
 func (*MeshStatusResponse) ProtoMessage() {}
 
 func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2494,7 @@ func (x *MeshStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshStatusResponse.ProtoReflect.Descriptor instead.
 func (*MeshStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MeshStatusResponse) GetLinks() []*v1.Link {
@@ -1972,7 +2514,7 @@ type MeshPingRequest struct {
 
 func (x *MeshPingRequest) Reset() {
 	*x = MeshPingRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2526,7 @@ func (x *MeshPingRequest) String() string {
 func (*MeshPingRequest) ProtoMessage() {}
 
 func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2539,7 @@ func (x *MeshPingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshPingRequest.ProtoReflect.Descriptor instead.
 func (*MeshPingRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MeshPingRequest) GetPeer() string {
@@ -2023,7 +2565,7 @@ type MeshPingResponse struct {
 
 func (x *MeshPingResponse) Reset() {
 	*x = MeshPingResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2577,7 @@ func (x *MeshPingResponse) String() string {
 func (*MeshPingResponse) ProtoMessage() {}
 
 func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2590,7 @@ func (x *MeshPingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshPingResponse.ProtoReflect.Descriptor instead.
 func (*MeshPingResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MeshPingResponse) GetPing() *v1.Ping {
@@ -2067,7 +2609,7 @@ type MeshAllowBenchRequest struct {
 
 func (x *MeshAllowBenchRequest) Reset() {
 	*x = MeshAllowBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2621,7 @@ func (x *MeshAllowBenchRequest) String() string {
 func (*MeshAllowBenchRequest) ProtoMessage() {}
 
 func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2634,7 @@ func (x *MeshAllowBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshAllowBenchRequest.ProtoReflect.Descriptor instead.
 func (*MeshAllowBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MeshAllowBenchRequest) GetPeer() string {
@@ -2110,7 +2652,7 @@ type MeshAllowBenchResponse struct {
 
 func (x *MeshAllowBenchResponse) Reset() {
 	*x = MeshAllowBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2664,7 @@ func (x *MeshAllowBenchResponse) String() string {
 func (*MeshAllowBenchResponse) ProtoMessage() {}
 
 func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2677,7 @@ func (x *MeshAllowBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshAllowBenchResponse.ProtoReflect.Descriptor instead.
 func (*MeshAllowBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{36}
 }
 
 type MeshBenchRequest struct {
@@ -2149,7 +2691,7 @@ type MeshBenchRequest struct {
 
 func (x *MeshBenchRequest) Reset() {
 	*x = MeshBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2703,7 @@ func (x *MeshBenchRequest) String() string {
 func (*MeshBenchRequest) ProtoMessage() {}
 
 func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2716,7 @@ func (x *MeshBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshBenchRequest.ProtoReflect.Descriptor instead.
 func (*MeshBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MeshBenchRequest) GetPeer() string {
@@ -2207,7 +2749,7 @@ type MeshBenchResponse struct {
 
 func (x *MeshBenchResponse) Reset() {
 	*x = MeshBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2761,7 @@ func (x *MeshBenchResponse) String() string {
 func (*MeshBenchResponse) ProtoMessage() {}
 
 func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2774,7 @@ func (x *MeshBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshBenchResponse.ProtoReflect.Descriptor instead.
 func (*MeshBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MeshBenchResponse) GetBench() *v1.Bench {
@@ -2258,7 +2800,36 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"ended_code\x18\x04 \x01(\tR\tendedCode\x12#\n" +
 	"\rended_message\x18\x05 \x01(\tR\fendedMessage\"\x0e\n" +
-	"\fWakeResponse\"\x11\n" +
+	"\fWakeResponse\"S\n" +
+	"\x14BeginHandoverRequest\x12!\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xca\x01\n" +
+	"\x15BeginHandoverResponse\x12\x18\n" +
+	"\aholding\x18\x01 \x03(\tR\aholding\x12X\n" +
+	"\vnot_holding\x18\x02 \x03(\v27.cadre.control.v1.BeginHandoverResponse.NotHoldingEntryR\n" +
+	"notHolding\x1a=\n" +
+	"\x0fNotHoldingEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
+	"\x12EndHandoverRequest\x12!\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x15\n" +
+	"\x13EndHandoverResponse\"L\n" +
+	"\x11HoldRoutesRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"O\n" +
+	"\tHeldRoute\x12\x14\n" +
+	"\x05route\x18\x01 \x01(\tR\x05route\x12\x12\n" +
+	"\x04held\x18\x02 \x01(\bR\x04held\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"I\n" +
+	"\x12HoldRoutesResponse\x123\n" +
+	"\x06routes\x18\x01 \x03(\v2\x1b.cadre.control.v1.HeldRouteR\x06routes\"g\n" +
+	"\x14ReleaseRoutesRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x16\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x17\n" +
+	"\x15ReleaseRoutesResponse\"\x11\n" +
 	"\x0fFarewellRequest\"\x12\n" +
 	"\x10FarewellResponse\"W\n" +
 	"\x11GetDesiredRequest\x12#\n" +
@@ -2325,7 +2896,12 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"_caught_upB\f\n" +
 	"\n" +
-	"_lag_bytes\"|\n" +
+	"_lag_bytes\"\x80\x01\n" +
+	"\fBackendState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x06health\x18\x02 \x01(\x0e2\x18.cadre.control.v1.HealthR\x06health\x12\x12\n" +
+	"\x04tags\x18\x03 \x03(\tR\x04tags\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\tR\x06output\"|\n" +
 	"\rReportRequest\x120\n" +
 	"\x06report\x18\x01 \x01(\v2\x18.cadre.control.v1.ReportR\x06report\x129\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.cadre.control.v1.HeartbeatR\theartbeat\"^\n" +
@@ -2333,7 +2909,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06report\x18\x02 \x01(\x04R\x06report\x12\x1d\n" +
 	"\n" +
-	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\xcf\x05\n" +
+	"healthy_ms\x18\x03 \x01(\x04R\thealthyMs\"\x8b\x06\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -2348,7 +2924,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\ragent_version\x18\v \x01(\tR\fagentVersion\x123\n" +
 	"\aboot_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06bootAt\x12O\n" +
 	"\rsecret_epochs\x18\x15 \x03(\v2*.cadre.control.v1.Report.SecretEpochsEntryR\fsecretEpochs\x12\x14\n" +
-	"\x05state\x18\x16 \x01(\x04R\x05state\x12\x16\n" +
+	"\x05state\x18\x16 \x01(\x04R\x05state\x12:\n" +
+	"\bbackends\x18\x18 \x03(\v2\x1e.cadre.control.v1.BackendStateR\bbackends\x12\x16\n" +
 	"\x06faults\x18\x17 \x03(\tR\x06faults\x1a?\n" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -2432,20 +3009,25 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPROTOCOL_TCP\x10\x01\x12\x10\n" +
-	"\fPROTOCOL_UDP\x10\x022\xe0\x02\n" +
+	"\fPROTOCOL_UDP\x10\x022\x9e\x04\n" +
 	"\x12CoordinatorService\x12W\n" +
 	"\n" +
 	"GetDesired\x12#.cadre.control.v1.GetDesiredRequest\x1a$.cadre.control.v1.GetDesiredResponse\x12K\n" +
 	"\x06Report\x12\x1f.cadre.control.v1.ReportRequest\x1a .cadre.control.v1.ReportResponse\x12Q\n" +
 	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse\x12Q\n" +
-	"\bFarewell\x12!.cadre.control.v1.FarewellRequest\x1a\".cadre.control.v1.FarewellResponse2\xbc\x03\n" +
+	"\bFarewell\x12!.cadre.control.v1.FarewellRequest\x1a\".cadre.control.v1.FarewellResponse\x12`\n" +
+	"\rBeginHandover\x12&.cadre.control.v1.BeginHandoverRequest\x1a'.cadre.control.v1.BeginHandoverResponse\x12Z\n" +
+	"\vEndHandover\x12$.cadre.control.v1.EndHandoverRequest\x1a%.cadre.control.v1.EndHandoverResponse2\xf7\x04\n" +
 	"\fAgentService\x12E\n" +
 	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponse\x12W\n" +
 	"\n" +
 	"MeshStatus\x12#.cadre.control.v1.MeshStatusRequest\x1a$.cadre.control.v1.MeshStatusResponse\x12Q\n" +
 	"\bMeshPing\x12!.cadre.control.v1.MeshPingRequest\x1a\".cadre.control.v1.MeshPingResponse\x12c\n" +
 	"\x0eMeshAllowBench\x12'.cadre.control.v1.MeshAllowBenchRequest\x1a(.cadre.control.v1.MeshAllowBenchResponse\x12T\n" +
-	"\tMeshBench\x12\".cadre.control.v1.MeshBenchRequest\x1a#.cadre.control.v1.MeshBenchResponse2c\n" +
+	"\tMeshBench\x12\".cadre.control.v1.MeshBenchRequest\x1a#.cadre.control.v1.MeshBenchResponse\x12W\n" +
+	"\n" +
+	"HoldRoutes\x12#.cadre.control.v1.HoldRoutesRequest\x1a$.cadre.control.v1.HoldRoutesResponse\x12`\n" +
+	"\rReleaseRoutes\x12&.cadre.control.v1.ReleaseRoutesRequest\x1a'.cadre.control.v1.ReleaseRoutesResponse2c\n" +
 	"\vPeerService\x12T\n" +
 	"\tGetEpochs\x12\".cadre.control.v1.GetEpochsRequest\x1a#.cadre.control.v1.GetEpochsResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
 
@@ -2462,7 +3044,7 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Verb)(0),                      // 0: cadre.control.v1.Verb
 	(StepState)(0),                 // 1: cadre.control.v1.StepState
@@ -2473,96 +3055,119 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(*GetEpochsResponse)(nil),      // 6: cadre.control.v1.GetEpochsResponse
 	(*WakeRequest)(nil),            // 7: cadre.control.v1.WakeRequest
 	(*WakeResponse)(nil),           // 8: cadre.control.v1.WakeResponse
-	(*FarewellRequest)(nil),        // 9: cadre.control.v1.FarewellRequest
-	(*FarewellResponse)(nil),       // 10: cadre.control.v1.FarewellResponse
-	(*GetDesiredRequest)(nil),      // 11: cadre.control.v1.GetDesiredRequest
-	(*GetDesiredResponse)(nil),     // 12: cadre.control.v1.GetDesiredResponse
-	(*Desired)(nil),                // 13: cadre.control.v1.Desired
-	(*OperationOrder)(nil),         // 14: cadre.control.v1.OperationOrder
-	(*StepResult)(nil),             // 15: cadre.control.v1.StepResult
-	(*CheckResult)(nil),            // 16: cadre.control.v1.CheckResult
-	(*MemberView)(nil),             // 17: cadre.control.v1.MemberView
-	(*ReportRequest)(nil),          // 18: cadre.control.v1.ReportRequest
-	(*Heartbeat)(nil),              // 19: cadre.control.v1.Heartbeat
-	(*Report)(nil),                 // 20: cadre.control.v1.Report
-	(*ReportResponse)(nil),         // 21: cadre.control.v1.ReportResponse
-	(*GetPeersRequest)(nil),        // 22: cadre.control.v1.GetPeersRequest
-	(*GetPeersResponse)(nil),       // 23: cadre.control.v1.GetPeersResponse
-	(*Peer)(nil),                   // 24: cadre.control.v1.Peer
-	(*Port)(nil),                   // 25: cadre.control.v1.Port
-	(*MeshStatusRequest)(nil),      // 26: cadre.control.v1.MeshStatusRequest
-	(*MeshStatusResponse)(nil),     // 27: cadre.control.v1.MeshStatusResponse
-	(*MeshPingRequest)(nil),        // 28: cadre.control.v1.MeshPingRequest
-	(*MeshPingResponse)(nil),       // 29: cadre.control.v1.MeshPingResponse
-	(*MeshAllowBenchRequest)(nil),  // 30: cadre.control.v1.MeshAllowBenchRequest
-	(*MeshAllowBenchResponse)(nil), // 31: cadre.control.v1.MeshAllowBenchResponse
-	(*MeshBenchRequest)(nil),       // 32: cadre.control.v1.MeshBenchRequest
-	(*MeshBenchResponse)(nil),      // 33: cadre.control.v1.MeshBenchResponse
-	nil,                            // 34: cadre.control.v1.Desired.SecretEpochsEntry
-	nil,                            // 35: cadre.control.v1.Report.SecretEpochsEntry
-	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
-	(*v1.Link)(nil),                // 38: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                // 39: cadre.mesh.v1.Ping
-	(v1.Direction)(0),              // 40: cadre.mesh.v1.Direction
-	(*v1.Bench)(nil),               // 41: cadre.mesh.v1.Bench
+	(*BeginHandoverRequest)(nil),   // 9: cadre.control.v1.BeginHandoverRequest
+	(*BeginHandoverResponse)(nil),  // 10: cadre.control.v1.BeginHandoverResponse
+	(*EndHandoverRequest)(nil),     // 11: cadre.control.v1.EndHandoverRequest
+	(*EndHandoverResponse)(nil),    // 12: cadre.control.v1.EndHandoverResponse
+	(*HoldRoutesRequest)(nil),      // 13: cadre.control.v1.HoldRoutesRequest
+	(*HeldRoute)(nil),              // 14: cadre.control.v1.HeldRoute
+	(*HoldRoutesResponse)(nil),     // 15: cadre.control.v1.HoldRoutesResponse
+	(*ReleaseRoutesRequest)(nil),   // 16: cadre.control.v1.ReleaseRoutesRequest
+	(*ReleaseRoutesResponse)(nil),  // 17: cadre.control.v1.ReleaseRoutesResponse
+	(*FarewellRequest)(nil),        // 18: cadre.control.v1.FarewellRequest
+	(*FarewellResponse)(nil),       // 19: cadre.control.v1.FarewellResponse
+	(*GetDesiredRequest)(nil),      // 20: cadre.control.v1.GetDesiredRequest
+	(*GetDesiredResponse)(nil),     // 21: cadre.control.v1.GetDesiredResponse
+	(*Desired)(nil),                // 22: cadre.control.v1.Desired
+	(*OperationOrder)(nil),         // 23: cadre.control.v1.OperationOrder
+	(*StepResult)(nil),             // 24: cadre.control.v1.StepResult
+	(*CheckResult)(nil),            // 25: cadre.control.v1.CheckResult
+	(*MemberView)(nil),             // 26: cadre.control.v1.MemberView
+	(*BackendState)(nil),           // 27: cadre.control.v1.BackendState
+	(*ReportRequest)(nil),          // 28: cadre.control.v1.ReportRequest
+	(*Heartbeat)(nil),              // 29: cadre.control.v1.Heartbeat
+	(*Report)(nil),                 // 30: cadre.control.v1.Report
+	(*ReportResponse)(nil),         // 31: cadre.control.v1.ReportResponse
+	(*GetPeersRequest)(nil),        // 32: cadre.control.v1.GetPeersRequest
+	(*GetPeersResponse)(nil),       // 33: cadre.control.v1.GetPeersResponse
+	(*Peer)(nil),                   // 34: cadre.control.v1.Peer
+	(*Port)(nil),                   // 35: cadre.control.v1.Port
+	(*MeshStatusRequest)(nil),      // 36: cadre.control.v1.MeshStatusRequest
+	(*MeshStatusResponse)(nil),     // 37: cadre.control.v1.MeshStatusResponse
+	(*MeshPingRequest)(nil),        // 38: cadre.control.v1.MeshPingRequest
+	(*MeshPingResponse)(nil),       // 39: cadre.control.v1.MeshPingResponse
+	(*MeshAllowBenchRequest)(nil),  // 40: cadre.control.v1.MeshAllowBenchRequest
+	(*MeshAllowBenchResponse)(nil), // 41: cadre.control.v1.MeshAllowBenchResponse
+	(*MeshBenchRequest)(nil),       // 42: cadre.control.v1.MeshBenchRequest
+	(*MeshBenchResponse)(nil),      // 43: cadre.control.v1.MeshBenchResponse
+	nil,                            // 44: cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
+	nil,                            // 45: cadre.control.v1.Desired.SecretEpochsEntry
+	nil,                            // 46: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),  // 47: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 48: google.protobuf.Duration
+	(*v1.Link)(nil),                // 49: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                // 50: cadre.mesh.v1.Ping
+	(v1.Direction)(0),              // 51: cadre.mesh.v1.Direction
+	(*v1.Bench)(nil),               // 52: cadre.mesh.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
-	13, // 0: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
-	14, // 1: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
-	34, // 2: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
-	0,  // 3: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	36, // 4: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	37, // 5: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
-	0,  // 6: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
-	1,  // 7: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	36, // 8: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
-	2,  // 9: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	36, // 10: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
-	3,  // 11: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
-	20, // 12: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	19, // 13: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
-	36, // 14: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
-	17, // 15: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
-	16, // 16: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
-	15, // 17: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	37, // 18: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	36, // 19: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	35, // 20: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
-	24, // 21: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
-	25, // 22: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
-	25, // 23: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
-	4,  // 24: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	38, // 25: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
-	39, // 26: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
-	40, // 27: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
-	37, // 28: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
-	41, // 29: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
-	11, // 30: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	18, // 31: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	22, // 32: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	9,  // 33: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
-	7,  // 34: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	26, // 35: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
-	28, // 36: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
-	30, // 37: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
-	32, // 38: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
-	5,  // 39: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
-	12, // 40: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	21, // 41: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	23, // 42: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	10, // 43: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
-	8,  // 44: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	27, // 45: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
-	29, // 46: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
-	31, // 47: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
-	33, // 48: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
-	6,  // 49: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
-	40, // [40:50] is the sub-list for method output_type
-	30, // [30:40] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	44, // 0: cadre.control.v1.BeginHandoverResponse.not_holding:type_name -> cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
+	14, // 1: cadre.control.v1.HoldRoutesResponse.routes:type_name -> cadre.control.v1.HeldRoute
+	22, // 2: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
+	23, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
+	45, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
+	0,  // 5: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
+	47, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	48, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
+	0,  // 8: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
+	1,  // 9: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
+	47, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	2,  // 11: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
+	47, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	3,  // 13: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
+	2,  // 14: cadre.control.v1.BackendState.health:type_name -> cadre.control.v1.Health
+	30, // 15: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
+	29, // 16: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
+	47, // 17: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	26, // 18: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
+	25, // 19: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
+	24, // 20: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
+	48, // 21: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	47, // 22: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	46, // 23: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	27, // 24: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
+	34, // 25: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
+	35, // 26: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
+	35, // 27: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
+	4,  // 28: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
+	49, // 29: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
+	50, // 30: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
+	51, // 31: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
+	48, // 32: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
+	52, // 33: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	20, // 34: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	28, // 35: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	32, // 36: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	18, // 37: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
+	9,  // 38: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
+	11, // 39: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
+	7,  // 40: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	36, // 41: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
+	38, // 42: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
+	40, // 43: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
+	42, // 44: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	13, // 45: cadre.control.v1.AgentService.HoldRoutes:input_type -> cadre.control.v1.HoldRoutesRequest
+	16, // 46: cadre.control.v1.AgentService.ReleaseRoutes:input_type -> cadre.control.v1.ReleaseRoutesRequest
+	5,  // 47: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	21, // 48: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	31, // 49: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	33, // 50: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	19, // 51: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
+	10, // 52: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
+	12, // 53: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
+	8,  // 54: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	37, // 55: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
+	39, // 56: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
+	41, // 57: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
+	43, // 58: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	15, // 59: cadre.control.v1.AgentService.HoldRoutes:output_type -> cadre.control.v1.HoldRoutesResponse
+	17, // 60: cadre.control.v1.AgentService.ReleaseRoutes:output_type -> cadre.control.v1.ReleaseRoutesResponse
+	6,  // 61: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	48, // [48:62] is the sub-list for method output_type
+	34, // [34:48] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
@@ -2570,14 +3175,14 @@ func file_cadre_control_v1_control_proto_init() {
 	if File_cadre_control_v1_control_proto != nil {
 		return
 	}
-	file_cadre_control_v1_control_proto_msgTypes[12].OneofWrappers = []any{}
+	file_cadre_control_v1_control_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   31,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -23,10 +23,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CoordinatorService_GetDesired_FullMethodName = "/cadre.control.v1.CoordinatorService/GetDesired"
-	CoordinatorService_Report_FullMethodName     = "/cadre.control.v1.CoordinatorService/Report"
-	CoordinatorService_GetPeers_FullMethodName   = "/cadre.control.v1.CoordinatorService/GetPeers"
-	CoordinatorService_Farewell_FullMethodName   = "/cadre.control.v1.CoordinatorService/Farewell"
+	CoordinatorService_GetDesired_FullMethodName    = "/cadre.control.v1.CoordinatorService/GetDesired"
+	CoordinatorService_Report_FullMethodName        = "/cadre.control.v1.CoordinatorService/Report"
+	CoordinatorService_GetPeers_FullMethodName      = "/cadre.control.v1.CoordinatorService/GetPeers"
+	CoordinatorService_Farewell_FullMethodName      = "/cadre.control.v1.CoordinatorService/Farewell"
+	CoordinatorService_BeginHandover_FullMethodName = "/cadre.control.v1.CoordinatorService/BeginHandover"
+	CoordinatorService_EndHandover_FullMethodName   = "/cadre.control.v1.CoordinatorService/EndHandover"
 )
 
 // CoordinatorServiceClient is the client API for CoordinatorService service.
@@ -46,6 +48,12 @@ type CoordinatorServiceClient interface {
 	// Farewell says that the calling Boot ends: its workload is stopped. Its lease is given
 	// up at once, so that its successor waits for nothing, and it is given nothing any more.
 	Farewell(ctx context.Context, in *FarewellRequest, opts ...grpc.CallOption) (*FarewellResponse, error)
+	// BeginHandover says that the calling Boot is about to hand leadership over for its open
+	// Operation, and has the agents of callers hold what dials routes that follow the role. It
+	// answers when they do, or after a few seconds at most.
+	BeginHandover(ctx context.Context, in *BeginHandoverRequest, opts ...grpc.CallOption) (*BeginHandoverResponse, error)
+	// EndHandover says that leadership moved, or that it stayed. What is held is released.
+	EndHandover(ctx context.Context, in *EndHandoverRequest, opts ...grpc.CallOption) (*EndHandoverResponse, error)
 }
 
 type coordinatorServiceClient struct {
@@ -96,6 +104,26 @@ func (c *coordinatorServiceClient) Farewell(ctx context.Context, in *FarewellReq
 	return out, nil
 }
 
+func (c *coordinatorServiceClient) BeginHandover(ctx context.Context, in *BeginHandoverRequest, opts ...grpc.CallOption) (*BeginHandoverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeginHandoverResponse)
+	err := c.cc.Invoke(ctx, CoordinatorService_BeginHandover_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coordinatorServiceClient) EndHandover(ctx context.Context, in *EndHandoverRequest, opts ...grpc.CallOption) (*EndHandoverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndHandoverResponse)
+	err := c.cc.Invoke(ctx, CoordinatorService_EndHandover_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoordinatorServiceServer is the server API for CoordinatorService service.
 // All implementations must embed UnimplementedCoordinatorServiceServer
 // for forward compatibility.
@@ -113,6 +141,12 @@ type CoordinatorServiceServer interface {
 	// Farewell says that the calling Boot ends: its workload is stopped. Its lease is given
 	// up at once, so that its successor waits for nothing, and it is given nothing any more.
 	Farewell(context.Context, *FarewellRequest) (*FarewellResponse, error)
+	// BeginHandover says that the calling Boot is about to hand leadership over for its open
+	// Operation, and has the agents of callers hold what dials routes that follow the role. It
+	// answers when they do, or after a few seconds at most.
+	BeginHandover(context.Context, *BeginHandoverRequest) (*BeginHandoverResponse, error)
+	// EndHandover says that leadership moved, or that it stayed. What is held is released.
+	EndHandover(context.Context, *EndHandoverRequest) (*EndHandoverResponse, error)
 	mustEmbedUnimplementedCoordinatorServiceServer()
 }
 
@@ -134,6 +168,12 @@ func (UnimplementedCoordinatorServiceServer) GetPeers(context.Context, *GetPeers
 }
 func (UnimplementedCoordinatorServiceServer) Farewell(context.Context, *FarewellRequest) (*FarewellResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Farewell not implemented")
+}
+func (UnimplementedCoordinatorServiceServer) BeginHandover(context.Context, *BeginHandoverRequest) (*BeginHandoverResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method BeginHandover not implemented")
+}
+func (UnimplementedCoordinatorServiceServer) EndHandover(context.Context, *EndHandoverRequest) (*EndHandoverResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method EndHandover not implemented")
 }
 func (UnimplementedCoordinatorServiceServer) mustEmbedUnimplementedCoordinatorServiceServer() {}
 func (UnimplementedCoordinatorServiceServer) testEmbeddedByValue()                            {}
@@ -228,6 +268,42 @@ func _CoordinatorService_Farewell_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CoordinatorService_BeginHandover_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BeginHandoverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServiceServer).BeginHandover(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CoordinatorService_BeginHandover_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServiceServer).BeginHandover(ctx, req.(*BeginHandoverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CoordinatorService_EndHandover_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndHandoverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinatorServiceServer).EndHandover(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CoordinatorService_EndHandover_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinatorServiceServer).EndHandover(ctx, req.(*EndHandoverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CoordinatorService_ServiceDesc is the grpc.ServiceDesc for CoordinatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -251,6 +327,14 @@ var CoordinatorService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Farewell",
 			Handler:    _CoordinatorService_Farewell_Handler,
 		},
+		{
+			MethodName: "BeginHandover",
+			Handler:    _CoordinatorService_BeginHandover_Handler,
+		},
+		{
+			MethodName: "EndHandover",
+			Handler:    _CoordinatorService_EndHandover_Handler,
+		},
 	},
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "cadre/control/v1/control.proto",
@@ -262,6 +346,8 @@ const (
 	AgentService_MeshPing_FullMethodName       = "/cadre.control.v1.AgentService/MeshPing"
 	AgentService_MeshAllowBench_FullMethodName = "/cadre.control.v1.AgentService/MeshAllowBench"
 	AgentService_MeshBench_FullMethodName      = "/cadre.control.v1.AgentService/MeshBench"
+	AgentService_HoldRoutes_FullMethodName     = "/cadre.control.v1.AgentService/HoldRoutes"
+	AgentService_ReleaseRoutes_FullMethodName  = "/cadre.control.v1.AgentService/ReleaseRoutes"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -281,6 +367,12 @@ type AgentServiceClient interface {
 	MeshAllowBench(ctx context.Context, in *MeshAllowBenchRequest, opts ...grpc.CallOption) (*MeshAllowBenchResponse, error)
 	// MeshBench measures throughput with a Peer, which takes part only if it is allowed to.
 	MeshBench(ctx context.Context, in *MeshBenchRequest, opts ...grpc.CallOption) (*MeshBenchResponse, error)
+	// HoldRoutes has new connections to the routes to a group held, and poolers paused. It
+	// answers when they are, or says which could not be. Asked again for the same Operation it
+	// says how it is.
+	HoldRoutes(ctx context.Context, in *HoldRoutesRequest, opts ...grpc.CallOption) (*HoldRoutesResponse, error)
+	// ReleaseRoutes ends that. It does not wait until everything is released.
+	ReleaseRoutes(ctx context.Context, in *ReleaseRoutesRequest, opts ...grpc.CallOption) (*ReleaseRoutesResponse, error)
 }
 
 type agentServiceClient struct {
@@ -341,6 +433,26 @@ func (c *agentServiceClient) MeshBench(ctx context.Context, in *MeshBenchRequest
 	return out, nil
 }
 
+func (c *agentServiceClient) HoldRoutes(ctx context.Context, in *HoldRoutesRequest, opts ...grpc.CallOption) (*HoldRoutesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HoldRoutesResponse)
+	err := c.cc.Invoke(ctx, AgentService_HoldRoutes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) ReleaseRoutes(ctx context.Context, in *ReleaseRoutesRequest, opts ...grpc.CallOption) (*ReleaseRoutesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseRoutesResponse)
+	err := c.cc.Invoke(ctx, AgentService_ReleaseRoutes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -358,6 +470,12 @@ type AgentServiceServer interface {
 	MeshAllowBench(context.Context, *MeshAllowBenchRequest) (*MeshAllowBenchResponse, error)
 	// MeshBench measures throughput with a Peer, which takes part only if it is allowed to.
 	MeshBench(context.Context, *MeshBenchRequest) (*MeshBenchResponse, error)
+	// HoldRoutes has new connections to the routes to a group held, and poolers paused. It
+	// answers when they are, or says which could not be. Asked again for the same Operation it
+	// says how it is.
+	HoldRoutes(context.Context, *HoldRoutesRequest) (*HoldRoutesResponse, error)
+	// ReleaseRoutes ends that. It does not wait until everything is released.
+	ReleaseRoutes(context.Context, *ReleaseRoutesRequest) (*ReleaseRoutesResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -382,6 +500,12 @@ func (UnimplementedAgentServiceServer) MeshAllowBench(context.Context, *MeshAllo
 }
 func (UnimplementedAgentServiceServer) MeshBench(context.Context, *MeshBenchRequest) (*MeshBenchResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method MeshBench not implemented")
+}
+func (UnimplementedAgentServiceServer) HoldRoutes(context.Context, *HoldRoutesRequest) (*HoldRoutesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method HoldRoutes not implemented")
+}
+func (UnimplementedAgentServiceServer) ReleaseRoutes(context.Context, *ReleaseRoutesRequest) (*ReleaseRoutesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ReleaseRoutes not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -494,6 +618,42 @@ func _AgentService_MeshBench_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_HoldRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HoldRoutesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).HoldRoutes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_HoldRoutes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).HoldRoutes(ctx, req.(*HoldRoutesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_ReleaseRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseRoutesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).ReleaseRoutes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_ReleaseRoutes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).ReleaseRoutes(ctx, req.(*ReleaseRoutesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -520,6 +680,14 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "MeshBench",
 			Handler:    _AgentService_MeshBench_Handler,
+		},
+		{
+			MethodName: "HoldRoutes",
+			Handler:    _AgentService_HoldRoutes_Handler,
+		},
+		{
+			MethodName: "ReleaseRoutes",
+			Handler:    _AgentService_ReleaseRoutes_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,81 @@
+package group
+
+import "net/netip"
+
+// Mesh is the part that one group has in the service layer, as the leader decided it by all
+// specs in force: the record mesh/<group>. Members get it with their configuration, and
+// coordinators go by it wherever they write the catalog or open a port.
+type Mesh struct {
+	Group string `json:"group,omitempty"`
+	// Proxies that each member of the group runs, sorted by ID.
+	Proxies []Proxy `json:"proxies,omitempty"`
+	// Routes that members of the group may dial, sorted by name.
+	Routes []RouteTo `json:"routes,omitempty"`
+	// Term of the leader that wrote it.
+	Term uint64 `json:"term,omitempty"`
+}
+
+// Proxy is one Envoy of a member.
+type Proxy struct {
+	// ID is the proxy's own name in the catalog: <service>-sidecar-proxy.
+	ID string `json:"id"`
+	// Service is its identity: that of a backend, or the group's own name for the one that
+	// carries what members call.
+	Service string `json:"service"`
+	// Backend that it stands before; empty: it carries calls.
+	Backend string `json:"backend,omitempty"`
+	// Owner of the backend's registration.
+	Owner string `json:"owner,omitempty"`
+	// TTL of what a workload says of it, for owner "workload".
+	TTL Duration `json:"ttl,omitempty"`
+	// Port on the member's VIP at which callers' proxies find it; 0 for one that carries calls.
+	// It stays once it is given.
+	Port int `json:"port,omitempty"`
+	// LocalPort is where the workload listens, on 127.0.0.1 if Loopback, else on the VIP.
+	LocalPort int  `json:"local_port,omitempty"`
+	Loopback  bool `json:"loopback,omitempty"`
+	// Callers are the groups that may connect, sorted.
+	Callers []string `json:"callers,omitempty"`
+}
+
+// Calls reports whether it carries what members call.
+func (p Proxy) Calls() bool { return p.Backend == "" }
+
+// RouteTo is a route as its callers see it.
+type RouteTo struct {
+	Name string `json:"name"`
+	// Group and Backend that it leads to, with the identity of that backend.
+	Group   string `json:"group"`
+	Backend string `json:"backend"`
+	Service string `json:"service"`
+	Role    string `json:"role,omitempty"`
+	// VIP and Port that applications dial.
+	VIP  netip.Addr `json:"vip"`
+	Port int        `json:"port"`
+	// Hold bounds for how long a hand-over may hold callers back; 0: it may not.
+	Hold        Duration          `json:"hold,omitempty"`
+	Pooler      string            `json:"pooler,omitempty"`
+	PoolerUsers map[string]string `json:"pooler_users,omitempty"`
+}
+
+// Moves reports whether a hand-over of the group that it leads to concerns its callers.
+func (r RouteTo) Moves() bool { return r.Role != "" && r.Hold > 0 }
+
+// Stood reports whether something of the agent's stands at the VIP, and Envoy behind it.
+func (r RouteTo) Stood() bool { return r.Hold > 0 || r.Pooler != "" }
+
+// Behind is where Envoy listens for the route: the VIP, or where something else stands
+// there, the address with the same last two octets in 127.11.0.0/16.
+func (r RouteTo) Behind() netip.Addr {
+	if !r.Stood() || !r.VIP.Is4() {
+		return r.VIP
+	}
+	four := r.VIP.As4()
+	return netip.AddrFrom4([4]byte{127, 11, four[2], four[3]})
+}
+
+// ProxyPort bounds the ports that proxies of backends have.
+const (
+	FirstProxyPort = 20000
+	LastProxyPort  = 20999
+)

@@ -1,0 +1,190 @@
+package route
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"cadre.dev/core/group"
+)
+
+// Known is what the decision rests on.
+type Known struct {
+	// Specs in force, by group.
+	Specs map[string]group.Spec
+	// Routes are all records routes/<route>, by route.
+	Routes map[string]Record
+	// Meshes are the records mesh/<group>, by group: ports stay that they give.
+	Meshes map[string]group.Mesh
+}
+
+// Decided is what the service layer should be.
+type Decided struct {
+	// Meshes by group; only of groups that have any part in it.
+	Meshes map[string]group.Mesh
+	// Routes that have no record yet, or whose record names another group.
+	Routes map[string]Record
+	// Config of Consul.
+	Config Config
+}
+
+// Decide is what the service layer should be. An error names what could not be given; the
+// rest is decided all the same. Known is not changed, and the answer shares nothing with it
+// that is written to.
+func Decide(k Known) (Decided, error) {
+	d := decider{Known: k, out: Decided{Meshes: map[string]group.Mesh{}, Routes: map[string]Record{}}, taken: map[netip.Addr]bool{}}
+	for _, r := range k.Routes {
+		d.taken[r.VIP] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.Specs)) {
+		spec := k.Specs[name]
+		d.backends(spec)
+		for _, r := range sorted(spec.Routes, func(r group.Route) string { return r.Name }) {
+			d.route(spec, r)
+		}
+	}
+	for name, mesh := range d.out.Meshes {
+		slices.SortFunc(mesh.Proxies, func(a, b group.Proxy) int { return cmp.Compare(a.ID, b.ID) })
+		slices.SortFunc(mesh.Routes, func(a, b group.RouteTo) int { return cmp.Compare(a.Name, b.Name) })
+		d.out.Meshes[name] = mesh
+	}
+	return d.out, errors.Join(d.errs...)
+}
+
+type decider struct {
+	Known
+
+	out   Decided
+	taken map[netip.Addr]bool
+	errs  []error
+}
+
+// ProxyOf is the name in the catalog of the proxy of a service.
+func ProxyOf(service string) string { return service + "-sidecar-proxy" }
+
+// backends has each backend that a route leads to stand behind a proxy.
+func (d *decider) backends(spec group.Spec) {
+	ports := ports(d.Meshes[spec.Name])
+	for _, b := range sorted(spec.Backends, func(b group.Backend) string { return b.Name }) {
+		if !slices.ContainsFunc(spec.Routes, func(r group.Route) bool { return r.Backend == b.Name }) {
+			continue
+		}
+		service := spec.Service(b)
+		port, err := ports.give(service)
+		if err != nil {
+			d.errs = append(d.errs, fmt.Errorf("group %s: backend %s: %w", spec.Name, b.Name, err))
+			continue
+		}
+		d.add(spec.Name, group.Proxy{
+			ID: ProxyOf(service), Service: service, Backend: b.Name, Port: port,
+			Owner: cmp.Or(b.Registration.Owner, group.OwnerPlatform), TTL: ttl(b.Registration),
+			LocalPort: b.Port, Loopback: b.Address == group.LoopbackAddress, Callers: callers(b),
+		})
+		d.out.Config.service(service, callers(b), roles(spec, b.Name))
+	}
+}
+
+func ttl(r group.Registration) group.Duration {
+	if r.Owner == group.OwnerWorkload {
+		return cmp.Or(r.TTL, group.Duration(group.DefaultRegistrationTTL))
+	}
+	return 0
+}
+
+func callers(b group.Backend) []string {
+	return slices.Compact(slices.Sorted(slices.Values(b.Allow)))
+}
+
+func roles(spec group.Spec, backend string) []string {
+	var out []string
+	for _, r := range spec.Routes {
+		if r.Backend == backend && r.Role != "" {
+			out = append(out, r.Role)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// route gives r an address, and to its callers.
+func (d *decider) route(spec group.Spec, r group.Route) {
+	at := slices.IndexFunc(spec.Backends, func(b group.Backend) bool { return b.Name == r.Backend })
+	if at < 0 {
+		return // Validate says so
+	}
+	record, has := d.Routes[r.Name]
+	if !has {
+		vip, err := allot(r.Name, d.taken)
+		if err != nil {
+			d.errs = append(d.errs, err)
+			return
+		}
+		record = Record{Route: r.Name, VIP: vip}
+		d.taken[vip] = true
+	}
+	if record.Group != spec.Name {
+		record.Group = spec.Name
+		d.out.Routes[r.Name] = record
+	}
+	b := spec.Backends[at]
+	service := spec.Service(b)
+	d.out.Config.route(r.Name, service, r.Role)
+	for _, caller := range callers(b) {
+		if _, known := d.Specs[caller]; !known {
+			continue
+		}
+		d.add(caller, group.Proxy{ID: ProxyOf(caller), Service: caller})
+		mesh := d.out.Meshes[caller]
+		mesh.Routes = append(mesh.Routes, group.RouteTo{
+			Name: r.Name, Group: spec.Name, Backend: b.Name, Service: service, Role: r.Role, VIP: record.VIP, Port: b.Port,
+			Hold: group.Duration(r.HoldLimit()), Pooler: r.Pooler, PoolerUsers: maps.Clone(r.PoolerUsers),
+		})
+		d.out.Meshes[caller] = mesh
+	}
+}
+
+// add has the members of a group run a proxy.
+func (d *decider) add(name string, p group.Proxy) {
+	mesh := d.out.Meshes[name]
+	mesh.Group = name
+	if !slices.ContainsFunc(mesh.Proxies, func(q group.Proxy) bool { return q.ID == p.ID }) {
+		mesh.Proxies = append(mesh.Proxies, p)
+	}
+	d.out.Meshes[name] = mesh
+}
+
+// portBook is which proxy ports of one group's members are given, by service.
+type portBook map[string]int
+
+func ports(before group.Mesh) portBook {
+	out := portBook{}
+	for _, p := range before.Proxies {
+		if p.Port != 0 {
+			out[p.Service] = p.Port
+		}
+	}
+	return out
+}
+
+// give is the port of a service: the one that it has, or the first that no other has.
+func (b portBook) give(service string) (int, error) {
+	if port, has := b[service]; has {
+		return port, nil
+	}
+	for port := group.FirstProxyPort; port <= group.LastProxyPort; port++ {
+		if !slices.Contains(slices.Collect(maps.Values(b)), port) {
+			b[service] = port
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("give it a port of %d to %d: %w", group.FirstProxyPort, group.LastProxyPort, ErrExhausted)
+}
+
+func sorted[T any](list []T, name func(T) string) []T {
+	out := slices.Clone(list)
+	slices.SortFunc(out, func(a, b T) int { return cmp.Compare(name(a), name(b)) })
+	return out
+}
