@@ -11,6 +11,7 @@ import (
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/api"
+	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/command"
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/door"
@@ -55,7 +56,9 @@ type Agent struct {
 	hub     *control.Hub
 	door    *door.Door
 	builder *report.Builder
-	changed latest.Value[struct{}]
+	// backends are those that the workload speaks for.
+	backends *backends.Registry
+	changed  latest.Value[struct{}]
 
 	// Set once, after the first admission.
 	node      atomic.Pointer[overlay.Node]
@@ -117,12 +120,13 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		forgotten: make(chan struct{}, 1), svid: svid,
 		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), held: keeper,
-		guest:   attest.NewGuestClient(cfg.DstackSocket),
-		disk:    disk,
-		member:  member.NewWatcher(cfg.Log),
-		checker: health.NewChecker(commands, cfg.Log),
-		command: commands,
-		door:    door.New(door.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
+		guest:    attest.NewGuestClient(cfg.DstackSocket),
+		disk:     disk,
+		member:   member.NewWatcher(cfg.Log),
+		checker:  health.NewChecker(commands, cfg.Log),
+		command:  commands,
+		backends: backends.New(),
+		door:     door.New(door.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
 	}
 	a.admit = admit.New(admit.Config{
 		Boot: boot, Guest: a.guest, Verifier: verifier, Trust: trust, Pin: pin, Log: cfg.Log,
@@ -136,7 +140,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.builder = report.NewBuilder(report.Sources{
 		Member: a.member.State, Checks: a.checker.Results, Results: a.results,
-		Epochs: a.epochs, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
+		Epochs: a.epochs, Backends: a.backends.States, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
@@ -156,7 +160,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	server := api.New(api.Config{
-		Address: listener.Addr(), Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
+		Address: listener.Addr(), Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady, Backends: a.backends,
 		Metrics: a.metricsHandler(), Log: a.cfg.Log,
 	})
 	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())
@@ -167,6 +171,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.disk.Run,
 		a.member.Run,
 		a.checker.Run,
+		a.backends.Run,
 		a.runDoor,
 		func(inner context.Context) error { return a.runAdmitted(inner, ctx) },
 	)
@@ -195,7 +200,8 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	exec, err := lifecycle.New(lifecycle.Config{
-		Slot: first.ID.Slot, Disk: a.disk, Member: a.member, Hooks: a.hooks, Commands: a.command, Log: a.cfg.Log,
+		Slot: first.ID.Slot, Disk: a.disk, Member: a.member, Hooks: a.hooks, Commands: a.command,
+		Callers: callers{a.hub, a.cfg.Log}, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return err

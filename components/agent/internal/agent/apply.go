@@ -80,6 +80,7 @@ func (a *Agent) applyConfig(data []byte) error {
 		a.member.SetDriver(d)
 	}
 	a.checker.SetChecks(next.HealthChecks)
+	a.backends.Set(next.Mesh)
 	a.configText.Store(&data)
 	a.config.Set(next)
 	a.cfg.Log.Info("configuration applied", "slot", slot, "workload", next.Workload.Kind,

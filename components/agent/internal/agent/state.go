@@ -17,6 +17,7 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		_, members := a.member.Changes().Get()
 		_, checks := a.checker.Changes().Get()
 		_, steps := exec.Changes().Get()
+		_, words := a.backends.Changes().Get()
 		a.builder.Note()
 		a.changed.Set(struct{}{})
 		select {
@@ -25,6 +26,7 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		case <-a.member.Changes().Changed(members):
 		case <-a.checker.Changes().Changed(checks):
 		case <-exec.Changes().Changed(steps):
+		case <-a.backends.Changes().Changed(words):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/core/group"
 )
@@ -70,6 +71,17 @@ type lifecycleAnswer struct {
 type completeRequest struct {
 	Result group.HookResult `json:"result"`
 	Token  string           `json:"token"`
+}
+
+type backendRequest struct {
+	Status backends.Status `json:"status"`
+	Tags   []string        `json:"tags"`
+	Output string          `json:"output"`
+}
+
+// backendAnswer says for how long the word holds.
+type backendAnswer struct {
+	TTLSeconds float64 `json:"ttl_seconds"`
 }
 
 type heartbeatRequest struct {
@@ -166,6 +178,22 @@ func (s *Server) onHook(w http.ResponseWriter, do func(Lifecycle) (bool, error))
 		writeError(w, http.StatusBadRequest, "RESULT_INVALID", err.Error())
 	default:
 		writeJSON(w, http.StatusOK, appliedAnswer{Applied: applied})
+	}
+}
+
+func (s *Server) putBackend(w http.ResponseWriter, req *http.Request) {
+	var body backendRequest
+	if !readBody(w, req, &body) {
+		return
+	}
+	ttl, err := s.cfg.Backends.Put(req.PathValue("backend"), backends.Word(body))
+	switch {
+	case errors.Is(err, backends.ErrUnknown):
+		writeError(w, http.StatusNotFound, "BACKEND_UNKNOWN", err.Error())
+	case err != nil:
+		writeError(w, http.StatusBadRequest, "BODY_INVALID", err.Error())
+	default:
+		writeJSON(w, http.StatusOK, backendAnswer{TTLSeconds: ttl.Seconds()})
 	}
 }
 

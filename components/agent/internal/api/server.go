@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/core/group"
 )
@@ -34,6 +35,8 @@ type Config struct {
 	Lifecycle func() Lifecycle
 	// NotReady says what is missing; empty when ready.
 	NotReady func() string
+	// Backends are those whose registration workloads own.
+	Backends *backends.Registry
 	Metrics  http.Handler
 	Log      *slog.Logger
 }
@@ -56,6 +59,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/lifecycle", (*Server).getLifecycle},
 	{http.MethodPost, "/v1/lifecycle/{hook}/complete", (*Server).completeHook},
 	{http.MethodPost, "/v1/lifecycle/{hook}/heartbeat", (*Server).heartbeatHook},
+	{http.MethodPut, "/v1/backends/{backend}", (*Server).putBackend},
 	{http.MethodGet, "/healthz", (*Server).getHealthz},
 	{http.MethodGet, "/readyz", (*Server).getReadyz},
 	{http.MethodGet, "/metrics", (*Server).getMetrics},

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/core/group"
@@ -58,6 +59,7 @@ func newTestServer(admitted bool) (*Server, *fakeLifecycle) {
 	return New(Config{
 		Address:  &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070},
 		Instance: func() (Instance, bool) { return Instance{Slot: "web-0"}, admitted },
+		Backends: ownedBackends(),
 		Lifecycle: func() Lifecycle {
 			if admitted {
 				return life
@@ -227,7 +229,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 			inPaths = false
 		case inPaths && strings.HasPrefix(line, "  /"):
 			path = strings.TrimSuffix(strings.TrimSpace(line), ":")
-		case inPaths && (line == "    get:" || line == "    post:"):
+		case inPaths && (line == "    get:" || line == "    post:" || line == "    put:"):
 			documented[strings.ToUpper(strings.TrimSuffix(strings.TrimSpace(line), ":"))+" "+path] = true
 		}
 	}
@@ -309,4 +311,36 @@ type watchedConn struct {
 func (c *watchedConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
+}
+
+// ownedBackends has one backend, "queue".
+func ownedBackends() *backends.Registry {
+	r := backends.New()
+	r.Set(group.Mesh{Proxies: []group.Proxy{{Backend: "queue", Owner: group.OwnerWorkload, TTL: group.Duration(30 * time.Second)}}})
+	return r
+}
+
+func TestABackendOfTheWorkload(t *testing.T) {
+	s, _ := newTestServer(true)
+	for _, c := range []struct {
+		name, body string
+		status     int
+		text       string
+	}{
+		{"queue", `{"status":"passing","tags":["master"]}`, 200, `{"ttl_seconds":30}`},
+		{"queue", `{"status":"fine"}`, 400, "status:"},
+		{"queue", `{"status":"passing","role":"x"}`, 400, "role"},
+		{"queue", `{"status":"passing","output":"` + strings.Repeat("x", bodyLimit) + `"}`, 413, "REQUEST_TOO_LARGE"},
+		{"web", `{"status":"passing"}`, 404, "BACKEND_UNKNOWN"},
+	} {
+		rec := httptest.NewRecorder()
+		req := httptest.NewRequest(http.MethodPut, "http://127.0.0.1:7070/v1/backends/"+c.name, strings.NewReader(c.body))
+		s.Handler().ServeHTTP(rec, req)
+		if rec.Code != c.status || !strings.Contains(rec.Body.String(), c.text) {
+			t.Errorf("PUT %s %.60s: %d %s", c.name, c.body, rec.Code, rec.Body)
+		}
+	}
+	if got := s.cfg.Backends.States(); got[0].Health != "healthy" || got[0].Tags[0] != "master" {
+		t.Errorf("what was refused counts: %+v", got)
+	}
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -36,10 +35,5 @@ func (h *Hub) Farewell(ctx context.Context) error {
 		})
 	}
 	asking.Wait()
-	for _, err := range errs {
-		if err == nil {
-			return nil
-		}
-	}
-	return errors.Join(errs...)
+	return anyDone(errs)
 }

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Config makes a Hub. All fields but Mesh are required.
+// Config makes a Hub. All fields but Mesh and Holder are required.
 type Config struct {
 	// Disk keeps the Term and the state of the records.
 	Disk *durable.Disk
@@ -29,6 +29,8 @@ type Config struct {
 	ReportChanged *latest.Value[struct{}]
 	// Mesh answers what coordinators ask about the overlay; the zero one has no node.
 	Mesh mesh.Server
+	// Holder is told of other groups' hand-overs; nil: nothing is held here.
+	Holder Holder
 	// Run is how many processes this Boot had before: reports are numbered on from theirs.
 	Run uint32
 	Log *slog.Logger

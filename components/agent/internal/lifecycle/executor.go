@@ -20,7 +20,7 @@ import (
 // for one order: something pulls it back (workload-handover 2.5).
 const regainLimit = 2
 
-// Config makes an Executor. All fields are required.
+// Config makes an Executor. All fields but Callers are required.
 type Config struct {
 	Slot string
 	// Disk keeps the finished results.
@@ -30,7 +30,18 @@ type Config struct {
 	Hooks func() []group.LifecycleHook
 	// Commands runs exec hooks.
 	Commands Commands
-	Log      *slog.Logger
+	// Callers are held back while leadership moves; nil: nobody is.
+	Callers Callers
+	Log     *slog.Logger
+}
+
+// Callers are those who dial routes that follow this member's role.
+type Callers interface {
+	// Hold has them wait, and says in a few words who does not; "" when all do. It returns
+	// within a few seconds, and what it could not do never stops a hand-over.
+	Hold(ctx context.Context, k Key) string
+	// Release lets them go on, to leader if it is not "". It returns within a second.
+	Release(ctx context.Context, k Key, leader string)
 }
 
 // Commands runs exec hooks in the containers of their services.

@@ -23,6 +23,8 @@ type step struct {
 	// transferred and newLeader are the outcome of handOver.
 	transferred bool
 	newLeader   string
+	// note is who did not wait for the hand-over.
+	note string
 }
 
 // run returns the final result, or false when it was cut off and has none.
@@ -38,8 +40,11 @@ func (s *step) run(ctx context.Context) (Result, bool) {
 		return Result{}, false
 	}
 	r := Result{Key: s.order.Key, State: state, At: time.Now().UTC(), Transferred: s.transferred, NewLeader: s.newLeader}
-	if err != nil {
+	switch {
+	case err != nil:
 		r.Message = clip(err.Error())
+	case s.note != "":
+		r.Message = clip("callers that did not wait for the hand-over: " + s.note)
 	}
 	return r, true
 }
@@ -127,9 +132,7 @@ func (s *step) handOver(ctx context.Context) error {
 		case view.Leader == self:
 			calls++
 			var done driver.Transferred
-			done, last = d.Transfer(ctx, driver.TransferRequest{
-				ExpectedLeader: s.order.ExpectedLeader, Candidates: s.order.Candidates,
-			})
+			done, last = s.transfer(ctx, d)
 			s.exec.cfg.Member.Kick()
 			if last == nil {
 				s.transferred = s.transferred || done.Moved
@@ -153,4 +156,20 @@ func (s *step) handOver(ctx context.Context) error {
 			return errors.Join(context.Cause(ctx), last)
 		}
 	}
+}
+
+// transfer makes one call that moves leadership, while callers wait.
+func (s *step) transfer(ctx context.Context, d driver.Driver) (driver.Transferred, error) {
+	request := driver.TransferRequest{ExpectedLeader: s.order.ExpectedLeader, Candidates: s.order.Candidates}
+	callers := s.exec.cfg.Callers
+	if callers == nil {
+		return d.Transfer(ctx, request)
+	}
+	if s.note = callers.Hold(ctx, s.order.Key); s.note != "" {
+		s.exec.cfg.Log.Warn("some callers do not wait for the hand-over", "operation", s.order.Operation, "callers", s.note)
+	}
+	done, err := d.Transfer(ctx, request)
+	// Whether it moved or not, nobody waits any longer; also when the order was called off.
+	callers.Release(context.WithoutCancel(ctx), s.order.Key, done.Leader)
+	return done, err
 }

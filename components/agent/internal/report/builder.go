@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
@@ -20,6 +21,8 @@ type Sources struct {
 	Results func() []lifecycle.Result
 	// Epochs of the secrets that this Boot has.
 	Epochs func() map[string]uint32
+	// Backends are those whose registration workloads own.
+	Backends func() []backends.State
 	// Faults are what the agent cannot do as it should, for people.
 	Faults  func() []string
 	Version string
@@ -57,6 +60,9 @@ func (b *Builder) Build() *controlv1.Report {
 		r.Checks = append(r.Checks, &controlv1.CheckResult{
 			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since),
 		})
+	}
+	for _, s := range b.src.Backends() {
+		r.Backends = append(r.Backends, &controlv1.BackendState{Name: s.Name, Health: healthOf(s.Health), Tags: s.Tags, Output: clip(s.Output)})
 	}
 	for _, s := range b.src.Results() {
 		r.Steps = append(r.Steps, stepResult(s))

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"cadre.dev/agent/internal/control"
+	"cadre.dev/agent/internal/lifecycle"
+)
+
+// callers has those who dial this member's role wait while it moves, by way of coordinators.
+type callers struct {
+	hub *control.Hub
+	log *slog.Logger
+}
+
+// Hold implements lifecycle.Callers.
+func (c callers) Hold(ctx context.Context, k lifecycle.Key) string {
+	held, err := c.hub.BeginHandover(ctx, k.Operation, k.Attempt)
+	if err != nil {
+		return "no coordinator could tell them: " + err.Error()
+	}
+	c.log.Info("callers wait for the hand-over", "operation", k.Operation, "attempt", k.Attempt, "callers", len(held.Holding))
+	var out []string
+	for _, slot := range slices.Sorted(maps.Keys(held.NotHolding)) {
+		out = append(out, fmt.Sprintf("%s: %s", slot, held.NotHolding[slot]))
+	}
+	return strings.Join(out, "; ")
+}
+
+// Release implements lifecycle.Callers.
+func (c callers) Release(ctx context.Context, k lifecycle.Key, leader string) {
+	if err := c.hub.EndHandover(ctx, k.Operation, k.Attempt, leader); err != nil {
+		c.log.Warn("callers are not told that the hand-over ended, they go on by themselves", "operation", k.Operation, "error", err)
+	}
+}

@@ -1,0 +1,197 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+// Bounds of what a workload may say.
+const (
+	MaxTags   = 8
+	MaxTag    = 40
+	MaxOutput = 512
+)
+
+// Status is the workload's word.
+type Status string
+
+// The words, which are Consul's.
+const (
+	Passing  Status = "passing"
+	Warning  Status = "warning"
+	Critical Status = "critical"
+)
+
+// Word is what a workload says of one backend.
+type Word struct {
+	Status Status
+	// Tags are lower-case names; one of them may be the role of a route.
+	Tags   []string
+	Output string
+}
+
+// State is how a backend is by its workload's word.
+type State struct {
+	Name string
+	// Health is unknown while there is no word that holds. A warning is healthy.
+	Health rollout.Health
+	Tags   []string
+	Output string
+}
+
+var (
+	// ErrUnknown: there is no such backend, or its registration is the platform's.
+	ErrUnknown = errors.New("the workload owns the registration of no such backend")
+	// ErrInvalid: the word breaks a bound.
+	ErrInvalid = errors.New("not taken")
+)
+
+// Registry has the backends of this CVM. Safe for concurrent use.
+type Registry struct {
+	changed latest.Value[struct{}]
+
+	mu    sync.Mutex
+	ttls  map[string]time.Duration // guarded by mu; of the backends that workloads own
+	words map[string]said          // guarded by mu
+}
+
+type said struct {
+	Word
+
+	until time.Time
+}
+
+// New returns an empty Registry.
+func New() *Registry {
+	return &Registry{ttls: map[string]time.Duration{}, words: map[string]said{}}
+}
+
+// Changes tells of each change of States.
+func (r *Registry) Changes() *latest.Value[struct{}] { return &r.changed }
+
+// Set names the backends that workloads own, as the group's mesh has them. What was said of
+// one that stays holds.
+func (r *Registry) Set(mesh group.Mesh) {
+	ttls := map[string]time.Duration{}
+	for _, p := range mesh.Proxies {
+		if p.Owner == group.OwnerWorkload {
+			ttls[p.Backend] = p.TTL.D()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if maps.Equal(r.ttls, ttls) {
+		return
+	}
+	r.ttls = ttls
+	maps.DeleteFunc(r.words, func(name string, _ said) bool { _, still := ttls[name]; return !still })
+	r.changed.Set(struct{}{})
+}
+
+// Put takes a word: ErrUnknown, ErrInvalid. It holds until the next one, for ttl at most.
+func (r *Registry) Put(name string, w Word) (ttl time.Duration, err error) {
+	if err := w.check(); err != nil {
+		return 0, err
+	}
+	w.Tags = slices.Compact(slices.Sorted(slices.Values(w.Tags)))
+	w.Output = strings.ToValidUTF8(w.Output, "?")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ttl, ok := r.ttls[name]
+	if !ok {
+		return 0, fmt.Errorf("backend %q: %w; it needs registration { owner = %q } in the group's spec, and a route (here: %s)",
+			name, ErrUnknown, group.OwnerWorkload, strings.Join(slices.Sorted(maps.Keys(r.ttls)), ", "))
+	}
+	before, had := r.words[name]
+	r.words[name] = said{w, time.Now().Add(ttl)}
+	if !had || before.Status != w.Status || before.Output != w.Output || !slices.Equal(before.Tags, w.Tags) {
+		r.changed.Set(struct{}{})
+	}
+	return ttl, nil
+}
+
+func (w Word) check() error {
+	var errs []error
+	if w.Status != Passing && w.Status != Warning && w.Status != Critical {
+		errs = append(errs, fmt.Errorf("status: %w: %.40q is unknown: use %s, %s or %s", ErrInvalid, string(w.Status), Passing, Warning, Critical))
+	}
+	if len(w.Tags) > MaxTags {
+		errs = append(errs, fmt.Errorf("tags: %w: there are %d, at most %d are allowed", ErrInvalid, len(w.Tags), MaxTags))
+	}
+	for i, tag := range w.Tags {
+		if p := group.NameProblem(tag); p != "" || len(tag) > MaxTag {
+			errs = append(errs, fmt.Errorf("tags[%d]: %w: %.60q %s", i, ErrInvalid, tag, p))
+		}
+	}
+	if len(w.Output) > MaxOutput {
+		errs = append(errs, fmt.Errorf("output: %w: has %d bytes, at most %d are allowed", ErrInvalid, len(w.Output), MaxOutput))
+	}
+	return errors.Join(errs...)
+}
+
+// States are the backends that workloads own, sorted by name.
+func (r *Registry) States() []State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []State
+	for _, name := range slices.Sorted(maps.Keys(r.ttls)) {
+		w, has := r.words[name]
+		s := State{Name: name, Health: rollout.Unknown, Output: "the workload said nothing yet"}
+		if has {
+			s.Health, s.Tags, s.Output = health(w.Status), w.Tags, w.Output
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func health(s Status) rollout.Health {
+	if s == Critical {
+		return rollout.Unhealthy
+	}
+	return rollout.Healthy
+}
+
+// Run takes back the words whose time is over, until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	for {
+		_, index := r.changed.Get()
+		next := r.expire(time.Now())
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-r.changed.Changed(index):
+		}
+		timer.Stop()
+	}
+}
+
+// expire drops what holds no longer, and says when to look again.
+func (r *Registry) expire(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := time.Hour
+	for name, w := range r.words {
+		left := w.until.Sub(now)
+		if left <= 0 {
+			delete(r.words, name)
+			r.changed.Set(struct{}{})
+			continue
+		}
+		next = min(next, left)
+	}
+	return next
+}

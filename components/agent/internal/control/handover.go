@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+const (
+	// beginLimit bounds all of BeginHandover, and one coordinator's answer with it: callers'
+	// agents have 2.5 s.
+	beginLimit = 3 * time.Second
+	// endLimit bounds EndHandover: whoever is not told releases at the limit of the hold.
+	endLimit = time.Second
+)
+
+// Held is what callers of this Slot's group did.
+type Held struct {
+	// Holding are the Slots whose agents hold what there is to hold.
+	Holding []string
+	// NotHolding are those that do not, with the reason.
+	NotHolding map[string]string
+}
+
+// BeginHandover has a coordinator tell the agents of callers to hold what dials the routes
+// that follow this Slot's role, and returns when they do. It takes 3 s at most. An error says
+// that no coordinator could be asked; nothing is held then, as far as is known.
+func (h *Hub) BeginHandover(ctx context.Context, operation string, attempt uint32) (Held, error) {
+	all := h.sessionsNow()
+	if len(all) == 0 {
+		return Held{}, ErrNoSession
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	ctx, cancel := context.WithTimeout(ctx, beginLimit)
+	defer cancel()
+	var errs []error
+	for _, s := range all {
+		out, err := s.client.BeginHandover(ctx, &controlv1.BeginHandoverRequest{OperationId: operation, Attempt: attempt})
+		if err == nil {
+			return Held{Holding: out.GetHolding(), NotHolding: out.GetNotHolding()}, nil
+		}
+		errs = append(errs, fmt.Errorf("begin hand-over with %s: %w", s.peer.Slot, err))
+	}
+	return Held{}, errors.Join(errs...)
+}
+
+// EndHandover tells every connected coordinator who leads now, "" when that is not known. One
+// that took it is enough. It takes a second at most.
+func (h *Hub) EndHandover(ctx context.Context, operation string, attempt uint32, leader string) error {
+	all := h.sessionsNow()
+	if len(all) == 0 {
+		return ErrNoSession
+	}
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	errs := make([]error, len(all))
+	var asking sync.WaitGroup
+	for i, s := range all {
+		asking.Go(func() {
+			if _, err := s.client.EndHandover(ctx, &controlv1.EndHandoverRequest{OperationId: operation, Attempt: attempt, Leader: leader}); err != nil {
+				errs[i] = fmt.Errorf("end hand-over with %s: %w", s.peer.Slot, err)
+			}
+		})
+	}
+	asking.Wait()
+	return anyDone(errs)
+}
+
+// anyDone is nil when one of those that were asked did it.
+func anyDone(errs []error) error {
+	for _, err := range errs {
+		if err == nil {
+			return nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Holder is what holds this CVM's calls back while another group's leadership moves. Its
+// methods are idempotent by group and operation.
+type Holder interface {
+	// Hold returns when all is held that can be, within a few seconds.
+	Hold(ctx context.Context, group, operation string) []HeldRoute
+	// Release begins to let go; leader is the Slot that leads now, "" when nobody knows.
+	Release(group, operation, leader string)
+}
+
+// HeldRoute is how one route is.
+type HeldRoute struct {
+	Route   string
+	Held    bool
+	Message string
+}
+
+// HoldRoutes implements AgentService.
+func (w *wakeServer) HoldRoutes(ctx context.Context, r *controlv1.HoldRoutesRequest) (*controlv1.HoldRoutesResponse, error) {
+	out := &controlv1.HoldRoutesResponse{}
+	if w.hub.cfg.Holder == nil {
+		return out, nil
+	}
+	for _, one := range w.hub.cfg.Holder.Hold(ctx, r.GetGroup(), r.GetOperationId()) {
+		out.Routes = append(out.Routes, &controlv1.HeldRoute{Route: one.Route, Held: one.Held, Message: one.Message})
+	}
+	return out, nil
+}
+
+// ReleaseRoutes implements AgentService.
+func (w *wakeServer) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRoutesRequest) (*controlv1.ReleaseRoutesResponse, error) {
+	if w.hub.cfg.Holder != nil {
+		w.hub.cfg.Holder.Release(r.GetGroup(), r.GetOperationId(), r.GetLeader())
+	}
+	return &controlv1.ReleaseRoutesResponse{}, nil
+}
