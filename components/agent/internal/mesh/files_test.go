@@ -107,7 +107,7 @@ func TestRoutesStandBehindSlots(t *testing.T) {
 func TestTheScriptBecomesTheProgram(t *testing.T) {
 	dir := secrettest.MemoryDir(t)
 	program := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nprintf '%s|' \"$0\" \"$@\"\nexit 9\n"), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nprintf '%s|' \"$0\" \"$@\"\nexit 9\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir, 0, program); err != nil {
@@ -135,7 +135,7 @@ func TestTheScriptBecomesTheProgram(t *testing.T) {
 		}
 	}
 	if shellcheck, err := exec.LookPath("shellcheck"); err == nil {
-		if out, err := exec.CommandContext(t.Context(), shellcheck, path).CombinedOutput(); err != nil { //nolint:gosec // the path is ours
+		if out, err := exec.CommandContext(t.Context(), shellcheck, path).CombinedOutput(); err != nil {
 			t.Errorf("shellcheck: %s", out)
 		}
 	}

@@ -17,7 +17,7 @@ func (r *rig) hostsSay(want string) {
 	})
 }
 
-// TestARouteComesAndGoesWhileTheWorkloadRuns: by the kernel's word, and where it has none.
+// TestARouteComesAndGoesWhileTheWorkloadRuns: and nothing is started again for it.
 func TestARouteComesAndGoesWhileTheWorkloadRuns(t *testing.T) {
 	r := newRig(t)
 	r.hosts = filepath.Join(r.dir, "etc-hosts")

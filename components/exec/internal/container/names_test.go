@@ -98,7 +98,7 @@ func TestAReaderNeverMissesANameThatStays(t *testing.T) {
 	if err := os.WriteFile(path, []byte(others), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const rounds = 400
+	const rounds = 200
 	want := func(round int) []entry {
 		out := []entry{{"127.50.0.1", "stays"}, {fmt.Sprintf("127.50.1.%d", round%3), "moves"}}
 		for i := range 20 {
