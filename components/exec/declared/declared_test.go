@@ -47,6 +47,10 @@ func TestReadTellsWhatIsDeclared(t *testing.T) {
 	}
 }
 
+func TestTheAgentsScriptIsAStartToo(t *testing.T) {
+	accepted(t, "command: [/run/mesh/exec, --,", "command: [/run/mesh/exec.sh, --hosts, --user=70, --,")
+}
+
 // TestHK03_OnlyLiteralWordsOfTheTextAreRun: each change of a good text is refused at its
 // place, and then nothing of it is run.
 func TestHK03_OnlyLiteralWordsOfTheTextAreRun(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 )
 
 const (
+	// Shell is Program for whoever would rather start a script: the agent places it beside it,
+	// and it becomes Program.
+	Shell = Program + ".sh"
 	// Waiter is where a service has Script, which it starts with.
 	Waiter = "/etc/cadre/exec.sh"
 	// Script waits for Program and becomes it. It stands in the compose text, as a config
@@ -36,7 +39,7 @@ func (r *reader) start(s named, at *yaml.Node) {
 		word = list.Content[0].Value
 	}
 	switch word {
-	case Program:
+	case Program, Shell:
 	case Waiter:
 		r.waits(s, list)
 	default:

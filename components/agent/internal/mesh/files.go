@@ -25,7 +25,10 @@ type Info struct {
 	// Members are the group's Slot names in ordinal order.
 	Members []string
 	// VIPs by Slot name, of all known Peers and this Slot.
-	VIPs        map[string]netip.Addr
+	VIPs map[string]netip.Addr
+	// Routes are the VIPs of the routes that this Slot may dial, by route name. A Slot's own
+	// name means the Slot, whatever a route is called.
+	Routes      map[string]netip.Addr
 	Meta        map[string]string
 	Secrets     map[string]Secret
 	ConsulToken secret.Value
@@ -114,8 +117,17 @@ func (f *Folder) place(program string) error {
 	if err != nil {
 		return fmt.Errorf("--exec-binary: %w", err)
 	}
-	return f.public("exec", data, 0o755)
+	return errors.Join(f.public("exec", data, 0o755), f.public("exec.sh", []byte(wrapper), 0o755))
 }
+
+// wrapper becomes the program beside it, which is the one that waits and does the rest.
+const wrapper = `#!/bin/sh
+# Becomes exec, beside it, which waits until this CVM is admitted and runs what stands after --.
+case $0 in
+*/*) exec "${0%/*}/exec" "$@" ;;
+*) exec ./exec "$@" ;;
+esac
+`
 
 // Write brings all files except ready up to date; what did not change is not touched.
 func (f *Folder) Write(info Info) error {
@@ -174,7 +186,22 @@ func hosts(info Info) []byte {
 	for _, slot := range slices.Sorted(maps.Keys(info.VIPs)) {
 		fmt.Fprintf(&b, "%s %s\n", info.VIPs[slot], slot)
 	}
+	for _, route := range routes(info) {
+		fmt.Fprintf(&b, "%s %s\n", info.Routes[route], route)
+	}
 	return []byte(b.String())
+}
+
+// routes are the names of routes that stand for nothing else here, sorted.
+func routes(info Info) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(info.Routes)) {
+		_, peer := info.VIPs[name]
+		if !peer && name != "localhost" && name != info.Slot && !slices.Contains(info.Members, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func environment(info Info) []byte {
@@ -192,6 +219,7 @@ func environment(info Info) []byte {
 		"CADRE_VIP":         info.VIP.String(),
 		"CADRE_MEMBERS":     strings.Join(info.Members, ","),
 		"CADRE_MEMBER_VIPS": strings.Join(addresses, ","),
+		"CADRE_ROUTES":      strings.Join(routes(info), ","),
 		"CONSUL_HTTP_ADDR":  "127.0.0.1:8500",
 	}
 	for key, value := range info.Meta {

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -65,6 +66,78 @@ func TestExecWaitsForReadyAndLoadsEnvironment(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
 		t.Error("a meta value was run as a command")
+	}
+}
+
+// TestRoutesStandBehindSlots: they come and go with each Write, and take no name from a Slot.
+func TestRoutesStandBehindSlots(t *testing.T) {
+	dir := secrettest.MemoryDir(t)
+	f, err := Open(dir, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vip := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 10, 0, n}) }
+	const slots = "127.0.0.1 localhost\n127.50.1.1 db-0\n127.50.1.2 db-1\n"
+	for _, step := range []struct {
+		routes      map[string]netip.Addr
+		hosts, list string
+	}{
+		{nil, slots, ""},
+		{map[string]netip.Addr{"worker": vip(2), "db-master": vip(1)}, slots + "127.10.0.1 db-master\n127.10.0.2 worker\n", "db-master,worker"},
+		// db-2 is a member whose address is not known yet.
+		{map[string]netip.Addr{"db-0": vip(3), "db-1": vip(4), "db-2": vip(5), "localhost": vip(6), "worker": vip(2)}, slots + "127.10.0.2 worker\n", "worker"},
+		{map[string]netip.Addr{}, slots, ""},
+	} {
+		info := testInfo()
+		info.Routes = step.routes
+		if err := f.Write(info); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, dir, "hosts"); got != step.hosts {
+			t.Errorf("%v: hosts\n%swant\n%s", step.routes, got, step.hosts)
+		}
+		if got := read(t, dir, "env"); !strings.Contains(got, "CADRE_ROUTES='"+step.list+"'\n") {
+			t.Errorf("%v: environment\n%s", step.routes, got)
+		}
+	}
+}
+
+// TestTheScriptBecomesTheProgram: in each shell that is here, with every word as it is, and
+// whatever way it is found.
+func TestTheScriptBecomesTheProgram(t *testing.T) {
+	dir := secrettest.MemoryDir(t)
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nprintf '%s|' \"$0\" \"$@\"\nexit 9\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, 0, program); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "exec.sh")
+	words := []string{"--", "two words", "", "$HOME", "*"}
+	const said = "|--|two words||$HOME|*|"
+	starts := [][]string{{path}, {"exec.sh"}}
+	for _, shell := range [][]string{{"sh"}, {"dash"}, {"bash", "--posix"}, {"busybox", "sh"}} {
+		if _, err := exec.LookPath(shell[0]); err == nil {
+			starts = append(starts, append(shell, path), append(shell, "exec.sh"))
+		}
+	}
+	for _, start := range starts {
+		cmd := exec.CommandContext(t.Context(), start[0], append(start[1:], words...)...)
+		cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin"}
+		if start[0] == "exec.sh" {
+			cmd = exec.CommandContext(t.Context(), "sh", append([]string{"-c", `exec exec.sh "$@"`, "x"}, words...)...)
+			cmd.Dir, cmd.Env = "/", []string{"PATH=" + dir + ":/usr/bin:/bin"}
+		}
+		out, err := cmd.Output()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 9 || !strings.HasSuffix(string(out), "/exec"+said) {
+			t.Errorf("%q: %q, %v", start, out, err)
+		}
+	}
+	if shellcheck, err := exec.LookPath("shellcheck"); err == nil {
+		if out, err := exec.CommandContext(t.Context(), shellcheck, path).CombinedOutput(); err != nil {
+			t.Errorf("shellcheck: %s", out)
+		}
 	}
 }
 

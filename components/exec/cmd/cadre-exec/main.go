@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"cadre.dev/exec/internal/container"
 )
@@ -15,12 +16,14 @@ import (
 // version is set at link time.
 var version = "dev"
 
-const usage = `usage: exec [--hosts] -- command [argument...]
+const usage = `usage: exec [--hosts] [--user=USER[:GROUP]] -- command [argument...]
 
 Waits until this CVM is admitted, sets the CADRE_ variables and runs the command, whose
 exit code it ends with (128 and the number for a signal).
 
-  --hosts    add the Peers' names to this container's own /etc/hosts
+  --hosts    keep the names of Peers and routes in this container's own /etc/hosts
+  --user     run command, and what the agent asks for, as this user of the image, by name
+             or number; this program must be started as root
   --version  print the version and exit
 `
 
@@ -37,10 +40,13 @@ func main() {
 func run(args []string) int {
 	cfg := container.Config{Commands: "/run/cadre-exec", AgentUID: agentUID}
 	for len(args) > 0 && args[0] != "--" {
-		switch args[0] {
-		case "--hosts":
+		user, isUser := strings.CutPrefix(args[0], "--user=")
+		switch {
+		case args[0] == "--hosts":
 			cfg.Hosts = "/etc/hosts"
-		case "--version":
+		case isUser && user != "":
+			cfg.User = user
+		case args[0] == "--version":
 			fmt.Println("cadre-exec", version)
 			return 0
 		default:

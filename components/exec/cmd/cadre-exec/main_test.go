@@ -59,6 +59,7 @@ func TestWrongUsageIsSaid(t *testing.T) {
 		want int
 	}{
 		{nil, 64}, {[]string{"--"}, 64}, {[]string{"true"}, 64}, {[]string{"--hosts", "true"}, 64}, {[]string{"--no", "--", "true"}, 64},
+		{[]string{"--user", "--", "true"}, 64}, {[]string{"--user=", "--", "true"}, 64}, {[]string{"--user=no-such-user", "--", "true"}, 70},
 		{[]string{"--version"}, 0}, {[]string{"--", "true"}, 0}, {[]string{"--", "sh", "-c", "exit 9"}, 9},
 		{[]string{"--", "no-such-program"}, 127}, {[]string{"--", "/"}, 126},
 	} {

@@ -8,6 +8,9 @@
 //	     └─ reaper    one for each command: ends it with its time, its caller or its server,
 //	         └─ the command and all that came of it
 //
+// Init keeps the container's hosts file as the agent's names are, in place and while it is read
+// (names.go). For that it can be root where workload and commands are another user's (user.go).
+//
 // Server and reapers are subreapers (prctl(2)): what leaves its parent by a double
 // fork, and what leaves its session by setsid, still is a descendant of its reaper, and
 // never mixes with what the workload leaves behind, which init inherits. A reaper is

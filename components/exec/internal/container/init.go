@@ -23,8 +23,12 @@ type Config struct {
 	Commands string
 	// AgentUID is who may send commands.
 	AgentUID int
-	// Hosts is the file that gets the Peers' names; "" for none.
+	// Hosts is the file that has the names of Peers and routes as long as the workload runs;
+	// "" for none.
 	Hosts string
+	// User is whom the workload and commands run as, "name", "id" or with ":group"; "" for the
+	// user of this process.
+	User string
 }
 
 // Exit codes of init itself; the others are the workload's.
@@ -67,9 +71,14 @@ func Init(cfg Config, argv []string) int {
 	if sig := awaitReady(cfg.Mesh, signals); sig != 0 {
 		return exitSignalBase + int(sig)
 	}
-	if err := takeMesh(cfg); err != nil {
+	if err := takeEnv(cfg.Mesh); err != nil {
 		return fail(exitFailed, err)
 	}
+	as, err := become(cfg.User)
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	follow(cfg)
 	program, err := exec.LookPath(argv[0])
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR) {
@@ -77,14 +86,17 @@ func Init(cfg Config, argv []string) int {
 		}
 		return fail(exitNotFound, err)
 	}
-	server, end, err := startServer(cfg)
+	server, end, err := startServer(cfg, as)
 	if err != nil {
 		return fail(exitFailed, err)
 	}
 	defer end.Close() //nolint:errcheck // its end is the server's
-	workload, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
+	workload, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Credential: as}})
 	if err != nil {
-		return fail(exitCannotRun, fmt.Errorf("start %s: %w", program, err))
+		return fail(exitCannotRun, startProblem(program, err, as))
+	}
+	if err := mayEnd(workload, as); err != nil {
+		return fail(exitFailed, err) // and the workload with its container
 	}
 	go passOn(signals, workload)
 	return reapUntil(workload, server)
@@ -148,7 +160,7 @@ func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
 }
 
 // startServer starts what takes commands; closing end ends it.
-func startServer(cfg Config) (pid int, end *os.File, err error) {
+func startServer(cfg Config, as *syscall.Credential) (pid int, end *os.File, err error) {
 	info, err := os.Stat(cfg.Commands)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil, nil
@@ -162,9 +174,9 @@ func startServer(cfg Config) (pid int, end *os.File, err error) {
 	}
 	defer r.Close() //nolint:errcheck // the server has it
 	argv := []string{serverRole, cfg.Commands, strconv.Itoa(cfg.AgentUID)}
-	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{r.Fd(), 2, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{r.Fd(), 2, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Credential: as}})
 	if err != nil {
-		return 0, nil, errors.Join(fmt.Errorf("start what runs commands: %w", err), w.Close())
+		return 0, nil, errors.Join(startProblem("what runs commands", err, as), w.Close())
 	}
 	return pid, w, nil
 }

@@ -7,56 +7,38 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
-// takeMesh loads the agent's variables into the environment, and its names into the
-// container's own hosts file if that is wanted.
-func takeMesh(cfg Config) error {
-	text, err := readFile(filepath.Join(cfg.Mesh, "env"))
+// takeEnv loads the agent's variables into the environment.
+func takeEnv(mesh string) error {
+	path := filepath.Join(mesh, "env")
+	text, err := readFile(path)
 	if err != nil {
 		return err
 	}
 	vars, err := parseEnv(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(cfg.Mesh, "env"), err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	for _, v := range vars {
 		if err := os.Setenv(v.name, v.value); err != nil {
 			return err
 		}
 	}
-	if cfg.Hosts == "" {
-		return nil
-	}
-	return addHosts(cfg.Hosts, filepath.Join(cfg.Mesh, "hosts"))
+	return nil
 }
 
-const hostsMark = "# cadre peers\n"
-
-// addHosts appends the Peers once: a container that starts again keeps its file.
-func addHosts(to, from string) error {
-	names, err := readFile(from)
-	if err != nil {
-		return err
-	}
-	now, err := readFile(to)
-	if err != nil || strings.Contains("\n"+now, "\n"+hostsMark) {
-		return err
-	}
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(hostsMark + names)
-	return errors.Join(err, f.Close())
-}
-
+// readFile reads a plain file. Others mount the agent's folder, too: one that blocks is refused.
 func readFile(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() //nolint:errcheck // read only
+	if at, err := f.Stat(); err != nil || !at.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a plain file", path)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxMeshFileSize+1))
 	if err != nil {
 		return "", err

@@ -20,30 +20,32 @@ import (
 const soon = 30 * time.Second
 
 // initRole is the test program as the first process of a container:
-// mesh, commands, agent's uid, hosts file, then the workload.
+// mesh, commands, agent's uid, hosts file, user, then the workload.
 const initRole = "cadre-exec-test-init"
 
 func TestMain(m *testing.M) {
 	if code, ok := Role(os.Args); ok {
 		os.Exit(code)
 	}
-	if len(os.Args) > 5 && os.Args[0] == initRole {
+	if len(os.Args) > 6 && os.Args[0] == initRole {
 		uid, _ := strconv.Atoi(os.Args[3])
-		os.Exit(Init(Config{Mesh: os.Args[1], Commands: os.Args[2], AgentUID: uid, Hosts: os.Args[4]}, os.Args[5:]))
+		os.Exit(Init(Config{Mesh: os.Args[1], Commands: os.Args[2], AgentUID: uid, Hosts: os.Args[4], User: os.Args[5]}, os.Args[6:]))
 	}
 	os.Exit(m.Run())
 }
 
 // rig is one container without namespaces.
 type rig struct {
-	t                          *testing.T
-	dir, mesh, commands, hosts string
-	agentUID                   int
-	files                      []*os.File
-	out, err                   *os.File
-	cmd                        *exec.Cmd
-	ended                      chan struct{}
-	code                       int
+	t                                *testing.T
+	dir, mesh, commands, hosts, user string
+	agentUID                         int
+	// init's own credentials; nil for the test's.
+	as       *syscall.Credential
+	files    []*os.File
+	out, err *os.File
+	cmd      *exec.Cmd
+	ended    chan struct{}
+	code     int
 }
 
 func newRig(t *testing.T) *rig {
@@ -67,13 +69,42 @@ func (r *rig) write(name, text string) {
 	}
 }
 
+// replace is how the agent writes.
+func (r *rig) replace(name, text string) {
+	r.t.Helper()
+	r.write(name+".new", text)
+	if err := os.Rename(filepath.Join(r.dir, name+".new"), filepath.Join(r.dir, name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// share lets other users reach the rig's files.
+func (r *rig) share() {
+	r.t.Helper()
+	err := filepath.WalkDir(r.dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, 0o755)
+		} else if err == nil {
+			err = os.Chmod(path, 0o644)
+		}
+		return err
+	})
+	for dir := filepath.Dir(r.dir); err == nil && dir != filepath.Clean(os.TempDir()) && dir != "/"; dir = filepath.Dir(dir) {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func (r *rig) ready() { r.write("mesh/ready", "") }
 
 // start runs init with a shell as its workload.
 func (r *rig) start(script string) {
 	r.t.Helper()
 	r.cmd = exec.Command("/proc/self/exe")
-	r.cmd.Args = []string{initRole, r.mesh, r.commands, strconv.Itoa(r.agentUID), r.hosts, "sh", "-c", script}
+	r.cmd.Args = []string{initRole, r.mesh, r.commands, strconv.Itoa(r.agentUID), r.hosts, r.user, "sh", "-c", script}
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.as}
 	r.cmd.ExtraFiles, r.cmd.Dir = r.files, r.dir
 	r.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // else each process ends a second late
 	// Files, not pipes: those would be waited for as long as somebody has them.

@@ -140,7 +140,8 @@ func (s *supervisor) prepareFiles(index int, u *unit) ([]sandbox.Mount, error) {
 		compose.Mount
 		name string
 	}{
-		{compose.Mount{Target: "/etc/hosts", Content: hosts, Mode: 0o644}, "hosts"},
+		// Read-only with the root, as container engines have it.
+		{compose.Mount{Target: "/etc/hosts", Content: hosts, ReadOnly: u.svc.ReadOnly, Mode: 0o644}, "hosts"},
 		// A CVM here has no name server; an empty file makes lookups fail at once.
 		{compose.Mount{Target: "/etc/resolv.conf", ReadOnly: true, Mode: 0o644}, "resolv.conf"},
 	}
