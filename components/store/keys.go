@@ -14,6 +14,8 @@ const (
 	AppComposePrefix = "app-compose/"
 	SlotsPrefix      = "slots/"
 	AddressesPrefix  = "addresses/"
+	RoutesPrefix     = "routes/"
+	MeshPrefix       = "mesh/"
 	OperationsPrefix = "operations/"
 	RolloutsPrefix   = "rollouts/"
 	PolicyPrefix     = "policy/slots/"
@@ -84,6 +86,12 @@ func SlotsOf(g string) string { return key("slots", name(g)) + "/" }
 
 // AddressesKey is which virtual addresses group g has.
 func AddressesKey(g string) string { return key("addresses", name(g)) }
+
+// RouteKey is which virtual address the route called r has.
+func RouteKey(r string) string { return key("routes", name(r)) }
+
+// MeshKey is the part that group g has in the service layer.
+func MeshKey(g string) string { return key("mesh", name(g)) }
 
 // OperationKey is one Action being carried out.
 func OperationKey(op string) string { return key("operations", id(op)) }

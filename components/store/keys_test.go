@@ -16,6 +16,8 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 		"revisions/<digest>":           store.RevisionKey("sha256:00ff"),
 		"app-compose/<hash>":           store.AppComposeKey(strings.Repeat("0f", 32)),
 		"slots/<group>/<slot>":         store.SlotKey("pg", "pg-0"),
+		"routes/<route>":               store.RouteKey("pg-master"),
+		"mesh/<group>":                 store.MeshKey("pg"),
 		"addresses/<group>":            store.AddressesKey("pg"),
 		"operations/<id>":              store.OperationKey("01J8Z3-pg-0"),
 		"rollouts/<id>":                store.RolloutKey("pg.7"),
@@ -83,7 +85,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
-		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<id>", "a", "<digest>", "a", "<hash>", strings.Repeat("0a", 32),
+		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<route>", "a", "<id>", "a", "<digest>", "a", "<hash>", strings.Repeat("0a", 32),
 			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<floor>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {

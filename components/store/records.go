@@ -9,6 +9,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/route"
 )
 
 //go:generate go run ./internal/gendocs -o ../../docs/kv.md
@@ -68,6 +69,10 @@ var Records = []Kind{
 		"Binding of a Slot to the Instance that fills it, and the Revision assigned to it."},
 	{"addresses/<group>", typeOf[address.Given](), Leader, 32 * kib,
 		"The blocks of virtual addresses that the group's Slots have theirs from. None is taken back while the group is there; the record goes a day after nothing of the group is left, and until then nobody else is given its addresses."},
+	{"routes/<route>", typeOf[route.Record](), Leader, 1 * kib,
+		"The virtual address of a route. It is given once and never removed or given to another route: an address that an application remembers leads to that route or nowhere. `group` declares the route, or did last."},
+	{"mesh/<group>", typeOf[group.Mesh](), Leader, 128 * kib,
+		"The group's part in the service layer, as all accepted specs make it: the proxies of each member and their ports, and the routes that members may dial. Agents, the catalog and the peer maps go by it. Empty while the group has no part; removed with the group."},
 	{"operations/<id>", typeOf[operation.Operation](), Leader, 32 * kib,
 		"One Action being carried out. Written before the first effect; a successor continues from it."},
 	{"rollouts/<id>", typeOf[operation.Rollout](), Leader, 16 * kib,
@@ -161,6 +166,7 @@ func (k Kind) Matches(key string) bool {
 var variables = map[string]interface{ MatchString(string) bool }{
 	"<group>":  nameGrammar,
 	"<slot>":   nameGrammar,
+	"<route>":  nameGrammar,
 	"<secret>": nameGrammar,
 	"<digest>": idGrammar,
 	"<id>":     idGrammar,

@@ -1,6 +1,9 @@
 package group
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Mesh is the part that one group has in the service layer, as the leader decided it by all
 // specs in force: the record mesh/<group>. Members get it with their configuration, and
@@ -14,6 +17,44 @@ type Mesh struct {
 	// Term of the leader that wrote it.
 	Term uint64 `json:"term,omitempty"`
 }
+
+// Check is an error when m is no record of the group name.
+func (m Mesh) Check(name string) error {
+	if m.Group != name {
+		return fmt.Errorf("group: is %q, and the key names %q", m.Group, name)
+	}
+	ids, ports, routes := map[string]bool{}, map[int]bool{}, map[string]bool{}
+	for _, p := range m.Proxies {
+		switch {
+		case p.ID != ProxyOf(p.Service) || nameless(p.Service):
+			return fmt.Errorf("proxies: %q is no proxy of %q", p.ID, p.Service)
+		case ids[p.ID]:
+			return fmt.Errorf("proxies: %q is there twice", p.ID)
+		case p.Calls() != (p.Port == 0) || !p.Calls() && (p.Port < FirstProxyPort || p.Port > LastProxyPort):
+			return fmt.Errorf("proxies: %q has the port %d", p.ID, p.Port)
+		case p.Port != 0 && ports[p.Port]:
+			return fmt.Errorf("proxies: the port %d is given twice", p.Port)
+		case !p.Calls() && (p.LocalPort < 1 || p.LocalPort > 65535):
+			return fmt.Errorf("proxies: %q has the local port %d", p.ID, p.LocalPort)
+		}
+		ids[p.ID], ports[p.Port] = true, true
+	}
+	for _, r := range m.Routes {
+		switch {
+		case nameless(r.Name) || routes[r.Name]:
+			return fmt.Errorf("routes: %q is no name, or there twice", r.Name)
+		case !r.VIP.Is4() || !r.VIP.IsLoopback():
+			return fmt.Errorf("routes: %q has the address %s", r.Name, r.VIP)
+		case r.Port < 1 || r.Port > 65535:
+			return fmt.Errorf("routes: %q has the port %d", r.Name, r.Port)
+		}
+		routes[r.Name] = true
+	}
+	return nil
+}
+
+// nameless reports what cannot be the name of a service: those of backends are made of two.
+func nameless(s string) bool { return s == "" || len(s) > 2*maxName+1 }
 
 // Proxy is one Envoy of a member.
 type Proxy struct {
@@ -74,8 +115,17 @@ func (r RouteTo) Behind() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 11, four[2], four[3]})
 }
 
-// ProxyPort bounds the ports that proxies of backends have.
+// Ports that proxies of backends have.
 const (
 	FirstProxyPort = 20000
-	LastProxyPort  = 20999
+	LastProxyPort  = 20998
+	// CallerPort is that of every proxy that carries calls. Consul wants each to have one;
+	// nobody is let through to it.
+	CallerPort = 20999
 )
+
+// proxySuffix ends the names of proxies, and of nothing else.
+const proxySuffix = "-sidecar-proxy"
+
+// ProxyOf is the name in the catalog of the proxy of a service.
+func ProxyOf(service string) string { return service + proxySuffix }

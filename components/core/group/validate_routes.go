@@ -90,6 +90,8 @@ func (v *validator) routes(s Spec) {
 			v.add(path+".backend", "", "there is no backend %q in this group", r.Backend)
 		case b.Protocol != "tcp":
 			v.add(path+".backend", "", "%q is %s: routes carry tcp only", r.Backend, b.Protocol)
+		case strings.HasSuffix(s.Service(b), proxySuffix) || ProxyOf(s.Service(b)) == s.Name:
+			v.add(path+".backend", "", "%q is the service %q in the catalog, where names that end in %q are those of proxies: give it another workload or parent", r.Backend, s.Service(b), proxySuffix)
 		}
 		v.role(path+".role", r.Role, known && b.Registration.Owner == OwnerWorkload, s.Workload.Kind)
 		v.hold(path, r)
@@ -99,7 +101,7 @@ func (v *validator) routes(s Spec) {
 
 // routeName refuses names that stand for something else where routes are dialled.
 func (v *validator) routeName(path string, s Spec, name string) {
-	if name == "localhost" || name == consulService {
+	if name == "localhost" || name == consulService || strings.HasSuffix(name, proxySuffix) {
 		v.add(path, "", "the name stands for something else in every CVM: use another")
 	}
 	if g, _, err := ParseSlot(name); err == nil {

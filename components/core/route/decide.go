@@ -15,6 +15,8 @@ import (
 type Known struct {
 	// Specs in force, by group.
 	Specs map[string]group.Spec
+	// Accepted is when each was accepted last; a lower number is earlier.
+	Accepted map[string]uint64
 	// Routes are all records routes/<route>, by route.
 	Routes map[string]Record
 	// Meshes are the records mesh/<group>, by group: ports stay that they give.
@@ -39,8 +41,9 @@ func Decide(k Known) (Decided, error) {
 	for _, r := range k.Routes {
 		d.taken[r.VIP] = true
 	}
+	d.has = holders(k)
 	for _, name := range slices.Sorted(maps.Keys(k.Specs)) {
-		spec := k.Specs[name]
+		spec := d.own(k.Specs[name])
 		d.backends(spec)
 		for _, r := range sorted(spec.Routes, func(r group.Route) string { return r.Name }) {
 			d.route(spec, r)
@@ -59,17 +62,15 @@ type decider struct {
 
 	out   Decided
 	taken map[netip.Addr]bool
+	has   map[string]string // which group has a name
 	errs  []error
 }
-
-// ProxyOf is the name in the catalog of the proxy of a service.
-func ProxyOf(service string) string { return service + "-sidecar-proxy" }
 
 // backends has each backend that a route leads to stand behind a proxy.
 func (d *decider) backends(spec group.Spec) {
 	ports := ports(d.Meshes[spec.Name])
 	for _, b := range sorted(spec.Backends, func(b group.Backend) string { return b.Name }) {
-		if !slices.ContainsFunc(spec.Routes, func(r group.Route) bool { return r.Backend == b.Name }) {
+		if !routed(spec, b) {
 			continue
 		}
 		service := spec.Service(b)
@@ -79,11 +80,11 @@ func (d *decider) backends(spec group.Spec) {
 			continue
 		}
 		d.add(spec.Name, group.Proxy{
-			ID: ProxyOf(service), Service: service, Backend: b.Name, Port: port,
+			ID: group.ProxyOf(service), Service: service, Backend: b.Name, Port: port,
 			Owner: cmp.Or(b.Registration.Owner, group.OwnerPlatform), TTL: ttl(b.Registration),
-			LocalPort: b.Port, Loopback: b.Address == group.LoopbackAddress, Callers: callers(b),
+			LocalPort: b.Port, Loopback: b.Address == group.LoopbackAddress, Callers: d.callers(b),
 		})
-		d.out.Config.service(service, callers(b), roles(spec, b.Name))
+		d.out.Config.service(service, d.callers(b), roles(spec, b.Name))
 	}
 }
 
@@ -94,8 +95,16 @@ func ttl(r group.Registration) group.Duration {
 	return 0
 }
 
-func callers(b group.Backend) []string {
-	return slices.Compact(slices.Sorted(slices.Values(b.Allow)))
+// callers are the groups that b allows and that exist: until a group does, its name may be
+// that of something else.
+func (d *decider) callers(b group.Backend) []string {
+	var out []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(b.Allow))) {
+		if _, known := d.Specs[name]; known {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func roles(spec group.Spec, backend string) []string {
@@ -115,6 +124,9 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	if at < 0 {
 		return // Validate says so
 	}
+	if _, stands := proxied(d.out.Meshes[spec.Name], spec.Service(spec.Backends[at])); !stands {
+		return // it was told already
+	}
 	record, has := d.Routes[r.Name]
 	if !has {
 		vip, err := allot(r.Name, d.taken)
@@ -132,11 +144,8 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	b := spec.Backends[at]
 	service := spec.Service(b)
 	d.out.Config.route(r.Name, service, r.Role)
-	for _, caller := range callers(b) {
-		if _, known := d.Specs[caller]; !known {
-			continue
-		}
-		d.add(caller, group.Proxy{ID: ProxyOf(caller), Service: caller})
+	for _, caller := range d.callers(b) {
+		d.add(caller, group.Proxy{ID: group.ProxyOf(caller), Service: caller})
 		mesh := d.out.Meshes[caller]
 		mesh.Routes = append(mesh.Routes, group.RouteTo{
 			Name: r.Name, Group: spec.Name, Backend: b.Name, Service: service, Role: r.Role, VIP: record.VIP, Port: b.Port,

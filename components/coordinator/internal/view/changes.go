@@ -99,7 +99,7 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 		}
 	}
 	switch prefix := segments[0] + "/"; {
-	case slices.Contains([]string{store.GroupsPrefix, store.SlotsPrefix, store.AddressesPrefix, store.SecretsPrefix}, prefix) && len(segments) > 1:
+	case slices.Contains([]string{store.GroupsPrefix, store.SlotsPrefix, store.AddressesPrefix, store.MeshPrefix, store.SecretsPrefix}, prefix) && len(segments) > 1:
 		if prefix == store.SecretsPrefix && segments[1] == store.ClusterSecrets {
 			c.All = true
 		}
@@ -113,6 +113,8 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 		named(before.Revisions[last].Value.Group, after.Revisions[last].Value.Group)
 	case prefix == store.RolloutsPrefix:
 		named(before.Rollouts[last].Value.Group, after.Rollouts[last].Value.Group)
+	case prefix == store.RoutesPrefix:
+		named(before.Routes[last].Value.Group, after.Routes[last].Value.Group)
 	case prefix == store.OperationsPrefix:
 		named(before.Operations[last].Value.Group, after.Operations[last].Value.Group)
 		_, was := before.Operations[last]

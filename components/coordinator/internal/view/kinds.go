@@ -26,6 +26,7 @@ const (
 	kindRevisions
 	kindSlots
 	kindAddresses
+	kindRoutes
 	kindOperations
 	kindRollouts
 	kindPolicies
@@ -56,6 +57,8 @@ var kinds = []kind{
 		v.Slots = collect(ctx, at, store.SlotsPrefix, errs, func(s group.SlotRecord) string { return s.Slot })
 	}},
 	{kindAddresses, []string{store.AddressesPrefix}, true, (*View).readAddresses},
+	// One transaction writes what belongs together of both.
+	{kindRoutes, []string{store.RoutesPrefix, store.MeshPrefix}, true, (*View).readRoutes},
 	{kindOperations, []string{store.OperationsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Operations = collect(ctx, at, store.OperationsPrefix, errs, func(o operation.Operation) string { return o.ID })
 		v.bySlot = bySlot(v.Operations)

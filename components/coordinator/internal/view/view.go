@@ -11,6 +11,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/route"
 	"cadre.dev/store"
 )
 
@@ -42,6 +43,8 @@ type View struct {
 	Revisions  map[string]Rec[group.RevisionRecord] // by digest
 	Slots      map[string]Rec[group.SlotRecord]     // by Slot
 	Addresses  map[string]Rec[address.Given]        // by group
+	Routes     map[string]Rec[route.Record]         // by route; their addresses
+	Meshes     map[string]Rec[group.Mesh]           // by group; not in a View of one group
 	Operations map[string]Rec[operation.Operation]  // by id
 	Rollouts   map[string]Rec[operation.Rollout]    // by id
 	Policies   map[string]Rec[policy.SlotPolicy]    // by Slot
