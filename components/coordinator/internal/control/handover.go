@@ -1,0 +1,145 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/operation"
+	"cadre.dev/overlay"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+const (
+	// holdLimit is how long callers' agents have to hold: a pooler waits for transactions for
+	// up to 2 s. It is less than the agent that hands over waits for the answer.
+	holdLimit = 2500 * time.Millisecond
+	// releaseLimit bounds the telling that a hand-over ended; the hold's own limit follows.
+	releaseLimit = time.Second
+)
+
+// BeginHandover implements CoordinatorService: it has the agents of callers hold, and
+// answers when they do. It keeps nothing: who holds, and until when, the agents know.
+func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandoverRequest) (*controlv1.BeginHandoverResponse, error) {
+	id, v, err := s.handingOver(ctx, req.GetOperationId())
+	if err != nil {
+		return nil, err
+	}
+	var (
+		mu  sync.Mutex
+		out = &controlv1.BeginHandoverResponse{NotHolding: map[string]string{}}
+	)
+	hold := &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: req.GetOperationId()}
+	s.tellCallers(ctx, v, id.Group, holdLimit, func(ctx context.Context, one *session) {
+		answer, err := one.agent.HoldRoutes(ctx, hold)
+		why := notHeld(answer)
+		if err != nil {
+			why = "its agent does not answer: " + status.Convert(err).Message()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if why == "" {
+			out.Holding = append(out.Holding, one.slot)
+			return
+		}
+		clip(&why)
+		out.NotHolding[one.slot] = why
+	})
+	slices.Sort(out.Holding)
+	s.log.Info("callers were told to wait for a hand-over", "slot", id.Slot, "operation", req.GetOperationId(), "waiting", len(out.GetHolding()), "not_waiting", len(out.GetNotHolding()))
+	return out, nil
+}
+
+// EndHandover implements CoordinatorService.
+func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverRequest) (*controlv1.EndHandoverResponse, error) {
+	// The Operation may have gone on meanwhile: that a Slot has no hold any more is never
+	// refused.
+	id, _, v, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(req.GetOperationId()) > maxName || len(req.GetLeader()) > maxName {
+		return nil, status.Errorf(codes.InvalidArgument, "end of a hand-over: a name has more than %d bytes", maxName)
+	}
+	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: req.GetOperationId(), Leader: req.GetLeader()}
+	s.tellCallers(ctx, v, id.Group, releaseLimit, func(ctx context.Context, one *session) {
+		if _, err := one.agent.ReleaseRoutes(ctx, release); err != nil {
+			s.log.Warn("a caller was not told that a hand-over ended", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
+		}
+	})
+	return &controlv1.EndHandoverResponse{}, nil
+}
+
+// handingOver is who calls, if its Slot has this Operation open and is being drained.
+func (s *Service) handingOver(ctx context.Context, id string) (overlay.ID, *view.View, error) {
+	who, _, v, err := s.caller(ctx)
+	if err != nil {
+		return who, nil, err
+	}
+	op, open := v.OpenOperation(who.Slot)
+	if !open || op.Value.ID != id || op.Value.Phase != operation.Draining {
+		return who, nil, status.Errorf(codes.FailedPrecondition, "hand-over: %.64q is not an operation that drains %s now, as far as this coordinator knows", id, who.Slot)
+	}
+	return who, v, nil
+}
+
+// tellCallers calls f for the newest session of each Slot that dials a route which follows a
+// role in server, all at once, and waits for all of them.
+func (s *Service) tellCallers(ctx context.Context, v *view.View, server string, limit time.Duration, f func(context.Context, *session)) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var telling sync.WaitGroup
+	for _, one := range s.newestOf(callersOf(v, server)) {
+		telling.Go(func() { f(ctx, one) })
+	}
+	telling.Wait()
+}
+
+// callersOf are the groups that dial a route to server which moves with a role.
+func callersOf(v *view.View, server string) Scope {
+	out := Scope{}
+	for name, mesh := range v.Meshes {
+		for _, r := range mesh.Value.Routes {
+			if r.Group == server && r.Moves() {
+				out[name] = struct{}{}
+			}
+		}
+	}
+	return out
+}
+
+// newestOf is the newest session of each Slot of groups, sorted by Slot.
+func (s *Service) newestOf(groups Scope) []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newest := map[string]*session{}
+	for one := range s.ofLocked(groups) {
+		if before := newest[one.slot]; before == nil || one.number > before.number {
+			newest[one.slot] = one
+		}
+	}
+	out := make([]*session, 0, len(newest))
+	for _, slot := range slices.Sorted(maps.Keys(newest)) {
+		out = append(out, newest[slot])
+	}
+	return out
+}
+
+// notHeld says which routes an agent does not hold, and why; "" when it holds all.
+func notHeld(answer *controlv1.HoldRoutesResponse) string {
+	var out []string
+	for _, r := range answer.GetRoutes() {
+		if !r.GetHeld() {
+			out = append(out, fmt.Sprintf("%s: %s", r.GetRoute(), r.GetMessage()))
+		}
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,155 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// holdingAgent answers as it is told to, and keeps what it was asked.
+type holdingAgent struct {
+	controlv1.AgentServiceClient
+
+	routes []*controlv1.HeldRoute
+	silent bool
+
+	mu       sync.Mutex
+	held     []string
+	released []string
+}
+
+func (a *holdingAgent) HoldRoutes(ctx context.Context, r *controlv1.HoldRoutesRequest, _ ...grpc.CallOption) (*controlv1.HoldRoutesResponse, error) {
+	if a.silent {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held = append(a.held, r.GetGroup()+"/"+r.GetOperationId())
+	return &controlv1.HoldRoutesResponse{Routes: a.routes}, nil
+}
+
+func (a *holdingAgent) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRoutesRequest, _ ...grpc.CallOption) (*controlv1.ReleaseRoutesResponse, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.released = append(a.released, r.GetGroup()+"/"+r.GetOperationId()+"/"+r.GetLeader())
+	return &controlv1.ReleaseRoutesResponse{}, nil
+}
+
+// handover is a View in which pg-0 is drained by "op", and three groups dial routes: app one
+// that follows the leader, page one that any member answers, and other one of another group.
+func handover(phase operation.Phase) *view.View {
+	v := records(step("op", phase, time.Unix(1000, 0), 40))
+	to := func(server, role string) view.Rec[group.Mesh] {
+		return view.Rec[group.Mesh]{Value: group.Mesh{Routes: []group.RouteTo{{Name: "r", Group: server, Role: role, VIP: netip.MustParseAddr("127.10.0.1"), Hold: group.Duration(time.Second)}}}}
+	}
+	v.Meshes = map[string]view.Rec[group.Mesh]{"app": to("pg", "leader"), "page": to("pg", ""), "other": to("web", "leader")}
+	return v
+}
+
+// serving is a Service that goes by v.
+func serving(v *view.View) *Service {
+	ended := func(context.Context, string, string, string, bool) (policy.Decision, error) {
+		return policy.Decision{Allowed: true}, nil
+	}
+	return New(view.Fixed(v), &Directory{}, reports.New(time.Now), ended, slog.New(slog.DiscardHandler))
+}
+
+func joined(s *Service, groupName, slot string, agent *holdingAgent) *holdingAgent {
+	s.add(&session{group: groupName, slot: slot, wake: make(chan struct{}, 1), agent: agent})
+	return agent
+}
+
+func TestCallersWaitForAHandover(t *testing.T) {
+	s := serving(handover(operation.Draining))
+	old := joined(s, "app", "app-0", &holdingAgent{})
+	app := joined(s, "app", "app-0", &holdingAgent{})
+	stuck := joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "pg-master", Message: "transactions go on"}, {Route: "x", Held: true}}})
+	others := []*holdingAgent{joined(s, "page", "page-0", &holdingAgent{}), joined(s, "other", "other-0", &holdingAgent{}), joined(s, "pg", "pg-0", &holdingAgent{})}
+
+	got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.GetHolding(), []string{"app-0"}) || !maps.Equal(got.GetNotHolding(), map[string]string{"app-1": "pg-master: transactions go on"}) {
+		t.Errorf("holding %v, not holding %v", got.GetHolding(), got.GetNotHolding())
+	}
+	if !slices.Equal(app.held, []string{"pg/op"}) || len(stuck.held) != 1 {
+		t.Errorf("app-0 was asked %v, app-1 %v", app.held, stuck.held)
+	}
+	if _, err := s.EndHandover(from(t, "pg", "pg-0", "boot"), &controlv1.EndHandoverRequest{OperationId: "op", Leader: "pg-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(app.released, []string{"pg/op/pg-1"}) || len(stuck.released) != 1 {
+		t.Errorf("released: %v, %v", app.released, stuck.released)
+	}
+	for _, one := range append(others, old) {
+		if len(one.held)+len(one.released) > 0 {
+			t.Error("somebody was told whom it does not concern")
+		}
+	}
+}
+
+// TestOnlyADrainHolds: nobody can have the callers of a group wait but the member that an
+// open Operation drains; that a hand-over is over is taken at any time.
+func TestOnlyADrainHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase operation.Phase
+		ctx   func() context.Context
+		id    string
+		code  codes.Code
+	}{
+		"another operation":   {operation.Draining, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "other", codes.FailedPrecondition},
+		"one that has ended":  {operation.Done, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "op", codes.FailedPrecondition},
+		"one that is drained": {operation.Drained, func() context.Context { return from(t, "pg", "pg-0", "boot") }, "op", codes.FailedPrecondition},
+		"no session":          {operation.Draining, t.Context, "op", codes.Unauthenticated},
+	} {
+		s := serving(handover(c.phase))
+		app := joined(s, "app", "app-0", &holdingAgent{})
+		if _, err := s.BeginHandover(c.ctx(), &controlv1.BeginHandoverRequest{OperationId: c.id}); status.Code(err) != c.code {
+			t.Errorf("%s: %v, want %v", name, err, c.code)
+		}
+		if len(app.held) > 0 {
+			t.Errorf("%s: callers wait", name)
+		}
+	}
+	s := serving(handover(operation.Done))
+	app := joined(s, "app", "app-0", &holdingAgent{})
+	if _, err := s.EndHandover(from(t, "pg", "pg-0", "boot"), &controlv1.EndHandoverRequest{OperationId: "op"}); err != nil || len(app.released) != 1 {
+		t.Errorf("the end of a hand-over: %v, released %v", err, app.released)
+	}
+}
+
+// TestASilentCallerStopsNoHandover.
+func TestASilentCallerStopsNoHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serving(handover(operation.Draining))
+		joined(s, "app", "app-0", &holdingAgent{silent: true})
+		joined(s, "app", "app-1", &holdingAgent{})
+		began := time.Now()
+		got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op"})
+		if err != nil || len(got.GetNotHolding()["app-0"]) == 0 || !slices.Equal(got.GetHolding(), []string{"app-1"}) {
+			t.Errorf("%v, %v", got, err)
+		}
+		if took := time.Since(began); took != holdLimit {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
