@@ -60,7 +60,7 @@ func (k *keeper) run(ctx context.Context, after <-chan struct{}) {
 		return
 	}
 	var reading sync.WaitGroup
-	reading.Go(func() { k.read(lines) })
+	reading.Go(func() { k.read(ctx, lines) })
 	defer reading.Wait()
 	defer lines.Close() //nolint:errcheck // it is ours alone
 
@@ -329,7 +329,7 @@ func remove(path string) error {
 }
 
 // read puts the Envoy's lines into the log.
-func (k *keeper) read(lines *os.File) {
+func (k *keeper) read(ctx context.Context, lines *os.File) {
 	var allowed allowance
 	readLines(lines, func(line string) {
 		level, part, text := parseLine(line)
@@ -341,7 +341,7 @@ func (k *keeper) read(lines *os.File) {
 			if told > 0 {
 				attrs = append(attrs, slog.Int("left_out", told))
 			}
-			k.log.LogAttrs(context.Background(), level, "envoy says", attrs...)
+			k.log.LogAttrs(ctx, level, "envoy says", attrs...)
 		}
 	})
 }

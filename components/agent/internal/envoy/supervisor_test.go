@@ -424,3 +424,36 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyReadsItsWords has an Envoy write far more than its pipe takes while no worker is
+// there.
+func TestNobodyReadsItsWords(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	cfg := leaving(config(t, c))
+	first := beginRun(t, cfg, web)
+	before := first.live(web.ID)
+	first.stop(errFailed)
+	at := admin(folder(filepath.Join(cfg.RunDir, folderName(web.ID))).admin())
+	if _, err := at.ask(t.Context(), "POST", "/logging?level=trace"); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, c.port(web.ID))
+	for range 3000 { // each is some hundred bytes of trace, three times
+		echoes(t, conn)
+	}
+	if _, err := at.ask(t.Context(), "POST", "/logging?level=warning"); err != nil {
+		t.Fatal(err)
+	}
+	out := &lines{}
+	cfg.Log = logTo(out)
+	second := beginRun(t, cfg, web)
+	if after := second.live(web.ID); after.PID != before.PID {
+		t.Errorf("%+v, was %+v", after, before)
+	}
+	echoes(t, conn)
+	second.stop(nil)
+	if text := out.String(); !strings.Contains(text, "envoy says") || len(text) > linesAtOnce*4*lineMost {
+		t.Errorf("%d bytes of log: %.300s", len(text), text)
+	}
+}
