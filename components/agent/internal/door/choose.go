@@ -19,11 +19,11 @@ type Coordinator struct {
 // forgiveAfter is how long a coordinator that failed is tried after the others.
 const forgiveAfter = 30 * time.Second
 
-// order is how coordinators are tried by the Slot self: those with a Session first, those
+// Order is how coordinators are tried by the Slot self: those with a Session first, those
 // that failed lately last, the one that failed longest ago before the others of them. What
 // is left is spread by a hash of both names, so that the members of a cluster share its
 // coordinators, and each member its successors when one is gone.
-func order(self string, all []Coordinator, failed map[overlay.ID]time.Time, now time.Time) []overlay.ID {
+func Order(self string, all []Coordinator, failed map[overlay.ID]time.Time, now time.Time) []overlay.ID {
 	type ranked struct {
 		id     overlay.ID
 		down   bool

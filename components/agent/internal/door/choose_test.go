@@ -25,8 +25,8 @@ func TestMembersShareTheCoordinators(t *testing.T) {
 	const members, servers = 3000, 3
 	first, second := map[string]int{}, map[string]int{}
 	for i := range members {
-		got := order(fmt.Sprintf("web-%d", i), coordinators(true, true, true), nil, time.Time{})
-		if again := order(fmt.Sprintf("web-%d", i), coordinators(true, true, true), nil, time.Time{}); !slices.Equal(got, again) {
+		got := Order(fmt.Sprintf("web-%d", i), coordinators(true, true, true), nil, time.Time{})
+		if again := Order(fmt.Sprintf("web-%d", i), coordinators(true, true, true), nil, time.Time{}); !slices.Equal(got, again) {
 			t.Fatalf("order of web-%d: %v, and then %v", i, got, again)
 		}
 		first[got[0].Slot]++
@@ -45,7 +45,7 @@ func TestMembersShareTheCoordinators(t *testing.T) {
 func TestOrder(t *testing.T) {
 	now := time.Unix(1000, 0)
 	all := coordinators(true, true, true)
-	preferred := order("web-0", all, nil, now)
+	preferred := Order("web-0", all, nil, now)
 	for name, tc := range map[string]struct {
 		all    []Coordinator
 		failed map[overlay.ID]time.Time
@@ -57,14 +57,14 @@ func TestOrder(t *testing.T) {
 		"nobody":                          {nil, nil, []overlay.ID{}},
 		"without a Session in their turn": {coordinators(false, false, false), nil, preferred},
 	} {
-		if got := order("web-0", tc.all, tc.failed, now); !slices.Equal(got, tc.want) {
+		if got := Order("web-0", tc.all, tc.failed, now); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
 	for i := range all {
 		some := coordinators(false, false, false)
 		some[i].Up = true
-		if got := order("web-0", some, nil, now); got[0] != some[i].ID {
+		if got := Order("web-0", some, nil, now); got[0] != some[i].ID {
 			t.Errorf("only %s has a Session: got %v", some[i].ID.Slot, got)
 		}
 	}

@@ -122,7 +122,7 @@ func (d *Door) connect(ctx context.Context, failed map[overlay.ID]time.Time) (*u
 	}
 	began := time.Now()
 	maps.DeleteFunc(failed, func(_ overlay.ID, at time.Time) bool { return began.Sub(at) >= forgiveAfter })
-	todo := order(way.Self, way.Coordinators(), failed, began)
+	todo := Order(way.Self, way.Coordinators(), failed, began)
 	if len(todo) == 0 {
 		return nil, fmt.Errorf("%w: the peer map has none", errNone)
 	}

@@ -1,0 +1,23 @@
+package envoy
+
+import "time"
+
+const (
+	// pauseFirst and pauseMost bound the wait before an Envoy is started again.
+	pauseFirst = 100 * time.Millisecond
+	pauseMost  = 10 * time.Second
+	// steady is how long one must have been live for the next wait to be the first again.
+	steady = 10 * time.Second
+)
+
+// restarts counts failures in a row.
+type restarts struct{ failures int }
+
+// after is the wait after one that failed, or that was live for so long.
+func (r restarts) after(live time.Duration) (restarts, time.Duration) {
+	if live >= steady {
+		r.failures = 0
+	}
+	r.failures++
+	return r, min(pauseFirst<<min(r.failures-1, 16), pauseMost)
+}
