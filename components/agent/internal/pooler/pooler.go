@@ -204,6 +204,9 @@ func (p *Pooler) serve(ctx context.Context) error {
 		return errors.Join(err, proc.end())
 	}
 	p.up(taken, proc.pid)
+	if n := proc.openFiles(); n > 0 && n < maxClients*2 {
+		p.log.Warn("a pooler may open fewer files than its clients need: raise the container's limit (nofile)", "limit", n)
+	}
 	if !taken {
 		p.parts.Go(func() { p.warm(ctx) })
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,8 +20,8 @@ const (
 	endWithin = 2 * time.Second
 	// lookForEnd paces the looks at a process that is not this one's child.
 	lookForEnd = 100 * time.Millisecond
-	// files is how many it may have open: both sides of maxClients, and more.
-	files = 16384
+	// enoughFiles are for both sides of maxClients, and more.
+	enoughFiles = 8192
 )
 
 // process is one PgBouncer.
@@ -72,18 +73,32 @@ func (c Config) start() (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
-	// The limit that this process raised for itself is not its children's.
-	var hard unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &hard); err == nil {
-		n := min(uint64(files), hard.Max)
-		_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: max(n, hard.Cur), Max: hard.Max}, nil)
-	}
 	p := &process{pid: pid, handle: handle, done: make(chan struct{})}
+	if p.openFiles() < enoughFiles {
+		// The limit that this process raised for itself is not its children's. It takes a
+		// capability; without it, who looks at openFiles tells.
+		_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: enoughFiles, Max: enoughFiles}, nil)
+	}
 	go func() {
 		defer close(p.done)
 		_, _ = handle.Wait()
 	}()
 	return p, nil
+}
+
+// openFiles is how many p may have open; 0: not known.
+func (p *process) openFiles() int {
+	limits, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/limits")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(limits), "Max open files")
+	soft, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	n, err := strconv.Atoi(soft)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // running finds a PgBouncer that runs with this configuration's file already; nil: none.

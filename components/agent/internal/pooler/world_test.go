@@ -2,7 +2,6 @@ package pooler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -295,25 +294,48 @@ func (w *world) get(c *client, text string) string {
 // waiting waits until PgBouncer has n clients that wait.
 func (w *world) waiting(n int) {
 	w.t.Helper()
-	within(w.t, fmt.Sprintf("%d clients wait", n), func(ctx context.Context) error {
+	w.sees(fmt.Sprintf("%d clients wait", n), func(pools []map[string]string) bool { return sum(pools, "cl_waiting") == n })
+}
+
+// sees waits for what the console tells of the pools.
+func (w *world) sees(what string, is func(pools []map[string]string) bool) {
+	w.t.Helper()
+	within(w.t, what, func(ctx context.Context) error {
 		c, err := w.console(ctx)
 		if err != nil {
 			return err
 		}
 		defer c.close()
 		rows, err := c.query(ctx, "SHOW POOLS")
-		if err != nil {
-			return err
+		if err == nil && !is(rows) {
+			err = fmt.Errorf("%v", rows)
 		}
-		got := 0
-		for _, row := range rows {
-			got += number(row, "cl_waiting")
-		}
-		if got != n {
-			return fmt.Errorf("%d wait", got)
-		}
-		return nil
+		return err
 	})
+}
+
+func sum(pools []map[string]string, column string) int {
+	n := 0
+	for _, row := range pools {
+		n += number(row, column)
+	}
+	return n
+}
+
+// busy has a transaction open on c while other has a server too, and PAUSE on its way, as
+// the servers tell that are not in use.
+func (w *world) busy(c, other *client) (paused <-chan error) {
+	w.t.Helper()
+	if _, err := c.query(w.t.Context(), "BEGIN"); err != nil {
+		w.t.Fatal(err)
+	}
+	w.get(other, "SELECT 1")
+	done := make(chan error, 1)
+	go func() { done <- w.Pause(context.Background(), time.Minute) }()
+	w.sees("servers that are not in use are closed", func(pools []map[string]string) bool {
+		return sum(pools, "sv_active") == 1 && sum(pools, "sv_idle")+sum(pools, "sv_used")+sum(pools, "sv_login") == 0
+	})
+	return done
 }
 
 func (w *world) pid() int { return w.cfg.folder().readPID() }
@@ -326,5 +348,3 @@ func pending(t *testing.T, done <-chan error, what string) {
 	default:
 	}
 }
-
-var errNotYet = errors.New("not yet")
