@@ -1,0 +1,324 @@
+package handover
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+const (
+	// lookReleased, lookHeld and lookIdle pace the looks at a route's endpoints: while a
+	// leader is waited for, while a release is, and, for a pooler, else.
+	lookReleased = 10 * time.Millisecond
+	lookHeld     = 50 * time.Millisecond
+	lookIdle     = time.Second
+	// remember is for how long a hold that comes after its release is known for late.
+	remember = time.Minute
+	// maxRemembered bounds what is remembered.
+	maxRemembered = 64
+)
+
+// State is what became of a Hold on one route.
+type State string
+
+const (
+	// Held: new connections wait.
+	Held State = "held"
+	// Paused: queries wait, and no transaction is open.
+	Paused State = "paused"
+	// GaveUp: the pooler could not be paused in time, all go on.
+	GaveUp State = "gave_up"
+	// Released: the hold was over before it began, or before it was reached.
+	Released State = "released"
+	// Unknown: the asker did not wait for the answer.
+	Unknown State = "unknown"
+)
+
+// machine decides for one route. It has no clock and does nothing: step takes what happened
+// and says what to do.
+//
+//	        holdAsked              done
+//	open ─────────────► reaching ────────► held
+//	 ▲                     │                │
+//	 └─────────────────────┴────────────────┘
+//	   limit, release and endpoints, endpoints alone, failure, change
+type machine struct {
+	// pooled: servers that stand are replaced when the endpoints change.
+	pooled bool
+	// others: the route is to followers, not to the leader.
+	others bool
+	// reached is how the holder's success is called.
+	reached State
+
+	hold *hold // nil: open
+	// over are operations that are released, by when that is forgotten.
+	over map[string]time.Time
+	// last are the endpoints that servers of the pooler are connected to.
+	last []netip.AddrPort
+	// looked is when the last look began; zero: never.
+	looked time.Time
+}
+
+// hold is one time of holding.
+type hold struct {
+	operation    string
+	since, until time.Time
+	reached      bool
+	release      *releaseAsked // nil: not asked yet
+	// before are the endpoints of the first look, of which there may be none.
+	before []netip.AddrPort
+	known  bool // before
+	now    []netip.AddrPort
+}
+
+// event is something that happened.
+type event interface{ event() }
+
+type (
+	// holdAsked: an Operation is about to move the leadership.
+	holdAsked struct {
+		operation string
+		limit     time.Duration
+	}
+	// releaseAsked: it did, or did not.
+	releaseAsked struct {
+		operation string
+		// moved: a leader is named. Its address may not be known here.
+		moved  bool
+		leader netip.Addr
+	}
+	// done: what holds was told to, and does, or err.
+	done struct {
+		operation string
+		err       error
+	}
+	// seen: Envoy has these endpoints, in order, or does not say.
+	seen struct {
+		endpoints []netip.AddrPort
+		failed    bool
+	}
+	// changed: the route is another, or no more.
+	changed struct{ why string }
+	// tick: time has passed.
+	tick struct{}
+)
+
+func (holdAsked) event()    {}
+func (releaseAsked) event() {}
+func (done) event()         {}
+func (seen) event()         {}
+func (changed) event()      {}
+func (tick) event()         {}
+
+// effect is something to do.
+type effect interface{ effect() }
+
+type (
+	// doHold has the holder hold, and [done] told.
+	doHold struct {
+		operation string
+		limit     time.Duration
+	}
+	// doOpen has it release, whether it holds yet or not.
+	doOpen struct {
+		operation string
+		held      time.Duration
+		why       string
+		expired   bool
+	}
+	// doAnswer tells who asked for operation's hold what became of it.
+	doAnswer struct {
+		operation string
+		state     State
+		message   string
+	}
+	// doLook has the endpoints looked at, and [seen] told.
+	doLook struct{}
+	// doReconnect has the servers of a pooler replaced.
+	doReconnect struct{}
+)
+
+func (doHold) effect()      {}
+func (doOpen) effect()      {}
+func (doAnswer) effect()    {}
+func (doLook) effect()      {}
+func (doReconnect) effect() {}
+
+// step is what follows from e. It is complete: what is not named stays as it is.
+func (m *machine) step(now time.Time, e event) []effect {
+	var out []effect
+	switch e := e.(type) {
+	case holdAsked:
+		out = m.onHold(now, e)
+	case releaseAsked:
+		m.forget(now, e.operation)
+		if m.hold != nil && m.hold.operation == e.operation {
+			m.hold.release = &e
+			m.looked = time.Time{} // look at once
+			out = m.judge(now)
+		}
+	case done:
+		out = m.onDone(now, e)
+	case seen:
+		if !e.failed {
+			out = m.onSeen(now, e.endpoints)
+		}
+	case changed:
+		out = m.open(now, e.why, false)
+	case tick:
+		if m.hold != nil && !now.Before(m.hold.until) {
+			out = m.open(now, "its limit ended", true)
+		}
+	}
+	if every := m.lookEvery(); every > 0 && !now.Before(m.looked.Add(every)) {
+		m.looked = now
+		out = append(out, doLook{})
+	}
+	return out
+}
+
+func (m *machine) onHold(now time.Time, e holdAsked) []effect {
+	var out []effect
+	if until, late := m.over[e.operation]; late && now.Before(until) {
+		return []effect{doAnswer{e.operation, Released, "the operation was over before the hold came"}}
+	}
+	if h := m.hold; h != nil && h.operation == e.operation {
+		if h.reached {
+			return []effect{doAnswer{e.operation, m.reached, ""}}
+		}
+		return nil // its answer is on the way
+	} else if h != nil {
+		// The hold goes on, for another one.
+		m.forget(now, h.operation)
+		if !h.reached {
+			out = append(out, doAnswer{h.operation, Released, "another operation holds the route"})
+		}
+	}
+	m.hold = &hold{operation: e.operation, since: now, until: now.Add(e.limit)}
+	m.looked = time.Time{}
+	return append(out, doHold(e))
+}
+
+func (m *machine) onDone(now time.Time, e done) []effect {
+	h := m.hold
+	if h == nil || h.operation != e.operation {
+		return nil // it was released meanwhile
+	}
+	if e.err != nil {
+		return m.openAs(now, "it could not be held", false, GaveUp, e.err.Error())
+	}
+	h.reached = true
+	return []effect{doAnswer{e.operation, m.reached, ""}}
+}
+
+func (m *machine) onSeen(now time.Time, endpoints []netip.AddrPort) []effect {
+	h := m.hold
+	if h == nil {
+		return m.follow(endpoints)
+	}
+	if !h.known {
+		h.before, h.known = endpoints, true
+	}
+	h.now = endpoints
+	return m.judge(now)
+}
+
+// follow has the servers of a pooler replaced that are connected to what is no endpoint any
+// more: one that led before may still answer, as a follower.
+func (m *machine) follow(endpoints []netip.AddrPort) []effect {
+	if !m.pooled || len(endpoints) == 0 || slices.Equal(endpoints, m.last) {
+		return nil
+	}
+	m.last = endpoints
+	return []effect{doReconnect{}}
+}
+
+// judge releases when there is somebody to go to.
+func (m *machine) judge(now time.Time) []effect {
+	h := m.hold
+	if !h.known || len(h.now) == 0 {
+		return nil
+	}
+	// A change among several is a change; of one leader, only another one is.
+	other := !slices.Equal(h.now, h.before) && (len(h.before) > 1 || len(h.now) == 1)
+	switch r := h.release; {
+	case r != nil && !r.moved:
+		return m.open(now, "the operation is over, and named no leader", false)
+	case r != nil && r.leader.IsValid() && m.shows(h.now, r.leader):
+		return m.open(now, "the route has the leader that was named", false)
+	case r == nil && other:
+		return m.open(now, "the route has another leader, and no release came", false)
+	case other:
+		return m.open(now, "the route has another leader than before", false)
+	}
+	return nil
+}
+
+// shows reports whether endpoints are what they are to be while leader leads.
+func (m *machine) shows(endpoints []netip.AddrPort, leader netip.Addr) bool {
+	is := func(e netip.AddrPort) bool { return e.Addr() == leader }
+	if m.others {
+		return !slices.ContainsFunc(endpoints, is)
+	}
+	return len(endpoints) == 1 && is(endpoints[0])
+}
+
+func (m *machine) open(now time.Time, why string, expired bool) []effect {
+	return m.openAs(now, why, expired, Released, why)
+}
+
+// openAs ends the hold; who still waits for an answer gets state and message.
+func (m *machine) openAs(now time.Time, why string, expired bool, state State, message string) []effect {
+	h := m.hold
+	if h == nil {
+		return nil
+	}
+	m.hold = nil
+	m.forget(now, h.operation)
+	var out []effect
+	if h.reached {
+		// A pause has closed all servers: those to come are of these.
+		if len(h.now) > 0 {
+			m.last = h.now
+		}
+	} else {
+		out = append(out, doAnswer{h.operation, state, message})
+	}
+	return append(out, doOpen{operation: h.operation, held: now.Sub(h.since), why: why, expired: expired})
+}
+
+// forget notes that operation is over: a hold of it that comes later is late.
+func (m *machine) forget(now time.Time, operation string) {
+	maps.DeleteFunc(m.over, func(_ string, until time.Time) bool { return !now.Before(until) })
+	if m.over == nil {
+		m.over = map[string]time.Time{}
+	}
+	if len(m.over) < maxRemembered {
+		m.over[operation] = now.Add(remember)
+	}
+}
+
+func (m *machine) lookEvery() time.Duration {
+	switch {
+	case m.hold != nil && m.hold.release != nil:
+		return lookReleased
+	case m.hold != nil:
+		return lookHeld
+	case m.pooled:
+		return lookIdle
+	}
+	return 0
+}
+
+// next is when a tick is due; zero: not before something happens.
+func (m *machine) next() time.Time {
+	var at time.Time
+	if every := m.lookEvery(); every > 0 {
+		at = m.looked.Add(every)
+	}
+	if m.hold != nil && (at.IsZero() || m.hold.until.Before(at)) {
+		at = m.hold.until
+	}
+	return at
+}

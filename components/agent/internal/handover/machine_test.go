@@ -1,0 +1,244 @@
+package handover
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// at is the endpoint of Slot n.
+func at(n ...int) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, i := range n {
+		out = append(out, netip.AddrPortFrom(vip(i), 20000))
+	}
+	return out
+}
+
+func vip(n int) netip.Addr { return netip.AddrFrom4([4]byte{127, 50, 0, byte(n)}) }
+
+// step is one event and the effects that must follow; looks are left out.
+type step struct {
+	after time.Duration
+	event event
+	want  string
+}
+
+func text(effects []effect) string {
+	var out []string
+	for _, e := range effects {
+		switch e := e.(type) {
+		case doHold:
+			out = append(out, fmt.Sprintf("hold %s %s", e.operation, e.limit))
+		case doOpen:
+			out = append(out, fmt.Sprintf("open %s after %s: %s", e.operation, e.held, e.why))
+		case doAnswer:
+			out = append(out, fmt.Sprintf("answer %s %s", e.operation, e.state))
+		case doReconnect:
+			out = append(out, "reconnect")
+		case doLook:
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestMachine(t *testing.T) {
+	const (
+		ms        = time.Millisecond
+		namedBy   = "the route has the leader that was named"
+		another   = "the route has another leader than before"
+		noRelease = "the route has another leader, and no release came"
+		notMoved  = "the operation is over, and named no leader"
+		limit     = "its limit ended"
+	)
+	var (
+		ask      = holdAsked{"op", 5 * time.Second}
+		reached  = done{operation: "op"}
+		to       = func(n int) event { return releaseAsked{operation: "op", moved: true, leader: vip(n)} }
+		nobody   = releaseAsked{operation: "op"}
+		stranger = releaseAsked{operation: "op", moved: true}
+		shows    = func(n ...int) event { return seen{endpoints: at(n...)} }
+		begin    = []step{{0, ask, "hold op 5s"}, {ms, reached, "answer op held"}, {ms, shows(1), ""}}
+	)
+	for name, tc := range map[string]struct {
+		machine machine
+		steps   []step
+	}{
+		"released when the route has the new leader": {steps: append(slices.Clone(begin),
+			step{100 * ms, to(2), ""}, step{ms, shows(1), ""}, step{ms, shows(), ""}, step{ms, shows(1, 2), ""},
+			step{ms, shows(2), "open op after 106ms: " + namedBy}, step{ms, shows(2), ""}, step{5 * time.Second, tick{}, ""})},
+		"at once if it has it already": {steps: append(slices.Clone(begin),
+			step{ms, shows(), ""}, step{ms, done{operation: "other"}, ""}, step{ms, to(1), ""}, step{ms, shows(1), "open op after 6ms: " + namedBy})},
+		"the release was late": {steps: append(slices.Clone(begin),
+			step{ms, shows(2), "open op after 3ms: " + noRelease}, step{ms, to(2), ""})},
+		"nobody releases": {steps: append(slices.Clone(begin),
+			step{ms, shows(), ""}, step{4996 * ms, tick{}, ""}, step{ms, tick{}, "open op after 5s: " + limit})},
+		"the leader is not reached in time": {steps: append(slices.Clone(begin),
+			step{ms, to(2), ""}, step{4996 * ms, tick{}, ""}, step{ms, tick{}, "open op after 5s: " + limit})},
+		"the hand-over failed, the leader stays": {steps: append(slices.Clone(begin),
+			step{ms, nobody, "open op after 3ms: " + notMoved})},
+		"it failed, and nobody leads for a while": {steps: append(slices.Clone(begin),
+			step{ms, shows(), ""}, step{ms, nobody, ""}, step{ms, shows(1), "open op after 5ms: " + notMoved})},
+		"it failed, and names the leader that stays": {steps: append(slices.Clone(begin),
+			step{ms, to(1), "open op after 3ms: " + namedBy})},
+		"the leader is nobody we know": {steps: append(slices.Clone(begin),
+			step{ms, stranger, ""}, step{ms, shows(1), ""}, step{ms, shows(2), "open op after 5ms: " + another})},
+		"the leader moved on": {steps: append(slices.Clone(begin),
+			step{ms, to(2), ""}, step{ms, shows(3), "open op after 4ms: " + another})},
+		"what was before is not known": {steps: []step{
+			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, seen{failed: true}, ""}, {ms, to(2), ""}, {ms, seen{failed: true}, ""},
+			{ms, shows(1), ""}, {ms, shows(2), "open op after 5ms: " + namedBy}}},
+		"it is not known, and the hand-over failed": {steps: []step{
+			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, nobody, ""}, {ms, seen{failed: true}, ""}, {ms, shows(1), "open op after 3ms: " + notMoved}}},
+		"asked twice": {steps: []step{
+			{0, ask, "hold op 5s"}, {ms, ask, ""}, {ms, reached, "answer op held"}, {ms, ask, "answer op held"},
+			{4997 * ms, tick{}, "open op after 5s: " + limit}, {ms, ask, "answer op released"}}},
+		"the release overtakes the hold": {steps: []step{
+			{0, to(2), ""}, {ms, ask, "answer op released"}, {remember, ask, "hold op 5s"},
+			{5 * time.Second, tick{}, "answer op released, open op after 5s: " + limit}}},
+		"released before it is reached": {steps: []step{
+			{0, ask, "hold op 5s"}, {ms, shows(1), ""}, {ms, to(2), ""}, {ms, shows(2), "answer op released, open op after 3ms: " + namedBy},
+			{ms, done{"op", errors.New("released")}, ""}, {ms, reached, ""}}},
+		"it cannot be held": {steps: []step{
+			{0, ask, "hold op 5s"}, {2 * time.Second, done{"op", errors.New("busy")}, "answer op gave_up, open op after 2s: it could not be held"},
+			{ms, ask, "answer op released"}, {ms, to(2), ""}, {ms, shows(2), ""}}},
+		"the limit ends before it is reached": {steps: []step{
+			{0, ask, "hold op 5s"}, {5 * time.Second, tick{}, "answer op released, open op after 5s: " + limit}}},
+		"another operation takes the hold": {steps: append(slices.Clone(begin),
+			step{ms, holdAsked{"op2", time.Second}, "hold op2 1s"}, step{ms, to(2), ""}, step{ms, shows(1), ""},
+			step{ms, done{operation: "op2"}, "answer op2 held"}, step{ms, ask, "answer op released"},
+			step{996 * ms, tick{}, "open op2 after 1s: " + limit})},
+		"the route changes": {steps: append(slices.Clone(begin), step{ms, changed{"gone"}, "open op after 3ms: gone"}, step{ms, changed{"gone"}, ""})},
+		"a route to followers": {machine: machine{others: true}, steps: []step{
+			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, shows(2, 3), ""}, {ms, to(2), ""}, {ms, shows(2, 3), ""}, {ms, shows(3), "open op after 4ms: " + namedBy}}},
+		"a route to followers, the leader stays": {machine: machine{others: true}, steps: []step{
+			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, shows(2, 3), ""}, {ms, to(1), "open op after 2ms: " + namedBy}}},
+		"a role of many": {steps: []step{
+			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, shows(2, 3), ""}, {ms, shows(2, 3), ""}, {ms, shows(1, 3), "open op after 3ms: " + noRelease}}},
+		"a pooler's servers follow the endpoints": {machine: machine{pooled: true, reached: Paused}, steps: []step{
+			{0, shows(1), "reconnect"}, {ms, shows(1), ""}, {ms, shows(), ""}, {ms, shows(1), ""}, {ms, shows(2), "reconnect"}, {ms, shows(2), ""},
+			// A pause has closed them, and those since are of what was shown at its end.
+			{ms, ask, "hold op 5s"}, {ms, reached, "answer op paused"}, {ms, shows(2), ""}, {ms, to(3), ""}, {ms, shows(3), "open op after 4ms: " + namedBy}, {ms, shows(3), ""},
+			{ms, holdAsked{"op2", time.Second}, "hold op2 1s"}, {ms, shows(3), ""}, {ms, done{operation: "op2"}, "answer op2 paused"}, {ms, shows(), ""},
+			{time.Second, tick{}, "open op2 after 1.003s: " + limit}, {ms, shows(1), "reconnect"},
+			// One that was not reached closed nothing.
+			{ms, holdAsked{"op3", time.Second}, "hold op3 1s"}, {ms, shows(2), ""}, {ms, done{"op3", errors.New("busy")}, "answer op3 gave_up, open op3 after 2ms: it could not be held"},
+			{ms, shows(2), "reconnect"}}},
+	} {
+		m, now := tc.machine, time.Unix(1000, 0)
+		if m.reached == "" {
+			m.reached = Held
+		}
+		for i, s := range tc.steps {
+			now = now.Add(s.after)
+			if got := text(m.step(now, s.event)); got != s.want {
+				t.Errorf("%s: step %d, %T %+v:\n got %s\nwant %s", name, i, s.event, s.event, got, s.want)
+			}
+		}
+		if m.hold != nil {
+			t.Errorf("%s: it is still held at the end", name)
+		}
+	}
+}
+
+func TestLooks(t *testing.T) {
+	now := time.Unix(1000, 0)
+	looks := func(m *machine, e event) bool {
+		return slices.ContainsFunc(m.step(now, e), func(e effect) bool { _, is := e.(doLook); return is })
+	}
+	m := &machine{}
+	if looks(m, tick{}) || !m.next().IsZero() {
+		t.Error("an open gate looks at endpoints")
+	}
+	if !looks(m, holdAsked{"op", time.Second}) || m.next() != now.Add(lookHeld) {
+		t.Errorf("a hold does not look at once, and then every %v: %v", lookHeld, m.next().Sub(now))
+	}
+	now = now.Add(time.Millisecond)
+	if looks(m, tick{}) {
+		t.Error("it looks too soon")
+	}
+	if !looks(m, releaseAsked{operation: "op", moved: true}) || m.next() != now.Add(lookReleased) {
+		t.Errorf("a release does not look at once, and then every %v: %v", lookReleased, m.next().Sub(now))
+	}
+	now = now.Add(time.Second - 5*time.Millisecond)
+	if !looks(m, tick{}) || !m.next().Equal(now.Add(4*time.Millisecond)) {
+		t.Errorf("the limit is not looked after: %v", m.next().Sub(now))
+	}
+	p := &machine{pooled: true}
+	if !looks(p, tick{}) || p.next() != now.Add(lookIdle) {
+		t.Errorf("an open pooler looks in %v, want %v", p.next().Sub(now), lookIdle)
+	}
+}
+
+// TestEveryHoldEnds, by its limit at the latest, whatever happens in between; who asked gets
+// an answer; nothing is opened that is not held.
+func TestEveryHoldEnds(t *testing.T) {
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		m := &machine{pooled: r.IntN(2) == 0, others: r.IntN(4) == 0, reached: Held}
+		now := time.Unix(1000, 0)
+		held, asked := "", map[string]bool{}
+		var trace []string
+		for range 60 {
+			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
+			op := fmt.Sprintf("op%d", r.IntN(4))
+			var e event
+			switch r.IntN(7) {
+			case 0, 1:
+				e = holdAsked{op, time.Duration(1+r.IntN(2000)) * time.Millisecond}
+				asked[op] = true
+			case 2:
+				e = releaseAsked{operation: op, moved: r.IntN(2) == 0, leader: vip(r.IntN(3))}
+			case 3:
+				e = done{operation: op}
+			case 4:
+				e = done{op, errors.New("no")}
+			case 5:
+				e = seen{endpoints: [][]netip.AddrPort{nil, at(1), at(2), at(1, 2)}[r.IntN(4)]}
+			default:
+				e = tick{}
+			}
+			trace = append(trace, fmt.Sprintf("%s %T%+v", now.Format("05.000"), e, e))
+			for _, f := range m.step(now, e) {
+				switch f := f.(type) {
+				case doHold:
+					held = f.operation
+				case doOpen:
+					if held != f.operation {
+						t.Fatalf("seed %d: %s is opened, %q is held:\n%s", seed, f.operation, held, strings.Join(trace, "\n"))
+					}
+					held = ""
+				case doAnswer:
+					asked[f.operation] = false
+				}
+			}
+			if m.hold != nil && m.next().After(m.hold.until) {
+				t.Fatalf("seed %d: no tick is due at the limit:\n%s", seed, strings.Join(trace, "\n"))
+			}
+		}
+		for range 2000 {
+			if m.hold == nil {
+				break
+			}
+			now = m.next()
+			for _, f := range m.step(now, tick{}) {
+				if a, is := f.(doAnswer); is {
+					asked[a.operation] = false
+				}
+			}
+		}
+		if m.hold != nil {
+			t.Fatalf("seed %d: held for ever:\n%s", seed, strings.Join(trace, "\n"))
+		}
+		for op, waits := range asked {
+			if waits {
+				t.Fatalf("seed %d: who asked for %s waits for ever:\n%s", seed, op, strings.Join(trace, "\n"))
+			}
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package handover
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"cadre.dev/agent/internal/gate"
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/agent/internal/pooler"
+)
+
+// defaultHold is the limit of a route with a pooler that names none.
+const defaultHold = 5 * time.Second
+
+// PgBouncer is the value of [Route.Pooler] for the one that there is.
+const PgBouncer = "pgbouncer"
+
+// Route is one that this CVM may use.
+type Route struct {
+	Name string
+	// Group is whose leadership the route depends on, Role what of it the route reaches. A
+	// route without a role is never held.
+	Group, Role string
+	// VIP and Port are what applications dial; Envoy listens on Behind and Port if something
+	// of this package stands at the VIP, which [Route.Stands] tells.
+	VIP, Behind netip.Addr
+	Port        uint16
+	// Hold is the longest that clients wait; 0: not at all, or 5 s with a pooler.
+	Hold time.Duration
+	// Pooler is PgBouncer or "".
+	Pooler string
+	// Users of the pooler, by name the file of the password.
+	Users map[string]string
+}
+
+// Stands tells that a gate or a pooler is at the route's VIP, and Envoy behind it.
+func (r Route) Stands() bool { return r.Pooler != "" || r.Hold > 0 && r.Role != "" }
+
+func (r Route) address() netip.AddrPort { return netip.AddrPortFrom(r.VIP, r.Port) }
+func (r Route) behind() netip.AddrPort  { return netip.AddrPortFrom(r.Behind, r.Port) }
+
+// limit is for how long the route is held that is to be held for asked.
+func (r Route) limit(asked time.Duration) time.Duration {
+	limit := r.Hold
+	if limit <= 0 {
+		limit = defaultHold
+	}
+	if asked > 0 && asked < limit {
+		limit = asked
+	}
+	return limit
+}
+
+// validate tells all that is wrong.
+func (r Route) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if r.Name == "" {
+		bad("a route has no name")
+	}
+	if r.Pooler != "" && r.Pooler != PgBouncer {
+		bad("pooler %q: there is %q alone", r.Pooler, PgBouncer)
+	}
+	for name, at := range map[string]netip.Addr{"vip": r.VIP, "behind": r.Behind} {
+		if !at.Is4() || !at.IsLoopback() {
+			bad("%s %s: it must be an IPv4 address of loopback", name, at)
+		}
+	}
+	if r.Port == 0 {
+		bad("port: there is none")
+	}
+	if r.VIP == r.Behind {
+		bad("behind %s: it is the vip", r.Behind)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("route %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// Config makes Routes.
+type Config struct {
+	// Dir is for the poolers' folders: in memory, and passable (0711) for UID.
+	Dir string
+	// Binary is PgBouncer's; "" finds it on PATH. UID and GID are what it runs as, see
+	// [pooler.Config].
+	Binary   string
+	UID, GID uint32
+	// Keep leaves poolers running when Run ends: another worker follows and takes them over.
+	Keep bool
+	// Listen opens a gate's socket; a net.ListenConfig's does.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	// Endpoints are the route's in our own Envoy now. It is asked every 10 ms while a leader
+	// is waited for, by one caller for each route.
+	Endpoints func(ctx context.Context, route string) ([]netip.AddrPort, error)
+	// VIP is a Slot's, which its sidecar listens on.
+	VIP func(slot string) (netip.Addr, bool)
+	Log *slog.Logger
+}
+
+// Result is what became of a hold on one route.
+type Result struct {
+	Route string
+	State State
+	// Message is for people; "" when there is nothing to say.
+	Message string
+}
+
+// Stats are of one route.
+type Stats struct {
+	Route, Group string
+	// Held tells that clients wait, or are about to.
+	Held bool
+	// Problem is why the route's address is not served, or served badly; "": it is well.
+	Problem string
+	Gate    *gate.Counters // nil: it has none
+	Pooler  *pooler.Stats  // nil: it has none
+}
+
+// Routes are all of a CVM that something stands in front of. Make it with [New]; safe for
+// concurrent use.
+type Routes struct {
+	cfg       Config
+	log       *slog.Logger
+	newHolder func(Route, Config) (holder, error)
+	wanted    latest.Value[[]Route]
+
+	mu    sync.Mutex
+	units map[string]*unit // guarded by mu; by route
+}
+
+// New makes Routes, of which there are none yet.
+func New(cfg Config) *Routes {
+	return &Routes{cfg: cfg, log: cfg.Log, newHolder: newHolder, units: map[string]*unit{}}
+}
+
+// Set has gates and poolers stand for routes, and no others, soon. Those that stay the same
+// are not touched, and what can change while clients are connected does. The error tells all
+// that is wrong; routes with nothing wrong are served all the same.
+func (s *Routes) Set(routes []Route) error {
+	var (
+		good []Route
+		errs []error
+		seen = map[string]bool{}
+		at   = map[netip.AddrPort]string{}
+	)
+	for _, r := range routes {
+		if !r.Stands() {
+			continue
+		}
+		err := r.validate()
+		if err == nil && seen[r.Name] {
+			err = fmt.Errorf("route %s: it is there twice", r.Name)
+		}
+		if other, taken := at[r.address()]; err == nil && taken {
+			err = fmt.Errorf("route %s: %s is the address of route %s too", r.Name, r.address(), other)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		seen[r.Name], at[r.address()] = true, r.Name
+		good = append(good, r)
+	}
+	s.wanted.Set(good)
+	return errors.Join(errs...)
+}
+
+// Run serves the routes that are set until ctx ends. Clients that wait then go on. Before
+// the first Set it does nothing; see [pooler.ResumeAll] for what a worker does before that.
+func (s *Routes) Run(ctx context.Context) error {
+	var index uint64
+	for first := true; ; first = false {
+		routes, now, err := s.wanted.Wait(ctx, index)
+		if err != nil {
+			break
+		}
+		index = now
+		if first {
+			if err := s.cfg.endOthers(names(routes)); err != nil {
+				s.log.Error("poolers of routes that are gone may run on", "error", err)
+			}
+		}
+		s.apply(ctx, routes)
+	}
+	s.mu.Lock()
+	all := s.units
+	s.units = map[string]*unit{}
+	s.mu.Unlock()
+	for _, u := range all {
+		s.finish(u, !s.cfg.Keep)
+	}
+	return nil
+}
+
+// names of those with a pooler.
+func names(routes []Route) []string {
+	var out []string
+	for _, r := range routes {
+		if r.Pooler != "" {
+			out = append(out, r.Name)
+		}
+	}
+	return out
+}
+
+// apply brings the units in line with routes.
+func (s *Routes) apply(ctx context.Context, routes []Route) {
+	wanted := map[string]Route{}
+	for _, r := range routes {
+		wanted[r.Name] = r
+	}
+	s.mu.Lock()
+	stop := map[*unit]bool{} // and whether its pooler ends
+	for name, u := range s.units {
+		r, stays := wanted[name]
+		if stays && u.configure(r) {
+			continue
+		}
+		stop[u] = r.Pooler == ""
+		delete(s.units, name)
+	}
+	s.mu.Unlock()
+	for u := range stop {
+		u.cancel()
+	}
+	for u, end := range stop {
+		s.finish(u, end)
+	}
+	for _, r := range routes {
+		s.mu.Lock()
+		_, runs := s.units[r.Name]
+		s.mu.Unlock()
+		if runs {
+			continue
+		}
+		h, err := s.newHolder(r, s.cfg)
+		if err != nil {
+			s.log.Error("a route is not served", "route", r.Name, "error", err)
+			continue
+		}
+		u := newUnit(r, h, s.cfg)
+		u.start(ctx)
+		s.mu.Lock()
+		s.units[r.Name] = u
+		s.mu.Unlock()
+	}
+}
+
+func (s *Routes) finish(u *unit, end bool) {
+	u.cancel()
+	<-u.ended
+	if !end {
+		return
+	}
+	if err := u.holder.end(); err != nil {
+		u.log.Error("a route's pooler may run on", "error", err)
+	}
+}
+
+// configure has u serve r from now on, if it can without a new holder.
+func (u *unit) configure(r Route) bool {
+	u.mu.Lock()
+	old := u.route
+	u.mu.Unlock()
+	switch {
+	case reflect.DeepEqual(old, r):
+		return true
+	case old.address() != r.address() || old.behind() != r.behind() || old.Pooler != r.Pooler || old.Group != r.Group || old.Role != r.Role:
+		return false
+	}
+	if err := u.holder.configure(r); err != nil {
+		u.log.Error("a route keeps its settings", "error", err)
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.route = r
+	return true
+}
+
+// of are the units of routes to a role of group, in the order of their names.
+func (s *Routes) of(group string) []*unit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*unit
+	for _, u := range s.units {
+		if r := u.now(); r.Group == group && r.Role != "" {
+			out = append(out, u)
+		}
+	}
+	slices.SortFunc(out, func(a, b *unit) int { return cmp.Compare(a.now().Name, b.now().Name) })
+	return out
+}
+
+func (u *unit) now() Route {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.route
+}
+
+// Hold has clients of the routes to group wait, because operation is about to move its
+// leadership. It returns when they do, or cannot, or when ctx ends; the holds that it has
+// begun go on then. operation names one attempt: a second call with it changes nothing, and
+// one that comes after its Release does nothing. limit, if it is more than 0, and the route's
+// own bound the time.
+func (s *Routes) Hold(ctx context.Context, group, operation string, limit time.Duration) []Result {
+	units := s.of(group)
+	out := make([]Result, len(units))
+	var all sync.WaitGroup
+	for i, u := range units {
+		all.Go(func() {
+			r := u.now()
+			a := u.hold(ctx, holdAsked{operation, r.limit(limit)})
+			out[i] = Result{Route: r.Name, State: a.state, Message: a.message}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// Release ends the holds of operation on the routes to group: when our own Envoy shows the
+// Slot leader, or another one than before; at once when leader is "", because the operation
+// did not move the leadership. It returns at once.
+func (s *Routes) Release(group, operation, leader string) {
+	e := releaseAsked{operation: operation, moved: leader != ""}
+	if e.moved {
+		var known bool
+		if e.leader, known = s.cfg.VIP(leader); !known {
+			s.log.Warn("a leader has no address here, another one than before is waited for", "group", group, "operation", operation, "slot", leader)
+		}
+	}
+	for _, u := range s.of(group) {
+		u.tell(e)
+	}
+}
+
+// Stats of all routes, in the order of their names.
+func (s *Routes) Stats() []Stats {
+	s.mu.Lock()
+	var out []Stats
+	for _, u := range s.units {
+		out = append(out, u.stats())
+	}
+	s.mu.Unlock()
+	slices.SortFunc(out, func(a, b Stats) int { return cmp.Compare(a.Route, b.Route) })
+	return out
+}

@@ -1,0 +1,334 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// lookWithin bounds one look at Envoy, on a unix socket of this CVM.
+	lookWithin = 500 * time.Millisecond
+	// restFirst and restMost pace the tries of a route's address that cannot be served.
+	restFirst = 100 * time.Millisecond
+	restMost  = 5 * time.Second
+)
+
+// unit is one route that runs.
+type unit struct {
+	cfg    Config
+	log    *slog.Logger
+	holder holder
+	events chan event
+	// asks are holds that want an answer.
+	asks chan ask
+	// closing is closed when nobody takes events any more, ended when all is over.
+	closing, ended chan struct{}
+	cancel         context.CancelFunc
+
+	mu      sync.Mutex
+	route   Route  // guarded by mu
+	held    bool   // guarded by mu
+	problem string // guarded by mu; why the address is not served
+
+	// Owned by loop.
+	machine machine
+	waiters map[string][]chan<- answer // by operation
+	looking bool
+	undo    context.CancelFunc // of the hold that is under way
+	jobs    queue
+}
+
+type ask struct {
+	holdAsked
+
+	to chan<- answer // capacity 1
+}
+
+type answer struct {
+	state   State
+	message string
+}
+
+func newUnit(r Route, h holder, cfg Config) *unit {
+	return &unit{
+		cfg: cfg, log: cfg.Log.With("route", r.Name), holder: h, route: r, machine: r.machine(),
+		events: make(chan event), asks: make(chan ask), closing: make(chan struct{}), ended: make(chan struct{}),
+		waiters: map[string][]chan<- answer{}, undo: func() {}, jobs: newQueue(),
+	}
+}
+
+func (r Route) machine() machine {
+	m := machine{pooled: r.Pooler != "", others: r.Role == "follower" || r.Role == "learner", reached: Held}
+	if m.pooled {
+		m.reached = Paused
+	}
+	return m
+}
+
+// start runs u until ctx or cancel ends it. What holds is opened before its holder ends.
+func (u *unit) start(ctx context.Context) {
+	ctx, u.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(u.ended)
+		serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var server, looks, jobs sync.WaitGroup
+		server.Go(func() { u.serve(serving) })
+		jobs.Go(func() { u.jobs.run(serving) })
+		u.loop(ctx, &looks)
+		u.jobs.close()
+		jobs.Wait()
+		looks.Wait()
+		stop()
+		server.Wait()
+	}()
+}
+
+// serve has the holder run, again after an error.
+func (u *unit) serve(ctx context.Context) {
+	rest, told := restFirst, ""
+	for {
+		err := u.holder.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("it ended")
+		}
+		u.setProblem(err.Error())
+		if err.Error() != told {
+			told = err.Error()
+			u.log.Error("a route's address is not served", "error", err)
+		}
+		timer := time.NewTimer(rest)
+		rest = min(2*rest, restMost)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		u.setProblem("")
+	}
+}
+
+func (u *unit) setProblem(text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.problem = text
+}
+
+// hold asks for a hold and waits for what becomes of it.
+func (u *unit) hold(ctx context.Context, e holdAsked) answer {
+	to := make(chan answer, 1)
+	select {
+	case u.asks <- ask{e, to}:
+	case <-u.closing:
+		return answer{Released, "the route is no more"}
+	case <-ctx.Done():
+		return answer{Unknown, context.Cause(ctx).Error()}
+	}
+	select {
+	case a := <-to:
+		return a
+	case <-ctx.Done():
+		return answer{Unknown, context.Cause(ctx).Error()}
+	}
+}
+
+// tell has e taken, unless nobody takes it any more.
+func (u *unit) tell(e event) {
+	select {
+	case u.events <- e:
+	case <-u.closing:
+	}
+}
+
+// loop owns the machine until ctx ends; then it opens.
+func (u *unit) loop(ctx context.Context, looks *sync.WaitGroup) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var e event
+		select {
+		case e = <-u.events:
+			if _, is := e.(seen); is {
+				u.looking = false
+			}
+		case a := <-u.asks:
+			u.waiters[a.operation] = append(u.waiters[a.operation], a.to)
+			e = a.holdAsked
+		case <-timer.C:
+			e = tick{}
+		case <-ctx.Done():
+			u.act(ctx, looks, u.machine.step(time.Now(), changed{"the route is no more"}))
+			close(u.closing)
+			for _, waiters := range u.waiters {
+				for _, to := range waiters {
+					to <- answer{Released, "the route is no more"}
+				}
+			}
+			return
+		}
+		u.act(ctx, looks, u.machine.step(time.Now(), e))
+		if at := u.machine.next(); !at.IsZero() {
+			timer.Reset(time.Until(at))
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+func (u *unit) act(ctx context.Context, looks *sync.WaitGroup, effects []effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case doHold:
+			u.doHold(ctx, e)
+		case doOpen:
+			u.doOpen(e)
+		case doAnswer:
+			for _, to := range u.waiters[e.operation] {
+				to <- answer{e.state, e.message}
+			}
+			delete(u.waiters, e.operation)
+		case doLook:
+			if !u.looking && ctx.Err() == nil {
+				u.looking = true
+				looks.Go(func() { u.look(ctx) })
+			}
+		case doReconnect:
+			u.jobs.push(func(ctx context.Context) {
+				if err := u.holder.reconnect(ctx); err != nil {
+					u.log.Warn("a pooler keeps servers of endpoints that are gone", "error", err)
+				}
+			})
+		}
+	}
+}
+
+func (u *unit) doHold(ctx context.Context, e doHold) {
+	u.mu.Lock()
+	u.held = true
+	group := u.route.Group
+	u.mu.Unlock()
+	ctx, undo := context.WithCancel(ctx)
+	u.undo()
+	u.undo = undo
+	u.jobs.push(func(context.Context) {
+		err := u.holder.hold(ctx, e.limit)
+		switch {
+		case err == nil:
+			u.log.Info("a route is held", "group", group, "operation", e.operation, "limit", e.limit)
+		case ctx.Err() == nil:
+			u.log.Warn("a route cannot be held", "group", group, "operation", e.operation, "error", err)
+		}
+		// The loop may wait for nothing that this waits for: its jobs have no bound.
+		u.tell(done{e.operation, err})
+	})
+}
+
+func (u *unit) doOpen(e doOpen) {
+	u.mu.Lock()
+	u.held = false
+	group := u.route.Group
+	u.mu.Unlock()
+	u.undo()
+	u.jobs.push(func(ctx context.Context) {
+		waited, err := u.holder.open(ctx)
+		level := slog.LevelInfo
+		attrs := []any{
+			"group", group, "operation", e.operation, "held", e.held.Round(time.Millisecond), "connections", waited, "reason", e.why,
+		}
+		if err != nil {
+			attrs = append(attrs, "error", err)
+		}
+		if e.expired || err != nil {
+			level = slog.LevelWarn
+		}
+		u.log.Log(ctx, level, "a route is released", attrs...)
+	})
+}
+
+// look tells what Envoy has for the route; nothing when it does not say.
+func (u *unit) look(ctx context.Context) {
+	u.mu.Lock()
+	name := u.route.Name
+	u.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	endpoints, err := u.cfg.Endpoints(ctx, name)
+	if err != nil {
+		u.log.Debug("a route's endpoints are not known", "error", err)
+		u.tell(seen{failed: true})
+		return
+	}
+	endpoints = slices.Clone(endpoints)
+	slices.SortFunc(endpoints, netip.AddrPort.Compare)
+	u.tell(seen{endpoints: slices.Compact(endpoints)})
+}
+
+// stats are as they are now.
+func (u *unit) stats() Stats {
+	u.mu.Lock()
+	out := Stats{Route: u.route.Name, Group: u.route.Group, Held: u.held, Problem: u.problem}
+	u.mu.Unlock()
+	u.holder.stats(&out)
+	return out
+}
+
+// queue runs jobs one after the other, without a bound on how many wait: each is of an
+// effect, and whoever pushes must not wait for who runs.
+type queue struct {
+	mu     *sync.Mutex
+	more   chan struct{} // capacity 1
+	list   []func(context.Context)
+	closed bool
+}
+
+func newQueue() queue { return queue{mu: &sync.Mutex{}, more: make(chan struct{}, 1)} }
+
+func (q *queue) push(job func(context.Context)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list = append(q.list, job)
+	q.wakeLocked()
+}
+
+// close ends run once all is done.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.wakeLocked()
+}
+
+func (q *queue) wakeLocked() {
+	select {
+	case q.more <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) run(ctx context.Context) {
+	for range q.more {
+		for {
+			q.mu.Lock()
+			if len(q.list) == 0 {
+				closed := q.closed
+				q.mu.Unlock()
+				if closed {
+					return
+				}
+				break
+			}
+			job := q.list[0]
+			q.list = q.list[1:]
+			q.mu.Unlock()
+			job(ctx)
+		}
+	}
+}

@@ -1,0 +1,511 @@
+package pooler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestReal runs the real PgBouncer in front of the real PostgreSQL.
+func TestReal(t *testing.T) {
+	s := startServer(t)
+	for name, f := range map[string]func(*testing.T, *server){
+		"queries reach the server":                  queries,
+		"nobody administers it over TCP":            noConsoleOverTCP,
+		"a pause holds queries until it is resumed": pauses,
+		"a pause waits for transactions":            pauseWaitsForTransactions,
+		"a long transaction bounds a pause":         pauseIsBounded,
+		"a release ends a pause on its way":         releasedBeforePaused,
+		"a pause ends by its limit":                 limitEndsPause,
+		"a pause gets more time":                    pauseGetsMoreTime,
+		"killed, it is started again":               killed,
+		"killed within a pause, it is paused again": killedWhilePaused,
+		"stuck, it is ended":                        stuckWhilePaused,
+		"a worker that dies within a pause":         workerDiesWhilePaused,
+		"a worker that ends within a pause":         workerEndsWhilePaused,
+		"another target ends the one that runs":     anotherTarget,
+		"a password that rotates":                   rotation,
+		"a password that is missing":                missingPassword,
+		"an address that is taken":                  takenAddress,
+		"reconnect replaces servers":                reconnects,
+		"those of routes that are gone":             routesThatAreGone,
+	} {
+		t.Run(name, func(t *testing.T) { f(t, s) })
+	}
+}
+
+func queries(t *testing.T, s *server) {
+	w := s.pooler(t)
+	if got := w.get(w.app(), "SELECT current_user || ' of ' || current_database()"); got != "app of shop" {
+		t.Errorf("got %q", got)
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if _, err := w.connect(name); err == nil {
+			t.Errorf("%s, which the route does not name, was let in", name)
+		}
+	}
+	if got := w.cfg.folder(); mode(t, got.run()) != 0o700 || mode(t, got.path(usersFile)) != 0o600 {
+		t.Errorf("others may read %s or %s", got.run(), got.path(usersFile))
+	}
+	if n := (&process{pid: w.pid()}).openFiles(); n == 0 {
+		t.Error("how many files it may open is not known")
+	}
+	w.until("what it has is seen", func(s Stats) bool { return s.Clients == 1 && s.Servers == 1 && s.Starts == 1 })
+}
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func noConsoleOverTCP(t *testing.T, s *server) {
+	w := s.pooler(t)
+	for _, tc := range [][2]string{{admin, console}, {"app", console}, {"pgbouncer", console}, {"postgres", console}, {admin, "shop"}} {
+		if _, err := w.connectTo(tc[0], tc[1]); err == nil {
+			t.Errorf("%s was let in to %s over TCP", tc[0], tc[1])
+		}
+	}
+	// The socket is for the agent alone, and for the console alone.
+	socket := w.cfg.folder().socket(w.cfg.Address.Port())
+	for _, tc := range [][2]string{{"app", "shop"}, {"app", console}, {admin, "shop"}} {
+		if _, err := login(t.Context(), "unix", socket, tc[0], tc[1]); err == nil {
+			t.Errorf("%s was let in to %s over the socket", tc[0], tc[1])
+		}
+	}
+	if err := w.Pause(t.Context(), time.Minute); err != nil { // the agent is
+		t.Error(err)
+	}
+}
+
+func pauses(t *testing.T, s *server) {
+	w := s.pooler(t)
+	a, b := w.app(), w.app()
+	w.get(a, "SELECT 1")
+	for range 3 {
+		if err := w.Pause(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Pause(t.Context(), time.Minute); err != nil {
+			t.Errorf("again: %v", err)
+		}
+		c := w.app() // who is new is let in at once
+		done := []<-chan error{w.asks(a, "SELECT 1"), w.asks(b, "SELECT 1"), w.asks(c, "SELECT 1")}
+		w.waiting(3)
+		for _, d := range done {
+			pending(t, d, "a query")
+		}
+		if n, err := w.Resume(t.Context()); n != 3 || err != nil {
+			t.Errorf("resume: %d waited, %v; want 3", n, err)
+		}
+		for _, d := range done {
+			if err := <-d; err != nil {
+				t.Error(err)
+			}
+		}
+		if n, err := w.Resume(t.Context()); n != 0 || err != nil {
+			t.Errorf("resume without a pause: %d, %v", n, err)
+		}
+	}
+	if got := w.Stats(); got.Pauses != 3 || got.PausesFailed != 0 || got.PausesExpired != 0 || got.Paused {
+		t.Errorf("%+v", got)
+	}
+}
+
+func pauseWaitsForTransactions(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c, other := w.app(), w.app()
+	paused := w.busy(c, other)
+	late := w.asks(other, "SELECT 1")
+	w.waiting(1)
+	pending(t, paused, "the pause")
+	w.get(c, "SELECT 2") // the transaction goes on
+	if _, err := c.query(t.Context(), "COMMIT"); err != nil {
+		t.Error(err)
+	}
+	if err := <-paused; err != nil {
+		t.Error(err)
+	}
+	pending(t, late, "a query that came later")
+	if _, err := w.Resume(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-late; err != nil {
+		t.Error(err)
+	}
+}
+
+func pauseIsBounded(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	if _, err := c.query(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := w.Pause(t.Context(), time.Minute); !errors.Is(err, errBusy) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took < pauseWithin || took > pauseWithin+commandWithin {
+		t.Errorf("it took %v", took)
+	}
+	w.get(w.app(), "SELECT 1") // nobody waits
+	w.get(c, "SELECT 1")
+	if _, err := c.query(t.Context(), "COMMIT"); err != nil {
+		t.Error(err)
+	}
+	if got := w.Stats(); got.PausesFailed != 1 || got.Paused {
+		t.Errorf("%+v", got)
+	}
+	if err := w.Pause(t.Context(), time.Minute); err != nil {
+		t.Errorf("once the transaction is over: %v", err)
+	}
+}
+
+func releasedBeforePaused(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c, other := w.app(), w.app()
+	paused := w.busy(c, other)
+	done := w.asks(other, "SELECT 1")
+	w.waiting(1)
+	began := time.Now()
+	if _, err := w.Resume(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-paused; !errors.Is(err, errReleased) {
+		t.Errorf("the pause: %v", err)
+	}
+	if err := <-done; err != nil || time.Since(began) > time.Second {
+		t.Errorf("the query: %v after %v", err, time.Since(began))
+	}
+}
+
+func limitEndsPause(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	w.get(c, "SELECT 1")
+	began := time.Now()
+	const limit = 300 * time.Millisecond
+	if err := w.Pause(t.Context(), limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-w.asks(c, "SELECT 1"); err != nil || time.Since(began) < limit {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	w.until("the limit is told", func(s Stats) bool { return s.PausesExpired == 1 && !s.Paused })
+}
+
+func pauseGetsMoreTime(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	w.get(c, "SELECT 1")
+	if err := w.Pause(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	done := w.asks(c, "SELECT 1")
+	w.waiting(1)
+	began := time.Now()
+	if err := w.Pause(t.Context(), 200*time.Millisecond); err != nil { // or less
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil || time.Since(began) < 200*time.Millisecond {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+}
+
+func killed(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	w.get(c, "SELECT 1")
+	w.until("its pool is seen", func(s Stats) bool { return s.Clients == 1 })
+	for n := uint64(2); n < 4; n++ {
+		if err := syscall.Kill(w.pid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		w.until("another one runs", func(s Stats) bool { return s.Up && s.Starts == n })
+		// It was told of the pools of the one before: who is new is let in while it is paused.
+		w.sees("it is warm", func(pools []map[string]string) bool {
+			return slices.ContainsFunc(pools, func(row map[string]string) bool {
+				return row["database"] == "shop" && row["user"] == "app" && row["sv_idle"] == "1"
+			})
+		})
+		w.get(w.app(), "SELECT 1")
+	}
+}
+
+func killedWhilePaused(t *testing.T, s *server) {
+	w := s.pooler(t)
+	w.get(w.app(), "SELECT 1")
+	if err := w.Pause(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(w.pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.until("another one runs", func(s Stats) bool { return s.Up && s.Starts == 2 && s.Paused })
+	connected := make(chan error, 1)
+	go func() {
+		_, err := w.connect("app") // on a new one the connect waits
+		connected <- err
+	}()
+	w.waiting(1)
+	pending(t, connected, "a connect")
+	if n, err := w.Resume(t.Context()); n != 1 || err != nil {
+		t.Errorf("resume: %d waited, %v", n, err)
+	}
+	if err := <-connected; err != nil {
+		t.Error(err)
+	}
+}
+
+// stuckWhilePaused: what PgBouncer does not hear it is told again.
+func stuckWhilePaused(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	w.get(c, "SELECT 1")
+	if err := w.Pause(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	done := w.asks(c, "SELECT 1")
+	w.waiting(1)
+	pid := w.pid()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Resume(t.Context()); !errors.Is(err, errSilent) {
+		t.Errorf("resume of one that is stuck: %v", err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("once it is not: %v", err)
+	}
+	w.until("the pause is over", func(s Stats) bool { return !s.Paused })
+	if w.pid() != pid {
+		t.Error("it was ended for it")
+	}
+}
+
+func workerDiesWhilePaused(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	w.get(c, "SELECT 1")
+	pid := w.pid()
+	w.stop()
+	// What a worker leaves that is killed within a pause.
+	console, err := w.console(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := console.query(t.Context(), "PAUSE"); err != nil {
+		t.Fatal(err)
+	}
+	console.close()
+	done := w.asks(c, "SELECT 1")
+	w.waiting(1)
+
+	next := runPooler(t, w.cfg)
+	if err := <-done; err != nil {
+		t.Errorf("the query that waited: %v", err)
+	}
+	if got := next.Stats(); got.TakenOver != 1 || got.Starts != 0 || next.pid() != pid {
+		t.Errorf("%+v, pid %d was %d: want it taken over", got, next.pid(), pid)
+	}
+	w.get(c, "SELECT 1") // its connections stand
+	// It is watched though it is nobody's child here.
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	next.until("another one runs", func(s Stats) bool { return s.Up && s.Starts == 1 })
+
+	// Before anything else is known, all can be resumed.
+	next.stop()
+	if console, err = next.console(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer console.close()
+	if _, err := console.query(t.Context(), "PAUSE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ResumeAll(t.Context(), w.cfg.Dir, w.log); err != nil {
+		t.Error(err)
+	}
+	if _, err := console.query(t.Context(), "RESUME"); err == nil {
+		t.Error("it was still paused")
+	}
+	if err := ResumeAll(t.Context(), filepath.Join(w.cfg.Dir, "none"), w.log); err != nil {
+		t.Error(err)
+	}
+}
+
+func workerEndsWhilePaused(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	w.get(c, "SELECT 1")
+	if err := w.Pause(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	done := w.asks(c, "SELECT 1")
+	w.waiting(1)
+	w.stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := w.Pause(t.Context(), time.Minute); !errors.Is(err, errDown) {
+		t.Errorf("pause without Run: %v", err)
+	}
+}
+
+func anotherTarget(t *testing.T, s *server) {
+	w := s.pooler(t)
+	w.get(w.app(), "SELECT 1")
+	pid := w.pid()
+	w.stop()
+	cfg := w.cfg
+	cfg.Target = freeAddress(t) // nobody is there
+	next := runPooler(t, cfg)
+	if got := next.Stats(); got.TakenOver != 0 || got.Starts != 1 || next.pid() == pid {
+		t.Errorf("%+v, pid %d was %d: want another one", got, next.pid(), pid)
+	}
+	if _, err := syscall.Getpgid(pid); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the one before is there: %v", err)
+	}
+}
+
+func rotation(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	w.get(c, "SELECT 1")
+	for _, password := range []string{`with "quotes" and \`, "second secret", "first secret"} {
+		before := w.Stats().Reloads
+		s.setPassword(password)
+		w.until("it is read", func(s Stats) bool { return s.Reloads > before })
+		if err := w.Reconnect(t.Context()); err != nil { // so that it has to log in
+			t.Fatal(err)
+		}
+		w.get(c, "SELECT 1")
+		w.get(w.app(), "SELECT 1")
+	}
+	w.stop()
+	s.setPassword("while nobody looks")
+	next := runPooler(t, w.cfg)
+	if err := next.Reconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next.get(c, "SELECT 1")
+	s.setPassword("first secret")
+}
+
+func missingPassword(t *testing.T, s *server) {
+	other := filepath.Join(inMemory(t), "other")
+	s.admin("CREATE ROLE other LOGIN PASSWORD 'x'")
+	t.Cleanup(func() { s.admin("DROP ROLE other") })
+	w := s.pooler(t)
+	if err := w.SetUsers(map[string]string{"app": s.secret, "other": other}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it is told", func(s Stats) bool { return strings.Contains(s.Problem, "user other: "+other+" does not exist") })
+	w.get(w.app(), "SELECT 1") // the others can work
+	if err := os.WriteFile(other, []byte("x\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "it is let in", func(context.Context) error {
+		_, err := w.connect("other")
+		return err
+	})
+	w.until("nothing is wrong", func(s Stats) bool { return s.Problem == "" })
+	if err := w.SetUsers(map[string]string{"": "/x"}); err == nil {
+		t.Error("a user without a name was taken")
+	}
+}
+
+func takenAddress(t *testing.T, s *server) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	p, err := New(Config{
+		Route: "db", Dir: inMemory(t), Address: taken.Addr().(*net.TCPAddr).AddrPort(), Target: s.at, UID: uid, GID: uid,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	w := &world{Pooler: p, t: t}
+	refuse := make(chan struct{})
+	go func() {
+		defer close(refuse)
+		for { // it is asked whether it is PgBouncer
+			c, err := taken.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	w.until("it is told", func(s Stats) bool { return strings.Contains(s.Problem, "does not listen for the route") })
+	_ = taken.Close()
+	<-refuse
+	w.until("it is up", func(s Stats) bool { return s.Up })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := p.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+func reconnects(t *testing.T, s *server) {
+	w := s.pooler(t)
+	c := w.app()
+	before := w.get(c, "SELECT pg_backend_pid()")
+	if got := w.get(c, "SELECT pg_backend_pid()"); got != before {
+		t.Fatalf("server %s, then %s: no pool", before, got)
+	}
+	if err := w.Reconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.get(c, "SELECT pg_backend_pid()"); got == before {
+		t.Error("the server before is still used")
+	}
+}
+
+func routesThatAreGone(t *testing.T, s *server) {
+	w := s.pooler(t)
+	pid := w.pid()
+	w.stop()
+	if err := EndOthers(Config{Dir: w.cfg.Dir, UID: uid, GID: uid}, []string{"db"}); err != nil {
+		t.Error(err)
+	}
+	if w.pid() != pid {
+		t.Error("one that is kept was ended")
+	}
+	if err := EndOthers(Config{Dir: w.cfg.Dir, UID: uid, GID: uid}, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := syscall.Getpgid(pid); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("it is there: %v", err)
+	}
+	if left, err := os.ReadDir(w.cfg.Dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := EndOthers(Config{Dir: filepath.Join(w.cfg.Dir, "none")}, nil); err != nil {
+		t.Error(err)
+	}
+}
