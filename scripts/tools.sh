@@ -43,6 +43,7 @@ run    as                                      binutils            gcc calls it
 run    ld                                      binutils            gcc calls it
 run    /usr/include/stdlib.h                   libc6-dev           the race detector's headers
 run    /usr/lib/postgresql/*/bin/postgres      postgresql          the workload of the demo
+run    pgbouncer                               pgbouncer           pools the connections of database routes
 run    hostname                                hostname            services of tests
 run    env                                     coreutils           a test edits a spec with the consul program
 run    id                                      coreutils           services of tests
@@ -76,7 +77,13 @@ run    false                                   coreutils           health checks
 run    wc                                      coreutils           services of tests
 images bwrap                                   bubblewrap          the Python of an image compiles its modules in it
 lock   apt-get                                 apt                 resolves packages of images
+lock   apt-config                              apt                 names the proxies of the machine; checking signatures calls it
 lock   /usr/share/keyrings/debian-archive-keyring.gpg  debian-archive-keyring  apt checks the archive's signatures
+lock   gpgv                                    gpgv                apt checks the archive's signatures with it
+lock   chmod                                   coreutils           apt's check of signatures calls it
+lock   mktemp                                  coreutils           apt's check of signatures calls it
+lock   rm                                      coreutils           apt's check of signatures calls it
+lock   sed                                     sed                 apt's check of signatures calls it
 lock   python3                                 python3             pip resolves the wheels of images
 lock   python3:venv,ensurepip                  python3-venv        pip's virtual environment
 dev    gofmt                                   https://go.dev/dl   format
