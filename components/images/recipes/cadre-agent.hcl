@@ -45,8 +45,9 @@ image "cadre-agent" {
   ]
   drop = [
     "usr/share/man/**", "usr/share/lintian/**", "usr/share/locale/**", "usr/share/bug/**", "usr/share/doc/*/changelog*", "usr/share/doc/*/NEWS*",
-    "usr/share/doc/*/README*", "usr/share/doc/*/TODO*", "usr/share/doc/*/examples/**", "usr/share/doc/pgbouncer/pgbouncer*",
-    "usr/share/pgbouncer/**", "etc/pgbouncer/**", "etc/default/**", "etc/init.d/**", "lib/systemd/**",
+    "usr/share/doc/*/README*", "usr/share/doc/*/TODO*", "usr/share/doc/*/AUTHORS*", "usr/share/doc/*/THANKS*", "usr/share/doc/libpam0g/Debian*",
+    "usr/share/doc/pgbouncer/examples/**", "usr/share/doc/pgbouncer/pgbouncer*", "usr/share/pgbouncer/**", "usr/share/libgcrypt20/**",
+    "etc/pgbouncer/**", "etc/default/**", "etc/init.d/**", "lib/systemd/**",
   ]
 
   directory "var/lib/cadre" { mode = "0700" }
@@ -54,6 +55,5 @@ image "cadre-agent" {
   # The guest agent's socket, and mesh files of several owners, are root's.
   run_as     = "0:0"
   entrypoint = ["/usr/local/bin/cadre-agent"]
-  # It has no shell to call several.
-  try        = ["/usr/local/bin/cadre-agent", "--version"]
+  try        = [["cadre-agent", "--version"], ["envoy", "--version"], ["pgbouncer", "--version"]]
 }

@@ -6,6 +6,6 @@ layer "libc" {
 
   drop = [
     "usr/share/man/**", "usr/share/lintian/**", "usr/share/locale/**", "usr/share/bug/**", "usr/share/doc/*/changelog*", "usr/share/doc/*/NEWS*",
-    "usr/share/doc/*/README*", "usr/lib/x86_64-linux-gnu/gconv/**",
+    "usr/share/doc/*/README*", "usr/share/doc/*/TODO*", "usr/lib/x86_64-linux-gnu/gconv/**",
   ]
 }

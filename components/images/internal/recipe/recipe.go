@@ -58,8 +58,8 @@ type Recipe struct {
 	Env        map[string]string `hcl:"env,optional"`
 	Ports      []string          `hcl:"ports,optional"`
 	Licenses   string            `hcl:"licenses,optional"`
-	// Try is a command that shows that the image runs; tests call it as the image's user.
-	Try []string `hcl:"try,optional"`
+	// Try are commands that show that the image runs; tests call each as the image's user.
+	Try [][]string `hcl:"try,optional"`
 
 	// Image tells whether the recipe is an image; others are layers below images.
 	Image bool
