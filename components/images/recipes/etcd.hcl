@@ -23,5 +23,5 @@ image "etcd" {
   run_as  = "65534:65534"
   command = ["etcd"]
   ports   = ["2379/tcp", "2380/tcp"]
-  try     = ["etcd", "--version"]
+  try     = [["etcd", "--version"]]
 }

@@ -10,5 +10,5 @@ image "light" {
 
   run_as  = "65534:65534"
   command = ["python3"]
-  try     = ["python3", "-c", "import http.server, sqlite3, ssl; print(ssl.OPENSSL_VERSION)"]
+  try     = [["python3", "-c", "import http.server, sqlite3, ssl; print(ssl.OPENSSL_VERSION)"]]
 }

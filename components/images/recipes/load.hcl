@@ -15,5 +15,5 @@ image "load" {
 
   run_as  = "65534:65534"
   command = ["cadre-load"]
-  try     = ["sh", "-c", "cadre-load --help 2>&1 | grep -e -writers"]
+  try     = [["sh", "-c", "cadre-load --help 2>&1 | grep -e -writers"]]
 }

@@ -65,7 +65,7 @@ image "patroni" {
   }
   command = ["patroni"]
   ports   = ["5432/tcp", "8008/tcp"]
-  try = ["sh", "-c", <<-END
+  try = [["sh", "-c", <<-END
     set -eu
     patroni --version
     patronictl --help >/tmp/help
@@ -73,5 +73,5 @@ image "patroni" {
     initdb -D /tmp/data -A trust >/tmp/initdb
     echo 'SELECT version()' | postgres --single -D /tmp/data postgres | grep -o 'PostgreSQL 15[.0-9]*'
   END
-  ]
+  ]]
 }

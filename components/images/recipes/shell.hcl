@@ -1,7 +1,7 @@
-# What scripts of compose files call: sh, the core utilities, sed, grep; and the C library.
+# What scripts of compose files call: sh, the core utilities, sed, grep.
 layer "shell" {
-  from        = "static"
-  description = "sh, core utilities, sed, grep, the C library with C.UTF-8"
+  from        = "libc"
+  description = "sh, core utilities, sed, grep, C.UTF-8"
   debs        = ["dash", "coreutils", "sed", "grep", "libc-bin"]
 
   # Maintainer scripts call these; none is run here.

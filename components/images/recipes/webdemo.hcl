@@ -11,5 +11,5 @@ image "webdemo" {
   run_as  = "65534:65534"
   command = ["cadre-webdemo"]
   ports   = ["8080/tcp"]
-  try     = ["sh", "-c", "cadre-webdemo --help 2>&1 | grep -e -release"]
+  try     = [["sh", "-c", "cadre-webdemo --help 2>&1 | grep -e -release"]]
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -61,14 +62,18 @@ func Try(ctx context.Context, n oci.Named, r *recipe.Recipe) (string, error) {
 		name, value, _ := strings.Cut(v, "=")
 		args = append(args, "--setenv", name, value)
 	}
-	out, err := exec.CommandContext(ctx, "bwrap", append(append(args, "--"), r.Try...)...).CombinedOutput()
-	if err == nil && len(out) == 0 {
-		err = errors.New("it printed nothing")
+	var said strings.Builder
+	for _, command := range r.Try {
+		out, err := exec.CommandContext(ctx, "bwrap", slices.Concat(args, []string{"--"}, command)...).CombinedOutput()
+		if err == nil && len(out) == 0 {
+			err = errors.New("it printed nothing")
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %q: %w\n%s", n.Ref, command, err, out)
+		}
+		said.Write(out)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %q: %w\n%s", n.Ref, r.Try, err, out)
-	}
-	return string(out), nil
+	return said.String(), nil
 }
 
 // bytecodeWithoutTime finds compiled modules that carry the time of their source (PEP 552):

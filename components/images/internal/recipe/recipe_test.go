@@ -43,6 +43,12 @@ func TestRecipesSayWhatIsWrongWithThem(t *testing.T) {
 		{"several", map[string]string{
 			"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n wheels = [\"x>1\"]\n drop = [\"/x\"]\n directory \"d\" { mode = \"99\" }\n directory \"e\" { owner = \"me\" }\n}",
 		}, []string{"x>1", "drop", `directory "d": mode`, `directory "e": owner`}},
+		{"prebuilt", map[string]string{
+			"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n wheels = [\"Some_Thing==1\"]\n prebuilt \"P\" {\n wheel = \"some-thing==2\"\n file = \"../p\"\n }\n prebuilt \"q\" {\n wheel = \"q\"\n file = \"q\"\n }\n}",
+		}, []string{
+			`prebuilt "P": the name`, `prebuilt "P": wheel: some-thing is one of wheels`, `prebuilt "P": file: "../p"`, `prebuilt "q": wheel: "q" names no exact version`,
+			`prebuilt "q": no file "usr/share/doc/q/copyright" says what its licence is`, "wheel some-thing==2 is not in a.lock",
+		}},
 		{"not locked", map[string]string{"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n debs = [\"dash\"]\n}"}, []string{"package dash is not in a.lock: lock anew with make images-lock"}},
 		{"toolchain", map[string]string{"pins.hcl": strings.ReplaceAll(pins, "go1.26.8", "1.26"), "a.hcl": `layer "a" { description = "" }`}, []string{"pins.hcl: toolchain"}},
 		{"broken lock", map[string]string{"a.hcl": `layer "a" { description = "" }`, "a.lock": "deb\n"}, []string{"a.lock:1:"}},

@@ -125,10 +125,11 @@ func (l *locker) debs(ctx context.Context, r *recipe.Recipe) ([]recipe.Deb, erro
 }
 
 func (l *locker) wheels(ctx context.Context, r *recipe.Recipe) ([]recipe.Wheel, error) {
-	if len(r.Wheels) == 0 {
+	wheels := r.Requirements()
+	if len(wheels) == 0 {
 		return nil, nil
 	}
-	return l.pip.resolve(ctx, r.Wheels, l.cache)
+	return l.pip.resolve(ctx, wheels, l.cache)
 }
 
 // programs takes digests of programs of others from what the toolchain makes.
