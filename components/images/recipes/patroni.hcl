@@ -44,6 +44,110 @@ image "patroni" {
     END
   }
 
+  # Patroni, which ends a planned hand-over as soon as that is safe (docs/failover.md).
+  file "usr/local/bin/cadre-patroni" {
+    mode    = "0755"
+    content = <<-END
+      #!/usr/bin/python3
+      """Patroni without the time that it only waits in a planned hand-over.
+
+      Takes patroni's arguments. A version of Patroni that is not in KNOWN runs as it is, and
+      so does any with CADRE_PATRONI=stock in the environment.
+      """
+      import os
+      import sys
+      import time
+
+      import patroni.version
+      from patroni.__main__ import main
+
+      KNOWN = ("4.1.0",)
+
+
+      def see_the_end_at_once():
+          """Sees the end of PostgreSQL when it comes, not one or two seconds later.
+
+          Patroni looks once a second whether a fast shutdown is over. If it then finds the
+          shutdown checkpoint written and PostgreSQL still there, it sleeps a second so that
+          replicas receive that, and asks them whether they have. PostgreSQL ends only when
+          each replica that is connected has confirmed all WAL, the shutdown checkpoint too,
+          and nobody is sent more after its end: that is what those seconds wait for. If it
+          stays longer, as with WAL to archive, Patroni goes on as it always does.
+          """
+          from patroni.postgresql.postmaster import PostmasterProcess
+
+          stock = PostmasterProcess.signal_stop
+
+          def signal_stop(self, mode, pg_ctl="pg_ctl"):
+              gone = stock(self, mode, pg_ctl)
+              end = time.monotonic() + 1
+              # None: it was told to end. True: it is gone, and so is its entry in /proc.
+              while gone is None and mode == "fast" and time.monotonic() < end:
+                  if not self.is_running():
+                      return True
+                  time.sleep(0.01)
+              return gone
+
+          PostmasterProcess.signal_stop = signal_stop
+
+
+      def ask_for_archiving_only_when_it_counts():
+          """Each demotion asks PostgreSQL's programs how it archives, by starting two.
+
+          Only that into a standby cluster reads the answer.
+          """
+          from patroni.ha import Ha
+
+          stock = Ha.demote
+
+          def demote(self, mode):
+              asked = vars(self._rewind)
+
+              def get_archive_command():
+                  asked.pop("get_archive_command", None)  # the next one is answered
+
+              if mode != "demote-cluster":
+                  asked["get_archive_command"] = get_archive_command
+              try:
+                  return stock(self, mode)
+              finally:
+                  asked.pop("get_archive_command", None)
+
+          Ha.demote = demote
+
+
+      def checkpoint_on_request():
+          """Adds POST /checkpoint, for who may call POST /switchover.
+
+          Made before clients are held, it leaves little for Patroni's own CHECKPOINT and for
+          that of the shutdown, which come while they wait.
+          """
+          from patroni.api import RestApiHandler, check_access
+
+          @check_access
+          def do_POST_checkpoint(self):
+              failed = self.server.patroni.postgresql.checkpoint()
+              self.write_response(503 if failed else 200, failed or "checkpoint done")
+
+          RestApiHandler.do_POST_checkpoint = do_POST_checkpoint
+
+
+      # Patroni starts PostgreSQL by a process that imports this file again.
+      if __name__ == "__main__":
+          version = patroni.version.__version__
+          if os.environ.get("CADRE_PATRONI") == "stock":
+              pass
+          elif version in KNOWN:
+              see_the_end_at_once()
+              ask_for_archiving_only_when_it_counts()
+              checkpoint_on_request()
+          else:
+              print("cadre-patroni: WARNING: Patroni", version, "runs as it is: only", *KNOWN, "is known",
+                    file=sys.stderr, flush=True)
+          sys.exit(main())
+    END
+  }
+
   user "postgres" {
     id   = 999
     home = "/var/lib/postgresql"
