@@ -167,11 +167,12 @@ image "patroni" {
     PATH = "/usr/lib/postgresql/15/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     LANG = "C.UTF-8"
   }
-  command = ["patroni"]
+  command = ["cadre-patroni"]
   ports   = ["5432/tcp", "8008/tcp"]
   try = ["sh", "-c", <<-END
     set -eu
     patroni --version
+    cadre-patroni --version
     patronictl --help >/tmp/help
     python3 -c 'import psycopg, consul, yaml, psutil; print("psycopg", psycopg.pq.__impl__)'
     initdb -D /tmp/data -A trust >/tmp/initdb

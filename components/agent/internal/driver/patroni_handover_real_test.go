@@ -16,35 +16,6 @@ import (
 	"time"
 )
 
-// launcher writes the image's cadre-patroni where every user may read it.
-func launcher(t *testing.T) string {
-	t.Helper()
-	recipe, err := os.ReadFile("../../../images/recipes/patroni.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, found := strings.Cut(string(recipe), `file "usr/local/bin/cadre-patroni"`)
-	_, text, begins := strings.Cut(text, "<<-END\n")
-	text, _, ends := strings.Cut(text, "    END\n")
-	if !found || !begins || !ends {
-		t.Fatal("components/images/recipes/patroni.hcl has no cadre-patroni")
-	}
-	var script strings.Builder
-	for line := range strings.Lines(text) {
-		script.WriteString(strings.TrimPrefix(line, "      "))
-	}
-	dir, err := os.MkdirTemp("", "cadre-launcher-") //nolint:usetesting // another user must reach it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	file := filepath.Join(dir, "cadre-patroni")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(file, []byte(script.String()), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // reaper runs a command as init does in a CVM: it waits for every orphan, so that nothing
 // that has ended looks as if it still ran.
 const reaper = `
@@ -169,6 +140,9 @@ func (r *rig) handOver(t *testing.T, sessions []*session) move {
 			t.Fatal(err)
 		}
 		marks[i] = info.Size()
+	}
+	if err := Prepare(t.Context(), r.drivers[from]); err != nil {
+		t.Errorf("prepare %s: %v", r.names[from], err)
 	}
 	start := time.Now()
 	got, err := r.drivers[from].Transfer(t.Context(), TransferRequest{ExpectedLeader: r.names[from], Candidates: []string{standby}})
