@@ -56,6 +56,7 @@ image "patroni" {
       """
       import os
       import sys
+      import threading
       import time
 
       import patroni.version
@@ -65,22 +66,19 @@ image "patroni" {
 
 
       def see_the_end_at_once():
-          """Sees the end of PostgreSQL when it comes, not one or two seconds later.
+          """Sees the end of PostgreSQL when it comes; Patroni looks once a second.
 
-          Patroni looks once a second whether a fast shutdown is over. If it then finds the
-          shutdown checkpoint written and PostgreSQL still there, it sleeps a second so that
-          replicas receive that, and asks them whether they have. PostgreSQL ends only when
-          each replica that is connected has confirmed all WAL, the shutdown checkpoint too,
-          and nobody is sent more after its end: that is what those seconds wait for. If it
-          stays longer, as with WAL to archive, Patroni goes on as it always does.
+          It ends only when each replica that is connected has confirmed all WAL, the
+          checkpoint of the shutdown too, and nobody is sent more after that.
           """
+          import patroni.postgresql
           from patroni.postgresql.postmaster import PostmasterProcess
 
           stock = PostmasterProcess.signal_stop
 
           def signal_stop(self, mode, pg_ctl="pg_ctl"):
               gone = stock(self, mode, pg_ctl)
-              end = time.monotonic() + 1
+              end = time.monotonic() + 0.3
               # None: it was told to end. True: it is gone, and so is its entry in /proc.
               while gone is None and mode == "fast" and time.monotonic() < end:
                   if not self.is_running():
@@ -89,31 +87,59 @@ image "patroni" {
               return gone
 
           PostmasterProcess.signal_stop = signal_stop
+          # What takes longer: each time is one run of pg_controldata.
+          patroni.postgresql.STOP_POLLING_INTERVAL = 0.1
 
 
-      def ask_for_archiving_only_when_it_counts():
-          """Each demotion asks PostgreSQL's programs how it archives, by starting two.
+      class Clock:
+          """The module time for patroni.ha, where a demotion sleeps until it need not."""
 
-          Only that into a standby cluster reads the answer.
-          """
-          from patroni.ha import Ha
+          demoting = threading.local()
 
-          stock = Ha.demote
+          def __getattr__(self, name):
+              return getattr(time, name)
+
+          def sleep(self, seconds):
+              ha = getattr(self.demoting, "ha", None)
+              if ha is None or seconds != 1:
+                  return time.sleep(seconds)
+              # PostgreSQL has shut down and is still there, to archive WAL for example.
+              # Replicas are given this second to receive all, and are then asked whether
+              # one that may lead has: asked at once and again, it is over when one has.
+              end = time.monotonic() + seconds
+              lsn, _ = ha.state_handler.latest_checkpoint_locations()
+              while time.monotonic() < end:
+                  # More than where the last record, the checkpoint, begins.
+                  if lsn and ha.is_failover_possible(cluster_lsn=lsn + 1):
+                      return None
+                  time.sleep(0.05)
+
+
+      def demote_without_waiting():
+          import patroni.ha
+
+          stock = patroni.ha.Ha.demote
 
           def demote(self, mode):
-              asked = vars(self._rewind)
+              own = vars(self._rewind)
 
               def get_archive_command():
-                  asked.pop("get_archive_command", None)  # the next one is answered
+                  own.pop("get_archive_command", None)  # who asks next is answered
 
+              # Each demotion starts two programs to ask how WAL is archived. Only that into a
+              # standby cluster reads the answer.
               if mode != "demote-cluster":
-                  asked["get_archive_command"] = get_archive_command
+                  own["get_archive_command"] = get_archive_command
+              if mode == "graceful":
+                  Clock.demoting.ha = self
               try:
                   return stock(self, mode)
               finally:
-                  asked.pop("get_archive_command", None)
+                  own.pop("get_archive_command", None)
+                  Clock.demoting.ha = None
 
-          Ha.demote = demote
+          patroni.ha.Ha.demote = demote
+          patroni.ha.time = Clock()
 
 
       def checkpoint_on_request():
@@ -139,7 +165,7 @@ image "patroni" {
               pass
           elif version in KNOWN:
               see_the_end_at_once()
-              ask_for_archiving_only_when_it_counts()
+              demote_without_waiting()
               checkpoint_on_request()
           else:
               print("cadre-patroni: WARNING: Patroni", version, "runs as it is: only", *KNOWN, "is known",

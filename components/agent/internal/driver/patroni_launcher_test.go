@@ -53,8 +53,8 @@ func TestLauncherChangesKnownPatroniOnly(t *testing.T) {
 		t.Fatalf("%s pins no Patroni", patroniRecipe)
 	}
 	const (
-		stock = "patroni.postgresql.postmaster patroni.ha False"
-		ours  = "__main__ __main__ True"
+		stock = "patroni.postgresql.postmaster 1 patroni.ha module False"
+		ours  = "__main__ 0.1 __main__ Clock True"
 	)
 	for name, tc := range map[string]struct{ version, env, want string }{
 		"the image's":      {version: string(pinned[1]), want: ours},
@@ -72,10 +72,11 @@ try:
     runpy.run_path(sys.argv[0], run_name="__main__")
 except SystemExit:
     pass
+import patroni.ha, patroni.postgresql
 from patroni.api import RestApiHandler
-from patroni.ha import Ha
 from patroni.postgresql.postmaster import PostmasterProcess
-print(PostmasterProcess.signal_stop.__module__, Ha.demote.__module__, hasattr(RestApiHandler, "do_POST_checkpoint"))
+print(PostmasterProcess.signal_stop.__module__, patroni.postgresql.STOP_POLLING_INTERVAL,
+      patroni.ha.Ha.demote.__module__, type(patroni.ha.time).__name__, hasattr(RestApiHandler, "do_POST_checkpoint"))
 `, launcher(t), tc.version)
 			if tc.env != "" {
 				cmd.Env = append(os.Environ(), tc.env)

@@ -15,9 +15,8 @@ import (
 
 // ack is one write that a member acknowledged.
 type ack struct {
-	id   int
-	at   time.Time
-	took time.Duration
+	id          int
+	asked, told time.Time
 }
 
 // session writes to one member all the time, by one connection for as long as that lives: a
@@ -84,7 +83,7 @@ func (s *session) connection(ctx context.Context, psql string, last int) int {
 		}
 		if acked {
 			s.mu.Lock()
-			s.acks = append(s.acks, ack{last, time.Now(), time.Since(start)})
+			s.acks = append(s.acks, ack{last, start, time.Now()})
 			s.mu.Unlock()
 		}
 		select {
@@ -120,12 +119,12 @@ INSERT INTO kept VALUES (%d) RETURNING id;
 	}
 }
 
-// since are the acknowledged writes after at.
+// since are the writes that were acknowledged after at.
 func (s *session) since(at time.Time) []ack {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := len(s.acks)
-	for i > 0 && s.acks[i-1].at.After(at) {
+	for i > 0 && s.acks[i-1].told.After(at) {
 		i--
 	}
 	return append([]ack(nil), s.acks[i:]...)
