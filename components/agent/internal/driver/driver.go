@@ -148,6 +148,15 @@ func New(cfg Config) (Driver, error) {
 	}
 }
 
+// Prepare does what can be done of a Transfer while clients are still served, so that it does
+// not happen while they wait. It takes as long as it takes; a failure costs them time only.
+func Prepare(ctx context.Context, d Driver) error {
+	if p, ok := d.(interface{ prepare(context.Context) error }); ok {
+		return p.prepare(ctx)
+	}
+	return nil
+}
+
 // Close ends what d keeps open, if anything.
 func Close(d Driver) {
 	if c, ok := d.(interface{ close() }); ok {

@@ -84,6 +84,10 @@ func (f *fakePatroni) serve(name string, w http.ResponseWriter, r *http.Request)
 		if f.member(name)["role"] != "leader" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
+	case "/checkpoint":
+		w.WriteHeader(f.code)
+		_, _ = w.Write([]byte(f.text))
+		return
 	case "/switchover":
 		f.switches++
 		if f.onSwitch != nil {
@@ -242,6 +246,31 @@ func TestPatroniSwitchover(t *testing.T) {
 				t.Errorf("%d switchovers were asked for, want %d", f.switches, tc.calls)
 			}
 		})
+	}
+}
+
+func TestPatroniPrepare(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code int
+		says string // "": no error
+	}{
+		"done":             {code: 200},
+		"not this Patroni": {code: 501},
+		"not this path":    {code: 404},
+		"failed":           {code: 503, says: "status 503: not accessible"},
+		"not allowed":      {code: 401, says: "status 401"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakePatroni(t)
+			f.code, f.text = tc.code, "not accessible"
+			err := Prepare(t.Context(), f.driver(t, "db-0", nil))
+			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("prepare = %v, want an error with %q", err, tc.says)
+			}
+		})
+	}
+	if err := Prepare(t.Context(), none{}); err != nil {
+		t.Errorf("prepare of a driver that has nothing to prepare = %v", err)
 	}
 }
 

@@ -40,7 +40,7 @@ func patroniScript(t *testing.T, at, dir, store, pgBin, patroni string) string {
 		"$$", "$", "${postgres_bin}", pgBin, "/run/mesh", dir+"/mesh", "/tmp/", dir+"/tmp/",
 		"unix_socket_directories: /tmp", "unix_socket_directories: "+dir, "127.0.0.1:8500", store, "127.0.0.1:8008", at+":8008",
 		"127.0.0.1,$$CADRE_VIP:5432", "$CADRE_VIP:5432", "/var/lib/postgresql/data", dir+"/data", "127.50.0.0/16", "127.0.0.0/8",
-		"exec patroni", "exec "+patroni, "psql -v", pgBin+"/psql -v",
+		"|| echo patroni)", "|| echo "+patroni+")", "psql -v", pgBin+"/psql -v",
 		// Shorter, so that a lock that is not kept is lost while somebody looks.
 		"ttl: 30", "ttl: 20", "retry_timeout: 10", "retry_timeout: 5",
 	).Replace(script.String())

@@ -14,6 +14,33 @@ import (
 // demotes as long as PostgreSQL needs for its shutdown checkpoint.
 const patroniTransferLimit = 60 * time.Second
 
+// patroniPrepareLimit bounds how long a Transfer is put off. PostgreSQL finishes a checkpoint
+// that nobody waits for.
+const patroniPrepareLimit = 30 * time.Second
+
+// prepare has the primary write out its changes, by Patroni's own connection. Only
+// cadre-patroni offers that, so that it is no failure when it is not there.
+func (p *patroni) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patroniPrepareLimit,
+		fmt.Errorf("checkpoint was not done within %s", patroniPrepareLimit))
+	defer cancel()
+	header, err := p.authorization()
+	if err != nil {
+		return err
+	}
+	status, answer, err := call(ctx, p.client, http.MethodPost, p.base()+"/checkpoint", header, nil)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("checkpoint: %w", err)
+	case status == http.StatusNotImplemented, status == http.StatusNotFound, status == http.StatusOK:
+		return nil
+	default:
+		return fmt.Errorf("checkpoint: status %d: %s", status, strings.TrimSpace(string(answer)))
+	}
+}
+
 // Transfer makes a switchover. The reply of POST /switchover comes 0.7 s or more
 // after the new primary took over, and may say "status unknown" while it still
 // goes on; so the target's own answer is watched beside it.
@@ -94,8 +121,7 @@ func (p *patroni) askSwitchover(ctx context.Context, target string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsafe, err)
 	}
-	url := p.bases()[int(p.good.Load())%len(p.bases())] + "/switchover"
-	status, answer, err := call(ctx, p.client, http.MethodPost, url, header,
+	status, answer, err := call(ctx, p.client, http.MethodPost, p.base()+"/switchover", header,
 		map[string]string{"leader": p.self, "candidate": target})
 	text := strings.TrimSpace(string(answer))
 	switch {

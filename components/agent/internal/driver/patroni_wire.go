@@ -161,6 +161,12 @@ func (p *patroni) bases() []string {
 	return out
 }
 
+// base is where the own Patroni answered last.
+func (p *patroni) base() string {
+	bases := p.bases()
+	return bases[int(p.good.Load())%len(bases)]
+}
+
 // local reads path of the own member.
 func (p *patroni) local(ctx context.Context, path string, v any) error {
 	var errs error

@@ -131,6 +131,9 @@ func (s *step) handOver(ctx context.Context) error {
 			return fmt.Errorf("still leads after %d attempts: %w", calls, last)
 		case view.Leader == self:
 			calls++
+			if err := driver.Prepare(ctx, d); err != nil {
+				s.exec.cfg.Log.Warn("hand-over is not prepared and takes longer", "operation", s.order.Operation, "error", err)
+			}
 			var done driver.Transferred
 			done, last = s.transfer(ctx, d)
 			s.exec.cfg.Member.Kick()
