@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/load"
+	"cadre.dev/demo/load/hosts"
 )
 
 func main() {
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.hosts != "" {
-		o.lookup = load.HostsFile(o.hosts)
+		o.lookup = hosts.File(o.hosts)
 	}
 	switch o.target {
 	case "postgres":
