@@ -231,23 +231,8 @@ func reason(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.As(err, &refused):
-		return "does not answer: " + innermost(err).Error()
+		return "does not answer: " + plain(refused).Error()
 	default:
 		return err.Error()
 	}
-}
-
-func innermost(err error) error {
-	var op *net.OpError
-	var name *net.DNSError
-	switch {
-	case errors.As(err, &op):
-		return op
-	case errors.As(err, &name):
-		return name
-	}
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err
 }

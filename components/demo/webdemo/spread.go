@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -121,11 +121,7 @@ func (s spread) question(ctx context.Context, web *http.Client) (said Hello, err
 	req.Header.Set("Accept", "application/json")
 	resp, err := web.Do(req)
 	if err != nil {
-		var about *url.Error
-		if errors.As(err, &about) {
-			err = about.Err // the URL is what is asked anyway
-		}
-		return said, err
+		return said, plain(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
@@ -138,6 +134,30 @@ func (s spread) question(ctx context.Context, web *http.Client) (said Hello, err
 		return said, errors.New("the answer names no slot")
 	}
 	return said, nil
+}
+
+// plain leaves of an error what is the same for the next connection.
+func plain(err error) error {
+	var op *net.OpError
+	var name *net.DNSError
+	var slow net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
+		return errors.New("no answer in time")
+	case errors.As(err, &name):
+		return name
+	case errors.As(err, &op):
+		return fmt.Errorf("%s: %w", op.Op, innermost(op))
+	default:
+		return innermost(err)
+	}
+}
+
+func innermost(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err
 }
 
 // met notes an answer, and reports whether that member is a new one.
