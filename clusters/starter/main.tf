@@ -1,4 +1,4 @@
-# A public web API in two CVMs, five private workers that it calls, three coordinators.
+# A public web API in two CVMs, five private workers that it calls by a route, three coordinators.
 terraform {
   required_version = ">= 1.11"
   required_providers {
@@ -34,8 +34,8 @@ module "coordinators" {
   deletion_protection = var.deletion_protection
 }
 
-# Answers to the public through the platform's gateway, on port 8080, and calls each worker
-# by its Slot's name through the overlay.
+# Answers to the public through the platform's gateway, on port 8080, and calls the workers at
+# http://worker:9090/hello: one name, whichever of them answers.
 resource "cadre_group" "api" {
   name                = "api"
   replicas            = var.api_replicas
@@ -70,8 +70,8 @@ resource "cadre_group" "api" {
   }
 }
 
-# Private: its port is on the loopback of each CVM, and the agent lets in members of api and
-# nobody else.
+# Private: its port is on the loopback of each CVM, and what comes there through the route are
+# members of api and nobody else.
 resource "cadre_group" "worker" {
   name                = "worker"
   replicas            = var.worker_replicas
@@ -98,16 +98,22 @@ resource "cadre_group" "worker" {
   }
 
   backend {
-    name    = "work"
-    port    = 9000
+    name    = "worker"
+    port    = 9090
     address = "127.0.0.1"
     allow   = ["api"]
+  }
+
+  # What api dials: worker:9090. It leads to the workers that are healthy now.
+  route {
+    name    = "worker"
+    backend = "worker"
   }
 
   health_check {
     name = "web"
     http {
-      port         = 9000
+      port         = 9090
       request_path = "/healthz"
     }
     check_interval_sec = 2

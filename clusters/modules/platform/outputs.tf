@@ -26,3 +26,8 @@ output "curl" {
     "https://NAME.${local.facts.gateway_domain}:${split(":", local.facts.gateway_address)[1]}/",
   ])
 }
+
+output "url" {
+  description = "URL of a name below the gateway's domain: replace NAME."
+  value       = "https://NAME.${local.facts.gateway_domain}${local.facts.gateway_address == "" ? "" : ":${split(":", local.facts.gateway_address)[1]}"}/"
+}

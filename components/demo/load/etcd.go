@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"cadre.dev/demo/load/hosts"
 )
 
 // Etcd is a RegisterStore on an etcd cluster. It has one client for each member:
@@ -33,6 +35,7 @@ var _ RegisterStore = (*Etcd)(nil)
 // that each run starts with registers that were never written.
 func NewEtcd(members []string, run string, lookup func(ctx context.Context, host string) ([]string, error)) (*Etcd, error) {
 	e := &Etcd{prefix: "cadre-load/" + run + "/"}
+	dial := hosts.Dialer(lookup)
 	if len(members) == 0 {
 		return nil, errors.New("no member is named: give host:port of each")
 	}
@@ -44,7 +47,7 @@ func NewEtcd(members []string, run string, lookup func(ctx context.Context, host
 		client, err := clientv3.New(clientv3.Config{
 			Endpoints: []string{"http://" + address}, Logger: zap.NewNop(),
 			DialOptions: []grpc.DialOption{
-				grpc.WithContextDialer(dialer(lookup)),
+				grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }),
 				// A member is away for seconds at most; the default grows to two minutes.
 				grpc.WithConnectParams(grpc.ConnectParams{
 					Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second},
@@ -58,23 +61,6 @@ func NewEtcd(members []string, run string, lookup func(ctx context.Context, host
 		e.names, e.clients = append(e.names, host), append(e.clients, client)
 	}
 	return e, nil
-}
-
-func dialer(lookup func(ctx context.Context, host string) ([]string, error)) func(context.Context, string) (net.Conn, error) {
-	return func(ctx context.Context, address string) (net.Conn, error) {
-		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		if lookup != nil {
-			addresses, err := lookup(ctx, host)
-			if err != nil {
-				return nil, err
-			}
-			host = addresses[0]
-		}
-		return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
-	}
 }
 
 // Close ends all connections.

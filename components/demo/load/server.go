@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -37,12 +38,7 @@ type Part struct {
 func Handler(j *Journal, target Target, stop func()) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /summary", func(w http.ResponseWriter, r *http.Request) {
-		from, err := queryTime(r, "from")
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		to, err := queryTime(r, "to")
+		from, to, err := Span(r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -54,7 +50,7 @@ func Handler(j *Journal, target Target, stop func()) http.Handler {
 		answer(w, j.Summary(from, to))
 	})
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
-		verdict, err := verify(r.Context(), j, target)
+		verdict, err := Verify(r.Context(), j, target)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
@@ -68,7 +64,8 @@ func Handler(j *Journal, target Target, stop func()) http.Handler {
 	return mux
 }
 
-func verify(ctx context.Context, j *Journal, target Target) (Verdict, error) {
+// Verify compares what the journal holds as acknowledged with what the system holds now.
+func Verify(ctx context.Context, j *Journal, target Target) (Verdict, error) {
 	// The journal first: what is acknowledged while the read runs must not count as missing.
 	acks := j.Acknowledgements()
 	present, err := target.IDs(ctx)
@@ -82,6 +79,13 @@ func verify(ctx context.Context, j *Journal, target Target) (Verdict, error) {
 		Earlier: Part{Acknowledged: acks.Earlier.Len(), Missing: earlier.Len()},
 		Starts:  acks.Starts, Unchecked: acks.Unchecked,
 	}, nil
+}
+
+// Span is the span of time that a request for a summary names; what it leaves out is open.
+func Span(r *http.Request) (from, to time.Time, err error) {
+	from, badFrom := queryTime(r, "from")
+	to, badTo := queryTime(r, "to")
+	return from, to, errors.Join(badFrom, badTo)
 }
 
 func queryTime(r *http.Request, name string) (time.Time, error) {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"slices"
 	"sort"
 	"time"
 )
@@ -29,13 +30,16 @@ type Summary struct {
 	// together; the span's ends count as acknowledged, so that a span that ends in
 	// silence is not flattered.
 	Gap time.Duration `json:"gap_ns"`
-	// Slowest acknowledged write.
+	// Slowest acknowledged write; half of them took at most P50, 99 of 100 at most P99.
 	Slowest time.Duration `json:"slowest_ns"`
+	P50     time.Duration `json:"p50_ns"`
+	P99     time.Duration `json:"p99_ns"`
 	// Servers in the order in which they acknowledged; one more than the leadership moves.
+	// Addresses, or Slots where the way there is a route and the servers say theirs.
 	Servers []string       `json:"servers"`
 	Errors  map[string]int `json:"errors,omitempty"`
 	// Partial says that the journal keeps only counts of the span's oldest writes: Gap,
-	// Slowest, Servers and Errors are those of the others.
+	// Slowest, P50, P99, Servers and Errors are those of the others.
 	Partial bool `json:"partial,omitempty"`
 }
 
@@ -43,6 +47,7 @@ type Summary struct {
 func Summarize(ops []Op, from, to time.Time) Summary {
 	s := Summary{From: from, To: to, Errors: map[string]int{}}
 	acked := make([]Op, 0, len(ops))
+	took := make([]time.Duration, 0, len(ops))
 	for _, op := range ops {
 		s.Attempted++
 		if !op.Acknowledged() {
@@ -51,7 +56,7 @@ func Summarize(ops []Op, from, to time.Time) Summary {
 			continue
 		}
 		s.Acknowledged++
-		s.Slowest = max(s.Slowest, op.End.Sub(op.Start))
+		took = append(took, op.End.Sub(op.Start))
 		acked = append(acked, op)
 	}
 	sort.SliceStable(acked, func(a, b int) bool { return acked[a].End.Before(acked[b].End) })
@@ -65,8 +70,18 @@ func Summarize(ops []Op, from, to time.Time) Summary {
 	if !to.IsZero() && !last.IsZero() {
 		s.Gap = max(s.Gap, to.Sub(last))
 	}
+	slices.Sort(took)
+	s.P50, s.P99, s.Slowest = share(took, 50), share(took, 99), share(took, 100)
 	s.Servers = serverSequence(acked)
 	return s
+}
+
+// share is the least of the sorted that at least percent of them do not exceed; 0 of none.
+func share(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max(0, (len(sorted)*percent+99)/100-1)]
 }
 
 // serverSequence lists the acknowledging servers in order of their first write

@@ -55,3 +55,25 @@ func TestServersFollowTheStartOfWrites(t *testing.T) {
 		t.Errorf("servers = %v, want %v", s.Servers, want)
 	}
 }
+
+func TestSummarizeTellsHowLongWritesTook(t *testing.T) {
+	var ops []Op
+	for n := range 200 {
+		ops = append(ops, acked(int64(n), n, n+200-n, "a"))
+	}
+	ops = append(ops, Op{ID: 999, Start: at(0), End: at(9000), Error: "deadline exceeded"})
+	s := Summarize(ops, at(0), at(300))
+	for name, c := range map[string]struct{ got, want time.Duration }{
+		"half": {s.P50, 100 * time.Millisecond}, "99 of 100": {s.P99, 198 * time.Millisecond}, "slowest": {s.Slowest, 200 * time.Millisecond},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s within %v, want %v", name, c.got, c.want)
+		}
+	}
+	if s := Summarize([]Op{acked(1, 0, 7, "a")}, at(0), at(8)); s.P50 != s.Slowest || s.P99 != 7*time.Millisecond {
+		t.Errorf("of one write %+v", s)
+	}
+	if s := Summarize(nil, at(0), at(8)); s.P50+s.P99+s.Slowest != 0 {
+		t.Errorf("of none %+v", s)
+	}
+}

@@ -1,139 +1,185 @@
-// Package webdemo is the program of the starter cluster: a web server that says which
-// Slot answers, and asks every member of another group the same.
+// Package webdemo is the program of the starter and of the PostgreSQL demo cluster: a web
+// server that says which Slot answers, and shows what answers behind the routes that it
+// dials by their names.
+//
+// It never dials an address: names are looked up at each call, since routes appear and move
+// while it runs, and every question goes over a connection of its own, since one that is kept
+// would show one member for ever.
 package webdemo
 
 import (
-	"bufio"
+	"bytes"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
-// Bounds of what one answer may cost, whatever the callers and the Peers do.
-const (
-	callTimeout = 3 * time.Second
-	mostMembers = 256
-	mostAnswer  = 4 << 10
-)
-
-// Web answers for one Slot.
+// Web answers for one Slot. The zero value answers and asks nobody.
 type Web struct {
-	// Slot that this is, and its release, any text.
-	Slot, Release string
-	// Call is the group whose members are asked on CallPort; empty asks nobody.
-	Call     string
-	CallPort int
-	// Hosts is the file of "address name" lines that the agent keeps up to date.
-	Hosts string
+	// Self is who answers; Release any text. Where Instance is nil, Self has it or it is not told.
+	Self Hello
+	// Instance asks the agent which instance fills the Slot.
+	Instance func(context.Context) (string, error)
+	// All is the address of the group's own route, "webdemo:8080"; empty: GET /all is not there.
+	All string
+	// Members of the own group, as far as they are known.
+	Members []string
+	// Call is the URL of another group's /hello, by its route; empty: GET /call is not there.
+	Call string
+	// Master and Replica are the addresses of the routes to a database; empty: GET /db is not there.
+	Master, Replica string
+	// User and Database at both.
+	User, Database string
+	// Lookup resolves the names of routes; nil is the system's way.
+	Lookup func(ctx context.Context, host string) ([]string, error)
 }
 
-// Handler serves GET / and GET /healthz. An answer's first line is "<slot> release
-// <release>"; each member that is asked adds its own first line, or why it has none.
-// The status is 200 even then: what members say does not make this Slot unhealthy.
+//go:embed page.html
+var page []byte
+
+// busyWait is how long a question waits for its turn: anybody may ask, and each asks others.
+const busyWait = time.Second
+
+// Handler serves
+//
+//	GET /hello    who answers: JSON where that is accepted, else "<slot> release <release>"
+//	GET /         the page, where HTML is accepted, else the line of /hello and what /call says
+//	GET /all      which replicas answer at the own group's route
+//	GET /call     which members answer at the route of another group
+//	GET /db       one row, written and read back through the routes to a database
+//	GET /healthz  200, whatever others say: they do not make this Slot unhealthy
+//
+// What asks others answers 503 with the reason, in the same JSON, when nobody could be asked.
 func (w Web) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(out http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(out, "ok\n")
 	})
-	mux.HandleFunc("GET /{$}", func(out http.ResponseWriter, req *http.Request) {
-		text := fmt.Sprintf("%s release %s\n", w.Slot, w.Release)
-		if w.Call != "" {
-			answers, err := w.ask(req.Context())
-			if err != nil {
-				text += fmt.Sprintf("  no member of %s is known: %v\n", w.Call, err)
-			}
-			text += strings.Join(answers, "")
+	mux.HandleFunc("GET /hello", func(out http.ResponseWriter, req *http.Request) {
+		me := w.hello(req.Context())
+		if !accepts(req, "application/json") {
+			say(out, me.line())
+			return
 		}
-		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(out, text)
+		answer(out, http.StatusOK, me)
+	})
+	own := spread{url: "http://" + w.All + "/hello", route: w.All, members: w.Members, lookup: w.Lookup}
+	other := spread{url: w.Call, route: w.Call, lookup: w.Lookup}
+	mux.HandleFunc("GET /{$}", func(out http.ResponseWriter, req *http.Request) {
+		out.Header().Set("Vary", "Accept")
+		if accepts(req, "text/html") {
+			showPage(out, req)
+			return
+		}
+		text := w.hello(req.Context()).line()
+		if w.Call != "" {
+			text += other.ask(req.Context()).lines()
+		}
+		say(out, text)
+	})
+	offer(mux, "/all", w.All != "", "start it with -all=<route>:<port>, the route of its own group", func(ctx context.Context) (any, error) {
+		found := own.ask(ctx)
+		return found, found.err()
+	})
+	offer(mux, "/call", w.Call != "", "start it with -call=http://<route>:<port>/hello, the route of another group", func(ctx context.Context) (any, error) {
+		found := other.ask(ctx)
+		return found, found.err()
+	})
+	db := database{web: w}
+	offer(mux, "/db", w.Master != "" && w.Replica != "", "start it with -master=<route>:<port> and -replica=<route>:<port>, the routes to a database", func(ctx context.Context) (any, error) {
+		did := db.writeAndRead(ctx)
+		if did.Error != "" {
+			return did, errors.New(did.Error)
+		}
+		return did, nil
 	})
 	return mux
 }
 
-// ask gives one line for each member of the group that is called, in ordinal order.
-func (w Web) ask(ctx context.Context) ([]string, error) {
-	file, err := os.Open(w.Hosts)
-	if err != nil {
-		return nil, err
-	}
-	members, err := membersOf(file, w.Call)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	answers := make([]string, len(members))
-	var asked sync.WaitGroup
-	for i, m := range members {
-		asked.Go(func() {
-			said, err := firstLine(ctx, net.JoinHostPort(m.address, strconv.Itoa(w.CallPort)))
-			if err != nil {
-				said = m.name + " does not answer: " + err.Error()
-			}
-			answers[i] = "  " + said + "\n"
-		})
-	}
-	asked.Wait()
-	return answers, nil
-}
-
-// asking follows no redirect: a member says what it is, and not whom else to ask.
-var asking = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-
-func firstLine(ctx context.Context, at string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/", nil)
-	if err != nil {
-		return "", err
-	}
-	// A connection for each question: what is kept would be that of a Boot which is gone.
-	req.Close = true
-	resp, err := asking.Do(req)
-	if err != nil {
-		return "", errors.Unwrap(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return "", errors.New(resp.Status)
-	}
-	line, _, _ := strings.Cut(readSome(resp.Body), "\n")
-	return line, nil
-}
-
-func readSome(r io.Reader) string {
-	text, _ := io.ReadAll(io.LimitReader(r, mostAnswer))
-	return string(text)
-}
-
-type member struct {
-	name, address string
-	ordinal       int
-}
-
-// membersOf finds the Slots of a group among the names of a hosts file.
-func membersOf(file io.Reader, group string) ([]member, error) {
-	var found []member
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 2 {
-			continue
+// offer serves what asks others, some at a time: a crowd at the public door must not become
+// a larger one inside. An error makes it 503; the answer names the reason by itself.
+func offer(mux *http.ServeMux, path string, is bool, missing string, ask func(context.Context) (any, error)) {
+	turns := make(chan struct{}, 4)
+	mux.HandleFunc("GET "+path, func(out http.ResponseWriter, req *http.Request) {
+		if !is {
+			answer(out, http.StatusNotFound, failure{Error: path + " asks nobody here: " + missing})
+			return
 		}
-		for _, name := range fields[1:] {
-			of, ok := strings.CutPrefix(name, group+"-")
-			if ordinal, err := strconv.Atoi(of); ok && err == nil && ordinal >= 0 {
-				found = append(found, member{name: name, address: fields[0], ordinal: ordinal})
-			}
+		waited := time.NewTimer(busyWait)
+		defer waited.Stop()
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-waited.C:
+			out.Header().Set("Retry-After", "1")
+			answer(out, http.StatusServiceUnavailable, failure{Error: "too many ask for " + path + " at once: ask again in a second"})
+			return
+		case <-req.Context().Done():
+			return
+		}
+		said, err := ask(req.Context())
+		if err != nil {
+			answer(out, http.StatusServiceUnavailable, said)
+			return
+		}
+		answer(out, http.StatusOK, said)
+	})
+}
+
+// failure is an answer that has nothing but a reason.
+type failure struct {
+	Error string `json:"error"`
+}
+
+func showPage(out http.ResponseWriter, req *http.Request) {
+	head := out.Header()
+	head.Set("Content-Type", "text/html; charset=utf-8")
+	// The page has all that it needs in itself.
+	head.Set("Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; frame-ancestors 'none'")
+	head.Set("X-Content-Type-Options", "nosniff")
+	http.ServeContent(out, req, "", time.Time{}, bytes.NewReader(page))
+}
+
+func say(out http.ResponseWriter, text string) {
+	out.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(out, text)
+}
+
+func answer(out http.ResponseWriter, status int, v any) {
+	head := out.Header()
+	head.Set("Content-Type", "application/json")
+	head.Set("Cache-Control", "no-store")
+	out.WriteHeader(status)
+	write := json.NewEncoder(out)
+	write.SetEscapeHTML(false)
+	_ = write.Encode(v)
+}
+
+// accepts reports whether a request names kind among what it takes: "*/*", which curl sends,
+// names nothing.
+func accepts(req *http.Request, kind string) bool {
+	for _, part := range strings.Split(strings.Join(req.Header.Values("Accept"), ","), ",") {
+		name, params, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(name), kind) && !refused(params) {
+			return true
 		}
 	}
-	slices.SortFunc(found, func(a, b member) int { return a.ordinal - b.ordinal })
-	return found[:min(len(found), mostMembers)], lines.Err()
+	return false
+}
+
+// refused: a quality of 0 says "not this".
+func refused(params string) bool {
+	for _, p := range strings.Split(params, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+		if q, err := strconv.ParseFloat(strings.TrimSpace(value), 64); strings.EqualFold(name, "q") && err == nil && q == 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -1,64 +1,184 @@
 package webdemo_test
 
 import (
-	"net"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
+	"cadre.dev/demo/load/hosts"
 	"cadre.dev/demo/webdemo"
 )
 
-func get(t *testing.T, w webdemo.Web, path string) (int, string) {
+const (
+	browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	asJSON  = "application/json"
+	curl    = "*/*"
+)
+
+func get(t *testing.T, w webdemo.Web, path, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	w.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-	return answer.Code, answer.Body.String()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	req.Header.Set("Accept", accept)
+	w.Handler().ServeHTTP(answer, req)
+	return answer
+}
+
+// look is get of an answer in JSON.
+func look[T any](t *testing.T, w webdemo.Web, path string, status int) (into T) {
+	t.Helper()
+	answer := get(t, w, path, curl)
+	if answer.Code != status || answer.Header().Get("Content-Type") != asJSON {
+		t.Fatalf("%s: %d %s, want %d: %s", path, answer.Code, answer.Header().Get("Content-Type"), status, answer.Body)
+	}
+	if err := json.Unmarshal(answer.Body.Bytes(), &into); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, answer.Body)
+	}
+	return into
 }
 
 func TestASlotSaysWhoItIs(t *testing.T) {
-	w := webdemo.Web{Slot: "worker-3", Release: "2"}
-	if code, text := get(t, w, "/"); code != http.StatusOK || text != "worker-3 release 2\n" {
-		t.Errorf("%d %q", code, text)
+	agent := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+		_, _ = out.Write([]byte(`{"slot":"worker-3","instance_id":"ab12","path":"` + req.URL.Path + `"}`))
+	}))
+	t.Cleanup(agent.Close)
+	w := webdemo.Web{
+		Self:     webdemo.Hello{Cluster: "starter", Group: "worker", Slot: "worker-3", Release: "2"},
+		Instance: webdemo.Agent(agent.URL),
 	}
-	if code, text := get(t, w, "/healthz"); code != http.StatusOK || text != "ok\n" {
-		t.Errorf("%d %q", code, text)
+	for _, path := range []string{"/hello", "/"} {
+		if said := get(t, w, path, curl); said.Code != http.StatusOK || said.Body.String() != "worker-3 release 2\n" {
+			t.Errorf("%s: %d %q", path, said.Code, said.Body)
+		}
 	}
-	if code, _ := get(t, w, "/other"); code != http.StatusNotFound {
-		t.Errorf("another path: %d", code)
+	var me webdemo.Hello
+	if said := get(t, w, "/hello", asJSON); json.Unmarshal(said.Body.Bytes(), &me) != nil ||
+		me != (webdemo.Hello{Cluster: "starter", Group: "worker", Slot: "worker-3", Release: "2", Instance: "ab12"}) {
+		t.Errorf("as JSON: %s", said.Body)
+	}
+	if said := get(t, w, "/hello", "application/json;q=0, text/plain"); said.Body.String() != "worker-3 release 2\n" {
+		t.Errorf("JSON is refused, and the answer is %q", said.Body)
+	}
+	if said := get(t, w, "/healthz", curl); said.Code != http.StatusOK || said.Body.String() != "ok\n" {
+		t.Errorf("/healthz: %d %q", said.Code, said.Body)
+	}
+	if said := get(t, w, "/other", curl); said.Code != http.StatusNotFound {
+		t.Errorf("another path: %d", said.Code)
 	}
 }
 
-// Members are asked by the addresses of the hosts file as it is now, each answers for
-// itself, and one that is down costs the answer nothing but its line.
-func TestASlotAsksTheOtherGroup(t *testing.T) {
-	worker := httptest.NewServer(webdemo.Web{Slot: "worker-0", Release: "7"}.Handler())
-	t.Cleanup(worker.Close)
-	_, text, err := net.SplitHostPort(worker.Listener.Addr().String())
-	if err != nil {
+// An agent that does not answer takes nothing from the answer but the instance.
+func TestASlotAnswersWithoutItsAgent(t *testing.T) {
+	w := webdemo.Web{Self: webdemo.Hello{Slot: "web-0"}, Instance: webdemo.Agent("http://" + nobody(t))}
+	if said := get(t, w, "/hello", curl); said.Code != http.StatusOK || said.Body.String() != "web-0 release \n" {
+		t.Errorf("%d %q", said.Code, said.Body)
+	}
+}
+
+// What a server has no route for says which flag is missing.
+func TestWhatIsNotAskedForIsNotThere(t *testing.T) {
+	for path, flag := range map[string]string{"/all": "-all=", "/call": "-call=", "/db": "-master="} {
+		if said := get(t, webdemo.Web{}, path, curl); said.Code != http.StatusNotFound || !strings.Contains(said.Body.String(), flag) {
+			t.Errorf("%s: %d %s", path, said.Code, said.Body)
+		}
+	}
+}
+
+func TestBrowsersGetThePage(t *testing.T) {
+	said := get(t, webdemo.Web{Self: webdemo.Hello{Slot: "web-0"}}, "/", browser)
+	if said.Code != http.StatusOK || said.Header().Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(said.Body.String(), "<!doctype html>") {
+		t.Errorf("%d %v", said.Code, said.Header())
+	}
+	// Nothing in it comes from elsewhere.
+	for _, outside := range []string{"http://", "https://", "@import", "src="} {
+		text := strings.ReplaceAll(said.Body.String(), "http://www.w3.org/2000/svg", "")
+		if strings.Contains(text, outside) {
+			t.Errorf("the page has %q in it", outside)
+		}
+	}
+}
+
+// Each of the members that are expected answers, and nobody is asked more often than needed.
+func TestAllReplicasAnswer(t *testing.T) {
+	at := route(t, slot("webdemo-0", "1"), slot("webdemo-1", "2"))
+	w := webdemo.Web{All: at, Members: []string{"webdemo-0", "webdemo-1"}}
+	found := look[webdemo.Spread](t, w, "/all", http.StatusOK)
+	if found.Route != at || found.Asked != 2 || len(found.Replicas) != 2 || len(found.Silent)+len(found.Errors) != 0 {
+		t.Fatalf("%+v", found)
+	}
+	for i, want := range []string{"webdemo-0 1", "webdemo-1 2"} {
+		if r := found.Replicas[i]; r.Slot+" "+r.Release != want || r.Answers != 1 || r.LatencyMS <= 0 {
+			t.Errorf("replica %d is %+v", i, r)
+		}
+	}
+}
+
+// One that is away is looked for a bounded number of times and named; what fails is counted.
+func TestASilentReplicaIsNamed(t *testing.T) {
+	w := webdemo.Web{All: route(t, slot("webdemo-0", "1"), broken(http.StatusBadGateway)), Members: []string{"webdemo-0", "webdemo-1"}}
+	found := look[webdemo.Spread](t, w, "/all", http.StatusOK)
+	if !slices.Equal(found.Silent, []string{"webdemo-1"}) || found.Asked != 7 || found.Replicas[0].Answers != 4 {
+		t.Errorf("%+v", found)
+	}
+	if len(found.Errors) != 1 || found.Errors[0] != (webdemo.Failure{Error: "502 Bad Gateway", Times: 3}) {
+		t.Errorf("errors are %+v", found.Errors)
+	}
+}
+
+// How many there are behind another group's route nobody knows: all that answer are found,
+// in the order of their slots.
+func TestOtherGroupsAreFoundWithoutKnowingThem(t *testing.T) {
+	var behind []http.Handler
+	for _, name := range []string{"worker-10", "worker-2", "worker-0", "worker-1"} {
+		behind = append(behind, slot(name, "7"))
+	}
+	w := webdemo.Web{Self: webdemo.Hello{Slot: "api-0", Release: "1"}, Call: "http://" + route(t, behind...) + "/hello"}
+	found := look[webdemo.Spread](t, w, "/call", http.StatusOK)
+	var names []string
+	for _, r := range found.Replicas {
+		names = append(names, r.Slot)
+	}
+	if !slices.Equal(names, []string{"worker-0", "worker-1", "worker-2", "worker-10"}) || found.Asked > 16 {
+		t.Errorf("%+v", found)
+	}
+	want := "api-0 release 1\n  worker-0 release 7\n  worker-1 release 7\n  worker-2 release 7\n  worker-10 release 7\n"
+	if said := get(t, w, "/", curl); said.Body.String() != want {
+		t.Errorf("as text: %q", said.Body)
+	}
+}
+
+// A route that nobody answers at is a 503 with the reason; the slot itself still answers.
+func TestARouteThatDoesNotAnswer(t *testing.T) {
+	at := nobody(t)
+	w := webdemo.Web{Self: webdemo.Hello{Slot: "api-0", Release: "1"}, All: at, Call: "http://" + at + "/hello"}
+	for _, path := range []string{"/all", "/call"} {
+		found := look[webdemo.Spread](t, w, path, http.StatusServiceUnavailable)
+		if len(found.Replicas) != 0 || found.Asked != 6 || len(found.Errors) != 1 || !strings.Contains(found.Errors[0].Error, "connection refused") {
+			t.Errorf("%s: %+v", path, found)
+		}
+	}
+	if said := get(t, w, "/", curl); said.Code != http.StatusOK || !strings.HasPrefix(said.Body.String(), "api-0 release 1\n  http://"+at+"/hello does not answer: ") {
+		t.Errorf("%d %q", said.Code, said.Body)
+	}
+}
+
+// A route's name that appears later is found without a restart.
+func TestRoutesAppearLater(t *testing.T) {
+	_, port, _ := strings.Cut(route(t, slot("webdemo-0", "1")), ":")
+	names := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(names, []byte("127.0.0.2 other\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
+	w := webdemo.Web{All: "localhost.webdemo:" + port, Members: []string{"webdemo-0"}, Lookup: hosts.File(names)}
+	if err := os.WriteFile(names, []byte("127.0.0.1 localhost.webdemo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hosts := filepath.Join(t.TempDir(), "hosts")
-	w := webdemo.Web{Slot: "api-0", Release: "1", Call: "worker", CallPort: port, Hosts: hosts}
-	if code, said := get(t, w, "/"); code != http.StatusOK || !strings.HasPrefix(said, "api-0 release 1\n  no member of worker is known: ") {
-		t.Errorf("without a file: %d %q", code, said)
-	}
-	// Nobody listens on 127.0.0.2 at this port; other names are other groups'.
-	lines := "# addresses\n127.0.0.2 worker-10\n127.0.0.1 worker-0\n127.0.0.1 workers-1 worker-x\n127.0.0.1 api-0\n"
-	if err := os.WriteFile(hosts, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, said := get(t, w, "/")
-	got := strings.Split(strings.TrimSpace(said), "\n")
-	if len(got) != 3 || got[0] != "api-0 release 1" || got[1] != "  worker-0 release 7" || !strings.HasPrefix(got[2], "  worker-10 does not answer: ") {
-		t.Errorf("%q", said)
+	if found := look[webdemo.Spread](t, w, "/all", http.StatusOK); found.Asked != 1 {
+		t.Errorf("%+v", found)
 	}
 }

@@ -1,6 +1,6 @@
 image "webdemo" {
   from        = "shell"
-  description = "the web server of the starter cluster"
+  description = "the web server of the starter and of the PostgreSQL demo cluster"
   licenses    = "Apache-2.0"
 
   program "cadre-webdemo" {

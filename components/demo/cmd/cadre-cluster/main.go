@@ -98,12 +98,24 @@ func next(ctx context.Context, s *tofu.Stand) error {
 		return err
 	}
 	fmt.Printf("\n%s\nnext\n  . %s\n  cd clusters/%s\n  tofu apply -var release=2\n  cadre group list\n", groups, filepath.Join(".out", "clusters", s.Name, "env"), s.Name)
-	var try map[string]string
-	if json.Unmarshal(outputs["try"], &try) == nil {
-		for _, name := range slices.Sorted(maps.Keys(try)) {
-			fmt.Printf("  %s   # %s\n", try[name], name)
+	for _, output := range []string{"try", "urls"} {
+		for _, line := range commented(outputs[output]) {
+			fmt.Println("  " + line)
 		}
 	}
 	fmt.Printf("  make cluster-down NAME=%s   # in the checkout's folder\n", s.Name)
 	return nil
+}
+
+// commented gives the lines of an output that names what to type: each with its name behind it.
+func commented(output json.RawMessage) []string {
+	var named map[string]string
+	if json.Unmarshal(output, &named) != nil {
+		return nil // a cluster without this output
+	}
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		lines = append(lines, named[name]+"   # "+name)
+	}
+	return lines
 }

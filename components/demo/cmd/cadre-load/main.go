@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"cadre.dev/demo/load"
+	"cadre.dev/demo/load/hosts"
 )
 
 func main() {
@@ -42,19 +43,23 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cadre-load", flag.ContinueOnError)
 	flags.StringVar(&o.target, "target", "postgres", "what is worked on: postgres or etcd")
 	flags.StringVar(&o.dsn, "dsn", "", "postgres: libpq connection string; several hosts are tried in order")
+	flags.StringVar(&o.route, "route", "", "postgres: connection string of a second load, over a route to the leader")
+	flags.StringVar(&o.pooled, "pooled", "", "postgres: connection string of a third load, over a route with a pooler")
+	flags.IntVar(&o.others, "others", 2, "postgres: writers of the second and of the third load")
+	flags.DurationVar(&o.pooledDeadline, "pooled-deadline", 15*time.Second, "postgres: deadline of one attempt of the third load, longer than its route holds")
 	flags.StringVar(&o.endpoints, "endpoints", "", "etcd: host:port of every member, separated by commas")
 	flags.IntVar(&o.keys, "keys", 5, "etcd: number of registers")
 	flags.StringVar(&o.hosts, "hosts", "", "hosts file with the Peers' names")
 	flags.IntVar(&o.writers, "writers", 4, "writers or clients at once")
 	flags.DurationVar(&o.interval, "interval", 20*time.Millisecond, "time between two attempts of one writer")
 	flags.DurationVar(&o.deadline, "deadline", 3*time.Second, "deadline of one attempt")
-	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres it is gone on with at the next start")
+	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres it is gone on with at the next start, and -route and -pooled have files beside it, name-route.jsonl")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:9180", "address of the figures")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if o.hosts != "" {
-		o.lookup = load.HostsFile(o.hosts)
+		o.lookup = hosts.File(o.hosts)
 	}
 	switch o.target {
 	case "postgres":
@@ -67,38 +72,49 @@ func run(ctx context.Context, args []string) error {
 }
 
 type options struct {
-	target, dsn, endpoints, hosts, journal, listen string
-	writers, keys                                  int
-	interval, deadline                             time.Duration
-	lookup                                         func(context.Context, string) ([]string, error)
+	target, dsn, route, pooled, endpoints, hosts, journal, listen string
+
+	writers, others, keys              int
+	interval, deadline, pooledDeadline time.Duration
+
+	lookup func(context.Context, string) ([]string, error)
 }
 
+// postgres writes in each way that is given. The direct one comes first: it is ready before
+// anything is served. The others begin when their routes lead somewhere.
 func (o options) postgres(ctx context.Context) (err error) {
-	target, err := load.NewPostgres(o.dsn, o.lookup)
-	if err != nil {
-		return fmt.Errorf("-dsn: %w", err)
-	}
-	if err := prepare(ctx, "the database", target.Prepare); err != nil {
-		return err
-	}
 	if o.journal == "" {
 		return errors.New("-journal: name a file that outlives this machine's power")
 	}
-	// The table may hold rows of a journal that was lost with its disk.
-	highest := int64(0)
-	if err := prepare(ctx, "the table", func(ctx context.Context) (err error) {
-		highest, err = target.Highest(ctx)
-		return err
-	}); err != nil {
+	var lanes lanes
+	for _, l := range []struct {
+		way      load.Way
+		flag     string
+		dsn      string
+		writers  int
+		deadline time.Duration
+	}{
+		{load.Direct, "-dsn", o.dsn, o.writers, o.deadline},
+		{load.Route, "-route", o.route, o.others, o.deadline},
+		{load.Pooled, "-pooled", o.pooled, o.others, o.pooledDeadline},
+	} {
+		if l.dsn == "" && l.way != load.Direct {
+			continue
+		}
+		target, err := load.NewPostgres(l.way, l.dsn, o.lookup)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.flag, err)
+		}
+		lanes = append(lanes, &lane{
+			way: l.way, target: target, journalPath: journalOf(o.journal, l.way),
+			config: load.Config{Writers: l.writers, Interval: o.interval, Deadline: l.deadline},
+		})
+	}
+	defer func() { err = errors.Join(err, lanes.close()) }()
+	if err := lanes[0].open(ctx); err != nil {
 		return err
 	}
-	j, err := load.OpenJournal(o.journal, highest)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, j.Close()) }()
-	writer := load.NewWriter(load.Config{Writers: o.writers, Interval: o.interval, Deadline: o.deadline}, target, j)
-	return serve(ctx, o.listen, writer.Run, func(stop func()) http.Handler { return load.Handler(j, target, stop) })
+	return serve(ctx, o.listen, lanes.run, lanes.handler)
 }
 
 func (o options) etcd(ctx context.Context) (err error) {
@@ -197,12 +213,23 @@ func serve(ctx context.Context, listen string, work func(context.Context) error,
 	return fmt.Errorf("serve the figures on %s: %w", listen, err)
 }
 
-// ctl asks a running load: ctl summary [from] [to] | verify | check | stop.
+const ctlUsage = "usage: cadre-load ctl [-of route|pooled|all] summary [FROM] [TO] | verify | check | stop"
+
+// ctl asks a running load: ctl summary [from] [to] | verify | check | stop. With -of, one
+// of the loads beside the first, or all of them by name.
 func ctl(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) == 0 {
-		return errors.New("usage: cadre-load ctl summary [FROM] [TO] | verify | check | stop")
+	flags := flag.NewFlagSet("cadre-load ctl", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	of := flags.String("of", "", "")
+	at := flags.String("listen", "127.0.0.1:9180", "")
+	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
+		return errors.Join(err, errors.New(ctlUsage))
 	}
+	args = flags.Args()
 	method, path := http.MethodPost, "/"+args[0]
+	if *of != "" {
+		path = "/" + *of + path
+	}
 	if args[0] == "summary" {
 		method = http.MethodGet
 		var query []string
@@ -213,7 +240,7 @@ func ctl(ctx context.Context, args []string, out io.Writer) error {
 		}
 		path += "?" + strings.Join(query, "&")
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1:9180"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+*at+path, nil)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,9 @@ type machine struct {
 	bin, dir, journal, listen string
 	postgres                  *syscall.Credential
 	running                   []*exec.Cmd
-	log                       *os.File
+	// flags are more ones of the load.
+	flags []string
+	log   *os.File
 }
 
 func newMachine(t *testing.T) *machine {
@@ -106,22 +108,33 @@ func (m *machine) powerOn() {
 	}
 	m.listen = l.Addr().String()
 	_ = l.Close()
-	database := m.server("postgres", "-D", filepath.Join(m.dir, "data"), "-c", "listen_addresses=", "-c", "unix_socket_directories="+m.dir)
-	// The whole server ends with its first process, as all does with the power.
-	database.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
+	m.database()
 	self, err := os.Executable()
 	if err != nil {
 		m.Fatal(err)
 	}
-	writer := exec.CommandContext(m.Context(), self, "load", "-dsn", m.dsn(), "-journal", m.journal, "-listen", m.listen, "-interval", "5ms")
+	writer := exec.CommandContext(m.Context(), self, append([]string{"load", "-dsn", m.dsn(), "-journal", m.journal, "-listen", m.listen, "-interval", "5ms"}, m.flags...)...)
 	writer.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	for _, cmd := range []*exec.Cmd{database, writer} {
-		cmd.Stdout, cmd.Stderr = m.log, m.log
-		if err := cmd.Start(); err != nil {
-			m.Fatal(err)
-		}
-		m.running = append(m.running, cmd)
+	m.start(writer)
+}
+
+// database starts PostgreSQL.
+func (m *machine) database() *exec.Cmd {
+	m.Helper()
+	database := m.server("postgres", "-D", filepath.Join(m.dir, "data"), "-c", "listen_addresses=", "-c", "unix_socket_directories="+m.dir, "-c", "cadre.slot=postgres-0")
+	// The whole server ends with its first process, as all does with the power.
+	database.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
+	m.start(database)
+	return database
+}
+
+func (m *machine) start(cmd *exec.Cmd) {
+	m.Helper()
+	cmd.Stdout, cmd.Stderr = m.log, m.log
+	if err := cmd.Start(); err != nil {
+		m.Fatal(err)
 	}
+	m.running = append(m.running, cmd)
 }
 
 // cutPower ends every process without a word.

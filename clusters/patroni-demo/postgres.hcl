@@ -1,0 +1,119 @@
+# The PostgreSQL group of the demo. Change `release` and apply again: a rollout starts.
+variable "cloud" {
+  description = "path of the local cloud's cloud.json"
+}
+
+variable "context" {
+  description = "path of the cluster's context file, which `cadre cluster create` wrote"
+}
+
+variable "agent_image" {
+  description = "pinned image of cadre-agent"
+}
+
+variable "patroni_image" {
+  description = "pinned image with Patroni and PostgreSQL"
+}
+
+variable "postgres_bin" {
+  description = "folder of PostgreSQL's programs inside that image"
+  default     = "/usr/lib/postgresql/15/bin"
+}
+
+variable "postgres_gid" {
+  description = "group id of the postgres user inside that image; it may read the secrets"
+  default     = "999"
+}
+
+variable "release" {
+  description = "any text: another one makes another revision"
+  default     = "1"
+}
+
+locals {
+  cloud = jsondecode(file(var.cloud))
+  # What a workload CVM trusts stands literally in its measured compose file. With the
+  # founding in it no other set of coordinators of the same app is believed.
+  context = jsondecode(file(var.context))
+  trust   = jsonencode(merge(local.context.trust, { founding = local.context.founding }))
+}
+
+group "postgres" {
+  platform = "phala"
+  replicas = 3
+
+  template {
+    compose = templatefile("compose/postgres.yaml", {
+      agent_image   = var.agent_image
+      patroni_image = var.patroni_image
+      postgres_bin  = var.postgres_bin
+      postgres_gid  = var.postgres_gid
+      release       = var.release
+      trust         = local.trust
+    })
+    env = {
+      CADRE_GATEWAY_DOMAIN  = local.cloud.gateway_domain
+      CADRE_GATEWAY_ADDRESS = local.cloud.gateway_address_in_cvm
+      CADRE_RENDEZVOUS      = local.cloud.rendezvous_url
+      CADRE_RENDEZVOUS_CA   = local.cloud.rendezvous_ca_base64
+    }
+    instance_type = "tdx.small"
+    os_image      = "dstack-0.5.7"
+    disk_gb       = 20
+  }
+
+  management_policy = "PARALLEL"
+
+  update_policy {
+    type                  = "PROACTIVE"
+    max_unavailable_fixed = 1
+    min_ready_seconds     = 5
+    on_failure            = "PAUSE"
+    healthy_deadline      = "5m"
+    progress_deadline     = "20m"
+  }
+
+  preserved_state {
+    disk = "data"
+  }
+
+  workload "patroni" {}
+
+  health_check "ready" {
+    http {
+      port         = 8008
+      request_path = "/readiness"
+      expect       = "200"
+    }
+    check_interval_sec  = 1
+    timeout_sec         = 1
+    healthy_threshold   = 1
+    unhealthy_threshold = 3
+  }
+
+  backend "postgres" {
+    port  = 5432
+    allow = ["webdemo", "app"]
+  }
+
+  # Where the leader is. While a hand-over moves it, new connections wait for the new one.
+  route "postgres-master" {
+    backend = "postgres"
+    role    = "leader"
+    hold    = "5s"
+  }
+
+  # The same through a PgBouncer in the caller's CVM: transactions wait too, and fail not.
+  route "postgres-pooled" {
+    backend = "postgres"
+    role    = "leader"
+    hold    = "5s"
+    pooler  = "pgbouncer"
+  }
+
+  # Members that follow.
+  route "postgres-replica" {
+    backend = "postgres"
+    role    = "follower"
+  }
+}

@@ -1,0 +1,81 @@
+variable "images" {
+  description = "Pinned reference of each image, such as registry.example/team/patroni@sha256:..."
+  type = object({
+    cadre-agent       = string
+    cadre-coordinator = string
+    patroni           = string
+    load              = string
+    webdemo           = string
+  })
+}
+
+variable "cloud" {
+  description = "On a laptop: path of the local cloud's cloud.json."
+  type        = string
+  default     = null
+}
+
+variable "phala" {
+  description = "On Phala Cloud: its facts, as modules/platform/variables.tf names them."
+  type        = any
+  default     = null
+}
+
+variable "name" {
+  description = "Name of the cluster. It cannot change."
+  type        = string
+  default     = "patroni-demo"
+}
+
+variable "release" {
+  description = "Any text. Another one makes another revision of the database's members, and so a rollout."
+  type        = string
+  default     = "1"
+}
+
+variable "web_release" {
+  description = "The same for webdemo, whose answers show it."
+  type        = string
+  default     = "1"
+}
+
+variable "web_replicas" {
+  type    = number
+  default = 2
+}
+
+variable "postgres_bin" {
+  description = "Folder of PostgreSQL's programs inside the image."
+  type        = string
+  default     = "/usr/lib/postgresql/15/bin"
+}
+
+variable "postgres_gid" {
+  description = "Group id of the postgres user inside the image; it may read the secrets."
+  type        = string
+  default     = "999"
+}
+
+variable "coordinators" {
+  description = "1, 3 or 5. It cannot change."
+  type        = number
+  default     = 3
+}
+
+variable "context" {
+  description = "Where the operator's token is kept. Null: ~/.config/cadre/<name>.json."
+  type        = string
+  default     = null
+}
+
+variable "deletion_protection" {
+  description = "Refuse to destroy the groups and the coordinators."
+  type        = bool
+  default     = true
+}
+
+variable "delete_disks" {
+  description = "Destroying the group postgres deletes the disks of its members, with all data."
+  type        = bool
+  default     = false
+}
