@@ -58,7 +58,7 @@ func TestATT02_ATT17_NoFlagAndNoVariableAddsARoot(t *testing.T) {
 	t.Chdir(dir) // a folder that is called "true" is made here
 	args := func(extra ...string) []string {
 		return append([]string{
-			"-trust-file=" + theirs, "-dstack-socket=" + socket, "-gateway-domain=gw.test", "-gateway-address=127.0.0.1:1", "-consul=", "-exec-binary=",
+			"-trust-file=" + theirs, "-dstack-socket=" + socket, "-gateway-domain=gw.test", "-gateway-address=127.0.0.1:1", "-consul=", "-xds=", "-exec-binary=",
 			"-state-dir=" + dir + "/s", "-run-dir=" + dir + "/r", "-mesh-dir=" + dir + "/m", "-api=127.0.0.1:0", "-listen=127.0.0.1:0",
 		}, extra...)
 	}

@@ -58,7 +58,9 @@ type Agent struct {
 	builder *report.Builder
 	// backends are those that the workload speaks for.
 	backends *backends.Registry
-	changed  latest.Value[struct{}]
+	// service is nil without --xds.
+	service *service
+	changed latest.Value[struct{}]
 
 	// Set once, after the first admission.
 	node      atomic.Pointer[overlay.Node]
@@ -138,13 +140,16 @@ func New(cfg Config) (*Agent, error) {
 	if a.mesh, err = a.openMesh(); err != nil {
 		return nil, err
 	}
+	if a.service, err = a.newService(); err != nil {
+		return nil, err
+	}
 	a.builder = report.NewBuilder(report.Sources{
-		Member: a.member.State, Checks: a.checker.Results, Results: a.results,
+		Member: a.member.State, Checks: a.checks, Results: a.results,
 		Epochs: a.epochs, Backends: a.backends.States, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
-		Mesh: a.meshServer(), Run: run,
+		Mesh: a.meshServer(), Holder: a.holder(), Run: run,
 	})
 	if err != nil {
 		return nil, err
@@ -173,6 +178,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.checker.Run,
 		a.backends.Run,
 		a.runDoor,
+		func(ctx context.Context) error { return a.service.run(ctx, a) },
 		func(inner context.Context) error { return a.runAdmitted(inner, ctx) },
 	)
 }
@@ -193,7 +199,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	}
 	node, err := overlay.New(overlay.Config{
 		Self: first.ID, SelfVIP: vip, Listen: a.cfg.Listen, Gateway: a.cfg.Gateway, Log: a.cfg.Log,
-		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths, Private: group.PrivatePorts(a.cfg.API, a.cfg.Consul, a.cfg.Listen),
+		Rendezvous: a.cfg.Rendezvous, Paths: a.cfg.Paths, Private: group.PrivatePorts(a.cfg.API, a.cfg.Consul, a.cfg.XDS, a.cfg.Listen),
 		OnControl: a.hub.Serve, Listener: a.cfg.Parent, OnDemand: true,
 	})
 	if err != nil {
@@ -211,6 +217,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	a.peers.Set(first.Peers)
 	a.take(first)
 	a.openDoor(first.ID.Slot)
+	a.service.open(a, first.ID.Slot)
 	a.reconfigure()
 	return a.untilFarewell(ctx, whole,
 		node.Run,

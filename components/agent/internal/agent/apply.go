@@ -83,6 +83,10 @@ func (a *Agent) applyConfig(data []byte) error {
 	a.backends.Set(next.Mesh)
 	a.configText.Store(&data)
 	a.config.Set(next)
+	if err := a.service.set(a, slot, next.Mesh); err != nil {
+		// The rest of the configuration is in force, and routes with nothing wrong are served.
+		a.cfg.Log.Error("not all routes are served", "error", err)
+	}
 	a.cfg.Log.Info("configuration applied", "slot", slot, "workload", next.Workload.Kind,
 		"hooks", len(next.LifecycleHooks), "checks", len(next.HealthChecks))
 	if ignored != nil {

@@ -41,6 +41,11 @@ type Config struct {
 	// API is the loopback address for workloads, Consul the one where they reach Consul by
 	// way of a coordinator; "" is for nobody.
 	API, Consul string
+	// XDS is the loopback address at which Envoys find their configuration; "" is for none:
+	// no proxies, no routes.
+	XDS string
+	// Envoy and PgBouncer are programs, paths or names on PATH.
+	Envoy, PgBouncer string
 	// Listen is the overlay's TCP address.
 	Listen  string
 	Version string
@@ -71,6 +76,11 @@ func (c *Config) check() error {
 	}
 	if c.Consul != "" {
 		if err := loopback("--consul", c.Consul); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.XDS != "" {
+		if err := loopback("--xds", c.XDS); err != nil {
 			errs = append(errs, err)
 		}
 	}

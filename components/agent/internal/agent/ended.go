@@ -67,6 +67,7 @@ func (a *Agent) withdraw(why *admit.EndedError) error {
 	if node := a.node.Load(); node != nil {
 		node.SetPeers(nil)
 	}
+	a.service.shut()
 	a.door.Shut("this boot lost its slot: " + why.Error())
 	if err := a.mesh.Withdraw(); err != nil {
 		a.cfg.Log.Error("mesh files not withdrawn", "error", err)

@@ -73,7 +73,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	if lag := state.View.LagBytes; lag != nil {
 		gauge(descLag, float64(*lag))
 	}
-	for _, check := range c.a.checker.Results() {
+	for _, check := range c.a.checks() {
 		for _, h := range []rollout.Health{rollout.Healthy, rollout.Unhealthy, rollout.Unknown} {
 			gauge(descCheck, truth(check.Health == h), check.Name, string(h))
 		}

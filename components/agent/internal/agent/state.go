@@ -18,6 +18,7 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		_, checks := a.checker.Changes().Get()
 		_, steps := exec.Changes().Get()
 		_, words := a.backends.Changes().Get()
+		proxies := a.service.changed()
 		a.builder.Note()
 		a.changed.Set(struct{}{})
 		select {
@@ -27,6 +28,7 @@ func (a *Agent) watchHealth(ctx context.Context) error {
 		case <-a.checker.Changes().Changed(checks):
 		case <-exec.Changes().Changed(steps):
 		case <-a.backends.Changes().Changed(words):
+		case <-proxies:
 		}
 	}
 }
@@ -70,8 +72,11 @@ func (a *Agent) updateMesh(announced *bool) error {
 	}
 	info := mesh.Info{
 		Cluster: current.ID.Cluster, Group: current.ID.Group, Slot: current.ID.Slot, VIP: vip,
-		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta,
+		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta, Routes: map[string]netip.Addr{},
 		Secrets: secretsOf(current.Grant), ConsulToken: secret.FromString(current.Grant.GetConsul().GetWorkloadToken()),
+	}
+	for _, r := range config.Mesh.Routes {
+		info.Routes[r.Name] = r.VIP
 	}
 	list, _ := a.peers.Get()
 	for _, p := range list {
@@ -139,7 +144,7 @@ func (a *Agent) instance() (api.Instance, bool) {
 			out.Meta[k] = value
 		}
 	}
-	for _, c := range a.checker.Results() {
+	for _, c := range a.checks() {
 		out.Checks = append(out.Checks, api.Check{Name: c.Name, Health: string(c.Health), Message: c.Message, Since: c.Since})
 	}
 	return out, true

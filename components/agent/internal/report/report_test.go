@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/backends"
+	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
@@ -77,8 +77,8 @@ func TestStreak(t *testing.T) {
 func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	bad := string([]byte{0xff, 0xfe}) + string(make([]byte, 511)) + "é"
 	b := NewBuilder(Sources{
-		Faults: func() []string { return []string{bad} },
-		Epochs: func() map[string]uint32 { return map[string]uint32{"password": 2} },
+		Faults:   func() []string { return []string{bad} },
+		Epochs:   func() map[string]uint32 { return map[string]uint32{"password": 2} },
 		Backends: func() []backends.State { return nil },
 		Member: func() member.State {
 			return member.State{Known: true, View: driver.View{Message: bad, MayDisruptReason: bad}}

@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cadre.dev/agent/internal/admit"
+	"cadre.dev/agent/internal/control"
+	"cadre.dev/agent/internal/door"
+	"cadre.dev/agent/internal/envoy"
+	"cadre.dev/agent/internal/handover"
+	"cadre.dev/agent/internal/health"
+	"cadre.dev/agent/internal/pooler"
+	"cadre.dev/agent/internal/xdsrelay"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+	"cadre.dev/overlay"
+)
+
+const (
+	// envoyStop is what is left of the parent's 8 s when workloads were given time to leave.
+	envoyStop = 2 * time.Second
+	// poolerID is whom poolers run as. Nothing else of the agent's container does.
+	poolerID = 61070
+)
+
+// service is this CVM's part in the service layer: its Envoys, their way to coordinators, and
+// what stands in front of routes. nil: it has none.
+type service struct {
+	envoys *envoy.Supervisor
+	relay  *xdsrelay.Relay
+	routes *handover.Routes
+	// poolers is their folder.
+	poolers string
+}
+
+// newService makes the parts; nothing runs yet.
+func (a *Agent) newService() (*service, error) {
+	cfg := a.cfg
+	if cfg.XDS == "" {
+		return nil, nil //nolint:nilnil // as the flag wants it
+	}
+	at, err := netip.ParseAddrPort(cfg.XDS)
+	if err != nil {
+		return nil, fmt.Errorf("--xds: %w", err)
+	}
+	s := &service{poolers: filepath.Join(cfg.RunDir, "pooler")}
+	// Poolers, which are not root, pass through; nothing can be listed.
+	if err := errors.Join(os.MkdirAll(s.poolers, 0o711), os.Chmod(s.poolers, 0o711), os.Chmod(cfg.RunDir, 0o711)); err != nil { //nolint:gosec // the files are 0600
+		return nil, fmt.Errorf("folder of poolers: %w", err)
+	}
+	if s.envoys, err = envoy.New(envoy.Config{
+		Binary: program(cfg.Envoy), RunDir: filepath.Join(cfg.RunDir, "envoy"), XDS: at, StopWithin: envoyStop, Leaves: leaves, Log: cfg.Log,
+	}); err != nil {
+		return nil, err
+	}
+	s.relay = xdsrelay.New(xdsrelay.Config{Address: cfg.XDS, Listen: cfg.Parent.Listen, Log: cfg.Log})
+	s.routes = handover.New(handover.Config{
+		Dir: s.poolers, Binary: program(cfg.PgBouncer), UID: poolerID, GID: poolerID, Keep: true, Listen: cfg.Parent.Listen,
+		Endpoints: a.endpoints, VIP: a.vipOf, Log: cfg.Log,
+	})
+	return s, nil
+}
+
+// program is the path of name: where PATH has it, or where the agent's image does. Where it is
+// nowhere, whoever runs it says so.
+func program(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	for _, at := range []string{name, filepath.Join("/usr/local/bin", name), filepath.Join("/usr/sbin", name)} {
+		if path, err := exec.LookPath(at); err == nil {
+			if path, err = filepath.Abs(path); err == nil {
+				return path
+			}
+		}
+	}
+	return filepath.Join("/usr/local/bin", name)
+}
+
+// leaves reports whether another process of this Boot follows one that ends for that cause.
+func leaves(cause error) bool {
+	_, ended := errors.AsType[*admit.EndedError](cause)
+	return cause != nil && !ended && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errMoved)
+}
+
+// run runs all parts until ctx ends.
+func (s *service) run(ctx context.Context, a *Agent) error {
+	if s == nil {
+		return nil
+	}
+	// A worker that died within a pause left clients waiting.
+	if err := pooler.ResumeAll(ctx, s.poolers, a.cfg.Log); err != nil {
+		a.cfg.Log.Warn("poolers of before may wait", "error", err)
+	}
+	return runAll(ctx, s.envoys.Run, s.relay.Run, s.routes.Run)
+}
+
+// open has Envoys reach coordinators from now on.
+func (s *service) open(a *Agent, slot string) {
+	if s == nil {
+		return
+	}
+	node := a.node.Load()
+	s.relay.Open(door.Way{
+		Self: slot, Coordinators: a.coordinators,
+		Dial: func(ctx context.Context, id overlay.ID) (net.Conn, error) {
+			return node.DialService(ctx, id, group.ConsulXDSPort)
+		},
+	})
+}
+
+// shut ends what this Boot had: it lost its Slot.
+func (s *service) shut() {
+	if s == nil {
+		return
+	}
+	s.relay.Shut()
+	s.envoys.Set(nil)
+	_ = s.routes.Set(nil) // none has nothing wrong
+}
+
+// set has the parts do what the group's mesh says.
+func (s *service) set(a *Agent, slot string, mesh group.Mesh) error {
+	if s == nil {
+		if len(mesh.Proxies) > 0 {
+			return errors.New("mesh: this agent was started without --xds, so it runs no proxies and no routes")
+		}
+		return nil
+	}
+	proxies := make([]envoy.Proxy, 0, len(mesh.Proxies))
+	for _, p := range mesh.Proxies {
+		proxies = append(proxies, envoy.Proxy{ID: p.ID, Service: p.Service, Node: slot})
+	}
+	routes := make([]handover.Route, 0, len(mesh.Routes))
+	for _, r := range mesh.Routes {
+		users := map[string]string{}
+		for user, name := range r.PoolerUsers {
+			users[user] = filepath.Join(a.cfg.MeshDir, "secrets", name)
+		}
+		routes = append(routes, handover.Route{
+			Name: r.Name, Group: r.Group, Role: r.Role, VIP: r.VIP, Behind: r.Behind(), Port: uint16(r.Port), //nolint:gosec // Check bounds it
+			Hold: r.Hold.D(), Pooler: r.Pooler, Users: users,
+		})
+	}
+	err := s.routes.Set(routes)
+	s.envoys.Set(proxies)
+	return err
+}
+
+// endpoints are those that a route leads to now, by this CVM's own Envoy.
+func (a *Agent) endpoints(ctx context.Context, name string) ([]netip.AddrPort, error) {
+	config, _ := a.config.Get()
+	if config == nil {
+		return nil, errors.New("there is no configuration yet")
+	}
+	for _, r := range config.Mesh.Routes {
+		if r.Name != name {
+			continue
+		}
+		clusters, err := a.service.envoys.Clusters(ctx, group.ProxyOf(config.Group))
+		if err != nil {
+			return nil, err
+		}
+		return of(clusters, r), nil
+	}
+	return nil, fmt.Errorf("there is no route %q", name)
+}
+
+// of are the endpoints of a route among an Envoy's clusters. Consul names a cluster
+// [<hash>~]<subset>.<service>.<namespace>.<datacenter>.internal.<trust domain>.
+func of(clusters []envoy.Cluster, r group.RouteTo) []netip.AddrPort {
+	subset := r.Role
+	if subset == "" {
+		subset = group.AnyRole
+	}
+	var out []netip.AddrPort
+	for _, c := range clusters {
+		name := c.Name
+		if _, rest, customised := strings.Cut(name, "~"); customised {
+			name = rest
+		}
+		if !strings.HasPrefix(name, subset+"."+r.Service+".") {
+			continue
+		}
+		for _, e := range c.Endpoints {
+			if e.Healthy {
+				out = append(out, e.Address)
+			}
+		}
+	}
+	return out
+}
+
+// checks are the health checks of the spec, and one for each proxy.
+func (a *Agent) checks() []health.Result {
+	out := a.checker.Results()
+	if a.service == nil {
+		return out
+	}
+	for _, s := range a.service.envoys.Status() {
+		r := health.Result{Name: "proxy:" + s.ID, Health: rollout.Unknown, Message: s.Message, Since: s.Since}
+		switch s.State {
+		case envoy.StateLive:
+			r.Health = rollout.Healthy
+		case envoy.StateDown:
+			r.Health = rollout.Unhealthy
+		case envoy.StateStarting, envoy.StateDraining:
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// changed is closed at the next change of an Envoy's state.
+func (s *service) changed() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	_, index := s.envoys.Statuses().Get()
+	return s.envoys.Statuses().Changed(index)
+}
+
+// holder is nil, and not a nil service, where there is none.
+func (a *Agent) holder() control.Holder {
+	if a.service == nil {
+		return nil
+	}
+	return a.service
+}
+
+// Hold implements control.Holder.
+func (s *service) Hold(ctx context.Context, groupName, operation string) []control.HeldRoute {
+	var out []control.HeldRoute
+	for _, r := range s.routes.Hold(ctx, groupName, operation, 0) {
+		held := r.State == handover.Held || r.State == handover.Paused
+		message := r.Message
+		if !held && message == "" {
+			message = string(r.State)
+		}
+		out = append(out, control.HeldRoute{Route: r.Route, Held: held, Message: message})
+	}
+	return out
+}
+
+// Release implements control.Holder.
+func (s *service) Release(groupName, operation, leader string) {
+	s.routes.Release(groupName, operation, leader)
+}
