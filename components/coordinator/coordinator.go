@@ -27,6 +27,7 @@ import (
 	"cadre.dev/coordinator/internal/ratchet"
 	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/routes"
 	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/server"
 	"cadre.dev/coordinator/internal/status"
@@ -80,6 +81,7 @@ type Coordinator struct {
 	secrets   *secrets.Service
 	keeper    *secrets.Keeper
 	rotator   *secrets.Rotator
+	routes    *routes.Writer
 	verifier  Verifier
 	second    Verifier // nil: the trust file names none
 	node      *overlay.Node
@@ -272,6 +274,9 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if err := c.assembleRoutes(consul.Address()); err != nil {
+		return err
+	}
 	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
 	c.assembleDoor(consul.Address())
 	return c.assembleOverlay()
@@ -344,7 +349,7 @@ func (c *Coordinator) assembleServices(consulAddress string) {
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports, Ratchet: c.ratchet, Warmup: warmup,
-		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator},
+		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(), Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove, Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes},
 		Removed: func(ctx context.Context, slot string) error { return c.catalog.Remove(ctx, slot, "") },
 		Timing:  c.deps.Timing, Now: c.deps.Now, Failpoint: c.deps.Failpoint, Log: c.log, Metrics: c.metrics,
 	})
@@ -378,6 +383,23 @@ func (c *Coordinator) assembleCatalog(consulAddress string) error {
 	})
 	if err == nil {
 		c.control.NoteReports(func(slot, _ string, _ *controlv1.Report) { c.catalog.Note(slot) })
+	}
+	return err
+}
+
+// assembleRoutes makes what keeps the service layer, while this coordinator leads.
+func (c *Coordinator) assembleRoutes(consulAddress string) error {
+	var err error
+	c.routes, err = routes.New(routes.Config{
+		Address: consulAddress, Token: c.root.ManagementToken().RevealString(), Store: c.store, Views: c.views, Now: c.deps.Now, Log: c.log,
+	})
+	if err == nil {
+		c.metrics.Gauge("cadre_routes_failing", "1 while this coordinator leads and something of the service layer is not as the specs ask for; the log says what.", func() float64 {
+			if c.routes.Failing() {
+				return 1
+			}
+			return 0
+		})
 	}
 	return err
 }

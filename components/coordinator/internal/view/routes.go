@@ -74,6 +74,12 @@ func (v *View) RoutesKnown() (route.Known, error) {
 	for name, a := range v.Accepted {
 		out.Specs[name], out.Accepted[name] = a.Value, a.Index
 	}
+	for name := range v.Meshes {
+		// It was accepted once; that record is lost, and the group is still there.
+		if spec, index, ok := v.InForce(name); ok && out.Accepted[name] == 0 {
+			out.Specs[name], out.Accepted[name] = spec, index
+		}
+	}
 	whose := map[netip.Addr]string{}
 	for _, name := range slices.Sorted(maps.Keys(v.Routes)) {
 		r := v.Routes[name].Value
