@@ -67,17 +67,18 @@ func (l *lane) opened() *load.Journal {
 	return l.journal
 }
 
-// run writes until ctx ends.
+// run writes until ctx ends, which may be before it has begun.
 func (l *lane) run(ctx context.Context) error {
 	if l.opened() == nil {
-		if err := l.open(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil // stopped before it began
-			}
+		if err := l.open(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("way %s: %w", l.way, err)
 		}
 	}
-	return load.NewWriter(l.config, l.target, l.opened()).Run(ctx)
+	j := l.opened()
+	if j == nil {
+		return nil
+	}
+	return load.NewWriter(l.config, l.target, j).Run(ctx)
 }
 
 // lanes are all of a process, the direct one first.
@@ -128,13 +129,13 @@ func (ls lanes) handler(stop func()) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		answerEach(w, ls, func(_ *lane, j *load.Journal) (load.Summary, error) {
+		answerEach(r.Context(), w, ls, func(_ context.Context, _ *lane, j *load.Journal) (load.Summary, error) {
 			return j.Summary(from, to), j.Err()
 		})
 	})
 	mux.HandleFunc("POST /all/verify", func(w http.ResponseWriter, r *http.Request) {
-		answerEach(w, ls, func(l *lane, j *load.Journal) (load.Verdict, error) {
-			return load.Verify(r.Context(), j, l.target)
+		answerEach(r.Context(), w, ls, func(ctx context.Context, l *lane, j *load.Journal) (load.Verdict, error) {
+			return load.Verify(ctx, j, l.target)
 		})
 	})
 	mux.HandleFunc("POST /all/stop", func(w http.ResponseWriter, _ *http.Request) {
@@ -156,14 +157,14 @@ func (l *lane) figures(stop func()) http.Handler {
 }
 
 // answerEach asks every way that has begun, and answers for all or with the first failure.
-func answerEach[T any](w http.ResponseWriter, ls lanes, ask func(*lane, *load.Journal) (T, error)) {
+func answerEach[T any](ctx context.Context, w http.ResponseWriter, ls lanes, ask func(context.Context, *lane, *load.Journal) (T, error)) {
 	said := map[load.Way]T{}
 	for _, l := range ls {
 		j := l.opened()
 		if j == nil {
 			continue
 		}
-		one, err := ask(l, j)
+		one, err := ask(ctx, l, j)
 		if err != nil {
 			http.Error(w, string(l.way)+": "+err.Error(), http.StatusBadGateway)
 			return

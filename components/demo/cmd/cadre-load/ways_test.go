@@ -30,7 +30,7 @@ func (m *machine) pooler() *exec.Cmd {
 		"\npool_mode = transaction\nauth_type = any\nadmin_users = app\nserver_login_retry = 0.1\n"
 	// With auth_type any PgBouncer logs in as the user that the database entry names.
 	settings = strings.Replace(settings, "host="+m.dir, "host="+m.dir+" user=app", 1)
-	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil { //nolint:gosec // PgBouncer runs as another user
+	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
 		m.Fatal(err)
 	}
 	cmd := m.server("postgres", file)
