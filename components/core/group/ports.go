@@ -13,6 +13,8 @@ const (
 	SessionPort           = 7443
 	CoordinatorAPIPort    = 7444
 	ConsulHTTPPort        = 8500
+	// ConsulXDSPort is where Envoy gets its configuration, in a CVM as at a coordinator.
+	ConsulXDSPort = 8502
 	// ConsulRPCPort and ConsulGossipPort are the two that Peers reach, on the VIP:
 	// coordinators those of each other.
 	ConsulRPCPort    = 8300
@@ -42,7 +44,7 @@ var ownPorts = []ownPort{
 	{port: 8302, owner: "Consul's gossip between data centers"},
 	{port: ConsulHTTPPort, owner: "Consul's HTTP API"},
 	{port: 8501, owner: "Consul's HTTPS API"},
-	{port: 8502, owner: "Consul's gRPC API"},
+	{port: ConsulXDSPort, owner: "Consul's gRPC API"},
 	{port: 8503, owner: "Consul's gRPC API over TLS"},
 	{port: 8600, owner: "Consul's DNS"},
 }
