@@ -14,8 +14,7 @@ const (
 	SessionPort           = 7443
 	CoordinatorAPIPort    = 7444
 	ConsulHTTPPort        = 8500
-	// ConsulXDSPort is where proxies find their configuration, and the overlay's port for it
-	// at coordinators.
+	// ConsulXDSPort is where Envoy gets its configuration, in a CVM as at a coordinator.
 	ConsulXDSPort = 8502
 	// ConsulRPCPort and ConsulGossipPort are the two that Peers reach, on the VIP:
 	// coordinators those of each other.

@@ -23,6 +23,8 @@ import (
 type ConsulServer struct {
 	// Addr of the HTTP API, host:port.
 	Addr string
+	// XDS is that of the gRPC API, host:port.
+	XDS string
 	// ManagementToken may do everything.
 	ManagementToken string
 	// Gossip is where client agents join, host:port.
@@ -70,7 +72,7 @@ func StartConsulACL(t testing.TB) ConsulServer {
 		t.Fatalf("start consul: %v", err)
 	}
 	t.Cleanup(server.stop)
-	return ConsulServer{Addr: server.http, ManagementToken: spareToken, Gossip: server.gossip}
+	return ConsulServer{Addr: server.http, XDS: server.grpc, ManagementToken: spareToken, Gossip: server.gossip}
 }
 
 // NewConsul gives a Store on the shared server under a prefix of its own, with
@@ -139,12 +141,12 @@ func launch(ctx context.Context, binary, dir, managementToken string) (server la
 
 // launched is a Consul agent that runs.
 type launched struct {
-	http, gossip string
-	stop         func()
+	http, gossip, grpc string
+	stop               func()
 }
 
 func launchOnce(ctx context.Context, binary, dir, managementToken string) (launched, error) {
-	ports, err := localconsul.FreePorts(ctx, 3)
+	ports, err := localconsul.FreePorts(ctx, 4)
 	if err != nil {
 		return launched{}, err
 	}
@@ -157,7 +159,8 @@ func launchOnce(ctx context.Context, binary, dir, managementToken string) (launc
 		process.stop()
 		return launched{}, fmt.Errorf("%w\n%s", err, process.tail())
 	}
-	return launched{http: addr, gossip: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[2])), stop: process.stop}, nil
+	local := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	return launched{http: addr, gossip: local(ports[2]), grpc: local(ports[3]), stop: process.stop}, nil
 }
 
 // startAgent starts a Consul agent in a directory of its own.
@@ -182,7 +185,7 @@ func serverConfig(ports []int, managementToken string) map[string]any {
 		"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "log_level": "WARN",
 		"ports": map[string]int{
 			"http": ports[0], "server": ports[1], "serf_lan": ports[2], "serf_wan": -1,
-			"dns": -1, "grpc": -1, "grpc_tls": -1, "https": -1,
+			"dns": -1, "grpc": ports[3], "grpc_tls": -1, "https": -1,
 		},
 		"performance":     map[string]any{"raft_multiplier": 1},
 		"session_ttl_min": SessionTTL.String(), "disable_update_check": true, "leave_on_terminate": false,

@@ -34,6 +34,8 @@ const (
 	PurposeManagement Purpose = "management-token"
 	// PurposeNonce authenticates admission challenges.
 	PurposeNonce Purpose = "admission-nonce"
+	// PurposeConnect is the seed of the CA of Consul's service mesh.
+	PurposeConnect Purpose = "connect-ca"
 	// purposeSecret are the workloads' secrets: secret/<group>/<name>.
 	purposeSecret Purpose = "secret"
 )
@@ -48,6 +50,7 @@ type Root struct {
 	founding   string
 	guest      Guest
 	ca         *CA
+	connect    *ConnectCA
 	management secret.Value
 	nonce      secret.Value
 	kept       *kept
@@ -89,6 +92,13 @@ func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error)
 	if r.ca, err = newCA(cluster, id, seed.Reveal()); err != nil {
 		return nil, err
 	}
+	mesh, err := r.deriveAnew(ctx, PurposeConnect, FirstEpoch, connectSize)
+	if err != nil {
+		return nil, err
+	}
+	if r.connect, err = newConnectCA(cluster, id, mesh.Reveal()); err != nil {
+		return nil, err
+	}
 	for purpose, into := range map[Purpose]*secret.Value{
 		PurposeManagement: &r.management, PurposeNonce: &r.nonce,
 	} {
@@ -104,6 +114,9 @@ func (r *Root) Founding() string { return r.founding }
 
 // CA is the cluster's certificate authority.
 func (r *Root) CA() *CA { return r.ca }
+
+// Connect is the CA of Consul's service mesh.
+func (r *Root) Connect() *ConnectCA { return r.connect }
 
 // Gossip is Consul's gossip key of an epoch: 32 bytes in base64.
 func (r *Root) Gossip(ctx context.Context, epoch uint32) (secret.Value, error) {
@@ -175,11 +188,14 @@ func (r *Root) deriveAnew(ctx context.Context, purpose Purpose, epoch uint32, si
 	return secret.New(out), nil
 }
 
-// tokenFrom shapes random bytes as a version 4 UUID, which Consul requires of a SecretID.
-func tokenFrom(raw []byte) secret.Value {
+// tokenFrom makes a SecretID of random bytes, which Consul requires to be a UUID.
+func tokenFrom(raw []byte) secret.Value { return secret.FromString(uuidFrom(raw)) }
+
+// uuidFrom shapes random bytes as a version 4 UUID.
+func uuidFrom(raw []byte) string {
 	var id uuid.UUID
 	copy(id[:], raw)
 	id[6] = id[6]&0x0f | 0x40
 	id[8] = id[8]&0x3f | 0x80
-	return secret.FromString(id.String())
+	return id.String()
 }

@@ -91,7 +91,7 @@ func (p *pool) server(ctx context.Context, n int) *supervise.Consul {
 	}
 	cfg := supervise.Config{
 		Binary: p.binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
-		Node: fmt.Sprintf("coordinator-%d", n), VIP: p.vips[n], Servers: 3, HTTPPort: firstPort + n, GossipKey: gossip,
+		Node: fmt.Sprintf("coordinator-%d", n), VIP: p.vips[n], Servers: 3, HTTPPort: firstPort + n, GRPCPort: firstPort + 100 + n, GossipKey: gossip,
 		ManagementToken: p.root.ManagementToken(), CAPEM: p.root.CA().PEM(),
 	}
 	for _, other := range p.vips {

@@ -25,14 +25,17 @@ type Config struct {
 	Servers int
 	// Clients bounds the connections from one address to the local API; 0: nothing does.
 	Clients int
-	// HTTPPort of the local API on 127.0.0.1; 0 means 8500.
-	HTTPPort int
+	// HTTPPort of the local API on 127.0.0.1; 0 means 8500. GRPCPort is that of xDS; 0 means
+	// 8502.
+	HTTPPort, GRPCPort int
 	// GossipKey is what the server starts with; UseGossip replaces it.
 	GossipKey secret.Value
 	// ManagementToken exists from the first election on; the server's own token is made
 	// with it and given to it with SetAgentToken.
 	ManagementToken secret.Value
 	CAPEM           []byte
+	// Mesh is the CA that the service mesh begins with; EnsureMeshCA gives Consul its key.
+	Mesh MeshCA
 }
 
 func (c Config) httpPort() int {
@@ -42,8 +45,21 @@ func (c Config) httpPort() int {
 	return c.HTTPPort
 }
 
+func (c Config) grpcPort() int {
+	if c.GRPCPort == 0 {
+		return group.ConsulXDSPort
+	}
+	return c.GRPCPort
+}
+
+// local is where every API of the server listens, and nowhere else.
+const local = "127.0.0.1"
+
 // Address of the local HTTP API.
-func (c Config) Address() string { return fmt.Sprintf("127.0.0.1:%d", c.httpPort()) }
+func (c Config) Address() string { return fmt.Sprintf("%s:%d", local, c.httpPort()) }
+
+// XDSAddress is that of the local gRPC API, which proxies get their configuration from.
+func (c Config) XDSAddress() string { return fmt.Sprintf("%s:%d", local, c.grpcPort()) }
 
 // aclCache is how long Consul may believe what it last heard of a token.
 const aclCache = "5s"
@@ -72,22 +88,25 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 		"data_dir":         c.DataDir,
 		"bind_addr":        c.VIP.String(),
 		"advertise_addr":   c.VIP.String(),
-		"client_addr":      "127.0.0.1",
+		"client_addr":      local,
+		"addresses":        map[string]any{"http": local, "grpc": local},
 		"retry_join":       join,
 		"retry_interval":   "2s",
 		"encrypt":          c.GossipKey.RevealString(),
 		// The gossip key is derived anew at each start; it must not be left on disk.
-		"disable_keyring_file":        true,
-		"disable_update_check":        true,
-		"disable_remote_exec":         true,
-		"leave_on_terminate":          false,
-		"skip_leave_on_interrupt":     true,
-		"rejoin_after_leave":          true,
-		"enable_script_checks":        false,
-		"log_level":                   "WARN",
-		"ui_config":                   map[string]any{"enabled": false},
-		"performance":                 map[string]any{"raft_multiplier": 1},
-		"ports":                       map[string]any{"http": c.httpPort(), "https": -1, "grpc": -1, "grpc_tls": -1, "dns": -1, "serf_wan": -1},
+		"disable_keyring_file":    true,
+		"disable_update_check":    true,
+		"disable_remote_exec":     true,
+		"leave_on_terminate":      false,
+		"skip_leave_on_interrupt": true,
+		"rejoin_after_leave":      true,
+		"enable_script_checks":    false,
+		"log_level":               "WARN",
+		"ui_config":               map[string]any{"enabled": false},
+		// A server would end streams of xDS above its equal share, and an agent that keeps to
+		// one coordinator would come back to the same one.
+		"performance":                 map[string]any{"raft_multiplier": 1, "enable_xds_load_balancing": false},
+		"ports":                       map[string]any{"http": c.httpPort(), "https": -1, "grpc": c.grpcPort(), "grpc_tls": -1, "dns": -1, "serf_wan": -1},
 		"limits":                      map[string]any{"http_max_conns_per_client": c.Clients},
 		"enable_agent_tls_for_checks": false,
 		"acl": map[string]any{
@@ -99,6 +118,10 @@ func (c Config) document(agentToken secret.Value) ([]byte, error) {
 			"down_policy": "deny", "token_ttl": aclCache, "policy_ttl": aclCache, "role_ttl": aclCache,
 			"tokens": tokens,
 		},
+		"connect":                  map[string]any{"enabled": true, "ca_provider": "consul", "ca_config": c.Mesh.config()},
+		"default_intention_policy": "deny",
+		// It would answer at the gRPC port as well.
+		"peering": map[string]any{"enabled": false},
 		// Without MinQuorum autopilot prunes a server that is away for 8 s, and the
 		// next restart of another one loses quorum.
 		"autopilot": map[string]any{"min_quorum": c.Servers, "cleanup_dead_servers": true},

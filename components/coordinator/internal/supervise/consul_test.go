@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -36,10 +37,7 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 		return
 	}
 	binary := storetest.ConsulBinary(t)
-	root, err := keys.Derive(t.Context(), guest{}, "demo", "0123456789abcdef0123456789abcdef")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := derived(t)
 	vips := []netip.Addr{netip.MustParseAddr("127.50.0.1"), netip.MustParseAddr("127.50.0.2"), netip.MustParseAddr("127.50.0.3")}
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -57,6 +55,7 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		var err error
 		if issuers[n], err = tokens.New(cfg.Address(), root.ManagementToken().RevealString(), tokens.TTL); err != nil {
 			t.Fatal(err)
 		}
@@ -76,6 +75,25 @@ func TestThreeServersFormAClusterFromDerivedKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "three voters", func() error { return voters(client, 3) })
+	var giving sync.WaitGroup
+	for n := range vips {
+		giving.Go(func() {
+			eventually(t, "the mesh's key", func() error { return ensureMeshCA(ctx, fmt.Sprintf("127.0.0.1:%d", 18500+n), root) })
+		})
+	}
+	giving.Wait()
+	was := meshIndex(t, client)
+	for n := range vips {
+		if err := ensureMeshCA(ctx, fmt.Sprintf("127.0.0.1:%d", 18500+n), root); err != nil {
+			t.Error(err)
+		}
+	}
+	if is := meshIndex(t, client); is != was {
+		t.Errorf("the mesh's CA was set again: index %d, was %d", is, was)
+	}
+	for n := range vips {
+		eventually(t, "the mesh's root at each server", func() error { return rootIs(ctx, fmt.Sprintf("127.0.0.1:%d", 18500+n), root) })
+	}
 	anonymous, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:18501", Token: "anonymous-nobody"})
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +111,8 @@ func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.A
 	}
 	cfg := supervise.Config{
 		Binary: binary, DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"), Datacenter: "dc1",
-		Node: "coordinator-" + string(rune('0'+n)), VIP: vip, Servers: 3, HTTPPort: 18500 + n,
-		GossipKey: gossip, ManagementToken: root.ManagementToken(), CAPEM: root.CA().PEM(),
+		Node: "coordinator-" + string(rune('0'+n)), VIP: vip, Servers: 3, HTTPPort: 18500 + n, GRPCPort: 18600 + n,
+		GossipKey: gossip, ManagementToken: root.ManagementToken(), CAPEM: root.CA().PEM(), Mesh: mesh(root),
 	}
 	for _, other := range vips {
 		if other != vip {
@@ -102,6 +120,38 @@ func config(t *testing.T, root *keys.Root, n int, vip netip.Addr, vips []netip.A
 		}
 	}
 	return cfg
+}
+
+// meshIndex tells when the CA of the mesh was set.
+func meshIndex(t *testing.T, client *consul.Client) uint64 {
+	t.Helper()
+	have, _, err := client.Connect().CAGetConfig(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return have.ModifyIndex
+}
+
+func derived(t *testing.T) *keys.Root {
+	t.Helper()
+	root, err := keys.Derive(t.Context(), guest{}, "demo", "0123456789abcdef0123456789abcdef")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func issuer(t *testing.T, server storetest.ConsulServer) *tokens.Issuer {
+	t.Helper()
+	i, err := tokens.New(server.Addr, server.ManagementToken, tokens.TTL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func mesh(root *keys.Root) supervise.MeshCA {
+	return supervise.MeshCA{ClusterID: root.Connect().ClusterID(), Root: root.Connect().RootPEM()}
 }
 
 func voters(client *consul.Client, want int) error {

@@ -39,8 +39,9 @@ func TestTOK01_ServersAreReachableFromTheirCVMOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	var doc struct {
-		Client string         `json:"client_addr"`
-		Ports  map[string]int `json:"ports"`
+		Client    string            `json:"client_addr"`
+		Addresses map[string]string `json:"addresses"`
+		Ports     map[string]int    `json:"ports"`
 	}
 	if err := json.Unmarshal(text, &doc); err != nil {
 		t.Fatal(err)
@@ -49,9 +50,12 @@ func TestTOK01_ServersAreReachableFromTheirCVMOnly(t *testing.T) {
 		t.Errorf("client_addr %q", doc.Client)
 	}
 	for name, port := range doc.Ports {
-		if open := port > 0; open != (name == "http") {
+		if open := port > 0; open != (name == "http" || name == "grpc") {
 			t.Errorf("port of %s is %d", name, port)
 		}
+	}
+	if doc.Addresses["http"] != "127.0.0.1" || doc.Addresses["grpc"] != "127.0.0.1" || doc.Ports["grpc"] != 8502 {
+		t.Errorf("addresses %v, ports %v", doc.Addresses, doc.Ports)
 	}
 	for _, vip := range []string{"0.0.0.0", "10.0.0.1"} {
 		c.VIP = netip.MustParseAddr(vip)

@@ -159,6 +159,9 @@ func (i *Issuer) CheckOperator(ctx context.Context, token string) error {
 	if slot, ok := owner(t.Policies, t.Description); ok {
 		return fmt.Errorf("%w: the token is of slot %s", ErrDenied, slot)
 	}
+	if strings.HasPrefix(t.Description, descriptionMark) {
+		return fmt.Errorf("%w: the token is a coordinator's own", ErrDenied)
+	}
 	if t.AccessorID == anonymousAccessor {
 		return fmt.Errorf("%w: the token is what Consul takes for none", ErrDenied)
 	}

@@ -7,6 +7,7 @@ import (
 
 	consul "github.com/hashicorp/consul/api"
 
+	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/core/group"
 )
 
@@ -123,13 +124,17 @@ func catalog(node string) []operation {
 			return err
 		}, ""},
 	}
-	for _, service := range []string{"pg", "pg2", "web"} {
+	for _, service := range []string{"pg", "pg-sidecar-proxy", "pg2", "pg2-sidecar-proxy", "web"} {
+		may := ""
+		if service == "pg" || service == "pg-sidecar-proxy" {
+			may = "xds"
+		}
 		out = append(out,
 			operation{"register service " + service + " on " + node, func(c *consul.Client) error {
 				_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.9", SkipNodeUpdate: true,
 					Service: &consul.AgentService{ID: service, Service: service}}, nil)
 				return err
-			}, ""},
+			}, may},
 			operation{"register service in a transaction " + service + " on " + node, func(c *consul.Client) error {
 				ok, answer, _, err := c.Txn().Txn(consul.TxnOps{{Service: &consul.ServiceTxnOp{Verb: consul.ServiceSet, Node: node,
 					Service: consul.AgentService{ID: service, Service: service}}}}, nil)
@@ -137,7 +142,7 @@ func catalog(node string) []operation {
 					err = fmt.Errorf("%v", answer.Errors[0].What)
 				}
 				return err
-			}, ""})
+			}, may})
 	}
 	return out
 }
@@ -188,10 +193,15 @@ func TestTOK05_IDN09_Matrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// No member ever has it: with it pg is registered and deregistered wherever there is a node.
+	streams, err := w.issuer.XDS(t.Context(), tokens.Streams{Group: "pg", Services: []string{"pg"}, Coordinator: "coordinator-1", BootID: "b007"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tried := 0
 	for _, role := range []struct{ name, token string }{
 		{"workload", workload.Secret}, {"idle", none.Secret}, {"operator", operator},
-		{"coordinator", coordinator.Secret}, {"anonymous", ""}, {"stranger", "11111111-2222-3333-4444-555555555555"},
+		{"coordinator", coordinator.Secret}, {"xds", streams.Secret}, {"anonymous", ""}, {"stranger", "11111111-2222-3333-4444-555555555555"},
 	} {
 		client := w.as(role.token)
 		for _, op := range matrix(w) {

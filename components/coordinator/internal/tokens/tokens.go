@@ -169,9 +169,12 @@ func (i *Issuer) issue(ctx context.Context, kind string, h Holder, rules string,
 }
 
 func (i *Issuer) create(ctx context.Context, policyID, description string, ttl time.Duration) (Token, error) {
-	made, _, err := i.client.ACL().TokenCreate(&consul.ACLToken{
-		Description: description, Policies: []*consul.ACLTokenPolicyLink{{ID: policyID}}, ExpirationTTL: ttl,
-	}, (&consul.WriteOptions{}).WithContext(ctx))
+	return i.make(ctx, &consul.ACLToken{Description: description, Policies: []*consul.ACLTokenPolicyLink{{ID: policyID}}, ExpirationTTL: ttl})
+}
+
+// make has Consul make a token, which must end.
+func (i *Issuer) make(ctx context.Context, token *consul.ACLToken) (Token, error) {
+	made, _, err := i.client.ACL().TokenCreate(token, (&consul.WriteOptions{}).WithContext(ctx))
 	if err != nil {
 		return Token{}, err
 	}

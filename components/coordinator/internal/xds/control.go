@@ -1,0 +1,59 @@
+package xds
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// control sets deadlines of one call until the call is over: HTTP/2 bears none after that, and
+// those who read and end a stream may be a moment late.
+type control struct {
+	mu      sync.Mutex
+	call    *http.ResponseController // guarded by mu; nil: it is over
+	stopped bool                     // guarded by mu; nothing more is read
+}
+
+func newControl(w http.ResponseWriter) *control {
+	return &control{call: http.NewResponseController(w)}
+}
+
+// over is to be called before the call's handler returns.
+func (c *control) over() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.call = nil
+}
+
+// read bounds the next readings; 0: nothing does.
+func (c *control) read(limit time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.call == nil || c.stopped {
+		return
+	}
+	until := time.Time{}
+	if limit > 0 {
+		until = time.Now().Add(limit)
+	}
+	_ = c.call.SetReadDeadline(until)
+}
+
+// stop has the reading that goes on fail, and all that come.
+func (c *control) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	if c.call != nil {
+		_ = c.call.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// write bounds the next writings.
+func (c *control) write(limit time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.call != nil {
+		_ = c.call.SetWriteDeadline(time.Now().Add(limit))
+	}
+}

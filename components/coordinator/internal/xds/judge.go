@@ -1,0 +1,52 @@
+package xds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Caller is who a Session says that a connection comes from.
+type Caller struct{ Group, Slot, Boot string }
+
+// Identity is a proxy that each member of a group may be.
+type Identity struct {
+	// ID of the proxy in the catalog, and the Service that it is a proxy of.
+	ID, Service string
+}
+
+// judge tells which of proxies a stream of the caller is, or why it is none.
+func judge(c Caller, proxies []Identity, n node) (Identity, error) {
+	if n.nodeName != c.Slot {
+		return Identity{}, fmt.Errorf("node.metadata.node_name is %.80q and the session is of %s: set it to the slot's name", n.nodeName, c.Slot)
+	}
+	at := slices.IndexFunc(proxies, func(p Identity) bool { return p.ID == n.id && p.ID != "" })
+	switch {
+	case at < 0 && len(proxies) == 0:
+		return Identity{}, fmt.Errorf("node.id is %.80q and group %s has no proxies: no route names a backend of it, and none allows it", n.id, c.Group)
+	case at < 0:
+		return Identity{}, fmt.Errorf("node.id is %.80q and %s may be %s", n.id, c.Slot, ids(proxies))
+	case proxies[at].Service != n.cluster:
+		return Identity{}, fmt.Errorf("node.cluster is %.80q: want %s, the service of %s", n.cluster, proxies[at].Service, n.id)
+	}
+	return proxies[at], nil
+}
+
+func ids(proxies []Identity) string {
+	var out []string
+	for _, p := range proxies {
+		out = append(out, p.ID)
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// services of proxies, each once, in order.
+func services(proxies []Identity) []string {
+	var out []string
+	for _, p := range proxies {
+		out = append(out, p.Service)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

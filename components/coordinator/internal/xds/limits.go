@@ -1,0 +1,215 @@
+package xds
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Limits share the relay among those who use it. Zero fields take the defaults.
+type Limits struct {
+	// Conns and Streams of one member, and of all.
+	Conns, AllConns, Streams, AllStreams int
+	// Message bounds one message of a member, in bytes, and Reading those that all have begun to
+	// send.
+	Message, Reading int
+	// Opened is how many streams one member may open in a second, OpenedBurst how many at once.
+	Opened, OpenedBurst float64
+	// Sent is how many messages one member may send in a second, SentBurst how many at once; one
+	// of many KiB counts for as many. Those beyond wait.
+	Sent, SentBurst float64
+	// Unread is how long nothing may be taken of what is there for a stream.
+	Unread time.Duration
+}
+
+// A member has an Envoy for each of its backends and one for what it calls, each with one stream.
+// Envoy tells with the first message what it can do, some 60 KiB, and answers each message.
+var defaults = Limits{
+	Conns: 16, AllConns: 16384, Streams: 16, AllStreams: 8192, Message: 512 << 10, Reading: 256 << 20,
+	Opened: 1, OpenedBurst: 32, Sent: 100, SentBurst: 2000, Unread: time.Minute,
+}
+
+func (l Limits) complete() Limits {
+	d := defaults
+	fill(&l.Conns, d.Conns)
+	fill(&l.AllConns, d.AllConns)
+	fill(&l.Streams, d.Streams)
+	fill(&l.AllStreams, d.AllStreams)
+	fill(&l.Message, d.Message)
+	fill(&l.Reading, d.Reading)
+	fill(&l.Opened, d.Opened)
+	fill(&l.OpenedBurst, d.OpenedBurst)
+	fill(&l.Sent, d.Sent)
+	fill(&l.SentBurst, d.SentBurst)
+	fill(&l.Unread, d.Unread)
+	return l
+}
+
+func fill[T int | float64 | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// bucket is filled by the second.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+func (b *bucket) fill(now time.Time, rate, burst float64) {
+	b.left = min(burst, b.left+now.Sub(b.at).Seconds()*rate)
+	b.at = now
+}
+
+// share is what one member uses.
+type share struct {
+	conns, streams int
+	opened, sent   bucket
+	// said is the last refusal that was logged.
+	said string
+}
+
+// shares are what all use. Safe for concurrent use.
+type shares struct {
+	limits Limits
+	now    func() time.Time
+
+	mu      sync.Mutex
+	members map[string]*share // guarded by mu; by Slot, of those with connections or debts
+	conns   int               // guarded by mu; of all, as streams and reading are
+	streams int
+	reading int
+}
+
+func newShares(limits Limits, now func() time.Time) *shares {
+	return &shares{limits: limits.complete(), now: now, members: map[string]*share{}}
+}
+
+// ofLocked is the share of a member, its buckets filled.
+func (s *shares) ofLocked(slot string) *share {
+	now, l := s.now(), s.limits
+	one := s.members[slot]
+	if one == nil {
+		one = &share{opened: bucket{l.OpenedBurst, now}, sent: bucket{l.SentBurst, now}}
+		s.members[slot] = one
+	}
+	one.opened.fill(now, l.Opened, l.OpenedBurst)
+	one.sent.fill(now, l.Sent, l.SentBurst)
+	return one
+}
+
+// forgetLocked drops a member that has nothing and owes nothing.
+func (s *shares) forgetLocked(slot string) {
+	one, l := s.ofLocked(slot), s.limits
+	if one.conns == 0 && one.streams == 0 && one.opened.left >= l.OpenedBurst && one.sent.left >= l.SentBurst {
+		delete(s.members, slot)
+	}
+}
+
+// conn takes a place for a connection.
+func (s *shares) conn(slot string) (done func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.ofLocked(slot)
+	if one.conns >= s.limits.Conns || s.conns >= s.limits.AllConns {
+		return nil, false
+	}
+	one.conns++
+	s.conns++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		one.conns--
+		s.conns--
+		s.forgetLocked(slot)
+	}, true
+}
+
+// open takes a call out of the member's bucket.
+func (s *shares) open(slot string) *refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.ofLocked(slot)
+	if one.opened.left < 1 {
+		return refuse(codes.ResourceExhausted, "%s opened more than %.0f streams in a second", slot, s.limits.Opened)
+	}
+	one.opened.left--
+	return nil
+}
+
+// stream takes a place for a stream.
+func (s *shares) stream(slot string) (done func(), refused *refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.ofLocked(slot)
+	switch {
+	case one.streams >= s.limits.Streams:
+		return nil, refuse(codes.ResourceExhausted, "%s has %d streams, which is the most for one member", slot, one.streams)
+	case s.streams >= s.limits.AllStreams:
+		return nil, refuse(codes.ResourceExhausted, "all members together have %d streams here, which is the most", s.streams)
+	}
+	one.streams++
+	s.streams++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		one.streams--
+		s.streams--
+		s.forgetLocked(slot)
+	}, nil
+}
+
+// read takes the room of a message that is about to be read.
+func (s *shares) read(size int) (done func(), refused *refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case size > s.limits.Message:
+		return nil, refuse(codes.ResourceExhausted, "the message has %d bytes, and %d are the most", size, s.limits.Message)
+	case s.reading+size > s.limits.Reading:
+		return nil, refuse(codes.ResourceExhausted, "messages of %d bytes are being sent by all members together, which is the most", s.reading)
+	}
+	s.reading += size
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.reading -= size
+	}, nil
+}
+
+// sent counts a message, and tells how long the member's next one has to wait.
+func (s *shares) sent(slot string, size int) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.ofLocked(slot)
+	one.sent.left -= 1 + float64(size>>10)
+	return time.Duration(max(0, -one.sent.left) / s.limits.Sent * float64(time.Second))
+}
+
+// news tells whether the last refusal of this member said something else.
+func (s *shares) news(slot, text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.ofLocked(slot)
+	is := one.said != text
+	one.said = text
+	return is
+}
+
+// Shares is the table of the limits for people, in Markdown.
+func Shares() string {
+	l := defaults
+	return fmt.Sprintf(`| what | of one member | of all |
+|---|---|---|
+| connections | %d | %d |
+| streams | %d | %d |
+| streams that are opened in a second | %.0f, after %.0f at once | – |
+| messages to Consul in a second; one of many KiB counts for as many, those beyond wait | %.0f, after %.0f at once | – |
+| bytes of one message to Consul | %d KiB | – |
+| bytes of messages that are being sent | – | %d MiB |
+| how long nothing may be taken of what Consul sends | %v | – |
+`, l.Conns, l.AllConns, l.Streams, l.AllStreams, l.Opened, l.OpenedBurst, l.Sent, l.SentBurst, l.Message>>10, l.Reading>>20, l.Unread)
+}

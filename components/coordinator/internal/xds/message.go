@@ -1,0 +1,245 @@
+package xds
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// node is what a stream says of itself, as far as anybody asks (envoy.config.core.v3.Node).
+type node struct {
+	id, cluster, nodeName string
+	// agent and version are of the proxy's program: Consul refuses old ones.
+	agent   string
+	version *version
+}
+
+type version struct{ major, minor, patch uint32 }
+
+// Fields of envoy.service.discovery.v3.DeltaDiscoveryRequest. Those after the node are sent on as
+// they are, up to the last that there is.
+const (
+	fieldNode = 1
+	fieldLast = 9
+)
+
+// Fields of envoy.config.core.v3.Node.
+const (
+	nodeID, nodeCluster, nodeMetadata protowire.Number = 1, 2, 3
+	nodeAgent, nodeBuild              protowire.Number = 6, 8
+)
+
+// keyNodeName is the entry of a Node's metadata that Consul takes the node's name from.
+const keyNodeName = "node_name"
+
+var (
+	errMalformed = errors.New("the message is no DeltaDiscoveryRequest")
+	errNoNode    = errors.New("the stream's first message has no node")
+)
+
+// first reads the first message of a stream: who it says that it is, and the rest of it. What a
+// reader of protobuf would put together from several places, or take the last of, is refused: no
+// two readers may see two nodes in it.
+func first(message []byte) (node, []byte, error) {
+	var (
+		n    node
+		seen bool
+		rest []byte
+	)
+	err := fields(message, func(num protowire.Number, typ protowire.Type, raw, value []byte) error {
+		switch {
+		case num == fieldNode && typ != protowire.BytesType, num == fieldNode && seen:
+			return errMalformed
+		case num == fieldNode:
+			seen = true
+			var err error
+			n, err = readNode(value)
+			return err
+		case num <= fieldLast:
+			rest = append(rest, raw...)
+		}
+		return nil
+	})
+	if err == nil && !seen {
+		err = errNoNode
+	}
+	return n, rest, err
+}
+
+// later is what a later message of a stream says beside who it is.
+func later(message []byte) ([]byte, error) {
+	rest := make([]byte, 0, len(message))
+	err := fields(message, func(num protowire.Number, _ protowire.Type, raw, _ []byte) error {
+		if num != fieldNode && num <= fieldLast {
+			rest = append(rest, raw...)
+		}
+		return nil
+	})
+	return rest, err
+}
+
+// withNode is a message that says n and rest, and of n what was read.
+func withNode(n node, rest []byte) []byte {
+	var text, entry, metadata, out []byte
+	text = protowire.AppendString(protowire.AppendTag(text, 3, protowire.BytesType), n.nodeName)
+	entry = protowire.AppendString(protowire.AppendTag(entry, 1, protowire.BytesType), keyNodeName)
+	entry = protowire.AppendBytes(protowire.AppendTag(entry, 2, protowire.BytesType), text)
+	metadata = protowire.AppendBytes(protowire.AppendTag(metadata, 1, protowire.BytesType), entry)
+	out = protowire.AppendString(protowire.AppendTag(out, nodeID, protowire.BytesType), n.id)
+	out = protowire.AppendString(protowire.AppendTag(out, nodeCluster, protowire.BytesType), n.cluster)
+	out = protowire.AppendBytes(protowire.AppendTag(out, nodeMetadata, protowire.BytesType), metadata)
+	if n.agent != "" {
+		out = protowire.AppendString(protowire.AppendTag(out, nodeAgent, protowire.BytesType), n.agent)
+	}
+	if v := n.version; v != nil {
+		var numbers, build []byte
+		for i, number := range []uint32{v.major, v.minor, v.patch} {
+			numbers = protowire.AppendVarint(protowire.AppendTag(numbers, protowire.Number(i+1), protowire.VarintType), uint64(number))
+		}
+		build = protowire.AppendBytes(protowire.AppendTag(build, 1, protowire.BytesType), numbers)
+		out = protowire.AppendBytes(protowire.AppendTag(out, nodeBuild, protowire.BytesType), build)
+	}
+	message := protowire.AppendBytes(protowire.AppendTag(nil, fieldNode, protowire.BytesType), out)
+	return append(message, rest...)
+}
+
+func readNode(message []byte) (node, error) {
+	var n node
+	once := map[protowire.Number]bool{}
+	err := fields(message, func(num protowire.Number, typ protowire.Type, _, value []byte) error {
+		switch num {
+		case nodeID, nodeCluster, nodeMetadata, nodeAgent, nodeBuild:
+			if typ != protowire.BytesType || once[num] {
+				return fmt.Errorf("node: field %d is there twice or is of another kind", num)
+			}
+			once[num] = true
+		}
+		var err error
+		switch num {
+		case nodeID:
+			n.id = string(value)
+		case nodeCluster:
+			n.cluster = string(value)
+		case nodeAgent:
+			n.agent = string(value)
+		case nodeMetadata:
+			n.nodeName, err = readNodeName(value)
+		case nodeBuild:
+			n.version, err = readBuild(value)
+		}
+		return err
+	})
+	return n, err
+}
+
+// readNodeName finds node_name in a google.protobuf.Struct.
+func readNodeName(message []byte) (string, error) {
+	name, seen := "", false
+	err := fields(message, func(num protowire.Number, typ protowire.Type, _, entry []byte) error {
+		if num != 1 || typ != protowire.BytesType {
+			return errMalformed
+		}
+		key, value, err := readEntry(entry)
+		if err != nil || key != keyNodeName {
+			return err
+		}
+		if seen {
+			return errors.New("node.metadata: node_name is there twice")
+		}
+		seen = true
+		name, err = readText(value)
+		return err
+	})
+	return name, err
+}
+
+// readEntry reads an entry of a map from strings to messages.
+func readEntry(message []byte) (key string, value []byte, err error) {
+	var keys, values int
+	err = fields(message, func(num protowire.Number, typ protowire.Type, _, field []byte) error {
+		switch {
+		case typ != protowire.BytesType:
+			return errMalformed
+		case num == 1:
+			key = string(field)
+			keys++
+		case num == 2:
+			value = field
+			values++
+		}
+		return nil
+	})
+	if err == nil && (keys != 1 || values != 1) {
+		err = errors.New("node.metadata: an entry has several keys or values, or none")
+	}
+	return key, value, err
+}
+
+// readText reads a google.protobuf.Value that is a text.
+func readText(message []byte) (string, error) {
+	text, seen := "", 0
+	err := fields(message, func(num protowire.Number, typ protowire.Type, _, value []byte) error {
+		seen++
+		if num != 3 || typ != protowire.BytesType {
+			seen++
+		}
+		text = string(value)
+		return nil
+	})
+	if err == nil && seen != 1 {
+		err = errors.New("node.metadata: node_name is no text")
+	}
+	return text, err
+}
+
+// readBuild reads the version of an envoy.config.core.v3.BuildVersion.
+func readBuild(message []byte) (*version, error) {
+	var numbers [3]uint32
+	err := fields(message, func(num protowire.Number, typ protowire.Type, _, value []byte) error {
+		if num != 1 {
+			return nil
+		}
+		if typ != protowire.BytesType {
+			return errMalformed
+		}
+		return fields(value, func(num protowire.Number, typ protowire.Type, raw, _ []byte) error {
+			_, _, tag := protowire.ConsumeTag(raw)
+			number, n := protowire.ConsumeVarint(raw[tag:])
+			if typ != protowire.VarintType || n < 0 || num > 3 || number > math.MaxUint32 {
+				return errMalformed
+			}
+			numbers[num-1] = uint32(number)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &version{numbers[0], numbers[1], numbers[2]}, nil
+}
+
+// fields calls each for every field of a message: raw is the whole of it, value what is in it if
+// it has a length. Groups, which nothing has used for a decade, are refused.
+func fields(message []byte, each func(num protowire.Number, typ protowire.Type, raw, value []byte) error) error {
+	for len(message) > 0 {
+		num, typ, tag := protowire.ConsumeTag(message)
+		if tag < 0 || typ == protowire.StartGroupType || typ == protowire.EndGroupType {
+			return errMalformed
+		}
+		size := protowire.ConsumeFieldValue(num, typ, message[tag:])
+		if size < 0 {
+			return errMalformed
+		}
+		var value []byte
+		if typ == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(message[tag:])
+		}
+		if err := each(num, typ, message[:tag+size], value); err != nil {
+			return err
+		}
+		message = message[tag+size:]
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package xds
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// prefix is what stands before each message of gRPC: whether it is compressed, and its size.
+const prefix = 5
+
+// sendLimit bounds the sending of a message that was begun, and of a stream's first one.
+const sendLimit = 15 * time.Second
+
+// upload is what a member sends on one stream, as Consul gets it. Read is called by one goroutine
+// at a time.
+type upload struct {
+	ctx    context.Context //nolint:containedctx // it is the stream's own life
+	shares *shares
+	slot   string
+	body   io.Reader
+	// control bounds how long a read of body may take.
+	control *control
+
+	ready []byte // to be read yet
+
+	mu      sync.Mutex
+	refused *refusal      // guarded by mu; why nothing more is sent on
+	closed  chan struct{} // closed by Close, with mu had
+}
+
+// message reads the next message; io.EOF when the member sends no more.
+func (u *upload) message(begun bool) ([]byte, error) {
+	limit := time.Duration(0)
+	if begun {
+		limit = sendLimit
+	}
+	u.control.read(limit)
+	var head [prefix]byte
+	if _, err := io.ReadFull(u.body, head[:1]); err != nil {
+		return nil, err
+	}
+	u.control.read(sendLimit)
+	if _, err := io.ReadFull(u.body, head[1:]); err != nil {
+		return nil, broken(err)
+	}
+	if head[0] != 0 {
+		return nil, refuse(codes.Unimplemented, "the message is compressed, and none may be")
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	done, refused := u.shares.read(int(size))
+	if refused != nil {
+		return nil, refused
+	}
+	defer done()
+	// As it comes: who says that much is to come and sends nothing gets no room for it.
+	var message bytes.Buffer
+	if _, err := io.CopyN(&message, u.body, int64(size)); err != nil {
+		return nil, broken(err)
+	}
+	return message.Bytes(), u.pace(message.Len())
+}
+
+// pace waits while the member has sent more than it may.
+func (u *upload) pace(size int) error {
+	wait := u.shares.sent(u.slot, size)
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-u.ctx.Done():
+		return context.Cause(u.ctx)
+	case <-u.closed:
+		return errClosed
+	}
+}
+
+var errClosed = errors.New("consul takes no more of it")
+
+// broken is the end of a member's messages within one.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// say makes a message the next that is read.
+func (u *upload) say(message []byte) {
+	u.ready = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+}
+
+// Read implements io.Reader.
+func (u *upload) Read(p []byte) (int, error) {
+	if len(u.ready) == 0 {
+		message, err := u.message(false)
+		if err == nil {
+			message, err = later(message)
+		}
+		if err != nil {
+			return 0, u.end(err)
+		}
+		u.say(message)
+	}
+	n := copy(p, u.ready)
+	u.ready = u.ready[n:]
+	return n, nil
+}
+
+// end remembers why a stream is broken off.
+func (u *upload) end(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	select {
+	case <-u.closed: // it is not the member's doing
+	default:
+		u.refused = asRefusal(err)
+	}
+	return err
+}
+
+// why is why nothing more was sent on; nil: nothing was refused.
+func (u *upload) why() *refusal {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.refused
+}
+
+// Close implements io.Closer. A Read that waits for the member returns: whoever closes an answer of
+// Consul's waits for it.
+func (u *upload) Close() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	select {
+	case <-u.closed:
+	default:
+		close(u.closed)
+		u.control.stop()
+	}
+	return nil
+}
+
+// asRefusal is the status for what went wrong with a member's messages.
+func asRefusal(err error) *refusal {
+	if refused, is := errors.AsType[*refusal](err); is {
+		return refused
+	}
+	if errors.Is(err, errMalformed) {
+		return refuse(codes.InvalidArgument, "%v", err)
+	}
+	return refuse(codes.InvalidArgument, "the stream broke off: %.200s", err.Error())
+}
