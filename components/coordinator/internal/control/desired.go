@@ -27,7 +27,13 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	var config []byte // none: the agent keeps what it has
 	if conduct, ok := conductOf(v, spec, slot, record.Value.Assigned); ok {
 		var err error
-		if config, err = json.Marshal(spec.With(conduct).AgentConfig(slot, record.Value.Assigned)); err != nil {
+		known := spec.With(conduct).AgentConfig(slot, record.Value.Assigned)
+		// Not of the Revision: routes change without a rollout.
+		known.Mesh, _, ok = v.MeshOf(record.Value.Group)
+		if !ok {
+			return nil, fmt.Errorf("the part of group %s in the service layer cannot be read", record.Value.Group)
+		}
+		if config, err = json.Marshal(known); err != nil {
 			return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
 		}
 	}
@@ -85,7 +91,8 @@ func version(v *view.View, groupName, slot string) uint64 {
 	_, out, _ := v.InForce(groupName)
 	// A new epoch of a secret is news too: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
-	out = max(out, v.Slots[slot].Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets)
+	_, mesh, _ := v.MeshOf(groupName)
+	out = max(out, mesh, v.Slots[slot].Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets)
 	for _, o := range v.OperationsOf(slot) {
 		out = max(out, o.Index)
 	}

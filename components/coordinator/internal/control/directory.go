@@ -46,6 +46,7 @@ type Directory struct {
 	coordinators []peering.Member            // guarded by mu
 	members      map[string][]peering.Member // guarded by mu; by group, sorted by Slot
 	specs        map[string]group.Spec       // guarded by mu; last valid spec of each group
+	meshes       map[string]group.Mesh       // guarded by mu; last readable part of each group in the service layer
 	related      relations                   // guarded by mu
 	maps         map[string]*peermap.Map     // guarded by mu; by group of workloads, made when asked for
 	version      uint64                      // guarded by mu; highest of any map so far
@@ -66,9 +67,11 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member, scope Sc
 	defer d.mu.Unlock()
 	if d.maps == nil {
 		d.members, d.specs, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]*peermap.Map{}
+		d.meshes = map[string]group.Mesh{}
 	}
 	touched := Scope{}
 	d.takeMembersLocked(members, scope, touched)
+	d.takeMeshesLocked(v, scope, touched)
 	before := d.related
 	if d.takeSpecsLocked(v, specs, touched) {
 		d.related = relationsOf(d.specs)
@@ -132,6 +135,25 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 	return changed
 }
 
+// takeMeshesLocked adds the groups to touched that have other proxies than before. What cannot
+// be read stays what it was.
+func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) {
+	for name := range d.meshes {
+		if _, there := v.Meshes[name]; scope.has(name) && !there {
+			if _, _, readable := v.MeshOf(name); readable {
+				touched[name] = struct{}{}
+				delete(d.meshes, name)
+			}
+		}
+	}
+	for name, rec := range v.Meshes {
+		if scope.has(name) && !reflect.DeepEqual(d.meshes[name].Proxies, rec.Value.Proxies) {
+			touched[name] = struct{}{}
+			d.meshes[name] = rec.Value
+		}
+	}
+}
+
 // inForce are the specs in force of the groups of scope.
 func inForce(v *view.View, scope Scope) map[string]group.Spec {
 	if scope == nil {
@@ -182,7 +204,7 @@ func (d *Directory) seenLocked(self peering.Member) []peering.Peer {
 			}
 		}
 	}
-	return peering.Map(self, all, d.specs)
+	return peering.Map(self, all, peering.Declared{Specs: d.specs, Meshes: d.meshes})
 }
 
 // makeLocked makes the map of a group of workloads; before itself when nothing changed.

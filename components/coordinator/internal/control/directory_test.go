@@ -78,7 +78,7 @@ func (c *town) want(name, slot string) []*controlv1.Peer {
 	for s, a := range c.v.Admissions {
 		all = append(all, peering.Member{Group: a.Value.Group, Slot: s, VIP: "127.50.1.1", InstanceID: "i", BootID: a.Value.BootID})
 	}
-	return Wire(peering.Map(peering.Member{Group: name, Slot: slot}, all, c.v.SpecsInForce()))
+	return Wire(peering.Map(peering.Member{Group: name, Slot: slot}, all, peering.Declared{Specs: c.v.SpecsInForce()}))
 }
 
 func sameMap(a, b []*controlv1.Peer) bool {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -152,4 +153,19 @@ func TestASilentCallerStopsNoHandover(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// TestDesiredCarriesTheMesh: a change of a group's part in the service layer is news to its
+// agents, and no other Revision.
+func TestDesiredCarriesTheMesh(t *testing.T) {
+	v := records()
+	v.Meshes = map[string]view.Rec[group.Mesh]{"pg": {Index: 200, Value: group.Mesh{Group: "pg", Proxies: []group.Proxy{{ID: "pg-sidecar-proxy", Service: "pg"}}}}}
+	got := desired(t, v, "boot")
+	var config group.AgentConfig
+	if err := json.Unmarshal(got.GetConfigJson(), &config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.Mesh.Proxies) != 1 || got.GetVersion() < 200 || config.Revision != v.Slots["pg-0"].Value.Assigned {
+		t.Errorf("version %d, %+v", got.GetVersion(), config)
+	}
 }

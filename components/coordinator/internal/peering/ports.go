@@ -52,25 +52,33 @@ func allows(server group.Spec, client string) bool {
 	return slices.ContainsFunc(server.Backends, func(b group.Backend) bool { return slices.Contains(b.Allow, client) })
 }
 
+// Declared is what groups declared, by group: their specs, and their parts in the service layer.
+type Declared struct {
+	Specs  map[string]group.Spec
+	Meshes map[string]group.Mesh
+}
+
 // Map lists the Peers of self among members, sorted by Slot.
-func Map(self Member, members []Member, specs map[string]group.Spec) []Peer {
+func Map(self Member, members []Member, d Declared) []Peer {
 	out := make([]Peer, 0, len(members))
 	for _, m := range members {
-		if m.Group == self.Group && m.Slot == self.Slot || !self.Coordinator && !m.Coordinator && !Sees(self.Group, m.Group, specs) {
+		if m.Group == self.Group && m.Slot == self.Slot || !self.Coordinator && !m.Coordinator && !Sees(self.Group, m.Group, d.Specs) {
 			continue
 		}
-		out = append(out, Peer{Member: m, Offers: offered(Reach(self, m, specs)), Accepts: Reach(m, self, specs)})
+		out = append(out, Peer{Member: m, Offers: offered(Reach(self, m, d)), Accepts: Reach(m, self, d)})
 	}
 	slices.SortFunc(out, func(a, b Peer) int { return cmp.Compare(a.Slot, b.Slot) })
 	return out
 }
 
-// Reach lists the ports of server that client may reach, sorted.
-func Reach(client, server Member, specs map[string]group.Spec) []Port {
+// Reach lists the ports of server that client may reach, sorted. Those of proxies are for the
+// groups that an intention names, and nobody else: Envoy refuses at a caller's first byte, so
+// a server that speaks first would be heard by whoever reaches it.
+func Reach(client, server Member, d Declared) []Port {
 	if server.Coordinator && client.Coordinator {
 		return sortPorts(append(slices.Clone(gossip), rpc))
 	}
-	spec, known := specs[server.Group]
+	spec, known := d.Specs[server.Group]
 	if !known || server.Coordinator || client.Coordinator {
 		return nil
 	}
@@ -83,6 +91,11 @@ func Reach(client, server Member, specs map[string]group.Spec) []Port {
 	for _, b := range spec.Backends {
 		if own || slices.Contains(b.Allow, client.Group) {
 			ports = append(ports, backendPort(b, driven))
+		}
+	}
+	for _, p := range d.Meshes[server.Group].Proxies {
+		if !p.Calls() && slices.Contains(p.Callers, client.Group) {
+			ports = append(ports, Port{Protocol: "tcp", Number: uint16(p.Port)}) //nolint:gosec // Check bounds it
 		}
 	}
 	return sortPorts(ports)
