@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,9 @@ var errChanged = errors.New("the catalog changed meanwhile")
 // CheckOf is the id of a group's check.
 func CheckOf(group string) string { return group + ":ready" }
 
+// maxOps is how many operations Consul takes in one transaction.
+const maxOps = 128
+
 // find reads what the catalog has under the Slot's name. stale reads the local server,
 // which may be behind by a moment and costs the others nothing.
 func (w *Writer) find(ctx context.Context, group, slot string, stale bool) (Found, error) {
@@ -36,11 +40,11 @@ func (w *Writer) find(ctx context.Context, group, slot string, stale bool) (Foun
 	if list == nil || list.Node == nil {
 		return Found{}, nil
 	}
-	out := Found{Exists: true, Agent: list.Node.ID != "", NodeIndex: list.Node.ModifyIndex, NodeBoot: list.Node.Meta[MetaBoot]}
+	out := Found{Exists: true, Agent: list.Node.ID != "", NodeIndex: list.Node.ModifyIndex, NodeBoot: list.Node.Meta[MetaBoot], Indices: map[string]uint64{}}
 	out.Entry = Entry{Group: group, Slot: slot, Boot: out.NodeBoot, VIP: list.Node.Address}
 	for _, service := range list.Services {
 		if service.ID != group {
-			out.Extra = true
+			out.take(service)
 			continue
 		}
 		out.ServiceIndex = service.ModifyIndex
@@ -55,14 +59,41 @@ func (w *Writer) find(ctx context.Context, group, slot string, stale bool) (Foun
 			out.Boot = "" // of no Boot: it is replaced
 		}
 	}
+	slices.SortFunc(out.Services, func(a, b Service) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
-// write carries a step out in one transaction, if fence holds in it.
-func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, step Step, found Found, e Entry) error {
+// take notes a service beside the group's.
+func (f *Found) take(is *consul.AgentService) {
+	boot, ours := is.Meta[MetaBoot]
+	if !ours || is.Service != is.ID {
+		f.Foreign = true
+		return
+	}
+	out := Service{ID: is.ID, Address: is.Address, Port: is.Port, Why: is.Meta[metaWhy]}
+	out.Ready = out.Why == WhyHealthy
+	if len(is.Tags) > 0 {
+		out.Tags = is.Tags
+	}
+	if is.Kind == consul.ServiceKindConnectProxy && is.Proxy != nil {
+		out.Destination, out.LocalAddress, out.LocalPort = is.Proxy.DestinationServiceName, is.Proxy.LocalServiceAddress, is.Proxy.LocalServicePort
+		for _, u := range is.Proxy.Upstreams {
+			out.Upstreams = append(out.Upstreams, Upstream{Route: u.DestinationName, Address: u.LocalBindAddress, Port: u.LocalBindPort})
+		}
+	}
+	if boot != f.NodeBoot {
+		out.Address = "" // another Boot's: it is written again
+	}
+	f.Indices[out.ID] = is.ModifyIndex
+	f.Services = append(f.Services, out)
+}
+
+// write carries a plan out in one transaction, if fence holds in it; whole is false when not
+// all of it fitted. The group's own service is always in it, so that nothing of an older
+// report is written over what a newer one said.
+func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, plan Plan, found Found, e Entry) (whole bool, err error) {
 	ops := consul.TxnOps{{KV: fence}}
-	node := consul.Node{Node: e.Slot, Address: e.VIP, Meta: map[string]string{MetaBoot: e.Boot}}
-	if step == Replace {
+	if plan.Step == Replace {
 		ops = append(ops, &consul.TxnOp{Node: &consul.NodeTxnOp{Verb: consul.NodeDeleteCAS, Node: consul.Node{Node: e.Slot, ModifyIndex: found.NodeIndex}}})
 		found = Found{}
 	}
@@ -72,27 +103,96 @@ func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, step Step, fo
 			// With index 0 it would fail on what was deleted in this transaction.
 			verb = consul.NodeSet
 		}
-		node.ModifyIndex = found.NodeIndex
+		node := consul.Node{Node: e.Slot, Address: e.VIP, Meta: map[string]string{MetaBoot: e.Boot}, ModifyIndex: found.NodeIndex}
 		ops = append(ops, &consul.TxnOp{Node: &consul.NodeTxnOp{Verb: verb, Node: node}})
 	}
-	service := consul.AgentService{
-		ID: e.Group, Service: e.Group, Address: e.VIP, ModifyIndex: found.ServiceIndex,
-		Meta: map[string]string{MetaBoot: e.Boot, MetaSequence: strconv.FormatUint(e.Sequence, 10), metaWhy: e.Why},
-	}
+	own := Service{ID: e.Group, Address: e.VIP, Ready: e.Ready, Why: e.Why}
 	if e.Role != "" {
-		service.Tags = []string{e.Role}
+		own.Tags = []string{e.Role}
 	}
+	service := registered(own, e.Boot)
+	service.Meta[MetaSequence] = strconv.FormatUint(e.Sequence, 10)
+	ops = append(ops, put(e.Slot, service, found.ServiceIndex), check(e.Slot, own))
+	whole = true
+	for _, s := range plan.Put {
+		if whole = len(ops)+2 <= maxOps; !whole {
+			break
+		}
+		ops = append(ops, put(e.Slot, registered(s, e.Boot), found.Indices[s.ID]), check(e.Slot, s))
+	}
+	for _, id := range plan.Drop {
+		if whole = whole && len(ops) < maxOps; !whole {
+			break
+		}
+		gone := consul.AgentService{ID: id, Service: id, ModifyIndex: found.Indices[id]}
+		ops = append(ops, &consul.TxnOp{Service: &consul.ServiceTxnOp{Verb: consul.ServiceDeleteCAS, Node: e.Slot, Service: gone}})
+	}
+	return whole, w.commit(ctx, "write node "+e.Slot, ops)
+}
+
+func put(slot string, service consul.AgentService, index uint64) *consul.TxnOp {
+	service.ModifyIndex = index
+	return &consul.TxnOp{Service: &consul.ServiceTxnOp{Verb: consul.ServiceCAS, Node: slot, Service: service}}
+}
+
+func check(slot string, s Service) *consul.TxnOp {
 	check := consul.HealthCheck{
-		Node: e.Slot, CheckID: CheckOf(e.Group), Name: "ready", ServiceID: e.Group, ServiceName: e.Group,
-		Status: consul.HealthCritical, Output: e.Why,
+		Node: slot, CheckID: CheckOf(s.ID), Name: "ready", ServiceID: s.ID, ServiceName: s.ID, Status: consul.HealthCritical, Output: s.Why,
 	}
-	if e.Ready {
+	if s.Ready {
 		check.Status = consul.HealthPassing
 	}
-	ops = append(ops,
-		&consul.TxnOp{Service: &consul.ServiceTxnOp{Verb: consul.ServiceCAS, Node: e.Slot, Service: service}},
-		&consul.TxnOp{Check: &consul.CheckTxnOp{Verb: consul.CheckSet, Check: check}})
-	return w.commit(ctx, "write node "+e.Slot, ops)
+	return &consul.TxnOp{Check: &consul.CheckTxnOp{Verb: consul.CheckSet, Check: check}}
+}
+
+// registered is a service as Consul has it.
+func registered(s Service, boot string) consul.AgentService {
+	out := consul.AgentService{ID: s.ID, Service: s.ID, Address: s.Address, Port: s.Port, Tags: s.Tags, Meta: map[string]string{MetaBoot: boot}}
+	if !s.Calls() {
+		out.Meta[metaWhy] = s.Why
+	}
+	if s.Destination == "" {
+		return out
+	}
+	out.Kind = consul.ServiceKindConnectProxy
+	out.Proxy = &consul.AgentServiceConnectProxyConfig{
+		DestinationServiceName: s.Destination, DestinationServiceID: s.Destination, LocalServiceAddress: s.LocalAddress, LocalServicePort: s.LocalPort,
+	}
+	for _, u := range s.Upstreams {
+		out.Proxy.Upstreams = append(out.Proxy.Upstreams, consul.Upstream{DestinationName: u.Route, LocalBindAddress: u.Address, LocalBindPort: u.Port})
+	}
+	return out
+}
+
+// registerCallers writes the proxies that carry calls. Transactions lose their upstreams, so
+// they are written one by one and without a fence. Should the node have gone meanwhile, a
+// registration makes another one, which is taken out again: it is no Boot's.
+func (w *Writer) registerCallers(ctx context.Context, e Entry, callers []Service) error {
+	for _, s := range callers {
+		service := registered(s, e.Boot)
+		_, err := w.client.Catalog().Register(&consul.CatalogRegistration{
+			Node: e.Slot, Address: e.VIP, SkipNodeUpdate: true, Service: &service,
+		}, (&consul.WriteOptions{}).WithContext(ctx))
+		if err != nil {
+			return fmt.Errorf("write service %s of node %s: %w", s.ID, e.Slot, err)
+		}
+	}
+	found, err := w.find(ctx, e.Group, e.Slot, false)
+	switch {
+	case err != nil:
+		return err
+	case found.NodeBoot == e.Boot:
+		return nil
+	case found.Exists && found.NodeBoot == "" && !found.Agent:
+		return w.removeFound(ctx, e.Slot, found)
+	}
+	return nil // another Boot's node: its next look finds the service under a wrong name
+}
+
+func (w *Writer) removeFound(ctx context.Context, slot string, found Found) error {
+	return w.commit(ctx, "remove node "+slot, consul.TxnOps{{Node: &consul.NodeTxnOp{
+		Verb: consul.NodeDeleteCAS, Node: consul.Node{Node: slot, ModifyIndex: found.NodeIndex},
+	}}})
 }
 
 // commit is errChanged when a check failed.

@@ -8,7 +8,7 @@ import (
 
 func member(change func(*Member)) Member {
 	m := Member{
-		Group: "pg", Slot: "pg-1", Boot: "b1", VIP: "127.50.1.2", Held: true, Sequence: 7,
+		Records: Records{Group: "pg", Slot: "pg-1", Boot: "b1", VIP: "127.50.1.2", Held: true}, Sequence: 7,
 		Report: &rollout.Report{Health: rollout.Healthy, Role: rollout.RoleFollower},
 	}
 	if change != nil {
@@ -70,15 +70,15 @@ func TestDecide(t *testing.T) {
 		"no report here, one elsewhere":  {found(nil), at(0, func(m *Member) { m.Report = nil }), Keep},
 		"another boot, lower sequence":   {found(func(f *Found) { f.Boot = "b0" }), at(1, nil), Replace},
 		"a node without the service":     {found(func(f *Found) { f.ServiceIndex = 0; f.Sequence = 0 }), at(7, nil), Update},
-		"a service that is not ours":     {found(func(f *Found) { f.Extra = true }), at(7, nil), Replace},
+		"a service that is not ours":     {found(func(f *Found) { f.Foreign = true }), at(7, nil), Replace},
 		"an agent's node":                {found(func(f *Found) { f.Agent, f.Boot = true, "" }), at(8, worse), Keep},
 		"silent":                         {found(nil), at(0, func(m *Member) { m.Held = false }), Update},
-		"silent still":                   {found(func(f *Found) { f.Why, f.Ready = WhySilent, false }), at(0, func(m *Member) { m.Held = false }), Keep},
+		"silent still":                   {found(func(f *Found) { f.Why, f.Ready, f.Role = WhySilent, false, "" }), at(0, func(m *Member) { m.Held = false }), Keep},
 		"heard again":                    {found(func(f *Found) { f.Why, f.Ready, f.Role = WhySilent, false, "" }), at(8, nil), Update},
 		"heard again by an older report": {found(func(f *Found) { f.Why, f.Ready = WhySilent, false }), at(6, nil), Keep},
 	} {
-		if got := Decide(c.found, c.want); got != c.step {
-			t.Errorf("%s: %s, want %s", name, got, c.step)
+		if got := Decide(c.found, c.want); got.Step != c.step {
+			t.Errorf("%s: %+v, want %s", name, got, c.step)
 		}
 	}
 }

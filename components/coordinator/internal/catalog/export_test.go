@@ -21,3 +21,10 @@ func (w *Writer) Idle(ctx context.Context) error {
 		}
 	}
 }
+
+// RegisterCaller is what is left of a registration whose Boot was evicted meanwhile.
+func (w *Writer) RegisterCaller(ctx context.Context, group, slot, boot, vip string) error {
+	return w.registerCallers(ctx, Entry{Group: group, Slot: slot, Boot: boot, VIP: vip}, []Service{{
+		ID: group + "-sidecar-proxy", Address: "127.0.0.1", Port: 20999, Destination: group, Upstreams: []Upstream{{"r", "127.10.0.1", 80}},
+	}})
+}

@@ -16,6 +16,7 @@ import (
 
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
@@ -68,9 +69,16 @@ type Writer struct {
 	known map[string]seen
 	// free is since when the lease of a Slot is; guarded by mu.
 	free map[string]time.Time
+	// meshes are the last ones that could be read, by group; guarded by mu.
+	meshes map[string]meshAt
 	// looking is how many Slots are being looked at; guarded by mu.
 	looking int
 	wake    chan struct{} // capacity 1
+}
+
+type meshAt struct {
+	mesh  group.Mesh
+	index uint64
 }
 
 type seen struct {
@@ -86,14 +94,18 @@ func New(cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
-	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Register makes the entry of a Boot that just took its Slot, so that its workload can make
 // sessions. What another Boot of the Slot had ends with its node. It is called again with
 // each renewal, and then does nothing.
 func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string) error {
-	m := Member{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true}
+	m := Member{Records: Records{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true, MeshUnknown: true}}
+	if v, _ := w.cfg.Views.Latest(); v != nil {
+		m.MeshUnknown = false
+		w.takeMesh(v, &m)
+	}
 	if s, ok := w.recall(slot); ok && s.entry.Boot == boot && s.entry.VIP == vip {
 		return nil
 	}
@@ -118,9 +130,7 @@ func (w *Writer) Remove(ctx context.Context, slot, boot string) error {
 		if !found.Exists || found.Agent || boot != "" && found.NodeBoot != boot {
 			return nil
 		}
-		err = w.commit(ctx, "remove node "+slot, consul.TxnOps{{Node: &consul.NodeTxnOp{
-			Verb: consul.NodeDeleteCAS, Node: consul.Node{Node: slot, ModifyIndex: found.NodeIndex},
-		}}})
+		err = w.removeFound(ctx, slot, found)
 		if !errors.Is(err, errChanged) {
 			w.forget(slot)
 			return err
@@ -155,7 +165,7 @@ func (w *Writer) dueIn(slot string, after time.Duration) {
 func (w *Writer) Run(ctx context.Context) error {
 	records := w.cfg.Views.Subscribe()
 	defer records.Close()
-	last := map[string]Member{}
+	last := map[string]Records{}
 	for {
 		v, changed := records.Take()
 		if v != nil {
@@ -181,7 +191,7 @@ func (w *Writer) Run(ctx context.Context) error {
 // noteChanges has those Slots looked at of which the records say something new: last is what
 // they said, and becomes what they say. What did not change costs nothing but a look at its
 // group's name.
-func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string]Member) {
+func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string]Records) {
 	concerned := func(group string) bool {
 		_, is := changed.Groups[group]
 		return is || changed.All
@@ -197,13 +207,13 @@ func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string
 		if !concerned(a.Value.Group) {
 			continue
 		}
-		m, ok := memberOf(v, slot)
+		m, ok := w.memberOf(v, slot)
 		if !ok {
 			delete(last, slot)
 			continue
 		}
-		if before, had := last[slot]; !had || before != m {
-			last[slot] = m
+		if before, had := last[slot]; !had || before != m.Records {
+			last[slot] = m.Records
 			w.Note(slot)
 		}
 	}
@@ -232,13 +242,14 @@ func (w *Writer) noteFree(v *view.View, concerned func(group string) bool) {
 }
 
 // memberOf is what the records say about the Boot of a Slot; ok is false when there is none.
-func memberOf(v *view.View, slot string) (m Member, ok bool) {
+func (w *Writer) memberOf(v *view.View, slot string) (m Member, ok bool) {
 	a, admitted := v.Admissions[slot]
 	record, bound := v.Slots[slot]
 	if !admitted || !bound || record.Value.VIP == "" {
 		return Member{}, false
 	}
-	m = Member{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
+	m.Records = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
+	w.takeMesh(v, &m)
 	if op, open := v.OpenOperation(slot); open {
 		switch op.Value.Phase { //nolint:exhaustive // in the others it runs, or is not there
 		case operation.Draining, operation.Drained, operation.Acting:
@@ -246,6 +257,23 @@ func memberOf(v *view.View, slot string) (m Member, ok bool) {
 		}
 	}
 	return m, true
+}
+
+// takeMesh gives m its group's part in the service layer: the last one that could be read.
+func (w *Writer) takeMesh(v *view.View, m *Member) {
+	mesh, index, ok := v.MeshOf(m.Group)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case ok && index == 0:
+		delete(w.meshes, m.Group)
+	case ok:
+		w.meshes[m.Group] = meshAt{mesh, index}
+	default:
+		last, known := w.meshes[m.Group]
+		mesh, index, m.MeshUnknown = last.mesh, last.index, !known
+	}
+	m.Mesh, m.MeshAt = mesh, index
 }
 
 // pause is how long nothing is due.
@@ -299,12 +327,12 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 
 // look compares one Slot's entry with what it should be.
 func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
-	m, ok := memberOf(v, slot)
+	m, ok := w.memberOf(v, slot)
 	if !ok || ctx.Err() != nil {
 		return
 	}
 	if got, heard := w.cfg.Reports.Of(slot); heard && got.BootID == m.Boot {
-		m.Report, m.Sequence = got.Observed(), got.Report.GetSequence()
+		m.Report, m.Sequence, m.Backends = got.Observed(), got.Report.GetSequence(), got.Backends()
 	}
 	if m.Held && m.Report == nil {
 		return // it reports elsewhere, or will
@@ -346,8 +374,8 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 		if found, err = w.find(ctx, m.Group, m.Slot, try == 0); err != nil {
 			return false, err
 		}
-		step := Decide(found, want)
-		if step == Keep {
+		plan := Decide(found, want)
+		if plan.Step == Keep {
 			w.remember(found)
 			return true, nil
 		}
@@ -362,8 +390,22 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 		}
 		// Without an answer it may be there or not: what was known is to be looked at again.
 		w.forget(m.Slot)
-		if err = w.write(ctx, fence, step, found, next); err == nil {
-			w.cfg.Log.Info("member in the catalog", "group", m.Group, "slot", m.Slot, "boot", m.Boot, "ready", next.Ready, "role", next.Role, "reason", next.Why)
+		whole := true
+		if plan.transacts() {
+			whole, err = w.write(ctx, fence, plan, found, next)
+		}
+		switch {
+		case err == nil && !whole:
+			try, err = 0, errChanged // the rest by what is there then
+			continue
+		case err == nil:
+			err = w.registerCallers(ctx, next, plan.Callers)
+		}
+		if err == nil {
+			w.cfg.Log.Info("member in the catalog", "group", m.Group, "slot", m.Slot, "boot", m.Boot, "ready", next.Ready, "role", next.Role, "reason", next.Why, "services", len(next.Services))
+			if next.Partial {
+				next.Services = found.Services
+			}
 			w.remember(Found{Entry: next})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/reports"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -15,6 +16,8 @@ const (
 	maxSteps  = 64
 	maxList   = 128
 	maxFaults = 16
+	// maxBackends is more than a group may have routes.
+	maxBackends = 64
 	// maxName bounds what names something; longer ones name nothing.
 	maxName = 256
 	// maxText bounds what is for people. Such texts go into the Operation and the
@@ -32,7 +35,7 @@ func bound(r *controlv1.Report) error {
 	case r == nil:
 		return status.Error(codes.InvalidArgument, "report: missing")
 	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList,
-		len(r.GetFaults()) > maxFaults:
+		len(r.GetFaults()) > maxFaults, len(r.GetBackends()) > maxBackends:
 		return status.Error(codes.InvalidArgument, "report: too many entries")
 	}
 	names := []string{m.GetLeader(), m.GetVersion(), r.GetAgentVersion()}
@@ -47,6 +50,13 @@ func bound(r *controlv1.Report) error {
 	for _, s := range r.GetSteps() {
 		names = append(names, s.GetOperationId(), s.GetNewLeader())
 		clip(&s.Message)
+	}
+	for _, b := range r.GetBackends() {
+		if len(b.GetTags()) > reports.MaxTags {
+			return status.Errorf(codes.InvalidArgument, "report: backend %.40q has %d tags, at most %d", b.GetName(), len(b.GetTags()), reports.MaxTags)
+		}
+		names = append(append(names, b.GetName()), b.GetTags()...)
+		clip(&b.Output)
 	}
 	for i := range r.GetFaults() {
 		clip(&r.Faults[i])

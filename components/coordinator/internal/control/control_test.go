@@ -199,6 +199,9 @@ func TestReportsAreBounded(t *testing.T) {
 		"long id":       {Steps: []*controlv1.StepResult{{OperationId: long}}},
 		"many steps":    {Steps: make([]*controlv1.StepResult, maxSteps+1)},
 		"many faults":   {Faults: make([]string, maxFaults+1)},
+		"many backends": {Backends: make([]*controlv1.BackendState, maxBackends+1)},
+		"many tags":     {Backends: []*controlv1.BackendState{{Name: "b", Tags: make([]string, reports.MaxTags+1)}}},
+		"long tag":      {Backends: []*controlv1.BackendState{{Name: "b", Tags: []string{strings.Repeat("t", maxName+1)}}}},
 		"many voters":   {Member: &controlv1.MemberView{Voters: make([]string, maxList+1)}},
 		"long released": {AgentVersion: long},
 	} {

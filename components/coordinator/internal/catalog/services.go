@@ -1,0 +1,97 @@
+package catalog
+
+import (
+	"cmp"
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+// Service is one of a member's services beside its group's. Its name is its ID.
+type Service struct {
+	ID      string
+	Address string
+	Port    int
+	// Tags are the roles that routes find it by.
+	Tags []string
+	// Ready and Why are those of its check, as an Entry's; one that carries calls has none.
+	Ready bool
+	Why   string
+	// Destination is the service that it is the proxy of; "": it is none. What arrives for it
+	// goes to Local.
+	Destination  string
+	LocalAddress string
+	LocalPort    int
+	// Upstreams of a proxy that carries calls.
+	Upstreams []Upstream
+}
+
+// Upstream is where a proxy listens for what is to go to a route.
+type Upstream struct {
+	Route, Address string
+	Port           int
+}
+
+// Calls reports whether it carries calls.
+func (s Service) Calls() bool { return len(s.Upstreams) > 0 }
+
+func (s Service) equal(o Service) bool {
+	return s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && slices.Equal(s.Tags, o.Tags) && s.Ready == o.Ready && s.Why == o.Why &&
+		s.Destination == o.Destination && s.LocalAddress == o.LocalAddress && s.LocalPort == o.LocalPort && slices.Equal(s.Upstreams, o.Upstreams)
+}
+
+// services are those of a member that is as e says.
+func services(m Member, e Entry) []Service {
+	var out []Service
+	for _, p := range m.Mesh.Proxies {
+		if p.Calls() {
+			if caller := caller(m, p); caller.Calls() {
+				out = append(out, caller)
+			}
+			continue
+		}
+		s := Service{ID: p.Service, Address: m.VIP, Port: p.LocalPort, Ready: e.Ready, Why: e.Why}
+		if e.Role != "" {
+			s.Tags = []string{e.Role}
+		}
+		if p.Owner == group.OwnerWorkload {
+			s.Tags, s.Why = said(m, e, p.Backend)
+			s.Ready = s.Why == WhyHealthy
+		}
+		proxy := s
+		proxy.ID, proxy.Port = p.ID, p.Port
+		proxy.Destination, proxy.LocalAddress, proxy.LocalPort = p.Service, m.VIP, p.LocalPort
+		if p.Loopback {
+			proxy.LocalAddress = group.LoopbackAddress
+		}
+		out = append(out, s, proxy)
+	}
+	slices.SortFunc(out, func(a, b Service) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// said is how a backend is that the workload registers itself.
+func said(m Member, e Entry, backend string) (tags []string, how string) {
+	word, spoke := m.Backends[backend]
+	switch {
+	case !e.heard():
+		return nil, e.Why
+	case m.Draining:
+		return word.Tags, WhyDraining
+	case !spoke:
+		return nil, WhyUnknown
+	}
+	return word.Tags, why(cmp.Or(word.Health, rollout.Unknown))
+}
+
+// caller is the proxy that carries what a member calls. Consul wants it to have a port; that
+// is on loopback, where no Peer comes.
+func caller(m Member, p group.Proxy) Service {
+	out := Service{ID: p.ID, Address: group.LoopbackAddress, Port: group.CallerPort, Destination: p.Service}
+	for _, r := range m.Mesh.Routes {
+		out.Upstreams = append(out.Upstreams, Upstream{Route: r.Name, Address: r.Behind().String(), Port: r.Port})
+	}
+	slices.SortFunc(out.Upstreams, func(a, b Upstream) int { return cmp.Compare(a.Route, b.Route) })
+	return out
+}
