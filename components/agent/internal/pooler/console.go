@@ -122,8 +122,8 @@ func (c *client) answer() (rows []map[string]string, err error) {
 }
 
 func (c *client) message() (kind byte, body []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(c.in, head[:]); err != nil {
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(c.in, head); err != nil {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(head[1:])
