@@ -415,9 +415,7 @@ func TestThroughARealGate(t *testing.T) {
 	if err := s.Set([]Route{route("master", 1)}); err != nil {
 		t.Fatal(err)
 	}
-	for len(s.Stats()) == 0 { // Set is in force soon
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "the routes that are set stand", func() bool { return len(s.Stats()) == 1 })
 	if got := states(s.Hold(t.Context(), "db", "op", 0)); got != "master held" {
 		t.Fatalf("got %s", got)
 	}

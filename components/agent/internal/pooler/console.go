@@ -122,17 +122,21 @@ func (c *client) answer() (rows []map[string]string, err error) {
 }
 
 func (c *client) message() (kind byte, body []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(c.in, head[:]); err != nil {
+	kind, err = c.in.ReadByte()
+	if err != nil {
 		return 0, nil, err
 	}
-	n := binary.BigEndian.Uint32(head[1:])
+	length := make([]byte, 4)
+	if _, err := io.ReadFull(c.in, length); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(length)
 	if n < 4 || n > maxMessage {
 		return 0, nil, fmt.Errorf("a message of %d bytes, at most %d are read", n, maxMessage)
 	}
 	body = make([]byte, n-4)
 	_, err = io.ReadFull(c.in, body)
-	return head[0], body, err
+	return kind, body, err
 }
 
 // parseColumns gives the names: each is followed by 18 bytes about its type.

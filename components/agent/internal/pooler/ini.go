@@ -5,8 +5,12 @@ import (
 	"strings"
 )
 
-// maxClients must hold the queue of a whole pause.
-const maxClients = 2000
+const (
+	// maxClients must hold the queue of a whole pause.
+	maxClients = 2000
+	// poolSize is how many servers each user of each database has.
+	poolSize = 20
+)
 
 // settings are the same for every route. What is PgBouncer's default stands here only where
 // the choice matters.

@@ -26,6 +26,7 @@ func TestFiles(t *testing.T) {
 		"\nunix_socket_dir = /run/cadre/pooler/postgres-master/run\nunix_socket_mode = 0700\n",
 		"\nadmin_users = cadre-agent\n",
 		"\nmax_client_conn = " + strconv.Itoa(maxClients) + "\n",
+		"\ndefault_pool_size = " + strconv.Itoa(poolSize) + "\n",
 	} {
 		if !strings.Contains(ini, want) {
 			t.Errorf("no %q in:\n%s", want, ini)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,7 +13,7 @@ const (
 	// pauseWithin is how long open transactions may take to end.
 	pauseWithin = 2 * time.Second
 	// quietWithin is how long a server's login that is under way is waited for.
-	quietWithin = 100 * time.Millisecond
+	quietWithin = 250 * time.Millisecond
 	quietLook   = 2 * time.Millisecond
 	// insistEvery paces the tries of a RESUME that failed.
 	insistEvery = 100 * time.Millisecond
@@ -51,7 +52,7 @@ func (p *Pooler) Pause(ctx context.Context, limit time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	now, err := p.beginPause(limit, abort)
+	now, err := p.beginPause(limit, abort) //nolint:contextcheck // its clock outlives this call
 	if now == nil {
 		return err
 	}
@@ -122,24 +123,33 @@ func (p *Pooler) pauseNow(ctx context.Context) error {
 		return err
 	}
 	defer c.close()
-	if err := quiet(ctx, c); err != nil {
-		return err
-	}
-	_, err = c.query(ctx, "PAUSE")
+	err = pauseOn(ctx, c)
 	if refused, is := errors.AsType[*refusal](err); is && strings.Contains(refused.text, "already") {
 		// A resume before was not heard. It tells nothing of open transactions.
 		if err := resume(ctx, c); err != nil {
 			return err
 		}
-		_, err = c.query(ctx, "PAUSE")
+		err = pauseOn(ctx, c)
 	}
 	return err
 }
 
-// quiet waits until no server is being logged in to. PAUSE would break such a login off, and
-// PgBouncer take that for a failure: every new query after the RESUME would get an error
-// until a login has succeeded.
+func pauseOn(ctx context.Context, c *client) error {
+	if err := quiet(ctx, c); err != nil {
+		return err
+	}
+	_, err := c.query(ctx, "PAUSE")
+	return err
+}
+
+// quiet has no server logged in to any more, and waits until none is. PAUSE would break such
+// a login off, and PgBouncer take that for a failure: after the RESUME it would wait before
+// the next login, and give every query that comes until then an error.
 func quiet(ctx context.Context, c *client) error {
+	// A pool that is full makes no login. A resume gives it its size again, whoever does it.
+	if _, err := c.query(ctx, "SET default_pool_size = 0"); err != nil {
+		return err
+	}
 	tick := time.NewTicker(quietLook)
 	defer tick.Stop()
 	for began := time.Now(); ; {
@@ -184,7 +194,7 @@ func (p *Pooler) Resume(ctx context.Context) (waited int, err error) {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
 	case <-ctx.Done():
-		p.insist(now)
+		p.insist(now) //nolint:contextcheck // it outlives this call
 		return 0, context.Cause(ctx)
 	}
 	return p.resumeNow(ctx)
@@ -217,12 +227,15 @@ func (p *Pooler) resumeNow(ctx context.Context) (waited int, err error) {
 		p.endPause(now)
 		return waited, nil
 	}
-	p.insist(now)
+	p.insist(now) //nolint:contextcheck // it outlives this call
 	return waited, fmt.Errorf("resume route %s: %w", p.cfg.Route, err)
 }
 
 // resume ends a pause; without one it is done already.
 func resume(ctx context.Context, c *client) error {
+	if _, err := c.query(ctx, "SET default_pool_size = "+strconv.Itoa(poolSize)); err != nil { // see quiet
+		return err
+	}
 	_, err := c.query(ctx, "RESUME")
 	if refused, is := errors.AsType[*refusal](err); is && strings.Contains(refused.text, "not paused") {
 		return nil

@@ -116,7 +116,7 @@ func (p *Pooler) Run(ctx context.Context) error {
 	defer cancel()
 	p.mu.Lock()
 	p.running = true
-	p.parts.Go(func() { p.passLog(pipe) })
+	p.parts.Go(func() { p.passLog(ctx, pipe) })
 	p.mu.Unlock()
 	defer p.stop(context.WithoutCancel(ctx))
 	var again backoff
@@ -458,7 +458,7 @@ const (
 )
 
 // passLog has what PgBouncer says in the agent's log, until pipe is closed.
-func (p *Pooler) passLog(pipe *os.File) {
+func (p *Pooler) passLog(ctx context.Context, pipe *os.File) {
 	lines := bufio.NewScanner(pipe)
 	var (
 		span       time.Time
@@ -480,7 +480,7 @@ func (p *Pooler) passLog(pipe *os.File) {
 			left++
 			continue
 		}
-		p.log.Log(context.Background(), level, "pgbouncer says", "line", text)
+		p.log.Log(ctx, level, "pgbouncer says", "line", text)
 	}
 }
 

@@ -26,6 +26,7 @@ func TestReal(t *testing.T) {
 		"a release ends a pause on its way":         releasedBeforePaused,
 		"a pause ends by its limit":                 limitEndsPause,
 		"a pause gets more time":                    pauseGetsMoreTime,
+		"hand-overs under load":                     handOversUnderLoad,
 		"killed, it is started again":               killed,
 		"killed within a pause, it is paused again": killedWhilePaused,
 		"stuck, it is ended":                        stuckWhilePaused,

@@ -200,10 +200,14 @@ type world struct {
 
 func (s *server) pooler(t *testing.T) *world {
 	t.Helper()
-	return runPooler(t, Config{
+	return runPooler(t, s.config(t))
+}
+
+func (s *server) config(t *testing.T) Config {
+	return Config{
 		Route: "db", Dir: inMemory(t), Address: freeAddress(t), Target: s.at, UID: uid, GID: uid,
 		Users: map[string]string{"app": s.secret}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	}
 }
 
 // runPooler runs one until the test ends, or stop is called, as its worker would.
