@@ -207,7 +207,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 	}
 	exec, err := lifecycle.New(lifecycle.Config{
 		Slot: first.ID.Slot, Disk: a.disk, Member: a.member, Hooks: a.hooks, Commands: a.command,
-		Callers: callers{a.hub, a.cfg.Log}, Log: a.cfg.Log,
+		Callers: newCallers(a.hub, a.cfg.Log), Log: a.cfg.Log,
 	})
 	if err != nil {
 		return err

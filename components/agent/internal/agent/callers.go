@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/lifecycle"
@@ -16,11 +17,20 @@ import (
 type callers struct {
 	hub *control.Hub
 	log *slog.Logger
+	// try numbers the holds of this Boot: one that comes after its own release is taken for
+	// late, so no two share a name. Of the executor's goroutine alone.
+	try uint32
+}
+
+// newCallers numbers on from the clock: a worker that died may have been the last to hold.
+func newCallers(hub *control.Hub, log *slog.Logger) *callers {
+	return &callers{hub: hub, log: log, try: uint32(time.Now().Unix())} //nolint:gosec // any number does
 }
 
 // Hold implements lifecycle.Callers.
-func (c callers) Hold(ctx context.Context, k lifecycle.Key) string {
-	held, err := c.hub.BeginHandover(ctx, k.Operation, k.Attempt)
+func (c *callers) Hold(ctx context.Context, k lifecycle.Key) string {
+	c.try++
+	held, err := c.hub.BeginHandover(ctx, k.Operation, c.try)
 	if err != nil {
 		return "no coordinator could tell them: " + err.Error()
 	}
@@ -33,8 +43,8 @@ func (c callers) Hold(ctx context.Context, k lifecycle.Key) string {
 }
 
 // Release implements lifecycle.Callers.
-func (c callers) Release(ctx context.Context, k lifecycle.Key, leader string) {
-	if err := c.hub.EndHandover(ctx, k.Operation, k.Attempt, leader); err != nil {
+func (c *callers) Release(ctx context.Context, k lifecycle.Key, leader string) {
+	if err := c.hub.EndHandover(ctx, k.Operation, c.try, leader); err != nil {
 		c.log.Warn("callers are not told that the hand-over ended, they go on by themselves", "operation", k.Operation, "error", err)
 	}
 }

@@ -37,7 +37,7 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 		mu  sync.Mutex
 		out = &controlv1.BeginHandoverResponse{NotHolding: map[string]string{}}
 	)
-	hold := &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: req.GetOperationId()}
+	hold := &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
 	s.tellCallers(ctx, v, id.Group, holdLimit, func(ctx context.Context, one *session) {
 		answer, err := one.agent.HoldRoutes(ctx, hold)
 		why := notHeld(answer)
@@ -69,13 +69,22 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 	if len(req.GetOperationId()) > maxName || len(req.GetLeader()) > maxName {
 		return nil, status.Errorf(codes.InvalidArgument, "end of a hand-over: a name has more than %d bytes", maxName)
 	}
-	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: req.GetOperationId(), Leader: req.GetLeader()}
+	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: tryOf(req), Leader: req.GetLeader()}
 	s.tellCallers(ctx, v, id.Group, releaseLimit, func(ctx context.Context, one *session) {
 		if _, err := one.agent.ReleaseRoutes(ctx, release); err != nil {
 			s.log.Warn("a caller was not told that a hand-over ended", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
 		}
 	})
 	return &controlv1.EndHandoverResponse{}, nil
+}
+
+// tryOf names one try of a hand-over to callers' agents: a hold of a name that was released is
+// late to them.
+func tryOf(req interface {
+	GetOperationId() string
+	GetAttempt() uint32
+}) string {
+	return fmt.Sprintf("%s/%d", req.GetOperationId(), req.GetAttempt())
 }
 
 // handingOver is who calls, if its Slot has this Operation open and is being drained.

@@ -85,20 +85,20 @@ func TestCallersWaitForAHandover(t *testing.T) {
 	stuck := joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "pg-master", Message: "transactions go on"}, {Route: "x", Held: true}}})
 	others := []*holdingAgent{joined(s, "page", "page-0", &holdingAgent{}), joined(s, "other", "other-0", &holdingAgent{}), joined(s, "pg", "pg-0", &holdingAgent{})}
 
-	got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op"})
+	got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op", Attempt: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got.GetHolding(), []string{"app-0"}) || !maps.Equal(got.GetNotHolding(), map[string]string{"app-1": "pg-master: transactions go on"}) {
 		t.Errorf("holding %v, not holding %v", got.GetHolding(), got.GetNotHolding())
 	}
-	if !slices.Equal(app.held, []string{"pg/op"}) || len(stuck.held) != 1 {
+	if !slices.Equal(app.held, []string{"pg/op/7"}) || len(stuck.held) != 1 {
 		t.Errorf("app-0 was asked %v, app-1 %v", app.held, stuck.held)
 	}
-	if _, err := s.EndHandover(from(t, "pg", "pg-0", "boot"), &controlv1.EndHandoverRequest{OperationId: "op", Leader: "pg-1"}); err != nil {
+	if _, err := s.EndHandover(from(t, "pg", "pg-0", "boot"), &controlv1.EndHandoverRequest{OperationId: "op", Attempt: 7, Leader: "pg-1"}); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(app.released, []string{"pg/op/pg-1"}) || len(stuck.released) != 1 {
+	if !slices.Equal(app.released, []string{"pg/op/7/pg-1"}) || len(stuck.released) != 1 {
 		t.Errorf("released: %v, %v", app.released, stuck.released)
 	}
 	for _, one := range append(others, old) {
@@ -145,7 +145,7 @@ func TestASilentCallerStopsNoHandover(t *testing.T) {
 		joined(s, "app", "app-0", &holdingAgent{silent: true})
 		joined(s, "app", "app-1", &holdingAgent{})
 		began := time.Now()
-		got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op"})
+		got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op", Attempt: 7})
 		if err != nil || len(got.GetNotHolding()["app-0"]) == 0 || !slices.Equal(got.GetHolding(), []string{"app-1"}) {
 			t.Errorf("%v, %v", got, err)
 		}

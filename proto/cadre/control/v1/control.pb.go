@@ -514,7 +514,7 @@ func (*WakeResponse) Descriptor() ([]byte, []int) {
 type BeginHandoverRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// Attempt of the order that it is for.
+	// Number of the try: the same one ends it, and no other has it.
 	Attempt       uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -717,7 +717,7 @@ func (*EndHandoverResponse) Descriptor() ([]byte, []int) {
 
 type HoldRoutesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Group whose leadership is about to move, and by which Operation.
+	// Group whose leadership is about to move, and by which try of which Operation.
 	Group         string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
