@@ -46,6 +46,7 @@ type Directory struct {
 	coordinators []peering.Member            // guarded by mu
 	members      map[string][]peering.Member // guarded by mu; by group, sorted by Slot
 	specs        map[string]group.Spec       // guarded by mu; last valid spec of each group
+	meshes       map[string]group.Mesh       // guarded by mu; last readable part of each group in the service layer
 	related      relations                   // guarded by mu
 	maps         map[string]*peermap.Map     // guarded by mu; by group of workloads, made when asked for
 	version      uint64                      // guarded by mu; highest of any map so far
@@ -65,13 +66,14 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member, scope Sc
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.maps == nil {
-		d.members, d.specs, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]*peermap.Map{}
+		d.members, d.specs, d.meshes, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]group.Mesh{}, map[string]*peermap.Map{}
 	}
 	touched := Scope{}
 	d.takeMembersLocked(members, scope, touched)
 	before := d.related
-	if d.takeSpecsLocked(v, specs, touched) {
-		d.related = relationsOf(d.specs)
+	specsChanged, meshesChanged := d.takeSpecsLocked(v, specs, touched), d.takeMeshesLocked(v, scope, touched)
+	if specsChanged || meshesChanged {
+		d.related = relationsOf(d.rulesLocked())
 	}
 	moved := !slices.Equal(d.coordinators, coordinators)
 	d.coordinators = slices.Clone(coordinators)
@@ -132,6 +134,47 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 	return changed
 }
 
+// takeMeshesLocked takes the groups' parts in the service layer, adds those whose ports
+// changed to touched, and reports whether there are any. A part that cannot be read stays
+// what it was.
+func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (changed bool) {
+	take := func(name string) {
+		mesh, _, ok := v.MeshOf(name)
+		if !ok {
+			return
+		}
+		if !sameProxies(d.meshes[name], mesh) {
+			changed = true
+			touched[name] = struct{}{}
+		}
+		if d.meshes[name] = mesh; mesh.Group == "" {
+			delete(d.meshes, name)
+		}
+	}
+	for name := range v.Meshes {
+		if scope.has(name) {
+			take(name)
+		}
+	}
+	for name := range d.meshes {
+		if _, left := v.Meshes[name]; !left && scope.has(name) {
+			take(name)
+		}
+	}
+	return changed
+}
+
+// sameProxies reports whether two parts of a group give the same peer maps.
+func sameProxies(a, b group.Mesh) bool {
+	return slices.EqualFunc(a.Proxies, b.Proxies, func(p, q group.Proxy) bool {
+		return p.Port == q.Port && slices.Equal(p.Callers, q.Callers)
+	})
+}
+
+func (d *Directory) rulesLocked() peering.Rules {
+	return peering.Rules{Specs: d.specs, Meshes: d.meshes}
+}
+
 // inForce are the specs in force of the groups of scope.
 func inForce(v *view.View, scope Scope) map[string]group.Spec {
 	if scope == nil {
@@ -182,7 +225,7 @@ func (d *Directory) seenLocked(self peering.Member) []peering.Peer {
 			}
 		}
 	}
-	return peering.Map(self, all, d.specs)
+	return peering.Map(self, all, d.rulesLocked())
 }
 
 // makeLocked makes the map of a group of workloads; before itself when nothing changed.
@@ -248,10 +291,10 @@ func (d *Directory) VersionOf(groupName string) uint64 {
 	return 0
 }
 
-// relations are the groups that share a port with a group, by both names.
+// relations are the groups that share a port or a route with a group, by both names.
 type relations map[string]Scope
 
-func relationsOf(specs map[string]group.Spec) relations {
+func relationsOf(rules peering.Rules) relations {
 	out := relations{}
 	add := func(a, b string) {
 		if out[a] == nil {
@@ -259,12 +302,10 @@ func relationsOf(specs map[string]group.Spec) relations {
 		}
 		out[a][b] = struct{}{}
 	}
-	for server, spec := range specs {
-		for _, b := range spec.Backends {
-			for _, client := range b.Allow {
-				add(server, client)
-				add(client, server)
-			}
+	for server := range rules.Specs {
+		for _, client := range rules.Clients(server) {
+			add(server, client)
+			add(client, server)
 		}
 	}
 	return out
