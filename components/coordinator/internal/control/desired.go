@@ -25,15 +25,13 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 		return nil, fmt.Errorf("slot %s has no record", slot)
 	}
 	var config []byte // none: the agent keeps what it has
-	if conduct, ok := conductOf(v, spec, slot, record.Value.Assigned); ok {
+	conduct, known := conductOf(v, spec, slot, record.Value.Assigned)
+	mesh, _, readable := v.MeshOf(record.Value.Group)
+	if known && readable {
+		next := spec.With(conduct).AgentConfig(slot, record.Value.Assigned)
+		next.Mesh = mesh
 		var err error
-		known := spec.With(conduct).AgentConfig(slot, record.Value.Assigned)
-		// Not of the Revision: routes change without a rollout.
-		known.Mesh, _, ok = v.MeshOf(record.Value.Group)
-		if !ok {
-			return nil, fmt.Errorf("the part of group %s in the service layer cannot be read", record.Value.Group)
-		}
-		if config, err = json.Marshal(known); err != nil {
+		if config, err = json.Marshal(next); err != nil {
 			return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)
 		}
 	}
@@ -91,6 +89,7 @@ func version(v *view.View, groupName, slot string) uint64 {
 	_, out, _ := v.InForce(groupName)
 	// A new epoch of a secret is news too: the agent renews its credentials.
 	_, secrets := v.EpochsOf(groupName)
+	// The record of the mesh stays while the group is there, an empty one too.
 	_, mesh, _ := v.MeshOf(groupName)
 	out = max(out, mesh, v.Slots[slot].Index, v.Policies[slot].Index, v.Admissions[slot].Index, secrets)
 	for _, o := range v.OperationsOf(slot) {

@@ -66,15 +66,14 @@ func (d *Directory) Update(v *view.View, coordinators []peering.Member, scope Sc
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.maps == nil {
-		d.members, d.specs, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]*peermap.Map{}
-		d.meshes = map[string]group.Mesh{}
+		d.members, d.specs, d.meshes, d.maps = map[string][]peering.Member{}, map[string]group.Spec{}, map[string]group.Mesh{}, map[string]*peermap.Map{}
 	}
 	touched := Scope{}
 	d.takeMembersLocked(members, scope, touched)
-	d.takeMeshesLocked(v, scope, touched)
 	before := d.related
-	if d.takeSpecsLocked(v, specs, touched) {
-		d.related = relationsOf(d.specs)
+	specsChanged, meshesChanged := d.takeSpecsLocked(v, specs, touched), d.takeMeshesLocked(v, scope, touched)
+	if specsChanged || meshesChanged {
+		d.related = relationsOf(d.rulesLocked())
 	}
 	moved := !slices.Equal(d.coordinators, coordinators)
 	d.coordinators = slices.Clone(coordinators)
@@ -135,23 +134,45 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 	return changed
 }
 
-// takeMeshesLocked adds the groups to touched that have other proxies than before. What cannot
-// be read stays what it was.
-func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) {
-	for name := range d.meshes {
-		if _, there := v.Meshes[name]; scope.has(name) && !there {
-			if _, _, readable := v.MeshOf(name); readable {
-				touched[name] = struct{}{}
-				delete(d.meshes, name)
-			}
+// takeMeshesLocked takes the groups' parts in the service layer, adds those whose ports
+// changed to touched, and reports whether there are any. A part that cannot be read stays
+// what it was.
+func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (changed bool) {
+	take := func(name string) {
+		mesh, _, ok := v.MeshOf(name)
+		if !ok {
+			return
 		}
-	}
-	for name, rec := range v.Meshes {
-		if scope.has(name) && !reflect.DeepEqual(d.meshes[name].Proxies, rec.Value.Proxies) {
+		if !sameProxies(d.meshes[name], mesh) {
+			changed = true
 			touched[name] = struct{}{}
-			d.meshes[name] = rec.Value
+		}
+		if d.meshes[name] = mesh; mesh.Group == "" {
+			delete(d.meshes, name)
 		}
 	}
+	for name := range v.Meshes {
+		if scope.has(name) {
+			take(name)
+		}
+	}
+	for name := range d.meshes {
+		if _, left := v.Meshes[name]; !left && scope.has(name) {
+			take(name)
+		}
+	}
+	return changed
+}
+
+// sameProxies reports whether two parts of a group give the same peer maps.
+func sameProxies(a, b group.Mesh) bool {
+	return slices.EqualFunc(a.Proxies, b.Proxies, func(p, q group.Proxy) bool {
+		return p.Port == q.Port && slices.Equal(p.Callers, q.Callers)
+	})
+}
+
+func (d *Directory) rulesLocked() peering.Rules {
+	return peering.Rules{Specs: d.specs, Meshes: d.meshes}
 }
 
 // inForce are the specs in force of the groups of scope.
@@ -204,7 +225,7 @@ func (d *Directory) seenLocked(self peering.Member) []peering.Peer {
 			}
 		}
 	}
-	return peering.Map(self, all, peering.Declared{Specs: d.specs, Meshes: d.meshes})
+	return peering.Map(self, all, d.rulesLocked())
 }
 
 // makeLocked makes the map of a group of workloads; before itself when nothing changed.
@@ -270,10 +291,10 @@ func (d *Directory) VersionOf(groupName string) uint64 {
 	return 0
 }
 
-// relations are the groups that share a port with a group, by both names.
+// relations are the groups that share a port or a route with a group, by both names.
 type relations map[string]Scope
 
-func relationsOf(specs map[string]group.Spec) relations {
+func relationsOf(rules peering.Rules) relations {
 	out := relations{}
 	add := func(a, b string) {
 		if out[a] == nil {
@@ -281,12 +302,10 @@ func relationsOf(specs map[string]group.Spec) relations {
 		}
 		out[a][b] = struct{}{}
 	}
-	for server, spec := range specs {
-		for _, b := range spec.Backends {
-			for _, client := range b.Allow {
-				add(server, client)
-				add(client, server)
-			}
+	for server := range rules.Specs {
+		for _, client := range rules.Clients(server) {
+			add(server, client)
+			add(client, server)
 		}
 	}
 	return out

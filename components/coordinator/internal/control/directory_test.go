@@ -28,7 +28,7 @@ type town struct {
 func newTown(seed uint64) *town {
 	c := &town{rng: rand.New(rand.NewPCG(seed, 2)), v: &view.View{
 		Specs: map[string]view.Spec{}, Slots: map[string]view.Rec[group.SlotRecord]{}, Admissions: map[string]view.Rec[policy.Admission]{},
-		Policies: map[string]view.Rec[policy.SlotPolicy]{},
+		Policies: map[string]view.Rec[policy.SlotPolicy]{}, Meshes: map[string]view.Rec[group.Mesh]{},
 	}}
 	for n := range 3 {
 		c.coordinators = append(c.coordinators, peering.Member{Group: peering.CoordinatorGroup, Slot: peering.CoordinatorSlot(n), Coordinator: true})
@@ -44,7 +44,7 @@ func (c *town) change() {
 	name := c.group()
 	slot := fmt.Sprint(name, "-", c.rng.IntN(3))
 	c.touched[name] = struct{}{}
-	switch c.rng.IntN(7) {
+	switch c.rng.IntN(9) {
 	case 0:
 		delete(c.v.Admissions, slot)
 	case 1:
@@ -59,6 +59,14 @@ func (c *town) change() {
 			spec.Backends = append(spec.Backends, b)
 		}
 		c.v.Specs[name] = view.Spec{Value: spec, Index: c.v.Index}
+	case 7:
+		delete(c.v.Meshes, name)
+	case 8:
+		p := group.Proxy{ID: "x-sidecar-proxy", Service: "x", Backend: "x", Port: 20000 + c.rng.IntN(2)}
+		for range c.rng.IntN(3) {
+			p.Callers = append(p.Callers, c.group())
+		}
+		c.v.Meshes[name] = view.Rec[group.Mesh]{Value: group.Mesh{Group: name, Proxies: []group.Proxy{p}}, Index: c.v.Index}
 	case 3:
 		if c.rng.IntN(4) == 0 {
 			c.coordinators[c.rng.IntN(3)].InstanceID = fmt.Sprint("i", c.v.Index)
@@ -78,7 +86,15 @@ func (c *town) want(name, slot string) []*controlv1.Peer {
 	for s, a := range c.v.Admissions {
 		all = append(all, peering.Member{Group: a.Value.Group, Slot: s, VIP: "127.50.1.1", InstanceID: "i", BootID: a.Value.BootID})
 	}
-	return Wire(peering.Map(peering.Member{Group: name, Slot: slot}, all, peering.Declared{Specs: c.v.SpecsInForce()}))
+	return Wire(peering.Map(peering.Member{Group: name, Slot: slot}, all, c.rules()))
+}
+
+func (c *town) rules() peering.Rules {
+	out := peering.Rules{Specs: c.v.SpecsInForce(), Meshes: map[string]group.Mesh{}}
+	for name, m := range c.v.Meshes {
+		out.Meshes[name] = m.Value
+	}
+	return out
 }
 
 func sameMap(a, b []*controlv1.Peer) bool {
@@ -105,7 +121,7 @@ func TestMapsFollowTheRecords(t *testing.T) {
 				c.change()
 			}
 			next := *c.v // a View is immutable
-			next.Specs, next.Admissions, next.Slots = maps.Clone(c.v.Specs), maps.Clone(c.v.Admissions), maps.Clone(c.v.Slots)
+			next.Specs, next.Admissions, next.Slots, next.Meshes = maps.Clone(c.v.Specs), maps.Clone(c.v.Admissions), maps.Clone(c.v.Slots), maps.Clone(c.v.Meshes)
 			changed := d.Update(&next, c.coordinators, c.touched)
 			for name, was := range before {
 				now := d.Map(name)

@@ -41,44 +41,60 @@ type Peer struct {
 	Offers, Accepts []Port
 }
 
-// Sees reports whether the members of two groups of workloads are each other's Peers: of
-// one group, or of two of which one allows the other a port. Coordinators and all others
-// are each other's Peers.
-func Sees(a, b string, specs map[string]group.Spec) bool {
-	return a == b || allows(specs[a], b) || allows(specs[b], a)
-}
-
-func allows(server group.Spec, client string) bool {
-	return slices.ContainsFunc(server.Backends, func(b group.Backend) bool { return slices.Contains(b.Allow, client) })
-}
-
-// Declared is what groups declared, by group: their specs, and their parts in the service layer.
-type Declared struct {
-	Specs  map[string]group.Spec
+// Rules are what port rules follow from, by group.
+type Rules struct {
+	// Specs in force.
+	Specs map[string]group.Spec
+	// Meshes are the groups' parts in the service layer.
 	Meshes map[string]group.Mesh
 }
 
+// Sees reports whether the members of two groups of workloads are each other's Peers: of
+// one group, or of two of which one allows the other a port or a route. Coordinators and all others
+// are each other's Peers.
+func Sees(a, b string, rules Rules) bool {
+	return a == b || rules.allows(a, b) || rules.allows(b, a)
+}
+
+func (r Rules) allows(server, client string) bool {
+	return slices.Contains(r.Clients(server), client)
+}
+
+// Clients are the groups that may reach any port of the members of a group, not sorted; one
+// may be named more than once.
+func (r Rules) Clients(server string) (out []string) {
+	spec, known := r.Specs[server]
+	if !known {
+		return nil
+	}
+	for _, b := range spec.Backends {
+		out = append(out, b.Allow...)
+	}
+	for _, p := range r.Meshes[server].Proxies {
+		out = append(out, p.Callers...)
+	}
+	return out
+}
+
 // Map lists the Peers of self among members, sorted by Slot.
-func Map(self Member, members []Member, d Declared) []Peer {
+func Map(self Member, members []Member, rules Rules) []Peer {
 	out := make([]Peer, 0, len(members))
 	for _, m := range members {
-		if m.Group == self.Group && m.Slot == self.Slot || !self.Coordinator && !m.Coordinator && !Sees(self.Group, m.Group, d.Specs) {
+		if m.Group == self.Group && m.Slot == self.Slot || !self.Coordinator && !m.Coordinator && !Sees(self.Group, m.Group, rules) {
 			continue
 		}
-		out = append(out, Peer{Member: m, Offers: offered(Reach(self, m, d)), Accepts: Reach(m, self, d)})
+		out = append(out, Peer{Member: m, Offers: offered(Reach(self, m, rules)), Accepts: Reach(m, self, rules)})
 	}
 	slices.SortFunc(out, func(a, b Peer) int { return cmp.Compare(a.Slot, b.Slot) })
 	return out
 }
 
-// Reach lists the ports of server that client may reach, sorted. Those of proxies are for the
-// groups that an intention names, and nobody else: Envoy refuses at a caller's first byte, so
-// a server that speaks first would be heard by whoever reaches it.
-func Reach(client, server Member, d Declared) []Port {
+// Reach lists the ports of server that client may reach, sorted.
+func Reach(client, server Member, rules Rules) []Port {
 	if server.Coordinator && client.Coordinator {
 		return sortPorts(append(slices.Clone(gossip), rpc))
 	}
-	spec, known := d.Specs[server.Group]
+	spec, known := rules.Specs[server.Group]
 	if !known || server.Coordinator || client.Coordinator {
 		return nil
 	}
@@ -93,9 +109,11 @@ func Reach(client, server Member, d Declared) []Port {
 			ports = append(ports, backendPort(b, driven))
 		}
 	}
-	for _, p := range d.Meshes[server.Group].Proxies {
+	for _, p := range rules.Meshes[server.Group].Proxies {
+		// Its own members too only where they are callers: what is not allowed to call is let
+		// through to no proxy.
 		if !p.Calls() && slices.Contains(p.Callers, client.Group) {
-			ports = append(ports, Port{Protocol: "tcp", Number: uint16(p.Port)}) //nolint:gosec // Check bounds it
+			ports = append(ports, Port{Protocol: "tcp", Number: uint16(p.Port)})
 		}
 	}
 	return sortPorts(ports)

@@ -31,7 +31,7 @@ func TestReach(t *testing.T) {
 		"among coordinators":            {c0, c1, consul},
 		"slot of a group without spec":  {pg0, Member{Group: "gone", Slot: "gone-0"}, nil},
 	} {
-		if got := Reach(tc.client, tc.server, Declared{Specs: specs}); !reflect.DeepEqual(got, tc.want) {
+		if got := Reach(tc.client, tc.server, Rules{Specs: specs}); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
@@ -45,7 +45,7 @@ func TestBothSidesOfAPairAgree(t *testing.T) {
 	}
 	seen := map[[2]string]Peer{}
 	for _, self := range members {
-		for _, p := range Map(self, members, Declared{Specs: specs}) {
+		for _, p := range Map(self, members, Rules{Specs: specs}) {
 			seen[[2]string{self.Slot, p.Slot}] = p
 		}
 	}
@@ -78,7 +78,7 @@ func TestOVL20_ServicesAreDeniedByDefault(t *testing.T) {
 	}
 	for _, client := range append(groups, "stranger") {
 		for _, server := range groups {
-			got := Reach(Member{Group: client, Slot: client + "-0"}, Member{Group: server, Slot: server + "-1"}, Declared{Specs: specs})
+			got := Reach(Member{Group: client, Slot: client + "-0"}, Member{Group: server, Slot: server + "-1"}, Rules{Specs: specs})
 			want := client == server || allowed[[2]string{client, server}]
 			if reaches := slices.Contains(got, Port{Protocol: "tcp", Number: uint16(port[server])}); reaches != want {
 				t.Errorf("%s reaches %s: %t, want %t", client, server, reaches, want)
@@ -103,16 +103,16 @@ func TestABackendIsDialledWhereItIsDeclared(t *testing.T) {
 		}}, "web": {Name: "web"}}
 	pg, web := Member{Group: "pg", Slot: "pg-0"}, Member{Group: "web", Slot: "web-0"}
 	want := []Port{{Protocol: "tcp", Number: 6000}, {Protocol: "tcp", Number: 6001, Loopback: true}, {Protocol: "tcp", Number: 8010, Loopback: true}}
-	got := Map(pg, []Member{web}, Declared{Specs: specs})[0].Accepts
+	got := Map(pg, []Member{web}, Rules{Specs: specs})[0].Accepts
 	if !slices.Equal(got, want) {
 		t.Errorf("the server accepts %v, want %v", got, want)
 	}
-	for _, p := range Map(web, []Member{pg}, Declared{Specs: specs})[0].Offers {
+	for _, p := range Map(web, []Member{pg}, Rules{Specs: specs})[0].Offers {
 		if p.Loopback {
 			t.Errorf("the client was told where %d listens", p.Number)
 		}
 	}
-	members := Map(pg, []Member{{Group: "pg", Slot: "pg-1"}}, Declared{Specs: specs})[0]
+	members := Map(pg, []Member{{Group: "pg", Slot: "pg-1"}}, Rules{Specs: specs})[0]
 	if n := len(slices.DeleteFunc(slices.Clone(members.Accepts), func(p Port) bool { return p.Number != 8010 })); n != 1 {
 		t.Errorf("members accept the driver's port %d times: %v", n, members.Accepts)
 	}
@@ -127,25 +127,40 @@ func TestAMemberSeesWhomItMayTalkTo(t *testing.T) {
 	for pair, want := range map[[2]string]bool{
 		{"db", "db"}: true, {"db", "web"}: true, {"batch", "db"}: true, {"web", "batch"}: false, {"alone", "db"}: false, {"alone", "alone"}: true, {"gone", "web"}: false,
 	} {
-		if a, b := Sees(pair[0], pair[1], specs), Sees(pair[1], pair[0], specs); a != want || b != want {
+		if a, b := Sees(pair[0], pair[1], Rules{Specs: specs}), Sees(pair[1], pair[0], Rules{Specs: specs}); a != want || b != want {
 			t.Errorf("%v: %t and %t, want %t", pair, a, b, want)
 		}
 	}
 }
 
-// TestProxiesAreForTheirCallers: who is not named reaches no proxy, not even of its own group.
-func TestProxiesAreForTheirCallers(t *testing.T) {
-	d := Declared{
-		Specs: map[string]group.Spec{"db": {Backends: []group.Backend{{Name: "db", Port: 5432, Allow: []string{"app"}}}}, "app": {}, "other": {}},
-		Meshes: map[string]group.Mesh{"db": {Proxies: []group.Proxy{
-			{ID: "db-db-sidecar-proxy", Service: "db-db", Backend: "db", Port: 20000, Callers: []string{"app"}},
-			{ID: "db-sidecar-proxy", Service: "db"},
-		}}},
+// TestAProxyIsForItsCallers: a group that the record names reaches the proxy, on the VIP; one
+// that the spec allows the port itself reaches that port as before; nobody else anything.
+func TestAProxyIsForItsCallers(t *testing.T) {
+	rules := Rules{
+		Specs: map[string]group.Spec{
+			"db":  {Name: "db", Backends: []group.Backend{{Name: "sql", Port: 5432, Allow: []string{"web", "batch"}}}},
+			"web": {Name: "web"}, "batch": {Name: "batch"}, "alone": {Name: "alone"},
+		},
+		Meshes: map[string]group.Mesh{
+			"db":    {Group: "db", Proxies: []group.Proxy{{ID: "db-sql-sidecar-proxy", Service: "db-sql", Backend: "sql", Port: 20000, LocalPort: 5432, Loopback: true, Callers: []string{"web"}}}},
+			"web":   {Group: "web", Proxies: []group.Proxy{{ID: "web-sidecar-proxy", Service: "web"}}},
+			"alone": {Group: "alone", Proxies: []group.Proxy{{ID: "alone-x-sidecar-proxy", Service: "alone-x", Backend: "x", Port: 20000, LocalPort: 1, Callers: []string{"alone"}}}},
+			"gone":  {Group: "gone", Proxies: []group.Proxy{{ID: "gone-x-sidecar-proxy", Service: "gone-x", Backend: "x", Port: 20000, LocalPort: 1, Callers: []string{"web"}}}},
+		},
 	}
-	for client, want := range map[string]bool{"app": true, "db": false, "other": false} {
-		got := Reach(Member{Group: client, Slot: client + "-0"}, Member{Group: "db", Slot: "db-1"}, d)
-		if slices.Contains(got, Port{Protocol: "tcp", Number: 20000}) != want {
-			t.Errorf("%s reaches %v", client, got)
+	sql, proxy := Port{Protocol: "tcp", Number: 5432}, Port{Protocol: "tcp", Number: 20000}
+	for pair, want := range map[[2]string][]Port{
+		{"web", "db"}: {sql, proxy}, {"batch", "db"}: {sql}, {"db", "db"}: {sql}, {"alone", "db"}: nil,
+		{"db", "web"}: nil, {"web", "web"}: nil, {"alone", "alone"}: {proxy}, {"web", "gone"}: nil,
+	} {
+		client, server := Member{Group: pair[0], Slot: pair[0] + "-0"}, Member{Group: pair[1], Slot: pair[1] + "-1"}
+		if got := Reach(client, server, rules); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: %v, want %v", pair, got, want)
 		}
+	}
+	delete(rules.Specs, "batch")
+	rules.Specs["db"] = group.Spec{Name: "db"}
+	if !Sees("web", "db", rules) || Sees("web", "gone", rules) {
+		t.Error("who may call a route does not see whom it leads to, or sees a group that is gone")
 	}
 }

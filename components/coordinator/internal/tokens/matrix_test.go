@@ -47,9 +47,10 @@ func matrix(w *world) []operation {
 	for _, prefix := range []string{"", "service/", "cadre/"} {
 		all = append(all, operation{"delete all below " + prefix, func(c *consul.Client) error { _, err := c.KV().DeleteTree(prefix, nil); return err }, ""})
 	}
+	admin := w.as(w.management)
 	for _, node := range []string{"pg-1", "pg-10", "pg-0", "pg", "coordinator-0", "test"} {
 		own := node == "pg-1"
-		all = append(all, catalog(node)...)
+		all = append(all, catalog(w, admin, node)...)
 		all = append(all, sessions(w, node, own)...)
 	}
 	for name, try := range map[string]func(c *consul.Client) error{
@@ -88,6 +89,18 @@ func matrix(w *world) []operation {
 			_, _, err := c.ConfigEntries().Set(&consul.ProxyConfigEntry{Kind: consul.ProxyDefaults, Name: "global"}, nil)
 			return err
 		},
+		"lead a route elsewhere": func(c *consul.Client) error {
+			_, _, err := c.ConfigEntries().Set(&consul.ServiceResolverConfigEntry{Kind: consul.ServiceResolver, Name: "pg-master", Redirect: &consul.ServiceResolverRedirect{Service: "pg"}}, nil)
+			return err
+		},
+		"allow itself a call": func(c *consul.Client) error {
+			_, _, err := c.ConfigEntries().Set(&consul.ServiceIntentionsConfigEntry{Kind: consul.ServiceIntentions, Name: "pg-pg", Sources: []*consul.SourceIntention{{Name: "pg", Action: consul.IntentionActionAllow}}}, nil)
+			return err
+		},
+		"end a route": func(c *consul.Client) error {
+			_, err := c.ConfigEntries().Delete(consul.ServiceResolver, "pg-master", nil)
+			return err
+		},
 	} {
 		all = append(all, operation{name, try, ""})
 	}
@@ -110,7 +123,7 @@ func newAddress() string {
 }
 
 // catalog: nobody registers nodes or services, not one's own either (IDN-09).
-func catalog(node string) []operation {
+func catalog(w *world, admin *consul.Client, node string) []operation {
 	out := []operation{
 		{"register node " + node, func(c *consul.Client) error {
 			_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: newAddress()}, nil)
@@ -124,12 +137,25 @@ func catalog(node string) []operation {
 			return err
 		}, ""},
 	}
-	for _, service := range []string{"pg", "pg-sidecar-proxy", "pg2", "pg2-sidecar-proxy", "web"} {
+	for _, service := range []string{"pg", "pg2", "web", "pg-pg", "pg-pg-sidecar-proxy", "pg-sidecar-proxy"} {
 		may := ""
 		if service == "pg" || service == "pg-sidecar-proxy" {
 			may = "xds"
 		}
 		out = append(out,
+			operation{"register the proxy of " + service + " on " + node, func(c *consul.Client) error {
+				_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.9", SkipNodeUpdate: true, Service: &consul.AgentService{
+					Kind: consul.ServiceKindConnectProxy, ID: service + "-x", Service: service, Port: 20000,
+					Proxy: &consul.AgentServiceConnectProxyConfig{DestinationServiceName: service, DestinationServiceID: service},
+				}}, nil)
+				return err
+			}, may},
+			operation{"deregister " + service + " of " + node, func(c *consul.Client) error {
+				// Consul's own agent takes away what it did not register, after a while.
+				w.service(admin, node, service)
+				_, err := c.Catalog().Deregister(&consul.CatalogDeregistration{Node: node, ServiceID: service}, nil)
+				return err
+			}, may},
 			operation{"register service " + service + " on " + node, func(c *consul.Client) error {
 				_, err := c.Catalog().Register(&consul.CatalogRegistration{Node: node, Address: "127.50.1.9", SkipNodeUpdate: true,
 					Service: &consul.AgentService{ID: service, Service: service}}, nil)
@@ -167,6 +193,16 @@ func sessions(w *world, node string, own bool) []operation {
 	}
 }
 
+// service is there, so that there is something to take away.
+func (w *world) service(admin *consul.Client, node, id string) {
+	w.t.Helper()
+	if _, err := admin.Catalog().Register(&consul.CatalogRegistration{
+		Node: node, Address: "127.50.1.7", Service: &consul.AgentService{ID: id, Service: id, Port: 1},
+	}, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // session makes one for a node, with the rights to.
 func (w *world) session(node string) string {
 	w.t.Helper()
@@ -189,6 +225,13 @@ func TestTOK05_IDN09_Matrix(t *testing.T) {
 	}
 	workload := w.slot(group.WorkloadPatroni, "pg", "pg-1")
 	none := w.slot(group.WorkloadNone, "web", "web-0")
+	// What a spec asks for is within what the kind has; another kind may have it, too.
+	asks, err := w.issuer.Slot(t.Context(), tokens.Holder{Slot: "pg-1", BootID: "b008", Spec: group.Spec{
+		Name: "pg", ConsulPermissions: group.ConsulPermissions{KeyPrefixes: []string{"service/pg/"}, SessionWrite: true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	coordinator, err := w.issuer.Coordinator(t.Context(), "coordinator-1", "b007", true)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +243,7 @@ func TestTOK05_IDN09_Matrix(t *testing.T) {
 	}
 	tried := 0
 	for _, role := range []struct{ name, token string }{
-		{"workload", workload.Secret}, {"idle", none.Secret}, {"operator", operator},
+		{"workload", workload.Secret}, {"workload", asks.Secret}, {"idle", none.Secret}, {"operator", operator},
 		{"coordinator", coordinator.Secret}, {"xds", streams.Secret}, {"anonymous", ""}, {"stranger", "11111111-2222-3333-4444-555555555555"},
 	} {
 		client := w.as(role.token)

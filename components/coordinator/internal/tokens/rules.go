@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cadre.dev/core/group"
@@ -14,16 +15,31 @@ func catalogRules() string {
 	return fmt.Sprintf("node_prefix \"\" { policy = \"read\" }\nnode_prefix %q { policy = \"deny\" }\nservice_prefix \"\" { policy = \"read\" }\n", store.LeaseNodePrefix)
 }
 
-// workloadRules are exactly what the workload kind needs. Every kind may see the
-// catalog. None may write it: coordinators do, and the right to write a service would let
-// a workload deregister it on any node (IDN-09). None is about agents: members have none.
-func workloadRules(workload group.Workload, groupName, slot string) string {
+// workloadRules are exactly what the workload kind needs, and what the spec asks for within
+// the group's own keys. Every kind may see the catalog. None may write it: coordinators do,
+// and the right to write a service would let a workload deregister it on any node (IDN-09).
+// None is about agents: members have none.
+func workloadRules(spec group.Spec, slot string) string {
 	var b strings.Builder
 	b.WriteString(catalogRules())
-	if workload.Kind == group.WorkloadPatroni {
-		// Leader lock and configuration of its own scope, which is the group's
-		// name; sessions of its own node.
-		fmt.Fprintf(&b, "key_prefix %q { policy = \"write\" }\n", "service/"+groupName+"/")
+	scope, asked := group.KeyScope(spec.Name), spec.ConsulPermissions
+	patroni := spec.Workload.Kind == group.WorkloadPatroni
+	var prefixes []string
+	if patroni {
+		// Leader lock and configuration of its own scope, which is the group's name.
+		prefixes = append(prefixes, scope)
+	}
+	for _, prefix := range asked.KeyPrefixes {
+		// Validation refuses the others; a right over keys of others is never given all the same.
+		if strings.HasPrefix(prefix, scope) {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	slices.Sort(prefixes)
+	for _, prefix := range slices.Compact(prefixes) {
+		fmt.Fprintf(&b, "key_prefix %q { policy = \"write\" }\n", prefix)
+	}
+	if patroni || asked.SessionWrite {
 		fmt.Fprintf(&b, "session %q { policy = \"write\" }\n", slot)
 	}
 	return b.String()

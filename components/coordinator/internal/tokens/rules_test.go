@@ -15,15 +15,32 @@ agent "coordinator-0" { policy = "write" }
 node_prefix "" { policy = "read" }
 service_prefix "" { policy = "read" }
 `},
-	"workload none": {workloadRules(group.Workload{Kind: group.WorkloadNone}, "web", "web-0"), `node_prefix "" { policy = "read" }
+	"workload none": {workloadRules(group.Spec{Name: "web", Workload: group.Workload{Kind: group.WorkloadNone}}, "web-0"), `node_prefix "" { policy = "read" }
 node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
 `},
-	"workload etcd": {workloadRules(group.Workload{Kind: "etcd"}, "kv", "kv-0"), `node_prefix "" { policy = "read" }
+	"workload etcd": {workloadRules(group.Spec{Name: "kv", Workload: group.Workload{Kind: "etcd"}}, "kv-0"), `node_prefix "" { policy = "read" }
 node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
 `},
-	"workload patroni": {workloadRules(group.Workload{Kind: group.WorkloadPatroni}, "pg", "pg-1"), `node_prefix "" { policy = "read" }
+	"workload patroni": {workloadRules(group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}}, "pg-1"), `node_prefix "" { policy = "read" }
+node_prefix "cadre.lease-" { policy = "deny" }
+service_prefix "" { policy = "read" }
+key_prefix "service/pg/" { policy = "write" }
+session "pg-1" { policy = "write" }
+`},
+	"workload that asks for keys": {workloadRules(group.Spec{Name: "web", ConsulPermissions: group.ConsulPermissions{
+		KeyPrefixes: []string{"service/web/state/", "service/web/locks/", "service/web/locks/", "service/webs/", "service/", ""}, SessionWrite: true,
+	}}, "web-0"), `node_prefix "" { policy = "read" }
+node_prefix "cadre.lease-" { policy = "deny" }
+service_prefix "" { policy = "read" }
+key_prefix "service/web/locks/" { policy = "write" }
+key_prefix "service/web/state/" { policy = "write" }
+session "web-0" { policy = "write" }
+`},
+	"patroni that asks for what it has": {workloadRules(group.Spec{Name: "pg", Workload: group.Workload{Kind: group.WorkloadPatroni}, ConsulPermissions: group.ConsulPermissions{
+		KeyPrefixes: []string{"service/pg/"}, SessionWrite: true,
+	}}, "pg-1"), `node_prefix "" { policy = "read" }
 node_prefix "cadre.lease-" { policy = "deny" }
 service_prefix "" { policy = "read" }
 key_prefix "service/pg/" { policy = "write" }

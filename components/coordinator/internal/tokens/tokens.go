@@ -78,13 +78,13 @@ type Holder struct {
 // Rules names what the token of a Boot's workload may do: two of the same name may do the
 // same.
 func (i *Issuer) Rules(h Holder) string {
-	return policyName("workload", h.Slot, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot))
+	return policyName("workload", h.Slot, workloadRules(h.Spec, h.Slot))
 }
 
 // Slot issues the token of an admitted Boot's workload. Earlier ones are untouched; the
 // caller records the new one before it gives it away, and revokes the old.
 func (i *Issuer) Slot(ctx context.Context, h Holder) (Token, error) {
-	return i.issue(ctx, "workload", h, workloadRules(h.Spec.Workload, h.Spec.Name, h.Slot), i.ttl)
+	return i.issue(ctx, "workload", h, workloadRules(h.Spec, h.Slot), i.ttl)
 }
 
 // Coordinator issues a token for the Consul server of a coordinator; simulated

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/route"
 )
 
 // Vet judges specs for one cluster. Safe for concurrent use.
@@ -43,6 +45,11 @@ func New(ownApp string, images map[string][]policy.Measurement) *Vet {
 // Content that the group is run by already is not linted again: a newer lint must not
 // keep an operator from scaling or repairing what runs. The app is always judged.
 func (v *Vet) Edit(records *view.View, spec group.Spec) error {
+	return v.edit(records, spec, math.MaxUint64)
+}
+
+// edit is Edit of a spec that was stored at index; MaxUint64: it is not stored yet.
+func (v *Vet) edit(records *view.View, spec group.Spec, index uint64) error {
 	problems := v.app(spec)
 	accepted, ok := records.Accepted[spec.Name]
 	if !ok || !sameContent(accepted.Value.Template, spec.Template) {
@@ -54,6 +61,7 @@ func (v *Vet) Edit(records *view.View, spec group.Spec) error {
 	if ok {
 		problems = append(problems, group.EditProblems(accepted.Value, spec)...)
 	}
+	problems = append(problems, route.Conflicts(spec, records.Before(index))...)
 	// What hooks and checks name can change while the content does not.
 	problems = append(problems, asProblems(lint.Actions(spec))...)
 	return invalid(spec.Name, problems)
@@ -73,7 +81,7 @@ func (v *Vet) Stored(records *view.View, name string) error {
 	if accepted, ok := records.Accepted[name]; ok && accepted.SpecIndex == stored.Index {
 		return invalid(name, v.app(stored.Value))
 	}
-	return v.Edit(records, stored.Value)
+	return v.edit(records, stored.Value, stored.Index)
 }
 
 // Template is everything that keeps the measurement of t from fixing what runs (ATT-16).

@@ -3,6 +3,7 @@ package vet_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,5 +218,61 @@ func TestR131_ATT20_HardwareIsJudgedAgainstWhatIsInForce(t *testing.T) {
 				t.Errorf("%v does not say which would do", judge.Edit(v, next))
 			}
 		})
+	}
+}
+
+// TestNamesThatOthersHaveAreRefused, all of them at once and with what else is wrong.
+func TestNamesThatOthersHaveAreRefused(t *testing.T) {
+	db := spec(func(s *group.Spec) {
+		s.Name = "db"
+		s.Backends = []group.Backend{{Name: "sql", Port: 5432}, {Name: "rest", Port: 80, Registration: group.Registration{Parent: "ledger"}}}
+		s.Routes = []group.Route{{Name: "pg-master", Backend: "sql"}}
+	})
+	taker := spec(func(s *group.Spec) {
+		s.AppID = ownApp
+		s.Backends = []group.Backend{{Name: "a", Port: 1, Registration: group.Registration{Parent: "db"}}, {Name: "b", Port: 2, Registration: group.Registration{Parent: "db-sql"}}}
+		s.Routes = []group.Route{{Name: "pg-master", Backend: "a"}, {Name: "ledger", Backend: "b"}, {Name: "pg", Backend: "b"}}
+	})
+	v := records(taker, 5, nil, 0)
+	v.Accepted["db"] = view.Accepted{Value: db, SpecIndex: 9, Index: 10}
+	want := []string{"app_id", `backend["a"]`, `backend["b"]`, `route["pg-master"]`, `route["ledger"]`}
+	for name, err := range map[string]error{"stored": vet.New(ownApp, nil).Stored(v, "pg"), "applied": vet.New(ownApp, nil).Edit(v, taker)} {
+		var refused *group.ValidationError
+		var paths []string
+		if errors.As(err, &refused) {
+			for _, p := range refused.Problems {
+				paths = append(paths, p.Path)
+			}
+		}
+		if !slices.Equal(paths, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// What is in force already keeps its names, and so does the group itself.
+	v = &view.View{Specs: map[string]view.Spec{"db": {Value: db, Index: 5}}, Accepted: map[string]view.Accepted{"db": {Value: db, SpecIndex: 5, Index: 6}}}
+	if err := vet.New(ownApp, nil).Edit(v, db); err != nil {
+		t.Errorf("its own names: %v", err)
+	}
+}
+
+// TestOfTwoNewGroupsTheFirstGetsAName: each is judged while the other is, too.
+func TestOfTwoNewGroupsTheFirstGetsAName(t *testing.T) {
+	named := func(name string) group.Spec {
+		return spec(func(s *group.Spec) {
+			s.Name = name
+			s.Backends = []group.Backend{{Name: "x", Port: 80}}
+			s.Routes = []group.Route{{Name: "front", Backend: "x"}}
+		})
+	}
+	v := &view.View{Specs: map[string]view.Spec{"first": {Value: named("first"), Index: 5}, "second": {Value: named("second"), Index: 6}}}
+	judge := vet.New(ownApp, nil)
+	if err := judge.Stored(v, "first"); err != nil {
+		t.Errorf("first: %v", err)
+	}
+	if err := judge.Stored(v, "second"); err == nil || !strings.Contains(err.Error(), "NAME_TAKEN") && !strings.Contains(err.Error(), "first") {
+		t.Errorf("second: %v", err)
+	}
+	if err := judge.Edit(v, named("third")); err == nil {
+		t.Error("one that is not stored yet takes a name")
 	}
 }

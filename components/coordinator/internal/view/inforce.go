@@ -64,6 +64,23 @@ func (v *View) SpecsInForce() map[string]group.Spec {
 	return out
 }
 
+// Before are the specs in force of all groups, also in a View of one group, whose names a
+// spec must not take that was stored at index. What was never accepted, and was stored later,
+// is not among them: of two new groups that want one name the first one gets it.
+func (v *View) Before(index uint64) map[string]group.Spec {
+	all := v
+	if v.others != nil {
+		all = v.others
+	}
+	out := all.SpecsInForce()
+	for name := range out {
+		if _, accepted := all.Accepted[name]; !accepted && all.Specs[name].Index > index {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
 // Known lists the groups that have a spec or had a valid one, sorted.
 func (v *View) Known() []string {
 	names := maps.Clone(v.Specs)

@@ -6,6 +6,7 @@ import (
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/store"
+	"cadre.dev/store/storetest"
 )
 
 const (
@@ -62,5 +63,23 @@ func TestMeshOf(t *testing.T) {
 	}
 	if mesh, index, ok := of(nil).MeshOf("pg"); !ok || index != 0 || mesh.Group != "" {
 		t.Errorf("none: %+v at %d, %v", mesh, index, ok)
+	}
+}
+
+// TestBeforeIsOfAllGroups: a View of one group knows whose names others have.
+func TestBeforeIsOfAllGroups(t *testing.T) {
+	s := storetest.NewMemory()
+	for key, text := range map[string]string{store.GroupAcceptedKey("pg"): accepted(t, "pg"), store.MeshKey("pg"): goodMesh} {
+		if err := s.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: key, Value: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	latest, err := view.Read(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := view.ReadGroup(t.Context(), s, "web", latest)
+	if err != nil || one.Before(1)["pg"].Name != "pg" {
+		t.Errorf("%+v, %v", one.Before(1), err)
 	}
 }

@@ -58,7 +58,7 @@ var restsOn = map[string][]string{
 	"template":      {"not_secret"}, "meta": {"not_secret"}, "workload": {"not_secret"},
 	"not_secret":     {"template", "meta", "workload"},
 	"lifecycle_hook": {"template"}, "health_check": {"template"},
-	"secret": {"workload"}, "backend": {"secret"},
+	"secret": {"workload"}, "backend": {"secret", "name"}, "route": {"backend", "workload"}, "consul_permissions": {"name"},
 }
 
 // judged: everything is known that a problem at path follows from.

@@ -88,7 +88,25 @@ var specWords = shape.Words{
 	"backend.protocol": "`tcp`, the default, or `udp`.",
 	"backend.port":     "Port.",
 	"backend.address":  "Where the workload listens: absent for the virtual address, `127.0.0.1` for a TCP service that knows nothing of it.",
-	"backend.allow":    "Other groups that may connect. Members of this one always may.",
+	"backend.allow":    "Other groups that may connect, and who may dial the routes that lead here. Members of this group may always connect, and dial routes where it names itself.",
+	"backend.workload": "What the backend's identity in the service layer ends with. Default its name.",
+
+	"backend.registration":        "Who tells the catalog of the backend's health and role, and under which name.",
+	"backend.registration.owner":  "`platform`, the default: health from the agent's checks, the role from the workload's driver. `workload`: the workload says both at the agent, `PUT /v1/backends/<name>`.",
+	"backend.registration.parent": "The backend's service in Consul's catalog. Default `<group>-<workload>`.",
+	"backend.registration.ttl":    "For owner `workload`: how long its word holds, 2s to 1h. Default 30s.",
+
+	"route":              "A name that applications of other groups dial as `<name>:<port of the backend>`. It leads to the members whose backend is well. Changing it moves no slot.",
+	"route.name":         "Name, unique in the cluster.",
+	"route.backend":      "Backend of this group that it leads to; a TCP one.",
+	"route.role":         "Role that a member must have: `leader`, `follower` or `learner`, or any tag that a workload publishes itself. Default: any member.",
+	"route.hold":         "How long callers' agents may hold new connections back while an operation moves the role, 100ms to 30s. Default: not at all.",
+	"route.pooler":       "`pgbouncer`: a PgBouncer in each caller's CVM pools the connections, and waits with them while the role moves. Default: none.",
+	"route.pooler_users": "Users whose passwords the pooler knows, each with the name of the secret of the calling group that holds it.",
+
+	"consul_permissions":               "Rights of the group's Consul token beyond what its workload implies, never outside of `service/<group>/`.",
+	"consul_permissions.key_prefixes":  "Prefixes of keys that may be written, each within `service/<group>/`.",
+	"consul_permissions.session_write": "Whether it may make sessions, on the node of its own slot.",
 
 	"secret":        "A secret of the group: random, equal on all its slots, made inside the coordinators. No value of it is ever in a spec, in state or in a plan.",
 	"secret.name":   "Name of the file below `/run/mesh/secrets`.",

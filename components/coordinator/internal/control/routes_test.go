@@ -1,0 +1,98 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/store"
+)
+
+func meshRecord(index uint64, routes ...string) map[string]view.Rec[group.Mesh] {
+	m := group.Mesh{Group: "pg", Proxies: []group.Proxy{{ID: "pg-pg-sidecar-proxy", Service: "pg-pg", Backend: "pg", Port: 20000, LocalPort: 5432, Callers: []string{"web"}}}}
+	for _, name := range routes {
+		m.Routes = append(m.Routes, group.RouteTo{Name: name, VIP: netip.MustParseAddr("127.10.0.1"), Port: 80})
+	}
+	return map[string]view.Rec[group.Mesh]{"pg": {Value: m, Index: index}}
+}
+
+func configOf(t *testing.T, d *controlv1.Desired) group.AgentConfig {
+	t.Helper()
+	var out group.AgentConfig
+	if err := json.Unmarshal(d.GetConfigJson(), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestARouteReachesTheAgentsWithoutARollout: another part is another version of the same
+// Revision; one that cannot be read leaves the agent with what it has.
+func TestARouteReachesTheAgentsWithoutARollout(t *testing.T) {
+	v := records()
+	none := desired(t, v, "boot")
+	v.Meshes = meshRecord(30, "a")
+	one := desired(t, v, "boot")
+	v.Meshes = meshRecord(40, "a", "b")
+	two := desired(t, v, "boot")
+	if none.GetVersion() >= one.GetVersion() || one.GetVersion() >= two.GetVersion() {
+		t.Errorf("versions %d, %d, %d", none.GetVersion(), one.GetVersion(), two.GetVersion())
+	}
+	if a, b := configOf(t, one), configOf(t, two); len(a.Mesh.Routes) != 1 || len(b.Mesh.Routes) != 2 || len(b.Mesh.Proxies) != 1 || a.Revision != b.Revision {
+		t.Errorf("%+v, then %+v", a, b)
+	}
+	if got := configOf(t, none).Mesh; got.Group != "" {
+		t.Errorf("without a part it is told of %+v", got)
+	}
+	v.Meshes = nil
+	v.Bad = []*store.RecordError{{Key: store.MeshKey("pg"), Index: 50, Err: errors.New("odd")}}
+	if lost := desired(t, v, "boot"); lost.GetConfigJson() != nil || lost.GetVersion() != 50 {
+		t.Errorf("unreadable: version %d, configuration %s", lost.GetVersion(), lost.GetConfigJson())
+	}
+	v.Bad[0].Key = store.MeshKey("pg-2")
+	if other := desired(t, v, "boot"); other.GetConfigJson() == nil {
+		t.Error("another group's record that cannot be read keeps the configuration back")
+	}
+}
+
+// TestTheMapOpensAProxyForItsCallers, and an unreadable part changes no map.
+func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
+	v := records()
+	v.Specs["web"] = view.Spec{Value: group.Spec{Name: "web"}, Index: 20}
+	v.Slots["web-0"] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "web", Slot: "web-0", VIP: "127.50.1.2", InstanceID: "j"}}
+	v.Admissions["web-0"] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "web", Slot: "web-0", BootID: "b", InstanceID: "j"}}
+	var d Directory
+	d.Update(v, nil, nil)
+	offers := func() (out []uint32) {
+		for _, p := range d.InitialPeers("web", "web-0") {
+			for _, port := range p.GetOffers() {
+				out = append(out, port.GetPort())
+			}
+		}
+		return out
+	}
+	if got := offers(); got != nil {
+		t.Errorf("without a part: %v", got)
+	}
+	with := *v
+	with.Index, with.Meshes = v.Index+1, meshRecord(30)
+	if changed := d.Update(&with, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || !slices.Contains(changed, peering.CoordinatorGroup) || !slices.Equal(offers(), []uint32{20000}) {
+		t.Errorf("changed %v, offers %v", changed, offers())
+	}
+	lost := *v
+	lost.Index, lost.Bad = v.Index+2, []*store.RecordError{{Key: store.MeshKey("pg"), Index: 50, Err: errors.New("odd")}}
+	if changed := d.Update(&lost, nil, nil); len(changed) != 0 || !slices.Equal(offers(), []uint32{20000}) {
+		t.Errorf("unreadable: changed %v, offers %v", changed, offers())
+	}
+	gone := *v
+	gone.Index = v.Index + 3
+	if changed := d.Update(&gone, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || offers() != nil {
+		t.Errorf("gone: changed %v, offers %v", changed, offers())
+	}
+}
