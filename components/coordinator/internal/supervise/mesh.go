@@ -15,8 +15,11 @@ import (
 	"cadre.dev/core/secret"
 )
 
-// MeshLeafTTL is how long a certificate of the service mesh lives: the least that Consul takes.
-const MeshLeafTTL = time.Hour
+// MeshLeafTTL is how long a certificate of the service mesh lives: Consul's default. It ends
+// nobody's access sooner: the overlay cuts a Boot off that lost its Slot, whatever certificates
+// its proxies hold. And each renewal changes the listener of a backend's Envoy, which ends the
+// connections of all its callers ten minutes later: with an hour they would live for one.
+const MeshLeafTTL = 72 * time.Hour
 
 // MeshCA is the CA of the service mesh.
 type MeshCA struct {
