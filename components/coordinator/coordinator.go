@@ -35,6 +35,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/vet"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/coordinator/internal/xds"
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -89,6 +90,7 @@ type Coordinator struct {
 	control   *control.Service
 	admission *admission.Service
 	door      *door.Door
+	xds       *xds.Relay
 	catalog   *catalog.Writer
 	platform  *observe.Platform
 	reconcile *reconcile.Reconciler
@@ -158,7 +160,10 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work := newTasks(ctx)
 	defer work.stop()
 	work.run("genesis", c.genesis)
+	work.run("service mesh", c.afterConfirmed(c.giveMeshCA))
 	work.run("agreement", c.agree)
+	// It ends before Consul does: it takes its tokens back.
+	work.run("xds", c.xds.Run)
 	work.run("records", c.views.Run)
 	work.run("state", func(ctx context.Context) error { return c.ratchet.Follow(ctx, c.views) })
 	work.run("catalog", c.afterConfirmed(c.catalog.Run))
@@ -274,6 +279,7 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	}
 	c.assembleServices(consul.Address()) //nolint:contextcheck // what the API asks about tokens ends with its server
 	c.assembleDoor(consul.Address())
+	c.assembleXDS(consul.XDSAddress())
 	return c.assembleOverlay()
 }
 
@@ -290,6 +296,7 @@ func (c *Coordinator) consulConfig(gossip secret.Value) supervise.Config {
 		GossipKey: gossip, ManagementToken: c.root.ManagementToken(), CAPEM: c.root.CA().PEM(),
 		// Members come from one address, that of the door.
 		Clients: door.Connections() + ownConnections,
+		Mesh:    supervise.MeshCA{ClusterID: c.root.Connect().ClusterID(), Root: c.root.Connect().RootPEM()},
 	}
 	for _, vip := range c.cfg.otherVIPs() {
 		cfg.Others = append(cfg.Others, netip.MustParseAddr(vip))
@@ -385,13 +392,28 @@ func (c *Coordinator) assembleCatalog(consulAddress string) error {
 // assembleDoor makes the way of members to Consul.
 func (c *Coordinator) assembleDoor(consulAddress string) {
 	c.door = door.New(door.Config{
-		Consul: consulAddress, Datacenter: c.cfg.Datacenter, Tokens: c.issuer, Now: c.deps.Now, Log: c.log,
-		Holds: func(slot, boot string) bool {
-			v, _ := c.views.Latest()
-			return v != nil && v.Admissions[slot].Value.BootID == boot && boot != ""
-		},
+		Consul: consulAddress, Datacenter: c.cfg.Datacenter, Tokens: c.issuer, Holds: c.holds, Now: c.deps.Now, Log: c.log,
 	})
 }
+
+// holds tells whether a Boot is the Slot now.
+func (c *Coordinator) holds(slot, boot string) bool {
+	v, _ := c.views.Latest()
+	return v != nil && v.Admissions[slot].Value.BootID == boot && boot != ""
+}
+
+// assembleXDS makes the way of members' proxies to their configuration.
+func (c *Coordinator) assembleXDS(consulAddress string) {
+	c.xds = xds.New(xds.Config{
+		Consul: consulAddress, Coordinator: c.cfg.Slot, BootID: c.identity.BootID(), Simulated: c.cfg.Trust.AllowSimulated,
+		Tokens: c.issuer, Proxies: c.proxies, Holds: c.holds, Now: c.deps.Now, Log: c.log,
+	})
+	c.metrics.Gauge("cadre_xds_streams", "Open streams of members' proxies.", func() float64 { return float64(c.xds.Streams()) })
+}
+
+// proxies are those that each member of a group may be. No record says so yet, so none is
+// one: routes will.
+func (c *Coordinator) proxies(_ string) []xds.Identity { return nil }
 
 // serveDoor serves one connection of a member at the door. Coordinators have a Consul of
 // their own.
@@ -403,6 +425,15 @@ func (c *Coordinator) serveDoor(ctx context.Context, peer overlay.Peer, conn net
 	c.door.Serve(ctx, door.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
 }
 
+// serveXDS serves one connection of a member's proxies. Coordinators have none.
+func (c *Coordinator) serveXDS(ctx context.Context, peer overlay.Peer, conn net.Conn) {
+	if peer.ID.Group == peering.CoordinatorGroup {
+		_ = conn.Close()
+		return
+	}
+	c.xds.Serve(ctx, xds.Caller{Group: peer.ID.Group, Slot: peer.ID.Slot, Boot: peer.BootID}, conn)
+}
+
 func (c *Coordinator) assembleOverlay() error {
 	node, err := overlay.New(overlay.Config{
 		Self:    overlay.ID{Cluster: c.cfg.Cluster, Group: peering.CoordinatorGroup, Slot: c.cfg.Slot},
@@ -410,7 +441,7 @@ func (c *Coordinator) assembleOverlay() error {
 		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
 		Private:        group.PrivatePorts(c.cfg.APIListen, c.cfg.StatusListen, c.cfg.SessionListen),
 		ServeAdmission: c.admission.Serve, OnControl: c.onControl,
-		Serve: map[uint16]func(context.Context, overlay.Peer, net.Conn){group.ConsulHTTPPort: c.serveDoor},
+		Serve: map[uint16]func(context.Context, overlay.Peer, net.Conn){group.ConsulHTTPPort: c.serveDoor, group.ConsulXDSPort: c.serveXDS},
 	})
 	if err != nil {
 		return fmt.Errorf("make overlay node: %w", err)

@@ -12,6 +12,7 @@ import (
 	"cadre.dev/coordinator/internal/founding"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
+	"cadre.dev/coordinator/internal/supervise"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/secret"
@@ -36,31 +37,48 @@ func (c *Coordinator) genesis(ctx context.Context) error {
 		{"autopilot", func(ctx context.Context) error { return c.issuer.EnsureMinQuorum(ctx, uint(c.cfg.Replicas)) }},
 	}
 	for _, step := range steps {
-		last := ""
-		for {
-			call, cancel := context.WithTimeout(ctx, 10*time.Second)
-			err := step.do(call)
-			cancel()
-			if err == nil {
-				break
-			}
-			if _, final := errors.AsType[*founding.HaltError](err); final {
-				return err
-			}
-			// The same complaint at each retry would say nothing new.
-			if text := err.Error(); text != last && ctx.Err() == nil {
-				c.log.Info("consul is not ready yet", "step", step.name, "error", err)
-				last = text
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(genesisRetry):
-			}
+		if ready, err := c.insist(ctx, step.name, step.do); err != nil || !ready {
+			return err
 		}
 	}
 	c.log.Info("consul is ready")
 	return c.renewConsulToken(ctx)
+}
+
+// insist does a step until it has succeeded: ready. An error is of one that is not to be tried
+// again.
+func (c *Coordinator) insist(ctx context.Context, name string, do func(context.Context) error) (ready bool, err error) {
+	last := ""
+	for {
+		call, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := do(call)
+		cancel()
+		if err == nil {
+			return true, nil
+		}
+		if _, final := errors.AsType[*founding.HaltError](err); final {
+			return false, err
+		}
+		// The same complaint at each retry would say nothing new.
+		if text := err.Error(); text != last && ctx.Err() == nil {
+			c.log.Info("consul is not ready yet", "step", name, "error", err)
+			last = text
+		}
+		select {
+		case <-ctx.Done():
+			return false, nil
+		case <-time.After(genesisRetry):
+		}
+	}
+}
+
+// giveMeshCA has Consul's service mesh use the CA that all coordinators derive.
+func (c *Coordinator) giveMeshCA(ctx context.Context) error {
+	mesh := c.consulConfig(secret.Value{})
+	_, err := c.insist(ctx, "service mesh", func(ctx context.Context) error {
+		return supervise.EnsureMeshCA(ctx, mesh.Address(), c.root.ManagementToken(), mesh.Mesh, c.root.Connect().Key())
+	})
+	return err
 }
 
 // consulTokenEvery is a third of the token's life: two renewals may fail.
@@ -137,6 +155,7 @@ func (c *Coordinator) followPeers(ctx context.Context) error {
 		if unknown = !c.control.EndStale(ctx, v, stale); unknown {
 			again = time.After(staleAgain)
 		}
+		c.xds.Recheck()
 		if groups := c.directory.Update(v, c.peers.Members(), scope); len(groups) > 0 {
 			c.setPeers()
 			c.control.WakeGroups(groups)

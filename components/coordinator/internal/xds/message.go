@@ -107,29 +107,24 @@ func withNode(n node, rest []byte) []byte {
 
 func readNode(message []byte) (node, error) {
 	var n node
+	parts := map[protowire.Number]func(value []byte) (err error){
+		nodeID:       func(value []byte) error { n.id = string(value); return nil },
+		nodeCluster:  func(value []byte) error { n.cluster = string(value); return nil },
+		nodeAgent:    func(value []byte) error { n.agent = string(value); return nil },
+		nodeMetadata: func(value []byte) (err error) { n.nodeName, err = readNodeName(value); return err },
+		nodeBuild:    func(value []byte) (err error) { n.version, err = readBuild(value); return err },
+	}
 	once := map[protowire.Number]bool{}
 	err := fields(message, func(num protowire.Number, typ protowire.Type, _, value []byte) error {
-		switch num {
-		case nodeID, nodeCluster, nodeMetadata, nodeAgent, nodeBuild:
-			if typ != protowire.BytesType || once[num] {
-				return fmt.Errorf("node: field %d is there twice or is of another kind", num)
-			}
-			once[num] = true
+		read, asked := parts[num]
+		if !asked {
+			return nil
 		}
-		var err error
-		switch num {
-		case nodeID:
-			n.id = string(value)
-		case nodeCluster:
-			n.cluster = string(value)
-		case nodeAgent:
-			n.agent = string(value)
-		case nodeMetadata:
-			n.nodeName, err = readNodeName(value)
-		case nodeBuild:
-			n.version, err = readBuild(value)
+		if typ != protowire.BytesType || once[num] {
+			return fmt.Errorf("node: field %d is there twice or is of another kind", num)
 		}
-		return err
+		once[num] = true
+		return read(value)
 	})
 	return n, err
 }
