@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -107,10 +108,17 @@ func withNode(n node, rest []byte) []byte {
 
 func readNode(message []byte) (node, error) {
 	var n node
-	parts := map[protowire.Number]func(value []byte) (err error){
-		nodeID:       func(value []byte) error { n.id = string(value); return nil },
-		nodeCluster:  func(value []byte) error { n.cluster = string(value); return nil },
-		nodeAgent:    func(value []byte) error { n.agent = string(value); return nil },
+	text := func(into *string) func([]byte) error {
+		return func(value []byte) error {
+			if !utf8.Valid(value) {
+				return errMalformed
+			}
+			*into = string(value)
+			return nil
+		}
+	}
+	parts := map[protowire.Number]func(value []byte) error{
+		nodeID: text(&n.id), nodeCluster: text(&n.cluster), nodeAgent: text(&n.agent),
 		nodeMetadata: func(value []byte) (err error) { n.nodeName, err = readNodeName(value); return err },
 		nodeBuild:    func(value []byte) (err error) { n.version, err = readBuild(value); return err },
 	}
