@@ -94,6 +94,13 @@ func TestOneCoordinator(t *testing.T) {
 		}
 		return nil
 	})
+	h.Eventually("an answer to the stream of a proxy", func() error {
+		// No route makes the group's members proxies.
+		if ended, _ := h.Proxy.Load().(string); !strings.Contains(ended, "PermissionDenied") || !strings.Contains(ended, "group web has no proxies") {
+			return fmt.Errorf("it ended with %q", ended)
+		}
+		return nil
+	})
 	if err := h.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}

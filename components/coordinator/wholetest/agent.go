@@ -18,10 +18,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"cadre.dev/attest"
 	"cadre.dev/attest/statement"
+	"cadre.dev/core/group"
 	"cadre.dev/mesh"
 	"cadre.dev/overlay"
 	"cadre.dev/overlay/grpcconn"
@@ -114,9 +117,10 @@ func (h *Whole) session(ctx context.Context, key *ecdsa.PrivateKey, creds *admis
 	node, err := overlay.New(overlay.Config{
 		Self:    overlay.ID{Cluster: creds.GetCluster(), Group: creds.GetGroup(), Slot: creds.GetSlot()},
 		SelfVIP: netip.MustParseAddr(creds.GetVip()), Listen: "127.0.0.1:0", Gateway: h.Config.Gateway,
-		OnControl: func(ctx context.Context, _ overlay.Peer, c overlay.ControlConns) {
+		OnControl: func(ctx context.Context, peer overlay.Peer, c overlay.ControlConns) {
 			h.reportLoop(ctx, creds.GetSlot(), c, mesh.Server{Node: func() mesh.Node { return node }}, func(channel *grpc.ClientConn) {
 				h.Renewals.Store(renewOnce(ctx, channel, creds))
+				h.Proxy.Store(proxyOnce(ctx, node, peer.ID, creds))
 			})
 		},
 	})
@@ -175,6 +179,37 @@ func renewOnce(ctx context.Context, channel *grpc.ClientConn, had *admissionv1.C
 		return "nothing is fresh"
 	}
 	return ""
+}
+
+// proxyOnce opens a stream for configuration as the Slot's Envoy does, and says how it ended.
+func proxyOnce(ctx context.Context, node *overlay.Node, coordinator overlay.ID, had *admissionv1.Credentials) string {
+	conn, err := node.DialService(ctx, coordinator, group.ConsulXDSPort)
+	if err != nil {
+		return err.Error()
+	}
+	channel, err := grpcconn.Client(conn)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = channel.Close() }()
+	stream, err := channel.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	if err != nil {
+		return err.Error()
+	}
+	text := func(num protowire.Number, value string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, num, protowire.BytesType), value)
+	}
+	within := func(num protowire.Number, parts ...[]byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), bytes.Join(parts, nil))
+	}
+	name := within(3, within(1, text(1, "node_name"), within(2, text(3, had.GetSlot()))))
+	first := &emptypb.Empty{}
+	first.ProtoReflect().SetUnknown(within(1, text(1, had.GetGroup()+"-sidecar-proxy"), text(2, had.GetGroup()), name))
+	if err := stream.SendMsg(first); err != nil {
+		return err.Error()
+	}
+	return status.Convert(stream.RecvMsg(&emptypb.Empty{})).String()
 }
 
 func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlConns, asked mesh.Server, once func(*grpc.ClientConn)) {

@@ -52,7 +52,9 @@ func Isolated(t *testing.T) bool {
 type Whole struct {
 	T testing.TB
 	// Renewals is the outcome of the last renewal, a text; empty: good.
-	Renewals      atomic.Value
+	Renewals atomic.Value
+	// Proxy is how the last stream of a proxy ended, a text.
+	Proxy         atomic.Value
 	Cloud         *attestsim.Cloud
 	Gateway       *overlaytest.Gateway
 	Platform      *Platform

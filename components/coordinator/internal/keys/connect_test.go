@@ -124,7 +124,7 @@ func TestTOK07_TheMeshsKeyIsNotPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, out := range []string{fmt.Sprintf("%v %+v %#v", r.Connect(), *r.Connect(), *r.Connect()), fmt.Sprintf("%+v", *r)} {
-		for _, canary := range []string{"EC PRIVATE KEY", hex.EncodeToString(raw), strings.Trim(fmt.Sprint(raw), "[]")} {
+		for _, canary := range []string{"EC PRIVATE KEY", hex.EncodeToString(raw), strings.Trim(fmt.Sprintf("%d", raw), "[]")} {
 			if strings.Contains(out, canary) {
 				t.Errorf("%q shows the key", out)
 			}

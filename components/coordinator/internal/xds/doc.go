@@ -14,5 +14,5 @@
 // One method is served, the one that Envoy is told to use. Messages of members are read one by
 // one, those of Consul are copied: nothing here knows what a configuration is.
 //
-// Judging is pure (first, later, Judge); Relay is the shell around it.
+// Judging is pure (first, later, judge); Relay is the shell around it.
 package xds

@@ -15,21 +15,21 @@ type Identity struct {
 	ID, Service string
 }
 
-// judge tells which of proxies a stream of the caller is, or why it is none.
-func judge(c Caller, proxies []Identity, n node) (Identity, error) {
+// judge is nil for a stream of the caller that is one of proxies; else it tells why it is none.
+func judge(c Caller, proxies []Identity, n node) error {
 	if n.nodeName != c.Slot {
-		return Identity{}, fmt.Errorf("node.metadata.node_name is %.80q and the session is of %s: set it to the slot's name", n.nodeName, c.Slot)
+		return fmt.Errorf("node.metadata.node_name is %.80q and the session is of %s: set it to the slot's name", n.nodeName, c.Slot)
 	}
 	at := slices.IndexFunc(proxies, func(p Identity) bool { return p.ID == n.id && p.ID != "" })
 	switch {
 	case at < 0 && len(proxies) == 0:
-		return Identity{}, fmt.Errorf("node.id is %.80q and group %s has no proxies: no route names a backend of it, and none allows it", n.id, c.Group)
+		return fmt.Errorf("node.id is %.80q and group %s has no proxies: no route names a backend of it, and none allows it", n.id, c.Group)
 	case at < 0:
-		return Identity{}, fmt.Errorf("node.id is %.80q and %s may be %s", n.id, c.Slot, ids(proxies))
+		return fmt.Errorf("node.id is %.80q and %s may be %s", n.id, c.Slot, ids(proxies))
 	case proxies[at].Service != n.cluster:
-		return Identity{}, fmt.Errorf("node.cluster is %.80q: want %s, the service of %s", n.cluster, proxies[at].Service, n.id)
+		return fmt.Errorf("node.cluster is %.80q: want %s, the service of %s", n.cluster, proxies[at].Service, n.id)
 	}
-	return proxies[at], nil
+	return nil
 }
 
 func ids(proxies []Identity) string {

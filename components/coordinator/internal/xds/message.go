@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -107,29 +108,31 @@ func withNode(n node, rest []byte) []byte {
 
 func readNode(message []byte) (node, error) {
 	var n node
+	text := func(into *string) func([]byte) error {
+		return func(value []byte) error {
+			if !utf8.Valid(value) {
+				return errMalformed
+			}
+			*into = string(value)
+			return nil
+		}
+	}
+	parts := map[protowire.Number]func(value []byte) error{
+		nodeID: text(&n.id), nodeCluster: text(&n.cluster), nodeAgent: text(&n.agent),
+		nodeMetadata: func(value []byte) (err error) { n.nodeName, err = readNodeName(value); return err },
+		nodeBuild:    func(value []byte) (err error) { n.version, err = readBuild(value); return err },
+	}
 	once := map[protowire.Number]bool{}
 	err := fields(message, func(num protowire.Number, typ protowire.Type, _, value []byte) error {
-		switch num {
-		case nodeID, nodeCluster, nodeMetadata, nodeAgent, nodeBuild:
-			if typ != protowire.BytesType || once[num] {
-				return fmt.Errorf("node: field %d is there twice or is of another kind", num)
-			}
-			once[num] = true
+		read, asked := parts[num]
+		if !asked {
+			return nil
 		}
-		var err error
-		switch num {
-		case nodeID:
-			n.id = string(value)
-		case nodeCluster:
-			n.cluster = string(value)
-		case nodeAgent:
-			n.agent = string(value)
-		case nodeMetadata:
-			n.nodeName, err = readNodeName(value)
-		case nodeBuild:
-			n.version, err = readBuild(value)
+		if typ != protowire.BytesType || once[num] {
+			return fmt.Errorf("node: field %d is there twice or is of another kind", num)
 		}
-		return err
+		once[num] = true
+		return read(value)
 	})
 	return n, err
 }

@@ -74,7 +74,7 @@ func New(cfg Config) *Relay {
 		},
 		server: &http2.Server{
 			// Those beyond the member's own bound are told why.
-			MaxConcurrentStreams: uint32(limits.Streams) + 8, IdleTimeout: idleLimit, ReadIdleTimeout: silence, //nolint:gosec // small
+			MaxConcurrentStreams: uint32(limits.Streams) + 8, IdleTimeout: idleLimit, ReadIdleTimeout: silence,
 			WriteByteTimeout: limits.Unread, MaxUploadBufferPerConnection: 4 * window, MaxUploadBufferPerStream: window,
 		},
 		base:  &http.Server{MaxHeaderBytes: headerLimit, ReadHeaderTimeout: sendLimit, ErrorLog: log.New(io.Discard, "", 0)},
@@ -170,7 +170,7 @@ func (r *Relay) mayBe(c Caller, proxies []Identity, n node) *refusal {
 	if !r.cfg.Holds(c.Slot, c.Boot) {
 		return refuse(codes.PermissionDenied, "this boot is not %s now", c.Slot)
 	}
-	if _, err := judge(c, proxies, n); err != nil {
+	if err := judge(c, proxies, n); err != nil {
 		return refuse(codes.PermissionDenied, "%v", err)
 	}
 	return nil

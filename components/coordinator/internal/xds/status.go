@@ -45,10 +45,7 @@ func readStatus(header, trailer http.Header) (*refusal, bool) {
 	for _, h := range []http.Header{trailer, header} {
 		if text := h.Get(statusField); text != "" {
 			code, err := strconv.ParseUint(text, 10, 8)
-			if err != nil {
-				return nil, false
-			}
-			return &refusal{codes.Code(code), decode(h.Get(messageField))}, true
+			return &refusal{codes.Code(code), decode(h.Get(messageField))}, err == nil
 		}
 	}
 	return nil, false

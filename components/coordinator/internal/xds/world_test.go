@@ -279,7 +279,7 @@ func (e *envoy) receive() (answer, error) {
 	}
 	a := answer{size: len(message)}
 	err := eachField(message, func(num protowire.Number, value []byte) {
-		switch num {
+		switch int(num) {
 		case 2:
 			_ = eachField(value, func(num protowire.Number, name []byte) {
 				if num == 3 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cadre.dev/coordinator/internal/door"
+	"cadre.dev/coordinator/internal/xds"
 )
 
 func main() {
@@ -16,7 +17,7 @@ func main() {
 	text, err := os.ReadFile(*out)
 	if err == nil {
 		var page string
-		if page, err = fill(string(text), map[string]string{"rules": door.Table(), "limits": door.Shares()}); err == nil {
+		if page, err = fill(string(text), map[string]string{"rules": door.Table(), "limits": door.Shares(), "xds": xds.Shares()}); err == nil {
 			err = os.WriteFile(*out, []byte(page), 0o644) //nolint:gosec // documentation is for everybody
 		}
 	}
