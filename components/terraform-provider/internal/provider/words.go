@@ -88,7 +88,25 @@ var specWords = shape.Words{
 	"backend.protocol": "`tcp`, the default, or `udp`.",
 	"backend.port":     "Port.",
 	"backend.address":  "Where the workload listens: absent for the virtual address, `127.0.0.1` for a TCP service that knows nothing of it.",
-	"backend.allow":    "Other groups that may connect. Members of this one always may.",
+	"backend.allow":    "Other groups that may connect, to the port and to the routes that lead here. Members of this one always may use the port, and the routes where the group names itself.",
+	"backend.workload": "What the backend's service in Consul's catalog ends with, after the group's name and `-`. Default: the backend's name.",
+
+	"backend.registration":        "Who tells the catalog of the backend, where routes lead to it.",
+	"backend.registration.owner":  "`platform`, the default: health comes from the health checks, the role from the workload's driver. `workload`: the workload says both with `PUT /v1/backends/<name>` at the agent.",
+	"backend.registration.parent": "Name of the service in Consul's catalog, unique in the cluster. Default `<group>-<workload>`.",
+	"backend.registration.ttl":    "How long what a workload said holds, `2s` to `1h`. Only for owner `workload`. Default `30s`.",
+
+	"route":              "A name that applications of allowed groups dial as `<name>:<port of the backend>`. It is not part of the revision.",
+	"route.name":         "Name, unique in the cluster. It may be that of the group itself.",
+	"route.backend":      "Backend of this group that it leads to: a TCP one.",
+	"route.role":         "Role that a slot must have: `leader`, `follower` or `learner`, or any tag that a workload publishes itself. Default: any slot that is well.",
+	"route.hold":         "How long callers' agents may hold new connections back while a hand-over moves the role, `100ms` to `30s`. Default: not at all, and `10s` with a pooler.",
+	"route.pooler":       "`pgbouncer` has one pool the connections in each caller's CVM, paused while a hand-over moves the role. Default: none.",
+	"route.pooler_users": "Users whose passwords the pooler knows, each with the name of the secret of the calling group that holds it.",
+
+	"consul_permissions":               "What the group's Consul token may do beyond what its workload's driver needs. Slots get it with their next renewal.",
+	"consul_permissions.key_prefixes":  "Prefixes of keys that may be written: `service/<group>/`, or what begins with it.",
+	"consul_permissions.session_write": "Whether a slot may make Consul sessions, on its own node. Default `false`.",
 
 	"secret":        "A secret of the group: random, equal on all its slots, made inside the coordinators. No value of it is ever in a spec, in state or in a plan.",
 	"secret.name":   "Name of the file below `/run/mesh/secrets`.",
