@@ -85,6 +85,32 @@ group "postgres" {
     preserved_state { disk = "data" }
   }
   not_secret = ["A"]
+  backend "api" {
+    port     = 8080
+    address  = "127.0.0.1"
+    allow    = ["web", "postgres"]
+    workload = "rest"
+    registration {
+      owner  = "workload"
+      parent = "ledger"
+      ttl    = "10s"
+    }
+  }
+  route "postgres-master" {
+    backend      = "pg"
+    role         = "leader"
+    hold         = "5s"
+    pooler       = "pgbouncer"
+    pooler_users = { app = "app-password" }
+  }
+  route "ledger-blue" {
+    backend = "api"
+    role    = "blue"
+  }
+  consul_permissions {
+    key_prefixes  = ["service/postgres/config/"]
+    session_write = true
+  }
 }
 `
 
@@ -102,12 +128,14 @@ func TestEveryField(t *testing.T) {
 	}
 	golden(t, "testdata/everything.json", string(text)+"\n")
 	again, err := group.Decode(f.Groups[0].JSON)
-	if err != nil || again.Replicas != 3 || again.Workload.Settings["port"] != "8008" || again.Workload.Settings["scope"] != "pg" {
+	if err != nil || again.Replicas != 3 || again.Workload.Settings["port"] != "8008" || again.Workload.Settings["scope"] != "pg" ||
+		again.Backends[1].Registration.Parent != "ledger" || again.Routes[0].PoolerUsers["app"] != "app-password" || again.Routes[1].Role != "blue" || !again.ConsulPermissions.SessionWrite {
 		t.Errorf("JSON decodes to %+v, %v", again, err)
 	}
 	for path, line := range map[string]string{
 		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "36",
 		`health_check["ready"].http.port`: "40", `instance["2"].metadata`: "59", "nothing": "6", "meta.team": "46",
+		`backend["api"].registration.ttl`: "72", `route["postgres-master"].pooler_users`: "80", `consul_permissions.key_prefixes`: "87",
 	} {
 		if got := f.Groups[0].Position(path); !strings.HasSuffix(got, "all.hcl:"+line) {
 			t.Errorf("Position(%q) = %s, want line %s", path, got, line)

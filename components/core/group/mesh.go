@@ -119,8 +119,8 @@ func (r RouteTo) Behind() netip.Addr {
 const (
 	FirstProxyPort = 20000
 	LastProxyPort  = 20998
-	// CallerPort is that of every proxy that carries calls. Consul wants each to have one;
-	// nobody is let through to it.
+	// CallerPort is that of every proxy that carries calls. Consul wants each to have one; no
+	// Peer is let through to it.
 	CallerPort = 20999
 )
 

@@ -48,6 +48,7 @@ var ownPorts = []ownPort{
 	{port: ConsulXDSPort, owner: "Consul's gRPC API"},
 	{port: 8503, owner: "Consul's gRPC API over TLS"},
 	{port: 8600, owner: "Consul's DNS"},
+	{port: CallerPort, owner: "the proxy that carries what members call"},
 }
 
 // PortOwner names what of Cadre's own uses port; "" if it is free for workloads.

@@ -112,6 +112,10 @@ func TestR3_WhatDoesNotRunIsNotPartOfIt(t *testing.T) {
 	if s.Revision() != rev {
 		t.Error("size, deadlines or meta changed the revision")
 	}
+	s.Backends, s.Routes, s.ConsulPermissions = routed().Backends, routed().Routes, routed().ConsulPermissions
+	if s.Revision() != rev {
+		t.Error("routes, registrations or permissions changed the revision")
+	}
 }
 
 func TestSlotNames(t *testing.T) {
