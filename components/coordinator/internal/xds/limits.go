@@ -20,15 +20,16 @@ type Limits struct {
 	// Sent is how many messages one member may send in a second, SentBurst how many at once; one
 	// of many KiB counts for as many. Those beyond wait.
 	Sent, SentBurst float64
-	// Unread is how long nothing may be taken of what is there for a stream.
-	Unread time.Duration
+	// HalfSent is how long a message that was begun may take, and a stream's first one. Unread is
+	// how long nothing may be taken of what is there for a stream.
+	HalfSent, Unread time.Duration
 }
 
 // A member has an Envoy for each of its backends and one for what it calls, each with one stream.
 // Envoy tells with the first message what it can do, some 60 KiB, and answers each message.
 var defaults = Limits{
 	Conns: 16, AllConns: 16384, Streams: 16, AllStreams: 8192, Message: 512 << 10, Reading: 256 << 20,
-	Opened: 1, OpenedBurst: 32, Sent: 100, SentBurst: 2000, Unread: time.Minute,
+	Opened: 1, OpenedBurst: 32, Sent: 100, SentBurst: 2000, HalfSent: 15 * time.Second, Unread: time.Minute,
 }
 
 func (l Limits) complete() Limits {
@@ -43,6 +44,7 @@ func (l Limits) complete() Limits {
 	fill(&l.OpenedBurst, d.OpenedBurst)
 	fill(&l.Sent, d.Sent)
 	fill(&l.SentBurst, d.SentBurst)
+	fill(&l.HalfSent, d.HalfSent)
 	fill(&l.Unread, d.Unread)
 	return l
 }
@@ -210,6 +212,7 @@ func Shares() string {
 | messages to Consul in a second; one of many KiB counts for as many, those beyond wait | %.0f, after %.0f at once | – |
 | bytes of one message to Consul | %d KiB | – |
 | bytes of messages that are being sent | – | %d MiB |
+| how long a message may take that was begun, and a stream's first one | %v | – |
 | how long nothing may be taken of what Consul sends | %v | – |
-`, l.Conns, l.AllConns, l.Streams, l.AllStreams, l.Opened, l.OpenedBurst, l.Sent, l.SentBurst, l.Message>>10, l.Reading>>20, l.Unread)
+`, l.Conns, l.AllConns, l.Streams, l.AllStreams, l.Opened, l.OpenedBurst, l.Sent, l.SentBurst, l.Message>>10, l.Reading>>20, l.HalfSent, l.Unread)
 }

@@ -44,11 +44,12 @@ func (f *flooding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type silent struct {
 	mu  sync.Mutex
 	got int // guarded by mu
-	// came has a value for each piece that came.
-	came chan struct{}
+	// came has a value for each piece that came, if there is room, and opened for each stream.
+	came, opened chan struct{}
 }
 
 func (s *silent) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	s.opened <- struct{}{}
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Body.Read(buf)
@@ -102,30 +103,23 @@ func TestThreat_DOR10_WhoDoesNotReadIsEnded(t *testing.T) {
 	other := &member{w: w, caller: xds.Caller{Group: "web", Slot: "web-1", Boot: "b"}}
 	other.connect()
 	slow, quick := m.open(m.own()), other.open(other.own())
-	read := make(chan int, 1)
-	go func() {
-		n := 0
-		for {
-			select {
-			case <-backend.ended: // the slow one
-				read <- n
-				return
-			default:
-			}
-			a, err := quick.receive()
-			if err != nil {
-				t.Errorf("who reads is ended: %v", err)
-				read <- n
-				return
-			}
-			n += a.size
+	n := 0
+	for over := false; !over || n < 1<<20; {
+		select {
+		case <-backend.ended: // the slow one
+			over = true
+		default:
 		}
-	}()
-	n := <-read
+		a, err := quick.receive()
+		if err != nil {
+			t.Fatalf("who reads is ended after %d bytes: %v", n, err)
+		}
+		n += a.size
+	}
 	backend.mu.Lock()
 	unread := backend.sent - n
 	backend.mu.Unlock()
-	if n < 1<<20 || unread > 1<<20 {
+	if unread > 1<<20 {
 		t.Errorf("who reads had %d bytes, and %d were on their way", n, unread)
 	}
 	quick.end()
@@ -145,11 +139,11 @@ func TestThreat_DOR10_StreamsAreBounded(t *testing.T) {
 		"of all":      {xds.Limits{AllStreams: 3}, "all members together have 3 streams"},
 		"in a second": {xds.Limits{OpenedBurst: 3, Opened: 0.001}, "opened more than"},
 	} {
-		backend := &silent{came: make(chan struct{}, 64)}
+		backend := &silent{opened: make(chan struct{}, 16)}
 		w, m := before(t, c.limits, backend)
 		for range 3 {
 			m.open(m.own())
-			<-backend.came
+			<-backend.opened
 		}
 		if err := m.open(m.own()).ended(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -200,7 +194,7 @@ func closed(conn net.Conn) bool {
 
 // TestThreat_DOR10_AFloodOfMessagesWaits: it is slowed down, not passed on.
 func TestThreat_DOR10_AFloodOfMessagesWaits(t *testing.T) {
-	backend := &silent{came: make(chan struct{}, 1)}
+	backend := &silent{came: make(chan struct{}, 1), opened: make(chan struct{}, 1)}
 	w, m := before(t, xds.Limits{Sent: 0.001, SentBurst: 20}, backend)
 	e := m.open(m.own())
 	<-backend.came

@@ -77,7 +77,7 @@ func New(cfg Config) *Relay {
 			MaxConcurrentStreams: uint32(limits.Streams) + 8, IdleTimeout: idleLimit, ReadIdleTimeout: silence,
 			WriteByteTimeout: limits.Unread, MaxUploadBufferPerConnection: 4 * window, MaxUploadBufferPerStream: window,
 		},
-		base:  &http.Server{MaxHeaderBytes: headerLimit, ReadHeaderTimeout: sendLimit, ErrorLog: log.New(io.Discard, "", 0)},
+		base:  &http.Server{MaxHeaderBytes: headerLimit, ReadHeaderTimeout: limits.HalfSent, ErrorLog: log.New(io.Discard, "", 0)},
 		ended: make(chan struct{}), open: map[*stream]struct{}{},
 	}
 }

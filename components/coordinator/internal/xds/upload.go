@@ -15,9 +15,6 @@ import (
 // prefix is what stands before each message of gRPC: whether it is compressed, and its size.
 const prefix = 5
 
-// sendLimit bounds the sending of a message that was begun, and of a stream's first one.
-const sendLimit = 15 * time.Second
-
 // upload is what a member sends on one stream, as Consul gets it. Read is called by one goroutine
 // at a time.
 type upload struct {
@@ -39,14 +36,14 @@ type upload struct {
 func (u *upload) message(begun bool) ([]byte, error) {
 	limit := time.Duration(0)
 	if begun {
-		limit = sendLimit
+		limit = u.shares.limits.HalfSent
 	}
 	u.control.read(limit)
 	var head [prefix]byte
 	if _, err := io.ReadFull(u.body, head[:1]); err != nil {
 		return nil, err
 	}
-	u.control.read(sendLimit)
+	u.control.read(u.shares.limits.HalfSent)
 	if _, err := io.ReadFull(u.body, head[1:]); err != nil {
 		return nil, broken(err)
 	}
