@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	consul "github.com/hashicorp/consul/api"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -88,6 +89,7 @@ func TestOneCoordinator(t *testing.T) {
 		t.Errorf("describe: %d operations, %v", len(described.GetOperationsJson()), err)
 	}
 	h.mesh(api)
+	h.route(api, applied)
 	h.Eventually("a renewal over the control session", func() error {
 		if outcome, _ := h.Renewals.Load().(string); h.Renewals.Load() == nil || outcome != "" {
 			return fmt.Errorf("renewal: %v", h.Renewals.Load())
@@ -129,6 +131,48 @@ func (h *harness) complete(api *operator, revision string) {
 		if st.Stable == revision && st.RolloutState == string(operation.Complete) && st.Available == 1 {
 			return
 		}
+	}
+}
+
+// route gives the group one, which rolls nothing and leads to the member's proxy.
+func (h *harness) route(api *operator, applied *apiv1.ApplyGroupResponse) {
+	h.t.Helper()
+	var spec group.Spec
+	if err := json.Unmarshal(specJSON(h.t, "two"), &spec); err != nil {
+		h.t.Fatal(err)
+	}
+	spec.Backends = []group.Backend{{Name: "api", Port: 8080, Allow: []string{"web"}}}
+	spec.Routes = []group.Route{{Name: "front", Backend: "api"}}
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	routed, err := api.ApplyGroup(api.ctx, &apiv1.ApplyGroupRequest{Group: "web", SpecJson: raw, ExpectedIndex: applied.GetIndex()})
+	if err != nil || routed.GetRevision() != applied.GetRevision() {
+		h.t.Fatalf("a route makes the revision %s another one: %s, %v", applied.GetRevision(), routed.GetRevision(), err)
+	}
+	reader, err := consul.NewClient(&consul.Config{Address: "127.0.0.1:8500", Token: h.OperatorToken})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.Eventually("the route leads to the member", func() error {
+		list, _, err := reader.Health().Connect("web-api", "", true, nil)
+		if err != nil || len(list) != 1 || list[0].Node.Node != "web-0" || list[0].Service.Port != group.FirstProxyPort {
+			return fmt.Errorf("proxies %+v, %w", list, err)
+		}
+		callers, _, err := reader.Catalog().Service("web-sidecar-proxy", "", nil)
+		if err != nil || len(callers) != 1 || len(callers[0].ServiceProxy.Upstreams) != 1 || callers[0].ServiceProxy.Upstreams[0].DestinationName != "front" {
+			return fmt.Errorf("callers %+v, %w", callers, err)
+		}
+		chain, _, err := reader.DiscoveryChain().Get("front", nil, nil)
+		if err != nil || chain.Chain.StartNode != "resolver:any.web-api.default.default.dc1" {
+			return fmt.Errorf("chain %+v, %w", chain, err)
+		}
+		return nil
+	})
+	operations, err := api.DescribeInstance(api.ctx, &apiv1.DescribeInstanceRequest{Slot: "web-0"})
+	if err != nil || len(operations.GetOperationsJson()) != 2 {
+		h.t.Errorf("a route moved the slot: %d operations, %v", len(operations.GetOperationsJson()), err)
 	}
 }
 

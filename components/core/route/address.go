@@ -48,7 +48,7 @@ func allot(name string, taken map[netip.Addr]bool) (netip.Addr, error) {
 		if host == 0 || host == 0xff { // what some programs take for a network or a broadcast
 			continue
 		}
-		addr := netip.AddrFrom4([4]byte{base[0], base[1], byte(n >> 8), byte(host)})
+		addr := netip.AddrFrom4([4]byte{base[0], base[1], byte(n >> 8), byte(host)}) //nolint:gosec // As4 has four
 		if !taken[addr] {
 			return addr, nil
 		}

@@ -124,7 +124,7 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	if at < 0 {
 		return // Validate says so
 	}
-	if _, stands := proxied(d.out.Meshes[spec.Name], spec.Service(spec.Backends[at])); !stands {
+	if !proxied(d.out.Meshes[spec.Name], spec.Service(spec.Backends[at])) {
 		return // it was told already
 	}
 	record, has := d.Routes[r.Name]

@@ -26,8 +26,7 @@ func holders(k Known) map[string]string {
 	for _, name := range groups {
 		spec := k.Specs[name]
 		for _, claim := range claims(spec) {
-			_, standing := proxied(k.Meshes[name], claim)
-			if standing || k.Routes[claim].Group == name && declares(spec, claim) {
+			if proxied(k.Meshes[name], claim) || k.Routes[claim].Group == name && declares(spec, claim) {
 				take(claim, name)
 			}
 		}
@@ -62,12 +61,8 @@ func declares(spec group.Spec, name string) bool {
 	return slices.ContainsFunc(spec.Routes, func(r group.Route) bool { return r.Name == name })
 }
 
-func proxied(mesh group.Mesh, service string) (group.Proxy, bool) {
-	at := slices.IndexFunc(mesh.Proxies, func(p group.Proxy) bool { return !p.Calls() && p.Service == service })
-	if at < 0 {
-		return group.Proxy{}, false
-	}
-	return mesh.Proxies[at], true
+func proxied(mesh group.Mesh, service string) bool {
+	return slices.ContainsFunc(mesh.Proxies, func(p group.Proxy) bool { return !p.Calls() && p.Service == service })
 }
 
 // own is spec without the routes whose names, or whose backends' names, others have.

@@ -61,10 +61,22 @@ func (v *Vet) edit(records *view.View, spec group.Spec, index uint64) error {
 	if ok {
 		problems = append(problems, group.EditProblems(accepted.Value, spec)...)
 	}
-	problems = append(problems, route.Conflicts(spec, records.Before(index))...)
+	problems = append(problems, taken(spec, accepted.Value, records.Before(index))...)
 	// What hooks and checks name can change while the content does not.
 	problems = append(problems, asProblems(lint.Actions(spec))...)
 	return invalid(spec.Name, problems)
+}
+
+// taken are the names of spec that others have. What the accepted one claims already is not
+// refused again: of two groups that got to claim one name, neither could be repaired.
+func taken(spec, accepted group.Spec, others map[string]group.Spec) []group.Problem {
+	claimed := map[group.Problem]bool{}
+	if accepted.Name != "" {
+		for _, p := range route.Conflicts(accepted, others) {
+			claimed[p] = true
+		}
+	}
+	return slices.DeleteFunc(route.Conflicts(spec, others), func(p group.Problem) bool { return claimed[p] })
 }
 
 // Stored is why the group's stored spec may not be in force; nil: it may, or there is

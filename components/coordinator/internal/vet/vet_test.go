@@ -255,6 +255,37 @@ func TestNamesThatOthersHaveAreRefused(t *testing.T) {
 	}
 }
 
+// TestAClaimThatStandsKeepsNobodyFromAnEdit: both of two groups that claim one name can be
+// scaled, and one can give it up; neither can take another.
+func TestAClaimThatStandsKeepsNobodyFromAnEdit(t *testing.T) {
+	named := func(name string, routes ...string) group.Spec {
+		return spec(func(s *group.Spec) {
+			s.Name = name
+			s.Backends = []group.Backend{{Name: "x", Port: 80}}
+			for _, r := range routes {
+				s.Routes = append(s.Routes, group.Route{Name: r, Backend: "x"})
+			}
+		})
+	}
+	v := &view.View{Accepted: map[string]view.Accepted{
+		"first": {Value: named("first", "front", "second-only"), SpecIndex: 5, Index: 6}, "second": {Value: named("second", "front"), SpecIndex: 7, Index: 8},
+	}}
+	judge := vet.New(ownApp, nil)
+	for _, name := range []string{"first", "second"} {
+		scaled := v.Accepted[name].Value
+		scaled.Replicas = 5
+		if err := judge.Edit(v, scaled); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := judge.Edit(v, named("second")); err != nil {
+		t.Errorf("giving it up: %v", err)
+	}
+	if err := judge.Edit(v, named("second", "front", "second-only")); err == nil || strings.Contains(err.Error(), `route["front"]`) || !strings.Contains(err.Error(), `route["second-only"]`) {
+		t.Errorf("taking another: %v", err)
+	}
+}
+
 // TestOfTwoNewGroupsTheFirstGetsAName: each is judged while the other is, too.
 func TestOfTwoNewGroupsTheFirstGetsAName(t *testing.T) {
 	named := func(name string) group.Spec {
