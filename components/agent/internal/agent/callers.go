@@ -24,7 +24,7 @@ type callers struct {
 
 // newCallers numbers on from the clock: a worker that died may have been the last to hold.
 func newCallers(hub *control.Hub, log *slog.Logger) *callers {
-	return &callers{hub: hub, log: log, try: uint32(time.Now().Unix())} //nolint:gosec // any number does
+	return &callers{hub: hub, log: log, try: uint32(time.Now().Unix())}
 }
 
 // Hold implements lifecycle.Callers.

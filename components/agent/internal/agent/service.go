@@ -147,7 +147,7 @@ func (s *service) set(a *Agent, slot string, mesh group.Mesh) error {
 			users[user] = filepath.Join(a.cfg.MeshDir, "secrets", name)
 		}
 		routes = append(routes, handover.Route{
-			Name: r.Name, Group: r.Group, Role: r.Role, VIP: r.VIP, Behind: r.Behind(), Port: uint16(r.Port), //nolint:gosec // Check bounds it
+			Name: r.Name, Group: r.Group, Role: r.Role, VIP: r.VIP, Behind: r.Behind(), Port: uint16(r.Port),
 			Hold: r.Hold.D(), Pooler: r.Pooler, Users: users,
 		})
 	}
