@@ -66,23 +66,23 @@ func (c *Cluster) stop() {
 // launchCluster gives the servers that it started even when it fails.
 func launchCluster(ctx context.Context, binary, dir string, n int) (*Cluster, error) {
 	c := &Cluster{ManagementToken: clusterToken}
-	ports, err := localconsul.FreePorts(ctx, 3*n)
+	ports, err := localconsul.FreePorts(ctx, portsEach*n)
 	if err != nil {
 		return c, err
 	}
 	var join []string
 	for i := range n {
-		join = append(join, net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[3*i+2])))
+		join = append(join, net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[portsEach*i+2])))
 	}
 	for i := range n {
 		name := fmt.Sprintf("server-%d", i)
-		config := serverConfig(ports[3*i:3*i+3], clusterToken)
+		config := serverConfig(ports[portsEach*i:portsEach*(i+1)], clusterToken)
 		config["node_name"], config["bootstrap_expect"], config["retry_join"], config["retry_interval"] = name, n, join, "1s"
 		p, err := startAgent(ctx, binary, filepath.Join(dir, name), config)
 		if err != nil {
 			return c, err
 		}
-		c.Servers = append(c.Servers, &ClusterServer{Name: name, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[3*i])), process: p})
+		c.Servers = append(c.Servers, &ClusterServer{Name: name, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[portsEach*i])), process: p})
 	}
 	for _, s := range c.Servers {
 		if err := localconsul.AwaitReady(ctx, s.Addr, clusterToken, s.process.exited); err != nil {

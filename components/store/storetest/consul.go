@@ -146,7 +146,7 @@ type launched struct {
 }
 
 func launchOnce(ctx context.Context, binary, dir, managementToken string) (launched, error) {
-	ports, err := localconsul.FreePorts(ctx, 4)
+	ports, err := localconsul.FreePorts(ctx, portsEach)
 	if err != nil {
 		return launched{}, err
 	}
@@ -179,6 +179,10 @@ func startAgent(ctx context.Context, binary, dir string, config map[string]any) 
 	return start(ctx, dir, binary, "agent", "-config-file="+file, "-data-dir="+filepath.Join(dir, "data"))
 }
 
+// portsEach is how many ports one server has.
+const portsEach = 4
+
+// serverConfig takes the ports of HTTP, RPC, gossip and gRPC.
 func serverConfig(ports []int, managementToken string) map[string]any {
 	config := map[string]any{
 		"server": true, "bootstrap_expect": 1, "node_name": "test",
