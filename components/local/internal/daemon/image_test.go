@@ -132,6 +132,10 @@ configs: {conf: {content: "price"}}
 	v := s.create("image-0", compose)
 	t.Run("the image's config holds, and the compose file's goes before it", func(t *testing.T) {
 		const who = "probe 1234 2345 [3456 4567] /srv/not/there /home/app compose"
+		// A service runs before it has written anything.
+		s.until("every service waits", func() bool {
+			return strings.Contains(s.log(v, "full"), "waits\n") && strings.Contains(s.log(v, "lean"), "waits\n") && strings.Contains(s.log(v, "again"), "waits\n")
+		})
 		if got := s.log(v, "full"); !strings.HasPrefix(got, who+"\nwaits\n") {
 			t.Errorf("full says %q", got)
 		}
@@ -375,7 +379,7 @@ services:
   tagged: {image: "`+name+`:1", network_mode: host}
 `)
 	for service, want := range map[string]string{"image": "probe 0 0 [] / / \nwaits\n", "program": "mapped\n", "tagged": "mapped\n"} {
-		s.until(service+" has spoken", func() bool { return s.log(v, service) != "" })
+		s.until(service+" has spoken", func() bool { return len(s.log(v, service)) >= len(want) })
 		if got := s.log(v, service); !strings.HasPrefix(got, want) {
 			t.Errorf("%s says %q, want %q", service, got, want)
 		}
