@@ -38,7 +38,7 @@ services:
   cadre:
     image: test/agent
     network_mode: host
-    command: [sh, -c, "cp `+program+` /run/mesh/exec && echo \"CADRE_SLOT='app-0'\" > /run/mesh/env && echo 127.50.0.1 app-0 > /run/mesh/hosts && > /run/mesh/ready; exec sleep infinity"]
+    command: [sh, -c, "cat `+program+` > /run/mesh/exec && chmod 755 /run/mesh/exec && echo \"CADRE_SLOT='app-0'\" > /run/mesh/env && echo 127.50.0.1 app-0 > /run/mesh/hosts && > /run/mesh/ready; exec sleep infinity"]
     volumes: [mesh:/run/mesh]
     healthcheck: {test: [CMD, test, -e, /run/mesh/ready], interval: 20ms, retries: 1000}
 `+service("user", `    user: "0:0"
