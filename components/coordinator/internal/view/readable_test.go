@@ -98,7 +98,7 @@ func TestAFailingStoreIsNotReadableForLong(t *testing.T) {
 			if got := pass(w, grace-time.Second); got != grace-time.Second {
 				t.Errorf("readable for %v of a short failure", got)
 			}
-			if got := pass(w, 10*time.Minute); got > time.Second {
+			if got := pass(w, time.Minute); got > time.Second {
 				t.Errorf("readable for %v of a long failure", got)
 			}
 			s.FailReads(nil)
@@ -166,12 +166,12 @@ func TestRecordsThatChangeAllTheTimeStayReadable(t *testing.T) {
 		})
 		pass(w, 10*time.Second)
 		for range 2 {
-			if got := pass(w, 10*time.Minute); got != 10*time.Minute {
-				t.Errorf("readable for %v of ten minutes in which everything changed", got)
+			if got := pass(w, time.Minute); got != time.Minute {
+				t.Errorf("readable for %v of a minute in which everything changed", got)
 			}
 			s.failReads(errors.New("no leader"))
 			pass(w, 2*time.Second)
-			if got := pass(w, 10*time.Minute); got > grace {
+			if got := pass(w, time.Minute); got > grace {
 				t.Errorf("readable for %v though no read succeeded", got)
 			}
 			s.failReads(nil)
