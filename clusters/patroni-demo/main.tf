@@ -162,6 +162,9 @@ resource "cadre_group" "postgres" {
     role    = "leader"
     hold    = "5s"
     pooler  = "pgbouncer"
+
+    # Who may log in there; the database asks this user for no password.
+    pooler_users = { app = "" }
   }
 
   # Members that follow.

@@ -109,6 +109,9 @@ group "postgres" {
     role    = "leader"
     hold    = "5s"
     pooler  = "pgbouncer"
+
+    # Who may log in there; the database asks this user for no password.
+    pooler_users = { app = "" }
   }
 
   # Members that follow.

@@ -43,8 +43,9 @@ type Route struct {
 	Hold Duration `json:"hold,omitempty"`
 	// Pooler: "pgbouncer", or absent for none.
 	Pooler string `json:"pooler,omitempty"`
-	// PoolerUsers are the users whose passwords the pooler knows, each with the name of the
-	// secret of the calling group that holds it. Others log in without one.
+	// PoolerUsers are those who may log in at the pooler, each with the name of the secret of
+	// the calling group that holds its password at the database, or "" where that asks none.
+	// A pooler has at least one.
 	PoolerUsers map[string]string `json:"pooler_users,omitempty"`
 }
 

@@ -145,16 +145,20 @@ func (v *validator) pooler(path string, r Route) {
 	if r.Pooler != "" && r.Pooler != PoolerPgBouncer {
 		v.add(path+".pooler", "", "%q is unknown: use %s, or none", r.Pooler, PoolerPgBouncer)
 	}
-	if len(r.PoolerUsers) > 0 && r.Pooler == "" {
+	switch {
+	case len(r.PoolerUsers) > 0 && r.Pooler == "":
 		v.add(path+".pooler_users", "", "is for routes with a pooler only")
+	case len(r.PoolerUsers) == 0 && r.Pooler != "":
+		// A pooler refuses whom it does not know, whatever the database would say.
+		v.add(path+".pooler_users", "", `names nobody, so nobody could log in: name each user, with its secret or with ""`)
 	}
 	for _, user := range sortedKeys(r.PoolerUsers) {
 		at := fmt.Sprintf("%s.pooler_users[%q]", path, user)
 		if !isEnvName(user) || len(user) > 63 {
 			v.add(at, "", "is no name of a user: letters, digits and '_', at most 63 bytes")
 		}
-		if nameProblem(r.PoolerUsers[user]) != "" {
-			v.add(at, "", "%q is no name of a secret", r.PoolerUsers[user])
+		if name := r.PoolerUsers[user]; name != "" && nameProblem(name) != "" {
+			v.add(at, "", "%q is no name of a secret", name)
 		}
 	}
 }

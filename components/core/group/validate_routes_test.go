@@ -66,6 +66,7 @@ func TestTheServiceLayerIsJudged(t *testing.T) {
 		"a hold without a role":  {`route["postgres-master"].hold`, route(func(r *Route) { r.Role = "" })},
 		"another pooler":         {`route["postgres-master"].pooler`, route(func(r *Route) { r.Pooler = "odyssey" })},
 		"users without a pooler": {`route["postgres-master"].pooler_users`, route(func(r *Route) { r.Pooler = "" })},
+		"a pooler without users": {`route["postgres-master"].pooler_users`, route(func(r *Route) { r.PoolerUsers = nil })},
 		"a user that is none":    {`route["postgres-master"].pooler_users["a\"b"]`, route(func(r *Route) { r.PoolerUsers = map[string]string{`a"b`: "s"} })},
 		"a secret that is none":  {`route["postgres-master"].pooler_users["a"]`, route(func(r *Route) { r.PoolerUsers = map[string]string{"a": "../s"} })},
 		"another owner":          {`backend["pg"].registration.owner`, func(s *Spec) { s.Backends[0].Registration.Owner = "nobody" }},

@@ -144,7 +144,9 @@ func (s *service) set(a *Agent, slot string, mesh group.Mesh) error {
 	for _, r := range mesh.Routes {
 		users := map[string]string{}
 		for user, name := range r.PoolerUsers {
-			users[user] = filepath.Join(a.cfg.MeshDir, "secrets", name)
+			if users[user] = ""; name != "" {
+				users[user] = filepath.Join(a.cfg.MeshDir, "secrets", name)
+			}
 		}
 		routes = append(routes, handover.Route{
 			Name: r.Name, Group: r.Group, Role: r.Role, VIP: r.VIP, Behind: r.Behind(), Port: uint16(r.Port),

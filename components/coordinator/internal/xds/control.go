@@ -12,6 +12,7 @@ type control struct {
 	mu      sync.Mutex
 	call    *http.ResponseController // guarded by mu; nil: it is over
 	stopped bool                     // guarded by mu; nothing more is read
+	leaving bool                     // guarded by mu; what is written has the farewell's time
 }
 
 func newControl(w http.ResponseWriter) *control {
@@ -49,10 +50,26 @@ func (c *control) stop() {
 	}
 }
 
-// write bounds the next writings.
+// write bounds the next writing; 0: nothing does. Once a part is taken that has to be said: a
+// deadline that passes while nothing is written ends the stream all the same.
 func (c *control) write(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.call == nil || c.leaving {
+		return
+	}
+	until := time.Time{}
+	if limit > 0 {
+		until = time.Now().Add(limit)
+	}
+	_ = c.call.SetWriteDeadline(until)
+}
+
+// leave bounds all that is still written.
+func (c *control) leave(limit time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving = true
 	if c.call != nil {
 		_ = c.call.SetWriteDeadline(time.Now().Add(limit))
 	}

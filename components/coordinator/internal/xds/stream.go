@@ -60,7 +60,7 @@ func (s *stream) relayed(ctx context.Context, w http.ResponseWriter, up *upload,
 // pass copies Consul's messages. Each part has to be taken in time.
 func (s *stream) pass(ctx context.Context, w http.ResponseWriter, from io.Reader) (begun bool, err error) {
 	// Who waits for the member to take something learns of the stream's end as well.
-	stop := context.AfterFunc(ctx, func() { s.control.write(farewell) })
+	stop := context.AfterFunc(ctx, func() { s.control.leave(farewell) })
 	defer stop()
 	buf := make([]byte, chunk)
 	for {
@@ -80,6 +80,7 @@ func (s *stream) pass(ctx context.Context, w http.ResponseWriter, from io.Reader
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				return begun, err
 			}
+			s.control.write(0)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
