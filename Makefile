@@ -142,6 +142,10 @@ bench-rollout: tools build images ## measure the engine's own overhead in a roll
 bench-survival: tools build images ## measure what PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
 	@$(BIN)/cadre-demo bench-survival $(DEMO_NET) $(SURVIVAL)
 
+.PHONY: bench-service
+bench-service: tools build images ## measure what routes cost and what callers see of 100 hand-overs (root; about 45 minutes; HANDOVERS=10 for less)
+	@$(BIN)/cadre-demo bench-service $(DEMO_NET) $(if $(HANDOVERS),--handovers $(HANDOVERS))
+
 .PHONY: bench-overlay
 bench-overlay: tools build ## measure the overlay against kernel TCP, TLS, QUIC over ICE, wireguard-go and Nebula (root)
 	@mkdir -p .out

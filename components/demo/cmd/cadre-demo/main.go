@@ -21,7 +21,7 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | bench-survival  [--nat KIND] [--udp open|blocked] [--programs]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -40,7 +40,10 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
   bench-survival deploy, take agents, coordinators and power away under load, and measure
                  what that costs the writes; writes .out/bench-survival.json. With
-                 --short one round, and no long absence of the coordinators`
+                 --short one round, and no long absence of the coordinators
+  bench-service  deploy the database with its routes, hand its leadership over a hundred
+                 times under load, and measure what routes and a pooler cost; writes
+                 .out/bench-service.json. With --handovers N so many`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -97,13 +100,16 @@ func run(ctx context.Context, args []string) error {
 		return drillPower(ctx, r, n, out)
 	case "bench-survival":
 		return survival(ctx, r, n, out, o.short)
+	case "bench-service":
+		r.BootDelay = 0 // it is in no figure
+		return service(ctx, r, n, out, o.handovers)
 	default:
 		return errors.New("usage: " + usage)
 	}
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "bench", "bench-survival"}
+var states = []string{"demo", "drill-power", "drill-restore", "bench", "bench-survival", "bench-service"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
 func stateName(verb string) string {
@@ -125,6 +131,8 @@ type options struct {
 	programs bool
 	// short leaves out what takes long.
 	short bool
+	// handovers of bench-service.
+	handovers int
 }
 
 // parse reads the verb and the flags behind it.
@@ -137,6 +145,7 @@ func parse(args []string) (o options, err error) {
 	nat := flags.String("nat", rig.DefaultNet.NAT, "")
 	udp := flags.String("udp", "open", "")
 	flags.BoolVar(&o.short, "short", false, "")
+	flags.IntVar(&o.handovers, "handovers", rig.ServiceHandovers, "")
 	flags.BoolVar(&o.programs, "programs", false, "")
 	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
 		return o, errors.Join(err, errors.New("usage: "+usage))
@@ -158,8 +167,18 @@ func parse(args []string) (o options, err error) {
 	default:
 		return o, fmt.Errorf("--udp %q: want open or blocked", *udp)
 	}
-	flags.Visit(func(f *flag.Flag) { o.networkGiven = o.networkGiven || f.Name == "nat" || f.Name == "udp" })
+	handoversGiven := false
+	flags.Visit(func(f *flag.Flag) {
+		o.networkGiven = o.networkGiven || f.Name == "nat" || f.Name == "udp"
+		handoversGiven = handoversGiven || f.Name == "handovers"
+	})
 	o.verb = args[0]
+	switch {
+	case handoversGiven && o.verb != "bench-service":
+		return o, fmt.Errorf("--handovers: %s makes none to order, bench-service does", o.verb)
+	case o.handovers < 1:
+		return o, fmt.Errorf("--handovers %d: give 1 or more", o.handovers)
+	}
 	if o.short && o.verb != "bench-survival" {
 		return o, fmt.Errorf("--short: %s has no short form, bench-survival has", o.verb)
 	}
@@ -224,6 +243,18 @@ func survival(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, shor
 			// What was measured before something went wrong is told all the same.
 			result.Print(os.Stdout)
 			err = errors.Join(err, rig.Write(filepath.Join(out, "bench-survival.json"), result))
+		}
+		return err
+	})
+}
+
+func service(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, handovers int) error {
+	return drill(ctx, r, rig.ServiceTime(handovers), func(ctx context.Context) error {
+		result, err := r.BenchService(ctx, n, handovers)
+		if len(result.Figures) > 0 {
+			// What was measured before something went wrong is told all the same.
+			result.Print(os.Stdout)
+			err = errors.Join(err, rig.Write(filepath.Join(out, "bench-service.json"), result))
 		}
 		return err
 	})

@@ -23,6 +23,10 @@ const (
 
 // ApplyPostgres writes the database group's spec with the given release.
 func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string) error {
+	return r.applyPostgres(ctx, "clusters/postgres", release, extra...)
+}
+
+func (r *Rig) applyPostgres(ctx context.Context, folder, release string, extra ...string) error {
 	vars, err := r.ImageVars("agent", "patroni")
 	if err != nil {
 		return err
@@ -39,21 +43,23 @@ func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string
 		}
 		vars = append(vars, "--var", "postgres_bin="+bin, "--var", "postgres_gid="+gid)
 	}
-	return r.apply(ctx, "postgres.hcl", append(vars, extra...))
+	return r.apply(ctx, filepath.Join(folder, "postgres.hcl"), append(vars, extra...))
 }
 
 // ApplyApp writes the load's group.
-func (r *Rig) ApplyApp(ctx context.Context) error {
+func (r *Rig) ApplyApp(ctx context.Context) error { return r.applyApp(ctx, "clusters/postgres") }
+
+func (r *Rig) applyApp(ctx context.Context, folder string) error {
 	vars, err := r.ImageVars("agent", "load")
 	if err != nil {
 		return err
 	}
-	return r.apply(ctx, "app.hcl", vars)
+	return r.apply(ctx, filepath.Join(folder, "app.hcl"), vars)
 }
 
 func (r *Rig) apply(ctx context.Context, file string, flags []string) error {
 	args := append([]string{"group", "apply", "--var", "cloud=" + r.CloudFile(), "--var", "context=" + r.ContextFile()}, flags...)
-	_, err := r.Cadre(ctx, append(args, filepath.Join(r.Root, "clusters/postgres", file))...)
+	_, err := r.Cadre(ctx, append(args, filepath.Join(r.Root, file))...)
 	return err
 }
 

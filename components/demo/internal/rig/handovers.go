@@ -1,0 +1,145 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/demo/load"
+)
+
+// handoverTime bounds one hand-over with all that follows it: the old leader's CVM
+// restarts, and is a replica that may lead again.
+const handoverTime = 5 * time.Minute
+
+// ways are all that the load of clusters/patroni-demo writes in.
+var ways = []load.Way{load.Direct, load.Route, load.Pooled}
+
+// handover is what one cost: what watchers saw, and what each way of writing did from
+// before it until all was whole again.
+type handover struct {
+	switched
+
+	ways map[load.Way]load.Summary
+	// whole is how long it took until the next one could begin.
+	whole time.Duration
+}
+
+// roleSwitch is from the new leader's taking writes to the first answer of it over the route.
+func (h handover) roleSwitch() time.Duration { return h.reached.Sub(h.took) }
+
+// handOver has the leader's CVM restarted, for which its agent hands the leadership over
+// first, and measures that.
+func (r *Rig) handOver(ctx context.Context, app *inside) (handover, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, handoverTime, fmt.Errorf("not over after %s", handoverTime))
+	defer cancel()
+	leader, err := r.settled(ctx)
+	if err != nil {
+		return handover{}, err
+	}
+	c, err := r.Client()
+	if err != nil {
+		return handover{}, err
+	}
+	instances, err := c.Instances(ctx, Postgres)
+	if err != nil {
+		return handover{}, err
+	}
+	members := make([]string, 0, len(instances))
+	for _, i := range instances {
+		members = append(members, i.Slot)
+	}
+	from := time.Now()
+	w := &watchers{from: app, route: masterRoute}
+	// An operation that fails ends the watch.
+	watching, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	over := make(chan error, 1)
+	var h handover
+	h.switched, err = w.watch(watching, leader, members, func() error {
+		id, err := c.Restart(ctx, leader, "benchmark of the service layer")
+		if err != nil {
+			return err
+		}
+		go func() {
+			err := c.WaitRequest(ctx, id, func(client.Operation) {}, nil)
+			if err != nil {
+				giveUp(err)
+			}
+			over <- err
+		}()
+		return nil
+	})
+	if err != nil {
+		return h, fmt.Errorf("hand-over of %s: %w", leader, err)
+	}
+	if err := <-over; err != nil {
+		return h, fmt.Errorf("restart of %s: %w", leader, err)
+	}
+	if _, err := r.settled(ctx); err != nil {
+		return h, err
+	}
+	h.whole = time.Since(from)
+	h.ways, err = r.waySummaries(ctx, from, time.Now())
+	return h, err
+}
+
+// waySummaries are the figures of a span for each way of writing.
+func (r *Rig) waySummaries(ctx context.Context, from, to time.Time) (map[load.Way]load.Summary, error) {
+	all := map[load.Way]load.Summary{}
+	if err := r.loadCtl(ctx, &all, "-of", "all", "summary", stamp(from), stamp(to)); err != nil {
+		return nil, err
+	}
+	for _, way := range ways {
+		if all[way].Acknowledged == 0 {
+			return all, fmt.Errorf("the load's way %q got no write acknowledged in %s", way, to.Sub(from).Round(time.Second))
+		}
+	}
+	return all, nil
+}
+
+// wayVerdicts stops the load and looks for every write that was acknowledged.
+func (r *Rig) wayVerdicts(ctx context.Context) (map[load.Way]load.Verdict, error) {
+	if err := r.loadCtl(ctx, nil, "-of", "all", "stop"); err != nil {
+		return nil, err
+	}
+	all := map[load.Way]load.Verdict{}
+	return all, r.loadCtl(ctx, &all, "-of", "all", "verify")
+}
+
+// awaitWays waits until the load writes in each way.
+func (r *Rig) awaitWays(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	from := time.Now()
+	var last error
+	err := r.until(ctx, func(ctx context.Context) error {
+		err := r.allWaysWrite(ctx, from, n)
+		if ctx.Err() == nil {
+			last = err
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the load does not write in each way (%w): %w", context.Cause(ctx), last)
+	}
+	return nil
+}
+
+func (r *Rig) allWaysWrite(ctx context.Context, from time.Time, n int) error {
+	all := map[load.Way]load.Summary{}
+	if err := r.loadCtl(ctx, &all, "-of", "all", "summary", stamp(from)); err != nil {
+		return err
+	}
+	for _, way := range ways {
+		s, began := all[way]
+		switch {
+		case !began:
+			return fmt.Errorf("the way %s has not begun, the log of the service load in the CVM %s says why", way, r.PlatformName(App+"-0"))
+		case s.Acknowledged < n:
+			return fmt.Errorf("by the way %s %d writes were acknowledged, and not %d: %v", way, s.Acknowledged, n, s.Errors)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// lookEvery paces the questions to each member and over the route, and so is how exact
+	// a moment is.
+	lookEvery = 5 * time.Millisecond
+	// lookWithin bounds one question; a route may hold one back for 5 s.
+	lookWithin = 10 * time.Second
+)
+
+// switched is what watchers saw of one hand-over.
+type switched struct {
+	// Leader is the Slot that took over; its own answer at Took was the first that it takes
+	// writes, and the one at Reached the first that came over the route.
+	leader        string
+	took, reached time.Time
+	// refused are the questions over the route that were not answered, stale those that a
+	// member answered which took no writes.
+	refused, stale int
+}
+
+// watchers ask, until both moments are known: every member but the leader, over its Peer
+// VIP, and whoever answers at the route, over a connection of its own each time.
+type watchers struct {
+	from  *inside
+	route string
+
+	mu   sync.Mutex
+	seen switched             // guarded by mu
+	took map[string]time.Time // guarded by mu; by Slot
+	over []answered           // guarded by mu; those of the route, in order
+}
+
+// answered is who said over the route, and when, that it takes writes.
+type answered struct {
+	slot string
+	at   time.Time
+}
+
+// watch asks until the new leader was reached or ctx ends, and tells what it saw. begin is
+// called when all members answer.
+func (w *watchers) watch(ctx context.Context, leader string, members []string, begin func() error) (switched, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w.took = map[string]time.Time{}
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	reached := make(chan struct{})
+	judge := sync.OnceFunc(func() { close(reached) })
+	for _, slot := range members {
+		if slot != leader {
+			all.Go(func() { w.askMember(ctx, slot, leader, judge) })
+		}
+	}
+	all.Go(func() { w.askRoute(ctx, leader, judge) })
+	if err := begin(); err != nil {
+		return switched{}, err
+	}
+	select {
+	case <-reached:
+	case <-ctx.Done():
+		return switched{}, errors.Join(errors.New("the route did not reach another leader"), context.Cause(ctx))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen, nil
+}
+
+// each calls ask at every look until it is content or ctx ends.
+func each(ctx context.Context, ask func(context.Context) bool) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for !ask(ctx) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// askMember asks one over a connection that stands.
+func (w *watchers) askMember(ctx context.Context, slot, leader string, judge func()) {
+	each(ctx, func(ctx context.Context) bool {
+		bounded, cancel := context.WithTimeout(ctx, lookWithin)
+		conn, err := w.from.connect(bounded, slot)
+		cancel()
+		if err != nil {
+			return false
+		}
+		defer hangUpOn(ctx, conn)
+		content := false
+		each(ctx, func(ctx context.Context) bool {
+			bounded, cancel := context.WithTimeout(ctx, lookWithin)
+			defer cancel()
+			var recovers bool
+			if err := conn.QueryRow(bounded, "SELECT pg_is_in_recovery()").Scan(&recovers); err != nil {
+				return true // with another connection
+			}
+			content = !recovers
+			return content
+		})
+		if content {
+			at := time.Now()
+			w.note(func() { w.took[slot] = at }, leader, judge)
+		}
+		return content
+	})
+}
+
+// askRoute asks whoever answers there.
+func (w *watchers) askRoute(ctx context.Context, leader string, judge func()) {
+	each(ctx, func(ctx context.Context) bool {
+		slot, recovers, err := w.askOnce(ctx)
+		at := time.Now()
+		content := err == nil && !recovers && slot != leader
+		w.note(func() {
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				w.seen.refused++
+			case recovers:
+				w.seen.stale++
+			case content:
+				w.over = append(w.over, answered{slot, at})
+			}
+		}, leader, judge)
+		return content
+	})
+}
+
+func (w *watchers) askOnce(ctx context.Context) (slot string, recovers bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	conn, err := w.from.connect(ctx, w.route)
+	if err != nil {
+		return "", false, err
+	}
+	defer hangUpOn(ctx, conn)
+	err = conn.QueryRow(ctx, "SELECT coalesce(current_setting('cadre.slot', true), ''), pg_is_in_recovery()").Scan(&slot, &recovers)
+	return slot, recovers, err
+}
+
+// note takes down what was seen, and judges whether that is all.
+func (w *watchers) note(what func(), leader string, judge func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	what()
+	i := slices.IndexFunc(w.over, func(a answered) bool { return a.slot != leader })
+	if i < 0 {
+		return
+	}
+	took, is := w.took[w.over[i].slot]
+	if !is {
+		return // the route was faster than the look at the member
+	}
+	w.seen.leader, w.seen.took, w.seen.reached = w.over[i].slot, took, w.over[i].at
+	judge()
+}
