@@ -52,8 +52,8 @@ func (r *Rig) BenchService(ctx context.Context, n *Narrator, handovers int) (res
 		}
 		seen = append(seen, h)
 		p := h.ways[load.Pooled]
-		n.Say("%3d/%d to %s: pooled stall %s, %d failed; route reaches it after %s; whole after %.0f s",
-			i+1, handovers, h.leader, p.Gap.Round(time.Millisecond), p.Failed, h.roleSwitch().Round(time.Millisecond), h.whole.Seconds())
+		n.Say("%3d/%d to %s: pooled stall %.0f ms, %d failed; gap by route %.0f, direct %.0f ms; the route has it after %.0f ms; whole after %.0f s",
+			i+1, handovers, h.leader, ms(p.Gap), p.Failed, ms(h.ways[load.Route].Gap), ms(h.ways[load.Direct].Gap), ms(h.roleSwitch()), h.whole.Seconds())
 	}
 	result.Figures = handoverFigures(seen)
 	n.Say("stopping the load, reading its rows back from the leader")
