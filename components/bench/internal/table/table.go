@@ -65,7 +65,13 @@ process groups that share the machine's cores. All evidence was simulated.
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
+// maxSamples is how many are shown one by one.
+const maxSamples = 12
+
 func samples(values []float64) string {
+	if len(values) > maxSamples {
+		return fmt.Sprintf("%d from %.3g to %.3g", len(values), slices.Min(values), slices.Max(values))
+	}
 	texts := make([]string, len(values))
 	for i, v := range values {
 		texts[i] = fmt.Sprintf("%.3g", v)

@@ -24,3 +24,16 @@ func TestDocumentShowsMisses(t *testing.T) {
 		}
 	}
 }
+
+func TestManySamplesAreToldInShort(t *testing.T) {
+	if got := samples([]float64{1, 2, 3}); got != "1, 2, 3" {
+		t.Errorf("a few are %q", got)
+	}
+	many := make([]float64, 100)
+	for i := range many {
+		many[i] = float64(100 - i)
+	}
+	if got := samples(many); got != "100 from 1 to 100" {
+		t.Errorf("many are %q", got)
+	}
+}

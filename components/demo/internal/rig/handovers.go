@@ -3,6 +3,9 @@ package rig
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"cadre.dev/client"
@@ -24,6 +27,8 @@ type handover struct {
 	ways map[load.Way]load.Summary
 	// whole is how long it took until the next one could begin.
 	whole time.Duration
+	// busy is the machine's load average of the minute, when it was.
+	busy float64
 }
 
 // roleSwitch is from the new leader's taking writes to the first answer of it over the route.
@@ -80,7 +85,7 @@ func (r *Rig) handOver(ctx context.Context, app *inside) (handover, error) {
 	if _, err := r.settled(ctx); err != nil {
 		return h, err
 	}
-	h.whole = time.Since(from)
+	h.whole, h.busy = time.Since(from), loadAverage()
 	h.ways, err = r.waySummaries(ctx, from, time.Now())
 	return h, err
 }
@@ -142,4 +147,16 @@ func (r *Rig) allWaysWrite(ctx context.Context, from time.Time, n int) error {
 		}
 	}
 	return nil
+}
+
+// loadAverage is that of the last minute: how many processes of the whole machine wanted to
+// run. 0 where the kernel does not say.
+func loadAverage() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	value, _ := strconv.ParseFloat(first, 64)
+	return value
 }

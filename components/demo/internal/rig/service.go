@@ -107,13 +107,13 @@ func handoverFigures(seen []handover) []figures.Figure {
 	if len(seen) == 0 {
 		return nil
 	}
-	var reached, stalls, routes, directs, wholes []float64
+	var reached, stalls, routes, directs, wholes, busy []float64
 	failed, attempted, refused, stale, routeFailed, directFailed := 0, 0, 0, 0, 0, 0
 	for _, h := range seen {
 		pooled, route, direct := h.ways[load.Pooled], h.ways[load.Route], h.ways[load.Direct]
 		reached = append(reached, ms(h.roleSwitch()))
 		stalls, routes, directs = append(stalls, ms(pooled.Gap)), append(routes, ms(route.Gap)), append(directs, ms(direct.Gap))
-		wholes = append(wholes, h.whole.Seconds())
+		wholes, busy = append(wholes, h.whole.Seconds()), append(busy, h.busy)
 		failed, attempted = failed+pooled.Failed, attempted+pooled.Attempted
 		routeFailed, directFailed = routeFailed+route.Failed, directFailed+direct.Failed
 		refused, stale = refused+h.refused, stale+h.stale
@@ -127,7 +127,7 @@ func handoverFigures(seen []handover) []figures.Figure {
 			"attempted": float64(attempted), "handovers": number, "route_failed": float64(routeFailed), "direct_failed": float64(directFailed),
 		}),
 		figures.New("pooled_stall_ms_p50", "ms", "<= 500", stalls, map[string]float64{
-			"route_gap_ms": figures.Median(routes), "direct_gap_ms": figures.Median(directs), "whole_again_s": figures.Median(wholes),
+			"route_gap_ms": figures.Median(routes), "direct_gap_ms": figures.Median(directs), "whole_again_s": figures.Median(wholes), "load_average": figures.Median(busy),
 		}),
 	}
 	p99 := figures.New("pooled_stall_ms_p99", "ms", "<= 1500", []float64{quantile(stalls, 0.99)}, map[string]float64{

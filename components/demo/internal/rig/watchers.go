@@ -3,7 +3,6 @@ package rig
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 )
@@ -18,8 +17,8 @@ const (
 
 // switched is what watchers saw of one hand-over.
 type switched struct {
-	// Leader is the Slot that took over; its own answer at Took was the first that it takes
-	// writes, and the one at Reached the first that came over the route.
+	// leader is the Slot that took over; its own answer at took was the first that said that
+	// it takes writes, the one at reached the first that came over the route.
 	leader        string
 	took, reached time.Time
 	// refused are the questions over the route that were not answered, stale those that a
@@ -36,7 +35,7 @@ type watchers struct {
 	mu   sync.Mutex
 	seen switched             // guarded by mu
 	took map[string]time.Time // guarded by mu; by Slot
-	over []answered           // guarded by mu; those of the route, in order
+	over *answered            // guarded by mu; the first of another leader over the route
 }
 
 // answered is who said over the route, and when, that it takes writes.
@@ -46,7 +45,7 @@ type answered struct {
 }
 
 // watch asks until the new leader was reached or ctx ends, and tells what it saw. begin is
-// called when all members answer.
+// called once it asks.
 func (w *watchers) watch(ctx context.Context, leader string, members []string, begin func() error) (switched, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -58,7 +57,7 @@ func (w *watchers) watch(ctx context.Context, leader string, members []string, b
 	judge := sync.OnceFunc(func() { close(reached) })
 	for _, slot := range members {
 		if slot != leader {
-			all.Go(func() { w.askMember(ctx, slot, leader, judge) })
+			all.Go(func() { w.askMember(ctx, slot, judge) })
 		}
 	}
 	all.Go(func() { w.askRoute(ctx, leader, judge) })
@@ -89,7 +88,7 @@ func each(ctx context.Context, ask func(context.Context) bool) {
 }
 
 // askMember asks one over a connection that stands.
-func (w *watchers) askMember(ctx context.Context, slot, leader string, judge func()) {
+func (w *watchers) askMember(ctx context.Context, slot string, judge func()) {
 	each(ctx, func(ctx context.Context) bool {
 		bounded, cancel := context.WithTimeout(ctx, lookWithin)
 		conn, err := w.from.connect(bounded, slot)
@@ -111,7 +110,7 @@ func (w *watchers) askMember(ctx context.Context, slot, leader string, judge fun
 		})
 		if content {
 			at := time.Now()
-			w.note(func() { w.took[slot] = at }, leader, judge)
+			w.note(func() { w.took[slot] = at }, judge)
 		}
 		return content
 	})
@@ -131,9 +130,9 @@ func (w *watchers) askRoute(ctx context.Context, leader string, judge func()) {
 			case recovers:
 				w.seen.stale++
 			case content:
-				w.over = append(w.over, answered{slot, at})
+				w.over = &answered{slot, at}
 			}
-		}, leader, judge)
+		}, judge)
 		return content
 	})
 }
@@ -151,18 +150,17 @@ func (w *watchers) askOnce(ctx context.Context) (slot string, recovers bool, err
 }
 
 // note takes down what was seen, and judges whether that is all.
-func (w *watchers) note(what func(), leader string, judge func()) {
+func (w *watchers) note(what func(), judge func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	what()
-	i := slices.IndexFunc(w.over, func(a answered) bool { return a.slot != leader })
-	if i < 0 {
+	if w.over == nil {
 		return
 	}
-	took, is := w.took[w.over[i].slot]
+	took, is := w.took[w.over.slot]
 	if !is {
 		return // the route was faster than the look at the member
 	}
-	w.seen.leader, w.seen.took, w.seen.reached = w.over[i].slot, took, w.over[i].at
+	w.seen.leader, w.seen.took, w.seen.reached = w.over.slot, took, w.over.at
 	judge()
 }
