@@ -433,14 +433,19 @@ func (c *Coordinator) assembleXDS(consulAddress string) {
 	c.metrics.Gauge("cadre_xds_streams", "Open streams of members' proxies.", func() float64 { return float64(c.xds.Streams()) })
 }
 
-// proxies are those that each member of a group may be.
+// proxies are those that each member of a group may be. While the group's record cannot be
+// read, those of the last one that could be are.
 func (c *Coordinator) proxies(name string) []xds.Identity {
 	v, _ := c.views.Latest()
 	if v == nil {
 		return nil
 	}
+	mesh, _, ok := v.MeshOf(name)
+	if !ok {
+		mesh = c.directory.Mesh(name)
+	}
 	var out []xds.Identity
-	for _, p := range v.Meshes[name].Value.Proxies {
+	for _, p := range mesh.Proxies {
 		out = append(out, xds.Identity{ID: p.ID, Service: p.Service})
 	}
 	return out

@@ -102,13 +102,11 @@ type RouteTo struct {
 // Moves reports whether a hand-over of the group that it leads to concerns its callers.
 func (r RouteTo) Moves() bool { return r.Role != "" && r.Hold > 0 }
 
-// Stood reports whether something of the agent's stands at the VIP, and Envoy behind it.
-func (r RouteTo) Stood() bool { return r.Hold > 0 || r.Pooler != "" }
-
-// Behind is where Envoy listens for the route: the VIP, or where something else stands
-// there, the address with the same last two octets in 127.11.0.0/16.
+// Behind is where Envoy listens for the route: the VIP, or where something of the agent's
+// stands there, because callers may be held or pooled, the address with the same last two
+// octets in 127.11.0.0/16. This alone decides which it is.
 func (r RouteTo) Behind() netip.Addr {
-	if !r.Stood() || !r.VIP.Is4() {
+	if r.Hold == 0 && r.Pooler == "" || !r.VIP.Is4() {
 		return r.VIP
 	}
 	four := r.VIP.As4()

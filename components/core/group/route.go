@@ -39,7 +39,7 @@ type Route struct {
 	// or any tag that a workload publishes itself; absent: any member.
 	Role string `json:"role,omitempty"`
 	// Hold is how long agents of callers may hold a new connection back while an Operation
-	// moves the role; absent: not at all. 100ms to 30s.
+	// moves the role; absent: not at all, or 10s with a pooler. 100ms to 30s.
 	Hold Duration `json:"hold,omitempty"`
 	// Pooler: "pgbouncer", or absent for none.
 	Pooler string `json:"pooler,omitempty"`

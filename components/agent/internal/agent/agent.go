@@ -127,7 +127,7 @@ func New(cfg Config) (*Agent, error) {
 		member:   member.NewWatcher(cfg.Log),
 		checker:  health.NewChecker(commands, cfg.Log),
 		command:  commands,
-		backends: backends.New(),
+		backends: backends.Open(cfg.RunDir, boot.ID, cfg.Log),
 		door:     door.New(door.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
 	}
 	a.admit = admit.New(admit.Config{

@@ -34,7 +34,12 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (a *Agent) metricsHandler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{a}, mesh.NewCollector(a.meshNode))
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	all := prometheus.Gatherers{registry}
+	if a.service != nil {
+		registry.MustRegister(a.service.routes.Collector())
+		all = append(all, a.service.envoys)
+	}
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
 // meshNode is the overlay's node once this Boot is admitted, nil before.

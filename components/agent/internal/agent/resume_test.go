@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cadre.dev/agent/internal/agenttest"
 	"cadre.dev/core/group"
@@ -83,6 +85,32 @@ func TestALaterProcessOfABootGoesOn(t *testing.T) {
 		if !os.SameFile(now, was) || !now.ModTime().Equal(was.ModTime()) {
 			t.Errorf("%s was written again", name)
 		}
+	}
+}
+
+// What a workload said of its backend holds on in the next process.
+func TestAWordOfTheWorkloadOutlivesTheProcess(t *testing.T) {
+	c, a, parent := resumeWorld(t)
+	c.Order(&controlv1.Desired{Version: 11, Term: 3, SecretEpochs: map[string]uint32{"password": 1}, ConfigJson: config(t, group.AgentConfig{
+		Workload: group.Workload{Kind: "none"},
+		Mesh:     group.Mesh{Proxies: []group.Proxy{{Backend: "queue", Owner: group.OwnerWorkload, TTL: group.Duration(time.Minute)}}},
+	})})
+	told := func() bool {
+		got := c.Last().GetBackends()
+		return len(got) == 1 && got[0].GetHealth() == controlv1.Health_HEALTH_HEALTHY && got[0].GetOutput() == "fine"
+	}
+	agenttest.Eventually(t, soon, "the backend is known", func() bool { return len(c.Last().GetBackends()) == 1 })
+	if code, body := a.call("PUT", "/v1/backends/queue", `{"status":"passing","output":"fine"}`); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	agenttest.Eventually(t, soon, "the word is told", told)
+	seen := c.Last().GetSequence()
+	a.stop()
+	parent.run++
+	a.start()
+	agenttest.Eventually(t, soon, "reports go on", func() bool { return c.Last().GetSequence() > seen && c.Last().GetMemberKnown() })
+	if !told() {
+		t.Errorf("after the next process began: %v", c.Last().GetBackends())
 	}
 }
 

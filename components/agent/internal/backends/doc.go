@@ -4,5 +4,6 @@
 //	PUT /v1/backends/<name> ── Put ──► Registry ──► report ──► the catalog
 //
 // A word holds for the backend's TTL. Then the backend's health is not known, and it is no
-// longer found, until the workload says something again.
+// longer found, until the workload says something again. It is kept in memory-backed storage
+// for the next process of the same Boot, where its time goes on.
 package backends

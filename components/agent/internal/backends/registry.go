@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,10 +36,10 @@ const (
 
 // Word is what a workload says of one backend.
 type Word struct {
-	Status Status
+	Status Status `json:"status"`
 	// Tags are lower-case names; one of them may be the role of a route.
-	Tags   []string
-	Output string
+	Tags   []string `json:"tags,omitempty"`
+	Output string   `json:"output,omitempty"`
 }
 
 // State is how a backend is by its workload's word.
@@ -59,21 +61,35 @@ var (
 // Registry has the backends of this CVM. Safe for concurrent use.
 type Registry struct {
 	changed latest.Value[struct{}]
+	keep    keep
 
 	mu    sync.Mutex
 	ttls  map[string]time.Duration // guarded by mu; of the backends that workloads own
 	words map[string]said          // guarded by mu
+	// before is what an earlier process of the Boot was told, until the first Set. Guarded by mu.
+	before map[string]kept
 }
 
 type said struct {
 	Word
 
-	until time.Time
+	at, until time.Time
 }
 
-// New returns an empty Registry.
-func New() *Registry {
-	return &Registry{ttls: map[string]time.Duration{}, words: map[string]said{}}
+// New returns a Registry that keeps nothing.
+func New() *Registry { return newRegistry(keep{}) }
+
+// Open returns a Registry that keeps in dir, which must be in memory, what is said, and goes
+// on with what an earlier process of the same Boot was told. What it cannot read it does not
+// know.
+func Open(dir, boot string, log *slog.Logger) *Registry {
+	r := newRegistry(keep{path: filepath.Join(dir, fileName), boot: boot, log: log})
+	r.before = r.keep.load()
+	return r
+}
+
+func newRegistry(k keep) *Registry {
+	return &Registry{keep: k, ttls: map[string]time.Duration{}, words: map[string]said{}}
 }
 
 // Changes tells of each change of States.
@@ -90,12 +106,29 @@ func (r *Registry) Set(mesh group.Mesh) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if maps.Equal(r.ttls, ttls) {
+	if r.before == nil && maps.Equal(r.ttls, ttls) {
 		return
 	}
 	r.ttls = ttls
 	maps.DeleteFunc(r.words, func(name string, _ said) bool { _, still := ttls[name]; return !still })
+	r.takeLocked(r.before, time.Now())
+	r.before = nil
+	r.saveLocked()
 	r.changed.Set(struct{}{})
+}
+
+// takeLocked takes words that an earlier process was told. One that was said later than now
+// counts from now: a clock that was set back gives no word more than its time.
+func (r *Registry) takeLocked(before map[string]kept, now time.Time) {
+	for name, k := range before {
+		at := k.At
+		if at.After(now) {
+			at = now
+		}
+		if left := r.ttls[name] - now.Sub(at); left > 0 {
+			r.words[name] = said{k.Word, at, now.Add(left)}
+		}
+	}
 }
 
 // Put takes a word: ErrUnknown, ErrInvalid. It holds until the next one, for ttl at most.
@@ -113,7 +146,9 @@ func (r *Registry) Put(name string, w Word) (ttl time.Duration, err error) {
 			name, ErrUnknown, group.OwnerWorkload, strings.Join(slices.Sorted(maps.Keys(r.ttls)), ", "))
 	}
 	before, had := r.words[name]
-	r.words[name] = said{w, time.Now().Add(ttl)}
+	now := time.Now()
+	r.words[name] = said{w, now, now.Add(ttl)}
+	r.saveLocked()
 	if !had || before.Status != w.Status || before.Output != w.Output || !slices.Equal(before.Tags, w.Tags) {
 		r.changed.Set(struct{}{})
 	}
@@ -183,15 +218,19 @@ func (r *Registry) Run(ctx context.Context) error {
 func (r *Registry) expire(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := time.Hour
+	next, over := time.Hour, false
 	for name, w := range r.words {
 		left := w.until.Sub(now)
 		if left <= 0 {
 			delete(r.words, name)
-			r.changed.Set(struct{}{})
+			over = true
 			continue
 		}
 		next = min(next, left)
+	}
+	if over {
+		r.saveLocked()
+		r.changed.Set(struct{}{})
 	}
 	return next
 }

@@ -49,6 +49,21 @@ func WriteFileAs(path string, data []byte, mode fs.FileMode, gid int) error {
 	return nil
 }
 
+// RemoveLeftovers removes what writes of path left that did not end. Nobody may write it
+// meanwhile.
+func RemoveLeftovers(path string) error {
+	leftovers, err := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".*"))
+	if err != nil {
+		return fmt.Errorf("remove leftovers of %s: %w", path, err)
+	}
+	for _, left := range leftovers {
+		if err := os.Remove(left); err != nil {
+			return fmt.Errorf("remove leftovers of %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
 // WriteJSON is WriteFile of v as JSON with mode 0600.
 func WriteJSON(path string, v any) error {
 	data, err := json.Marshal(v)

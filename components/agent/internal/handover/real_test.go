@@ -39,7 +39,7 @@ func TestThroughARealPooler(t *testing.T) {
 	vip := l.Addr().(*net.TCPAddr).AddrPort()
 	_ = l.Close()
 	r := Route{
-		Name: "master", Group: "db", Role: "leader", Pooler: PgBouncer,
+		Name: "master", Group: "db", Role: "leader", Pooler: PgBouncer, Hold: 5 * time.Second,
 		VIP: vip.Addr(), Port: vip.Port(), Behind: netip.MustParseAddr("127.11.0.1"),
 	}
 	cfg := Config{

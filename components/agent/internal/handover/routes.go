@@ -18,9 +18,6 @@ import (
 	"cadre.dev/agent/internal/pooler"
 )
 
-// defaultHold is the limit of a route with a pooler that names none.
-const defaultHold = 5 * time.Second
-
 // PgBouncer is the value of [Route.Pooler] for the one that there is.
 const PgBouncer = "pgbouncer"
 
@@ -30,11 +27,11 @@ type Route struct {
 	// Group is whose leadership the route depends on, Role what of it the route reaches. A
 	// route without a role is never held.
 	Group, Role string
-	// VIP and Port are what applications dial; Envoy listens on Behind and Port if something
-	// of this package stands at the VIP, which [Route.Stands] tells.
+	// VIP and Port are what applications dial. Envoy listens on Behind and Port, and where
+	// that is not the VIP, something of this package stands there.
 	VIP, Behind netip.Addr
 	Port        uint16
-	// Hold is the longest that clients wait; 0: not at all, or 5 s with a pooler.
+	// Hold is the longest that clients wait; 0: not at all.
 	Hold time.Duration
 	// Pooler is PgBouncer or "".
 	Pooler string
@@ -42,22 +39,15 @@ type Route struct {
 	Users map[string]string
 }
 
-// Stands tells that a gate or a pooler is at the route's VIP, and Envoy behind it.
-func (r Route) Stands() bool { return r.Pooler != "" || r.Hold > 0 && r.Role != "" }
-
 func (r Route) address() netip.AddrPort { return netip.AddrPortFrom(r.VIP, r.Port) }
 func (r Route) behind() netip.AddrPort  { return netip.AddrPortFrom(r.Behind, r.Port) }
 
 // limit is for how long the route is held that is to be held for asked.
 func (r Route) limit(asked time.Duration) time.Duration {
-	limit := r.Hold
-	if limit <= 0 {
-		limit = defaultHold
+	if asked > 0 {
+		return min(asked, r.Hold)
 	}
-	if asked > 0 && asked < limit {
-		limit = asked
-	}
-	return limit
+	return r.Hold
 }
 
 // validate tells all that is wrong.
@@ -77,9 +67,6 @@ func (r Route) validate() error {
 	}
 	if r.Port == 0 {
 		bad("port: there is none")
-	}
-	if r.VIP == r.Behind {
-		bad("behind %s: it is the vip", r.Behind)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("route %s: %w", r.Name, err)
@@ -154,8 +141,8 @@ func (s *Routes) Set(routes []Route) error {
 		at   = map[netip.AddrPort]string{}
 	)
 	for _, r := range routes {
-		if !r.Stands() {
-			continue
+		if r.Behind == r.VIP {
+			continue // Envoy stands there itself
 		}
 		err := r.validate()
 		if err == nil && seen[r.Name] {
@@ -288,13 +275,13 @@ func (u *unit) configure(r Route) bool {
 	return true
 }
 
-// of are the units of routes to a role of group, in the order of their names.
+// of are the units of routes to group that may be held, in the order of their names.
 func (s *Routes) of(group string) []*unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*unit
 	for _, u := range s.units {
-		if r := u.now(); r.Group == group && r.Role != "" {
+		if r := u.now(); r.Group == group && r.Role != "" && r.Hold > 0 {
 			out = append(out, u)
 		}
 	}

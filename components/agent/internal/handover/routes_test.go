@@ -182,9 +182,9 @@ func states(results []Result) string {
 func TestAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		master, pooled := route("master", 1), route("pooled", 2)
-		pooled.Pooler, pooled.Hold = PgBouncer, 0
+		pooled.Pooler = PgBouncer
 		replicas := route("replicas", 3)
-		replicas.Hold = 0 // and no pooler: Envoy stands there itself
+		replicas.Behind = replicas.VIP // Envoy stands there itself
 		other := route("other", 4)
 		other.Group = "web"
 		w := newWorld(t, master, pooled, replicas, other)
@@ -341,12 +341,11 @@ func TestKeptPoolersAreNotEnded(t *testing.T) {
 func TestSetTellsAllThatIsWrong(t *testing.T) {
 	bad := route("bad", 1)
 	bad.Pooler, bad.Port, bad.VIP = "pgpool", 0, netip.MustParseAddr("10.0.0.1")
-	same, again, good := route("same", 2), route("again", 3), route("good", 3)
-	same.Behind = same.VIP
-	off := Route{Name: "off"}
+	envoys, again, good := route("envoys", 2), route("again", 3), route("good", 3)
+	envoys.Behind = envoys.VIP // Envoy stands there itself
 	s := New(Config{})
-	err := s.Set([]Route{bad, same, good, again, good, off})
-	for _, want := range []string{`route bad: pooler "pgpool"`, "vip 10.0.0.1", "port", "route same: behind 127.10.0.2: it is the vip", "route again: 127.10.0.3:5432 is the address of route good too", "route good: it is there twice"} {
+	err := s.Set([]Route{bad, envoys, good, again, good})
+	for _, want := range []string{`route bad: pooler "pgpool"`, "vip 10.0.0.1", "port", "route again: 127.10.0.3:5432 is the address of route good too", "route good: it is there twice"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

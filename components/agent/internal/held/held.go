@@ -65,16 +65,11 @@ func Open(dir string, boot Boot) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open what the boot holds: %w", err)
 	}
-	leftovers, err := filepath.Glob(filepath.Join(dir, "."+fileName+".*"))
-	if err != nil {
+	s := &Store{path: filepath.Join(dir, fileName), box: box}
+	if err := durable.RemoveLeftovers(s.path); err != nil {
 		return nil, fmt.Errorf("open what the boot holds: %w", err)
 	}
-	for _, path := range leftovers {
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("open what the boot holds: %w", err)
-		}
-	}
-	return &Store{path: filepath.Join(dir, fileName), box: box}, nil
+	return s, nil
 }
 
 // errNotOurs: another Boot's, or not whole.

@@ -164,6 +164,13 @@ func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (change
 	return changed
 }
 
+// Mesh is the last readable part of a group in the service layer, zero while there is none.
+func (d *Directory) Mesh(name string) group.Mesh {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.meshes[name]
+}
+
 // sameProxies reports whether two parts of a group give the same peer maps.
 func sameProxies(a, b group.Mesh) bool {
 	return slices.EqualFunc(a.Proxies, b.Proxies, func(p, q group.Proxy) bool {
