@@ -197,6 +197,7 @@ func demo(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err err
 			err = errors.Join(err, r.Down(cleanup))
 		}
 	}()
+	r.Routes = true
 	report, err := r.Demo(ctx, n)
 	if err != nil {
 		return err
@@ -315,6 +316,7 @@ func drillRestore(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) 
 }
 
 func up(ctx context.Context, r *rig.Rig, n *rig.Narrator, networkGiven bool, out io.Writer) error {
+	r.Routes = true
 	var err error
 	switch {
 	case r.Deployed() && networkGiven:

@@ -131,6 +131,9 @@ func (r *Rig) Planned(ctx context.Context, n *Narrator, release string, report *
 	if err != nil {
 		return err
 	}
+	if err := r.notePlanned(ctx, report, from, time.Now()); err != nil {
+		return err
+	}
 	rollout, slots, err := r.RolloutReport(ctx, Postgres)
 	if err != nil {
 		return err
@@ -176,6 +179,9 @@ func (r *Rig) Unplanned(ctx context.Context, n *Narrator, report *Report) error 
 	}
 	summary, err := r.LoadSummary(ctx, from, time.Now())
 	if err != nil {
+		return err
+	}
+	if err := r.noteUnplanned(ctx, report, from, time.Now()); err != nil {
 		return err
 	}
 	report.GapMS.Unplanned = summary.Gap.Milliseconds()

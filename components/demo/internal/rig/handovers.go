@@ -113,25 +113,7 @@ func (r *Rig) wayVerdicts(ctx context.Context) (map[load.Way]load.Verdict, error
 	return all, r.loadCtl(ctx, &all, "-of", "all", "verify")
 }
 
-// awaitWays waits until the load writes in each way.
-func (r *Rig) awaitWays(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	from := time.Now()
-	var last error
-	err := r.until(ctx, func(ctx context.Context) error {
-		err := r.allWaysWrite(ctx, from, n)
-		if ctx.Err() == nil {
-			last = err
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("the load does not write in each way (%w): %w", context.Cause(ctx), last)
-	}
-	return nil
-}
-
+// allWaysWrite reports which way has fewer than n writes acknowledged since then.
 func (r *Rig) allWaysWrite(ctx context.Context, from time.Time, n int) error {
 	all := map[load.Way]load.Summary{}
 	if err := r.loadCtl(ctx, &all, "-of", "all", "summary", stamp(from)); err != nil {

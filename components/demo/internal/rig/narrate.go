@@ -89,6 +89,12 @@ func (n *Narrator) Summary(r Report) {
 		r.Writes.Attempted, r.Writes.Acknowledged, r.Writes.Failed, r.Writes.Missing)
 	fmt.Fprintf(w, "  longest write gap: %.1f s during the rollout, %.1f s when the leader was killed\n",
 		float64(r.GapMS.Planned)/1000, float64(r.GapMS.Unplanned)/1000)
+	for _, way := range ways {
+		if seen := r.Ways[way]; seen != nil {
+			fmt.Fprintf(w, "    by the way %-8s %.1f s and %d failed during the rollout, %.1f s and %d failed at the kill\n", string(way)+":",
+				float64(seen.PlannedGapMS)/1000, seen.PlannedFailed, float64(seen.UnplannedGapMS)/1000, seen.UnplannedFailed)
+		}
+	}
 	fmt.Fprintf(w, "  leadership moves during the rollout: %d\n", r.LeadershipMoves)
 	fmt.Fprintf(w, "  rollout: %.0f s, %.0f %% over platform time and min_ready; all: %.0f s\n",
 		r.RolloutS, r.OverheadPercent, r.TookS)

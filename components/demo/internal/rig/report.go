@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"cadre.dev/core/operation"
+	"cadre.dev/demo/load"
 )
 
 // Report is what a demo run measured, written to .out/demo.json.
 type Report struct {
 	Writes WritesReport `json:"writes"`
 	GapMS  GapReport    `json:"gap_ms"`
+	// Ways of writing side by side; absent without routes. GapMS, LeadershipMoves and Writes
+	// are those of the direct one, but Missing those of all.
+	Ways map[load.Way]*WayReport `json:"ways,omitempty"`
 	// LeadershipMoves during the rollout, as the load saw them: changes of the
 	// server that acknowledged its writes.
 	LeadershipMoves int          `json:"leadership_moves"`

@@ -29,6 +29,9 @@ type Rig struct {
 	Net Net
 	// Programs lets CVMs run the checkout's programs in place of images.
 	Programs bool
+	// Routes deploys clusters/patroni-demo, whose load writes by two routes too, in place of
+	// clusters/postgres.
+	Routes bool
 	// Log gets what the cadre binary prints while it works; nil discards it.
 	Log io.Writer
 

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -34,7 +33,8 @@ func ServiceTime(handovers int) time.Duration {
 // measured before something went wrong is in the result all the same.
 func (r *Rig) BenchService(ctx context.Context, n *Narrator, handovers int) (result figures.Result, err error) {
 	result = figures.Result{Name: "service", Rounds: handovers, Machine: figures.ThisMachine()}
-	if err := r.deployService(ctx, n); err != nil {
+	r.Routes = true
+	if err := r.Deploy(ctx, n); err != nil {
 		return result, err
 	}
 	app, err := r.inside(App + "-0")
@@ -77,29 +77,6 @@ func (r *Rig) BenchService(ctx context.Context, n *Narrator, handovers int) (res
 	}
 	result.Figures = append(result.Figures, envoys)
 	return result, nil
-}
-
-// deployService starts the cloud, the coordinators, the database with its routes, and the
-// load that writes in three ways.
-func (r *Rig) deployService(ctx context.Context, n *Narrator) error {
-	n.Say("starting the local cloud and three coordinators")
-	if err := r.Up(ctx); err != nil {
-		return err
-	}
-	if err := r.CreateCluster(ctx); err != nil {
-		return err
-	}
-	n.Say("applying %s: three PostgreSQL CVMs with routes, and a CVM that writes in three ways", serviceCluster)
-	if err := errors.Join(r.applyPostgres(ctx, serviceCluster, "1"), r.applyApp(ctx, serviceCluster)); err != nil {
-		return err
-	}
-	for _, name := range []string{Postgres, App} {
-		if _, err := r.Follow(ctx, name, n.Rollout); err != nil {
-			return fmt.Errorf("deploy %s: %w", name, err)
-		}
-	}
-	n.Say("waiting for steady writes in each way")
-	return r.awaitWays(ctx, 100)
 }
 
 // handoverFigures are those of all hand-overs; none without one.

@@ -23,7 +23,7 @@ const (
 
 // ApplyPostgres writes the database group's spec with the given release.
 func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string) error {
-	return r.applyPostgres(ctx, "clusters/postgres", release, extra...)
+	return r.applyPostgres(ctx, r.cluster(), release, extra...)
 }
 
 func (r *Rig) applyPostgres(ctx context.Context, folder, release string, extra ...string) error {
@@ -47,7 +47,7 @@ func (r *Rig) applyPostgres(ctx context.Context, folder, release string, extra .
 }
 
 // ApplyApp writes the load's group.
-func (r *Rig) ApplyApp(ctx context.Context) error { return r.applyApp(ctx, "clusters/postgres") }
+func (r *Rig) ApplyApp(ctx context.Context) error { return r.applyApp(ctx, r.cluster()) }
 
 func (r *Rig) applyApp(ctx context.Context, folder string) error {
 	vars, err := r.ImageVars("agent", "load")
@@ -108,9 +108,20 @@ func (r *Rig) LoadSummary(ctx context.Context, from, to time.Time) (load.Summary
 	return s, r.loadCtl(ctx, &s, "summary", stamp(from), stamp(to))
 }
 
-// StopLoad stops the writers and compares the journal with the leader's table.
+// StopLoad stops the writers and compares the journal with the leader's table; those of all
+// ways, added up, where there are some.
 func (r *Rig) StopLoad(ctx context.Context) (load.Verdict, error) {
 	var v load.Verdict
+	if r.Routes {
+		all, err := r.wayVerdicts(ctx)
+		for _, one := range all {
+			v.Acknowledged, v.Present, v.Missing, v.Unchecked = v.Acknowledged+one.Acknowledged, v.Present+one.Present, v.Missing+one.Missing, v.Unchecked+one.Unchecked
+			v.MissingIDs = append(v.MissingIDs, one.MissingIDs...)
+			v.Earlier.Acknowledged, v.Earlier.Missing = v.Earlier.Acknowledged+one.Earlier.Acknowledged, v.Earlier.Missing+one.Earlier.Missing
+			v.Starts = max(v.Starts, one.Starts)
+		}
+		return v, err
+	}
 	if err := r.loadCtl(ctx, nil, "stop"); err != nil {
 		return v, err
 	}
@@ -138,21 +149,33 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// AwaitWrites waits until the load has n more acknowledged writes than at since.
+// AwaitWrites waits until the load has n more acknowledged writes than at since; by each way,
+// where there are some.
 func (r *Rig) AwaitWrites(ctx context.Context, since time.Time, n int) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		s, err := r.LoadSummary(ctx, since, time.Time{})
-		if err == nil && s.Acknowledged >= n {
+		err := r.wrote(ctx, since, n)
+		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the load did not get %d writes acknowledged", n), ctx.Err(), err)
+			return errors.Join(ctx.Err(), err)
 		case <-ticker.C:
 		}
 	}
+}
+
+func (r *Rig) wrote(ctx context.Context, since time.Time, n int) error {
+	if r.Routes {
+		return r.allWaysWrite(ctx, since, n)
+	}
+	s, err := r.LoadSummary(ctx, since, time.Time{})
+	if err == nil && s.Acknowledged < n {
+		err = fmt.Errorf("the load got %d writes acknowledged, and not %d: %v", s.Acknowledged, n, s.Errors)
+	}
+	return err
 }
 
 const diskMarker = "/var/lib/postgresql/demo-marker"
