@@ -14,6 +14,11 @@ import (
 const (
 	calm = time.Second
 	busy = 200 * time.Millisecond
+	// quick is the pace for the first moments of what is unsettled: callers of a route wait for
+	// the follower that is told to lead to say so. It ends, because a member that stays broken
+	// must not be asked so often for ever.
+	quick    = 50 * time.Millisecond
+	quickFor = 5 * time.Second
 	// budget is what one observation may take before the view counts as unknown.
 	budget = 2 * time.Second
 )
@@ -32,6 +37,8 @@ type Watcher struct {
 	changes latest.Value[struct{}]
 	active  atomic.Bool
 	kick    chan struct{}
+	// changed is when the view last moved; of Run's goroutine alone.
+	changed time.Time
 
 	mu     sync.Mutex
 	driver driver.Driver // guarded by mu; never nil
@@ -106,10 +113,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) pause() time.Duration {
 	s := w.State()
 	settled := s.Known && s.View.Ready && (s.View.CaughtUp == nil || *s.View.CaughtUp)
-	if settled && !w.active.Load() {
+	switch {
+	case !settled && time.Since(w.changed) < quickFor:
+		return quick
+	case settled && !w.active.Load():
 		return calm
+	default:
+		return busy
 	}
-	return busy
 }
 
 func (w *Watcher) observe(ctx context.Context) {
@@ -135,7 +146,16 @@ func (w *Watcher) observe(ctx context.Context) {
 		w.publish(State{View: driver.View{Role: driver.RoleUnknown, Message: err.Error()}})
 		return
 	}
+	if moved(w.State().View, view) {
+		w.changed = time.Now()
+	}
 	w.publish(State{View: view, Known: true})
+}
+
+// moved reports whether who leads changed, or what the member is good for. What a member that
+// catches up says of its progress does not count.
+func moved(a, b driver.View) bool {
+	return a.Role != b.Role || a.Leader != b.Leader || a.Epoch != b.Epoch || a.Alive != b.Alive || a.Ready != b.Ready
 }
 
 func (w *Watcher) publish(s State) {

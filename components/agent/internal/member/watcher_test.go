@@ -1,0 +1,74 @@
+package member
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/agent/internal/driver"
+)
+
+// scripted is a driver that says what it is told to, and counts how often it is asked.
+type scripted struct {
+	driver.Driver
+	view  func(since time.Duration) driver.View
+	began time.Time
+	asked int
+}
+
+func (s *scripted) Observe(context.Context) (driver.View, error) {
+	s.asked++
+	return s.view(time.Since(s.began)), nil
+}
+
+// TestAHandOverIsSeenAtOnce: a member whose leader went is looked at often, but not for ever.
+func TestAHandOverIsSeenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const gone, takes = 10 * time.Second, 10*time.Second + 730*time.Millisecond
+		follows := driver.View{Role: driver.RoleFollower, Ready: true, Alive: true, Leader: "db-0", Epoch: 1}
+		s := &scripted{began: time.Now(), view: func(since time.Duration) driver.View {
+			switch {
+			case since < gone:
+				return follows
+			case since < takes:
+				return driver.View{Role: driver.RoleFollower, Alive: true, Epoch: 1, Message: "no leader"}
+			default:
+				return driver.View{Role: driver.RoleLeader, Ready: true, Alive: true, Leader: "db-1", Epoch: 2}
+			}
+		}}
+		w := NewWatcher(slog.New(slog.DiscardHandler))
+		w.SetDriver(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = w.Run(ctx) }()
+		// The absence is seen within the calm pace before; then the new role at the quick one.
+		time.Sleep(takes + quick)
+		synctest.Wait()
+		if got := w.State().View.Role; got != driver.RoleLeader {
+			t.Errorf("%v after it leads the member is seen as %s", quick, got)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestABrokenMemberIsNotAskedWithoutEnd, whatever it tells about itself.
+func TestABrokenMemberIsNotAskedWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{began: time.Now(), view: func(since time.Duration) driver.View {
+			return driver.View{Role: driver.RoleFollower, Alive: true, Message: "behind by " + since.String()}
+		}}
+		w := NewWatcher(slog.New(slog.DiscardHandler))
+		w.SetDriver(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = w.Run(ctx) }()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if most := int(time.Hour/busy) + int(quickFor/quick) + 2; s.asked > most || s.asked < most/2 {
+			t.Errorf("asked %d times in an hour, want %d at most", s.asked, most)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
