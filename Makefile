@@ -99,7 +99,7 @@ test: tools build images ## unit, contract, property, scenario and end-to-end te
 	@scripts/test.sh
 
 .PHONY: test-clusters
-test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd and consul on local clouds (root; about 5 minutes)
+test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, consul and patroni-demo on local clouds (root; some minutes)
 	@cd components/demo && CADRE_TEST_CLUSTERS=1 go test -count=1 -timeout 30m -v -run Clusters ./e2e_terraform
 
 .PHONY: test-scale

@@ -3,9 +3,12 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"crypto/x509"
@@ -15,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +28,7 @@ import (
 	"time"
 
 	"cadre.dev/attest"
+	"cadre.dev/client"
 	"cadre.dev/demo/internal/leak"
 	"cadre.dev/demo/internal/rig"
 )
@@ -246,13 +251,18 @@ func inMemory(t *testing.T, p process, look func(text []byte)) {
 	}
 }
 
-// derivedCanaries are what coordinators derive and keep in no file: the guest agent
-// gives the same to whoever asks from that app.
+// derivedCanaries are what coordinators derive for their founding and keep in no file: the
+// guest agent gives the same to whoever asks from that app. Of each CA it checks that its key is
+// the one that is looked for: another path would give values that stand nowhere.
 func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
 	t.Helper()
+	known, err := client.LoadContext(c.ContextFile())
+	if err != nil {
+		t.Fatal(err)
+	}
 	guest := attest.NewGuestClient(p.path("run/dstack.sock"))
-	for purpose, size := range map[string]int{"ca/1": 32, "admission-nonce/1": 32, "agent-tokens/1": 32, "management-token/1": 32, "gossip/1": 32, "gossip/2": 32, "secret/light/cookie/1": 24, "secret/light/cookie/2": 24} {
-		path := "cadre/v1/demo/" + purpose
+	derive := func(purpose string, size int) []byte {
+		path := "cadre/v1/" + known.Cluster + "/" + known.Founding + "/" + purpose
 		ikm, err := guest.GetKey(t.Context(), path, "cadre")
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +273,62 @@ func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []by
 		}
 		add("app key "+purpose, ikm)
 		add("derived key "+purpose, key)
+		return key
 	}
+	for purpose, size := range map[string]int{"admission-nonce/1": 32, "management-token/1": 32, "gossip/1": 32, "gossip/2": 32, "secret/light/cookie/1": 24, "secret/light/cookie/2": 24} {
+		derive(purpose, size)
+	}
+	ca := ed25519.NewKeyFromSeed(derive("ca/1", ed25519.SeedSize))
+	if !ca.Public().(ed25519.PublicKey).Equal(publicKey(t, known.CAPEM)) {
+		t.Error("the cluster's CA has not the key that is looked for")
+	}
+	mesh := meshKey(t, derive("connect-ca/1", meshSeed))
+	scalar, err := mesh.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Consul signs with it, so its state has it.
+	add("key of the service mesh's CA", scalar, mayBeConsulState)
+	var roots struct{ Roots []struct{ RootCert string } }
+	if err := json.Unmarshal(c.page(t, p, "http://127.0.0.1:8500/v1/connect/ca/roots"), &roots); err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range roots.Roots {
+		if mesh.PublicKey.Equal(publicKey(t, root.RootCert)) {
+			return
+		}
+	}
+	t.Errorf("none of %d roots of the service mesh has the key that is looked for", len(roots.Roots))
+}
+
+// meshSeed is how much of what is derived for the service mesh's CA makes its key. The rest
+// makes the mesh's name, which is no secret.
+const meshSeed = 48
+
+// meshKey is the P-256 key of a seed: 1 to n-1.
+func meshKey(t *testing.T, seed []byte) *ecdsa.PrivateKey {
+	t.Helper()
+	most := new(big.Int).Sub(elliptic.P256().Params().N, big.NewInt(1))
+	d := new(big.Int).SetBytes(seed)
+	d.Add(d.Mod(d, most), big.NewInt(1))
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), d.FillBytes(make([]byte, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func publicKey(t *testing.T, text string) crypto.PublicKey {
+	t.Helper()
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		t.Fatal("a CA is no PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert.PublicKey
 }
 
 // keyMarks find private keys whose value no test can know: those of Boots and SVIDs.
@@ -276,7 +341,7 @@ func keyMarks(t *testing.T) []leak.Canary {
 	return []leak.Canary{
 		{Name: "a P-256 private key (PKCS #8)", Value: mark},
 		{Name: "a PEM private key", Value: []byte("-----BEGIN PRIVATE KEY-----")},
-		// Consul makes a CA for its service mesh, whose key is part of its state.
+		// The CA of Consul's service mesh, whose key is part of its state.
 		{Name: "a PEM EC private key", Value: []byte("-----BEGIN EC PRIVATE KEY-----"), May: []string{mayBeConsulState}},
 	}
 }

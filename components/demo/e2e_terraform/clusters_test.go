@@ -17,18 +17,20 @@ const enabled = "CADRE_TEST_CLUSTERS"
 // another release by one hand-over with each slot on its instance, and destroyed.
 func TestClustersAreAppliedRolledAndDestroyed(t *testing.T) {
 	if os.Getenv(enabled) == "" {
-		t.Skip("make test-clusters runs it: three clusters, some minutes")
+		t.Skip("make test-clusters runs it: four clusters, some minutes")
 	}
 	for name, one := range map[string]struct {
+		// groups, of which the first has three slots and a leader, and is rolled.
 		groups []string
 		// alone: one slot that does not lead is applied before the others.
 		alone bool
 		// secrets that the members have, at least.
 		secrets int
 	}{
-		"postgres": {groups: []string{"postgres", "app"}, secrets: 3},
-		"etcd":     {groups: []string{"etcd", "etcd-app"}},
-		"consul":   {groups: []string{"consul"}, alone: true, secrets: 1},
+		"postgres":     {groups: []string{"postgres", "app"}, secrets: 3},
+		"etcd":         {groups: []string{"etcd", "etcd-app"}},
+		"consul":       {groups: []string{"consul"}, alone: true, secrets: 1},
+		"patroni-demo": {groups: []string{"postgres", "webdemo", "app"}, secrets: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, name, 6*time.Minute, nil)

@@ -65,12 +65,21 @@ func handover(phase operation.Phase) *view.View {
 	return v
 }
 
+// fixed is a View that stays.
+type fixed struct {
+	*view.Watcher // none: nobody subscribes
+
+	v *view.View
+}
+
+func (f fixed) Latest() (*view.View, <-chan struct{}) { return f.v, nil }
+
 // serving is a Service that goes by v.
 func serving(v *view.View) *Service {
 	ended := func(context.Context, string, string, string, bool) (policy.Decision, error) {
 		return policy.Decision{Allowed: true}, nil
 	}
-	return New(view.Fixed(v), &Directory{}, reports.New(time.Now), ended, slog.New(slog.DiscardHandler))
+	return New(fixed{v: v}, &Directory{}, reports.New(time.Now), ended, slog.New(slog.DiscardHandler))
 }
 
 func joined(s *Service, groupName, slot string, agent *holdingAgent) *holdingAgent {

@@ -28,7 +28,7 @@ import (
 type Service struct {
 	controlv1.UnimplementedCoordinatorServiceServer
 
-	views     *view.Watcher
+	views     Views
 	directory *Directory
 	reports   *reports.Reports
 	log       *slog.Logger
@@ -46,8 +46,14 @@ type Service struct {
 	count  uint64                           // guarded by mu; of sessions so far
 }
 
+// Views are what the records say, as a [view.Watcher] has it.
+type Views interface {
+	Latest() (v *view.View, changed <-chan struct{})
+	Subscribe() *view.Subscription
+}
+
 // New makes the service.
-func New(views *view.Watcher, directory *Directory, r *reports.Reports, ended Ended, log *slog.Logger) *Service {
+func New(views Views, directory *Directory, r *reports.Reports, ended Ended, log *slog.Logger) *Service {
 	return &Service{views: views, directory: directory, reports: r, ended: ended, log: log, wakes: map[string]map[*session]struct{}{}, groups: map[string]map[*session]struct{}{}}
 }
 

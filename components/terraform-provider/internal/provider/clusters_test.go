@@ -39,7 +39,7 @@ output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { fou
 // The folders that have both forms say the same in them: what Terraform writes is what
 // `cadre group apply` writes, to the byte of each compose text.
 func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
-	for name, groups := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "etcd-app"}} {
+	for name, files := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "app"}, "patroni-demo": {"postgres", "app", "webdemo"}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t, tofu(t))
 			server := clienttest.New(t)
@@ -55,15 +55,18 @@ func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 			vars := sampleVars(t, root, server)
 			write(t, filepath.Join(at, "main.tf"), stubCoordinators)
 			// Nobody rolls anything here.
-			override := ""
-			for _, local := range []string{groups[0], "app"} {
+			override, apply := "", []string{"apply", "-auto-approve", "-var-file=" + filepath.Join(root, "vars.tfvars.json")}
+			var paths []string
+			for _, local := range files {
+				paths = append(paths, filepath.Join(f.path, local+".hcl"))
+				apply = append(apply, "-target=cadre_group."+local) // nobody makes their slots
 				override += "resource \"cadre_group\" \"" + local + "\" {\n  wait_for_rollout = false\n}\n"
 			}
 			f.write("wait_override.tf", override)
 			f.must("get")
-			f.must("apply", "-auto-approve", "-var-file="+filepath.Join(root, "vars.tfvars.json"))
+			f.must(apply...)
 
-			file, err := groupfile.Load([]string{filepath.Join(f.path, groups[0]+".hcl"), filepath.Join(f.path, "app.hcl")}, vars)
+			file, err := groupfile.Load(paths, vars)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,8 +86,8 @@ func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 					t.Errorf("group %s: Terraform writes\n%s\nthe group file says\n%s", g.Spec.Name, a, b)
 				}
 			}
-			if len(file.Groups) != len(groups) {
-				t.Errorf("%d groups, want %v", len(file.Groups), groups)
+			if len(file.Groups) != len(files) {
+				t.Errorf("%d groups, want one in each of %v", len(file.Groups), files)
 			}
 		})
 	}
@@ -98,7 +101,7 @@ func TestClustersArePlannedForPhala(t *testing.T) {
 	copyFolder(t, "../../../../compose", filepath.Join(root, "compose"))
 	copyFolder(t, "../../../../clusters/modules", filepath.Join(root, "clusters/modules"))
 	at := filepath.Join(root, "context.json")
-	for name, things := range map[string]int{"starter": 10, "postgres": 3, "etcd": 3, "consul": 5} {
+	for name, things := range map[string]int{"starter": 10, "postgres": 3, "etcd": 3, "consul": 5, "patroni-demo": 6} {
 		copyFolder(t, "../../../../clusters/"+name, filepath.Join(root, "clusters", name))
 		f := newFolder(t, program)
 		f.path = filepath.Join(root, "clusters", name)
@@ -133,7 +136,7 @@ func sampleVars(t *testing.T, root string, server *clienttest.Server) map[string
 		t.Fatal(err)
 	}
 	images, vars := map[string]string{}, map[string]string{"cloud": cloud, "context": context, "postgres_bin": "/usr/lib/postgresql/15/bin", "postgres_gid": "999", "release": "7"}
-	for _, name := range []string{"cadre-agent", "cadre-coordinator", "etcd", "load", "patroni"} {
+	for _, name := range []string{"cadre-agent", "cadre-coordinator", "etcd", "load", "patroni", "webdemo"} {
 		images[name] = "registry.example/cadre/" + name + "@sha256:" + strings.Repeat("ab", 32)
 		vars[strings.TrimPrefix(name, "cadre-")+"_image"] = images[name]
 	}
