@@ -15,6 +15,21 @@ variable "load_image" {
   description = "pinned image of cadre-load"
 }
 
+variable "writers" {
+  description = "writers of the way that names every member"
+  default     = 4
+}
+
+variable "others" {
+  description = "writers of each other way"
+  default     = 2
+}
+
+variable "interval" {
+  description = "time between two writes of one writer"
+  default     = "20ms"
+}
+
 locals {
   cloud = jsondecode(file(var.cloud))
   # What a workload CVM trusts stands literally in its measured compose file. With the
@@ -34,6 +49,9 @@ group "app" {
       trust       = local.trust
       dsn         = "postgres://app@postgres-0,postgres-1,postgres-2/app?target_session_attrs=read-write&sslmode=disable&connect_timeout=2"
       route_dsn   = "postgres://app@postgres-master/app?sslmode=disable&connect_timeout=5"
+      writers     = var.writers
+      others      = var.others
+      interval    = var.interval
       pooled_dsn  = "postgres://app@postgres-pooled/app?sslmode=disable&connect_timeout=15"
     })
     env = {

@@ -188,6 +188,9 @@ resource "cadre_group" "app" {
       trust       = module.coordinators.trust
       dsn         = "postgres://app@postgres-0,postgres-1,postgres-2/app?target_session_attrs=read-write&sslmode=disable&connect_timeout=2"
       route_dsn   = "postgres://app@postgres-master/app?sslmode=disable&connect_timeout=5"
+      writers     = 4
+      others      = 2
+      interval    = "20ms"
       pooled_dsn  = "postgres://app@postgres-pooled/app?sslmode=disable&connect_timeout=15"
     })
     env           = module.platform.env

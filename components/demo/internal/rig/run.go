@@ -35,6 +35,9 @@ type Rig struct {
 	// Log gets what the cadre binary prints while it works; nil discards it.
 	Log io.Writer
 
+	// loadVars go over the variables of the load's group.
+	loadVars []string
+
 	client *client.Client
 }
 

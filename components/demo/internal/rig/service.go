@@ -23,6 +23,10 @@ const (
 	pooledRoute = "postgres-pooled"
 )
 
+// serviceLoad is a hundred writes a second, in three ways: what the cluster's CVMs, which all
+// share this machine's cores, take beside a hand-over without waiting for a core.
+var serviceLoad = []string{"--var", "writers=1", "--var", "others=2", "--var", "interval=50ms"}
+
 // ServiceTime bounds a benchmark with that many hand-overs.
 func ServiceTime(handovers int) time.Duration {
 	return 15*time.Minute + time.Duration(handovers)*90*time.Second
@@ -33,7 +37,7 @@ func ServiceTime(handovers int) time.Duration {
 // measured before something went wrong is in the result all the same.
 func (r *Rig) BenchService(ctx context.Context, n *Narrator, handovers int) (result figures.Result, err error) {
 	result = figures.Result{Name: "service", Rounds: handovers, Machine: figures.ThisMachine()}
-	r.Routes = true
+	r.Routes, r.loadVars = true, serviceLoad
 	if err := r.Deploy(ctx, n); err != nil {
 		return result, err
 	}

@@ -23,10 +23,6 @@ const (
 
 // ApplyPostgres writes the database group's spec with the given release.
 func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string) error {
-	return r.applyPostgres(ctx, r.cluster(), release, extra...)
-}
-
-func (r *Rig) applyPostgres(ctx context.Context, folder, release string, extra ...string) error {
 	vars, err := r.ImageVars("agent", "patroni")
 	if err != nil {
 		return err
@@ -43,18 +39,16 @@ func (r *Rig) applyPostgres(ctx context.Context, folder, release string, extra .
 		}
 		vars = append(vars, "--var", "postgres_bin="+bin, "--var", "postgres_gid="+gid)
 	}
-	return r.apply(ctx, filepath.Join(folder, "postgres.hcl"), append(vars, extra...))
+	return r.apply(ctx, filepath.Join(r.cluster(), "postgres.hcl"), append(vars, extra...))
 }
 
 // ApplyApp writes the load's group.
-func (r *Rig) ApplyApp(ctx context.Context) error { return r.applyApp(ctx, r.cluster()) }
-
-func (r *Rig) applyApp(ctx context.Context, folder string) error {
+func (r *Rig) ApplyApp(ctx context.Context) error {
 	vars, err := r.ImageVars("agent", "load")
 	if err != nil {
 		return err
 	}
-	return r.apply(ctx, filepath.Join(folder, "app.hcl"), vars)
+	return r.apply(ctx, filepath.Join(r.cluster(), "app.hcl"), append(vars, r.loadVars...))
 }
 
 func (r *Rig) apply(ctx context.Context, file string, flags []string) error {

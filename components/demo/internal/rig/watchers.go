@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	// lookEvery paces the questions to each member and over the route, and so is how exact
-	// a moment is.
-	lookEvery = 5 * time.Millisecond
+	// memberEvery and routeEvery pace the questions to each member and over the route, and so
+	// are how exact a moment is. Over the route each is a connection with a handshake of two
+	// Envoys, which takes time of the cores that the hand-over needs.
+	memberEvery = 10 * time.Millisecond
+	routeEvery  = 20 * time.Millisecond
 	// lookWithin bounds one question; a route may hold one back for 5 s.
 	lookWithin = 10 * time.Second
 )
@@ -74,9 +76,9 @@ func (w *watchers) watch(ctx context.Context, leader string, members []string, b
 	return w.seen, nil
 }
 
-// each calls ask at every look until it is content or ctx ends.
-func each(ctx context.Context, ask func(context.Context) bool) {
-	tick := time.NewTicker(lookEvery)
+// each calls ask at every beat until it is content or ctx ends.
+func each(ctx context.Context, every time.Duration, ask func(context.Context) bool) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for !ask(ctx) {
 		select {
@@ -89,7 +91,7 @@ func each(ctx context.Context, ask func(context.Context) bool) {
 
 // askMember asks one over a connection that stands.
 func (w *watchers) askMember(ctx context.Context, slot string, judge func()) {
-	each(ctx, func(ctx context.Context) bool {
+	each(ctx, memberEvery, func(ctx context.Context) bool {
 		bounded, cancel := context.WithTimeout(ctx, lookWithin)
 		conn, err := w.from.connect(bounded, slot)
 		cancel()
@@ -98,7 +100,7 @@ func (w *watchers) askMember(ctx context.Context, slot string, judge func()) {
 		}
 		defer hangUpOn(ctx, conn)
 		content := false
-		each(ctx, func(ctx context.Context) bool {
+		each(ctx, memberEvery, func(ctx context.Context) bool {
 			bounded, cancel := context.WithTimeout(ctx, lookWithin)
 			defer cancel()
 			var recovers bool
@@ -118,7 +120,7 @@ func (w *watchers) askMember(ctx context.Context, slot string, judge func()) {
 
 // askRoute asks whoever answers there.
 func (w *watchers) askRoute(ctx context.Context, leader string, judge func()) {
-	each(ctx, func(ctx context.Context) bool {
+	each(ctx, routeEvery, func(ctx context.Context) bool {
 		slot, recovers, err := w.askOnce(ctx)
 		at := time.Now()
 		content := err == nil && !recovers && slot != leader
