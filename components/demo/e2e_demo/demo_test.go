@@ -31,7 +31,7 @@ func TestDemoPath(t *testing.T) {
 			r, n := newRig(t, c.net)
 			// The first one has routes, so all that follows happens to them too.
 			r.Routes = i == 0
-			ctx, cancel := context.WithTimeout(t.Context(), 18*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
 			if err := r.Deploy(ctx, n); err != nil {
 				t.Fatalf("deploy: %v", err)
@@ -42,6 +42,7 @@ func TestDemoPath(t *testing.T) {
 			}
 			worst := checkRollouts(ctx, t, r, n, c.rollouts)
 			if i == 0 {
+				checkKilledWhileHeld(ctx, t, r, n)
 				checkDeath(ctx, t, r, n, worst)
 				checkLostCVM(ctx, t, r, n)
 				checkPowerLoss(ctx, t, r, n)

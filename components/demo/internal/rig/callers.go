@@ -1,0 +1,90 @@
+package rig
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// EndIn kills the processes of a Slot's CVM that have one of these names, as the kernel calls
+// them, and tells which there were. Its agent's worker must run.
+func (r *Rig) EndIn(slot string, names ...string) ([]string, error) {
+	agents, err := r.agents()
+	if err != nil {
+		return nil, err
+	}
+	network, err := networkOf(agents[slot].worker)
+	if err != nil {
+		return nil, fmt.Errorf("find the CVM of %s: %w", slot, err)
+	}
+	pids, err := r.Pids()
+	if err != nil {
+		return nil, err
+	}
+	var ended []string
+	for _, pid := range pids {
+		p, alive := describe(pid)
+		if !alive || !slices.Contains(names, p.name) {
+			continue
+		}
+		if its, err := networkOf(pid); err != nil || its != network {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err == nil {
+			ended = append(ended, p.name)
+		}
+	}
+	return ended, nil
+}
+
+// networkOf names the network of a process: that of its CVM.
+func networkOf(pid int) (string, error) {
+	return os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "ns/net"))
+}
+
+// Lines are those of a service's log, in a CVM, that have all these texts.
+func (r *Rig) Lines(ctx context.Context, cvm, service string, texts ...string) (lines []string, err error) {
+	cvms, err := r.CVMs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(filepath.Join(filepath.Dir(r.CloudFile()), "cvms", cvms[cvm].VMUUID, "logs", service+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	in := bufio.NewScanner(file)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		lacks := func(text string) bool { return !strings.Contains(in.Text(), text) }
+		if !slices.ContainsFunc(texts, lacks) {
+			lines = append(lines, in.Text())
+		}
+	}
+	return lines, in.Err()
+}
+
+// AwaitLines waits until there are more such lines than n.
+func (r *Rig) AwaitLines(ctx context.Context, n int, cvm, service string, texts ...string) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		lines, err := r.Lines(ctx, cvm, service, texts...)
+		if err == nil && len(lines) > n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("service %s of %s did not log %q", service, cvm, texts), context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}
