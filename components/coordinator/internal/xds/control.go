@@ -12,6 +12,7 @@ type control struct {
 	mu      sync.Mutex
 	call    *http.ResponseController // guarded by mu; nil: it is over
 	stopped bool                     // guarded by mu; nothing more is read
+	leaving bool                     // guarded by mu; the call ends, and its deadline stays
 }
 
 func newControl(w http.ResponseWriter) *control {
@@ -49,11 +50,31 @@ func (c *control) stop() {
 	}
 }
 
-// write bounds the next writings.
+// write bounds the writing that follows. HTTP/2 ends a stream when the deadline is there, whether
+// anything is being written or not: written is to be called after it.
 func (c *control) write(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.call != nil {
+	if c.call != nil && !c.leaving {
 		_ = c.call.SetWriteDeadline(time.Now().Add(limit))
 	}
+}
+
+// written has nothing bounded until the next writing.
+func (c *control) written() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.call != nil && !c.leaving {
+		_ = c.call.SetWriteDeadline(time.Time{})
+	}
+}
+
+// leave bounds all that is written from now on, and what is being written.
+func (c *control) leave(limit time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.call != nil && !c.leaving {
+		_ = c.call.SetWriteDeadline(time.Now().Add(limit))
+	}
+	c.leaving = true
 }
