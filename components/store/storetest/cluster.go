@@ -27,8 +27,8 @@ type Cluster struct {
 type ClusterServer struct {
 	// Name of its node.
 	Name string
-	// Addr of its HTTP API, host:port.
-	Addr string
+	// Addr of its HTTP API, host:port, and XDS of the gRPC API that proxies are served at.
+	Addr, XDS string
 
 	process *process
 }
@@ -82,7 +82,8 @@ func launchCluster(ctx context.Context, binary, dir string, n int) (*Cluster, er
 		if err != nil {
 			return c, err
 		}
-		c.Servers = append(c.Servers, &ClusterServer{Name: name, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[portsEach*i])), process: p})
+		local := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+		c.Servers = append(c.Servers, &ClusterServer{Name: name, Addr: local(ports[portsEach*i]), XDS: local(ports[portsEach*i+3]), process: p})
 	}
 	for _, s := range c.Servers {
 		if err := localconsul.AwaitReady(ctx, s.Addr, clusterToken, s.process.exited); err != nil {

@@ -12,7 +12,7 @@ type control struct {
 	mu      sync.Mutex
 	call    *http.ResponseController // guarded by mu; nil: it is over
 	stopped bool                     // guarded by mu; nothing more is read
-	leaving bool                     // guarded by mu; what is written has the farewell's time
+	leaving bool                     // guarded by mu; the call ends, and its deadline stays
 }
 
 func newControl(w http.ResponseWriter) *control {
@@ -50,27 +50,31 @@ func (c *control) stop() {
 	}
 }
 
-// write bounds the next writing; 0: nothing does. Once a part is taken that has to be said: a
-// deadline that passes while nothing is written ends the stream all the same.
+// write bounds the writing that follows. HTTP/2 ends a stream when the deadline is there, whether
+// anything is being written or not: written is to be called after it.
 func (c *control) write(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.call == nil || c.leaving {
-		return
+	if c.call != nil && !c.leaving {
+		_ = c.call.SetWriteDeadline(time.Now().Add(limit))
 	}
-	until := time.Time{}
-	if limit > 0 {
-		until = time.Now().Add(limit)
-	}
-	_ = c.call.SetWriteDeadline(until)
 }
 
-// leave bounds all that is still written.
+// written has nothing bounded until the next writing.
+func (c *control) written() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.call != nil && !c.leaving {
+		_ = c.call.SetWriteDeadline(time.Time{})
+	}
+}
+
+// leave bounds all that is written from now on, and what is being written.
 func (c *control) leave(limit time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leaving = true
-	if c.call != nil {
+	if c.call != nil && !c.leaving {
 		_ = c.call.SetWriteDeadline(time.Now().Add(limit))
 	}
+	c.leaving = true
 }

@@ -14,5 +14,8 @@
 // One method is served, the one that Envoy is told to use. Messages of members are read one by
 // one, those of Consul are copied: nothing here knows what a configuration is.
 //
+// A connection of a member ends with a stream that this coordinator's Consul is not there for, or
+// has no room for: the member's next connection goes to another coordinator.
+//
 // Judging is pure (first, later, judge); Relay is the shell around it.
 package xds

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,57 +126,6 @@ func TestThreat_DOR10_WhoDoesNotReadIsEnded(t *testing.T) {
 	if err := slow.ended(); err == nil {
 		t.Error("it goes on")
 	}
-	w.stop()
-}
-
-// calm is a Consul that has little to say: the first stream gets a message, and another when
-// again has a value. Other streams are flooded.
-type calm struct {
-	flooding
-	first atomic.Bool
-	again chan struct{}
-}
-
-func (c *calm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if c.first.Swap(true) {
-		c.flooding.ServeHTTP(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", "application/grpc")
-	for r.Context().Err() == nil {
-		_, _ = w.Write([]byte{0, 0, 0, 0, 0})
-		_ = http.NewResponseController(w).Flush()
-		select {
-		case <-c.again:
-		case <-r.Context().Done():
-		}
-	}
-}
-
-// TestDOR10_WhoIsSentNothingIsNotEnded: a stream on which nothing is sent for longer than a
-// member may take to read goes on.
-func TestDOR10_WhoIsSentNothingIsNotEnded(t *testing.T) {
-	backend := &calm{flooding: flooding{ended: make(chan struct{}, 16)}, again: make(chan struct{})}
-	w, m := before(t, xds.Limits{Unread: 200 * time.Millisecond}, backend)
-	idle := m.open(m.own())
-	if _, err := idle.receive(); err != nil {
-		t.Fatal(err)
-	}
-	// That another stream was ended for not reading says that the time has passed.
-	other := &member{w: w, caller: xds.Caller{Group: "web", Slot: "web-1", Boot: "b"}}
-	other.connect()
-	_ = other.open(other.own())
-	<-backend.ended
-	go func() {
-		select {
-		case backend.again <- struct{}{}:
-		case <-t.Context().Done(): // it was ended
-		}
-	}()
-	if _, err := idle.receive(); err != nil {
-		t.Errorf("who was sent nothing for a while is ended: %v", err)
-	}
-	idle.end()
 	w.stop()
 }
 

@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -133,7 +134,10 @@ func (r *Relay) Serve(ctx context.Context, c Caller, conn net.Conn) {
 	r.server.ServeConn(conn, &http2.ServeConnOpts{Context: ctx, BaseConfig: r.base, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		streams.Add(1)
 		defer streams.Done()
-		r.serve(w, req, c)
+		if r.serve(w, req, c) {
+			// A proxy asks again on a connection that stands, and here it would be for nothing.
+			time.AfterFunc(lastWord, cancel)
+		}
 	})})
 }
 
@@ -185,8 +189,12 @@ const (
 // pause is how long a refusal is kept back: whoever asks on and on is refused that slowly.
 const pause = 500 * time.Millisecond
 
-// serve serves one call of a member.
-func (r *Relay) serve(w http.ResponseWriter, req *http.Request, c Caller) {
+// lastWord is how long a connection stands after a stream on it was told to go elsewhere, so that
+// it learns of that.
+const lastWord = 100 * time.Millisecond
+
+// serve serves one call of a member, and tells whether it is to go elsewhere.
+func (r *Relay) serve(w http.ResponseWriter, req *http.Request, c Caller) (elsewhere bool) {
 	refused, begun := r.answer(w, req, c)
 	level := slog.LevelDebug
 	if !ordinary(refused.code) && r.shares.news(c.Slot, refused.text) {
@@ -201,6 +209,7 @@ func (r *Relay) serve(w http.ResponseWriter, req *http.Request, c Caller) {
 	if !begun {
 		w.WriteHeader(http.StatusOK)
 	}
+	return refused.elsewhere
 }
 
 // ordinary ends come with every start of a Consul or of a proxy.
@@ -287,5 +296,5 @@ func (r *Relay) note(s *stream) (forget func()) {
 }
 
 func unavailable(what string, err error) *refusal {
-	return refuse(codes.Unavailable, "%s: %.300s", what, err.Error())
+	return &refusal{code: codes.Unavailable, text: fmt.Sprintf("%s: %.300s", what, err.Error()), elsewhere: true}
 }

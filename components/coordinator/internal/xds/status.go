@@ -13,12 +13,14 @@ import (
 type refusal struct {
 	code codes.Code
 	text string
+	// elsewhere: this coordinator's Consul gives the member nothing, and another one may.
+	elsewhere bool
 }
 
 func (r *refusal) Error() string { return r.text }
 
 func refuse(code codes.Code, format string, args ...any) *refusal {
-	return &refusal{code, fmt.Sprintf(format, args...)}
+	return &refusal{code: code, text: fmt.Sprintf(format, args...)}
 }
 
 // Fields of a status in HTTP/2.
@@ -45,7 +47,7 @@ func readStatus(header, trailer http.Header) (*refusal, bool) {
 	for _, h := range []http.Header{trailer, header} {
 		if text := h.Get(statusField); text != "" {
 			code, err := strconv.ParseUint(text, 10, 8)
-			return &refusal{codes.Code(code), decode(h.Get(messageField))}, err == nil
+			return &refusal{code: codes.Code(code), text: decode(h.Get(messageField))}, err == nil
 		}
 	}
 	return nil, false

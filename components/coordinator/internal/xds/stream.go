@@ -54,7 +54,10 @@ func (s *stream) relayed(ctx context.Context, w http.ResponseWriter, up *upload,
 		s.relay.keeper.spend(t)
 		return refuse(codes.Unavailable, "consul does not take the coordinator's token any more; open another stream (%.300s)", status.text), begun
 	}
-	return refuse(status.code, "consul ended the stream: %.300s", status.text), begun
+	refused = refuse(status.code, "consul ended the stream: %.300s", status.text)
+	// Its servers share all streams among them: one that has its part refuses more, for good.
+	refused.elsewhere = status.code == codes.ResourceExhausted
+	return refused, begun
 }
 
 // pass copies Consul's messages. Each part has to be taken in time.
@@ -80,7 +83,7 @@ func (s *stream) pass(ctx context.Context, w http.ResponseWriter, from io.Reader
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				return begun, err
 			}
-			s.control.write(0)
+			s.control.written()
 		}
 		switch {
 		case errors.Is(err, io.EOF):

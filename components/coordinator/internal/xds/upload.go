@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -158,5 +159,9 @@ func asRefusal(err error) *refusal {
 	if errors.Is(err, errMalformed) {
 		return refuse(codes.InvalidArgument, "%v", err)
 	}
-	return refuse(codes.InvalidArgument, "the stream broke off: %.200s", err.Error())
+	code := codes.Canceled // it ended, or the member's connection did
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		code = codes.InvalidArgument // it sent a part of a message, or none
+	}
+	return refuse(code, "the stream broke off: %.200s", err.Error())
 }

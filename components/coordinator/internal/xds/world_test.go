@@ -154,6 +154,8 @@ type member struct {
 	w      *world
 	caller xds.Caller
 	conn   *grpc.ClientConn
+	// over gets a value for each of its connections that the relay has ended.
+	over chan struct{}
 	// leave ends its Session.
 	leave context.CancelFunc
 
@@ -165,12 +167,19 @@ type member struct {
 func (m *member) connect() {
 	m.w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(m.w.t.Context()))
+	m.over = make(chan struct{}, 64)
 	var err error
 	m.conn, err = grpc.NewClient("passthrough:///relay", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})), grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(1<<20),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
-			m.w.closed.Go(func() { m.w.relay.Serve(ctx, m.caller, far) })
+			m.w.closed.Go(func() {
+				m.w.relay.Serve(ctx, m.caller, far)
+				select {
+				case m.over <- struct{}{}:
+				default:
+				}
+			})
 			return &tap{Conn: near, member: m}, nil
 		}))
 	if err != nil {
