@@ -1,6 +1,8 @@
-// Package doors holds tests of the way of a member's requests to Consul as a whole:
+// Package doors holds tests of the way of a member's requests to Consul as a whole, and of the
+// routes that its proxies make of what they hear there:
 //
 //	workload ── agent's door ── overlay ══ Session ══ overlay ── coordinator's door ── Consul
+//	caller ── Envoy ── overlay ══════ Session ══════ overlay ── Envoy ── backend
 //
 // Each end is tested where it is, against a stand-in of the other. Here both are real, with
 // the Session between them and three replicated Consul servers behind them. Agent and

@@ -214,7 +214,7 @@ func dialled(conn net.Conn) {
 		}
 		at.WriteByte(b[0])
 	}
-	far, err := net.DialTimeout("tcp", at.String(), limit) //nolint:noctx // it has its limit
+	far, err := net.DialTimeout("tcp", at.String(), limit)
 	if err != nil {
 		_, _ = fmt.Fprintln(conn, err)
 		return
@@ -225,7 +225,7 @@ func dialled(conn net.Conn) {
 }
 
 func spliceTo(near net.Conn, network, address string) {
-	far, err := net.DialTimeout(network, address, limit) //nolint:noctx // it has its limit
+	far, err := net.DialTimeout(network, address, limit)
 	if err != nil {
 		_ = near.Close()
 		return
@@ -395,7 +395,7 @@ func startMachine(t *testing.T, cfg machineConfig, gateway string) *machine {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for machines with networks of their own")
 	}
-	dir, err := os.MkdirTemp("", "m") // a socket's path has a bound
+	dir, err := os.MkdirTemp("", "m") //nolint:usetesting // a socket's path has a bound, and that of t.TempDir is long
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +411,7 @@ func startMachine(t *testing.T, cfg machineConfig, gateway string) *machine {
 		t.Fatal(err)
 	}
 	m := &machine{t: t, name: cfg.Self.Slot, dir: dir, said: &journal{t: t, name: cfg.Self.Slot}}
-	cmd := exec.Command(os.Args[0]) //nolint:noctx // it ends with its input
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asMachine+"=1")
 	cmd.Stdout, cmd.Stderr = m.said, m.said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
@@ -452,7 +452,7 @@ func (m *machine) order(what string, body any) {
 		}
 		text = string(data)
 	}
-	res, err := m.ask.Post("http://machine/"+what, "", strings.NewReader(text)) //nolint:noctx // the client has its limit
+	res, err := m.ask.Post("http://machine/"+what, "", strings.NewReader(text))
 	if err != nil {
 		m.t.Fatalf("%s: %s: %v", m.name, what, err)
 	}
@@ -470,7 +470,7 @@ func (m *machine) say(role string, ready bool) {
 
 // state is how the machine is; an error while it starts.
 func (m *machine) state() (s machineState, err error) {
-	res, err := m.ask.Get("http://machine/state") //nolint:noctx // the client has its limit
+	res, err := m.ask.Get("http://machine/state")
 	if err != nil {
 		return s, err
 	}
@@ -514,7 +514,7 @@ func (m *machine) admin(id, page string) (string, error) {
 		transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(folder, "admin.sock"))
 		}}
-		res, err := (&http.Client{Transport: transport, Timeout: limit}).Get("http://envoy" + page) //nolint:noctx // the client has its limit
+		res, err := (&http.Client{Transport: transport, Timeout: limit}).Get("http://envoy" + page)
 		if err != nil {
 			return "", err
 		}
@@ -527,7 +527,7 @@ func (m *machine) admin(id, page string) (string, error) {
 
 // dial connects to an address in the machine's network.
 func (m *machine) dial(address string) (net.Conn, error) {
-	conn, err := net.DialTimeout("unix", filepath.Join(m.dir, "dial"), limit) //nolint:noctx // it has its limit
+	conn, err := net.DialTimeout("unix", filepath.Join(m.dir, "dial"), limit)
 	if err != nil {
 		return nil, err
 	}

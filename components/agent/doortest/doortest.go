@@ -1,4 +1,5 @@
-// Package doortest lends the agent's door to tests of what is on both sides of it: the
+// Package doortest lends the agent's door, and a Machine with all that an agent has for the
+// service layer, to tests of what is on both sides of them: the
 // agent's part of the way and the coordinators' part know nothing of each other, and the
 // modules that they are in do not import each other.
 package doortest

@@ -7,5 +7,5 @@
 //
 // Left out are the reconciler, the API, the forwarding of Consul's own ports between
 // machines, and Consul, which is a process of its own. The door of members stands beside
-// it, by itself (NewDoor).
+// it, by itself (NewDoor), and so does what the service layer needs (NewLayer).
 package coordinatortest

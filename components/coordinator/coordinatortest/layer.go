@@ -218,7 +218,7 @@ func (l *Layer) Run(ctx context.Context) error {
 
 // campaign leads whenever nobody else does, as the reconciler has it: what of its duties the
 // service layer has.
-func (l *Layer) campaign(ctx context.Context) error {
+func (l *Layer) campaign(ctx context.Context) error { //nolint:contextcheck // a Term ends with its lease
 	for ctx.Err() == nil {
 		lease, err := store.AcquireBlocking(ctx, l.store, l.slot, func(error) {})
 		if err != nil {
