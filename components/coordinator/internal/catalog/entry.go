@@ -14,8 +14,9 @@ type Records struct {
 	// Held: the Boot holds its Slot's lease, so some coordinator hears it. Ended: it said
 	// farewell.
 	Held, Ended bool
-	// Draining: an Operation is about to stop it, or does.
-	Draining bool
+	// Draining: an Operation is about to stop it, or does. HandsOver: what leadership it has is
+	// still to be given away in that.
+	Draining, HandsOver bool
 	// MeshAt is the index of the record of its group's part in the service layer; MeshUnknown:
 	// that record cannot be read, and what it said before is not known here.
 	MeshAt      uint64
@@ -91,7 +92,9 @@ func (e *Entry) judge(m Member) {
 	default: // none, or not known: no route goes by it
 	}
 	e.Why = WhyDraining
-	if !m.Draining {
+	// A leader serves until another one does. Were it gone from discovery before, its route
+	// would lead nowhere before callers are told to wait.
+	if !m.Draining || m.HandsOver && m.Report.Role == rollout.RoleLeader {
 		e.Why = why(m.Report.Health)
 	}
 	e.Ready = e.Why == WhyHealthy

@@ -24,14 +24,21 @@ func TestWant(t *testing.T) {
 		ready  bool
 		why    string
 	}{
-		"healthy":       {nil, "follower", true, WhyHealthy},
-		"leads":         {func(m *Member) { m.Report.Role = rollout.RoleLeader }, "leader", true, WhyHealthy},
-		"no roles":      {func(m *Member) { m.Report.Role = rollout.RoleNone }, "", true, WhyHealthy},
-		"role unknown":  {func(m *Member) { m.Report.Role = rollout.RoleUnknown }, "", true, WhyHealthy},
-		"unhealthy":     {func(m *Member) { m.Report.Health = rollout.Unhealthy }, "follower", false, WhyUnhealthy},
-		"unknown":       {func(m *Member) { m.Report.Health = rollout.Unknown }, "follower", false, WhyUnknown},
-		"no reading":    {func(m *Member) { m.Report.Health = "" }, "follower", false, WhyUnhealthy},
-		"draining":      {func(m *Member) { m.Draining = true }, "follower", false, WhyDraining},
+		"healthy":      {nil, "follower", true, WhyHealthy},
+		"leads":        {func(m *Member) { m.Report.Role = rollout.RoleLeader }, "leader", true, WhyHealthy},
+		"no roles":     {func(m *Member) { m.Report.Role = rollout.RoleNone }, "", true, WhyHealthy},
+		"role unknown": {func(m *Member) { m.Report.Role = rollout.RoleUnknown }, "", true, WhyHealthy},
+		"unhealthy":    {func(m *Member) { m.Report.Health = rollout.Unhealthy }, "follower", false, WhyUnhealthy},
+		"unknown":      {func(m *Member) { m.Report.Health = rollout.Unknown }, "follower", false, WhyUnknown},
+		"no reading":   {func(m *Member) { m.Report.Health = "" }, "follower", false, WhyUnhealthy},
+		"draining":     {func(m *Member) { m.Draining = true }, "follower", false, WhyDraining},
+		"hands over": {func(m *Member) {
+			m.Draining, m.HandsOver, m.Report.Role = true, true, rollout.RoleLeader
+		}, "leader", true, WhyHealthy},
+		"hands over, led before": {func(m *Member) { m.Draining, m.HandsOver = true, true }, "follower", false, WhyDraining},
+		"leads when it is stopped": {func(m *Member) {
+			m.Draining, m.Report.Role = true, rollout.RoleLeader
+		}, "leader", false, WhyDraining},
 		"silent":        {func(m *Member) { m.Held = false }, "", false, WhySilent},
 		"not heard yet": {func(m *Member) { m.Report, m.Sequence = nil, 0 }, "", false, WhyNoReport},
 	} {

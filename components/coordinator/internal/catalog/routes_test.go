@@ -121,7 +121,7 @@ func TestWhatRoutesFind(t *testing.T) {
 		t.Errorf("they were not written at once: %v", indices)
 	}
 
-	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Draining})
+	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Drained})
 	w.reach("drains", "pg-pg", true, as(consul.HealthCritical, "leader"))
 	w.reach("drains", "pg-api", true, as(consul.HealthCritical, "blue"))
 	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Aborted})

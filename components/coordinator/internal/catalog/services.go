@@ -77,7 +77,7 @@ func said(m Member, e Entry, backend string) (tags []string, how string) {
 	switch {
 	case !e.heard():
 		return nil, e.Why
-	case m.Draining:
+	case e.Why == WhyDraining:
 		return word.Tags, WhyDraining
 	case !spoke:
 		return nil, WhyUnknown

@@ -253,7 +253,7 @@ func (w *Writer) memberOf(v *view.View, slot string) (m Member, ok bool) {
 	if op, open := v.OpenOperation(slot); open {
 		switch op.Value.Phase { //nolint:exhaustive // in the others it runs, or is not there
 		case operation.Draining, operation.Drained, operation.Acting:
-			m.Draining = true
+			m.Draining, m.HandsOver = true, op.Value.Phase == operation.Draining
 		}
 	}
 	return m, true

@@ -240,7 +240,7 @@ func TestTheLifeOfAnEntry(t *testing.T) {
 	w.await("healthy again", func(s state) bool { return s.status == consul.HealthPassing })
 
 	// An Operation that drains it takes it out, without a report.
-	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Draining})
+	put(w, store.OperationKey("op"), operation.Operation{ID: "op", Group: "pg", Slot: slot, Phase: operation.Drained})
 	w.await("draining", func(s state) bool { return s.status == consul.HealthCritical && s.why == catalog.WhyDraining })
 	if !w.alive(session) {
 		t.Error("a session ended with a change of the entry")
