@@ -149,7 +149,7 @@ func New(cfg Config) (*Agent, error) {
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
-		Mesh: a.meshServer(), Holder: a.holder(), Run: run,
+		Mesh: a.meshServer(), Holder: holder{a}, Run: run,
 	})
 	if err != nil {
 		return nil, err

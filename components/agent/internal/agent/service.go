@@ -231,18 +231,16 @@ func (s *service) changed() <-chan struct{} {
 	return s.envoys.Statuses().Changed(index)
 }
 
-// holder is nil, and not a nil service, where there is none.
-func (a *Agent) holder() control.Holder {
-	if a.service == nil {
-		return nil
-	}
-	return a.service
-}
+// holder implements control.Holder.
+type holder struct{ a *Agent }
 
 // Hold implements control.Holder.
-func (s *service) Hold(ctx context.Context, groupName, operation string) []control.HeldRoute {
+func (h holder) Hold(ctx context.Context, groupName, operation string) []control.HeldRoute {
+	if h.a.service == nil {
+		return nil
+	}
 	var out []control.HeldRoute
-	for _, r := range s.routes.Hold(ctx, groupName, operation, 0) {
+	for _, r := range h.a.service.routes.Hold(ctx, groupName, operation, 0) {
 		held := r.State == handover.Held || r.State == handover.Paused
 		message := r.Message
 		if !held && message == "" {
@@ -254,6 +252,12 @@ func (s *service) Hold(ctx context.Context, groupName, operation string) []contr
 }
 
 // Release implements control.Holder.
-func (s *service) Release(groupName, operation, leader string) {
-	s.routes.Release(groupName, operation, leader)
+func (h holder) Release(groupName, operation, leader string) {
+	if config, _ := h.a.config.Get(); config != nil && config.Group == groupName && config.Slot == leader {
+		// It is this member that leads now: who waits for it goes by what is seen here.
+		h.a.member.Kick()
+	}
+	if h.a.service != nil {
+		h.a.service.routes.Release(groupName, operation, leader)
+	}
 }

@@ -86,7 +86,8 @@ func anyDone(errs []error) error {
 type Holder interface {
 	// Hold returns when all is held that can be, within a few seconds.
 	Hold(ctx context.Context, group, operation string) []HeldRoute
-	// Release begins to let go; leader is the Slot that leads now, "" when nobody knows.
+	// Release begins to let go; leader is the Slot that leads now, "" when nobody knows. The
+	// leader's own agent is told too.
 	Release(group, operation, leader string)
 }
 

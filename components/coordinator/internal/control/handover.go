@@ -38,7 +38,7 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 		out = &controlv1.BeginHandoverResponse{NotHolding: map[string]string{}}
 	)
 	hold := &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
-	s.tellCallers(ctx, v, id.Group, holdLimit, func(ctx context.Context, one *session) {
+	s.tell(ctx, s.newestOf(callersOf(v, id.Group)), holdLimit, func(ctx context.Context, one *session) {
 		answer, err := one.agent.HoldRoutes(ctx, hold)
 		why := notHeld(answer)
 		if err != nil {
@@ -70,11 +70,13 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 		return nil, status.Errorf(codes.InvalidArgument, "end of a hand-over: a name has more than %d bytes", maxName)
 	}
 	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: tryOf(req), Leader: req.GetLeader()}
-	s.tellCallers(ctx, v, id.Group, releaseLimit, func(ctx context.Context, one *session) {
+	tell := func(ctx context.Context, one *session) {
 		if _, err := one.agent.ReleaseRoutes(ctx, release); err != nil {
-			s.log.Warn("a caller was not told that a hand-over ended", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
+			s.log.Warn("an agent was not told that a hand-over ended", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
 		}
-	})
+	}
+	// Callers wait for what the new leader's agent says of it, which looks once a second.
+	s.tell(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), s.newestOf(callersOf(v, id.Group))...), releaseLimit, tell)
 	return &controlv1.EndHandoverResponse{}, nil
 }
 
@@ -100,13 +102,12 @@ func (s *Service) handingOver(ctx context.Context, id string) (overlay.ID, *view
 	return who, v, nil
 }
 
-// tellCallers calls f for the newest session of each Slot that dials a route which follows a
-// role in server, all at once, and waits for all of them.
-func (s *Service) tellCallers(ctx context.Context, v *view.View, server string, limit time.Duration, f func(context.Context, *session)) {
+// tell calls f for each session, all at once, and waits for all of them.
+func (s *Service) tell(ctx context.Context, to []*session, limit time.Duration, f func(context.Context, *session)) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var telling sync.WaitGroup
-	for _, one := range s.newestOf(callersOf(v, server)) {
+	for _, one := range to {
 		telling.Go(func() { f(ctx, one) })
 	}
 	telling.Wait()
@@ -140,6 +141,12 @@ func (s *Service) newestOf(groups Scope) []*session {
 		out = append(out, newest[slot])
 	}
 	return out
+}
+
+// sessionsOf is the newest session of a Slot of a group, if there is one.
+func (s *Service) sessionsOf(groupName, slot string) []*session {
+	all := s.newestOf(Scope{groupName: struct{}{}})
+	return slices.DeleteFunc(all, func(one *session) bool { return one.slot != slot })
 }
 
 // notHeld says which routes an agent does not hold, and why; "" when it holds all.

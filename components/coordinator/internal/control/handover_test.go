@@ -92,7 +92,8 @@ func TestCallersWaitForAHandover(t *testing.T) {
 	old := joined(s, "app", "app-0", &holdingAgent{})
 	app := joined(s, "app", "app-0", &holdingAgent{})
 	stuck := joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "pg-master", Message: "transactions go on"}, {Route: "x", Held: true}}})
-	others := []*holdingAgent{joined(s, "page", "page-0", &holdingAgent{}), joined(s, "other", "other-0", &holdingAgent{}), joined(s, "pg", "pg-0", &holdingAgent{})}
+	others := []*holdingAgent{joined(s, "page", "page-0", &holdingAgent{}), joined(s, "other", "other-0", &holdingAgent{}), joined(s, "pg", "pg-0", &holdingAgent{}), joined(s, "pg", "pg-2", &holdingAgent{})}
+	leads := joined(s, "pg", "pg-1", &holdingAgent{})
 
 	got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op", Attempt: 7})
 	if err != nil {
@@ -106,6 +107,9 @@ func TestCallersWaitForAHandover(t *testing.T) {
 	}
 	if _, err := s.EndHandover(from(t, "pg", "pg-0", "boot"), &controlv1.EndHandoverRequest{OperationId: "op", Attempt: 7, Leader: "pg-1"}); err != nil {
 		t.Fatal(err)
+	}
+	if len(leads.held) != 0 || !slices.Equal(leads.released, []string{"pg/op/7/pg-1"}) {
+		t.Errorf("the new leader's agent was asked to hold %v and told of %v", leads.held, leads.released)
 	}
 	if !slices.Equal(app.released, []string{"pg/op/7/pg-1"}) || len(stuck.released) != 1 {
 		t.Errorf("released: %v, %v", app.released, stuck.released)

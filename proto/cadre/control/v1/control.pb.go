@@ -874,6 +874,7 @@ func (x *HoldRoutesResponse) GetRoutes() []*HeldRoute {
 	return nil
 }
 
+// ReleaseRoutesRequest goes to callers' agents and to that of the Slot that leads now.
 type ReleaseRoutesRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Group       string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
