@@ -421,7 +421,7 @@ func (c *Coordinator) assembleDoor(consulAddress string) {
 // holds tells whether a Boot is the Slot now.
 func (c *Coordinator) holds(slot, boot string) bool {
 	v, _ := c.views.Latest()
-	return v != nil && v.Admissions[slot].Value.BootID == boot && boot != ""
+	return v.Admitted(slot, boot)
 }
 
 // assembleXDS makes the way of members' proxies to their configuration.
@@ -440,15 +440,7 @@ func (c *Coordinator) proxies(name string) []xds.Identity {
 	if v == nil {
 		return nil
 	}
-	mesh, _, ok := v.MeshOf(name)
-	if !ok {
-		mesh = c.directory.Mesh(name)
-	}
-	var out []xds.Identity
-	for _, p := range mesh.Proxies {
-		out = append(out, xds.Identity{ID: p.ID, Service: p.Service})
-	}
-	return out
+	return xds.Identities(c.directory.Mesh(v, name))
 }
 
 // serveDoor serves one connection of a member at the door. Coordinators have a Consul of

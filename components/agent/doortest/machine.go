@@ -18,14 +18,12 @@ import (
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/durable"
 	"cadre.dev/agent/internal/envoy"
-	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/agent/internal/report"
 	"cadre.dev/agent/internal/xdsrelay"
 	"cadre.dev/core/group"
-	"cadre.dev/core/rollout"
 	"cadre.dev/overlay"
 )
 
@@ -80,7 +78,7 @@ func NewMachine(cfg MachineConfig) (*Machine, error) {
 		return nil, err
 	}
 	builder := report.NewBuilder(report.Sources{
-		Member: m.state, Checks: m.checks, Results: func() []lifecycle.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
+		Member: m.state, Checks: m.envoys.Checks, Results: func() []lifecycle.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
 		Backends: func() []backends.State { return nil }, Faults: m.disk.Faults, BootAt: time.Now(),
 	})
 	if m.hub, err = control.New(control.Config{Disk: m.disk, Report: builder.Build, ReportChanged: &m.changed, Log: cfg.Log}); err != nil {
@@ -234,22 +232,6 @@ func (m *Machine) state() member.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.member
-}
-
-// checks are one for each proxy, as the agent has them.
-func (m *Machine) checks() (out []health.Result) {
-	for _, s := range m.envoys.Status() {
-		r := health.Result{Name: "proxy:" + s.ID, Health: rollout.Unknown, Message: s.Message, Since: s.Since}
-		switch s.State {
-		case envoy.StateLive:
-			r.Health = rollout.Healthy
-		case envoy.StateDown:
-			r.Health = rollout.Unhealthy
-		case envoy.StateStarting, envoy.StateDraining:
-		}
-		out = append(out, r)
-	}
-	return out
 }
 
 // Envoys is how they are.

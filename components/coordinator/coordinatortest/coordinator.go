@@ -158,21 +158,11 @@ func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 		}
 		c.control.EndStale(ctx, v, scope)
 		if groups := c.directory.Update(v, c.all, scope); len(groups) > 0 {
-			peers, _ := c.directory.Peers(peering.CoordinatorGroup, c.slot)
-			out := make([]overlay.Peer, 0, len(peers))
-			for _, p := range peers {
-				if p.Coordinator {
-					continue
-				}
-				vip, err := netip.ParseAddr(p.VIP)
-				if err != nil {
-					return err
-				}
-				out = append(out, overlay.Peer{
-					ID: overlay.ID{Cluster: cluster, Group: p.Group, Slot: p.Slot}, BootID: p.BootID, InstanceID: p.InstanceID, VIP: vip,
-				})
+			peers, err := membersOf(c.directory, cluster, c.slot)
+			if err != nil {
+				return err
 			}
-			c.node.SetPeers(out)
+			c.node.SetPeers(peers)
 			c.control.WakeGroups(groups)
 		}
 		select {
@@ -181,6 +171,26 @@ func (c *Coordinator) followPeers(ctx context.Context, cluster string) error {
 		case <-records.C():
 		}
 	}
+}
+
+// membersOf are the Peers of a coordinator that are members, without ports: coordinators have
+// nothing for each other here.
+func membersOf(directory *control.Directory, cluster, slot string) ([]overlay.Peer, error) {
+	peers, _ := directory.Peers(peering.CoordinatorGroup, slot)
+	out := make([]overlay.Peer, 0, len(peers))
+	for _, p := range peers {
+		if p.Coordinator {
+			continue
+		}
+		vip, err := netip.ParseAddr(p.VIP)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, overlay.Peer{
+			ID: overlay.ID{Cluster: cluster, Group: p.Group, Slot: p.Slot}, BootID: p.BootID, InstanceID: p.InstanceID, VIP: vip,
+		})
+	}
+	return out, nil
 }
 
 // Await is what a coordinator must see. Sessions are

@@ -179,19 +179,16 @@ func (l *Layer) assembleOverlay(context.Context) (err error) {
 // holds tells whether a Boot is the Slot now.
 func (l *Layer) holds(slot, boot string) bool {
 	v, _ := l.views.Latest()
-	return v != nil && v.Admissions[slot].Value.BootID == boot && boot != ""
+	return v.Admitted(slot, boot)
 }
 
 // proxies are those that each member of a group may be.
-func (l *Layer) proxies(name string) (out []xds.Identity) {
+func (l *Layer) proxies(name string) []xds.Identity {
 	v, _ := l.views.Latest()
 	if v == nil {
 		return nil
 	}
-	for _, p := range v.Meshes[name].Value.Proxies {
-		out = append(out, xds.Identity{ID: p.ID, Service: p.Service})
-	}
-	return out
+	return xds.Identities(l.directory.Mesh(v, name))
 }
 
 // Run serves until ctx ends.
@@ -288,20 +285,11 @@ func (l *Layer) followPeers(ctx context.Context) error {
 }
 
 func (l *Layer) setPeers() error {
-	peers, _ := l.directory.Peers(peering.CoordinatorGroup, l.slot)
-	out := make([]overlay.Peer, 0, len(peers))
-	for _, p := range peers {
-		if p.Coordinator {
-			continue // they have nothing for each other here
-		}
-		vip, err := netip.ParseAddr(p.VIP)
-		if err != nil {
-			return err
-		}
-		out = append(out, overlay.Peer{ID: overlay.ID{Cluster: l.cfg.Cluster, Group: p.Group, Slot: p.Slot}, BootID: p.BootID, InstanceID: p.InstanceID, VIP: vip})
+	peers, err := membersOf(l.directory, l.cfg.Cluster, l.slot)
+	if err == nil {
+		l.node.SetPeers(peers)
 	}
-	l.node.SetPeers(out)
-	return nil
+	return err
 }
 
 // Listening is where it listens for agents; nil: it does not yet, or Consul has not the mesh's CA.

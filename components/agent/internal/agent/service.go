@@ -21,7 +21,6 @@ import (
 	"cadre.dev/agent/internal/pooler"
 	"cadre.dev/agent/internal/xdsrelay"
 	"cadre.dev/core/group"
-	"cadre.dev/core/rollout"
 	"cadre.dev/overlay"
 )
 
@@ -208,18 +207,7 @@ func (a *Agent) checks() []health.Result {
 	if a.service == nil {
 		return out
 	}
-	for _, s := range a.service.envoys.Status() {
-		r := health.Result{Name: "proxy:" + s.ID, Health: rollout.Unknown, Message: s.Message, Since: s.Since}
-		switch s.State {
-		case envoy.StateLive:
-			r.Health = rollout.Healthy
-		case envoy.StateDown:
-			r.Health = rollout.Unhealthy
-		case envoy.StateStarting, envoy.StateDraining:
-		}
-		out = append(out, r)
-	}
-	return out
+	return append(out, a.service.envoys.Checks()...)
 }
 
 // changed is closed at the next change of an Envoy's state.

@@ -164,8 +164,12 @@ func (d *Directory) takeMeshesLocked(v *view.View, scope, touched Scope) (change
 	return changed
 }
 
-// Mesh is the last readable part of a group in the service layer, zero while there is none.
-func (d *Directory) Mesh(name string) group.Mesh {
+// Mesh is the part of a group in the service layer by v, or while its record cannot be read,
+// the last one that could be. Zero while there is none.
+func (d *Directory) Mesh(v *view.View, name string) group.Mesh {
+	if mesh, _, ok := v.MeshOf(name); ok {
+		return mesh
+	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.meshes[name]

@@ -201,6 +201,11 @@ func (v *View) SlotsOf(name string) []group.SlotRecord {
 	return out
 }
 
+// Admitted reports whether a Boot is the Slot now. By no View it is not.
+func (v *View) Admitted(slot, boot string) bool {
+	return v != nil && boot != "" && v.Admissions[slot].Value.BootID == boot
+}
+
 // OpenOperation is the Slot's Operation that has not ended, if there is one.
 func (v *View) OpenOperation(slot string) (Rec[operation.Operation], bool) {
 	for _, o := range v.OperationsOf(slot) {

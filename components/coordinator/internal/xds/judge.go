@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cadre.dev/core/group"
 )
 
 // Caller is who a Session says that a connection comes from.
@@ -13,6 +15,15 @@ type Caller struct{ Group, Slot, Boot string }
 type Identity struct {
 	// ID of the proxy in the catalog, and the Service that it is a proxy of.
 	ID, Service string
+}
+
+// Identities are those that a group's part in the service layer gives each of its members.
+func Identities(mesh group.Mesh) []Identity {
+	var out []Identity
+	for _, p := range mesh.Proxies {
+		out = append(out, Identity{ID: p.ID, Service: p.Service})
+	}
+	return out
 }
 
 // judge is nil for a stream of the caller that is one of proxies; else it tells why it is none.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"cadre.dev/demo/internal/rig"
+	"cadre.dev/figures"
 )
 
 const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
@@ -240,25 +241,24 @@ func survival(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, shor
 	}
 	return drill(ctx, r, survivalTime, func(ctx context.Context) error {
 		result, err := r.BenchSurvival(ctx, n, plan)
-		if len(result.Figures) > 0 {
-			// What was measured before something went wrong is told all the same.
-			result.Print(os.Stdout)
-			err = errors.Join(err, rig.Write(filepath.Join(out, "bench-survival.json"), result))
-		}
-		return err
+		return errors.Join(err, told(result, out))
 	})
 }
 
 func service(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, handovers int) error {
 	return drill(ctx, r, rig.ServiceTime(handovers), func(ctx context.Context) error {
 		result, err := r.BenchService(ctx, n, handovers)
-		if len(result.Figures) > 0 {
-			// What was measured before something went wrong is told all the same.
-			result.Print(os.Stdout)
-			err = errors.Join(err, rig.Write(filepath.Join(out, "bench-service.json"), result))
-		}
-		return err
+		return errors.Join(err, told(result, out))
 	})
+}
+
+// told prints and keeps what was measured, also before something went wrong.
+func told(result figures.Result, out string) error {
+	if len(result.Figures) == 0 {
+		return nil
+	}
+	result.Print(os.Stdout)
+	return rig.Write(filepath.Join(out, "bench-"+result.Name+".json"), result)
 }
 
 func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {

@@ -8,19 +8,21 @@ import (
 
 // Figures are the demo's measured numbers beside what was wanted.
 func (r Report) Figures() figures.Result {
-	one := func(name, unit, aim string, value float64, detail map[string]float64) figures.Figure {
-		return figures.New(name, unit, aim, []float64{value}, detail)
-	}
 	ratio := float64(r.GapMS.Planned) / float64(max(r.GapMS.Unplanned, 1))
 	return figures.Result{
 		Name: "demo", Rounds: 1, Machine: figures.ThisMachine(),
 		Figures: append([]figures.Figure{
-			one("acknowledged_writes_missing", "writes", "<= 0", float64(r.Writes.Missing), map[string]float64{
+			single("acknowledged_writes_missing", "writes", "<= 0", float64(r.Writes.Missing), map[string]float64{
 				"acknowledged": float64(r.Writes.Acknowledged), "failed": float64(r.Writes.Failed)}),
-			one("planned_gap_vs_unplanned", "ratio", "<= 0.1", ratio, map[string]float64{
+			single("planned_gap_vs_unplanned", "ratio", "<= 0.1", ratio, map[string]float64{
 				"planned_ms": float64(r.GapMS.Planned), "unplanned_ms": float64(r.GapMS.Unplanned)}),
-			one("leadership_moves_off_from_one", "moves", "<= 0", math.Abs(float64(r.LeadershipMoves-1)), nil),
-			one("took_s", "s", "<= 240", r.TookS, map[string]float64{"rollout_s": r.RolloutS}),
+			single("leadership_moves_off_from_one", "moves", "<= 0", math.Abs(float64(r.LeadershipMoves-1)), nil),
+			single("took_s", "s", "<= 240", r.TookS, map[string]float64{"rollout_s": r.RolloutS}),
 		}, r.wayFigures()...),
 	}
+}
+
+// single is a figure of one sample.
+func single(name, unit, aim string, value float64, detail map[string]float64) figures.Figure {
+	return figures.New(name, unit, aim, []float64{value}, detail)
 }

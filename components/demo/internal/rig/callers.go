@@ -25,20 +25,23 @@ func (r *Rig) EndIn(slot string, names ...string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the CVM of %s: %w", slot, err)
 	}
-	pids, err := r.Pids()
+	cloud, err := r.Cloud()
+	if err != nil {
+		return nil, err
+	}
+	all, err := tree(cloud.PID)
 	if err != nil {
 		return nil, err
 	}
 	var ended []string
-	for _, pid := range pids {
-		p, alive := describe(pid)
-		if !alive || !slices.Contains(names, p.name) {
+	for _, p := range all {
+		if !slices.Contains(names, p.name) {
 			continue
 		}
-		if its, err := networkOf(pid); err != nil || its != network {
+		if its, err := networkOf(p.pid); err != nil || its != network {
 			continue
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err == nil {
+		if err := syscall.Kill(p.pid, syscall.SIGKILL); err == nil {
 			ended = append(ended, p.name)
 		}
 	}
@@ -51,12 +54,22 @@ func networkOf(pid int) (string, error) {
 }
 
 // Lines are those of a service's log, in a CVM, that have all these texts.
-func (r *Rig) Lines(ctx context.Context, cvm, service string, texts ...string) (lines []string, err error) {
-	cvms, err := r.CVMs(ctx)
+func (r *Rig) Lines(ctx context.Context, cvm, service string, texts ...string) ([]string, error) {
+	log, err := r.logOf(ctx, cvm, service)
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(filepath.Join(filepath.Dir(r.CloudFile()), "cvms", cvms[cvm].VMUUID, "logs", service+".log"))
+	return linesIn(log, texts)
+}
+
+// logOf is the file of a service's log.
+func (r *Rig) logOf(ctx context.Context, cvm, service string) (string, error) {
+	cvms, err := r.CVMs(ctx)
+	return filepath.Join(filepath.Dir(r.CloudFile()), "cvms", cvms[cvm].VMUUID, "logs", service+".log"), err
+}
+
+func linesIn(log string, texts []string) (lines []string, err error) {
+	file, err := os.Open(log)
 	if err != nil {
 		return nil, err
 	}
@@ -74,10 +87,14 @@ func (r *Rig) Lines(ctx context.Context, cvm, service string, texts ...string) (
 
 // AwaitLines waits until there are more such lines than n.
 func (r *Rig) AwaitLines(ctx context.Context, n int, cvm, service string, texts ...string) error {
+	log, err := r.logOf(ctx, cvm, service)
+	if err != nil {
+		return err
+	}
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		lines, err := r.Lines(ctx, cvm, service, texts...)
+		lines, err := linesIn(log, texts)
 		if err == nil && len(lines) > n {
 			return nil
 		}

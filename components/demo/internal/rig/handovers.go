@@ -16,9 +16,6 @@ import (
 // restarts, and is a replica that may lead again.
 const handoverTime = 5 * time.Minute
 
-// ways are all that the load of clusters/patroni-demo writes in.
-var ways = []load.Way{load.Direct, load.Route, load.Pooled}
-
 // handover is what one cost: what watchers saw, and what each way of writing did from
 // before it until all was whole again.
 type handover struct {
@@ -88,47 +85,6 @@ func (r *Rig) handOver(ctx context.Context, app *inside) (handover, error) {
 	h.whole, h.busy = time.Since(from), loadAverage()
 	h.ways, err = r.waySummaries(ctx, from, time.Now())
 	return h, err
-}
-
-// waySummaries are the figures of a span for each way of writing.
-func (r *Rig) waySummaries(ctx context.Context, from, to time.Time) (map[load.Way]load.Summary, error) {
-	all := map[load.Way]load.Summary{}
-	if err := r.loadCtl(ctx, &all, "-of", "all", "summary", stamp(from), stamp(to)); err != nil {
-		return nil, err
-	}
-	for _, way := range ways {
-		if all[way].Acknowledged == 0 {
-			return all, fmt.Errorf("the load's way %q got no write acknowledged in %s", way, to.Sub(from).Round(time.Second))
-		}
-	}
-	return all, nil
-}
-
-// wayVerdicts stops the load and looks for every write that was acknowledged.
-func (r *Rig) wayVerdicts(ctx context.Context) (map[load.Way]load.Verdict, error) {
-	if err := r.loadCtl(ctx, nil, "-of", "all", "stop"); err != nil {
-		return nil, err
-	}
-	all := map[load.Way]load.Verdict{}
-	return all, r.loadCtl(ctx, &all, "-of", "all", "verify")
-}
-
-// allWaysWrite reports which way has fewer than n writes acknowledged since then.
-func (r *Rig) allWaysWrite(ctx context.Context, from time.Time, n int) error {
-	all := map[load.Way]load.Summary{}
-	if err := r.loadCtl(ctx, &all, "-of", "all", "summary", stamp(from)); err != nil {
-		return err
-	}
-	for _, way := range ways {
-		s, began := all[way]
-		switch {
-		case !began:
-			return fmt.Errorf("the way %s has not begun, the log of the service load in the CVM %s says why", way, r.PlatformName(App+"-0"))
-		case s.Acknowledged < n:
-			return fmt.Errorf("by the way %s %d writes were acknowledged, and not %d: %v", way, s.Acknowledged, n, s.Errors)
-		}
-	}
-	return nil
 }
 
 // loadAverage is that of the last minute: how many processes of the whole machine wanted to

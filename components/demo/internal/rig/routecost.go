@@ -147,7 +147,7 @@ func (r *Rig) envoyMemory() (figures.Figure, error) {
 	if len(sizes) == 0 {
 		return figures.Figure{}, errors.New("no envoy runs in the local cloud")
 	}
-	return figures.New("envoy_rss_mb", "MiB", "<= 70", []float64{slices.Max(sizes)}, map[string]float64{
+	return single("envoy_rss_mb", "MiB", "<= 70", slices.Max(sizes), map[string]float64{
 		"envoys": float64(len(sizes)), "median": figures.Median(sizes),
 	}), nil
 }

@@ -61,15 +61,11 @@ func (r *Rig) BenchService(ctx context.Context, n *Narrator, handovers int) (res
 	}
 	result.Figures = handoverFigures(seen)
 	n.Say("stopping the load, reading its rows back from the leader")
-	verdicts, err := r.wayVerdicts(ctx)
+	verdict, err := r.StopLoad(ctx)
 	if err != nil {
 		return result, err
 	}
-	missing, acknowledged := 0, 0
-	for _, v := range verdicts {
-		missing, acknowledged = missing+v.Missing, acknowledged+v.Acknowledged
-	}
-	result.Figures = append(result.Figures, figures.New("acknowledged_writes_missing", "writes", "<= 0", []float64{float64(missing)}, map[string]float64{"acknowledged": float64(acknowledged)}))
+	result.Figures = append(result.Figures, single("acknowledged_writes_missing", "writes", "<= 0", float64(verdict.Missing), map[string]float64{"acknowledged": float64(verdict.Acknowledged)}))
 	cost, err := r.routeCost(ctx, n, app)
 	result.Figures = append(result.Figures, cost...)
 	if err != nil {
@@ -104,14 +100,14 @@ func handoverFigures(seen []handover) []figures.Figure {
 		figures.New("role_switch_ms_p50", "ms", "<= 350", reached, map[string]float64{
 			"p99": quantile(reached, 0.99), "refused_over_the_route": float64(refused), "answered_by_a_follower": float64(stale),
 		}),
-		figures.New(fmt.Sprintf("pooled_failed_in_%d_handovers", len(seen)), "writes", "<= 0", []float64{float64(failed)}, map[string]float64{
+		single(fmt.Sprintf("pooled_failed_in_%d_handovers", len(seen)), "writes", "<= 0", float64(failed), map[string]float64{
 			"attempted": float64(attempted), "handovers": number, "route_failed": float64(routeFailed), "direct_failed": float64(directFailed),
 		}),
 		figures.New("pooled_stall_ms_p50", "ms", "<= 500", stalls, map[string]float64{
 			"route_gap_ms": figures.Median(routes), "direct_gap_ms": figures.Median(directs), "whole_again_s": figures.Median(wholes), "load_average": figures.Median(busy),
 		}),
 	}
-	p99 := figures.New("pooled_stall_ms_p99", "ms", "<= 1500", []float64{quantile(stalls, 0.99)}, map[string]float64{
+	p99 := single("pooled_stall_ms_p99", "ms", "<= 1500", quantile(stalls, 0.99), map[string]float64{
 		"longest": slices.Max(stalls), "route_gap_ms": quantile(routes, 0.99), "direct_gap_ms": quantile(directs, 0.99),
 	})
 	return append(out, p99)

@@ -108,13 +108,7 @@ func (r *Rig) StopLoad(ctx context.Context) (load.Verdict, error) {
 	var v load.Verdict
 	if r.Routes {
 		all, err := r.wayVerdicts(ctx)
-		for _, one := range all {
-			v.Acknowledged, v.Present, v.Missing, v.Unchecked = v.Acknowledged+one.Acknowledged, v.Present+one.Present, v.Missing+one.Missing, v.Unchecked+one.Unchecked
-			v.MissingIDs = append(v.MissingIDs, one.MissingIDs...)
-			v.Earlier.Acknowledged, v.Earlier.Missing = v.Earlier.Acknowledged+one.Earlier.Acknowledged, v.Earlier.Missing+one.Earlier.Missing
-			v.Starts = max(v.Starts, one.Starts)
-		}
-		return v, err
+		return together(all), err
 	}
 	if err := r.loadCtl(ctx, nil, "stop"); err != nil {
 		return v, err
