@@ -78,6 +78,7 @@ group "postgres" {
     owner  = "999:999"
     mode   = "0640"
     rotate = "720h"
+    pooler_routes = ["ledger-master"]
   }
   instance "2" {
     metadata             = { rack = "b" }
@@ -134,8 +135,8 @@ func TestEveryField(t *testing.T) {
 	}
 	for path, line := range map[string]string{
 		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "36",
-		`health_check["ready"].http.port`: "40", `instance["2"].metadata`: "59", "nothing": "6", "meta.team": "46",
-		`backend["api"].registration.ttl`: "72", `route["postgres-master"].pooler_users`: "80", `consul_permissions.key_prefixes`: "87",
+		`health_check["ready"].http.port`: "40", `instance["2"].metadata`: "60", "nothing": "6", "meta.team": "46",
+		`backend["api"].registration.ttl`: "73", `route["postgres-master"].pooler_users`: "81", `consul_permissions.key_prefixes`: "88",
 	} {
 		if got := f.Groups[0].Position(path); !strings.HasSuffix(got, "all.hcl:"+line) {
 			t.Errorf("Position(%q) = %s, want line %s", path, got, line)

@@ -94,9 +94,12 @@ type RouteTo struct {
 	VIP  netip.Addr `json:"vip"`
 	Port int        `json:"port"`
 	// Hold bounds for how long a hand-over may hold callers back; 0: it may not.
-	Hold        Duration          `json:"hold,omitempty"`
-	Pooler      string            `json:"pooler,omitempty"`
-	PoolerUsers map[string]string `json:"pooler_users,omitempty"`
+	Hold   Duration `json:"hold,omitempty"`
+	Pooler string   `json:"pooler,omitempty"`
+	// PoolerUsers have secrets that this group lets the route use. Refused are users for whom
+	// it does not, with the secret; the pooler does not know them.
+	PoolerUsers   map[string]string `json:"pooler_users,omitempty"`
+	PoolerRefused map[string]string `json:"pooler_refused,omitempty"`
 }
 
 // Moves reports whether a hand-over of the group that it leads to concerns its callers.

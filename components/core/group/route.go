@@ -45,7 +45,7 @@ type Route struct {
 	Pooler string `json:"pooler,omitempty"`
 	// PoolerUsers are those who may log in at the pooler, each with the name of the secret of
 	// the calling group that holds its password at the database, or "" where that asks none.
-	// A pooler has at least one.
+	// That group's secret has to name the route in its PoolerRoutes. A pooler has at least one.
 	PoolerUsers map[string]string `json:"pooler_users,omitempty"`
 }
 

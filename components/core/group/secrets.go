@@ -39,6 +39,10 @@ type Secret struct {
 	Mode string `json:"mode,omitempty"`
 	// Rotate is "manual", also the default, or how long a value is used, at least 1h.
 	Rotate string `json:"rotate,omitempty"`
+	// PoolerRoutes are routes of other groups whose pooler, in this group's CVMs, may log in
+	// with the secret as password. Without it, no other group's spec can have the secret sent
+	// anywhere.
+	PoolerRoutes []string `json:"pooler_routes,omitempty"`
 }
 
 // Bounds and defaults of a secret.

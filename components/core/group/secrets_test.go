@@ -17,14 +17,16 @@ func withSecret(change func(*Secret)) Spec {
 
 func TestSecretsAreBounded(t *testing.T) {
 	for path, s := range map[string]Spec{
-		`secret["Cookie"]`:        withSecret(func(s *Secret) { s.Name = "Cookie" }),
-		`secret["../cookie"]`:     withSecret(func(s *Secret) { s.Name = "../cookie" }),
-		`secret[""]`:              withSecret(func(s *Secret) { s.Name = "" }),
-		`secret["cookie"].bytes`:  withSecret(func(s *Secret) { s.Bytes = 15 }),
-		`secret["cookie"].format`: withSecret(func(s *Secret) { s.Format = "pem" }),
-		`secret["cookie"].owner`:  withSecret(func(s *Secret) { s.Owner = "postgres" }),
-		`secret["cookie"].mode`:   withSecret(func(s *Secret) { s.Mode = "0644" }),
-		`secret["cookie"].rotate`: withSecret(func(s *Secret) { s.Rotate = "59m" }),
+		`secret["Cookie"]`:                  withSecret(func(s *Secret) { s.Name = "Cookie" }),
+		`secret["../cookie"]`:               withSecret(func(s *Secret) { s.Name = "../cookie" }),
+		`secret[""]`:                        withSecret(func(s *Secret) { s.Name = "" }),
+		`secret["cookie"].bytes`:            withSecret(func(s *Secret) { s.Bytes = 15 }),
+		`secret["cookie"].format`:           withSecret(func(s *Secret) { s.Format = "pem" }),
+		`secret["cookie"].owner`:            withSecret(func(s *Secret) { s.Owner = "postgres" }),
+		`secret["cookie"].mode`:             withSecret(func(s *Secret) { s.Mode = "0644" }),
+		`secret["cookie"].rotate`:           withSecret(func(s *Secret) { s.Rotate = "59m" }),
+		`secret["cookie"].pooler_routes[1]`: withSecret(func(s *Secret) { s.PoolerRoutes = []string{"postgres-master", "Postgres"} }),
+		`secret["cookie"].pooler_routes`:    withSecret(func(s *Secret) { s.Format, s.PoolerRoutes = SecretRaw, []string{"postgres-master"} }),
 		`secret["cookie"]`: func() Spec {
 			s := goodSpec()
 			s.Secrets = []Secret{{Name: "cookie"}, {Name: "cookie"}}

@@ -33,6 +33,22 @@ func (v *validator) secrets(s Spec) {
 		if _, ok := one.Every(); !ok {
 			v.add(path+".rotate", "", "%q is neither %q nor a duration from %s to %s, e.g. \"720h\"", one.Rotate, RotateManual, minRotate, maxRotate)
 		}
+		v.poolerRoutes(path, one)
+	}
+}
+
+// poolerRoutes judges names of routes, which may be declared later than this group.
+func (v *validator) poolerRoutes(path string, one Secret) {
+	if len(one.PoolerRoutes) > maxRoutes {
+		v.add(path+".pooler_routes", "", "has %d routes, at most %d are allowed", len(one.PoolerRoutes), maxRoutes)
+	}
+	if len(one.PoolerRoutes) > 0 && one.Format == SecretRaw {
+		v.add(path+".pooler_routes", "", "a password is text: use the format %s or %s", SecretHex, SecretBase64)
+	}
+	for i, name := range one.PoolerRoutes {
+		if p := nameProblem(name); p != "" {
+			v.add(fmt.Sprintf("%s.pooler_routes[%d]", path, i), "", "%q %s", name, p)
+		}
 	}
 }
 

@@ -147,12 +147,32 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	for _, caller := range d.callers(b) {
 		d.add(caller, group.Proxy{ID: group.ProxyOf(caller), Service: caller})
 		mesh := d.out.Meshes[caller]
+		let, refused := poolerUsers(d.Specs[caller], r)
 		mesh.Routes = append(mesh.Routes, group.RouteTo{
 			Name: r.Name, Group: spec.Name, Backend: b.Name, Service: service, Role: r.Role, VIP: record.VIP, Port: b.Port,
-			Hold: group.Duration(r.HoldLimit()), Pooler: r.Pooler, PoolerUsers: maps.Clone(r.PoolerUsers),
+			Hold: group.Duration(r.HoldLimit()), Pooler: r.Pooler,
+			PoolerUsers: let, PoolerRefused: refused,
 		})
 		d.out.Meshes[caller] = mesh
 	}
+}
+
+// poolerUsers are the users of a route that may log in at a caller's pooler, and those who may
+// not, because the caller has not said that their secret is for this route: whoever declares a
+// route could have any secret of its callers sent to its own backend else.
+func poolerUsers(caller group.Spec, r group.Route) (let, refused map[string]string) {
+	secrets := caller.AllSecrets()
+	for user, name := range r.PoolerUsers {
+		of := &let
+		if name != "" && !slices.ContainsFunc(secrets, func(s group.Secret) bool { return s.Name == name && slices.Contains(s.PoolerRoutes, r.Name) }) {
+			of = &refused
+		}
+		if *of == nil {
+			*of = map[string]string{}
+		}
+		(*of)[user] = name
+	}
+	return let, refused
 }
 
 // add has the members of a group run a proxy.

@@ -109,6 +109,27 @@ func TestCallers(t *testing.T) {
 	}
 }
 
+// TestPoolerUsersNeedTheCallersWord: whoever declares a route names secrets of groups that are
+// not its own, and has only those that their groups let it have.
+func TestPoolerUsersNeedTheCallersWord(t *testing.T) {
+	specs := cluster()
+	postgres := specs["postgres"]
+	postgres.Routes[1].PoolerUsers = map[string]string{"app": "app-password", "report": "report-password", "anyone": ""}
+	specs["app"] = group.Spec{Name: "app", Secrets: []group.Secret{
+		{Name: "app-password", PoolerRoutes: []string{"ledger-master", "postgres-master"}}, {Name: "report-password", PoolerRoutes: []string{"postgres-replica"}},
+	}}
+	got := decide(t, route.Known{Specs: specs})
+	for caller, want := range map[string][2]map[string]string{
+		"app":     {{"app": "app-password", "anyone": ""}, {"report": "report-password"}},
+		"webdemo": {{"anyone": ""}, {"app": "app-password", "report": "report-password"}},
+	} {
+		r := got.Meshes[caller].Routes[0]
+		if !maps.Equal(r.PoolerUsers, want[0]) || !maps.Equal(r.PoolerRefused, want[1]) {
+			t.Errorf("%s: %v, refused %v", caller, r.PoolerUsers, r.PoolerRefused)
+		}
+	}
+}
+
 // TestWhatIsGivenStays: addresses and ports stay through every edit that leaves their owners,
 // and an address also when its route is gone.
 func TestWhatIsGivenStays(t *testing.T) {

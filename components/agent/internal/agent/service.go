@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,7 +142,11 @@ func (s *service) set(a *Agent, slot string, mesh group.Mesh) error {
 		proxies = append(proxies, envoy.Proxy{ID: p.ID, Service: p.Service, Node: slot})
 	}
 	routes := make([]handover.Route, 0, len(mesh.Routes))
+	var refused []error
 	for _, r := range mesh.Routes {
+		for _, user := range slices.Sorted(maps.Keys(r.PoolerRefused)) {
+			refused = append(refused, fmt.Errorf("route %s: its pooler does not know the user %q: this group has no secret %q, or does not name the route in its pooler_routes", r.Name, user, r.PoolerRefused[user]))
+		}
 		users := map[string]string{}
 		for user, name := range r.PoolerUsers {
 			if users[user] = ""; name != "" {
@@ -152,7 +158,7 @@ func (s *service) set(a *Agent, slot string, mesh group.Mesh) error {
 			Hold: r.Hold.D(), Pooler: r.Pooler, Users: users,
 		})
 	}
-	err := s.routes.Set(routes)
+	err := errors.Join(append(refused, s.routes.Set(routes))...)
 	s.envoys.Set(proxies)
 	return err
 }

@@ -102,7 +102,7 @@ var specWords = shape.Words{
 	"route.role":         "Role that a slot must have: `leader`, `follower` or `learner`, or any tag that a workload publishes itself. Default: any slot that is well.",
 	"route.hold":         "How long callers' agents may hold new connections back while a hand-over moves the role, `100ms` to `30s`. Default: not at all, and `10s` with a pooler.",
 	"route.pooler":       "`pgbouncer` has one pool the connections in each caller's CVM, paused while a hand-over moves the role. Default: none.",
-	"route.pooler_users": "Those who may log in at the pooler, each with the name of the secret of the calling group that holds its password at the database, or `\"\"` where that asks none. A route with a pooler names at least one.",
+	"route.pooler_users": "Those who may log in at the pooler, each with the name of the secret of the calling group that holds its password at the database, or `\"\"` where that asks none. That secret has to name the route in its `pooler_routes`. A route with a pooler names at least one.",
 
 	"consul_permissions":               "What the group's Consul token may do beyond what its workload's driver needs. Slots get it with their next renewal.",
 	"consul_permissions.key_prefixes":  "Prefixes of keys that may be written: `service/<group>/`, or what begins with it.",
@@ -115,4 +115,6 @@ var specWords = shape.Words{
 	"secret.owner":  "Owner of the file, `uid` or `uid:gid`. Default `0:0`.",
 	"secret.mode":   "Mode of the file in octal. Default `0600`.",
 	"secret.rotate": "`manual`, the default, or how long a value is used, at least `1h`.",
+
+	"secret.pooler_routes": "Routes of other groups whose pooler, in this group's CVMs, may log in at the database with the secret.",
 }
