@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,41 +11,46 @@ import (
 )
 
 const (
-	// beginLimit bounds all of BeginHandover, and one coordinator's answer with it: callers'
-	// agents have 2.5 s.
+	// beginLimit bounds BeginHandover: callers' agents have 2.5 s.
 	beginLimit = 3 * time.Second
 	// endLimit bounds EndHandover: whoever is not told releases at the limit of the hold.
 	endLimit = time.Second
 )
 
-// Held is what callers of this Slot's group did.
-type Held struct {
-	// Holding are the Slots whose agents hold what there is to hold.
-	Holding []string
-	// NotHolding are those that do not, with the reason.
-	NotHolding map[string]string
-}
-
-// BeginHandover has a coordinator tell the agents of callers to hold what dials the routes
-// that follow this Slot's role, and returns when they do. It takes 3 s at most. An error says
-// that no coordinator could be asked; nothing is held then, as far as is known.
+// BeginHandover has all connected coordinators tell the agents of callers to hold what dials
+// the routes that follow this Slot's role: each those that it hears. It returns when the
+// answers that came speak of every caller, or all are there: 3 s at most. An error says that
+// no coordinator did it; nothing is held then, as far as is known.
 func (h *Hub) BeginHandover(ctx context.Context, operation string, attempt uint32) (Held, error) {
 	all := h.sessionsNow()
 	if len(all) == 0 {
 		return Held{}, ErrNoSession
 	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	// Calls that are not waited for go on: who hears late of a hand-over that is over already
+	// takes it for that.
 	ctx, cancel := context.WithTimeout(ctx, beginLimit)
-	defer cancel()
-	var errs []error
+	answers := make(chan answered, len(all))
+	var asking sync.WaitGroup
 	for _, s := range all {
-		out, err := s.client.BeginHandover(ctx, &controlv1.BeginHandoverRequest{OperationId: operation, Attempt: attempt})
-		if err == nil {
-			return Held{Holding: out.GetHolding(), NotHolding: out.GetNotHolding()}, nil
-		}
-		errs = append(errs, fmt.Errorf("begin hand-over with %s: %w", s.peer.Slot, err))
+		asking.Go(func() {
+			out, err := s.client.BeginHandover(ctx, &controlv1.BeginHandoverRequest{OperationId: operation, Attempt: attempt})
+			if err != nil {
+				err = fmt.Errorf("begin hand-over with %s: %w", s.peer.Slot, err)
+			}
+			answers <- answered{out, err}
+		})
 	}
-	return Held{}, errors.Join(errs...)
+	go func() {
+		asking.Wait()
+		cancel()
+	}()
+	var sum callersHeld
+	for range all {
+		if sum.add(<-answers); sum.whole() {
+			break
+		}
+	}
+	return sum.held()
 }
 
 // EndHandover tells every connected coordinator who leads now, "" when that is not known. One

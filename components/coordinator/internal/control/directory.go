@@ -175,6 +175,18 @@ func (d *Directory) Mesh(v *view.View, name string) group.Mesh {
 	return d.meshes[name]
 }
 
+// Meshes are the parts of all groups, each as [Directory.Mesh] has it.
+func (d *Directory) Meshes(v *view.View) map[string]group.Mesh {
+	d.mu.RLock()
+	names := slices.AppendSeq(slices.Collect(maps.Keys(d.meshes)), maps.Keys(v.Meshes))
+	d.mu.RUnlock()
+	out := map[string]group.Mesh{}
+	for _, name := range names {
+		out[name] = d.Mesh(v, name)
+	}
+	return out
+}
+
 // sameProxies reports whether two parts of a group give the same peer maps.
 func sameProxies(a, b group.Mesh) bool {
 	return slices.EqualFunc(a.Proxies, b.Proxies, func(p, q group.Proxy) bool {

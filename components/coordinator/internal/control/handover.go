@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,14 +32,19 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 	if err != nil {
 		return nil, err
 	}
+	ctx, done := s.begins.take(ctx, id.Slot)
+	defer done()
 	var (
-		mu  sync.Mutex
-		out = &controlv1.BeginHandoverResponse{NotHolding: map[string]string{}}
+		mu     sync.Mutex
+		out    = &controlv1.BeginHandoverResponse{NotHolding: map[string]string{}}
+		routes = callersOf(s.directory.Meshes(v), id.Group)
+		to     = s.newestOf(scopeOf(routes))
+		hold   = &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
 	)
-	hold := &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
-	s.tell(ctx, s.newestOf(callersOf(v, id.Group)), holdLimit, func(ctx context.Context, one *session) {
+	out.Unheard = unheard(v, routes, to)
+	s.tell(ctx, to, holdLimit, func(ctx context.Context, one *session) {
 		answer, err := one.agent.HoldRoutes(ctx, hold)
-		why := notHeld(answer)
+		why := notHeld(answer, routes[one.group])
 		if err != nil {
 			why = "its agent does not answer: " + status.Convert(err).Message()
 		}
@@ -54,21 +58,27 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 		out.NotHolding[one.slot] = why
 	})
 	slices.Sort(out.Holding)
-	s.log.Info("callers were told to wait for a hand-over", "slot", id.Slot, "operation", req.GetOperationId(), "waiting", len(out.GetHolding()), "not_waiting", len(out.GetNotHolding()))
+	s.log.Info("callers were told to wait for a hand-over", "slot", id.Slot, "operation", req.GetOperationId(),
+		"waiting", len(out.GetHolding()), "not_waiting", len(out.GetNotHolding()), "unheard", len(out.GetUnheard()))
 	return out, nil
 }
 
 // EndHandover implements CoordinatorService.
 func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverRequest) (*controlv1.EndHandoverResponse, error) {
-	// The Operation may have gone on meanwhile: that a Slot has no hold any more is never
-	// refused.
 	id, _, v, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(req.GetOperationId()) > maxName || len(req.GetLeader()) > maxName {
-		return nil, status.Errorf(codes.InvalidArgument, "end of a hand-over: a name has more than %d bytes", maxName)
+	if len(req.GetLeader()) > maxName {
+		return nil, status.Errorf(codes.InvalidArgument, "end of a hand-over: leader: has more than %d bytes", maxName)
 	}
+	// The Operation may have gone on meanwhile, so any phase will do. One of another Slot must
+	// not: whoever is admitted to the group could let the callers of a hand-over go too early.
+	if !slices.ContainsFunc(v.OperationsOf(id.Slot), func(o view.Rec[operation.Operation]) bool { return o.Value.ID == req.GetOperationId() }) {
+		return nil, status.Errorf(codes.FailedPrecondition, "end of a hand-over: %.64q is not an operation of %s, as far as this coordinator knows", req.GetOperationId(), id.Slot)
+	}
+	ctx, done := s.ends.take(ctx, id.Slot)
+	defer done()
 	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: tryOf(req), Leader: req.GetLeader()}
 	tell := func(ctx context.Context, one *session) {
 		if _, err := one.agent.ReleaseRoutes(ctx, release); err != nil {
@@ -76,7 +86,8 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 		}
 	}
 	// Callers wait for what the new leader's agent says of it, which looks once a second.
-	s.tell(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), s.newestOf(callersOf(v, id.Group))...), releaseLimit, tell)
+	callers := s.newestOf(scopeOf(callersOf(s.directory.Meshes(v), id.Group)))
+	s.tell(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), callers...), releaseLimit, tell)
 	return &controlv1.EndHandoverResponse{}, nil
 }
 
@@ -113,19 +124,6 @@ func (s *Service) tell(ctx context.Context, to []*session, limit time.Duration, 
 	telling.Wait()
 }
 
-// callersOf are the groups that dial a route to server which moves with a role.
-func callersOf(v *view.View, server string) Scope {
-	out := Scope{}
-	for name, mesh := range v.Meshes {
-		for _, r := range mesh.Value.Routes {
-			if r.Group == server && r.Moves() {
-				out[name] = struct{}{}
-			}
-		}
-	}
-	return out
-}
-
 // newestOf is the newest session of each Slot of groups, sorted by Slot.
 func (s *Service) newestOf(groups Scope) []*session {
 	s.mu.Lock()
@@ -147,15 +145,4 @@ func (s *Service) newestOf(groups Scope) []*session {
 func (s *Service) sessionsOf(groupName, slot string) []*session {
 	all := s.newestOf(Scope{groupName: struct{}{}})
 	return slices.DeleteFunc(all, func(one *session) bool { return one.slot != slot })
-}
-
-// notHeld says which routes an agent does not hold, and why; "" when it holds all.
-func notHeld(answer *controlv1.HoldRoutesResponse) string {
-	var out []string
-	for _, r := range answer.GetRoutes() {
-		if !r.GetHeld() {
-			out = append(out, fmt.Sprintf("%s: %s", r.GetRoute(), r.GetMessage()))
-		}
-	}
-	return strings.Join(out, "; ")
 }

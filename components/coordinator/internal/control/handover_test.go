@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,9 +24,11 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/store"
 )
 
-// holdingAgent answers as it is told to, and keeps what it was asked.
+// holdingAgent answers as it is told to, or that it holds the route "r", and keeps what it was
+// asked.
 type holdingAgent struct {
 	controlv1.AgentServiceClient
 
@@ -44,6 +48,9 @@ func (a *holdingAgent) HoldRoutes(ctx context.Context, r *controlv1.HoldRoutesRe
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.held = append(a.held, r.GetGroup()+"/"+r.GetOperationId())
+	if a.routes == nil {
+		return &controlv1.HoldRoutesResponse{Routes: []*controlv1.HeldRoute{{Route: "r", Held: true}}}, nil
+	}
 	return &controlv1.HoldRoutesResponse{Routes: a.routes}, nil
 }
 
@@ -58,10 +65,14 @@ func (a *holdingAgent) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRout
 // that follows the leader, page one that any member answers, and other one of another group.
 func handover(phase operation.Phase) *view.View {
 	v := records(step("op", phase, time.Unix(1000, 0), 40))
-	to := func(server, role string) view.Rec[group.Mesh] {
-		return view.Rec[group.Mesh]{Value: group.Mesh{Routes: []group.RouteTo{{Name: "r", Group: server, Role: role, VIP: netip.MustParseAddr("127.10.0.1"), Hold: group.Duration(time.Second)}}}}
+	to := func(caller, server, role string) view.Rec[group.Mesh] {
+		return view.Rec[group.Mesh]{Value: group.Mesh{Group: caller, Routes: []group.RouteTo{{Name: "r", Group: server, Role: role, VIP: netip.MustParseAddr("127.10.0.1"), Hold: group.Duration(time.Second)}}}}
 	}
-	v.Meshes = map[string]view.Rec[group.Mesh]{"app": to("pg", "leader"), "page": to("pg", ""), "other": to("web", "leader")}
+	v.Meshes = map[string]view.Rec[group.Mesh]{"app": to("app", "pg", "leader"), "page": to("page", "pg", ""), "other": to("other", "web", "leader")}
+	for _, slot := range []string{"app-0", "app-1", "page-0"} {
+		name, _, _ := strings.Cut(slot, "-")
+		v.Admissions[slot] = view.Rec[policy.Admission]{Value: policy.Admission{Group: name, Slot: slot, BootID: "boot"}}
+	}
 	return v
 }
 
@@ -91,7 +102,7 @@ func TestCallersWaitForAHandover(t *testing.T) {
 	s := serving(handover(operation.Draining))
 	old := joined(s, "app", "app-0", &holdingAgent{})
 	app := joined(s, "app", "app-0", &holdingAgent{})
-	stuck := joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "pg-master", Message: "transactions go on"}, {Route: "x", Held: true}}})
+	stuck := joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "r", Message: "transactions go on"}, {Route: "x", Held: true}}})
 	others := []*holdingAgent{joined(s, "page", "page-0", &holdingAgent{}), joined(s, "other", "other-0", &holdingAgent{}), joined(s, "pg", "pg-0", &holdingAgent{}), joined(s, "pg", "pg-2", &holdingAgent{})}
 	leads := joined(s, "pg", "pg-1", &holdingAgent{})
 
@@ -99,8 +110,8 @@ func TestCallersWaitForAHandover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(got.GetHolding(), []string{"app-0"}) || !maps.Equal(got.GetNotHolding(), map[string]string{"app-1": "pg-master: transactions go on"}) {
-		t.Errorf("holding %v, not holding %v", got.GetHolding(), got.GetNotHolding())
+	if !slices.Equal(got.GetHolding(), []string{"app-0"}) || !maps.Equal(got.GetNotHolding(), map[string]string{"app-1": "r: transactions go on"}) || len(got.GetUnheard()) != 0 {
+		t.Errorf("holding %v, not holding %v, unheard %v", got.GetHolding(), got.GetNotHolding(), got.GetUnheard())
 	}
 	if !slices.Equal(app.held, []string{"pg/op/7"}) || len(stuck.held) != 1 {
 		t.Errorf("app-0 was asked %v, app-1 %v", app.held, stuck.held)
@@ -144,10 +155,58 @@ func TestOnlyADrainHolds(t *testing.T) {
 			t.Errorf("%s: callers wait", name)
 		}
 	}
-	s := serving(handover(operation.Done))
+	v := handover(operation.Done)
+	v.Admissions["pg-1"] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "pg", Slot: "pg-1", BootID: "boot"}}
+	s := serving(v)
 	app := joined(s, "app", "app-0", &holdingAgent{})
+	for slot, id := range map[string]string{"pg-0": "other", "pg-1": "op"} {
+		if _, err := s.EndHandover(from(t, "pg", slot, "boot"), &controlv1.EndHandoverRequest{OperationId: id}); status.Code(err) != codes.FailedPrecondition || len(app.released) != 0 {
+			t.Errorf("%s ends the hand-over of %s: %v, released %v", slot, id, err, app.released)
+		}
+	}
 	if _, err := s.EndHandover(from(t, "pg", "pg-0", "boot"), &controlv1.EndHandoverRequest{OperationId: "op"}); err != nil || len(app.released) != 1 {
 		t.Errorf("the end of a hand-over: %v, released %v", err, app.released)
+	}
+}
+
+// TestCallersOutOfSight: nobody is taken for waiting who was not told, or who answers of less
+// than what there is to hold; also while the record of a group's routes cannot be read.
+func TestCallersOutOfSight(t *testing.T) {
+	v := handover(operation.Draining)
+	s := serving(v)
+	s.directory.Update(v, nil, nil)
+	unreadable := *v
+	unreadable.Meshes = map[string]view.Rec[group.Mesh]{}
+	unreadable.Bad = []*store.RecordError{{Key: store.MeshKey("app"), Index: 300, Err: errors.New("odd")}}
+	joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "another", Held: true}}})
+	for name, v := range map[string]*view.View{"readable": v, "unreadable": &unreadable} {
+		s.views = fixed{v: v}
+		got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op", Attempt: 7})
+		if err != nil || !slices.Equal(got.GetUnheard(), []string{"app-0"}) || !maps.Equal(got.GetNotHolding(), map[string]string{"app-1": "r: its agent does not know the route"}) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestOneHandoverIsToldAtATime: a member that begins again and again keeps one call busy.
+func TestOneHandoverIsToldAtATime(t *testing.T) {
+	var calls latestCall
+	first, firstDone := calls.take(t.Context(), "pg-0")
+	other, otherDone := calls.take(t.Context(), "pg-1")
+	second, secondDone := calls.take(t.Context(), "pg-0")
+	firstDone()
+	if first.Err() == nil || second.Err() != nil || other.Err() != nil {
+		t.Errorf("first %v, second %v, another Slot's %v", first.Err(), second.Err(), other.Err())
+	}
+	_, thirdDone := calls.take(t.Context(), "pg-0")
+	if second.Err() == nil {
+		t.Error("the end of the first call forgot the second")
+	}
+	for _, done := range []func(){secondDone, thirdDone, otherDone} {
+		done()
+	}
+	if len(calls.calls) != 0 {
+		t.Errorf("left: %v", calls.calls)
 	}
 }
 

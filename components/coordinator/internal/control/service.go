@@ -39,6 +39,8 @@ type Service struct {
 	noted Noted
 	// farewell is called when a Boot says that it ends; nil: they may not.
 	farewell Farewell
+	// begins and ends are the hand-overs that are being told of.
+	begins, ends latestCall
 
 	mu     sync.Mutex
 	wakes  map[string]map[*session]struct{} // guarded by mu; by Slot

@@ -569,7 +569,9 @@ type BeginHandoverResponse struct {
 	// Slots whose agents hold what there is to hold.
 	Holding []string `protobuf:"bytes,1,rep,name=holding,proto3" json:"holding,omitempty"`
 	// Slots of callers that do not, with the reason: hand-over goes on all the same.
-	NotHolding    map[string]string `protobuf:"bytes,2,rep,name=not_holding,json=notHolding,proto3" json:"not_holding,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NotHolding map[string]string `protobuf:"bytes,2,rep,name=not_holding,json=notHolding,proto3" json:"not_holding,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Slots of callers that the answering coordinator has no session with. Another one may.
+	Unheard       []string `protobuf:"bytes,3,rep,name=unheard,proto3" json:"unheard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,6 +616,13 @@ func (x *BeginHandoverResponse) GetHolding() []string {
 func (x *BeginHandoverResponse) GetNotHolding() map[string]string {
 	if x != nil {
 		return x.NotHolding
+	}
+	return nil
+}
+
+func (x *BeginHandoverResponse) GetUnheard() []string {
+	if x != nil {
+		return x.Unheard
 	}
 	return nil
 }
@@ -2804,11 +2813,12 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\fWakeResponse\"S\n" +
 	"\x14BeginHandoverRequest\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xca\x01\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xe4\x01\n" +
 	"\x15BeginHandoverResponse\x12\x18\n" +
 	"\aholding\x18\x01 \x03(\tR\aholding\x12X\n" +
 	"\vnot_holding\x18\x02 \x03(\v27.cadre.control.v1.BeginHandoverResponse.NotHoldingEntryR\n" +
-	"notHolding\x1a=\n" +
+	"notHolding\x12\x18\n" +
+	"\aunheard\x18\x03 \x03(\tR\aunheard\x1a=\n" +
 	"\x0fNotHoldingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +

@@ -49,10 +49,12 @@ type CoordinatorServiceClient interface {
 	// up at once, so that its successor waits for nothing, and it is given nothing any more.
 	Farewell(ctx context.Context, in *FarewellRequest, opts ...grpc.CallOption) (*FarewellResponse, error)
 	// BeginHandover says that the calling Boot is about to hand leadership over for its open
-	// Operation, and has the agents of callers hold what dials routes that follow the role. It
-	// answers when they do, or after a few seconds at most.
+	// Operation, and has the agents of callers hold what dials routes that follow the role: those
+	// that the answering coordinator has sessions with. It answers when they do, or after a few
+	// seconds at most. A later call of the Slot takes the place of one that is under way.
 	BeginHandover(ctx context.Context, in *BeginHandoverRequest, opts ...grpc.CallOption) (*BeginHandoverResponse, error)
-	// EndHandover says that leadership moved, or that it stayed. What is held is released.
+	// EndHandover says that leadership moved, or that it stayed, in a hand-over for an Operation
+	// that the calling Slot has or had. What is held is released.
 	EndHandover(ctx context.Context, in *EndHandoverRequest, opts ...grpc.CallOption) (*EndHandoverResponse, error)
 }
 
@@ -142,10 +144,12 @@ type CoordinatorServiceServer interface {
 	// up at once, so that its successor waits for nothing, and it is given nothing any more.
 	Farewell(context.Context, *FarewellRequest) (*FarewellResponse, error)
 	// BeginHandover says that the calling Boot is about to hand leadership over for its open
-	// Operation, and has the agents of callers hold what dials routes that follow the role. It
-	// answers when they do, or after a few seconds at most.
+	// Operation, and has the agents of callers hold what dials routes that follow the role: those
+	// that the answering coordinator has sessions with. It answers when they do, or after a few
+	// seconds at most. A later call of the Slot takes the place of one that is under way.
 	BeginHandover(context.Context, *BeginHandoverRequest) (*BeginHandoverResponse, error)
-	// EndHandover says that leadership moved, or that it stayed. What is held is released.
+	// EndHandover says that leadership moved, or that it stayed, in a hand-over for an Operation
+	// that the calling Slot has or had. What is held is released.
 	EndHandover(context.Context, *EndHandoverRequest) (*EndHandoverResponse, error)
 	mustEmbedUnimplementedCoordinatorServiceServer()
 }
