@@ -22,7 +22,8 @@ type Config struct {
 	// Address is where applications connect, Target where Envoy listens for the route.
 	Address, Target netip.AddrPort
 	// Users are those that applications may be: by name, the file with the password that
-	// the database knows of them. An empty path is for one that it asks no password of.
+	// the database knows of them, which they have to give here as well. An empty path is for
+	// one that it asks no password of: nor does this.
 	Users map[string]string
 	// Binary is PgBouncer's; "" finds it on PATH.
 	Binary string

@@ -177,9 +177,6 @@ func (p *Pooler) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.cfg.put(hbaFile, []byte(hba)); err != nil {
-		return err
-	}
 	proc := p.cfg.running()
 	if proc != nil && changed {
 		p.log.Info("a pooler that runs with other settings is ended")
@@ -329,16 +326,15 @@ func (p *Pooler) console(ctx context.Context) (*client, error) {
 	return login(ctx, "unix", p.cfg.folder().socket(p.cfg.Address.Port()), admin, console)
 }
 
-// writeUsers brings the file with the passwords up to date. Users without one are left out,
-// and told as a problem: the others can work.
+// writeUsers brings the files with the passwords, and with who must give one, up to date.
+// Users whose password cannot be had are left out, and told as a problem: the others can work.
 func (p *Pooler) writeUsers() {
 	p.mu.Lock()
 	from := p.users
 	p.mu.Unlock()
-	users, err := readUsers(from)
-	changed, writeErr := p.cfg.put(usersFile, userList(users))
 	text := ""
-	if err := errors.Join(err, writeErr); err != nil {
+	changed, err := p.putUsers(from)
+	if err != nil {
 		text = err.Error()
 	}
 	p.mu.Lock()
@@ -349,6 +345,19 @@ func (p *Pooler) writeUsers() {
 	if text != "" && text != before {
 		p.log.Warn("a pooler's users are not complete", "error", text)
 	}
+}
+
+// putUsers writes both files, and reports whether PgBouncer has not read one of them.
+func (p *Pooler) putUsers(from map[string]string) (changed bool, err error) {
+	// First who must give a password: PgBouncer reads the passwords by itself, and a user that
+	// got one must not be let in by it on the word that was enough before.
+	changed, err = p.cfg.put(hbaFile, hba(from))
+	if err != nil {
+		return false, err
+	}
+	users, err := readUsers(from)
+	other, writeErr := p.cfg.put(usersFile, userList(users))
+	return changed || other, errors.Join(err, writeErr)
 }
 
 // note keeps what the console says of its pools.
@@ -387,7 +396,8 @@ func number(row map[string]string, column string) int {
 }
 
 // warm logs in once for each pool that the PgBouncer before had. One that has talked to its
-// server lets clients in also while it is paused; until then their connect waits.
+// server lets clients in also while it is paused; until then their connect waits. By the
+// socket, where the agent needs nobody's password.
 func (p *Pooler) warm(ctx context.Context) {
 	p.mu.Lock()
 	pools := slices.Clone(p.pools)
@@ -397,7 +407,7 @@ func (p *Pooler) warm(ctx context.Context) {
 			return
 		}
 		within, cancel := context.WithTimeout(ctx, warmWithin)
-		if c, err := login(within, "tcp", p.cfg.Address.String(), one.user, one.database); err == nil {
+		if c, err := login(within, "unix", p.cfg.folder().socket(p.cfg.Address.Port()), one.user, one.database); err == nil {
 			c.close()
 		}
 		cancel()
