@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"cadre.dev/core/group"
 )
 
 // Config makes a Pooler.
@@ -37,12 +39,13 @@ const (
 	// admin is who the agent is on the console. No application may be called so.
 	admin = "cadre-agent"
 	// console is the name of PgBouncer's console among its databases.
-	console = "pgbouncer"
+	console = group.PoolerConsole
 
-	maxUsers = 64
+	// Specs are held to these, too.
+	maxUsers = group.MaxPoolerUsers
 	// maxName and maxPassword are below PgBouncer's own bounds, above which it would drop
 	// all users that come later in the file.
-	maxName, maxPassword = 63, 1024
+	maxName, maxPassword = group.MaxPoolerUserName, 1024
 	// maxSocket bounds the path of a unix socket.
 	maxSocket = 107
 )
