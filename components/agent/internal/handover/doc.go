@@ -18,5 +18,6 @@
 //	budget.go   for how long one Operation may hold a route in all: pure
 //	unit.go     one route: its machine, clock and effects
 //	holder.go   what holds: a gate, or a pooler
+//	unmade.go   what stands for one that cannot be made
 //	routes.go   all routes
 package handover

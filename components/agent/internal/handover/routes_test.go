@@ -72,6 +72,9 @@ func (f *fake) reconnect(context.Context) error {
 }
 
 func (f *fake) configure(r Route) error {
+	if r.Users["bad"] != "" {
+		return errors.New("a bad user")
+	}
 	f.note("configure %s", r.Hold)
 	return nil
 }
@@ -353,6 +356,60 @@ func TestSetTellsAllThatIsWrong(t *testing.T) {
 	if got, _ := s.wanted.Get(); len(got) != 1 || got[0].Name != "good" {
 		t.Errorf("served: %+v", got)
 	}
+}
+
+// TestARouteThatCannotBeMade is told among the others, and made as soon as it can be.
+func TestARouteThatCannotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		whole, tries := w.newHolder, 0
+		w.newHolder = func(r Route, cfg Config) (holder, error) {
+			if tries++; r.Users["bad"] != "" {
+				return nil, errors.New("a bad user")
+			}
+			return whole(r, cfg)
+		}
+		pooled := route("pooled", 1)
+		pooled.Pooler, pooled.Users = PgBouncer, map[string]string{"bad": "/x"}
+		w.set(pooled)
+		if got := w.Stats(); len(got) != 1 || got[0].Problem != "a bad user" || got[0].Pooler == nil || got[0].Pooler.Up || got[0].Group != "db" {
+			t.Errorf("%+v", got)
+		}
+		if got := w.Hold(t.Context(), "db", "op", 0); states(got) != "pooled gave_up" || got[0].Message != "the route is not served" {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if tries < 12 || tries > 20 {
+			t.Errorf("%d tries in a minute", tries)
+		}
+		if n := strings.Count(w.log.String(), "a bad user"); n != 1 {
+			t.Errorf("it is told %d times:\n%s", n, w.log.String())
+		}
+		pooled.Users = nil
+		w.set(pooled)
+		time.Sleep(restMost)
+		w.told("pooled", "run")
+		if got := w.Stats(); len(got) != 1 || got[0].Problem != "" {
+			t.Errorf("%+v", got)
+		}
+		w.Hold(t.Context(), "db", "op2", 0)
+		w.told("pooled", "hold 5s")
+
+		good := pooled.Hold
+		pooled.Users, pooled.Hold = map[string]string{"bad": "/x"}, time.Second // it keeps those of before
+		w.set(pooled)
+		if got := w.Stats(); got[0].Problem != "it keeps its settings: a bad user" {
+			t.Errorf("%+v", got)
+		}
+		pooled.Users, pooled.Hold = nil, good
+		w.set(pooled)
+		if got := w.Stats(); got[0].Problem != "" {
+			t.Errorf("%+v", got)
+		}
+		w.set()
+		w.told("pooled", "open, ran, end")
+	})
 }
 
 func TestAnAddressThatCannotBeServedIsTriedAgain(t *testing.T) {

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,6 +35,7 @@ type unit struct {
 	route   Route  // guarded by mu
 	held    bool   // guarded by mu
 	problem string // guarded by mu; why the address is not served
+	stale   string // guarded by mu; why it is served by the settings of before
 
 	// Owned by loop.
 	machine machine
@@ -274,7 +276,7 @@ func (u *unit) look(ctx context.Context) {
 // stats are as they are now.
 func (u *unit) stats() Stats {
 	u.mu.Lock()
-	out := Stats{Route: u.route.Name, Group: u.route.Group, Held: u.held, Problem: u.problem}
+	out := Stats{Route: u.route.Name, Group: u.route.Group, Held: u.held, Problem: cmp.Or(u.problem, u.stale)}
 	u.mu.Unlock()
 	u.holder.stats(&out)
 	return out
