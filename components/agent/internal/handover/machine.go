@@ -139,8 +139,8 @@ type (
 		state     State
 		message   string
 	}
-	// doLook has the endpoints looked at, and [seen] told.
-	doLook struct{}
+	// doLook has the endpoints looked at, and [seen] told: as they were age ago at most.
+	doLook struct{ age time.Duration }
 	// doReconnect has the servers of a pooler replaced.
 	doReconnect struct{}
 )
@@ -179,7 +179,7 @@ func (m *machine) step(now time.Time, e event) []effect {
 	}
 	if every := m.lookEvery(); every > 0 && !now.Before(m.looked.Add(every)) {
 		m.looked = now
-		out = append(out, doLook{})
+		out = append(out, doLook{age: every / 2})
 	}
 	return out
 }

@@ -186,7 +186,13 @@ func TestTheOldestIsForgotten(t *testing.T) {
 func TestLooks(t *testing.T) {
 	now := time.Unix(1000, 0)
 	looks := func(m *machine, e event) bool {
-		return slices.ContainsFunc(m.step(now, e), func(e effect) bool { _, is := e.(doLook); return is })
+		return slices.ContainsFunc(m.step(now, e), func(e effect) bool {
+			look, is := e.(doLook)
+			if is && look.age != m.lookEvery()/2 {
+				t.Errorf("a look may be %v old, with one every %v", look.age, m.lookEvery())
+			}
+			return is
+		})
 	}
 	m := &machine{}
 	if looks(m, tick{}) || !m.next().IsZero() {

@@ -139,7 +139,7 @@ func (w *world) set(routes ...Route) {
 	synctest.Wait()
 }
 
-func (w *world) endpoints(_ context.Context, route string) ([]netip.AddrPort, error) {
+func (w *world) endpoints(_ context.Context, route string, _ time.Duration) ([]netip.AddrPort, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken {
@@ -257,7 +257,8 @@ func TestWhoeverDiesEveryHoldEnds(t *testing.T) {
 		w := newWorld(t, route("master", 1))
 		w.show(1)
 		w.Hold(t.Context(), "db", "op", 0)
-		w.show(3) // nobody releases, but the route has a leader
+		synctest.Wait() // its first look, at who led before
+		w.show(3)       // nobody releases, but the route has a leader
 		w.told("master", "run, hold 5s, open")
 
 		w.mu.Lock()
@@ -452,7 +453,7 @@ func TestThroughARealGate(t *testing.T) {
 	s := New(Config{
 		Listen: func(context.Context, string, string) (net.Listener, error) { return at0, nil },
 		VIP:    func(string) (netip.Addr, bool) { return vip(2), true },
-		Endpoints: func(context.Context, string) ([]netip.AddrPort, error) {
+		Endpoints: func(context.Context, string, time.Duration) ([]netip.AddrPort, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(shown), nil

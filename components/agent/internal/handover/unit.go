@@ -200,7 +200,7 @@ func (u *unit) act(ctx context.Context, looks *sync.WaitGroup, effects []effect)
 		case doLook:
 			if !u.looking && ctx.Err() == nil {
 				u.looking = true
-				looks.Go(func() { u.look(ctx) })
+				looks.Go(func() { u.look(ctx, e.age) })
 			}
 		case doReconnect:
 			u.jobs.push(func(ctx context.Context) {
@@ -256,13 +256,13 @@ func (u *unit) doOpen(e doOpen) {
 }
 
 // look tells what Envoy has for the route; nothing when it does not say.
-func (u *unit) look(ctx context.Context) {
+func (u *unit) look(ctx context.Context, age time.Duration) {
 	u.mu.Lock()
 	name := u.route.Name
 	u.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	endpoints, err := u.cfg.Endpoints(ctx, name)
+	endpoints, err := u.cfg.Endpoints(ctx, name, age)
 	if err != nil {
 		u.log.Debug("a route's endpoints are not known", "error", err)
 		u.tell(seen{failed: true})
