@@ -24,6 +24,7 @@
 //	ini.go       PgBouncer's files: pure
 //	folder.go    where they are, and who may read them
 //	console.go   the client of its console
+//	lines.go     what of its words goes into the log: pure but for the reader
 //	process.go   the process: started, taken over, ended
 //	pooler.go    it runs, and again when it died
 //	pause.go     it pauses, for a while and never longer

@@ -1,7 +1,6 @@
 package pooler
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -458,54 +456,4 @@ func (b *backoff) after(lived time.Duration) time.Duration {
 		return 0
 	}
 	return min(waitFirst<<min(b.failures-2, 16), waitMost)
-}
-
-const (
-	// logBurst lines are passed on in each logSpan; in an outage every query of every
-	// client makes one.
-	logBurst = 30
-	logSpan  = 10 * time.Second
-)
-
-// passLog has what PgBouncer says in the agent's log, until pipe is closed.
-func (p *Pooler) passLog(ctx context.Context, pipe *os.File) {
-	lines := bufio.NewScanner(pipe)
-	var (
-		span       time.Time
-		said, left int
-	)
-	for lines.Scan() {
-		if now := time.Now(); now.Sub(span) > logSpan {
-			if left > 0 {
-				p.log.Warn("lines of pgbouncer were left out", "lines", left)
-			}
-			span, said, left = now, 0, 0
-		}
-		level, text := parseLine(lines.Text())
-		if level < slog.LevelWarn {
-			p.log.Debug("pgbouncer says", "line", text)
-			continue
-		}
-		if said++; said > logBurst {
-			left++
-			continue
-		}
-		p.log.Log(ctx, level, "pgbouncer says", "line", text)
-	}
-}
-
-// parseLine splits `2026-01-02 03:04:05.678 UTC [99] WARNING text`.
-func parseLine(line string) (slog.Level, string) {
-	_, rest, found := strings.Cut(line, "] ")
-	word, text, _ := strings.Cut(rest, " ")
-	if !found {
-		return slog.LevelWarn, line // of the loader, or of a library
-	}
-	switch word {
-	case "WARNING":
-		return slog.LevelWarn, text
-	case "ERROR", "FATAL":
-		return slog.LevelError, text
-	}
-	return slog.LevelDebug, text
 }
