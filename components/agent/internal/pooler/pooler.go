@@ -237,6 +237,11 @@ func (p *Pooler) settle(ctx context.Context, c *client, taken bool) error {
 		if err := resume(ctx, c); err != nil {
 			return err
 		}
+		// Then: they may be files that who is gone had written and not had it read, by whose
+		// rules a user is still believed that has a password now.
+		p.mu.Lock()
+		p.owed = true
+		p.mu.Unlock()
 		if err := p.reload(ctx, c); err != nil {
 			return err
 		}
@@ -314,7 +319,7 @@ func (p *Pooler) reload(ctx context.Context, c *client) error {
 	p.owed = false
 	p.stats.Reloads++
 	p.mu.Unlock()
-	p.log.Info("a pooler's users or passwords changed")
+	p.log.Info("a pooler has read its users and passwords again")
 	return nil
 }
 

@@ -38,6 +38,7 @@ func TestReal(t *testing.T) {
 		"a password that is missing":                missingPassword,
 		"a password that is not given":              wrongPassword,
 		"a user that gets a password":               passwordFromNowOn,
+		"a worker that dies before its rules count": rulesOfAWorkerThatDied,
 		"an address that is taken":                  takenAddress,
 		"reconnect replaces servers":                reconnects,
 		"those of routes that are gone":             routesThatAreGone,
@@ -484,6 +485,38 @@ func passwordFromNowOn(t *testing.T, s *server) {
 	if got := w.Stats(); got.Starts != 1 || got.Reloads != 2 {
 		t.Errorf("%+v, want one start and two reloads", got)
 	}
+}
+
+// rulesOfAWorkerThatDied: it wrote that app has a password, and was killed before it had
+// PgBouncer read that.
+func rulesOfAWorkerThatDied(t *testing.T, s *server) {
+	w := s.pooler(t)
+	w.stop()
+	console, err := w.console(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer console.close()
+	for _, users := range []map[string]string{{"app": ""}, w.cfg.Users} {
+		if _, err := w.cfg.put(hbaFile, hba(users)); err != nil {
+			t.Fatal(err)
+		}
+		if users["app"] == "" {
+			if _, err := console.query(t.Context(), "RELOAD"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if c, err := w.connectWith("app", "shop", ""); err != nil {
+		t.Fatalf("by the rules of before: %v", err)
+	} else {
+		c.close()
+	}
+	next := runPooler(t, w.cfg)
+	if _, err := next.connectWith("app", "shop", ""); err == nil {
+		t.Error("the next worker leaves the rules of before")
+	}
+	next.get(next.app(), "SELECT 1")
 }
 
 func takenAddress(t *testing.T, s *server) {
