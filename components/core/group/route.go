@@ -17,6 +17,15 @@ const AnyRole = "any"
 // PoolerPgBouncer has a PgBouncer in the caller's CVM pool the connections of a route.
 const PoolerPgBouncer = "pgbouncer"
 
+// What a pooler takes as its users; agents refuse what is beyond, long after the plan.
+const (
+	MaxPoolerUsers = 64
+	// MaxPoolerUserName is in bytes.
+	MaxPoolerUserName = 63
+	// PoolerConsole is PgBouncer's own user and database, by which it is administered.
+	PoolerConsole = "pgbouncer"
+)
+
 // Registration says who tells the catalog of a backend, and under which name.
 type Registration struct {
 	// Owner: "platform" (default) or "workload".

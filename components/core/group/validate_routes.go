@@ -152,10 +152,16 @@ func (v *validator) pooler(path string, r Route) {
 		// A pooler refuses whom it does not know, whatever the database would say.
 		v.add(path+".pooler_users", "", `names nobody, so nobody could log in: name each user, with its secret or with ""`)
 	}
+	if n := len(r.PoolerUsers); n > MaxPoolerUsers {
+		v.add(path+".pooler_users", "", "there are %d, at most %d are allowed", n, MaxPoolerUsers)
+	}
 	for _, user := range sortedKeys(r.PoolerUsers) {
 		at := fmt.Sprintf("%s.pooler_users[%q]", path, user)
-		if !isEnvName(user) || len(user) > 63 {
-			v.add(at, "", "is no name of a user: letters, digits and '_', at most 63 bytes")
+		switch {
+		case !isEnvName(user) || len(user) > MaxPoolerUserName:
+			v.add(at, "", "is no name of a user: letters, digits and '_', at most %d bytes", MaxPoolerUserName)
+		case user == PoolerConsole:
+			v.add(at, "", "is PgBouncer's own, by which it is administered: use another")
 		}
 		if name := r.PoolerUsers[user]; name != "" && nameProblem(name) != "" {
 			v.add(at, "", "%q is no name of a secret", name)

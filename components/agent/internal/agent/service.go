@@ -39,6 +39,8 @@ type service struct {
 	envoys *envoy.Supervisor
 	relay  *xdsrelay.Relay
 	routes *handover.Routes
+	// looks at the Envoy that carries calls, for all routes.
+	looks looks
 	// poolers is their folder.
 	poolers string
 }
@@ -63,6 +65,7 @@ func (a *Agent) newService() (*service, error) {
 	}); err != nil {
 		return nil, err
 	}
+	s.looks.ask = s.envoys.Clusters
 	s.relay = xdsrelay.New(xdsrelay.Config{Address: cfg.XDS, Listen: cfg.Parent.Listen, Log: cfg.Log})
 	s.routes = handover.New(handover.Config{
 		Dir: s.poolers, Binary: program(cfg.PgBouncer), UID: poolerID, GID: poolerID, Keep: true, Listen: cfg.Parent.Listen,
@@ -163,8 +166,8 @@ func (s *service) set(a *Agent, slot string, mesh group.Mesh) error {
 	return err
 }
 
-// endpoints are those that a route leads to now, by this CVM's own Envoy.
-func (a *Agent) endpoints(ctx context.Context, name string) ([]netip.AddrPort, error) {
+// endpoints are those that a route leads to now, or did age ago, by this CVM's own Envoy.
+func (a *Agent) endpoints(ctx context.Context, name string, age time.Duration) ([]netip.AddrPort, error) {
 	config, _ := a.config.Get()
 	if config == nil {
 		return nil, errors.New("there is no configuration yet")
@@ -173,7 +176,7 @@ func (a *Agent) endpoints(ctx context.Context, name string) ([]netip.AddrPort, e
 		if r.Name != name {
 			continue
 		}
-		clusters, err := a.service.envoys.Clusters(ctx, group.ProxyOf(config.Group))
+		clusters, err := a.service.looks.clusters(ctx, group.ProxyOf(config.Group), age)
 		if err != nil {
 			return nil, err
 		}

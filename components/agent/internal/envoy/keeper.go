@@ -33,9 +33,6 @@ type keeper struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when run has returned
 
-	drain chan struct{} // closed: nothing is to be accepted or started any more
-	once  sync.Once     // closes drain
-
 	mu     sync.Mutex
 	status Status // guarded by mu
 
@@ -79,10 +76,6 @@ func (k *keeper) run(ctx context.Context, after <-chan struct{}) {
 			}
 		}
 		k.set(StateDown, 0, why)
-		if k.draining() {
-			<-ctx.Done()
-			break
-		}
 		var pause time.Duration
 		if pace, pause = pace.after(live); ctx.Err() == nil {
 			k.log.Warn("an envoy is not there, it is started again", "pause", pause.String(), "error", why)
@@ -96,15 +89,6 @@ func (k *keeper) run(ctx context.Context, after <-chan struct{}) {
 		timer.Stop()
 	}
 	k.end(ctx, nil)
-}
-
-func (k *keeper) draining() bool {
-	select {
-	case <-k.drain:
-		return true
-	default:
-		return false
-	}
 }
 
 // acquire takes over the Envoy that is there, or starts one.
@@ -167,19 +151,15 @@ func program(path string) error {
 // was live, and how it ended.
 func (k *keeper) watch(ctx context.Context, p *process) (live time.Duration, why string) {
 	var (
-		at      = admin(k.at.admin())
-		o       = begin(time.Now())
-		liveAt  time.Time
-		drain   = k.drain
-		drained bool
+		at     = admin(k.at.admin())
+		o      = begin(time.Now())
+		liveAt time.Time
 	)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-		case <-drain:
-			drain = nil
 		case <-ctx.Done():
 			return 0, ""
 		case <-p.ended:
@@ -191,9 +171,6 @@ func (k *keeper) watch(ctx context.Context, p *process) (live time.Duration, why
 				live = time.Since(liveAt)
 			}
 			return live, why
-		}
-		if k.draining() && !drained {
-			drained = at.drain(ctx) == nil
 		}
 		o = o.judge(at.look(ctx))
 		if o.hopeless {
@@ -208,11 +185,7 @@ func (k *keeper) watch(ctx context.Context, p *process) (live time.Duration, why
 		default:
 			k.set(o.state, p.pid, o.message)
 		}
-		next := o.next()
-		if k.draining() && !drained {
-			next = min(next, askMost)
-		}
-		timer.Reset(next)
+		timer.Reset(o.next())
 	}
 }
 

@@ -43,7 +43,9 @@ const (
 	// StateStarting is before it has its listeners.
 	StateStarting State = "starting"
 	StateLive     State = "live"
-	// StateDraining accepts nothing more from other machines.
+	// StateDraining accepts nothing more from other machines: it is about to end. While its
+	// Slot drains it is live: discovery keeps callers away, who was not told yet is better
+	// served than refused, and what was drained comes back by another start alone.
 	StateDraining State = "draining"
 	// StateDown is without a process.
 	StateDown State = "down"
@@ -95,9 +97,8 @@ type Supervisor struct {
 	status  latest.Value[[]Status]
 	publish sync.Mutex
 
-	mu       sync.Mutex
-	keepers  map[string]*keeper // guarded by mu
-	draining bool               // guarded by mu
+	mu      sync.Mutex
+	keepers map[string]*keeper // guarded by mu
 }
 
 // New checks cfg; nothing runs yet.
@@ -230,16 +231,11 @@ var errNotWanted = errors.New("the proxy is not wanted any more")
 func (s *Supervisor) keeper(p Proxy) *keeper {
 	cfg := s.cfg
 	cfg.Leaves = func(cause error) bool { return !errors.Is(cause, errNotWanted) && s.cfg.leaves(cause) }
-	k := &keeper{
+	return &keeper{
 		cfg: &cfg, proxy: p, at: folder(filepath.Join(s.cfg.RunDir, folderName(p.ID))),
-		log: s.cfg.Log.With("proxy", p.ID), changed: s.tell,
-		done: make(chan struct{}), drain: make(chan struct{}),
+		log: s.cfg.Log.With("proxy", p.ID), changed: s.tell, done: make(chan struct{}),
 		status: Status{ID: p.ID, State: StateStarting, Since: time.Now()},
 	}
-	if s.draining {
-		k.once.Do(func() { close(k.drain) })
-	}
-	return k
 }
 
 // sweep ends what earlier processes left in folders.
@@ -305,33 +301,6 @@ func (s *Supervisor) tell() {
 	if before, _ := s.status.Get(); !slices.Equal(before, out) {
 		s.status.Set(out)
 	}
-}
-
-// Drain has all Envoys accept no new connections from other machines; those that are there,
-// and the routes of this machine's workloads, go on. It is for the end of the CVM: there is
-// no way back but another Envoy, and one that ends meanwhile is not started again. It returns
-// when all that are there have been told, or with an error of those that do not answer.
-func (s *Supervisor) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	s.draining = true
-	s.mu.Unlock()
-	var (
-		all  = s.all()
-		errs = make([]error, len(all))
-		wg   sync.WaitGroup
-	)
-	for i, k := range all {
-		wg.Go(func() {
-			if k.get().PID != 0 {
-				if err := admin(k.at.admin()).drain(ctx); err != nil {
-					errs[i] = fmt.Errorf("drain the envoy of %s: %w", k.proxy.ID, err)
-				}
-			}
-			k.once.Do(func() { close(k.drain) }) // which asks it again, and notes its state
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }
 
 // Clusters are the upstreams that a proxy's Envoy knows now.

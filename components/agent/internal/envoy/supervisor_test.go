@@ -217,7 +217,7 @@ func TestWhatRunsOtherwiseIsReplaced(t *testing.T) {
 		"another bootstrap": {change: func(_ *Config, _ *control, p *Proxy) { p.Node = "web-1" }},
 		"another command":   {change: func(cfg *Config, _ *control, _ *Proxy) { cfg.DrainTime = time.Minute }},
 		"it was drained": {before: func(r *run, _ Status) {
-			if err := r.Drain(r.t.Context()); err != nil {
+			if err := admin(folder(filepath.Join(r.cfg.RunDir, folderName(web.ID))).admin()).drain(r.t.Context()); err != nil {
 				r.t.Error(err)
 			}
 		}},
@@ -292,24 +292,6 @@ func TestWhatNobodyWantsEnds(t *testing.T) {
 	third := beginRun(t, cfg)
 	third.stop(nil) // never told, and the end
 	gone(t, wanted.PID)
-}
-
-func TestDrained(t *testing.T) {
-	t.Parallel()
-	c := newControl(t)
-	r := beginRun(t, config(t, c), web)
-	before := r.live(web.ID)
-	conn := dial(t, c.port(web.ID))
-	if err := r.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.await(web.ID, "draining", func(s Status) bool { return s.State == StateDraining && s.PID == before.PID })
-	if _, err := net.Dial("tcp", c.port(web.ID)); err == nil {
-		t.Error("it accepts connections")
-	}
-	echoes(t, conn)
-	_ = syscall.Kill(before.PID, syscall.SIGKILL)
-	r.await(web.ID, "down", func(s Status) bool { return s.State == StateDown && s.Restarts == 0 })
 }
 
 func TestTheEndWaitsForConnectionsWithinItsBound(t *testing.T) {

@@ -11,10 +11,13 @@
 // leader. A worker that is new holds nothing.
 //
 // Calls may come twice, late and in any order. What makes them one is the operation's name,
-// which names one attempt.
+// which names one attempt: <operation>/<attempt>. All attempts of an Operation together hold a
+// route for twice its limit at most.
 //
 //	machine.go  when a route is held and released: pure
+//	budget.go   for how long one Operation may hold a route in all: pure
 //	unit.go     one route: its machine, clock and effects
 //	holder.go   what holds: a gate, or a pooler
+//	unmade.go   what stands for one that cannot be made
 //	routes.go   all routes
 package handover

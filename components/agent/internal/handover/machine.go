@@ -1,6 +1,8 @@
 package handover
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -15,7 +17,7 @@ const (
 	lookIdle     = time.Second
 	// remember is for how long a hold that comes after its release is known for late.
 	remember = time.Minute
-	// maxRemembered bounds what is remembered.
+	// maxRemembered bounds what is remembered: the oldest makes room.
 	maxRemembered = 64
 )
 
@@ -31,6 +33,8 @@ const (
 	GaveUp State = "gave_up"
 	// Released: the hold was over before it began, or before it was reached.
 	Released State = "released"
+	// Spent: the Operation has held the route for as long as it may.
+	Spent State = "spent"
 	// Unknown: the asker did not wait for the answer.
 	Unknown State = "unknown"
 )
@@ -54,6 +58,8 @@ type machine struct {
 	hold *hold // nil: open
 	// over are operations that are released, by when that is forgotten.
 	over map[string]time.Time
+	// budget is what all tries of an Operation have held together.
+	budget budget
 	// last are the endpoints that servers of the pooler are connected to.
 	last []netip.AddrPort
 	// looked is when the last look began; zero: never.
@@ -133,8 +139,8 @@ type (
 		state     State
 		message   string
 	}
-	// doLook has the endpoints looked at, and [seen] told.
-	doLook struct{}
+	// doLook has the endpoints looked at, and [seen] told: as they were age ago at most.
+	doLook struct{ age time.Duration }
 	// doReconnect has the servers of a pooler replaced.
 	doReconnect struct{}
 )
@@ -173,7 +179,7 @@ func (m *machine) step(now time.Time, e event) []effect {
 	}
 	if every := m.lookEvery(); every > 0 && !now.Before(m.looked.Add(every)) {
 		m.looked = now
-		out = append(out, doLook{})
+		out = append(out, doLook{age: every / 2})
 	}
 	return out
 }
@@ -188,16 +194,32 @@ func (m *machine) onHold(now time.Time, e holdAsked) []effect {
 			return []effect{doAnswer{e.operation, m.reached, ""}}
 		}
 		return nil // its answer is on the way
-	} else if h != nil {
+	}
+	left := m.left(now, e)
+	if left <= 0 {
+		return []effect{doAnswer{e.operation, Spent, fmt.Sprintf("the operation has held the route for %v in all, and may no longer", tries*e.limit)}}
+	}
+	if h := m.hold; h != nil {
 		// The hold goes on, for another one.
 		m.forget(now, h.operation)
+		m.budget.spend(now, h.operation, now.Sub(h.since))
 		if !h.reached {
 			out = append(out, doAnswer{h.operation, Released, "another operation holds the route"})
 		}
 	}
-	m.hold = &hold{operation: e.operation, since: now, until: now.Add(e.limit)}
+	limit := min(e.limit, left)
+	m.hold = &hold{operation: e.operation, since: now, until: now.Add(limit)}
 	m.looked = time.Time{}
-	return append(out, doHold(e))
+	return append(out, doHold{e.operation, limit})
+}
+
+// left is for how long the Operation of e may hold yet, all its tries together.
+func (m *machine) left(now time.Time, e holdAsked) time.Duration {
+	spent := m.budget.spent(e.operation)
+	if h := m.hold; h != nil && operationOf(h.operation) == operationOf(e.operation) {
+		spent += now.Sub(h.since)
+	}
+	return tries*e.limit - spent
 }
 
 func (m *machine) onDone(now time.Time, e done) []effect {
@@ -276,6 +298,7 @@ func (m *machine) openAs(now time.Time, why string, expired bool, state State, m
 	}
 	m.hold = nil
 	m.forget(now, h.operation)
+	m.budget.spend(now, h.operation, now.Sub(h.since))
 	var out []effect
 	if h.reached {
 		// A pause has closed all servers: those to come are of these.
@@ -294,8 +317,16 @@ func (m *machine) forget(now time.Time, operation string) {
 	if m.over == nil {
 		m.over = map[string]time.Time{}
 	}
-	if len(m.over) < maxRemembered {
-		m.over[operation] = now.Add(remember)
+	m.over[operation] = now.Add(remember)
+	dropOldest(m.over, func(until time.Time) time.Time { return until })
+}
+
+// dropOldest leaves maxRemembered in all, by when each is from.
+func dropOldest[V any](all map[string]V, from func(V) time.Time) {
+	for len(all) > maxRemembered {
+		delete(all, slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b string) int {
+			return cmp.Or(from(all[a]).Compare(from(all[b])), cmp.Compare(a, b))
+		}))
 	}
 }
 

@@ -113,6 +113,20 @@ func TestMachine(t *testing.T) {
 			step{ms, holdAsked{"op2", time.Second}, "hold op2 1s"}, step{ms, to(2), ""}, step{ms, shows(1), ""},
 			step{ms, done{operation: "op2"}, "answer op2 held"}, step{ms, ask, "answer op released"},
 			step{996 * ms, tick{}, "open op2 after 1s: " + limit})},
+		"tries of one operation share twice the limit": {steps: []step{
+			{0, holdAsked{"op/1", time.Second}, "hold op/1 1s"}, {ms, done{operation: "op/1"}, "answer op/1 held"},
+			{999 * ms, tick{}, "open op/1 after 1s: " + limit},
+			{time.Minute, holdAsked{"op/2", time.Second}, "hold op/2 1s"}, {0, done{operation: "op/2"}, "answer op/2 held"}, {0, shows(1), ""},
+			{400 * ms, releaseAsked{operation: "op/2"}, "open op/2 after 400ms: " + notMoved},
+			{time.Minute, holdAsked{"op/3", time.Second}, "hold op/3 600ms"}, {0, done{operation: "op/3"}, "answer op/3 held"},
+			{200 * ms, holdAsked{"op/4", time.Second}, "hold op/4 400ms"}, {0, done{operation: "op/4"}, "answer op/4 held"},
+			{400 * ms, tick{}, "open op/4 after 400ms: " + limit},
+			{20 * time.Minute, holdAsked{"op/5", time.Second}, "answer op/5 spent"}, {0, holdAsked{"op/5", time.Second}, "answer op/5 spent"},
+			// What others hold is theirs, and goes on.
+			{0, holdAsked{"op2/1", time.Second}, "hold op2/1 1s"}, {0, done{operation: "op2/1"}, "answer op2/1 held"},
+			{ms, holdAsked{"op/6", time.Second}, "answer op/6 spent"}, {999 * ms, tick{}, "open op2/1 after 1s: " + limit},
+			{rememberSpent, holdAsked{"op3", time.Second}, "hold op3 1s"}, {time.Second, tick{}, "answer op3 released, open op3 after 1s: " + limit},
+			{0, holdAsked{"op/7", time.Second}, "hold op/7 1s"}, {time.Second, tick{}, "answer op/7 released, open op/7 after 1s: " + limit}}},
 		"the route changes": {steps: append(slices.Clone(begin), step{ms, changed{"gone"}, "open op after 3ms: gone"}, step{ms, changed{"gone"}, ""})},
 		"a route to followers": {machine: machine{others: true}, steps: []step{
 			{0, ask, "hold op 5s"}, {0, reached, "answer op held"}, {ms, shows(2, 3), ""}, {ms, to(2), ""}, {ms, shows(2, 3), ""}, {ms, shows(3), "open op after 4ms: " + namedBy}}},
@@ -146,10 +160,39 @@ func TestMachine(t *testing.T) {
 	}
 }
 
+// TestTheOldestIsForgotten, and not the newest, when there is too much to remember.
+func TestTheOldestIsForgotten(t *testing.T) {
+	m, now := &machine{reached: Held}, time.Unix(1000, 0)
+	name := func(i int) string { return fmt.Sprintf("op%d", i) }
+	for i := range maxRemembered + 1 {
+		now = now.Add(time.Millisecond)
+		m.step(now, holdAsked{name(i), time.Second})
+		m.step(now, seen{endpoints: at(1)})
+		m.step(now, releaseAsked{operation: name(i)})
+	}
+	for _, i := range []int{1, maxRemembered} {
+		if got := text(m.step(now, holdAsked{name(i), time.Second})); got != "answer "+name(i)+" released" {
+			t.Errorf("%s came late: %q", name(i), got)
+		}
+	}
+	if got := text(m.step(now, holdAsked{name(0), time.Second})); got != "hold op0 1s" {
+		t.Errorf("the oldest: %q", got)
+	}
+	if len(m.over) > maxRemembered || len(m.budget.by) > maxRemembered {
+		t.Errorf("%d and %d are remembered", len(m.over), len(m.budget.by))
+	}
+}
+
 func TestLooks(t *testing.T) {
 	now := time.Unix(1000, 0)
 	looks := func(m *machine, e event) bool {
-		return slices.ContainsFunc(m.step(now, e), func(e effect) bool { _, is := e.(doLook); return is })
+		return slices.ContainsFunc(m.step(now, e), func(e effect) bool {
+			look, is := e.(doLook)
+			if is && look.age != m.lookEvery()/2 {
+				t.Errorf("a look may be %v old, with one every %v", look.age, m.lookEvery())
+			}
+			return is
+		})
 	}
 	m := &machine{}
 	if looks(m, tick{}) || !m.next().IsZero() {
@@ -176,21 +219,48 @@ func TestLooks(t *testing.T) {
 }
 
 // TestEveryHoldEnds, by its limit at the latest, whatever happens in between; who asked gets
-// an answer; nothing is opened that is not held.
+// an answer; nothing is opened that is not held; no Operation holds for longer than its share.
 func TestEveryHoldEnds(t *testing.T) {
+	const longest = 2 * time.Second
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		m := &machine{pooled: r.IntN(2) == 0, others: r.IntN(4) == 0, reached: Held}
 		now := time.Unix(1000, 0)
 		held, asked := "", map[string]bool{}
+		since, sum := now, map[string]time.Duration{}
+		account := func(next string) {
+			if of := operationOf(held); held != "" {
+				if sum[of] += now.Sub(since); sum[of] > tries*longest {
+					t.Fatalf("seed %d: %s held for %v in all", seed, of, sum[of])
+				}
+			}
+			held, since = next, now
+		}
 		var trace []string
 		for range 60 {
-			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
-			op := fmt.Sprintf("op%d", r.IntN(4))
+			// As the loop does: no tick is later than it is due.
+			to := now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
+			for at := m.next(); !at.IsZero() && at.Before(to); at = m.next() {
+				if at.After(now) {
+					now = at
+				}
+				if slices.ContainsFunc(m.step(now, tick{}), func(e effect) bool {
+					a, is := e.(doAnswer)
+					if is {
+						asked[a.operation] = false
+					}
+					_, opened := e.(doOpen)
+					return opened
+				}) {
+					account("")
+				}
+			}
+			now = to
+			op := fmt.Sprintf("op%d/%d", r.IntN(2), r.IntN(8))
 			var e event
 			switch r.IntN(7) {
 			case 0, 1:
-				e = holdAsked{op, time.Duration(1+r.IntN(2000)) * time.Millisecond}
+				e = holdAsked{op, longest - time.Duration(r.IntN(2000))*time.Millisecond}
 				asked[op] = true
 			case 2:
 				e = releaseAsked{operation: op, moved: r.IntN(2) == 0, leader: vip(r.IntN(3))}
@@ -207,12 +277,12 @@ func TestEveryHoldEnds(t *testing.T) {
 			for _, f := range m.step(now, e) {
 				switch f := f.(type) {
 				case doHold:
-					held = f.operation
+					account(f.operation)
 				case doOpen:
 					if held != f.operation {
 						t.Fatalf("seed %d: %s is opened, %q is held:\n%s", seed, f.operation, held, strings.Join(trace, "\n"))
 					}
-					held = ""
+					account("")
 				case doAnswer:
 					asked[f.operation] = false
 				}

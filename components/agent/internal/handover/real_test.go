@@ -45,7 +45,7 @@ func TestThroughARealPooler(t *testing.T) {
 	cfg := Config{
 		Dir: dir, UID: 64124, GID: 64124, Keep: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		VIP:       func(string) (netip.Addr, bool) { return netip.Addr{}, false },
-		Endpoints: func(context.Context, string) ([]netip.AddrPort, error) { return at(1), nil },
+		Endpoints: func(context.Context, string, time.Duration) ([]netip.AddrPort, error) { return at(1), nil },
 	}
 	worker := func() (s *Routes, stop func()) {
 		s = New(cfg)

@@ -86,9 +86,10 @@ type Config struct {
 	Keep bool
 	// Listen opens a gate's socket; a net.ListenConfig's does.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
-	// Endpoints are the route's in our own Envoy now. It is asked every 10 ms while a leader
-	// is waited for, by one caller for each route.
-	Endpoints func(ctx context.Context, route string) ([]netip.AddrPort, error)
+	// Endpoints are the route's in our own Envoy now, or were age ago at most. It is asked
+	// every 10 ms while a leader is waited for, by one caller for each route: age is half the
+	// time between two questions of one, so that all can share a look.
+	Endpoints func(ctx context.Context, route string, age time.Duration) ([]netip.AddrPort, error)
 	// VIP is a Slot's, which its sidecar listens on.
 	VIP func(slot string) (netip.Addr, bool)
 	Log *slog.Logger
@@ -232,8 +233,9 @@ func (s *Routes) apply(ctx context.Context, routes []Route) {
 		}
 		h, err := s.newHolder(r, s.cfg)
 		if err != nil {
-			s.log.Error("a route is not served", "route", r.Name, "error", err)
-			continue
+			// It is a route all the same: one that is missed where routes are counted is not
+			// looked for. Running it tells the problem, and tries again.
+			h = &unmade{route: r, make: func(r Route) (holder, error) { return s.newHolder(r, s.cfg) }}
 		}
 		u := newUnit(r, h, s.cfg)
 		u.start(ctx)
@@ -261,17 +263,22 @@ func (u *unit) configure(r Route) bool {
 	u.mu.Unlock()
 	switch {
 	case reflect.DeepEqual(old, r):
+		u.mu.Lock()
+		u.stale = ""
+		u.mu.Unlock()
 		return true
 	case old.address() != r.address() || old.behind() != r.behind() || old.Pooler != r.Pooler || old.Group != r.Group || old.Role != r.Role:
 		return false
 	}
-	if err := u.holder.configure(r); err != nil {
+	err := u.holder.configure(r)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err != nil {
+		u.stale = "it keeps its settings: " + err.Error()
 		u.log.Error("a route keeps its settings", "error", err)
 		return true
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.route = r
+	u.stale, u.route = "", r
 	return true
 }
 

@@ -72,6 +72,9 @@ func (f *fake) reconnect(context.Context) error {
 }
 
 func (f *fake) configure(r Route) error {
+	if r.Users["bad"] != "" {
+		return errors.New("a bad user")
+	}
 	f.note("configure %s", r.Hold)
 	return nil
 }
@@ -136,7 +139,7 @@ func (w *world) set(routes ...Route) {
 	synctest.Wait()
 }
 
-func (w *world) endpoints(_ context.Context, route string) ([]netip.AddrPort, error) {
+func (w *world) endpoints(_ context.Context, route string, _ time.Duration) ([]netip.AddrPort, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken {
@@ -254,7 +257,8 @@ func TestWhoeverDiesEveryHoldEnds(t *testing.T) {
 		w := newWorld(t, route("master", 1))
 		w.show(1)
 		w.Hold(t.Context(), "db", "op", 0)
-		w.show(3) // nobody releases, but the route has a leader
+		synctest.Wait() // its first look, at who led before
+		w.show(3)       // nobody releases, but the route has a leader
 		w.told("master", "run, hold 5s, open")
 
 		w.mu.Lock()
@@ -355,6 +359,60 @@ func TestSetTellsAllThatIsWrong(t *testing.T) {
 	}
 }
 
+// TestARouteThatCannotBeMade is told among the others, and made as soon as it can be.
+func TestARouteThatCannotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		whole, tries := w.newHolder, 0
+		w.newHolder = func(r Route, cfg Config) (holder, error) {
+			if tries++; r.Users["bad"] != "" {
+				return nil, errors.New("a bad user")
+			}
+			return whole(r, cfg)
+		}
+		pooled := route("pooled", 1)
+		pooled.Pooler, pooled.Users = PgBouncer, map[string]string{"bad": "/x"}
+		w.set(pooled)
+		if got := w.Stats(); len(got) != 1 || got[0].Problem != "a bad user" || got[0].Pooler == nil || got[0].Pooler.Up || got[0].Group != "db" {
+			t.Errorf("%+v", got)
+		}
+		if got := w.Hold(t.Context(), "db", "op", 0); states(got) != "pooled gave_up" || got[0].Message != "the route is not served" {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if tries < 12 || tries > 20 {
+			t.Errorf("%d tries in a minute", tries)
+		}
+		if n := strings.Count(w.log.String(), "a bad user"); n != 1 {
+			t.Errorf("it is told %d times:\n%s", n, w.log.String())
+		}
+		pooled.Users = nil
+		w.set(pooled)
+		time.Sleep(restMost)
+		w.told("pooled", "run")
+		if got := w.Stats(); len(got) != 1 || got[0].Problem != "" {
+			t.Errorf("%+v", got)
+		}
+		w.Hold(t.Context(), "db", "op2", 0)
+		w.told("pooled", "hold 5s")
+
+		good := pooled.Hold
+		pooled.Users, pooled.Hold = map[string]string{"bad": "/x"}, time.Second // it keeps those of before
+		w.set(pooled)
+		if got := w.Stats(); got[0].Problem != "it keeps its settings: a bad user" {
+			t.Errorf("%+v", got)
+		}
+		pooled.Users, pooled.Hold = nil, good
+		w.set(pooled)
+		if got := w.Stats(); got[0].Problem != "" {
+			t.Errorf("%+v", got)
+		}
+		w.set()
+		w.told("pooled", "open, ran, end")
+	})
+}
+
 func TestAnAddressThatCannotBeServedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -395,7 +453,7 @@ func TestThroughARealGate(t *testing.T) {
 	s := New(Config{
 		Listen: func(context.Context, string, string) (net.Listener, error) { return at0, nil },
 		VIP:    func(string) (netip.Addr, bool) { return vip(2), true },
-		Endpoints: func(context.Context, string) ([]netip.AddrPort, error) {
+		Endpoints: func(context.Context, string, time.Duration) ([]netip.AddrPort, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(shown), nil

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,6 +35,7 @@ type unit struct {
 	route   Route  // guarded by mu
 	held    bool   // guarded by mu
 	problem string // guarded by mu; why the address is not served
+	stale   string // guarded by mu; why it is served by the settings of before
 
 	// Owned by loop.
 	machine machine
@@ -198,7 +200,7 @@ func (u *unit) act(ctx context.Context, looks *sync.WaitGroup, effects []effect)
 		case doLook:
 			if !u.looking && ctx.Err() == nil {
 				u.looking = true
-				looks.Go(func() { u.look(ctx) })
+				looks.Go(func() { u.look(ctx, e.age) })
 			}
 		case doReconnect:
 			u.jobs.push(func(ctx context.Context) {
@@ -254,13 +256,13 @@ func (u *unit) doOpen(e doOpen) {
 }
 
 // look tells what Envoy has for the route; nothing when it does not say.
-func (u *unit) look(ctx context.Context) {
+func (u *unit) look(ctx context.Context, age time.Duration) {
 	u.mu.Lock()
 	name := u.route.Name
 	u.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	endpoints, err := u.cfg.Endpoints(ctx, name)
+	endpoints, err := u.cfg.Endpoints(ctx, name, age)
 	if err != nil {
 		u.log.Debug("a route's endpoints are not known", "error", err)
 		u.tell(seen{failed: true})
@@ -274,7 +276,7 @@ func (u *unit) look(ctx context.Context) {
 // stats are as they are now.
 func (u *unit) stats() Stats {
 	u.mu.Lock()
-	out := Stats{Route: u.route.Name, Group: u.route.Group, Held: u.held, Problem: u.problem}
+	out := Stats{Route: u.route.Name, Group: u.route.Group, Held: u.held, Problem: cmp.Or(u.problem, u.stale)}
 	u.mu.Unlock()
 	u.holder.stats(&out)
 	return out

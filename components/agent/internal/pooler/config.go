@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"cadre.dev/core/group"
 )
 
 // Config makes a Pooler.
@@ -22,7 +24,8 @@ type Config struct {
 	// Address is where applications connect, Target where Envoy listens for the route.
 	Address, Target netip.AddrPort
 	// Users are those that applications may be: by name, the file with the password that
-	// the database knows of them. An empty path is for one that it asks no password of.
+	// the database knows of them, which they have to give here as well. An empty path is for
+	// one that it asks no password of: nor does this.
 	Users map[string]string
 	// Binary is PgBouncer's; "" finds it on PATH.
 	Binary string
@@ -36,12 +39,13 @@ const (
 	// admin is who the agent is on the console. No application may be called so.
 	admin = "cadre-agent"
 	// console is the name of PgBouncer's console among its databases.
-	console = "pgbouncer"
+	console = group.PoolerConsole
 
-	maxUsers = 64
+	// Specs are held to these, too.
+	maxUsers = group.MaxPoolerUsers
 	// maxName and maxPassword are below PgBouncer's own bounds, above which it would drop
 	// all users that come later in the file.
-	maxName, maxPassword = 63, 1024
+	maxName, maxPassword = group.MaxPoolerUserName, 1024
 	// maxSocket bounds the path of a unix socket.
 	maxSocket = 107
 )

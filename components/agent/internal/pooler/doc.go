@@ -5,10 +5,11 @@
 //	                  Pooler
 //
 // Who dials the VIP is of this CVM, and that the CVM's group may use the route was proven
-// to the other side: clients are trusted to be whom they say, out of the users that the
-// route names, and PgBouncer knows their passwords from the Slot's secrets. Its console
-// listens on a unix socket in a folder that only root and PgBouncer's own user may enter,
-// and takes nobody else.
+// to the other side. Which of its programs may be which user is asked as the database would:
+// PgBouncer knows the passwords of the route's users from the Slot's secrets, wants them from
+// clients (SCRAM), and logs in to the server with them. A user without one is believed. Its
+// console listens on a unix socket in a folder that only root and PgBouncer's own user may
+// enter; nothing else administers it.
 //
 // The process outlives this worker as the agent's sockets do, since the connections of
 // applications are in it: the next worker takes it over. What it must not outlive is a
@@ -23,6 +24,7 @@
 //	ini.go       PgBouncer's files: pure
 //	folder.go    where they are, and who may read them
 //	console.go   the client of its console
+//	lines.go     what of its words goes into the log: pure but for the reader
 //	process.go   the process: started, taken over, ended
 //	pooler.go    it runs, and again when it died
 //	pause.go     it pauses, for a while and never longer

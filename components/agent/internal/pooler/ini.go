@@ -2,6 +2,8 @@ package pooler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -74,12 +76,28 @@ func (c Config) ini() []byte {
 	return []byte(b.String())
 }
 
-// hba says who may be whom: the agent on the console, through its socket alone, and each
-// application what it says it is. What no line allows is refused.
-const hba = "local " + console + " " + admin + " trust\n" +
-	"host " + console + " all 0.0.0.0/0 reject\n" +
-	"host all " + admin + " 0.0.0.0/0 reject\n" +
-	"host all all 127.0.0.0/8 trust\n"
+// hba says who may be whom, out of users by name with the file of their password. Over TCP a
+// user that has one must give it, also while the file is missing; one that the database asks
+// none of is believed, as it is there. The socket is the agent's: for the console, and to log
+// in once for a pool, whose password the agent has anyway. What no line allows is refused.
+func hba(users map[string]string) []byte {
+	var b strings.Builder
+	b.WriteString("local " + console + " " + admin + " trust\n" +
+		"local " + console + " all reject\n" +
+		"local all " + admin + " reject\n" +
+		"local all all trust\n" +
+		"host " + console + " all 0.0.0.0/0 reject\n" +
+		"host all " + admin + " 0.0.0.0/0 reject\n")
+	for _, name := range slices.Sorted(maps.Keys(users)) {
+		method := "trust"
+		if users[name] != "" {
+			method = "scram-sha-256"
+		}
+		// Quoted, a user called "all" is one user.
+		fmt.Fprintf(&b, "host all %s 127.0.0.0/8 %s\n", quoted(name), method)
+	}
+	return []byte(b.String())
+}
 
 // user is one line of the users' file.
 type user struct{ name, password string }

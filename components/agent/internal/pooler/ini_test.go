@@ -41,6 +41,10 @@ func TestFiles(t *testing.T) {
 			keys = append(keys, key)
 		}
 	}
+	rules := string(hba(map[string]string{"app": "/run/mesh/secrets/app", "all": ""}))
+	if want := "host all \"all\" 127.0.0.0/8 trust\nhost all \"app\" 127.0.0.0/8 scram-sha-256\n"; !strings.HasSuffix(rules, want) {
+		t.Errorf("rules:\n%swant at their end\n%s", rules, want)
+	}
 	got := string(userList([]user{{"app", `a "b"`}, {`o"o`, ""}}))
 	if want := "\"cadre-agent\" \"\"\n\"app\" \"a \"\"b\"\"\"\n\"o\"\"o\" \"\"\n"; got != want {
 		t.Errorf("users:\n%swant\n%s", got, want)

@@ -126,7 +126,8 @@ func handOversUnderLoad(t *testing.T, s *server) {
 			}
 		})
 	}
-	// They come when they come, also between a RESUME and the first server.
+	// They come when they come, also between a RESUME and the first server. Each costs
+	// PgBouncer's one thread some 5 ms, for its password.
 	clients.Go(func() {
 		for ctx.Err() == nil {
 			clients.Go(func() {
@@ -139,7 +140,7 @@ func handOversUnderLoad(t *testing.T, s *server) {
 				work(c, "SELECT 1")
 				c.close()
 			})
-			rest(ctx, 10*time.Millisecond)
+			rest(ctx, 50*time.Millisecond)
 		}
 	})
 	const rounds = 40

@@ -1,7 +1,6 @@
 package pooler
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -177,9 +175,6 @@ func (p *Pooler) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.cfg.put(hbaFile, []byte(hba)); err != nil {
-		return err
-	}
 	proc := p.cfg.running()
 	if proc != nil && changed {
 		p.log.Info("a pooler that runs with other settings is ended")
@@ -242,6 +237,11 @@ func (p *Pooler) settle(ctx context.Context, c *client, taken bool) error {
 		if err := resume(ctx, c); err != nil {
 			return err
 		}
+		// Then: they may be files that who is gone had written and not had it read, by whose
+		// rules a user is still believed that has a password now.
+		p.mu.Lock()
+		p.owed = true
+		p.mu.Unlock()
 		if err := p.reload(ctx, c); err != nil {
 			return err
 		}
@@ -319,7 +319,7 @@ func (p *Pooler) reload(ctx context.Context, c *client) error {
 	p.owed = false
 	p.stats.Reloads++
 	p.mu.Unlock()
-	p.log.Info("a pooler's users or passwords changed")
+	p.log.Info("a pooler has read its users and passwords again")
 	return nil
 }
 
@@ -329,16 +329,15 @@ func (p *Pooler) console(ctx context.Context) (*client, error) {
 	return login(ctx, "unix", p.cfg.folder().socket(p.cfg.Address.Port()), admin, console)
 }
 
-// writeUsers brings the file with the passwords up to date. Users without one are left out,
-// and told as a problem: the others can work.
+// writeUsers brings the files with the passwords, and with who must give one, up to date.
+// Users whose password cannot be had are left out, and told as a problem: the others can work.
 func (p *Pooler) writeUsers() {
 	p.mu.Lock()
 	from := p.users
 	p.mu.Unlock()
-	users, err := readUsers(from)
-	changed, writeErr := p.cfg.put(usersFile, userList(users))
 	text := ""
-	if err := errors.Join(err, writeErr); err != nil {
+	changed, err := p.putUsers(from)
+	if err != nil {
 		text = err.Error()
 	}
 	p.mu.Lock()
@@ -349,6 +348,19 @@ func (p *Pooler) writeUsers() {
 	if text != "" && text != before {
 		p.log.Warn("a pooler's users are not complete", "error", text)
 	}
+}
+
+// putUsers writes both files, and reports whether PgBouncer has not read one of them.
+func (p *Pooler) putUsers(from map[string]string) (changed bool, err error) {
+	// First who must give a password: PgBouncer reads the passwords by itself, and a user that
+	// got one must not be let in by it on the word that was enough before.
+	changed, err = p.cfg.put(hbaFile, hba(from))
+	if err != nil {
+		return false, err
+	}
+	users, err := readUsers(from)
+	other, writeErr := p.cfg.put(usersFile, userList(users))
+	return changed || other, errors.Join(err, writeErr)
 }
 
 // note keeps what the console says of its pools.
@@ -387,7 +399,8 @@ func number(row map[string]string, column string) int {
 }
 
 // warm logs in once for each pool that the PgBouncer before had. One that has talked to its
-// server lets clients in also while it is paused; until then their connect waits.
+// server lets clients in also while it is paused; until then their connect waits. By the
+// socket, where the agent needs nobody's password.
 func (p *Pooler) warm(ctx context.Context) {
 	p.mu.Lock()
 	pools := slices.Clone(p.pools)
@@ -397,7 +410,7 @@ func (p *Pooler) warm(ctx context.Context) {
 			return
 		}
 		within, cancel := context.WithTimeout(ctx, warmWithin)
-		if c, err := login(within, "tcp", p.cfg.Address.String(), one.user, one.database); err == nil {
+		if c, err := login(within, "unix", p.cfg.folder().socket(p.cfg.Address.Port()), one.user, one.database); err == nil {
 			c.close()
 		}
 		cancel()
@@ -448,54 +461,4 @@ func (b *backoff) after(lived time.Duration) time.Duration {
 		return 0
 	}
 	return min(waitFirst<<min(b.failures-2, 16), waitMost)
-}
-
-const (
-	// logBurst lines are passed on in each logSpan; in an outage every query of every
-	// client makes one.
-	logBurst = 30
-	logSpan  = 10 * time.Second
-)
-
-// passLog has what PgBouncer says in the agent's log, until pipe is closed.
-func (p *Pooler) passLog(ctx context.Context, pipe *os.File) {
-	lines := bufio.NewScanner(pipe)
-	var (
-		span       time.Time
-		said, left int
-	)
-	for lines.Scan() {
-		if now := time.Now(); now.Sub(span) > logSpan {
-			if left > 0 {
-				p.log.Warn("lines of pgbouncer were left out", "lines", left)
-			}
-			span, said, left = now, 0, 0
-		}
-		level, text := parseLine(lines.Text())
-		if level < slog.LevelWarn {
-			p.log.Debug("pgbouncer says", "line", text)
-			continue
-		}
-		if said++; said > logBurst {
-			left++
-			continue
-		}
-		p.log.Log(ctx, level, "pgbouncer says", "line", text)
-	}
-}
-
-// parseLine splits `2026-01-02 03:04:05.678 UTC [99] WARNING text`.
-func parseLine(line string) (slog.Level, string) {
-	_, rest, found := strings.Cut(line, "] ")
-	word, text, _ := strings.Cut(rest, " ")
-	if !found {
-		return slog.LevelWarn, line // of the loader, or of a library
-	}
-	switch word {
-	case "WARNING":
-		return slog.LevelWarn, text
-	case "ERROR", "FATAL":
-		return slog.LevelError, text
-	}
-	return slog.LevelDebug, text
 }

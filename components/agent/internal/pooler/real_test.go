@@ -3,6 +3,7 @@ package pooler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -35,6 +36,9 @@ func TestReal(t *testing.T) {
 		"another target ends the one that runs":     anotherTarget,
 		"a password that rotates":                   rotation,
 		"a password that is missing":                missingPassword,
+		"a password that is not given":              wrongPassword,
+		"a user that gets a password":               passwordFromNowOn,
+		"a worker that dies before its rules count": rulesOfAWorkerThatDied,
 		"an address that is taken":                  takenAddress,
 		"reconnect replaces servers":                reconnects,
 		"those of routes that are gone":             routesThatAreGone,
@@ -78,9 +82,9 @@ func noConsoleOverTCP(t *testing.T, s *server) {
 			t.Errorf("%s was let in to %s over TCP", tc[0], tc[1])
 		}
 	}
-	// The socket is for the agent alone, and for the console alone.
+	// The socket is for the agent alone, which administers as nobody else.
 	socket := w.cfg.folder().socket(w.cfg.Address.Port())
-	for _, tc := range [][2]string{{"app", "shop"}, {"app", console}, {admin, "shop"}} {
+	for _, tc := range [][2]string{{"app", console}, {admin, "shop"}, {"postgres", "shop"}} {
 		if _, err := login(t.Context(), "unix", socket, tc[0], tc[1]); err == nil {
 			t.Errorf("%s was let in to %s over the socket", tc[0], tc[1])
 		}
@@ -429,6 +433,90 @@ func missingPassword(t *testing.T, s *server) {
 	if err := w.SetUsers(map[string]string{"": "/x"}); err == nil {
 		t.Error("a user without a name was taken")
 	}
+}
+
+// wrongPassword: who does not know it is nobody's user, and reaches no server.
+func wrongPassword(t *testing.T, s *server) {
+	w := s.pooler(t)
+	for _, password := range []string{"", "wrong", "first secret "} {
+		if _, err := w.connectWith("app", "shop", password); err == nil {
+			t.Errorf("app was let in with %q", password)
+		}
+	}
+	w.sees("nobody has a server", func(pools []map[string]string) bool { return sum(pools, "sv_idle") == 0 })
+	w.get(w.app(), "SELECT 1")
+}
+
+// passwordFromNowOn: a user is believed as long as the route names no secret for it, and no
+// longer; neither takes another PgBouncer.
+func passwordFromNowOn(t *testing.T, s *server) {
+	s.admin("CREATE ROLE free LOGIN")
+	t.Cleanup(func() { s.admin("DROP ROLE free") })
+	cfg := s.config(t)
+	cfg.Users = map[string]string{"free": ""}
+	w := runPooler(t, cfg)
+	letIn := func(password string, want bool) {
+		t.Helper()
+		within(t, fmt.Sprintf("let in with %q: %v", password, want), func(context.Context) error {
+			c, err := w.connectWith("free", "shop", password)
+			if err == nil {
+				c.close()
+			}
+			if (err == nil) != want {
+				return fmt.Errorf("it is %v, %w", err == nil, err)
+			}
+			return nil
+		})
+	}
+	letIn("", true)
+	if _, err := w.connectWith("free", console, ""); err == nil {
+		t.Error("a user that is believed was let in to the console")
+	}
+	if err := w.SetUsers(map[string]string{"free": s.secret}); err != nil {
+		t.Fatal(err)
+	}
+	letIn("", false)
+	letIn("wrong", false)
+	letIn("first secret", true)
+	if err := w.SetUsers(cfg.Users); err != nil {
+		t.Fatal(err)
+	}
+	letIn("", true)
+	if got := w.Stats(); got.Starts != 1 || got.Reloads != 2 {
+		t.Errorf("%+v, want one start and two reloads", got)
+	}
+}
+
+// rulesOfAWorkerThatDied: it wrote that app has a password, and was killed before it had
+// PgBouncer read that.
+func rulesOfAWorkerThatDied(t *testing.T, s *server) {
+	w := s.pooler(t)
+	w.stop()
+	console, err := w.console(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer console.close()
+	for _, users := range []map[string]string{{"app": ""}, w.cfg.Users} {
+		if _, err := w.cfg.put(hbaFile, hba(users)); err != nil {
+			t.Fatal(err)
+		}
+		if users["app"] == "" {
+			if _, err := console.query(t.Context(), "RELOAD"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if c, err := w.connectWith("app", "shop", ""); err != nil {
+		t.Fatalf("by the rules of before: %v", err)
+	} else {
+		c.close()
+	}
+	next := runPooler(t, w.cfg)
+	if _, err := next.connectWith("app", "shop", ""); err == nil {
+		t.Error("the next worker leaves the rules of before")
+	}
+	next.get(next.app(), "SELECT 1")
 }
 
 func takenAddress(t *testing.T, s *server) {

@@ -106,6 +106,7 @@ func startServer(t *testing.T) *server {
 	}
 	data := filepath.Join(s.dir, "data")
 	s.run(filepath.Join(pgBin, "initdb"), "-D", data, "-U", "postgres", "--auth-local=trust", "--auth-host=scram-sha-256", "--no-sync", "-E", "UTF8")
+	s.trust("free")
 	s.argv = []string{
 		filepath.Join(pgBin, "postgres"), "-D", data, "-h", s.at.Addr().String(), "-p", strconv.Itoa(int(s.at.Port())),
 		"-k", s.dir, "-c", "fsync=off", "-c", "shared_buffers=16MB",
@@ -125,6 +126,19 @@ func (s *server) run(argv ...string) {
 	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: s.cred}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("%s: %v: %s", argv[0], err, out)
+	}
+}
+
+// trust has the server ask user for no password, before it starts.
+func (s *server) trust(user string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "data", "pg_hba.conf")
+	rules, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append([]byte("host all "+user+" 127.0.0.1/32 trust\n"), rules...), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
 	}
 }
 
@@ -247,15 +261,26 @@ func (w *world) until(what string, is func(Stats) bool) {
 	})
 }
 
-// connect logs in as an application does.
+// connect logs in as an application does, with the password that its file has.
 func (w *world) connect(user string) (*client, error) {
 	return w.connectTo(user, "shop")
 }
 
 func (w *world) connectTo(user, database string) (*client, error) {
+	w.mu.Lock()
+	file := w.users[user]
+	w.mu.Unlock()
+	password, err := readPassword(file)
+	if err != nil {
+		return nil, err
+	}
+	return w.connectWith(user, database, password)
+}
+
+func (w *world) connectWith(user, database, password string) (*client, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
-	c, err := login(ctx, "tcp", w.cfg.Address.String(), user, database)
+	c, err := loginWith(ctx, w.cfg.Address.String(), user, database, password)
 	if err == nil {
 		w.t.Cleanup(c.close)
 	}

@@ -1,0 +1,49 @@
+package handover
+
+import (
+	"strings"
+	"time"
+)
+
+const (
+	// tries is how many times its limit all tries of one Operation may hold a route in all: a
+	// member whose hand-over fails again and again must not keep callers waiting with it.
+	tries = 2
+	// rememberSpent is for how long after its last hold it is known what an Operation has held.
+	rememberSpent = time.Hour
+)
+
+// budget counts for how long each Operation has held one route. The zero value is of use.
+type budget struct{ by map[string]share }
+
+// share is one Operation's.
+type share struct {
+	spent time.Duration
+	last  time.Time
+}
+
+// spent is what the Operation of try has held.
+func (b *budget) spent(try string) time.Duration { return b.by[operationOf(try)].spent }
+
+// spend adds what try has held.
+func (b *budget) spend(now time.Time, try string, held time.Duration) {
+	if b.by == nil {
+		b.by = map[string]share{}
+	}
+	for of, one := range b.by {
+		if now.Sub(one.last) >= rememberSpent {
+			delete(b.by, of)
+		}
+	}
+	of := operationOf(try)
+	b.by[of] = share{b.by[of].spent + held, now}
+	dropOldest(b.by, func(s share) time.Time { return s.last })
+}
+
+// operationOf is the Operation of a try, whose name is <operation>/<try>.
+func operationOf(try string) string {
+	if i := strings.LastIndexByte(try, '/'); i >= 0 {
+		return try[:i]
+	}
+	return try
+}

@@ -1,0 +1,98 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"cadre.dev/agent/internal/pooler"
+)
+
+// unmade is a route whose holder could not be made. It makes it when it is run, and is that
+// then; until it can, nothing stands at the route's address and who runs it is told why.
+type unmade struct {
+	make func(Route) (holder, error)
+
+	mu    sync.Mutex
+	route Route  // guarded by mu
+	made  holder // guarded by mu; nil: not yet
+}
+
+var errUnmade = errors.New("the route is not served")
+
+func (n *unmade) holder() holder {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.made
+}
+
+func (n *unmade) run(ctx context.Context) error {
+	n.mu.Lock()
+	if n.made == nil {
+		made, err := n.make(n.route)
+		if err != nil {
+			n.mu.Unlock()
+			return err
+		}
+		n.made = made
+	}
+	made := n.made
+	n.mu.Unlock()
+	return made.run(ctx)
+}
+
+func (n *unmade) hold(ctx context.Context, limit time.Duration) error {
+	if made := n.holder(); made != nil {
+		return made.hold(ctx, limit)
+	}
+	return errUnmade
+}
+
+func (n *unmade) open(ctx context.Context) (int, error) {
+	if made := n.holder(); made != nil {
+		return made.open(ctx)
+	}
+	return 0, nil
+}
+
+func (n *unmade) reconnect(ctx context.Context) error {
+	if made := n.holder(); made != nil {
+		return made.reconnect(ctx)
+	}
+	return nil // it has no servers
+}
+
+// configure is for the next try, too: what could not be made may have been what changes now.
+func (n *unmade) configure(r Route) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.made != nil {
+		return n.made.configure(r)
+	}
+	n.route = r
+	return nil
+}
+
+func (n *unmade) end() error {
+	if made := n.holder(); made != nil {
+		return made.end()
+	}
+	return nil
+}
+
+func (n *unmade) stats(to *Stats) {
+	made := n.holder()
+	switch {
+	case made != nil:
+		made.stats(to)
+	case n.now().Pooler != "":
+		to.Pooler = &pooler.Stats{} // which is not up
+	}
+}
+
+func (n *unmade) now() Route {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.route
+}
