@@ -2,11 +2,10 @@ package rig
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -15,9 +14,9 @@ var HeldRoutes = []string{masterRoute, pooledRoute}
 
 // What the logs say of a hand-over that callers wait for.
 const (
-	sayTold     = `"callers were told to wait for a hand-over"`
-	sayHeld     = `"a route is held"`
-	sayReleased = `"a route is released"`
+	sayTold     = "callers were told to wait for a hand-over"
+	sayHeld     = "a route is held"
+	sayReleased = "a route is released"
 )
 
 // Hold is a route that was held in a caller's CVM, by the log of its agent, which is written
@@ -31,34 +30,40 @@ type Hold struct {
 
 // Holds are those of one operation, in a Slot's CVM, in the order in which they began.
 func (r *Rig) Holds(ctx context.Context, slot, operation string) ([]Hold, error) {
-	lines, err := r.Lines(ctx, r.PlatformName(slot), "cadre", " a route is ", operation)
+	lines, err := r.Lines(ctx, r.PlatformName(slot), "cadre", "a route is ", operation)
 	if err != nil {
 		return nil, err
 	}
-	return holdsIn(lines)
+	return holdsIn(lines), nil
+}
+
+// said is what a line of an agent's or a coordinator's log says of a hand-over.
+type said struct {
+	At      time.Time `json:"@timestamp"`
+	Message string    `json:"@message"`
+	Route   string    `json:"route"`
+	Reason  string    `json:"reason"`
+	Waiting int       `json:"waiting"`
 }
 
 // holdsIn reads the lines of an agent's log that are of one operation.
-func holdsIn(lines []string) (out []Hold, err error) {
+func holdsIn(lines []string) (out []Hold) {
 	for _, line := range lines {
-		route := field(line, "route")
-		at, err := time.Parse(time.RFC3339, field(line, "time"))
-		switch {
-		case !strings.Contains(line, sayHeld) && !strings.Contains(line, sayReleased):
-			continue
-		case route == "" || err != nil:
-			return nil, fmt.Errorf("a line of holds that says neither when nor which: %q", line)
-		case strings.Contains(line, sayHeld):
-			out = append(out, Hold{Route: route, From: at})
-			continue
+		var one said
+		if json.Unmarshal([]byte(line), &one) != nil {
+			continue // it is being written
 		}
-		i := slices.IndexFunc(out, func(h Hold) bool { return h.Route == route && h.To.IsZero() })
-		if i < 0 {
-			continue // a pooler that could not be paused is let go too
+		switch one.Message {
+		case sayHeld:
+			out = append(out, Hold{Route: one.Route, From: one.At})
+		case sayReleased:
+			i := slices.IndexFunc(out, func(h Hold) bool { return h.Route == one.Route && h.To.IsZero() })
+			if i >= 0 { // a pooler that could not be paused is let go too
+				out[i].To, out[i].Reason = one.At, one.Reason
+			}
 		}
-		out[i].To, out[i].Reason = at, field(line, "reason")
 	}
-	return out, nil
+	return out
 }
 
 // AwaitTold waits for the first coordinator that told callers to wait for an operation, and
@@ -84,15 +89,6 @@ func (r *Rig) AwaitTold(ctx context.Context, coordinators []string, operation st
 // toldSome reports that callers wait, of whom a coordinator tells in a line: each of them
 // tells those that it hears itself, who may be none.
 func toldSome(line string) bool {
-	waiting := field(line, "waiting")
-	return waiting != "" && waiting != "0"
-}
-
-// field is what a line of a log says of a key, without quotes; "" when it does not.
-func field(line, key string) string {
-	found := regexp.MustCompile(`(?:^|\s)` + regexp.QuoteMeta(key) + `=(?:"([^"]*)"|(\S+))`).FindStringSubmatch(line)
-	if found == nil {
-		return ""
-	}
-	return found[1] + found[2]
+	var one said
+	return json.Unmarshal([]byte(line), &one) == nil && one.Message == sayTold && one.Waiting > 0
 }
