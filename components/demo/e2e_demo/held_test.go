@@ -14,9 +14,9 @@ import (
 const heldLimit = 5 * time.Minute
 
 // checkKilledWhileHeld kills, while callers wait for a hand-over, what they wait in (the Envoy
-// and the pooler of the application's CVM) and the coordinator that told them to. The
-// hand-over comes to its end, each way of writing goes on, every hold is let go, and the
-// agent's log says what died.
+// and the pooler of the application's CVM) and the coordinator that told them to. Both routes
+// that lead to the leader are held then, once each. The hand-over comes to its end, each way of
+// writing goes on, every hold is let go, and the agent's log says what died.
 func checkKilledWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
@@ -28,37 +28,22 @@ func checkKilledWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.
 	if err := c.Wait(ctx, rig.Postgres, client.WaitOptions{}); err != nil {
 		t.Fatalf("the group is not whole: %v", err)
 	}
-	info, err := c.Cluster(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, app, coordinator := leader(ctx, t, r), r.PlatformName(rig.App+"-0"), r.PlatformName(info.GetLeader())
-	count := func(text string) int {
-		lines, err := r.Lines(ctx, app, "cadre", text)
+	old, app := leader(ctx, t, r), rig.App+"-0"
+	died := []string{`"an envoy is not there, it is started again"`, `"a pooler ended, it is started again"`}
+	said := make([]int, len(died))
+	for i, text := range died {
+		lines, err := r.Lines(ctx, r.PlatformName(app), "cadre", text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(lines)
+		said[i] = len(lines)
 	}
-	const held, released = `"a route is held"`, `"a route is released"`
-	died := []string{`"an envoy is not there, it is started again"`, `"a pooler ended, it is started again"`}
-	before, said := count(held), []int{count(died[0]), count(died[1])}
-	n.Say("restarting the leader %s; while callers wait, killing their Envoy and pooler and the CVM of %s", old, info.GetLeader())
+	n.Say("restarting the leader %s; while callers wait, killing their Envoy and pooler and the CVM of the coordinator that told them", old)
 	id, err := c.Restart(ctx, old, "something dies within its hand-over")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One more than the first: both routes that lead to the leader.
-	if err := r.AwaitLines(ctx, before+1, app, "cadre", held); err != nil {
-		t.Fatal(err)
-	}
-	ended, err := r.EndIn(rig.App+"-0", "envoy", "pgbouncer")
-	if err != nil || !slices.Contains(ended, "envoy") || !slices.Contains(ended, "pgbouncer") {
-		t.Fatalf("killed %v: %v", ended, err)
-	}
-	if err := r.Kill(ctx, coordinator); err != nil {
-		t.Fatal(err)
-	}
+	coordinator, killed := killWhileHeld(ctx, t, r, app, id)
 	if err := c.WaitRequest(ctx, id, func(client.Operation) {}, nil); err != nil {
 		t.Errorf("the restart of %s: %v", old, err)
 	}
@@ -69,17 +54,64 @@ func checkKilledWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.
 		t.Errorf("afterwards: %v", err)
 	}
 	for i, text := range died {
-		if err := r.AwaitLines(ctx, said[i], app, "cadre", text); err != nil {
+		if err := r.AwaitLines(ctx, said[i], r.PlatformName(app), "cadre", text); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := r.AwaitLines(ctx, count(held)-1, app, "cadre", released); err != nil {
-		t.Errorf("a route is held without end: %v", err)
-	}
-	if err := r.Start(ctx, coordinator); err != nil {
+	checkHolds(t, awaitReleased(ctx, t, r, app, id), killed)
+	if err := r.Start(ctx, r.PlatformName(coordinator)); err != nil {
 		t.Fatal(err)
 	}
-	awaitAnswer(ctx, t, r, c, info.GetLeader())
+	awaitAnswer(ctx, t, r, c, coordinator)
+}
+
+// killWhileHeld kills what callers in the CVM of a Slot wait in, and the coordinator that told
+// them to wait for an operation, as soon as it has; killed is when all of it was dead. What
+// they wait in goes first: until the caller's own Envoy is back it cannot show the new leader.
+func killWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, app, operation string) (coordinator string, killed time.Time) {
+	t.Helper()
+	coordinator, err := r.AwaitTold(ctx, []string{"coordinator-0", "coordinator-1", "coordinator-2"}, operation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, err := r.EndIn(app, "envoy", "pgbouncer")
+	if err != nil || !slices.Contains(ended, "envoy") || !slices.Contains(ended, "pgbouncer") {
+		t.Fatalf("killed %v: %v", ended, err)
+	}
+	if err := r.Kill(ctx, r.PlatformName(coordinator)); err != nil {
+		t.Fatal(err)
+	}
+	return coordinator, time.Now()
+}
+
+// awaitReleased are the holds of an operation, once all are let go.
+func awaitReleased(ctx context.Context, t *testing.T, r *rig.Rig, app, operation string) (holds []rig.Hold) {
+	t.Helper()
+	err := client.Poll(ctx, func(ctx context.Context) (ok bool, err error) {
+		holds, err = r.Holds(ctx, app, operation)
+		return err == nil && !slices.ContainsFunc(holds, func(h rig.Hold) bool { return h.To.IsZero() }), err
+	}, nil)
+	if err != nil {
+		t.Errorf("a route is held without end: %+v: %v", holds, err)
+	}
+	return holds
+}
+
+// checkHolds wants each route that leads to the leader held once, from before things died until
+// after.
+func checkHolds(t *testing.T, holds []rig.Hold, killed time.Time) {
+	t.Helper()
+	var routes []string
+	for _, h := range holds {
+		routes = append(routes, h.Route)
+		t.Logf("%s was held from %s before to %s after everything was killed: %s", h.Route, killed.Sub(h.From), h.To.Sub(killed), h.Reason)
+		if h.From.After(killed) || h.To.Before(killed) {
+			t.Errorf("%s was not held any more when everything was dead, at %s: %+v", h.Route, killed, h)
+		}
+	}
+	if slices.Sort(routes); !slices.Equal(routes, rig.HeldRoutes) {
+		t.Errorf("held were %v, want each of %v once", routes, rig.HeldRoutes)
+	}
 }
 
 // awaitAnswer waits until a coordinator answers, asked itself.

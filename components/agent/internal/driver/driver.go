@@ -72,6 +72,16 @@ type TransferRequest struct {
 	ExpectedLeader string
 	// Candidates, best first; only these are chosen.
 	Candidates []string
+	// Chosen is the one of Candidates that Prepare found; zero: Transfer looks for one.
+	Chosen Choice
+}
+
+// Choice is a candidate that could take over when Prepare looked. It binds nobody: a Transfer
+// takes it only where it still can.
+type Choice struct {
+	Candidate string
+	// Epoch in which the member led.
+	Epoch uint64
 }
 
 // Transferred is the confirmed outcome of a Transfer.
@@ -148,13 +158,22 @@ func New(cfg Config) (Driver, error) {
 	}
 }
 
+// Preparer is a Driver of which a part of a Transfer can be done before it.
+type Preparer interface {
+	// Prepare gives the request with what it chose. It changes nothing that a member or a
+	// client sees. Errors are those of Transfer, when that would fail, or others, which cost
+	// only time.
+	Prepare(ctx context.Context, r TransferRequest) (TransferRequest, error)
+}
+
 // Prepare does what can be done of a Transfer while clients are still served, so that it does
-// not happen while they wait. It takes as long as it takes; a failure costs them time only.
-func Prepare(ctx context.Context, d Driver) error {
-	if p, ok := d.(interface{ prepare(context.Context) error }); ok {
-		return p.prepare(ctx)
+// not happen while they wait, and gives the request to transfer by. It takes as long as it
+// takes.
+func Prepare(ctx context.Context, d Driver, r TransferRequest) (TransferRequest, error) {
+	if p, ok := d.(Preparer); ok {
+		return p.Prepare(ctx, r)
 	}
-	return nil
+	return r, nil
 }
 
 // Close ends what d keeps open, if anything.

@@ -146,11 +146,12 @@ func (r *rig) handOver(t *testing.T, sessions []*session) move {
 		}
 		marks[i] = info.Size()
 	}
-	if err := Prepare(t.Context(), r.drivers[from]); err != nil {
-		t.Errorf("prepare %s: %v", r.names[from], err)
+	request, err := Prepare(t.Context(), r.drivers[from], TransferRequest{ExpectedLeader: r.names[from], Candidates: []string{standby}})
+	if err != nil || request.Chosen.Candidate != standby {
+		t.Errorf("prepare %s: %+v, %v", r.names[from], request.Chosen, err)
 	}
 	start := time.Now()
-	got, err := r.drivers[from].Transfer(t.Context(), TransferRequest{ExpectedLeader: r.names[from], Candidates: []string{standby}})
+	got, err := r.drivers[from].Transfer(t.Context(), request)
 	replied := time.Now()
 	if err != nil || !got.Moved || got.Leader != standby {
 		t.Fatalf("transfer from %s = %+v, %v; want %s", r.names[from], got, err, standby)

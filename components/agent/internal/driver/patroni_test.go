@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -249,7 +250,121 @@ func TestPatroniSwitchover(t *testing.T) {
 	}
 }
 
-func TestPatroniPrepare(t *testing.T) {
+// byPrepared is a request whose candidate Prepare chose in the healthy cluster.
+func byPrepared(t *testing.T, f *fakePatroni, p *patroni) TransferRequest {
+	t.Helper()
+	r, err := Prepare(t.Context(), p, TransferRequest{ExpectedLeader: "db-0", Candidates: []string{"db-1", "db-2"}})
+	if err != nil || r.Chosen != (Choice{"db-1", 3}) {
+		t.Fatalf("prepare = %+v, %v; want db-1 on timeline 3", r.Chosen, err)
+	}
+	return r
+}
+
+// TestPatroniTakesThePreparedCandidate, without a read of the cluster's view, while it still can
+// take over; what happened since is seen by the driver or refused by Patroni, and another is
+// chosen.
+func TestPatroniTakesThePreparedCandidate(t *testing.T) {
+	promote := func(name string) func(*fakePatroni) { return func(f *fakePatroni) { f.promote(name) } }
+	// refuses is Patroni's word about the first who is asked for; then the next takes over.
+	refuses := func(next string) func(*fakePatroni) {
+		return func(f *fakePatroni) {
+			f.code, f.text = 412, "candidate name does not match with sync_standby"
+			if f.switches > 1 {
+				f.code = 200
+				f.promote(next)
+			}
+		}
+	}
+	lags := func(f *fakePatroni) { f.status["db-1"]["xlog"] = map[string]any{"replayed_location": -(64 << 20)} }
+	for name, tc := range map[string]struct {
+		change func(*fakePatroni) // after Prepare
+		edit   func(*TransferRequest)
+		on     func(*fakePatroni)
+		want   Transferred
+		err    error
+		calls  int
+		reads  int // of the cluster's view, by Transfer
+	}{
+		"as prepared": {on: promote("db-1"), want: Transferred{true, "db-1", 4}, calls: 1},
+		"it lags":     {change: lags, on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1, reads: 1},
+		"it does not answer": {on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1, reads: 1,
+			change: func(f *fakePatroni) { delete(f.vips, "db-1") }},
+		"it streams no more": {on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1, reads: 1,
+			change: func(f *fakePatroni) {
+				f.status["db-0"]["replication"] = []any{map[string]any{"application_name": "db-2", "state": "streaming"}}
+			}},
+		"it is on another timeline": {on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1, reads: 1,
+			change: func(f *fakePatroni) { f.status["db-1"]["timeline"] = 2 }},
+		"another one is synchronous": {on: refuses("db-2"), want: Transferred{true, "db-2", 4}, calls: 2, reads: 2,
+			change: func(f *fakePatroni) { f.member("db-2")["role"] = "sync_standby" }},
+		"Patroni refuses it, and nothing else is to be seen": {on: refuses("db-1"), err: ErrUnsafe, calls: 1, reads: 2},
+		"nobody can any more": {err: ErrUnsafe, reads: 1,
+			change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
+		"a backup runs": {err: ErrBusy, reads: 1,
+			change: func(f *fakePatroni) { f.status["db-0"]["replication"] = []any{map[string]any{"state": "backup"}} }},
+		"somebody else leads": {want: Transferred{false, "db-2", 3}, reads: 1,
+			change: func(f *fakePatroni) {
+				f.promote("db-2")
+				f.status["db-0"]["timeline"] = 3
+			}},
+		"it led, lost it and leads again": {on: promote("db-1"), err: nil, want: Transferred{true, "db-1", 7}, calls: 1, reads: 1,
+			change: func(f *fakePatroni) {
+				for _, s := range f.status {
+					s["timeline"] = 6
+				}
+			}},
+		"it is no candidate": {on: promote("db-2"), want: Transferred{true, "db-2", 4}, calls: 1, reads: 1,
+			edit: func(r *TransferRequest) { r.Candidates = []string{"db-2"} }},
+		"another leader is expected": {err: ErrUnsafe, reads: 1,
+			edit: func(r *TransferRequest) { r.ExpectedLeader = "db-2" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakePatroni(t)
+			p := f.driver(t, "db-0", nil)
+			r := byPrepared(t, f, p)
+			f.mu.Lock()
+			if tc.change != nil {
+				tc.change(f)
+			}
+			f.reads, f.onSwitch = 0, tc.on
+			if tc.want.Epoch == 7 {
+				f.onSwitch = func(f *fakePatroni) { tc.on(f); f.status["db-1"]["timeline"] = 7 }
+			}
+			f.mu.Unlock()
+			if tc.edit != nil {
+				tc.edit(&r)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			got, err := p.Transfer(ctx, r)
+			if got != tc.want || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
+				t.Errorf("transfer = %+v, %v; want %+v, %v", got, err, tc.want, tc.err)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.switches != tc.calls || f.reads != tc.reads {
+				t.Errorf("%d switchovers and %d reads of the cluster, want %d and %d", f.switches, f.reads, tc.calls, tc.reads)
+			}
+		})
+	}
+}
+
+// TestPatroniPrepareRefuses what Transfer would, before anybody waits for it.
+func TestPatroniPrepareRefuses(t *testing.T) {
+	f := newFakePatroni(t)
+	f.status["db-0"]["replication"] = nil
+	r := TransferRequest{ExpectedLeader: "db-0", Candidates: []string{"db-1"}}
+	got, err := Prepare(t.Context(), f.driver(t, "db-0", nil), r)
+	if !errors.Is(err, ErrUnsafe) || got.Chosen != (Choice{}) || f.switches != 0 {
+		t.Errorf("prepare = %+v, %v; want ErrUnsafe", got, err)
+	}
+	f.member("db-0")["role"], f.member("db-1")["role"] = "replica", "leader"
+	if got, err := Prepare(t.Context(), f.driver(t, "db-0", nil), r); err != nil || got.Chosen != (Choice{}) {
+		t.Errorf("prepare where another leads = %+v, %v; want no choice", got, err)
+	}
+}
+
+func TestPatroniCheckpoint(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int
 		says string // "": no error
@@ -263,14 +378,24 @@ func TestPatroniPrepare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFakePatroni(t)
 			f.code, f.text = tc.code, "not accessible"
-			err := Prepare(t.Context(), f.driver(t, "db-0", nil))
+			r, err := Prepare(t.Context(), f.driver(t, "db-0", nil), TransferRequest{ExpectedLeader: "db-0", Candidates: []string{"db-1"}})
 			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 				t.Errorf("prepare = %v, want an error with %q", err, tc.says)
 			}
+			if r.Chosen.Candidate != "db-1" {
+				t.Errorf("without a checkpoint nobody is chosen: %+v", r)
+			}
 		})
 	}
-	if err := Prepare(t.Context(), none{}); err != nil {
-		t.Errorf("prepare of a driver that has nothing to prepare = %v", err)
+}
+
+// TestADriverWithNothingToPrepare leaves the request as it is.
+func TestADriverWithNothingToPrepare(t *testing.T) {
+	r := TransferRequest{ExpectedLeader: "a", Candidates: []string{"b"}}
+	for name, d := range map[string]Driver{"none": none{}, "etcd": &etcd{}, "consul": &consul{}} {
+		if got, err := Prepare(t.Context(), d, r); err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("%s: prepare = %+v, %v", name, got, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,9 +19,26 @@ const patroniTransferLimit = 60 * time.Second
 // that nobody waits for.
 const patroniPrepareLimit = 30 * time.Second
 
-// prepare has the primary write out its changes, by Patroni's own connection. Only
+// patroniChoiceLimit bounds the look at candidates before callers wait; what it did not find
+// Transfer looks for.
+const patroniChoiceLimit = 5 * time.Second
+
+// Prepare implements Preparer: a checkpoint, then the choice, which is as young as it can be.
+func (p *patroni) Prepare(ctx context.Context, r TransferRequest) (TransferRequest, error) {
+	late := p.checkpoint(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, patroniChoiceLimit,
+		fmt.Errorf("candidates were not looked at within %s", patroniChoiceLimit))
+	defer cancel()
+	found, err := p.look(ctx, r)
+	if err == nil && found.leader == "" {
+		r.Chosen = Choice{Candidate: found.target, Epoch: found.epoch}
+	}
+	return r, errors.Join(err, late)
+}
+
+// checkpoint has the primary write out its changes, by Patroni's own connection. Only
 // cadre-patroni offers that, so that it is no failure when it is not there.
-func (p *patroni) prepare(ctx context.Context) error {
+func (p *patroni) checkpoint(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patroniPrepareLimit,
 		fmt.Errorf("checkpoint was not done within %s", patroniPrepareLimit))
 	defer cancel()
@@ -41,40 +59,96 @@ func (p *patroni) prepare(ctx context.Context) error {
 	}
 }
 
-// Transfer makes a switchover. The reply of POST /switchover comes 0.7 s or more
-// after the new primary took over, and may say "status unknown" while it still
-// goes on; so the target's own answer is watched beside it.
+// Transfer makes a switchover, to the candidate that Prepare chose or to one that it chooses.
 func (p *patroni) Transfer(ctx context.Context, r TransferRequest) (Transferred, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patroniTransferLimit,
 		fmt.Errorf("switchover was not confirmed within %s", patroniTransferLimit))
 	defer cancel()
+	refused, was := error(nil), ""
+	if p.still(ctx, r) {
+		out, err := p.switchTo(ctx, r.Chosen.Candidate, r.Chosen.Epoch)
+		if !errors.Is(err, ErrUnsafe) {
+			return out, err
+		}
+		// Patroni has the last word, and another may be the synchronous standby by now.
+		refused, was = err, r.Chosen.Candidate
+	}
+	found, err := p.look(ctx, r)
+	switch {
+	case err != nil || found.leader != "":
+		return Transferred{Leader: found.leader, Epoch: found.epoch}, err
+	case found.target == was:
+		return Transferred{}, refused // nothing is to be seen that would change its mind
+	}
+	return p.switchTo(ctx, found.target, found.epoch)
+}
+
+// looked is what a look at the cluster found: who can take over from this member, or who leads
+// it already.
+type looked struct {
+	target, leader string
+	epoch          uint64
+}
+
+// look asks all that is to be known before a switchover. The cluster's view is a read of
+// Patroni's store.
+func (p *patroni) look(ctx context.Context, r TransferRequest) (looked, error) {
 	var (
 		me      patroniStatus
 		cluster patroniCluster
 	)
 	if err := errors.Join(p.local(ctx, "/patroni", &me), p.local(ctx, "/cluster", &cluster)); err != nil {
-		return Transferred{}, fmt.Errorf("%w: %w", ErrTransient, err)
+		return looked{}, fmt.Errorf("%w: %w", ErrTransient, err)
 	}
 	switch leader := cluster.leader(); {
 	case leader == "":
-		return Transferred{}, fmt.Errorf("%w: the cluster has no leader now", ErrTransient)
+		return looked{}, fmt.Errorf("%w: the cluster has no leader now", ErrTransient)
 	case leader != p.self:
-		return Transferred{Leader: leader, Epoch: me.Timeline}, nil
+		return looked{leader: leader, epoch: me.Timeline}, nil
 	case r.ExpectedLeader != p.self:
-		return Transferred{}, fmt.Errorf("%w: %s leads, but %q was expected to", ErrUnsafe, p.self, r.ExpectedLeader)
+		return looked{}, fmt.Errorf("%w: %s leads, but %q was expected to", ErrUnsafe, p.self, r.ExpectedLeader)
 	}
 	if why := busy(p.self, me, cluster); len(why) > 0 {
-		return Transferred{}, fmt.Errorf("%w: %s", ErrBusy, why[0])
+		return looked{}, fmt.Errorf("%w: %s", ErrBusy, why[0])
 	}
 	target, err := p.choose(ctx, r.Candidates, me, cluster)
 	if err != nil {
-		return Transferred{}, err
+		return looked{}, err
 	}
+	return looked{target: target, epoch: me.Timeline}, nil
+}
+
+// still reports whether the chosen candidate can take over now, by what the two members say of
+// themselves, asked at once. What the store says (who holds the lock, who is synchronous, who
+// is tagged nofailover) Patroni itself asks before it switches, and refuses.
+func (p *patroni) still(ctx context.Context, r TransferRequest) bool {
+	name := r.Chosen.Candidate
+	if name == "" || name == p.self || r.ExpectedLeader != p.self || !slices.Contains(r.Candidates, name) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	var (
+		me, their     patroniStatus
+		mine, theirs  error
+		bothAreAsking sync.WaitGroup
+	)
+	bothAreAsking.Go(func() { mine = p.local(ctx, "/patroni", &me) })
+	bothAreAsking.Go(func() { theirs = p.remote(ctx, name, &their) })
+	bothAreAsking.Wait()
+	return mine == nil && theirs == nil && me.primary() && me.Timeline == r.Chosen.Epoch && me.streams(name) &&
+		len(busy(p.self, me, patroniCluster{})) == 0 && p.follows(me, their) == nil
+}
+
+// switchTo asks for a switchover. The reply of POST /switchover comes 0.7 s or more
+// after the new primary took over, and may say "status unknown" while it still
+// goes on; so the target's own answer is watched beside it.
+func (p *patroni) switchTo(ctx context.Context, target string, epoch uint64) (Transferred, error) {
 	reply := make(chan error, 1)
 	asking, stopAsking := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { reply <- p.askSwitchover(asking, target) })
-	out, err := p.confirm(ctx, target, me.Timeline, reply)
+	out, err := p.confirm(ctx, target, epoch, reply)
 	stopAsking() // the rest of the reply says nothing new
 	wg.Wait()
 	return out, err
@@ -97,13 +171,10 @@ func (p *patroni) choose(ctx context.Context, candidates []string, me patroniSta
 			probe, cancel := context.WithTimeout(ctx, observeBudget)
 			err = p.remote(probe, name, &their)
 			cancel()
-			switch lag := me.XLog.Location - their.XLog.Replayed; {
-			case err != nil:
+			if err != nil {
 				err = fmt.Errorf("its Patroni does not answer: %w", err)
-			case their.Timeline != me.Timeline:
-				err = fmt.Errorf("it is on timeline %d, not %d", their.Timeline, me.Timeline)
-			case lag > p.maxLag:
-				err = fmt.Errorf("it is %d bytes behind", lag)
+			} else {
+				err = p.follows(me, their)
 			}
 		}
 		if err == nil {
@@ -112,6 +183,18 @@ func (p *patroni) choose(ctx context.Context, candidates []string, me patroniSta
 		reasons = append(reasons, name+": "+err.Error())
 	}
 	return "", fmt.Errorf("%w: no candidate can take over: %s", ErrUnsafe, strings.Join(reasons, "; "))
+}
+
+// follows says why a member that says their of itself is too far from this leader to take over;
+// nil when it is not.
+func (p *patroni) follows(me, their patroniStatus) error {
+	switch lag := me.XLog.Location - their.XLog.Replayed; {
+	case their.Timeline != me.Timeline:
+		return fmt.Errorf("it is on timeline %d, not %d", their.Timeline, me.Timeline)
+	case lag > p.maxLag:
+		return fmt.Errorf("it is %d bytes behind", lag)
+	}
+	return nil
 }
 
 // askSwitchover returns nil when the outcome must be read from the members, an

@@ -215,6 +215,9 @@ func (c *realCluster) refusesWithoutEffect(t *testing.T) {
 		if got, err := c.drivers[at].Transfer(t.Context(), r); !errors.Is(err, ErrUnsafe) {
 			t.Errorf("transfer with %s = %+v, %v; want ErrUnsafe", name, got, err)
 		}
+		if got, err := Prepare(t.Context(), c.drivers[at], r); err != nil && !errors.Is(err, ErrUnsafe) || got.Chosen != (Choice{}) {
+			t.Errorf("prepare with %s = %+v, %v; want ErrUnsafe, or nothing", name, got, err)
+		}
 	}
 	if now := c.leader(t); now != at {
 		t.Errorf("leader moved from %s to %s by refused transfers", c.names[at], c.names[now])
@@ -236,6 +239,11 @@ func (c *realCluster) transfers(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := TransferRequest{ExpectedLeader: c.names[from], Candidates: []string{c.names[to], c.names[(from+2)%3]}}
+		if round > 0 { // one that is not prepared is as good
+			if r, err = Prepare(t.Context(), c.drivers[from], r); err != nil {
+				t.Errorf("round %d: prepare: %v", round, err)
+			}
+		}
 		start := time.Now()
 		got, err := c.drivers[from].Transfer(t.Context(), r)
 		took := time.Since(start)

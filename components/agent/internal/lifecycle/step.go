@@ -131,9 +131,6 @@ func (s *step) handOver(ctx context.Context) error {
 			return fmt.Errorf("still leads after %d attempts: %w", calls, last)
 		case view.Leader == self:
 			calls++
-			if err := driver.Prepare(ctx, d); err != nil {
-				s.exec.cfg.Log.Warn("hand-over is not prepared and takes longer", "operation", s.order.Operation, "error", err)
-			}
 			var done driver.Transferred
 			done, last = s.transfer(ctx, d)
 			s.exec.cfg.Member.Kick()
@@ -161,9 +158,16 @@ func (s *step) handOver(ctx context.Context) error {
 	}
 }
 
-// transfer makes one call that moves leadership, while callers wait.
+// transfer makes one call that moves leadership, while callers wait. What would refuse it is
+// found out before, so that nobody waits for a hand-over that is not made.
 func (s *step) transfer(ctx context.Context, d driver.Driver) (driver.Transferred, error) {
-	request := driver.TransferRequest{ExpectedLeader: s.order.ExpectedLeader, Candidates: s.order.Candidates}
+	request, err := driver.Prepare(ctx, d, driver.TransferRequest{ExpectedLeader: s.order.ExpectedLeader, Candidates: s.order.Candidates})
+	switch {
+	case errors.Is(err, driver.ErrUnsafe), errors.Is(err, driver.ErrBusy):
+		return driver.Transferred{}, err
+	case err != nil:
+		s.exec.cfg.Log.Warn("hand-over is not prepared and takes longer", "operation", s.order.Operation, "error", err)
+	}
 	callers := s.exec.cfg.Callers
 	if callers == nil {
 		return d.Transfer(ctx, request)

@@ -11,6 +11,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/mesh/peermap"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/store"
 )
 
 // Scope are names of groups; nil: all groups.
@@ -117,7 +118,7 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 	}
 	for name := range d.specs {
 		_, exists := v.Specs[name]
-		if _, accepted := v.Accepted[name]; !exists && !accepted {
+		if _, accepted := v.Accepted[name]; !exists && !accepted && !v.Unreadable(store.GroupAcceptedKey(name)) {
 			touch(name)
 			delete(d.specs, name)
 		}
@@ -126,7 +127,11 @@ func (d *Directory) takeSpecsLocked(v *view.View, specs map[string]group.Spec, t
 	// the last valid spec stays in force. It is in the records; what is remembered
 	// here only bridges the moment until the leader has recorded it.
 	for name, spec := range specs {
-		if before, known := d.specs[name]; !known || !samePorts(before, spec) {
+		before, known := d.specs[name]
+		if known && v.Unreadable(store.GroupAcceptedKey(name)) {
+			continue // what is stored beside it was not judged, and may allow more
+		}
+		if !known || !samePorts(before, spec) {
 			touch(name)
 		}
 		d.specs[name] = spec
@@ -190,7 +195,7 @@ func (d *Directory) Meshes(v *view.View) map[string]group.Mesh {
 // sameProxies reports whether two parts of a group give the same peer maps.
 func sameProxies(a, b group.Mesh) bool {
 	return slices.EqualFunc(a.Proxies, b.Proxies, func(p, q group.Proxy) bool {
-		return p.Port == q.Port && slices.Equal(p.Callers, q.Callers)
+		return p.Port == q.Port && p.Backend == q.Backend && slices.Equal(p.Callers, q.Callers)
 	})
 }
 

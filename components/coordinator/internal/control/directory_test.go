@@ -62,7 +62,7 @@ func (c *town) change() {
 	case 7:
 		delete(c.v.Meshes, name)
 	case 8:
-		p := group.Proxy{ID: "x-sidecar-proxy", Service: "x", Backend: "x", Port: 20000 + c.rng.IntN(2)}
+		p := group.Proxy{ID: "x-sidecar-proxy", Service: "x", Backend: []string{"b", "x"}[c.rng.IntN(2)], Port: 20000 + c.rng.IntN(2)}
 		for range c.rng.IntN(3) {
 			p.Callers = append(p.Callers, c.group())
 		}

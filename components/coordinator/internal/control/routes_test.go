@@ -23,6 +23,11 @@ func meshRecord(index uint64, routes ...string) map[string]view.Rec[group.Mesh] 
 	return map[string]view.Rec[group.Mesh]{"pg": {Value: m, Index: index}}
 }
 
+// allowing is a spec of pg whose backend itself is another port, so that the proxy's tells.
+func allowing(callers ...string) group.Spec {
+	return group.Spec{Name: "pg", Backends: []group.Backend{{Name: "pg", Port: 5432, Protocol: "udp", Allow: callers}}}
+}
+
 func configOf(t *testing.T, d *controlv1.Desired) group.AgentConfig {
 	t.Helper()
 	var out group.AgentConfig
@@ -64,6 +69,7 @@ func TestARouteReachesTheAgentsWithoutARollout(t *testing.T) {
 // TestTheMapOpensAProxyForItsCallers, and an unreadable part changes no map.
 func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 	v := records()
+	v.Accepted["pg"] = view.Accepted{Value: allowing("web"), Index: 20}
 	v.Specs["web"] = view.Spec{Value: group.Spec{Name: "web"}, Index: 20}
 	v.Slots["web-0"] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "web", Slot: "web-0", VIP: "127.50.1.2", InstanceID: "j"}}
 	v.Admissions["web-0"] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "web", Slot: "web-0", BootID: "b", InstanceID: "j"}}
@@ -72,7 +78,9 @@ func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 	offers := func() (out []uint32) {
 		for _, p := range d.InitialPeers("web", "web-0") {
 			for _, port := range p.GetOffers() {
-				out = append(out, port.GetPort())
+				if port.GetProtocol() == controlv1.Protocol_PROTOCOL_TCP {
+					out = append(out, port.GetPort())
+				}
 			}
 		}
 		return out
@@ -90,9 +98,51 @@ func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 	if changed := d.Update(&lost, nil, nil); len(changed) != 0 || !slices.Equal(offers(), []uint32{20000}) {
 		t.Errorf("unreadable: changed %v, offers %v", changed, offers())
 	}
+	// Taken out of allow, it is kept out whatever the part says that cannot be written or read.
+	refused := lost
+	refused.Index, refused.Accepted = v.Index+3, map[string]view.Accepted{"pg": {Value: allowing(), Index: 60}}
+	if changed := d.Update(&refused, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || offers() != nil {
+		t.Errorf("not allowed any more: changed %v, offers %v", changed, offers())
+	}
+	with.Index = v.Index + 4
+	if d.Update(&with, nil, Scope{"pg": {}}); !slices.Equal(offers(), []uint32{20000}) {
+		t.Errorf("allowed again: offers %v", offers())
+	}
 	gone := *v
-	gone.Index = v.Index + 3
+	gone.Index = v.Index + 5
 	if changed := d.Update(&gone, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || offers() != nil {
 		t.Errorf("gone: changed %v, offers %v", changed, offers())
+	}
+}
+
+// TestASpecThatCannotBeReadIsTheLastOneThatCould: what is stored beside it was not judged, and
+// may allow more; and a group is not gone while its accepted record is there.
+func TestASpecThatCannotBeReadIsTheLastOneThatCould(t *testing.T) {
+	allows := func(d *Directory) []string {
+		spec, _ := d.Spec("pg")
+		if len(spec.Backends) == 0 {
+			return nil
+		}
+		return spec.Backends[0].Allow
+	}
+	bad := []*store.RecordError{{Key: store.GroupAcceptedKey("pg"), Index: 50, Err: errors.New("odd")}}
+	stored := map[string]view.Spec{"pg": {Value: allowing("web", "other"), Index: 20}}
+	for name, c := range map[string]struct {
+		v    view.View
+		want []string
+	}{
+		"readable":                           {view.View{Specs: stored, Accepted: map[string]view.Accepted{"pg": {Value: allowing("other"), Index: 20}}}, []string{"other"}},
+		"unreadable, another one is stored":  {view.View{Specs: stored, Bad: bad}, []string{"web"}},
+		"unreadable, none is stored":         {view.View{Bad: bad}, []string{"web"}},
+		"gone":                               {view.View{}, nil},
+		"gone, and another group's is there": {view.View{Bad: []*store.RecordError{{Key: store.GroupAcceptedKey("pg-2"), Index: 50}}}, nil},
+	} {
+		var d Directory
+		d.Update(&view.View{Accepted: map[string]view.Accepted{"pg": {Value: allowing("web"), Index: 10}}}, nil, nil)
+		c.v.Index = 50
+		d.Update(&c.v, nil, Scope{"pg": {}})
+		if got := allows(&d); !slices.Equal(got, c.want) {
+			t.Errorf("%s: allows %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -41,7 +41,9 @@ type Peer struct {
 	Offers, Accepts []Port
 }
 
-// Rules are what port rules follow from, by group.
+// Rules are what port rules follow from, by group. A proxy is for those that both name as its
+// callers: the spec in force takes a caller away although the part cannot be written, and
+// where the spec cannot be read any more the part still does.
 type Rules struct {
 	// Specs in force.
 	Specs map[string]group.Spec
@@ -71,7 +73,22 @@ func (r Rules) Clients(server string) (out []string) {
 		out = append(out, b.Allow...)
 	}
 	for _, p := range r.Meshes[server].Proxies {
-		out = append(out, p.Callers...)
+		out = append(out, callers(spec, p)...)
+	}
+	return out
+}
+
+// callers are the groups that may reach a proxy of a group with spec: those that its part in
+// the service layer names, and that the spec in force still allows the backend behind it.
+func callers(spec group.Spec, p group.Proxy) (out []string) {
+	at := slices.IndexFunc(spec.Backends, func(b group.Backend) bool { return b.Name == p.Backend })
+	if p.Calls() || at < 0 {
+		return nil
+	}
+	for _, name := range p.Callers {
+		if slices.Contains(spec.Backends[at].Allow, name) {
+			out = append(out, name)
+		}
 	}
 	return out
 }
@@ -112,7 +129,7 @@ func Reach(client, server Member, rules Rules) []Port {
 	for _, p := range rules.Meshes[server.Group].Proxies {
 		// Its own members too only where they are callers: what is not allowed to call is let
 		// through to no proxy.
-		if !p.Calls() && slices.Contains(p.Callers, client.Group) {
+		if slices.Contains(callers(spec, p), client.Group) {
 			ports = append(ports, Port{Protocol: "tcp", Number: uint16(p.Port)})
 		}
 	}

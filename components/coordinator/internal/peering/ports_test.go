@@ -139,7 +139,8 @@ func TestAProxyIsForItsCallers(t *testing.T) {
 	rules := Rules{
 		Specs: map[string]group.Spec{
 			"db":  {Name: "db", Backends: []group.Backend{{Name: "sql", Port: 5432, Allow: []string{"web", "batch"}}}},
-			"web": {Name: "web"}, "batch": {Name: "batch"}, "alone": {Name: "alone"},
+			"web": {Name: "web"}, "batch": {Name: "batch"},
+			"alone": {Name: "alone", Backends: []group.Backend{{Name: "x", Protocol: "udp", Port: 1, Allow: []string{"alone"}}}},
 		},
 		Meshes: map[string]group.Mesh{
 			"db":    {Group: "db", Proxies: []group.Proxy{{ID: "db-sql-sidecar-proxy", Service: "db-sql", Backend: "sql", Port: 20000, LocalPort: 5432, Loopback: true, Callers: []string{"web"}}}},
@@ -148,19 +149,52 @@ func TestAProxyIsForItsCallers(t *testing.T) {
 			"gone":  {Group: "gone", Proxies: []group.Proxy{{ID: "gone-x-sidecar-proxy", Service: "gone-x", Backend: "x", Port: 20000, LocalPort: 1, Callers: []string{"web"}}}},
 		},
 	}
-	sql, proxy := Port{Protocol: "tcp", Number: 5432}, Port{Protocol: "tcp", Number: 20000}
+	sql, proxy, own := Port{Protocol: "tcp", Number: 5432}, Port{Protocol: "tcp", Number: 20000}, Port{Protocol: "udp", Number: 1}
 	for pair, want := range map[[2]string][]Port{
 		{"web", "db"}: {sql, proxy}, {"batch", "db"}: {sql}, {"db", "db"}: {sql}, {"alone", "db"}: nil,
-		{"db", "web"}: nil, {"web", "web"}: nil, {"alone", "alone"}: {proxy}, {"web", "gone"}: nil,
+		{"db", "web"}: nil, {"web", "web"}: nil, {"alone", "alone"}: {own, proxy}, {"web", "gone"}: nil,
 	} {
 		client, server := Member{Group: pair[0], Slot: pair[0] + "-0"}, Member{Group: pair[1], Slot: pair[1] + "-1"}
 		if got := Reach(client, server, rules); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: %v, want %v", pair, got, want)
 		}
 	}
-	delete(rules.Specs, "batch")
-	rules.Specs["db"] = group.Spec{Name: "db"}
 	if !Sees("web", "db", rules) || Sees("web", "gone", rules) {
 		t.Error("who may call a route does not see whom it leads to, or sees a group that is gone")
+	}
+}
+
+// TestAProxyIsForThoseWhomTheSpecStillAllows: the part in the service layer names web and batch,
+// and the spec in force has the last word, also where the part is not written anew.
+func TestAProxyIsForThoseWhomTheSpecStillAllows(t *testing.T) {
+	meshes := map[string]group.Mesh{"db": {Group: "db", Proxies: []group.Proxy{
+		{ID: "db-sidecar-proxy", Service: "db", Callers: []string{"web"}},
+		{ID: "db-sql-sidecar-proxy", Service: "db-sql", Backend: "sql", Port: 20000, LocalPort: 5432, Callers: []string{"web", "batch"}},
+	}}}
+	// Another protocol than the proxy's, so that only the proxy's port is looked at.
+	sql := func(allow ...string) []group.Backend {
+		return []group.Backend{{Name: "sql", Protocol: "udp", Port: 5432, Allow: allow}}
+	}
+	for name, c := range map[string]struct {
+		backends []group.Backend
+		want     []string
+	}{
+		"as the part says":           {sql("web", "batch"), []string{"web", "batch"}},
+		"one is taken away":          {sql("batch"), []string{"batch"}},
+		"all are taken away":         {sql(), nil},
+		"the part is older":          {sql("web", "batch", "new"), []string{"web", "batch"}},
+		"the backend is gone":        {nil, nil},
+		"another backend allows web": {append(sql("batch"), group.Backend{Name: "other", Protocol: "udp", Port: 1, Allow: []string{"web"}}), []string{"batch"}},
+	} {
+		rules := Rules{Specs: map[string]group.Spec{"db": {Name: "db", Backends: c.backends}}, Meshes: meshes}
+		for _, client := range []string{"web", "batch", "new"} {
+			reach := Reach(Member{Group: client, Slot: client + "-0"}, Member{Group: "db", Slot: "db-0"}, rules)
+			if got := slices.Contains(reach, Port{Protocol: "tcp", Number: 20000}); got != slices.Contains(c.want, client) {
+				t.Errorf("%s: %s reaches the proxy: %t", name, client, got)
+			}
+		}
+		if sees := Sees("web", "db", rules); sees != slices.ContainsFunc(c.backends, func(b group.Backend) bool { return slices.Contains(b.Allow, "web") }) {
+			t.Errorf("%s: web sees db: %t", name, sees)
+		}
 	}
 }

@@ -14,14 +14,14 @@ import (
 const rounds = 3
 
 // configure brings Consul's config entries to what they should be.
-func (w *Writer) configure(ctx context.Context, c route.Config) error {
-	want := wanted(c)
+func (w *Writer) configure(ctx context.Context, d route.Partly) error {
+	want := wanted(d.Config)
 	for range rounds {
 		found, err := w.find(ctx)
 		if err != nil {
 			return err
 		}
-		steps, more := changes(found, want)
+		steps, more := changes(found, want, d.Leaves)
 		var errs []error
 		for _, step := range steps {
 			if err := w.change(ctx, step); err != nil {

@@ -65,8 +65,9 @@ type change struct {
 
 // changes are the writes that bring found closer to want, in an order that Consul takes: it
 // refuses a redirect to a subset that is not there, and to take away one that something
-// redirects to. more tells that others follow when these are made.
-func changes(found, want entries) (out []change, more bool) {
+// redirects to. What leaves names stays although it is not wanted. more tells that others
+// follow when these are made.
+func changes(found, want entries, leaves func(name string) bool) (out []change, more bool) {
 	at := map[key]int{}
 	note := func(k key, put consul.ConfigEntry, phase int) {
 		c := change{key: k, put: put}
@@ -84,14 +85,15 @@ func changes(found, want entries) (out []change, more bool) {
 		}
 	}
 	for k, is := range found {
-		if _, wanted := want[k]; !wanted && ours(is) {
+		if _, wanted := want[k]; !wanted && ours(is) && !leaves(k.name) {
 			note(k, nil, order(k, is, true))
 		}
 	}
 	slices.SortFunc(out, func(a, b change) int {
 		return cmp.Or(cmp.Compare(at[a.key], at[b.key]), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
 	})
-	return out, more
+	// A redirect that stays keeps its subset: where nothing is to be made, nothing follows.
+	return out, more && len(out) > 0
 }
 
 // order of writes: who may not call any more is told first, and a service stands as long as

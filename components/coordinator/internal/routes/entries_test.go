@@ -21,8 +21,8 @@ func config(role string, callers ...string) route.Config {
 }
 
 // told are changes as words.
-func told(found, want routes.Entries) (out []string, more bool) {
-	list, more := routes.Changes(found, want)
+func told(found, want routes.Entries, stay ...string) (out []string, more bool) {
+	list, more := routes.Changes(found, want, func(name string) bool { return slices.Contains(stay, name) })
 	for _, c := range list {
 		kind, name, remove := c.Told()
 		verb := "put "
@@ -52,6 +52,33 @@ func TestChangesComeInAnOrderThatConsulTakes(t *testing.T) {
 		if got, more := told(routes.Wanted(c.found), routes.Wanted(c.want)); !slices.Equal(got, c.steps) || more != c.more {
 			t.Errorf("%s: %q, more %v", name, got, more)
 		}
+	}
+}
+
+// TestWhatIsLeftStays: names of which nothing is decided, with the subsets that they lead to.
+func TestWhatIsLeftStays(t *testing.T) {
+	service := config("follower", "web")
+	service.Routes = nil
+	for name, c := range map[string]struct {
+		found, want route.Config
+		stay, steps []string
+		more        bool
+	}{
+		"all":                   {config("leader", "web"), route.Config{}, []string{"pg-pg", "pg-master"}, nil, false},
+		"the service":           {config("leader", "web"), route.Config{}, []string{"pg-pg"}, []string{"remove resolver pg-master"}, false},
+		"a route to a service":  {config("leader", "web"), service, []string{"pg-master"}, []string{"put resolver pg-pg"}, true},
+		"callers that are gone": {config("leader", "web", "app"), config("leader", "web"), []string{"pg-master"}, []string{"put intentions pg-pg"}, false},
+	} {
+		if got, more := told(routes.Wanted(c.found), routes.Wanted(c.want), c.stay...); !slices.Equal(got, c.steps) || more != c.more {
+			t.Errorf("%s: %q, more %v", name, got, more)
+		}
+	}
+	// Written so, it is at rest.
+	wide := config("follower", "web")
+	wide.Services[0].Subsets["leader"] = `"leader" in Service.Tags`
+	wide.Routes[0].Subset = "leader"
+	if got, more := told(routes.Wanted(wide), routes.Wanted(service), "pg-master"); got != nil || more {
+		t.Errorf("at rest: %q, more %v", got, more)
 	}
 }
 

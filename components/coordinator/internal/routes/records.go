@@ -72,10 +72,11 @@ func meshNames(v *view.View, d route.Decided) []string {
 // there after all: its records may be newer in v than the part is.
 func mesh(lease store.Lease, v *view.View, d route.Decided, name string) (op store.Op, guard []store.Op, differs bool, err error) {
 	before, had := v.Meshes[name]
-	accepted, stored := v.Accepted[name], v.Specs[name]
+	// Also of an accepted spec that cannot be read: its group is there.
+	accepted, stored := v.IndexOf(store.GroupAcceptedKey(name), v.Accepted[name].Index), v.Specs[name]
 	switch {
-	case accepted.Index != 0:
-		guard = []store.Op{{Kind: store.OpCheckIndex, Key: store.GroupAcceptedKey(name), Index: accepted.Index}}
+	case accepted != 0:
+		guard = []store.Op{{Kind: store.OpCheckIndex, Key: store.GroupAcceptedKey(name), Index: accepted}}
 	case stored.Index != 0:
 		guard = []store.Op{{Kind: store.OpCheckIndex, Key: store.GroupSpecKey(name), Index: stored.Index}}
 	default:

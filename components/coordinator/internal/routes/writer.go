@@ -127,17 +127,17 @@ func (w *Writer) pass(ctx context.Context, lease store.Lease) (time.Duration, er
 	if last, left, stands := w.stands(now, rests); stands {
 		return left, last.left
 	}
-	known, err := v.RoutesKnown()
-	if err != nil {
-		return resync, err // a change of the records is what helps
-	}
-	decided, undecided := route.Decide(known)
-	wrote, err := w.record(ctx, lease, v, decided)
+	// A record that cannot be read stops nothing but what may rest on it: who may not call any
+	// more is taken away all the same.
+	known, missing, unread := v.RoutesKnown()
+	decided, undecided := route.DecidePartly(known, missing)
+	undecided = errors.Join(unread, undecided)
+	wrote, err := w.record(ctx, lease, v, decided.Decided)
 	if errors.Is(err, store.ErrConflict) {
 		return again, err
 	}
 	// A part that cannot be recorded keeps nobody from calling the others.
-	if err = errors.Join(err, w.configure(ctx, decided.Config)); err != nil {
+	if err = errors.Join(err, w.configure(ctx, decided)); err != nil {
 		return errorWait, errors.Join(undecided, err)
 	}
 	if !wrote {

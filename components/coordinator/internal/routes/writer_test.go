@@ -348,22 +348,64 @@ func TestDriftHeals(t *testing.T) {
 	}
 }
 
-// TestNothingIsDecidedByUnreadableRecords, and it is told; what stands goes on standing.
-func TestNothingIsDecidedByUnreadableRecords(t *testing.T) {
-	w := newWorld(t)
-	w.lead()
-	w.accept(database(nil), spec("web"))
-	w.await("declared", w.has(standing...))
-	w.put(store.RouteKey("odd"), map[string]int{"odd": 1})
-	w.await("it is told", w.writer.Failing)
-	w.accept(database(func(s *group.Spec) { s.Routes = nil }))
-	w.put(store.RouteKey("odder"), map[string]int{"odd": 1})
-	w.await("still", w.writer.Failing)
-	if !w.has(standing...)() {
-		t.Errorf("entries %v", w.entries())
+// cache is a group with a route of its own, which web and app may call.
+func cache(change func(*group.Spec)) group.Spec {
+	s := spec("cache")
+	s.Backends = []group.Backend{{Name: "c", Port: 6379, Allow: []string{"web", "app"}}}
+	s.Routes = []group.Route{{Name: "cache", Backend: "c"}}
+	if change != nil {
+		change(&s)
 	}
-	w.remove(store.RouteKey("odd"), store.RouteKey("odder"))
-	w.await("repaired", func() bool { return !w.writer.Failing() && w.has()() })
+	return s
+}
+
+// TestARecordThatCannotBeReadStopsNothingElse: who is taken out of allow may not call any more,
+// whichever record it is; it is told, what may rest on the record stays as it is, and nobody
+// gets anything that it may speak of.
+func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
+	odd := map[string]int{"odd": 1}
+	for name, c := range map[string]struct {
+		key string
+		// repair has it readable again; nil: it is deleted.
+		repair func(w *world)
+	}{
+		"a route that nobody declares": {store.RouteKey("odd"), nil},
+		"another route's address":      {store.RouteKey("pg-master"), nil},
+		"another group's part":         {store.MeshKey("pg"), nil},
+		"another group's spec":         {store.GroupAcceptedKey("pg"), func(w *world) { w.accept(database(nil)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.lead()
+			w.accept(database(nil), cache(nil), spec("web"), spec("app"))
+			all := append([]string{"intentions/cache-c", "resolver/cache", "resolver/cache-c"}, standing...)
+			w.await("declared", w.has(all...))
+			w.await("settled", w.writer.Settled)
+			w.put(c.key, odd)
+			w.await("it is told", w.writer.Failing)
+			w.accept(cache(func(s *group.Spec) { s.Backends[0].Allow = []string{"web"} }))
+			w.await("app may not call", func() bool { return !w.allowed("app", "cache-c") })
+			w.await("app has no route", func() bool {
+				server, _ := w.mesh("cache")
+				caller, _ := w.mesh("app")
+				return slices.Equal(server.Proxies[0].Callers, []string{"web"}) && len(caller.Routes) == 0
+			})
+			w.await("settled", w.writer.Settled)
+			if !w.allowed("web", "cache-c") || !w.allowed("web", "pg-pg") || w.allowed("app", "pg-pg") || !w.has(all...)() || !w.writer.Failing() {
+				t.Errorf("something else changed: entries %v", w.entries())
+			}
+			caller, _ := w.mesh("web")
+			if len(caller.Routes) != 2 {
+				t.Errorf("web has %+v", caller.Routes)
+			}
+			if c.repair != nil {
+				c.repair(w)
+			} else {
+				w.remove(c.key)
+			}
+			w.await("repaired", func() bool { return !w.writer.Failing() && w.writer.Settled() && w.has(all...)() })
+		})
+	}
 }
 
 // TestTheEarlierKeepsAName that two accepted specs claim; the other's is told.

@@ -53,43 +53,69 @@ func (v *View) MeshOf(name string) (mesh group.Mesh, index uint64, ok bool) {
 	return rec.Value, rec.Index, true
 }
 
-// RoutesKnown is what the service layer is decided by. Only accepted specs count: what is
-// stored, and was refused or not judged yet, gets no address. An error when a record cannot
-// be read that something may have: it would be taken from it, or given a second time.
-func (v *View) RoutesKnown() (route.Known, error) {
-	var unreadable []error
-	for _, bad := range v.Bad {
-		accepted := strings.HasPrefix(bad.Key, store.GroupsPrefix) && strings.HasSuffix(bad.Key, "/accepted")
-		if accepted || strings.HasPrefix(bad.Key, store.RoutesPrefix) || strings.HasPrefix(bad.Key, store.MeshPrefix) {
-			unreadable = append(unreadable, bad)
-		}
-	}
-	if len(unreadable) > 0 {
-		return route.Known{}, fmt.Errorf("routes are not decided while a record of them cannot be read, repair or delete it: %w", errors.Join(unreadable...))
-	}
-	out := route.Known{
+// RoutesKnown is what the service layer is decided by, and what of it exists and cannot be
+// read; unread tells that too. Only accepted specs count: what is stored, and was refused or
+// not judged yet, gets no address.
+func (v *View) RoutesKnown() (known route.Known, missing route.Missing, unread error) {
+	missing, unread = v.routesMissing()
+	known = route.Known{
 		Specs: make(map[string]group.Spec, len(v.Accepted)), Accepted: make(map[string]uint64, len(v.Accepted)),
 		Routes: make(map[string]route.Record, len(v.Routes)), Meshes: make(map[string]group.Mesh, len(v.Meshes)),
 	}
 	for name, a := range v.Accepted {
-		out.Specs[name], out.Accepted[name] = a.Value, a.Index
+		known.Specs[name], known.Accepted[name] = a.Value, a.Index
 	}
 	for name := range v.Meshes {
 		// It was accepted once; that record is lost, and the group is still there.
-		if spec, index, ok := v.InForce(name); ok && out.Accepted[name] == 0 {
-			out.Specs[name], out.Accepted[name] = spec, index
+		if spec, index, ok := v.InForce(name); ok && known.Accepted[name] == 0 && !missing.Specs[name] {
+			known.Specs[name], known.Accepted[name] = spec, index
+		}
+	}
+	for name, r := range v.Routes {
+		if !missing.Routes[name] {
+			known.Routes[name] = r.Value
+		}
+	}
+	for name, m := range v.Meshes {
+		known.Meshes[name] = m.Value
+	}
+	return known, missing, unread
+}
+
+// routesMissing are the records of the service layer that cannot be read. Of routes that have
+// one address none is believed.
+func (v *View) routesMissing() (out route.Missing, err error) {
+	out = route.Missing{Specs: map[string]bool{}, Routes: map[string]bool{}, Meshes: map[string]bool{}}
+	var errs []error
+	for _, bad := range v.Bad {
+		if note(&out, bad.Key) {
+			errs = append(errs, fmt.Errorf("what may rest on a record of routes that cannot be read stays as it is, repair or delete it: %w", bad))
 		}
 	}
 	whose := map[netip.Addr]string{}
 	for _, name := range slices.Sorted(maps.Keys(v.Routes)) {
-		r := v.Routes[name].Value
-		if other, twice := whose[r.VIP]; twice {
-			return route.Known{}, fmt.Errorf("routes are not decided while %s and %s both have the address %s: delete the record of the one that shall get another", store.RouteKey(other), store.RouteKey(name), r.VIP)
+		vip := v.Routes[name].Value.VIP
+		if other, twice := whose[vip]; twice {
+			out.Routes[other], out.Routes[name] = true, true
+			errs = append(errs, fmt.Errorf("%s and %s both have the address %s: delete the record of the one that shall get another", store.RouteKey(other), store.RouteKey(name), vip))
 		}
-		whose[r.VIP], out.Routes[name] = name, r
+		whose[vip] = name
 	}
-	for name, m := range v.Meshes {
-		out.Meshes[name] = m.Value
+	return out, errors.Join(errs...)
+}
+
+// note has the record at key among those that are missing; false when it is none of routes.
+func note(m *route.Missing, key string) bool {
+	for prefix, of := range map[string]map[string]bool{store.MeshPrefix: m.Meshes, store.RoutesPrefix: m.Routes} {
+		if name, is := strings.CutPrefix(key, prefix); is {
+			of[name] = true
+			return true
+		}
 	}
-	return out, nil
+	name, is := strings.CutSuffix(key, "/accepted")
+	if name, below := strings.CutPrefix(name, store.GroupsPrefix); is && below {
+		m.Specs[name] = true
+		return true
+	}
+	return false
 }

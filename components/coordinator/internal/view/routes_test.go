@@ -1,10 +1,12 @@
 package view_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/route"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
 )
@@ -14,39 +16,61 @@ const (
 	goodMesh  = `{"group":"pg","proxies":[{"id":"pg-pg-sidecar-proxy","service":"pg-pg","backend":"pg","port":20003,"local_port":5432}]}`
 )
 
-// TestNoRouteIsDecidedByUnreadableRecords: what they may name would be given a second time.
-func TestNoRouteIsDecidedByUnreadableRecords(t *testing.T) {
+// TestRecordsThatCannotBeReadAreMissing: neither is one believed, nor taken for one that is not
+// there; the rest is known.
+func TestRecordsThatCannotBeReadAreMissing(t *testing.T) {
 	good := func() map[string]string {
 		return map[string]string{store.RouteKey("pg-master"): goodRoute, store.MeshKey("pg"): goodMesh, store.GroupAcceptedKey("pg"): accepted(t, "pg")}
 	}
-	if _, err := read(t, map[string]string{}).RoutesKnown(); err != nil {
-		t.Error(err)
+	missing := func(m route.Missing) (out []string) {
+		for what, of := range map[string]map[string]bool{"spec ": m.Specs, "route ": m.Routes, "mesh ": m.Meshes} {
+			for name := range of {
+				out = append(out, what+name)
+			}
+		}
+		slices.Sort(out)
+		return out
 	}
-	known, err := read(t, good()).RoutesKnown()
-	if err != nil || known.Routes["pg-master"].VIP.String() != "127.10.1.2" || known.Meshes["pg"].Proxies[0].Port != 20003 || known.Specs["pg"].Name != "pg" || known.Accepted["pg"] == 0 {
-		t.Errorf("%+v, %v", known, err)
+	whole := func(k route.Known) bool {
+		return k.Routes["pg-master"].VIP.String() == "127.10.1.2" && k.Meshes["pg"].Proxies[0].Port == 20003 && k.Specs["pg"].Name == "pg" && k.Accepted["pg"] != 0
 	}
-	for key, text := range map[string]string{
-		store.RouteKey("other"):        `{"route":"pg-master","vip":"127.10.1.3","group":"pg"}`,
-		store.RouteKey("outside"):      `{"route":"outside","vip":"127.11.1.3","group":"pg"}`,
-		store.RouteKey("twice"):        `{"route":"twice","vip":"127.10.1.2","group":"pg"}`,
-		store.RoutesPrefix + "a/b":     goodRoute,
-		store.MeshKey("web"):           goodMesh,
-		store.MeshKey("a"):             `{"group":"a","odd":1}`,
-		store.MeshKey("b"):             strings.ReplaceAll(strings.ReplaceAll(goodMesh, `"pg",`, `"b",`), "20003", "21003"),
-		store.GroupAcceptedKey("lost"): `{}`,
+	if _, m, err := read(t, map[string]string{}).RoutesKnown(); err != nil || missing(m) != nil {
+		t.Error(m, err)
+	}
+	if known, m, err := read(t, good()).RoutesKnown(); err != nil || missing(m) != nil || !whole(known) {
+		t.Errorf("%+v, %v, %v", known, m, err)
+	}
+	for key, c := range map[string]struct{ text, missing string }{
+		store.RouteKey("other"):        {`{"route":"pg-master","vip":"127.10.1.3","group":"pg"}`, "route other"},
+		store.RouteKey("outside"):      {`{"route":"outside","vip":"127.11.1.3","group":"pg"}`, "route outside"},
+		store.RoutesPrefix + "a/b":     {goodRoute, "route a/b"},
+		store.MeshKey("web"):           {goodMesh, "mesh web"},
+		store.MeshKey("a"):             {`{"group":"a","odd":1}`, "mesh a"},
+		store.MeshKey("b"):             {strings.ReplaceAll(strings.ReplaceAll(goodMesh, `"pg",`, `"b",`), "20003", "21003"), "mesh b"},
+		store.GroupAcceptedKey("lost"): {`{}`, "spec lost"},
 	} {
 		entries := good()
-		entries[key] = text
-		if known, err := read(t, entries).RoutesKnown(); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %+v, %v", key, known, err)
+		entries[key] = c.text
+		if known, m, err := read(t, entries).RoutesKnown(); err == nil || !strings.Contains(err.Error(), key) || !slices.Equal(missing(m), []string{c.missing}) || !whole(known) {
+			t.Errorf("%s: %+v, %v, %v", key, known, missing(m), err)
 		}
+	}
+	entries := good()
+	entries[store.RouteKey("twice")] = `{"route":"twice","vip":"127.10.1.2","group":"pg"}`
+	if known, m, err := read(t, entries).RoutesKnown(); err == nil || !slices.Equal(missing(m), []string{"route pg-master", "route twice"}) || len(known.Routes) != 0 {
+		t.Errorf("one address twice: %+v, %v, %v", known.Routes, missing(m), err)
+	}
+	// What is stored was not judged, so it stands for no accepted one that cannot be read.
+	entries = good()
+	entries[store.GroupAcceptedKey("pg")], entries[store.GroupSpecKey("pg")] = `{}`, specText(t)
+	if known, m, err := read(t, entries).RoutesKnown(); err == nil || len(known.Specs) != 0 || !m.Specs["pg"] {
+		t.Errorf("only stored: %+v, %v, %v", known.Specs, m, err)
 	}
 	// These say nothing of routes: an operator's broken edit must not stop them.
 	for _, key := range []string{store.FreezeKey(), store.GroupSpecKey("pg"), store.SlotKey("pg", "pg-0"), store.GroupStatusKey("pg")} {
 		entries := good()
 		entries[key] = `now`
-		if _, err := read(t, entries).RoutesKnown(); err != nil {
+		if _, m, err := read(t, entries).RoutesKnown(); err != nil || missing(m) != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 	}

@@ -29,7 +29,12 @@ type handover struct {
 }
 
 // roleSwitch is from the new leader's taking writes to the first answer of it over the route.
-func (h handover) roleSwitch() time.Duration { return h.reached.Sub(h.took) }
+// None is negative: where the route was first, the look at the member was the slower one.
+func (h handover) roleSwitch() time.Duration { return max(0, h.reached.Sub(h.took)) }
+
+// routeFirst reports that the new leader answered over the route before its own answer was
+// seen: it took writes before took, and how long before is not known.
+func (h handover) routeFirst() bool { return h.reached.Before(h.took) }
 
 // handOver has the leader's CVM restarted, for which its agent hands the leadership over
 // first, and measures that.

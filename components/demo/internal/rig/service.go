@@ -85,7 +85,7 @@ func handoverFigures(seen []handover) []figures.Figure {
 		return nil
 	}
 	var reached, stalls, routes, directs, wholes, busy []float64
-	failed, attempted, refused, stale, routeFailed, directFailed := 0, 0, 0, 0, 0, 0
+	failed, attempted, refused, stale, routeFailed, directFailed, routeFirst := 0, 0, 0, 0, 0, 0, 0
 	for _, h := range seen {
 		pooled, route, direct := h.ways[load.Pooled], h.ways[load.Route], h.ways[load.Direct]
 		reached = append(reached, ms(h.roleSwitch()))
@@ -94,11 +94,15 @@ func handoverFigures(seen []handover) []figures.Figure {
 		failed, attempted = failed+pooled.Failed, attempted+pooled.Attempted
 		routeFailed, directFailed = routeFailed+route.Failed, directFailed+direct.Failed
 		refused, stale = refused+h.refused, stale+h.stale
+		if h.routeFirst() {
+			routeFirst++
+		}
 	}
 	number := float64(len(seen))
 	out := []figures.Figure{
 		figures.New("role_switch_ms_p50", "ms", "<= 350", reached, map[string]float64{
 			"p99": quantile(reached, 0.99), "refused_over_the_route": float64(refused), "answered_by_a_follower": float64(stale),
+			"route_was_first": float64(routeFirst),
 		}),
 		single(fmt.Sprintf("pooled_failed_in_%d_handovers", len(seen)), "writes", "<= 0", float64(failed), map[string]float64{
 			"attempted": float64(attempted), "handovers": number, "route_failed": float64(routeFailed), "direct_failed": float64(directFailed),

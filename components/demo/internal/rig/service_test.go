@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -53,6 +54,23 @@ func TestHandoverFigures(t *testing.T) {
 	} {
 		if f, is := got[name]; !is || f.Value != want.value || f.Reached() != want.reached {
 			t.Errorf("%s: %+v, want %v, reached %t", name, f, want.value, want.reached)
+		}
+	}
+}
+
+// TestNoRoleSwitchIsNegative: where the route answered first it counts as 0, and as such.
+func TestNoRoleSwitchIsNegative(t *testing.T) {
+	early := moved(300*time.Millisecond, 0)
+	early.reached = early.took.Add(-time.Second)
+	for _, c := range []struct {
+		seen         []handover
+		value, first float64
+	}{
+		{[]handover{moved(time.Second, 0)}, 200, 0},
+		{[]handover{early, moved(time.Second, 0), early}, 0, 2},
+	} {
+		if f := handoverFigures(c.seen)[0]; f.Value != c.value || f.Detail["route_was_first"] != c.first || slices.Min(f.Samples) < 0 {
+			t.Errorf("%+v, want %v and %v", f, c.value, c.first)
 		}
 	}
 }

@@ -1,0 +1,70 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"cadre.dev/agent/internal/driver"
+	"cadre.dev/core/rollout"
+)
+
+// preparing is a fakeDriver that chooses before it transfers.
+type preparing struct {
+	*fakeDriver
+
+	fails error
+}
+
+func (d preparing) Prepare(_ context.Context, r driver.TransferRequest) (driver.TransferRequest, error) {
+	_ = d.called("prepare")
+	if d.fails == nil {
+		r.Chosen = driver.Choice{Candidate: r.Candidates[0], Epoch: 1}
+	}
+	return r, d.fails
+}
+
+func (d preparing) Transfer(ctx context.Context, r driver.TransferRequest) (driver.Transferred, error) {
+	_ = d.called(fmt.Sprintf("by %q:", r.Chosen.Candidate))
+	return d.fakeDriver.Transfer(ctx, r)
+}
+
+// fakeCallers note when they wait.
+type fakeCallers struct{ driver *fakeDriver }
+
+func (c fakeCallers) Hold(context.Context, Key) string {
+	_ = c.driver.called("hold")
+	return ""
+}
+
+func (c fakeCallers) Release(_ context.Context, _ Key, leader string) {
+	_ = c.driver.called("release to " + leader)
+}
+
+// TestNobodyWaitsForWhatCanBeDoneBefore: the driver prepares while callers are still served,
+// and nobody is held for a hand-over that it refuses then.
+func TestNobodyWaitsForWhatCanBeDoneBefore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails error
+		state rollout.StepState
+		calls string
+	}{
+		"prepared":          {nil, rollout.StepDone, `prepare hold by "db-2": transfer release to db-2 drain`},
+		"refused":           {fmt.Errorf("%w: nobody can", driver.ErrUnsafe), rollout.StepFailed, "prepare"},
+		"busy":              {fmt.Errorf("%w: a backup", driver.ErrBusy), rollout.StepFailed, "prepare prepare prepare"},
+		"could not prepare": {fmt.Errorf("%w: slow", driver.ErrTransient), rollout.StepDone, `prepare hold by "": transfer release to db-2 drain`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, t.TempDir())
+			b.driver.lead(self)
+			b.cfg.Callers = fakeCallers{b.driver}
+			b.cfg.Member.SetDriver(preparing{b.driver, tc.fails})
+			o := drainOrder(1)
+			b.Apply(o)
+			b.await(o.Key, tc.state)
+			if got := b.driver.did(); got != tc.calls {
+				t.Errorf("calls %q, want %q", got, tc.calls)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"cadre.dev/core/group"
+)
+
+// ErrPutOff: what is asked for may be somebody else's, of whom a record cannot be read.
+var ErrPutOff = errors.New("put off until all records of routes can be read")
+
+// standing tells what the readable records show to be there already.
+type standing struct {
+	Known
+
+	missing Missing
+	out     Partly
+	errs    []error
+}
+
+// putOff is spec without the routes that a missing record could speak against.
+func (s *standing) putOff(spec group.Spec) group.Spec {
+	var stay []group.Route
+	for _, r := range spec.Routes {
+		at := slices.IndexFunc(spec.Backends, func(b group.Backend) bool { return b.Name == r.Backend })
+		if at < 0 {
+			continue // Validate says so
+		}
+		service := spec.Service(spec.Backends[at])
+		if !s.mayHave(spec.Name, r.Name, service) {
+			s.errs = append(s.errs, fmt.Errorf("group %s: route %s: %w", spec.Name, r.Name, ErrPutOff))
+			s.out.left[r.Name], s.out.left[service] = true, true
+			continue
+		}
+		stay = append(stay, r)
+	}
+	spec.Routes = stay
+	return spec
+}
+
+// mayHave reports whether a route to a service is to be decided: both stand as the group's, or
+// no missing record can have given their names, addresses and ports to another.
+func (s *standing) mayHave(name, route, service string) bool {
+	record, has := s.Routes[route]
+	switch {
+	case has && record.Group == name:
+		// It has its address, or keeps that which it has where the record tells none.
+	case has || s.missing.Routes[route]:
+		if len(s.missing.Specs) > 0 || s.missing.Routes[route] {
+			return false // the one that had it may have it still
+		}
+	case len(s.missing.Routes)+len(s.missing.Specs) > 0 || s.missing.Meshes[name]:
+		return false
+	}
+	if s.missing.Meshes[name] {
+		return !s.others(name, service)
+	}
+	return len(s.missing.Specs) == 0 || proxied(s.Meshes[name], service) || s.led(name, service)
+}
+
+// others reports whether members of another group have a proxy for the service, or may have.
+func (s *standing) others(name, service string) bool {
+	for other, mesh := range s.Meshes {
+		if other != name && proxied(mesh, service) {
+			return true
+		}
+	}
+	for other := range s.missing.Meshes {
+		if other != name && slices.Contains(claims(s.Specs[other]), service) {
+			return true
+		}
+	}
+	return false
+}
+
+// led reports whether somebody's route leads to the service, as one of the group.
+func (s *standing) led(name, service string) bool {
+	for _, mesh := range s.Meshes {
+		if slices.ContainsFunc(mesh.Routes, func(r group.RouteTo) bool { return r.Group == name && r.Service == service }) {
+			return true
+		}
+	}
+	return false
+}
+
+// holding is a part that has a proxy for each service of the group that stands, in place of
+// one that cannot be read: it has their names before others that claim them. The ports mean
+// nothing, and are written nowhere.
+func (s *standing) holding(name string) (out group.Mesh) {
+	spec := s.Specs[name]
+	ports := portBook{}
+	services := map[string]string{}
+	for _, b := range spec.Backends {
+		if routed(spec, b) {
+			services[spec.Service(b)] = b.Name
+		}
+	}
+	for _, service := range slices.Sorted(maps.Keys(services)) {
+		if port, err := ports.give(service); err == nil {
+			out.Proxies = append(out.Proxies, group.Proxy{ID: group.ProxyOf(service), Service: service, Backend: services[service], Port: port})
+		}
+	}
+	out.Group = name
+	return out
+}

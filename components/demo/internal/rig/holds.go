@@ -1,0 +1,94 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// HeldRoutes are the routes whose callers wait while the database's leader hands over, sorted.
+var HeldRoutes = []string{masterRoute, pooledRoute}
+
+// What the logs say of a hand-over that callers wait for.
+const (
+	sayTold     = "callers were told to wait for a hand-over"
+	sayHeld     = "a route is held"
+	sayReleased = "a route is released"
+)
+
+// Hold is a route that was held in a caller's CVM, by the log of its agent, which is written
+// once the route is held and once it is open again. To is zero while it is held.
+type Hold struct {
+	Route    string
+	From, To time.Time
+	// Reason for which it was released.
+	Reason string
+}
+
+// Holds are those of one operation, in a Slot's CVM, in the order in which they began.
+func (r *Rig) Holds(ctx context.Context, slot, operation string) ([]Hold, error) {
+	lines, err := r.Lines(ctx, r.PlatformName(slot), "cadre", "a route is ", operation)
+	if err != nil {
+		return nil, err
+	}
+	return holdsIn(lines), nil
+}
+
+// said is what a line of an agent's or a coordinator's log says of a hand-over.
+type said struct {
+	At      time.Time `json:"@timestamp"`
+	Message string    `json:"@message"`
+	Route   string    `json:"route"`
+	Reason  string    `json:"reason"`
+	Waiting int       `json:"waiting"`
+}
+
+// holdsIn reads the lines of an agent's log that are of one operation.
+func holdsIn(lines []string) (out []Hold) {
+	for _, line := range lines {
+		var one said
+		if json.Unmarshal([]byte(line), &one) != nil {
+			continue // it is being written
+		}
+		switch one.Message {
+		case sayHeld:
+			out = append(out, Hold{Route: one.Route, From: one.At})
+		case sayReleased:
+			i := slices.IndexFunc(out, func(h Hold) bool { return h.Route == one.Route && h.To.IsZero() })
+			if i >= 0 { // a pooler that could not be paused is let go too
+				out[i].To, out[i].Reason = one.At, one.Reason
+			}
+		}
+	}
+	return out
+}
+
+// AwaitTold waits for the first coordinator that told callers to wait for an operation, and
+// found some that do.
+func (r *Rig) AwaitTold(ctx context.Context, coordinators []string, operation string) (slot string, err error) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		for _, one := range coordinators {
+			lines, err := r.Lines(ctx, r.PlatformName(one), coordinatorService, sayTold, operation)
+			if err == nil && slices.ContainsFunc(lines, toldSome) {
+				return one, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", errors.Join(fmt.Errorf("no coordinator told callers to wait for %s", operation), context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// toldSome reports that callers wait, of whom a coordinator tells in a line: each of them
+// tells those that it hears itself, who may be none.
+func toldSome(line string) bool {
+	var one said
+	return json.Unmarshal([]byte(line), &one) == nil && one.Message == sayTold && one.Waiting > 0
+}
