@@ -1,0 +1,137 @@
+package simulated
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/measure"
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/operate"
+	"cadre.dev/coordinator/internal/ratchet"
+	"cadre.dev/coordinator/internal/reconcile"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/vet"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	"cadre.dev/platform"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/store"
+)
+
+// listWithin bounds one list of the platform.
+const listWithin = 10 * time.Second
+
+// ErrUnreadable says that the coordinator has not read the records yet.
+var ErrUnreadable = errors.New("the records are not readable yet")
+
+// Config of a Coordinator. All fields are required.
+type Config struct {
+	// Cluster and the Slot of the coordinator.
+	Cluster, Slot string
+	// OwnApp is the coordinators' app on the platform, which no call may touch.
+	OwnApp   string
+	Store    store.Store
+	Platform platform.Platform
+	// Images that members may boot with.
+	Images policy.ImagePolicy
+	// Now is the coordinator's wall clock. Leases go by the bubble's.
+	Now func() time.Time
+	// Failpoint is called at each named point between two effects; it may not return.
+	Failpoint func(name string)
+	Log       *slog.Logger
+}
+
+// Coordinator is one process. What it has in memory is lost with it: make a new one. Its methods
+// may be called at any time, concurrently.
+type Coordinator struct {
+	cfg     Config
+	views   *view.Watcher
+	reports *reports.Reports
+	loop    *reconcile.Reconciler
+}
+
+// New makes one; it does nothing before Run.
+func New(cfg Config) *Coordinator {
+	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now)}
+	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
+	judge := vet.New(cfg.OwnApp, nil)
+	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
+	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
+	operator := operate.New(operate.Config{
+		Cluster: cfg.Cluster, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
+		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
+	})
+	c.loop = reconcile.New(reconcile.Config{
+		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
+		Operator: operator, Tokens: noTokens{}, Vet: judge, Images: cfg.Images, Guard: c.guard,
+		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
+	})
+	return c
+}
+
+// Run reads the records, and leads while it has the Lease, until ctx ends.
+func (c *Coordinator) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { _ = c.views.Run(ctx) }) // it ends with ctx
+	all.Go(func() { _ = c.loop.Run(ctx) })
+	all.Wait()
+}
+
+// Hear takes a report of the Boot that holds slot.
+func (c *Coordinator) Hear(slot, boot string, r *controlv1.Report) { c.reports.Put(slot, boot, r) }
+
+// Desired is what an agent is told: nil while this coordinator does not take the Boot for the
+// one that holds the Slot.
+func (c *Coordinator) Desired(slot, boot string) (*controlv1.Desired, error) {
+	v, _ := c.views.Latest()
+	if v == nil {
+		return nil, ErrUnreadable
+	}
+	a, admitted := v.Admissions[slot]
+	if !admitted || a.Value.BootID != boot {
+		return nil, nil //nolint:nilnil // it is to ask for an admission
+	}
+	spec, ok := v.Accepted[a.Value.Group]
+	if !ok {
+		return nil, ErrUnreadable
+	}
+	return control.Desired(v, spec.Value, slot, boot)
+}
+
+// Statuses are those of all groups as the store has them now, by group.
+func Statuses(ctx context.Context, s store.Store) (map[string]group.Status, error) {
+	v, err := view.Read(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]group.Status{}
+	for name := range v.Specs {
+		st, err := view.ReadStatus(ctx, s, name)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		out[name] = st
+	}
+	return out, nil
+}
+
+// uncounted are metrics that nobody reads.
+type uncounted struct{}
+
+func (uncounted) Leads(bool, uint64)           {}
+func (uncounted) Pass(string, string, float64) {}
+func (uncounted) Call(string, string)          {}
+
+// noTokens: simulated members have none.
+type noTokens struct{}
+
+func (noTokens) Retire(context.Context, string, ...string) error { return nil }
+func (noTokens) Sweep(context.Context) (tokens.Swept, error)     { return tokens.Swept{}, nil }
