@@ -106,21 +106,13 @@ func (c *Coordinator) Desired(slot, boot string) (*controlv1.Desired, error) {
 	return control.Desired(v, spec.Value, slot, boot)
 }
 
-// Statuses are those of all groups as the store has them now, by group.
-func Statuses(ctx context.Context, s store.Store) (map[string]group.Status, error) {
-	v, err := view.Read(ctx, s)
-	if err != nil {
-		return nil, err
+// Status is that of a group as the store has it now; zero: there is none yet.
+func Status(ctx context.Context, s store.Store, name string) (group.Status, error) {
+	st, err := view.ReadStatus(ctx, s, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return group.Status{}, nil
 	}
-	out := map[string]group.Status{}
-	for name := range v.Specs {
-		st, err := view.ReadStatus(ctx, s, name)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-		out[name] = st
-	}
-	return out, nil
+	return st, err
 }
 
 // uncounted are metrics that nobody reads.
