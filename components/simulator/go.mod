@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cadre.dev/coordinator v0.0.0
 	cadre.dev/core v0.0.0
+	cadre.dev/figures v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0
 	cadre.dev/store v0.0.0
@@ -79,6 +80,7 @@ replace (
 	cadre.dev/coordinator => ../coordinator
 	cadre.dev/core => ../core
 	cadre.dev/exec => ../exec
+	cadre.dev/figures => ../figures
 	cadre.dev/logging => ../logging
 	cadre.dev/mesh => ../mesh
 	cadre.dev/overlay => ../overlay

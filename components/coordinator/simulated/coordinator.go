@@ -20,6 +20,7 @@ import (
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 	"cadre.dev/platform"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
@@ -27,6 +28,10 @@ import (
 
 // listWithin bounds one list of the platform.
 const listWithin = 10 * time.Second
+
+// warmup is how long a coordinator that has just started waits for agents to be heard, as the
+// real one does.
+const warmup = reports.LiveWithin + 6*time.Second
 
 // ErrUnreadable says that the coordinator has not read the records yet.
 var ErrUnreadable = errors.New("the records are not readable yet")
@@ -55,24 +60,37 @@ type Coordinator struct {
 	views   *view.Watcher
 	reports *reports.Reports
 	loop    *reconcile.Reconciler
+
+	mu sync.Mutex
+	// told are the last answers, by Slot; guarded by mu. Members ask far more often than
+	// records change.
+	told map[string]told
+}
+
+// told is an answer to a Boot by a View.
+type told struct {
+	view *view.View
+	boot string
+	d    *controlv1.Desired
 }
 
 // New makes one; it does nothing before Run.
 func New(cfg Config) *Coordinator {
-	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now)}
+	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now), told: map[string]told{}}
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := vet.New(cfg.OwnApp, nil)
 	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
+	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
-		Cluster: cfg.Cluster, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
 	})
 	c.loop = reconcile.New(reconcile.Config{
 		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
 		Operator: operator, Tokens: noTokens{}, Vet: judge, Images: cfg.Images, Guard: c.guard,
-		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
+		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
 	})
 	return c
 }
@@ -95,6 +113,19 @@ func (c *Coordinator) Desired(slot, boot string) (*controlv1.Desired, error) {
 	if v == nil {
 		return nil, ErrUnreadable
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := c.told[slot]; last.view == v && last.boot == boot {
+		return last.d, nil
+	}
+	d, err := desired(v, slot, boot)
+	if err == nil {
+		c.told[slot] = told{v, boot, d}
+	}
+	return d, err
+}
+
+func desired(v *view.View, slot, boot string) (*controlv1.Desired, error) {
 	a, admitted := v.Admissions[slot]
 	if !admitted || a.Value.BootID != boot {
 		return nil, nil //nolint:nilnil // it is to ask for an admission

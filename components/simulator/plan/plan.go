@@ -108,9 +108,11 @@ func Draw(seed uint64) Plan {
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
+// kinds are those of faults. A crash between two effects is what is drawn most.
+var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Lose, Expire, Skew}
+
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {
-	kinds := []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Lose, Expire, Skew}
 	var out []Fault
 	at := time.Duration(0)
 	for range r.IntN(7) {
@@ -119,11 +121,8 @@ func faults(r *rand.Rand, p Plan) []Fault {
 			break
 		}
 		f := Fault{Kind: kinds[r.IntN(len(kinds))], At: at, For: min(time.Second+upTo(r, 90*time.Second), Horizon-at)}
-		switch f.Kind { //nolint:exhaustive // the others happen to coordinators
-		case Mute, Sicken, Reboot, Lose:
+		if f.Target = r.IntN(p.Coordinators); f.ofMember() {
 			f.Target = r.IntN(p.Replicas)
-		default:
-			f.Target = r.IntN(p.Coordinators)
 		}
 		if f.Kind == Skew {
 			f.By = []time.Duration{-time.Hour, -time.Minute, -2 * time.Second, 2 * time.Second, time.Minute, time.Hour}[r.IntN(6)]

@@ -85,6 +85,13 @@ func (w *World) oddsLocked(kind string) (plan.Odds, *rand.Rand) {
 	return w.plan.Odds, r
 }
 
+// count notes that something was made to go wrong.
+func (w *World) count() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults++
+}
+
 // wait lets d pass, or less where all goes right again before.
 func (w *World) wait(ctx context.Context, d time.Duration) {
 	if left := w.plan.HealAt - time.Since(w.began); left < d {

@@ -18,6 +18,7 @@ func (w *World) misfortunes(ctx context.Context) {
 		if !pause(ctx, f.At-time.Since(w.began)) {
 			return
 		}
+		w.count()
 		w.say(trace.Faulted, "fault", fmt.Sprintf("%s %d for %s", f.Kind, f.Target, f.For.Round(time.Millisecond)))
 		all.Go(func() { w.happen(ctx, f) })
 	}

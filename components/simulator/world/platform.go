@@ -24,8 +24,8 @@ var (
 const (
 	// bootTakes is from a call until the CVM runs; quickly enough that a run stays short.
 	bootTakes = 8 * time.Second
-	// callLimit is when a coordinator's driver gives up on a call.
-	callLimit = 30 * time.Second
+	// callLimit is when a coordinator gives up on a call.
+	callLimit = 10 * time.Second
 	// settle is how long the platform may hide an effect.
 	settle = 3 * time.Minute
 )
@@ -49,6 +49,9 @@ func (l *platformLink) List(ctx context.Context, appID string) ([]platform.Insta
 	defer w.mu.Unlock()
 	odds, r := w.oddsLocked("list " + l.p.slot)
 	chance := r.Float64()
+	if chance < odds.BlindList+odds.StaleList {
+		w.faults++
+	}
 	if chance < odds.BlindList {
 		return nil, fmt.Errorf("list: 503: try again")
 	}
@@ -222,6 +225,9 @@ func (l *platformLink) call(ctx context.Context, call trace.Call, apply func() e
 	call.ID, call.Deadline = w.calls, time.Since(w.began)+callLimit
 	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", call.Verb, slot))
 	f := fateOf(odds, r)
+	if f.slow > 0 || !f.applied || f.silent {
+		w.faults++
+	}
 	event := trace.Event{By: l.p.slot, Group: groupName, Slot: slot, Call: call}
 	w.noteAsLocked(trace.Called, event)
 	var failed error

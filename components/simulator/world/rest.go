@@ -88,7 +88,7 @@ func (w *World) resting(ctx context.Context, s group.Spec) (string, error) {
 func (w *World) settle(resting map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting}
+	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults}
 	for _, c := range w.sortedLocked() {
 		e.CVMs = append(e.CVMs, trace.CVM{Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash})
 	}

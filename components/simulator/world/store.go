@@ -69,8 +69,10 @@ func (l storeLink) Commit(ctx context.Context, ops ...store.Op) error {
 	odds, r := l.w.odds("commit " + l.p.slot)
 	switch chance := r.Float64(); {
 	case chance < odds.LostWrite:
+		l.w.count()
 		return fmt.Errorf("commit: %w: lost", store.ErrUnknown)
 	case chance < odds.LostWrite+odds.LostAck:
+		l.w.count()
 		_ = l.Memory.Commit(ctx, ops...) // whatever was answered is lost
 		return fmt.Errorf("commit: %w: the answer is lost", store.ErrUnknown)
 	}

@@ -45,8 +45,9 @@ type World struct {
 	cuts map[cut]int
 	// draws counts the decisions of each kind, so that each has a number of its own.
 	draws map[string]uint64
-	// healed: nothing goes wrong any more.
+	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
+	faults int
 }
 
 // New makes a world in which nothing runs yet. log gets what coordinators say.
