@@ -45,7 +45,7 @@ type cvm struct {
 	sequence            uint64
 }
 
-// workload is a group's own cluster. Guarded by World.mu.
+// workload is the group's own cluster. Guarded by World.mu.
 type workload struct {
 	leader string
 	epoch  uint64
@@ -152,7 +152,7 @@ func (w *World) tell(c *cvm, boot string, d *controlv1.Desired) {
 // standLocked notes whether the member serves, and who leads the workload.
 func (w *World) standLocked(c *cvm) {
 	well := c.boot != "" && c.admitted && c.sick == 0
-	group := w.workload(groupName)
+	group := &w.workload
 	switch {
 	case well && !c.served:
 		c.served = true
@@ -171,23 +171,16 @@ func (w *World) stopLocked(c *cvm, why string) {
 		c.served = false
 		w.noteLocked(trace.Event{Kind: trace.Stopped, By: c.slot, Group: groupName, Slot: c.slot, Boot: c.boot, Text: why})
 	}
-	if w.workload(groupName).leader == c.slot {
+	if w.workload.leader == c.slot {
 		w.leadLocked("")
 	}
 }
 
 func (w *World) leadLocked(slot string) {
-	group := w.workload(groupName)
+	group := &w.workload
 	group.leader = slot
 	group.epoch++
 	w.noteLocked(trace.Event{Kind: trace.Led, By: slot, Group: groupName, Slot: slot})
-}
-
-func (w *World) workload(name string) *workload {
-	if w.workloads[name] == nil {
-		w.workloads[name] = &workload{epoch: 1}
-	}
-	return w.workloads[name]
 }
 
 // reportLocked does what the order says, and is what the agent says of it.
@@ -210,7 +203,7 @@ func (w *World) reportLocked(c *cvm) *controlv1.Report {
 }
 
 func (w *World) memberLocked(c *cvm) *controlv1.MemberView {
-	group, well := w.workload(groupName), c.sick == 0
+	group, well := &w.workload, c.sick == 0
 	out := &controlv1.MemberView{Alive: well, Ready: well, CaughtUp: &well, Leader: group.leader, Epoch: group.epoch, MayDisrupt: true}
 	switch {
 	case w.plan.Workload == "none":
@@ -229,7 +222,7 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 	if order.GetVerb() != controlv1.Verb_VERB_DRAIN {
 		return step
 	}
-	group := w.workload(groupName)
+	group := &w.workload
 	if group.leader == c.slot {
 		for _, candidate := range order.GetTransferCandidates() {
 			if w.servesLocked(candidate) {

@@ -94,7 +94,7 @@ func (l storeLink) Acquire(ctx context.Context, holder string) (store.Lease, err
 	l.p.lease = lease
 	l.w.mu.Unlock()
 	if l.w.isCut(l.p, toStore) {
-		l.Memory.PauseRenewalsOf(holder, true)
+		l.PauseRenewalsOf(holder, true)
 	}
 	if l.p.dead() {
 		loseLease(lease)

@@ -36,9 +36,8 @@ type World struct {
 	taken int
 	calls int
 	// boots counts the Boots of all CVMs.
-	boots int
-	// workloads by group.
-	workloads map[string]*workload
+	boots    int
+	workload workload
 	// coordinators by Slot.
 	coordinators map[string]*process
 	// cuts are the connections that are broken; see link.go.
@@ -54,7 +53,7 @@ type World struct {
 func New(p plan.Plan, log *slog.Logger) *World {
 	w := &World{
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
-		cvms: map[string]*cvm{}, workloads: map[string]*workload{}, coordinators: map[string]*process{},
+		cvms: map[string]*cvm{}, workload: workload{epoch: 1}, coordinators: map[string]*process{},
 		cuts: map[cut]int{}, draws: map[string]uint64{},
 	}
 	w.store.OnCommitted(w.committed)
@@ -88,7 +87,7 @@ func (w *World) committed(c storetest.Committed) {
 	deleted := 0
 	for _, op := range c.Ops {
 		e := trace.Event{Kind: trace.Committed, By: c.Holder, Term: c.Term, Index: c.Index, Key: op.Key}
-		switch op.Kind { //nolint:exhaustive // the others check, and change nothing
+		switch op.Kind {
 		case store.OpPut, store.OpPutCAS:
 			read(&e, op.Value)
 		case store.OpDelete, store.OpDeleteCAS:
