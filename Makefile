@@ -156,6 +156,22 @@ bench-admission: tools build ## measure admission and renewals, with a storm of 
 	@mkdir -p .out
 	@$(BIN)/cadre-bench-admission --out .out/bench-admission.json
 
+# The simulator makes much garbage and keeps little.
+SIM = cd components/simulator && GOGC=400 go test -count=1 -timeout 0 -v
+
+.PHONY: sim
+sim: commands ## replay a seed of the simulator and print all that happened (SEED=25)
+	@$(SIM) -run 'TestSeed$$' -seed $${SEED:-1}
+
+.PHONY: sim-hunt
+sim-hunt: commands ## run fresh seeds until one breaks a promise, then shorten it (FOR=1h; until stopped)
+	@$(SIM) -run TestHunt -for $${FOR:-8760h}
+
+.PHONY: sim-report
+sim-report: commands ## run fresh seeds for two minutes and write the figures (FOR=10m)
+	@mkdir -p .out
+	@$(SIM) -run TestHunt -for $${FOR:-2m} -report $(CURDIR)/.out/bench-sim.json
+
 .PHONY: bench-plan
 bench-plan: build ## measure what one decision over 100, 1000 and 10000 slots costs
 	@mkdir -p .out

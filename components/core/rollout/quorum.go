@@ -48,9 +48,10 @@ func (w *world) holdsOfSize(c candidate) []Hold {
 }
 
 // alone: no other member can have m's duties, by what they are: learners, and replicas
-// that may not lead. Then m is updated like the only member of its group (R18).
+// that may not lead. Then m is updated like the only member of its group (R18). Members that
+// are to be removed have them as long as they run.
 func (w *world) alone(m *member) bool {
-	if len(w.members) == 1 {
+	if len(w.everyone) == 1 {
 		return true
 	}
 	if !w.view.roles || !m.leads() {
@@ -59,7 +60,7 @@ func (w *world) alone(m *member) bool {
 	if w.view.voting && len(w.view.voters) > 0 {
 		return len(w.view.voters) == 1
 	}
-	for _, other := range w.members {
+	for _, other := range w.everyone {
 		// One that is silent may be able to lead.
 		if other != m && (other.report == nil || other.report.Role != RoleLearner && other.report.Role != RoleNone) {
 			return false

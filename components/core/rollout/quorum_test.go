@@ -389,3 +389,16 @@ func TestR53_ARetryGivesNoSecondTransfer(t *testing.T) {
 		t.Errorf("%d transfers", p.Rollout.Transfers)
 	}
 }
+
+// TestWhoIsToBeRemovedTakesOver: a leader whose group shrinks to it is not alone while the
+// others still run, because the loss of their disks was not agreed to. Its update hands over to
+// one of them; it used to interrupt the service. Found by the simulator, seed 15.
+func TestWhoIsToBeRemovedTakesOver(t *testing.T) {
+	f := newFixture(4, "patroni").want("B").rolling()
+	f.spec.Replicas = 1
+	p := f.plan()
+	tr := actionOf(t, p, "db-0").Transfer
+	if tr == nil || tr.ExpectedLeader != "db-0" || !slices.Equal(tr.Candidates, []string{"db-1", "db-2", "db-3"}) {
+		t.Errorf("transfer: %+v", tr)
+	}
+}

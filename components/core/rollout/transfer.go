@@ -58,10 +58,15 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 
 // transferCandidates are those who can take over from c, best first: available,
 // caught up, following c, and for an update at the target already; the most
-// advanced first, then the lowest ordinal (R53, R56).
+// advanced first, then the lowest ordinal (R53, R56). Members that are to be removed come last:
+// their removal hands over again, which is better than an interruption now.
 func (w *world) transferCandidates(c candidate) []string {
 	var fit []*member
-	for _, m := range w.members {
+	others := w.members
+	if c.kind == operation.Update {
+		others = w.everyone
+	}
+	for _, m := range others {
 		if m == c.m || !m.available || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
 			continue
 		}
@@ -77,7 +82,13 @@ func (w *world) transferCandidates(c candidate) []string {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(updated(a), updated(b)), -cmp.Compare(a.report.Epoch, b.report.Epoch),
+		going := func(m *member) int {
+			if slices.Contains(w.condemned, m) {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(going(a), going(b)), cmp.Compare(updated(a), updated(b)), -cmp.Compare(a.report.Epoch, b.report.Epoch),
 			cmp.Compare(lagOf(a), lagOf(b)), cmp.Compare(a.ordinal, b.ordinal))
 	})
 	slots := make([]string, 0, len(fit))

@@ -44,6 +44,8 @@ type Memory struct {
 	sequence int
 	maxTerm  uint64
 	faults   faults
+	// committed is told of each transaction; guarded by mu.
+	committed func(Committed)
 }
 
 type item struct {

@@ -181,10 +181,20 @@ func (m *Memory) ExpireSession() bool {
 // PauseRenewals makes every renewal hang until it is called with false, as if
 // the holders' processes had been paused.
 func (m *Memory) PauseRenewals(paused bool) {
+	m.pauseRenewals(paused, func(*session) bool { return true })
+}
+
+// PauseRenewalsOf is [Memory.PauseRenewals] for the Leases that one holder has now.
+func (m *Memory) PauseRenewalsOf(holder string, paused bool) {
+	m.pauseRenewals(paused, func(s *session) bool { return s.holder == holder })
+}
+
+func (m *Memory) pauseRenewals(paused bool, which func(*session) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, open := range m.sessions {
 		switch {
+		case !which(open):
 		case paused && open.paused == nil:
 			open.paused = make(chan struct{})
 		case !paused && open.paused != nil:

@@ -52,6 +52,9 @@ func (m *Memory) commit(ops []store.Op) *store.ConflictError {
 	if len(conflict.Failed) > 0 {
 		return conflict
 	}
+	if m.committed != nil {
+		m.tellLocked(ops, txn.index)
+	}
 	txn.finishLocked()
 	return nil
 }

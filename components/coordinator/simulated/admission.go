@@ -1,0 +1,74 @@
+package simulated
+
+import (
+	"context"
+	"slices"
+
+	"cadre.dev/core/policy"
+	"cadre.dev/store"
+)
+
+// Evidence is what a Boot proves of itself: in the simulator it says so.
+type Evidence struct {
+	Slot, Boot string
+	// InstanceID and AppID are the CVM's, ComposeHash and OSImage what it measured.
+	InstanceID, AppID, ComposeHash, OSImage string
+}
+
+// Admit records the Boot as the one that holds its Slot, if the Slot's policy lets it; else it
+// says false. An error says that it may have been recorded or not: the Boot asks again.
+func (c *Coordinator) Admit(ctx context.Context, e Evidence) (bool, error) {
+	v, _ := c.views.Latest()
+	if v == nil {
+		return false, ErrUnreadable
+	}
+	p, ok := v.Policies[e.Slot]
+	if !ok || p.Value.InstanceID != e.InstanceID || e.InstanceID == "" {
+		return false, nil
+	}
+	before := v.Admissions[e.Slot]
+	if before.Value.BootID == e.Boot {
+		return true, nil
+	}
+	for _, a := range slices.Backward(p.Value.Allowed) {
+		if a.ComposeHash != e.ComposeHash || e.OSImage != "" && a.OSImage != e.OSImage {
+			continue
+		}
+		admission := policy.Admission{
+			Group: p.Value.Group, Slot: e.Slot, BootID: e.Boot, InstanceID: e.InstanceID, AppID: e.AppID, Revision: a.Revision,
+			Epoch: p.Value.Epoch, Generation: before.Value.Generation + 1, AdmittedAt: c.cfg.Now(), By: c.cfg.Slot,
+		}
+		now := p.Value.Revoking(v.Gate.Revocations)
+		if policy.Barred(admission, now).Code != "" || now.RequireApproval && !a.Approved {
+			continue
+		}
+		put, err := store.Put(store.AdmissionKey(e.Slot), admission, before.Index)
+		if err != nil {
+			return false, err
+		}
+		// The policy must still be the one that was judged by: the gate may move meanwhile.
+		return true, c.cfg.Store.Commit(ctx, put, store.Op{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(e.Slot), Index: p.Index})
+	}
+	return false, nil
+}
+
+// guard takes Slots away from Boots that may not hold them any more, as admission's does.
+func (c *Coordinator) guard(ctx context.Context, lease store.Lease) {
+	for {
+		v, changed := c.views.Latest()
+		if v != nil {
+			for slot, a := range v.Admissions {
+				if v.Unfit(a.Value, v.Policies[slot].Value).Code == "" {
+					continue
+				}
+				// What is behind fails on its index, and the next View has it.
+				_ = c.cfg.Store.Commit(ctx, append(lease.Fence(), store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(slot), Index: a.Index})...)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package simulated
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/measure"
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/operate"
+	"cadre.dev/coordinator/internal/ratchet"
+	"cadre.dev/coordinator/internal/reconcile"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/vet"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/appcompose"
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
+	"cadre.dev/platform"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/store"
+)
+
+// listWithin bounds one list of the platform.
+const listWithin = 10 * time.Second
+
+// warmup is how long a coordinator that has just started waits for agents to be heard, as the
+// real one does.
+const warmup = reports.LiveWithin + 6*time.Second
+
+// ErrUnreadable says that the coordinator has not read the records yet.
+var ErrUnreadable = errors.New("the records are not readable yet")
+
+// Config of a Coordinator. All fields are required.
+type Config struct {
+	// Cluster and the Slot of the coordinator.
+	Cluster, Slot string
+	// OwnApp is the coordinators' app on the platform, which no call may touch.
+	OwnApp   string
+	Store    store.Store
+	Platform platform.Platform
+	// Images that members may boot with.
+	Images policy.ImagePolicy
+	// Now is the coordinator's wall clock. Leases go by the bubble's.
+	Now func() time.Time
+	// Failpoint is called at each named point between two effects; it may not return.
+	Failpoint func(name string)
+	Log       *slog.Logger
+}
+
+// Coordinator is one process. What it has in memory is lost with it: make a new one. Its methods
+// may be called at any time, concurrently.
+type Coordinator struct {
+	cfg     Config
+	views   *view.Watcher
+	reports *reports.Reports
+	loop    *reconcile.Reconciler
+
+	mu sync.Mutex
+	// told are the last answers, by Slot; guarded by mu. Members ask far more often than
+	// records change.
+	told map[string]told
+}
+
+// told is an answer to a Boot by a View.
+type told struct {
+	view *view.View
+	boot string
+	d    *controlv1.Desired
+}
+
+// New makes one; it does nothing before Run.
+func New(cfg Config) *Coordinator {
+	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now), told: map[string]told{}}
+	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
+	judge := vet.New(cfg.OwnApp, nil)
+	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
+	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
+	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
+	operator := operate.New(operate.Config{
+		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
+		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
+	})
+	c.loop = reconcile.New(reconcile.Config{
+		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
+		Operator: operator, Tokens: noTokens{}, Vet: judge, Images: cfg.Images, Guard: c.guard,
+		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
+	})
+	return c
+}
+
+// Run reads the records, and leads while it has the Lease, until ctx ends.
+func (c *Coordinator) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { _ = c.views.Run(ctx) }) // it ends with ctx
+	all.Go(func() { _ = c.loop.Run(ctx) })
+	all.Wait()
+}
+
+// Hear takes a report of the Boot that holds slot.
+func (c *Coordinator) Hear(slot, boot string, r *controlv1.Report) { c.reports.Put(slot, boot, r) }
+
+// Desired is what an agent is told: nil while this coordinator does not take the Boot for the
+// one that holds the Slot.
+func (c *Coordinator) Desired(slot, boot string) (*controlv1.Desired, error) {
+	v, _ := c.views.Latest()
+	if v == nil {
+		return nil, ErrUnreadable
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := c.told[slot]; last.view == v && last.boot == boot {
+		return last.d, nil
+	}
+	d, err := desired(v, slot, boot)
+	if err == nil {
+		c.told[slot] = told{v, boot, d}
+	}
+	return d, err
+}
+
+func desired(v *view.View, slot, boot string) (*controlv1.Desired, error) {
+	a, admitted := v.Admissions[slot]
+	if !admitted || a.Value.BootID != boot {
+		return nil, nil //nolint:nilnil // it is to ask for an admission
+	}
+	spec, ok := v.Accepted[a.Value.Group]
+	if !ok {
+		return nil, ErrUnreadable
+	}
+	return control.Desired(v, spec.Value, slot, boot)
+}
+
+// Status is that of a group as the store has it now; zero: there is none yet.
+func Status(ctx context.Context, s store.Store, name string) (group.Status, error) {
+	st, err := view.ReadStatus(ctx, s, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return group.Status{}, nil
+	}
+	return st, err
+}
+
+// uncounted are metrics that nobody reads.
+type uncounted struct{}
+
+func (uncounted) Leads(bool, uint64)           {}
+func (uncounted) Pass(string, string, float64) {}
+func (uncounted) Call(string, string)          {}
+
+// noTokens: simulated members have none.
+type noTokens struct{}
+
+func (noTokens) Retire(context.Context, string, ...string) error { return nil }
+func (noTokens) Sweep(context.Context) (tokens.Swept, error)     { return tokens.Swept{}, nil }

@@ -1,0 +1,211 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// three members of a workload, all well.
+func three(workload string, change ...func(*group.Spec)) *run {
+	return start().spec(workload, 3, change...).members("pg-0", "pg-1", "pg-2")
+}
+
+func availabilityCases() []cases {
+	return []cases{budgetCases(), quorumCases(), leaderCases(), haltCases(), pathCases()}
+}
+
+func budgetCases() cases {
+	const draining, acting = operation.Draining, operation.Acting
+	return cases{
+		id: "I1",
+		bad: []named{
+			{"a second one is drained", three("none").phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
+			{"one is restarted without a drain while another boots", three("none").
+				phases("a", "pg-0", draining, operation.Drained, acting, operation.Booting).stops("pg-0").
+				op("b", "pg-1", operation.Recorded, skipDrain).op("b", "pg-1", acting)},
+			{"one is down by itself for long", three("none").stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
+			{"the step failed and its member does not serve", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Booting, operation.Failed).phases("b", "pg-1", draining)},
+			{"a third one of two that may", three("none", maxUnavailable(2)).phases("a", "pg-0", draining).phases("b", "pg-1", draining).phases("c", "pg-2", draining)},
+			{"two in one transaction", func() *run {
+				r := three("none")
+				r.together = true
+				return r.phases("a", "pg-0", draining).phases("b", "pg-1", draining)
+			}()},
+			{"a member whose CVM never came up counts", start().spec("none", 3).members("pg-0", "pg-1").binds("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
+		},
+		good: []named{
+			{"one after the other", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling, operation.Done).
+				phases("b", "pg-1", draining)},
+			{"one that was called off serves on", three("none").phases("a", "pg-0", draining, operation.Aborted).phases("b", "pg-1", draining)},
+			{"two of two that may", three("none", maxUnavailable(2)).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
+			{"the target is the one that is down", three("none").stops("pg-2").after(EvidenceAge).op("a", "pg-2", acting, skipDrain)},
+			{"nobody may know yet that one is down", three("none").stops("pg-2").phases("a", "pg-0", draining)},
+			{"a creation takes nobody away", three("none").phases("a", "pg-0", draining).op("b", "pg-1", acting, kind(operation.Create, operation.PartCreate))},
+			{"an intent alone takes nobody away", three("none").phases("a", "pg-0", draining).phases("b", "pg-1", operation.Recorded)},
+			{"a Slot that was never filled", start().spec("none", 3).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
+			{"one that is not wanted any more", three("none").spec("none", 2).after(time.Minute).phases("a", "pg-0", draining).
+				op("b", "pg-2", draining, kind(operation.Delete, operation.PartDelete))},
+			{"a budget that was lowered a moment ago", three("none", maxUnavailable(2)).phases("a", "pg-0", draining).spec("none", 3, maxUnavailable(1)).phases("b", "pg-1", draining)},
+		},
+	}
+}
+
+func quorumCases() cases {
+	const draining = operation.Draining
+	all := maxUnavailable(3)
+	allow := func(s *group.Spec) { s.UpdatePolicy.Interruption = group.InterruptionAllow }
+	return cases{
+		id: "I2",
+		bad: []named{
+			{"a second of three", three("etcd", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
+			{"one of three while another is down", three("consul", all).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
+			{"one of two", start().spec("etcd", 2).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
+			{"the third of five", start().spec("etcd", 5, maxUnavailable(5)).members("pg-0", "pg-1", "pg-2", "pg-3", "pg-4").
+				stops("pg-4").after(EvidenceAge).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
+		},
+		good: []named{
+			{"one of three", three("etcd", all).phases("a", "pg-0", draining)},
+			{"two of five", start().spec("etcd", 5, maxUnavailable(5)).members("pg-0", "pg-1", "pg-2", "pg-3", "pg-4").
+				phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
+			{"the one that is down", three("etcd").stops("pg-1").stops("pg-2").after(EvidenceAge).op("a", "pg-2", operation.Acting, skipDrain)},
+			{"one of two where the spec allows it", start().spec("etcd", 2, allow).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
+			{"the only one", start().spec("etcd", 1).members("pg-0").phases("a", "pg-0", draining)},
+			{"members that do not vote", three("patroni", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
+			{"nobody may know yet that another is down", three("etcd", all).stops("pg-2").phases("a", "pg-0", draining)},
+			{"Slots that did not join yet are no voters", start().spec("etcd", 5).members("pg-0", "pg-1", "pg-2").phases("a", "pg-0", draining)},
+		},
+	}
+}
+
+func handOver(op *operation.Operation) {
+	op.Transfer = &operation.Transfer{ExpectedLeader: op.Slot, Candidates: []string{"pg-1"}}
+}
+
+func leaderCases() cases {
+	const draining, acting = operation.Draining, operation.Acting
+	led := func() *run { return three("patroni").leads("pg-0").after(time.Minute) }
+	at := func(r *run, revisions ...string) *run {
+		for i, rev := range revisions {
+			slot := group.SlotName("pg", i)
+			r.admitted(slot, "boot-1-of-"+slot, rev, 1)
+		}
+		return r
+	}
+	late := func(op *operation.Operation) { op.DrainDeadline = op.Entered[acting] }
+	return cases{
+		id: "I3",
+		bad: []named{
+			{"it leads when it is stopped", led().phases("a", "pg-0", operation.Recorded, draining, operation.Drained, acting)},
+			{"it is restarted without a drain", led().op("a", "pg-0", acting, skipDrain, kind(operation.Restart, operation.PartRestart))},
+			{"before the others run the target", at(led(), "old", "new", "old").op("a", "pg-0", draining, handOver)},
+			{"it is replaced", led().phases("a", "pg-0", draining, operation.Drained).op("a", "pg-0", acting, kind(operation.Replace, operation.PartDelete))},
+			{"it is removed while others serve", three("patroni").leads("pg-2").spec("patroni", 2).after(time.Minute).op("a", "pg-2", acting, kind(operation.Delete, operation.PartDelete))},
+		},
+		good: []named{
+			{"another took over", at(led(), "old", "new", "new").op("a", "pg-0", draining, handOver).leads("pg-1").phases("a", "pg-0", operation.Drained, acting)},
+			{"the drain's time is over", led().phases("a", "pg-0", draining, operation.Drained).op("a", "pg-0", acting, late)},
+			{"a follower", led().phases("a", "pg-1", draining, acting)},
+			{"the only member", start().spec("patroni", 1).members("pg-0").leads("pg-0").after(time.Minute).phases("a", "pg-0", draining, acting)},
+			{"a leader that is down", led().stops("pg-0").op("a", "pg-0", acting, skipDrain)},
+			{"leadership came a moment ago", led().phases("a", "pg-1", draining, operation.Drained).leads("pg-1").phases("a", "pg-1", acting)},
+			{"a Slot below the partition stays behind", at(three("patroni", func(s *group.Spec) { s.UpdatePolicy.Partition = 1 }).leads("pg-2").after(time.Minute), "old", "new", "old").
+				op("a", "pg-2", draining, handOver)},
+			{"the last one of a group that goes", led().stops("pg-1").stops("pg-2").spec("patroni", 0).after(time.Minute).op("a", "pg-0", acting, kind(operation.Delete, operation.PartDelete))},
+		},
+	}
+}
+
+func haltCases() cases {
+	const draining, acting = operation.Draining, operation.Acting
+	failed := func() *run {
+		return three("none", maxUnavailable(3)).phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Booting, operation.Failed)
+	}
+	refused := func(op *operation.Operation) { op.Cause = operation.CauseRefused }
+	asked := func(op *operation.Operation) { op.Request = "q1" }
+	elsewhere := func(op *operation.Operation) { op.Rollout = "another" }
+	return cases{
+		id: "I6",
+		bad: []named{
+			{"the next Slot", failed().phases("b", "pg-1", operation.Recorded, draining)},
+			{"the next Slot, long after", failed().after(time.Hour).phases("b", "pg-1", draining)},
+			{"the next Slot by another leader", failed().lead("coordinator-1", 2).op("b", "pg-1", operation.Recorded, skipDrain).op("b", "pg-1", acting)},
+			{"the platform's failure of a boot", three("none", maxUnavailable(3)).phases("a", "pg-2", draining, acting).stops("pg-2").
+				op("a", "pg-2", operation.Failed, func(op *operation.Operation) { op.Cause = operation.CauseBootError }).phases("b", "pg-0", draining)},
+		},
+		good: []named{
+			{"the Slot serves again", failed().serves("pg-0").phases("b", "pg-1", draining)},
+			{"a person lets it go on", failed().operator("control/queue/r1").phases("b", "pg-1", draining)},
+			{"a corrected spec", failed().spec("none", 3, maxUnavailable(3)).phases("b", "pg-1", draining)},
+			{"the same Slot once more", failed().phases("b", "pg-0", draining)},
+			{"asked for by a person", failed().op("b", "pg-1", draining, asked)},
+			{"a step that was recorded before", three("none", maxUnavailable(3)).phases("b", "pg-1", operation.Recorded).phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
+			{"the platform refused, nothing happened", three("none", maxUnavailable(3)).phases("a", "pg-0", draining, acting).stops("pg-0").op("a", "pg-0", operation.Failed, refused).
+				phases("b", "pg-1", draining)},
+			{"another rollout", failed().op("b", "pg-1", draining, elsewhere)},
+		},
+	}
+}
+
+func pathCases() cases {
+	open := func() *run {
+		return three("none").admitted("pg-0", "b1", "old", 1).phases("a", "pg-0", operation.Acting)
+	}
+	there := func() *run { return open().admitted("pg-0", "b2", "new", 2) }
+	return cases{
+		id: "I7",
+		bad: []named{
+			{"forward, back and forward again", there().admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
+			{"over a third one", there().admitted("pg-0", "b3", "other", 3).admitted("pg-0", "b4", "new", 4)},
+			{"back twice", there().admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "other", 4).admitted("pg-0", "b5", "old", 5)},
+			{"also over an eviction", there().admitted("pg-0", "b2", "new", 2).removed().admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
+		},
+		good: []named{
+			{"once forward", there()},
+			{"once forward and once back", there().admitted("pg-0", "b3", "old", 3)},
+			{"another Boot of the same", there().admitted("pg-0", "b3", "new", 3)},
+			{"a person decided between", there().admitted("pg-0", "b3", "old", 3).operator("control/queue/r1").admitted("pg-0", "b4", "new", 4)},
+			{"two Slots", there().admitted("pg-1", "c1", "old", 1).phases("b", "pg-1", operation.Acting).admitted("pg-1", "c2", "new", 2)},
+		},
+	}
+}
+
+func diskCases() []cases {
+	gone := func(slot string) func(*trace.Event) {
+		return func(e *trace.Event) { e.Call.VMUUID = "vm-of-" + slot }
+	}
+	remove := func(op *operation.Operation) { op.Kind, op.Part, op.To = operation.Delete, operation.PartDelete, "" }
+	replace := func(op *operation.Operation) {
+		op.Kind, op.Part, op.Request, op.Actor = operation.Replace, operation.PartDelete, "q1", operation.ActorOperator
+	}
+	unasked := func(op *operation.Operation) { op.Request = "" }
+	kept := func(s *group.Spec) { s.PreservedState.Disk = "data" }
+	scaledIn := func(change ...func(*group.Spec)) *run {
+		return three("none").operator("control/delete-disks/pg").spec("none", 2, change...).after(time.Minute)
+	}
+	return []cases{{
+		id: "I23",
+		bad: []named{
+			{"nobody says so", three("none").called(trace.Delete, "pg-2")},
+			{"for an update", scaledIn().phases("a", "pg-2", operation.Acting).called(trace.Delete, "pg-2")},
+			{"a Slot that is wanted", three("none").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"nobody gave the disk up", three("none").spec("none", 2).after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"the spec preserves it", scaledIn(kept).op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"another CVM than the one that is named", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2", gone("pg-1"))},
+			{"a replacement that nobody asked for", three("none").op("a", "pg-2", operation.Acting, replace, unasked).called(trace.Delete, "pg-2")},
+			{"the permission was taken back", scaledIn().operator("control/delete-disks/pg").removed().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+		},
+		good: []named{
+			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(trace.Delete, "pg-2")},
+			{"wanted again a moment ago", scaledIn().op("a", "pg-2", operation.Acting, remove).spec("none", 3).called(trace.Delete, "pg-2")},
+			{"a restart deletes nothing", three("none").op("a", "pg-2", operation.Acting, kind(operation.Restart, operation.PartRestart)).called(trace.Restart, "pg-2")},
+		},
+	}}
+}

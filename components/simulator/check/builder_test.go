@@ -1,0 +1,243 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/simulator/trace"
+)
+
+// began is the wall clock's time of a hand-made run's beginning.
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// run builds a trace by hand: each method adds an event, and gives the run again. A second
+// passes with each, unless after says how long.
+type run struct {
+	t     trace.Trace
+	now   time.Duration
+	index uint64
+	// together: events are of one transaction.
+	together bool
+	term     uint64
+	by       string
+	calls    int
+	ops      map[string]*operation.Operation
+}
+
+func start() *run { return &run{term: 1, by: "coordinator-0", ops: map[string]*operation.Operation{}} }
+
+// then changes what was added last.
+func (r *run) then(change func(e *trace.Event)) *run {
+	change(&r.t[len(r.t)-1])
+	return r
+}
+
+func (r *run) add(e trace.Event) *run {
+	if !r.together {
+		r.now += time.Second
+	}
+	e.At = r.now
+	r.t = append(r.t, e)
+	return r
+}
+
+func (r *run) after(d time.Duration) *run {
+	r.now += d
+	return r
+}
+
+// lead has another coordinator write, with a Term.
+func (r *run) lead(by string, term uint64) *run {
+	r.by, r.term = by, term
+	return r
+}
+
+func (r *run) commit(e trace.Event) *run {
+	if !r.together {
+		r.index++
+	}
+	e.Kind, e.By, e.Index, e.Term = trace.Committed, r.by, r.index, r.term
+	return r.add(e)
+}
+
+// removed says that what was written last was a deletion.
+func (r *run) removed() *run { return r.then(func(e *trace.Event) { e.Deleted = true }) }
+
+// spec of group pg with so many replicas of a workload.
+func (r *run) spec(workload string, replicas int, change ...func(*group.Spec)) *run {
+	return r.commit(trace.Event{Key: "groups/pg/accepted", Group: "pg", Spec: specOf(workload, replicas, change...)})
+}
+
+func specOf(workload string, replicas int, change ...func(*group.Spec)) *group.Spec {
+	s := group.Spec{Name: "pg", Platform: "phala", Replicas: replicas, Workload: group.Workload{Kind: workload}}
+	for _, c := range change {
+		c(&s)
+	}
+	s.Normalize()
+	return &s
+}
+
+func maxUnavailable(n int) func(*group.Spec) {
+	return func(s *group.Spec) { s.UpdatePolicy.MaxUnavailableFixed = &n }
+}
+
+// members of pg serve, for long.
+func (r *run) members(slots ...string) *run {
+	for _, slot := range slots {
+		r.serves(slot)
+	}
+	return r.after(time.Minute)
+}
+
+func (r *run) serves(slot string) *run { return r.servesAs(slot, "boot-1-of-"+slot) }
+
+func (r *run) servesAs(slot, boot string) *run {
+	return r.add(trace.Event{Kind: trace.Served, By: slot, Group: "pg", Slot: slot, Boot: boot})
+}
+
+func (r *run) stops(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Stopped, By: slot, Group: "pg", Slot: slot, Boot: "boot-1-of-" + slot})
+}
+
+func (r *run) leads(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Led, By: slot, Group: "pg", Slot: slot})
+}
+
+// op writes the Operation of that name for a Slot, in the next phase; it keeps what was said of
+// it before. Without other words it is an update of rollout "r" from "old" to "new".
+func (r *run) op(id, slot string, phase operation.Phase, change ...func(*operation.Operation)) *run {
+	op := operation.Operation{ID: id, Group: "pg", Slot: slot, Kind: operation.Update, Rollout: "r", From: "old", To: "new", VMUUID: "vm-of-" + slot}
+	if before := r.ops[id]; before != nil {
+		op = *before
+	}
+	entered := operation.PhaseTimes{}
+	for p, at := range op.Entered {
+		entered[p] = at
+	}
+	now := began.Add(r.now)
+	entered[phase] = now
+	op.Phase, op.Entered, op.Term = phase, entered, r.term
+	switch phase {
+	case operation.Draining:
+		op.DrainDeadline = now.Add(2 * time.Minute)
+	case operation.Acting:
+		op.Calls++
+		op.CallIssuedAt, op.CallOutcome, op.Part = now, "", operation.PartCompose
+	case operation.Booting:
+		op.CallOutcome = operation.OutcomeDone
+	case operation.Failed:
+		op.Cause, op.Reason = operation.CauseDeadline, "not available"
+	case operation.Recorded, operation.Drained, operation.Joining, operation.Settling, operation.Done, operation.Aborted, operation.Superseded:
+	}
+	for _, c := range change {
+		c(&op)
+	}
+	r.ops[id] = &op
+	return r.commit(trace.Event{Key: "operations/" + id, Group: "pg", Slot: slot, Operation: &op})
+}
+
+// ops in several phases, one after the other.
+func (r *run) phases(id, slot string, phases ...operation.Phase) *run {
+	for _, p := range phases {
+		r.op(id, slot, p)
+	}
+	return r
+}
+
+func kind(k operation.Kind, part operation.Part) func(*operation.Operation) {
+	return func(op *operation.Operation) { op.Kind, op.Part = k, part }
+}
+
+func skipDrain(op *operation.Operation) { op.SkipDrain = true }
+
+// allowed is the policy of a Slot: revision r is allowed as "hash-of-r", numbered in order.
+func (r *run) allowed(slot string, revisions ...string) *run {
+	p := &policy.SlotPolicy{Group: "pg", Slot: slot, AppID: "app", InstanceID: "instance-of-" + slot, Epoch: 1, Term: r.term}
+	for i, rev := range revisions {
+		p.Allowed = append(p.Allowed, policy.AllowedRevision{Revision: rev, ComposeHash: "hash-of-" + rev, Number: uint64(i + 1)})
+	}
+	return r.commit(trace.Event{Key: "policy/slots/" + slot, Group: "pg", Slot: slot, Policy: p})
+}
+
+// gate changes the policy that was written last.
+func (r *run) gate(change func(*policy.SlotPolicy)) *run {
+	return r.then(func(e *trace.Event) { change(e.Policy) })
+}
+
+// admitted is a Boot of the Slot's instance, at a revision. Admission leads nobody.
+func (r *run) admitted(slot, boot, revision string, generation uint64) *run {
+	a := &policy.Admission{
+		Group: "pg", Slot: slot, BootID: boot, InstanceID: "instance-of-" + slot, AppID: "app", Revision: revision,
+		Epoch: 1, Generation: generation,
+	}
+	return r.commit(trace.Event{Key: "admissions/" + slot, Group: "pg", Slot: slot, Boot: boot, Admission: a}).
+		then(func(e *trace.Event) { e.By, e.Term = "", 0 })
+}
+
+// boot changes the admission that was written last.
+func (r *run) boot(change func(*policy.Admission)) *run {
+	return r.then(func(e *trace.Event) { change(e.Admission) })
+}
+
+// binds is the record of a Slot that has CVM "vm-of-<slot>".
+func (r *run) binds(slot string) *run {
+	_, ordinal, _ := group.ParseSlot(slot)
+	return r.commit(trace.Event{Key: "slots/pg/" + slot, Group: "pg", Slot: slot, Bound: &group.SlotRecord{
+		Group: "pg", Slot: slot, Ordinal: ordinal, PlatformName: "sim-" + slot, VMUUID: "vm-of-" + slot, InstanceID: "instance-of-" + slot,
+	}})
+}
+
+func (r *run) binding(change func(*group.SlotRecord)) *run {
+	return r.then(func(e *trace.Event) { change(e.Bound) })
+}
+
+// operator writes at a key.
+func (r *run) operator(key string) *run {
+	return r.commit(trace.Event{Key: key}).then(func(e *trace.Event) { e.By, e.Term = "operator", 0 })
+}
+
+// called is the next call; effected and answered are about the call of a number.
+func (r *run) called(verb trace.Verb, slot string, change ...func(*trace.Event)) *run {
+	r.calls++
+	e := trace.Event{Kind: trace.Called, By: r.by, Group: "pg", Slot: slot, Call: trace.Call{
+		ID: r.calls, Verb: verb, Name: "sim-" + slot, VMUUID: "vm-of-" + slot, Deadline: r.now + 31*time.Second,
+	}}
+	if verb == trace.Create || verb == trace.Update {
+		e.Call.Hash = "hash-of-new"
+	}
+	for _, c := range change {
+		c(&e)
+	}
+	return r.add(e)
+}
+
+func (r *run) effected(id int) *run {
+	return r.about(trace.Effected, id)
+}
+
+func (r *run) answered(id int, outcome trace.Outcome) *run {
+	return r.about(trace.Answered, id).then(func(e *trace.Event) { e.Outcome = outcome })
+}
+
+func (r *run) about(kind trace.Kind, id int) *run {
+	for _, e := range r.t {
+		if e.Kind == trace.Called && e.Call.ID == id {
+			e.Kind = kind
+			return r.add(e)
+		}
+	}
+	return r.add(trace.Event{Kind: kind, By: r.by, Call: trace.Call{ID: id}})
+}
+
+func (r *run) crashed(by string) *run { return r.add(trace.Event{Kind: trace.Crashed, By: by}) }
+
+// settled ends the run: the platform has the CVMs of these Slots, and pg gives a reason.
+func (r *run) settled(reason string, slots ...string) *run {
+	e := trace.Event{Kind: trace.Settled, Resting: map[string]string{"pg": reason}}
+	for _, slot := range slots {
+		e.CVMs = append(e.CVMs, trace.CVM{Name: "sim-" + slot, VMUUID: "vm-of-" + slot, InstanceID: "instance-of-" + slot})
+	}
+	return r.add(e)
+}

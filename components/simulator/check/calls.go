@@ -1,0 +1,106 @@
+package check
+
+import (
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// onceEffective is I17: a call takes effect once, and of all calls of one Operation for one
+// part of its change one takes effect, however often it was repeated. What the platform does
+// twice by a fault of its own is not counted.
+func onceEffective(t trace.Trace) []Violation {
+	type part struct {
+		operation string
+		verb      trace.Verb
+	}
+	var f findings
+	calls, effects, parts := map[int]part{}, map[int]bool{}, map[part]int{}
+	walk(t, func(s *state, i int, e trace.Event) {
+		id := e.Call.ID
+		if e.Kind == trace.Called {
+			if op := s.member(e.Slot).acting(); op != nil {
+				calls[id] = part{op.ID, e.Call.Verb}
+			}
+		}
+		if e.Kind != trace.Effected || e.By == "fault" {
+			return
+		}
+		if effects[id] {
+			f.add(i, "call %d (%s %s) takes effect a second time", id, e.Call.Verb, e.Call.Name)
+			return
+		}
+		effects[id] = true
+		p, known := calls[id]
+		if first, twice := parts[p]; known && twice {
+			f.add(i, "%s of %s takes effect by call %d after it did by call %d", p.verb, p.operation, id, first)
+			return
+		}
+		parts[p] = id
+	})
+	return f
+}
+
+// writeAhead is I18: a call is sent by whoever wrote the record that announces it, after that
+// record and for what it says; no record is removed before its Operation ended, and one that
+// ends after a call says how the call ended, or why the Operation failed.
+func writeAhead(t trace.Trace) []Violation {
+	var f findings
+	sent := map[string]int{} // by Operation
+	walk(t, func(s *state, i int, e trace.Event) {
+		switch {
+		case e.Kind == trace.Called:
+			op := s.member(e.Slot).acting()
+			if op == nil {
+				f.add(i, "call %d for %s: no record announces it", e.Call.ID, e.Slot)
+				return
+			}
+			sent[op.ID]++
+			if why := s.unannounced(op, e, sent[op.ID]); why != "" {
+				f.add(i, "call %d of %s: %s", e.Call.ID, op.ID, why)
+			}
+		case e.Kind == trace.Committed && e.Operation != nil:
+			if why := s.endsOpen(e); why != "" {
+				f.add(i, "%s: %s", e.Operation.ID, why)
+			}
+		}
+	})
+	return f
+}
+
+// verbs are the calls that make each part of a change.
+var verbs = map[operation.Part]trace.Verb{
+	operation.PartCreate: trace.Create, operation.PartDelete: trace.Delete, operation.PartRestart: trace.Restart,
+	operation.PartResources: trace.Resize, operation.PartOSImage: trace.Image, operation.PartCompose: trace.Update,
+}
+
+// unannounced is why the record of op does not announce the call of e, the n-th that was sent.
+func (s *state) unannounced(op *operation.Operation, e trace.Event, n int) string {
+	switch {
+	case op.CallIssuedAt.IsZero() || n > op.Calls:
+		return "the record does not count it"
+	case op.CallOutcome != "":
+		return "the record says that it ended already"
+	case verbs[op.Part] != e.Call.Verb:
+		return "it is " + string(e.Call.Verb) + ", the record says " + string(op.Part)
+	case e.Call.Verb != trace.Create && op.VMUUID != "" && e.Call.VMUUID != "" && op.VMUUID != e.Call.VMUUID:
+		return "it is for CVM " + e.Call.VMUUID + ", the record says " + op.VMUUID
+	case s.caller[op.ID] != e.By:
+		return "sent by " + e.By + ", announced by " + s.caller[op.ID]
+	}
+	return ""
+}
+
+// endsOpen is what is wrong about how an Operation with a call ends with e.
+func (s *state) endsOpen(e trace.Event) string {
+	op := e.Operation
+	switch {
+	case e.Deleted && !op.Phase.Ended():
+		return "its record is removed in phase " + string(op.Phase)
+	case e.Deleted || op.Calls == 0:
+	case op.Phase == operation.Done && op.CallOutcome == "":
+		return "it is done, and its call has no outcome"
+	case op.Phase == operation.Failed && op.Cause == "":
+		return "it failed after a call, and gives no cause"
+	}
+	return ""
+}

@@ -1,0 +1,119 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"cadre.dev/simulator/trace"
+)
+
+// Checker holds a run to one promise.
+type Checker struct {
+	// ID of the promise in the reliability bar; "pace-..." are our own.
+	ID string
+	// Text is the promise.
+	Text string
+	// Check returns what breaks it, in order of the events.
+	Check func(trace.Trace) []Violation
+}
+
+// Violation is one event that breaks a promise.
+type Violation struct {
+	// ID of the promise.
+	ID string
+	// At is the index of the event in the trace.
+	At int
+	// Message says what is wrong, for people.
+	Message string
+}
+
+// String is one line.
+func (v Violation) String() string { return fmt.Sprintf("%s at event %d: %s", v.ID, v.At, v.Message) }
+
+// All are the Checkers, one for each promise.
+func All() []Checker {
+	return slices.Concat(ofAvailability(), ofAdmission(), ofControl(), ofRest(), ofPace())
+}
+
+func ofAvailability() []Checker {
+	return []Checker{
+		{"I1", "a voluntary disruption starts only while, with it, no more members are away than max_unavailable allows", each(budget)},
+		{"I2", "a healthy voter is taken away only while the others are a majority", each(quorum)},
+		{"I3", "who leads the workload is taken away last, and only after leadership moved off it or its drain's time is over", each(leaderLast)},
+		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides", each(halt)},
+		{"I7", "within one rollout a Slot comes to each Revision once at most: once forward, once back", onePath},
+		{"I23", "the CVM of a Slot is deleted with its disk only where somebody gave that up: the group or the Slot goes, or is replaced on request", each(disks)},
+	}
+}
+
+func ofAdmission() []Checker {
+	return []Checker{
+		{"I5", "a CVM is told to run only what its Slot's policy allows at that moment, and what a step leads to stays allowed until it ends", each(gateFirst)},
+		{"I8", "no Operation leads to a Revision below the Slot's floor", each(floor)},
+		{"I9", "a Boot is admitted only of the bound instance, at a Revision that the policy in force allows", each(admission)},
+		{"I10", "at most one Boot serves as a Slot, and who takes it over has a greater generation", each(oneHolder)},
+	}
+}
+
+func ofControl() []Checker {
+	return []Checker{
+		{"I15", "what leaders write is fenced; Terms never fall, and each has one writer", singleWriter},
+		{"I16", "over all coordinators at most one call with an effect is under way for a Slot", fencedCalls},
+		{"I17", "each call, and each part of an Operation, has one effect at most", onceEffective},
+		{"I18", "each call is announced by its Operation's record first, and each Operation with a call ends with an outcome", writeAhead},
+		{"I21", "counters of records never fall, and what ended stays ended", each(monotonic)},
+	}
+}
+
+func ofRest() []Checker {
+	return []Checker{
+		{"I25", "at rest the platform has exactly the CVMs that the Slots' records bind, or the group's status gives a reason", each(strays)},
+		{"I26", "at rest no Operation is open, unless the group's status gives a reason", each(nothingOpen)},
+		{"L6", "a group that says it is as its spec wants it has every member serving what the spec asks for", each(arrived)},
+		{"L10", "every group rests or names why it does not (L11: never stuck in silence)", each(namesReason)},
+	}
+}
+
+func ofPace() []Checker {
+	return []Checker{
+		{"pace-commits", "leaders write no more in a minute than steps of all members at once would need", paceOfCommits},
+		{"pace-calls", "no Slot gets more calls in a minute than two Operations with their retries make", paceOfCalls},
+	}
+}
+
+// Run holds t to every promise; what breaks one is sorted by its event.
+func Run(t trace.Trace) []Violation {
+	var all []Violation
+	for _, c := range All() {
+		for _, v := range c.Check(t) {
+			v.ID = c.ID
+			all = append(all, v)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+	return all
+}
+
+// each is a check of single events: look returns what is wrong with e, given all before it.
+func each(look func(s *state, e trace.Event) []string) func(trace.Trace) []Violation {
+	return func(t trace.Trace) []Violation {
+		var f findings
+		walk(t, func(s *state, i int, e trace.Event) {
+			for _, message := range look(s, e) {
+				f.add(i, "%s", message)
+			}
+		})
+		return f
+	}
+}
+
+// findings collects Violations; Run gives them their id.
+type findings []Violation
+
+func (f *findings) add(at int, format string, args ...any) {
+	*f = append(*f, Violation{At: at, Message: fmt.Sprintf(format, args...)})
+}
+
+// wrong is one message, for checks that find one thing at most in an event.
+func wrong(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }

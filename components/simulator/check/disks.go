@@ -1,0 +1,53 @@
+package check
+
+import (
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// disks is I23: with a CVM goes its disk. A call deletes one only for an Operation that names
+// that CVM and says so: a Delete of a Slot that is not wanted, whose group is being deleted or
+// whose disk an operator gave up and the spec does not preserve; or a Replace that an operator
+// asked for.
+func disks(s *state, e trace.Event) []string {
+	if e.Kind != trace.Called || e.Call.Verb != trace.Delete {
+		return nil
+	}
+	m := s.member(e.Slot)
+	op := m.acting()
+	switch {
+	case op == nil:
+		return wrong("call %d deletes the CVM of %s: no Operation says so", e.Call.ID, e.Slot)
+	case op.VMUUID == "" || op.VMUUID != e.Call.VMUUID:
+		return wrong("call %d deletes CVM %s: %s names %q", e.Call.ID, e.Call.VMUUID, op.ID, op.VMUUID)
+	case op.Kind == operation.Replace && op.Request == "":
+		return wrong("call %d deletes the CVM of %s to replace it, and nobody asked for that", e.Call.ID, e.Slot)
+	case op.Kind == operation.Replace:
+		return nil
+	case op.Kind != operation.Delete:
+		return wrong("call %d deletes the CVM of %s for the %s %s", e.Call.ID, e.Slot, op.Kind, op.ID)
+	}
+	if why := s.keepsDisk(op); why != "" {
+		return wrong("call %d deletes the CVM of %s: %s", e.Call.ID, e.Slot, why)
+	}
+	return nil
+}
+
+// keepsDisk is why the disk of the Slot that op deletes is to be kept; "" where it is not.
+func (s *state) keepsDisk(op *operation.Operation) string {
+	if s.ending(op.Group) {
+		return ""
+	}
+	sp := s.spec(op.Group)
+	_, ordinal, err := group.ParseSlot(op.Slot)
+	switch {
+	case !s.condemned(op.Group, op.Slot):
+		return "the Slot is wanted"
+	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
+		return "the spec preserves its disk"
+	case !s.switches["control/delete-disks/"+op.Group]:
+		return "nobody gave its disk up"
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+type opRecord = operation.Operation
+
+func fencingCases() []cases { return []cases{writerCases(), fencedCases()} }
+
+func writerCases() cases {
+	unfenced := func(r *run) *run { return r.then(func(e *trace.Event) { e.Term, e.By = 0, "coordinator-0" }) }
+	return cases{
+		id: "I15",
+		bad: []named{
+			{"a leader of the past writes", start().lead("coordinator-1", 2).binds("pg-0").lead("coordinator-0", 1).binds("pg-0")},
+			{"two write with one Term", start().binds("pg-0").lead("coordinator-1", 1).binds("pg-0")},
+			{"an Operation without a Lease", unfenced(start().phases("a", "pg-0", "DRAINING"))},
+			{"a policy without a Lease", unfenced(start().allowed("pg-0", "new"))},
+			{"a Slot record without a Lease", unfenced(start().binds("pg-0"))},
+			{"an Operation says a Term to come", start().op("a", "pg-0", "DRAINING", func(op *opRecord) { op.Term = 9 })},
+			{"a deletion by a leader of the past", start().lead("coordinator-1", 2).binds("pg-0").lead("coordinator-0", 1).binds("pg-0").removed()},
+		},
+		good: []named{
+			{"one after the other", start().binds("pg-0").lead("coordinator-1", 2).binds("pg-0").lead("coordinator-0", 3).binds("pg-0")},
+			{"admissions are by anybody", start().lead("coordinator-1", 2).binds("pg-0").admitted("pg-0", "b1", "new", 1)},
+			{"an operator writes what is theirs", start().lead("coordinator-1", 2).binds("pg-0").operator("groups/pg/spec")},
+		},
+	}
+}
+
+func fencedCases() cases {
+	const update = trace.Update
+	return cases{
+		id: "I16",
+		bad: []named{
+			{"a second call before the answer", start().called(update, "pg-0").called(update, "pg-0")},
+			{"another coordinator calls", start().called(update, "pg-0").lead("coordinator-1", 2).called(trace.Restart, "pg-0")},
+			{"the caller crashed a moment ago", start().called(update, "pg-0").crashed("coordinator-0").lead("coordinator-1", 2).called(update, "pg-0")},
+			{"it took effect and was not answered", start().called(update, "pg-0").effected(1).called(update, "pg-0")},
+			{"another one crashed", start().called(update, "pg-0").crashed("coordinator-1").after(time.Hour).called(update, "pg-0")},
+		},
+		good: []named{
+			{"after the answer", start().called(update, "pg-0").answered(1, trace.OK).called(update, "pg-0")},
+			{"after an unknown outcome", start().called(update, "pg-0").answered(1, trace.Unknown).called(update, "pg-0").effected(1)},
+			{"the caller crashed and its call is over", start().called(update, "pg-0").crashed("coordinator-0").after(30*time.Second).lead("coordinator-1", 2).called(update, "pg-0")},
+			{"two Slots", start().called(update, "pg-0").called(update, "pg-1")},
+		},
+	}
+}
+
+func callCases() []cases { return []cases{onceCases(), aheadCases()} }
+
+func onceCases() cases {
+	const acting = operation.Acting
+	first := func() *run { return start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(1) }
+	byFault := func(r *run) *run { return r.then(func(e *trace.Event) { e.By = "fault" }) }
+	return cases{
+		id: "I17",
+		bad: []named{
+			{"a call twice", first().effected(1)},
+			{"a call twice, after its answer", first().answered(1, trace.Unknown).after(time.Hour).effected(1)},
+			{"repeated although it took effect", first().answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
+			{"repeated, and the first was late", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).
+				phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2).effected(1)},
+			{"repeated by a successor", first().crashed("coordinator-0").after(time.Hour).lead("coordinator-1", 2).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
+			{"a call that no Operation announced, twice", start().called(trace.Delete, "pg-0").effected(1).effected(1)},
+		},
+		good: []named{
+			{"once", first().answered(1, trace.OK)},
+			{"repeated, as it had none", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
+			{"two parts", first().phases("a", "pg-0", acting).called(trace.Image, "pg-0").effected(2)},
+			{"two Operations", first().phases("a", "pg-0", operation.Done).phases("b", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
+			{"the platform's own doing", byFault(first().effected(1))},
+			{"calls that no Operation announced", start().called(trace.Delete, "pg-0").effected(1).called(trace.Delete, "pg-0").effected(2)},
+		},
+	}
+}
+
+func aheadCases() cases {
+	const acting = operation.Acting
+	other := func(e *trace.Event) { e.Call.VMUUID = "vm-of-another" }
+	unanswered := func(op *opRecord) { op.CallOutcome = "" }
+	causeless := func(op *opRecord) { op.Cause = "" }
+	return cases{
+		id: "I18",
+		bad: []named{
+			{"before the record", start().phases("a", "pg-0", operation.Drained).called(trace.Update, "pg-0")},
+			{"after the end", start().phases("a", "pg-0", acting, operation.Booting, operation.Done).called(trace.Update, "pg-0")},
+			{"without the time of the call", start().op("a", "pg-0", acting, func(op *opRecord) { op.CallIssuedAt = time.Time{} }).called(trace.Update, "pg-0")},
+			{"a second call by one record", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).called(trace.Update, "pg-0")},
+			{"after its outcome is recorded", start().phases("a", "pg-0", acting).op("a", "pg-0", acting, func(op *opRecord) { op.CallOutcome = operation.OutcomeBusy }).called(trace.Update, "pg-0")},
+			{"another call than the record says", start().phases("a", "pg-0", acting).called(trace.Restart, "pg-0")},
+			{"another CVM than the record says", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0", other)},
+			{"by another coordinator", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).called(trace.Update, "pg-0")},
+			{"the record is removed before the end", start().phases("a", "pg-0", acting, operation.Booting).removed()},
+			{"done without an outcome", start().phases("a", "pg-0", acting).op("a", "pg-0", operation.Done, unanswered)},
+			{"failed without a cause", start().phases("a", "pg-0", acting).op("a", "pg-0", operation.Failed, causeless)},
+		},
+		good: []named{
+			{"announced", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.OK).phases("a", "pg-0", operation.Booting, operation.Done)},
+			{"announced once more", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0")},
+			{"a successor announces", start().phases("a", "pg-0", acting).lead("coordinator-1", 2).phases("a", "pg-0", acting).called(trace.Update, "pg-0")},
+			{"a creation names what it makes", start().op("a", "pg-0", acting, kind(operation.Create, operation.PartCreate)).called(trace.Create, "pg-0", other)},
+			{"no call, no outcome", start().phases("a", "pg-0", operation.Draining, operation.Aborted)},
+			{"the record is removed after the end", start().phases("a", "pg-0", acting, operation.Booting, operation.Done).phases("a", "pg-0", operation.Done).removed()},
+		},
+	}
+}

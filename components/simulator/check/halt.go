@@ -1,0 +1,70 @@
+package check
+
+import (
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// halt is I6, as far as Operations show it: after a step of a rollout failed, no step that was
+// recorded later takes another Slot of that rollout away until the one that failed serves again
+// or a person decides. A refusal of the platform is no failure of the rollout, and what an
+// operator asks for is a decision.
+func halt(s *state, e trace.Event) []string {
+	op := s.disrupts(e)
+	if op == nil || op.Kind != operation.Update || op.Actor == operation.ActorOperator || op.Request != "" || op.Rollout == "" {
+		return nil
+	}
+	for _, id := range sortedNames(s.operations) {
+		failed := s.operations[id]
+		if failed.Rollout == op.Rollout && failed.To == op.To && failed.Slot != op.Slot && s.halts(failed) && s.recordedAfter(op, failed) {
+			return wrong("%s takes %s away although %s of the same rollout failed: %s", op.ID, op.Slot, failed.ID, failed.Reason)
+		}
+	}
+	return nil
+}
+
+// halts reports that failed is evidence against its rollout still.
+func (s *state) halts(failed *operation.Operation) bool {
+	sp := s.spec(failed.Group)
+	if sp == nil || !inScope(sp, failed.Slot) {
+		return false
+	}
+	end, ended := s.failedAt[failed.ID]
+	m := s.member(failed.Slot)
+	return ended && failed.Phase == operation.Failed && failed.Cause != operation.CauseRefused && end > s.decidedAt && !m.serves() && end > m.servedAt
+}
+
+// recordedAfter reports that op was recorded after failed ended.
+func (s *state) recordedAfter(op, failed *operation.Operation) bool {
+	at, known := s.recordedAt[op.ID]
+	return !known || at > s.failedAt[failed.ID]
+}
+
+// onePath is I7: within one rollout a Slot comes to a Revision once at most. A change of what a
+// Slot's admitted Boots run is of the rollout whose Operation is open there; a decision by a
+// person begins anew, as it may well be to go the same way again.
+func onePath(t trace.Trace) []Violation {
+	type way struct{ rollout, slot, revision string }
+	var f findings
+	came := map[way]bool{}
+	walk(t, func(s *state, i int, e trace.Event) {
+		if decides(e) {
+			clear(came)
+		}
+		a := e.Admission
+		if e.Kind != trace.Committed || e.Deleted || a == nil {
+			return
+		}
+		m := s.member(a.Slot)
+		ran := m.ran
+		if len(m.open) == 0 || m.open[0].Rollout == "" || ran == "" || ran == a.Revision {
+			return
+		}
+		w := way{m.open[0].Rollout, a.Slot, a.Revision}
+		if came[w] {
+			f.add(i, "%s comes to %s for the second time in rollout %s", w.slot, w.revision, w.rollout)
+		}
+		came[w] = true
+	})
+	return f
+}

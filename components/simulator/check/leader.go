@@ -1,0 +1,61 @@
+package check
+
+import (
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+// leaderLast is I3: the Slot that leads the workload begins its update after all others that
+// the rollout moves run the target, and is not acted on while it still leads, unless the time
+// for its drain is over. Leadership that moved there so lately that nobody may know it does not
+// count, nor a leader that is down, nor one that nobody else could relieve.
+func leaderLast(s *state, e trace.Event) []string {
+	if op := s.disrupts(e); op != nil && s.leads(op) {
+		if slot := s.outdatedBeside(op); slot != "" {
+			return wrong("%s takes %s away, which leads, before %s runs the target", op.ID, op.Slot, slot)
+		}
+	}
+	op := s.acts(e)
+	if op == nil || !s.leads(op) || overtime(op) {
+		return nil
+	}
+	return wrong("%s acts on %s, which leads: nobody took over, and the drain's time is not over", op.ID, op.Slot)
+}
+
+// leads reports that op is about a Slot that certainly leads, while others could.
+func (s *state) leads(op *operation.Operation) bool {
+	g, sp := s.group(op.Group), s.spec(op.Group)
+	known := g.leader == op.Slot && s.now-g.ledAt > EvidenceAge && s.member(op.Slot).serves()
+	if op.Kind == operation.Create || !known || sp == nil || !group.HasDriver(*sp) || s.ending(op.Group) {
+		return false
+	}
+	return slices.ContainsFunc(s.slots(), func(m *member) bool {
+		// One that is to go is no heir that a rollout counts on, but may be all that is left.
+		return m.slot != op.Slot && m.group == op.Group && m.ever && (m.serves() || op.Kind != operation.Delete)
+	})
+}
+
+// outdatedBeside is another Slot of the rollout of an update that does not run its target; ""
+// where there is none. It is asked of updates that were decided with a hand-over: of others it
+// was not known that the Slot leads, and they may not act on it anyway.
+func (s *state) outdatedBeside(op *operation.Operation) string {
+	planned := op.Transfer != nil && !op.Transfer.Relief
+	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator {
+		return ""
+	}
+	sp := s.spec(op.Group)
+	for _, slot := range sp.Members() {
+		if a := s.member(slot).admission; slot != op.Slot && a != nil && a.Revision != op.To && inScope(sp, slot) {
+			return slot
+		}
+	}
+	return ""
+}
+
+// overtime: op acts after the time for its drain, by its own record.
+func overtime(op *operation.Operation) bool {
+	return !op.DrainDeadline.IsZero() && !op.Entered[operation.Acting].Before(op.DrainDeadline)
+}

@@ -1,0 +1,70 @@
+package check
+
+import (
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/simulator/trace"
+)
+
+// monotonic is I21: the store's index never falls, nor does a Slot's count of CVMs, the
+// generation of its admissions or the epoch of its policy, as long as there is the Slot; nor the
+// Term and the calls of an Operation, and one that ended is not taken up again.
+func monotonic(s *state, e trace.Event) []string {
+	if e.Kind != trace.Committed {
+		return nil
+	}
+	var out []string
+	falls := func(what string, before, after uint64) {
+		if after < before {
+			out = append(out, wrong("%s falls from %d to %d: %s", what, before, after, e.Key)...)
+		}
+	}
+	if e.Index != 0 {
+		falls("the index", s.storeIndex, e.Index)
+	}
+	if e.Deleted {
+		return out
+	}
+	switch {
+	case e.Bound != nil:
+		falls("the count of CVMs", incarnation(s.member(e.Bound.Slot).bound), e.Bound.Incarnation)
+	case e.Admission != nil:
+		falls("the generation", s.member(e.Admission.Slot).generation, e.Admission.Generation)
+	case e.Policy != nil:
+		falls("the epoch", epoch(s.member(e.Policy.Slot).policy), e.Policy.Epoch)
+	case e.Operation != nil:
+		out = append(out, s.turnsBack(e.Operation)...)
+	}
+	return out
+}
+
+func incarnation(r *group.SlotRecord) uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.Incarnation
+}
+
+func epoch(p *policy.SlotPolicy) uint64 {
+	if p == nil {
+		return 0
+	}
+	return p.Epoch
+}
+
+// turnsBack is what of an Operation is less than it was.
+func (s *state) turnsBack(op *operation.Operation) []string {
+	before := s.operations[op.ID]
+	switch {
+	case before == nil:
+		return nil
+	case before.Phase.Ended() && op.Phase != before.Phase:
+		return wrong("%s is %s after it ended as %s", op.ID, op.Phase, before.Phase)
+	case op.Term < before.Term:
+		return wrong("the Term of %s falls from %d to %d", op.ID, before.Term, op.Term)
+	case op.Calls < before.Calls:
+		return wrong("the calls of %s fall from %d to %d", op.ID, before.Calls, op.Calls)
+	}
+	return nil
+}

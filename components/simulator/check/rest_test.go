@@ -1,0 +1,179 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator/trace"
+)
+
+func restCases() []cases { return []cases{strayCases(), openCases(), arrivedCases(), reasonCases()} }
+
+func two() *run { return start().spec("none", 2).binds("pg-0").binds("pg-1").members("pg-0", "pg-1") }
+
+func strayCases() cases {
+	other := func(e *trace.Event) { e.CVMs[1].InstanceID = "another" }
+	return cases{
+		id: "I25",
+		bad: []named{
+			{"one too many", two().settled("", "pg-0", "pg-1", "pg-7")},
+			{"one of the same name", two().settled("", "pg-0", "pg-1", "pg-1").then(func(e *trace.Event) { e.CVMs[2].VMUUID = "vm-x" })},
+			{"one is missing", two().settled("", "pg-0")},
+			{"one that no Slot's name tells of, whatever the group says", two().settled("something else", "pg-0", "pg-1").then(func(e *trace.Event) {
+				e.CVMs = append(e.CVMs, trace.CVM{Name: "foreign", VMUUID: "vm-x"})
+			})},
+			{"another instance", two().settled("", "pg-0", "pg-1").then(other)},
+			{"left over by a Slot that is gone", two().binds("pg-1").removed().settled("", "pg-0", "pg-1")},
+		},
+		good: []named{
+			{"all and no other", two().settled("", "pg-0", "pg-1")},
+			{"one is missing, and the group says so", two().settled("pg-1 is lost", "pg-0")},
+			{"one too many, and the group says so", two().settled("duplicate_instance", "pg-0", "pg-1", "pg-1").then(func(e *trace.Event) { e.CVMs[2].VMUUID = "vm-x" })},
+			{"a Slot that waits for its CVM", start().spec("none", 1).binds("pg-0").binding(func(r *group.SlotRecord) { r.VMUUID, r.InstanceID = "", "" }).settled("")},
+		},
+	}
+}
+
+func openCases() cases {
+	silent := func(e *trace.Event) { e.Resting = nil }
+	return cases{
+		id: "I26",
+		bad: []named{
+			{"a step is under way", two().phases("a", "pg-0", operation.Booting).settled("", "pg-0", "pg-1")},
+			{"an intent", two().phases("a", "pg-1", operation.Recorded).settled("", "pg-0", "pg-1")},
+			{"and nobody says anything", two().phases("a", "pg-0", operation.Acting).settled("", "pg-0", "pg-1").then(silent)},
+		},
+		good: []named{
+			{"it is done", two().phases("a", "pg-0", operation.Booting, operation.Done).settled("", "pg-0", "pg-1")},
+			{"it failed", two().phases("a", "pg-0", operation.Booting, operation.Failed).settled("the rollout failed", "pg-0", "pg-1")},
+			{"it is held, and the group says so", two().phases("a", "pg-0", operation.Draining).settled("held by a hook", "pg-0", "pg-1")},
+		},
+	}
+}
+
+func arrivedCases() cases {
+	target := specOf("none", 2).Revision()
+	at := func(r *run, revisions ...string) *run {
+		for i, rev := range revisions {
+			slot := group.SlotName("pg", i)
+			r.admitted(slot, "boot-1-of-"+slot, rev, 1)
+		}
+		return r
+	}
+	excluded := func(s *group.Spec) {
+		s.Instances = []group.InstanceSettings{{Ordinal: 1, ExcludeFromRollout: true}}
+	}
+	return cases{
+		id: "L6",
+		bad: []named{
+			{"one does not serve", at(two(), target, target).stops("pg-1").settled("", "pg-0", "pg-1")},
+			{"one runs something else", at(two(), target, "old").settled("", "pg-0", "pg-1")},
+			{"one was not let in", at(two(), target).settled("", "pg-0", "pg-1")},
+			{"one is not there", at(start().spec("none", 2).binds("pg-0").members("pg-0"), target).settled("", "pg-0")},
+			{"one is left over", at(two(), target, target).binds("pg-2").settled("", "pg-0", "pg-1")},
+		},
+		good: []named{
+			{"all is as it should be", at(two(), target, target).settled("", "pg-0", "pg-1")},
+			{"one does not serve, and the group says so", at(two(), target, target).stops("pg-1").settled("pg-1 is down", "pg-0", "pg-1")},
+			{"one is kept back", at(two().spec("none", 2, excluded), target, "old").settled("", "pg-0", "pg-1")},
+			{"the group is gone", at(two(), target, "old").spec("none", 2).removed().settled("")},
+		},
+	}
+}
+
+func reasonCases() cases {
+	silent := func(e *trace.Event) { e.Resting = nil }
+	other := func(e *trace.Event) { e.Resting = map[string]string{"another": ""} }
+	return cases{
+		id: "L10",
+		bad: []named{
+			{"nobody says anything", two().settled("").then(silent)},
+			{"another group does", two().settled("").then(other)},
+			{"while a step is under way", two().phases("a", "pg-0", operation.Booting).settled("").then(silent)},
+		},
+		good: []named{
+			{"it rests", two().settled("")},
+			{"it gives a reason", two().settled("paused by an operator")},
+			{"there is no group", start().settled("").then(silent)},
+			{"it is gone", two().spec("none", 2).removed().settled("").then(silent)},
+		},
+	}
+}
+
+func paceCases() []cases {
+	write := func(r *run, n int, every time.Duration) *run {
+		for range n {
+			r.commit(trace.Event{Key: "groups/pg/status"})
+			r.now += every - time.Second
+		}
+		return r
+	}
+	call := func(r *run, n int, every time.Duration) *run {
+		for range n {
+			r.called(trace.Update, "pg-0")
+			r.now += every - time.Second
+		}
+		return r
+	}
+	const alone = commitsOfUpkeep + commitsOfStep*stepsInMinute
+	member := func() *run { return start().serves("pg-0").after(time.Hour) }
+	return []cases{
+		{
+			id: "pace-commits",
+			bad: []named{
+				{"no time passes", write(member(), alone+1, 0)},
+				{"all along", write(member(), alone+1, 100*time.Millisecond)},
+				{"after a quiet hour", write(write(member(), 10, time.Second).after(time.Hour), alone+1, time.Millisecond)},
+			},
+			good: []named{
+				{"as many as may be", write(member(), alone, time.Millisecond)},
+				{"spread over an hour", write(member(), 4*alone, time.Second)},
+				{"more members", write(member().serves("pg-1"), alone+1, time.Millisecond)},
+				{"many records in one transaction", func() *run {
+					r := member().binds("pg-0")
+					r.together = true
+					return write(r, 2*alone, time.Second)
+				}()},
+			},
+		},
+		{
+			id: "pace-calls",
+			bad: []named{
+				{"no time passes", call(start(), callsInMinute+1, 0)},
+				{"one a second", call(start(), callsInMinute+1, time.Second)},
+				{"also while others get none", call(start().called(trace.Update, "pg-1"), callsInMinute+1, time.Second)},
+			},
+			good: []named{
+				{"as many as may be", call(start(), callsInMinute, time.Second)},
+				{"spread", call(start(), 10*callsInMinute, 5*time.Second)},
+				{"by Slot", call(start(), callsInMinute, time.Second).called(trace.Update, "pg-1")},
+			},
+		},
+	}
+}
+
+// story is a member's update with all that belongs to it, seen by every Checker.
+func story() *run {
+	target := specOf("patroni", 3).Revision()
+	to := func(op *opRecord) { op.To, op.From = target, "old" }
+	hash := func(e *trace.Event) { e.Call.Hash = "hash-of-" + target }
+	r := start().spec("patroni", 3)
+	for i := range 3 {
+		slot := group.SlotName("pg", i)
+		r.binds(slot).allowed(slot, "old", target).admitted(slot, "boot-1-of-"+slot, "old", 1).serves(slot)
+	}
+	r.leads("pg-0").after(time.Minute)
+	for i, slot := range []string{"pg-2", "pg-1", "pg-0"} {
+		r.op(slot, slot, operation.Recorded, to)
+		if slot == "pg-0" {
+			r.op(slot, slot, operation.Draining, handOver).leads("pg-1")
+		} else {
+			r.phases(slot, slot, operation.Draining)
+		}
+		r.phases(slot, slot, operation.Drained, operation.Acting).called(trace.Update, slot, hash).stops(slot).effected(i+1).answered(i+1, trace.OK)
+		r.phases(slot, slot, operation.Booting).admitted(slot, "boot-2", target, 2).servesAs(slot, "boot-2")
+		r.phases(slot, slot, operation.Joining, operation.Settling, operation.Done).allowed(slot, target).after(time.Minute)
+	}
+	return r.settled("", "pg-0", "pg-1", "pg-2")
+}

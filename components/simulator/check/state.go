@@ -1,0 +1,352 @@
+package check
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/simulator/trace"
+)
+
+// EvidenceAge is how old what a decision rests on may be: what happened less long ago may be
+// unknown to whoever decides.
+const EvidenceAge = 10 * time.Second
+
+// state is what the trace told up to an event.
+type state struct {
+	now     time.Duration
+	groups  map[string]*groupState
+	members map[string]*member
+	// operations are the records that there are, by id.
+	operations map[string]*operation.Operation
+	// caller of an Operation is who wrote the record that announces its last call.
+	caller map[string]string
+	// index of the event that is looked at. recordedAt and failedAt are those that Operations
+	// are from and failed at, decidedAt is the last at which a person decided something; -1
+	// for none.
+	index                int
+	recordedAt, failedAt map[string]int
+	decidedAt            int
+	// storeIndex is the store's last.
+	storeIndex uint64
+	// switches of the operators that are set.
+	switches map[string]bool
+}
+
+// groupState is what is known of a group.
+type groupState struct {
+	// specs that were in force, oldest first; nil where there was none.
+	specs []dated
+	// leader of the workload, since when.
+	leader string
+	ledAt  time.Duration
+}
+
+type dated struct {
+	from time.Duration
+	spec *group.Spec
+}
+
+// member is what is known of a Slot. A nil record does not exist.
+type member struct {
+	slot, group string
+	bound       *group.SlotRecord
+	policy      *policy.SlotPolicy
+	admission   *policy.Admission
+	// generation is the highest of its admissions, also after the record of one went.
+	generation uint64
+	// ran is the Revision of the last Boot that was admitted, also after its record went.
+	ran string
+	// open are its Operations that did not end, oldest first.
+	open []*operation.Operation
+	// serving are its Boots that serve; ever: one did. servedAt is the event at which one
+	// began last.
+	serving  []string
+	ever     bool
+	servedAt int
+	// changed is when it last began or ceased to serve; without any, when it got a CVM.
+	changed time.Duration
+	// away: an Operation takes it away, or took it away and it does not serve again yet.
+	away bool
+}
+
+// walk shows each event with the state right before it.
+func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
+	s := &state{
+		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
+		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]bool{},
+	}
+	for i, e := range t {
+		s.now, s.index = e.At, i
+		look(s, i, e)
+		s.apply(e)
+	}
+}
+
+// apply takes e into the state.
+func (s *state) apply(e trace.Event) {
+	switch e.Kind { //nolint:exhaustive // the others change nothing that checkers share
+	case trace.Committed:
+		s.record(e)
+	case trace.Served:
+		m := s.memberOf(e.Group, e.Slot)
+		m.servedAt = s.index
+		if !slices.Contains(m.serving, e.Boot) {
+			m.serving = append(m.serving, e.Boot)
+		}
+		if len(m.serving) == 1 {
+			m.ever, m.changed = true, s.now
+		}
+		m.away = m.away && m.takenAway()
+	case trace.Stopped:
+		m := s.member(e.Slot)
+		before := len(m.serving)
+		m.serving = slices.DeleteFunc(m.serving, func(boot string) bool { return boot == e.Boot || e.Boot == "" })
+		if before > 0 && len(m.serving) == 0 {
+			m.changed = s.now
+		}
+	case trace.Led:
+		g := s.group(e.Group)
+		if g.leader != e.Slot {
+			g.leader, g.ledAt = e.Slot, s.now
+		}
+	}
+}
+
+// record takes what was written.
+func (s *state) record(e trace.Event) {
+	if name, is := switchKey(e.Key); is {
+		s.switches[name] = !e.Deleted
+	}
+	s.storeIndex = max(s.storeIndex, e.Index)
+	if decides(e) {
+		s.decidedAt = s.index
+	}
+	switch {
+	case e.Spec != nil:
+		g := s.group(e.Spec.Name)
+		g.specs = append(g.specs, dated{s.now, ifKept(e, e.Spec)})
+	case e.Operation != nil:
+		s.recordOperation(e, e.Operation)
+	case e.Policy != nil:
+		s.memberOf(e.Policy.Group, e.Policy.Slot).policy = ifKept(e, e.Policy)
+	case e.Admission != nil:
+		m := s.memberOf(e.Admission.Group, e.Admission.Slot)
+		m.admission = ifKept(e, e.Admission)
+		if !e.Deleted {
+			m.ran, m.generation = e.Admission.Revision, max(m.generation, e.Admission.Generation)
+		}
+	case e.Bound != nil:
+		m := s.memberOf(e.Bound.Group, e.Bound.Slot)
+		if had := m.bound != nil && m.bound.VMUUID != ""; !had && !m.ever {
+			m.changed = s.now
+		}
+		m.bound = ifKept(e, e.Bound)
+		if e.Deleted {
+			m.ever, m.away, m.ran, m.generation = false, false, "", 0 // the Slot is no more
+		}
+	}
+}
+
+// ifKept is the record, or nil where it was deleted.
+func ifKept[T any](e trace.Event, record *T) *T {
+	if e.Deleted {
+		return nil
+	}
+	return record
+}
+
+func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
+	m := s.memberOf(op.Group, op.Slot)
+	before := s.operations[op.ID]
+	if before == nil {
+		s.recordedAt[op.ID] = s.index
+	}
+	if op.Phase == operation.Failed && (before == nil || before.Phase != operation.Failed) {
+		s.failedAt[op.ID] = s.index
+	}
+	if before == nil && op.Calls > 0 || before != nil && before.Calls != op.Calls {
+		s.caller[op.ID] = e.By
+	}
+	at := slices.IndexFunc(m.open, func(o *operation.Operation) bool { return o.ID == op.ID })
+	isOpen := !e.Deleted && !op.Phase.Ended()
+	switch {
+	case isOpen && at >= 0:
+		m.open[at] = op
+	case isOpen:
+		m.open = append(m.open, op)
+	case at >= 0:
+		m.open = slices.Delete(m.open, at, at+1)
+	}
+	if e.Deleted {
+		delete(s.operations, op.ID)
+	} else {
+		s.operations[op.ID] = op
+	}
+	m.away = m.takenAway() || m.away && !m.serves()
+}
+
+func (s *state) group(name string) *groupState {
+	if s.groups[name] == nil {
+		s.groups[name] = &groupState{}
+	}
+	return s.groups[name]
+}
+
+func (s *state) member(slot string) *member {
+	if s.members[slot] == nil {
+		s.members[slot] = &member{slot: slot}
+	}
+	return s.members[slot]
+}
+
+func (s *state) memberOf(group, slot string) *member {
+	m := s.member(slot)
+	m.group = group
+	return m
+}
+
+// slots are the members that are known of, in order.
+func (s *state) slots() []*member {
+	var out []*member
+	for _, slot := range sortedNames(s.members) {
+		out = append(out, s.members[slot])
+	}
+	return out
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (m *member) serves() bool { return len(m.serving) > 0 }
+
+// takenAway: an open Operation has it away.
+func (m *member) takenAway() bool {
+	return slices.ContainsFunc(m.open, func(op *operation.Operation) bool { return takesAway(op) })
+}
+
+// acting is the open Operation whose call may be made.
+func (m *member) acting() *operation.Operation {
+	for _, op := range m.open {
+		if op.Phase == operation.Acting {
+			return op
+		}
+	}
+	return nil
+}
+
+// takesAway reports that op is in a phase in which its member is not to be counted on. A
+// Create takes nobody away; with nothing to drain the call itself is the first that does.
+func takesAway(op *operation.Operation) bool {
+	switch op.Phase {
+	case operation.Draining, operation.Drained:
+		return op.Kind != operation.Create && !op.SkipDrain
+	case operation.Acting, operation.Booting, operation.Joining, operation.Settling:
+		return op.Kind != operation.Create
+	case operation.Recorded, operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
+	}
+	return false
+}
+
+// disrupts is the Operation that starts to take its member away with e; nil: e is no such
+// event.
+func (s *state) disrupts(e trace.Event) *operation.Operation {
+	op := e.Operation
+	if e.Kind != trace.Committed || e.Deleted || op == nil || !takesAway(op) {
+		return nil
+	}
+	if before := s.operations[op.ID]; before != nil && takesAway(before) {
+		return nil
+	}
+	return op
+}
+
+// acts is the Operation that enters ACTING with e; nil: e is no such event.
+func (s *state) acts(e trace.Event) *operation.Operation {
+	op := e.Operation
+	if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Acting {
+		return nil
+	}
+	if before := s.operations[op.ID]; before != nil && before.Phase == operation.Acting {
+		return nil
+	}
+	return op
+}
+
+// down reports that the Slot has a CVM, or had one, and does not serve for longer than
+// anybody may not know it. A Slot that was never filled is being provided.
+func (s *state) down(slot string) bool {
+	m := s.member(slot)
+	filled := m.ever || m.bound != nil && (m.bound.VMUUID != "" || len(m.bound.Lineage) > 0)
+	return filled && !m.serves() && s.now-m.changed > EvidenceAge
+}
+
+// mayBeDown reports that the Slot does not serve, or did not so lately that it may still be
+// taken for down.
+func (s *state) mayBeDown(slot string) bool {
+	m := s.member(slot)
+	return !m.serves() || s.now-m.changed <= EvidenceAge
+}
+
+// specsOf are the specs of a group that were in force within the age of evidence, newest
+// first: a decision may rest on any of them. One that is nil says that the group was none.
+func (s *state) specsOf(name string) []*group.Spec {
+	var out []*group.Spec
+	for _, d := range slices.Backward(s.group(name).specs) {
+		out = append(out, d.spec)
+		if s.now-d.from > EvidenceAge {
+			break
+		}
+	}
+	return out
+}
+
+// spec in force; nil: the group is none.
+func (s *state) spec(name string) *group.Spec {
+	if all := s.group(name).specs; len(all) > 0 {
+		return all[len(all)-1].spec
+	}
+	return nil
+}
+
+// condemned reports that the Slot is not wanted, by a spec that a decision may rest on, or
+// that its group is being deleted.
+func (s *state) condemned(groupName, slot string) bool {
+	specs := s.specsOf(groupName)
+	if len(specs) == 0 || s.ending(groupName) {
+		return true
+	}
+	return slices.ContainsFunc(specs, func(sp *group.Spec) bool { return sp == nil || !slices.Contains(sp.Members(), slot) })
+}
+
+// ending: an operator asked for the deletion of the group.
+func (s *state) ending(groupName string) bool { return s.switches["control/delete/"+groupName] }
+
+// switchKey is the name of an operator's switch: what is behind the store's prefix.
+func switchKey(key string) (name string, is bool) {
+	at := strings.Index(key, "control/")
+	if at < 0 || at > 0 && key[at-1] != '/' {
+		return "", false
+	}
+	return key[at:], true
+}
+
+// decides reports that a person decided something with e: wrote a spec or a switch, or what
+// they wrote is in force from now on. What the leader removes when it is served is no decision.
+func decides(e trace.Event) bool {
+	if e.Kind != trace.Committed {
+		return false
+	}
+	_, isSwitch := switchKey(e.Key)
+	return e.By == "operator" || e.Spec != nil || e.Term == 0 && (isSwitch || strings.HasSuffix(e.Key, "/spec"))
+}
+
+// inScope reports that a rollout moves the Slot: neither the partition nor a setting of its
+// own keeps it back.
+func inScope(sp *group.Spec, slot string) bool {
+	_, ordinal, err := group.ParseSlot(slot)
+	return err == nil && ordinal < sp.Replicas && ordinal >= sp.UpdatePolicy.Partition && !sp.Instance(ordinal).ExcludeFromRollout
+}

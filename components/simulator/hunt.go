@@ -1,0 +1,101 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cadre.dev/simulator/check"
+	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
+)
+
+// Judge runs a plan and gives its trace with the promises that it broke.
+func Judge(t *testing.T, p plan.Plan) (trace.Trace, []check.Violation) {
+	t.Helper()
+	out := Run(t, p, nil)
+	return out, check.Run(out)
+}
+
+// Shorten takes from a plan whatever it can be without and still break the promise id. It
+// tries each shorter plan twice: what happens at one time happens in any order.
+func Shorten(t *testing.T, p plan.Plan, id string) plan.Plan {
+	t.Helper()
+	for {
+		at := slices.IndexFunc(plan.Shorter(p), func(less plan.Plan) bool {
+			for range 2 {
+				if _, broken := Judge(t, less); slices.ContainsFunc(broken, func(v check.Violation) bool { return v.ID == id }) {
+					return true
+				}
+			}
+			return false
+		})
+		if at < 0 {
+			return p
+		}
+		p = plan.Shorter(p)[at]
+	}
+}
+
+// Tally is what a hunt did.
+type Tally struct {
+	Seeds, Faults int
+	// Virtual is the time that passed in the clusters, Core that of the cores, at most.
+	Virtual, Core time.Duration
+	// Broken are the seeds that broke a promise, with the first one that they broke.
+	Broken map[uint64]check.Violation
+}
+
+// Hunt runs seeds from first on, on workers cores, until next says false.
+func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally {
+	t.Helper()
+	var (
+		mu    sync.Mutex
+		sum   = Tally{Broken: map[uint64]check.Violation{}}
+		began = time.Now()
+		seed  = first
+	)
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		sum.Core = time.Since(began) * time.Duration(workers)
+		seed++
+		return seed - 1, more(sum)
+	}
+	t.Run("seeds", func(t *testing.T) {
+		for n := range workers {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
+				for seed, goes := take(); goes; seed, goes = take() {
+					out, broken := Judge(t, plan.Draw(seed))
+					last := out[len(out)-1]
+					mu.Lock()
+					sum.Seeds, sum.Faults, sum.Virtual = sum.Seeds+1, sum.Faults+last.Faults, sum.Virtual+last.At
+					if len(broken) > 0 {
+						sum.Broken[seed] = broken[0]
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	return sum
+}
+
+// Explain is a run that broke promises, for people: the plan, what broke, and the trace up to
+// the first of it.
+func Explain(p plan.Plan, out trace.Trace, broken []check.Violation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", p)
+	for _, v := range broken {
+		fmt.Fprintf(&b, "%s broken at %s: %s\n", v.ID, out[v.At].At, v.Message)
+	}
+	if len(broken) > 0 {
+		out = out[:broken[0].At+1]
+	}
+	fmt.Fprintf(&b, "\n%s", out)
+	return b.String()
+}

@@ -1,0 +1,99 @@
+package simulator_test
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"cadre.dev/figures"
+	"cadre.dev/simulator"
+	"cadre.dev/simulator/check"
+	"cadre.dev/simulator/plan"
+)
+
+var (
+	seed   = flag.Uint64("seed", 0, "TestSeed: the seed to run; its trace is printed")
+	long   = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
+	report = flag.String("report", "", "TestHunt: where to write the figures")
+)
+
+// TestSeeds: a few seeds, the same ones each time.
+func TestSeeds(t *testing.T) {
+	const seeds = 24
+	left := seeds
+	sum := simulator.Hunt(t, 1, runtime.GOMAXPROCS(0), func(simulator.Tally) bool {
+		left--
+		return left >= 0
+	})
+	if sum.Seeds != seeds || sum.Faults == 0 {
+		t.Errorf("%d seeds of %d ran, with %d faults", sum.Seeds, seeds, sum.Faults)
+	}
+	explain(t, sum)
+}
+
+// TestSeed runs one seed and prints all that happened.
+func TestSeed(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("no -seed")
+	}
+	p := plan.Draw(*seed)
+	out := simulator.Run(t, p, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	broken := check.Run(out)
+	fmt.Println(simulator.Explain(p, out, broken))
+	if len(broken) > 0 {
+		t.Errorf("%d promises are broken", len(broken))
+	}
+}
+
+// TestHunt runs seeds that nobody ran before, and writes how many.
+func TestHunt(t *testing.T) {
+	if *long == 0 {
+		t.Skip("no -for: make sim-hunt, make sim-report")
+	}
+	first, began := uint64(time.Now().UnixMicro()), time.Now()
+	said := began
+	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(sum simulator.Tally) bool {
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			fmt.Printf("%s: %d seeds, %d faults, %d broken\n", time.Since(began).Round(time.Second), sum.Seeds, sum.Faults, len(sum.Broken))
+		}
+		return time.Since(began) < *long && len(sum.Broken) == 0
+	})
+	result := figures.Result{Name: "sim", Rounds: sum.Seeds, Machine: figures.ThisMachine(), Figures: []figures.Figure{
+		one("seeds_without_violation", "seeds", ">= 200000", float64(sum.Seeds-len(sum.Broken)), map[string]float64{"first_seed": float64(first), "virtual_hours": sum.Virtual.Hours()}),
+		one("seeds_per_core_minute", "seeds", ">= 300", float64(sum.Seeds)/sum.Core.Minutes(), nil),
+		one("faults_injected", "faults", ">= 1000000", float64(sum.Faults), nil),
+		one("violations", "seeds", "<= 0", float64(len(sum.Broken)), nil),
+	}}
+	result.Print(os.Stdout)
+	if *report != "" {
+		if err := figures.Write(*report, result); err != nil {
+			t.Error(err)
+		}
+	}
+	explain(t, sum)
+}
+
+func one(name, unit, aim string, value float64, detail map[string]float64) figures.Figure {
+	return figures.New(name, unit, aim, []float64{value}, detail)
+}
+
+// explain shortens the first seed that broke a promise, and fails.
+func explain(t *testing.T, sum simulator.Tally) {
+	t.Helper()
+	for _, seed := range slices.Sorted(maps.Keys(sum.Broken)) {
+		t.Errorf("seed %d broke %s: %s; replay it: make sim SEED=%d", seed, sum.Broken[seed].ID, sum.Broken[seed].Message, seed)
+	}
+	for _, seed := range slices.Sorted(maps.Keys(sum.Broken)) {
+		p := simulator.Shorten(t, plan.Draw(seed), sum.Broken[seed].ID)
+		out, broken := simulator.Judge(t, p)
+		t.Errorf("seed %d, shortened:\n%s", seed, simulator.Explain(p, out, broken))
+		return
+	}
+}

@@ -1,0 +1,160 @@
+// Package trace is what a run of the simulator leaves: everything that happened, in the order
+// in which it happened. Checkers see nothing else, so they run over any run, and over one that
+// was written by hand.
+package trace
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+// Kind is what happened.
+type Kind string
+
+const (
+	// Committed: a record was written, or deleted. Events of one transaction follow each
+	// other and have one Index.
+	Committed Kind = "committed"
+	// Called: a coordinator sends a call with an effect to the platform. Effected: the platform
+	// did it, soon or late or, with another Call of the same number, twice. Answered: the
+	// coordinator has an outcome.
+	Called   Kind = "called"
+	Effected Kind = "effected"
+	Answered Kind = "answered"
+	// Served: a Boot serves as its Slot, admitted and well. Stopped: it does not any more,
+	// whatever the reason.
+	Served  Kind = "served"
+	Stopped Kind = "stopped"
+	// Led: the workload of a group is led by a Slot from now on, or by none.
+	Led Kind = "led"
+	// Started and Crashed are processes of coordinators; a crash loses what is not stored.
+	Started Kind = "started"
+	Crashed Kind = "crashed"
+	// Faulted: something was made to go wrong; Healed: everything goes right from now on.
+	Faulted Kind = "faulted"
+	Healed  Kind = "healed"
+	// Settled ends a run that had the time to come to rest.
+	Settled Kind = "settled"
+)
+
+// Outcome of a call: a lost answer is unknown, whatever the platform did.
+type Outcome string
+
+const (
+	OK      Outcome = "ok"
+	Refused Outcome = "refused"
+	Unknown Outcome = "unknown"
+)
+
+// Verb of a call.
+type Verb string
+
+const (
+	Create  Verb = "create"
+	Update  Verb = "update"
+	Image   Verb = "os-image"
+	Resize  Verb = "resize"
+	Restart Verb = "restart"
+	Delete  Verb = "delete"
+)
+
+// Event is one thing that happened. Which fields say something depends on Kind; the others
+// are zero.
+type Event struct {
+	Kind Kind
+	// At is the time since the run began.
+	At time.Duration
+	// By is who did it: the Slot of a coordinator or of a member, "operator", "platform" or
+	// "fault".
+	By string
+	// Group and Slot that it is about, and its Boot.
+	Group, Slot, Boot string
+	// Text is for people.
+	Text string
+
+	// Index of the store, of Committed. Term is that of the Lease by which the writer fenced
+	// the write; 0: it did not, as it does not lead.
+	Index, Term uint64
+	// Record of Committed, one of them; all nil: it is of a kind that no checker reads. With
+	// Deleted it is what the record said last.
+	Key       string
+	Deleted   bool
+	Spec      *group.Spec // the one in force from now on
+	Operation *operation.Operation
+	Policy    *policy.SlotPolicy
+	Admission *policy.Admission
+	Bound     *group.SlotRecord
+
+	// Call of Called, Effected and Answered, with the Outcome of Answered.
+	Call    Call
+	Outcome Outcome
+
+	// CVMs of Settled: what the platform has, sorted by name.
+	CVMs []CVM
+	// Resting, of Settled, by group: "" when everything is as the spec wants it, else the
+	// reason that its status gives. A group without an entry says nothing.
+	Resting map[string]string
+	// Faults of Settled: how often something was made to go wrong.
+	Faults int
+}
+
+// Call is one request to the platform.
+type Call struct {
+	// ID numbers the calls of a run, from 1.
+	ID   int
+	Verb Verb
+	// Name of the CVM on the platform, VMUUID where it is known.
+	Name, VMUUID string
+	// Hash of what it shall run, of Create and Update.
+	Hash string
+	// Deadline is after how long the caller gives up (see Event.At).
+	Deadline time.Duration
+}
+
+// CVM is one as the platform has it.
+type CVM struct {
+	Name, VMUUID, InstanceID, Hash string
+}
+
+// Trace is a run.
+type Trace []Event
+
+// String is one line.
+func (e Event) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%9.3fs %-9s %-13s", e.At.Seconds(), e.Kind, e.By)
+	put := func(name string, value any, is bool) {
+		if is {
+			fmt.Fprintf(&b, " %s=%v", name, value)
+		}
+	}
+	put("slot", e.Slot, e.Slot != "")
+	put("boot", e.Boot, e.Boot != "")
+	put("call", fmt.Sprintf("%d:%s:%s", e.Call.ID, e.Call.Verb, e.Call.Name), e.Call.ID != 0)
+	put("outcome", e.Outcome, e.Outcome != "")
+	put("key", e.Key, e.Key != "")
+	put("index", e.Index, e.Index != 0)
+	put("term", e.Term, e.Term != 0)
+	put("deleted", true, e.Deleted)
+	if o := e.Operation; o != nil {
+		put("phase", o.Phase, true)
+		put("reason", o.Reason, o.Reason != "")
+	}
+	put("", e.Text, e.Text != "")
+	return strings.TrimRight(b.String(), " ")
+}
+
+// String is a line for each event.
+func (t Trace) String() string {
+	var b strings.Builder
+	for _, e := range t {
+		b.WriteString(e.String())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

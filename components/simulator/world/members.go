@@ -1,0 +1,311 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/coordinator/simulated"
+	"cadre.dev/platform"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
+)
+
+// groupName is the one group of a simulated cluster.
+const groupName = "pg"
+
+func memberSlot(n int) string { return fmt.Sprintf("%s-%d", groupName, n) }
+
+// cvm is a CVM with the agent and the workload in it. Guarded by World.mu.
+type cvm struct {
+	platform.Instance
+
+	slot string
+	// boot names its Boot while it runs; bootAt is since when. booting counts, so that a
+	// restart within a restart counts once.
+	boot    string
+	bootAt  time.Time
+	booting int
+	// admitted: some coordinator let this Boot in.
+	admitted bool
+	// served: it is what trace says.
+	served bool
+	// mute and sick count what ails it.
+	mute, sick int
+	// told is the newest that it was told, in the order of Terms and versions.
+	told *controlv1.Desired
+	// drained are the Operations that it drained for, with who leads since; "" moved nothing.
+	drained map[string]string
+	// seenTerm and seenState are on its disk.
+	seenTerm, seenState uint64
+	sequence            uint64
+}
+
+// workload is the group's own cluster. Guarded by World.mu.
+type workload struct {
+	leader string
+	epoch  uint64
+}
+
+// membersLook is how often a member looks at its orders, and reports.
+const membersLook = 500 * time.Millisecond
+
+// members runs what is in the CVMs, until ctx ends.
+func (w *World) members(ctx context.Context) {
+	for pause(ctx, membersLook) {
+		w.mu.Lock()
+		all, processes := w.sortedLocked(), w.processesLocked()
+		w.mu.Unlock()
+		for _, c := range all {
+			w.admit(ctx, c, processes)
+			w.live(c, processes)
+		}
+	}
+}
+
+// processesLocked are the coordinators that members can reach now.
+func (w *World) processesLocked() []*process {
+	var out []*process
+	for n := range w.plan.Coordinators {
+		slot := coordinatorSlot(n)
+		if p := w.coordinators[slot]; p != nil && !p.dead() && w.cuts[cut{slot, toMembers}] == 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// admit has a Boot ask the coordinators in turn to let it in.
+func (w *World) admit(ctx context.Context, c *cvm, processes []*process) {
+	w.mu.Lock()
+	e := simulated.Evidence{Slot: c.slot, Boot: c.boot, InstanceID: c.InstanceID, AppID: c.AppID, ComposeHash: c.ComposeHash, OSImage: c.OSImage}
+	asks := c.boot != "" && !c.admitted && c.mute == 0
+	w.mu.Unlock()
+	if !asks {
+		return
+	}
+	for _, p := range processes {
+		if in, err := p.coordinator.Admit(ctx, e); err != nil || !in {
+			continue
+		}
+		w.mu.Lock()
+		if c.boot == e.Boot {
+			c.admitted = true
+		}
+		w.mu.Unlock()
+		return
+	}
+}
+
+// live has a member take its orders, do them and report.
+func (w *World) live(c *cvm, processes []*process) {
+	w.mu.Lock()
+	boot, mute := c.boot, c.mute > 0
+	w.mu.Unlock()
+	if boot == "" {
+		return
+	}
+	ended := 0
+	if !mute {
+		for _, p := range processes {
+			d, err := p.coordinator.Desired(c.slot, boot)
+			switch {
+			case err != nil:
+			case d == nil:
+				ended++
+			default:
+				w.tell(c, boot, d)
+			}
+		}
+	}
+	w.mu.Lock()
+	if ended == len(processes) && ended > 0 {
+		// All whom it hears say that another Boot holds the Slot, or none: it attests again.
+		c.admitted = false
+	}
+	w.standLocked(c)
+	report := w.reportLocked(c)
+	w.mu.Unlock()
+	if report == nil || mute {
+		return
+	}
+	for _, p := range processes {
+		p.coordinator.Hear(c.slot, boot, report)
+	}
+}
+
+// tell gives a member what a coordinator wants of it; what is older than what it knows is not
+// taken (CTL-06).
+func (w *World) tell(c *cvm, boot string, d *controlv1.Desired) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.boot != boot || d.GetTerm() < c.seenTerm || d.GetTerm() == c.seenTerm && d.GetVersion() < c.told.GetVersion() {
+		return
+	}
+	c.told, c.seenTerm, c.seenState = d, d.GetTerm(), max(c.seenState, d.GetState())
+}
+
+// standLocked notes whether the member serves, and who leads the workload.
+func (w *World) standLocked(c *cvm) {
+	well := c.boot != "" && c.admitted && c.sick == 0
+	group := &w.workload
+	switch {
+	case well && !c.served:
+		c.served = true
+		w.noteLocked(trace.Event{Kind: trace.Served, By: c.slot, Group: groupName, Slot: c.slot, Boot: c.boot})
+	case !well && c.served:
+		w.stopLocked(c, "not well")
+	}
+	if well && group.leader == "" && w.plan.Workload != "none" {
+		w.leadLocked(c.slot)
+	}
+}
+
+// stopLocked notes that the member does not serve any more; a leader leads no more.
+func (w *World) stopLocked(c *cvm, why string) {
+	if c.served {
+		c.served = false
+		w.noteLocked(trace.Event{Kind: trace.Stopped, By: c.slot, Group: groupName, Slot: c.slot, Boot: c.boot, Text: why})
+	}
+	if w.workload.leader == c.slot {
+		w.leadLocked("")
+	}
+}
+
+func (w *World) leadLocked(slot string) {
+	group := &w.workload
+	group.leader = slot
+	group.epoch++
+	w.noteLocked(trace.Event{Kind: trace.Led, By: slot, Group: groupName, Slot: slot})
+}
+
+// reportLocked does what the order says, and is what the agent says of it.
+func (w *World) reportLocked(c *cvm) *controlv1.Report {
+	if !c.admitted || c.told == nil {
+		return nil
+	}
+	c.sequence++
+	r := &controlv1.Report{
+		Sequence: c.sequence, Term: c.seenTerm, State: c.seenState, MemberKnown: true, BootAt: timestamppb.New(c.bootAt),
+		Member: w.memberLocked(c),
+	}
+	if c.sick == 0 {
+		r.HealthyFor = durationpb.New(time.Since(c.bootAt))
+	}
+	if order := c.told.GetOperation(); order != nil {
+		r.Steps = append(r.Steps, w.obeyLocked(c, order))
+	}
+	return r
+}
+
+func (w *World) memberLocked(c *cvm) *controlv1.MemberView {
+	group, well := &w.workload, c.sick == 0
+	out := &controlv1.MemberView{Alive: well, Ready: well, CaughtUp: &well, Leader: group.leader, Epoch: group.epoch, MayDisrupt: true}
+	switch {
+	case w.plan.Workload == "none":
+		out.Role, out.Leader, out.Epoch = controlv1.Role_ROLE_NONE, "", 0
+	case group.leader == c.slot:
+		out.Role = controlv1.Role_ROLE_LEADER
+	default:
+		out.Role = controlv1.Role_ROLE_FOLLOWER
+	}
+	return out
+}
+
+// obeyLocked does a step: a leader that drains hands over to the first candidate that serves.
+func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.StepResult {
+	step := &controlv1.StepResult{OperationId: order.GetOperationId(), Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE}
+	if order.GetVerb() != controlv1.Verb_VERB_DRAIN {
+		return step
+	}
+	group := &w.workload
+	if group.leader == c.slot {
+		for _, candidate := range order.GetTransferCandidates() {
+			if w.servesLocked(candidate) {
+				w.leadLocked(candidate)
+				c.drained[order.GetOperationId()] = candidate
+				break
+			}
+		}
+	}
+	if to := c.drained[order.GetOperationId()]; to != "" {
+		step.Transferred, step.NewLeader = true, to
+	}
+	return step
+}
+
+func (w *World) servesLocked(slot string) bool {
+	for _, c := range w.cvms {
+		if c.slot == slot && c.served {
+			return true
+		}
+	}
+	return false
+}
+
+// bootLocked takes the CVM down and brings it up with what hash names, after a while.
+func (w *World) bootLocked(c *cvm, hash string) {
+	w.stopLocked(c, "restarts")
+	c.boot, c.admitted, c.told = "", false, nil
+	c.InProgress, c.Status = true, "updating"
+	c.booting++
+	mine := c.booting
+	time.AfterFunc(bootTakes, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if c.booting != mine || w.cvms[c.Name] != c {
+			return
+		}
+		w.boots++
+		c.InProgress, c.Status, c.ComposeHash, c.UpdatedAt = false, "running", hash, time.Now()
+		c.boot, c.bootAt, c.drained, c.sequence = fmt.Sprintf("boot-%d", w.boots), time.Now(), map[string]string{}, 0
+	})
+}
+
+// removeLocked takes the CVM and its disk away.
+func (w *World) removeLocked(c *cvm, why string) {
+	w.stopLocked(c, why)
+	c.boot = ""
+	delete(w.cvms, c.Name)
+}
+
+// ail mutes or sickens a member for a while.
+func (w *World) ail(ctx context.Context, slot string, f plan.Fault) {
+	w.mu.Lock()
+	c := w.cvms[Cluster+"-"+slot]
+	w.mu.Unlock()
+	if c == nil {
+		return
+	}
+	change := func(by int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if f.Kind == plan.Mute {
+			c.mute += by
+			return
+		}
+		c.sick += by
+		w.standLocked(c)
+	}
+	change(1)
+	w.wait(ctx, f.For)
+	change(-1)
+}
+
+// strike restarts or destroys a CVM behind everybody's back.
+func (w *World) strike(slot string, kind plan.FaultKind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.cvms[Cluster+"-"+slot]
+	switch {
+	case c == nil:
+	case kind == plan.Reboot:
+		w.bootLocked(c, c.ComposeHash)
+	default:
+		w.removeLocked(c, "lost")
+	}
+}

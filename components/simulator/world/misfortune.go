@@ -1,0 +1,76 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
+)
+
+// misfortunes has the plan's faults happen, each at its time.
+func (w *World) misfortunes(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, f := range w.plan.Faults {
+		if !pause(ctx, f.At-time.Since(w.began)) {
+			return
+		}
+		w.count()
+		w.say(trace.Faulted, "fault", fmt.Sprintf("%s %d for %s", f.Kind, f.Target, f.For.Round(time.Millisecond)))
+		all.Go(func() { w.happen(ctx, f) })
+	}
+	if pause(ctx, w.plan.HealAt-time.Since(w.began)) {
+		w.heal()
+	}
+}
+
+// heal has all go right from now on.
+func (w *World) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.healed = true
+	for _, p := range w.coordinators {
+		p.off, p.armed = 0, false
+	}
+	w.noteLocked(trace.Event{Kind: trace.Healed, By: "fault"})
+}
+
+func (w *World) happen(ctx context.Context, f plan.Fault) {
+	coordinator := coordinatorSlot(f.Target)
+	switch f.Kind {
+	case plan.Crash:
+		if p := w.process(coordinator, func(p *process) { p.down = f.For }); p != nil {
+			p.die("as planned")
+		}
+	case plan.CrashAt:
+		w.process(coordinator, func(p *process) { p.armed, p.down = true, f.For })
+	case plan.CutStore:
+		w.sever(ctx, cut{coordinator, toStore}, f.For)
+	case plan.CutPlatform:
+		w.sever(ctx, cut{coordinator, toPlatform}, f.For)
+	case plan.CutMembers:
+		w.sever(ctx, cut{coordinator, toMembers}, f.For)
+	case plan.Skew:
+		w.process(coordinator, func(p *process) { p.off = f.By })
+	case plan.Expire:
+		w.store.ExpireSession()
+	case plan.Mute, plan.Sicken:
+		w.ail(ctx, memberSlot(f.Target), f)
+	case plan.Reboot, plan.Lose:
+		w.strike(memberSlot(f.Target), f.Kind)
+	}
+}
+
+// process changes what a coordinator's life is like, and gives it; nil: there was none yet.
+func (w *World) process(slot string, change func(*process)) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.coordinators[slot]
+	if p != nil {
+		change(p)
+	}
+	return p
+}

@@ -1,0 +1,97 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"cadre.dev/coordinator/simulated"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
+)
+
+// operationRecord is decoded where keys are.
+type operationRecord = operation.Operation
+
+func segments(key string) []string { return strings.Split(key, "/") }
+
+func coordinatorSlot(n int) string { return fmt.Sprintf("coordinator-%d", n) }
+
+// process is one life of a coordinator.
+type process struct {
+	w           *World
+	slot        string
+	coordinator *simulated.Coordinator
+	end         context.CancelFunc
+	died        atomic.Bool
+	// All below are guarded by World.mu.
+	lease store.Lease
+	// armed: it dies at the next failpoint.
+	armed bool
+	// off is how far its wall clock is off; it stays with the Slot.
+	off time.Duration
+	// down is for how long the next life waits.
+	down time.Duration
+}
+
+func (p *process) dead() bool { return p.died.Load() }
+
+// die ends the process at once: nothing that it does from now on has an effect.
+func (p *process) die(how string) {
+	if !p.died.CompareAndSwap(false, true) {
+		return
+	}
+	p.w.mu.Lock()
+	lease := p.lease
+	p.w.noteLocked(trace.Event{Kind: trace.Crashed, By: p.slot, Text: how})
+	p.w.mu.Unlock()
+	p.w.store.PauseRenewalsOf(p.slot, true)
+	if lease != nil {
+		loseLease(lease)
+	}
+	p.end()
+}
+
+// failpoint is where the process may die: its goroutine goes no further then.
+func (p *process) failpoint(name string) {
+	p.w.mu.Lock()
+	hit := p.armed
+	p.armed = false
+	p.w.mu.Unlock()
+	if hit {
+		p.die("at " + name)
+	}
+}
+
+// now is the wall clock of the process.
+func (p *process) now() time.Time {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return time.Now().Add(p.off)
+}
+
+// keep runs lives of a coordinator until ctx ends.
+func (w *World) keep(ctx context.Context, slot string) {
+	off, down := time.Duration(0), time.Duration(0)
+	for pause(ctx, down) {
+		life, end := context.WithCancel(ctx)
+		p := &process{w: w, slot: slot, end: end, off: off}
+		p.coordinator = simulated.New(simulated.Config{
+			Cluster: Cluster, Slot: slot, OwnApp: ownApp, Store: storeLink{w.store, w, p}, Platform: &platformLink{w: w, p: p},
+			Images: policy.ImagePolicy{}, Now: p.now, Failpoint: p.failpoint, Log: w.log.With("self", slot),
+		})
+		w.mu.Lock()
+		w.coordinators[slot] = p
+		w.noteLocked(trace.Event{Kind: trace.Started, By: slot})
+		w.mu.Unlock()
+		p.coordinator.Run(life)
+		end()
+		w.mu.Lock()
+		off, down = p.off, max(p.down, time.Second)
+		w.mu.Unlock()
+	}
+}

@@ -1,0 +1,142 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+var (
+	errCut  = errors.New("nobody answers")
+	errDead = errors.New("the process is dead")
+)
+
+// storeLink is one process's way to the store. What it sends is lost while the way is cut, and
+// has no effect once the process is dead.
+type storeLink struct {
+	*storetest.Memory
+
+	w *World
+	p *process
+}
+
+var _ store.Store = storeLink{}
+
+// reach waits while the way is cut: an error when ctx ends, or the process.
+func (l storeLink) reach(ctx context.Context) error {
+	return l.w.reach(ctx, l.p, toStore)
+}
+
+func (l storeLink) Get(ctx context.Context, key string) (store.Entry, error) {
+	if err := l.reach(ctx); err != nil {
+		return store.Entry{}, err
+	}
+	return l.Memory.Get(ctx, key)
+}
+
+func (l storeLink) List(ctx context.Context, prefix string) ([]store.Entry, uint64, error) {
+	if err := l.reach(ctx); err != nil {
+		return nil, 0, err
+	}
+	return l.Memory.List(ctx, prefix)
+}
+
+func (l storeLink) Together(ctx context.Context, what ...string) ([]store.Entry, error) {
+	if err := l.reach(ctx); err != nil {
+		return nil, err
+	}
+	return l.Memory.Together(ctx, what...)
+}
+
+// Watch tells of a change when it can be reached again, too.
+func (l storeLink) Watch(ctx context.Context, prefix string, index uint64) (uint64, error) {
+	next, err := l.Memory.Watch(ctx, prefix, index)
+	if err := l.reach(ctx); err != nil {
+		return index, err
+	}
+	return next, err
+}
+
+// Commit may be lost on its way there, or back.
+func (l storeLink) Commit(ctx context.Context, ops ...store.Op) error {
+	if err := l.reach(ctx); err != nil {
+		return fmt.Errorf("commit: %w: %w", store.ErrUnknown, err)
+	}
+	odds, r := l.w.odds("commit " + l.p.slot)
+	switch chance := r.Float64(); {
+	case chance < odds.LostWrite:
+		l.w.count()
+		return fmt.Errorf("commit: %w: lost", store.ErrUnknown)
+	case chance < odds.LostWrite+odds.LostAck:
+		l.w.count()
+		_ = l.Memory.Commit(ctx, ops...) // whatever was answered is lost
+		return fmt.Errorf("commit: %w: the answer is lost", store.ErrUnknown)
+	}
+	return l.Memory.Commit(ctx, ops...)
+}
+
+// Acquire gives a Lease that dies with the process, and is not given up by it then.
+func (l storeLink) Acquire(ctx context.Context, holder string) (store.Lease, error) {
+	if err := l.reach(ctx); err != nil {
+		return nil, err
+	}
+	lease, err := l.Memory.Acquire(ctx, holder)
+	if err != nil {
+		return nil, err
+	}
+	// The store tells of its transactions while it holds its own lock, so it is never called
+	// under ours.
+	l.w.mu.Lock()
+	l.p.lease = lease
+	l.w.mu.Unlock()
+	if l.w.isCut(l.p, toStore) {
+		l.PauseRenewalsOf(holder, true)
+	}
+	if l.p.dead() {
+		loseLease(lease)
+	}
+	return mortal{lease, l.p}, nil
+}
+
+// DestroyHolderSession is store.Consul's.
+func (l storeLink) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
+	if err := l.reach(ctx); err != nil {
+		return false, err
+	}
+	return l.Memory.DestroyHolderSession(ctx, holder)
+}
+
+func (l storeLink) Holder(ctx context.Context) (string, uint64, error) {
+	if err := l.reach(ctx); err != nil {
+		return "", 0, err
+	}
+	return l.Memory.Holder(ctx)
+}
+
+// mortal is a Lease that a dead process cannot give up.
+type mortal struct {
+	store.Lease
+
+	p *process
+}
+
+func (m mortal) Release(ctx context.Context) error {
+	if m.p.dead() {
+		return errDead
+	}
+	return m.Lease.Release(ctx)
+}
+
+// loseLease ends the lease for its dead process; the store keeps the session for its TTL.
+func loseLease(lease store.Lease) {
+	if held, ok := lease.(interface{ Lose(error) }); ok {
+		held.Lose(errDead)
+	}
+}
+
+// patience is how long a request over a broken connection is waited for.
+const patience = 10 * time.Second

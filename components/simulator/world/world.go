@@ -1,0 +1,166 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
+	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// Cluster is the name of every simulated cluster.
+const Cluster = "sim"
+
+// World is what is really so, whatever the coordinators know of it. Make it with [New]; safe
+// for concurrent use.
+type World struct {
+	plan  plan.Plan
+	store *storetest.Memory
+	began time.Time
+	log   *slog.Logger
+
+	mu sync.Mutex
+	// All below are guarded by mu.
+	trace trace.Trace
+	// cvms by name on the platform; taken counts those that were ever made.
+	cvms  map[string]*cvm
+	taken int
+	calls int
+	// boots counts the Boots of all CVMs.
+	boots    int
+	workload workload
+	// coordinators by Slot.
+	coordinators map[string]*process
+	// cuts are the connections that are broken; see link.go.
+	cuts map[cut]int
+	// draws counts the decisions of each kind, so that each has a number of its own.
+	draws map[string]uint64
+	// healed: nothing goes wrong any more. faults counts what did.
+	healed bool
+	faults int
+}
+
+// New makes a world in which nothing runs yet. log gets what coordinators say.
+func New(p plan.Plan, log *slog.Logger) *World {
+	w := &World{
+		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
+		cvms: map[string]*cvm{}, workload: workload{epoch: 1}, coordinators: map[string]*process{},
+		cuts: map[cut]int{}, draws: map[string]uint64{},
+	}
+	w.store.OnCommitted(w.committed)
+	return w
+}
+
+// Trace is what happened so far.
+func (w *World) Trace() trace.Trace {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.trace)
+}
+
+// note adds an event; the caller holds mu.
+func (w *World) noteLocked(e trace.Event) {
+	e.At = time.Since(w.began)
+	w.trace = append(w.trace, e)
+}
+
+// say adds an event without a record.
+func (w *World) say(kind trace.Kind, by, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noteLocked(trace.Event{Kind: kind, By: by, Text: text})
+}
+
+// committed adds what a transaction did, a record each.
+func (w *World) committed(c storetest.Committed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	deleted := 0
+	for _, op := range c.Ops {
+		e := trace.Event{Kind: trace.Committed, By: c.Holder, Term: c.Term, Index: c.Index, Key: op.Key}
+		switch op.Kind {
+		case store.OpPut, store.OpPutCAS:
+			read(&e, op.Value)
+		case store.OpDelete, store.OpDeleteCAS:
+			e.Deleted = true
+			read(&e, c.Before[deleted])
+			deleted++
+		default:
+			continue
+		}
+		w.noteLocked(e)
+	}
+}
+
+// read gives e the record that value is, by e.Key; what cannot be read is no record.
+func read(e *trace.Event, value []byte) {
+	parts := segments(e.Key)
+	last := parts[len(parts)-1]
+	switch {
+	case parts[0] == "operations":
+		if e.Operation = decode[operationRecord](value); e.Operation != nil {
+			e.Group, e.Slot = e.Operation.Group, e.Operation.Slot
+		}
+	case parts[0] == "slots" && len(parts) == 3:
+		e.Bound, e.Group, e.Slot = decode[group.SlotRecord](value), parts[1], last
+	case parts[0] == "admissions":
+		if e.Admission, e.Slot = decode[policy.Admission](value), last; e.Admission != nil {
+			e.Group, e.Boot = e.Admission.Group, e.Admission.BootID
+		}
+	case parts[0] == "policy" && parts[1] == "slots":
+		if e.Policy, e.Slot = decode[policy.SlotPolicy](value), last; e.Policy != nil {
+			e.Group = e.Policy.Group
+		}
+	case parts[0] == "groups" && last == "accepted":
+		e.Group = parts[1]
+		if accepted := decode[store.AcceptedSpec](value); accepted != nil {
+			e.Spec = decode[group.Spec](accepted.Spec)
+		}
+	}
+}
+
+func decode[T any](value []byte) *T {
+	out := new(T)
+	if json.Unmarshal(value, out) != nil {
+		return nil
+	}
+	return out
+}
+
+// Apply writes a spec as an operator does.
+func (w *World) Apply(ctx context.Context, s group.Spec) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.GroupSpecKey(s.Name), Value: raw})
+}
+
+// Run runs the coordinators, the members and what goes wrong, until ctx ends.
+func (w *World) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for n := range w.plan.Coordinators {
+		all.Go(func() { w.keep(ctx, coordinatorSlot(n)) })
+	}
+	all.Go(func() { w.members(ctx) })
+	all.Go(func() { w.misfortunes(ctx) })
+	all.Wait()
+}
+
+// sortedLocked are the CVMs, by name.
+func (w *World) sortedLocked() []*cvm {
+	var out []*cvm
+	for _, name := range slices.Sorted(maps.Keys(w.cvms)) {
+		out = append(out, w.cvms[name])
+	}
+	return out
+}
