@@ -66,12 +66,9 @@ func DecidePartly(k Known, m Missing) (Partly, error) {
 	return s.out, errors.Join(append(s.errs, err)...)
 }
 
-// keep leaves what the missing records say as it stands: nothing is written in their place,
-// and the parts of others go on naming what they name of groups without a spec.
+// keep leaves what the missing records say as it stands: no part is written in their place, and
+// the parts of others go on naming what they name of groups without a spec.
 func (s *standing) keep(k Known) {
-	for name := range s.missing.Routes {
-		delete(s.out.Routes, name)
-	}
 	for name := range s.missing.Specs {
 		s.out.dark = s.out.dark || s.missing.Meshes[name]
 	}

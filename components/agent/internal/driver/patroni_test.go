@@ -22,6 +22,7 @@ type fakePatroni struct {
 	status   map[string]map[string]any // guarded by mu; GET /patroni by member
 	cluster  map[string]any            // guarded by mu; GET /cluster
 	switches int                       // guarded by mu
+	asked    string                    // guarded by mu; the candidate of the last switchover
 	reads    int                       // guarded by mu; of GET /cluster
 	// reply of POST /switchover; onSwitch runs before it.
 	code     int
@@ -91,6 +92,9 @@ func (f *fakePatroni) serve(name string, w http.ResponseWriter, r *http.Request)
 		return
 	case "/switchover":
 		f.switches++
+		var body struct{ Candidate string }
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		f.asked = body.Candidate
 		if f.onSwitch != nil {
 			f.onSwitch(f)
 		}
@@ -301,7 +305,9 @@ func TestPatroniTakesThePreparedCandidate(t *testing.T) {
 		"nobody can any more": {err: ErrUnsafe, reads: 1,
 			change: func(f *fakePatroni) { f.status["db-0"]["replication"] = nil }},
 		"a backup runs": {err: ErrBusy, reads: 1,
-			change: func(f *fakePatroni) { f.status["db-0"]["replication"] = []any{map[string]any{"state": "backup"}} }},
+			change: func(f *fakePatroni) {
+				f.status["db-0"]["replication"] = append(f.status["db-0"]["replication"].([]any), map[string]any{"state": "backup"})
+			}},
 		"somebody else leads": {want: Transferred{false, "db-2", 3}, reads: 1,
 			change: func(f *fakePatroni) {
 				f.promote("db-2")
@@ -342,6 +348,9 @@ func TestPatroniTakesThePreparedCandidate(t *testing.T) {
 			}
 			f.mu.Lock()
 			defer f.mu.Unlock()
+			if tc.want.Moved && f.asked != tc.want.Leader {
+				t.Errorf("%s was asked for, want %s", f.asked, tc.want.Leader)
+			}
 			if f.switches != tc.calls || f.reads != tc.reads {
 				t.Errorf("%d switchovers and %d reads of the cluster, want %d and %d", f.switches, f.reads, tc.calls, tc.reads)
 			}

@@ -98,6 +98,13 @@ func TestTheMapOpensAProxyForItsCallers(t *testing.T) {
 	if changed := d.Update(&lost, nil, nil); len(changed) != 0 || !slices.Equal(offers(), []uint32{20000}) {
 		t.Errorf("unreadable: changed %v, offers %v", changed, offers())
 	}
+	moved := with
+	moved.Index, moved.Meshes = v.Index+2, meshRecord(40)
+	moved.Meshes["pg"].Value.Proxies[0].Backend = "other" // which nobody may call
+	if changed := d.Update(&moved, nil, Scope{"pg": {}}); !slices.Contains(changed, "web") || offers() != nil {
+		t.Errorf("another backend's: changed %v, offers %v", changed, offers())
+	}
+	d.Update(&with, nil, Scope{"pg": {}})
 	// Taken out of allow, it is kept out whatever the part says that cannot be written or read.
 	refused := lost
 	refused.Index, refused.Accepted = v.Index+3, map[string]view.Accepted{"pg": {Value: allowing(), Index: 60}}
