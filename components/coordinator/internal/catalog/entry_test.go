@@ -9,7 +9,7 @@ import (
 func member(change func(*Member)) Member {
 	m := Member{
 		Records: Records{Group: "pg", Slot: "pg-1", Boot: "b1", VIP: "127.50.1.2", Held: true}, Sequence: 7,
-		Report: &rollout.Report{Health: rollout.Healthy, Role: rollout.RoleFollower},
+		Report: &rollout.Report{Role: rollout.RoleFollower}, Workload: rollout.Healthy,
 	}
 	if change != nil {
 		change(&m)
@@ -28,9 +28,9 @@ func TestWant(t *testing.T) {
 		"leads":        {func(m *Member) { m.Report.Role = rollout.RoleLeader }, "leader", true, WhyHealthy},
 		"no roles":     {func(m *Member) { m.Report.Role = rollout.RoleNone }, "", true, WhyHealthy},
 		"role unknown": {func(m *Member) { m.Report.Role = rollout.RoleUnknown }, "", true, WhyHealthy},
-		"unhealthy":    {func(m *Member) { m.Report.Health = rollout.Unhealthy }, "follower", false, WhyUnhealthy},
-		"unknown":      {func(m *Member) { m.Report.Health = rollout.Unknown }, "follower", false, WhyUnknown},
-		"no reading":   {func(m *Member) { m.Report.Health = "" }, "follower", false, WhyUnhealthy},
+		"unhealthy":    {func(m *Member) { m.Workload = rollout.Unhealthy }, "follower", false, WhyUnhealthy},
+		"unknown":      {func(m *Member) { m.Workload = rollout.Unknown }, "follower", false, WhyUnknown},
+		"no reading":   {func(m *Member) { m.Workload = "" }, "follower", false, WhyUnhealthy},
 		"draining":     {func(m *Member) { m.Draining = true }, "follower", false, WhyDraining},
 		"hands over": {func(m *Member) {
 			m.Draining, m.HandsOver, m.Report.Role = true, true, rollout.RoleLeader
@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 		m.Sequence = sequence
 		return Want(m)
 	}
-	worse := func(m *Member) { m.Report.Health = rollout.Unhealthy }
+	worse := func(m *Member) { m.Workload = rollout.Unhealthy }
 	for name, c := range map[string]struct {
 		found Found
 		want  Entry

@@ -332,7 +332,7 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 		return
 	}
 	if got, heard := w.cfg.Reports.Of(slot); heard && got.BootID == m.Boot {
-		m.Report, m.Sequence, m.Backends = got.Observed(), got.Report.GetSequence(), got.Backends()
+		m.hear(got)
 	}
 	if m.Held && m.Report == nil {
 		return // it reports elsewhere, or will
