@@ -34,6 +34,9 @@ type Member struct {
 	Report   *rollout.Report
 	Sequence uint64
 	Workload rollout.Health
+	// Rival is the greatest epoch at which another member of the group says that it leads, and
+	// is heard; 0: none does, or its epoch is not known.
+	Rival uint64
 	// Live are the proxies, by ID, whose Envoys can be reached.
 	Live map[string]bool
 	// Backends is what the workload says in it of the backends that it registers itself.
@@ -102,14 +105,20 @@ func (e *Entry) judge(m Member) {
 		return
 	}
 	switch m.Report.Role {
-	case rollout.RoleLeader, rollout.RoleFollower, rollout.RoleLearner:
+	case rollout.RoleLeader:
+		// One that was replaced and does not know it yet is nobody's leader: a route would lead
+		// to both.
+		if m.leads() {
+			e.Role = string(rollout.RoleLeader)
+		}
+	case rollout.RoleFollower, rollout.RoleLearner:
 		e.Role = string(m.Report.Role)
 	default: // none, or not known: no route goes by it
 	}
 	e.Why = WhyDraining
 	// A leader serves until another one does. Were it gone from discovery before, its route
 	// would lead nowhere before callers are told to wait.
-	if !m.Draining || m.HandsOver && m.Report.Role == rollout.RoleLeader {
+	if !m.Draining || m.HandsOver && m.leads() {
 		e.Why = why(m.Workload)
 	}
 	e.Ready = e.Why == WhyHealthy

@@ -39,6 +39,28 @@ func TestWant(t *testing.T) {
 		"leads when it is stopped": {func(m *Member) {
 			m.Draining, m.Report.Role = true, rollout.RoleLeader
 		}, "leader", false, WhyDraining},
+		"leads no more, and does not know": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival = rollout.RoleLeader, 5, 6
+		}, "", true, WhyHealthy},
+		"leads no more, and is ill": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival, m.Workload = rollout.RoleLeader, 5, 6, rollout.Unhealthy
+		}, "", false, WhyUnhealthy},
+		"another led before": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival = rollout.RoleLeader, 5, 4
+		}, "leader", true, WhyHealthy},
+		"both lead at one epoch": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival = rollout.RoleLeader, 5, 5
+		}, "leader", true, WhyHealthy},
+		"its epoch is not known": {func(m *Member) {
+			m.Report.Role, m.Rival = rollout.RoleLeader, 6
+		}, "leader", true, WhyHealthy},
+		"the other's is not": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch = rollout.RoleLeader, 5
+		}, "leader", true, WhyHealthy},
+		"another leads a follower": {func(m *Member) { m.Report.Epoch, m.Rival = 5, 6 }, "follower", true, WhyHealthy},
+		"hands over to one that leads": {func(m *Member) {
+			m.Draining, m.HandsOver, m.Report.Role, m.Report.Epoch, m.Rival = true, true, rollout.RoleLeader, 5, 6
+		}, "", false, WhyDraining},
 		"silent":        {func(m *Member) { m.Held = false }, "", false, WhySilent},
 		"not heard yet": {func(m *Member) { m.Report, m.Sequence = nil, 0 }, "", false, WhyNoReport},
 	} {

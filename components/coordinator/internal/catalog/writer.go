@@ -69,6 +69,8 @@ type Writer struct {
 	known map[string]seen
 	// free is since when the lease of a Slot is; guarded by mu.
 	free map[string]time.Time
+	// claims are the Boots that said last that they lead, by group and Slot; guarded by mu.
+	claims map[string]map[string]claim
 	// meshes are the last ones that could be read, by group; guarded by mu.
 	meshes map[string]meshAt
 	// looking is how many Slots are being looked at; guarded by mu.
@@ -94,7 +96,7 @@ func New(cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
-	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, claims: map[string]map[string]claim{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Register makes the entry of a Boot that just took its Slot, so that its workload can make
@@ -199,6 +201,7 @@ func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string
 	for slot, before := range last {
 		if _, still := v.Admissions[slot]; !still && concerned(before.Group) {
 			w.forget(slot)
+			w.noteClaim(Member{Records: before})
 			delete(last, slot)
 		}
 	}
@@ -334,6 +337,8 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	if got, heard := w.cfg.Reports.Of(slot); heard && got.BootID == m.Boot {
 		m.hear(got)
 	}
+	w.noteClaim(m)
+	m.Rival = w.rival(v, m)
 	if m.Held && m.Report == nil {
 		return // it reports elsewhere, or will
 	}
