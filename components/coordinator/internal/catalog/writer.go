@@ -71,6 +71,8 @@ type Writer struct {
 	free map[string]time.Time
 	// claims are the Boots that said last that they lead, by group and Slot; guarded by mu.
 	claims map[string]map[string]claim
+	// paces of the Slots that were written lately; guarded by mu.
+	paces map[string]pace
 	// meshes are the last ones that could be read, by group; guarded by mu.
 	meshes map[string]meshAt
 	// looking is how many Slots are being looked at; guarded by mu.
@@ -96,7 +98,7 @@ func New(cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
-	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, claims: map[string]map[string]claim{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, claims: map[string]map[string]claim{}, paces: map[string]pace{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Register makes the entry of a Boot that just took its Slot, so that its workload can make
@@ -201,6 +203,7 @@ func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string
 	for slot, before := range last {
 		if _, still := v.Admissions[slot]; !still && concerned(before.Group) {
 			w.forget(slot)
+			w.unpace(slot)
 			w.noteClaim(Member{Records: before})
 			delete(last, slot)
 		}
@@ -349,6 +352,9 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 		w.dueIn(slot, retryIn)
 		return
 	}
+	if w.holdBack(m) {
+		return
+	}
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	if _, err := w.settle(call, m); err != nil && ctx.Err() == nil {
@@ -392,6 +398,9 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 		}
 		if failed != nil || !ok {
 			return false, failed // the records moved on; the View will tell
+		}
+		if try == 0 {
+			w.spend(m.Slot)
 		}
 		// Without an answer it may be there or not: what was known is to be looked at again.
 		w.forget(m.Slot)
