@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	consul "github.com/hashicorp/consul/api"
-
 	"cadre.dev/coordinator/internal/routes"
 	"cadre.dev/core/route"
 )
@@ -52,24 +50,5 @@ func TestChangesComeInAnOrderThatConsulTakes(t *testing.T) {
 		if got, more := told(routes.Wanted(c.found), routes.Wanted(c.want)); !slices.Equal(got, c.steps) || more != c.more {
 			t.Errorf("%s: %q, more %v", name, got, more)
 		}
-	}
-}
-
-// TestOnlyOursAreRemoved: others' entries stay, but not in the place of one of ours.
-func TestOnlyOursAreRemoved(t *testing.T) {
-	found := routes.Entries{}
-	for k, one := range routes.Wanted(config("leader", "web")) {
-		found[k] = one
-		if e, is := one.(*consul.ServiceResolverConfigEntry); is {
-			e.Meta = nil
-		} else if e, is := one.(*consul.ServiceIntentionsConfigEntry); is {
-			e.Meta = map[string]string{"managed-by": "somebody"}
-		}
-	}
-	if got, _ := told(found, routes.Entries{}); len(got) != 0 {
-		t.Errorf("others' are removed: %q", got)
-	}
-	if got, _ := told(found, routes.Wanted(config("leader", "web"))); len(got) != 3 {
-		t.Errorf("others' stand in the place of ours: %q", got)
 	}
 }
