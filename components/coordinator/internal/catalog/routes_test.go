@@ -241,19 +241,6 @@ func TestServicesOfOthersOnANode(t *testing.T) {
 	}
 }
 
-// TestACallerOfABootThatIsGoneMakesNoNode: its registration has no fence.
-func TestACallerOfABootThatIsGoneMakesNoNode(t *testing.T) {
-	w := newWorld(t)
-	c := w.coordinator(true)
-	if err := c.writer.RegisterCaller(t.Context(), "pg", slot, "b1", vip); err != nil {
-		t.Fatal(err)
-	}
-	list, _, err := w.admin.Catalog().NodeServiceList(slot, nil)
-	if err != nil || list != nil && list.Node != nil {
-		t.Errorf("%+v, %v", list, err)
-	}
-}
-
 // TestMoreThanOneTransactionTakes: all of it is there in the end.
 func TestMoreThanOneTransactionTakes(t *testing.T) {
 	w := newWorld(t)

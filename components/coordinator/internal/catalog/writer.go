@@ -73,6 +73,9 @@ type Writer struct {
 	claims map[string]map[string]claim
 	// paces of the Slots that were written lately; guarded by mu.
 	paces map[string]pace
+	// gone are Slots that nobody is admitted to, and when what is left of them is looked for;
+	// guarded by mu.
+	gone map[string]time.Time
 	// meshes are the last ones that could be read, by group; guarded by mu.
 	meshes map[string]meshAt
 	// looking is how many Slots are being looked at; guarded by mu.
@@ -98,7 +101,7 @@ func New(cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
-	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, claims: map[string]map[string]claim{}, paces: map[string]pace{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, claims: map[string]map[string]claim{}, paces: map[string]pace{}, gone: map[string]time.Time{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Register makes the entry of a Boot that just took its Slot, so that its workload can make
@@ -203,6 +206,7 @@ func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string
 	for slot, before := range last {
 		if _, still := v.Admissions[slot]; !still && concerned(before.Group) {
 			w.forget(slot)
+			w.noteGone(slot)
 			w.unpace(slot)
 			w.noteClaim(Member{Records: before})
 			delete(last, slot)
@@ -334,7 +338,11 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 // look compares one Slot's entry with what it should be.
 func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	m, ok := w.memberOf(v, slot)
-	if !ok || ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return
+	case !ok:
+		w.sweep(ctx, slot)
 		return
 	}
 	if got, heard := w.cfg.Reports.Of(slot); heard && got.BootID == m.Boot {
