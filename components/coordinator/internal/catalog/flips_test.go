@@ -51,7 +51,12 @@ func TestAMemberThatFlipsIsWrittenAtAPace(t *testing.T) {
 	}
 	before := w.index()
 	flip(9)
-	held := <-logged.each
+	var held slog.Record
+	select {
+	case held = <-logged.each:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing is held back")
+	}
 	named := false
 	held.Attrs(func(a slog.Attr) bool { named = named || a.Key == "slot" && a.Value.String() == slot; return true })
 	if now := w.index(); !named || now != before || w.state().status != consul.HealthCritical {
