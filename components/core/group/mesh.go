@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // Mesh is the part that one group has in the service layer, as the leader decided it by all
@@ -125,8 +126,19 @@ const (
 	CallerPort = 20999
 )
 
-// proxySuffix ends the names of proxies, and of nothing else.
-const proxySuffix = "-sidecar-proxy"
+const (
+	// proxySuffix ends the names of proxies, and of nothing else.
+	proxySuffix = "-sidecar-proxy"
+	// proxyCheck begins the names of their health checks.
+	proxyCheck = "proxy:"
+)
 
 // ProxyOf is the name in the catalog of the proxy of a service.
 func ProxyOf(service string) string { return service + proxySuffix }
+
+// ProxyCheck is the name of the health check that the Envoy of a proxy is, by the proxy's ID.
+// No check of a spec has such a name.
+func ProxyCheck(id string) string { return proxyCheck + id }
+
+// IsProxyCheck reports whether a health check of that name is an Envoy.
+func IsProxyCheck(name string) bool { return strings.HasPrefix(name, proxyCheck) }

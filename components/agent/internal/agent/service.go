@@ -216,7 +216,20 @@ func (a *Agent) checks() []health.Result {
 	if a.service == nil {
 		return out
 	}
-	return append(out, a.service.envoys.Checks()...)
+	proxies := a.service.envoys.Checks()
+	if config, _ := a.config.Get(); config != nil {
+		proxies = informCalls(proxies, config.Group)
+	}
+	return append(out, proxies...)
+}
+
+// informCalls has the proxy that carries what a group calls be told only. Another group makes
+// this one its caller by its own spec: it could take this one's members out of service else.
+func informCalls(proxies []health.Result, groupName string) []health.Result {
+	for n := range proxies {
+		proxies[n].Informative = proxies[n].Name == group.ProxyCheck(group.ProxyOf(groupName))
+	}
+	return proxies
 }
 
 // changed is closed at the next change of an Envoy's state.

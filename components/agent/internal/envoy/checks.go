@@ -2,14 +2,15 @@ package envoy
 
 import (
 	"cadre.dev/agent/internal/health"
+	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
 
-// Checks are the health checks of a member that its Envoys are: one for each, "proxy:<id>".
+// Checks are the health checks of a member that its Envoys are: one for each.
 func (s *Supervisor) Checks() []health.Result {
 	var out []health.Result
 	for _, one := range s.Status() {
-		r := health.Result{Name: "proxy:" + one.ID, Health: rollout.Unknown, Message: one.Message, Since: one.Since}
+		r := health.Result{Name: group.ProxyCheck(one.ID), Health: rollout.Unknown, Message: one.Message, Since: one.Since}
 		switch one.State {
 		case StateLive:
 			r.Health = rollout.Healthy

@@ -13,6 +13,8 @@ type Result struct {
 	Message string
 	// Since is when Health was entered.
 	Since time.Time
+	// Informative: it is told, and the member's health does not go by it.
+	Informative bool
 }
 
 // judge turns probe outcomes into a three-valued judgement. Probes may come

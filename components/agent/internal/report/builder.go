@@ -58,7 +58,7 @@ func (b *Builder) Build() *controlv1.Report {
 	}
 	for _, c := range checks {
 		r.Checks = append(r.Checks, &controlv1.CheckResult{
-			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since),
+			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since), Informative: c.Informative,
 		})
 	}
 	for _, s := range b.src.Backends() {
@@ -70,7 +70,8 @@ func (b *Builder) Build() *controlv1.Report {
 	return r
 }
 
-// verdict is healthy only when every input says so; unknown is never healthy (R10).
+// verdict is healthy only when every input says so, but for informative checks; unknown is
+// never healthy (R10).
 func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 	v := state.View
 	if state.Known && (!v.Alive || !v.Ready) || v.CaughtUp != nil && !*v.CaughtUp {
@@ -81,6 +82,9 @@ func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 		out = unknown
 	}
 	for _, c := range checks {
+		if c.Informative {
+			continue
+		}
 		switch c.Health {
 		case rollout.Unhealthy:
 			return unhealthy

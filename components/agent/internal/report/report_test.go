@@ -37,6 +37,7 @@ func TestVerdict(t *testing.T) {
 		"catch-up is not known":     {with(func(s *member.State) { s.View.CaughtUp = nil }), nil, unknown},
 		"member is behind":          {with(func(s *member.State) { s.View.CaughtUp = no() }), nil, unhealthy},
 		"unknown hides no bad news": {member.State{}, check(rollout.Unhealthy), unhealthy},
+		"what is only told":         {good, []health.Result{{Name: "a", Health: rollout.Unhealthy, Informative: true}, {Name: "b", Health: rollout.Unknown, Informative: true}}, healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := (&Builder{}).verdict(tc.state, tc.checks); got != tc.want {

@@ -40,7 +40,7 @@ func (w *Writer) find(ctx context.Context, group, slot string, stale bool) (Foun
 	if list == nil || list.Node == nil {
 		return Found{}, nil
 	}
-	out := Found{Exists: true, Agent: list.Node.ID != "", NodeIndex: list.Node.ModifyIndex, NodeBoot: list.Node.Meta[MetaBoot], Indices: map[string]uint64{}}
+	out := Found{Exists: true, Agent: list.Node.ID != "", NodeIndex: list.Node.ModifyIndex, NodeBoot: list.Node.Meta[MetaBoot], Indices: map[string]uint64{}, Boots: map[string]string{}}
 	out.Entry = Entry{Group: group, Slot: slot, Boot: out.NodeBoot, VIP: list.Node.Address}
 	for _, service := range list.Services {
 		if service.ID != group {
@@ -84,7 +84,7 @@ func (f *Found) take(is *consul.AgentService) {
 	if boot != f.NodeBoot {
 		out.Address = "" // another Boot's: it is written again
 	}
-	f.Indices[out.ID] = is.ModifyIndex
+	f.Indices[out.ID], f.Boots[out.ID] = is.ModifyIndex, boot
 	f.Services = append(f.Services, out)
 }
 
@@ -124,8 +124,7 @@ func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, plan Plan, fo
 		if whole = whole && len(ops) < maxOps; !whole {
 			break
 		}
-		gone := consul.AgentService{ID: id, Service: id, ModifyIndex: found.Indices[id]}
-		ops = append(ops, &consul.TxnOp{Service: &consul.ServiceTxnOp{Verb: consul.ServiceDeleteCAS, Node: e.Slot, Service: gone}})
+		ops = append(ops, drop(e.Slot, id, found.Indices[id]))
 	}
 	return whole, w.commit(ctx, "write node "+e.Slot, ops)
 }
@@ -133,6 +132,11 @@ func (w *Writer) write(ctx context.Context, fence *consul.KVTxnOp, plan Plan, fo
 func put(slot string, service consul.AgentService, index uint64) *consul.TxnOp {
 	service.ModifyIndex = index
 	return &consul.TxnOp{Service: &consul.ServiceTxnOp{Verb: consul.ServiceCAS, Node: slot, Service: service}}
+}
+
+func drop(slot, id string, index uint64) *consul.TxnOp {
+	gone := consul.AgentService{ID: id, Service: id, ModifyIndex: index}
+	return &consul.TxnOp{Service: &consul.ServiceTxnOp{Verb: consul.ServiceDeleteCAS, Node: slot, Service: gone}}
 }
 
 func check(slot string, s Service) *consul.TxnOp {
@@ -165,28 +169,25 @@ func registered(s Service, boot string) consul.AgentService {
 }
 
 // registerCallers writes the proxies that carry calls. Transactions lose their upstreams, so
-// they are written one by one and without a fence. Should the node have gone meanwhile, a
-// registration makes another one, which is taken out again: it is no Boot's.
+// they are written one by one and without a fence: whether the node still is the Boot's is looked
+// at afterwards, and if not they are taken back. A node names its Boot by a transaction that the
+// Boot's lease was in.
 func (w *Writer) registerCallers(ctx context.Context, e Entry, callers []Service) error {
+	if len(callers) == 0 {
+		return nil
+	}
+	var errs []error
 	for _, s := range callers {
 		service := registered(s, e.Boot)
 		_, err := w.client.Catalog().Register(&consul.CatalogRegistration{
 			Node: e.Slot, Address: e.VIP, SkipNodeUpdate: true, Service: &service,
 		}, (&consul.WriteOptions{}).WithContext(ctx))
 		if err != nil {
-			return fmt.Errorf("write service %s of node %s: %w", s.ID, e.Slot, err)
+			errs = append(errs, fmt.Errorf("write service %s of node %s: %w", s.ID, e.Slot, err))
 		}
 	}
-	found, err := w.find(ctx, e.Group, e.Slot, false)
-	switch {
-	case err != nil:
-		return err
-	case found.NodeBoot == e.Boot:
-		return nil
-	case found.Exists && found.NodeBoot == "" && !found.Agent:
-		return w.removeFound(ctx, e.Slot, found)
-	}
-	return nil // another Boot's node: its next look finds the service under a wrong name
+	// Also what had no answer may have been written.
+	return errors.Join(append(errs, w.verify(ctx, e))...)
 }
 
 func (w *Writer) removeFound(ctx context.Context, slot string, found Found) error {

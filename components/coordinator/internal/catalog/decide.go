@@ -15,9 +15,10 @@ type Found struct {
 	// Foreign: the node has services that nobody should have made.
 	Foreign bool
 	// NodeIndex and ServiceIndex are for a check-and-set; ServiceIndex 0: no service of the
-	// group. Indices are those of the Services.
+	// group. Indices are those of the Services, and Boots those that they name.
 	NodeIndex, ServiceIndex uint64
 	Indices                 map[string]uint64
+	Boots                   map[string]string
 }
 
 // Step is what is to be done about an entry.

@@ -28,11 +28,28 @@ type Member struct {
 	Records
 	// Mesh is its group's part in the service layer.
 	Mesh group.Mesh
-	// Report is the last one of this Boot here, with its Sequence; nil: there is none.
+	// Report is the last one of this Boot here, with its Sequence; nil: there is none. Its
+	// Health is for rollouts: the catalog goes by Workload, the health of what runs in the
+	// member without its Envoys.
 	Report   *rollout.Report
 	Sequence uint64
+	Workload rollout.Health
+	// Rival is the greatest epoch at which another member of the group says that it leads, and
+	// is heard; 0: none does, or its epoch is not known.
+	Rival uint64
+	// Live are the proxies, by ID, whose Envoys can be reached.
+	Live map[string]bool
 	// Backends is what the workload says in it of the backends that it registers itself.
 	Backends map[string]reports.Backend
+}
+
+// hear takes what the member says of itself.
+func (m *Member) hear(got reports.Received) {
+	m.Report, m.Sequence, m.Backends = got.Observed(), got.Report.GetSequence(), got.Backends()
+	m.Workload, m.Live = got.Workload(), map[string]bool{}
+	for _, p := range m.Mesh.Proxies {
+		m.Live[p.ID] = got.Live(p.ID)
+	}
 }
 
 // Entry is a member in Consul's catalog: its node with the service of its group, and those
@@ -57,6 +74,7 @@ const (
 	WhyHealthy   = "healthy"
 	WhyUnhealthy = "not healthy"
 	WhyUnknown   = "its health is not known"
+	WhyProxy     = "its proxy is not live"
 	WhyDraining  = "draining"
 	WhyNoReport  = "no report yet"
 	WhySilent    = "no coordinator hears it"
@@ -87,15 +105,21 @@ func (e *Entry) judge(m Member) {
 		return
 	}
 	switch m.Report.Role {
-	case rollout.RoleLeader, rollout.RoleFollower, rollout.RoleLearner:
+	case rollout.RoleLeader:
+		// One that was replaced and does not know it yet is nobody's leader: a route would lead
+		// to both.
+		if m.leads() {
+			e.Role = string(rollout.RoleLeader)
+		}
+	case rollout.RoleFollower, rollout.RoleLearner:
 		e.Role = string(m.Report.Role)
 	default: // none, or not known: no route goes by it
 	}
 	e.Why = WhyDraining
 	// A leader serves until another one does. Were it gone from discovery before, its route
 	// would lead nowhere before callers are told to wait.
-	if !m.Draining || m.HandsOver && m.Report.Role == rollout.RoleLeader {
-		e.Why = why(m.Report.Health)
+	if !m.Draining || m.HandsOver && m.leads() {
+		e.Why = why(m.Workload)
 	}
 	e.Ready = e.Why == WhyHealthy
 }

@@ -9,7 +9,7 @@ import (
 func member(change func(*Member)) Member {
 	m := Member{
 		Records: Records{Group: "pg", Slot: "pg-1", Boot: "b1", VIP: "127.50.1.2", Held: true}, Sequence: 7,
-		Report: &rollout.Report{Health: rollout.Healthy, Role: rollout.RoleFollower},
+		Report: &rollout.Report{Role: rollout.RoleFollower}, Workload: rollout.Healthy,
 	}
 	if change != nil {
 		change(&m)
@@ -28,9 +28,9 @@ func TestWant(t *testing.T) {
 		"leads":        {func(m *Member) { m.Report.Role = rollout.RoleLeader }, "leader", true, WhyHealthy},
 		"no roles":     {func(m *Member) { m.Report.Role = rollout.RoleNone }, "", true, WhyHealthy},
 		"role unknown": {func(m *Member) { m.Report.Role = rollout.RoleUnknown }, "", true, WhyHealthy},
-		"unhealthy":    {func(m *Member) { m.Report.Health = rollout.Unhealthy }, "follower", false, WhyUnhealthy},
-		"unknown":      {func(m *Member) { m.Report.Health = rollout.Unknown }, "follower", false, WhyUnknown},
-		"no reading":   {func(m *Member) { m.Report.Health = "" }, "follower", false, WhyUnhealthy},
+		"unhealthy":    {func(m *Member) { m.Workload = rollout.Unhealthy }, "follower", false, WhyUnhealthy},
+		"unknown":      {func(m *Member) { m.Workload = rollout.Unknown }, "follower", false, WhyUnknown},
+		"no reading":   {func(m *Member) { m.Workload = "" }, "follower", false, WhyUnhealthy},
 		"draining":     {func(m *Member) { m.Draining = true }, "follower", false, WhyDraining},
 		"hands over": {func(m *Member) {
 			m.Draining, m.HandsOver, m.Report.Role = true, true, rollout.RoleLeader
@@ -39,6 +39,28 @@ func TestWant(t *testing.T) {
 		"leads when it is stopped": {func(m *Member) {
 			m.Draining, m.Report.Role = true, rollout.RoleLeader
 		}, "leader", false, WhyDraining},
+		"leads no more, and does not know": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival = rollout.RoleLeader, 5, 6
+		}, "", true, WhyHealthy},
+		"leads no more, and is ill": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival, m.Workload = rollout.RoleLeader, 5, 6, rollout.Unhealthy
+		}, "", false, WhyUnhealthy},
+		"another led before": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival = rollout.RoleLeader, 5, 4
+		}, "leader", true, WhyHealthy},
+		"both lead at one epoch": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch, m.Rival = rollout.RoleLeader, 5, 5
+		}, "leader", true, WhyHealthy},
+		"its epoch is not known": {func(m *Member) {
+			m.Report.Role, m.Rival = rollout.RoleLeader, 6
+		}, "leader", true, WhyHealthy},
+		"the other's is not": {func(m *Member) {
+			m.Report.Role, m.Report.Epoch = rollout.RoleLeader, 5
+		}, "leader", true, WhyHealthy},
+		"another leads a follower": {func(m *Member) { m.Report.Epoch, m.Rival = 5, 6 }, "follower", true, WhyHealthy},
+		"hands over to one that leads": {func(m *Member) {
+			m.Draining, m.HandsOver, m.Report.Role, m.Report.Epoch, m.Rival = true, true, rollout.RoleLeader, 5, 6
+		}, "", false, WhyDraining},
 		"silent":        {func(m *Member) { m.Held = false }, "", false, WhySilent},
 		"not heard yet": {func(m *Member) { m.Report, m.Sequence = nil, 0 }, "", false, WhyNoReport},
 	} {
@@ -62,7 +84,7 @@ func TestDecide(t *testing.T) {
 		m.Sequence = sequence
 		return Want(m)
 	}
-	worse := func(m *Member) { m.Report.Health = rollout.Unhealthy }
+	worse := func(m *Member) { m.Workload = rollout.Unhealthy }
 	for name, c := range map[string]struct {
 		found Found
 		want  Entry

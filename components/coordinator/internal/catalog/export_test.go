@@ -22,6 +22,23 @@ func (w *Writer) Idle(ctx context.Context) error {
 	}
 }
 
+// AwaitGone waits until it is noticed that nobody is admitted to the Slot.
+func (w *Writer) AwaitGone(ctx context.Context, slot string) error {
+	for {
+		w.mu.Lock()
+		_, gone := w.gone[slot]
+		w.mu.Unlock()
+		if gone {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 // RegisterCaller is what is left of a registration whose Boot was evicted meanwhile.
 func (w *Writer) RegisterCaller(ctx context.Context, group, slot, boot, vip string) error {
 	return w.registerCallers(ctx, Entry{Group: group, Slot: slot, Boot: boot, VIP: vip}, []Service{{

@@ -75,9 +75,19 @@ func (w *world) services() (out []string) {
 	return out
 }
 
+// say is a report of a member whose backends' Envoys are live; what carries calls is down.
 func (c *one) say(sequence uint64, role controlv1.Role, backends ...*controlv1.BackendState) {
+	c.sayOf([]string{"pg-pg", "pg-api"}, sequence, role, backends...)
+}
+
+// sayOf is one in which the Envoys of those services are live.
+func (c *one) sayOf(live []string, sequence uint64, role controlv1.Role, backends ...*controlv1.BackendState) {
+	checks := []*controlv1.CheckResult{{Name: "proxy:pg-sidecar-proxy", Health: controlv1.Health_HEALTH_UNHEALTHY, Informative: true}}
+	for _, service := range live {
+		checks = append(checks, &controlv1.CheckResult{Name: "proxy:" + group.ProxyOf(service), Health: controlv1.Health_HEALTH_HEALTHY})
+	}
 	c.reports.Put(slot, "b1", &controlv1.Report{
-		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true}, Backends: backends,
+		Sequence: sequence, MemberKnown: true, Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true}, Backends: backends, Checks: checks,
 	})
 	c.writer.Note(slot)
 }
@@ -103,8 +113,16 @@ func TestWhatRoutesFind(t *testing.T) {
 		t.Errorf("proxy %+v, %v", proxy[0].Service, err)
 	}
 
+	// Without an Envoy one backend is out of discovery, and its member is not.
+	c.sayOf([]string{"pg-api"}, 2, controlv1.Role_ROLE_FOLLOWER, &controlv1.BackendState{Name: "api", Health: controlv1.Health_HEALTH_HEALTHY})
+	w.reach("not to be reached", "pg-pg", true, as(consul.HealthCritical, "follower"))
+	w.reach("the other is", "pg-api", true, as(consul.HealthPassing))
+	w.reach("the member is", "pg", false, as(consul.HealthPassing, "follower"))
+	c.say(3, controlv1.Role_ROLE_FOLLOWER)
+	w.reach("to be reached again", "pg-pg", true, as(consul.HealthPassing, "follower"))
+
 	before, _, _ := w.admin.Health().Connect("pg-pg", "", false, nil)
-	c.say(2, controlv1.Role_ROLE_LEADER, &controlv1.BackendState{Name: "api", Health: controlv1.Health_HEALTH_HEALTHY, Tags: []string{"blue", "NOT A TAG"}})
+	c.say(4, controlv1.Role_ROLE_LEADER, &controlv1.BackendState{Name: "api", Health: controlv1.Health_HEALTH_HEALTHY, Tags: []string{"blue", "NOT A TAG"}})
 	w.reach("leads", "pg-pg", true, as(consul.HealthPassing, "leader"))
 	w.reach("it says that it is well", "pg-api", true, as(consul.HealthPassing, "blue"))
 	var indices []uint64
@@ -155,7 +173,7 @@ func TestWhatRoutesFind(t *testing.T) {
 	if err := w.store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.MeshKey("pg"), Value: []byte(`{"odd":1}`)}); err != nil {
 		t.Fatal(err)
 	}
-	c.say(3, controlv1.Role_ROLE_FOLLOWER)
+	c.say(5, controlv1.Role_ROLE_FOLLOWER)
 	w.reach("follows, though the part cannot be read", "pg-pg", true, as(consul.HealthPassing, "follower"))
 
 	w.unlock()
@@ -223,19 +241,6 @@ func TestServicesOfOthersOnANode(t *testing.T) {
 	}
 }
 
-// TestACallerOfABootThatIsGoneMakesNoNode: its registration has no fence.
-func TestACallerOfABootThatIsGoneMakesNoNode(t *testing.T) {
-	w := newWorld(t)
-	c := w.coordinator(true)
-	if err := c.writer.RegisterCaller(t.Context(), "pg", slot, "b1", vip); err != nil {
-		t.Fatal(err)
-	}
-	list, _, err := w.admin.Catalog().NodeServiceList(slot, nil)
-	if err != nil || list != nil && list.Node != nil {
-		t.Errorf("%+v, %v", list, err)
-	}
-}
-
 // TestMoreThanOneTransactionTakes: all of it is there in the end.
 func TestMoreThanOneTransactionTakes(t *testing.T) {
 	w := newWorld(t)
@@ -247,7 +252,7 @@ func TestMoreThanOneTransactionTakes(t *testing.T) {
 	put(w, store.MeshKey("pg"), big)
 	w.admit("b1")
 	c := w.coordinator(true)
-	c.say(1, controlv1.Role_ROLE_LEADER)
+	c.sayOf([]string{"pg-b69"}, 1, controlv1.Role_ROLE_LEADER)
 	w.reach("the last one", "pg-b69", true, as(consul.HealthPassing, "leader"))
 	c.settled(w)
 	if got := w.services(); len(got) != 141 {

@@ -51,14 +51,18 @@ func services(m Member, e Entry) []Service {
 			}
 			continue
 		}
-		s := Service{ID: p.Service, Address: m.VIP, Port: p.LocalPort, Ready: e.Ready, Why: e.Why}
+		s := Service{ID: p.Service, Address: m.VIP, Port: p.LocalPort, Why: e.Why}
 		if e.Role != "" {
 			s.Tags = []string{e.Role}
 		}
 		if p.Owner == group.OwnerWorkload {
 			s.Tags, s.Why = said(m, e, p.Backend)
-			s.Ready = s.Why == WhyHealthy
 		}
+		// Who is led to it finds nobody. The other backends have proxies of their own.
+		if s.Why == WhyHealthy && !m.Live[p.ID] {
+			s.Why = WhyProxy
+		}
+		s.Ready = s.Why == WhyHealthy
 		proxy := s
 		proxy.ID, proxy.Port = p.ID, p.Port
 		proxy.Destination, proxy.LocalAddress, proxy.LocalPort = p.Service, m.VIP, p.LocalPort

@@ -25,6 +25,7 @@ func part(m *Member) {
 		},
 	}
 	m.Backends = map[string]reports.Backend{"api": {Health: rollout.Healthy, Tags: []string{"blue"}}}
+	m.Live = map[string]bool{"pg-api-sidecar-proxy": true, "pg-pg-sidecar-proxy": true}
 }
 
 func with(change func(*Member)) Entry {
@@ -71,17 +72,23 @@ func TestWhoIsInDiscovery(t *testing.T) {
 		tags           []string
 	}{
 		"well":               {nil, WhyHealthy, WhyHealthy, []string{"blue"}},
-		"checks fail":        {func(m *Member) { m.Report.Health = rollout.Unhealthy }, WhyUnhealthy, WhyHealthy, []string{"blue"}},
+		"checks fail":        {func(m *Member) { m.Workload = rollout.Unhealthy }, WhyUnhealthy, WhyHealthy, []string{"blue"}},
 		"it says so":         {func(m *Member) { m.Backends["api"] = reports.Backend{Health: rollout.Unhealthy} }, WhyHealthy, WhyUnhealthy, nil},
 		"its word is over":   {func(m *Member) { m.Backends["api"] = reports.Backend{Health: rollout.Unknown, Tags: []string{"a"}} }, WhyHealthy, WhyUnknown, []string{"a"}},
 		"it said nothing":    {func(m *Member) { m.Backends = nil }, WhyHealthy, WhyUnknown, nil},
 		"it says nothing so": {func(m *Member) { m.Backends["api"] = reports.Backend{} }, WhyHealthy, WhyUnknown, nil},
+		"its proxy is down":  {func(m *Member) { delete(m.Live, "pg-pg-sidecar-proxy") }, WhyProxy, WhyHealthy, []string{"blue"}},
+		"the other's is":     {func(m *Member) { delete(m.Live, "pg-api-sidecar-proxy") }, WhyHealthy, WhyProxy, []string{"blue"}},
+		"both are ill":       {func(m *Member) { m.Workload, m.Live = rollout.Unhealthy, nil }, WhyUnhealthy, WhyProxy, []string{"blue"}},
 		"draining":           {func(m *Member) { m.Draining = true }, WhyDraining, WhyDraining, []string{"blue"}},
 		"silent":             {func(m *Member) { m.Held = false }, WhySilent, WhySilent, nil},
 		"ended":              {func(m *Member) { m.Ended = true }, WhyEnded, WhyEnded, nil},
 		"no report":          {func(m *Member) { m.Report = nil }, WhyNoReport, WhyNoReport, nil},
 	} {
 		e := with(c.change)
+		if own := e.Why == WhyHealthy; own != (c.platform == WhyHealthy || c.platform == WhyProxy) {
+			t.Errorf("%s: the group's own service is %q", name, e.Why)
+		}
 		for id, why := range map[string]string{"pg-pg": c.platform, "pg-pg-sidecar-proxy": c.platform, "pg-api": c.said, "pg-api-sidecar-proxy": c.said} {
 			if got := e.service(t, id); got.Why != why || got.Ready != (why == WhyHealthy) {
 				t.Errorf("%s: %s is %+v, want %q", name, id, got, why)

@@ -69,6 +69,13 @@ type Writer struct {
 	known map[string]seen
 	// free is since when the lease of a Slot is; guarded by mu.
 	free map[string]time.Time
+	// claims are the Boots that said last that they lead, by group and Slot; guarded by mu.
+	claims map[string]map[string]claim
+	// paces of the Slots that were written lately; guarded by mu.
+	paces map[string]pace
+	// gone are Slots that nobody is admitted to, and when what is left of them is looked for;
+	// guarded by mu.
+	gone map[string]time.Time
 	// meshes are the last ones that could be read, by group; guarded by mu.
 	meshes map[string]meshAt
 	// looking is how many Slots are being looked at; guarded by mu.
@@ -94,7 +101,7 @@ func New(cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make consul client: %w", err)
 	}
-	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, client: client, due: map[string]time.Time{}, known: map[string]seen{}, claims: map[string]map[string]claim{}, paces: map[string]pace{}, gone: map[string]time.Time{}, meshes: map[string]meshAt{}, free: map[string]time.Time{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Register makes the entry of a Boot that just took its Slot, so that its workload can make
@@ -199,6 +206,9 @@ func (w *Writer) noteChanges(v *view.View, changed view.Changes, last map[string
 	for slot, before := range last {
 		if _, still := v.Admissions[slot]; !still && concerned(before.Group) {
 			w.forget(slot)
+			w.noteGone(slot)
+			w.unpace(slot)
+			w.noteClaim(Member{Records: before})
 			delete(last, slot)
 		}
 	}
@@ -328,12 +338,18 @@ func (w *Writer) writeDue(ctx context.Context, v *view.View) {
 // look compares one Slot's entry with what it should be.
 func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	m, ok := w.memberOf(v, slot)
-	if !ok || ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return
+	case !ok:
+		w.sweep(ctx, slot)
 		return
 	}
 	if got, heard := w.cfg.Reports.Of(slot); heard && got.BootID == m.Boot {
-		m.Report, m.Sequence, m.Backends = got.Observed(), got.Report.GetSequence(), got.Backends()
+		m.hear(got)
 	}
+	w.noteClaim(m)
+	m.Rival = w.rival(v, m)
 	if m.Held && m.Report == nil {
 		return // it reports elsewhere, or will
 	}
@@ -342,6 +358,9 @@ func (w *Writer) look(ctx context.Context, v *view.View, slot string) {
 	}
 	if !m.Held && !m.Ended && !w.silent(m) {
 		w.dueIn(slot, retryIn)
+		return
+	}
+	if w.holdBack(m) {
 		return
 	}
 	call, cancel := context.WithTimeout(ctx, callLimit)
@@ -387,6 +406,9 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 		}
 		if failed != nil || !ok {
 			return false, failed // the records moved on; the View will tell
+		}
+		if try == 0 {
+			w.spend(m.Slot)
 		}
 		// Without an answer it may be there or not: what was known is to be looked at again.
 		w.forget(m.Slot)

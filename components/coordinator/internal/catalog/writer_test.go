@@ -108,15 +108,19 @@ func (w *world) coordinator(first bool) *one {
 }
 
 // coordinatorAt reaches Consul's catalog at that address.
-func (w *world) coordinatorAt(address string, first bool) *one {
+func (w *world) coordinatorAt(address string, first bool, change ...func(*catalog.Config)) *one {
 	w.t.Helper()
 	views := view.NewWatcher(w.store, slog.New(slog.DiscardHandler))
 	c := &one{w: w, reports: reports.New(time.Now)}
-	var err error
-	c.writer, err = catalog.New(catalog.Config{
+	cfg := catalog.Config{
 		Address: address, Token: w.server.ManagementToken, Store: w.store, Views: views, Reports: c.reports,
 		First: func() bool { return first }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	var err error
+	c.writer, err = catalog.New(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}

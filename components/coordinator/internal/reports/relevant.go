@@ -23,7 +23,7 @@ func relevant(a, b *controlv1.Report) bool {
 		return true
 	}
 	for i, check := range a.GetChecks() {
-		if check.GetHealth() != b.GetChecks()[i].GetHealth() {
+		if other := b.GetChecks()[i]; check.GetHealth() != other.GetHealth() || check.GetInformative() != other.GetInformative() {
 			return true
 		}
 	}
@@ -40,7 +40,7 @@ func relevant(a, b *controlv1.Report) bool {
 // Observed turns a report into the planner's words.
 func (r Received) Observed() *rollout.Report {
 	report, member := r.Report, r.Report.GetMember()
-	health, reason := healthOf(report)
+	health, reason := healthOf(report, func(check *controlv1.CheckResult) bool { return !check.GetInformative() })
 	out := &rollout.Report{
 		BootID: r.BootID, ReceivedAt: r.At, Health: health, HealthReason: reason,
 		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
@@ -48,7 +48,7 @@ func (r Received) Observed() *rollout.Report {
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
-		Message: member.GetMessage(), Faults: report.GetFaults(),
+		Message: member.GetMessage(), Faults: faultsOf(report),
 	}
 	if member != nil {
 		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes
@@ -62,9 +62,21 @@ func (r Received) Observed() *rollout.Report {
 	return out
 }
 
-// healthOf is the worst of the checks and of the driver's own word: negative
+// faultsOf are those that the report names, and what its informative checks say is wrong: an
+// operator would see that nowhere else.
+func faultsOf(report *controlv1.Report) []string {
+	out := report.GetFaults()
+	for _, check := range report.GetChecks() {
+		if check.GetInformative() && check.GetMessage() != "" {
+			out = append(slices.Clip(out), check.GetName()+": "+check.GetMessage())
+		}
+	}
+	return out
+}
+
+// healthOf is the worst of the checks that count and of the driver's own word: negative
 // beats unknown, unknown beats positive (R10).
-func healthOf(report *controlv1.Report) (rollout.Health, string) {
+func healthOf(report *controlv1.Report, counts func(*controlv1.CheckResult) bool) (rollout.Health, string) {
 	health, reason := rollout.Healthy, ""
 	worsen := func(to rollout.Health, why string) {
 		if health == rollout.Healthy || health == rollout.Unknown && to == rollout.Unhealthy {
@@ -80,6 +92,9 @@ func healthOf(report *controlv1.Report) (rollout.Health, string) {
 		worsen(rollout.Unhealthy, orElse(member.GetMessage(), "the workload is not ready"))
 	}
 	for _, check := range report.GetChecks() {
+		if !counts(check) {
+			continue
+		}
 		switch check.GetHealth() {
 		case controlv1.Health_HEALTH_HEALTHY:
 		case controlv1.Health_HEALTH_UNHEALTHY:

@@ -13,14 +13,17 @@ import (
 // rounds bound how often entries are looked at anew: a role that routes leave takes two.
 const rounds = 3
 
-// configure brings Consul's config entries to what they should be.
-func (w *Writer) configure(ctx context.Context, d route.Partly) error {
-	want := wanted(d.Config)
+// configure brings Consul's config entries to what they should be. left is what others' entries
+// keep from being written.
+func (w *Writer) configure(ctx context.Context, d route.Partly) (left, err error) {
+	all := wanted(d.Config)
 	for range rounds {
 		found, err := w.find(ctx)
 		if err != nil {
-			return err
+			return left, err
 		}
+		var want entries
+		want, left = keepOff(found, all)
 		steps, more := changes(found, want, d.Leaves)
 		var errs []error
 		for _, step := range steps {
@@ -31,10 +34,10 @@ func (w *Writer) configure(ctx context.Context, d route.Partly) error {
 			w.log.Info("consul's config entry written", "kind", step.kind, "name", step.name, "removed", step.put == nil)
 		}
 		if err := errors.Join(errs...); err != nil || !more {
-			return err
+			return left, err
 		}
 	}
-	return fmt.Errorf("consul's config entries change while they are written: %w", errChanged)
+	return left, fmt.Errorf("consul's config entries change while they are written: %w", errChanged)
 }
 
 // errChanged: an entry is not what the change was decided by.

@@ -9,7 +9,8 @@
 // service-resolver for each backend that a route leads to, one for each route, which
 // redirects there, and the intentions that say who may call.
 //
-// What is ours among Consul's entries has our mark, and nothing else is ever deleted. While
+// What is ours among Consul's entries has our mark, and nothing else is ever written or
+// deleted: what is in the way of a spec is told. While
 // nothing changes nothing is written, and Consul is asked only so often that what somebody
 // else changed is put right again.
 package routes

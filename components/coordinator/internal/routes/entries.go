@@ -116,7 +116,7 @@ func order(k key, e consul.ConfigEntry, remove bool) int {
 }
 
 // widen is put with the subsets that redirects still lead to, as they are now; still tells
-// that there are any.
+// that there are any of ours, which will lead there no more. Others' may do so for ever.
 func widen(put consul.ConfigEntry, found entries) (out consul.ConfigEntry, still bool) {
 	resolver, is := put.(*consul.ServiceResolverConfigEntry)
 	before, was := found[key{consul.ServiceResolver, put.GetName()}].(*consul.ServiceResolverConfigEntry)
@@ -132,7 +132,7 @@ func widen(put consul.ConfigEntry, found entries) (out consul.ConfigEntry, still
 		}
 		subset, exists := before.Subsets[from.Redirect.ServiceSubset]
 		if _, stays := wide.Subsets[from.Redirect.ServiceSubset]; exists && !stays {
-			wide.Subsets[from.Redirect.ServiceSubset], still = subset, true
+			wide.Subsets[from.Redirect.ServiceSubset], still = subset, still || ours(from)
 		}
 	}
 	return &wide, still

@@ -4,6 +4,7 @@ package routes
 var (
 	Wanted  = wanted
 	Changes = changes
+	KeepOff = keepOff
 )
 
 // Entries are config entries.

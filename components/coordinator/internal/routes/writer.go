@@ -43,6 +43,9 @@ type Writer struct {
 const (
 	// resync is how often Consul is asked whether its entries are what they should be.
 	resync = 5 * time.Minute
+	// foreignWait is how often it is asked while somebody else's entry is in the way: nothing
+	// tells when that goes.
+	foreignWait = 30 * time.Second
 	// again follows what somebody else wrote meanwhile: the View will have it then.
 	again = 200 * time.Millisecond
 	// errorWait follows what could not be done.
@@ -137,13 +140,18 @@ func (w *Writer) pass(ctx context.Context, lease store.Lease) (time.Duration, er
 		return again, err
 	}
 	// A part that cannot be recorded keeps nobody from calling the others.
-	if err = errors.Join(err, w.configure(ctx, decided)); err != nil {
-		return errorWait, errors.Join(undecided, err)
+	left, failed := w.configure(ctx, decided)
+	if err = errors.Join(err, failed); err != nil {
+		return errorWait, errors.Join(undecided, left, err)
+	}
+	holds := resync
+	if left != nil {
+		holds, undecided = foreignWait, errors.Join(undecided, left)
 	}
 	if !wrote {
-		w.remember(done{inputs: rests, until: now.Add(resync), left: undecided})
+		w.remember(done{inputs: rests, until: now.Add(holds), left: undecided})
 	}
-	return resync, undecided
+	return holds, undecided
 }
 
 func (w *Writer) remember(last done) {

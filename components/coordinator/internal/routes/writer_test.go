@@ -29,13 +29,14 @@ type world struct {
 	admin  *consul.Client
 	writer *routes.Writer
 	views  *view.Watcher
+	log    warnings
 	ahead  atomic.Int64 // of the writer's clock
 	end    func()
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, server: storetest.StartConsulACL(t)}
+	w := &world{t: t, server: storetest.StartConsulACL(t), log: warnings{slog.DiscardHandler, new(sync.Mutex), new([]string)}}
 	var err error
 	if w.store, err = store.NewConsul(store.ConsulConfig{Address: w.server.Addr, Token: w.server.ManagementToken}); err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	w.views = view.NewWatcher(w.store, slog.New(slog.DiscardHandler))
 	w.writer, err = routes.New(routes.Config{
 		Address: w.server.Addr, Token: w.server.ManagementToken, Store: w.store, Views: w.views,
-		Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }, Log: slog.New(w.log),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +319,7 @@ func TestDriftHeals(t *testing.T) {
 	w.retire()
 	w.accept(database(nil), spec("web"))
 	theirs := &consul.ServiceResolverConfigEntry{Kind: consul.ServiceResolver, Name: "theirs"}
-	open := &consul.ServiceIntentionsConfigEntry{Kind: consul.ServiceIntentions, Name: "pg-pg", Sources: []*consul.SourceIntention{{Name: "*", Action: consul.IntentionActionAllow}}}
+	open := &consul.ServiceIntentionsConfigEntry{Kind: consul.ServiceIntentions, Name: "pg-pg", Meta: map[string]string{"managed-by": "cadre"}, Sources: []*consul.SourceIntention{{Name: "*", Action: consul.IntentionActionAllow}}}
 	stray := &consul.ServiceIntentionsConfigEntry{Kind: consul.ServiceIntentions, Name: "old", Meta: map[string]string{"managed-by": "cadre"}, Sources: []*consul.SourceIntention{{Name: "web", Action: consul.IntentionActionAllow}}}
 	drift := func() {
 		t.Helper()

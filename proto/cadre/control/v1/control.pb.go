@@ -1457,11 +1457,13 @@ func (x *StepResult) GetAt() *timestamppb.Timestamp {
 }
 
 type CheckResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Health        Health                 `protobuf:"varint,2,opt,name=health,proto3,enum=cadre.control.v1.Health" json:"health,omitempty"`
-	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Health  Health                 `protobuf:"varint,2,opt,name=health,proto3,enum=cadre.control.v1.Health" json:"health,omitempty"`
+	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// For people only: the member's health does not go by it.
+	Informative   bool `protobuf:"varint,5,opt,name=informative,proto3" json:"informative,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1522,6 +1524,13 @@ func (x *CheckResult) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *CheckResult) GetInformative() bool {
+	if x != nil {
+		return x.Informative
+	}
+	return false
 }
 
 // MemberView is what the driver sees from inside the CVM (workload-handover 2.1).
@@ -2880,12 +2889,13 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"new_leader\x18\x06 \x01(\tR\tnewLeader\x12 \n" +
 	"\vtransferred\x18\a \x01(\bR\vtransferred\x12*\n" +
-	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x9f\x01\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc1\x01\n" +
 	"\vCheckResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x06health\x18\x02 \x01(\x0e2\x18.cadre.control.v1.HealthR\x06health\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc6\x03\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
+	"\vinformative\x18\x05 \x01(\bR\vinformative\"\xc6\x03\n" +
 	"\n" +
 	"MemberView\x12*\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x12\x14\n" +

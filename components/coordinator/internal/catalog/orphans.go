@@ -1,0 +1,94 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	consul "github.com/hashicorp/consul/api"
+)
+
+// orphan reports whether the node is what a registration of a caller made after its Boot's node
+// had gone: every node that is made with its fence names its Boot.
+func (f Found) orphan() bool {
+	return f.Exists && !f.Agent && !f.Foreign && f.NodeBoot == "" && len(f.Services) > 0
+}
+
+// takeBack removes what the Boot wrote without a fence, which found shows not to be its node
+// now. What another one wrote over it meanwhile stays.
+func (w *Writer) takeBack(ctx context.Context, slot, boot string, found Found) error {
+	if found.orphan() {
+		return w.removeFound(ctx, slot, found)
+	}
+	var ops consul.TxnOps
+	for _, s := range found.Services {
+		if found.Boots[s.ID] == boot {
+			ops = append(ops, drop(slot, s.ID, found.Indices[s.ID]))
+		}
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	return w.commit(ctx, "take back services of node "+slot, ops)
+}
+
+// noteGone has a Slot that nobody is admitted to looked at once no call for its last Boot can
+// be under way any more: a coordinator that died within one takes nothing back.
+func (w *Writer) noteGone(slot string) {
+	w.mu.Lock()
+	w.gone[slot] = w.cfg.Now().Add(callLimit)
+	w.mu.Unlock()
+	w.dueIn(slot, callLimit)
+}
+
+// sweep removes the orphan of a Slot that nobody is admitted to, if it is time to look.
+func (w *Writer) sweep(ctx context.Context, slot string) {
+	w.mu.Lock()
+	at, is := w.gone[slot]
+	left := at.Sub(w.cfg.Now())
+	if is && left <= 0 {
+		delete(w.gone, slot)
+	}
+	w.mu.Unlock()
+	switch {
+	case !is:
+		return
+	case left > 0:
+		w.dueIn(slot, left)
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	if err := w.removeOrphan(call, slot); err != nil && ctx.Err() == nil {
+		w.cfg.Log.Warn("what is left of a slot is not removed from the catalog, it is tried again", "slot", slot, "error", err)
+		w.mu.Lock()
+		w.gone[slot] = w.cfg.Now().Add(retryIn)
+		w.mu.Unlock()
+		w.dueIn(slot, retryIn)
+	}
+}
+
+func (w *Writer) removeOrphan(ctx context.Context, slot string) error {
+	found, err := w.find(ctx, "", slot, false)
+	if err != nil || !found.orphan() {
+		return err
+	}
+	if err = w.removeFound(ctx, slot, found); errors.Is(err, errChanged) {
+		return nil // another coordinator was faster, or a Boot has it now
+	}
+	return err
+}
+
+// verify is errChanged when what was just written without a fence is not on its Boot's node, and
+// then it is there no more.
+func (w *Writer) verify(ctx context.Context, e Entry) error {
+	found, err := w.find(ctx, e.Group, e.Slot, false)
+	if err != nil || found.NodeBoot == e.Boot {
+		return err
+	}
+	err = errors.Join(w.takeBack(ctx, e.Slot, e.Boot, found), fmt.Errorf("write services of node %s: %w: it is not of boot %.12s now", e.Slot, errChanged, e.Boot))
+	// Where it was in the place of the next Boot's, that one's is to be written again.
+	w.forget(e.Slot)
+	w.dueIn(e.Slot, 0)
+	return err
+}

@@ -1,0 +1,54 @@
+package catalog
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPace: a burst at once, then one in a second; what waits is told once, until all of the
+// burst was there again.
+func TestPace(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var p pace
+	for n := range burst {
+		if wait := p.wait(now); wait != 0 {
+			t.Fatalf("write %d waits %s", n, wait)
+		}
+		p = p.spend(now)
+	}
+	told := 0
+	tell := func() {
+		next, first := p.tell()
+		if p = next; first {
+			told++
+		}
+	}
+	for n := range 20 {
+		if wait := p.wait(now); wait != refill {
+			t.Fatalf("after %d s it waits %s", n, wait)
+		}
+		tell()
+		now = now.Add(refill / 2)
+		if wait := p.wait(now); wait != refill/2 {
+			t.Fatalf("after %d.5 s it waits %s", n, wait)
+		}
+		tell()
+		if now = now.Add(refill / 2); p.wait(now) != 0 {
+			t.Fatalf("after %d s nothing came back", n+1)
+		}
+		p = p.spend(now)
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+	now = now.Add(burst * refill)
+	for range burst {
+		p = p.spend(now)
+	}
+	if wait := p.wait(now); wait != refill {
+		t.Errorf("after a rest a whole burst is there, and then it waits %s", wait)
+	}
+	if tell(); told != 2 {
+		t.Errorf("another spell was told %d times in all", told)
+	}
+}
