@@ -33,6 +33,7 @@ func soundCases() cases {
 		good: []named{
 			{"allowed", open().admitted("pg-0", "b1", "new", 1)},
 			{"approved", open().gate(approved).admitted("pg-0", "b1", "new", 1)},
+			{"at the floor", open().gate(func(p *policy.SlotPolicy) { p.Floor = 2 }).admitted("pg-0", "b1", "new", 1)},
 			{"the old one, while it is allowed", open().admitted("pg-0", "b1", "old", 1).admitted("pg-0", "b2", "new", 2)},
 			{"more is written about the same Boot", open().admitted("pg-0", "b1", "new", 1).allowed("pg-0", "old").admitted("pg-0", "b1", "new", 1)},
 			{"it ends", open().admitted("pg-0", "b1", "new", 1).allowed("pg-0", "old").admitted("pg-0", "b1", "new", 1).removed()},

@@ -35,6 +35,13 @@ func budgetCases() cases {
 				r.together = true
 				return r.phases("a", "pg-0", draining).phases("b", "pg-1", draining)
 			}()},
+			{"it is done, and did not come back", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Booting, operation.Done).phases("b", "pg-1", draining)},
+			{"lost after its step, and for long", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Booting).
+				serves("pg-0").stops("pg-0").phases("a", "pg-0", operation.Done).after(EvidenceAge).phases("b", "pg-1", draining)},
+			{"the next attempt at one that failed is called off", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Booting, operation.Failed).op("c", "pg-0", operation.Recorded, skipDrain).phases("c", "pg-0", operation.Aborted).
+				phases("b", "pg-1", draining)},
 			{"a member whose CVM never came up counts", start().spec("none", 3).members("pg-0", "pg-1").binds("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 		},
 		good: []named{
@@ -42,6 +49,11 @@ func budgetCases() cases {
 				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling, operation.Done).
 				phases("b", "pg-1", draining)},
 			{"one that was called off serves on", three("none").phases("a", "pg-0", draining, operation.Aborted).phases("b", "pg-1", draining)},
+			{"lost a moment before its step was done", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling).stops("pg-0").
+				phases("a", "pg-0", operation.Done).phases("b", "pg-1", draining)},
+			{"lost a moment before its step was called off", three("none").phases("a", "pg-0", draining).stops("pg-0").phases("a", "pg-0", operation.Aborted).
+				phases("b", "pg-1", draining)},
 			{"two of two that may", three("none", maxUnavailable(2)).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"the target is the one that is down", three("none").stops("pg-2").after(EvidenceAge).op("a", "pg-2", acting, skipDrain)},
 			{"nobody may know yet that one is down", three("none").stops("pg-2").phases("a", "pg-0", draining)},
@@ -109,6 +121,11 @@ func leaderCases() cases {
 		good: []named{
 			{"another took over", at(led(), "old", "new", "new").op("a", "pg-0", draining, handOver).leads("pg-1").phases("a", "pg-0", operation.Drained, acting)},
 			{"the drain's time is over", led().phases("a", "pg-0", draining, operation.Drained).op("a", "pg-0", acting, late)},
+			{"a workload without a driver", three("none").leads("pg-0").after(time.Minute).phases("a", "pg-0", draining, acting)},
+			{"of a group that is being deleted", led().operator("control/delete/pg").op("a", "pg-0", acting, kind(operation.Delete, operation.PartDelete))},
+			{"before the others, to relieve it", at(led(), "old", "old", "old").op("a", "pg-0", draining, handOver, func(op *operation.Operation) { op.Transfer.Relief = true })},
+			{"before the others, as a person asked", at(led(), "old", "old", "old").op("a", "pg-0", draining, handOver, func(op *operation.Operation) { op.Actor = operation.ActorOperator })},
+			{"before the others, a restart", at(led(), "old", "old", "old").op("a", "pg-0", draining, handOver, kind(operation.Restart, operation.PartRestart))},
 			{"a follower", led().phases("a", "pg-1", draining, acting)},
 			{"the only member", start().spec("patroni", 1).members("pg-0").leads("pg-0").after(time.Minute).phases("a", "pg-0", draining, acting)},
 			{"a leader that is down", led().stops("pg-0").op("a", "pg-0", acting, skipDrain)},
@@ -147,6 +164,11 @@ func haltCases() cases {
 				phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
 			{"the platform refused, nothing happened", three("none", maxUnavailable(3)).phases("a", "pg-0", draining, acting).stops("pg-0").op("a", "pg-0", operation.Failed, refused).
 				phases("b", "pg-1", draining)},
+			{"a creation", failed().op("b", "pg-1", draining, kind(operation.Create, operation.PartCreate))},
+			{"a restart is no step of a rollout", failed().op("b", "pg-1", draining, kind(operation.Restart, operation.PartRestart))},
+			{"by an operator", failed().op("b", "pg-1", draining, func(op *operation.Operation) { op.Actor = operation.ActorOperator })},
+			{"a Slot that is kept back failed", three("none", maxUnavailable(3), func(s *group.Spec) { s.UpdatePolicy.Partition = 1 }).
+				phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
 			{"another rollout", failed().op("b", "pg-1", draining, elsewhere)},
 		},
 	}
@@ -168,6 +190,9 @@ func pathCases() cases {
 		good: []named{
 			{"once forward", there()},
 			{"once forward and once back", there().admitted("pg-0", "b3", "old", 3)},
+			{"no rollout is under way", three("none").admitted("pg-0", "b1", "old", 1).admitted("pg-0", "b2", "new", 2).admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
+			{"an operator's own steps", three("none").admitted("pg-0", "b1", "old", 1).op("a", "pg-0", operation.Acting, func(op *operation.Operation) { op.Rollout = "" }).
+				admitted("pg-0", "b2", "new", 2).admitted("pg-0", "b3", "old", 3).admitted("pg-0", "b4", "new", 4)},
 			{"another Boot of the same", there().admitted("pg-0", "b3", "new", 3)},
 			{"a person decided between", there().admitted("pg-0", "b3", "old", 3).operator("control/queue/r1").admitted("pg-0", "b4", "new", 4)},
 			{"two Slots", there().admitted("pg-1", "c1", "old", 1).phases("b", "pg-1", operation.Acting).admitted("pg-1", "c2", "new", 2)},

@@ -30,6 +30,8 @@ func strayCases() cases {
 			{"all and no other", two().settled("", "pg-0", "pg-1")},
 			{"one is missing, and the group says so", two().settled("pg-1 is lost", "pg-0")},
 			{"one too many, and the group says so", two().settled("duplicate_instance", "pg-0", "pg-1", "pg-1").then(func(e *trace.Event) { e.CVMs[2].VMUUID = "vm-x" })},
+			{"an instance that nobody tells", two().settled("", "pg-0", "pg-1").then(func(e *trace.Event) { e.CVMs[1].InstanceID = "" })},
+			{"an instance that is not recorded yet", two().binds("pg-1").binding(func(r *group.SlotRecord) { r.InstanceID = "" }).settled("", "pg-0", "pg-1")},
 			{"a Slot that waits for its CVM", start().spec("none", 1).binds("pg-0").binding(func(r *group.SlotRecord) { r.VMUUID, r.InstanceID = "", "" }).settled("")},
 		},
 	}

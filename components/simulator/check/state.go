@@ -70,8 +70,10 @@ type member struct {
 	servedAt int
 	// changed is when it last began or ceased to serve; without any, when it got a CVM.
 	changed time.Duration
-	// away: an Operation takes it away, or took it away and it does not serve again yet.
-	away bool
+	// away: an Operation takes it away, or took it away and it did not serve again yet.
+	// takenAt is the event at which it began to.
+	away    bool
+	takenAt int
 }
 
 // walk shows each event with the state right before it.
@@ -187,7 +189,17 @@ func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	} else {
 		s.operations[op.ID] = op
 	}
-	m.away = m.takenAway() || m.away && !m.serves()
+	if m.takenAway() && !m.away {
+		m.takenAt = s.index
+	}
+	m.away = m.takenAway() || m.away && !m.gaveBack(before, op)
+}
+
+// gaveBack reports that what took m away is over: it serves, or began to again and was lost for
+// another reason since, or op ended that had it drained and did nothing to it.
+func (m *member) gaveBack(before, op *operation.Operation) bool {
+	drainedOnly := before != nil && takesAway(before) && op.Phase.Ended() && op.Entered[operation.Acting].IsZero()
+	return m.serves() || m.servedAt > m.takenAt || drainedOnly
 }
 
 func (s *state) group(name string) *groupState {
