@@ -174,6 +174,9 @@ type Transfer struct {
 	// Relief: the leader is sick, and moving leadership away is part of its repair.
 	// Not counted as the rollout's one planned transfer.
 	Relief bool `json:"relief,omitempty"`
+	// Interim: the Candidates are to be removed, and nobody else can lead meanwhile. It is not
+	// the rollout's one hand-over (R53): who takes over gives leadership away again.
+	Interim bool `json:"interim,omitempty"`
 	// Made and To are the outcome.
 	Made bool   `json:"made,omitempty"`
 	To   string `json:"to,omitempty"`

@@ -48,10 +48,14 @@ func (w *world) holdsOfSize(c candidate) []Hold {
 }
 
 // alone: no other member can have m's duties, by what they are: learners, and replicas
-// that may not lead. Then m is updated like the only member of its group (R18). Members that
-// are to be removed have them as long as they run.
+// that may not lead. Then m is updated like the only member of its group (R18). Where m is the
+// only one that stays, those that are to be removed have its duties as long as they run.
 func (w *world) alone(m *member) bool {
-	if len(w.everyone) == 1 {
+	others := w.members
+	if len(others) == 1 {
+		others = w.everyone
+	}
+	if len(others) == 1 {
 		return true
 	}
 	if !w.view.roles || !m.leads() {
@@ -60,7 +64,7 @@ func (w *world) alone(m *member) bool {
 	if w.view.voting && len(w.view.voters) > 0 {
 		return len(w.view.voters) == 1
 	}
-	for _, other := range w.everyone {
+	for _, other := range others {
 		// One that is silent may be able to lead.
 		if other != m && (other.report == nil || other.report.Role != RoleLearner && other.report.Role != RoleNone) {
 			return false

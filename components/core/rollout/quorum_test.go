@@ -398,7 +398,22 @@ func TestWhoIsToBeRemovedTakesOver(t *testing.T) {
 	f.spec.Replicas = 1
 	p := f.plan()
 	tr := actionOf(t, p, "db-0").Transfer
-	if tr == nil || tr.ExpectedLeader != "db-0" || !slices.Equal(tr.Candidates, []string{"db-1", "db-2", "db-3"}) {
+	if tr == nil || !tr.Interim || tr.ExpectedLeader != "db-0" || !slices.Equal(tr.Candidates, []string{"db-1", "db-2", "db-3"}) {
 		t.Errorf("transfer: %+v", tr)
 	}
+}
+
+// TestAnInterimTransferIsNotTheRolloutsOne: who took over only because it was still there gives
+// leadership away again when the group keeps it after all. Found by the simulator, seed 1040.
+func TestAnInterimTransferIsNotTheRolloutsOne(t *testing.T) {
+	f := newFixture(3, "patroni").want("B").rolling().at(0, "B").at(2, "B")
+	f.lead(1)
+	f.op(0, operation.Done, func(op *operation.Operation) {
+		op.Transfer = &operation.Transfer{ExpectedLeader: "db-0", Made: true, To: "db-1", Interim: true}
+	})
+	p := f.plan()
+	if tr := actionOf(t, p, "db-1").Transfer; tr == nil || tr.Interim {
+		t.Errorf("transfer: %+v", tr)
+	}
+	wantExecutes(t, p, "UPDATE db-1")
 }

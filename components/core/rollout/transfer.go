@@ -25,7 +25,7 @@ func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
 		if w.alone(c.m) {
 			return holds // nobody can take over: its service is interrupted (R18)
 		}
-		if w.transfersMade() > 0 {
+		if _, interim := w.transferCandidates(c); w.transfersMade() > 0 && !interim {
 			holds = append(holds, hold(HoldTransferBudget,
 				"the one planned transfer of this rollout was made and %s leads again; move leadership to an updated member by hand", c.m.slot))
 		}
@@ -33,7 +33,7 @@ func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
 	if w.alone(c.m) {
 		return holds
 	}
-	if len(w.transferCandidates(c)) == 0 {
+	if candidates, _ := w.transferCandidates(c); len(candidates) == 0 {
 		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
 	}
 	return holds
@@ -46,26 +46,32 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 		return nil
 	}
 	relief := c.broken != whole
-	if c.kind == operation.Update && w.transfersMade() > 0 && !relief {
+	candidates, interim := w.transferCandidates(c)
+	if c.kind == operation.Update && w.transfersMade() > 0 && !relief && !interim {
 		return nil
 	}
-	candidates := w.transferCandidates(c)
 	if len(candidates) == 0 {
 		return nil
 	}
-	return &operation.Transfer{ExpectedLeader: c.m.slot, Candidates: candidates, Relief: relief}
+	return &operation.Transfer{ExpectedLeader: c.m.slot, Candidates: candidates, Relief: relief, Interim: interim}
 }
 
 // transferCandidates are those who can take over from c, best first: available,
 // caught up, following c, and for an update at the target already; the most
-// advanced first, then the lowest ordinal (R53, R56). Members that are to be removed come last:
-// their removal hands over again, which is better than an interruption now.
-func (w *world) transferCandidates(c candidate) []string {
-	var fit []*member
-	others := w.members
-	if c.kind == operation.Update {
-		others = w.everyone
+// advanced first, then the lowest ordinal (R53, R56). Where an update has none of them, they are
+// members that are to be removed and still run: interim. Their removal hands over again, which is
+// better than an interruption now.
+func (w *world) transferCandidates(c candidate) (slots []string, interim bool) {
+	if slots = w.fitToLead(c, w.members); len(slots) > 0 || c.kind != operation.Update || len(w.members) > 1 {
+		return slots, false
 	}
+	slots = w.fitToLead(c, w.condemned)
+	return slots, len(slots) > 0
+}
+
+// fitToLead are those of others who can take over from c, best first.
+func (w *world) fitToLead(c candidate, others []*member) []string {
+	var fit []*member
 	for _, m := range others {
 		if m == c.m || !m.available || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
 			continue
@@ -82,13 +88,7 @@ func (w *world) transferCandidates(c candidate) []string {
 			}
 			return 1
 		}
-		going := func(m *member) int {
-			if slices.Contains(w.condemned, m) {
-				return 1
-			}
-			return 0
-		}
-		return cmp.Or(cmp.Compare(going(a), going(b)), cmp.Compare(updated(a), updated(b)), -cmp.Compare(a.report.Epoch, b.report.Epoch),
+		return cmp.Or(cmp.Compare(updated(a), updated(b)), -cmp.Compare(a.report.Epoch, b.report.Epoch),
 			cmp.Compare(lagOf(a), lagOf(b)), cmp.Compare(a.ordinal, b.ordinal))
 	})
 	slots := make([]string, 0, len(fit))
@@ -116,7 +116,7 @@ func (w *world) transfersMade() int {
 }
 
 func madeTransfer(op operation.Operation) int {
-	if op.Kind == operation.Update && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief {
+	if op.Kind == operation.Update && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
 		return 1
 	}
 	return 0

@@ -73,7 +73,7 @@ func (w *World) resting(ctx context.Context, s group.Spec) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if target := s.Revision(); st.Target == target && st.Stable == target && st.Available == s.Replicas && len(st.Instances) == s.Replicas {
+	if target := s.Revision(); st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas {
 		return "", nil
 	}
 	reasons := []string{fmt.Sprintf("%s: %s", st.RolloutState, st.Message)}
