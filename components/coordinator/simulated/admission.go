@@ -11,6 +11,8 @@ import (
 // Evidence is what a Boot proves of itself: in the simulator it says so.
 type Evidence struct {
 	Slot, Boot string
+	// Serial grows with each time that any Boot asks, as the generations of Boots' leases do.
+	Serial uint64
 	// InstanceID and AppID are the CVM's, ComposeHash and OSImage what it measured.
 	InstanceID, AppID, ComposeHash, OSImage string
 }
@@ -36,7 +38,7 @@ func (c *Coordinator) Admit(ctx context.Context, e Evidence) (bool, error) {
 		}
 		admission := policy.Admission{
 			Group: p.Value.Group, Slot: e.Slot, BootID: e.Boot, InstanceID: e.InstanceID, AppID: e.AppID, Revision: a.Revision,
-			Epoch: p.Value.Epoch, Generation: before.Value.Generation + 1, AdmittedAt: c.cfg.Now(), By: c.cfg.Slot,
+			Epoch: p.Value.Epoch, Generation: e.Serial, AdmittedAt: c.cfg.Now(), By: c.cfg.Slot,
 		}
 		now := p.Value.Revoking(v.Gate.Revocations)
 		if policy.Barred(admission, now).Code != "" || now.RequireApproval && !a.Approved {

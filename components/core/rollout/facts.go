@@ -112,6 +112,8 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the member came back and must be drained first: planned anew"
 	case op.Kind == operation.Replace && op.VMUUID == "" && op.Part == "" && m.seen.Instance != nil:
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
+	case w.overtaken(m, op) != "":
+		return "planned anew: " + w.overtaken(m, op)
 	case op.Kind == operation.Restart || op.Kind == operation.Replace:
 		return ""
 	case op.Kind == operation.Create && (op.To == w.target || op.To == w.stable):
@@ -140,6 +142,21 @@ func (w *world) unsafe(m *member, op operation.Operation) string {
 		c.broken = whole
 	}
 	return firstMessage(w.holdsAgain(c, &op))
+}
+
+// overtaken is why op, which is recorded and no more, must not begin: another member went
+// away since it was decided. A leader that takes over finds it so, minutes later; the drain
+// alone would take the member away. An operator's word stands.
+func (w *world) overtaken(m *member, op operation.Operation) string {
+	if op.Phase != operation.Recorded || op.Request != "" || op.Kind == operation.Create {
+		return ""
+	}
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, broken: whole}
+	if op.Sick || op.WasUnavailable {
+		c.broken = w.brokenness(m)
+	}
+	l := look{taken: &taken{}, op: &op}
+	return firstMessage(append(w.budgetAgain(c, l), w.majorityAgain(c, l)...))
 }
 
 // spared: op's member was certainly outside its quorum when the step was decided, and

@@ -194,3 +194,28 @@ func TestOPS03_ADiskThatIsPreservedMeanwhileStays(t *testing.T) {
 		t.Errorf("safe though the disk is preserved: %q", facts.SafeReason)
 	}
 }
+
+// TestR50_WhatIsOnlyRecordedDoesNotBeginBesideAnotherLoss: a leader that takes over looks again
+// before the drain, which takes the member away as much as the call does. Found by the
+// simulator: a coordinator died right after the record, and another member fell meanwhile.
+func TestR50_WhatIsOnlyRecordedDoesNotBeginBesideAnotherLoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase operation.Phase
+		edit  func(*fixture, *operation.Operation)
+		off   bool
+	}{
+		"all is well":         {operation.Recorded, func(*fixture, *operation.Operation) {}, false},
+		"another one fell":    {operation.Recorded, func(f *fixture, _ *operation.Operation) { f.sick(1) }, true},
+		"it was down already": {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1).sick(2); op.WasUnavailable = true }, false},
+		"an operator asked":   {operation.Recorded, func(f *fixture, op *operation.Operation) { f.sick(1); op.Request = "r" }, false},
+		"it is being drained": {operation.Draining, func(f *fixture, _ *operation.Operation) { f.sick(1) }, false},
+	} {
+		f := newFixture(3, "none").want("B").rolling()
+		f.op(2, c.phase, nil)
+		op := f.rec.Operations[len(f.rec.Operations)-1]
+		c.edit(f, &op)
+		if got := f.facts(op).Unwanted; (got != "") != c.off || c.off && !strings.Contains(got, "planned anew: "+HoldMaxUnavailable) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -82,7 +82,8 @@ func (w *World) processesLocked() []*process {
 // admit has a Boot ask the coordinators in turn to let it in.
 func (w *World) admit(ctx context.Context, c *cvm, processes []*process) {
 	w.mu.Lock()
-	e := simulated.Evidence{Slot: c.slot, Boot: c.boot, InstanceID: c.InstanceID, AppID: c.AppID, ComposeHash: c.ComposeHash, OSImage: c.OSImage}
+	w.asked++
+	e := simulated.Evidence{Slot: c.slot, Boot: c.boot, Serial: w.asked, InstanceID: c.InstanceID, AppID: c.AppID, ComposeHash: c.ComposeHash, OSImage: c.OSImage}
 	asks := c.boot != "" && !c.admitted && c.mute == 0
 	w.mu.Unlock()
 	if !asks {

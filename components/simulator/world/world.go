@@ -35,8 +35,9 @@ type World struct {
 	cvms  map[string]*cvm
 	taken int
 	calls int
-	// boots counts the Boots of all CVMs.
+	// boots counts the Boots of all CVMs, asked how often they asked to be admitted.
 	boots    int
+	asked    uint64
 	workload workload
 	// coordinators by Slot.
 	coordinators map[string]*process
