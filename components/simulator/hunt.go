@@ -49,6 +49,9 @@ type Tally struct {
 	Broken map[uint64]check.Violation
 }
 
+// stuckAfter is far longer than any seed takes, beside other work and with the race detector.
+const stuckAfter = 5 * time.Minute
+
 // Hunt runs seeds from first on, on workers cores, until next says false.
 func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally {
 	t.Helper()
@@ -70,7 +73,10 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				t.Parallel()
 				for seed, goes := take(); goes; seed, goes = take() {
+					// What never lets virtual time pass cannot be stopped from outside.
+					stuck := time.AfterFunc(stuckAfter, func() { panic(fmt.Sprintf("seed %d has not ended after %s: a busy loop", seed, stuckAfter)) })
 					out, broken := Judge(t, plan.Draw(seed))
+					stuck.Stop()
 					last := out[len(out)-1]
 					mu.Lock()
 					sum.Seeds, sum.Faults, sum.Virtual = sum.Seeds+1, sum.Faults+last.Faults, sum.Virtual+last.At

@@ -24,11 +24,11 @@ func Run(t *testing.T, p plan.Plan, log *slog.Logger) (out trace.Trace) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := world.New(p, log)
+		w := world.New(p, log, cancel)
 		var running sync.WaitGroup
 		running.Go(func() { w.Run(ctx) })
 		if err := w.Operate(ctx); err != nil {
-			t.Error(err)
+			t.Errorf("seed %d did not end, after %d events: %v", p.Seed, len(w.Trace()), err)
 		}
 		cancel()
 		running.Wait()

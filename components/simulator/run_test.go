@@ -25,7 +25,7 @@ var (
 
 // TestSeeds: a few seeds, the same ones each time.
 func TestSeeds(t *testing.T) {
-	const seeds = 24
+	const seeds = 12
 	left := seeds
 	sum := simulator.Hunt(t, 1, runtime.GOMAXPROCS(0), func(simulator.Tally) bool {
 		left--

@@ -45,14 +45,21 @@ type World struct {
 	cuts map[cut]int
 	// draws counts the decisions of each kind, so that each has a number of its own.
 	draws map[string]uint64
+	// full is called when the trace has more events than a run that comes to rest.
+	full func()
 	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
 	faults int
 }
 
-// New makes a world in which nothing runs yet. log gets what coordinators say.
-func New(p plan.Plan, log *slog.Logger) *World {
+// maxEvents of a run; the longest that came to rest had a tenth of it.
+const maxEvents = 50_000
+
+// New makes a world in which nothing runs yet. log gets what coordinators say; full is called,
+// once, when so much happens that it never comes to rest.
+func New(p plan.Plan, log *slog.Logger, full func()) *World {
 	w := &World{
+		full: full,
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
 		cvms: map[string]*cvm{}, workload: workload{epoch: 1}, coordinators: map[string]*process{},
 		cuts: map[cut]int{}, draws: map[string]uint64{},
@@ -71,7 +78,9 @@ func (w *World) Trace() trace.Trace {
 // note adds an event; the caller holds mu.
 func (w *World) noteLocked(e trace.Event) {
 	e.At = time.Since(w.began)
-	w.trace = append(w.trace, e)
+	if w.trace = append(w.trace, e); len(w.trace) == maxEvents {
+		w.full()
+	}
 }
 
 // say adds an event without a record.
