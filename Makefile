@@ -160,8 +160,8 @@ bench-admission: tools build ## measure admission and renewals, with a storm of 
 SIM = cd components/simulator && GOGC=400 go test -count=1 -timeout 0 -v
 
 .PHONY: sim
-sim: commands ## replay a seed of the simulator and print all that happened (SEED=25)
-	@$(SIM) -run 'TestSeed$$' -seed $${SEED:-1}
+sim: commands ## replay a seed of the simulator and print all that happened (SEED=25; or PLAN=file; TIMES=50 until it breaks a promise)
+	@$(SIM) -run 'TestSeed$$' -seed $${SEED:-1} $(if $(PLAN),-plan '$(abspath $(PLAN))') $(if $(TIMES),-times '$(TIMES)')
 
 .PHONY: sim-hunt
 sim-hunt: commands ## run fresh seeds until one breaks a promise, then shorten it (FOR=1h; until stopped)

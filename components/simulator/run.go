@@ -28,7 +28,8 @@ func Run(t *testing.T, p plan.Plan, log *slog.Logger) (out trace.Trace) {
 		var running sync.WaitGroup
 		running.Go(func() { w.Run(ctx) })
 		if err := w.Operate(ctx); err != nil {
-			t.Errorf("seed %d did not end, after %d events: %v", p.Seed, len(w.Trace()), err)
+			so := w.Trace()
+			t.Errorf("seed %d did not end, after %d events: %v: %v", p.Seed, len(so), so[len(so)-1], err)
 		}
 		cancel()
 		running.Wait()

@@ -19,6 +19,8 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", 0, "TestSeed: the seed to run; its trace is printed")
+	file   = flag.String("plan", "", "TestSeed: a file with the plan to run, in place of a seed")
+	times  = flag.Int("times", 1, "TestSeed: how often, at most; it ends where a promise breaks")
 	long   = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
 	report = flag.String("report", "", "TestHunt: where to write the figures")
 )
@@ -37,17 +39,32 @@ func TestSeeds(t *testing.T) {
 	explain(t, sum)
 }
 
-// TestSeed runs one seed and prints all that happened.
+// TestSeed runs one seed, or a plan that was written down, and prints all that happened.
 func TestSeed(t *testing.T) {
-	if *seed == 0 {
-		t.Skip("no -seed")
+	if *seed == 0 && *file == "" {
+		t.Skip("no -seed and no -plan: make sim")
 	}
 	p := plan.Draw(*seed)
-	out := simulator.Run(t, p, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	broken := check.Run(out)
-	fmt.Println(simulator.Explain(p, out, broken))
-	if len(broken) > 0 {
-		t.Errorf("%d promises are broken", len(broken))
+	if *file != "" {
+		text, err := os.ReadFile(*file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err = plan.Parse(string(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 1; ; n++ {
+		out := simulator.Run(t, p, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		broken := check.Run(out)
+		if len(broken) == 0 && n < *times {
+			continue
+		}
+		fmt.Printf("time %d of %d\n%s\n", n, *times, simulator.Explain(p, out, broken))
+		if len(broken) > 0 {
+			t.Errorf("%d promises are broken", len(broken))
+		}
+		return
 	}
 }
 

@@ -50,7 +50,9 @@ type Config struct {
 	Now func() time.Time
 	// Failpoint is called at each named point between two effects; it may not return.
 	Failpoint func(name string)
-	Log       *slog.Logger
+	// Passed is told of each look at a group and what it is to be, with how it ended.
+	Passed func(result string)
+	Log    *slog.Logger
 }
 
 // Coordinator is one process. What it has in memory is lost with it: make a new one. Its methods
@@ -85,12 +87,12 @@ func New(cfg Config) *Coordinator {
 	operator := operate.New(operate.Config{
 		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
-		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
+		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	c.loop = reconcile.New(reconcile.Config{
 		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
 		Operator: operator, Tokens: noTokens{}, Vet: judge, Images: cfg.Images, Guard: c.guard,
-		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: uncounted{},
+		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	return c
 }
@@ -146,12 +148,12 @@ func Status(ctx context.Context, s store.Store, name string) (group.Status, erro
 	return st, err
 }
 
-// uncounted are metrics that nobody reads.
-type uncounted struct{}
+// passes are metrics of which nothing but the passes counts.
+type passes func(result string)
 
-func (uncounted) Leads(bool, uint64)           {}
-func (uncounted) Pass(string, string, float64) {}
-func (uncounted) Call(string, string)          {}
+func (passes) Leads(bool, uint64)                 {}
+func (p passes) Pass(_, result string, _ float64) { p(result) }
+func (passes) Call(string, string)                {}
 
 // noTokens: simulated members have none.
 type noTokens struct{}

@@ -82,7 +82,7 @@ func (w *World) keep(ctx context.Context, slot string) {
 		p := &process{w: w, slot: slot, end: end, off: off}
 		p.coordinator = simulated.New(simulated.Config{
 			Cluster: Cluster, Slot: slot, OwnApp: ownApp, Store: storeLink{w.store, w, p}, Platform: &platformLink{w: w, p: p},
-			Images: policy.ImagePolicy{}, Now: p.now, Failpoint: p.failpoint, Log: w.log.With("self", slot),
+			Images: policy.ImagePolicy{}, Now: p.now, Failpoint: p.failpoint, Passed: w.passed, Log: w.log.With("self", slot),
 		})
 		w.mu.Lock()
 		w.coordinators[slot] = p

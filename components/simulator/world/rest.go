@@ -9,6 +9,7 @@ import (
 
 	"cadre.dev/coordinator/simulated"
 	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 )
@@ -72,6 +73,11 @@ func (w *World) resting(ctx context.Context, s group.Spec) (string, error) {
 	st, err := simulated.Status(ctx, w.store, groupName)
 	if err != nil {
 		return "", err
+	}
+	for _, c := range st.Conditions {
+		if c.Type == rollout.ConditionOrphans && c.Status {
+			return c.Message, nil
+		}
 	}
 	if target := s.Revision(); st.Target == target && st.Stable == target && st.Available == s.Replicas && st.Updated == s.Replicas && len(st.Instances) == s.Replicas {
 		return "", nil

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -45,8 +46,11 @@ type World struct {
 	cuts map[cut]int
 	// draws counts the decisions of each kind, so that each has a number of its own.
 	draws map[string]uint64
-	// full is called when the trace has more events than a run that comes to rest.
+	// full is called when more happens than in a run that comes to rest.
 	full func()
+	// passes since a minute began, by how they ended.
+	passes map[string]int
+	minute time.Duration
 	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
 	faults int
@@ -79,6 +83,28 @@ func (w *World) Trace() trace.Trace {
 func (w *World) noteLocked(e trace.Event) {
 	e.At = time.Since(w.began)
 	if w.trace = append(w.trace, e); len(w.trace) == maxEvents {
+		w.full()
+	}
+}
+
+// maxPasses of all coordinators within a minute: a step takes some twenty.
+const maxPasses = 3000
+
+// passed counts the looks at the group. A loop that looks again and again at what does not
+// change writes nothing and calls nothing, so no other count shows it; the run ends.
+func (w *World) passed(result string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Since(w.began).Truncate(time.Minute); now != w.minute || w.passes == nil {
+		w.minute, w.passes = now, map[string]int{}
+	}
+	w.passes[result]++
+	total := 0
+	for _, n := range w.passes {
+		total += n
+	}
+	if total == maxPasses {
+		w.noteLocked(trace.Event{Kind: trace.Faulted, By: "operator", Text: fmt.Sprintf("stops: coordinators looked at the group so often within a minute: %v", w.passes)})
 		w.full()
 	}
 }

@@ -1,0 +1,43 @@
+package simulator_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cadre.dev/simulator"
+	"cadre.dev/simulator/plan"
+)
+
+// TestScenarios runs what seeds found once: each is a plan, with a line "# ends:" that says what
+// the group names at the end for why it does not rest, or nothing.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/scenarios/*.plan")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".plan"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.Parse(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, ends, said := strings.Cut(string(text), "# ends:")
+			ends, _, _ = strings.Cut(ends, "\n")
+			out, broken := simulator.Judge(t, p)
+			if len(broken) > 0 {
+				t.Errorf("%s", simulator.Explain(p, out, broken))
+			}
+			got := out[len(out)-1].Resting["pg"]
+			if want := strings.TrimSpace(ends); !said || (want == "") != (got == "") || !strings.Contains(got, want) {
+				t.Errorf("it ends with %q, want %q", got, want)
+			}
+		})
+	}
+}
