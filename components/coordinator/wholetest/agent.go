@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net/netip"
@@ -238,6 +239,7 @@ func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlCo
 		if h.Member != nil {
 			report.Member = h.Member(slot)
 		}
+		report.Checks = envoys(desired.GetDesired())
 		if order := desired.GetDesired().GetOperation(); err == nil && order != nil {
 			report.Steps = append(report.Steps, &controlv1.StepResult{
 				OperationId: order.GetOperationId(), Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE,
@@ -253,4 +255,16 @@ func (h *Whole) reportLoop(ctx context.Context, slot string, c overlay.ControlCo
 		case <-ticker.C:
 		}
 	}
+}
+
+// envoys are the checks of the Envoys that the member was told to run: all live.
+func envoys(desired *controlv1.Desired) (out []*controlv1.CheckResult) {
+	var config group.AgentConfig
+	if json.Unmarshal(desired.GetConfigJson(), &config) != nil {
+		return nil // none was told yet
+	}
+	for _, p := range config.Mesh.Proxies {
+		out = append(out, &controlv1.CheckResult{Name: group.ProxyCheck(p.ID), Health: controlv1.Health_HEALTH_HEALTHY, Informative: p.Calls()})
+	}
+	return out
 }
