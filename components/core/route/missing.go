@@ -88,12 +88,39 @@ func (s *standing) keep(k Known) {
 				s.out.left[r.Name], s.out.left[r.Service] = true, true
 			}
 		}
+		if s.missing.Specs[name] {
+			letAsBefore(mesh.Routes, before.Routes)
+		}
 		mesh.Proxies = s.proxies(name, before, mesh)
 		s.put(name, mesh)
 	}
 	for name := range s.out.Meshes {
 		if s.missing.Meshes[name] {
 			delete(s.out.Meshes, name)
+		}
+	}
+}
+
+// letAsBefore gives pooler users the secrets that their group let the routes have, while its
+// spec does not tell: an unreadable record locks nobody out who was let in.
+func letAsBefore(routes, before []group.RouteTo) {
+	for i, r := range routes {
+		at := slices.IndexFunc(before, func(b group.RouteTo) bool { return b.Name == r.Name && b.Group == r.Group })
+		if at < 0 {
+			continue
+		}
+		for user, secret := range before[at].PoolerUsers {
+			if now, declared := r.PoolerRefused[user]; !declared || now != secret {
+				continue
+			}
+			if routes[i].PoolerUsers == nil {
+				routes[i].PoolerUsers = map[string]string{}
+			}
+			routes[i].PoolerUsers[user] = secret
+			delete(routes[i].PoolerRefused, user)
+		}
+		if len(routes[i].PoolerRefused) == 0 {
+			routes[i].PoolerRefused = nil
 		}
 	}
 }

@@ -309,3 +309,23 @@ func some[V any](rt *rapid.T, what string, of map[string]V) (out []string) {
 func allows(spec group.Spec, backend, caller string) bool {
 	return slices.ContainsFunc(spec.Backends, func(b group.Backend) bool { return b.Name == backend && slices.Contains(b.Allow, caller) })
 }
+
+// TestAnUnreadableSpecKeepsItsSecretsWhereTheyWere: a caller whose spec cannot be read is let in
+// as before, with no secret that it had not let the route have.
+func TestAnUnreadableSpecKeepsItsSecretsWhereTheyWere(t *testing.T) {
+	specs := cluster()
+	specs["postgres"].Routes[1].PoolerUsers = map[string]string{"app": "app-password", "report": "report-password"}
+	specs["app"] = group.Spec{Name: "app", Secrets: []group.Secret{{Name: "app-password", PoolerRoutes: []string{"postgres-master"}}}}
+	k, m := without(settled(t, specs), []string{"app"}, nil, nil)
+	got, err := route.DecidePartly(k, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := got.Meshes["app"].Routes[0]
+	if !maps.Equal(r.PoolerUsers, map[string]string{"app": "app-password"}) || !maps.Equal(r.PoolerRefused, map[string]string{"report": "report-password"}) {
+		t.Errorf("let %v, refused %v", r.PoolerUsers, r.PoolerRefused)
+	}
+	if !reflect.DeepEqual(got.Meshes["app"], k.Meshes["app"]) {
+		t.Errorf("its part is written anew: %+v", got.Meshes["app"])
+	}
+}
