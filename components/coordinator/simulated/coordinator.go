@@ -128,11 +128,10 @@ func (c *Coordinator) Desired(slot, boot string) (*controlv1.Desired, error) {
 }
 
 func desired(v *view.View, slot, boot string) (*controlv1.Desired, error) {
-	a, admitted := v.Admissions[slot]
-	if !admitted || a.Value.BootID != boot {
+	if !v.Admitted(slot, boot) {
 		return nil, nil //nolint:nilnil // it is to ask for an admission
 	}
-	spec, ok := v.Accepted[a.Value.Group]
+	spec, ok := v.Accepted[v.Admissions[slot].Value.Group]
 	if !ok {
 		return nil, ErrUnreadable
 	}

@@ -101,6 +101,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 
 // unwanted is why op should not be begun any more; empty while it should (R82, R105).
 func (w *world) unwanted(m *member, op operation.Operation) string {
+	overtaken := w.overtaken(m, op)
 	switch {
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"
@@ -112,8 +113,8 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the member came back and must be drained first: planned anew"
 	case op.Kind == operation.Replace && op.VMUUID == "" && op.Part == "" && m.seen.Instance != nil:
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
-	case w.overtaken(m, op) != "":
-		return "planned anew: " + w.overtaken(m, op)
+	case overtaken != "":
+		return "planned anew: " + overtaken
 	case op.Kind == operation.Restart || op.Kind == operation.Replace:
 		return ""
 	case op.Kind == operation.Create && (op.To == w.target || op.To == w.stable):

@@ -14,6 +14,7 @@ func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
 		return nil
 	}
 	var holds []Hold
+	candidates, interim := w.transferCandidates(c)
 	if c.kind == operation.Update {
 		others := w.tally.outdatedVoters
 		if w.alone(c.m) {
@@ -25,7 +26,7 @@ func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
 		if w.alone(c.m) {
 			return holds // nobody can take over: its service is interrupted (R18)
 		}
-		if _, interim := w.transferCandidates(c); w.transfersMade() > 0 && !interim {
+		if w.transfersMade() > 0 && !interim {
 			holds = append(holds, hold(HoldTransferBudget,
 				"the one planned transfer of this rollout was made and %s leads again; move leadership to an updated member by hand", c.m.slot))
 		}
@@ -33,7 +34,7 @@ func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
 	if w.alone(c.m) {
 		return holds
 	}
-	if candidates, _ := w.transferCandidates(c); len(candidates) == 0 {
+	if len(candidates) == 0 {
 		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
 	}
 	return holds

@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -98,6 +97,5 @@ func (w *World) settle(resting map[string]string) {
 	for _, c := range w.sortedLocked() {
 		e.CVMs = append(e.CVMs, trace.CVM{Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash})
 	}
-	slices.SortFunc(e.CVMs, func(a, b trace.CVM) int { return strings.Compare(a.Name, b.Name) })
 	w.noteLocked(e)
 }
