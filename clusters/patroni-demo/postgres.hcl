@@ -30,6 +30,11 @@ variable "release" {
   default     = "1"
 }
 
+variable "replace" {
+  description = "auto: a member whose CVM is gone gets another one by itself; ask: an operator replaces it"
+  default     = "ask"
+}
+
 locals {
   cloud = jsondecode(file(var.cloud))
   # What a workload CVM trusts stands literally in its measured compose file. With the
@@ -89,6 +94,11 @@ group "postgres" {
     timeout_sec         = 1
     healthy_threshold   = 1
     unhealthy_threshold = 3
+  }
+
+  # What breaks by itself is repaired by itself: a CVM that stopped is started again.
+  auto_healing_policies {
+    replace = var.replace
   }
 
   backend "postgres" {

@@ -67,6 +67,16 @@ group "postgres" {
     }
     check_interval_sec = 10
   }
+  auto_healing_policies {
+    health_check      = "ready"
+    initial_delay_sec = 60
+    replace           = "auto"
+  }
+  restart_policy {
+    on           = ["exit"]
+    max_attempts = 3
+    window       = "2h"
+  }
   meta { team = "db" }
   backend "pg" {
     port  = 5432
@@ -135,8 +145,8 @@ func TestEveryField(t *testing.T) {
 	}
 	for path, line := range map[string]string{
 		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "36",
-		`health_check["ready"].http.port`: "40", `instance["2"].metadata`: "60", "nothing": "6", "meta.team": "46",
-		`backend["api"].registration.ttl`: "73", `route["postgres-master"].pooler_users`: "81", `consul_permissions.key_prefixes`: "88",
+		`health_check["ready"].http.port`: "40", `instance["2"].metadata`: "70", "nothing": "6", "meta.team": "56",
+		`backend["api"].registration.ttl`: "83", `route["postgres-master"].pooler_users`: "91", `consul_permissions.key_prefixes`: "98",
 	} {
 		if got := f.Groups[0].Position(path); !strings.HasSuffix(got, "all.hcl:"+line) {
 			t.Errorf("Position(%q) = %s, want line %s", path, got, line)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -19,9 +20,12 @@ func When(a rollout.Action) string {
 	return "held"
 }
 
-// Because lists every hold, not only the first (R140), then what the step does.
+// Because lists what is healed, every hold, not only the first (R140), then what the step does.
 func Because(a rollout.Action, now time.Time) string {
 	parts := []string{}
+	if a.Actor == operation.ActorHealing && a.Note != "" {
+		parts = append(parts, "heals: "+a.Note)
+	}
 	for _, h := range a.Holds {
 		text := h.Predicate
 		if h.Message != "" {

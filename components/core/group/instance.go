@@ -16,6 +16,8 @@ type InstanceSettings struct {
 	// ExcludeFromRollout keeps the Slot at its assigned Revision, as a partition does (R94,
 	// R139). It counts in every budget and quorum all the same.
 	ExcludeFromRollout bool `json:"exclude_from_rollout,omitempty"`
+	// ExcludeFromHealing leaves the Slot as it is when it breaks by itself (R139).
+	ExcludeFromHealing bool `json:"exclude_from_healing,omitempty"`
 	// PreservedState names a disk that is never deleted in a group whose others may be.
 	PreservedState PreservedState `json:"preserved_state,omitzero"`
 }

@@ -22,7 +22,11 @@ type Spec struct {
 	Workload         Workload         `json:"workload,omitzero"`
 	LifecycleHooks   []LifecycleHook  `json:"lifecycle_hook,omitempty"`
 	HealthChecks     []HealthCheck    `json:"health_check,omitempty"`
-	Backends         []Backend        `json:"backend,omitempty"`
+	// AutoHealing repairs what breaks by itself; absent: an operator does. Neither it nor
+	// RestartPolicy is part of the Revision.
+	AutoHealing   *AutoHealing  `json:"auto_healing_policies,omitempty"`
+	RestartPolicy RestartPolicy `json:"restart_policy,omitzero"`
+	Backends      []Backend     `json:"backend,omitempty"`
 	// Routes are names that other groups dial and that lead to a backend of this one.
 	Routes []Route `json:"route,omitempty"`
 	// ConsulPermissions widen what the group's Consul token may do, inside its own keys.

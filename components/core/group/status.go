@@ -81,6 +81,8 @@ type InstanceStatus struct {
 	Since          *time.Time `json:"since,omitempty"`
 	// Simulated: the Boot was admitted under a root of trust that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
+	// Heals are the attempts to repair it by itself; nil: none that counts.
+	Heals *Heals `json:"heals,omitempty"`
 	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
 	LastRefusal string `json:"last_refusal,omitempty"`
 	// Holds are what the Slot's next step waits for (R138); empty when it needs none, or
@@ -119,6 +121,15 @@ type SlotRecord struct {
 	// names the last of them, newest last.
 	Incarnation uint64 `json:"incarnation,omitempty"`
 	Lineage     []Past `json:"lineage,omitempty"`
+	// SilenceFrom is from when on silence counts towards lost_after, where it did not count
+	// before since much of the fleet was silent (R120); zero: from UnavailableSince.
+	SilenceFrom time.Time `json:"silence_from,omitzero"`
+	// DownSince is when its process was first reported down by its driver; zero while it is not.
+	DownSince time.Time `json:"down_since,omitzero"`
+	// MissedSince is when a listing first lacked the bound CVM; zero while it is listed.
+	MissedSince time.Time `json:"missed_since,omitzero"`
+	// Heals are the attempts to repair the Slot by itself; nil: none that counts.
+	Heals *Heals `json:"heals,omitempty"`
 }
 
 // Past is a CVM that filled a Slot before.

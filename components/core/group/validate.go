@@ -29,6 +29,7 @@ func Validate(s Spec) error {
 	v.consulPermissions(s)
 	v.meta("meta", s.Meta)
 	v.instances(s)
+	v.healing(s)
 	v.secrets(s)
 	v.leaks(s)
 	if len(v.problems) == 0 {

@@ -307,6 +307,9 @@ func (op Operation) readBackInPlace(f Facts, settled bool) effectSight {
 	if !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore) {
 		return effectSeen
 	}
+	if op.Part == PartRestart && settled && !p.Running {
+		return effectAbsent // it is down as it was: making it run once more takes nothing away
+	}
 	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
 	if settled && alive {
 		return effectAbsent

@@ -124,6 +124,9 @@ type Operation struct {
 	// BootBefore is the Boot that held the Slot when the last call was issued, before that
 	// the one when the Operation was recorded; a later admission must be another one.
 	BootBefore string `json:"boot_before,omitempty"`
+	// Follows is the superseded Operation of the Slot whose call had not shown yet, by another
+	// Boot, when this one was recorded.
+	Follows string `json:"follows,omitempty"`
 	// Part is what the last call changes, Applied the parts whose effect is certain. Parts
 	// are applied one after the other, one call each.
 	Part    Part   `json:"part,omitempty"`

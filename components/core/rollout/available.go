@@ -24,7 +24,10 @@ func (w *world) judge(m *member) {
 	if admitted {
 		m.observed = m.seen.Admission.Revision
 	}
-	if r := m.seen.Report; r != nil && admitted && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
+	if admitted {
+		m.moved = w.findMoved(m, m.seen.Admission.BootID)
+	}
+	if r := m.seen.Report; r != nil && admitted && m.moved == nil && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
 		m.report = r
 	}
 	m.reason = w.notReady(m)
@@ -42,6 +45,8 @@ func (w *world) judge(m *member) {
 	if m.available {
 		m.record.WasAvailableAt = m.observed
 	}
+	w.keepSilence(m)
+	w.keepHeals(m)
 }
 
 // bind notes the CVM that fills a Slot at the first listing that shows exactly
@@ -139,6 +144,8 @@ func (w *world) notReady(m *member) string {
 		return "the platform says " + platformWord(i)
 	case !m.admitted():
 		return m.notAdmitted()
+	case m.moved != nil:
+		return "its CVM was told to boot another revision, and no boot of it showed yet"
 	case m.report == nil:
 		return "no fresh report from its boot"
 	}

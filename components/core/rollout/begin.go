@@ -49,16 +49,21 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		WasUnavailable: a.WasUnavailable,
 		Sick:           a.Sick,
 		BootBefore:     a.BootBefore,
+		Follows:        a.Follows,
 		Entered:        operation.PhaseTimes{operation.Recorded: now},
 		CreatedAt:      now,
 	}
-	if a.Actor == operation.ActorOperator && a.Kind != operation.Update {
+	if a.Actor == operation.ActorHealing || a.Actor == operation.ActorOperator && a.Kind != operation.Update {
 		op.Rollout = "" // it is nothing that the rollout does, and no evidence about it
 	}
 	for i := range p.Slots {
-		if p.Slots[i].Slot == a.Slot && (a.Kind == operation.Create || a.Kind == operation.Update || a.Kind == operation.Replace) {
+		if p.Slots[i].Slot != a.Slot {
+			continue
+		}
+		if a.Kind == operation.Create || a.Kind == operation.Update || a.Kind == operation.Replace {
 			p.Slots[i].Assigned = a.To
 		}
+		noteHeal(&p.Slots[i], a, now)
 	}
 	return op, true
 }

@@ -18,6 +18,8 @@ type taken struct {
 	// replacing are those that are to get another CVM.
 	replacing []*member
 	voters    []*member
+	// healing counts those that are to be healed.
+	healing int
 	// added are those that were not in U before.
 	added []*member
 }
@@ -34,6 +36,9 @@ func (t *taken) add(w *world, c candidate) {
 	}
 	if !c.m.condemned && !c.m.unavailable() {
 		t.added = append(t.added, c.m)
+	}
+	if c.actor == operation.ActorHealing {
+		t.healing++
 	}
 	switch c.kind {
 	case operation.Create:

@@ -1,12 +1,20 @@
 package rollout
 
-import "fmt"
+import (
+	"fmt"
+
+	"cadre.dev/core/operation"
+)
 
 // holdsOfHearing: a group most of which is silent may be fine, and the leader deaf.
 // Nothing voluntary happens to it, and what seems lost is not repaired by guesses (R120).
 // An operator who names a silent Slot has looked.
 func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
 	if c.marked && c.broken == lost {
+		return nil
+	}
+	// Of a group of one or two the fleet tells whether the leader is deaf.
+	if f := w.obs.Fleet; c.actor == operation.ActorHealing && f.Expected > 2 && !f.manySilent() {
 		return nil
 	}
 	if why := w.unheard(); why != "" {

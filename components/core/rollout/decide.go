@@ -124,7 +124,7 @@ func (w *world) inProgress() []Action {
 		actions = append(actions, Action{
 			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, Note: op.Note, By: op.By, From: op.From, To: op.To, Execute: true,
 			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, SkipDrain: op.SkipDrain, Sick: op.Sick, WasUnavailable: op.WasUnavailable, Quorum: op.QuorumSnapshot,
-			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Attempt: op.Attempt,
+			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Follows: op.Follows, Attempt: op.Attempt,
 		})
 	}
 	return actions
@@ -136,6 +136,9 @@ func (w *world) action(c candidate) Action {
 	a := Action{Slot: m.slot, Ordinal: m.ordinal, Kind: c.kind, Actor: c.actor, Why: m.want.why, From: m.observed, To: c.to, Class: c.class}
 	if r := m.request; r != nil && c.actor == operation.ActorOperator {
 		a.Request, a.Note, a.By = r.ID, r.Reason, r.By
+	}
+	if c.actor == operation.ActorHealing {
+		a.Why, a.Note = "heals: "+c.why, c.why
 	}
 	if a.From == "" {
 		a.From = m.record.Assigned
@@ -161,6 +164,7 @@ func (w *world) action(c candidate) Action {
 	if m.open != nil {
 		a.Retarget = m.open.ID
 	}
+	a.Follows = m.follows()
 	a.Transfer = w.transfer(c)
 	a.Sick, a.WasUnavailable = w.outsideQuorum(c), m.down()
 	// Nothing to drain where nothing serves. A member that is called unavailable but

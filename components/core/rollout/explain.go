@@ -104,6 +104,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		} else {
 			sooner(w.lostAt(m))
 		}
+		if a, ill := w.ails(m); ill {
+			sooner(a.at)
+		}
 		if m.open != nil {
 			w.wakeForStep(m.open, minReady, sooner)
 		}

@@ -23,7 +23,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		WantedHash:  w.rec.Revisions[op.To].ComposeHash,
 		WantedShape: w.shapeOf(op.To),
 		ObservedAt:  w.obs.At,
-		Paused:      w.obs.Frozen || w.pausedFor(op.Kind),
+		Paused:      w.obs.Frozen || w.pausedFor(op.Kind, op.Actor),
 		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
 			Drain:    group.DrainDeadline(w.specAt(op.From)),
@@ -115,6 +115,8 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
 	case overtaken != "":
 		return "planned anew: " + overtaken
+	case op.Actor == operation.ActorHealing:
+		return w.healed(m, op)
 	case op.Kind == operation.Restart || op.Kind == operation.Replace:
 		return ""
 	case op.Kind == operation.Create && (op.To == w.target || op.To == w.stable):

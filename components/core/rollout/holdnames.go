@@ -91,6 +91,16 @@ const (
 	HoldNoSource = "no_data_source"
 	// HoldReplaceInProgress: one Slot is replaced at a time (R115).
 	HoldReplaceInProgress = "replace_in_progress"
+	// HoldQuarantined: as many attempts to heal it as are made came to nothing (R118).
+	HoldQuarantined = "quarantined"
+	// HoldHealDeferred: the next attempt to heal it follows after a wait (R118).
+	HoldHealDeferred = "heal_deferred"
+	// HoldHealInProgress: as many as may be at a time are healed (R117).
+	HoldHealInProgress = "heal_in_progress"
+	// HoldHealStorm: so many are ill that the cause is one that they share (R119, R120).
+	HoldHealStorm = "heal_storm"
+	// HoldHealDisk: healing would cost a disk that the spec preserves (R135).
+	HoldHealDisk = "heal_disk"
 	// HoldUnadopted: a CVM carries the Slot's name, and no record binds it.
 	HoldUnadopted = "unadopted"
 	// HoldScaleInOrder: the highest ordinal goes first, one at a time (R109).

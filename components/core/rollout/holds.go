@@ -25,18 +25,18 @@ func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	if w.obs.Frozen {
 		holds = append(holds, hold(HoldFrozen, "everything is frozen by an operator; lift the freeze to go on"))
 	}
-	if w.pausedFor(c.kind) {
+	if w.pausedFor(c.kind, c.actor) {
 		holds = append(holds, hold(HoldPaused, "the group is paused by an operator; resume it to go on"))
 	}
 	return holds
 }
 
-// pausedFor: the group's pause is about Actions of the Kind. Scaling out goes on (R108),
+// pausedFor: the group's pause is about such Actions. Healing (R92) and scaling out (R108) go on,
 // and who deletes the group wants it gone all the same. Both looks ask here: what one let
 // begin and the other called off would begin for ever.
-func (w *world) pausedFor(k operation.Kind) bool {
+func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 	scaleOut := k == operation.Create && w.stable != ""
-	return w.obs.Paused && !scaleOut && !w.ending()
+	return w.obs.Paused && !scaleOut && by != operation.ActorHealing && !w.ending()
 }
 
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).

@@ -45,7 +45,8 @@ type Records struct {
 	Revisions map[string]group.RevisionRecord
 	// Rollout is the current or last rollout; nil before the first.
 	Rollout *operation.Rollout
-	// Operations: all open ones of the group and all of the current rollout.
+	// Operations: all open ones of the group, all of the current rollout, and of each Slot the
+	// newest that were superseded, followed such a one, or healed it.
 	Operations []operation.Operation
 	Policies   map[string]policy.SlotPolicy
 	// Policy is the group's: the order of its Revisions, the floor, the approvals. The
@@ -74,6 +75,8 @@ type Observation struct {
 	At time.Time
 	// Slots in any order; the plan does not depend on it.
 	Slots []SlotObservation
+	// Fleet is how much is heard of all groups' agents.
+	Fleet Fleet
 	// Orphans are platform instances of this group that no Slot claims (R77).
 	Orphans []string
 	// Paused and Frozen are operator switches.
@@ -129,6 +132,8 @@ type Report struct {
 	Health     Health
 	// HealthReason is the first failing or unknown check.
 	HealthReason string
+	// Failing are the names of the checks that certainly fail.
+	Failing []string
 	// HealthyFor is the uninterrupted healthy interval that the agent proves.
 	HealthyFor  time.Duration
 	BootAt      time.Time

@@ -21,6 +21,8 @@ type candidate struct {
 	class  Class
 	broken int
 	marked bool
+	// why a Slot is healed.
+	why string
 }
 
 // Degrees of brokenness, most broken first (R31).
@@ -66,6 +68,7 @@ func (w *world) need(m *member) candidate {
 		return c
 	case m.open == nil && m.asked(RequestReplace) && !m.missing():
 		c.kind, c.actor = operation.Replace, operation.ActorOperator
+	case w.heal(m, &c):
 	case m.seen.Instance == nil && w.obs.Platform.Known:
 		c.kind, c.actor = operation.Create, operation.ActorScaling
 		return c
@@ -141,7 +144,7 @@ func (w *world) brokenness(m *member) int {
 	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil:
 		return neverBooted
 	case m.report == nil:
-		if since := m.record.UnavailableSince; !since.IsZero() && w.now.Sub(since) >= w.t.LostAfter {
+		if at := w.lostAt(m); !at.IsZero() && !w.now.Before(at) {
 			return lost
 		}
 		return whole
@@ -212,5 +215,5 @@ func (w *world) lostAt(m *member) time.Time {
 	if m.report != nil || m.record.UnavailableSince.IsZero() {
 		return time.Time{}
 	}
-	return m.record.UnavailableSince.Add(w.t.LostAfter)
+	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
 }

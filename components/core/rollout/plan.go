@@ -70,6 +70,9 @@ type Action struct {
 	InstanceID string `json:"instance_id,omitempty"`
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	BootBefore string `json:"boot_before,omitempty"`
+	// Follows is a superseded Operation whose call did not show yet: the Boot before it still
+	// holds the Slot.
+	Follows string `json:"follows,omitempty"`
 	// Incarnation is the number of the CVM that a Replace makes.
 	Incarnation uint64 `json:"incarnation,omitempty"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.

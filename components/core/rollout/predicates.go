@@ -54,6 +54,8 @@ type predicate struct {
 	// voluntary: it holds only what nobody needs, not the repair of what is known to be
 	// down. What is only silent may be as well as ever.
 	voluntary bool
+	// actor: it is about what is done on that one's behalf; "": whoever's.
+	actor operation.Actor
 	// first and again are the two looks. Where there is no second one, once says why the
 	// first is enough.
 	first, again check
@@ -88,6 +90,9 @@ var predicates = []predicate{
 		first: (*world).holdsOfScaleIn, again: (*world).holdsOfOthers},
 	{names: []string{HoldNoSource, HoldReplaceInProgress}, only: []operation.Kind{operation.Replace},
 		first: (*world).holdsOfReplace, again: (*world).holdsOfReplace},
+	{names: []string{HoldQuarantined, HoldHealDeferred, HoldHealInProgress, HoldHealStorm, HoldHealDisk}, from: disruptive,
+		only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,
+		first: (*world).holdsOfHealing, again: (*world).holdsOfHealing},
 
 	{names: []string{HoldAgentsUnheard}, from: disruptive, voluntary: true, first: (*world).holdsOfHearing, again: (*world).holdsOfHearing},
 	{names: []string{HoldNamedLeader}, from: disruptive, first: (*world).holdsOfNamedLeader, again: (*world).holdsOfNamedLeader},
@@ -106,6 +111,9 @@ var notDelete = []operation.Kind{operation.Create, operation.Update, operation.R
 
 // appliesTo: the rule is about such an Action at all.
 func (p predicate) appliesTo(w *world, c candidate) bool {
+	if p.actor != "" && c.actor != p.actor {
+		return false
+	}
 	if harmOf(c.kind) < p.from || p.only != nil && !slices.Contains(p.only, c.kind) {
 		return false
 	}

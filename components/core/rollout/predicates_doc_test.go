@@ -37,6 +37,9 @@ func aboutOf(p predicate) string {
 	if p.voluntary {
 		text += "; unless it is down"
 	}
+	if p.actor != "" {
+		text += "; only by " + string(p.actor)
+	}
 	return text
 }
 

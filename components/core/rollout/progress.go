@@ -220,7 +220,11 @@ func (w *world) arrived() bool {
 
 // workLeft: a Slot in scope is not at the target, or does not exist yet.
 func (w *world) workLeft() bool {
-	return slices.ContainsFunc(w.members, func(m *member) bool { return w.outdated(m) || m.missing() })
+	return slices.ContainsFunc(w.members, func(m *member) bool {
+		// One that gets another CVM was there, and comes back: that is no work of the rollout.
+		replaced := m.open != nil && m.open.Kind == operation.Replace
+		return !replaced && (w.outdated(m) || m.missing())
+	})
 }
 
 // evidence is why the rollout failed; nil while it has not (R39, R88, R89, R99). It is
@@ -251,7 +255,7 @@ func (w *world) refusedLast() string {
 
 func (w *world) evidenceOf(m *member) *operation.Verdict {
 	if op := m.open; op != nil {
-		if op.Actor != operation.ActorOperator && w.undecided(op) && w.now.Sub(op.CallIssuedAt) >= w.t.UnknownDeadline {
+		if op.Actor != operation.ActorOperator && op.Actor != operation.ActorHealing && w.undecided(op) && w.now.Sub(op.CallIssuedAt) >= w.t.UnknownDeadline {
 			return &operation.Verdict{Cause: operation.CauseUndecided, Operation: op.ID, Phase: op.Phase,
 				Reason: "platform_result_unknown: the call is undecided since " + op.CallIssuedAt.UTC().Format(time.RFC3339)}
 		}

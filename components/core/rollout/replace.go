@@ -5,7 +5,8 @@ import (
 )
 
 // holdsOfReplace: the disk is lost, so the group must bear it and somebody must have
-// the data (R46, R136). Of a workload that no driver knows, the operator's word counts.
+// the data (R46, R136). Of a workload that no driver knows, the operator's word counts, or
+// that of the spec.
 func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 	var holds []Hold
 	for _, replacing := range [][]*member{w.tally.replacing, l.taken.replacing} {

@@ -34,6 +34,8 @@ const (
 	// ConditionStrangers is true while Consul knows members or tokens that no admission
 	// accounts for (CTL-20); the leader's audit tells.
 	ConditionStrangers = "Strangers"
+	// ConditionQuarantined: Slots that healing gave up; an operator decides (R118).
+	ConditionQuarantined = "Quarantined"
 	// ConditionSimulated: admissions happened under a root that is not Intel's.
 	ConditionSimulated = "Simulated"
 )
@@ -107,6 +109,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	if since := m.since(); !since.IsZero() {
 		s.Since = &since
 	}
+	s.Heals = m.record.Heals
 	if r := m.seen.Refusal; r != nil && (m.seen.Admission == nil || r.At.After(m.seen.Admission.AdmittedAt)) {
 		s.LastRefusal = fmt.Sprintf("%s: %s", r.Code, r.Message)
 	}
@@ -137,6 +140,8 @@ func (w *world) stateWord(m *member) string {
 		return "Vanished"
 	case m.condemned:
 		return "Condemned"
+	case w.quarantined(m):
+		return "Quarantined"
 	case m.available:
 		return "Available"
 	case m.ready:
@@ -205,6 +210,9 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	if why := w.withoutQuorum(); why != "" {
 		add(ConditionQuorum, false, "QuorumLost", why)
+	}
+	if given := w.givenUp(); len(given) > 0 {
+		add(ConditionQuarantined, true, "HealingGaveUp", "healing gave up "+Few(given, ", ")+": cadre instance restart, or cadre instance replace")
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)

@@ -18,6 +18,8 @@ type tally struct {
 	notAvailable *member
 	// creating have an open Create, steps another open Operation, replacing a Replace.
 	creating, steps, replacing []*member
+	// healing counts the open steps that heal.
+	healing int
 	// proven: one Slot is available at the target.
 	proven bool
 	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
@@ -57,6 +59,9 @@ func (w *world) takeTally() {
 	for _, m := range w.everyone {
 		if m.open != nil {
 			t.open = append(t.open, m)
+			if m.open.Actor == operation.ActorHealing {
+				t.healing++
+			}
 			if m.open.Kind != operation.Create {
 				t.steps = append(t.steps, m)
 			}

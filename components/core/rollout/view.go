@@ -48,7 +48,7 @@ func (w *world) look() view {
 func (w *world) findLeader() (leader, doubt string) {
 	var lead *member
 	for _, m := range w.everyone {
-		if m.report == nil || m.report.Role != RoleLeader {
+		if !m.leads() {
 			continue
 		}
 		if lead != nil {
@@ -104,6 +104,12 @@ func (w *world) findVoters() (voters []string, doubt string) {
 // heard from it.
 func (m *member) stopped() bool { return m.seen.Instance != nil && !m.seen.Instance.Running() }
 
+// halted: the platform says for certain that the CVM is down, with no task under way.
+func (m *member) halted() bool {
+	i := m.seen.Instance
+	return i != nil && !i.InProgress && !i.Running()
+}
+
 // votes: positively known to take part now. Health checks of the application do
 // not count here, or a wrong check could talk quorum away.
 func (w *world) votes(m *member, leader string) bool {
@@ -147,7 +153,7 @@ func (m *member) certainlyDown() bool {
 
 // movedAway: the Boot that was admitted is gone by our own doing, and none came after it.
 func (m *member) movedAway() bool {
-	return m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
+	return m.moved != nil || m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
 }
 
 // expected: an agent is to be heard of, since its Boot is admitted and nothing says that
@@ -156,8 +162,10 @@ func (m *member) expected() bool {
 	return m.open == nil && m.seen.Instance != nil && m.admitted() && !m.certainlyDown() && !m.movedAway()
 }
 
-// leads: m's own fresh report says it leads.
-func (m *member) leads() bool { return m.report != nil && m.report.Role == RoleLeader }
+// leads: m's own fresh report says it leads, and its CVM was not stopped since.
+func (m *member) leads() bool {
+	return m.report != nil && m.report.Role == RoleLeader && !m.halted()
+}
 
 // voter reports whether m counts in the arithmetic of voters. A silent member of a
 // workload with roles is taken for one.

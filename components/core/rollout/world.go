@@ -65,6 +65,15 @@ type member struct {
 	// makers are the Operations, open or ended and of whatever rollout, whose calls may
 	// have made a CVM of the Slot's name.
 	makers []*operation.Operation
+	// superseded are the re-targeted Operations of the Slot, of whatever rollout, whose call
+	// was made; followed are the ids of those that a later call came after.
+	superseded []*operation.Operation
+	followed   map[string]bool
+	// healed are the ended Operations that healed it, of whatever rollout.
+	healed []*operation.Operation
+	// moved is the one of superseded that told the CVM to boot something else than what is
+	// admitted, and no new Boot showed yet; nil: there is none.
+	moved *operation.Operation
 	// removal is the last deletion of the Slot's CVM that was done, or nil.
 	removal *operation.Operation
 	// observed is the attested Revision, or empty (R4).
@@ -176,6 +185,12 @@ func (w *world) joinOperations() {
 		if m != nil && op.Kind == operation.Delete && op.Phase == operation.Done {
 			m.removal = op
 		}
+		if m != nil {
+			m.joinSuperseded(op)
+		}
+		if m != nil && op.Actor == operation.ActorHealing && op.Phase.Ended() {
+			m.healed = append(m.healed, op)
+		}
 		switch {
 		case m == nil:
 		case !op.Phase.Ended():
@@ -227,6 +242,9 @@ func (w *world) givenTarget(m *member) bool {
 func (w *world) givenOther(m *member) bool {
 	if m.open != nil && acted(m.open) && m.open.Kind != operation.Restart {
 		return m.open.To != m.want.revision
+	}
+	if m.moved != nil && (m.open == nil || !acted(m.open)) {
+		return m.moved.To != m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	return !m.ready && i != nil && !i.InProgress && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted

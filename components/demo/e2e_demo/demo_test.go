@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/operation"
 	"cadre.dev/demo/internal/rig"
 	"cadre.dev/demo/internal/rigtest"
 )
@@ -45,6 +46,7 @@ func TestDemoPath(t *testing.T) {
 				checkKilledWhileHeld(ctx, t, r, n)
 				checkDeath(ctx, t, r, n, worst)
 				checkLostCVM(ctx, t, r, n)
+				checkDestroyedCVM(ctx, t, r, n)
 				checkPowerLoss(ctx, t, r, n)
 				return
 			}
@@ -74,17 +76,21 @@ func checkRollouts(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrato
 	return worst
 }
 
-// checkDeath kills the leader, and starts its CVM again in the end. Writes stop for as long as its lock lasts, several times
-// longer than by any hand-over.
+// checkDeath kills the leader. Writes stop for as long as its lock lasts, several times longer
+// than by any hand-over, and its CVM is started again by healing.
 func checkDeath(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator, planned int64) {
 	t.Helper()
-	dead := r.PlatformName(leader(ctx, t, r))
 	var report rig.Report
 	if err := r.Unplanned(ctx, n, &report); err != nil {
 		t.Fatalf("after the leader's death: %v", err)
 	}
-	if err := r.Start(ctx, dead); err != nil {
+	back, err := r.AwaitHealed(ctx, report.Killed, "its CVM was killed", report.KilledAt)
+	if err != nil {
 		t.Fatal(err)
+	}
+	n.Healing(back)
+	if back.Kind != string(operation.Restart) || !r.DiskKept(ctx, report.Killed) {
+		t.Errorf("%s came back by %s, its disk kept: %t", report.Killed, back.Kind, r.DiskKept(ctx, report.Killed))
 	}
 	if 2*planned >= report.GapMS.Unplanned {
 		t.Errorf("longest write gap %d ms in a rollout, %d ms when the leader died: that was no hand-over", planned, report.GapMS.Unplanned)

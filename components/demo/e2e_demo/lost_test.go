@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/demo/internal/rig"
 )
 
@@ -96,5 +97,42 @@ func awaitState(ctx context.Context, t *testing.T, c *client.Client, slot, state
 	}, nil)
 	if err != nil {
 		t.Fatalf("%s is %s: %s; want %s: %v", slot, last.State, last.Reason, state, err)
+	}
+}
+
+// checkDestroyedCVM deletes a standby's CVM with its disk under load, past Cadre, in a group
+// whose spec says that healing may replace it: nobody is asked.
+func checkDestroyedCVM(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
+	t.Helper()
+	c, err := r.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ApplyPostgres(ctx, "a", "--var", "replace=auto"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(ctx, rig.Postgres, client.WaitOptions{}); err != nil {
+		t.Fatalf("the group is not whole: %v", err)
+	}
+	old := follower(ctx, t, c)
+	n.Say("destroying the CVM of %s: nobody replaces it", old.Slot)
+	from := time.Now()
+	if err := r.LoseCVM(ctx, old.VMUUID); err != nil {
+		t.Fatal(err)
+	}
+	back, err := r.AwaitHealed(ctx, old.Slot, "its CVM was destroyed", from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Healing(back)
+	is, err := c.Instance(ctx, old.Slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.Kind != string(operation.Replace) || is.Status.VMUUID == old.VMUUID || is.Status.InstanceID == old.InstanceID {
+		t.Errorf("%s came back by %s, as CVM %s, instance %s", old.Slot, back.Kind, is.Status.VMUUID, is.Status.InstanceID)
+	}
+	if rows, standby, err := r.Rows(ctx, old.Slot); err != nil || !standby || rows == 0 {
+		t.Errorf("%s has %d rows, standby %t: %v", old.Slot, rows, standby, err)
 	}
 }

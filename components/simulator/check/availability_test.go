@@ -208,6 +208,12 @@ func diskCases() []cases {
 	replace := func(op *operation.Operation) {
 		op.Kind, op.Part, op.Request, op.Actor = operation.Replace, operation.PartDelete, "q1", operation.ActorOperator
 	}
+	heals := func(op *operation.Operation) {
+		op.Kind, op.Part, op.Actor = operation.Replace, operation.PartDelete, operation.ActorHealing
+	}
+	healing := func(replace string) func(*group.Spec) {
+		return func(s *group.Spec) { s.AutoHealing = &group.AutoHealing{Replace: replace} }
+	}
 	unasked := func(op *operation.Operation) { op.Request = "" }
 	kept := func(s *group.Spec) { s.PreservedState.Disk = "data" }
 	scaledIn := func(change ...func(*group.Spec)) *run {
@@ -223,12 +229,15 @@ func diskCases() []cases {
 			{"the spec preserves it", scaledIn(kept).op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"another CVM than the one that is named", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2", gone("pg-1"))},
 			{"a replacement that nobody asked for", three("none").op("a", "pg-2", operation.Acting, replace, unasked).called(trace.Delete, "pg-2")},
+			{"by healing that is to ask", three("none").spec("none", 3, healing(group.ReplaceAsk)).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},
+			{"by healing, of a disk that the spec preserves", three("none").spec("none", 3, healing(group.ReplaceAuto), kept).after(time.Minute).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},
 			{"the permission was taken back", scaledIn().operator("control/delete-disks/pg").removed().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 		},
 		good: []named{
 			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(trace.Delete, "pg-2")},
+			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},
 			{"wanted again a moment ago", scaledIn().op("a", "pg-2", operation.Acting, remove).spec("none", 3).called(trace.Delete, "pg-2")},
 			{"a restart deletes nothing", three("none").op("a", "pg-2", operation.Acting, kind(operation.Restart, operation.PartRestart)).called(trace.Restart, "pg-2")},
 		},

@@ -9,7 +9,7 @@ import (
 // disks is I23: with a CVM goes its disk. A call deletes one only for an Operation that names
 // that CVM and says so: a Delete of a Slot that is not wanted, whose group is being deleted or
 // whose disk an operator gave up and the spec does not preserve; or a Replace that an operator
-// asked for.
+// asked for, or whose spec says that healing may.
 func disks(s *state, e trace.Event) []string {
 	if e.Kind != trace.Called || e.Call.Verb != trace.Delete {
 		return nil
@@ -21,7 +21,7 @@ func disks(s *state, e trace.Event) []string {
 		return wrong("call %d deletes the CVM of %s: no Operation says so", e.Call.ID, e.Slot)
 	case op.VMUUID == "" || op.VMUUID != e.Call.VMUUID:
 		return wrong("call %d deletes CVM %s: %s names %q", e.Call.ID, e.Call.VMUUID, op.ID, op.VMUUID)
-	case op.Kind == operation.Replace && op.Request == "":
+	case op.Kind == operation.Replace && op.Request == "" && !s.healsByReplacing(op):
 		return wrong("call %d deletes the CVM of %s to replace it, and nobody asked for that", e.Call.ID, e.Slot)
 	case op.Kind == operation.Replace:
 		return nil
@@ -32,6 +32,18 @@ func disks(s *state, e trace.Event) []string {
 		return wrong("call %d deletes the CVM of %s: %s", e.Call.ID, e.Slot, why)
 	}
 	return nil
+}
+
+// healsByReplacing: op heals its Slot, and a spec in force says that the disk may go for that.
+func (s *state) healsByReplacing(op *operation.Operation) bool {
+	_, ordinal, err := group.ParseSlot(op.Slot)
+	for _, sp := range s.specsOf(op.Group) {
+		h := sp.AutoHealing
+		if err == nil && op.Actor == operation.ActorHealing && h != nil && h.Replace == group.ReplaceAuto && sp.PreservedDisk(ordinal) == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // keepsDisk is why the disk of the Slot that op deletes is to be kept; "" where it is not.

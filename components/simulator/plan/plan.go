@@ -14,6 +14,8 @@ type Plan struct {
 	// Coordinators that there are; Replicas of the one group, which has Workload.
 	Coordinators, Replicas int
 	Workload               string
+	// Healing is what heals by itself: Unhealed, or the group's replace.
+	Healing string
 	// Moves are what the operator does, in order of time. The first makes the group.
 	Moves []Move
 	// Faults that begin at a time, in order of time.
@@ -48,14 +50,21 @@ const (
 	// Mute parts a member from all coordinators; Sicken has it answer that it is not well.
 	Mute   FaultKind = "mute"
 	Sicken FaultKind = "sicken"
-	// Reboot restarts a CVM behind everybody's back, Lose destroys it.
+	// Reboot restarts a CVM behind everybody's back, Halt stops it, Lose destroys it.
 	Reboot FaultKind = "reboot"
+	Halt   FaultKind = "halt"
 	Lose   FaultKind = "lose"
 	// Expire ends the leader's session, as when Consul loses it.
 	Expire FaultKind = "expire"
 	// Skew puts a coordinator's wall clock off by By.
 	Skew FaultKind = "skew"
 )
+
+// Unhealed: the group's spec has no healing.
+const Unhealed = "none"
+
+// healings are the values of Plan.Healing.
+var healings = []string{Unhealed, "ask", "auto"}
 
 // Fault is one thing that goes wrong.
 type Fault struct {
@@ -93,6 +102,7 @@ func Draw(seed uint64) Plan {
 	if r.IntN(3) == 0 {
 		p.Workload = "none"
 	}
+	p.Healing = healings[r.IntN(len(healings))]
 	p.Moves = []Move{{0, "one", p.Replicas}}
 	for n, at := 0, 90*time.Second; n < 1+r.IntN(3); n++ {
 		at += upTo(r, 2*time.Minute)
@@ -109,7 +119,7 @@ func Draw(seed uint64) Plan {
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
-var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Lose, Expire, Skew}
+var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Halt, Lose, Expire, Skew}
 
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {
@@ -123,6 +133,9 @@ func faults(r *rand.Rand, p Plan) []Fault {
 		f := Fault{Kind: kinds[r.IntN(len(kinds))], At: at, For: min(time.Second+upTo(r, 90*time.Second), Horizon-at)}
 		if f.Target = r.IntN(p.Coordinators); f.ofMember() {
 			f.Target = r.IntN(p.Replicas)
+		}
+		if (f.Kind == Mute || f.Kind == Sicken) && r.IntN(3) == 0 {
+			f.For = Horizon - at // for long enough to count as lost
 		}
 		if f.Kind == Skew {
 			f.By = []time.Duration{-time.Hour, -time.Minute, -2 * time.Second, 2 * time.Second, time.Minute, time.Hour}[r.IntN(6)]

@@ -50,6 +50,9 @@ func TestShorterIsShorter(t *testing.T) {
 }
 
 func size(p Plan) (n int) {
+	if p.Healing != Unhealed {
+		n++
+	}
 	for _, odds := range p.Odds.named() {
 		if *odds != 0 {
 			n++

@@ -32,6 +32,9 @@ func Shorter(p Plan) []Plan {
 			with(func(q *Plan) { *q.Odds.named()[name] = 0 })
 		}
 	}
+	if p.Healing != Unhealed {
+		with(func(q *Plan) { q.Healing = Unhealed })
+	}
 	if p.Coordinators > 1 {
 		with(func(q *Plan) {
 			q.Coordinators = 1
@@ -43,5 +46,5 @@ func Shorter(p Plan) []Plan {
 
 // ofMember reports whether Target is the ordinal of a member.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Reboot, Lose}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Reboot, Halt, Lose}, f.Kind)
 }

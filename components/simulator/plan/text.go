@@ -14,8 +14,8 @@ import (
 // String is the plan as text that [Parse] reads: a word and its values on each line.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d\ncoordinators %d\nreplicas %d\nworkload %s\nheal %s\nrest %s\nstill %s\n",
-		p.Seed, p.Coordinators, p.Replicas, p.Workload, p.HealAt, p.Rest, p.Still)
+	fmt.Fprintf(&b, "seed %d\ncoordinators %d\nreplicas %d\nworkload %s\nhealing %s\nheal %s\nrest %s\nstill %s\n",
+		p.Seed, p.Coordinators, p.Replicas, p.Workload, p.Healing, p.HealAt, p.Rest, p.Still)
 	for _, m := range p.Moves {
 		fmt.Fprintf(&b, "move %s %s %d\n", m.At, m.Release, m.Replicas)
 	}
@@ -42,10 +42,8 @@ func (o *Odds) named() map[string]*float64 {
 // Parse reads a plan. Lines that are empty or begin with # are passed over. The error names
 // every line that is wrong.
 func Parse(text string) (Plan, error) {
-	var (
-		p    Plan
-		errs []error
-	)
+	var errs []error
+	p := Plan{Healing: Unhealed}
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
@@ -74,6 +72,10 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Replicas = int(f.number())
 	case "workload":
 		p.Workload = f.word()
+	case "healing":
+		if p.Healing = f.word(); !slices.Contains(healings, p.Healing) {
+			f.fail(fmt.Errorf("%q is none of %v", p.Healing, healings))
+		}
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":

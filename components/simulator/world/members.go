@@ -267,6 +267,14 @@ func (w *World) bootLocked(c *cvm, hash string) {
 	})
 }
 
+// haltLocked stops the CVM, as its host's death does: nobody but a call starts it again.
+func (w *World) haltLocked(c *cvm) {
+	w.stopLocked(c, "stopped")
+	c.boot, c.admitted, c.told = "", false, nil
+	c.InProgress, c.Status, c.UpdatedAt = false, "stopped", time.Now()
+	c.booting++
+}
+
 // removeLocked takes the CVM and its disk away.
 func (w *World) removeLocked(c *cvm, why string) {
 	w.stopLocked(c, why)
@@ -306,6 +314,8 @@ func (w *World) strike(slot string, kind plan.FaultKind) {
 	case c == nil:
 	case kind == plan.Reboot:
 		w.bootLocked(c, c.ComposeHash)
+	case kind == plan.Halt:
+		w.haltLocked(c)
 	default:
 		w.removeLocked(c, "lost")
 	}

@@ -59,7 +59,7 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.store.ExpireSession()
 	case plan.Mute, plan.Sicken:
 		w.ail(ctx, memberSlot(f.Target), f)
-	case plan.Reboot, plan.Lose:
+	case plan.Reboot, plan.Halt, plan.Lose:
 		w.strike(memberSlot(f.Target), f.Kind)
 	}
 }

@@ -172,8 +172,13 @@ func (l *platformLink) Stop(context.Context, string) (platform.Accepted, error) 
 	return platform.Accepted{}, platform.ErrRefused
 }
 
-func (l *platformLink) Start(context.Context, string) (platform.Accepted, error) {
-	return platform.Accepted{}, platform.ErrRefused
+// Start is a Restart of what does not run; what runs already goes on.
+func (l *platformLink) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return l.change(ctx, trace.Call{Verb: trace.Restart, VMUUID: vmUUID}, func(c *cvm) {
+		if !c.Running() && !c.InProgress {
+			l.w.bootLocked(c, c.ComposeHash)
+		}
+	})
 }
 
 func (l *platformLink) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }

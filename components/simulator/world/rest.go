@@ -29,6 +29,10 @@ func (w *World) spec(m plan.Move) group.Spec {
 		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},
 		Workload:     group.Workload{Kind: w.plan.Workload},
 	}
+	if w.plan.Healing != plan.Unhealed {
+		delay := 10
+		s.AutoHealing = &group.AutoHealing{InitialDelaySec: &delay, Replace: w.plan.Healing}
+	}
 	s.Normalize()
 	return s
 }

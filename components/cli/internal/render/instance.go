@@ -39,6 +39,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"boot", Cell{st.BootID, Plain}},
 		Field{"root of trust", rootField(st.Simulated)},
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
+		Field{"healing", healField(st.Heals, now)},
 	))
 	if len(i.Operations) > 0 {
 		b.WriteString("\n" + s.Paint("operations", Bold) + "\n" + operations(s, i.Operations, now))
@@ -58,6 +59,18 @@ func lineage(s Style, list []group.Past) string {
 		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(tell.Short(p.InstanceID)), C(p.Why)})
 	}
 	return s.Table([]string{"UNTIL", "VM UUID", "INSTANCE", "WHY"}, rows)
+}
+
+// healField tells what was done lately to repair the Slot by itself.
+func healField(h *group.Heals, now time.Time) Cell {
+	if h == nil {
+		return Cell{}
+	}
+	attempts := "1 attempt"
+	if h.Attempts > 1 {
+		attempts = fmt.Sprintf("%d attempts in a row", h.Attempts)
+	}
+	return Cell{fmt.Sprintf("%s, the last %s ago: %s, as %s", attempts, since(h.LastAt, now), strings.ToLower(h.LastKind), h.LastWhy), Warn}
 }
 
 // rootField tells of a root of trust that is not Intel's.

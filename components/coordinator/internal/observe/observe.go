@@ -64,6 +64,9 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 		}
 	}
 	slices.Sort(seen.Now.Orphans)
+	if silent(seen.Now) {
+		seen.Now.Fleet = fleet(v, agents, listing.At)
+	}
 	return seen
 }
 
@@ -103,12 +106,17 @@ func records(v *view.View, name string) rollout.Records {
 		}
 		counts, _ := v.Past(slot, current)
 		for _, o := range counts {
-			if o.Value.Rollout == current && current != "" {
+			if o.Value.Rollout == current && current != "" || countsAlways(o.Value) {
 				rec.Operations = append(rec.Operations, o.Value)
 			}
 		}
 	}
 	return rec
+}
+
+// countsAlways: an ended Operation tells something about its Slot after its rollout too.
+func countsAlways(op operation.Operation) bool {
+	return op.Phase == operation.Superseded || op.Follows != "" || op.Actor == operation.ActorHealing
 }
 
 // requests are those of operators about this group, by id.

@@ -62,7 +62,11 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 		result.Correlation = accepted.Correlation
 		return err
 	case operation.PartRestart:
-		accepted, err := o.cfg.Platform.Restart(ctx, effect.VMUUID)
+		again := o.cfg.Platform.Restart
+		if stopped(seen, effect.VMUUID) {
+			again = o.cfg.Platform.Start // there is nothing to shut down
+		}
+		accepted, err := again(ctx, effect.VMUUID)
 		result.Correlation = accepted.Correlation
 		return err
 	case operation.PartDelete:
@@ -109,6 +113,16 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 	made, err := o.cfg.Platform.Create(ctx, req)
 	result.VMUUID, result.InstanceID = cmp.Or(made.VMUUID, made.ID), made.InstanceID
 	return err
+}
+
+// stopped: the platform shows the CVM, and that it does not run.
+func stopped(seen observe.Seen, vmUUID string) bool {
+	for _, s := range seen.Now.Slots {
+		if i := s.Instance; i != nil && i.VMUUID == vmUUID {
+			return !i.Running() && !i.InProgress
+		}
+	}
+	return false
 }
 
 // platformName is the recorded name of the Slot's CVM.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/clip"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/store"
 )
@@ -110,10 +111,24 @@ func (p *pass) counting(by time.Duration) (ops []store.Op, err error) {
 		if record.UnavailableSince.IsZero() {
 			continue
 		}
-		move(&record.UnavailableSince, by, p.now)
+		for _, at := range slotClocks(&record) {
+			move(at, by, p.now)
+		}
 		put(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
 	}
 	return ops, err
+}
+
+// slotClocks are the times in a Slot's record that something waits for while it is not
+// available. The record's own Heals stay as they are.
+func slotClocks(record *group.SlotRecord) []*time.Time {
+	clocks := []*time.Time{&record.UnavailableSince, &record.SilenceFrom, &record.MissedSince, &record.DownSince}
+	if record.Heals != nil {
+		heals := *record.Heals
+		record.Heals = &heals
+		clocks = append(clocks, &heals.LastAt)
+	}
+	return clocks
 }
 
 // movedOperation is op with its clocks moved. The platform's own times stay.
@@ -157,7 +172,7 @@ func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
 		ops = append(ops, op)
 	}
 	for _, record := range p.view.SlotsOf(p.name) {
-		if pulled(limit, p.now, &record.AvailableSince, &record.UnavailableSince) {
+		if pulled(limit, p.now, append(slotClocks(&record), &record.AvailableSince)...) {
 			put(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
 		}
 		// The newest one alone counts: an open one, or the one after which a Slot rests.

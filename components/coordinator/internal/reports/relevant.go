@@ -53,6 +53,11 @@ func (r Received) Observed() *rollout.Report {
 	if member != nil {
 		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes
 	}
+	for _, check := range report.GetChecks() {
+		if !check.GetInformative() && check.GetHealth() == controlv1.Health_HEALTH_UNHEALTHY {
+			out.Failing = append(out.Failing, check.GetName())
+		}
+	}
 	for _, s := range report.GetSteps() {
 		out.Steps = append(out.Steps, rollout.StepReport{
 			Operation: s.GetOperationId(), Verb: verbs[s.GetVerb()], Attempt: int(s.GetAttempt()), State: states[s.GetState()],

@@ -40,6 +40,14 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest *View) (*
 	return v, v.readRevisions(ctx, s, name)
 }
 
+// All is what is known of every group: the View that ReadGroup went by, or v itself.
+func (v *View) All() *View {
+	if v.others != nil {
+		return v.others
+	}
+	return v
+}
+
 // groupKeys is what is read of one group.
 func groupKeys(name string) []string {
 	of := func(prefix string) string { return prefix + name + "-" + store.Below }

@@ -30,7 +30,8 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-
   --programs     CVMs run this checkout's programs in place of the images of .out/images:
                  for development, nothing is built into images or unpacked
 
-  run            deploy, load, roll, measure, kill the leader; writes .out/demo.json
+  run            deploy, load, roll, measure, kill the leader, destroy another member's CVM
+                 and watch both come back; writes .out/demo.json
   up             deploy and leave the cluster running; bring back one that is there
   down           remove it and every trace of it, and what an interrupted drill or
                  benchmark left, whoever started it
@@ -44,7 +45,9 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | bench-
                  --short one round, and no long absence of the coordinators
   bench-service  deploy the database with its routes, hand its leadership over a hundred
                  times under load, and measure what routes and a pooler cost; writes
-                 .out/bench-service.json. With --handovers N so many`
+                 .out/bench-service.json. With --handovers N so many
+  bench-heal     deploy, break members of the database under load in every way, and measure
+                 how they come back by themselves; writes .out/bench-heal.json`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -104,13 +107,15 @@ func run(ctx context.Context, args []string) error {
 	case "bench-service":
 		r.BootDelay = 0 // it is in no figure
 		return service(ctx, r, n, out, o.handovers)
+	case "bench-heal":
+		return heal(ctx, r, n, out)
 	default:
 		return errors.New("usage: " + usage)
 	}
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "bench", "bench-survival", "bench-service"}
+var states = []string{"demo", "drill-power", "drill-restore", "bench", "bench-survival", "bench-service", "bench-heal"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
 func stateName(verb string) string {
@@ -248,6 +253,13 @@ func survival(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, shor
 func service(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, handovers int) error {
 	return drill(ctx, r, rig.ServiceTime(handovers), func(ctx context.Context) error {
 		result, err := r.BenchService(ctx, n, handovers)
+		return errors.Join(err, told(result, out))
+	})
+}
+
+func heal(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+	return drill(ctx, r, survivalTime, func(ctx context.Context) error {
+		result, err := r.BenchHeal(ctx, n)
 		return errors.Join(err, told(result, out))
 	})
 }

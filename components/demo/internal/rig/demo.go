@@ -75,6 +75,7 @@ func (r *Rig) BringBack(ctx context.Context, n *Narrator) error {
 // Demo tells the whole story and returns what was measured.
 func (r *Rig) Demo(ctx context.Context, n *Narrator) (Report, error) {
 	began := time.Now()
+	r.postgresVars = replaceAuto
 	if err := r.Deploy(ctx, n); err != nil {
 		return Report{}, err
 	}
@@ -83,6 +84,10 @@ func (r *Rig) Demo(ctx context.Context, n *Narrator) (Report, error) {
 		return report, err
 	}
 	if err := r.Unplanned(ctx, n, &report); err != nil {
+		return report, err
+	}
+	report.TookS = time.Since(began).Seconds()
+	if err := r.Healed(ctx, n, &report); err != nil {
 		return report, err
 	}
 	n.Say("stopping the load, reading its rows back from the leader")
@@ -98,7 +103,7 @@ func (r *Rig) Demo(ctx context.Context, n *Narrator) (Report, error) {
 		Attempted: whole.Attempted, Acknowledged: whole.Acknowledged, Failed: whole.Failed, Missing: verdict.Missing,
 	}
 	report.Errors = whole.Errors
-	report.TookS = time.Since(began).Seconds()
+	report.AllS = time.Since(began).Seconds()
 	return report, nil
 }
 
@@ -170,6 +175,7 @@ func (r *Rig) Unplanned(ctx context.Context, n *Narrator, report *Report) error 
 		return err
 	}
 	from := time.Now()
+	report.Killed, report.KilledAt = leader, from
 	n.Say("killing the leader's CVM %s, unplanned", leader)
 	if err := r.Kill(ctx, r.PlatformName(leader)); err != nil {
 		return err

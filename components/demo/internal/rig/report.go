@@ -27,8 +27,14 @@ type Report struct {
 	// OverheadPercent is the rollout's time over the sum of platform time and
 	// min_ready_seconds of its steps.
 	OverheadPercent float64 `json:"overhead_percent"`
-	TookS           float64 `json:"took_s"`
-	RolloutS        float64 `json:"rollout_s"`
+	// TookS is until the end of the kill's failover, AllS with the members' return.
+	TookS    float64 `json:"took_s"`
+	AllS     float64 `json:"all_s"`
+	RolloutS float64 `json:"rollout_s"`
+	// Killed is the Slot whose CVM was killed, Heals how members came back by themselves.
+	Killed   string    `json:"killed,omitempty"`
+	KilledAt time.Time `json:"killed_at,omitzero"`
+	Heals    []Healing `json:"heals,omitempty"`
 	// Errors of the load by text, over the whole run.
 	Errors map[string]int `json:"errors,omitempty"`
 }

@@ -35,6 +35,8 @@ type Rig struct {
 	// Log gets what the cadre binary prints while it works; nil discards it.
 	Log io.Writer
 
+	// postgresVars go over the variables of the database's group.
+	postgresVars []string
 	// loadVars go over the variables of the load's group.
 	loadVars []string
 

@@ -39,6 +39,7 @@ func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string
 		}
 		vars = append(vars, "--var", "postgres_bin="+bin, "--var", "postgres_gid="+gid)
 	}
+	vars = append(vars, r.postgresVars...)
 	return r.apply(ctx, filepath.Join(r.cluster(), "postgres.hcl"), append(vars, extra...))
 }
 

@@ -26,7 +26,6 @@ const (
 	argDisks      = "delete_disks"
 	argKeep       = "keep_cvms"
 	argTimeouts   = "timeouts"
-	argHealing    = "auto_healing_policies"
 	argChecksJSON = "health_check_json"
 	argHooksJSON  = "lifecycle_hook_json"
 	argID         = "id"
@@ -63,13 +62,6 @@ func (r *groupResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 		argComplete: schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the rollout of the stored spec is over. With `wait_for_rollout`, a plan that finds it `false` waits for it again. Slots that are down at another time are warned of in plans."},
 	})
 	attributes[argDeleting] = schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the group is being deleted: a destroy that was interrupted, or somebody else's. Nothing can be applied to it meanwhile; destroying it goes on with the deletion."}
-	blocks[argHealing] = schema.SingleNestedBlock{
-		MarkdownDescription: "What makes a slot be healed. **Accepted and checked, and not acted on yet**: nothing is healed by it until healing is built, and each plan says so.",
-		Attributes: map[string]schema.Attribute{
-			"health_check":      schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the health check whose failure is healed."},
-			"initial_delay_sec": schema.Int64Attribute{Optional: true, MarkdownDescription: "Seconds after a boot in which failures do not count, 0 to 3600."},
-		},
-	}
 	blocks[argTimeouts] = timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true, Delete: true})
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A group: what should run, in how many slots, and how it may change. Arguments and blocks are those of the group's spec, by the same names; blocks that have a label in a group file have a `name` here.",

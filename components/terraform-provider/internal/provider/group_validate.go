@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"cadre.dev/compose/lint"
-	"cadre.dev/core/group"
 )
 
 // ValidateConfig finds what `cadre group apply` would refuse without asking a cluster.
@@ -30,7 +29,6 @@ func (r *groupResource) ValidateConfig(_ context.Context, req resource.ValidateC
 	if o.flag(argDisks, false) && o.flag(argKeep, false) {
 		resp.Diagnostics.AddAttributeError(path.Root(argKeep), "keep_cvms and delete_disks are both set", "Say one of them: whether the CVMs go on without Cadre, or are deleted with their disks.")
 	}
-	healing(o, w, &resp.Diagnostics)
 }
 
 // judge adds everything that is wrong with a spec, in the words of `cadre group validate`.
@@ -58,6 +56,7 @@ var restsOn = map[string][]string{
 	"template":      {"not_secret"}, "meta": {"not_secret"}, "workload": {"not_secret"},
 	"not_secret":     {"template", "meta", "workload"},
 	"lifecycle_hook": {"template"}, "health_check": {"template"},
+	"auto_healing_policies": {"health_check"}, "restart_policy": {"auto_healing_policies"},
 	"secret": {"workload"}, "backend": {"secret", "name"}, "route": {"backend", "workload"}, "consul_permissions": {"name"},
 }
 
@@ -76,27 +75,4 @@ func top(path string) string {
 		return path[:i]
 	}
 	return path
-}
-
-// maxInitialDelay is an hour, as that of a managed instance group.
-const maxInitialDelay = 3600
-
-// healing checks auto_healing_policies, and says that nothing acts on it yet.
-func healing(o object, w written, diags *diag.Diagnostics) {
-	block, err := objectOf(o[argHealing])
-	if err != nil || block == nil {
-		return
-	}
-	at := path.Root(argHealing)
-	name := block.text("health_check")
-	if known := block["health_check"].IsKnown() && len(w.unknown) == 0; known && !slices.ContainsFunc(w.spec.HealthChecks, func(c group.HealthCheck) bool { return c.Name == name }) {
-		diags.AddAttributeError(at.AtName("health_check"), fmt.Sprintf("Group %s is not valid", w.spec.Name),
-			fmt.Sprintf("auto_healing_policies.health_check: %q is the name of no health_check of this group", name))
-	}
-	if n := block.number("initial_delay_sec"); n < 0 || n > maxInitialDelay {
-		diags.AddAttributeError(at.AtName("initial_delay_sec"), fmt.Sprintf("Group %s is not valid", w.spec.Name),
-			fmt.Sprintf("auto_healing_policies.initial_delay_sec: is %d: must be 0 to %d", n, maxInitialDelay))
-	}
-	diags.AddAttributeWarning(at, "auto_healing_policies is NOT acted on yet",
-		"It is accepted and checked, and nothing is healed by it: a slot that stays unhealthy waits for an operator (`cadre instance restart`, `cadre instance replace`).")
 }

@@ -43,6 +43,7 @@ type instance struct {
 	Revision       types.String   `tfsdk:"revision"`
 	Metadata       types.Map      `tfsdk:"metadata"`
 	Excluded       types.Bool     `tfsdk:"exclude_from_rollout"`
+	Unhealed       types.Bool     `tfsdk:"exclude_from_healing"`
 	PreservedState types.Object   `tfsdk:"preserved_state"`
 	PreservedDisk  types.String   `tfsdk:"preserved_disk"`
 	Meta           types.Map      `tfsdk:"meta"`
@@ -67,7 +68,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `exclude_from_rollout` or `preserved_state` it sets what the slot has of its own beside its group. Destroying it takes the first two back and changes nothing else: the slot is the group's.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group. Destroying it takes all but the last back and changes nothing else: the slot is the group's.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -79,6 +80,8 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				MarkdownDescription: "Handed to the workload of this slot with the group's `meta`, and wins over it. It stands in the group's spec; say the settings of one slot here or in an `instance` block of its `cadre_group`, not in both."},
 			"exclude_from_rollout": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Not with `revision`."},
+			"exclude_from_healing": schema.BoolAttribute{Optional: true,
+				MarkdownDescription: "Leave the slot as it is when it breaks by itself, whatever `auto_healing_policies` of its group say."},
 			"meta":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What the workload is told: the group's `meta`, with `metadata` over it."},
 			"instance_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance that fills the slot."},
 			"vip":         schema.StringAttribute{Computed: true, MarkdownDescription: "Virtual address of the slot, the same for its whole life."},

@@ -48,6 +48,9 @@ func (m instance) settings(ctx context.Context, had instance, stored group.Insta
 	if !m.Excluded.IsNull() || !had.Excluded.IsNull() {
 		stored.ExcludeFromRollout = m.Excluded.ValueBool()
 	}
+	if !m.Unhealed.IsNull() || !had.Unhealed.IsNull() {
+		stored.ExcludeFromHealing = m.Unhealed.ValueBool()
+	}
 	if !m.PreservedState.IsNull() || !had.PreservedState.IsNull() {
 		stored.PreservedState.Disk = m.disk()
 	}
@@ -56,7 +59,7 @@ func (m instance) settings(ctx context.Context, had instance, stored group.Insta
 
 // sets reports whether the resource says anything of the slot's own settings.
 func (m instance) sets() bool {
-	return !m.Metadata.IsNull() || !m.Excluded.IsNull() || !m.PreservedState.IsNull()
+	return !m.Metadata.IsNull() || !m.Excluded.IsNull() || !m.Unhealed.IsNull() || !m.PreservedState.IsNull()
 }
 
 // disk is the name that the resource preserves the slot's disk by, "" for none.
@@ -78,6 +81,9 @@ func preserved(disk string) types.Object {
 func (m *instance) known(ctx context.Context, stored group.InstanceSettings) diag.Diagnostics {
 	if !m.Excluded.IsNull() {
 		m.Excluded = types.BoolValue(stored.ExcludeFromRollout)
+	}
+	if !m.Unhealed.IsNull() {
+		m.Unhealed = types.BoolValue(stored.ExcludeFromHealing)
 	}
 	if !m.PreservedState.IsNull() {
 		m.PreservedState = preserved(stored.PreservedState.Disk)

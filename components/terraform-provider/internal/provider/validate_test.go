@@ -137,19 +137,17 @@ func TestValidateWaitsForWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestHealingIsCheckedAndSaidToBeIdle(t *testing.T) {
-	healing := func(check string, delay int64) func(object) {
-		return func(o object) {
-			typ := o[argHealing].Type()
-			o[argHealing] = tftypes.NewValue(typ, map[string]tftypes.Value{"health_check": textValue(check), "initial_delay_sec": tftypes.NewValue(tftypes.Number, delay)})
-		}
+func TestHealingIsChecked(t *testing.T) {
+	healing := func(check string, delay int) group.Spec {
+		s := soundSpec()
+		s.AutoHealing = &group.AutoHealing{HealthCheck: check, InitialDelaySec: &delay}
+		return s
 	}
-	got := validate(t, soundSpec(), healing("ready", 60))
-	if len(got) != 1 || got[0].Severity != tfprotov6.DiagnosticSeverityWarning || !strings.Contains(got[0].Summary, "NOT acted on yet") {
+	if got := validate(t, healing("ready", 60), func(object) {}); len(got) != 0 {
 		t.Errorf("sound: %v", got)
 	}
-	got = validate(t, soundSpec(), healing("live", 4000))
-	if len(got) != 3 || !strings.Contains(got[0].Detail, `"live" is the name of no health_check`) || !strings.Contains(got[1].Detail, "must be 0 to 3600") {
+	got := validate(t, healing("live", 4000), func(object) {})
+	if len(got) != 2 || !strings.Contains(got[0].Detail, `"live" is the name of no health_check`) || !strings.Contains(got[1].Detail, "must be 0 to 3600") {
 		t.Errorf("wrong: %v", got)
 	}
 }

@@ -38,10 +38,21 @@ var specWords = shape.Words{
 	"preserved_state":      "What is never deleted, even when a slot is made anew.",
 	"preserved_state.disk": "Name of the data disk.",
 
+	"auto_healing_policies":                   "What breaks by itself is repaired without being asked: the CVM is restarted, a few times, and after that replaced where `replace` says so. Absent: an operator does that.",
+	"auto_healing_policies.health_check":      "Name of the health check whose failure is healed. Absent: only what the platform says, silence, and a workload whose process is down.",
+	"auto_healing_policies.initial_delay_sec": "Seconds after a boot in which failures do not count, 0 to 3600. Default 300.",
+	"auto_healing_policies.replace":           "`ask` or `auto`: whether a slot whose CVM is gone, or that no restart healed, gets another CVM with an empty disk by itself. Default `ask`.",
+
+	"restart_policy":              "Which failures a CVM is restarted for, and how often. Only with `auto_healing_policies`.",
+	"restart_policy.on":           "`unhealthy`: it runs and does not work, or is silent; `exit`: it stopped, does not boot or is gone. Default both.",
+	"restart_policy.max_attempts": "Attempts in a row, 1 to 8. Default 5.",
+	"restart_policy.window":       "Time of health after which attempts are forgotten, `1m` to `24h`. Default `1h`.",
+
 	"instance":                      "Settings of one slot. They are not part of the revision and take effect at once.",
 	"instance.ordinal":              "Which slot, from 0.",
 	"instance.metadata":             "Handed to the workload of this slot with the group's `meta`, and wins over it.",
 	"instance.exclude_from_rollout": "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Default `false`.",
+	"instance.exclude_from_healing": "Leave the slot as it is when it breaks by itself. Default `false`.",
 	"instance.preserved_state":      "What of this slot is never deleted, in a group whose other disks may be.",
 	"instance.preserved_state.disk": "Name of the data disk.",
 

@@ -1,0 +1,133 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// AutoHealing says that what breaks by itself is repaired without being asked: by a ladder
+// of gentle to harsh means (R115). A spec without it leaves that to an operator.
+type AutoHealing struct {
+	// HealthCheck names the check whose failure is a reason to heal. Absent: only the
+	// platform's word, silence, and what the workload driver says about the process.
+	HealthCheck string `json:"health_check,omitempty"`
+	// InitialDelaySec after a Boot in which failures do not count (R113); 0..3600, default 300.
+	InitialDelaySec *int `json:"initial_delay_sec,omitempty"`
+	// Replace: "ask" leaves the last rung, another CVM with an empty disk, to an operator;
+	// "auto" takes it. Default "ask".
+	Replace string `json:"replace,omitempty"`
+}
+
+// Values of AutoHealing.Replace.
+const (
+	ReplaceAsk  = "ask"
+	ReplaceAuto = "auto"
+)
+
+// RestartPolicy says which failures healing restarts a CVM for, and how often.
+type RestartPolicy struct {
+	// On: "unhealthy", a member that runs and does not work, or is silent; "exit", a CVM that
+	// stopped, did not boot or is gone. Absent: both.
+	On []string `json:"on,omitempty"`
+	// MaxAttempts in a row, 1..8, default 5. After them the next rung follows, or the Slot
+	// is left as it is for an operator (R118).
+	MaxAttempts *int `json:"max_attempts,omitempty"`
+	// Window of health after which attempts are forgotten; 1m..24h, default 1h.
+	Window Duration `json:"window,omitempty"`
+}
+
+// Values of RestartPolicy.On.
+const (
+	OnUnhealthy = "unhealthy"
+	OnExit      = "exit"
+)
+
+// Defaults and bounds of healing.
+const (
+	// DefaultInitialDelay leaves a database the time to replay its log.
+	DefaultInitialDelay = 5 * time.Minute
+	DefaultMaxAttempts  = 5
+	DefaultHealWindow   = time.Hour
+
+	maxInitialDelaySec = 3600
+	// maxAttemptsBound is as many Operations of a Slot as are kept.
+	maxAttemptsBound = 8
+	minHealWindow    = time.Minute
+	maxHealWindow    = 24 * time.Hour
+)
+
+// Heals is what was done lately to repair a Slot by itself. It goes with the Slot, also to
+// another CVM (R118).
+type Heals struct {
+	// Attempts in a row, without a whole window of health between.
+	Attempts int `json:"attempts"`
+	// Replacements among them.
+	Replacements int `json:"replacements,omitempty"`
+	// LastAt is when the last one began, LastKind and LastWhy what it was.
+	LastAt   time.Time `json:"last_at"`
+	LastKind string    `json:"last_kind"`
+	LastWhy  string    `json:"last_why"`
+}
+
+// InitialDelay is how long failures after a Boot do not count.
+func InitialDelay(s Spec) time.Duration {
+	if s.AutoHealing == nil || s.AutoHealing.InitialDelaySec == nil {
+		return DefaultInitialDelay
+	}
+	return time.Duration(*s.AutoHealing.InitialDelaySec) * time.Second
+}
+
+// MaxAttempts is how often in a row a CVM is restarted to heal it.
+func MaxAttempts(s Spec) int {
+	if n := s.RestartPolicy.MaxAttempts; n != nil {
+		return *n
+	}
+	return DefaultMaxAttempts
+}
+
+// HealWindow is how long a Slot is available until earlier attempts are forgotten.
+func HealWindow(s Spec) time.Duration {
+	if s.RestartPolicy.Window > 0 {
+		return s.RestartPolicy.Window.D()
+	}
+	return DefaultHealWindow
+}
+
+// HealsOn reports whether such failures are healed.
+func (s Spec) HealsOn(failure string) bool {
+	return s.AutoHealing != nil && (len(s.RestartPolicy.On) == 0 || slices.Contains(s.RestartPolicy.On, failure))
+}
+
+func (v *validator) healing(s Spec) {
+	const block, policy = "auto_healing_policies", "restart_policy"
+	p := s.RestartPolicy
+	if h := s.AutoHealing; h != nil {
+		if name := h.HealthCheck; name != "" && !slices.ContainsFunc(s.HealthChecks, func(c HealthCheck) bool { return c.Name == name }) {
+			v.add(block+".health_check", "", "%q is the name of no health_check of this group", name)
+		}
+		if n := h.InitialDelaySec; n != nil && (*n < 0 || *n > maxInitialDelaySec) {
+			v.add(block+".initial_delay_sec", "R113", "is %d: must be 0 to %d", *n, maxInitialDelaySec)
+		}
+		if h.Replace != "" && h.Replace != ReplaceAsk && h.Replace != ReplaceAuto {
+			v.add(block+".replace", "R115", "%q is unknown: use %q or %q", h.Replace, ReplaceAsk, ReplaceAuto)
+		}
+	} else if len(p.On) > 0 || p.MaxAttempts != nil || p.Window != 0 {
+		v.add(policy, "", "says how often healing restarts a CVM, and nothing is healed without auto_healing_policies: add `auto_healing_policies {}`, or remove it")
+	}
+	for i, on := range p.On {
+		path := fmt.Sprintf("%s.on[%d]", policy, i)
+		switch {
+		case on != OnUnhealthy && on != OnExit:
+			v.add(path, "", "%q is unknown: use %q or %q", on, OnUnhealthy, OnExit)
+		case slices.Contains(p.On[:i], on):
+			v.add(path, "", "%q stands twice", on)
+		}
+	}
+	if n := p.MaxAttempts; n != nil && (*n < 1 || *n > maxAttemptsBound) {
+		v.add(policy+".max_attempts", "R118", "is %d: must be 1 to %d", *n, maxAttemptsBound)
+	}
+	if d := p.Window.D(); d != 0 && (d < minHealWindow || d > maxHealWindow) {
+		v.add(policy+".window", "R118", "is %s: must be %s to %s", d, minHealWindow, maxHealWindow)
+	}
+}

@@ -1,0 +1,64 @@
+package group
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func healing(edit func(*Spec)) Spec {
+	s := goodSpec()
+	s.AutoHealing = &AutoHealing{}
+	edit(&s)
+	s.Normalize()
+	return s
+}
+
+func TestHealingHasDefaults(t *testing.T) {
+	s := healing(func(*Spec) {})
+	if InitialDelay(s) != 5*time.Minute || MaxAttempts(s) != 5 || HealWindow(s) != time.Hour {
+		t.Errorf("%s, %d in %s", InitialDelay(s), MaxAttempts(s), HealWindow(s))
+	}
+	if !s.HealsOn(OnExit) || !s.HealsOn(OnUnhealthy) {
+		t.Error("a policy that names no failure leaves some out")
+	}
+	s.RestartPolicy.On = []string{OnExit}
+	if s.HealsOn(OnUnhealthy) || !s.HealsOn(OnExit) {
+		t.Error("a policy that names one failure heals another")
+	}
+	s.AutoHealing = nil
+	if s.HealsOn(OnExit) {
+		t.Error("healed without auto_healing_policies")
+	}
+}
+
+// TestHealingIsNoPartOfTheRevision: to switch it on moves no Slot.
+func TestHealingIsNoPartOfTheRevision(t *testing.T) {
+	if a, b := goodSpec().Revision(), healing(func(s *Spec) { s.RestartPolicy.MaxAttempts = ptr(2) }).Revision(); a != b {
+		t.Errorf("%.8s became %.8s", a, b)
+	}
+}
+
+func TestHealingIsJudgedAtOnce(t *testing.T) {
+	s := healing(func(s *Spec) {
+		s.AutoHealing = &AutoHealing{HealthCheck: "nobody", InitialDelaySec: ptr(4000), Replace: "always"}
+		s.RestartPolicy = RestartPolicy{On: []string{"exit", "host_reboot", "exit"}, MaxAttempts: ptr(0), Window: Duration(time.Second)}
+	})
+	want := []string{
+		`auto_healing_policies.health_check: "nobody" is the name of no health_check of this group`,
+		"auto_healing_policies.initial_delay_sec: is 4000: must be 0 to 3600",
+		`auto_healing_policies.replace: "always" is unknown: use "ask" or "auto"`,
+		`restart_policy.on[1]: "host_reboot" is unknown: use "unhealthy" or "exit"`,
+		`restart_policy.on[2]: "exit" stands twice`,
+		"restart_policy.max_attempts: is 0: must be 1 to 8",
+		"restart_policy.window: is 1s: must be 1m0s to 24h0m0s",
+	}
+	text := strings.Join(problems(t, s), "\n")
+	for _, one := range want {
+		if !strings.Contains(text, one) {
+			t.Errorf("not told: %s\n%s", one, text)
+		}
+	}
+	s = healing(func(s *Spec) { s.AutoHealing, s.RestartPolicy.MaxAttempts = nil, ptr(3) })
+	wantProblem(t, s, "restart_policy", "")
+}

@@ -1,0 +1,353 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+const (
+	// goneFor is how long listings lack a CVM before its Slot gets another one: a listing
+	// that lacks it once may be the platform's mistake.
+	goneFor = 30 * time.Second
+	// unwellFor is how long a member's process is down before its CVM is restarted for it:
+	// its own supervisor comes first.
+	unwellFor = time.Minute
+	// firstHealWait and maxHealWait are between two attempts, doubled each time (R118).
+	firstHealWait = 30 * time.Second
+	maxHealWait   = 10 * time.Minute
+)
+
+// ailment is what a Slot has that heals by none of the steps that it needs anyway.
+type ailment struct {
+	// on is the failure in the words of restart_policy.
+	on  string
+	why string
+	// down: by the platform's word nothing runs. gone: no CVM is left to restart.
+	down, gone bool
+	// at is from when on it is healed; to come: not yet.
+	at time.Time
+}
+
+// ails tells what m has, and whether anything is there that healing is about: it was well at
+// what it runs, nothing else is to be done about it, and its state is known (R112). What
+// never was available at its Revision is the rollout's failure, and the same again would
+// fail again (R99).
+func (w *world) ails(m *member) (a ailment, ill bool) {
+	runs := orWord(m.observed, m.record.Assigned)
+	switch {
+	case m.ready, m.condemned, w.spec.AutoHealing == nil, w.spec.Instance(m.ordinal).ExcludeFromHealing:
+		return a, false
+	case runs == "" || m.record.WasAvailableAt != runs || m.movedAway() || m.provenElsewhere():
+		return a, false
+	case len(m.seen.Duplicates) > 0, m.unadopted(), w.outdated(m) && !w.updateHeld(m):
+		return a, false
+	}
+	if a, ill = w.ailing(m); !ill {
+		return a, false
+	}
+	return a, w.spec.HealsOn(a.on)
+}
+
+// ailing is what is seen of m: the platform's word first, then its agent's silence, then what
+// its agent says.
+func (w *world) ailing(m *member) (ailment, bool) {
+	i := m.seen.Instance
+	switch {
+	case m.vanished() && w.obs.Platform.Known:
+		// Its agent's word, or that of those who follow it, is the better one.
+		return ailment{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
+			m.report == nil && !w.followed(m)
+	case i == nil || i.InProgress:
+		return ailment{}, false
+	case i.BootError != "":
+		return ailment{on: group.OnExit, why: "its CVM does not boot: " + i.BootError, down: true, at: m.silentAt()}, true
+	case !i.Running():
+		return ailment{on: group.OnExit, why: "the platform says " + platformWord(i), down: true, at: m.silentAt()}, true
+	case m.report == nil:
+		// One that is refused is not helped by a restart.
+		return ailment{on: group.OnUnhealthy, why: "its agent is silent", at: w.lostAt(m)}, m.admitted() && !m.refused()
+	}
+	return w.unwell(m)
+}
+
+// unwell is what a fresh report says that a restart may help: the process is down, or the
+// check fails that healing goes by. Readiness for traffic is none of it (R114), and a
+// member that merely has no leader is well (R34). Right after a Boot nothing counts (R113).
+func (w *world) unwell(m *member) (ailment, bool) {
+	r, check := m.report, w.spec.AutoHealing.HealthCheck
+	booted := m.seen.Admission.AdmittedAt.Add(group.InitialDelay(w.spec))
+	switch {
+	case w.processDown(m):
+		at := later(booted, m.record.DownSince.Add(unwellFor))
+		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + orWord(r.Message, "no word from it"), at: at}, true
+	case check != "" && slices.Contains(r.Failing, check) && !w.merelyLeaderless(m):
+		return ailment{on: group.OnUnhealthy, why: "its check " + check + " fails", at: booted}, true
+	}
+	return ailment{}, false
+}
+
+// processDown: the driver says for certain that m's process does not run (R10).
+func (w *world) processDown(m *member) bool {
+	return m.report != nil && group.HasDriver(w.spec) && m.report.Health == Unhealthy && !m.report.MemberAlive
+}
+
+// silentAt is when the last report is so old that a live Boot would have sent another: one that
+// speaks is not down, whatever a listing says.
+func (m *member) silentAt() time.Time {
+	if m.report == nil {
+		return time.Time{}
+	}
+	return m.report.ReceivedAt.Add(liveWithin)
+}
+
+// refused: since its admission a Boot of the Slot was.
+func (m *member) refused() bool {
+	r, a := m.seen.Refusal, m.seen.Admission
+	return r != nil && a != nil && r.At.After(a.AdmittedAt)
+}
+
+// followed: a member that lives names m as its leader.
+func (w *world) followed(m *member) bool {
+	return slices.ContainsFunc(w.everyone, func(other *member) bool {
+		r := other.report
+		return other != m && r != nil && r.MemberAlive && r.Leader == m.slot
+	})
+}
+
+// updateHeld: m's update waits for a person, however long that takes; until then m is healed
+// at what it runs (R92, R116).
+func (w *world) updateHeld(m *member) bool {
+	if m.observed == "" || w.givenOther(m) || w.shownOther(m) {
+		return false
+	}
+	state := w.rec.Rollout
+	failed := state != nil && state.To == w.target && state.State == operation.FailedState
+	return failed || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// heals is the rung that m is at: its CVM is restarted, max_attempts times; where that many
+// restarts failed in one outage, or there is no CVM left, it gets another one, once, if the
+// spec says "auto" (R115). No CVM goes for that which runs, by the platform's word: an
+// agent that cannot be heard is no reason to give up a disk (R125). ok is false where nothing
+// is to be healed, or only a person may.
+func (w *world) heals(m *member) (kind operation.Kind, why string, ok bool) {
+	a, ill := w.ails(m)
+	if !ill || a.at.After(w.now) {
+		return "", "", false
+	}
+	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto && !w.outdated(m)
+	switch {
+	case a.gone && !auto:
+		return "", "", false // held as instance_missing, with what an operator can do
+	case a.gone, auto && a.down && m.failedHeals() >= group.MaxAttempts(w.spec):
+		return operation.Replace, a.why, true
+	}
+	return operation.Restart, a.why, true
+}
+
+// failedHeals counts the restarts of this outage that were made and did not help.
+func (m *member) failedHeals() (n int) {
+	for _, op := range m.healed {
+		outage := m.record.UnavailableSince
+		failed := op.Phase == operation.Failed && (op.Cause == operation.CauseDeadline || op.Cause == operation.CauseBootError)
+		if op.Kind == operation.Restart && failed && op.Calls > 0 && !outage.IsZero() && !outage.After(op.CreatedAt) {
+			n++
+		}
+	}
+	return n
+}
+
+// heal makes c what heals m, if anything is to. An operator's restart is one as well.
+func (w *world) heal(m *member, c *candidate) bool {
+	kind, why, ok := w.heals(m)
+	if !ok || c.marked {
+		return false
+	}
+	c.kind, c.actor, c.why = kind, operation.ActorHealing, why
+	if kind == operation.Restart {
+		c.to = orWord(m.observed, m.record.Assigned)
+	}
+	return true
+}
+
+// attempted counts the attempts to heal m in a row.
+func (m *member) attempted() int {
+	if m.record.Heals == nil {
+		return 0
+	}
+	return m.record.Heals.Attempts
+}
+
+// spent: kind was tried as often as it is (R118).
+func (w *world) spent(m *member, kind operation.Kind) bool {
+	h := m.record.Heals
+	if h == nil {
+		return false
+	}
+	if kind == operation.Replace {
+		return h.Replacements > 0
+	}
+	return h.Attempts >= group.MaxAttempts(w.spec)
+}
+
+// quarantined: m is ill, and everything that may be done by itself was (R118).
+func (w *world) quarantined(m *member) bool {
+	kind, _, ok := w.heals(m)
+	return ok && m.open == nil && w.spent(m, kind)
+}
+
+// givenUp are the Slots in quarantine.
+func (w *world) givenUp() []string {
+	var slots []string
+	for _, m := range w.members {
+		if w.quarantined(m) {
+			slots = append(slots, m.slot)
+		}
+	}
+	return slots
+}
+
+// keepHeals forgets attempts after a whole window of health (R118), and notes since when the
+// member's process is down, and since when listings lack the bound CVM.
+func (w *world) keepHeals(m *member) {
+	rec := &m.record
+	switch {
+	case m.report == nil:
+	case !w.processDown(m):
+		rec.DownSince = time.Time{}
+	case rec.DownSince.IsZero() || rec.DownSince.After(w.now):
+		rec.DownSince = w.now
+	}
+	if rec.Heals != nil && m.available && w.now.Sub(rec.AvailableSince) >= group.HealWindow(w.spec) {
+		rec.Heals = nil
+	}
+	switch {
+	case !w.platformKnown(m):
+	case !m.vanished():
+		rec.MissedSince = time.Time{}
+	case rec.MissedSince.IsZero() || rec.MissedSince.After(w.now):
+		rec.MissedSince = w.now
+	}
+}
+
+// holdsOfHealing bounds what is repaired by itself: how often, how many at a time, and not
+// at all where the cause is more likely something that all share (R117-R120).
+func (w *world) holdsOfHealing(c candidate, l look) []Hold {
+	var holds []Hold
+	m := c.m
+	if w.spec.AutoHealing == nil {
+		return nil // an Operation that it began is called off
+	}
+	if l.op == nil {
+		holds = append(holds, w.holdsOfAttempts(c)...)
+		// What is down is made to run beside others: that takes nothing away.
+		starts := c.kind == operation.Restart && c.broken == neverBooted
+		if n := w.tally.healing + l.taken.healing; !starts && n >= group.MaxUnavailable(w.spec) {
+			holds = append(holds, hold(HoldHealInProgress, "%d at a time are healed, and so many are", group.MaxUnavailable(w.spec)))
+		}
+	}
+	if why := w.storm(c); why != "" {
+		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: cadre instance restart %s", why, m.slot, m.slot))
+	}
+	if disk := w.spec.PreservedDisk(m.ordinal); c.kind == operation.Replace && disk != "" && m.seen.Instance != nil {
+		holds = append(holds, hold(HoldHealDisk, "another CVM would cost the disk %q of %s, which the spec preserves: cadre instance replace %s", disk, m.slot, m.slot))
+	}
+	return holds
+}
+
+// holdsOfAttempts: longer from the end of one to the next, and then no more.
+func (w *world) holdsOfAttempts(c candidate) []Hold {
+	m, n := c.m, c.m.attempted()
+	if n == 0 {
+		return nil
+	}
+	if w.spent(m, c.kind) {
+		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: cadre instance restart %s, or cadre instance replace %s",
+			n, m.slot, m.record.Heals.LastWhy, m.slot, m.slot)}
+	}
+	since := m.record.Heals.LastAt
+	for _, op := range m.healed {
+		since = later(since, op.EndedAt)
+	}
+	until := since.Add(min(firstHealWait<<min(n-1, 10), maxHealWait))
+	if until.After(w.now.Add(maxHealWait)) {
+		until = w.now.Add(maxHealWait) // another leader's clock was ahead
+	}
+	if !w.now.Before(until) {
+		return nil
+	}
+	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s", n+1, m.slot, short(until.Sub(w.now)))}
+}
+
+// storm is why the cause is more likely one that many share; "": it is not. A CVM that the
+// platform says is down is made to run all the same: that takes nothing away. A disk is given
+// up only while everybody else is well.
+func (w *world) storm(c candidate) string {
+	n, all := len(w.tally.unavailable), len(w.members)
+	others, _ := w.others(c.m, &taken{})
+	silent := w.obs.Fleet.manySilent()
+	switch {
+	case c.kind == operation.Replace && others > 0:
+		return fmt.Sprintf("%d other slots are unavailable", others)
+	case c.kind == operation.Replace && w.obs.Fleet.silent() > 1:
+		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.silent(), w.obs.Fleet.Expected)
+	case c.broken == neverBooted:
+		return ""
+	case w.quorumLost():
+		return "fewer voters than a majority are healthy"
+	case all > 2 && 2*n > all:
+		return fmt.Sprintf("%d of %d slots are unavailable", n, all)
+	case c.broken == lost && silent:
+		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.silent(), w.obs.Fleet.Expected)
+	}
+	return ""
+}
+
+// healed is why op, which heals m and did nothing yet, is not wanted any more; "" while it is.
+func (w *world) healed(m *member, op operation.Operation) string {
+	i := m.seen.Instance
+	busy := i != nil && i.InProgress || i == nil && !w.obs.Platform.Known
+	switch kind, _, ok := w.heals(m); {
+	case w.spec.AutoHealing == nil:
+		return "auto_healing_policies was removed"
+	case m.ready:
+		return "the slot came back by itself"
+	case busy && op.Phase != operation.Recorded:
+		return "" // nobody can tell yet; the call waits for that
+	case !ok:
+		return "the slot does not have any more what was to be healed"
+	case kind != op.Kind:
+		return "planned anew: " + strings.ToLower(string(kind)) + " is what it needs now"
+	}
+	return ""
+}
+
+// noteHeal counts an attempt that begins, and drops the count where something else is done.
+func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
+	switch {
+	case a.Actor == operation.ActorHealing:
+		var h group.Heals
+		if rec.Heals != nil {
+			h = *rec.Heals
+		}
+		h.Attempts, h.LastAt, h.LastKind, h.LastWhy = h.Attempts+1, now, string(a.Kind), a.Note
+		if a.Kind == operation.Replace {
+			h.Replacements++
+		}
+		rec.Heals = &h
+	case a.Actor == operation.ActorOperator || a.Kind == operation.Update:
+		rec.Heals = nil // somebody acted, or it will run something else
+	}
+}

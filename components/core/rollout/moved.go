@@ -1,0 +1,50 @@
+package rollout
+
+import "cadre.dev/core/operation"
+
+// A step that is re-targeted after its call leaves a CVM that was told to boot one thing
+// while the admission still names the Boot before. Until a new Boot shows, what is admitted
+// and what it last reported say nothing about the CVM: taken for its state, they let the
+// next Slot go beside it.
+
+// joinSuperseded notes op where it can be what moved m, or what came after that.
+func (m *member) joinSuperseded(op *operation.Operation) {
+	if op.Calls == 0 {
+		return
+	}
+	if op.Phase == operation.Superseded {
+		m.superseded = append(m.superseded, op)
+	}
+	if op.Follows != "" && op.Phase.Ended() {
+		if m.followed == nil {
+			m.followed = make(map[string]bool)
+		}
+		m.followed[op.Follows] = true
+	}
+}
+
+// findMoved is the superseded Operation whose call the admitted Boot of m has still to go
+// by. One that was followed by another call is judged by that one.
+// A Boot that still reports when its effect must have shown was not told anything.
+func (w *world) findMoved(m *member, boot string) *operation.Operation {
+	r := m.seen.Report
+	for _, op := range m.superseded {
+		lives := r != nil && r.BootID == boot && !r.ReceivedAt.Before(op.CallIssuedAt.Add(w.t.Settle))
+		if boot != "" && op.BootBefore == boot && !m.followed[op.ID] && !lives {
+			return op
+		}
+	}
+	return nil
+}
+
+// follows is what the next Operation of m records about that: the open one that it
+// re-targets is on the way to be superseded itself.
+func (m *member) follows() string {
+	switch {
+	case m.open != nil && m.seen.Admission != nil && m.open.BootBefore == m.seen.Admission.BootID:
+		return m.open.ID
+	case m.moved != nil:
+		return m.moved.ID
+	}
+	return ""
+}

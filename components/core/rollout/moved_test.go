@@ -1,0 +1,76 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/operation"
+)
+
+// movedFixture is a group of four at A whose operator went back a moment after db-1's
+// CVM was told to boot B: the step is superseded, and its old Boot is still admitted.
+func movedFixture() *fixture {
+	f := newFixture(4, "none").want("B").rolling()
+	f.op(1, operation.Superseded, func(op *operation.Operation) { op.Calls, op.CallIssuedAt = 1, f.now.Add(-3*time.Second) })
+	return f.want("A")
+}
+
+// TestASlotWhoseCallDidNotShowYetIsOnItsWay: what is admitted and what reported last is
+// the Boot that the call ends. The Slot is brought back, without a drain that nobody
+// answers, and no other one goes beside it (I1).
+func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
+	f := movedFixture()
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	a := actionOf(t, p, "db-1")
+	if a.Follows != f.rec.Operations[0].ID || !a.SkipDrain || a.To != revisionOf(f.spec, "A") {
+		t.Errorf("follows %q, skip_drain %t, to %.8s", a.Follows, a.SkipDrain, a.To)
+	}
+	if w := newWorld(f.spec, f.rec, f.obs, f.now, f.t); w.find("db-1").ready || !w.find("db-0").ready {
+		t.Error("the Boot that is to go counts as ready, or one that stays does not")
+	}
+	f.want("C")
+	p = f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	wantHeld(t, p, "db-0", HoldMaxUnavailable)
+}
+
+// TestTheStepBackIsNotCalledOff: while it is recorded only, the admission still names the
+// Revision that it leads to, which proves nothing.
+func TestTheStepBackIsNotCalledOff(t *testing.T) {
+	f := movedFixture().rolling()
+	f.op(1, operation.Recorded, func(op *operation.Operation) {
+		op.SkipDrain, op.Follows, op.To = true, f.rec.Operations[0].ID, revisionOf(f.spec, "A")
+	})
+	if facts := f.facts(f.rec.Operations[1]); facts.Unwanted != "" || !facts.Safe {
+		t.Errorf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
+	}
+}
+
+// TestACallThatShowedOrWasFollowedCountsNoMore: by another Boot, or by a later call whose
+// end says what became of the Slot.
+func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
+	for name, edit := range map[string]func(f *fixture){
+		"another boot": func(f *fixture) {
+			f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "boot-new", "boot-new"
+		},
+		"a later call that failed": func(f *fixture) {
+			f.rolling().op(1, operation.Failed, func(op *operation.Operation) { op.Follows, op.Calls = f.rec.Operations[0].ID, 1 })
+		},
+		"a Boot that lives on when the effect must have shown": func(f *fixture) {
+			f.rec.Operations[0].CallIssuedAt = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
+		},
+		"a step without a call": func(f *fixture) { f.rec.Operations[0].Calls = 0 },
+	} {
+		f := movedFixture()
+		edit(f)
+		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved != nil || !m.ready {
+			t.Errorf("%s: moved by %v, not ready: %q", name, m.moved, m.reason)
+		}
+	}
+	f := movedFixture().rolling()
+	f.op(1, operation.Aborted, func(op *operation.Operation) { op.Follows = f.rec.Operations[0].ID })
+	if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved == nil {
+		t.Error("a step that was called off before its call says what became of the Slot")
+	}
+}

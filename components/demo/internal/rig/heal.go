@@ -1,0 +1,175 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Healing is how one Slot came back by itself.
+type Healing struct {
+	Slot string `json:"slot"`
+	// Harm is what was done to it, Kind what brought it back; "": nothing of Cadre's.
+	Harm string `json:"harm"`
+	Kind string `json:"kind,omitempty"`
+	// DownS is from the harm to available again, NoticedS to the recorded Operation.
+	DownS    float64          `json:"down_s"`
+	NoticedS float64          `json:"noticed_s,omitempty"`
+	PhasesMS map[string]int64 `json:"phases,omitempty"`
+	// PlatformS is from the first call that brought it back to the start of its first service.
+	PlatformS float64 `json:"platform_s,omitempty"`
+}
+
+// healTime bounds how long a Slot may need to come back.
+const healTime = 5 * time.Minute
+
+// replaceAuto lets healing give a Slot another CVM.
+var replaceAuto = []string{"--var", "replace=auto"}
+
+// Healed is the demo's third act: the CVM that was killed comes back by itself, and one that
+// is destroyed for good as well, on another CVM, rebuilt from the leader.
+func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
+	n.Say("nobody starts the killed CVM again: %s heals", report.Killed)
+	killed, err := r.AwaitHealed(ctx, report.Killed, "its CVM was killed", report.KilledAt)
+	if err != nil {
+		return err
+	}
+	n.Healing(killed)
+	slot, err := r.aFollower(ctx)
+	if err != nil {
+		return err
+	}
+	n.Say("destroying the CVM of %s with its disk on the platform, past Cadre", slot.Slot)
+	from := time.Now()
+	if err := r.LoseCVM(ctx, slot.VMUUID); err != nil {
+		return err
+	}
+	lost, err := r.AwaitHealed(ctx, slot.Slot, "its CVM was destroyed", from)
+	if err != nil {
+		return err
+	}
+	n.Healing(lost)
+	rows, standby, err := r.Rows(ctx, slot.Slot)
+	if err != nil {
+		return err
+	}
+	if !standby || r.DiskKept(ctx, slot.Slot) {
+		return fmt.Errorf("%s came back with %d rows, standby %t, and with the disk that was destroyed", slot.Slot, rows, standby)
+	}
+	n.Say("  %-12s has %d rows again, copied from the leader onto an empty disk", slot.Slot, rows)
+	report.Heals = append(report.Heals, killed, lost)
+	return r.AwaitWrites(ctx, time.Now(), 50)
+}
+
+// Healing tells how a Slot came back.
+func (n *Narrator) Healing(h Healing) {
+	n.Say("  %-12s back after %.0f s: noticed after %.1f s, %s: %s", h.Slot, h.DownS, h.NoticedS, h.Kind, phaseText(h.PhasesMS))
+}
+
+// AwaitHealed waits until a Slot that was harmed at a time is available again by an
+// Operation of healing, and says what it took.
+func (r *Rig) AwaitHealed(ctx context.Context, slot, harm string, from time.Time) (Healing, error) {
+	return r.awaitBack(ctx, slot, harm, from, func(i client.Instance) (operation.Operation, bool) { return healed(i, from) })
+}
+
+// AwaitServer waits until the database of a Slot whose server process was killed answers
+// again, which its own supervisor sees to, and until Cadre has it available.
+func (r *Rig) AwaitServer(ctx context.Context, slot, harm string, from time.Time) (Healing, error) {
+	ctx, cancel := context.WithTimeout(ctx, healTime)
+	defer cancel()
+	for {
+		_, _, err := r.Rows(ctx, slot)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return Healing{}, errors.Join(fmt.Errorf("%s does not answer after %s", slot, harm), ctx.Err(), err)
+		}
+	}
+	answered := time.Since(from)
+	h, err := r.awaitBack(ctx, slot, harm, from, func(client.Instance) (operation.Operation, bool) {
+		return operation.Operation{}, time.Since(from) > answered+settles
+	})
+	h.DownS = answered.Seconds()
+	return h, err
+}
+
+// settles is when a coordinator has heard at the latest that a member is ill.
+const settles = 5 * time.Second
+
+func (r *Rig) awaitBack(ctx context.Context, slot, harm string, from time.Time, over func(client.Instance) (operation.Operation, bool)) (Healing, error) {
+	c, err := r.Client()
+	if err != nil {
+		return Healing{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, healTime)
+	defer cancel()
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	var last client.Instance
+	for {
+		seen, err := c.Instance(ctx, slot)
+		if err == nil {
+			last = seen
+			if op, ok := over(seen); ok && seen.Status.State == "Available" {
+				return r.healing(ctx, slot, harm, from, op)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return Healing{}, errors.Join(fmt.Errorf("%s did not come back after %s: %s, %s", slot, harm, last.Status.State, last.Status.Reason), ctx.Err(), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// healed is the last Operation that healed the Slot since a time and came to a good end.
+func healed(i client.Instance, since time.Time) (op operation.Operation, ok bool) {
+	for _, o := range i.Operations {
+		if o.Actor == operation.ActorHealing && o.Phase == operation.Done && o.CreatedAt.After(since) && o.EndedAt.After(op.EndedAt) {
+			op, ok = o, true
+		}
+	}
+	return op, ok
+}
+
+// healing is the report of a Slot that is back now, by op if that has a Kind.
+func (r *Rig) healing(ctx context.Context, slot, harm string, from time.Time, op operation.Operation) (Healing, error) {
+	h := Healing{Slot: slot, Harm: harm, Kind: string(op.Kind), DownS: time.Since(from).Seconds()}
+	if op.Kind == "" {
+		return h, nil
+	}
+	h.NoticedS, h.PhasesMS, h.DownS = op.CreatedAt.Sub(from).Seconds(), phases(op), op.EndedAt.Sub(from).Seconds()
+	cvms, err := r.CVMs(ctx)
+	if err != nil {
+		return h, err
+	}
+	h.PlatformS = cvms[r.PlatformName(slot)].FirstStart().Sub(op.Entered[operation.Acting]).Seconds()
+	return h, nil
+}
+
+// aFollower is a member of the database that follows, once all are available.
+func (r *Rig) aFollower(ctx context.Context) (group.InstanceStatus, error) {
+	c, err := r.Client()
+	if err != nil {
+		return group.InstanceStatus{}, err
+	}
+	if err := c.Wait(ctx, Postgres, client.WaitOptions{}); err != nil {
+		return group.InstanceStatus{}, fmt.Errorf("the group is not whole: %w", err)
+	}
+	instances, err := c.Instances(ctx, Postgres)
+	if err != nil {
+		return group.InstanceStatus{}, err
+	}
+	for _, i := range instances {
+		if i.Role == "follower" {
+			return i, nil
+		}
+	}
+	return group.InstanceStatus{}, errors.New("no member of the group reports that it follows")
+}
