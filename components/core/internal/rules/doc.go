@@ -1,3 +1,3 @@
-// Package rules holds the test that compares docs/rollout-rules.md with the
-// tests whose names carry rule ids.
+// Package rules holds the tests that compare docs/rollout-rules.md and
+// docs/comparison.md with the tests that these pages go by.
 package rules
