@@ -122,8 +122,9 @@ func (w *world) followed(m *member) bool {
 // updateHeld: m's update waits for a person, however long that takes; until then m is healed
 // at what it runs (R92, R116).
 func (w *world) updateHeld(m *member) bool {
-	if m.observed == "" || w.givenOther(m) || w.shownOther(m) {
-		return false
+	was, i := w.rec.Revisions[m.observed].ComposeHash, m.seen.Instance
+	if m.observed == "" || i != nil && i.ComposeHash != "" && was != "" && i.ComposeHash != was {
+		return false // it was given something else since
 	}
 	state := w.rec.Rollout
 	failed := state != nil && state.To == w.target && state.State == operation.FailedState
@@ -320,6 +321,8 @@ func (w *world) healed(m *member, op operation.Operation) string {
 	i := m.seen.Instance
 	busy := i != nil && i.InProgress || i == nil && !w.obs.Platform.Known
 	switch kind, _, ok := w.heals(m); {
+	case op.MadeWay():
+		return "" // the old CVM is gone and the Slot unbound: who stops now leaves it empty
 	case w.spec.AutoHealing == nil:
 		return "auto_healing_policies was removed"
 	case m.ready:

@@ -141,6 +141,10 @@ func (s *story) option(text string) error {
 			}
 			s.c.spec.Instances = append(s.c.spec.Instances, group.InstanceSettings{Ordinal: n, ExcludeFromRollout: true})
 		}
+	case "heal":
+		s.c.spec.AutoHealing = &group.AutoHealing{Replace: value}
+	case "leave":
+		s.c.spec.AutoHealing = nil
 	case "include":
 		s.c.spec.Instances = nil
 	case "min_ready":
