@@ -15,7 +15,9 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 	if op.Phase == operation.Superseded {
 		m.superseded = append(m.superseded, op)
 	}
-	if op.Follows != "" && op.Phase.Ended() {
+	// A call that certainly had no effect tells nothing about the one before.
+	idle := op.CallOutcome == operation.OutcomeRefused || op.CallOutcome == operation.OutcomeBusy || op.CallOutcome == operation.OutcomeNotMade
+	if op.Follows != "" && op.Phase.Ended() && !idle {
 		if m.followed == nil {
 			m.followed = make(map[string]bool)
 		}

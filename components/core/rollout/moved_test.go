@@ -68,9 +68,14 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 			t.Errorf("%s: moved by %v, not ready: %q", name, m.moved, m.reason)
 		}
 	}
-	f := movedFixture().rolling()
-	f.op(1, operation.Aborted, func(op *operation.Operation) { op.Follows = f.rec.Operations[0].ID })
-	if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved == nil {
-		t.Error("a step that was called off before its call says what became of the Slot")
+	for name, edit := range map[string]func(op *operation.Operation){
+		"called off before its call": func(op *operation.Operation) { op.Phase = operation.Aborted },
+		"whose call was refused":     func(op *operation.Operation) { op.Calls, op.CallOutcome = 1, operation.OutcomeRefused },
+	} {
+		f := movedFixture().rolling()
+		f.op(1, operation.Failed, func(op *operation.Operation) { op.Follows = f.rec.Operations[0].ID; edit(op) })
+		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved == nil {
+			t.Errorf("a step %s says what became of the Slot", name)
+		}
 	}
 }

@@ -22,6 +22,12 @@ func onceEffective(t trace.Trace) []Violation {
 				calls[id] = part{op.ID, e.Call.Verb}
 			}
 		}
+		if e.Kind == trace.Lost {
+			// What a call made there is gone: to make it once more is no second effect.
+			if op := s.member(e.Slot).acting(); op != nil {
+				delete(parts, part{op.ID, trace.Create})
+			}
+		}
 		if e.Kind != trace.Effected || e.By == "fault" {
 			return
 		}

@@ -57,11 +57,15 @@ func callCases() []cases { return []cases{onceCases(), aheadCases()} }
 func onceCases() cases {
 	const acting = operation.Acting
 	first := func() *run { return start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(1) }
+	made := func() *run {
+		return start().phases("a", "pg-0", acting).called(trace.Create, "pg-0").effected(1).answered(1, trace.Unknown)
+	}
 	byFault := func(r *run) *run { return r.then(func(e *trace.Event) { e.By = "fault" }) }
 	return cases{
 		id: "I17",
 		bad: []named{
 			{"a call twice", first().effected(1)},
+			{"made once more, as another one was lost", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-1"}).called(trace.Create, "pg-0").effected(2)},
 			{"a call twice, after its answer", first().answered(1, trace.Unknown).after(time.Hour).effected(1)},
 			{"repeated although it took effect", first().answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
 			{"repeated, and the first was late", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).
@@ -72,6 +76,7 @@ func onceCases() cases {
 		good: []named{
 			{"once", first().answered(1, trace.OK)},
 			{"repeated, as it had none", start().phases("a", "pg-0", acting).called(trace.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
+			{"made once more, as it was lost before anybody saw it", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-0"}).called(trace.Create, "pg-0").effected(2)},
 			{"two parts", first().phases("a", "pg-0", acting).called(trace.Image, "pg-0").effected(2)},
 			{"two Operations", first().phases("a", "pg-0", operation.Done).phases("b", "pg-0", acting).called(trace.Update, "pg-0").effected(2)},
 			{"the platform's own doing", byFault(first().effected(1))},

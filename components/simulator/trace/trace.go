@@ -30,6 +30,8 @@ const (
 	// whatever the reason.
 	Served  Kind = "served"
 	Stopped Kind = "stopped"
+	// Lost: the platform lost the CVM of a Slot, with its disk.
+	Lost Kind = "lost"
 	// Led: the workload of a group is led by a Slot from now on, or by none.
 	Led Kind = "led"
 	// Started and Crashed are processes of coordinators; a crash loses what is not stored.

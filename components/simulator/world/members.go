@@ -318,5 +318,6 @@ func (w *World) strike(slot string, kind plan.FaultKind) {
 		w.haltLocked(c)
 	default:
 		w.removeLocked(c, "lost")
+		w.noteLocked(trace.Event{Kind: trace.Lost, By: "fault", Group: groupName, Slot: slot})
 	}
 }
