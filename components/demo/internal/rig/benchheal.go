@@ -10,7 +10,7 @@ import (
 )
 
 // HealRounds is how often BenchHeal does each harm.
-const HealRounds = 5
+const HealRounds = 3
 
 // harm is one way in which members break.
 type harm struct {
