@@ -25,6 +25,8 @@ type cvm struct {
 	platform.Instance
 
 	slot string
+	// next is the hash of what it boots, or booted last.
+	next string
 	// boot names its Boot while it runs; bootAt is since when. booting counts, so that a
 	// restart within a restart counts once.
 	boot    string
@@ -252,7 +254,7 @@ func (w *World) servesLocked(slot string) bool {
 func (w *World) bootLocked(c *cvm, hash string) {
 	w.stopLocked(c, "restarts")
 	c.boot, c.admitted, c.told = "", false, nil
-	c.InProgress, c.Status = true, "updating"
+	c.InProgress, c.Status, c.next = true, "updating", hash
 	c.booting++
 	mine := c.booting
 	time.AfterFunc(bootTakes, func() {
@@ -271,7 +273,7 @@ func (w *World) bootLocked(c *cvm, hash string) {
 func (w *World) haltLocked(c *cvm) {
 	w.stopLocked(c, "stopped")
 	c.boot, c.admitted, c.told = "", false, nil
-	c.InProgress, c.Status, c.UpdatedAt = false, "stopped", time.Now()
+	c.InProgress, c.Status, c.ComposeHash, c.UpdatedAt = false, "stopped", c.next, time.Now()
 	c.booting++
 }
 
@@ -313,7 +315,7 @@ func (w *World) strike(slot string, kind plan.FaultKind) {
 	switch {
 	case c == nil:
 	case kind == plan.Reboot:
-		w.bootLocked(c, c.ComposeHash)
+		w.bootLocked(c, c.next)
 	case kind == plan.Halt:
 		w.haltLocked(c)
 	default:

@@ -125,19 +125,19 @@ func (l *platformLink) Update(ctx context.Context, req platform.UpdateRequest) (
 func (l *platformLink) SetOSImage(ctx context.Context, vmUUID, image string) (platform.Accepted, error) {
 	return l.change(ctx, trace.Call{Verb: trace.Image, VMUUID: vmUUID}, func(c *cvm) {
 		c.OSImage = image
-		l.w.bootLocked(c, c.ComposeHash)
+		l.w.bootLocked(c, c.next)
 	})
 }
 
 func (l *platformLink) Resize(ctx context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
 	return l.change(ctx, trace.Call{Verb: trace.Resize, VMUUID: vmUUID}, func(c *cvm) {
 		c.InstanceType, c.DiskGB = cmp.Or(s.InstanceType, c.InstanceType), cmp.Or(s.DiskGB, c.DiskGB)
-		l.w.bootLocked(c, c.ComposeHash)
+		l.w.bootLocked(c, c.next)
 	})
 }
 
 func (l *platformLink) Restart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
-	return l.change(ctx, trace.Call{Verb: trace.Restart, VMUUID: vmUUID}, func(c *cvm) { l.w.bootLocked(c, c.ComposeHash) })
+	return l.change(ctx, trace.Call{Verb: trace.Restart, VMUUID: vmUUID}, func(c *cvm) { l.w.bootLocked(c, c.next) })
 }
 
 func (l *platformLink) Delete(ctx context.Context, vmUUID string) error {
@@ -176,7 +176,7 @@ func (l *platformLink) Stop(context.Context, string) (platform.Accepted, error) 
 func (l *platformLink) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
 	return l.change(ctx, trace.Call{Verb: trace.Restart, VMUUID: vmUUID}, func(c *cvm) {
 		if !c.Running() && !c.InProgress {
-			l.w.bootLocked(c, c.ComposeHash)
+			l.w.bootLocked(c, c.next)
 		}
 	})
 }
