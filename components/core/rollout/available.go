@@ -121,7 +121,12 @@ func (m *member) outlived(r *Report) bool {
 	return m.provenElsewhere() && m.seen.Refusal.At.After(r.ReceivedAt.Add(liveWithin))
 }
 
-func (w *world) fresh(r *Report) bool { return w.now.Sub(r.ReceivedAt) <= w.t.StaleAfter }
+// fresh: it is no older than may be. One of the future came before the clock was set back:
+// nobody knows how old it is, and an agent that lives sends the next one.
+func (w *world) fresh(r *Report) bool {
+	age := w.now.Sub(r.ReceivedAt)
+	return age <= w.t.StaleAfter && age >= -liveWithin
+}
 
 // notReady is the first of R7's conditions that does not hold; empty when all do,
 // but for min_ready and "not in a step".

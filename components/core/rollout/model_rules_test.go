@@ -381,3 +381,17 @@ func TestRefusalIsShownWhileItIsNews(t *testing.T) {
 		t.Errorf("last refusal %q is older than the admission", got)
 	}
 }
+
+// TestR11_AReportOfTheFutureIsNotFresh: the clock was set back since it came, and nobody knows
+// how old it is. Taken for fresh it would begin to be healthy anew in each pass.
+func TestR11_AReportOfTheFutureIsNotFresh(t *testing.T) {
+	f := newFixture(3, "none")
+	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(time.Hour)
+	if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.report != nil || m.ready {
+		t.Error("an hour from now is fresh")
+	}
+	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(time.Second)
+	if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.report == nil {
+		t.Error("clocks that differ by a second make an agent silent")
+	}
+}
