@@ -90,6 +90,10 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Kind == Replace && op.Part == PartDelete && op.wants(PartCreate, f) {
 		return op.goOn(now).because("the CVM is gone"), nil
 	}
+	if op.Actor == ActorHealing && op.Kind == Restart && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
+		// It counts as an attempt, and others that are down wait for it no longer.
+		return op.callOff(CauseUnsafe, "the platform does not start it: "+op.Reason, now)
+	}
 	if reason, ok := op.mayAct(f); !ok {
 		switch {
 		case op.touched():
@@ -194,10 +198,15 @@ func (op *Operation) missedTwice(missed bool, at time.Time) bool {
 	return at.After(op.GoneSince)
 }
 
-// MadeWay reports that the CVM that op replaces is gone, and what carries the Slot's name from here
-// on is the one that op makes.
+// MadeWay reports that the CVM that op replaces is gone by its call, or that the new one is made:
+// what carries the Slot's name from here on is that. A creation that was never made took
+// nothing: a CVM that was gone from the listing and is back is the Slot's still.
 func (op Operation) MadeWay() bool {
-	return op.Kind == Replace && op.VMUUID == "" && (slices.Contains(op.Applied, PartDelete) || op.Part == PartCreate)
+	if op.Kind != Replace {
+		return false
+	}
+	deleted := op.VMUUID == "" && slices.Contains(op.Applied, PartDelete)
+	return deleted || op.decided() || slices.Contains(op.Applied, PartCreate)
 }
 
 // makesWay: the CVM that a Replace was to delete is gone by itself, in two listings, so
@@ -250,7 +259,7 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	case op.Part == PartResources || op.Part == PartOSImage:
 		return op.readBackShape(f, settled)
 	}
-	return op.readBackInPlace(f, settled)
+	return op.readBackInPlace(f, settled, now)
 }
 
 // settled: the listing was made after the call had all the time that the platform takes
@@ -287,7 +296,7 @@ func presence(there, settled bool) effectSight {
 // differ; a new Boot at the wanted Revision always proves the effect. Restarts and
 // updates under the same hash are judged by the platform's update time and by
 // whether the old Boot still reports.
-func (op Operation) readBackInPlace(f Facts, settled bool) effectSight {
+func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effectSight {
 	p := f.Platform
 	if op.newBoot(f) {
 		return effectSeen
@@ -307,7 +316,7 @@ func (op Operation) readBackInPlace(f Facts, settled bool) effectSight {
 	if !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore) {
 		return effectSeen
 	}
-	if op.Part == PartRestart && settled && !p.Running {
+	if op.Part == PartRestart && settled && !p.Running && now.Sub(op.Entered[Acting]) < f.Limits.Unknown {
 		return effectAbsent // it is down as it was: making it run once more takes nothing away
 	}
 	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))

@@ -124,6 +124,8 @@ type Operation struct {
 	// BootBefore is the Boot that held the Slot when the last call was issued, before that
 	// the one when the Operation was recorded; a later admission must be another one.
 	BootBefore string `json:"boot_before,omitempty"`
+	// Down: when it was decided the platform said that no CVM of the Slot ran.
+	Down bool `json:"down,omitempty"`
 	// Follows is the superseded Operation of the Slot whose call had not shown yet, by another
 	// Boot, when this one was recorded.
 	Follows string `json:"follows,omitempty"`

@@ -30,6 +30,7 @@ func (w *world) judge(m *member) {
 	if r := m.seen.Report; r != nil && admitted && m.moved == nil && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
 		m.report = r
 	}
+	m.speaks = m.report != nil && w.now.Sub(m.report.ReceivedAt) < liveWithin
 	m.reason = w.notReady(m)
 	m.ready = m.reason == ""
 	w.keepClock(m)

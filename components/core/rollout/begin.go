@@ -50,6 +50,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Sick:           a.Sick,
 		BootBefore:     a.BootBefore,
 		Follows:        a.Follows,
+		Down:           a.Down,
 		Entered:        operation.PhaseTimes{operation.Recorded: now},
 		CreatedAt:      now,
 	}

@@ -138,7 +138,7 @@ func (w *world) action(c candidate) Action {
 		a.Request, a.Note, a.By = r.ID, r.Reason, r.By
 	}
 	if c.actor == operation.ActorHealing {
-		a.Why, a.Note = "heals: "+c.why, c.why
+		a.Why, a.Note, a.Down = "heals: "+c.why, c.why, c.down
 	}
 	if a.From == "" {
 		a.From = m.record.Assigned

@@ -76,7 +76,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress,
-			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt, Former: m.former(i),
+			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt, Former: m.former(i) || m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID && m.open != nil && m.open.Kind == operation.Replace && m.open.VMUUID == "" && !m.open.MadeWay(),
 		}
 	}
 	if a := m.seen.Admission; a != nil {
@@ -111,7 +111,7 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return m.want.why
 	case op.SkipDrain && op.Kind != operation.Create && w.serves(m):
 		return "the member came back and must be drained first: planned anew"
-	case op.Kind == operation.Replace && op.VMUUID == "" && op.Part == "" && m.seen.Instance != nil:
+	case op.Kind == operation.Replace && op.VMUUID == "" && !op.MadeWay() && w.isBack(m, op):
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
 	case overtaken != "":
 		return "planned anew: " + overtaken
@@ -129,6 +129,13 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the rollout failed: " + w.rollout.Reason
 	}
 	return ""
+}
+
+// isBack: the CVM that op was to replace, since the listing lacked it, is listed again; before
+// the call any CVM of the Slot's name is taken for it.
+func (w *world) isBack(m *member, op operation.Operation) bool {
+	i := m.seen.Instance
+	return i != nil && (op.Part == "" || m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID)
 }
 
 // serves: stopping m without a drain would be felt.

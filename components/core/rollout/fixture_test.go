@@ -80,7 +80,7 @@ func healthyReport(slot string, now time.Time, kind string, members []string) *R
 	yes := true
 	r := &Report{
 		BootID: "boot-" + slot, ReceivedAt: now.Add(-time.Second), Health: Healthy, HealthyFor: 23 * time.Hour,
-		BootAt: epoch.Add(-time.Hour), Role: RoleNone, MemberAlive: true, MemberReady: true, CaughtUp: &yes,
+		BootAt: epoch.Add(-time.Hour), Role: RoleNone, MemberKnown: true, MemberAlive: true, MemberReady: true, CaughtUp: &yes,
 		MayDisrupt: true,
 	}
 	r.HealthyFor = r.ReceivedAt.Sub(epoch)

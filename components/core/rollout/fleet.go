@@ -15,6 +15,8 @@ type Fleet struct {
 	// Expected agents: admitted Boots that said no farewell and whose CVM is not known to be
 	// down. Heard: those with a fresh report.
 	Expected, Heard int
+	// Down are the members whose CVM is known to be down or gone.
+	Down int
 }
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }

@@ -66,11 +66,13 @@ func (w *world) ailing(m *member) (ailment, bool) {
 		return ailment{}, false
 	case i.BootError != "":
 		return ailment{on: group.OnExit, why: "its CVM does not boot: " + i.BootError, down: true, at: m.silentAt()}, true
-	case !i.Running():
+	case stoppedWord(i):
 		return ailment{on: group.OnExit, why: "the platform says " + platformWord(i), down: true, at: m.silentAt()}, true
+	case !i.Running():
+		return ailment{}, false // on its way, or in words that are not known: no reason to touch it
 	case m.report == nil:
 		// One that is refused is not helped by a restart.
-		return ailment{on: group.OnUnhealthy, why: "its agent is silent", at: w.lostAt(m)}, m.admitted() && !m.refused()
+		return ailment{on: group.OnUnhealthy, why: "its agent is silent", at: w.lostAt(m)}, m.admitted() && !w.refused(m)
 	}
 	return w.unwell(m)
 }
@@ -93,7 +95,8 @@ func (w *world) unwell(m *member) (ailment, bool) {
 
 // processDown: the driver says for certain that m's process does not run (R10).
 func (w *world) processDown(m *member) bool {
-	return m.report != nil && group.HasDriver(w.spec) && m.report.Health == Unhealthy && !m.report.MemberAlive
+	r := m.report
+	return r != nil && group.HasDriver(w.spec) && r.MemberKnown && r.Health == Unhealthy && !r.MemberAlive
 }
 
 // silentAt is when the last report is so old that a live Boot would have sent another: one that
@@ -105,10 +108,13 @@ func (m *member) silentAt() time.Time {
 	return m.report.ReceivedAt.Add(liveWithin)
 }
 
-// refused: since its admission a Boot of the Slot was.
-func (m *member) refused() bool {
-	r, a := m.seen.Refusal, m.seen.Admission
-	return r != nil && a != nil && r.At.After(a.AdmittedAt)
+// refused: another Boot of the Slot's CVM was, in this outage and a moment ago.
+func (w *world) refused(m *member) bool {
+	r, a, since := m.seen.Refusal, m.seen.Admission, m.record.UnavailableSince
+	if r == nil || a == nil || r.InstanceID != a.InstanceID || r.BootID == a.BootID {
+		return false
+	}
+	return !since.IsZero() && !r.At.Before(since) && w.now.Sub(r.At) < w.t.LostAfter
 }
 
 // followed: a member that lives names m as its leader.
@@ -138,32 +144,36 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// stoppedWord: the platform's word for a CVM that stays down.
+func stoppedWord(i *Instance) bool { return i.Status == "stopped" || i.Status == "exited" }
+
 // heals is the rung that m is at: its CVM is restarted, max_attempts times; where that many
 // restarts failed in one outage, or there is no CVM left, it gets another one, once, if the
 // spec says "auto" (R115). No CVM goes for that which runs, by the platform's word: an
 // agent that cannot be heard is no reason to give up a disk (R125). ok is false where nothing
 // is to be healed, or only a person may.
-func (w *world) heals(m *member) (kind operation.Kind, why string, ok bool) {
+func (w *world) heals(m *member) (kind operation.Kind, a ailment, ok bool) {
 	a, ill := w.ails(m)
 	if !ill || a.at.After(w.now) {
-		return "", "", false
+		return "", a, false
 	}
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto && !w.outdated(m)
 	switch {
 	case a.gone && !auto:
-		return "", "", false // held as instance_missing, with what an operator can do
+		return "", a, false // held as instance_missing, with what an operator can do
 	case a.gone, auto && a.down && m.failedHeals() >= group.MaxAttempts(w.spec):
-		return operation.Replace, a.why, true
+		return operation.Replace, a, true
 	}
-	return operation.Restart, a.why, true
+	return operation.Restart, a, true
 }
 
-// failedHeals counts the restarts of this outage that were made and did not help.
+// failedHeals counts the restarts of this outage that were made while the CVM was down, and did
+// not help. Those of a CVM that ran say nothing about one that is down.
 func (m *member) failedHeals() (n int) {
 	for _, op := range m.healed {
 		outage := m.record.UnavailableSince
 		failed := op.Phase == operation.Failed && (op.Cause == operation.CauseDeadline || op.Cause == operation.CauseBootError)
-		if op.Kind == operation.Restart && failed && op.Calls > 0 && !outage.IsZero() && !outage.After(op.CreatedAt) {
+		if op.Kind == operation.Restart && op.Down && failed && op.Calls > 0 && !outage.IsZero() && !outage.After(op.CreatedAt) {
 			n++
 		}
 	}
@@ -172,11 +182,11 @@ func (m *member) failedHeals() (n int) {
 
 // heal makes c what heals m, if anything is to. An operator's restart is one as well.
 func (w *world) heal(m *member, c *candidate) bool {
-	kind, why, ok := w.heals(m)
+	kind, a, ok := w.heals(m)
 	if !ok || c.marked {
 		return false
 	}
-	c.kind, c.actor, c.why = kind, operation.ActorHealing, why
+	c.kind, c.actor, c.why, c.down = kind, operation.ActorHealing, a.why, a.down
 	if kind == operation.Restart {
 		c.to = orWord(m.observed, m.record.Assigned)
 	}
@@ -200,13 +210,20 @@ func (w *world) spent(m *member, kind operation.Kind) bool {
 	if kind == operation.Replace {
 		return h.Replacements > 0
 	}
-	return h.Attempts >= group.MaxAttempts(w.spec)
+	limit := group.MaxAttempts(w.spec)
+	if m.halted() {
+		limit *= 2 // to start what is down costs nothing, whatever was tried while it ran
+	}
+	return h.Attempts >= limit
 }
 
 // quarantined: m is ill, and everything that may be done by itself was (R118).
 func (w *world) quarantined(m *member) bool {
 	kind, _, ok := w.heals(m)
-	return ok && m.open == nil && w.spent(m, kind)
+	// One whose new CVM never came in is not ill: it was never well.
+	h := m.record.Heals
+	lost := h != nil && h.LastKind == string(operation.Replace) && !m.admitted() && w.spec.AutoHealing != nil
+	return m.open == nil && (lost || ok && w.spent(m, kind))
 }
 
 // givenUp are the Slots in quarantine.
@@ -302,8 +319,8 @@ func (w *world) storm(c candidate) string {
 	switch {
 	case c.kind == operation.Replace && others > 0:
 		return fmt.Sprintf("%d other slots are unavailable", others)
-	case c.kind == operation.Replace && w.obs.Fleet.silent() > 1:
-		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.silent(), w.obs.Fleet.Expected)
+	case c.kind == operation.Replace && w.obs.Fleet.silent()+w.obs.Fleet.Down > 1:
+		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", w.obs.Fleet.Down, w.obs.Fleet.silent())
 	case c.broken == neverBooted:
 		return ""
 	case w.quorumLost():

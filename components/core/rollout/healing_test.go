@@ -169,9 +169,11 @@ func TestR118_AttemptsWaitLongerAndEnd(t *testing.T) {
 	f.tried(1, 2, time.Minute)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.tried(1, 5, time.Hour)
+	wantExecutes(t, f.plan(), "RESTART db-1") // what is down is started twice as often
+	f.tried(1, 10, time.Hour)
 	p = f.plan()
 	wantHeld(t, p, "db-1", HoldQuarantined)
-	if s := p.Status.Instances[1]; s.State != "Quarantined" || s.Heals == nil || s.Heals.Attempts != 5 {
+	if s := p.Status.Instances[1]; s.State != "Quarantined" || s.Heals == nil || s.Heals.Attempts != 10 {
 		t.Errorf("%+v", s)
 	}
 	told := false
@@ -234,6 +236,7 @@ func spent(but int) *fixture {
 	for range 5 - but {
 		f.op(1, operation.Failed, func(op *operation.Operation) {
 			op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause = operation.Restart, operation.ActorHealing, "", 1, operation.CauseDeadline
+			op.Down = true
 			op.EndedAt = f.now.Add(-time.Hour)
 		})
 	}
@@ -246,10 +249,12 @@ func spent(but int) *fixture {
 func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture){
 		"refused":                func(f *fixture) { f.rec.Operations[0].Cause = operation.CauseRefused },
+		"of a CVM that ran":      func(f *fixture) { f.rec.Operations[0].Down = false },
 		"called off":             func(f *fixture) { f.rec.Operations[0].Phase = operation.Aborted },
 		"of an earlier outage":   func(f *fixture) { f.rec.Slots[1].UnavailableSince = f.now.Add(-time.Second) },
 		"it runs":                func(f *fixture) { f.obs.Slots[1].Instance.Status = "running" },
 		"another one is ill":     func(f *fixture) { f.failing(0, "ready") },
+		"others are down too":    func(f *fixture) { f.obs.Fleet = Fleet{Expected: 98, Heard: 98, Down: 2} },
 		"others are not heard":   func(f *fixture) { f.obs.Fleet = Fleet{Expected: 100, Heard: 98} },
 		"it speaks":              func(f *fixture) { f.obs.Slots[1].Report = healthyReport("db-1", f.now, "none", nil) },
 		"it is outdated":         func(f *fixture) { f.want("B") },

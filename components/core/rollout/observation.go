@@ -135,9 +135,11 @@ type Report struct {
 	// Failing are the names of the checks that certainly fail.
 	Failing []string
 	// HealthyFor is the uninterrupted healthy interval that the agent proves.
-	HealthyFor  time.Duration
-	BootAt      time.Time
-	Role        Role
+	HealthyFor time.Duration
+	BootAt     time.Time
+	Role       Role
+	// MemberKnown: the driver has answered, so that MemberAlive false is its word.
+	MemberKnown bool
 	MemberAlive bool
 	MemberReady bool
 	// CaughtUp: nil is unknown (R52).

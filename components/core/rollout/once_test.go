@@ -37,6 +37,10 @@ func TestAReplaceThatDidNothingLeavesTheSlotBound(t *testing.T) {
 	}
 	op := &f.rec.Operations[0]
 	op.Phase, op.Part, op.Calls = operation.Acting, operation.PartCreate, 1
+	if got := f.plan().Slots[1]; got.VMUUID != "vm-db-1" || got.Incarnation != 0 {
+		t.Errorf("unbound before the platform took the creation: %+v", got)
+	}
+	op.Phase, op.VMUUID, op.Applied = operation.Booting, "vm-new", []operation.Part{operation.PartCreate}
 	if got := f.plan().Slots[1]; got.VMUUID != "" || got.Incarnation != 1 || len(got.Lineage) != 1 {
 		t.Errorf("bound to the lost one: %+v", got)
 	}

@@ -21,8 +21,9 @@ type candidate struct {
 	class  Class
 	broken int
 	marked bool
-	// why a Slot is healed.
-	why string
+	// why a Slot is healed, and whether it is down by the platform's word.
+	why  string
+	down bool
 }
 
 // Degrees of brokenness, most broken first (R31).
@@ -214,6 +215,9 @@ func lagOf(m *member) int64 {
 func (w *world) lostAt(m *member) time.Time {
 	if m.report != nil || m.record.UnavailableSince.IsZero() {
 		return time.Time{}
+	}
+	if m.request != nil || m.open != nil && m.open.Request != "" {
+		return m.record.UnavailableSince.Add(w.t.LostAfter) // who names it has looked (R145)
 	}
 	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
 }

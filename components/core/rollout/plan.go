@@ -70,6 +70,8 @@ type Action struct {
 	InstanceID string `json:"instance_id,omitempty"`
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	BootBefore string `json:"boot_before,omitempty"`
+	// Down: by the platform's word nothing runs.
+	Down bool `json:"down,omitempty"`
 	// Follows is a superseded Operation whose call did not show yet: the Boot before it still
 	// holds the Slot.
 	Follows string `json:"follows,omitempty"`

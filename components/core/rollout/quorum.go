@@ -15,8 +15,8 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 	if c.kind == operation.Delete || c.kind == operation.Replace {
 		return nil // holdsOfDisk and holdsOfReplace
 	}
-	if c.kind == operation.Restart && c.actor == operation.ActorHealing && w.nobodyRuns() {
-		return nil // they start together: who has the newest log leads, and nobody waits for it alone
+	if c.kind == operation.Restart && c.actor == operation.ActorHealing && c.m.halted() {
+		return nil // to start what is down takes nothing away; where all are, none waits for another
 	}
 	holds := w.holdsOfSize(c)
 	if !w.voter(c.m) {
@@ -33,13 +33,6 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 		holds = append(holds, w.holdsOfMajority(c, l.taken, steps)...)
 	}
 	return holds
-}
-
-// nobodyRuns: by the platform's word no CVM of the group does.
-func (w *world) nobodyRuns() bool {
-	return w.obs.Platform.Known && !slices.ContainsFunc(w.everyone, func(m *member) bool {
-		return m.report != nil && !m.halted() || m.seen.Instance != nil && !m.halted()
-	})
 }
 
 // holdsOfSize is R18: a group of one is interrupted, unless that is refused, and so is a

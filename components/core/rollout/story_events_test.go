@@ -284,6 +284,14 @@ func platformEvents() []event {
 			return each(func(_ *story, c *cvm) { c.bootError, c.inProgress = arg[1], false })(s, arg)
 		}},
 		{"the CVMs? of SLOTS vanish(?:es)?", each(func(_ *story, c *cvm) { c.gone = true })},
+		{"the CVM of SLOT is listed again", func(s *story, arg []string) error {
+			for _, c := range s.w.cvms {
+				if c.slot == arg[0] {
+					c.gone, c.silent = false, false
+				}
+			}
+			return nil
+		}},
 		{"the younger CVM of SLOT vanishes", func(s *story, arg []string) error {
 			for _, c := range slices.Backward(s.w.cvms) {
 				if c.slot == arg[0] && !c.gone {

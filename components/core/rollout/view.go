@@ -104,10 +104,11 @@ func (w *world) findVoters() (voters []string, doubt string) {
 // heard from it.
 func (m *member) stopped() bool { return m.seen.Instance != nil && !m.seen.Instance.Running() }
 
-// halted: the platform says for certain that the CVM is down, with no task under way.
+// halted: the platform says for certain that the CVM is down, with no task under way, and its
+// agent does not say otherwise.
 func (m *member) halted() bool {
 	i := m.seen.Instance
-	return i != nil && !i.InProgress && !i.Running()
+	return i != nil && !i.InProgress && stoppedWord(i) && !m.speaks
 }
 
 // votes: positively known to take part now. Health checks of the application do

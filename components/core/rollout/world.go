@@ -53,6 +53,8 @@ type member struct {
 	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
 	report *Report
+	// speaks: its agent was heard within the time in which one that lives reports.
+	speaks bool
 	// named: it is silent, and those who follow still name it as their leader.
 	named bool
 	// request is what an operator asked for about the Slot, or nil.
@@ -179,10 +181,12 @@ func (w *world) joinOperations() {
 	for i := range ops {
 		op := &ops[i]
 		m := w.bySlot[op.Slot]
-		if m != nil && makes(op) {
+		// Those of other rollouts have numbers of their own, and no order among these.
+		mine := !op.Phase.Ended() || w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
+		if m != nil && mine && makes(op) {
 			m.makers = append(m.makers, op)
 		}
-		if m != nil && op.Kind == operation.Delete && op.Phase == operation.Done {
+		if m != nil && mine && op.Kind == operation.Delete && op.Phase == operation.Done {
 			m.removal = op
 		}
 		if m != nil {

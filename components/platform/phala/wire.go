@@ -116,6 +116,7 @@ func (v cvm) instance() platform.Instance {
 		i.EnvKey = envKey(string(v.KMS.V.EnvKey))
 	}
 	i.UpdatedAt = stamp(string(v.UpdatedAt))
+	i.InProgress = underWay(i)
 	return i
 }
 

@@ -28,7 +28,11 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 	all := v.All()
 	var f rollout.Fleet
 	for slot, a := range all.Admissions {
-		if all.Boots[slot].EndedBy(a.Value.BootID) || down(all.Instances[slot].Value) {
+		if down(all.Instances[slot].Value) {
+			f.Down++
+			continue
+		}
+		if all.Boots[slot].EndedBy(a.Value.BootID) {
 			continue
 		}
 		f.Expected++

@@ -44,7 +44,7 @@ func (r Received) Observed() *rollout.Report {
 	out := &rollout.Report{
 		BootID: r.BootID, ReceivedAt: r.At, Health: health, HealthReason: reason,
 		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
-		Role: roleOf(report), MemberAlive: member.GetAlive(), MemberReady: member.GetReady(),
+		Role: roleOf(report), MemberKnown: report.GetMemberKnown(), MemberAlive: member.GetAlive(), MemberReady: member.GetReady(),
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(),
 		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
 		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
