@@ -35,6 +35,11 @@ variable "replace" {
   default     = "ask"
 }
 
+variable "heal_window" {
+  description = "time of health after which attempts to heal are forgotten"
+  default     = "1h"
+}
+
 locals {
   cloud = jsondecode(file(var.cloud))
   # What a workload CVM trusts stands literally in its measured compose file. With the
@@ -99,6 +104,9 @@ group "postgres" {
   # What breaks by itself is repaired by itself: a CVM that stopped is started again.
   auto_healing_policies {
     replace = var.replace
+  }
+  restart_policy {
+    window = var.heal_window
   }
 
   backend "postgres" {

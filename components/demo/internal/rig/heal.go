@@ -153,7 +153,8 @@ func (r *Rig) healing(ctx context.Context, slot, harm string, from time.Time, op
 	return h, nil
 }
 
-// aFollower is a member of the database that follows, once all are available.
+// aFollower is a member of the database that follows, and that was not healed within the
+// window, once all are available.
 func (r *Rig) aFollower(ctx context.Context) (group.InstanceStatus, error) {
 	c, err := r.Client()
 	if err != nil {
@@ -162,14 +163,21 @@ func (r *Rig) aFollower(ctx context.Context) (group.InstanceStatus, error) {
 	if err := c.Wait(ctx, Postgres, client.WaitOptions{}); err != nil {
 		return group.InstanceStatus{}, fmt.Errorf("the group is not whole: %w", err)
 	}
-	instances, err := c.Instances(ctx, Postgres)
-	if err != nil {
-		return group.InstanceStatus{}, err
-	}
-	for _, i := range instances {
-		if i.Role == "follower" {
-			return i, nil
+	ctx, cancel := context.WithTimeout(ctx, healTime)
+	defer cancel()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		instances, err := c.Instances(ctx, Postgres)
+		for _, i := range instances {
+			if i.Role == "follower" && i.Heals == nil {
+				return i, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return group.InstanceStatus{}, errors.Join(errors.New("no member of the group follows whose healing is over"), ctx.Err(), err)
+		case <-ticker.C:
 		}
 	}
-	return group.InstanceStatus{}, errors.New("no member of the group reports that it follows")
 }
