@@ -141,6 +141,14 @@ resource "cadre_group" "postgres" {
     unhealthy_threshold = 3
   }
 
+  # What breaks by itself is repaired by itself: a CVM that stopped is started again.
+  auto_healing_policies {
+    replace = var.replace
+  }
+  restart_policy {
+    window = var.heal_window
+  }
+
   backend {
     name  = "postgres"
     port  = 5432

@@ -44,6 +44,18 @@ variable "postgres_gid" {
   default     = "999"
 }
 
+variable "replace" {
+  description = "`auto`: a member whose CVM is gone gets another one by itself; `ask`: an operator replaces it."
+  type        = string
+  default     = "ask"
+}
+
+variable "heal_window" {
+  description = "Time of health after which attempts to heal are forgotten."
+  type        = string
+  default     = "1h"
+}
+
 variable "coordinators" {
   description = "1, 3 or 5. It cannot change."
   type        = number

@@ -40,6 +40,9 @@ type limits struct {
 	dialTime time.Duration
 	// demandTime is how long what apps send waits for a Session that is made on demand.
 	demandTime time.Duration
+	// hurryTime is how long a Peer may take to answer whether a Link may rest, while somebody
+	// here waits for a Session: one that is there needs a round trip.
+	hurryTime time.Duration
 }
 
 func (l limits) withDefaults() limits {
@@ -60,5 +63,6 @@ func (l limits) withDefaults() limits {
 		loopback:          l.loopback,
 		dialTime:          cmp.Or(l.dialTime, 10*time.Second),
 		demandTime:        cmp.Or(l.demandTime, 10*time.Second),
+		hurryTime:         cmp.Or(l.hurryTime, 2*time.Second),
 	}
 }

@@ -212,7 +212,7 @@ func (n *Node) open(ctx context.Context) (*running, error) {
 		Certificates: &recertify.Desk{Credentials: n.maker.Credentials, Tally: &n.tally},
 		Benches:      &measure.Part{Place: n.benches, Tally: &n.tally},
 		Epochs:       &n.epochs, Serve: n.cfg.Serve, OnControl: n.cfg.OnControl,
-		IdleTime: n.cfg.IdleTime, DemandTime: n.cfg.limits.demandTime, Streams: n.cfg.limits.streams,
+		IdleTime: n.cfg.IdleTime, DemandTime: n.cfg.limits.demandTime, HurryTime: n.cfg.limits.hurryTime, Streams: n.cfg.limits.streams,
 		Launch: func(wg *sync.WaitGroup, f func(context.Context)) context.CancelFunc {
 			ctx, cancel := context.WithCancel(ctx)
 			wg.Go(func() { defer cancel(); f(ctx) })

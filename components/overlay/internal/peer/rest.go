@@ -19,8 +19,6 @@ const (
 	// restTime bounds the Peer's answer to a proposal of rest, and the wait of a side that
 	// has agreed for the other to end the Sessions.
 	restTime = 10 * time.Second
-	// hurryTime bounds the answer while somebody waits for a Session.
-	hurryTime = 2 * time.Second
 	// reasonIdle is why a Link that rests has no path.
 	reasonIdle = "nobody uses the link"
 )
@@ -137,14 +135,15 @@ func (p *Peer) propose(s *live, question uint64) {
 // question is a proposal of rest without an answer.
 type question struct {
 	st    carrier.Stream
-	hurry *time.Timer // nil while nobody waits for the answer
+	limit time.Duration // of the answer, while somebody waits for it
+	hurry *time.Timer   // nil while nobody does
 }
 
 // hurryUp gives the Peer less time for its answer, since somebody here waits for a Session:
 // a Peer that is there needs a round trip. The loop's.
 func (q *question) hurryUp() {
 	if q.hurry == nil {
-		q.hurry = time.AfterFunc(hurryTime, q.st.Reset)
+		q.hurry = time.AfterFunc(q.limit, q.st.Reset)
 	}
 }
 
@@ -160,7 +159,7 @@ func (p *Peer) askRest(s *live) error {
 	if err != nil {
 		return err
 	}
-	q := &question{st: st}
+	q := &question{st: st, limit: p.node.HurryTime}
 	p.loop.ask(func(c *core) {
 		c.question = q
 		if p.forward.Wants() { // of the question before, it may be

@@ -49,6 +49,9 @@ type Shared struct {
 	// IdleTime is how long a Link on demand may be unused, DemandTime how long what apps
 	// send waits for it.
 	IdleTime, DemandTime time.Duration
+	// HurryTime bounds the Peer's answer to a proposal of rest, while somebody waits for a
+	// Session.
+	HurryTime time.Duration
 	// Streams is how many streams one Peer may have open here.
 	Streams int
 }
