@@ -162,10 +162,11 @@ func (s State) unheard(ev Unheard) (State, []Effect) {
 			return s, append(effects, rest)
 		}
 	}
-	if len(s.held) == 0 {
+	if len(s.held) == 0 && !s.Dialing() {
 		s, more := s.sleep()
 		return s, append(effects, more...)
 	}
+	// A dial that the Peer asked for meanwhile goes on: the Peer may use its Session already.
 	s, more := s.choose()
 	return s, append(effects, more...)
 }
@@ -188,7 +189,7 @@ func (s State) rested(ev Rested) (State, []Effect) {
 		stay = append(stay, h)
 	}
 	s.held = stay
-	if len(stay) == 0 {
+	if len(stay) == 0 && !s.Dialing() {
 		s, more := s.sleep()
 		return s, append(effects, more...)
 	}

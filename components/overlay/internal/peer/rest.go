@@ -53,10 +53,16 @@ func (c *core) watchIdle() {
 
 // idleTime is how long the Link may be unused.
 func (c *core) idleTime() time.Duration {
-	if used, _ := c.state.InUse(); used == 0 {
+	if !c.inUse() {
 		return min(giveUpTime, c.node.IdleTime)
 	}
 	return c.node.IdleTime
+}
+
+// inUse tells whether a Session carries the Link.
+func (c *core) inUse() bool {
+	used, _ := c.state.InUse()
+	return used != 0
 }
 
 // checkIdle lets a Link rest that nobody has used.
@@ -69,10 +75,14 @@ func (c *core) checkIdle() {
 	if c.over() || !c.state.Facts().OnDemand || !c.state.Awake() {
 		return
 	}
-	if used, _ := c.state.InUse(); used != 0 && c.dials() {
-		// The end of the dial is the next chance: behind a gateway that does not answer one
-		// dial follows another, with short pauses.
+	if used, left := c.inUse(), giveUpTime-c.forward.Idle(); c.dials() && (used || left > 0) {
+		// The Peer may use what is being made already, and would lose it. The end of the dial
+		// is the next chance: behind a gateway that does not answer one dial follows another,
+		// with short pauses.
 		c.due = true
+		if !used {
+			c.checkIdleAfter(left)
+		}
 		return
 	}
 	limit := c.idleTime()
