@@ -170,6 +170,12 @@ type Operation struct {
 	EndedAt          time.Time  `json:"ended_at,omitzero"`
 }
 
+// OutlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
+// is the current one: what told its CVM to boot, what followed that, and what healed it.
+func (op Operation) OutlivesRollout() bool {
+	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing
+}
+
 // Transfer is a planned hand-over of leadership (R53).
 type Transfer struct {
 	// ExpectedLeader is the Slot that must lead for the transfer to be made (R54).

@@ -103,8 +103,7 @@ func (c *coordinator) records() rollout.Records {
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.operations)) {
 		op := s.operations[id]
-		always := op.Phase == operation.Superseded || op.Follows != "" || op.Actor == operation.ActorHealing
-		if !op.Phase.Ended() || always || rec.Rollout != nil && op.Rollout == rec.Rollout.ID {
+		if !op.Phase.Ended() || op.OutlivesRollout() || rec.Rollout != nil && op.Rollout == rec.Rollout.ID {
 			rec.Operations = append(rec.Operations, op)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// silentAfter is when an agent counts as silent here: agents report every 5 s at least.
-const silentAfter = 15 * time.Second
+// silentAfter is when an agent counts as silent here, as for the planner.
+var silentAfter = rollout.DefaultTiming().StaleAfter
 
 // silent reports that an admitted Boot of the group is: only then somebody asks about the
 // other groups, whose records are many.

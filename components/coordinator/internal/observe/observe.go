@@ -106,17 +106,12 @@ func records(v *view.View, name string) rollout.Records {
 		}
 		counts, _ := v.Past(slot, current)
 		for _, o := range counts {
-			if o.Value.Rollout == current && current != "" || countsAlways(o.Value) {
+			if o.Value.Rollout == current && current != "" || o.Value.OutlivesRollout() {
 				rec.Operations = append(rec.Operations, o.Value)
 			}
 		}
 	}
 	return rec
-}
-
-// countsAlways: an ended Operation tells something about its Slot after its rollout too.
-func countsAlways(op operation.Operation) bool {
-	return op.Phase == operation.Superseded || op.Follows != "" || op.Actor == operation.ActorHealing
 }
 
 // requests are those of operators about this group, by id.

@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,16 +31,10 @@ var (
 // compared is one row of the page.
 type compared struct{ id, answer, words string }
 
-func readComparison(t *testing.T) (page string, rows []compared) {
+func readComparison(t *testing.T) (text string, rows []compared) {
 	t.Helper()
-	text, err := os.ReadFile(comparison)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("docs/comparison.md is not here: core was taken out of its repository")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range likeARow.FindAllString(string(text), -1) {
+	text = page(t, comparison)
+	for _, line := range likeARow.FindAllString(text, -1) {
 		m := comparedRow.FindStringSubmatch(line)
 		if m == nil {
 			t.Errorf("not a row as the others: %s", line)
@@ -50,7 +42,7 @@ func readComparison(t *testing.T) (page string, rows []compared) {
 		}
 		rows = append(rows, compared{id: m[1], answer: m[2], words: m[3]})
 	}
-	return string(text), rows
+	return text, rows
 }
 
 // shows reports what is wrong with a link to a test, or to a story that TestStories plays.
@@ -73,8 +65,8 @@ func shows(test, story, target string) error {
 }
 
 func TestTheComparisonLinksTestsThatExist(t *testing.T) {
-	page, rows := readComparison(t)
-	for _, m := range shownBy.FindAllStringSubmatch(page, -1) {
+	text, rows := readComparison(t)
+	for _, m := range shownBy.FindAllStringSubmatch(text, -1) {
 		if err := shows(m[1], m[2], m[3]); err != nil {
 			t.Error(err)
 		}
@@ -90,7 +82,7 @@ func TestTheComparisonLinksTestsThatExist(t *testing.T) {
 }
 
 func TestTheComparisonCountsRight(t *testing.T) {
-	page, rows := readComparison(t)
+	text, rows := readComparison(t)
 	var ids []string
 	n := map[string]int{}
 	for _, r := range rows {
@@ -103,7 +95,7 @@ func TestTheComparisonCountsRight(t *testing.T) {
 	}
 	want := []int{n["yes"], n["partly"], n["planned"], n["no"], len(rows), n["yes"]}
 	var got []int
-	if m := countLine.FindStringSubmatch(page); m != nil {
+	if m := countLine.FindStringSubmatch(text); m != nil {
 		for _, text := range m[1:] {
 			count, err := strconv.Atoi(text)
 			if err != nil {

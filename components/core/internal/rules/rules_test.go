@@ -72,18 +72,24 @@ func written(t *testing.T) map[string][]string {
 	return out
 }
 
-// documented is the same, as the table says it.
-func documented(t *testing.T) map[string][]string {
+// page is the text of one of the repository's pages.
+func page(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(table)
+	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("docs/rollout-rules.md is not here: core was taken out of its repository")
+		t.Skipf("docs/%s is not here: core was taken out of its repository", filepath.Base(file))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// documented is the same, as the table says it.
+func documented(t *testing.T) map[string][]string {
+	t.Helper()
 	out := make(map[string][]string)
-	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
+	for _, row := range tableRow.FindAllStringSubmatch(page(t, table), -1) {
 		for _, m := range tableTest.FindAllStringSubmatch(row[3], -1) {
 			out[row[1]] = append(out[row[1]], m[1]+"."+m[2])
 		}
