@@ -24,6 +24,15 @@ func percentOf(percent, size int) int {
 	return clamp(size*percent/100, 1, size)
 }
 
+// MaxSurge is how many extra Slots the group may have while a rollout runs (R14, R15a). A
+// percentage is taken of Replicas and rounded up.
+func MaxSurge(s Spec) int {
+	if n := s.UpdatePolicy.MaxSurgeFixed; n != nil {
+		return max(*n, 0)
+	}
+	return 0
+}
+
 // Quorum is the majority of voters: floor(V/2)+1.
 func Quorum(voters int) int { return voters/2 + 1 }
 

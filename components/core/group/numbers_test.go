@@ -41,15 +41,16 @@ func TestR13_FixedIsClampedToTheSize(t *testing.T) {
 	}
 }
 
-func TestR14_ThereIsNoSurge(t *testing.T) {
-	s := goodSpec()
-	s.UpdatePolicy.MaxSurgeFixed = ptr(0)
-	if problems(t, s) != nil {
-		t.Error("a surge of zero must be allowed")
-	}
-	s.UpdatePolicy.MaxSurgeFixed = ptr(1)
-	if problems(t, s) == nil {
-		t.Error("a surge is allowed")
+func TestR14_MaxSurge(t *testing.T) {
+	for _, c := range []struct {
+		fixed *int
+		want  int
+	}{{nil, 0}, {ptr(0), 0}, {ptr(2), 2}, {ptr(-1), 0}} {
+		s := goodSpec()
+		s.UpdatePolicy.MaxSurgeFixed = c.fixed
+		if got := MaxSurge(s); got != c.want {
+			t.Errorf("%v: %d extra slots, want %d", c.fixed, got, c.want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -56,8 +57,9 @@ func (s Spec) AgentConfig(slot, revision string) AgentConfig {
 
 // Understood refuses a configuration that needs a newer agent.
 func (c AgentConfig) Understood() error {
-	if len(c.MustUnderstand) == 0 {
+	unknown := slices.DeleteFunc(slices.Clone(c.MustUnderstand), func(name string) bool { return name == NeedMembership })
+	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("must_understand: this agent does not know %q: it is older than the coordinators; roll out its newer image", c.MustUnderstand)
+	return fmt.Errorf("must_understand: this agent does not know %q: it is older than the coordinators; roll out its newer image", unknown)
 }

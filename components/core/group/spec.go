@@ -93,12 +93,13 @@ const (
 type UpdatePolicy struct {
 	Type UpdateType `json:"type,omitempty"`
 	// MaxUnavailableFixed is a number of Slots; exclusive with the percent. Both
-	// absent means 1. Zero after resolution is refused (R15): surge does not exist
-	// for identity-keeping updates.
+	// absent means 1. Zero is refused where MaxSurgeFixed is zero too (R15).
 	MaxUnavailableFixed *int `json:"max_unavailable_fixed,omitempty"`
 	// MaxUnavailablePercent of Replicas, rounded down, floor 1 (R12, R13).
 	MaxUnavailablePercent *int `json:"max_unavailable_percent,omitempty"`
-	// MaxSurgeFixed must be absent or 0: updates keep identity (R15).
+	// MaxSurgeFixed is how many extra Slots the group may have while a rollout runs: they join
+	// at the target first and leave at its end, with their disks. As many more of the others
+	// may be unavailable (R15a). Absent means 0.
 	MaxSurgeFixed *int `json:"max_surge_fixed,omitempty"`
 	// MinReadySeconds is how long a Slot is available without a break before it
 	// counts (R8); 0..3600, default 30.
@@ -262,11 +263,13 @@ type AgentConfig struct {
 	// Mesh is the group's part in the service layer. It is not part of the Revision: routes
 	// change without a rollout.
 	Mesh Mesh `json:"mesh,omitzero"`
+	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.
+	Membership *Membership `json:"membership,omitempty"`
 	// Revision assigned to this Slot.
 	Revision string `json:"revision"`
 	// MustUnderstand names fields and values of this text that an agent which does not know
 	// them may not ignore. Agents ignore all other unknown fields, since they are upgraded
 	// after the coordinators. One that finds a name here that it does not know keeps the
-	// configuration that it has, and reports so. No name was given out yet.
+	// configuration that it has, and reports so. Given out so far: NeedMembership.
 	MustUnderstand []string `json:"must_understand,omitempty"`
 }

@@ -130,6 +130,11 @@ type SlotRecord struct {
 	MissedSince time.Time `json:"missed_since,omitzero"`
 	// Heals are the attempts to repair the Slot by itself; nil: none that counts.
 	Heals *Heals `json:"heals,omitempty"`
+	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.
+	Membership *Membership `json:"membership,omitempty"`
+	// Extra: the Slot was made for the time of a rollout (max_surge), and goes with its disk
+	// when that ends.
+	Extra bool `json:"extra,omitempty"`
 }
 
 // Past is a CVM that filled a Slot before.

@@ -22,11 +22,12 @@ func (v *validator) updatePolicy(s Spec) {
 	if p.Partition < 0 || p.Partition > s.Replicas {
 		v.add("update_policy.partition", "R94", "is %d: must be 0 to replicas (%d)", p.Partition, s.Replicas)
 	}
-	v.budget(p)
+	v.budget(s)
 	v.deadlines(s)
 }
 
-func (v *validator) budget(p UpdatePolicy) {
+func (v *validator) budget(s Spec) {
+	p := s.UpdatePolicy
 	const fixed, percent = "update_policy.max_unavailable_fixed", "update_policy.max_unavailable_percent"
 	if p.MaxUnavailableFixed != nil && p.MaxUnavailablePercent != nil {
 		v.add(fixed, "", "and max_unavailable_percent are both set: keep one")
@@ -37,17 +38,37 @@ func (v *validator) budget(p UpdatePolicy) {
 	if n := p.MaxUnavailableFixed; n != nil && *n < 0 {
 		v.add(fixed, "", "is %d: must be at least 1", *n)
 	}
-	const zero = "is 0 and max_surge_fixed cannot be above 0, since updates keep identity: nothing could ever be updated; set it to 1"
-	if n := p.MaxUnavailableFixed; n != nil && *n == 0 {
+	const zero = "is 0 and so is max_surge_fixed: nothing could ever be updated; set one of them to 1"
+	if n := p.MaxUnavailableFixed; n != nil && *n == 0 && MaxSurge(s) == 0 {
 		v.add(fixed, "R15", zero)
 	}
-	if n := p.MaxUnavailablePercent; n != nil && *n == 0 {
+	if n := p.MaxUnavailablePercent; n != nil && *n == 0 && MaxSurge(s) == 0 {
 		v.add(percent, "R15", zero)
 	}
-	if n := p.MaxSurgeFixed; n != nil && *n != 0 {
-		v.add("update_policy.max_surge_fixed", "R15",
-			"is %d: updates keep each Slot's identity and disk, so there are no extra Slots; remove it and use max_unavailable_fixed", *n)
+	v.surge(s)
+}
+
+// surge bounds the extra Slots of a rollout (R15a).
+func (v *validator) surge(s Spec) {
+	const path = "update_policy.max_surge_fixed"
+	n := s.UpdatePolicy.MaxSurgeFixed
+	switch most := mostReplicas(s); {
+	case n == nil:
+	case *n < 0:
+		v.add(path, "R15a", "is %d: must be at least 0", *n)
+	case *n > most-s.Replicas && s.Replicas <= most:
+		v.add(path, "R15a", "is %d: with replicas (%d) the group would have more than %d slots during a rollout; at most %d", *n, s.Replicas, most, most-s.Replicas)
+	case *n == 1 && s.Replicas == 1 && HasVoters(s):
+		v.add(path, "R15a", "is 1: with one voter that makes two, of which none can be spared; use 2")
 	}
+}
+
+// mostReplicas is how many Slots such a group may have.
+func mostReplicas(s Spec) int {
+	if HasDriver(s) {
+		return MaxDriven
+	}
+	return MaxReplicas
 }
 
 func (v *validator) deadlines(s Spec) {

@@ -125,13 +125,20 @@ func TestR15_BothZeroIsRefused(t *testing.T) {
 	wantProblem(t, s, "update_policy.max_unavailable_percent", "R15")
 }
 
-func TestR15_SurgeWithKeptIdentityIsRefused(t *testing.T) {
+func TestR15a_ExtraSlots(t *testing.T) {
 	s := goodSpec()
-	s.UpdatePolicy.MaxSurgeFixed = ptr(1)
-	wantProblem(t, s, "update_policy.max_surge_fixed", "R15")
-	if got := problems(t, s)[0]; !strings.Contains(got, "max_unavailable_fixed") {
-		t.Errorf("the message does not name the other field: %s", got)
+	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxSurgeFixed = ptr(0), ptr(1)
+	if got := problems(t, s); got != nil {
+		t.Errorf("nothing away and one more is refused: %v", got)
 	}
+	s.UpdatePolicy.MaxSurgeFixed = ptr(0)
+	wantProblem(t, s, "update_policy.max_unavailable_fixed", "R15")
+	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxSurgeFixed = nil, ptr(-1)
+	wantProblem(t, s, "update_policy.max_surge_fixed", "R15a")
+	s.UpdatePolicy.MaxSurgeFixed = ptr(MaxReplicas)
+	wantProblem(t, s, "update_policy.max_surge_fixed", "R15a")
+	s.Workload, s.Replicas, s.UpdatePolicy.MaxSurgeFixed = Workload{Kind: WorkloadEtcd}, 1, ptr(1)
+	wantProblem(t, s, "update_policy.max_surge_fixed", "R15a")
 }
 
 func TestR13_PercentRangeAndExclusion(t *testing.T) {

@@ -21,14 +21,21 @@ type workloadKind struct {
 	settings []string
 	// secrets that its members share, beside the declared ones.
 	secrets []string
+	// set is what Cadre does about who belongs to the workload's set.
+	set setTraits
 }
 
+// setTraits: see ChangesSet, AddsMembers and LeavesAlive.
+type setTraits struct{ changes, adds, leavesAlive bool }
+
 var workloadKinds = map[string]workloadKind{
-	WorkloadNone:   {},
-	WorkloadConsul: {voters: true, settings: []string{"http_addr", "token_file"}},
+	WorkloadNone: {},
+	// Autopilot lists a server that joins and gives it its vote.
+	WorkloadConsul: {voters: true, settings: []string{"http_addr", "token_file"}, set: setTraits{changes: true}},
 	WorkloadPatroni: {settings: []string{"max_lag_bytes", "password_file", "port", "scope", "username"},
 		secrets: []string{"superuser", "replication", "rewind"}},
-	WorkloadEtcd: {voters: true, settings: []string{"ca_file", "cert_file", "client_port", "key_file"}},
+	WorkloadEtcd: {voters: true, settings: []string{"ca_file", "cert_file", "client_port", "key_file"},
+		set: setTraits{changes: true, adds: true, leavesAlive: true}},
 }
 
 // HasVoters reports whether the group's members vote among themselves, so that a

@@ -84,6 +84,9 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, off := op.calledOff(f, now); off {
 		return next, effects
 	}
+	if reason, out := op.outOfSet(f); !out {
+		return op.leave(f, now).because(reason).overdue(f, now)
+	}
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil // by a call before the last one, or by somebody else
 	}

@@ -128,7 +128,13 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		// The member was given duties again: drained is not for ever (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
-	if reason, ok := op.mayAct(f); !ok {
+	reason, ok := op.mayAct(f)
+	if ok {
+		if reason, ok = op.outOfSet(f); !ok {
+			op = op.leave(f, now)
+		}
+	}
+	if !ok {
 		switch {
 		case op.touched():
 			// Half of the change is there: it waits as long as a boot may take.
@@ -201,7 +207,10 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	if op.Part == PartCreate && f.Platform != nil && f.Duplicates == 0 && !op.formerIsBack(f) {
 		return "CVM " + f.Platform.VMUUID + " carries the slot's name already", false
 	}
-	return op.mayAct(f)
+	if reason, ok := op.mayAct(f); !ok {
+		return reason, false
+	}
+	return op.outOfSet(f)
 }
 
 // formerIsBack: what is listed is a CVM that the Slot had before, not the one to be made.

@@ -94,6 +94,11 @@ type Facts struct {
 	// Gone: the Boot is silent and its instance proved that it runs another one.
 	Gone bool
 
+	// Set is what the workload's set says of the member; LeavesAlive: it leaves it before its
+	// CVM goes, not after.
+	Set         SetWord
+	LeavesAlive bool
+
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
 	// Paused: the group is paused or frozen.

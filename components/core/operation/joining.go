@@ -41,12 +41,16 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	return op.overdue(f, now)
 }
 
-// fromDeleting waits until the platform lists the CVM no more.
+// fromDeleting waits until the platform lists the CVM no more, and the workload's set neither.
 func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
-	if f.PlatformKnown && (f.Platform == nil || op.replaced(f)) {
-		return op.end(Done, "", "the CVM is gone", now), nil
+	if !f.PlatformKnown || f.Platform != nil && !op.replaced(f) {
+		return op.overdue(f, now)
 	}
-	return op.overdue(f, now)
+	if reason, out := op.outOfSet(f); !out {
+		op.Leaves = op.Leaves || f.Set == SetListed
+		return op.because(reason).overdue(f, now)
+	}
+	return op.end(Done, "", "the CVM is gone", now), nil
 }
 
 // fromJoining waits for hooks, health and catch-up.

@@ -129,6 +129,8 @@ type Operation struct {
 	// Follows is the superseded Operation of the Slot whose call had not shown yet, by another
 	// Boot, when this one was recorded.
 	Follows string `json:"follows,omitempty"`
+	// Leaves: the other members of the workload's set are to take the Slot out of it.
+	Leaves bool `json:"leaves,omitempty"`
 	// Part is what the last call changes, Applied the parts whose effect is certain. Parts
 	// are applied one after the other, one call each.
 	Part    Part   `json:"part,omitempty"`

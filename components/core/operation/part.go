@@ -114,8 +114,8 @@ func (op Operation) change(f Facts) Shape {
 	return s
 }
 
-// touched: a call of the Operation had an effect, so that it is too late to call it off.
-func (op Operation) touched() bool { return len(op.Applied) > 0 }
+// touched: the Operation had an effect, so that it is too late to call it off.
+func (op Operation) touched() bool { return len(op.Applied) > 0 || op.Leaves }
 
 // shown reports that the platform shows the effect of part p.
 func (op Operation) shown(p Part, f Facts) bool {

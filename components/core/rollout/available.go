@@ -154,6 +154,10 @@ func (w *world) notReady(m *member) string {
 		return "its CVM was told to boot another revision, and no boot of it showed yet"
 	case m.report == nil:
 		return "no fresh report from its boot"
+	case m.record.Membership.Waits():
+		return "waits until the other members list it"
+	case m.record.Membership != nil && m.record.Membership.Joins && m.report.Role == RoleLearner:
+		return "it joined and has no vote yet"
 	}
 	return w.memberNotReady(m.report)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -63,6 +64,12 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		}
 		if a.Kind == operation.Create || a.Kind == operation.Update || a.Kind == operation.Replace {
 			p.Slots[i].Assigned = a.To
+		}
+		if a.Kind == operation.Create || a.Kind == operation.Replace {
+			p.Slots[i].Membership = nil
+			if a.Joins {
+				p.Slots[i].Membership = &group.Membership{Joins: true}
+			}
 		}
 		noteHeal(&p.Slots[i], a, now)
 	}

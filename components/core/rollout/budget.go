@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -57,7 +56,7 @@ func (t *taken) add(w *world, c candidate) {
 // (R24). Some of them are named, for people.
 func (w *world) others(m *member, t *taken) (n int, some []string) {
 	n = len(w.tally.unavailable) + len(t.added)
-	if !m.condemned && (m.unavailable() || t.has(m)) {
+	if !m.condemned && (!m.extra && m.unavailable() || t.has(m)) {
 		n--
 	}
 	for _, list := range [][]*member{w.tally.unavailable, t.added} {
@@ -92,12 +91,15 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 		return nil // only while all others are available
 	}
 	n, some := w.others(c.m, l.taken)
-	limit := group.MaxUnavailable(w.spec)
+	limit, text := w.budget()
+	if c.broken != whole {
+		limit = max(limit, 1) // who may take nobody away repairs one at a time all the same
+	}
 	certain := c.broken != lost && c.broken != whole || w.view.voting && w.outsideQuorum(c)
 	if n+1 <= limit || c.m.down() && certain {
 		return nil
 	}
-	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(n, some))}
+	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
 }
 
 func notAvailable(n int, some []string) string {

@@ -46,6 +46,7 @@ func (pass *Pass) Plan() Plan {
 		Answered:   w.answered(),
 		Gone:       w.gone(),
 	}
+	w.keepMembership()
 	p.Slots, p.Forget = w.slotRecords()
 	p.Message = w.message(actions)
 	p.Status = w.status(p)
@@ -144,6 +145,7 @@ func (w *world) action(c candidate) Action {
 		a.From = m.record.Assigned
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)
+	a.Joins, a.Extra = w.joins(c), m.extra
 	if c.kind == operation.Create {
 		a.From = ""
 		return a
@@ -194,7 +196,9 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	slices.Reverse(condemned)
 	for _, m := range condemned {
 		gone := m.seen.Instance == nil || w.ending() && w.obs.Deletion.KeepCVMs
-		if w.obs.Complete() && gone && m.open == nil {
+		set := w.inSet(m)
+		out := set == operation.SetUnasked || set == operation.SetAbsent
+		if w.obs.Complete() && gone && m.open == nil && out {
 			forget = append(forget, m.slot)
 			continue
 		}

@@ -44,7 +44,7 @@ func (w *world) message(actions []Action) string {
 func (w *world) atTarget() int {
 	n := 0
 	for _, m := range w.members {
-		if m.available && m.observed == w.target {
+		if !m.extra && m.available && m.observed == w.target {
 			n++
 		}
 	}

@@ -48,6 +48,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	}
 	w.addSeen(&f, m)
 	f.AwaitsQuorum = w.awaitsQuorum(m)
+	f.Set, f.LeavesAlive = w.inSet(m), group.LeavesAlive(w.spec)
 	f.Unwanted = w.unwanted(m, op)
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
@@ -180,11 +181,14 @@ func (w *world) spared(c candidate, op *operation.Operation) bool {
 // its intent.
 func (w *world) budgetAgain(c candidate, l look) []Hold {
 	n, some := w.others(c.m, l.taken)
-	limit := group.MaxUnavailable(w.spec)
+	limit, text := w.budget()
+	if c.broken != whole {
+		limit = max(limit, 1)
+	}
 	if n+1 <= limit || l.op.WasUnavailable || c.kind == operation.Delete || w.spared(c, l.op) {
 		return nil
 	}
-	return []Hold{hold(HoldMaxUnavailable, "max_unavailable is %d and %s", limit, notAvailable(n, some))}
+	return []Hold{hold(HoldMaxUnavailable, "%s and %s", text, notAvailable(n, some))}
 }
 
 // leadsAgain: whoever is stopped now must not lead, and somebody must (R33, R34,

@@ -272,8 +272,9 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		holds = append(holds, w.holdsOfAttempts(c)...)
 		// What is down is made to run beside others: that takes nothing away.
 		starts := c.kind == operation.Restart && c.broken == neverBooted
-		if n := w.tally.healing + l.taken.healing; !starts && n >= group.MaxUnavailable(w.spec) {
-			holds = append(holds, hold(HoldHealInProgress, "%d at a time are healed, and so many are", group.MaxUnavailable(w.spec)))
+		limit := max(group.MaxUnavailable(w.spec), 1)
+		if n := w.tally.healing + l.taken.healing; !starts && n >= limit {
+			holds = append(holds, hold(HoldHealInProgress, "%d at a time are healed, and so many are", limit))
 		}
 	}
 	if why := w.storm(c); why != "" {

@@ -77,7 +77,9 @@ const (
 	HoldRevoked = "revoked"
 	// HoldDeleteDisks: removing the Slot deletes a disk that nobody gave up.
 	HoldDeleteDisks = "delete_disks"
-	// HoldVoterScaleIn: who votes is not changed yet, so no voter is removed (R46).
+	// HoldSetChanging: another member is on its way into the workload's set, or out of it (R47, R48).
+	HoldSetChanging = "set_changing"
+	// HoldVoterScaleIn: nobody here can change who votes, so no voter is removed (R46).
 	HoldVoterScaleIn = "voter_scale_in"
 	// HoldAgentsUnheard: too few agents are heard to know what a step would cost (R120).
 	HoldAgentsUnheard = "agents_unheard"

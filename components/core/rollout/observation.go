@@ -151,6 +151,8 @@ type Report struct {
 	Epoch uint64
 	// Voters as the member's own configuration lists them (R43).
 	Voters []string
+	// Learners belong to the set without a vote, as the same configuration lists them.
+	Learners []string
 	// QuorumMember: the workload has a voter set and this member is asked about it.
 	QuorumMember     bool
 	Busy             []string

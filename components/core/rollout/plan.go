@@ -77,6 +77,10 @@ type Action struct {
 	Follows string `json:"follows,omitempty"`
 	// Incarnation is the number of the CVM that a Replace makes.
 	Incarnation uint64 `json:"incarnation,omitempty"`
+	// Joins: what it makes joins the workload's set, which is there already.
+	Joins bool `json:"joins,omitempty"`
+	// Extra: what it makes is there for the time of a rollout (max_surge).
+	Extra bool `json:"extra,omitempty"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.
 	Attempt int `json:"attempt,omitempty"`
 	// Retarget names an open Operation after Acting that this Action supersedes (R105).

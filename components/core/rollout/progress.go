@@ -208,6 +208,9 @@ func (w *world) noteArrivals() {
 // arrived: every Slot in scope proved the target and is available (R6).
 func (w *world) arrived() bool {
 	for _, m := range w.members {
+		if m.extra {
+			continue
+		}
 		if w.inScope(m) && (!m.available || w.outdated(m)) {
 			return false
 		}
@@ -223,7 +226,7 @@ func (w *world) workLeft() bool {
 	return slices.ContainsFunc(w.members, func(m *member) bool {
 		// One that gets another CVM was there, and comes back: that is no work of the rollout.
 		replaced := m.open != nil && m.open.Kind == operation.Replace
-		return !replaced && (w.outdated(m) || m.missing())
+		return !replaced && !m.extra && (w.outdated(m) || m.missing())
 	})
 }
 

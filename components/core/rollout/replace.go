@@ -18,8 +18,11 @@ func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 		holds = append(holds, hold(HoldNoSource,
 			"no other member is available and caught up, so nobody is known to have what %s would be rebuilt from", c.m.slot))
 	}
-	if !w.view.voting {
+	switch {
+	case !w.view.voting:
 		return holds
+	case group.ChangesSet(w.spec):
+		return append(holds, w.holdsOfLeaving(c, l)...)
 	}
 	v := len(w.view.voters)
 	switch {

@@ -60,6 +60,9 @@ func (w *world) status(p Plan) group.Status {
 		At:              w.now,
 	}
 	for _, m := range w.members {
+		if m.extra {
+			continue
+		}
 		if m.available {
 			s.Available++
 		} else {

@@ -62,6 +62,14 @@ func newStory(t testingT, line string) (*story, error) {
 		store: storyStore{slots: map[string]group.SlotRecord{}, revisions: map[string]group.RevisionRecord{},
 			rollouts: map[string]operation.Rollout{}, operations: map[string]operation.Operation{}}}
 	s.k.c, s.w.allowed = s.c, s.c.allowed
+	s.w.set = set{disks: map[string]string{}, learners: map[string]bool{}, broke: s.k.broke,
+		membership: func(slot string) *group.Membership { return s.c.store.slots[slot].Membership },
+		founders: func() []string {
+			if s.c.spec.ManagementPolicy == group.Parallel {
+				return s.c.spec.Members()
+			}
+			return s.c.spec.Members()[:1]
+		}}
 	s.c.spec = group.Spec{Name: m[1], Platform: "phala", AppID: storyApp, Replicas: replicas, Workload: group.Workload{Kind: m[3]},
 		Template: group.Template{Compose: storyCompose("A"), InstanceType: "tdx.small", OSImage: "dstack-0.5.7"}}
 	s.base = s.c.spec.Template
@@ -127,6 +135,9 @@ func (s *story) option(text string) error {
 	case "settle":
 		s.c.timing.Settle = length
 		return notLength
+	case "max_surge":
+		p.MaxSurgeFixed = &number
+		return notNumber
 	case "max_unavailable":
 		p.MaxUnavailableFixed = &number
 		return notNumber

@@ -46,6 +46,7 @@ type world struct {
 	voters     []string
 	nofailover map[string]bool
 	learners   map[string]bool
+	set        set
 
 	bootTakes time.Duration
 	drain     map[string]drainWay
@@ -124,7 +125,7 @@ func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.
 // works: the member itself does its duty, whoever knows. One that is not let in has
 // neither peers nor secrets.
 func (w *world) works(c *cvm) bool {
-	return w.up(c) && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)]
+	return w.up(c) && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)] && w.starts(c)
 }
 
 // serves: it works, and it has what it missed.
@@ -197,7 +198,10 @@ func (c *cvm) ask(w *world) {
 		return
 	}
 	c.admitted = &policy.Admission{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Revision: revision, AdmittedAt: w.now}
-	if w.kind != group.WorkloadNone && w.kind != group.WorkloadPatroni && !slices.Contains(w.voters, c.slot) && !w.learners[c.slot] {
+	if w.kind == group.WorkloadEtcd {
+		w.enter(c)
+	}
+	if w.kind == group.WorkloadConsul && !slices.Contains(w.voters, c.slot) && !w.learners[c.slot] {
 		w.voters = append(w.voters, c.slot)
 		slices.Sort(w.voters)
 	}
@@ -224,6 +228,7 @@ func (w *world) step() {
 		}
 	}
 	w.elect()
+	w.changeSet()
 }
 
 // elect lets the workload's members choose a leader when they can.
@@ -322,7 +327,7 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 		r.Role = rollout.RoleLearner
 	}
 	if w.kind != group.WorkloadPatroni {
-		r.Voters, r.QuorumMember = slices.Clone(w.voters), votes
+		r.Voters, r.Learners, r.QuorumMember = slices.Clone(w.voters), w.listing(), votes
 		if w.leader == "" {
 			r.MemberReady, r.CaughtUp, r.Epoch = false, nil, 0
 		}

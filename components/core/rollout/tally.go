@@ -37,10 +37,10 @@ func (w *world) retally() {
 func (w *world) takeTally() {
 	t := &w.tally
 	for _, m := range w.members {
-		if m.unavailable() {
+		if !m.extra && m.unavailable() {
 			t.unavailable = append(t.unavailable, m)
 		}
-		if t.notAvailable == nil && !m.available {
+		if t.notAvailable == nil && !m.extra && !m.available {
 			t.notAvailable = m
 		}
 		if last := m.last(); last != nil && last.Phase == operation.Failed && m.open == nil && !m.available {

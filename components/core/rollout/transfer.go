@@ -84,7 +84,10 @@ func (w *world) fitToLead(c candidate, others []*member) []string {
 	}
 	slices.SortStableFunc(fit, func(a, b *member) int {
 		updated := func(m *member) int {
-			if m.observed == w.target {
+			switch {
+			case m.extra:
+				return 2 // it would have to hand over once more when it goes
+			case m.observed == w.target:
 				return 0
 			}
 			return 1

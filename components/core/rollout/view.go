@@ -20,6 +20,8 @@ type view struct {
 	// cannot be told from reports that contradict each other (R43).
 	voters      []string
 	votersDoubt string
+	// learners are those who belong to the set without a vote, as its leader lists them.
+	learners []string
 	// healthy is H: voters positively known to vote, on the leader's term, caught up.
 	healthy map[string]bool
 }
@@ -35,6 +37,9 @@ func (w *world) look() view {
 	}
 	v.leader, v.leaderDoubt = w.findLeader()
 	v.voters, v.votersDoubt = w.findVoters()
+	if lead := w.find(v.leader); lead != nil {
+		v.learners = lead.report.Learners
+	}
 	w.nameSilent()
 	for _, m := range w.everyone {
 		if slices.Contains(v.voters, m.slot) && m.report != nil && !m.stopped() && w.votes(m, v.leader) {

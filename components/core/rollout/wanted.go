@@ -30,8 +30,12 @@ func (w *world) wanted(m *member) want {
 	switch {
 	case m.condemned && w.obs.Deletion != nil:
 		return want{why: "the group is being deleted"}
+	case m.condemned && m.record.Extra:
+		return want{why: "the rollout that it was made for is over"}
 	case m.condemned:
 		return want{why: fmt.Sprintf("scaled in to %d slots", w.spec.Replicas)}
+	case m.extra:
+		return want{revision: w.target, why: "an extra slot for the time of the rollout"}
 	case m.ordinal < w.spec.UpdatePolicy.Partition:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
 	case w.spec.Instance(m.ordinal).ExcludeFromRollout:

@@ -81,6 +81,8 @@ type member struct {
 	// observed is the attested Revision, or empty (R4).
 	observed  string
 	condemned bool
+	// extra: it is there for the time of a rollout, beyond the group's size.
+	extra bool
 	// ready is R7 without min_ready; available adds min_ready and "not in a step".
 	ready     bool
 	reason    string
@@ -114,8 +116,8 @@ func (w *world) nextGeneration() uint64 {
 	return s.Generation + 1
 }
 
-// desired is the set of ordinals that the group is to have, in order. Nothing but this
-// function knows that they are the first ones.
+// desired is the set of ordinals that the group is to have, in order: the first ones, and
+// for the time of a rollout some more.
 func (w *world) desired() []int {
 	if w.obs.Deletion != nil {
 		return nil
@@ -124,7 +126,7 @@ func (w *world) desired() []int {
 	for i := range all {
 		all[i] = i
 	}
-	return all
+	return append(all, w.extras()...)
 }
 
 // joinSlots makes one member per desired ordinal and per condemned Slot that has
@@ -142,6 +144,8 @@ func (w *world) joinSlots() {
 		slot := group.SlotName(w.spec.Name, ordinal)
 		m := &member{slot: slot, ordinal: ordinal, condemned: !wanted[ordinal]}
 		m.record = group.SlotRecord{Group: w.spec.Name, Slot: slot, Ordinal: ordinal}
+		m.extra = wanted[ordinal] && ordinal >= w.spec.Replicas
+		m.record.Extra = m.extra
 		byOrdinal[ordinal], w.bySlot[slot] = m, m
 		if m.condemned {
 			w.condemned = append(w.condemned, m)
@@ -169,6 +173,9 @@ func (w *world) joinSlots() {
 	slices.SortFunc(w.members, func(a, b *member) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	slices.SortFunc(w.condemned, func(a, b *member) int { return cmp.Compare(b.ordinal, a.ordinal) })
 	w.everyone = slices.Concat(w.members, w.condemned)
+	for _, m := range w.members {
+		m.record.Extra = m.extra // one that the group grew over stays
+	}
 }
 
 // joinOperations gives each member its Operations by the order in which they were

@@ -1,0 +1,60 @@
+package operation
+
+import (
+	"slices"
+	"time"
+)
+
+// SetWord is what the workload's own set says of a Slot's member.
+type SetWord string
+
+const (
+	// SetUnasked: nobody changes the set of such a workload.
+	SetUnasked SetWord = ""
+	// SetListed: it belongs to it, with a vote or without.
+	SetListed SetWord = "listed"
+	// SetAbsent: it does not.
+	SetAbsent SetWord = "absent"
+	// SetUnknown: the members do not tell, or not the same.
+	SetUnknown SetWord = "unknown"
+)
+
+// outOfSet reports whether the member is out of its workload's set as far as the next
+// call needs (R49): a disk goes only after its vote, and none is made for a Slot that the
+// others still know with what was on the last one. A member that would come back by
+// itself is taken out once its CVM is gone.
+func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
+	if op.Kind != Delete && op.Kind != Replace || op.decided() && op.Kind == Replace {
+		return "", true
+	}
+	gone := f.Platform == nil || op.replaced(f)
+	if !gone && !f.LeavesAlive {
+		return "", true
+	}
+	switch f.Set {
+	case SetUnasked, SetAbsent:
+		return "", true
+	case SetListed:
+		return "waits until the other members take " + op.Slot + " out of their set", false
+	case SetUnknown:
+	}
+	return "waits to know who belongs to the set of " + op.Slot, false
+}
+
+// Leaving reports that the others are to take the Slot out of their set now. A member that is
+// made anew joins under the same name, and is not meant.
+func (op Operation) Leaving() bool {
+	made := op.Part == PartCreate || slices.Contains(op.Applied, PartCreate)
+	return op.Leaves && !op.Phase.Ended() && !made
+}
+
+// leave records that the others are to take the member out of their set. From here on it
+// cannot be called off: the member may be out already.
+func (op Operation) leave(f Facts, now time.Time) Operation {
+	if f.Set != SetListed || op.Leaves {
+		return op
+	}
+	op.Leaves = true
+	op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	return op
+}

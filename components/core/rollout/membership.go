@@ -1,0 +1,242 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Who belongs to a workload's set changes by one member at a time (R48), by the hand of the
+// member that leads it. What is to be changed is derived anew in each pass, from who is in
+// the set and who should be: there is nothing to remember, and to ask twice is to ask once.
+
+// inSet is what the set says of m.
+func (w *world) inSet(m *member) operation.SetWord {
+	switch {
+	case !group.ChangesSet(w.spec) || w.ending():
+		return operation.SetUnasked
+	case w.setDoubt() != "":
+		return operation.SetUnknown
+	case w.listed(m):
+		return operation.SetListed
+	}
+	return operation.SetAbsent
+}
+
+// setDoubt is why nobody knows for certain who belongs to the set; empty: it is known (R43).
+func (w *world) setDoubt() string {
+	switch {
+	case w.view.votersDoubt != "":
+		return w.view.votersDoubt
+	case len(w.view.voters) == 0:
+		return "no member tells who votes"
+	case w.view.leader == "":
+		return orWord(w.view.leaderDoubt, "the leader is unknown")
+	}
+	return ""
+}
+
+func (w *world) listed(m *member) bool {
+	return slices.Contains(w.view.voters, m.slot) || slices.Contains(w.view.learners, m.slot)
+}
+
+// formed: the set was founded, as far as is known.
+func (w *world) formed() bool {
+	return len(w.view.voters) > 0 || slices.ContainsFunc(w.everyone, func(m *member) bool { return m.record.WasAvailableAt != "" })
+}
+
+// founder: m never had a CVM that worked, so that the set may have been founded with it.
+func (m *member) founder() bool {
+	return m.record.Incarnation == 0 && len(m.record.Lineage) == 0 && m.record.WasAvailableAt == ""
+}
+
+// joins: the CVM that c makes comes into a set that is there already, and does not found it
+// together with others.
+func (w *world) joins(c candidate) bool {
+	making := c.kind == operation.Create || c.kind == operation.Replace
+	if !making || !group.AddsMembers(w.spec) || !w.formed() {
+		return false
+	}
+	return !c.m.founder() || !slices.Contains(w.view.voters, c.m.slot)
+}
+
+// joining: m was made to join the set and does not have its vote yet.
+func (m *member) joining() bool {
+	return m.record.Membership != nil && m.record.Membership.Joins && !m.ready
+}
+
+// pendingIn is what is on its way into or out of the set beside m: it blocks other changes
+// (R47, R48). Empty: nothing is.
+func (w *world) pendingIn(m *member) string {
+	for _, slot := range w.view.learners {
+		if slot != m.slot {
+			return slot + " has no vote yet"
+		}
+	}
+	for _, other := range w.everyone {
+		op := other.open
+		switch {
+		case other == m:
+		case other.joining() && !other.condemned:
+			return other.slot + " is joining"
+		case op != nil && op.Leaving() && w.listed(other):
+			return other.slot + " is leaving"
+		}
+	}
+	return ""
+}
+
+// holdsOfJoining: one newcomer at a time, into a set that is known and knows nothing of it
+// (R43, R47, R49).
+func (w *world) holdsOfJoining(c candidate, _ look) []Hold {
+	if !w.joins(c) {
+		return nil
+	}
+	if doubt := w.setDoubt(); doubt != "" {
+		return []Hold{hold(HoldQuorumUnknown, "%s would join a set of which nobody knows who belongs to it: %s", c.m.slot, doubt)}
+	}
+	if pending := w.pendingIn(c.m); pending != "" {
+		return []Hold{hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending)}
+	}
+	if c.kind == operation.Create && w.listed(c.m) {
+		return []Hold{hold(HoldSetChanging, "the others still know %s with what was on its last disk, and take it out first", c.m.slot)}
+	}
+	return nil
+}
+
+// holdsOfLeaving is R46: a member leaves the set only where the others can decide that, and
+// are a majority afterwards.
+func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
+	if doubt := w.setDoubt(); doubt != "" {
+		return []Hold{hold(HoldQuorumUnknown, "who belongs to the set is not known: %s", doubt)}
+	}
+	if !w.listed(c.m) {
+		return nil // it is out of the set, or never was in it
+	}
+	var holds []Hold
+	if pending := w.pendingIn(c.m); pending != "" {
+		holds = append(holds, hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending))
+	}
+	if !slices.Contains(w.view.voters, c.m.slot) {
+		return holds
+	}
+	v := len(w.view.voters)
+	left := w.healthyWithout(c.m, l.taken)
+	decide := len(left)
+	if w.view.healthy[c.m.slot] && group.LeavesAlive(w.spec) {
+		decide++ // its own vote counts for it to go
+	}
+	switch {
+	case v == 1:
+		holds = append(holds, hold(HoldWouldLoseQuorum, "%s is the only voter", c.m.slot))
+	case decide < group.Quorum(v):
+		holds = append(holds, hold(HoldQuorum, "%s; that %s leaves has to be decided by %d", quorumText(c.m.slot, left, v), c.m.slot, group.Quorum(v)))
+	case len(left) < group.Quorum(v-1):
+		holds = append(holds, hold(HoldQuorum, "%s once it left", quorumText(c.m.slot, left, v-1)))
+	}
+	return holds
+}
+
+// keepMembership brings the Slots' part in the set up to date.
+func (w *world) keepMembership() {
+	if !group.ChangesSet(w.spec) {
+		return
+	}
+	for _, m := range w.everyone {
+		m.record.Membership = w.membershipOf(m)
+	}
+	lead, change := w.setChange()
+	if change == nil {
+		return
+	}
+	own := group.Membership{}
+	if was := lead.record.Membership; was != nil {
+		own = *was
+	}
+	own.Change = change
+	lead.record.Membership = &own
+}
+
+// membershipOf is m's part in the set without what it is to change there: while it joins, who
+// is listed beside it. A record that others may read is not changed in place.
+func (w *world) membershipOf(m *member) *group.Membership {
+	if !m.joining() {
+		return nil
+	}
+	next := &group.Membership{Joins: true, Set: m.record.Membership.Set}
+	if started := m.report != nil && m.report.MemberAlive; !started && w.inSet(m) == operation.SetListed {
+		next.Set = append(slices.Clone(w.view.voters), w.view.learners...)
+		slices.Sort(next.Set)
+		next.Set = slices.Compact(next.Set)
+	}
+	return next
+}
+
+// setChange is the one change of the set that is due now, and the member that makes it: the
+// leader of the set (R48). Nothing changes while its voters are not known or have lost their
+// majority (R43, R51), or while leadership is handed over.
+func (w *world) setChange() (lead *member, change *group.SetChange) {
+	lead = w.find(w.view.leader)
+	if lead == nil || lead.report == nil || w.ending() || !w.obs.Complete() || w.setDoubt() != "" || w.quorumLost() {
+		return nil, nil
+	}
+	for _, m := range w.tally.open {
+		if m.open.Phase == operation.Draining && m.open.Transfer != nil {
+			return nil, nil
+		}
+	}
+	for _, m := range w.everyone {
+		if m != lead && w.listed(m) && w.isOut(m) && len(w.holdsOfLeaving(candidate{m: m}, look{taken: &taken{}})) == 0 {
+			return lead, &group.SetChange{Do: group.SetRemove, Slot: m.slot}
+		}
+	}
+	for _, m := range w.everyone {
+		if verb := w.joinsBy(m); m != lead && verb != "" {
+			return lead, &group.SetChange{Do: verb, Slot: m.slot}
+		}
+	}
+	return nil, nil
+}
+
+// isOut: m's place in the set is to be given up: its step says so, or nothing is left of it.
+func (w *world) isOut(m *member) bool {
+	if m.open != nil {
+		return m.open.Leaving()
+	}
+	return m.seen.Instance == nil && (m.condemned || m.missing() && !m.founder())
+}
+
+// joinsBy is the change that brings m on its way into the set; empty: there is none now.
+func (w *world) joinsBy(m *member) group.SetVerb {
+	r := m.report
+	if !group.AddsMembers(w.spec) || !m.joining() || m.condemned || r == nil || !m.admitted() {
+		return ""
+	}
+	v := len(w.view.voters)
+	switch {
+	case slices.Contains(w.view.voters, m.slot):
+		return ""
+	case !slices.Contains(w.view.learners, m.slot):
+		if w.pendingIn(m) != "" {
+			return ""
+		}
+		return group.SetAdd
+	case !r.MemberAlive:
+		return "" // it comes up first
+	case v > 1 && len(w.view.healthy) < group.Quorum(v+1):
+		return "" // with its vote more are needed than are well (R46)
+	}
+	return group.SetPromote
+}
+
+// setText says what changes about the set, for people; empty: nothing does.
+func (w *world) setText() string {
+	for _, m := range w.everyone {
+		if s := m.record.Membership; s != nil && s.Change != nil {
+			return fmt.Sprintf("%s is to %s %s", m.slot, s.Change.Do, s.Change.Slot)
+		}
+	}
+	return ""
+}

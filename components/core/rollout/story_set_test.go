@@ -1,0 +1,85 @@
+package rollout_test
+
+import (
+	"maps"
+	"slices"
+
+	"cadre.dev/core/group"
+)
+
+// set is who belongs to an etcd cluster: a set that lets nobody in by itself. What it knows
+// of a member is its disk: another one under the same name is a stranger.
+type set struct {
+	// disks by Slot are those that the set knows, learners those without a vote.
+	disks    map[string]string
+	learners map[string]bool
+	// membership is what a Slot's agent was told, founders who found the set together.
+	membership func(slot string) *group.Membership
+	founders   func() []string
+	broke      func(format string, args ...any)
+}
+
+// enter makes c a founder, or lets it wait until it is listed.
+func (w *world) enter(c *cvm) {
+	own := w.set.membership(c.slot)
+	switch known := w.set.disks[c.slot]; {
+	case own != nil && own.Joins, known == c.uuid:
+		return
+	case len(w.voters) == 0:
+		w.voters = slices.Clone(w.set.founders())
+	case !slices.Contains(w.voters, c.slot) || known != "":
+		w.set.broke("%s founds a set of its own beside %v", c.slot, w.voters)
+		return
+	}
+	w.set.disks[c.slot] = c.uuid
+}
+
+// starts: the member in c is one that the set knows by its disk, and was told that it is.
+func (w *world) starts(c *cvm) bool {
+	if w.kind != group.WorkloadEtcd {
+		return true
+	}
+	own := w.set.membership(c.slot)
+	return w.set.disks[c.slot] == c.uuid && (own == nil || !own.Joins || slices.Contains(own.Set, c.slot))
+}
+
+// changeSet does what the leader's agent was told, if a majority can decide it.
+func (w *world) changeSet() {
+	lead := w.of(w.leader)
+	if lead == nil || !w.works(lead) || lead.silent {
+		return
+	}
+	own := w.set.membership(lead.slot)
+	if own == nil || own.Change == nil {
+		return
+	}
+	slot := own.Change.Slot
+	c := w.of(slot)
+	switch own.Change.Do {
+	case group.SetAdd:
+		if c == nil || w.set.learners[slot] || slices.Contains(w.voters, slot) {
+			return
+		}
+		w.set.learners[slot], w.set.disks[slot] = true, c.uuid
+		w.log("%s lists %s", lead.slot, slot)
+	case group.SetPromote:
+		if c == nil || !w.set.learners[slot] || !w.works(c) || w.now.Sub(c.upAt) < catchUpTakes {
+			return
+		}
+		delete(w.set.learners, slot)
+		w.voters = append(w.voters, slot)
+		slices.Sort(w.voters)
+		w.log("%s gives %s its vote", lead.slot, slot)
+	case group.SetRemove:
+		if !w.set.learners[slot] && !slices.Contains(w.voters, slot) {
+			return
+		}
+		delete(w.set.learners, slot)
+		delete(w.set.disks, slot)
+		w.voters = slices.DeleteFunc(w.voters, func(v string) bool { return v == slot })
+		w.log("%s takes %s out of the set", lead.slot, slot)
+	}
+}
+
+// listing is the learners as the set's members tell them.
+func (w *world) listing() []string { return slices.Sorted(maps.Keys(w.set.learners)) }

@@ -1,0 +1,75 @@
+package rollout
+
+import (
+	"fmt"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Extra members (R15a): for the time of a rollout a group with max_surge has some more, at
+// the target, so that as many serve as it is to have while one of them is away. They have
+// Slots and disks of their own, of which nobody needs the data when they go.
+
+// extras are the ordinals of the Slots that the group has for the time of its rollout.
+func (w *world) extras() []int {
+	limit := group.MaxSurge(w.spec)
+	r := w.rec.Rollout
+	if limit == 0 || r == nil || r.To != w.target || r.State == operation.Complete || r.State == operation.PartitionReached {
+		return nil
+	}
+	taken, have := map[int]bool{}, map[int]bool{}
+	left := 0
+	for i := range w.rec.Slots {
+		one := &w.rec.Slots[i]
+		switch {
+		case one.Group != w.spec.Name && one.Group != "":
+		case one.Ordinal >= w.spec.Replicas && one.Extra:
+			have[one.Ordinal] = true
+		case one.Ordinal >= w.spec.Replicas:
+			taken[one.Ordinal] = true // scaled in: it has data of its own
+		case w.waitsAtWork(one):
+			left++
+		}
+	}
+	// A rollout that waits for somebody keeps what it has, and makes nothing more.
+	making := r.State == operation.Running && w.spec.UpdatePolicy.Type != group.Opportunistic && !w.obs.Paused && !w.obs.Frozen
+	var out []int
+	for n := w.spec.Replicas; len(out) < limit && n < w.spec.Replicas+limit+len(taken) && n < group.MaxReplicas; n++ {
+		if have[n] || making && !taken[n] && len(out) < left {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// waitsAtWork: the Slot serves at another Revision than the target, and the rollout is to
+// update it.
+func (w *world) waitsAtWork(r *group.SlotRecord) bool {
+	if r.Ordinal < w.spec.UpdatePolicy.Partition || w.spec.Instance(r.Ordinal).ExcludeFromRollout {
+		return false
+	}
+	return r.WasAvailableAt != "" && r.Assigned != w.target
+}
+
+// spare is the number of extra members that are available: as many more of the others may be
+// away.
+func (w *world) spare() (n int) {
+	for _, m := range w.members {
+		if m.extra && m.available {
+			n++
+		}
+	}
+	return n
+}
+
+// budget is how many of the Slots may be unavailable now, with the words for it.
+func (w *world) budget() (limit int, text string) {
+	limit = group.MaxUnavailable(w.spec)
+	text = fmt.Sprintf("max_unavailable is %d", limit)
+	if spare := w.spare(); spare > 0 {
+		limit += spare
+		text += fmt.Sprintf(", %d extra slot(s) are available", spare)
+	}
+	return limit, text
+}
