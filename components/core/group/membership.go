@@ -36,6 +36,14 @@ const (
 // workload found a set of its own beside the one that it was to join.
 const NeedMembership = "membership"
 
+// Join hands m to an agent, which must know what it means where a workload would start.
+func (c *AgentConfig) Join(m *Membership) {
+	c.Membership = m
+	if m != nil && m.Joins {
+		c.MustUnderstand = append(c.MustUnderstand, NeedMembership)
+	}
+}
+
 // Waits reports that the member of slot must not start yet: nobody listed it.
 func (m *Membership) Waits() bool { return m != nil && m.Joins && len(m.Set) == 0 }
 

@@ -299,16 +299,6 @@ func TestScaleInForgetsTheRecordOnceTheCVMIsGone(t *testing.T) {
 	}
 }
 
-func TestR46_OPS01_NoVoterIsScaledIn(t *testing.T) {
-	for _, kind := range []string{"consul", "etcd"} {
-		f := newFixture(4, kind)
-		f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
-		p := f.plan()
-		wantExecutes(t, p)
-		wantHeld(t, p, "db-3", HoldVoterScaleIn)
-	}
-}
-
 func TestR135_ScaleInNeedsTheDiskGivenUp(t *testing.T) {
 	f := newFixture(4, "none")
 	f.spec.Replicas = 3

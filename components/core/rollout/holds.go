@@ -137,24 +137,16 @@ func (w *world) predecessor(m *member, t *taken) *member {
 	return nil
 }
 
-// holdsOfDisk: no disk goes that somebody may want, and no vote.
-func (w *world) holdsOfDisk(c candidate, l look) []Hold {
+// holdsOfDisk: no disk goes that somebody may want.
+func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 	slot := c.m.slot
 	if w.ending() {
 		return nil // asked for with --delete-disks, by the name of the group
 	}
-	var holds []Hold
-	switch {
-	case !w.view.voting:
-	case group.ChangesSet(w.spec):
-		holds = w.holdsOfLeaving(c, l)
-	default:
-		holds = append(holds, hold(HoldVoterScaleIn,
-			"%s belongs to a set that votes, and nobody here can change who votes in a workload %q; raise replicas again to keep it", slot, w.spec.Workload.Kind))
-	}
 	if c.m.record.Extra {
-		return holds // made for the time of a rollout: its disk is nobody's
+		return nil // made for the time of a rollout: its disk is nobody's
 	}
+	var holds []Hold
 	if disk := w.spec.PreservedDisk(c.m.ordinal); disk != "" {
 		return append(holds, hold(HoldPreservedState,
 			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or raise replicas to keep the slot", slot, disk))

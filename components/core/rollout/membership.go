@@ -88,16 +88,39 @@ func (w *world) pendingIn(m *member) string {
 	return ""
 }
 
+// holdsOfSet are the rules of who comes into the workload's set, and who leaves it.
+func (w *world) holdsOfSet(c candidate, l look) []Hold {
+	changes := group.ChangesSet(w.spec)
+	switch {
+	case w.ending():
+		return nil
+	case c.kind == operation.Create:
+		return w.holdsOfJoining(c, l)
+	case changes && c.kind == operation.Replace:
+		return append(w.holdsOfLeaving(c, l), w.holdsOfJoining(c, l)...)
+	case changes && w.view.voting:
+		return w.holdsOfLeaving(c, l)
+	case w.view.voting && c.kind == operation.Delete:
+		return []Hold{hold(HoldVoterScaleIn, "%s belongs to a set that votes, and nobody here can change who votes in a workload %q; raise replicas again to keep it",
+			c.m.slot, w.spec.Workload.Kind)}
+	}
+	return nil
+}
+
 // holdsOfJoining: one newcomer at a time, into a set that is known and knows nothing of it
 // (R43, R47, R49).
-func (w *world) holdsOfJoining(c candidate, _ look) []Hold {
+func (w *world) holdsOfJoining(c candidate, l look) []Hold {
 	if !w.joins(c) {
 		return nil
 	}
 	if doubt := w.setDoubt(); doubt != "" {
-		return []Hold{hold(HoldQuorumUnknown, "%s would join a set of which nobody knows who belongs to it: %s", c.m.slot, doubt)}
+		return []Hold{hold(HoldQuorumUnknown, "who belongs to the set that %s is to join is not known: %s", c.m.slot, doubt)}
 	}
-	if pending := w.pendingIn(c.m); pending != "" {
+	pending := w.pendingIn(c.m)
+	if n := len(l.taken.creates); pending == "" && n > 0 {
+		pending = l.taken.creates[n-1] + " is made to join"
+	}
+	if pending != "" {
 		return []Hold{hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending)}
 	}
 	if c.kind == operation.Create && w.listed(c.m) {

@@ -18,11 +18,8 @@ func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 		holds = append(holds, hold(HoldNoSource,
 			"no other member is available and caught up, so nobody is known to have what %s would be rebuilt from", c.m.slot))
 	}
-	switch {
-	case !w.view.voting:
-		return holds
-	case group.ChangesSet(w.spec):
-		return append(holds, w.holdsOfLeaving(c, l)...)
+	if !w.view.voting || group.ChangesSet(w.spec) {
+		return holds // holdsOfSet
 	}
 	v := len(w.view.voters)
 	switch {

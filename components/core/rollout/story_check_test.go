@@ -111,7 +111,19 @@ func (k *checker) budget(slot string) {
 			away = append(away, other)
 		}
 	}
-	if limit := group.MaxUnavailable(k.c.spec); len(away)+1 > limit {
+	spare := 0
+	for slot, r := range k.c.store.slots {
+		if c := k.w.of(slot); r.Extra && c != nil && k.w.serves(c) && !k.taken[slot] {
+			spare++
+		}
+	}
+	if k.c.store.slots[slot].Ordinal >= k.c.spec.Replicas {
+		spare-- // it is an extra one itself, or goes for good: the others have to be enough
+		if len(away) == 0 {
+			return
+		}
+	}
+	if limit := group.MaxUnavailable(k.c.spec) + spare; len(away)+1 > limit {
 		k.broke("I1: %s is taken while %s away, max_unavailable is %d", slot, areOf(away), limit)
 	}
 }

@@ -15,7 +15,12 @@ import (
 func (w *world) extras() []int {
 	limit := group.MaxSurge(w.spec)
 	r := w.rec.Rollout
-	if limit == 0 || r == nil || r.To != w.target || r.State == operation.Complete || r.State == operation.PartitionReached {
+	if limit == 0 || r == nil {
+		return nil
+	}
+	// What a newer spec finds is of use to the rollout that begins with it.
+	current := r.To == w.target
+	if current && (r.State == operation.Complete || r.State == operation.PartitionReached) {
 		return nil
 	}
 	taken, have := map[int]bool{}, map[int]bool{}
@@ -33,7 +38,7 @@ func (w *world) extras() []int {
 		}
 	}
 	// A rollout that waits for somebody keeps what it has, and makes nothing more.
-	making := r.State == operation.Running && w.spec.UpdatePolicy.Type != group.Opportunistic && !w.obs.Paused && !w.obs.Frozen
+	making := current && r.State == operation.Running && w.spec.UpdatePolicy.Type != group.Opportunistic && !w.obs.Paused && !w.obs.Frozen
 	var out []int
 	for n := w.spec.Replicas; len(out) < limit && n < w.spec.Replicas+limit+len(taken) && n < group.MaxReplicas; n++ {
 		if have[n] || making && !taken[n] && len(out) < left {

@@ -92,6 +92,9 @@ func (w *world) findVoters() (voters []string, doubt string) {
 		if m.report == nil || !m.report.QuorumMember || len(m.report.Voters) == 0 {
 			continue
 		}
+		if m.seen.Instance == nil && w.obs.Platform.Known {
+			continue // the last word of one that is gone
+		}
 		mine := slices.Clone(m.report.Voters)
 		slices.Sort(mine)
 		mine = slices.Compact(mine)

@@ -80,6 +80,8 @@ type Agent struct {
 	configText atomic.Pointer[[]byte]
 	// refused is why the newest configuration is not in force; nil: it is.
 	refused latest.Value[error]
+	// setFault is why a change of the workload's set is not made; nil: none is due, or it is.
+	setFault latest.Value[error]
 	peers   latest.Value[[]overlay.Peer]
 }
 
@@ -229,6 +231,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 		a.applyDesired,
 		a.applyPeers,
 		a.writeMesh,
+		a.changeSet,
 		a.keepHeld,
 		a.watchHealth,
 	)

@@ -25,6 +25,9 @@ func (a *Agent) faults() []string {
 	if err, _ := a.refused.Get(); err != nil {
 		out = append(out, "the newest configuration is not in force: "+err.Error())
 	}
+	if err, _ := a.setFault.Get(); err != nil {
+		out = append(out, "the workload's set is not changed: "+err.Error())
+	}
 	return out
 }
 
@@ -72,7 +75,7 @@ func (a *Agent) applyConfig(data []byte) error {
 	}
 	if old == nil || !reflect.DeepEqual(old.Workload, next.Workload) {
 		d, err := driver.New(driver.Config{
-			Kind: next.Workload.Kind, Settings: next.Workload.Settings, Self: slot, VIP: a.vipOf, Log: a.cfg.Log,
+			Kind: next.Workload.Kind, Settings: next.Workload.Settings, Self: slot, VIP: a.vipOf, SlotAt: a.slotAt, Log: a.cfg.Log,
 		})
 		if err != nil {
 			return err

@@ -75,6 +75,8 @@ func (a *Agent) updateMesh(announced *bool) error {
 		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta, Routes: map[string]netip.Addr{},
 		Secrets: secretsOf(current.Grant), ConsulToken: secret.FromString(current.Grant.GetConsul().GetWorkloadToken()),
 	}
+	var waits bool
+	info.JoinMembers, waits = joins(config)
 	for _, r := range config.Mesh.Routes {
 		info.Routes[r.Name] = r.VIP
 	}
@@ -85,7 +87,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 	if err := a.mesh.Write(info); err != nil {
 		return err
 	}
-	if *announced {
+	if *announced || waits {
 		return nil
 	}
 	if err := a.mesh.Ready(); err != nil {

@@ -95,12 +95,15 @@ func judgeConsul(v *View, self string, me consulSelf, raft consulRaft, auto cons
 	for _, s := range raft.Servers {
 		if s.Voter {
 			v.Voters = append(v.Voters, s.Node)
+		} else {
+			v.Learners = append(v.Learners, s.Node)
 		}
 		if s.Leader {
 			v.Leader = s.Node
 		}
 	}
 	slices.Sort(v.Voters)
+	slices.Sort(v.Learners)
 	v.QuorumMember = slices.Contains(v.Voters, self)
 	switch {
 	case me.Stats.Raft.State == "Leader" && v.Leader == self:

@@ -106,3 +106,13 @@ func (c *consul) keepVoters(ctx context.Context, header http.Header, servers int
 	}
 	return strings.TrimSpace(string(answer)) == "true", nil
 }
+
+// server returns the id of whoever is listed under the name node, with a vote or without.
+func (r consulRaft) server(node string) (string, bool) {
+	for _, s := range r.Servers {
+		if s.Node == node {
+			return s.ID, true
+		}
+	}
+	return "", false
+}

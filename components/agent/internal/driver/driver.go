@@ -44,6 +44,8 @@ type View struct {
 	Epoch uint64
 	// Voters as the member's own configuration lists them, sorted (R43).
 	Voters []string
+	// Learners belong to the same configuration without a vote, sorted.
+	Learners []string
 	// QuorumMember: this member votes in a majority of Voters.
 	QuorumMember bool
 	// Busy lists work in progress that a stop would hurt.
@@ -61,7 +63,7 @@ type View struct {
 func (v View) Equal(o View) bool {
 	return v.Role == o.Role && v.Alive == o.Alive && v.Ready == o.Ready &&
 		equalPtr(v.CaughtUp, o.CaughtUp) && v.Leader == o.Leader && v.Epoch == o.Epoch &&
-		slices.Equal(v.Voters, o.Voters) && v.QuorumMember == o.QuorumMember &&
+		slices.Equal(v.Voters, o.Voters) && slices.Equal(v.Learners, o.Learners) && v.QuorumMember == o.QuorumMember &&
 		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.Message == o.Message &&
 		v.MayDisrupt == o.MayDisrupt && v.MayDisruptReason == o.MayDisruptReason
 }
@@ -130,6 +132,8 @@ type Config struct {
 	Self string
 	// VIP returns a Slot's virtual address, if it is known.
 	VIP func(slot string) (netip.Addr, bool)
+	// SlotAt is the inverse of VIP; nil knows nobody.
+	SlotAt func(vip netip.Addr) (slot string, ok bool)
 	// Local is where the own member listens; the zero value is 127.0.0.1. Several
 	// members on one machine (tests) have one each.
 	Local netip.Addr
@@ -140,6 +144,9 @@ type Config struct {
 func New(cfg Config) (Driver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.SlotAt == nil {
+		cfg.SlotAt = func(netip.Addr) (string, bool) { return "", false }
 	}
 	if !cfg.Local.IsValid() {
 		cfg.Local = netip.AddrFrom4([4]byte{127, 0, 0, 1})

@@ -31,6 +31,8 @@ type etcd struct {
 	port  uint16
 	tls   *tls.Config
 	local *clientv3.Client
+	// slotAt is the inverse of vip.
+	slotAt func(netip.Addr) (string, bool)
 }
 
 var _ Driver = (*etcd)(nil)
@@ -39,7 +41,7 @@ var _ Driver = (*etcd)(nil)
 const etcdProbeKey = "cadre/probe"
 
 func newEtcd(cfg Config) (Driver, error) {
-	e := &etcd{self: cfg.Self, vip: cfg.VIP, port: 2379}
+	e := &etcd{self: cfg.Self, vip: cfg.VIP, slotAt: cfg.SlotAt, port: 2379}
 	err := refuseUnknown(cfg, "client_port", "ca_file", "cert_file", "key_file")
 	if s := cfg.Settings["client_port"]; s != "" {
 		n, portErr := strconv.ParseUint(s, 10, 16)
@@ -127,6 +129,13 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 			MayDisruptReason: "etcd does not answer"}, nil
 	}
 	v := View{Role: RoleUnknown, Alive: true, Version: status.Version, Epoch: status.RaftTerm}
+	if status.IsLearner {
+		// It answers nothing else: who belongs to the set is told by those who vote.
+		v.Role, v.CaughtUp = RoleLearner, ptr(false)
+		v.Message = "it is a learner: it has no vote yet"
+		v.MayDisruptReason = v.Message
+		return v, nil
+	}
 	if listErr != nil {
 		v.Message = "etcd's member list is not known: " + listErr.Error()
 		v.MayDisruptReason = v.Message
@@ -146,30 +155,29 @@ func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Mem
 		if m.ID == status.Leader {
 			v.Leader = m.Name
 		}
-		if m.IsLearner || m.Name == "" {
-			v.Busy = append(v.Busy, fmt.Sprintf("member %x joins", m.ID))
+		switch {
+		case m.IsLearner:
+			v.Learners = append(v.Learners, e.nameOf(m))
+		default:
+			v.Voters = append(v.Voters, e.nameOf(m))
 		}
-		if !m.IsLearner {
-			v.Voters = append(v.Voters, memberName(m))
+		if m.IsLearner || m.Name == "" {
+			v.Busy = append(v.Busy, e.nameOf(m)+" joins")
 		}
 	}
 	slices.Sort(v.Voters)
+	slices.Sort(v.Learners)
 	v.QuorumMember = slices.Contains(v.Voters, e.self)
 	switch {
 	case me != e.self:
 		v.Message = fmt.Sprintf("the member is named %q; it must be named as the slot, %q", me, e.self)
 		return
-	case status.IsLearner:
-		v.Role = RoleLearner
 	case status.Leader != 0 && status.Leader == status.Header.MemberId:
 		v.Role = RoleLeader
 	default:
 		v.Role = RoleFollower
 	}
 	switch {
-	case status.IsLearner: // a learner answers no linearizable reads
-		v.CaughtUp = ptr(false)
-		v.Message = "learner"
 	case readErr != nil:
 		v.CaughtUp = nil
 		v.Message = "linearizable read: " + readErr.Error()

@@ -24,6 +24,8 @@ type Info struct {
 	VIP                  netip.Addr
 	// Members are the group's Slot names in ordinal order.
 	Members []string
+	// JoinMembers are the Slots among which the member joins a set that is there already.
+	JoinMembers []string
 	// VIPs by Slot name, of all known Peers and this Slot.
 	VIPs map[string]netip.Addr
 	// Routes are the VIPs of the routes that this Slot may dial, by route name. A Slot's own
@@ -219,6 +221,8 @@ func environment(info Info) []byte {
 		"CADRE_VIP":         info.VIP.String(),
 		"CADRE_MEMBERS":     strings.Join(info.Members, ","),
 		"CADRE_MEMBER_VIPS": strings.Join(addresses, ","),
+		// Empty: the member is in the set, or founds it with CADRE_MEMBERS.
+		"CADRE_JOIN_MEMBERS": strings.Join(info.JoinMembers, ","),
 		"CADRE_ROUTES":      strings.Join(routes(info), ","),
 		"CONSUL_HTTP_ADDR":  "127.0.0.1:8500",
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -34,12 +35,12 @@ func bound(r *controlv1.Report) error {
 	switch {
 	case r == nil:
 		return status.Error(codes.InvalidArgument, "report: missing")
-	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList,
+	case len(r.GetChecks()) > maxChecks, len(r.GetSteps()) > maxSteps, len(m.GetVoters()) > maxList, len(m.GetLearners()) > maxList, len(m.GetBusy()) > maxList, len(r.GetSecretEpochs()) > maxList,
 		len(r.GetFaults()) > maxFaults, len(r.GetBackends()) > maxBackends:
 		return status.Error(codes.InvalidArgument, "report: too many entries")
 	}
 	names := []string{m.GetLeader(), m.GetVersion(), r.GetAgentVersion()}
-	names = append(append(names, m.GetVoters()...), m.GetBusy()...)
+	names = slices.Concat(names, m.GetVoters(), m.GetLearners(), m.GetBusy())
 	for name := range r.GetSecretEpochs() {
 		names = append(names, name)
 	}

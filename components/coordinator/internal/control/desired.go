@@ -30,6 +30,7 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	if known && readable {
 		next := spec.With(conduct).AgentConfig(slot, record.Value.Assigned)
 		next.Mesh = mesh
+		next.Join(record.Value.Membership)
 		var err error
 		if config, err = json.Marshal(next); err != nil {
 			return nil, fmt.Errorf("encode configuration of %s: %w", slot, err)

@@ -1556,7 +1556,9 @@ type MemberView struct {
 	MayDisrupt       bool   `protobuf:"varint,12,opt,name=may_disrupt,json=mayDisrupt,proto3" json:"may_disrupt,omitempty"`
 	MayDisruptReason string `protobuf:"bytes,13,opt,name=may_disrupt_reason,json=mayDisruptReason,proto3" json:"may_disrupt_reason,omitempty"`
 	// False: this member takes no part in quorum (no voters known to the workload).
-	QuorumMember  bool `protobuf:"varint,14,opt,name=quorum_member,json=quorumMember,proto3" json:"quorum_member,omitempty"`
+	QuorumMember bool `protobuf:"varint,14,opt,name=quorum_member,json=quorumMember,proto3" json:"quorum_member,omitempty"`
+	// Slot names of those who belong to the same configuration without a vote.
+	Learners      []string `protobuf:"bytes,15,rep,name=learners,proto3" json:"learners,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1687,6 +1689,13 @@ func (x *MemberView) GetQuorumMember() bool {
 		return x.QuorumMember
 	}
 	return false
+}
+
+func (x *MemberView) GetLearners() []string {
+	if x != nil {
+		return x.Learners
+	}
+	return nil
 }
 
 // BackendState is what the workload says of one of its backends.
@@ -2895,7 +2904,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x06health\x18\x02 \x01(\x0e2\x18.cadre.control.v1.HealthR\x06health\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
-	"\vinformative\x18\x05 \x01(\bR\vinformative\"\xc6\x03\n" +
+	"\vinformative\x18\x05 \x01(\bR\vinformative\"\xe2\x03\n" +
 	"\n" +
 	"MemberView\x12*\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x12\x14\n" +
@@ -2913,7 +2922,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\vmay_disrupt\x18\f \x01(\bR\n" +
 	"mayDisrupt\x12,\n" +
 	"\x12may_disrupt_reason\x18\r \x01(\tR\x10mayDisruptReason\x12#\n" +
-	"\rquorum_member\x18\x0e \x01(\bR\fquorumMemberB\f\n" +
+	"\rquorum_member\x18\x0e \x01(\bR\fquorumMember\x12\x1a\n" +
+	"\blearners\x18\x0f \x03(\tR\blearnersB\f\n" +
 	"\n" +
 	"_caught_upB\f\n" +
 	"\n" +

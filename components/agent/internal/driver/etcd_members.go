@@ -1,0 +1,135 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+var _ Changer = (*etcd)(nil)
+
+// etcdChangeLimit bounds one change of the members: a commit, and etcd's own wait for it.
+const etcdChangeLimit = 8 * time.Second
+
+// Join lists slot's address as a learner. The address is all that etcd knows of a member
+// before it starts.
+func (e *etcd) Join(ctx context.Context, slot string) error {
+	return e.change(ctx, slot, func(ctx context.Context, list []*pb.Member, found *pb.Member) error {
+		if found != nil {
+			return nil
+		}
+		peer, err := e.peerURL(slot, list)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrTransient, err)
+		}
+		_, err = e.local.MemberAddAsLearner(ctx, []string{peer})
+		return err
+	})
+}
+
+// Promote gives slot its vote; etcd refuses it while slot lags behind.
+func (e *etcd) Promote(ctx context.Context, slot string) error {
+	return e.change(ctx, slot, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
+		switch {
+		case found == nil:
+			return fmt.Errorf("%w: %s is no member", ErrUnsafe, slot)
+		case !found.IsLearner:
+			return nil
+		}
+		_, err := e.local.MemberPromote(ctx, found.ID)
+		if errors.Is(err, rpctypes.ErrMemberNotLearner) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Leave takes slot off the list; one that runs ends by itself then.
+func (e *etcd) Leave(ctx context.Context, slot string) error {
+	if slot == e.self {
+		return fmt.Errorf("%w: %s is this member itself: another one takes it out", ErrUnsafe, slot)
+	}
+	return e.change(ctx, slot, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
+		if found == nil {
+			return nil
+		}
+		_, err := e.local.MemberRemove(ctx, found.ID)
+		if errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// change makes one change by a list of members that a majority vouches for. Its errors say
+// what the caller may do.
+func (e *etcd) change(ctx context.Context, slot string, do func(context.Context, []*pb.Member, *pb.Member) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, etcdChangeLimit, fmt.Errorf("the members did not decide within %s", etcdChangeLimit))
+	defer cancel()
+	list, err := e.local.MemberList(ctx)
+	if err == nil {
+		err = do(ctx, list.Members, e.find(list.Members, slot))
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrUnsafe), errors.Is(err, ErrTransient):
+		return err
+	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady), errors.Is(err, rpctypes.ErrUnhealthy),
+		errors.Is(err, rpctypes.ErrMemberNotEnoughStarted), errors.Is(err, rpctypes.ErrTooManyLearners):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrTransient, context.Cause(ctx))
+	}
+	return fmt.Errorf("%w: %w", ErrTransient, err)
+}
+
+// find is the member that is named as slot, or that has its address and no name yet.
+func (e *etcd) find(list []*pb.Member, slot string) *pb.Member {
+	for _, m := range list {
+		if e.nameOf(m) == slot {
+			return m
+		}
+	}
+	return nil
+}
+
+// nameOf is the Slot of a member: its name, or, before it started, whose address it has.
+func (e *etcd) nameOf(m *pb.Member) string {
+	if m.Name != "" {
+		return m.Name
+	}
+	for _, peer := range m.PeerURLs {
+		if u, err := url.Parse(peer); err == nil {
+			if at, err := netip.ParseAddr(u.Hostname()); err == nil {
+				if slot, ok := e.slotAt(at); ok {
+					return slot
+				}
+			}
+		}
+	}
+	return memberName(m)
+}
+
+// peerURL is where slot will listen for the others: as this member does, at slot's address.
+func (e *etcd) peerURL(slot string, list []*pb.Member) (string, error) {
+	vip, ok := e.vip(slot)
+	if !ok {
+		return "", fmt.Errorf("the address of %s is not known yet", slot)
+	}
+	own := e.find(list, e.self)
+	if own == nil || len(own.PeerURLs) == 0 {
+		return "", fmt.Errorf("%s is not among the members itself", e.self)
+	}
+	u, err := url.Parse(own.PeerURLs[0])
+	if err != nil {
+		return "", fmt.Errorf("own peer URL: %w", err)
+	}
+	u.Host = net.JoinHostPort(vip.String(), u.Port())
+	return u.String(), nil
+}

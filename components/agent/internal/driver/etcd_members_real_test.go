@@ -1,0 +1,170 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestEtcdMembersComeAndGo takes real etcd members through what a scale-out, a lost disk and a
+// scale-in ask of the driver: each change twice, since a coordinator may ask again.
+func TestEtcdMembersComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts etcd members")
+	}
+	c := &etcdMembers{t: t, binary: tool(t, "bin/etcd"), addr: subnet(t, 4)}
+	founders := []string{"etcd-0", "etcd-1", "etcd-2"}
+	for _, slot := range founders {
+		c.start(slot, "new", founders)
+	}
+	c.voters(founders)
+
+	// A voter without its disk: out first, then in again as another member.
+	c.procs["etcd-2"].stop()
+	c.leaves("etcd-2", "etcd-0", "etcd-1")
+	c.joins("etcd-2", "etcd-0", "etcd-1", "etcd-2")
+
+	// One more, and the same way back while it lives.
+	c.joins("etcd-3", "etcd-0", "etcd-1", "etcd-2", "etcd-3")
+	c.leaves("etcd-3", "etcd-0", "etcd-1", "etcd-2")
+	if err := c.procs["etcd-3"].cmd.Wait(); err != nil {
+		t.Errorf("who is taken out ends by itself: %v", err)
+	}
+	lead := c.leader()
+	if err := Change(t.Context(), c.drivers[lead], change("remove", lead)); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("a member takes itself out: %v", err)
+	}
+	if err := Change(t.Context(), c.drivers[lead], change("promote", "etcd-9")); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("a stranger is given a vote: %v", err)
+	}
+}
+
+type etcdMembers struct {
+	t       *testing.T
+	binary  string
+	addr    func(int) netip.Addr
+	drivers map[string]Driver
+	procs   map[string]*proc
+}
+
+func (c *etcdMembers) vip(slot string) (netip.Addr, bool) {
+	var n int
+	_, err := fmt.Sscanf(slot, "etcd-%d", &n)
+	return c.addr(n), err == nil
+}
+
+func (c *etcdMembers) slotAt(at netip.Addr) (string, bool) {
+	for n := range 8 {
+		if c.addr(n) == at {
+			return fmt.Sprintf("etcd-%d", n), true
+		}
+	}
+	return "", false
+}
+
+// start runs slot's member on an empty disk.
+func (c *etcdMembers) start(slot, state string, set []string) {
+	c.t.Helper()
+	var initial []string
+	for _, one := range set {
+		at, _ := c.vip(one)
+		initial = append(initial, fmt.Sprintf("%s=http://%s:2380", one, at))
+	}
+	addr, _ := c.vip(slot)
+	at, dir := addr.String(), c.t.TempDir()
+	p := &proc{t: c.t, log: filepath.Join(dir, "log"), argv: []string{
+		c.binary, "--name", slot, "--data-dir", filepath.Join(dir, "data"),
+		"--listen-client-urls", "http://" + at + ":2379", "--advertise-client-urls", "http://" + at + ":2379",
+		"--listen-peer-urls", "http://" + at + ":2380", "--initial-advertise-peer-urls", "http://" + at + ":2380",
+		"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-state", state, "--log-level", "warn",
+	}}
+	p.start()
+	d, err := New(Config{Kind: "etcd", Self: slot, VIP: c.vip, SlotAt: c.slotAt, Local: addr})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { Close(d) })
+	if c.drivers == nil {
+		c.drivers, c.procs = map[string]Driver{}, map[string]*proc{}
+	}
+	c.drivers[slot], c.procs[slot] = d, p
+}
+
+func (c *etcdMembers) leader() (slot string) {
+	c.t.Helper()
+	within(c.t, 30*time.Second, "a leader", func(ctx context.Context) error {
+		for one, d := range c.drivers {
+			if v, err := d.Observe(ctx); err == nil && v.Role == RoleLeader {
+				slot = one
+				return nil
+			}
+		}
+		return errors.New("nobody leads")
+	})
+	return slot
+}
+
+// twice makes a change through the leader until it is made, and once more.
+func (c *etcdMembers) twice(do, slot string) {
+	c.t.Helper()
+	for range 2 {
+		within(c.t, 60*time.Second, do+" "+slot, func(ctx context.Context) error {
+			err := Change(ctx, c.drivers[c.leader()], change(do, slot))
+			if errors.Is(err, ErrUnsafe) {
+				c.t.Fatal(err)
+			}
+			return err
+		})
+	}
+}
+
+func (c *etcdMembers) leaves(slot string, left ...string) {
+	c.t.Helper()
+	if c.leader() == slot {
+		if _, err := c.drivers[slot].Transfer(c.t.Context(), TransferRequest{ExpectedLeader: slot, Candidates: left}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.twice("remove", slot)
+	delete(c.drivers, slot)
+	c.voters(left)
+}
+
+// joins lists slot, starts it where the leader names it, and gives it its vote.
+func (c *etcdMembers) joins(slot string, set ...string) {
+	c.t.Helper()
+	c.twice("add", slot)
+	v, err := c.drivers[c.leader()].Observe(c.t.Context())
+	if err != nil || !slices.Equal(v.Learners, []string{slot}) || slices.Contains(v.Voters, slot) || v.MayDisrupt {
+		c.t.Fatalf("before it starts: learners %v, voters %v, may be disrupted %t: %v", v.Learners, v.Voters, v.MayDisrupt, err)
+	}
+	c.start(slot, "existing", set)
+	within(c.t, 30*time.Second, "the learner tells what it is", func(ctx context.Context) error {
+		if v, err := c.drivers[slot].Observe(ctx); err != nil || !v.Alive || v.Role != RoleLearner || v.Ready || v.QuorumMember {
+			return fmt.Errorf("%+v, %w", v, err)
+		}
+		return nil
+	})
+	c.twice("promote", slot)
+	c.voters(set)
+}
+
+// voters waits until everybody agrees that these vote, and nobody else belongs to the set.
+func (c *etcdMembers) voters(want []string) {
+	c.t.Helper()
+	within(c.t, 30*time.Second, fmt.Sprintf("voters %v", want), func(ctx context.Context) error {
+		for _, slot := range want {
+			v, err := c.drivers[slot].Observe(ctx)
+			if err != nil || !v.Ready || !slices.Equal(v.Voters, want) || len(v.Learners) > 0 {
+				return fmt.Errorf("%s: ready %t, voters %v, learners %v, %s: %w", slot, v.Ready, v.Voters, v.Learners, v.Message, err)
+			}
+		}
+		return nil
+	})
+}

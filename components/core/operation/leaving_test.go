@@ -1,0 +1,93 @@
+package operation
+
+import (
+	"testing"
+	"time"
+)
+
+// leavingFacts are of a Slot that is drained, and whose set says word.
+func leavingFacts(word SetWord, alive bool) Facts {
+	return Facts{Term: 1, PlatformKnown: true, Platform: &PlatformView{VMUUID: "vm", InstanceID: "i", Running: true}, Safe: true,
+		Set: word, LeavesAlive: alive, ObservedAt: leavingAt, Limits: Limits{Healthy: time.Minute, Settle: time.Second, Unknown: time.Hour}}
+}
+
+var leavingAt = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func leavingOp(k Kind) Operation {
+	return Operation{ID: "x", Slot: "db-2", Kind: k, VMUUID: "vm", InstanceID: "i", Term: 1, Phase: Drained, To: "rev",
+		DrainDeadline: leavingAt.Add(time.Minute), Entered: PhaseTimes{Drained: leavingAt}}
+}
+
+func TestR46_ADiskGoesAfterItsVote(t *testing.T) {
+	for _, k := range []Kind{Delete, Replace} {
+		op, effects := Advance(leavingOp(k), leavingFacts(SetListed, true), leavingAt)
+		if len(effects) != 0 || op.Phase != Drained || !op.Leaves || !op.Leaving() {
+			t.Fatalf("%s: listed: %s, leaves %t, %d effects", k, op.Phase, op.Leaves, len(effects))
+		}
+		// From here on it is not called off: the member may be out already.
+		f := leavingFacts(SetListed, true)
+		f.Unwanted = "the slot is wanted again"
+		if next, _ := Advance(op, f, leavingAt); next.Phase != Drained {
+			t.Errorf("%s: called off after the leave was recorded: %s", k, next.Phase)
+		}
+		next, effects := Advance(op, leavingFacts(SetAbsent, true), leavingAt)
+		if len(effects) != 1 || effects[0].Call != PartDelete {
+			t.Errorf("%s: out of the set: %s, %d effects", k, next.Phase, len(effects))
+		}
+		late := leavingAt.Add(2 * time.Minute)
+		if next, _ = Advance(op, leavingFacts(SetListed, true), late); next.Phase != Failed || next.Cause != CauseDeadline {
+			t.Errorf("%s: never let out: %s %s", k, next.Phase, next.Cause)
+		}
+	}
+}
+
+// What is not known is waited for, and called off as long as nothing was done.
+func TestR43_NobodyLeavesAnUnknownSet(t *testing.T) {
+	op, effects := Advance(leavingOp(Delete), leavingFacts(SetUnknown, true), leavingAt)
+	if len(effects) != 0 || op.Leaves || op.Phase != Drained {
+		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Leaves, len(effects))
+	}
+	if op, _ = Advance(op, leavingFacts(SetUnknown, true), leavingAt.Add(2*time.Minute)); op.Phase != Aborted || op.Cause != CauseUnsafe {
+		t.Errorf("%s %s", op.Phase, op.Cause)
+	}
+}
+
+// A member that would come back by itself leaves once its CVM is gone.
+func TestR46_WhoComesBackByItselfLeavesWhenItIsGone(t *testing.T) {
+	op, effects := Advance(leavingOp(Delete), leavingFacts(SetListed, false), leavingAt)
+	if len(effects) != 1 || op.Phase != Acting || op.Leaves {
+		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Leaves, len(effects))
+	}
+	op = op.enter(Booting, leavingAt)
+	op.HealthyDeadline = leavingAt.Add(time.Minute)
+	f := leavingFacts(SetListed, false)
+	f.Platform = nil
+	if op, _ = Advance(op, f, leavingAt); op.Phase != Booting || !op.Leaving() {
+		t.Fatalf("gone and listed: %s, leaves %t", op.Phase, op.Leaves)
+	}
+	f.Set = SetAbsent
+	if op, _ = Advance(op, f, leavingAt); op.Phase != Done {
+		t.Errorf("gone and out: %s", op.Phase)
+	}
+}
+
+// What is made anew joins under the same name: it is not taken out again.
+func TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne(t *testing.T) {
+	op := leavingOp(Replace)
+	op.VMUUID, op.InstanceID = "", ""
+	f := leavingFacts(SetListed, true)
+	f.Platform = nil
+	op, effects := Advance(op, f, leavingAt)
+	if len(effects) != 0 || !op.Leaving() {
+		t.Fatalf("listed: %d effects, leaves %t", len(effects), op.Leaves)
+	}
+	f.Set = SetAbsent
+	op, effects = Advance(op, f, leavingAt)
+	if len(effects) != 1 || effects[0].Call != PartCreate || op.Leaving() {
+		t.Fatalf("out: %d effects, leaving %t", len(effects), op.Leaving())
+	}
+	f.Set = SetListed
+	if reason, ok := MayCall(op, f); ok {
+		t.Errorf("made while it is listed again: %s", reason)
+	}
+}

@@ -1,0 +1,237 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// changeOf is who is told to change the set, and how; "": nobody.
+func changeOf(p Plan) string {
+	out := ""
+	for _, r := range p.Slots {
+		if m := r.Membership; m != nil && m.Change != nil {
+			out += fmt.Sprintf("%s: %s %s", r.Slot, m.Change.Do, m.Change.Slot)
+		}
+	}
+	return out
+}
+
+func (f *fixture) down(slots ...int) {
+	for _, i := range slots {
+		r := f.obs.Slots[i].Report
+		r.MemberAlive, r.MemberReady, r.Health, r.Role, r.QuorumMember, r.Voters = false, false, Unhealthy, RoleUnknown, false, nil
+	}
+}
+
+// leavingOp is the removal of the last Slot, drained, with its leave recorded.
+func (f *fixture) leavingOp(i int) {
+	f.rolling().op(i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Leaves = operation.Delete, true })
+}
+
+// The table of the rule: a dead voter is condemned, and some others are dead as well.
+func TestR46_OPS01_WhoMayLeave(t *testing.T) {
+	for _, c := range []struct {
+		voters, alsoDead int
+		kind, want       string
+	}{
+		{3, 0, "etcd", ""}, {3, 1, "etcd", HoldQuorum}, {4, 0, "etcd", ""}, {4, 1, "etcd", HoldQuorum},
+		{5, 1, "etcd", ""}, {5, 2, "etcd", HoldQuorum}, {7, 2, "etcd", ""}, {7, 3, "etcd", HoldQuorum}, {2, 0, "etcd", HoldQuorum},
+		{5, 1, "consul", ""}, {5, 2, "consul", HoldQuorum},
+	} {
+		f := newFixture(c.voters, c.kind)
+		last := c.voters - 1
+		f.spec.Replicas = last
+		f.down(last)
+		for i := range c.alsoDead {
+			f.down(last - 1 - i)
+		}
+		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+		got := ""
+		if holds := w.holdsOfLeaving(candidate{m: w.find(fmt.Sprintf("db-%d", last)), kind: operation.Delete}, look{taken: &taken{}}); len(holds) > 0 {
+			got = holds[0].Predicate
+		}
+		if got != c.want {
+			t.Errorf("%d voters of %s, one and %d more dead: held by %q, want %q", c.voters, c.kind, c.alsoDead, got, c.want)
+		}
+	}
+}
+
+// A healthy voter of two may go where its own vote counts for that, and the last never does.
+func TestR46_TheLastVoters(t *testing.T) {
+	for _, c := range []struct {
+		voters     int
+		kind, want string
+	}{{2, "etcd", ""}, {2, "consul", HoldQuorum}, {1, "etcd", HoldWouldLoseQuorum}} {
+		f := newFixture(c.voters, c.kind)
+		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+		got := ""
+		if holds := w.holdsOfLeaving(candidate{m: w.find(fmt.Sprintf("db-%d", c.voters-1)), kind: operation.Delete}, look{taken: &taken{}}); len(holds) > 0 {
+			got = holds[0].Predicate
+		}
+		if got != c.want {
+			t.Errorf("%d voters of %s: held by %q, want %q", c.voters, c.kind, got, c.want)
+		}
+	}
+}
+
+func TestR48_TheLeaderTakesOutWhoLeaves(t *testing.T) {
+	f := newFixture(4, "etcd")
+	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
+	wantExecutes(t, f.plan(), "DELETE db-3")
+	f.leavingOp(3)
+	if got := changeOf(f.plan()); got != "db-0: remove db-3" {
+		t.Errorf("%q", got)
+	}
+	op := f.rec.Operations[0]
+	if facts := f.facts(op); facts.Set != operation.SetListed || !facts.LeavesAlive {
+		t.Errorf("the set says %q, leaves alive %t", facts.Set, facts.LeavesAlive)
+	}
+	for i := range 4 {
+		f.obs.Slots[i].Report.Voters = []string{"db-0", "db-1", "db-2"}
+	}
+	f.obs.Slots[3].Report.QuorumMember = false
+	if got := changeOf(f.plan()); got != "" {
+		t.Errorf("it is out, and still %q", got)
+	}
+	if facts := f.facts(op); facts.Set != operation.SetAbsent || !facts.Safe {
+		t.Errorf("it is out: the set says %q, safe %t: %s", facts.Set, facts.Safe, facts.SafeReason)
+	}
+}
+
+// Nothing changes while a change is not safe, whoever leaves.
+func TestR48_NobodyChangesTheSet(t *testing.T) {
+	for name, prepare := range map[string]func(f *fixture){
+		"R43: the members do not agree": func(f *fixture) { f.obs.Slots[1].Report.Voters = []string{"db-0", "db-1"} },
+		"R51: the majority is lost":     func(f *fixture) { f.down(1, 2, 3) },
+		"R46: too few are left":         func(f *fixture) { f.down(1, 2) },
+		"the leader is unknown":         func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower },
+		"it leads itself":               func(f *fixture) { f.lead(3) },
+		"the platform is silent":        func(f *fixture) { f.blind("the platform") },
+		"R47: another one joins":        func(f *fixture) { f.obs.Slots[0].Report.Learners = []string{"db-9"} },
+		"the whole group goes":          func(f *fixture) { f.obs.Deletion = &Deletion{} },
+		"leadership is handed over": func(f *fixture) {
+			f.op(1, operation.Draining, func(op *operation.Operation) { op.Transfer = &operation.Transfer{ExpectedLeader: "db-1"} })
+		},
+	} {
+		f := newFixture(4, "etcd")
+		f.spec.Replicas = 3
+		f.leavingOp(3)
+		prepare(f)
+		if got := changeOf(f.plan()); got != "" {
+			t.Errorf("%s, and %q", name, got)
+		}
+	}
+}
+
+// joiner makes the last Slot one that joins the set of the others.
+func (f *fixture) joiner(i int, set ...string) {
+	f.rec.Slots[i].Membership = &group.Membership{Joins: true, Set: set}
+	f.down(i)
+	for n := range f.obs.Slots {
+		if r := f.obs.Slots[n].Report; n != i {
+			r.Voters = slices.DeleteFunc(slices.Clone(r.Voters), func(slot string) bool { return slot == f.obs.Slots[i].Slot })
+		}
+	}
+}
+
+func TestR49_AJoinerIsListedAndThenGivenItsVote(t *testing.T) {
+	f := newFixture(4, "etcd")
+	f.joiner(3)
+	p := f.plan()
+	if got := changeOf(p); got != "db-0: add db-3" {
+		t.Fatalf("not listed yet: %q", got)
+	}
+	if m := p.Slots[3].Membership; !m.Waits() {
+		t.Errorf("nobody lists it, and it may start: %+v", m)
+	}
+	f.obs.Slots[0].Report.Learners = []string{"db-3"}
+	p = f.plan()
+	if got, m := changeOf(p), p.Slots[3].Membership; got != "" || !slices.Equal(m.Set, []string{"db-0", "db-1", "db-2", "db-3"}) {
+		t.Fatalf("listed and not up: %q, set %v", got, m.Set)
+	}
+	r := f.obs.Slots[3].Report
+	r.MemberAlive, r.Role = true, RoleLearner
+	if got := changeOf(f.plan()); got != "db-0: promote db-3" {
+		t.Errorf("listed and up: %q", got)
+	}
+	f.down(2)
+	if got := changeOf(f.plan()); got != "" {
+		t.Errorf("with its vote three are needed and two are well: %q", got)
+	}
+	f = newFixture(4, "etcd")
+	f.rec.Slots[3].Membership = &group.Membership{Joins: true, Set: []string{"db-3"}}
+	if m := f.plan().Slots[3].Membership; m != nil {
+		t.Errorf("it votes and serves, and still joins: %+v", m)
+	}
+}
+
+// A newcomer is made only where what it joins is known, and nobody else is on the way.
+func TestR47_OneNewcomerAtATime(t *testing.T) {
+	grow := func() *fixture {
+		f := newFixture(3, "etcd")
+		f.spec.Replicas, f.spec.ManagementPolicy = 5, group.Parallel
+		return f
+	}
+	p := grow().plan()
+	wantExecutes(t, p, "CREATE db-3")
+	if a := p.Actions[0]; !a.Joins {
+		t.Errorf("it does not join: %+v", a)
+	}
+	f := grow()
+	f.obs.Slots[0].Report.Learners = []string{"db-9"}
+	wantHeld(t, f.plan(), "db-3", HoldSetChanging)
+	f = grow()
+	f.obs.Slots[1].Report.Voters = []string{"db-0", "db-1"}
+	wantHeld(t, f.plan(), "db-3", HoldQuorumUnknown)
+}
+
+// Those who found the set together do not wait to be let into it.
+func TestR49_FoundersDoNotJoin(t *testing.T) {
+	f := newFixture(3, "etcd")
+	f.spec.ManagementPolicy = group.Parallel
+	f.rec.Slots, f.obs.Slots, f.rec.Rollout = nil, nil, nil
+	f.rec.Status = group.Status{Group: "db"}
+	p := f.plan()
+	for _, a := range p.Actions {
+		if a.Joins {
+			t.Errorf("%s is to join a set that is not there", a.Slot)
+		}
+	}
+	if len(p.Actions) != 3 {
+		t.Errorf("%d actions", len(p.Actions))
+	}
+	// The first two are up and list the third, whose creation came to nothing.
+	f = newFixture(3, "etcd")
+	f.rec.Slots[2] = group.SlotRecord{Group: "db", Slot: "db-2", Ordinal: 2}
+	f.obs.Slots[2] = SlotObservation{Slot: "db-2", Ordinal: 2}
+	for _, a := range f.plan().Actions {
+		if a.Slot == "db-2" && a.Joins {
+			t.Error("the set was founded with db-2")
+		}
+	}
+}
+
+// The record of who is gone stays as long as the set lists it, or nobody knows.
+func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
+	f := newFixture(4, "consul")
+	f.spec.Replicas = 3
+	f.obs.Slots[3] = SlotObservation{Slot: "db-3", Ordinal: 3}
+	p := f.plan()
+	if len(p.Forget) != 0 || changeOf(p) != "db-0: remove db-3" {
+		t.Errorf("forgets %v, %q", p.Forget, changeOf(p))
+	}
+	f.obs.Slots[1].Report.Voters = []string{"db-0"}
+	if p = f.plan(); len(p.Forget) != 0 {
+		t.Errorf("forgets %v while nobody knows", p.Forget)
+	}
+	for i := range 3 {
+		f.obs.Slots[i].Report.Voters = []string{"db-0", "db-1", "db-2"}
+	}
+	if p = f.plan(); !slices.Equal(p.Forget, []string{"db-3"}) || changeOf(p) != "" {
+		t.Errorf("forgets %v, %q", p.Forget, changeOf(p))
+	}
+}
