@@ -95,7 +95,7 @@ check: tools-dev ## what every commit must pass: format, vet, lint, generated fi
 	@scripts/check.sh
 
 .PHONY: test
-test: tools build images ## unit, contract, property, scenario and end-to-end tests, with the race detector
+test: tools build images ## unit, contract, property, scenario and end-to-end tests, with the race detector where goroutines are
 	@scripts/test.sh
 
 .PHONY: test-clusters
