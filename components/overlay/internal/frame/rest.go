@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,17 +28,17 @@ func AppendRest(b []byte, ending []SessionTag) []byte {
 // ReadRest reads what follows the header of a KindRest stream, each tag once. An empty list,
 // or nothing at all, means the Session that the question came over.
 func ReadRest(r io.Reader) ([]SessionTag, error) {
-	var count [1]byte
-	if _, err := io.ReadFull(r, count[:]); errors.Is(err, io.EOF) {
+	var count uint8
+	if err := binary.Read(r, binary.BigEndian, &count); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read rest: %w", err)
 	}
-	if count[0] > maxEnding {
-		return nil, fmt.Errorf("%w: rest of %d sessions, want at most %d", ErrInvalid, count[0], maxEnding)
+	if count > maxEnding {
+		return nil, fmt.Errorf("%w: rest of %d sessions, want at most %d", ErrInvalid, count, maxEnding)
 	}
-	ending := make([]SessionTag, count[0])
-	named := make(map[SessionTag]bool, count[0])
+	ending := make([]SessionTag, count)
+	named := make(map[SessionTag]bool, count)
 	for i := range ending {
 		if _, err := io.ReadFull(r, ending[i][:]); err != nil {
 			return nil, fmt.Errorf("read rest: %w", err)
