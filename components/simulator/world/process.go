@@ -90,7 +90,9 @@ func (w *World) keep(ctx context.Context, slot string) {
 		w.mu.Unlock()
 		p.coordinator.Run(life)
 		end()
+		altered := p.coordinator.Altered()
 		w.mu.Lock()
+		w.altered = append(w.altered, altered...)
 		off, down = p.off, max(p.down, time.Second)
 		w.mu.Unlock()
 	}

@@ -54,6 +54,8 @@ type World struct {
 	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
 	faults int
+	// altered are records that coordinators changed in place.
+	altered []string
 }
 
 // maxEvents of a run; the longest that came to rest had a tenth of it.
@@ -77,6 +79,14 @@ func (w *World) Trace() trace.Trace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.trace)
+}
+
+// Altered are the keys of records that coordinators changed in their memory, where all that they
+// do reads them, and not in the store. It is complete once [World.Run] ended.
+func (w *World) Altered() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.altered)
 }
 
 // note adds an event; the caller holds mu.
