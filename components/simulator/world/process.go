@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,8 +17,6 @@ import (
 type operationRecord = operation.Operation
 
 func segments(key string) []string { return strings.Split(key, "/") }
-
-func coordinatorSlot(n int) string { return fmt.Sprintf("coordinator-%d", n) }
 
 // process is one life of a coordinator.
 type process struct {
