@@ -171,6 +171,10 @@ sim: commands ## replay a seed of the simulator and print all that happened (SEE
 sim-hunt: commands ## run fresh seeds until one breaks a promise, then shorten it (FOR=1h; until stopped)
 	@$(SIM) -run TestHunt -for $${FOR:-8760h}
 
+.PHONY: sim-crash
+sim-crash: commands ## have coordinators die at every point of their work in a few plans, and at sampled pairs of points (PAIRS=40 of each plan)
+	@$(SIM) -run TestCrashPoints -every 1 -pairs $${PAIRS:-40}
+
 .PHONY: sim-report
 sim-report: commands ## run fresh seeds for two minutes and write the figures (FOR=10m)
 	@mkdir -p .out

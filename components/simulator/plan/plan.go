@@ -21,6 +21,9 @@ type Plan struct {
 	Moves []Move
 	// Faults that begin at a time, in order of time.
 	Faults []Fault
+	// CrashPoints end the coordinator that makes the n-th step of the run, counted from 1, right
+	// after it: a step is a transaction that is applied or a call that is sent, whoever makes it.
+	CrashPoints []int
 	// Odds are of each call and write, until HealAt.
 	Odds Odds
 	// HealAt is when all goes right again; Rest is how long it then has to come to rest. What

@@ -14,6 +14,7 @@ func TestTextKeepsAPlan(t *testing.T) {
 		if again := Draw(seed); !reflect.DeepEqual(p, again) {
 			t.Fatalf("seed %d: %v and %v", seed, p, again)
 		}
+		p.CrashPoints = []int{int(seed) + 1, 900}
 		read, err := Parse(p.String())
 		if err != nil || !reflect.DeepEqual(read, p) {
 			t.Fatalf("seed %d: %v\n%s\n%s", seed, err, p, read)
@@ -62,5 +63,5 @@ func size(p Plan) (n int) {
 			n++
 		}
 	}
-	return n + len(p.Faults) + len(p.Moves) + p.Coordinators
+	return n + len(p.CrashPoints) + len(p.Faults) + len(p.Moves) + p.Coordinators
 }

@@ -27,6 +27,9 @@ func Shorter(p Plan) []Plan {
 	for _, g := range p.Groups[1:] {
 		with(func(q *Plan) { q.drop(g.Name) })
 	}
+	for i := range p.CrashPoints {
+		with(func(q *Plan) { q.CrashPoints = slices.Delete(slices.Clone(p.CrashPoints), i, i+1) })
+	}
 	for i, m := range p.Moves {
 		if m.At == 0 {
 			continue // it makes a group

@@ -24,6 +24,9 @@ func (p Plan) String() string {
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "fault %s %s %s %s %s\n", f.At, f.Kind, f.Target, f.For, f.By)
 	}
+	for _, n := range p.CrashPoints {
+		fmt.Fprintf(&b, "crash-point %d\n", n)
+	}
 	named := p.Odds.named()
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if odds := *named[name]; odds != 0 {
@@ -108,6 +111,8 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(kinds, kind) {
 			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, kinds))
 		}
+	case "crash-point":
+		p.CrashPoints = append(p.CrashPoints, int(f.number()))
 	case "odds":
 		name := f.word()
 		odds, known := p.Odds.named()[name]

@@ -260,6 +260,7 @@ func (l *platformLink) call(ctx context.Context, call trace.Call, apply func() e
 		})
 	}
 	w.mu.Unlock()
+	l.p.stepped("a call")
 	return l.answer(ctx, event, f, failed)
 }
 

@@ -2,6 +2,8 @@ package world
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -61,6 +63,18 @@ func (p *process) failpoint(name string) {
 	p.w.mu.Unlock()
 	if hit {
 		p.die("at " + name)
+	}
+}
+
+// stepped counts a step that the process made, and ends it where the plan says so.
+func (p *process) stepped(what string) {
+	p.w.mu.Lock()
+	p.w.steps++
+	n := p.w.steps
+	p.w.mu.Unlock()
+	if slices.Contains(p.w.plan.CrashPoints, n) {
+		p.w.count()
+		p.die(fmt.Sprintf("after step %d: %s", n, what))
 	}
 }
 

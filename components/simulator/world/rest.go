@@ -123,7 +123,7 @@ func (w *World) reason(ctx context.Context, s group.Spec) (string, error) {
 func (w *World) settle(resting map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults}
+	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults, Steps: w.steps}
 	for _, c := range w.sortedLocked() {
 		e.CVMs = append(e.CVMs, trace.CVM{Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash})
 	}

@@ -55,6 +55,8 @@ type World struct {
 	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
 	faults int
+	// steps that coordinators made: see plan.Plan.CrashPoints.
+	steps int
 	// altered are records that coordinators changed in place.
 	altered []string
 }
