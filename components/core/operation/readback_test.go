@@ -1,0 +1,84 @@
+package operation
+
+import (
+	"testing"
+	"time"
+)
+
+// TestR66_APartThatIsReadBackIsFollowedByTheNext: the answer to the call is lost, the platform
+// shows what it did. That is as good as the answer: the next part is called for, once.
+func TestR66_APartThatIsReadBackIsFollowedByTheNext(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	f.Platform.Shape.InstanceType, f.Platform.Shape.DiskGB = "tdx.large", 40
+	seen := now.Add(time.Second)
+	op, effects := step(t, op, f, seen, Acting)
+	wantNoEffects(t, effects)
+	if op.CallOutcome != OutcomeDone {
+		t.Errorf("outcome %q, want what was read back", op.CallOutcome)
+	}
+	later := seen.Add(time.Second)
+	op, effects = step(t, op, f, later, Drained)
+	wantNoEffects(t, effects)
+	if want := seen.Add(limits.Healthy); !op.HealthyDeadline.Equal(want) {
+		t.Errorf("deadline %s, want %s: it runs from what was read back", op.HealthyDeadline, want)
+	}
+	_, effects = step(t, op, f, later, Acting)
+	if len(effects) != 1 || effects[0].Call != PartOSImage || effects[0].Number != 2 {
+		t.Errorf("effects %+v, want the next part", effects)
+	}
+}
+
+// TestACVMThatIsToGoOrToComeIsNotMissed: to Create, Delete and Replace a CVM that is not listed is
+// what is waited for, or its beginning, and no failure.
+func TestACVMThatIsToGoOrToComeIsNotMissed(t *testing.T) {
+	for kind, want := range map[Kind]Phase{Create: Booting, Delete: Done, Replace: Booting} {
+		op := begun(kind)
+		op.Phase, op.VMUUID, op.InstanceID, op.Calls = Booting, "vm-1", "i-1", 1
+		op.Entered = PhaseTimes{Recorded: start, Acting: start, Booting: start}
+		op.HealthyDeadline = start.Add(limits.Healthy)
+		for n := range 3 {
+			now := start.Add(time.Duration(n+1) * time.Second)
+			f := quiet(now)
+			f.Platform, f.Admission, f.ReadySince = nil, nil, time.Time{}
+			if op.Phase.Ended() {
+				break
+			}
+			op, _ = step(t, op, f, now, want)
+		}
+	}
+}
+
+// TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer is no failure either, and is not called again.
+func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
+	op, now := to(t, Delete, Acting)
+	f := quiet(now)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.Platform = nil, nil
+	for _, want := range []Phase{Booting, Done} {
+		now = now.Add(time.Second)
+		f.ObservedAt = now
+		var effects []Effect
+		op, effects = step(t, op, f, now, want)
+		wantNoEffects(t, effects)
+	}
+	if op.Calls != 1 || op.Cause != "" {
+		t.Errorf("%d calls, cause %q", op.Calls, op.Cause)
+	}
+}
+
+// TestR11_WhatIsNotSeenDoesNotSettle: nobody saw the CVM, so nothing is done by the clock alone.
+func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	op, _ = step(t, op, available(now, now), now, Settling)
+	full := op.AvailableSince.Add(limits.MinReady)
+	f := available(full, op.AvailableSince)
+	f.PlatformKnown, f.Platform = false, nil
+	op, _ = step(t, op, f, full, Settling)
+	step(t, op, available(full, op.AvailableSince), full, Done)
+}
