@@ -95,8 +95,11 @@ func (w *World) Altered() []string {
 	return slices.Clone(w.altered)
 }
 
-// note adds an event; the caller holds mu.
+// noteLocked adds an event; the caller holds mu.
 func (w *World) noteLocked(e trace.Event) {
+	if n := len(w.trace); n > 0 && w.trace[n-1].Kind == trace.Settled {
+		return // the run is over; who is awake at the same moment is not told yet
+	}
 	e.At = time.Since(w.began)
 	if w.trace = append(w.trace, e); len(w.trace) == maxEvents*len(w.plan.Groups) {
 		w.full()
