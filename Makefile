@@ -175,6 +175,11 @@ sim-hunt: commands ## run fresh seeds until one breaks a promise, then shorten i
 sim-crash: commands ## have coordinators die at every point of their work in a few plans, and at sampled pairs of points (PAIRS=40 of each plan)
 	@$(SIM) -run TestCrashPoints -every 1 -pairs $${PAIRS:-40}
 
+.PHONY: core-mutants
+core-mutants: commands ## break the deciding code of core in N=30 places, one at a time, and count how often a test notices (SEED=1 PACKAGES=operation,rollout,policy)
+	@mkdir -p .out
+	@cd components/simulator && go run ./cmd/core-mutants -n $${N:-30} -seed $${SEED:-1} -packages $${PACKAGES:-operation,rollout,policy} -out $(CURDIR)/.out/core-mutants.json
+
 .PHONY: sim-report
 sim-report: commands ## run fresh seeds for two minutes and write the figures (FOR=10m)
 	@mkdir -p .out
