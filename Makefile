@@ -181,9 +181,10 @@ core-mutants: commands ## break the deciding code of core in N=30 places, one at
 	@cd components/simulator && go run ./cmd/core-mutants -n $${N:-30} -seed $${SEED:-1} -packages $${PACKAGES:-operation,rollout,policy} -out $(CURDIR)/.out/core-mutants.json
 
 .PHONY: sim-report
-sim-report: commands ## run fresh seeds for two minutes and write the figures (FOR=10m)
+sim-report: core-mutants ## run mutants of core (N=30), crash points and two minutes of fresh seeds, and write the figures (FOR=10m)
 	@mkdir -p .out
-	@$(SIM) -run TestHunt -for $${FOR:-2m} -report $(CURDIR)/.out/bench-sim.json
+	@covered=$$(scripts/core-coverage.sh) && $(SIM) -run TestHunt -for $${FOR:-2m} -report $(CURDIR)/.out/bench-sim.json \
+		-mutants $(CURDIR)/.out/core-mutants.json -covered $$covered -pairs $${PAIRS:-40}
 
 .PHONY: bench-plan
 bench-plan: build ## measure what one decision over 100, 1000 and 10000 slots costs

@@ -22,44 +22,52 @@ var (
 // TestCrashPoints: a coordinator dies between two steps of its work, at one point of each of a few
 // plans after the other. Whoever goes on keeps every promise and comes to the same end.
 func TestCrashPoints(t *testing.T) {
+	tried, _ := sweep(t, *every, *pairs)
+	fmt.Printf("%d crash points tried\n", tried)
+}
+
+// sweep tries each so many-th point of all plans, and pairs of each, and says how many went wrong.
+func sweep(t *testing.T, every, pairs int) (tried, wrong int64) {
+	t.Helper()
 	files, err := filepath.Glob("testdata/crashes/*.plan")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no plans: %v", err)
 	}
-	var tried atomic.Int64
+	var all, bad atomic.Int64
 	t.Run("plans", func(t *testing.T) {
 		for _, file := range files {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".plan"), func(t *testing.T) {
 				t.Parallel()
-				tried.Add(int64(crashAll(t, read(t, file))))
+				p := read(t, file)
+				steps, ends := simulator.Steps(t, p)
+				for _, points := range pointsOf(t, steps, every, pairs) {
+					all.Add(1)
+					if c := simulator.CrashAt(t, p, ends, points...); c.Wrong != "" {
+						bad.Add(1)
+						t.Errorf("a crash after step %v:\n%s", points, c.Wrong)
+					}
+				}
 			})
 		}
 	})
-	fmt.Printf("%d crash points tried\n", tried.Load())
+	return all.Load(), bad.Load()
 }
 
-// crashAll tries the points of p, and says how many.
-func crashAll(t *testing.T, p plan.Plan) int {
+// pointsOf are each so many-th of steps, and sampled pairs: the second falls into what comes of
+// the first.
+func pointsOf(t *testing.T, steps, every, pairs int) (out [][]int) {
 	t.Helper()
-	steps, ends := simulator.Steps(t, p)
-	if steps < 2**every {
-		t.Fatalf("it takes %d steps: every %d-th of them says nothing", steps, *every)
+	if steps < 2*every {
+		t.Fatalf("it takes %d steps: every %d-th of them says nothing", steps, every)
 	}
-	tried := 0
-	try := func(points ...int) {
-		tried++
-		if c := simulator.CrashAt(t, p, ends, points...); c.Wrong != "" {
-			t.Errorf("a crash after step %v:\n%s", points, c.Wrong)
-		}
+	for n := 1; n <= steps; n += every {
+		out = append(out, []int{n})
 	}
-	for n := 1; n <= steps; n += *every {
-		try(n)
+	for range pairs {
+		first := 1 + rand.IntN(steps)                              //nolint:gosec // which pairs is no secret
+		out = append(out, []int{first, first + 1 + rand.IntN(40)}) //nolint:gosec // as above
 	}
-	for range *pairs {
-		first := 1 + rand.IntN(steps)     //nolint:gosec // which pairs is no secret
-		try(first, first+1+rand.IntN(40)) //nolint:gosec // the second falls into what comes of the first
-	}
-	return tried
+	return out
 }
 
 func read(t *testing.T, file string) plan.Plan {

@@ -33,8 +33,9 @@ type state struct {
 	decidedAt            int
 	// storeIndex is the store's last.
 	storeIndex uint64
-	// switches of the operators that are set.
+	// switches of the operators that are set. frozen is since when all is, -1 while it is not.
 	switches map[string]bool
+	frozen   time.Duration
 }
 
 // groupState is what is known of a group.
@@ -80,7 +81,7 @@ type member struct {
 func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	s := &state{
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
-		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]bool{},
+		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]bool{}, frozen: -1,
 	}
 	for i, e := range t {
 		s.now, s.index = e.At, i
@@ -123,6 +124,12 @@ func (s *state) apply(e trace.Event) {
 func (s *state) record(e trace.Event) {
 	if name, is := switchKey(e.Key); is {
 		s.switches[name] = !e.Deleted
+		if name == freezeSwitch {
+			s.frozen = -1
+			if !e.Deleted {
+				s.frozen = s.now
+			}
+		}
 	}
 	s.storeIndex = max(s.storeIndex, e.Index)
 	if decides(e) {
