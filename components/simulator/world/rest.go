@@ -61,14 +61,17 @@ func (w *World) Operate(ctx context.Context) error {
 	if !pause(ctx, w.plan.HealAt+restEvery-time.Since(w.began)) {
 		return ctx.Err()
 	}
-	reasons, since := map[string]string{}, time.Now()
+	reasons, since, seen := map[string]string{}, time.Now(), -1
 	for end := since.Add(w.plan.Rest); time.Now().Before(end); {
-		now, err := w.resting(ctx, last)
-		if err != nil {
-			return err
-		}
-		if !maps.Equal(now, reasons) {
-			reasons, since = now, time.Now()
+		// Without a step nobody says anything new.
+		if steps := w.stepsMade(); steps != seen {
+			now, err := w.resting(ctx, last)
+			if err != nil {
+				return err
+			}
+			if seen = steps; !maps.Equal(now, reasons) {
+				reasons, since = now, time.Now()
+			}
 		}
 		// What names one reason for so long waits for somebody.
 		if restAll(reasons) || time.Since(since) > w.plan.Still || !pause(ctx, restEvery) {
@@ -77,6 +80,12 @@ func (w *World) Operate(ctx context.Context) error {
 	}
 	w.settle(reasons)
 	return nil
+}
+
+func (w *World) stepsMade() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.steps
 }
 
 // restAll reports that no group gives a reason.
