@@ -32,6 +32,9 @@ func (w *World) spec(m plan.Move) group.Spec {
 		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},
 		Workload:     group.Workload{Kind: g.Workload},
 	}
+	if group.HasVoters(s) && m.Replicas == 2 {
+		s.UpdatePolicy.Interruption = group.InterruptionAllow // else such a group is refused
+	}
 	if g.Healing != plan.Unhealed {
 		delay := 10
 		s.AutoHealing = &group.AutoHealing{InitialDelaySec: &delay, Replace: g.Healing}
