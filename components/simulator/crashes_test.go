@@ -64,8 +64,8 @@ func pointsOf(t *testing.T, steps, every, pairs int) (out [][]int) {
 		out = append(out, []int{n})
 	}
 	for range pairs {
-		first := 1 + rand.IntN(steps)                              //nolint:gosec // which pairs is no secret
-		out = append(out, []int{first, first + 1 + rand.IntN(40)}) //nolint:gosec // as above
+		first := 1 + rand.IntN(steps)
+		out = append(out, []int{first, first + 1 + rand.IntN(40)})
 	}
 	return out
 }
