@@ -82,3 +82,54 @@ func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
 	op, _ = step(t, op, f, full, Settling)
 	step(t, op, available(full, op.AvailableSince), full, Done)
 }
+
+// TestOnlyWhatIsSeenToBeGoneMakesWay: a list that failed twice says nothing of the CVM that a Replace
+// is to delete, and a CVM that an Update names is not given up for another one.
+func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
+	for kind, edit := range map[Kind]func(*Facts){
+		Replace: func(f *Facts) { f.PlatformKnown = false },
+		Update:  func(*Facts) {},
+		Restart: func(*Facts) {},
+	} {
+		op, now := to(t, kind, Drained)
+		for n := range 3 {
+			at := now.Add(time.Duration(n) * time.Second)
+			f := quiet(at)
+			f.Platform = nil
+			edit(&f)
+			var effects []Effect
+			op, effects = step(t, op, f, at, Drained)
+			wantNoEffects(t, effects)
+		}
+		if op.VMUUID != "vm-1" || op.InstanceID != "i-1" {
+			t.Errorf("%s names CVM %q of instance %q", kind, op.VMUUID, op.InstanceID)
+		}
+	}
+	op, now := to(t, Replace, Drained)
+	for n := range 2 {
+		f := quiet(now.Add(time.Duration(n) * time.Second))
+		f.Platform = nil
+		op, _ = step(t, op, f, f.ObservedAt, Drained)
+	}
+	if op.VMUUID != "" {
+		t.Errorf("CVM %s is gone in two lists, and still named", op.VMUUID)
+	}
+}
+
+// TestWhatWasNeverAwayHasNoTimeAway: the bracket of the time without service closes only where it
+// was opened.
+func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
+	for phase, away := range map[Phase]bool{Recorded: false, Draining: true} {
+		op, now := to(t, Update, phase)
+		f := quiet(now)
+		f.Unwanted = "the spec moved on"
+		op.UnavailableFrom = time.Time{}
+		if away {
+			op.UnavailableFrom = start
+		}
+		op, _ = step(t, op, f, now, Aborted)
+		if op.UnavailableUntil.IsZero() == away {
+			t.Errorf("%s: away from %s until %s", phase, op.UnavailableFrom, op.UnavailableUntil)
+		}
+	}
+}
