@@ -133,3 +133,29 @@ func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNextPartWaitsUntilTheContentShows: the CVM's shape changed while the call for its content was
+// made. What is to be put right then is called for when the platform shows the content, and no
+// sooner.
+func TestTheNextPartWaitsUntilTheContentShows(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	f := quiet(now)
+	f.WantedShape = Shape{InstanceType: "tdx.large"}
+	f.Platform.Shape = Shape{InstanceType: "tdx.small"}
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	for range 3 {
+		now = now.Add(time.Second)
+		f.ObservedAt = now
+		var effects []Effect
+		op, effects = step(t, op, f, now, Acting)
+		wantNoEffects(t, effects)
+	}
+	f.Platform.ComposeHash = f.WantedHash
+	op, _ = step(t, op, f, now, Drained)
+	_, effects := step(t, op, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartResources {
+		t.Errorf("effects %+v, want the change of the shape", effects)
+	}
+}
