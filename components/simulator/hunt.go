@@ -90,6 +90,8 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 					sum.Seeds, sum.Faults, sum.Virtual = sum.Seeds+1, sum.Faults+last.Faults, sum.Virtual+last.At
 					if len(broken) > 0 {
 						sum.Broken[seed] = Broken{out, broken}
+						// At once: what is told at the end is lost where the process is ended before.
+						fmt.Printf("seed %d broke %s: %s\n", seed, broken[0].ID, broken[0].Message)
 					}
 					mu.Unlock()
 				}

@@ -87,6 +87,7 @@ func TestHunt(t *testing.T) {
 		}
 		return time.Since(began) < *long && len(sum.Broken) == 0
 	})
+	explain(t, sum)
 	result := figures.Result{Name: "sim", Rounds: sum.Seeds, Machine: figures.ThisMachine(), Figures: []figures.Figure{
 		one("seeds_without_violation", "seeds", ">= 200000", float64(sum.Seeds-len(sum.Broken)), map[string]float64{"first_seed": float64(first), "virtual_hours": sum.Virtual.Hours()}),
 		one("seeds_per_core_minute", "seeds", ">= 300", float64(sum.Seeds)/sum.Core.Minutes(), nil),
@@ -102,7 +103,6 @@ func TestHunt(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	explain(t, sum)
 }
 
 // beside are the figures of a report that fresh seeds do not tell.
