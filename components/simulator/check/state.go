@@ -9,12 +9,14 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/trace"
 )
 
 // EvidenceAge is how old what a decision rests on may be: what happened less long ago may be
-// unknown to whoever decides.
-const EvidenceAge = 10 * time.Second
+// unknown to whoever decides. An agent's last report counts for so long, and where the platform
+// shows what was before there is nothing else to go by.
+var EvidenceAge = rollout.Timing{}.OrDefault().StaleAfter
 
 // state is what the trace told up to an event.
 type state struct {
