@@ -159,3 +159,14 @@ func TestTheNextPartWaitsUntilTheContentShows(t *testing.T) {
 		t.Errorf("effects %+v, want the change of the shape", effects)
 	}
 }
+
+// TestAMemberThatDrainsAgainIsWaitedFor, also where it is to be replaced, as long as its CVM is there.
+func TestAMemberThatDrainsAgainIsWaitedFor(t *testing.T) {
+	for _, kind := range []Kind{Update, Replace} {
+		op, now := to(t, kind, Drained)
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, StepRunning)
+		_, effects := step(t, op, f, now, Draining)
+		wantNoEffects(t, effects)
+	}
+}
