@@ -147,20 +147,19 @@ func KindOf(key string) (Kind, error) {
 // Matches reports whether key belongs to k: literal segments equal, every
 // variable segment well-formed.
 func (k Kind) Matches(key string) bool {
-	pattern, segments := strings.Split(k.Pattern, "/"), strings.Split(key, "/")
-	if len(pattern) != len(segments) {
-		return false
-	}
-	for i, p := range pattern {
+	// Each record that is read is looked for among all kinds: nothing is made on the way.
+	for pattern := k.Pattern; ; {
+		p, patterns, more := strings.Cut(pattern, "/")
+		segment, segments, longer := strings.Cut(key, "/")
 		grammar, variable := variables[p]
-		if variable && !grammar.MatchString(segments[i]) {
+		switch {
+		case more != longer, variable && !grammar.MatchString(segment), !variable && p != segment:
 			return false
+		case !more:
+			return true
 		}
-		if !variable && p != segments[i] {
-			return false
-		}
+		pattern, key = patterns, segments
 	}
-	return true
 }
 
 var variables = map[string]interface{ MatchString(string) bool }{

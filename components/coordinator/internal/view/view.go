@@ -81,6 +81,8 @@ type View struct {
 	badOf      [kindCount][]*store.RecordError
 	leaderTerm uint64
 	decisions  []store.Entry // decoded when asked for: they are long and nothing rests on them
+	// said is what the records of each kind said, for reads of some of them; nil: not kept.
+	said [kindCount]*memo
 	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
 	bySlot map[string][]Rec[operation.Operation]
 }
@@ -98,6 +100,17 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	v := made(ctx, moment{entries: entries, known: known}, kinds)
 	v.Index = index
 	return v, nil
+}
+
+// beside is the View of what was read beside latest, as far as these kinds go: what the records
+// said there already is not decoded again.
+func beside(ctx context.Context, latest *View, entries []store.Entry, of []kind) *View {
+	v := &View{}
+	for _, k := range of {
+		v.take(ctx, k, moment{entries: entries, known: latest.said[k.id]})
+	}
+	v.collectBad()
+	return v
 }
 
 // made is the View of what was read, as far as these kinds go.
