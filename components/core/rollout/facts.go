@@ -49,6 +49,9 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	w.addSeen(&f, m)
 	f.AwaitsQuorum = w.awaitsQuorum(m)
 	f.Unwanted = w.unwanted(m, op)
+	if op.Kind == operation.Drain {
+		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})
+	}
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
 	return f
@@ -102,6 +105,9 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 // unwanted is why op should not be begun any more; empty while it should (R82, R105).
 func (w *world) unwanted(m *member, op operation.Operation) string {
 	overtaken := w.overtaken(m, op)
+	if marked := w.unwantedByHand(m, op); op.Kind == operation.Drain || marked != "" {
+		return orWord(marked, overtaken)
+	}
 	switch {
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"

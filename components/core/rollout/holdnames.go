@@ -13,6 +13,8 @@ const (
 	// HoldPaused and HoldFrozen: an operator stopped new steps (R92).
 	HoldPaused = "paused"
 	HoldFrozen = "frozen"
+	// HoldProtected: an operator protects the Slot from what disrupts it (R139).
+	HoldProtected = "protected"
 	// HoldRolloutFailed: the rollout failed, nothing voluntary moves (R99).
 	HoldRolloutFailed = "rollout_failed"
 	// HoldFailedStep: another Slot's step failed and it is not back (R40).

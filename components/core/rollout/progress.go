@@ -55,7 +55,7 @@ func (w *world) trackRollout() {
 	case w.obs.Paused || w.obs.Frozen:
 		w.setState(operation.PausedState, "paused by an operator")
 	default:
-		w.resume()
+		w.keepProgressClock()
 		if v := w.evidence(); v != nil {
 			v.At = w.now
 			r.Verdict = v
@@ -189,6 +189,25 @@ func (w *world) resume() {
 	}
 }
 
+// keepProgressClock lets the clock stand while the rollout waits for Slots that an operator
+// marked, and starts it anew after that, like after a pause.
+func (w *world) keepProgressClock() {
+	r, waits := w.rollout, w.waitsForMarks()
+	if !waits || r.PausedAt.IsZero() || r.State != operation.Running {
+		w.resume()
+	}
+	if waits && r.PausedAt.IsZero() {
+		r.PausedAt = w.now
+	}
+}
+
+// waitsForMarks: a Slot that the rollout has to bring to the target is an operator's for now.
+func (w *world) waitsForMarks() bool {
+	return slices.ContainsFunc(w.members, func(m *member) bool {
+		return m.keptByHand() && w.inScope(m) && (!m.available || w.outdated(m))
+	})
+}
+
 // noteArrivals restarts the progress clock when a Slot became available at the
 // target (R88).
 func (w *world) noteArrivals() {
@@ -306,6 +325,9 @@ func (w *world) progressSince() time.Time {
 // is not the rollout's; the hook's absolute cap ends that (R88).
 func (w *world) waitsForPeople() bool {
 	if w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed {
+		return true
+	}
+	if w.waitsForMarks() {
 		return true
 	}
 	return slices.ContainsFunc(w.members, func(m *member) bool {

@@ -62,13 +62,14 @@ func (w *world) takeTally() {
 			if m.open.Actor == operation.ActorHealing {
 				t.healing++
 			}
-			if m.open.Kind != operation.Create {
+			if m.open.Kind != operation.Create && m.open.Kind != operation.Drain {
 				t.steps = append(t.steps, m)
 			}
 			if m.open.Kind == operation.Replace {
 				t.replacing = append(t.replacing, m)
 			}
-			if w.voter(m) {
+			// One that an operator took out of service may stay so for days: no step waits for it.
+			if w.voter(m) && !m.rests() {
 				t.openVoters = append(t.openVoters, m)
 			}
 		}

@@ -71,6 +71,8 @@ type member struct {
 	// was made; followed are the ids of those that a later call came after.
 	superseded []*operation.Operation
 	followed   map[string]bool
+	// drains are the ended Operations that were to take it out of service, of whatever rollout.
+	drains []operation.Operation
 	// healed are the ended Operations that healed it, of whatever rollout.
 	healed []*operation.Operation
 	// moved is the one of superseded that told the CVM to boot something else than what is
@@ -95,6 +97,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.joinSlots()
 	w.joinOperations()
 	w.joinRequests()
+	w.dropEndedMarks()
 	w.appID = w.knownAppID()
 	for _, m := range w.everyone {
 		w.judge(m)
@@ -194,6 +197,9 @@ func (w *world) joinOperations() {
 		}
 		if m != nil && op.Actor == operation.ActorHealing && op.Phase.Ended() {
 			m.healed = append(m.healed, op)
+		}
+		if m != nil && op.Kind == operation.Drain && op.Phase.Ended() {
+			m.drains = append(m.drains, *op)
 		}
 		switch {
 		case m == nil:
