@@ -66,6 +66,7 @@ type Server struct {
 	apiv1.UnimplementedPolicyServiceServer
 	apiv1.UnimplementedOperationServiceServer
 	apiv1.UnimplementedRecoveryServiceServer
+	apiv1.UnimplementedControlServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -91,6 +92,7 @@ type Server struct {
 	requests map[string]string // guarded like restarts; what an id stands for
 	mesh     Mesh
 	secrets  []*apiv1.Secret
+	marks    []*apiv1.Mark
 	recovery *apiv1.RecoverResponse // nil: zero
 	index    uint64
 	fail     map[string]error
@@ -152,6 +154,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterPolicyServiceServer(server, s)
 	apiv1.RegisterOperationServiceServer(server, s)
 	apiv1.RegisterRecoveryServiceServer(server, s)
+	apiv1.RegisterControlServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {
