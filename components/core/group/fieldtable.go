@@ -6,7 +6,8 @@ var fields = []Field{
 	{Path: "name", Class: ActionReplace, Range: "lower-case letters, digits and `-`, from a letter, at most 40", Line: "Name of the group. Another name is another group."},
 	{Path: "platform", Class: ActionReplace, Default: "`phala`", Line: "Platform driver."},
 	{Path: "app_id", Class: ActionReplace, Default: "what the first create allots", Range: "40 lower-case hex digits", Line: "The platform's application."},
-	{Path: "replicas", Class: ActionNone, Range: "1 to 2000, with a workload driver 1 to 100", Line: "Number of slots: ordinals 0 to `replicas` - 1."},
+	{Path: "replicas", Class: ActionNone, Range: "1 to 2000, with a workload driver 1 to 100", Line: "Number of slots: those of the first ordinals, from 0, that `without` does not name."},
+	{Path: "without", Class: ActionNone, Line: "Slots that the group is not to have, such as `postgres-1`: one that is there is removed, whichever it is, and its ordinal stays unused."},
 
 	{Path: "template", Line: "What a revision is made of."},
 	{Path: "template.compose", Class: ActionRestart, Line: "Text of the compose file. Every image is pinned by digest."},
@@ -122,6 +123,7 @@ var fields = []Field{
 	{Path: "instance.ordinal", Class: ActionNone, Line: "Which slot, from 0."},
 	{Path: "instance.metadata", Class: ActionRefresh, Line: "Handed to the workload of this slot with the group's `meta`, and wins over it."},
 	{Path: "instance.exclude_from_rollout", Class: ActionNone, Default: "`false`", Line: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it."},
+	{Path: "instance.pinned_revision", Class: ActionRestart, Range: "the 32 hex digits of a revision that is recorded", Line: "Run this revision, whatever the template says. The rollout is not complete without the slot."},
 	{Path: "instance.exclude_from_healing", Class: ActionNone, Default: "`false`", Line: "Leave the slot as it is when it breaks by itself."},
 	{Path: "instance.preserved_state", Line: "What of this slot is never deleted, in a group whose other disks may be."},
 	{Path: "instance.preserved_state.disk", Class: ActionNone, Line: "Name of the data disk."},

@@ -13,8 +13,11 @@ type Spec struct {
 	// AppID is the platform's application, 40 lower-case hex characters. Empty:
 	// the first create allots it and the Slots' records keep it.
 	AppID string `json:"app_id,omitempty"`
-	// Replicas is the number of Slots, ordinals 0..Replicas-1.
-	Replicas         int              `json:"replicas"`
+	// Replicas is the number of Slots: of the first ordinals that Without does not name.
+	Replicas int `json:"replicas"`
+	// Without names Slots that the group is not to have: one that is there goes, whichever it
+	// is, and its ordinal is not used as long as it stands here.
+	Without          []string         `json:"without,omitempty"`
 	Template         Template         `json:"template"`
 	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
 	UpdatePolicy     UpdatePolicy     `json:"update_policy"`

@@ -19,8 +19,8 @@ func (v *validator) updatePolicy(s Spec) {
 	default:
 		v.add("update_policy.interruption", "", "%q is unknown: use %q or %q", p.Interruption, InterruptionAllow, InterruptionRefuse)
 	}
-	if p.Partition < 0 || p.Partition > s.Replicas {
-		v.add("update_policy.partition", "R94", "is %d: must be 0 to replicas (%d)", p.Partition, s.Replicas)
+	if limit := s.lastOrdinal() + 1; s.Replicas <= MaxReplicas && (p.Partition < 0 || p.Partition > limit) {
+		v.add("update_policy.partition", "R94", "is %d: must be 0 to %d, one more than the last ordinal", p.Partition, limit)
 	}
 	v.budget(p)
 	v.deadlines(s)

@@ -159,7 +159,7 @@ func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 	return holds
 }
 
-// holdsOfScaleIn: the highest first, one at a time, while everybody else is fine.
+// holdsOfScaleIn: of several the highest first, one at a time, while everybody else is fine.
 func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	if w.ending() {
 		return nil

@@ -37,12 +37,13 @@ func (w *world) trackRollout() {
 		return
 	}
 	w.noteArrivals()
-	done, doing, excluded := w.arrived(), w.workLeft(), w.excluded()
+	done, doing := w.arrived(), w.workLeft()
+	excluded, by := w.excluded()
 	switch {
 	case done && w.spec.UpdatePolicy.Partition > 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
-	case done && excluded != "":
-		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: exclude_from_rollout keeps it back", excluded))
+	case done && by != "":
+		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s keeps it back", excluded, by))
 	case done:
 		w.setState(operation.Complete, "every slot is at the target and available")
 		w.stable = w.target
@@ -67,15 +68,24 @@ func (w *world) trackRollout() {
 }
 
 // excluded are the Slots that are kept from the target by the spec's instance blocks. The
-// rollout is not complete without them (R139).
-func (w *world) excluded() string {
-	var slots []string
+// rollout is not complete without them (R139); by is the field that keeps the first one, ""
+// when there is none.
+func (w *world) excluded() (slots, by string) {
+	var names []string
 	for _, m := range w.members {
-		if m.want.kept && m.observed != w.target && w.spec.Instance(m.ordinal).ExcludeFromRollout {
-			slots = append(slots, m.slot)
+		own, field := w.spec.Instance(m.ordinal), ""
+		switch {
+		case m.observed == w.target || m.ordinal < w.spec.UpdatePolicy.Partition:
+		case own.ExcludeFromRollout:
+			field = "exclude_from_rollout"
+		case own.PinnedRevision != "":
+			field = "pinned_revision"
+		}
+		if field != "" {
+			names, by = append(names, m.slot), orWord(by, field)
 		}
 	}
-	return strings.Join(slots, ", ")
+	return strings.Join(names, ", "), by
 }
 
 func verdictText(v *operation.Verdict) string {

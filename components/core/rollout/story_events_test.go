@@ -104,6 +104,19 @@ func operatorEvents() []event {
 			s.c.spec.Replicas = n
 			return err
 		}},
+		{"operator wants N replicas without SLOTS", func(s *story, arg []string) (err error) {
+			if s.c.spec.Replicas, err = strconv.Atoi(arg[0]); err == nil {
+				s.c.spec.Without, err = s.slots(arg[1])
+			}
+			return err
+		}},
+		{"operator pins SLOT to WORD", func(s *story, arg []string) error {
+			_, ordinal, err := group.ParseSlot(arg[0])
+			pin := s.c.spec
+			pin.Template.Compose = storyCompose(arg[1])
+			s.c.spec.Instances = []group.InstanceSettings{{Ordinal: ordinal, PinnedRevision: pin.Revision()}}
+			return err
+		}},
 		{"operator wants os_image WORD", func(s *story, arg []string) error {
 			s.wants(func(t *group.Template) { t.OSImage = arg[0] })
 			return nil

@@ -117,17 +117,12 @@ func (w *world) nextGeneration() uint64 {
 	return s.Generation + 1
 }
 
-// desired is the set of ordinals that the group is to have, in order. Nothing but this
-// function knows that they are the first ones.
+// desired is the set of ordinals that the group is to have, in order.
 func (w *world) desired() []int {
 	if w.obs.Deletion != nil {
 		return nil
 	}
-	all := make([]int, max(w.spec.Replicas, 0))
-	for i := range all {
-		all[i] = i
-	}
-	return all
+	return w.spec.Ordinals()
 }
 
 // joinSlots makes one member per desired ordinal and per condemned Slot that has
