@@ -56,6 +56,8 @@ type Group struct {
 	// Admissions are records as JSON.
 	Admissions [][]byte
 	PausedFor  string
+	// Before is the spec that the last apply took the place of: what an undo proposes.
+	Before group.Spec
 	// Deleting: the group is being deleted.
 	Deleting bool
 }

@@ -389,6 +389,139 @@ func (x *ListMarksResponse) GetMarks() []*Mark {
 	return nil
 }
 
+type ProposeUndoRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Revision to go back to, as a person types it; empty: the last one that was proven before
+	// the present target.
+	Revision      string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeUndoRequest) Reset() {
+	*x = ProposeUndoRequest{}
+	mi := &file_cadre_api_v1_control_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeUndoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeUndoRequest) ProtoMessage() {}
+
+func (x *ProposeUndoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_control_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeUndoRequest.ProtoReflect.Descriptor instead.
+func (*ProposeUndoRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ProposeUndoRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ProposeUndoRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+type ProposeUndoResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Spec as JSON (the KV form), and the index of the spec that it was made from.
+	SpecJson  []byte `protobuf:"bytes,1,opt,name=spec_json,json=specJson,proto3" json:"spec_json,omitempty"`
+	SpecIndex uint64 `protobuf:"varint,2,opt,name=spec_index,json=specIndex,proto3" json:"spec_index,omitempty"`
+	// Revisions from which and to which it goes, in full.
+	FromRevision string `protobuf:"bytes,3,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
+	ToRevision   string `protobuf:"bytes,4,opt,name=to_revision,json=toRevision,proto3" json:"to_revision,omitempty"`
+	// What stands in the way of that revision, such as a floor.
+	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeUndoResponse) Reset() {
+	*x = ProposeUndoResponse{}
+	mi := &file_cadre_api_v1_control_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeUndoResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeUndoResponse) ProtoMessage() {}
+
+func (x *ProposeUndoResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_control_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeUndoResponse.ProtoReflect.Descriptor instead.
+func (*ProposeUndoResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ProposeUndoResponse) GetSpecJson() []byte {
+	if x != nil {
+		return x.SpecJson
+	}
+	return nil
+}
+
+func (x *ProposeUndoResponse) GetSpecIndex() uint64 {
+	if x != nil {
+		return x.SpecIndex
+	}
+	return 0
+}
+
+func (x *ProposeUndoResponse) GetFromRevision() string {
+	if x != nil {
+		return x.FromRevision
+	}
+	return ""
+}
+
+func (x *ProposeUndoResponse) GetToRevision() string {
+	if x != nil {
+		return x.ToRevision
+	}
+	return ""
+}
+
+func (x *ProposeUndoResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 type Mark struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Kind   MarkKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.MarkKind" json:"kind,omitempty"`
@@ -404,7 +537,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_cadre_api_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +549,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +562,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_cadre_api_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Mark) GetKind() MarkKind {
@@ -495,7 +628,18 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\x10ListMarksRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"=\n" +
 	"\x11ListMarksResponse\x12(\n" +
-	"\x05marks\x18\x01 \x03(\v2\x12.cadre.api.v1.MarkR\x05marks\"\xcc\x01\n" +
+	"\x05marks\x18\x01 \x03(\v2\x12.cadre.api.v1.MarkR\x05marks\"F\n" +
+	"\x12ProposeUndoRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\"\xb3\x01\n" +
+	"\x13ProposeUndoResponse\x12\x1b\n" +
+	"\tspec_json\x18\x01 \x01(\fR\bspecJson\x12\x1d\n" +
+	"\n" +
+	"spec_index\x18\x02 \x01(\x04R\tspecIndex\x12#\n" +
+	"\rfrom_revision\x18\x03 \x01(\tR\ffromRevision\x12\x1f\n" +
+	"\vto_revision\x18\x04 \x01(\tR\n" +
+	"toRevision\x12\x1a\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\xcc\x01\n" +
 	"\x04Mark\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.cadre.api.v1.MarkKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -507,11 +651,12 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\x15MARK_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMARK_KIND_DRAIN\x10\x01\x12\x15\n" +
 	"\x11MARK_KIND_PROTECT\x10\x02\x12\x14\n" +
-	"\x10MARK_KIND_FREEZE\x10\x032\xf4\x01\n" +
+	"\x10MARK_KIND_FREEZE\x10\x032\xc8\x02\n" +
 	"\x0eControlService\x12F\n" +
 	"\aSetMark\x12\x1c.cadre.api.v1.SetMarkRequest\x1a\x1d.cadre.api.v1.SetMarkResponse\x12L\n" +
 	"\tClearMark\x12\x1e.cadre.api.v1.ClearMarkRequest\x1a\x1f.cadre.api.v1.ClearMarkResponse\x12L\n" +
-	"\tListMarks\x12\x1e.cadre.api.v1.ListMarksRequest\x1a\x1f.cadre.api.v1.ListMarksResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
+	"\tListMarks\x12\x1e.cadre.api.v1.ListMarksRequest\x1a\x1f.cadre.api.v1.ListMarksResponse\x12R\n" +
+	"\vProposeUndo\x12 .cadre.api.v1.ProposeUndoRequest\x1a!.cadre.api.v1.ProposeUndoResponseB$Z\"cadre.dev/proto/cadre/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cadre_api_v1_control_proto_rawDescOnce sync.Once
@@ -526,7 +671,7 @@ func file_cadre_api_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_api_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cadre_api_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_cadre_api_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_cadre_api_v1_control_proto_goTypes = []any{
 	(MarkKind)(0),                 // 0: cadre.api.v1.MarkKind
 	(*SetMarkRequest)(nil),        // 1: cadre.api.v1.SetMarkRequest
@@ -535,27 +680,31 @@ var file_cadre_api_v1_control_proto_goTypes = []any{
 	(*ClearMarkResponse)(nil),     // 4: cadre.api.v1.ClearMarkResponse
 	(*ListMarksRequest)(nil),      // 5: cadre.api.v1.ListMarksRequest
 	(*ListMarksResponse)(nil),     // 6: cadre.api.v1.ListMarksResponse
-	(*Mark)(nil),                  // 7: cadre.api.v1.Mark
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*ProposeUndoRequest)(nil),    // 7: cadre.api.v1.ProposeUndoRequest
+	(*ProposeUndoResponse)(nil),   // 8: cadre.api.v1.ProposeUndoResponse
+	(*Mark)(nil),                  // 9: cadre.api.v1.Mark
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_cadre_api_v1_control_proto_depIdxs = []int32{
 	0,  // 0: cadre.api.v1.SetMarkRequest.kind:type_name -> cadre.api.v1.MarkKind
-	8,  // 1: cadre.api.v1.SetMarkRequest.for:type_name -> google.protobuf.Duration
-	7,  // 2: cadre.api.v1.SetMarkResponse.mark:type_name -> cadre.api.v1.Mark
+	10, // 1: cadre.api.v1.SetMarkRequest.for:type_name -> google.protobuf.Duration
+	9,  // 2: cadre.api.v1.SetMarkResponse.mark:type_name -> cadre.api.v1.Mark
 	0,  // 3: cadre.api.v1.ClearMarkRequest.kind:type_name -> cadre.api.v1.MarkKind
-	7,  // 4: cadre.api.v1.ListMarksResponse.marks:type_name -> cadre.api.v1.Mark
+	9,  // 4: cadre.api.v1.ListMarksResponse.marks:type_name -> cadre.api.v1.Mark
 	0,  // 5: cadre.api.v1.Mark.kind:type_name -> cadre.api.v1.MarkKind
-	9,  // 6: cadre.api.v1.Mark.at:type_name -> google.protobuf.Timestamp
-	9,  // 7: cadre.api.v1.Mark.until:type_name -> google.protobuf.Timestamp
+	11, // 6: cadre.api.v1.Mark.at:type_name -> google.protobuf.Timestamp
+	11, // 7: cadre.api.v1.Mark.until:type_name -> google.protobuf.Timestamp
 	1,  // 8: cadre.api.v1.ControlService.SetMark:input_type -> cadre.api.v1.SetMarkRequest
 	3,  // 9: cadre.api.v1.ControlService.ClearMark:input_type -> cadre.api.v1.ClearMarkRequest
 	5,  // 10: cadre.api.v1.ControlService.ListMarks:input_type -> cadre.api.v1.ListMarksRequest
-	2,  // 11: cadre.api.v1.ControlService.SetMark:output_type -> cadre.api.v1.SetMarkResponse
-	4,  // 12: cadre.api.v1.ControlService.ClearMark:output_type -> cadre.api.v1.ClearMarkResponse
-	6,  // 13: cadre.api.v1.ControlService.ListMarks:output_type -> cadre.api.v1.ListMarksResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
+	7,  // 11: cadre.api.v1.ControlService.ProposeUndo:input_type -> cadre.api.v1.ProposeUndoRequest
+	2,  // 12: cadre.api.v1.ControlService.SetMark:output_type -> cadre.api.v1.SetMarkResponse
+	4,  // 13: cadre.api.v1.ControlService.ClearMark:output_type -> cadre.api.v1.ClearMarkResponse
+	6,  // 14: cadre.api.v1.ControlService.ListMarks:output_type -> cadre.api.v1.ListMarksResponse
+	8,  // 15: cadre.api.v1.ControlService.ProposeUndo:output_type -> cadre.api.v1.ProposeUndoResponse
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -572,7 +721,7 @@ func file_cadre_api_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_control_proto_rawDesc), len(file_cadre_api_v1_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ControlService_SetMark_FullMethodName   = "/cadre.api.v1.ControlService/SetMark"
-	ControlService_ClearMark_FullMethodName = "/cadre.api.v1.ControlService/ClearMark"
-	ControlService_ListMarks_FullMethodName = "/cadre.api.v1.ControlService/ListMarks"
+	ControlService_SetMark_FullMethodName     = "/cadre.api.v1.ControlService/SetMark"
+	ControlService_ClearMark_FullMethodName   = "/cadre.api.v1.ControlService/ClearMark"
+	ControlService_ListMarks_FullMethodName   = "/cadre.api.v1.ControlService/ListMarks"
+	ControlService_ProposeUndo_FullMethodName = "/cadre.api.v1.ControlService/ProposeUndo"
 )
 
 // ControlServiceClient is the client API for ControlService service.
@@ -38,6 +39,9 @@ type ControlServiceClient interface {
 	ClearMark(ctx context.Context, in *ClearMarkRequest, opts ...grpc.CallOption) (*ClearMarkResponse, error)
 	// ListMarks gives the marks that stand, of the groups that the caller may read.
 	ListMarks(ctx context.Context, in *ListMarksRequest, opts ...grpc.CallOption) (*ListMarksResponse, error)
+	// ProposeUndo gives the spec by which a group goes back to a revision before. It writes
+	// nothing: the caller applies the spec, with the index that it was made from.
+	ProposeUndo(ctx context.Context, in *ProposeUndoRequest, opts ...grpc.CallOption) (*ProposeUndoResponse, error)
 }
 
 type controlServiceClient struct {
@@ -78,6 +82,16 @@ func (c *controlServiceClient) ListMarks(ctx context.Context, in *ListMarksReque
 	return out, nil
 }
 
+func (c *controlServiceClient) ProposeUndo(ctx context.Context, in *ProposeUndoRequest, opts ...grpc.CallOption) (*ProposeUndoResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProposeUndoResponse)
+	err := c.cc.Invoke(ctx, ControlService_ProposeUndo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ControlServiceServer is the server API for ControlService service.
 // All implementations must embed UnimplementedControlServiceServer
 // for forward compatibility.
@@ -92,6 +106,9 @@ type ControlServiceServer interface {
 	ClearMark(context.Context, *ClearMarkRequest) (*ClearMarkResponse, error)
 	// ListMarks gives the marks that stand, of the groups that the caller may read.
 	ListMarks(context.Context, *ListMarksRequest) (*ListMarksResponse, error)
+	// ProposeUndo gives the spec by which a group goes back to a revision before. It writes
+	// nothing: the caller applies the spec, with the index that it was made from.
+	ProposeUndo(context.Context, *ProposeUndoRequest) (*ProposeUndoResponse, error)
 	mustEmbedUnimplementedControlServiceServer()
 }
 
@@ -110,6 +127,9 @@ func (UnimplementedControlServiceServer) ClearMark(context.Context, *ClearMarkRe
 }
 func (UnimplementedControlServiceServer) ListMarks(context.Context, *ListMarksRequest) (*ListMarksResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ListMarks not implemented")
+}
+func (UnimplementedControlServiceServer) ProposeUndo(context.Context, *ProposeUndoRequest) (*ProposeUndoResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ProposeUndo not implemented")
 }
 func (UnimplementedControlServiceServer) mustEmbedUnimplementedControlServiceServer() {}
 func (UnimplementedControlServiceServer) testEmbeddedByValue()                        {}
@@ -186,6 +206,24 @@ func _ControlService_ListMarks_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_ProposeUndo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProposeUndoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ProposeUndo(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ProposeUndo_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ProposeUndo(ctx, req.(*ProposeUndoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ControlService_ServiceDesc is the grpc.ServiceDesc for ControlService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -204,6 +242,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListMarks",
 			Handler:    _ControlService_ListMarks_Handler,
+		},
+		{
+			MethodName: "ProposeUndo",
+			Handler:    _ControlService_ProposeUndo_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
