@@ -19,6 +19,8 @@ var fields = []Field{
 
 	{Path: "update_policy", Line: "How much of the group a rollout may disturb, and when."},
 	{Path: "update_policy.type", Class: ActionNone, Default: "`PROACTIVE`", Line: "`PROACTIVE`: a new revision rolls at once. `OPPORTUNISTIC`: a slot takes it when it is updated by itself, with `cadre_instance` or `cadre instance update`."},
+	{Path: "update_policy.minimal_action", Class: ActionNone, Default: "`NONE`", Line: "Makes each step of a rollout at least as harsh: `NONE`, `REFRESH` or `RESTART`. Changes that need no step get none."},
+	{Path: "update_policy.most_disruptive_allowed_action", Class: ActionNone, Default: "`REPLACE`", Line: "What a change may cost at most: `NONE`, `REFRESH`, `RESTART` or `REPLACE`. A change of the spec that costs more is refused, and a slot that would need more is held. What is asked for by a slot's name, and healing, are not bound by it."},
 	{Path: "update_policy.max_unavailable_fixed", Class: ActionNone, Default: "1", Range: "at least 1", Line: "Slots that may be unavailable at a time."},
 	{Path: "update_policy.max_unavailable_percent", Class: ActionNone, Range: "1 to 100", Line: "The same as a share of `replicas`, rounded down, at least 1. Not beside `max_unavailable_fixed`."},
 	{Path: "update_policy.max_surge_fixed", Class: ActionNone, Default: "0", Range: "0", Line: "Extra slots while others are away. Updates keep each slot's identity and disk, so there are none."},

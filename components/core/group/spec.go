@@ -92,6 +92,13 @@ const (
 // UpdatePolicy bounds the disruption of a rollout.
 type UpdatePolicy struct {
 	Type UpdateType `json:"type,omitempty"`
+	// MinimalAction makes each step of a rollout at least as harsh: NONE (default), REFRESH
+	// or RESTART. Changes that need no step get none.
+	MinimalAction UpdateAction `json:"minimal_action,omitempty"`
+	// MostDisruptiveAllowedAction bounds what a change of the spec may cost: one that costs
+	// more is refused, and a Slot that would need more is held. Default REPLACE: no bound
+	// (R132). What an operator asks for by a Slot's name, and healing, are not bound by it.
+	MostDisruptiveAllowedAction UpdateAction `json:"most_disruptive_allowed_action,omitempty"`
 	// MaxUnavailableFixed is a number of Slots; exclusive with the percent. Both
 	// absent means 1. Zero after resolution is refused (R15): surge does not exist
 	// for identity-keeping updates.

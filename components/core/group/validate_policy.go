@@ -11,6 +11,7 @@ func (v *validator) updatePolicy(s Spec) {
 	if p.Type != Proactive && p.Type != Opportunistic {
 		v.add("update_policy.type", "", "%q is unknown: use %s or %s", p.Type, Proactive, Opportunistic)
 	}
+	v.actions(p)
 	if p.OnFailure != Pause {
 		v.add("update_policy.on_failure", "R99", "%q is unknown: use %s; to go back, write the earlier template again", p.OnFailure, Pause)
 	}
@@ -24,6 +25,24 @@ func (v *validator) updatePolicy(s Spec) {
 	}
 	v.budget(p)
 	v.deadlines(s)
+}
+
+// actions judges how harsh updates have to be and may be.
+func (v *validator) actions(p UpdatePolicy) {
+	const least, most = "update_policy.minimal_action", "update_policy.most_disruptive_allowed_action"
+	known := UpdateActions()
+	switch {
+	case p.MinimalAction == ActionReplace:
+		v.add(least, "R131", "is %s: updates keep each Slot's identity and disk; use %s at most, and `cadre instance replace` where a disk is to be given up", ActionReplace, ActionRestart)
+	case !slices.Contains(known, p.MinimalAction):
+		v.add(least, "", "%q is unknown: use %s, %s or %s", p.MinimalAction, ActionNone, ActionRefresh, ActionRestart)
+	}
+	switch {
+	case !slices.Contains(known, p.MostDisruptiveAllowedAction):
+		v.add(most, "R132", "%q is unknown: use %s, %s, %s or %s", p.MostDisruptiveAllowedAction, ActionNone, ActionRefresh, ActionRestart, ActionReplace)
+	case p.MinimalAction.Harsher(p.MostDisruptiveAllowedAction):
+		v.add(most, "R132", "is %s, and minimal_action is %s: no step could ever be made; raise this one or lower that one", p.MostDisruptiveAllowedAction, p.MinimalAction)
+	}
 }
 
 func (v *validator) budget(p UpdatePolicy) {

@@ -237,6 +237,9 @@ type Rollout struct {
 	EndedAt    time.Time `json:"ended_at,omitzero"`
 	// PausedAt is set while paused, so that resume restarts the clocks (R93).
 	PausedAt time.Time `json:"paused_at,omitzero"`
+	// WaitsSince is set while all that is left waits for a person's decision, an approval or
+	// a wider bound, so that the clocks begin anew when it comes (R88).
+	WaitsSince time.Time `json:"waits_since,omitzero"`
 	Term     uint64    `json:"term"`
 }
 

@@ -55,6 +55,8 @@ const (
 	HoldDeferred = "deferred"
 	// HoldOpportunistic: the spec moves a Slot only when something else touches it.
 	HoldOpportunistic = "opportunistic"
+	// HoldActionNotAllowed: the update takes more than the spec allows (R132).
+	HoldActionNotAllowed = "action_not_allowed"
 	// HoldPredecessor: ORDERED_READY waits for the Slot before.
 	HoldPredecessor = "predecessor"
 	// HoldAppID: the first create allots the app that the others join.

@@ -73,6 +73,8 @@ var predicates = []predicate{
 		once: "a failed rollout makes an Operation unwanted that has not acted"},
 	{names: []string{HoldOpportunistic}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfType,
 		once: "a change of the type is a new decision"},
+	{names: []string{HoldActionNotAllowed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfHarshness,
+		once: "a lower bound makes an Operation unwanted that has not acted"},
 	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
 		once: "a step that began is finished; the budget counts the other one"},
 	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted}, first: (*world).holdsOfBinding,

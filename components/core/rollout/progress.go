@@ -164,7 +164,7 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 		}
 		r.EndedAt = time.Time{}
 		if ended(s) {
-			r.EndedAt = w.now
+			r.EndedAt, r.WaitsSince = w.now, time.Time{}
 		}
 	}
 	if s != operation.FailedState {
@@ -187,6 +187,17 @@ func (w *world) resume() {
 		// A time to come was written by a leader whose clock was ahead.
 		r.PausedAt, r.ProgressAt = time.Time{}, w.now
 	}
+	switch waits := w.waitsForDecision(); {
+	case waits && r.WaitsSince.IsZero():
+		r.WaitsSince = w.now
+	case !waits && !r.WaitsSince.IsZero():
+		r.WaitsSince, r.ProgressAt = time.Time{}, w.now
+	}
+}
+
+// waitsForDecision: what is left waits until a person approves, allows more, or asks for it.
+func (w *world) waitsForDecision() bool {
+	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed || w.tooHarsh() != nil
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the
@@ -305,7 +316,7 @@ func (w *world) progressSince() time.Time {
 // waitsForPeople: time that a person (who approves, too) or a heartbeating hook takes
 // is not the rollout's; the hook's absolute cap ends that (R88).
 func (w *world) waitsForPeople() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed {
+	if w.waitsForDecision() {
 		return true
 	}
 	return slices.ContainsFunc(w.members, func(m *member) bool {

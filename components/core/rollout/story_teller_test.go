@@ -118,6 +118,10 @@ func (s *story) option(text string) error {
 	case "":
 	case "parallel":
 		s.c.spec.ManagementPolicy = group.Parallel
+	case "most_disruptive_allowed_action":
+		p.MostDisruptiveAllowedAction = group.UpdateAction(value)
+	case "minimal_action":
+		p.MinimalAction = group.UpdateAction(value)
 	case "opportunistic":
 		p.Type = group.Opportunistic
 	case "interruption":
