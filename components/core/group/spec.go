@@ -117,6 +117,9 @@ type UpdatePolicy struct {
 	HealthyDeadline Duration `json:"healthy_deadline,omitempty"`
 	// ProgressDeadline restarts with each Slot that arrives (R88). Default 3 x HealthyDeadline.
 	ProgressDeadline Duration `json:"progress_deadline,omitempty"`
+	// StepDelay is waited between the end of one step of a rollout and the beginning of the
+	// next one (R96); at most 24h, default none. Repairs of what is down do not wait for it.
+	StepDelay Duration `json:"step_delay,omitempty"`
 	// ParallelVoters lifts the cap of one voter at a time (R17).
 	ParallelVoters bool `json:"parallel_voters,omitempty"`
 	// RequireApproval holds each new Revision back, the group's first one too, until

@@ -88,6 +88,7 @@ const (
 	maxEnvBytes    = 64 << 10
 	maxMinReadySec = 3600
 	maxDeadline    = 7 * 24 * time.Hour
+	maxStepDelay   = 24 * time.Hour
 )
 
 type validator struct{ problems []Problem }

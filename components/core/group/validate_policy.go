@@ -75,6 +75,9 @@ func (v *validator) deadlines(s Spec) {
 	if n := s.UpdatePolicy.MinReadySeconds; n != nil && (*n < 0 || *n > maxMinReadySec) {
 		v.add("update_policy.min_ready_seconds", "R8", "is %d: must be 0 to %d", *n, maxMinReadySec)
 	}
+	if d := s.UpdatePolicy.StepDelay; d != 0 {
+		v.within("update_policy.step_delay", "R96", d.D(), maxStepDelay)
+	}
 	if v.within(healthyPath, "R87", healthy, maxDeadline) && healthy <= minReady {
 		v.add(healthyPath, "R87", "is %s: must be longer than min_ready_seconds (%s), which it includes", healthy, minReady)
 	}

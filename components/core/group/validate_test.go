@@ -252,3 +252,17 @@ func TestR8_INP10_MinReadyRange(t *testing.T) {
 		}
 	}
 }
+
+func TestR96_TheStepDelayIsBounded(t *testing.T) {
+	for delay, ok := range map[time.Duration]bool{0: true, time.Second: true, 24 * time.Hour: true, time.Millisecond: false, -time.Second: false, 25 * time.Hour: false} {
+		s := goodSpec()
+		s.UpdatePolicy.StepDelay = Duration(delay)
+		if ok {
+			if got := problems(t, s); got != nil {
+				t.Errorf("%s: problems %v", delay, got)
+			}
+			continue
+		}
+		wantProblem(t, s, "update_policy.step_delay", "R96")
+	}
+}

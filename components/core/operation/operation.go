@@ -240,7 +240,7 @@ type Rollout struct {
 	// WaitsSince is set while all that is left waits for a person's decision, an approval or
 	// a wider bound, so that the clocks begin anew when it comes (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
-	Term     uint64    `json:"term"`
+	Term       uint64    `json:"term"`
 }
 
 // Verdict is a judgement about a rollout as it was made: it is recorded, not derived

@@ -75,6 +75,8 @@ var predicates = []predicate{
 		once: "a change of the type is a new decision"},
 	{names: []string{HoldActionNotAllowed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfHarshness,
 		once: "a lower bound makes an Operation unwanted that has not acted"},
+	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
+		first: (*world).holdsOfDelay, once: "it is about the beginning of a step"},
 	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
 		once: "a step that began is finished; the budget counts the other one"},
 	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted}, first: (*world).holdsOfBinding,

@@ -120,6 +120,9 @@ func (s *story) option(text string) error {
 		s.c.spec.ManagementPolicy = group.Parallel
 	case "most_disruptive_allowed_action":
 		p.MostDisruptiveAllowedAction = group.UpdateAction(value)
+	case "step_delay":
+		p.StepDelay = group.Duration(length)
+		return notLength
 	case "minimal_action":
 		p.MinimalAction = group.UpdateAction(value)
 	case "opportunistic":
