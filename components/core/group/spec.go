@@ -120,6 +120,9 @@ type UpdatePolicy struct {
 	// StepDelay is waited between the end of one step of a rollout and the beginning of the
 	// next one (R96); at most 24h, default none. Repairs of what is down do not wait for it.
 	StepDelay Duration `json:"step_delay,omitempty"`
+	// Leader is "last" (default) or "ask": whether the step of the Slot that leads waits for a
+	// person, who names it.
+	Leader string `json:"leader,omitempty"`
 	// ParallelVoters lifts the cap of one voter at a time (R17).
 	ParallelVoters bool `json:"parallel_voters,omitempty"`
 	// RequireApproval holds each new Revision back, the group's first one too, until

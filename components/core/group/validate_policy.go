@@ -20,6 +20,13 @@ func (v *validator) updatePolicy(s Spec) {
 	default:
 		v.add("update_policy.interruption", "", "%q is unknown: use %q or %q", p.Interruption, InterruptionAllow, InterruptionRefuse)
 	}
+	switch p.Leader {
+	case LeaderLast, LeaderAsk:
+	case "first":
+		v.add("update_policy.leader", "R53", "%q is not offered: a CVM that boots loses leadership, so that the next leader would be first again; use %q or %q", p.Leader, LeaderLast, LeaderAsk)
+	default:
+		v.add("update_policy.leader", "R53", "%q is unknown: use %q or %q", p.Leader, LeaderLast, LeaderAsk)
+	}
 	if p.Partition < 0 || p.Partition > s.Replicas {
 		v.add("update_policy.partition", "R94", "is %d: must be 0 to replicas (%d)", p.Partition, s.Replicas)
 	}

@@ -197,7 +197,7 @@ func (w *world) resume() {
 
 // waitsForDecision: what is left waits until a person approves, allows more, or asks for it.
 func (w *world) waitsForDecision() bool {
-	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed || w.tooHarsh() != nil
+	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed || w.tooHarsh() != nil || w.onlyLeaderAsks()
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the

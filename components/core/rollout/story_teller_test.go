@@ -120,6 +120,8 @@ func (s *story) option(text string) error {
 		s.c.spec.ManagementPolicy = group.Parallel
 	case "most_disruptive_allowed_action":
 		p.MostDisruptiveAllowedAction = group.UpdateAction(value)
+	case "leader":
+		p.Leader = value
 	case "step_delay":
 		p.StepDelay = group.Duration(length)
 		return notLength
