@@ -83,11 +83,20 @@ const (
 	InterruptionRefuse = "refuse"
 )
 
+// Values of update_policy.leader.
+const (
+	// LeaderLast updates the Slot that leads after all others, with one hand-over (R53).
+	LeaderLast = "last"
+	// LeaderAsk does so when a person names the Slot.
+	LeaderAsk = "ask"
+)
+
 const (
 	maxDiskGB      = 65536
 	maxEnvBytes    = 64 << 10
 	maxMinReadySec = 3600
 	maxDeadline    = 7 * 24 * time.Hour
+	maxStepDelay   = 24 * time.Hour
 )
 
 type validator struct{ problems []Problem }

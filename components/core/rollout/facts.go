@@ -131,6 +131,9 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the slot is not outdated any more"
 	case op.To != m.want.revision:
 		return fmt.Sprintf("the spec moved on to %.8s", m.want.revision)
+	case op.Kind == operation.Update && op.Request == "" && w.exceeds(m):
+		needed, _ := w.takes(m)
+		return fmt.Sprintf("%s: it takes %s, and update_policy.most_disruptive_allowed_action is %s", HoldActionNotAllowed, needed, group.MostDisruptive(w.spec))
 	case w.rollout.State == operation.FailedState && op.Attempt <= 1 && op.Kind == operation.Update:
 		return "the rollout failed: " + w.rollout.Reason
 	}

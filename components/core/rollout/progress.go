@@ -174,7 +174,7 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 		}
 		r.EndedAt = time.Time{}
 		if ended(s) {
-			r.EndedAt = w.now
+			r.EndedAt, r.WaitsSince = w.now, time.Time{}
 		}
 	}
 	if s != operation.FailedState {
@@ -197,6 +197,17 @@ func (w *world) resume() {
 		// A time to come was written by a leader whose clock was ahead.
 		r.PausedAt, r.ProgressAt = time.Time{}, w.now
 	}
+	switch waits := w.waitsForDecision(); {
+	case waits && r.WaitsSince.IsZero():
+		r.WaitsSince = w.now
+	case !waits && !r.WaitsSince.IsZero():
+		r.WaitsSince, r.ProgressAt = time.Time{}, w.now
+	}
+}
+
+// waitsForDecision: what is left waits until a person approves, allows more, or asks for it.
+func (w *world) waitsForDecision() bool {
+	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed || w.tooHarsh() != nil || w.onlyLeaderAsks()
 }
 
 // keepProgressClock lets the clock stand while the rollout waits for Slots that an operator
@@ -320,6 +331,9 @@ func failedIn(op *operation.Operation) operation.Phase {
 // end of a hook that was waited for.
 func (w *world) progressSince() time.Time {
 	since := w.rollout.ProgressAt
+	if _, until := w.delayedUntil(); until.After(since) {
+		since = until // the spec's own pause is not the rollout's time
+	}
 	for _, m := range w.members {
 		if m.open == nil {
 			continue
@@ -334,7 +348,7 @@ func (w *world) progressSince() time.Time {
 // waitsForPeople: time that a person (who approves, too) or a heartbeating hook takes
 // is not the rollout's; the hook's absolute cap ends that (R88).
 func (w *world) waitsForPeople() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed {
+	if w.waitsForDecision() {
 		return true
 	}
 	if w.waitsForMarks() {

@@ -27,6 +27,8 @@ type world struct {
 	superseded *operation.Rollout
 	// judged are the Revisions that the policy was asked about in this pass.
 	judged map[string]policy.Decision
+	// moves are the differences between Revisions that were asked for in this pass.
+	moves map[move][]group.Change
 
 	// members are the desired Slots by ordinal; condemned those to be removed,
 	// highest first; everyone is both.
