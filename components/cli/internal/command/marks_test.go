@@ -1,9 +1,11 @@
 package command
 
 import (
+	"strings"
 	"testing"
 
 	"cadre.dev/client/clienttest"
+	"cadre.dev/core/group"
 )
 
 func TestMarkPictures(t *testing.T) {
@@ -41,5 +43,35 @@ func TestAMarkNeedsAReason(t *testing.T) {
 		if code, out := b.run(args...); code != ExitUsage {
 			t.Errorf("%v: exit %d: %s", args, code, out)
 		}
+	}
+}
+
+// Who waits for a drain hears of its end, or of what holds it when the time is up.
+func TestADrainIsWaitedFor(t *testing.T) {
+	b := newBench(t)
+	slot := func(change func(*group.InstanceStatus)) {
+		b.Set("worker", func(g *clienttest.Group) {
+			midRollout(g)
+			change(&g.Status.Instances[0])
+		})
+	}
+	drain := []string{"instance", "drain", "worker-0", "--reason", "its host gets memory", "--wait", "--timeout"}
+	slot(func(i *group.InstanceStatus) {
+		i.Drain = &group.Mark{Reason: "its host gets memory"}
+		i.Holds = []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}
+	})
+	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "max_unavailable: max_unavailable is 1 and worker-1 is not available") {
+		t.Errorf("held: exit %d: %s", code, out)
+	}
+	slot(func(i *group.InstanceStatus) { i.State = "Drained" })
+	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "the leader has not seen it yet") {
+		t.Errorf("drained by a rollout: exit %d: %s", code, out)
+	}
+	slot(func(i *group.InstanceStatus) { i.State, i.Drain = "Drained", &group.Mark{Reason: "its host gets memory"} })
+	if code, out := b.run(append(drain, "10s")...); code != ExitOK || !strings.HasSuffix(out, "worker-0 is drained\n") {
+		t.Errorf("drained: exit %d: %s", code, out)
+	}
+	if code, out := b.run("instance", "describe", "worker-0"); code != ExitOK || !strings.Contains(out, "out of service") || !strings.Contains(out, "its host gets memory") {
+		t.Errorf("describe: exit %d: %s", code, out)
 	}
 }
