@@ -369,5 +369,5 @@ func decides(e trace.Event) bool {
 // own keeps it back.
 func inScope(sp *group.Spec, slot string) bool {
 	_, ordinal, err := group.ParseSlot(slot)
-	return err == nil && ordinal < sp.Replicas && ordinal >= sp.UpdatePolicy.Partition && !sp.Instance(ordinal).ExcludeFromRollout
+	return err == nil && sp.HasOrdinal(ordinal) && ordinal >= sp.UpdatePolicy.Partition && !sp.Instance(ordinal).ExcludeFromRollout && sp.Instance(ordinal).PinnedRevision == ""
 }
