@@ -95,7 +95,7 @@ check: tools-dev ## what every commit must pass: format, vet, lint, generated fi
 	@scripts/check.sh
 
 .PHONY: test
-test: tools build images ## unit, contract, property, scenario and end-to-end tests, with the race detector
+test: tools build images ## unit, contract, property, scenario and end-to-end tests, with the race detector where goroutines are
 	@scripts/test.sh
 
 .PHONY: test-clusters
@@ -171,10 +171,20 @@ sim: commands ## replay a seed of the simulator and print all that happened (SEE
 sim-hunt: commands ## run fresh seeds until one breaks a promise, then shorten it (FOR=1h; until stopped)
 	@$(SIM) -run TestHunt -for $${FOR:-8760h}
 
-.PHONY: sim-report
-sim-report: commands ## run fresh seeds for two minutes and write the figures (FOR=10m)
+.PHONY: sim-crash
+sim-crash: commands ## have coordinators die at every point of their work in a few plans, and at sampled pairs of points (PAIRS=40 of each plan)
+	@$(SIM) -run TestCrashPoints -every 1 -pairs $${PAIRS:-40}
+
+.PHONY: core-mutants
+core-mutants: commands ## break the deciding code of core in N=30 places, one at a time, and count how often a test notices (SEED=1 PACKAGES=operation,rollout,policy)
 	@mkdir -p .out
-	@$(SIM) -run TestHunt -for $${FOR:-2m} -report $(CURDIR)/.out/bench-sim.json
+	@cd components/simulator && go run ./cmd/core-mutants -n $${N:-30} -seed $${SEED:-1} -packages $${PACKAGES:-operation,rollout,policy} -out $(CURDIR)/.out/core-mutants.json
+
+.PHONY: sim-report
+sim-report: core-mutants ## run mutants of core (N=30), crash points and two minutes of fresh seeds, and write the figures (FOR=10m)
+	@mkdir -p .out
+	@covered=$$(scripts/core-coverage.sh) && $(SIM) -run TestHunt -for $${FOR:-2m} -report $(CURDIR)/.out/bench-sim.json \
+		-mutants $(CURDIR)/.out/core-mutants.json -covered $$covered -pairs $${PAIRS:-40}
 
 .PHONY: bench-plan
 bench-plan: build ## measure what one decision over 100, 1000 and 10000 slots costs

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of every module with the race detector. Prints each package's line and
-# the output of each test that fails as they come; at the end the slowest packages, every
-# skip with its reason, and what failed. A skip without a reason fails. All output is kept
-# in .out/test.log.
+# Runs the tests of every module, with the race detector but where no goroutine is. Prints
+# each package's line and the output of each test that fails as they come; at the end the
+# slowest packages, every skip with its reason, and what failed. A skip without a reason
+# fails. All output is kept in .out/test.log.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -34,16 +34,26 @@ alone=(
 # These take a minute and more each. They begin first, so that nothing runs alone at the end.
 longest=(
 	./components/terraform-provider/internal/provider
-	./components/core/rollout
 	./components/coordinator/internal/admission
 	./components/coordinator/internal/reconcile
 	./components/agent/internal/agent
 	./components/overlay
 )
+# Pure functions, with long properties: the race detector finds nothing in them by themselves,
+# and they take five to ten times as long with it. It does watch them where others call them.
+# scripts/sequential fails when one begins a goroutine.
+sequential=(
+	./components/core/...
+	./components/compose/lint
+	./components/overlay/internal/link
+	./components/overlay/internal/underlay/paths
+)
 
 # No result of an earlier run: Go does not know that a test ran programs of ours, or a
 # Consul, that have changed since.
 flags=(-race -count=1 -timeout 25m)
+# Built as `make build` does, so that nothing that it has compiled is compiled again.
+without_c=(env CGO_ENABLED=0 GOFLAGS=-trimpath)
 
 # What gotestsum calls for the packages above: once for all of them, then with the name of
 # a test and its package for each that is tried again.
@@ -58,7 +68,7 @@ fi
 
 mapfile -t modules < <(printf './%s/...\n' proto scripts && dirname components/*/go.mod components/*/*/go.mod | sed 's|.*|./&/...|')
 # With -e also those that do not build, whose tests fail then.
-special=$(go list -e "${clusters[@]}" "${alone[@]}" "${longest[@]}") || exit 1
+special=$(go list -e "${clusters[@]}" "${alone[@]}" "${longest[@]}" "${sequential[@]}") || exit 1
 all=$(go list -e "${modules[@]}") || exit 1
 mapfile -t others < <(go list -e "${longest[@]}" && grep -vxF "$special" <<<"$all")
 
@@ -71,8 +81,11 @@ run() {
 	gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary all \
 		--jsonfile "$events" "$@" || status=1
 }
+mapfile -t folders < <(go list -e -f '{{.Dir}}' "${sequential[@]}")
+"${without_c[@]}" go run ./scripts/sequential "${folders[@]}" || status=1
+run .out/test-sequential.json --raw-command -- "${without_c[@]}" go test -json -count=1 -timeout 25m -p 2 "${sequential[@]}"
 run .out/test-others.json -- "${flags[@]}" -p 2 "${others[@]}"
 run .out/test-clusters.json --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 	--rerun-fails-abort-on-data-race --raw-command -- scripts/test.sh clusters
-go run ./scripts/testreport -log .out/test.log .out/test-others.json .out/test-clusters.json || status=1
+"${without_c[@]}" go run ./scripts/testreport -log .out/test.log .out/test-{sequential,others,clusters}.json || status=1
 exit "$status"

@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"net/url"
@@ -94,7 +95,15 @@ type world struct {
 	gw *splicer
 }
 
-var nextNet atomic.Int32
+var nextNet = firstNet()
+
+// firstNet differs from run to run: connections of the run before wait in the kernel for a
+// minute, at the addresses that nodes listen at.
+func firstNet() *atomic.Int32 {
+	first := &atomic.Int32{}
+	first.Store(mathrand.Int32N(200))
+	return first
+}
 
 func newWorld(t testing.TB) *world {
 	return &world{t: t, ca: newAuthority(t), gw: newSplicer(t)}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"cadre.dev/overlay/internal/forward"
-	"cadre.dev/overlay/internal/frame"
 )
 
 // onDemand makes a worker that keeps no Session that nobody uses for that long.
@@ -255,7 +254,7 @@ func TestPeerThatMindsKeepsTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Reset()
-	if _, err := st.Write(frame.Header{Kind: frame.KindRest}.Append(nil)); err != nil {
+	if _, err := st.Write(askRest); err != nil {
 		t.Fatal(err)
 	}
 	if err := forward.ReadReply(st); !errors.Is(err, ErrRefused) {

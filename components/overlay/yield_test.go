@@ -9,15 +9,18 @@ import (
 	"cadre.dev/overlay/internal/frame"
 )
 
-// ask opens a stream of that kind and gives the far side's answer.
-func ask(s carrier.Session, h frame.Header) error {
+// askRest asks for the end of the Session that it asks over.
+var askRest = frame.AppendRest(frame.Header{Kind: frame.KindRest}.Append(nil), nil)
+
+// ask opens a stream that begins so and gives the far side's answer.
+func ask(s carrier.Session, begin []byte) error {
 	st, err := s.OpenStream()
 	if err != nil {
 		return err
 	}
 	defer st.Reset()
 	_ = st.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := st.Write(h.Append(nil)); err != nil {
+	if _, err := st.Write(begin); err != nil {
 		return err
 	}
 	return forward.ReadReply(st)
@@ -29,7 +32,7 @@ func yielded(t *testing.T, a, b *testNode) (s carrier.Session) {
 	eventually(t, "agreement to rest", func() bool {
 		var err error
 		s, _, err = a.linkTo(b).Used()
-		return err == nil && ask(s, frame.Header{Kind: frame.KindRest}) == nil
+		return err == nil && ask(s, askRest) == nil
 	})
 	return s
 }
@@ -55,7 +58,7 @@ func TestAKeptSessionIsNotTheNextBoots(t *testing.T) {
 	next := b.sees(a, nil, tcpPort(port))
 	next.BootID = "another"
 	b.SetPeers([]Peer{next})
-	if err := ask(s, frame.Header{Kind: frame.KindTCP, Port: port}); err == nil {
+	if err := ask(s, frame.Header{Kind: frame.KindTCP, Port: port}.Append(nil)); err == nil {
 		t.Error("a port was reached over the session of the boot before")
 	}
 	<-s.Done()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,10 +44,17 @@ func Shorten(t *testing.T, p plan.Plan, id string) plan.Plan {
 // Tally is what a hunt did.
 type Tally struct {
 	Seeds, Faults int
-	// Virtual is the time that passed in the clusters, Core that of the cores, at most.
+	// Virtual is the time that passed in the clusters, Core what cores spent on them.
 	Virtual, Core time.Duration
-	// Broken are the seeds that broke a promise, with the first one that they broke.
-	Broken map[uint64]check.Violation
+	// Broken are the runs that broke a promise, by seed.
+	Broken map[uint64]Broken
+}
+
+// Broken is a run that broke promises. Its trace is kept: a replay of the seed may take other
+// steps, and break none.
+type Broken struct {
+	Trace    trace.Trace
+	Promises []check.Violation
 }
 
 // stuckAfter is far longer than any seed takes, beside other work and with the race detector.
@@ -57,14 +65,14 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 	t.Helper()
 	var (
 		mu    sync.Mutex
-		sum   = Tally{Broken: map[uint64]check.Violation{}}
-		began = time.Now()
+		sum   = Tally{Broken: map[uint64]Broken{}}
+		began = spent()
 		seed  = first
 	)
 	take := func() (uint64, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		sum.Core = time.Since(began) * time.Duration(workers)
+		sum.Core = spent() - began
 		seed++
 		return seed - 1, more(sum)
 	}
@@ -81,7 +89,9 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 					mu.Lock()
 					sum.Seeds, sum.Faults, sum.Virtual = sum.Seeds+1, sum.Faults+last.Faults, sum.Virtual+last.At
 					if len(broken) > 0 {
-						sum.Broken[seed] = broken[0]
+						sum.Broken[seed] = Broken{out, broken}
+						// At once: what is told at the end is lost where the process is ended before.
+						fmt.Printf("seed %d broke %s: %s\n", seed, broken[0].ID, broken[0].Message)
 					}
 					mu.Unlock()
 				}
@@ -89,6 +99,15 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 		}
 	})
 	return sum
+}
+
+// spent is what the process had of the cores: other work on the machine does not count.
+func spent() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		panic(fmt.Sprintf("what the process spent cannot be told: %v", err))
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // Explain is a run that broke promises, for people: the plan, what broke, and the trace up to

@@ -33,6 +33,9 @@ func Run(t *testing.T, p plan.Plan, log *slog.Logger) (out trace.Trace) {
 		}
 		cancel()
 		running.Wait()
+		if altered := w.Altered(); len(altered) > 0 {
+			t.Errorf("seed %d: coordinators changed records in place that all they read share: %v", p.Seed, altered)
+		}
 		out = w.Trace()
 	})
 	return out

@@ -1,6 +1,7 @@
 package simulator_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/operation"
 	"cadre.dev/figures"
 	"cadre.dev/simulator"
 	"cadre.dev/simulator/check"
@@ -23,6 +25,9 @@ var (
 	times  = flag.Int("times", 1, "TestSeed: how often, at most; it ends where a promise breaks")
 	long   = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
 	report = flag.String("report", "", "TestHunt: where to write the figures")
+	// What other commands found goes into the report as it is.
+	mutants = flag.String("mutants", "", "TestHunt: what core-mutants wrote; empty: the report says nothing of it")
+	covered = flag.Float64("covered", 0, "TestHunt: what core-coverage.sh printed; 0: the report says nothing of it")
 )
 
 // TestSeeds: a few seeds, the same ones each time.
@@ -82,35 +87,75 @@ func TestHunt(t *testing.T) {
 		}
 		return time.Since(began) < *long && len(sum.Broken) == 0
 	})
+	explain(t, sum)
 	result := figures.Result{Name: "sim", Rounds: sum.Seeds, Machine: figures.ThisMachine(), Figures: []figures.Figure{
 		one("seeds_without_violation", "seeds", ">= 200000", float64(sum.Seeds-len(sum.Broken)), map[string]float64{"first_seed": float64(first), "virtual_hours": sum.Virtual.Hours()}),
 		one("seeds_per_core_minute", "seeds", ">= 300", float64(sum.Seeds)/sum.Core.Minutes(), nil),
 		one("faults_injected", "faults", ">= 1000000", float64(sum.Faults), nil),
 		one("violations", "seeds", "<= 0", float64(len(sum.Broken)), nil),
 	}}
+	if *report != "" {
+		result.Figures = append(result.Figures, beside(t)...)
+	}
 	result.Print(os.Stdout)
 	if *report != "" {
 		if err := figures.Write(*report, result); err != nil {
 			t.Error(err)
 		}
 	}
-	explain(t, sum)
+}
+
+// beside are the figures of a report that fresh seeds do not tell.
+func beside(t *testing.T) []figures.Figure {
+	t.Helper()
+	begun := healed(simulator.Run(t, read(t, "testdata/split.plan"), nil))
+	replaced := len(slices.DeleteFunc(begun, func(k operation.Kind) bool { return k != operation.Replace }))
+	tried, wrong := sweep(t, 1, *pairs)
+	out := []figures.Figure{
+		one("split_third_of_fleet_replacements", "replacements", "<= 0", float64(replaced), nil),
+		one("crash_points_tried", "runs", ">= 600", float64(tried), map[string]float64{"pairs_of_each_plan": float64(*pairs)}),
+		one("crash_points_wrong", "runs", "<= 0", float64(wrong), nil),
+	}
+	if *covered > 0 {
+		out = append(out, one("core_statements_covered_percent", "%", ">= 95", *covered, nil))
+	}
+	if *mutants == "" {
+		return out
+	}
+	text, err := os.ReadFile(*mutants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found struct{ Tried, Killed int }
+	if err := json.Unmarshal(text, &found); err != nil || found.Tried == 0 {
+		t.Fatalf("%s: %d mutants: %v", *mutants, found.Tried, err)
+	}
+	percent := 100 * float64(found.Killed) / float64(found.Tried)
+	return append(out, one("core_mutants_killed_percent", "%", ">= 90", percent, map[string]float64{"tried": float64(found.Tried)}))
 }
 
 func one(name, unit, aim string, value float64, detail map[string]float64) figures.Figure {
 	return figures.New(name, unit, aim, []float64{value}, detail)
 }
 
-// explain shortens the first seed that broke a promise, and fails.
+// explain shortens the first seed that broke a promise, and fails. Where the shorter plan breaks
+// it only once in a while, the trace of the seed itself is what there is to read.
 func explain(t *testing.T, sum simulator.Tally) {
 	t.Helper()
-	for _, seed := range slices.Sorted(maps.Keys(sum.Broken)) {
-		t.Errorf("seed %d broke %s: %s; replay it: make sim SEED=%d", seed, sum.Broken[seed].ID, sum.Broken[seed].Message, seed)
+	seeds := slices.Sorted(maps.Keys(sum.Broken))
+	for _, seed := range seeds {
+		first := sum.Broken[seed].Promises[0]
+		t.Errorf("seed %d broke %s: %s; replay it: make sim SEED=%d", seed, first.ID, first.Message, seed)
 	}
-	for _, seed := range slices.Sorted(maps.Keys(sum.Broken)) {
-		p := simulator.Shorten(t, plan.Draw(seed), sum.Broken[seed].ID)
-		out, broken := simulator.Judge(t, p)
-		t.Errorf("seed %d, shortened:\n%s", seed, simulator.Explain(p, out, broken))
+	if len(seeds) == 0 {
 		return
 	}
+	seed := seeds[0]
+	as := sum.Broken[seed]
+	p := simulator.Shorten(t, plan.Draw(seed), as.Promises[0].ID)
+	out, broken := simulator.Judge(t, p)
+	if len(broken) == 0 {
+		t.Errorf("seed %d, as it ran:\n%s", seed, simulator.Explain(plan.Draw(seed), as.Trace, as.Promises))
+	}
+	t.Errorf("seed %d, shortened:\n%s", seed, simulator.Explain(p, out, broken))
 }

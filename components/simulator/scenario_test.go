@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"cadre.dev/simulator"
-	"cadre.dev/simulator/plan"
 )
 
 // TestScenarios runs what seeds found once: each is a plan, with a line "# ends:" that says what
@@ -24,10 +23,7 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.Parse(string(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := read(t, file)
 			_, ends, said := strings.Cut(string(text), "# ends:")
 			ends, _, _ = strings.Cut(ends, "\n")
 			out, broken := simulator.Judge(t, p)

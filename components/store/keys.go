@@ -31,6 +31,10 @@ const (
 	RevocationsPrefix = "control/revocations/"
 	FloorPrefix       = "control/floor/"
 	PausePrefix       = "control/pause/"
+	// FreezePrefix is where the freezes of single groups are; the one of all is FreezeKey.
+	FreezePrefix      = "control/freeze/"
+	DrainPrefix       = "control/drain/"
+	ProtectPrefix     = "control/protect/"
 	QueuePrefix       = "control/queue/"
 	DeletePrefix      = "control/delete/"
 	DeleteDisksPrefix = "control/delete-disks/"
@@ -128,6 +132,15 @@ func PauseKey(g string) string { return key("control", "pause", name(g)) }
 
 // FreezeKey is the operator's switch that stops every voluntary disruption.
 func FreezeKey() string { return "control/freeze" }
+
+// GroupFreezeKey is the operator's switch that does so in group g.
+func GroupFreezeKey(g string) string { return key("control", "freeze", name(g)) }
+
+// DrainKey is the operator's switch that takes slot out of service.
+func DrainKey(slot string) string { return key("control", "drain", name(slot)) }
+
+// ProtectKey is the operator's switch that keeps slot from what disrupts it.
+func ProtectKey(slot string) string { return key("control", "protect", name(slot)) }
 
 // GroupPolicyKey is the order of group g's Revisions and what was accepted for it.
 func GroupPolicyKey(g string) string { return key("policy", "groups", name(g)) }

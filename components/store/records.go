@@ -98,7 +98,13 @@ var Records = []Kind{
 	{"control/pause/<group>", typeOf[Pause](), Operator, 4 * kib,
 		"While it exists, the group's rollout starts no further step. Delete it to resume."},
 	{"control/freeze", typeOf[Freeze](), Operator, 4 * kib,
-		"While it exists, nothing voluntary that disrupts starts in any group. Delete it to go on."},
+		"While it exists and its time has not come, nothing voluntary that disrupts starts in any group. Delete it to go on."},
+	{"control/freeze/<group>", typeOf[Freeze](), Operator, 4 * kib,
+		"The same for one group."},
+	{"control/drain/<slot>", typeOf[SlotMark](), Operator, 4 * kib,
+		"While it exists and its time has not come, the Slot is out of service: it hands over what it leads, is drained, and nothing is done about it. Delete it to put the Slot back."},
+	{"control/protect/<slot>", typeOf[SlotMark](), Operator, 4 * kib,
+		"While it exists and its time has not come, nothing begins that would disrupt the Slot or cost its disk. What is known to be down is repaired all the same."},
 	{"control/approvals/<revision>", typeOf[policy.Approval](), Operator, 4 * kib,
 		"A person approved this Revision as the compose hash in it. Delete it to take the approval back."},
 	{"control/revocations/<revocation>", typeOf[policy.Revocation](), Operator, 4 * kib,
@@ -147,20 +153,19 @@ func KindOf(key string) (Kind, error) {
 // Matches reports whether key belongs to k: literal segments equal, every
 // variable segment well-formed.
 func (k Kind) Matches(key string) bool {
-	pattern, segments := strings.Split(k.Pattern, "/"), strings.Split(key, "/")
-	if len(pattern) != len(segments) {
-		return false
-	}
-	for i, p := range pattern {
+	// Each record that is read is looked for among all kinds: nothing is made on the way.
+	for pattern := k.Pattern; ; {
+		p, patterns, more := strings.Cut(pattern, "/")
+		segment, segments, longer := strings.Cut(key, "/")
 		grammar, variable := variables[p]
-		if variable && !grammar.MatchString(segments[i]) {
+		switch {
+		case more != longer, variable && !grammar.MatchString(segment), !variable && p != segment:
 			return false
+		case !more:
+			return true
 		}
-		if !variable && p != segments[i] {
-			return false
-		}
+		pattern, key = patterns, segments
 	}
-	return true
 }
 
 var variables = map[string]interface{ MatchString(string) bool }{

@@ -10,12 +10,25 @@ type Pause struct {
 	At     time.Time `json:"at"`
 }
 
-// Freeze is the operator's switch at control/freeze: nothing voluntary that
-// disrupts starts in any group while it exists.
+// Freeze is the operator's switch at control/freeze, or at control/freeze/<g> for one group:
+// nothing new starts in any group, or in that one, while it exists and Until has not come.
 type Freeze struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
+	// Until is when it ends by itself; zero: when it is deleted.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// SlotMark is an operator's switch about one Slot, at control/drain/<slot> or
+// control/protect/<slot>: it is on while it exists and Until has not come.
+type SlotMark struct {
+	Slot   string    `json:"slot"`
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	// Until is when it ends by itself; zero: when it is deleted.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // RequireApproval is the operator's switch at control/require-approval: while it

@@ -56,6 +56,8 @@ type Group struct {
 	// Admissions are records as JSON.
 	Admissions [][]byte
 	PausedFor  string
+	// Before is the spec that the last apply took the place of: what an undo proposes.
+	Before group.Spec
 	// Deleting: the group is being deleted.
 	Deleting bool
 }
@@ -66,6 +68,7 @@ type Server struct {
 	apiv1.UnimplementedPolicyServiceServer
 	apiv1.UnimplementedOperationServiceServer
 	apiv1.UnimplementedRecoveryServiceServer
+	apiv1.UnimplementedControlServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -91,6 +94,7 @@ type Server struct {
 	requests map[string]string // guarded like restarts; what an id stands for
 	mesh     Mesh
 	secrets  []*apiv1.Secret
+	marks    []*apiv1.Mark
 	recovery *apiv1.RecoverResponse // nil: zero
 	index    uint64
 	fail     map[string]error
@@ -152,6 +156,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterPolicyServiceServer(server, s)
 	apiv1.RegisterOperationServiceServer(server, s)
 	apiv1.RegisterRecoveryServiceServer(server, s)
+	apiv1.RegisterControlServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {

@@ -57,6 +57,7 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 		return out, nil
 	}
 	s.index++
+	g.Before = g.Spec
 	g.Spec, g.Stored, g.Index = spec, nil, s.index
 	out.Index = g.Index
 	s.groups[spec.Name] = g

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -66,6 +67,36 @@ func Step(a rollout.Action, now time.Time) string {
 		text += ": " + why
 	}
 	return OneLine(text)
+}
+
+// movesTold bounds how many changed fields of a move are told.
+const movesTold = 12
+
+// Moves says for each pair of revisions what its steps take, and which fields make it so
+// (R146): "3f2a1b0c -> 9a8b7c6d takes RESTART: template.compose (RESTART)".
+func Moves(p rollout.Plan) []string {
+	var out []string
+	for _, m := range p.Moves {
+		takes := group.ActionNone
+		for _, a := range p.Actions {
+			if a.From == m.From && a.To == m.To {
+				takes = group.Harshest(takes, a.Takes)
+			}
+		}
+		fields := make([]string, 0, movesTold)
+		for _, c := range m.Changes[:min(len(m.Changes), movesTold)] {
+			fields = append(fields, c.String())
+		}
+		if more := len(m.Changes) - len(fields); more > 0 {
+			fields = append(fields, fmt.Sprintf("%d more", more))
+		}
+		text := Arrow(m.From, m.To)
+		if takes != group.ActionNone {
+			text += " takes " + string(takes)
+		}
+		out = append(out, OneLine(text+": "+strings.Join(fields, ", ")))
+	}
+	return out
 }
 
 // Steps are the lines of a plan, numbered in the order in which the steps will be taken.

@@ -80,7 +80,7 @@ type told struct {
 func New(cfg Config) *Coordinator {
 	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now), told: map[string]told{}}
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
-	judge := vet.New(cfg.OwnApp, nil)
+	judge := judgeOf(cfg.OwnApp)
 	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
@@ -97,12 +97,31 @@ func New(cfg Config) *Coordinator {
 	return c
 }
 
+// judges by the coordinators' app. What one says of a spec depends on the spec alone, and to look
+// at a compose text costs more than all else at the start of a process.
+var judges sync.Map
+
+func judgeOf(ownApp string) *vet.Vet {
+	judge, _ := judges.LoadOrStore(ownApp, vet.New(ownApp, nil))
+	return judge.(*vet.Vet) //nolint:forcetypeassert // nothing else is stored
+}
+
 // Run reads the records, and leads while it has the Lease, until ctx ends.
 func (c *Coordinator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = c.views.Run(ctx) }) // it ends with ctx
 	all.Go(func() { _ = c.loop.Run(ctx) })
 	all.Wait()
+}
+
+// Altered are the keys of records that something in the process changed in place, though all
+// that it reads share them: see [view.View.Altered].
+func (c *Coordinator) Altered() []string {
+	v, _ := c.views.Latest()
+	if v == nil {
+		return nil
+	}
+	return v.Altered()
 }
 
 // Hear takes a report of the Boot that holds slot.

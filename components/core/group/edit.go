@@ -14,5 +14,17 @@ func EditProblems(old, next Spec) []Problem {
 		problems = append(problems, Problem{Path: "template.disk_gb", Rule: "R131", Message: fmt.Sprintf(
 			"%s, and the spec in force says %d: a disk only grows, so leave it at %d or give more; for smaller disks make a new group and move the data", word, from, from)})
 	}
+	return append(problems, tooHarsh(old, next)...)
+}
+
+// tooHarsh is R132: a change that costs more than next allows is refused as a whole, so that
+// nothing of it is done by half.
+func tooHarsh(old, next Spec) []Problem {
+	allowed := MostDisruptive(next)
+	var problems []Problem
+	for _, c := range Exceeding(Changes(old, next), allowed) {
+		problems = append(problems, Problem{Path: c.Path, Rule: "R132", Message: fmt.Sprintf(
+			"action_not_allowed: the change takes %s, and update_policy.most_disruptive_allowed_action is %s: leave the field as it is, or allow %s", c.Class, allowed, c.Class)})
+	}
 	return problems
 }

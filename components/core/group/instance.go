@@ -16,6 +16,9 @@ type InstanceSettings struct {
 	// ExcludeFromRollout keeps the Slot at its assigned Revision, as a partition does (R94,
 	// R139). It counts in every budget and quorum all the same.
 	ExcludeFromRollout bool `json:"exclude_from_rollout,omitempty"`
+	// PinnedRevision is what this Slot is to run whatever the template says: the digest of a
+	// Revision that is recorded. The Slot is moved to it like to a target, and stays there.
+	PinnedRevision string `json:"pinned_revision,omitempty"`
 	// ExcludeFromHealing leaves the Slot as it is when it breaks by itself (R139).
 	ExcludeFromHealing bool `json:"exclude_from_healing,omitempty"`
 	// PreservedState names a disk that is never deleted in a group whose others may be.
@@ -80,6 +83,12 @@ func (v *validator) instances(s Spec) {
 		}
 		seen[one.Ordinal] = true
 		v.meta(path+".metadata", one.Metadata)
+		if pin := one.PinnedRevision; pin != "" && !isHex(pin, revisionHexLen) {
+			v.add(path+".pinned_revision", "", "%q is no revision: give all %d hex digits, as `cadre instance describe` and `cadre rollout history -o json` do", pin, revisionHexLen)
+		}
+		if one.PinnedRevision != "" && one.ExcludeFromRollout {
+			v.add(path+".pinned_revision", "", "and exclude_from_rollout are both set: one moves the slot, the other keeps it where it is")
+		}
 		v.preservedDisk(path+".preserved_state.disk", one.PreservedState.Disk)
 	}
 }

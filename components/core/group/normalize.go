@@ -67,6 +67,9 @@ func (s Spec) clone() Spec {
 
 func (p *UpdatePolicy) normalize(heartbeat time.Duration) {
 	fill(&p.Type, Proactive)
+	fill(&p.MinimalAction, ActionNone)
+	fill(&p.MostDisruptiveAllowedAction, ActionReplace)
+	fill(&p.Leader, LeaderLast)
 	fill(&p.OnFailure, Pause)
 	if p.MaxUnavailableFixed == nil && p.MaxUnavailablePercent == nil {
 		p.MaxUnavailableFixed = ptr(1)

@@ -120,3 +120,16 @@ func longestHeartbeat(s Spec) time.Duration {
 }
 
 func clamp(n, low, high int) int { return max(low, min(n, high)) }
+
+// MostDisruptive is what a change may cost at most.
+func MostDisruptive(s Spec) UpdateAction {
+	if s.UpdatePolicy.MostDisruptiveAllowedAction == "" {
+		return ActionReplace
+	}
+	return s.UpdatePolicy.MostDisruptiveAllowedAction
+}
+
+// StepAction is what a step costs that is made for changes.
+func StepAction(s Spec, changes []Change) UpdateAction {
+	return Harshest(Needed(changes), s.UpdatePolicy.MinimalAction)
+}

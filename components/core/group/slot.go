@@ -31,7 +31,7 @@ func ParseSlot(slot string) (group string, ordinal int, err error) {
 // Members are the names of all Slots of the group in ordinal order.
 func (s Spec) Members() []string {
 	out := make([]string, 0, max(s.Replicas, 0))
-	for i := range s.Replicas {
+	for _, i := range s.Ordinals() {
 		out = append(out, SlotName(s.Name, i))
 	}
 	return out

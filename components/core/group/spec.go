@@ -13,8 +13,11 @@ type Spec struct {
 	// AppID is the platform's application, 40 lower-case hex characters. Empty:
 	// the first create allots it and the Slots' records keep it.
 	AppID string `json:"app_id,omitempty"`
-	// Replicas is the number of Slots, ordinals 0..Replicas-1.
-	Replicas         int              `json:"replicas"`
+	// Replicas is the number of Slots: of the first ordinals that Without does not name.
+	Replicas int `json:"replicas"`
+	// Without names Slots that the group is not to have: one that is there goes, whichever it
+	// is, and its ordinal is not used as long as it stands here.
+	Without          []string         `json:"without,omitempty"`
 	Template         Template         `json:"template"`
 	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
 	UpdatePolicy     UpdatePolicy     `json:"update_policy"`
@@ -92,6 +95,13 @@ const (
 // UpdatePolicy bounds the disruption of a rollout.
 type UpdatePolicy struct {
 	Type UpdateType `json:"type,omitempty"`
+	// MinimalAction makes each step of a rollout at least as harsh: NONE (default), REFRESH
+	// or RESTART. Changes that need no step get none.
+	MinimalAction UpdateAction `json:"minimal_action,omitempty"`
+	// MostDisruptiveAllowedAction bounds what a change of the spec may cost: one that costs
+	// more is refused, and a Slot that would need more is held. Default REPLACE: no bound
+	// (R132). What an operator asks for by a Slot's name, and healing, are not bound by it.
+	MostDisruptiveAllowedAction UpdateAction `json:"most_disruptive_allowed_action,omitempty"`
 	// MaxUnavailableFixed is a number of Slots; exclusive with the percent. Both
 	// absent means 1. Zero is refused where MaxSurgeFixed is zero too (R15).
 	MaxUnavailableFixed *int `json:"max_unavailable_fixed,omitempty"`
@@ -111,6 +121,12 @@ type UpdatePolicy struct {
 	HealthyDeadline Duration `json:"healthy_deadline,omitempty"`
 	// ProgressDeadline restarts with each Slot that arrives (R88). Default 3 x HealthyDeadline.
 	ProgressDeadline Duration `json:"progress_deadline,omitempty"`
+	// StepDelay is waited between the end of one step of a rollout and the beginning of the
+	// next one (R96); at most 24h, default none. Repairs of what is down do not wait for it.
+	StepDelay Duration `json:"step_delay,omitempty"`
+	// Leader is "last" (default) or "ask": whether the step of the Slot that leads waits for a
+	// person, who names it.
+	Leader string `json:"leader,omitempty"`
 	// ParallelVoters lifts the cap of one voter at a time (R17).
 	ParallelVoters bool `json:"parallel_voters,omitempty"`
 	// RequireApproval holds each new Revision back, the group's first one too, until

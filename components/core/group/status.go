@@ -55,6 +55,14 @@ type Hold struct {
 	Message   string `json:"message"`
 }
 
+// Mark is what an operator set on a Slot.
+type Mark struct {
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
+	// Until is when it ends by itself; zero: when it is taken back.
+	Until time.Time `json:"until,omitzero"`
+}
+
 // InstanceStatus is the state of one Slot (R137), as the leader reports it at
 // groups/<g>/slots/<slot>.
 type InstanceStatus struct {
@@ -83,6 +91,9 @@ type InstanceStatus struct {
 	Simulated bool `json:"simulated,omitempty"`
 	// Heals are the attempts to repair it by itself; nil: none that counts.
 	Heals *Heals `json:"heals,omitempty"`
+	// Drain and Protection are an operator's marks on the Slot, in force (R139).
+	Drain      *Mark `json:"drain,omitempty"`
+	Protection *Mark `json:"protection,omitempty"`
 	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
 	LastRefusal string `json:"last_refusal,omitempty"`
 	// Holds are what the Slot's next step waits for (R138); empty when it needs none, or

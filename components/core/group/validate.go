@@ -64,8 +64,8 @@ func Warnings(s Spec) []string {
 		out = append(out, fmt.Sprintf("even_voters: %d voters tolerate no more failures than %d (R19)", s.Replicas, s.Replicas-1))
 	}
 	for _, one := range s.Instances {
-		if one.Ordinal >= s.Replicas {
-			out = append(out, fmt.Sprintf("no_such_slot: %s is about no slot, as replicas is %d: ordinals go from 0", instancePath(one), s.Replicas))
+		if !s.HasOrdinal(one.Ordinal) {
+			out = append(out, fmt.Sprintf("no_such_slot: %s is about no slot: replicas is %d, and the last ordinal %d", instancePath(one), s.Replicas, s.lastOrdinal()))
 		}
 	}
 	if HasVoters(s) && MaxUnavailable(s) > max(VoterCap(s, s.Replicas), 1) {
@@ -83,11 +83,20 @@ const (
 	InterruptionRefuse = "refuse"
 )
 
+// Values of update_policy.leader.
+const (
+	// LeaderLast updates the Slot that leads after all others, with one hand-over (R53).
+	LeaderLast = "last"
+	// LeaderAsk does so when a person names the Slot.
+	LeaderAsk = "ask"
+)
+
 const (
 	maxDiskGB      = 65536
 	maxEnvBytes    = 64 << 10
 	maxMinReadySec = 3600
 	maxDeadline    = 7 * 24 * time.Hour
+	maxStepDelay   = 24 * time.Hour
 )
 
 type validator struct{ problems []Problem }
@@ -114,6 +123,7 @@ func (v *validator) group(s Spec) {
 	} else if HasDriver(s) && s.Replicas > MaxDriven {
 		v.add("replicas", "", "is %d: a group with workload.kind %q has at most %d", s.Replicas, s.Workload.Kind, MaxDriven)
 	}
+	v.without(s)
 	if s.ManagementPolicy != OrderedReady && s.ManagementPolicy != Parallel {
 		v.add("management_policy", "", "%q is unknown: use %s or %s", s.ManagementPolicy, OrderedReady, Parallel)
 	}

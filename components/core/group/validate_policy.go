@@ -11,6 +11,7 @@ func (v *validator) updatePolicy(s Spec) {
 	if p.Type != Proactive && p.Type != Opportunistic {
 		v.add("update_policy.type", "", "%q is unknown: use %s or %s", p.Type, Proactive, Opportunistic)
 	}
+	v.actions(p)
 	if p.OnFailure != Pause {
 		v.add("update_policy.on_failure", "R99", "%q is unknown: use %s; to go back, write the earlier template again", p.OnFailure, Pause)
 	}
@@ -19,11 +20,36 @@ func (v *validator) updatePolicy(s Spec) {
 	default:
 		v.add("update_policy.interruption", "", "%q is unknown: use %q or %q", p.Interruption, InterruptionAllow, InterruptionRefuse)
 	}
-	if p.Partition < 0 || p.Partition > s.Replicas {
-		v.add("update_policy.partition", "R94", "is %d: must be 0 to replicas (%d)", p.Partition, s.Replicas)
+	switch p.Leader {
+	case LeaderLast, LeaderAsk:
+	case "first":
+		v.add("update_policy.leader", "R53", "%q is not offered: a CVM that boots loses leadership, so that the next leader would be first again; use %q or %q", p.Leader, LeaderLast, LeaderAsk)
+	default:
+		v.add("update_policy.leader", "R53", "%q is unknown: use %q or %q", p.Leader, LeaderLast, LeaderAsk)
+	}
+	if limit := s.lastOrdinal() + 1; s.Replicas <= MaxReplicas && (p.Partition < 0 || p.Partition > limit) {
+		v.add("update_policy.partition", "R94", "is %d: must be 0 to %d, one more than the last ordinal", p.Partition, limit)
 	}
 	v.budget(s)
 	v.deadlines(s)
+}
+
+// actions judges how harsh updates have to be and may be.
+func (v *validator) actions(p UpdatePolicy) {
+	const least, most = "update_policy.minimal_action", "update_policy.most_disruptive_allowed_action"
+	known := UpdateActions()
+	switch {
+	case p.MinimalAction == ActionReplace:
+		v.add(least, "R131", "is %s: updates keep each Slot's identity and disk; use %s at most, and `cadre instance replace` where a disk is to be given up", ActionReplace, ActionRestart)
+	case !slices.Contains(known, p.MinimalAction):
+		v.add(least, "", "%q is unknown: use %s, %s or %s", p.MinimalAction, ActionNone, ActionRefresh, ActionRestart)
+	}
+	switch {
+	case !slices.Contains(known, p.MostDisruptiveAllowedAction):
+		v.add(most, "R132", "%q is unknown: use %s, %s, %s or %s", p.MostDisruptiveAllowedAction, ActionNone, ActionRefresh, ActionRestart, ActionReplace)
+	case p.MinimalAction.Harsher(p.MostDisruptiveAllowedAction):
+		v.add(most, "R132", "is %s, and minimal_action is %s: no step could ever be made; raise this one or lower that one", p.MostDisruptiveAllowedAction, p.MinimalAction)
+	}
 }
 
 func (v *validator) budget(s Spec) {
@@ -76,6 +102,9 @@ func (v *validator) deadlines(s Spec) {
 	minReady, healthy, progress := MinReady(s), HealthyDeadline(s), ProgressDeadline(s)
 	if n := s.UpdatePolicy.MinReadySeconds; n != nil && (*n < 0 || *n > maxMinReadySec) {
 		v.add("update_policy.min_ready_seconds", "R8", "is %d: must be 0 to %d", *n, maxMinReadySec)
+	}
+	if d := s.UpdatePolicy.StepDelay; d != 0 {
+		v.within("update_policy.step_delay", "R96", d.D(), maxStepDelay)
 	}
 	if v.within(healthyPath, "R87", healthy, maxDeadline) && healthy <= minReady {
 		v.add(healthyPath, "R87", "is %s: must be longer than min_ready_seconds (%s), which it includes", healthy, minReady)

@@ -52,6 +52,7 @@ func TestCTL11_ValidateRefuses(t *testing.T) {
 		"template.env":                             func(s *Spec) { s.Template.Env = map[string]string{"Z": strings.Repeat("a", maxEnvBytes)} },
 		`meta["a-b"]`:                              func(s *Spec) { s.Meta = map[string]string{"a-b": ""} },
 		"update_policy.type":                       func(s *Spec) { s.UpdatePolicy.Type = "SOMETIMES" },
+		"update_policy.leader":                     func(s *Spec) { s.UpdatePolicy.Leader = "first" },
 		"update_policy.on_failure":                 func(s *Spec) { s.UpdatePolicy.OnFailure = "ROLLBACK" },
 		"update_policy.partition":                  func(s *Spec) { s.UpdatePolicy.Partition = 4 },
 		"workload.kind":                            func(s *Spec) { s.Workload = Workload{Kind: "kafka"} },
@@ -257,5 +258,19 @@ func TestR8_INP10_MinReadyRange(t *testing.T) {
 		if got := problems(t, s); (got == nil) != ok {
 			t.Errorf("min_ready_seconds %d: %v", n, got)
 		}
+	}
+}
+
+func TestR96_TheStepDelayIsBounded(t *testing.T) {
+	for delay, ok := range map[time.Duration]bool{0: true, time.Second: true, 24 * time.Hour: true, time.Millisecond: false, -time.Second: false, 25 * time.Hour: false} {
+		s := goodSpec()
+		s.UpdatePolicy.StepDelay = Duration(delay)
+		if ok {
+			if got := problems(t, s); got != nil {
+				t.Errorf("%s: problems %v", delay, got)
+			}
+			continue
+		}
+		wantProblem(t, s, "update_policy.step_delay", "R96")
 	}
 }

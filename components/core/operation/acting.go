@@ -123,7 +123,7 @@ func (op Operation) accepted(f Facts, now time.Time) Operation {
 		return op.adopt(f, now)
 	case Delete:
 		return op.enter(Booting, now).because("waits for the platform to remove the CVM")
-	case Update, Restart:
+	case Update, Restart, Drain:
 	}
 	return op.enter(Booting, now).because("waits for the new boot")
 }

@@ -24,6 +24,8 @@ import (
 //	BOOTING    a new Boot is admitted at To ─► JOINING; a deleted CVM is gone ─► DONE
 //	JOINING    hooks done, available but for min_ready ─► SETTLING
 //	SETTLING   available for min_ready ─► DONE; any setback ─► JOINING
+//
+// A Drain stays DRAINED until it is not wanted any more, and is DONE then.
 func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	if op.Phase.Ended() || f.Term < op.Term {
 		return op, nil // ended, or asked by a leader of the past (R61)
@@ -41,6 +43,9 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if f.Retargeted && op.decided() {
 		return op.end(Superseded, "", "re-targeted by a newer operation", now), nil
+	}
+	if op.Kind == Drain && !op.Entered[Drained].IsZero() {
+		return op.stayDrained(f, now)
 	}
 	switch op.Phase {
 	case Recorded:

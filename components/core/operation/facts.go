@@ -105,6 +105,9 @@ type Facts struct {
 	Paused bool
 	// Resolved is what an operator said about the Operation; nil when nobody did.
 	Resolved *Resolution
+	// HandOver is how a drained member that leads again gives that away; nil: it does not lead,
+	// or nobody can take over.
+	HandOver *Transfer
 	// Retargeted: a newer Operation of the same Slot is recorded with this write.
 	Retargeted bool
 	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.

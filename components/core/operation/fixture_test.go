@@ -17,7 +17,7 @@ func begun(kind Kind) Operation {
 	switch kind {
 	case Create:
 		op.InstanceID, op.VMUUID, op.From, op.BootBefore = "", "", "", ""
-	case Restart:
+	case Restart, Drain:
 		op.From, op.To = "A", "A"
 	case Delete:
 		op.To = ""

@@ -56,6 +56,9 @@ const (
 	// Replace gives a Slot another CVM with an empty disk: the old one is gone, or goes
 	// first (R128). What was on its disk is lost.
 	Replace Kind = "REPLACE"
+	// Drain takes a Slot out of service on an operator's word and makes no platform call: it
+	// stays DRAINED until it is not wanted any more.
+	Drain Kind = "DRAIN"
 )
 
 // InPlace reports whether the Slot keeps its CVM and disk.
@@ -173,9 +176,10 @@ type Operation struct {
 }
 
 // OutlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
-// is the current one: what told its CVM to boot, what followed that, and what healed it.
+// is the current one: what told its CVM to boot, what followed that, what healed it, and how
+// often it could not be drained.
 func (op Operation) OutlivesRollout() bool {
-	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing
+	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain
 }
 
 // Transfer is a planned hand-over of leadership (R53).
@@ -237,9 +241,13 @@ type Rollout struct {
 	// when the rollout was opened again (R88).
 	ProgressAt time.Time `json:"progress_at"`
 	EndedAt    time.Time `json:"ended_at,omitzero"`
-	// PausedAt is set while paused, so that resume restarts the clocks (R93).
+	// PausedAt is set while paused, or while it waits for Slots that an operator drained or
+	// protects, so that what follows restarts the clocks (R93).
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	Term     uint64    `json:"term"`
+	// WaitsSince is set while all that is left waits for a person's decision, an approval or
+	// a wider bound, so that the clocks begin anew when it comes (R88).
+	WaitsSince time.Time `json:"waits_since,omitzero"`
+	Term       uint64    `json:"term"`
 }
 
 // Verdict is a judgement about a rollout as it was made: it is recorded, not derived

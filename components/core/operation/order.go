@@ -81,7 +81,13 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			return Order{}, false
 		}
 		o.Verb, o.Deadline = VerbPostLaunch, op.HealthyDeadline
-	case Recorded, Done, Superseded, "":
+	case Done:
+		// A Boot that was taken out of service goes back, also one that missed the wake-up.
+		if op.Kind != Drain || op.Entered[Draining].IsZero() {
+			return Order{}, false
+		}
+		o.Verb = VerbCancelDrain
+	case Recorded, Superseded, "":
 		return Order{}, false
 	}
 	return o, true

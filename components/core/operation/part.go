@@ -74,6 +74,7 @@ func (op Operation) parts(f Facts) []Part {
 		}
 	case Update:
 		all = op.changes(f)
+	case Drain:
 	}
 	return slices.DeleteFunc(all, func(p Part) bool { return slices.Contains(op.Applied, p) })
 }

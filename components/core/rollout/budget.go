@@ -44,7 +44,7 @@ func (t *taken) add(w *world, c candidate) {
 		t.creates = append(t.creates, c.m.slot)
 	case operation.Replace:
 		t.replacing = append(t.replacing, c.m)
-	case operation.Update, operation.Restart, operation.Delete:
+	case operation.Update, operation.Restart, operation.Delete, operation.Drain:
 	}
 	if w.voter(c.m) {
 		t.voters = append(t.voters, c.m)

@@ -47,6 +47,7 @@ func (pass *Pass) Plan() Plan {
 		Gone:       w.gone(),
 	}
 	w.keepMembership()
+	p.Moves = w.movesOf(actions)
 	p.Slots, p.Forget = w.slotRecords()
 	p.Message = w.message(actions)
 	p.Status = w.status(p)
@@ -135,6 +136,7 @@ func (w *world) inProgress() []Action {
 func (w *world) action(c candidate) Action {
 	m := c.m
 	a := Action{Slot: m.slot, Ordinal: m.ordinal, Kind: c.kind, Actor: c.actor, Why: m.want.why, From: m.observed, To: c.to, Class: c.class}
+	a.Takes = w.actionOf(c)
 	if r := m.request; r != nil && c.actor == operation.ActorOperator {
 		a.Request, a.Note, a.By = r.ID, r.Reason, r.By
 	}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -17,17 +18,17 @@ func (w *world) message(actions []Action) string {
 		return "failed: " + r.Reason
 	}
 	for _, a := range actions {
-		if a.Operation != "" {
+		if a.Operation != "" && !w.find(a.Slot).rests() {
 			return w.stepMessage(w.find(a.Slot))
 		}
 	}
 	for _, a := range actions {
-		if a.Execute {
+		if a.Execute && a.Operation == "" {
 			return fmt.Sprintf("begins %s of %s", a.Kind, a.Slot)
 		}
 	}
-	if len(actions) > 0 {
-		a := actions[0]
+	if i := slices.IndexFunc(actions, func(a Action) bool { return len(a.Holds) > 0 }); i >= 0 {
+		a := actions[i]
 		return fmt.Sprintf("%s of %s waits: %s: %s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message)
 	}
 	if w.ending() {
@@ -95,6 +96,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 	}
 	minReady := group.MinReady(w.spec)
+	sooner(w.obs.Freeze.Until)
 	for _, m := range w.everyone {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))
@@ -103,6 +105,11 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 			earlier(&stale, m.report.ReceivedAt.Add(w.t.StaleAfter+time.Millisecond))
 		} else {
 			sooner(w.lostAt(m))
+		}
+		for _, mark := range []*Mark{m.seen.Drain, m.seen.Protection} {
+			if mark != nil {
+				sooner(mark.Until)
+			}
 		}
 		if a, ill := w.ails(m); ill {
 			sooner(a.at)

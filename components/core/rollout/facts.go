@@ -50,6 +50,9 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.AwaitsQuorum = w.awaitsQuorum(m)
 	f.Set, f.LeavesAlive = w.inSet(m), group.LeavesAlive(w.spec)
 	f.Unwanted = w.unwanted(m, op)
+	if op.Kind == operation.Drain {
+		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})
+	}
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
 	return f
@@ -103,6 +106,9 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 // unwanted is why op should not be begun any more; empty while it should (R82, R105).
 func (w *world) unwanted(m *member, op operation.Operation) string {
 	overtaken := w.overtaken(m, op)
+	if marked := w.unwantedByHand(m, op); op.Kind == operation.Drain || marked != "" {
+		return orWord(marked, overtaken)
+	}
 	switch {
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"
@@ -126,6 +132,9 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the slot is not outdated any more"
 	case op.To != m.want.revision:
 		return fmt.Sprintf("the spec moved on to %.8s", m.want.revision)
+	case op.Kind == operation.Update && op.Request == "" && w.exceeds(m):
+		needed, _ := w.takes(m)
+		return fmt.Sprintf("%s: it takes %s, and update_policy.most_disruptive_allowed_action is %s", HoldActionNotAllowed, needed, group.MostDisruptive(w.spec))
 	case w.rollout.State == operation.FailedState && op.Attempt <= 1 && op.Kind == operation.Update:
 		return "the rollout failed: " + w.rollout.Reason
 	}

@@ -88,8 +88,12 @@ func TestATT15_AnUnapprovedRevisionIsPlannedAndHeld(t *testing.T) {
 		t.Errorf("approved by its hash alone: held %v", got)
 	}
 	f.rec.Policy.Approvals[revisionOf(f.spec, "B")] = policy.Approval{ComposeHash: hashOf("B")}
-	if got := gateHolds(f.plan()); len(got) != 0 {
+	p = f.plan()
+	if got := gateHolds(p); len(got) != 0 {
 		t.Errorf("approved and held: %v", got)
+	}
+	if p.Rollout.State != operation.Running || !p.Rollout.ProgressAt.Equal(f.now) {
+		t.Errorf("approved after two days: %s (%s), its clock began at %s", p.Rollout.State, p.Rollout.Reason, p.Rollout.ProgressAt)
 	}
 }
 

@@ -13,6 +13,8 @@ const (
 	// HoldPaused and HoldFrozen: an operator stopped new steps (R92).
 	HoldPaused = "paused"
 	HoldFrozen = "frozen"
+	// HoldProtected: an operator protects the Slot from what disrupts it (R139).
+	HoldProtected = "protected"
 	// HoldRolloutFailed: the rollout failed, nothing voluntary moves (R99).
 	HoldRolloutFailed = "rollout_failed"
 	// HoldFailedStep: another Slot's step failed and it is not back (R40).
@@ -55,6 +57,12 @@ const (
 	HoldDeferred = "deferred"
 	// HoldOpportunistic: the spec moves a Slot only when something else touches it.
 	HoldOpportunistic = "opportunistic"
+	// HoldActionNotAllowed: the update takes more than the spec allows (R132).
+	HoldActionNotAllowed = "action_not_allowed"
+	// HoldStepDelay: the spec wants a pause after the step before (R96).
+	HoldStepDelay = "step_delay"
+	// HoldLeaderAsks: the spec has the leader's step wait for a person.
+	HoldLeaderAsks = "leader_asks"
 	// HoldPredecessor: ORDERED_READY waits for the Slot before.
 	HoldPredecessor = "predecessor"
 	// HoldAppID: the first create allots the app that the others join.

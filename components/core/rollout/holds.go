@@ -23,7 +23,7 @@ func (w *world) holdsOfBlindness(candidate, look) []Hold {
 func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	var holds []Hold
 	if w.obs.Frozen {
-		holds = append(holds, hold(HoldFrozen, "everything is frozen by an operator; lift the freeze to go on"))
+		holds = append(holds, w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope()))
 	}
 	if w.pausedFor(c.kind, c.actor) {
 		holds = append(holds, hold(HoldPaused, "the group is paused by an operator; resume it to go on"))
@@ -36,7 +36,7 @@ func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 // begin and the other called off would begin for ever.
 func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 	scaleOut := k == operation.Create && w.stable != ""
-	return w.obs.Paused && !scaleOut && by != operation.ActorHealing && !w.ending()
+	return w.obs.Paused && !scaleOut && k != operation.Drain && by != operation.ActorHealing && !w.ending()
 }
 
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).
@@ -158,7 +158,7 @@ func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 	return holds
 }
 
-// holdsOfScaleIn: the highest first, one at a time, while everybody else is fine.
+// holdsOfScaleIn: of several the highest first, one at a time, while everybody else is fine.
 func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	if w.ending() {
 		return nil

@@ -82,6 +82,8 @@ type Observation struct {
 	// Paused and Frozen are operator switches.
 	Paused bool
 	Frozen bool
+	// Freeze says who froze it, why and until when, where that is known.
+	Freeze Mark
 	// Requests of operators about Slots and Operations of this group.
 	Requests []Request
 	// Deletion is set while an operator wants the whole group gone.
@@ -198,4 +200,7 @@ type SlotObservation struct {
 	Refusal   *policy.Refusal
 	// Report is nil when the admitted Boot has not reported.
 	Report *Report
+	// Drain and Protection are an operator's marks on the Slot, in force; nil: there is none.
+	Drain      *Mark
+	Protection *Mark
 }

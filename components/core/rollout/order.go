@@ -46,12 +46,15 @@ func (w *world) candidates() []candidate {
 		case "", operation.Delete:
 		case operation.Create, operation.Replace:
 			creates = append(creates, c)
-		case operation.Update, operation.Restart:
+		case operation.Update, operation.Restart, operation.Drain:
 			updates = append(updates, c)
 		}
 	}
 	for _, m := range w.condemned {
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
+		if m.drained() && !w.ending() {
+			continue // it is the operator's until it is undrained
+		}
 		if m.open == nil && m.seen.Instance != nil && !keep {
 			deletes = append(deletes, candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)})
 		}
@@ -67,6 +70,8 @@ func (w *world) need(m *member) candidate {
 	switch {
 	case m.open != nil && !w.retargetable(m):
 		return c
+	case m.drained():
+		return w.drain(m, c)
 	case m.open == nil && m.asked(RequestReplace) && !m.missing():
 		c.kind, c.actor = operation.Replace, operation.ActorOperator
 	case w.heal(m, &c):

@@ -49,6 +49,8 @@ type Action struct {
 	From  string `json:"from_revision,omitempty"`
 	To    string `json:"to_revision,omitempty"`
 	Class Class  `json:"class,omitempty"`
+	// Takes is what the step costs the member (R146); empty for creations and removals.
+	Takes group.UpdateAction `json:"takes,omitempty"`
 	// Execute: may run now. Otherwise Holds has at least one entry.
 	Execute bool   `json:"execute"`
 	Holds   []Hold `json:"holds,omitempty"`
@@ -87,6 +89,13 @@ type Action struct {
 	Retarget string `json:"retarget,omitempty"`
 }
 
+// Move is what an update from one Revision to another changes (R146).
+type Move struct {
+	From    string         `json:"from_revision,omitempty"`
+	To      string         `json:"to_revision"`
+	Changes []group.Change `json:"changes"`
+}
+
 // Plan is the whole decision of one pass.
 type Plan struct {
 	Group string `json:"group"`
@@ -96,6 +105,8 @@ type Plan struct {
 	Generation uint64 `json:"generation"`
 	// Actions in the order in which they will be taken.
 	Actions []Action `json:"actions"`
+	// Moves are the updates among Actions, by what they change.
+	Moves []Move `json:"moves,omitempty"`
 	// Rollout is the rollout record as it should read now; nil when none is due.
 	Rollout *operation.Rollout `json:"rollout,omitempty"`
 	// Superseded is the record of the rollout before, to be written as well, when a

@@ -32,7 +32,7 @@ func harmOf(k operation.Kind) harm {
 	switch k {
 	case operation.Create:
 		return constructive
-	case operation.Update, operation.Restart:
+	case operation.Update, operation.Restart, operation.Drain:
 		return disruptive
 	case operation.Delete, operation.Replace:
 		return destructive
@@ -69,10 +69,18 @@ var predicates = []predicate{
 	{names: []string{HoldIncomplete}, first: (*world).holdsOfBlindness, again: (*world).holdsOfBlindness},
 	{names: []string{HoldPaused, HoldFrozen}, first: (*world).holdsOfSwitches,
 		once: "a pause calls an Operation off that has not acted (R92)"},
+	{names: []string{HoldProtected}, from: disruptive, first: (*world).holdsOfProtection,
+		once: "a protection calls an Operation off that has not acted"},
 	{names: []string{HoldRolloutFailed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfFailure,
 		once: "a failed rollout makes an Operation unwanted that has not acted"},
 	{names: []string{HoldOpportunistic}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfType,
 		once: "a change of the type is a new decision"},
+	{names: []string{HoldActionNotAllowed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfHarshness,
+		once: "a lower bound makes an Operation unwanted that has not acted"},
+	{names: []string{HoldLeaderAsks}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
+		first: (*world).holdsOfAsking, once: "what was begun was asked for, or did not lead"},
+	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
+		first: (*world).holdsOfDelay, once: "it is about the beginning of a step"},
 	{names: []string{HoldCallUndecided}, first: (*world).holdsOfUndecided,
 		once: "a step that began is finished; the budget counts the other one"},
 	{names: []string{HoldDuplicate, HoldInstanceMissing, HoldReplaced, HoldUnadopted}, first: (*world).holdsOfBinding,

@@ -21,10 +21,10 @@ var predicateRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\| ([^|
 func aboutOf(p predicate) string {
 	kinds := map[operation.Kind]string{
 		operation.Create: "creations", operation.Update: "updates", operation.Restart: "restarts",
-		operation.Delete: "removals", operation.Replace: "replacements",
+		operation.Delete: "removals", operation.Replace: "replacements", operation.Drain: "drains",
 	}
 	var about []string
-	all := []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace}
+	all := []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace, operation.Drain}
 	for _, k := range all {
 		if harmOf(k) >= p.from && (p.only == nil || slices.Contains(p.only, k)) {
 			about = append(about, kinds[k])

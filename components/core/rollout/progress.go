@@ -37,12 +37,13 @@ func (w *world) trackRollout() {
 		return
 	}
 	w.noteArrivals()
-	done, doing, excluded := w.arrived(), w.workLeft(), w.excluded()
+	done, doing := w.arrived(), w.workLeft()
+	excluded, by := w.excluded()
 	switch {
 	case done && w.spec.UpdatePolicy.Partition > 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
-	case done && excluded != "":
-		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: exclude_from_rollout keeps it back", excluded))
+	case done && by != "":
+		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s keeps it back", excluded, by))
 	case done:
 		w.setState(operation.Complete, "every slot is at the target and available")
 		w.stable = w.target
@@ -55,7 +56,7 @@ func (w *world) trackRollout() {
 	case w.obs.Paused || w.obs.Frozen:
 		w.setState(operation.PausedState, "paused by an operator")
 	default:
-		w.resume()
+		w.keepProgressClock()
 		if v := w.evidence(); v != nil {
 			v.At = w.now
 			r.Verdict = v
@@ -67,15 +68,24 @@ func (w *world) trackRollout() {
 }
 
 // excluded are the Slots that are kept from the target by the spec's instance blocks. The
-// rollout is not complete without them (R139).
-func (w *world) excluded() string {
-	var slots []string
+// rollout is not complete without them (R139); by is the field that keeps the first one, ""
+// when there is none.
+func (w *world) excluded() (slots, by string) {
+	var names []string
 	for _, m := range w.members {
-		if m.want.kept && m.observed != w.target && w.spec.Instance(m.ordinal).ExcludeFromRollout {
-			slots = append(slots, m.slot)
+		own, field := w.spec.Instance(m.ordinal), ""
+		switch {
+		case m.observed == w.target || m.ordinal < w.spec.UpdatePolicy.Partition:
+		case own.ExcludeFromRollout:
+			field = "exclude_from_rollout"
+		case own.PinnedRevision != "":
+			field = "pinned_revision"
+		}
+		if field != "" {
+			names, by = append(names, m.slot), orWord(by, field)
 		}
 	}
-	return strings.Join(slots, ", ")
+	return strings.Join(names, ", "), by
 }
 
 func verdictText(v *operation.Verdict) string {
@@ -164,7 +174,7 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 		}
 		r.EndedAt = time.Time{}
 		if ended(s) {
-			r.EndedAt = w.now
+			r.EndedAt, r.WaitsSince = w.now, time.Time{}
 		}
 	}
 	if s != operation.FailedState {
@@ -187,6 +197,36 @@ func (w *world) resume() {
 		// A time to come was written by a leader whose clock was ahead.
 		r.PausedAt, r.ProgressAt = time.Time{}, w.now
 	}
+	switch waits := w.waitsForDecision(); {
+	case waits && r.WaitsSince.IsZero():
+		r.WaitsSince = w.now
+	case !waits && !r.WaitsSince.IsZero():
+		r.WaitsSince, r.ProgressAt = time.Time{}, w.now
+	}
+}
+
+// waitsForDecision: what is left waits until a person approves, allows more, or asks for it.
+func (w *world) waitsForDecision() bool {
+	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed || w.tooHarsh() != nil || w.onlyLeaderAsks()
+}
+
+// keepProgressClock lets the clock stand while the rollout waits for Slots that an operator
+// marked, and starts it anew after that, like after a pause.
+func (w *world) keepProgressClock() {
+	r, waits := w.rollout, w.waitsForMarks()
+	if !waits || r.PausedAt.IsZero() || r.State != operation.Running {
+		w.resume()
+	}
+	if waits && r.PausedAt.IsZero() {
+		r.PausedAt = w.now
+	}
+}
+
+// waitsForMarks: a Slot that the rollout has to bring to the target is an operator's for now.
+func (w *world) waitsForMarks() bool {
+	return slices.ContainsFunc(w.members, func(m *member) bool {
+		return m.keptByHand() && w.inScope(m) && (!m.available || w.outdated(m))
+	})
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the
@@ -294,6 +334,9 @@ func failedIn(op *operation.Operation) operation.Phase {
 // end of a hook that was waited for.
 func (w *world) progressSince() time.Time {
 	since := w.rollout.ProgressAt
+	if _, until := w.delayedUntil(); until.After(since) {
+		since = until // the spec's own pause is not the rollout's time
+	}
 	for _, m := range w.members {
 		if m.open == nil {
 			continue
@@ -308,7 +351,10 @@ func (w *world) progressSince() time.Time {
 // waitsForPeople: time that a person (who approves, too) or a heartbeating hook takes
 // is not the rollout's; the hook's absolute cap ends that (R88).
 func (w *world) waitsForPeople() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic || !w.gate(w.target).Allowed {
+	if w.waitsForDecision() {
+		return true
+	}
+	if w.waitsForMarks() {
 		return true
 	}
 	return slices.ContainsFunc(w.members, func(m *member) bool {

@@ -113,6 +113,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 		s.Since = &since
 	}
 	s.Heals = m.record.Heals
+	s.Drain, s.Protection = m.seen.Drain.told(), m.seen.Protection.told()
 	if r := m.seen.Refusal; r != nil && (m.seen.Admission == nil || r.At.After(m.seen.Admission.AdmittedAt)) {
 		s.LastRefusal = fmt.Sprintf("%s: %s", r.Code, r.Message)
 	}

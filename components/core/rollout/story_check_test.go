@@ -117,7 +117,7 @@ func (k *checker) budget(slot string) {
 			spare++
 		}
 	}
-	if k.c.store.slots[slot].Ordinal >= k.c.spec.Replicas {
+	if !k.c.spec.HasOrdinal(k.c.store.slots[slot].Ordinal) {
 		spare-- // it is an extra one itself, or goes for good: the others have to be enough
 		if len(away) == 0 {
 			return

@@ -104,6 +104,19 @@ func operatorEvents() []event {
 			s.c.spec.Replicas = n
 			return err
 		}},
+		{"operator wants N replicas without SLOTS", func(s *story, arg []string) (err error) {
+			if s.c.spec.Replicas, err = strconv.Atoi(arg[0]); err == nil {
+				s.c.spec.Without, err = s.slots(arg[1])
+			}
+			return err
+		}},
+		{"operator pins SLOT to WORD", func(s *story, arg []string) error {
+			_, ordinal, err := group.ParseSlot(arg[0])
+			pin := s.c.spec
+			pin.Template.Compose = storyCompose(arg[1])
+			s.c.spec.Instances = []group.InstanceSettings{{Ordinal: ordinal, PinnedRevision: pin.Revision()}}
+			return err
+		}},
 		{"operator wants os_image WORD", func(s *story, arg []string) error {
 			s.wants(func(t *group.Template) { t.OSImage = arg[0] })
 			return nil
@@ -122,6 +135,19 @@ func operatorEvents() []event {
 		{"operator resumes the group", func(s *story, _ []string) error { s.c.paused = false; return nil }},
 		{"operator freezes everything", func(s *story, _ []string) error { s.c.frozen = true; return nil }},
 		{"operator lifts the freeze", func(s *story, _ []string) error { s.c.frozen = false; return nil }},
+		{"operator freezes everything for TIME", func(s *story, arg []string) error {
+			d, err := time.ParseDuration(arg[0])
+			s.c.frozen, s.c.freeze = true, rollout.Mark{By: "op", Reason: "a holiday", Until: s.w.now.Add(d)}
+			return err
+		}},
+		{"operator drains SLOT(?: for TIME)?", func(s *story, arg []string) error {
+			return s.mark(&s.c.drains, arg[0], arg[1], "its host is mended")
+		}},
+		{"operator undrains SLOT", func(s *story, arg []string) error { delete(s.c.drains, arg[0]); return nil }},
+		{"operator protects SLOT(?: for TIME)?", func(s *story, arg []string) error {
+			return s.mark(&s.c.protects, arg[0], arg[1], "a report runs on it")
+		}},
+		{"operator unprotects SLOT", func(s *story, arg []string) error { delete(s.c.protects, arg[0]); return nil }},
 		{"operator requests restart of SLOT", func(s *story, arg []string) error {
 			ask(s, rollout.Request{Kind: rollout.RequestRestart, Slot: arg[0], Reason: "to see it come back", By: "op"})
 			return nil
@@ -166,6 +192,23 @@ func operatorEvents() []event {
 			return nil
 		}},
 	}
+}
+
+// mark sets a mark on a Slot; with no time it stands until it is taken back.
+func (s *story) mark(on *map[string]*rollout.Mark, slot, length, reason string) error {
+	mark := &rollout.Mark{By: "op", Reason: reason}
+	if length != "" {
+		d, err := time.ParseDuration(length)
+		if err != nil {
+			return err
+		}
+		mark.Until = s.w.now.Add(d)
+	}
+	if *on == nil {
+		*on = map[string]*rollout.Mark{}
+	}
+	(*on)[slot] = mark
+	return nil
 }
 
 func memberEvents() []event {

@@ -31,6 +31,9 @@ type coordinator struct {
 	timing   rollout.Timing
 	paused   bool
 	frozen   bool
+	freeze   rollout.Mark
+	drains   map[string]*rollout.Mark
+	protects map[string]*rollout.Mark
 	deleting *rollout.Deletion
 	givenUp  []string
 	// provisioning takes this long before a call that leads to a Revision.
@@ -113,7 +116,7 @@ func (c *coordinator) records() rollout.Records {
 // observe looks at everything, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
-		Paused: c.paused, Frozen: c.frozen, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp}
+		Paused: c.paused, Frozen: c.frozen, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp}
 	for i, r := range obs.Requests {
 		for _, op := range c.store.operations {
 			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request == r.ID
@@ -156,7 +159,7 @@ func (c *coordinator) known() []string { return slices.Sorted(maps.Keys(c.store.
 
 func (c *coordinator) look(slot string) rollout.SlotObservation {
 	_, ordinal, _ := group.ParseSlot(slot)
-	o := rollout.SlotObservation{Slot: slot, Ordinal: ordinal}
+	o := rollout.SlotObservation{Slot: slot, Ordinal: ordinal, Drain: c.drains[slot], Protection: c.protects[slot]}
 	bound := c.store.slots[slot].VMUUID
 	if found := c.w.listed(slot); len(found) > 0 && !c.w.blind {
 		slices.SortStableFunc(found, func(a, b rollout.Instance) int {

@@ -126,6 +126,15 @@ func (s *story) option(text string) error {
 	case "":
 	case "parallel":
 		s.c.spec.ManagementPolicy = group.Parallel
+	case "most_disruptive_allowed_action":
+		p.MostDisruptiveAllowedAction = group.UpdateAction(value)
+	case "leader":
+		p.Leader = value
+	case "step_delay":
+		p.StepDelay = group.Duration(length)
+		return notLength
+	case "minimal_action":
+		p.MinimalAction = group.UpdateAction(value)
 	case "opportunistic":
 		p.Type = group.Opportunistic
 	case "interruption":

@@ -29,18 +29,24 @@ func (w *world) extras() []int {
 		one := &w.rec.Slots[i]
 		switch {
 		case one.Group != w.spec.Name && one.Group != "":
-		case one.Ordinal >= w.spec.Replicas && one.Extra:
+		case w.spec.HasOrdinal(one.Ordinal):
+			if w.waitsAtWork(one) {
+				left++
+			}
+		case one.Extra:
 			have[one.Ordinal] = true
-		case one.Ordinal >= w.spec.Replicas:
+		default:
 			taken[one.Ordinal] = true // scaled in: it has data of its own
-		case w.waitsAtWork(one):
-			left++
 		}
 	}
 	// A rollout that waits for somebody keeps what it has, and makes nothing more.
 	making := current && r.State == operation.Running && w.spec.UpdatePolicy.Type != group.Opportunistic && !w.obs.Paused && !w.obs.Frozen
 	var out []int
-	for n := w.spec.Replicas; len(out) < limit && n < w.spec.Replicas+limit+len(taken) && n < group.MaxReplicas; n++ {
+	first := 0
+	if all := w.spec.Ordinals(); len(all) > 0 {
+		first = all[len(all)-1] + 1
+	}
+	for n := first; len(out) < limit && n < first+limit+len(taken) && n < group.MaxReplicas; n++ {
 		if have[n] || making && !taken[n] && len(out) < left {
 			out = append(out, n)
 		}
@@ -51,7 +57,8 @@ func (w *world) extras() []int {
 // waitsAtWork: the Slot serves at another Revision than the target, and the rollout is to
 // update it.
 func (w *world) waitsAtWork(r *group.SlotRecord) bool {
-	if r.Ordinal < w.spec.UpdatePolicy.Partition || w.spec.Instance(r.Ordinal).ExcludeFromRollout {
+	own := w.spec.Instance(r.Ordinal)
+	if r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout || own.PinnedRevision != "" {
 		return false
 	}
 	return r.WasAvailableAt != "" && r.Assigned != w.target

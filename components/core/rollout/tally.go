@@ -24,6 +24,8 @@ type tally struct {
 	proven bool
 	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
 	heard, expected int
+	// tooHarsh are those whose update takes more than the spec allows (R132).
+	tooHarsh []*member
 	// outdated wait for their update, outdatedVoters are those of them that count.
 	outdated, outdatedVoters []*member
 }
@@ -51,6 +53,9 @@ func (w *world) takeTally() {
 		}
 		if w.outdated(m) {
 			t.outdated = append(t.outdated, m)
+			if w.exceeds(m) {
+				t.tooHarsh = append(t.tooHarsh, m)
+			}
 			if w.voter(m) {
 				t.outdatedVoters = append(t.outdatedVoters, m)
 			}
@@ -62,13 +67,14 @@ func (w *world) takeTally() {
 			if m.open.Actor == operation.ActorHealing {
 				t.healing++
 			}
-			if m.open.Kind != operation.Create {
+			if m.open.Kind != operation.Create && m.open.Kind != operation.Drain {
 				t.steps = append(t.steps, m)
 			}
 			if m.open.Kind == operation.Replace {
 				t.replacing = append(t.replacing, m)
 			}
-			if w.voter(m) {
+			// One that an operator took out of service may stay so for days: no step waits for it.
+			if w.voter(m) && !m.rests() {
 				t.openVoters = append(t.openVoters, m)
 			}
 		}

@@ -77,7 +77,7 @@ func (w *world) fitToLead(c candidate, others []*member) []string {
 		if m == c.m || !m.available || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
 			continue
 		}
-		if c.kind == operation.Update && w.inScope(m) && m.observed != c.to && c.broken == whole {
+		if c.kind == operation.Update && w.inScope(m) && m.observed != m.want.revision && c.broken == whole {
 			continue
 		}
 		fit = append(fit, m)

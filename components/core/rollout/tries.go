@@ -20,7 +20,8 @@ const (
 // times is asked for again when a person says so, or asks for something else.
 func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	n, refusals, last := w.tries(c)
-	if n == 0 || c.marked || c.actor == operation.ActorOperator {
+	byHand := c.marked || c.actor == operation.ActorOperator
+	if n == 0 || byHand && c.kind != operation.Drain {
 		return nil
 	}
 	if refusals >= maxRefusals {
@@ -39,8 +40,12 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 
 // tries is the newest run of steps of c's Slot that came to nothing, for what c is about.
 func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) {
-	for i := len(c.m.past) - 1; i >= 0; i-- {
-		op := &c.m.past[i]
+	past := c.m.past
+	if c.kind == operation.Drain {
+		past = c.m.drains
+	}
+	for i := len(past) - 1; i >= 0; i-- {
+		op := &past[i]
 		if op.Kind != c.kind || op.To != c.to && c.kind != operation.Delete || !cameToNothing(op) {
 			break
 		}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -33,17 +34,36 @@ func (w *world) wanted(m *member) want {
 	case m.condemned && m.record.Extra:
 		return want{why: "the rollout that it was made for is over"}
 	case m.condemned:
-		return want{why: fmt.Sprintf("scaled in to %d slots", w.spec.Replicas)}
+		return want{why: w.whyCondemned(m)}
 	case m.extra:
 		return want{revision: w.target, why: "an extra slot for the time of the rollout"}
 	case m.ordinal < w.spec.UpdatePolicy.Partition:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
 	case w.spec.Instance(m.ordinal).ExcludeFromRollout:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].exclude_from_rollout keeps it", m.ordinal)}
+	case w.spec.Instance(m.ordinal).PinnedRevision != "":
+		return w.pinned(m, w.spec.Instance(m.ordinal).PinnedRevision)
 	case making && w.stableKnown() && !w.tally.proven && w.stable != w.target:
 		return want{revision: w.stable, why: "the stable revision: no slot has proven the target yet"}
 	}
 	return want{revision: w.target, why: "the spec's target"}
+}
+
+// whyCondemned: the Slot is left out by name, or lies beyond the last one.
+func (w *world) whyCondemned(m *member) string {
+	if slices.Contains(w.spec.Without, m.slot) {
+		return "left out by `without`"
+	}
+	return fmt.Sprintf("scaled in to %d slots", w.spec.Replicas)
+}
+
+// pinned is what a Slot is to run whose spec names a Revision for it. One that is not recorded
+// has no content to run.
+func (w *world) pinned(m *member, pin string) want {
+	if _, known := w.rec.Revisions[pin]; !known && pin != w.target {
+		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].pinned_revision names %.8s, which is not recorded: it stays where it is", m.ordinal, pin)}
+	}
+	return want{revision: pin, why: fmt.Sprintf("instance[\"%d\"].pinned_revision", m.ordinal)}
 }
 
 // whereItIs is what a Slot that no rollout updates is to run: what it was assigned, for a

@@ -27,6 +27,8 @@ type world struct {
 	superseded *operation.Rollout
 	// judged are the Revisions that the policy was asked about in this pass.
 	judged map[string]policy.Decision
+	// moves are the differences between Revisions that were asked for in this pass.
+	moves map[move][]group.Change
 
 	// members are the desired Slots by ordinal; condemned those to be removed,
 	// highest first; everyone is both.
@@ -71,6 +73,8 @@ type member struct {
 	// was made; followed are the ids of those that a later call came after.
 	superseded []*operation.Operation
 	followed   map[string]bool
+	// drains are the ended Operations that were to take it out of service, of whatever rollout.
+	drains []operation.Operation
 	// healed are the ended Operations that healed it, of whatever rollout.
 	healed []*operation.Operation
 	// moved is the one of superseded that told the CVM to boot something else than what is
@@ -97,6 +101,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.joinSlots()
 	w.joinOperations()
 	w.joinRequests()
+	w.dropEndedMarks()
 	w.appID = w.knownAppID()
 	for _, m := range w.everyone {
 		w.judge(m)
@@ -122,11 +127,7 @@ func (w *world) desired() []int {
 	if w.obs.Deletion != nil {
 		return nil
 	}
-	all := make([]int, max(w.spec.Replicas, 0))
-	for i := range all {
-		all[i] = i
-	}
-	return append(all, w.extras()...)
+	return append(w.spec.Ordinals(), w.extras()...)
 }
 
 // joinSlots makes one member per desired ordinal and per condemned Slot that has
@@ -144,7 +145,7 @@ func (w *world) joinSlots() {
 		slot := group.SlotName(w.spec.Name, ordinal)
 		m := &member{slot: slot, ordinal: ordinal, condemned: !wanted[ordinal]}
 		m.record = group.SlotRecord{Group: w.spec.Name, Slot: slot, Ordinal: ordinal}
-		m.extra = wanted[ordinal] && ordinal >= w.spec.Replicas
+		m.extra = wanted[ordinal] && !w.spec.HasOrdinal(ordinal)
 		m.record.Extra = m.extra
 		byOrdinal[ordinal], w.bySlot[slot] = m, m
 		if m.condemned {
@@ -201,6 +202,9 @@ func (w *world) joinOperations() {
 		}
 		if m != nil && op.Actor == operation.ActorHealing && op.Phase.Ended() {
 			m.healed = append(m.healed, op)
+		}
+		if m != nil && op.Kind == operation.Drain && op.Phase.Ended() {
+			m.drains = append(m.drains, *op)
 		}
 		switch {
 		case m == nil:

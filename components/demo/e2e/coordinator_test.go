@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,6 +85,8 @@ func TestPausedExLeader(t *testing.T) {
 	}
 	c.apply(t)
 	slot := c.awaitPhase(t, operation.Acting)
+	// The record of a call comes before it: paused between the two, the leader has made none.
+	c.awaitUpdateCall(t, before)
 	if err := c.Fault(within(t, time.Minute), "pause", ex); err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +151,22 @@ func TestPausedExLeader(t *testing.T) {
 		t.Errorf("%s says that %s leads with term %d, another one that %s does with term %d", before.leader,
 			self.GetLeader(), self.GetTerm(), peer.GetLeader(), peer.GetTerm())
 	}
+}
+
+// awaitUpdateCall waits until the platform has got an update call since before, whether or
+// not it has taken effect yet.
+func (c *cluster) awaitUpdateCall(t *testing.T, before sight) {
+	t.Helper()
+	eventually(t, "the update call", time.Minute, func(ctx context.Context) error {
+		calls, err := c.Calls(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(calls[before.calls:], func(call rig.Call) bool { return call.UpdateAsked() }) {
+			return fmt.Errorf("%d calls since, none of them an update", len(calls)-before.calls)
+		}
+		return nil
+	})
 }
 
 // wantRecordsOf checks that every record of the last rollout was last written by

@@ -14,7 +14,7 @@ func three(workload string, change ...func(*group.Spec)) *run {
 }
 
 func availabilityCases() []cases {
-	return []cases{budgetCases(), quorumCases(), leaderCases(), haltCases(), pathCases()}
+	return []cases{budgetCases(), quorumCases(), leaderCases(), haltCases(), freezeCases(), pathCases()}
 }
 
 func budgetCases() cases {
@@ -170,6 +170,27 @@ func haltCases() cases {
 			{"a Slot that is kept back failed", three("none", maxUnavailable(3), func(s *group.Spec) { s.UpdatePolicy.Partition = 1 }).
 				phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
 			{"another rollout", failed().op("b", "pg-1", draining, elsewhere)},
+		},
+	}
+}
+
+func freezeCases() cases {
+	frozen := func() *run { return three("none").operator(freezeSwitch) }
+	byHealing := func(op *operation.Operation) { op.Actor, op.Kind = operation.ActorHealing, operation.Restart }
+	const draining, acting = operation.Draining, operation.Acting
+	return cases{
+		id: "I6-freeze",
+		bad: []named{
+			{"a step of a rollout", frozen().after(time.Minute).phases("a", "pg-0", operation.Recorded, draining)},
+			{"a repair", frozen().after(time.Minute).op("a", "pg-0", draining, byHealing)},
+			{"what was only recorded before", three("none").phases("a", "pg-0", operation.Recorded).operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
+			{"frozen anew", frozen().removed().operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
+		},
+		good: []named{
+			{"a moment after, unknown yet", frozen().phases("a", "pg-0", draining)},
+			{"what is under way", three("none").phases("a", "pg-0", draining).operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", acting)},
+			{"thawed", frozen().after(time.Minute).operator(freezeSwitch).removed().phases("a", "pg-0", draining)},
+			{"another switch", three("none").operator("control/queue/r1").after(time.Minute).phases("a", "pg-0", draining)},
 		},
 	}
 }

@@ -42,6 +42,7 @@ func ofAvailability() []Checker {
 		{"I2", "a healthy voter is taken away only while the others are a majority", each(quorum)},
 		{"I3", "who leads the workload is taken away last, and only after leadership moved off it or its drain's time is over", each(leaderLast)},
 		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides", each(halt)},
+		{"I6-freeze", "while an operator has everything frozen no Operation begins to take a member away", each(freeze)},
 		{"I7", "within one rollout a Slot comes to each Revision once at most: once forward, once back", onePath},
 		{"I23", "the CVM of a Slot is deleted with its disk only where somebody gave that up: the group or the Slot goes, or is replaced on request", each(disks)},
 	}

@@ -23,6 +23,19 @@ func halt(s *state, e trace.Event) []string {
 	return nil
 }
 
+// freezeSwitch is the operators' key that stops everything while it exists.
+const freezeSwitch = "control/freeze"
+
+// freeze is I6, as far as an operator says it: while everything is frozen no Operation takes a
+// member away, whoever it is for. What is under way goes on.
+func freeze(s *state, e trace.Event) []string {
+	op := s.disrupts(e)
+	if op == nil || s.frozen < 0 || s.now-s.frozen <= EvidenceAge {
+		return nil
+	}
+	return wrong("%s takes %s away, and everything is frozen since %s", op.ID, op.Slot, s.frozen)
+}
+
 // halts reports that failed is evidence against its rollout still.
 func (s *state) halts(failed *operation.Operation) bool {
 	sp := s.spec(failed.Group)

@@ -9,12 +9,14 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/trace"
 )
 
 // EvidenceAge is how old what a decision rests on may be: what happened less long ago may be
-// unknown to whoever decides.
-const EvidenceAge = 10 * time.Second
+// unknown to whoever decides. An agent's last report counts for so long, and where the platform
+// shows what was before there is nothing else to go by.
+var EvidenceAge = rollout.Timing{}.OrDefault().StaleAfter
 
 // state is what the trace told up to an event.
 type state struct {
@@ -33,8 +35,9 @@ type state struct {
 	decidedAt            int
 	// storeIndex is the store's last.
 	storeIndex uint64
-	// switches of the operators that are set.
+	// switches of the operators that are set. frozen is since when all is, -1 while it is not.
 	switches map[string]bool
+	frozen   time.Duration
 }
 
 // groupState is what is known of a group.
@@ -80,7 +83,7 @@ type member struct {
 func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	s := &state{
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
-		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]bool{},
+		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]bool{}, frozen: -1,
 	}
 	for i, e := range t {
 		s.now, s.index = e.At, i
@@ -123,6 +126,12 @@ func (s *state) apply(e trace.Event) {
 func (s *state) record(e trace.Event) {
 	if name, is := switchKey(e.Key); is {
 		s.switches[name] = !e.Deleted
+		if name == freezeSwitch {
+			s.frozen = -1
+			if !e.Deleted {
+				s.frozen = s.now
+			}
+		}
 	}
 	s.storeIndex = max(s.storeIndex, e.Index)
 	if decides(e) {
@@ -360,5 +369,5 @@ func decides(e trace.Event) bool {
 // own keeps it back.
 func inScope(sp *group.Spec, slot string) bool {
 	_, ordinal, err := group.ParseSlot(slot)
-	return err == nil && ordinal < sp.Replicas && ordinal >= sp.UpdatePolicy.Partition && !sp.Instance(ordinal).ExcludeFromRollout
+	return err == nil && sp.HasOrdinal(ordinal) && ordinal >= sp.UpdatePolicy.Partition && !sp.Instance(ordinal).ExcludeFromRollout && sp.Instance(ordinal).PinnedRevision == ""
 }

@@ -1,25 +1,29 @@
-// Package plan decides from a seed what happens in a run: the group, what its operator asks
+// Package plan decides from a seed what happens in a run: the groups, what their operator asks
 // for, and what goes wrong, when and where. It is a pure function of the seed.
 package plan
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 )
 
 // Plan of a run.
 type Plan struct {
 	Seed uint64
-	// Coordinators that there are; Replicas of the one group, which has Workload.
-	Coordinators, Replicas int
-	Workload               string
-	// Healing is what heals by itself: Unhealed, or the group's replace.
-	Healing string
-	// Moves are what the operator does, in order of time. The first makes the group.
+	// Coordinators that there are.
+	Coordinators int
+	Groups       []Group
+	// Moves are what the operator does, in order of time. The first of a group makes it.
 	Moves []Move
 	// Faults that begin at a time, in order of time.
 	Faults []Fault
+	// CrashPoints end the coordinator that makes the n-th step of the run, counted from 1, right
+	// after it: a step is a transaction that is applied or a call that is sent, whoever makes it.
+	CrashPoints []int
 	// Odds are of each call and write, until HealAt.
 	Odds Odds
 	// HealAt is when all goes right again; Rest is how long it then has to come to rest. What
@@ -27,9 +31,27 @@ type Plan struct {
 	HealAt, Rest, Still time.Duration
 }
 
-// Move is an edit of the spec.
+// Group is what its spec says from its first Move to its last.
+type Group struct {
+	Name string
+	// Replicas at first.
+	Replicas int
+	// Workload is its kind: NoWorkload, or one with a leader or with voters.
+	Workload string
+	// Healing is what heals by itself: Unhealed, or the group's replace.
+	Healing string
+}
+
+// NoWorkload has neither a leader nor voters.
+const NoWorkload = "none"
+
+// workloads are the values of Group.Workload.
+var workloads = []string{"patroni", "etcd", "consul", NoWorkload}
+
+// Move is an edit of a group's spec.
 type Move struct {
-	At time.Duration
+	At    time.Duration
+	Group string
 	// Release names the content; Replicas are as many as then.
 	Release  string
 	Replicas int
@@ -58,12 +80,16 @@ const (
 	Expire FaultKind = "expire"
 	// Skew puts a coordinator's wall clock off by By.
 	Skew FaultKind = "skew"
+	// Split parts every third member of all groups from all coordinators.
+	Split FaultKind = "split"
+	// Freeze is no fault of anybody: the operator stops everything, for For.
+	Freeze FaultKind = "freeze"
 )
 
 // Unhealed: the group's spec has no healing.
 const Unhealed = "none"
 
-// healings are the values of Plan.Healing.
+// healings are the values of Group.Healing.
 var healings = []string{Unhealed, "ask", "auto"}
 
 // Fault is one thing that goes wrong.
@@ -72,11 +98,24 @@ type Fault struct {
 	At   time.Duration
 	// For is how long it lasts, where it does.
 	For time.Duration
-	// Target is the ordinal of the coordinator or member that it happens to.
-	Target int
+	// Target is the Slot of the coordinator or member that it happens to; All where it happens
+	// to everybody.
+	Target string
 	// By is how far a clock is off, of Skew.
 	By time.Duration
 }
+
+// All is the Target of what happens to no one in particular.
+const All = "all"
+
+// Coordinator is the Slot of the n-th one.
+func Coordinator(n int) string { return fmt.Sprintf("coordinator-%d", n) }
+
+// Member is the n-th Slot of a group.
+func Member(group string, n int) string { return fmt.Sprintf("%s-%d", group, n) }
+
+// GroupOf a Slot is all of its name but the ordinal.
+func GroupOf(slot string) string { return slot[:max(strings.LastIndexByte(slot, '-'), 0)] }
 
 // Odds are how often calls and writes go wrong, each 0 to 1.
 type Odds struct {
@@ -96,30 +135,36 @@ const Horizon = 8 * time.Minute
 func Draw(seed uint64) Plan {
 	r := Source(seed, "plan", 0)
 	p := Plan{
-		Seed: seed, Coordinators: 1 + 2*r.IntN(2), Replicas: 1 + r.IntN(5), Workload: "patroni",
-		HealAt: Horizon, Rest: 90 * time.Minute, Still: 40 * time.Minute,
+		Seed: seed, Coordinators: 1 + 2*r.IntN(2), HealAt: Horizon, Rest: 90 * time.Minute, Still: 40 * time.Minute,
 	}
-	if r.IntN(3) == 0 {
-		p.Workload = "none"
+	for _, name := range []string{"pg", "app", "kv"}[:1+max(r.IntN(5)-2, 0)] {
+		g := Group{name, 1 + r.IntN(5), workloads[r.IntN(len(workloads))], healings[r.IntN(len(healings))]}
+		p.Groups = append(p.Groups, g)
+		p.Moves = append(p.Moves, moves(r, g)...)
 	}
-	p.Healing = healings[r.IntN(len(healings))]
-	p.Moves = []Move{{0, "one", p.Replicas}}
+	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
+	p.Faults, p.Odds = faults(r, p), odds(r)
+	return p
+}
+
+// moves make a group, and change it once to three times.
+func moves(r *rand.Rand, g Group) []Move {
+	out := []Move{{0, g.Name, "one", g.Replicas}}
 	for n, at := 0, 90*time.Second; n < 1+r.IntN(3); n++ {
 		at += upTo(r, 2*time.Minute)
-		m := Move{at, []string{"two", "three", "one"}[r.IntN(3)], p.Replicas}
+		m := Move{at, g.Name, []string{"two", "three", "one"}[r.IntN(3)], g.Replicas}
 		if r.IntN(4) == 0 {
 			m.Replicas = 1 + r.IntN(5)
 		}
-		p.Moves = append(p.Moves, m)
+		out = append(out, m)
 	}
-	p.Faults, p.Odds = faults(r, p), odds(r)
-	return p
+	return out
 }
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
-var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Halt, Lose, Expire, Skew}
+var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Halt, Lose, Expire, Skew, Split, Freeze}
 
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {
@@ -131,10 +176,14 @@ func faults(r *rand.Rand, p Plan) []Fault {
 			break
 		}
 		f := Fault{Kind: kinds[r.IntN(len(kinds))], At: at, For: min(time.Second+upTo(r, 90*time.Second), Horizon-at)}
-		if f.Target = r.IntN(p.Coordinators); f.ofMember() {
-			f.Target = r.IntN(p.Replicas)
+		switch f.Target = Coordinator(r.IntN(p.Coordinators)); {
+		case f.ofAll():
+			f.Target = All
+		case f.ofMember():
+			g := p.Groups[r.IntN(len(p.Groups))]
+			f.Target = Member(g.Name, r.IntN(g.Replicas))
 		}
-		if (f.Kind == Mute || f.Kind == Sicken) && r.IntN(3) == 0 {
+		if slices.Contains([]FaultKind{Mute, Sicken, Split}, f.Kind) && r.IntN(3) == 0 {
 			f.For = Horizon - at // for long enough to count as lost
 		}
 		if f.Kind == Skew {

@@ -14,6 +14,7 @@ func TestTextKeepsAPlan(t *testing.T) {
 		if again := Draw(seed); !reflect.DeepEqual(p, again) {
 			t.Fatalf("seed %d: %v and %v", seed, p, again)
 		}
+		p.CrashPoints = []int{int(seed) + 1, 900}
 		read, err := Parse(p.String())
 		if err != nil || !reflect.DeepEqual(read, p) {
 			t.Fatalf("seed %d: %v\n%s\n%s", seed, err, p, read)
@@ -22,11 +23,13 @@ func TestTextKeepsAPlan(t *testing.T) {
 }
 
 func TestParseNamesEveryLine(t *testing.T) {
-	_, err := Parse("# a plan\nseed x\nreplicas 3 4\nfault 1s melt 0 1s 0s\nodds late 2\nodds luck 1\nmove 1s\nfly\n")
+	_, err := Parse("# a plan\nseed x\ngroup pg 3 patroni none 4\ngroup kv 1 mongo none\nfault 1s melt all 1s 0s\nodds late 2\nodds luck 1\nmove 1s\nfly\n" +
+		"move 2s web one 1\nfault 3s lose web-0 0s 0s")
 	if err == nil {
 		t.Fatal("nothing is wrong with it")
 	}
-	for _, want := range []string{"line 2: seed", "line 3: replicas", "line 4: fault", `"melt" is no fault`, "line 5: odds: it must be 0 to 1", `"luck" is unknown`, "line 7: move", "line 8: fly: the word is unknown", "a plan has coordinators"} {
+	for _, want := range []string{"line 2: seed", "line 3: group", `"mongo" is none of`, "line 5: fault", `"melt" is no fault`, "line 6: odds: it must be 0 to 1", `"luck" is unknown`, "line 8: move", "line 9: fly: the word is unknown",
+		"a plan has coordinators", "group pg has replicas, and a move at 0s", `move at 2s: there is no group "web"`, `there is no member "web-0"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
 		}
@@ -50,13 +53,15 @@ func TestShorterIsShorter(t *testing.T) {
 }
 
 func size(p Plan) (n int) {
-	if p.Healing != Unhealed {
-		n++
+	for _, g := range p.Groups {
+		if n++; g.Healing != Unhealed {
+			n++
+		}
 	}
 	for _, odds := range p.Odds.named() {
 		if *odds != 0 {
 			n++
 		}
 	}
-	return n + len(p.Faults) + len(p.Moves) + p.Coordinators
+	return n + len(p.CrashPoints) + len(p.Faults) + len(p.Moves) + p.Coordinators
 }

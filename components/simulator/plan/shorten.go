@@ -11,7 +11,7 @@ func Shorter(p Plan) []Plan {
 	var out []Plan
 	with := func(change func(*Plan)) {
 		less := p
-		less.Faults, less.Moves = slices.Clone(p.Faults), slices.Clone(p.Moves)
+		less.Groups, less.Faults, less.Moves = slices.Clone(p.Groups), slices.Clone(p.Faults), slices.Clone(p.Moves)
 		change(&less)
 		out = append(out, less)
 	}
@@ -24,7 +24,16 @@ func Shorter(p Plan) []Plan {
 	for i := range p.Faults {
 		with(func(q *Plan) { q.Faults = slices.Delete(q.Faults, i, i+1) })
 	}
-	for i := 1; i < len(p.Moves); i++ {
+	for _, g := range p.Groups[1:] {
+		with(func(q *Plan) { q.drop(g.Name) })
+	}
+	for i := range p.CrashPoints {
+		with(func(q *Plan) { q.CrashPoints = slices.Delete(slices.Clone(p.CrashPoints), i, i+1) })
+	}
+	for i, m := range p.Moves {
+		if m.At == 0 {
+			continue // it makes a group
+		}
 		with(func(q *Plan) { q.Moves = slices.Delete(q.Moves, i, i+1) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Odds.named())) {
@@ -32,19 +41,32 @@ func Shorter(p Plan) []Plan {
 			with(func(q *Plan) { *q.Odds.named()[name] = 0 })
 		}
 	}
-	if p.Healing != Unhealed {
-		with(func(q *Plan) { q.Healing = Unhealed })
+	for i, g := range p.Groups {
+		if g.Healing != Unhealed {
+			with(func(q *Plan) { q.Groups[i].Healing = Unhealed })
+		}
 	}
 	if p.Coordinators > 1 {
 		with(func(q *Plan) {
 			q.Coordinators = 1
-			q.Faults = slices.DeleteFunc(q.Faults, func(f Fault) bool { return f.Target > 0 && !f.ofMember() })
+			q.Faults = slices.DeleteFunc(q.Faults, func(f Fault) bool { return f.ofCoordinator() && f.Target != Coordinator(0) })
 		})
 	}
 	return out
 }
 
-// ofMember reports whether Target is the ordinal of a member.
+// drop takes a group away, with all that happens to it.
+func (p *Plan) drop(group string) {
+	p.Groups = slices.DeleteFunc(p.Groups, func(g Group) bool { return g.Name == group })
+	p.Moves = slices.DeleteFunc(p.Moves, func(m Move) bool { return m.Group == group })
+	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.ofMember() && GroupOf(f.Target) == group })
+}
+
+// ofMember, ofAll and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
 	return slices.Contains([]FaultKind{Mute, Sicken, Reboot, Halt, Lose}, f.Kind)
 }
+
+func (f Fault) ofAll() bool { return slices.Contains([]FaultKind{Split, Freeze, Expire}, f.Kind) }
+
+func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() }

@@ -14,13 +14,18 @@ import (
 // String is the plan as text that [Parse] reads: a word and its values on each line.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d\ncoordinators %d\nreplicas %d\nworkload %s\nhealing %s\nheal %s\nrest %s\nstill %s\n",
-		p.Seed, p.Coordinators, p.Replicas, p.Workload, p.Healing, p.HealAt, p.Rest, p.Still)
+	fmt.Fprintf(&b, "seed %d\ncoordinators %d\nheal %s\nrest %s\nstill %s\n", p.Seed, p.Coordinators, p.HealAt, p.Rest, p.Still)
+	for _, g := range p.Groups {
+		fmt.Fprintf(&b, "group %s %d %s %s\n", g.Name, g.Replicas, g.Workload, g.Healing)
+	}
 	for _, m := range p.Moves {
-		fmt.Fprintf(&b, "move %s %s %d\n", m.At, m.Release, m.Replicas)
+		fmt.Fprintf(&b, "move %s %s %s %d\n", m.At, m.Group, m.Release, m.Replicas)
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "fault %s %s %d %s %s\n", f.At, f.Kind, f.Target, f.For, f.By)
+		fmt.Fprintf(&b, "fault %s %s %s %s %s\n", f.At, f.Kind, f.Target, f.For, f.By)
+	}
+	for _, n := range p.CrashPoints {
+		fmt.Fprintf(&b, "crash-point %d\n", n)
 	}
 	named := p.Odds.named()
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -43,7 +48,7 @@ func (o *Odds) named() map[string]*float64 {
 // every line that is wrong.
 func Parse(text string) (Plan, error) {
 	var errs []error
-	p := Plan{Healing: Unhealed}
+	var p Plan
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
@@ -54,10 +59,33 @@ func Parse(text string) (Plan, error) {
 			errs = append(errs, fmt.Errorf("line %d: %s: %w", n, words[0], err))
 		}
 	}
-	if errs = append(errs, lines.Err()); p.Coordinators < 1 || p.Replicas < 1 || len(p.Moves) == 0 {
-		errs = append(errs, errors.New("a plan has coordinators, replicas and a move at least"))
+	return p, errors.Join(append(errs, lines.Err(), p.whole())...)
+}
+
+// whole reports what a plan lacks, and what it says of groups that it does not have.
+func (p Plan) whole() error {
+	var errs []error
+	if p.Coordinators < 1 || len(p.Groups) == 0 {
+		errs = append(errs, errors.New("a plan has coordinators and a group at least"))
 	}
-	return p, errors.Join(errs...)
+	names := map[string]bool{}
+	for _, g := range p.Groups {
+		made := slices.ContainsFunc(p.Moves, func(m Move) bool { return m.Group == g.Name && m.At == 0 })
+		if names[g.Name] = true; !made || g.Replicas < 1 {
+			errs = append(errs, fmt.Errorf("group %s has replicas, and a move at 0s that makes it", g.Name))
+		}
+	}
+	for _, m := range p.Moves {
+		if !names[m.Group] {
+			errs = append(errs, fmt.Errorf("move at %s: there is no group %q", m.At, m.Group))
+		}
+	}
+	for _, f := range p.Faults {
+		if f.ofMember() && !names[GroupOf(f.Target)] {
+			errs = append(errs, fmt.Errorf("fault at %s: there is no member %q: name it as group-0", f.At, f.Target))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // take reads the values of one line.
@@ -68,14 +96,8 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Seed = f.number()
 	case "coordinators":
 		p.Coordinators = int(f.number())
-	case "replicas":
-		p.Replicas = int(f.number())
-	case "workload":
-		p.Workload = f.word()
-	case "healing":
-		if p.Healing = f.word(); !slices.Contains(healings, p.Healing) {
-			f.fail(fmt.Errorf("%q is none of %v", p.Healing, healings))
-		}
+	case "group":
+		p.Groups = append(p.Groups, Group{Name: f.word(), Replicas: int(f.number()), Workload: f.oneOf(workloads), Healing: f.oneOf(healings)})
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -83,12 +105,14 @@ func (p *Plan) take(word string, values []string) (err error) {
 	case "still":
 		p.Still = f.time()
 	case "move":
-		p.Moves = append(p.Moves, Move{At: f.time(), Release: f.word(), Replicas: int(f.number())})
+		p.Moves = append(p.Moves, Move{At: f.time(), Group: f.word(), Release: f.word(), Replicas: int(f.number())})
 	case "fault":
-		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: int(f.number()), For: f.time(), By: f.time()})
+		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
 		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(kinds, kind) {
 			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, kinds))
 		}
+	case "crash-point":
+		p.CrashPoints = append(p.CrashPoints, int(f.number()))
 	case "odds":
 		name := f.word()
 		odds, known := p.Odds.named()[name]
@@ -123,6 +147,14 @@ func (f *fields) word() string {
 	first := f.values[0]
 	f.values = f.values[1:]
 	return first
+}
+
+func (f *fields) oneOf(words []string) string {
+	word := f.word()
+	if !slices.Contains(words, word) {
+		f.fail(fmt.Errorf("%q is none of %v", word, words))
+	}
+	return word
 }
 
 func (f *fields) number() uint64 {

@@ -101,8 +101,9 @@ type Event struct {
 	// Resting, of Settled, by group: "" when everything is as the spec wants it, else the
 	// reason that its status gives. A group without an entry says nothing.
 	Resting map[string]string
-	// Faults of Settled: how often something was made to go wrong.
-	Faults int
+	// Faults of Settled: how often something was made to go wrong. Steps are the transactions
+	// and calls that coordinators made.
+	Faults, Steps int
 }
 
 // Call is one request to the platform.

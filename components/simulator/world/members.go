@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -14,11 +15,6 @@ import (
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 )
-
-// groupName is the one group of a simulated cluster.
-const groupName = "pg"
-
-func memberSlot(n int) string { return fmt.Sprintf("%s-%d", groupName, n) }
 
 // cvm is a CVM with the agent and the workload in it. Guarded by World.mu.
 type cvm struct {
@@ -47,11 +43,7 @@ type cvm struct {
 	sequence            uint64
 }
 
-// workload is the group's own cluster. Guarded by World.mu.
-type workload struct {
-	leader string
-	epoch  uint64
-}
+func (c *cvm) group() string { return plan.GroupOf(c.slot) }
 
 // membersLook is how often a member looks at its orders, and reports.
 const membersLook = 500 * time.Millisecond
@@ -73,7 +65,7 @@ func (w *World) members(ctx context.Context) {
 func (w *World) processesLocked() []*process {
 	var out []*process
 	for n := range w.plan.Coordinators {
-		slot := coordinatorSlot(n)
+		slot := plan.Coordinator(n)
 		if p := w.coordinators[slot]; p != nil && !p.dead() && w.cuts[cut{slot, toMembers}] == 0 {
 			out = append(out, p)
 		}
@@ -152,38 +144,30 @@ func (w *World) tell(c *cvm, boot string, d *controlv1.Desired) {
 	c.told, c.seenTerm, c.seenState = d, d.GetTerm(), max(c.seenState, d.GetState())
 }
 
-// standLocked notes whether the member serves, and who leads the workload.
+// standLocked notes whether the member serves, and has its group's cluster choose who leads.
 func (w *World) standLocked(c *cvm) {
 	well := c.boot != "" && c.admitted && c.sick == 0
-	group := &w.workload
 	switch {
 	case well && !c.served:
 		c.served = true
-		w.noteLocked(trace.Event{Kind: trace.Served, By: c.slot, Group: groupName, Slot: c.slot, Boot: c.boot})
+		w.noteLocked(trace.Event{Kind: trace.Served, By: c.slot, Group: c.group(), Slot: c.slot, Boot: c.boot})
+		w.workloads[c.group()].join(c.slot)
 	case !well && c.served:
 		w.stopLocked(c, "not well")
 	}
-	if well && group.leader == "" && w.plan.Workload != "none" {
-		w.leadLocked(c.slot)
-	}
+	w.electLocked(c.group())
 }
 
 // stopLocked notes that the member does not serve any more; a leader leads no more.
 func (w *World) stopLocked(c *cvm, why string) {
 	if c.served {
 		c.served = false
-		w.noteLocked(trace.Event{Kind: trace.Stopped, By: c.slot, Group: groupName, Slot: c.slot, Boot: c.boot, Text: why})
+		w.noteLocked(trace.Event{Kind: trace.Stopped, By: c.slot, Group: c.group(), Slot: c.slot, Boot: c.boot, Text: why})
 	}
-	if w.workload.leader == c.slot {
-		w.leadLocked("")
+	if w.workloads[c.group()].leader == c.slot {
+		w.leadLocked(c.group(), "")
 	}
-}
-
-func (w *World) leadLocked(slot string) {
-	group := &w.workload
-	group.leader = slot
-	group.epoch++
-	w.noteLocked(trace.Event{Kind: trace.Led, By: slot, Group: groupName, Slot: slot})
+	w.electLocked(c.group())
 }
 
 // reportLocked does what the order says, and is what the agent says of it.
@@ -206,15 +190,21 @@ func (w *World) reportLocked(c *cvm) *controlv1.Report {
 }
 
 func (w *World) memberLocked(c *cvm) *controlv1.MemberView {
-	group, well := &w.workload, c.sick == 0
-	out := &controlv1.MemberView{Alive: well, Ready: well, CaughtUp: &well, Leader: group.leader, Epoch: group.epoch, MayDisrupt: true}
-	switch {
-	case w.plan.Workload == "none":
-		out.Role, out.Leader, out.Epoch = controlv1.Role_ROLE_NONE, "", 0
-	case group.leader == c.slot:
+	cluster, well := w.workloads[c.group()], c.sick == 0
+	out := &controlv1.MemberView{Alive: well, Ready: well, CaughtUp: &well, MayDisrupt: true, Role: controlv1.Role_ROLE_NONE}
+	if !cluster.leads() {
+		return out
+	}
+	out.Leader, out.Epoch, out.Role = cluster.leader, cluster.epoch, controlv1.Role_ROLE_FOLLOWER
+	if cluster.leader == c.slot {
 		out.Role = controlv1.Role_ROLE_LEADER
-	default:
-		out.Role = controlv1.Role_ROLE_FOLLOWER
+	}
+	if cluster.votes() && well {
+		led := cluster.leader != ""
+		out.Ready, out.CaughtUp, out.QuorumMember, out.Voters = led, &led, slices.Contains(cluster.voters, c.slot), slices.Clone(cluster.voters)
+		if !led {
+			out.MayDisrupt, out.MayDisruptReason = false, "the members have no leader"
+		}
 	}
 	return out
 }
@@ -225,11 +215,10 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 	if order.GetVerb() != controlv1.Verb_VERB_DRAIN {
 		return step
 	}
-	group := &w.workload
-	if group.leader == c.slot {
+	if w.workloads[c.group()].leader == c.slot {
 		for _, candidate := range order.GetTransferCandidates() {
 			if w.servesLocked(candidate) {
-				w.leadLocked(candidate)
+				w.leadLocked(c.group(), candidate)
 				c.drained[order.GetOperationId()] = candidate
 				break
 			}
@@ -277,34 +266,58 @@ func (w *World) haltLocked(c *cvm) {
 	c.booting++
 }
 
+// deleted is why a CVM goes by a call: its workload removes it from its cluster.
+const deleted = "deleted"
+
 // removeLocked takes the CVM and its disk away.
 func (w *World) removeLocked(c *cvm, why string) {
 	w.stopLocked(c, why)
 	c.boot = ""
 	delete(w.cvms, c.Name)
+	if why == deleted {
+		w.workloads[c.group()].leave(c.slot)
+		w.electLocked(c.group())
+	}
 }
 
-// ail mutes or sickens a member for a while.
-func (w *World) ail(ctx context.Context, slot string, f plan.Fault) {
+// ail mutes or sickens members for a while.
+func (w *World) ail(ctx context.Context, f plan.Fault, slots ...string) {
+	var all []*cvm
 	w.mu.Lock()
-	c := w.cvms[Cluster+"-"+slot]
-	w.mu.Unlock()
-	if c == nil {
-		return
+	for _, slot := range slots {
+		if c := w.cvms[Cluster+"-"+slot]; c != nil {
+			all = append(all, c)
+		}
 	}
+	w.mu.Unlock()
 	change := func(by int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if f.Kind == plan.Mute {
+		for _, c := range all {
+			if f.Kind == plan.Sicken {
+				c.sick += by
+				w.standLocked(c)
+				continue
+			}
 			c.mute += by
-			return
 		}
-		c.sick += by
-		w.standLocked(c)
 	}
 	change(1)
 	w.wait(ctx, f.For)
 	change(-1)
+}
+
+// third are every third of all members that there are.
+func (w *World) third() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for n, c := range w.sortedLocked() {
+		if n%3 == 0 {
+			out = append(out, c.slot)
+		}
+	}
+	return out
 }
 
 // strike restarts or destroys a CVM behind everybody's back.
@@ -320,6 +333,6 @@ func (w *World) strike(slot string, kind plan.FaultKind) {
 		w.haltLocked(c)
 	default:
 		w.removeLocked(c, "lost")
-		w.noteLocked(trace.Event{Kind: trace.Lost, By: "fault", Group: groupName, Slot: slot})
+		w.noteLocked(trace.Event{Kind: trace.Lost, By: "fault", Group: c.group(), Slot: slot})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 // misfortunes has the plan's faults happen, each at its time.
@@ -19,7 +20,7 @@ func (w *World) misfortunes(ctx context.Context) {
 			return
 		}
 		w.count()
-		w.say(trace.Faulted, "fault", fmt.Sprintf("%s %d for %s", f.Kind, f.Target, f.For.Round(time.Millisecond)))
+		w.say(trace.Faulted, "fault", fmt.Sprintf("%s %s for %s", f.Kind, f.Target, f.For.Round(time.Millisecond)))
 		all.Go(func() { w.happen(ctx, f) })
 	}
 	if pause(ctx, w.plan.HealAt-time.Since(w.began)) {
@@ -39,7 +40,7 @@ func (w *World) heal() {
 }
 
 func (w *World) happen(ctx context.Context, f plan.Fault) {
-	coordinator := coordinatorSlot(f.Target)
+	coordinator := f.Target
 	switch f.Kind {
 	case plan.Crash:
 		if p := w.process(coordinator, func(p *process) { p.down = f.For }); p != nil {
@@ -58,10 +59,22 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Expire:
 		w.store.ExpireSession()
 	case plan.Mute, plan.Sicken:
-		w.ail(ctx, memberSlot(f.Target), f)
+		w.ail(ctx, f, f.Target)
+	case plan.Split:
+		w.ail(ctx, f, w.third()...)
+	case plan.Freeze:
+		w.freeze(ctx, f.For)
 	case plan.Reboot, plan.Halt, plan.Lose:
-		w.strike(memberSlot(f.Target), f.Kind)
+		w.strike(f.Target, f.Kind)
 	}
+}
+
+// freeze has the operator stop everything for d.
+func (w *World) freeze(ctx context.Context, d time.Duration) {
+	// The operator's own way to the store is never cut.
+	_ = w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.FreezeKey(), Value: []byte(`{}`)})
+	w.wait(ctx, d)
+	_ = w.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: store.FreezeKey()})
 }
 
 // process changes what a coordinator's life is like, and gives it; nil: there was none yet.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,11 +16,18 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// The app that the platform makes for the group, and that of the coordinators.
-var (
-	groupApp = fmt.Sprintf("%040d", 7)
-	ownApp   = strings.Repeat("c0", 20)
-)
+// ownApp is that of the coordinators.
+var ownApp = strings.Repeat("c0", 20)
+
+// appOf is the app that the platform makes for a document: that of its group's name.
+func appOf(document []byte) string {
+	var named struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(document, &named) // what says no name is of an app without one
+	sum := sha256.Sum256([]byte(named.Name))
+	return hex.EncodeToString(sum[:20])
+}
 
 const (
 	// bootTakes is from a call until the CVM runs; quickly enough that a run stays short.
@@ -90,7 +98,7 @@ func (l *platformLink) Provision(ctx context.Context, vmUUID string, t platform.
 		return platform.Provisioned{}, platform.ErrNotFound
 	}
 	sum := sha256.Sum256(t.AppCompose)
-	return platform.Provisioned{ComposeHash: hex.EncodeToString(sum[:]), AppID: groupApp}, nil
+	return platform.Provisioned{ComposeHash: hex.EncodeToString(sum[:]), AppID: appOf(t.AppCompose)}, nil
 }
 
 func (l *platformLink) Create(ctx context.Context, req platform.CreateRequest) (platform.Instance, error) {
@@ -141,7 +149,7 @@ func (l *platformLink) Restart(ctx context.Context, vmUUID string) (platform.Acc
 }
 
 func (l *platformLink) Delete(ctx context.Context, vmUUID string) error {
-	_, err := l.change(ctx, trace.Call{Verb: trace.Delete, VMUUID: vmUUID}, func(c *cvm) { l.w.removeLocked(c, "deleted") })
+	_, err := l.change(ctx, trace.Call{Verb: trace.Delete, VMUUID: vmUUID}, func(c *cvm) { l.w.removeLocked(c, deleted) })
 	if err == platform.ErrNotFound { //nolint:errorlint // it is ours, unwrapped
 		return nil
 	}
@@ -233,7 +241,7 @@ func (l *platformLink) call(ctx context.Context, call trace.Call, apply func() e
 	if f.slow > 0 || !f.applied || f.silent {
 		w.faults++
 	}
-	event := trace.Event{By: l.p.slot, Group: groupName, Slot: slot, Call: call}
+	event := trace.Event{By: l.p.slot, Group: plan.GroupOf(slot), Slot: slot, Call: call}
 	w.noteAsLocked(trace.Called, event)
 	var failed error
 	effect := func() {
@@ -252,6 +260,7 @@ func (l *platformLink) call(ctx context.Context, call trace.Call, apply func() e
 		})
 	}
 	w.mu.Unlock()
+	l.p.stepped("a call")
 	return l.answer(ctx, event, f, failed)
 }
 

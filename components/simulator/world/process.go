@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,6 @@ import (
 type operationRecord = operation.Operation
 
 func segments(key string) []string { return strings.Split(key, "/") }
-
-func coordinatorSlot(n int) string { return fmt.Sprintf("coordinator-%d", n) }
 
 // process is one life of a coordinator.
 type process struct {
@@ -67,6 +66,18 @@ func (p *process) failpoint(name string) {
 	}
 }
 
+// stepped counts a step that the process made, and ends it where the plan says so.
+func (p *process) stepped(what string) {
+	p.w.mu.Lock()
+	p.w.steps++
+	n := p.w.steps
+	p.w.mu.Unlock()
+	if slices.Contains(p.w.plan.CrashPoints, n) {
+		p.w.count()
+		p.die(fmt.Sprintf("after step %d: %s", n, what))
+	}
+}
+
 // now is the wall clock of the process.
 func (p *process) now() time.Time {
 	p.w.mu.Lock()
@@ -90,7 +101,9 @@ func (w *World) keep(ctx context.Context, slot string) {
 		w.mu.Unlock()
 		p.coordinator.Run(life)
 		end()
+		altered := p.coordinator.Altered()
 		w.mu.Lock()
+		w.altered = append(w.altered, altered...)
 		off, down = p.off, max(p.down, time.Second)
 		w.mu.Unlock()
 	}

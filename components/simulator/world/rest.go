@@ -3,6 +3,8 @@ package world
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,61 +21,97 @@ const restEvery = 5 * time.Second
 // spec is what the operator asks for with a move.
 func (w *World) spec(m plan.Move) group.Spec {
 	ready := 2
+	g := w.group(m.Group)
 	s := group.Spec{
-		Name: groupName, Platform: "phala", Replicas: m.Replicas, ManagementPolicy: group.Parallel,
+		Name: m.Group, Platform: "phala", Replicas: m.Replicas, ManagementPolicy: group.Parallel,
 		Template: group.Template{
-			Compose: "services:\n  pg:\n    image: example.org/pg@sha256:" + strings.Repeat("a", 64) +
+			Compose: "services:\n  " + m.Group + ":\n    image: example.org/" + m.Group + "@sha256:" + strings.Repeat("a", 64) +
 				"\n    environment:\n      RELEASE: " + m.Release + "\n",
 			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
 		},
 		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},
-		Workload:     group.Workload{Kind: w.plan.Workload},
+		Workload:     group.Workload{Kind: g.Workload},
 	}
-	if w.plan.Healing != plan.Unhealed {
+	if group.HasVoters(s) && m.Replicas == 2 {
+		s.UpdatePolicy.Interruption = group.InterruptionAllow // else such a group is refused
+	}
+	if g.Healing != plan.Unhealed {
 		delay := 10
-		s.AutoHealing = &group.AutoHealing{InitialDelaySec: &delay, Replace: w.plan.Healing}
+		s.AutoHealing = &group.AutoHealing{InitialDelaySec: &delay, Replace: g.Healing}
 	}
 	s.Normalize()
 	return s
 }
 
+func (w *World) group(name string) plan.Group {
+	return w.plan.Groups[slices.IndexFunc(w.plan.Groups, func(g plan.Group) bool { return g.Name == name })]
+}
+
 // Operate makes the plan's moves, then waits until all went right again and the cluster rests,
 // or has had its time for that, and ends the trace.
 func (w *World) Operate(ctx context.Context) error {
+	last := map[string]group.Spec{}
 	for _, m := range w.plan.Moves {
 		if !pause(ctx, m.At-time.Since(w.began)) {
 			return ctx.Err()
 		}
-		w.say(trace.Faulted, "operator", fmt.Sprintf("asks for %s, %d replicas", m.Release, m.Replicas))
-		if err := w.Apply(ctx, w.spec(m)); err != nil {
+		w.say(trace.Faulted, "operator", fmt.Sprintf("asks for %s of %s, %d replicas", m.Release, m.Group, m.Replicas))
+		last[m.Group] = w.spec(m)
+		if err := w.Apply(ctx, last[m.Group]); err != nil {
 			return err
 		}
 	}
 	if !pause(ctx, w.plan.HealAt+restEvery-time.Since(w.began)) {
 		return ctx.Err()
 	}
-	last := w.spec(w.plan.Moves[len(w.plan.Moves)-1])
-	reason, since := "", time.Now()
+	reasons, since, seen := map[string]string{}, time.Now(), -1
 	for end := since.Add(w.plan.Rest); time.Now().Before(end); {
-		now, err := w.resting(ctx, last)
-		if err != nil {
-			return err
-		}
-		if now != reason {
-			reason, since = now, time.Now()
+		// Without a step nobody says anything new.
+		if steps := w.stepsMade(); steps != seen {
+			now, err := w.resting(ctx, last)
+			if err != nil {
+				return err
+			}
+			if seen = steps; !maps.Equal(now, reasons) {
+				reasons, since = now, time.Now()
+			}
 		}
 		// What names one reason for so long waits for somebody.
-		if reason == "" || time.Since(since) > w.plan.Still || !pause(ctx, restEvery) {
+		if restAll(reasons) || time.Since(since) > w.plan.Still || !pause(ctx, restEvery) {
 			break
 		}
 	}
-	w.settle(map[string]string{groupName: reason})
+	w.settle(reasons)
 	return nil
 }
 
-// resting is "" when the group is as s wants it, else the reason that its status gives.
-func (w *World) resting(ctx context.Context, s group.Spec) (string, error) {
-	st, err := simulated.Status(ctx, w.store, groupName)
+func (w *World) stepsMade() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.steps
+}
+
+// restAll reports that no group gives a reason.
+func restAll(reasons map[string]string) bool {
+	return !slices.ContainsFunc(slices.Collect(maps.Values(reasons)), func(reason string) bool { return reason != "" })
+}
+
+// resting are the reasons of all groups.
+func (w *World) resting(ctx context.Context, last map[string]group.Spec) (map[string]string, error) {
+	out := map[string]string{}
+	for name, spec := range last {
+		reason, err := w.reason(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = reason
+	}
+	return out, nil
+}
+
+// reason is "" when the group is as s wants it, else what its status gives.
+func (w *World) reason(ctx context.Context, s group.Spec) (string, error) {
+	st, err := simulated.Status(ctx, w.store, s.Name)
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +135,7 @@ func (w *World) resting(ctx context.Context, s group.Spec) (string, error) {
 func (w *World) settle(resting map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults}
+	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults, Steps: w.steps}
 	for _, c := range w.sortedLocked() {
 		e.CVMs = append(e.CVMs, trace.CVM{Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash})
 	}

@@ -67,16 +67,22 @@ func (l storeLink) Commit(ctx context.Context, ops ...store.Op) error {
 		return fmt.Errorf("commit: %w: %w", store.ErrUnknown, err)
 	}
 	odds, r := l.w.odds("commit " + l.p.slot)
-	switch chance := r.Float64(); {
-	case chance < odds.LostWrite:
+	chance := r.Float64()
+	if chance < odds.LostWrite {
 		l.w.count()
 		return fmt.Errorf("commit: %w: lost", store.ErrUnknown)
-	case chance < odds.LostWrite+odds.LostAck:
+	}
+	err := l.Memory.Commit(ctx, ops...)
+	if err == nil {
+		if l.p.stepped("a transaction"); l.p.dead() {
+			return errDead
+		}
+	}
+	if chance < odds.LostWrite+odds.LostAck {
 		l.w.count()
-		_ = l.Memory.Commit(ctx, ops...) // whatever was answered is lost
 		return fmt.Errorf("commit: %w: the answer is lost", store.ErrUnknown)
 	}
-	return l.Memory.Commit(ctx, ops...)
+	return err
 }
 
 // Acquire gives a Lease that dies with the process, and is not given up by it then.

@@ -37,9 +37,10 @@ type World struct {
 	taken int
 	calls int
 	// boots counts the Boots of all CVMs, asked how often they asked to be admitted.
-	boots    int
-	asked    uint64
-	workload workload
+	boots int
+	asked uint64
+	// workloads by group.
+	workloads map[string]*workload
 	// coordinators by Slot.
 	coordinators map[string]*process
 	// cuts are the connections that are broken; see link.go.
@@ -54,9 +55,13 @@ type World struct {
 	// healed: nothing goes wrong any more. faults counts what did.
 	healed bool
 	faults int
+	// steps that coordinators made: see plan.Plan.CrashPoints.
+	steps int
+	// altered are records that coordinators changed in place.
+	altered []string
 }
 
-// maxEvents of a run; the longest that came to rest had a tenth of it.
+// maxEvents of a run, for each group; the longest that came to rest had a tenth of it.
 const maxEvents = 50_000
 
 // New makes a world in which nothing runs yet. log gets what coordinators say; full is called,
@@ -65,8 +70,11 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 	w := &World{
 		full: full,
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
-		cvms: map[string]*cvm{}, workload: workload{epoch: 1}, coordinators: map[string]*process{},
+		cvms: map[string]*cvm{}, workloads: map[string]*workload{}, coordinators: map[string]*process{},
 		cuts: map[cut]int{}, draws: map[string]uint64{},
+	}
+	for _, g := range p.Groups {
+		w.workloads[g.Name] = &workload{kind: g.Workload, epoch: 1}
 	}
 	w.store.OnCommitted(w.committed)
 	return w
@@ -79,15 +87,26 @@ func (w *World) Trace() trace.Trace {
 	return slices.Clone(w.trace)
 }
 
-// note adds an event; the caller holds mu.
+// Altered are the keys of records that coordinators changed in their memory, where all that they
+// do reads them, and not in the store. It is complete once [World.Run] ended.
+func (w *World) Altered() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.altered)
+}
+
+// noteLocked adds an event; the caller holds mu.
 func (w *World) noteLocked(e trace.Event) {
+	if n := len(w.trace); n > 0 && w.trace[n-1].Kind == trace.Settled {
+		return // the run is over; who is awake at the same moment is not told yet
+	}
 	e.At = time.Since(w.began)
-	if w.trace = append(w.trace, e); len(w.trace) == maxEvents {
+	if w.trace = append(w.trace, e); len(w.trace) == maxEvents*len(w.plan.Groups) {
 		w.full()
 	}
 }
 
-// maxPasses of all coordinators within a minute: a step takes some twenty.
+// maxPasses of all coordinators within a minute, for each group: a step takes some twenty.
 const maxPasses = 3000
 
 // passed counts the looks at the group. A loop that looks again and again at what does not
@@ -103,7 +122,7 @@ func (w *World) passed(result string) {
 	for _, n := range w.passes {
 		total += n
 	}
-	if total == maxPasses {
+	if total == maxPasses*len(w.plan.Groups) {
 		w.noteLocked(trace.Event{Kind: trace.Faulted, By: "operator", Text: fmt.Sprintf("stops: coordinators looked at the group so often within a minute: %v", w.passes)})
 		w.full()
 	}
@@ -185,7 +204,7 @@ func (w *World) Apply(ctx context.Context, s group.Spec) error {
 func (w *World) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for n := range w.plan.Coordinators {
-		all.Go(func() { w.keep(ctx, coordinatorSlot(n)) })
+		all.Go(func() { w.keep(ctx, plan.Coordinator(n)) })
 	}
 	all.Go(func() { w.members(ctx) })
 	all.Go(func() { w.misfortunes(ctx) })

@@ -14,7 +14,7 @@ import (
 func ExecProgram(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cadre-exec")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "cadre.dev/exec/cmd/cadre-exec")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "cadre.dev/exec/cmd/cadre-exec")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build cadre-exec: %v\n%s", err, out)

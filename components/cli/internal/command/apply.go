@@ -24,6 +24,8 @@ type applyFlags struct {
 	timeout      time.Duration
 	deleteDisks  bool
 	reason       string
+	// index of the spec that the new one was made from; 0: of the one that is compared with.
+	index uint64
 }
 
 // applied is the outcome for one group, also the form of -o json.
@@ -100,6 +102,9 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	out := applied{change: diffed, DryRun: f.dryRun, Index: diffed.index}
 	if err != nil {
 		return out, err
+	}
+	if f.index != 0 {
+		diffed.index = f.index
 	}
 	s := a.style()
 	a.print(diffed.picture(s))

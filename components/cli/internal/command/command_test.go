@@ -241,7 +241,7 @@ func TestApply(t *testing.T) {
 	golden(t, "apply_dry_run", out)
 
 	code, out = b.run("group", "apply", b.file("a", "10"))
-	if code != ExitOK || !strings.Contains(out, "revision stays") || !strings.Contains(out, "~ update_policy.min_ready_seconds: 30 -> 10") {
+	if code != ExitOK || !strings.Contains(out, "revision stays") || !strings.Contains(out, "~ update_policy.min_ready_seconds (NONE): 30 -> 10") {
 		t.Errorf("policy change: exit %d\n%s", code, out)
 	}
 	if code, out = b.run("group", "apply", b.file("a", "10"), "--wait"); code != ExitOK || !strings.Contains(out, "is unchanged") {

@@ -160,6 +160,11 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 		out.From = old.Revision()
 	}
 	out.Fields, err = diff.Compare(before, spec)
+	for i := range out.Fields {
+		if !out.New {
+			out.Fields[i].Class = string(group.ClassOf(out.Fields[i].Path))
+		}
+	}
 	return out, err
 }
 

@@ -15,7 +15,7 @@ import (
 
 func (a *App) instanceCommand() *cobra.Command {
 	c := &cobra.Command{Use: "instance", Short: "Instances: one CVM per slot"}
-	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace())
+	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace(), a.instanceDrain(), a.instanceUndrain(), a.instanceProtect(), a.instanceUnprotect())
 	return c
 }
 

@@ -15,7 +15,7 @@ import (
 
 func (a *App) rolloutCommand() *cobra.Command {
 	c := &cobra.Command{Use: "rollout", Short: "Rollouts: what is being changed, what waits, and why"}
-	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutRetry(), a.rolloutHistory())
+	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutRetry(), a.rolloutUndo(), a.rolloutHistory())
 	return c
 }
 

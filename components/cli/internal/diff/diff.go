@@ -30,6 +30,8 @@ type Change struct {
 	// Lines are the differing lines of a text of several lines, each starting with
 	// '+' or '-'; Old and New are empty then.
 	Lines []string `json:"lines,omitempty"`
+	// Class is what the change costs a member, where that is known.
+	Class string `json:"class,omitempty"`
 }
 
 // Compare lists the differing fields of two JSON-able values, sorted by path.

@@ -20,9 +20,13 @@ func Diff(s Style, changes []diff.Change) string {
 			tone = Bad
 		case diff.Changed:
 		}
+		path := c.Path
+		if c.Class != "" {
+			path += " (" + c.Class + ")"
+		}
 		switch {
 		case len(c.Lines) > 0:
-			b.WriteString(s.Paint(fmt.Sprintf("  %s %s:", c.Kind, c.Path), tone) + "\n")
+			b.WriteString(s.Paint(fmt.Sprintf("  %s %s:", c.Kind, path), tone) + "\n")
 			for _, line := range c.Lines {
 				t := Dim
 				switch line[0] {
@@ -34,11 +38,11 @@ func Diff(s Style, changes []diff.Change) string {
 				b.WriteString(s.Paint("      "+tell.OneLine(line), t) + "\n")
 			}
 		case c.Kind == diff.Changed:
-			b.WriteString(s.Paint(fmt.Sprintf("  ~ %s: %s -> %s", c.Path, value(c.Old), value(c.New)), tone) + "\n")
+			b.WriteString(s.Paint(fmt.Sprintf("  ~ %s: %s -> %s", path, value(c.Old), value(c.New)), tone) + "\n")
 		case c.Kind == diff.Added:
-			b.WriteString(s.Paint(fmt.Sprintf("  + %s: %s", c.Path, value(c.New)), tone) + "\n")
+			b.WriteString(s.Paint(fmt.Sprintf("  + %s: %s", path, value(c.New)), tone) + "\n")
 		default:
-			b.WriteString(s.Paint(fmt.Sprintf("  - %s: %s", c.Path, value(c.Old)), tone) + "\n")
+			b.WriteString(s.Paint(fmt.Sprintf("  - %s: %s", path, value(c.Old)), tone) + "\n")
 		}
 	}
 	return b.String()

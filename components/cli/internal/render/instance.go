@@ -39,6 +39,8 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"boot", Cell{st.BootID, Plain}},
 		Field{"root of trust", rootField(st.Simulated)},
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
+		Field{"out of service", markField(st.Drain)},
+		Field{"protected", markField(st.Protection)},
 		Field{"healing", healField(st.Heals, now)},
 	))
 	if len(i.Operations) > 0 {
@@ -59,6 +61,18 @@ func lineage(s Style, list []group.Past) string {
 		rows = append(rows, []Cell{C(clock(p.EndedAt)), C(p.VMUUID), C(tell.Short(p.InstanceID)), C(p.Why)})
 	}
 	return s.Table([]string{"UNTIL", "VM UUID", "INSTANCE", "WHY"}, rows)
+}
+
+// markField tells what an operator set on the Slot.
+func markField(m *group.Mark) Cell {
+	if m == nil {
+		return Cell{}
+	}
+	until := "until it is taken back"
+	if !m.Until.IsZero() {
+		until = "until " + clock(m.Until)
+	}
+	return Cell{strings.TrimSpace(fmt.Sprintf("%s, by %s: %s", until, m.By, m.Reason)), Warn}
 }
 
 // healField tells what was done lately to repair the Slot by itself.

@@ -46,7 +46,11 @@ func actions(s Style, p rollout.Plan, now time.Time) string {
 			when(a), C(tell.Because(a, now)),
 		})
 	}
-	return s.Table([]string{"#", "SLOT", "ACTION", "CLASS", "REVISION", "WHEN", "WHY"}, rows)
+	out := s.Table([]string{"#", "SLOT", "ACTION", "CLASS", "REVISION", "WHEN", "WHY"}, rows)
+	for _, move := range tell.Moves(p) {
+		out += s.Line(move, Plain)
+	}
+	return out
 }
 
 func when(a rollout.Action) Cell {

@@ -183,7 +183,9 @@ func TestATT02_SUP03_TheProgramHoldsNoTestRoot(t *testing.T) {
 		t.Skip("it builds the program")
 	}
 	path := filepath.Join(t.TempDir(), "cadre-coordinator")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	program, err := os.ReadFile(path)

@@ -42,7 +42,7 @@ func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, i
 		asked[m.Slot] = true
 	}
 	var out []rollout.Adoptable
-	for ordinal := range max(spec.Replicas, 0) {
+	for _, ordinal := range spec.Ordinals() {
 		one := facts
 		one.Record = v.Slots[group.SlotName(spec.Name, ordinal)].Value
 		if one.Record.Slot == "" {

@@ -40,9 +40,10 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 	seen.Records.Policy, seen.Records.Problems = v.FoldGroup(spec, listing.At)
 	seen.Now = rollout.Observation{
 		Platform: rollout.Source{Known: listing.Err == nil}, Records: rollout.Source{Known: true}, At: listing.At,
-		Frozen: v.Freeze != nil, Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,
+		Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,
 	}
 	_, seen.Now.Paused = v.Pauses[spec.Name]
+	seen.Now.Frozen, seen.Now.Freeze = freeze(v, spec.Name, listing.At)
 	if d, asked := v.Deletes[spec.Name]; asked {
 		seen.Now.Deletion = &rollout.Deletion{KeepCVMs: d.Value.KeepCVMs, Reason: d.Value.Reason, By: d.Value.By}
 	}
@@ -155,7 +156,7 @@ func requests(v *view.View, name string) []rollout.Request {
 // slot joins what is known about one Slot. A report counts only from the Boot
 // that was admitted (R11).
 func slot(v *view.View, record group.SlotRecord, listing Listing, agents Reports) rollout.SlotObservation {
-	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal}
+	one := rollout.SlotObservation{Slot: record.Slot, Ordinal: record.Ordinal, Drain: mark(v.Drains, record.Slot), Protection: mark(v.Protections, record.Slot)}
 	one.Instance, one.Duplicates = instances(record, listing)
 	if a, ok := v.Admissions[record.Slot]; ok {
 		one.Admission = &a.Value

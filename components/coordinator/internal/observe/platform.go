@@ -154,7 +154,9 @@ func (p *Platform) Forget(group string) {
 func (p *Platform) fresh(group string, maxAge time.Duration, called uint64) (Listing, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := p.now().Sub(p.last.At) > maxAge && p.asked < called
+	age := p.now().Sub(p.last.At)
+	// Of the future it is where the clock was set back since: how old it is nobody knows.
+	old := (age > maxAge || age < 0) && p.asked < called
 	newest := max(p.forgotten[group], p.forgotten[""])
 	if group == "" {
 		newest = slices.Max(append(slices.Collect(maps.Values(p.forgotten)), 0))

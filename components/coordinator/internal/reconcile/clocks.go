@@ -22,11 +22,15 @@ const (
 )
 
 // settleClocks makes the recorded times ones of this leader's clock. Recorded clocks go on
-// where the leader before left them: without that a step fails at the takeover by a leader
-// whose clock is some minutes ahead, and a Slot is not available for as long as the clock
-// before was. It writes once, and nothing where the clocks agree.
+// where the leader before left them, and where this leader's own clock was set: without that a
+// step fails at the takeover by a leader whose clock is some minutes ahead, a call is repeated
+// whose effect has still to show, and a Slot is not available for as long as the clock before
+// was. It writes once, and nothing where the clocks agree.
 func (p *pass) settleClocks(ctx context.Context) (changed bool, err error) {
 	if changed, err := p.takeClocksOver(ctx); err != nil || changed {
+		return changed, err
+	}
+	if changed, err := p.followClock(ctx); err != nil || changed {
 		return changed, err
 	}
 	return p.pullBack(ctx)
@@ -64,15 +68,47 @@ func (p *pass) takeClocksOver(ctx context.Context) (changed bool, err error) {
 	if by.Abs() <= apart {
 		return false, nil
 	}
+	return true, p.moveClocks(ctx, by)
+}
+
+// followClock moves what counts when this leader's own clock was set since its last look.
+func (p *pass) followClock(ctx context.Context) (changed bool, err error) {
+	off := p.cfg.Now().Round(0).Sub(p.began.Round(0)) - time.Since(p.began)
+	status := p.view.Statuses[p.name]
+	switch {
+	case !p.pace.clocked:
+		p.pace.clocked, p.pace.off = true, off
+		return false, nil
+	case !p.pace.movedAt.IsZero() && status.Value.At.Equal(p.pace.movedAt):
+		// They were moved, though the answer to that was lost: not once more.
+		p.pace.off, p.pace.movedAt = p.pace.movedTo, time.Time{}
+	}
+	by := off - p.pace.off
+	if by.Abs() <= ahead || status.Index == 0 {
+		return false, nil
+	}
+	p.pace.movedAt, p.pace.movedTo = p.now, off
+	return true, p.moveClocks(ctx, by)
+}
+
+// counts reports that something waits for a time in op's record: it is open, or ended before its
+// call had to show.
+func counts(op operation.Operation) bool {
+	return !op.Phase.Ended() || op.Phase == operation.Superseded && op.Calls > 0
+}
+
+// moveClocks moves what counts of the group together with its status, so that it is done once.
+func (p *pass) moveClocks(ctx context.Context, by time.Duration) error {
+	status := p.view.Statuses[p.name]
 	after := clip.Status(status.Value)
 	after.Term, after.At = p.lease.Term(), p.now
 	put, err := store.Put(store.GroupStatusKey(p.name), after, status.Index)
 	if err != nil {
-		return false, err
+		return err
 	}
 	counting, err := p.counting(by)
 	if err != nil {
-		return false, err
+		return err
 	}
 	ops := append([]store.Op{put}, counting...)
 	for batch := range store.Batches(p.lease.Fence(), ops) {
@@ -80,13 +116,13 @@ func (p *pass) takeClocksOver(ctx context.Context) (changed bool, err error) {
 		break
 	}
 	if err := p.commit(ctx, ops...); err != nil {
-		return false, fmt.Errorf("take the clocks over: %w", err)
+		return fmt.Errorf("move recorded clocks: %w", err)
 	}
-	p.log.Warn("recorded clocks were moved: the last leader's clock differs, or nobody led", "by", by.Round(time.Second), "records", len(ops)-1)
-	return true, nil
+	p.log.Warn("recorded clocks were moved: a leader's clock differs or was set, or nobody led", "by", by.Round(time.Second), "records", len(ops)-1)
+	return nil
 }
 
-// counting writes the open Operations, the rollout and the Slots that are not available
+// counting writes the Operations that count, the rollout and the Slots that are not available
 // with their clocks moved.
 func (p *pass) counting(by time.Duration) (ops []store.Op, err error) {
 	put := func(op store.Op, problem error) {
@@ -97,7 +133,7 @@ func (p *pass) counting(by time.Duration) (ops []store.Op, err error) {
 		ops = append(ops, op)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
-		if o := p.view.Operations[id]; o.Value.Group == p.name && !o.Value.Phase.Ended() {
+		if o := p.view.Operations[id]; o.Value.Group == p.name && counts(o.Value) {
 			put(store.Put(store.OperationKey(id), clip.Operation(movedOperation(o.Value, by, p.now)), o.Index))
 		}
 	}

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -90,4 +91,94 @@ func takeOver(t *testing.T, apart time.Duration, at string) {
 		waitSecond()
 		waitWorld()
 	})
+}
+
+// TestAClockThatIsSetEndsNoWait: a call's answer is lost and its effect is late, and meanwhile the
+// leader's clock is set, by less than what clocks may differ or by more. The call is not
+// repeated before its effect had the time to show; nothing fails for the hour that never passed.
+func TestAClockThatIsSetEndsNoWait(t *testing.T) {
+	for _, by := range []time.Duration{30 * time.Second, time.Hour, -30 * time.Second, -time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				w := newWorld(t)
+				w.settle = time.Minute
+				waitWorld := w.start(ctx)
+				var off atomic.Int64
+				waitFirst := w.coordinatorBy(ctx, "coordinator-0", func() time.Duration { return time.Duration(off.Load()) }, nil)
+				w.apply(spec("one"))
+				w.until("creation", 2*time.Minute, w.complete("one"))
+				loseCall(w, func() {
+					off.Store(int64(by))
+					// The write that follows is applied, and its answer is lost.
+					var once atomic.Bool
+					w.store.OnCommit(func([]store.Op) storetest.Fault {
+						if once.CompareAndSwap(false, true) {
+							return storetest.UnknownApplied
+						}
+						return storetest.None
+					})
+				})
+				w.apply(spec("two"))
+				w.until("update", 10*time.Minute, w.complete("two"))
+				notRepeated(t, w)
+				cancel()
+				waitFirst()
+				waitWorld()
+			})
+		})
+	}
+}
+
+// TestASuccessorWhoseClockIsAheadEndsNoWait: the same when it dies, and the clock of whoever
+// goes on is ahead by less than tells from the time that nobody led.
+func TestASuccessorWhoseClockIsAheadEndsNoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newWorld(t)
+		w.settle = time.Minute
+		waitWorld := w.start(ctx)
+		first, stop := context.WithCancel(ctx)
+		waitFirst := w.coordinator(first, "coordinator-0", nil)
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		loseCall(w, stop)
+		w.apply(spec("two"))
+		w.until("a call", time.Minute, func() bool { return first.Err() != nil })
+		waitFirst()
+		waitSecond := w.coordinatorAt(ctx, "coordinator-1", 20*time.Second, nil)
+		w.until("update", 10*time.Minute, w.complete("two"))
+		notRepeated(t, w)
+		cancel()
+		waitSecond()
+		waitWorld()
+	})
+}
+
+// loseCall loses the answer of the next call, has it done late, and then something happen.
+func loseCall(w *world, then func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late = w.settle - 2*time.Second
+	w.fault = func(string) (bool, error) {
+		w.fault = nil
+		time.AfterFunc(time.Second, then)
+		return false, errors.New("no answer")
+	}
+}
+
+func notRepeated(t *testing.T, w *world) {
+	t.Helper()
+	if got := w.made("update"); len(got) != 3 {
+		t.Errorf("updates: %v, want one for each slot", got)
+	}
+	v, err := view.Read(t.Context(), w.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, op := range v.Operations {
+		if op.Value.Phase == operation.Failed {
+			t.Errorf("%s failed: %s", id, op.Value.Reason)
+		}
+	}
 }

@@ -268,12 +268,21 @@ func (w *worker) rest(ctx context.Context, in time.Duration, read uint64) {
 	}
 }
 
-// pace is what a worker remembers from one pass to the next, for its pace alone.
+// pace is what a worker remembers from one pass to the next, for its pace alone, and to notice
+// that the clock was set.
 type pace struct {
 	// led: a pass of this Term looked at the group; whatever changed since woke it.
 	led bool
 	// calm counts the passes in a row that found trouble and could do nothing about it.
 	calm int
+	// off is how far the clock went, at the last pass, beyond the one that nobody sets; clocked:
+	// it is known.
+	off     time.Duration
+	clocked bool
+	// movedAt is the time in the status by which recorded clocks were moved last, to movedTo, as
+	// long as that is not seen there.
+	movedAt time.Time
+	movedTo time.Duration
 }
 
 // spread is about d, so that what happens to all groups at once does not again later.

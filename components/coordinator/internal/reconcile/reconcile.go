@@ -148,6 +148,8 @@ type Reconciler struct {
 	// book is what is known of the virtual addresses.
 	book book
 
+	// began is by a clock that nobody sets.
+	began time.Time
 	// before is who led last, and until when; set before anything is led.
 	before led
 
@@ -161,7 +163,7 @@ type Reconciler struct {
 
 // New makes a Reconciler.
 func New(cfg Config) *Reconciler {
-	return &Reconciler{cfg: cfg, log: cfg.Log, silent: map[string]string{}}
+	return &Reconciler{cfg: cfg, log: cfg.Log, began: time.Now(), silent: map[string]string{}}
 }
 
 // Run waits for the Lease and leads while it lasts, until ctx ends.

@@ -191,6 +191,9 @@ func (p *pass) forgetOps(slot string) []store.Op {
 		{store.SlotPolicyKey(slot), p.view.Policies[slot].Index},
 		{store.AdmissionKey(slot), p.view.Admissions[slot].Index},
 		{store.RefusalKey(slot), p.view.Refusals[slot].Index},
+		// They must not hold for a Slot of the same name that is made later.
+		{store.DrainKey(slot), p.view.Drains[slot].Index},
+		{store.ProtectKey(slot), p.view.Protections[slot].Index},
 	} {
 		if record.index != 0 {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: record.key, Index: record.index})

@@ -29,6 +29,26 @@ func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 	return ops
 }
 
+// endedMarks removes what operators set on Slots and groups for a time that is over.
+func (r *Reconciler) endedMarks(v *view.View) []store.Op {
+	var ops []store.Op
+	ended := func(key string, until time.Time, index uint64) {
+		if !until.IsZero() && r.cfg.Now().Sub(until) >= strayKept {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: key, Index: index})
+		}
+	}
+	for slot, m := range v.Drains {
+		ended(store.DrainKey(slot), m.Value.Until, m.Index)
+	}
+	for slot, m := range v.Protections {
+		ended(store.ProtectKey(slot), m.Value.Until, m.Index)
+	}
+	for name, f := range v.Freezes {
+		ended(store.GroupFreezeKey(name), f.Value.Until, f.Index)
+	}
+	return ops
+}
+
 // strayRequest is why no group answers a request; nil: one does.
 func strayRequest(v *view.View, q store.QueueRequest) error {
 	if err := q.Check(); err != nil {

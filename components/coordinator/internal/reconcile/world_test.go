@@ -30,6 +30,7 @@ import (
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 	"cadre.dev/platform"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/store"
@@ -58,6 +59,8 @@ type world struct {
 	fault func(call string) (apply bool, err error)
 	// late is when calls without an answer take effect after all; zero: never.
 	late time.Duration
+	// settle is how long the platform may hide an effect; zero: the default.
+	settle time.Duration
 	// behind: Boots from then on are not caught up, by an ever different figure;
 	// zero: all are.
 	behind time.Time
@@ -125,18 +128,23 @@ func (w *world) coordinator(ctx context.Context, slot string, failpoint func(str
 // skewed are the reports with the times of a coordinator whose clock is off by so much.
 type skewed struct {
 	*reports.Reports
-	by time.Duration
+	by func() time.Duration
 }
 
 func (s skewed) Of(slot string) (reports.Received, bool) {
 	got, ok := s.Reports.Of(slot)
-	got.At = got.At.Add(s.by)
+	got.At = got.At.Add(s.by())
 	return got, ok
 }
 
 // coordinatorAt is coordinator with a clock that is off by so much.
 func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duration, failpoint func(string)) (wait func()) {
-	clock := func() time.Time { return time.Now().Add(off) }
+	return w.coordinatorBy(ctx, slot, func() time.Duration { return off }, failpoint)
+}
+
+// coordinatorBy is coordinator with a clock that is set while it runs.
+func (w *world) coordinatorBy(ctx context.Context, slot string, off func() time.Duration, failpoint func(string)) (wait func()) {
+	clock := func() time.Time { return time.Now().Add(off()) }
 	if failpoint == nil {
 		failpoint = func(string) {}
 	}
@@ -145,13 +153,13 @@ func (w *world) coordinatorAt(ctx context.Context, slot string, off time.Duratio
 	judge := vet.New(ownApp, nil)
 	turns := ratchet.New(w.store, w.reports, clock)
 	operator := operate.New(operate.Config{
-		Cluster: "demo", Ratchet: turns, Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
+		Cluster: "demo", Timing: rollout.Timing{Settle: w.settle}, Ratchet: turns, Vet: judge, Measure: measure.New("demo", appcompose.Rules{}), Store: w.store, Platform: w, Listing: listing, Wake: func(string) {},
 		Look: observe.Looker{Cluster: "demo", Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}}.Look,
 		Now:  clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	r := reconcile.New(reconcile.Config{
 		Cluster: "demo", Slot: slot, Store: w.store, Views: w.views, Listing: listing, Reports: skewed{w.reports, off}, Ratchet: turns, Operator: operator, Tokens: w, Vet: judge, Images: images, Guard: w.guard, Members: members{w}, LeaseNode: leaseNode,
-		Now: clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
+		Timing: rollout.Timing{Settle: w.settle}, Now: clock, Failpoint: failpoint, Log: log, Metrics: noMetrics{},
 	})
 	var all sync.WaitGroup
 	all.Go(func() { _ = r.Run(ctx) })

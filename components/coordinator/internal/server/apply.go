@@ -38,6 +38,9 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {
 		return nil, refused(err)
 	}
+	if err := c.pinsKnown(spec); err != nil {
+		return nil, err
+	}
 	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: group.Warnings(spec)}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	// What a plain KV edit left there, however large, can be replaced.
@@ -120,6 +123,19 @@ func deletingText(name string, d store.DeleteGroup) string {
 func deletingUnread(name string, err error) string {
 	return fmt.Sprintf(string(policy.CodeGroupDeleting)+": whether group %s is being deleted is not known: %v; take the record away with `cadre group delete %s --cancel`, then apply again",
 		name, err, name)
+}
+
+// pinsKnown refuses a spec that pins a Slot to a Revision whose content nobody has: it would
+// stay where it is, and say so to nobody who applies.
+func (c *caller) pinsKnown(spec group.Spec) error {
+	for _, one := range spec.Instances {
+		_, recorded := c.view.Revisions[one.PinnedRevision]
+		if one.PinnedRevision != "" && !recorded && one.PinnedRevision != spec.Revision() {
+			return status.Errorf(codes.FailedPrecondition, "instance[%q].pinned_revision: revision %s is not recorded any more, or never was: use one of `cadre rollout history %s`, or the one that the slot runs: `cadre instance describe %s`",
+				one.Label(), one.PinnedRevision, spec.Name, group.SlotName(spec.Name, one.Ordinal))
+		}
+	}
+	return nil
 }
 
 // refused tells why a spec is, with the code that says most.

@@ -169,3 +169,28 @@ func TestANewGroupIsMadeOnce(t *testing.T) {
 		t.Errorf("both: %v", err)
 	}
 }
+
+// A Slot is pinned to what is recorded, and to nothing else; what the group leaves out is told
+// by name.
+func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
+	a, first, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	pinned := func(revision string) *apiv1.ApplyGroupRequest {
+		return &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: changed(t, func(s *group.Spec) {
+			s.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revision}}
+		})}
+	}
+	if _, err := a.ApplyGroup(ctx, pinned(strings.Repeat("ab", 16))); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(message(err), `instance["1"].pinned_revision: `) {
+		t.Errorf("a revision that nobody knows: %v", err)
+	}
+	if _, err := a.ApplyGroup(ctx, pinned(first)); err != nil {
+		t.Errorf("a revision that is recorded: %v", err)
+	}
+	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm"})
+	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", DryRun: true, SpecJson: changed(t, func(s *group.Spec) {
+		s.Replicas, s.Without = 2, []string{"pg-1"}
+	})})
+	if err != nil || strings.Join(out.GetLeaving(), " ") != "pg-1" || strings.Join(out.GetHeldDisks(), " ") != "pg-1" {
+		t.Errorf("leaving %v, held disks %v, %v", out.GetLeaving(), out.GetHeldDisks(), err)
+	}
+}

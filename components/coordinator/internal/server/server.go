@@ -120,6 +120,7 @@ type Server struct {
 	apiv1.UnimplementedPolicyServiceServer
 	apiv1.UnimplementedOperationServiceServer
 	apiv1.UnimplementedRecoveryServiceServer
+	apiv1.UnimplementedControlServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -168,6 +169,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterPolicyServiceServer(server, s)
 	apiv1.RegisterOperationServiceServer(server, s)
 	apiv1.RegisterRecoveryServiceServer(server, s)
+	apiv1.RegisterControlServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		s.callers.Close() // gRPC would wait for what is asked about tokens
 		// Streams never end by themselves.

@@ -176,7 +176,7 @@ func (c *caller) deleteWarnings(name string, disks bool) []string {
 func (c *caller) leaving(spec group.Spec) (slots, held []string) {
 	named := c.view.DeleteDisks[spec.Name].Value.Slots
 	for _, record := range c.view.SlotsOf(spec.Name) {
-		if record.Ordinal < spec.Replicas {
+		if spec.HasOrdinal(record.Ordinal) {
 			continue
 		}
 		slots = append(slots, record.Slot)
@@ -211,7 +211,7 @@ func (c *caller) wantedAgain(spec group.Spec) *store.Op {
 	named, ok := c.view.DeleteDisks[spec.Name]
 	again := func(slot string) bool {
 		_, ordinal, err := group.ParseSlot(slot)
-		return err == nil && ordinal < spec.Replicas
+		return err == nil && spec.HasOrdinal(ordinal)
 	}
 	if !ok || !slices.ContainsFunc(named.Value.Slots, again) {
 		return nil

@@ -28,7 +28,7 @@ func ReadGroup(ctx context.Context, s store.Store, name string, latest *View) (*
 		return nil, fmt.Errorf("read the records of group %s: %w", name, err)
 	}
 	own := slices.DeleteFunc(entries, func(e store.Entry) bool { return foreign(e.Key, name) })
-	v := made(ctx, moment{entries: own}, kinds)
+	v := beside(ctx, latest, own, kinds)
 	v.others = latest
 	for _, e := range entries {
 		v.Index = max(v.Index, e.Index)
@@ -126,7 +126,7 @@ func ReadMembers(ctx context.Context, s store.Store, latest *View) (*View, error
 	if err != nil {
 		return nil, fmt.Errorf("read the members of all groups: %w", err)
 	}
-	v := made(ctx, moment{entries: entries}, of)
+	v := beside(ctx, latest, entries, of)
 	v.Specs, v.Accepted = latest.Specs, latest.Accepted
 	return v, nil
 }

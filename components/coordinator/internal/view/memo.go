@@ -12,7 +12,8 @@ import (
 // is known by its whole text, so that a restored snapshot, whose indices begin anew,
 // is not mistaken. nil remembers nothing. Not safe for concurrent use.
 type memo struct {
-	last, next map[memoKey]remembered
+	last map[memoKey]remembered
+	next map[memoKey]remembered // nil: nothing is added
 }
 
 // memoKey is a record as one of the types that it is read as.
@@ -43,14 +44,25 @@ func recall[T any](m *memo, e store.Entry) (value T, ok bool) {
 	if !ok || !bytes.Equal(old.text, e.Value) {
 		return value, false
 	}
-	m.next[key] = old
+	if m.next != nil {
+		m.next[key] = old
+	}
 	return old.value.(T), true
 }
 
 // remember keeps what the record of e says. Only what could be read is kept: what is
 // wrong with a record is found out each time.
 func remember[T any](m *memo, e store.Entry, value T) {
-	if m != nil {
+	if m != nil && m.next != nil {
 		m.next[memoKey{e.Key, reflect.TypeFor[T]()}] = remembered{e.Value, value}
 	}
+}
+
+// said is what a read found, for reads beside it: nothing is added to it. What m finds from its
+// next turn on is not in it, so that it may be used concurrently with m.
+func (m *memo) said() *memo {
+	if m == nil || m.next == nil {
+		return nil
+	}
+	return &memo{last: m.next}
 }

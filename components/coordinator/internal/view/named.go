@@ -7,6 +7,9 @@ func (v *View) RevisionsNamed() map[string]bool {
 	for _, specs := range v.SpecsAsked() {
 		for _, spec := range specs {
 			out[spec.Revision()] = true
+			for _, one := range spec.Instances {
+				out[one.PinnedRevision] = true
+			}
 		}
 	}
 	for _, s := range v.Statuses {

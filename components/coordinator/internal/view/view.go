@@ -54,6 +54,11 @@ type View struct {
 	Nonces     map[string]Rec[store.SpentNonce]     // by key
 	Pauses     map[string]Rec[store.Pause]          // by group
 	Queue      map[string]Rec[store.QueueRequest]   // by id
+	// Drains and Protections by Slot, Freezes by group: what operators keep from the leader,
+	// also those whose time is over.
+	Drains      map[string]Rec[store.SlotMark]
+	Protections map[string]Rec[store.SlotMark]
+	Freezes     map[string]Rec[store.Freeze]
 	// Deletes, DeleteDisks and Adoptions by group: what operators asked for.
 	Deletes     map[string]Rec[store.DeleteGroup]
 	DeleteDisks map[string]Rec[store.DeleteDisks]
@@ -81,6 +86,8 @@ type View struct {
 	badOf      [kindCount][]*store.RecordError
 	leaderTerm uint64
 	decisions  []store.Entry // decoded when asked for: they are long and nothing rests on them
+	// said is what the records of each kind said, for reads of some of them; nil: not kept.
+	said [kindCount]*memo
 	// bySlot are the Operations of each Slot, newest first; nil in a View that was not read.
 	bySlot map[string][]Rec[operation.Operation]
 }
@@ -98,6 +105,17 @@ func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
 	v := made(ctx, moment{entries: entries, known: known}, kinds)
 	v.Index = index
 	return v, nil
+}
+
+// beside is the View of what was read beside latest, as far as these kinds go: what the records
+// said there already is not decoded again.
+func beside(ctx context.Context, latest *View, entries []store.Entry, of []kind) *View {
+	v := &View{}
+	for _, k := range of {
+		v.take(ctx, k, moment{entries: entries, known: latest.said[k.id]})
+	}
+	v.collectBad()
+	return v
 }
 
 // made is the View of what was read, as far as these kinds go.
@@ -174,16 +192,30 @@ func DecodeSpec(raw []byte, name string) (group.Spec, error) {
 func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
 	pauses := keyed[store.Pause](ctx, at, store.PausePrefix, errs)
 	freezes := keyed[store.Freeze](ctx, at, store.FreezeKey(), errs)
-	v.Pauses, v.Freeze = map[string]Rec[store.Pause]{}, nil
+	v.Pauses, v.Freeze, v.Freezes = map[string]Rec[store.Pause]{}, nil, map[string]Rec[store.Freeze]{}
+	v.Drains = switches[store.SlotMark](ctx, at, store.DrainPrefix, errs)
+	v.Protections = switches[store.SlotMark](ctx, at, store.ProtectPrefix, errs)
 	for _, e := range at.entries {
 		if name, ok := strings.CutPrefix(e.Key, store.PausePrefix); ok {
 			v.Pauses[name] = Rec[store.Pause]{Value: pauses[e.Key].Value, Index: e.Index}
+		}
+		if name, ok := strings.CutPrefix(e.Key, store.FreezePrefix); ok {
+			v.Freezes[name] = Rec[store.Freeze]{Value: freezes[e.Key].Value, Index: e.Index}
 		}
 		if e.Key == store.FreezeKey() {
 			freeze := freezes[e.Key].Value
 			v.Freeze = &freeze
 		}
 	}
+}
+
+// switches are those below prefix by the rest of their keys, on whatever is written there.
+func switches[T any](ctx context.Context, at moment, prefix string, errs *[]error) map[string]Rec[T] {
+	readable, out := keyed[T](ctx, at, prefix, errs), map[string]Rec[T]{}
+	for _, e := range at.below(ctx, prefix) {
+		out[strings.TrimPrefix(e.Key, prefix)] = Rec[T]{Value: readable[e.Key].Value, Index: e.Index}
+	}
+	return out
 }
 
 // Groups lists the names of all specs, sorted.

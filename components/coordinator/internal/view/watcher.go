@@ -349,6 +349,7 @@ func (w *Watcher) read(ctx context.Context, keep *keeper, of []kind) error {
 		}
 		keep.known[k.id].turn()
 		after.take(ctx, k, moment{entries: own, known: keep.known[k.id]})
+		after.said[k.id] = keep.known[k.id].said()
 		keep.stamps[k.id] = is
 		some = true
 		if before != nil {

@@ -64,6 +64,7 @@ func comparable(v *View) View {
 	out.collectBad()
 	slices.SortFunc(out.Bad, func(a, b *store.RecordError) int { return compare(a.Key, b.Key) })
 	out.badOf = [kindCount][]*store.RecordError{}
+	out.said = [kindCount]*memo{}
 	return out
 }
 

@@ -65,10 +65,13 @@ type Call struct {
 	Executed int `json:"executed"`
 }
 
-// Update reports an in-place update that was accepted.
-func (c Call) Update() bool {
-	return c.Method == http.MethodPatch && strings.HasSuffix(c.Path, "/compose_file") && c.Executed >= 200 && c.Executed <= 299
+// UpdateAsked reports a call for an in-place update, from when it has arrived.
+func (c Call) UpdateAsked() bool {
+	return c.Method == http.MethodPatch && strings.HasSuffix(c.Path, "/compose_file")
 }
+
+// Update reports an in-place update that was accepted.
+func (c Call) Update() bool { return c.UpdateAsked() && c.Executed >= 200 && c.Executed <= 299 }
 
 // CVMs lists the local cloud's CVMs by name.
 func (r *Rig) CVMs(ctx context.Context) (map[string]CVM, error) {

@@ -20,7 +20,9 @@ func TestEachImageRuns(t *testing.T) {
 		t.Skip(err)
 	}
 	program := filepath.Join(t.TempDir(), "cadre-images")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "cadre.dev/images/cmd/cadre-images").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "cadre.dev/images/cmd/cadre-images")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.CommandContext(t.Context(), program, "try", "--root", repository).CombinedOutput()

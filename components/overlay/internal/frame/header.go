@@ -31,7 +31,8 @@ const (
 	KindBench Kind = 6
 	// KindCertificate brings a newer certificate of the opener's Boot: a [Chain].
 	KindCertificate Kind = 7
-	// KindRest asks whether all Sessions of the Link may end, since nobody uses them.
+	// KindRest asks whether all Sessions of the Link may end, since nobody uses them: a list
+	// of [SessionTag].
 	KindRest Kind = 8
 )
 

@@ -110,7 +110,7 @@ func (s State) offered(ev Offered) (State, []Effect) {
 	if ev.Epoch <= s.find.epoch {
 		return s, nil
 	}
-	s.wanted = true
+	s.wanted, s.recalled = true, s.Asking()
 	s.find.epoch, s.find.running = ev.Epoch, true
 	return s, []Effect{Find{Epoch: ev.Epoch, Boot: ev.Boot}}
 }
@@ -122,7 +122,7 @@ func (s State) nudged(ev Nudged) (State, []Effect) {
 	}
 	var effects []Effect
 	asleep := !s.Awake()
-	s.wanted = true
+	s.wanted, s.recalled = true, s.Asking()
 	if asleep || s.gate.waiting {
 		s, effects = s.openGate(true)
 	}

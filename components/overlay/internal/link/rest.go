@@ -16,6 +16,9 @@ import "slices"
 // any more. So nothing is lost with them, whoever of the two wants a stream next: it opens
 // a new Session.
 //
+// The question names the Sessions that may end, and only who holds just those agrees: one
+// that either side has and the other has not heard of yet may be in use over there.
+//
 // Either side may want one. The side that dials does so at once; the other asks for it
 // with a nudge where it can, and else, or when nothing comes of that, goes through the
 // gateway itself. Both may do so at the same moment: of two Sessions of a class the one
@@ -41,10 +44,13 @@ type (
 	// Asked tells that the Peer asks for the end of all Sessions, and that this side has
 	// agreed: no new stream gets one until the next Use.
 	Asked struct{}
+	// Making tells that so many more Sessions are being made over paths that were found, or
+	// fewer.
+	Making struct{ More int }
 )
 
 type (
-	// Rest asks the Peer, over a Session, whether all may end.
+	// Rest asks the Peer, over a Session, whether all that are Leaving may end.
 	Rest struct{ Question, Session uint64 }
 	// Yield ends a Session when the Peer does not: it is to hear first that this side agrees.
 	Yield struct{ Session uint64 }
@@ -57,6 +63,7 @@ func (Idle) event()    {}
 func (Rested) event()  {}
 func (Asked) event()   {}
 func (Unheard) event() {}
+func (Making) event()  {}
 
 func (Rest) effect()   {}
 func (Yield) effect()  {}
@@ -75,9 +82,15 @@ func (s State) Asking() bool {
 	return false
 }
 
-// Dialing tells whether a dial is under way. The Peer may use its Session already, so this
-// side neither proposes nor agrees to rest meanwhile: the dial would be cut.
-func (s State) Dialing() bool { return s.gate.dialing }
+// Leaving tells whether the Peer is asked for the end of a Session.
+func (s State) Leaving(session uint64) bool {
+	return slices.ContainsFunc(s.held, func(h held) bool { return h.session == session && h.leaving })
+}
+
+// Dialing tells whether a Session is being made, through the gateway or over a path that was
+// found. The Peer may use it already, so this side neither proposes nor agrees to rest
+// meanwhile: it would be cut.
+func (s State) Dialing() bool { return s.gate.dialing || s.making > 0 }
 
 // reachable tells whether dialing the gateway makes sense.
 func (s State) reachable() bool {
@@ -128,7 +141,7 @@ func (s State) idle() (State, []Effect) {
 	if over == 0 {
 		return s.sleep()
 	}
-	s.held = slices.Clone(s.held)
+	s.held, s.recalled = slices.Clone(s.held), false
 	for i := range s.held {
 		s.held[i].leaving = true
 	}
@@ -162,13 +175,23 @@ func (s State) unheard(ev Unheard) (State, []Effect) {
 			return s, append(effects, rest)
 		}
 	}
-	if len(s.held) == 0 && !s.Dialing() {
-		s, more := s.sleep()
-		return s, append(effects, more...)
-	}
-	// A dial that the Peer asked for meanwhile goes on: the Peer may use its Session already.
-	s, more := s.choose()
+	s, more := s.unheld()
 	return s, append(effects, more...)
+}
+
+// unheld sleeps when no Session is left. Where the Peer has asked for one meanwhile there is
+// to be one; and what is being made goes on, for the Peer may use it already.
+func (s State) unheld() (State, []Effect) {
+	switch {
+	case len(s.held) > 0:
+		return s.choose()
+	case s.recalled, s.Dialing() && !s.facts.OnDemand:
+		s.recalled = false
+		return s.openGate(false)
+	case s.Dialing():
+		return s, nil
+	}
+	return s.sleep()
 }
 
 // rested ends what was to end, or takes it back.
@@ -189,11 +212,7 @@ func (s State) rested(ev Rested) (State, []Effect) {
 		stay = append(stay, h)
 	}
 	s.held = stay
-	if len(stay) == 0 && !s.Dialing() {
-		s, more := s.sleep()
-		return s, append(effects, more...)
-	}
-	s, more := s.choose()
+	s, more := s.unheld()
 	return s, append(effects, more...)
 }
 

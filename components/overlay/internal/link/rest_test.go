@@ -1,12 +1,8 @@
 package link
 
 import (
-	"container/heap"
-	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"testing"
-	"time"
 )
 
 // demanded is facts of a Link on demand.
@@ -80,6 +76,40 @@ func TestRestScripts(t *testing.T) {
 			{Lost{Session: 1, Lived: long}, Asleep, []Effect{Cancel{}, Forget{}}},
 			{Rested{1, true}, Asleep, nil},
 		},
+		"a peer that calls while it is asked is not left": {
+			{Changed{finding}, Asleep, []Effect{Cancel{}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
+			{Idle{}, Up, []Effect{Use{}, Rest{1, 1}}},
+			{Nudged{Boot: "b1"}, Up, []Effect{Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
+			{Rested{1, true}, Dialing, []Effect{Close{1, ErrIdle}, Cancel{}, Dial{3, "i1", "b1"}}},
+		},
+		"nor where the session dies first": {
+			{Changed{finding}, Asleep, []Effect{Cancel{}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
+			{Idle{}, Up, []Effect{Use{}, Rest{1, 1}}},
+			{Nudged{Boot: "b1"}, Up, []Effect{Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
+			{Lost{Session: 1, Lived: long}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
+			{Unheard{1}, Dialing, nil},
+		},
+		"a call that the peer wants answered no more is forgotten": {
+			{Changed{finding}, Asleep, []Effect{Cancel{}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
+			{Idle{}, Up, []Effect{Use{}, Rest{1, 1}}},
+			{Nudged{Boot: "b1"}, Up, []Effect{Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
+			{Rested{1, false}, Up, []Effect{Use{1}}},
+			{Idle{}, Up, []Effect{Use{}, Rest{2, 1}}},
+			{Rested{2, true}, Asleep, []Effect{Close{1, ErrIdle}, Cancel{}, StopFind{}, Forget{}}},
+		},
+		"what is being made over a path is not cut": {
+			{Changed{finding}, Asleep, []Effect{Cancel{}}},
+			{Wanted{}, Dialing, []Effect{Cancel{}, Dial{2, "i1", "b1"}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway, Try: 2}, Up, []Effect{Use{1}}},
+			{Idle{}, Up, []Effect{Use{}, Rest{1, 1}}},
+			{Making{1}, Up, nil},
+			{Rested{1, true}, Dialing, []Effect{Close{1, ErrIdle}}},
+			{Connected{Session: 2, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{2}}},
+			{Making{-1}, Up, nil},
+		},
 		"an answer to an older question ends nothing": {
 			{Changed{demanded(true, "i1")}, Asleep, []Effect{Cancel{}}},
 			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
@@ -145,277 +175,6 @@ func TestRestScripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { play(t, script) })
 	}
-}
-
-// Two ends of a Link on demand, under virtual time, whose Sessions, messages and apps
-// come in any order that a network allows: no stream is lost at the idle close, every wish
-// ends in a stream, and in the end both rest.
-func TestTwoEndsOnDemand(t *testing.T) {
-	for seed := range uint64(2000) {
-		n := newNet(seed)
-		for side := range n.ends {
-			for range 6 {
-				side := side
-				n.after(time.Duration(n.r.Int64N(int64(4*netIdle))), func() { n.ends[side].call() })
-			}
-		}
-		n.run(t, seed)
-		for side, e := range n.ends {
-			if e.waiting != 0 || e.streams != 0 || e.served != 6 || e.state.Phase() != Asleep || len(e.live) != 0 {
-				t.Fatalf("seed %d, side %d: %d wait, %d streams, %d served, %s, %d sessions\n%v",
-					seed, side, e.waiting, e.streams, e.served, e.state.Phase(), len(e.live), n.log)
-			}
-		}
-	}
-}
-
-const (
-	netIdle  = time.Minute     // how long an end is unused before it asks
-	netDelay = 2 * time.Second // the most that a message or a dial takes
-)
-
-// net is the network between two ends, and the clock.
-type net struct {
-	r      *rand.Rand
-	now    time.Duration
-	order  uint64
-	queue  events
-	ends   [2]*end
-	next   uint64
-	log    []string
-	fault  string
-	closed map[uint64]bool
-}
-
-// end is one end as the shell runs it: what it counts, and what it does for the machine.
-type end struct {
-	n        *net
-	side     int
-	state    State
-	inUse    uint64
-	live     map[uint64]bool
-	waiting  int
-	streams  int // open, either way
-	served   int // of this end's calls
-	used     time.Duration
-	retired  map[uint64]bool
-	carries  map[uint64]int
-	checking bool
-}
-
-func newNet(seed uint64) *net {
-	n := &net{r: rand.New(rand.NewPCG(seed, 11)), closed: map[uint64]bool{}}
-	finds := n.r.IntN(2) == 0
-	for side := range n.ends {
-		e := &end{n: n, side: side, live: map[uint64]bool{}, retired: map[uint64]bool{}, carries: map[uint64]int{}}
-		n.ends[side] = e
-		f := demanded(side == 0, "i1")
-		f.Finds = finds
-		e.step(Changed{f})
-	}
-	return n
-}
-
-func (n *net) after(d time.Duration, f func()) {
-	n.order++
-	heap.Push(&n.queue, event{n.now + d, n.order, f})
-}
-
-func (n *net) delay() time.Duration { return time.Duration(1 + n.r.Int64N(int64(netDelay))) }
-
-func (n *net) run(t *testing.T, seed uint64) {
-	t.Helper()
-	for steps := 0; n.queue.Len() > 0; steps++ {
-		ev := heap.Pop(&n.queue).(event)
-		n.now = ev.at
-		ev.do()
-		if n.fault != "" || steps > 10_000 {
-			t.Fatalf("seed %d at %v: %s (after %d steps)\n%v", seed, n.now, n.fault, steps, n.log)
-		}
-	}
-}
-
-func (e *end) other() *end { return e.n.ends[1-e.side] }
-
-func (e *end) step(ev Event) {
-	var effects []Effect
-	e.state, effects = e.state.Step(ev)
-	e.n.log = append(e.n.log, fmt.Sprintf("%v %d: %#v -> %s %v\n", e.n.now, e.side, ev, e.state.Phase(), effects))
-	for _, eff := range effects {
-		e.do(eff)
-	}
-	if e.state.Awake() && !e.state.Asking() && !e.checking {
-		e.checking = true
-		e.n.after(netIdle, e.check)
-	}
-}
-
-// check lets the end rest, as the shell's idle timer does.
-func (e *end) check() {
-	e.checking = false
-	if !e.state.Awake() || e.state.Asking() {
-		return
-	}
-	if e.streams == 0 && e.waiting == 0 && e.n.now-e.used >= netIdle {
-		e.inUse = 0
-		e.step(Idle{})
-	} else {
-		e.checking = true
-		e.n.after(netIdle/4, e.check)
-	}
-}
-
-func (e *end) do(eff Effect) {
-	n := e.n
-	switch eff := eff.(type) {
-	case Dial:
-		n.after(n.delay(), func() { e.dialed(eff) })
-	case Arm:
-		n.after(eff.After, func() { e.step(Timer{Try: eff.Try}) })
-	case Nudge:
-		n.after(n.delay(), func() { e.other().step(Nudged{Boot: "b1"}) })
-	case Find:
-		n.after(n.delay(), func() { e.step(FindEnded{Epoch: eff.Epoch}) })
-	case ArmFind:
-		n.after(eff.After, func() { e.step(FindTimer{Number: eff.Number}) })
-	case Use:
-		e.inUse = eff.Session
-		if eff.Session != 0 {
-			e.used = n.now
-			e.flush()
-		}
-	case Close:
-		n.end(eff.Session)
-	case Retire:
-		e.retired[eff.Session] = true
-		e.retire(eff.Session)
-	case Rest:
-		n.after(n.delay(), func() { e.other().asked(e, eff.Session, eff.Question) })
-	case Yield:
-		n.after(4*netDelay, func() { n.end(eff.Session) })
-	}
-}
-
-// dialed ends a dial: the other end hears of the Session first, this one later.
-func (e *end) dialed(d Dial) {
-	n := e.n
-	n.next++
-	id := n.next
-	stray := e.side != 0
-	o := e.other()
-	o.live[id] = true
-	o.step(Connected{Session: id, Boot: "b1", Class: Gateway, Stray: stray})
-	n.after(n.delay(), func() {
-		if n.closed[id] {
-			e.step(Failed{Try: d.Try})
-			return
-		}
-		e.live[id] = true
-		e.step(Connected{Session: id, Boot: "b1", Class: Gateway, Stray: stray, Try: d.Try})
-	})
-}
-
-// end ends a Session: each end hears of it in its time. Streams on it are lost.
-func (n *net) end(id uint64) {
-	if n.closed[id] {
-		return
-	}
-	n.closed[id] = true
-	for _, e := range n.ends {
-		if e.carries[id] > 0 {
-			n.fault = fmt.Sprintf("session %d ended under %d streams of side %d", id, e.carries[id], e.side)
-		}
-		n.after(n.delay(), func() {
-			if e.live[id] {
-				delete(e.live, id)
-				e.step(Lost{Session: id, Lived: netIdle})
-			}
-		})
-	}
-}
-
-// retire ends a Session that is retired when nothing has used it for a while.
-func (e *end) retire(id uint64) {
-	e.n.after(3*netDelay, func() {
-		switch {
-		case e.n.closed[id] || !e.state.Retired(id):
-		case e.carries[id] > 0 || e.other().carries[id] > 0:
-			e.retire(id)
-		default:
-			e.n.end(id)
-		}
-	})
-}
-
-// asked answers the other end's Rest.
-func (e *end) asked(from *end, id, question uint64) {
-	n := e.n
-	if n.closed[id] {
-		n.after(n.delay(), func() { from.answered(question, true) })
-		return
-	}
-	agreed := e.streams == 0 && e.waiting == 0 && n.now-e.used >= netIdle/2
-	if agreed {
-		e.inUse = 0
-		e.step(Asked{})
-	}
-	n.after(n.delay(), func() { from.answered(question, agreed) })
-}
-
-func (e *end) answered(question uint64, agreed bool) {
-	e.step(Rested{question, agreed})
-	if e.waiting > 0 {
-		e.step(Wanted{})
-	}
-}
-
-// call is an app that wants a stream.
-func (e *end) call() {
-	e.waiting++
-	e.flush()
-	if e.waiting > 0 {
-		e.step(Wanted{})
-	}
-}
-
-// flush opens a stream for each who waits. It lasts for a while, at both ends.
-func (e *end) flush() {
-	for ; e.inUse != 0 && e.waiting > 0; e.waiting-- {
-		id := e.inUse
-		if e.n.closed[id] {
-			e.n.fault = fmt.Sprintf("a stream of side %d on session %d, which is over", e.side, id)
-			return
-		}
-		e.streams++
-		e.carries[id]++
-		e.served++
-		e.n.after(time.Duration(e.n.r.Int64N(int64(netIdle/2)))+netDelay, func() {
-			e.streams--
-			e.carries[id]--
-			e.used = e.n.now
-		})
-	}
-}
-
-type event struct {
-	at    time.Duration
-	order uint64
-	do    func()
-}
-
-type events []event
-
-func (q events) Len() int { return len(q) }
-func (q events) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].order < q[j].order
-}
-func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *events) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *events) Pop() any {
-	old := *q
-	last := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return last
 }
 
 // No answer is no agreement: the Peer may use another Session, and is asked over that.

@@ -15,8 +15,12 @@ type State struct {
 	// Of a Link on demand. wanted: there should be a Session; calling: somebody here
 	// waits for one, and there is none yet.
 	wanted, calling bool
-	// question numbers the Rests; askedOver is the Session of the last.
+	// question numbers the Rests; askedOver is the Session of the last. recalled: the Peer
+	// has asked for a Session since.
 	question, askedOver uint64
+	recalled            bool
+	// making is how many Sessions are being made over paths that were found.
+	making int
 }
 
 // held is one live Session.
@@ -106,6 +110,9 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.unheard(ev)
 	case Asked:
 		return s.asked()
+	case Making:
+		s.making += ev.More
+		return s, nil
 	case Quiet:
 		return s.wishFind(true)
 	case Hoped:
@@ -231,10 +238,7 @@ func (s State) lost(ev Lost) (State, []Effect) {
 	s = s.without(ev.Session)
 	s, effects := s.choose()
 	if leaving {
-		if len(s.held) > 0 {
-			return s, effects
-		}
-		s, more := s.sleep()
+		s, more := s.unheld()
 		return s, append(effects, more...)
 	}
 	var more []Effect

@@ -29,7 +29,6 @@ type core struct {
 	timer    *time.Timer        // of the machine's Arm
 	idle     *alarm             // for the next look at a Link on demand; nil while it rests
 	due      bool               // that look waits for the end of a dial
-	making   int                // Sessions that are being made over paths that were found
 	question *question          // that the Peer has not answered; nil for none
 	epochs   uint64             // what those of this Link's searches begin after; constant
 	class    link.Class         // what the datagram path in use is worth
@@ -89,8 +88,8 @@ func (c *core) do(e link.Effect) {
 	case link.Retire:
 		c.retire(c.sessions[e.Session])
 	case link.Rest:
-		s := c.sessions[e.Session]
-		c.launch(func(context.Context) { c.propose(s, e.Question) })
+		s, ending := c.sessions[e.Session], c.ending()
+		c.launch(func(context.Context) { c.propose(s, e.Question, ending) })
 	case link.Yield:
 		s := c.sessions[e.Session]
 		s.yielded = true

@@ -5,6 +5,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"cadre.dev/overlay/internal/carrier"
@@ -75,7 +76,7 @@ func (c *core) checkIdle() {
 	if c.over() || !c.state.Facts().OnDemand || !c.state.Awake() {
 		return
 	}
-	if used, left := c.inUse(), giveUpTime-c.forward.Idle(); c.dials() && (used || left > 0) {
+	if used, left := c.inUse(), giveUpTime-c.forward.Idle(); c.state.Dialing() && (used || left > 0) {
 		// The Peer may use what is being made already, and would lose it. The end of the dial
 		// is the next chance: behind a gateway that does not answer one dial follows another,
 		// with short pauses.
@@ -95,33 +96,24 @@ func (c *core) checkIdle() {
 	}
 }
 
-// dials tells whether a Session is being made from here, or over a path that was found. The
-// Peer may use it already, and it would not survive a rest: so this side neither proposes
-// one nor agrees meanwhile.
-func (c *core) dials() bool { return c.state.Dialing() || c.making > 0 }
-
 // Making tells that a Session is being made over a path that was found, until made is
 // called.
 func (p *Peer) Making() (made func()) {
-	p.loop.ask(func(c *core) { c.making++ })
-	return func() {
-		p.loop.ask(func(c *core) {
-			c.making--
-			c.dialed()
-		})
-	}
+	tell := func(more int) { p.loop.ask(func(c *core) { c.step(link.Making{More: more}) }) }
+	tell(1)
+	return func() { tell(-1) }
 }
 
 // dialed looks again whether the Link may rest, if that waited for the end of a dial.
 func (c *core) dialed() {
-	if c.due && !c.dials() {
+	if c.due && !c.state.Dialing() {
 		c.loop.post((*core).checkIdle)
 	}
 }
 
 // propose asks the Peer whether the Link may rest.
-func (p *Peer) propose(s *live, question uint64) {
-	err := p.askRest(s)
+func (p *Peer) propose(s *live, question uint64, ending []frame.SessionTag) {
+	err := p.askRest(s, ending)
 	refused := errors.Is(err, forward.ErrRefused)
 	p.loop.ask(func(c *core) {
 		c.question.over()
@@ -164,7 +156,7 @@ func (q *question) over() {
 	}
 }
 
-func (p *Peer) askRest(s *live) error {
+func (p *Peer) askRest(s *live, ending []frame.SessionTag) error {
 	st, err := s.OpenStream()
 	if err != nil {
 		return err
@@ -178,7 +170,7 @@ func (p *Peer) askRest(s *live) error {
 	})
 	defer st.Reset()
 	_ = st.SetDeadline(time.Now().Add(restTime))
-	if _, err := st.Write(frame.Header{Kind: frame.KindRest}.Append(nil)); err != nil {
+	if _, err := st.Write(frame.AppendRest(frame.Header{Kind: frame.KindRest}.Append(nil), ending)); err != nil {
 		return err
 	}
 	if err := st.CloseWrite(); err != nil {
@@ -190,12 +182,19 @@ func (p *Peer) askRest(s *live) error {
 // serveRest answers the Peer's proposal. To agree is a promise: from then on this side
 // opens no stream on the Sessions that there are.
 func (p *Peer) serveRest(s *live, st carrier.Stream) {
+	_ = st.SetReadDeadline(time.Now().Add(headerTime))
+	ending, err := frame.ReadRest(st)
+	if err != nil {
+		p.node.Tally.InvalidFrames.Add(1)
+		forward.Refuse(st, frame.FrameInvalid)
+		return
+	}
 	code := frame.Overloaded
 	p.loop.ask(func(c *core) {
 		switch {
 		case s.yielded: // asked again, since the answer was not heard
 			code = frame.Accepted
-		case c.agreesToRest(s):
+		case c.agreesToRest(s, ending):
 			code = frame.Accepted
 			c.step(link.Asked{})
 		}
@@ -203,26 +202,43 @@ func (p *Peer) serveRest(s *live, st carrier.Stream) {
 	forward.Refuse(st, code)
 }
 
-// agreesToRest takes the Session out of use if nobody here minds.
-func (c *core) agreesToRest(s *live) bool {
+// agreesToRest takes the Sessions out of use if nobody here minds.
+func (c *core) agreesToRest(over *live, ending []frame.SessionTag) bool {
+	if len(ending) == 0 { // a Peer of a version that named none
+		ending = []frame.SessionTag{over.Tag}
+	}
 	// Half as long: the two clocks began at about the same time, and what this side has
 	// carried a moment ago may still be on its way.
 	half := c.node.IdleTime / 2
-	return !c.over() && c.state.Facts().OnDemand && !c.dials() && c.askedOfAll(s, min(restTime, half)) && c.forward.Rest(half)
+	return !c.over() && c.state.Facts().OnDemand && !c.state.Dialing() && c.holdsJust(ending) && c.forward.Rest(half)
 }
 
-// askedOfAll tells whether a proposal that came over s means every Session that
-// there is. One that was made after it was sent is not meant: the Peer may use that.
-func (c *core) askedOfAll(s *live, young time.Duration) bool {
-	if c.state.Class(s.Number) == link.NoClass {
-		return false
-	}
-	for number, other := range c.sessions {
-		if number != s.Number && c.state.Class(number) != link.NoClass && time.Since(other.begun) < young {
+// holdsJust tells whether these are the Sessions that there are. Another one that this side
+// holds may be in use by a Peer that did not have it yet when it asked, and one that this
+// side has still to hear of would be used here when it comes.
+func (c *core) holdsJust(ending []frame.SessionTag) bool {
+	held := 0
+	for number, s := range c.sessions {
+		if c.state.Class(number) == link.NoClass {
+			continue
+		}
+		held++
+		if !slices.Contains(ending, s.Tag) {
 			return false
 		}
 	}
-	return true
+	return held == len(ending)
+}
+
+// ending are the Sessions that the Peer is asked to let go of.
+func (c *core) ending() []frame.SessionTag {
+	var tags []frame.SessionTag
+	for number, s := range c.sessions {
+		if c.state.Leaving(number) {
+			tags = append(tags, s.Tag)
+		}
+	}
+	return tags
 }
 
 // yield ends a Session that the Peer does not end.

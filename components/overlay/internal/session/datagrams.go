@@ -63,7 +63,7 @@ func (d *Datagrams) Dial(ctx context.Context, to Target, at *net.UDPAddr, class 
 	if err != nil {
 		return nil, fmt.Errorf("session with %s: %w", to.ID, err)
 	}
-	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class(), Path: d.path(at), shown: creds}), nil
+	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class(), Path: d.path(at), shown: creds}, conn.ConnectionState())
 }
 
 func (d *Datagrams) path(remote net.Addr) Path {
@@ -122,6 +122,10 @@ func (d *Datagrams) welcome(ctx context.Context, conn *datagram.Conn, behind fun
 	if err != nil {
 		return fmt.Errorf("session with %s: %w", who.ID, err)
 	}
-	m.cfg.Deliver(m.finish(&Session{Session: s, Who: who, Class: peer.DatagramClass(), Path: d.path(conn.RemoteAddr())}))
+	joined, err := m.finish(&Session{Session: s, Who: who, Class: peer.DatagramClass(), Path: d.path(conn.RemoteAddr())}, conn.ConnectionState())
+	if err != nil {
+		return err
+	}
+	m.cfg.Deliver(joined)
 	return nil
 }

@@ -105,11 +105,20 @@ func (m *Maker) credentials(ctx context.Context) (*Credentials, error) {
 
 func (m *Maker) logOf(id identity.ID) *slog.Logger { return m.cfg.Log.With("peer", id.Slot) }
 
-// finish numbers a Session.
-func (m *Maker) finish(s *Session) *Session {
+// tagLabel is what tags are derived for.
+const tagLabel = "EXPORTER-cadre-session-tag"
+
+// finish numbers a Session, and tags it.
+func (m *Maker) finish(s *Session, state tls.ConnectionState) (*Session, error) {
+	tag, err := state.ExportKeyingMaterial(tagLabel, nil, len(s.Tag))
+	if err != nil {
+		s.Close(err)
+		return nil, fmt.Errorf("name session with %s: %w", s.Who.ID, err)
+	}
+	copy(s.Tag[:], tag)
 	s.Number = m.numbers.Add(1)
 	s.Expiry = &Expiry{end: func() { s.Close(errExpired) }}
-	return s
+	return s, nil
 }
 
 // Target is whom a dial is for: a Peer, as Boot unless that is "".
@@ -163,7 +172,7 @@ func (m *Maker) client(ctx context.Context, conn net.Conn, creds *Credentials, n
 	if err != nil {
 		return nil, fmt.Errorf("session with %s: %w", to.ID, err)
 	}
-	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class, Path: pathOf(conn), shown: creds}), nil
+	return m.finish(&Session{Session: s, Who: who, Dialer: true, Class: class, Path: pathOf(conn), shown: creds}, tc.ConnectionState())
 }
 
 // greeted waits until the far side has looked at our certificate: the handshake is

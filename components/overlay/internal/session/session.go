@@ -2,6 +2,7 @@ package session
 
 import (
 	"cadre.dev/overlay/internal/carrier"
+	"cadre.dev/overlay/internal/frame"
 	"cadre.dev/overlay/internal/identity"
 	"cadre.dev/overlay/internal/link"
 )
@@ -18,6 +19,8 @@ type Session struct {
 	Who identity.Verified
 	// Number is the node's for it, never 0.
 	Number uint64
+	// Tag is what both ends call it.
+	Tag frame.SessionTag
 	// Dialer tells that this side opened it.
 	Dialer bool
 	// Class is what it was worth when it was made.

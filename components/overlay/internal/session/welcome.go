@@ -80,7 +80,10 @@ func (m *Maker) Join(hs context.Context, tc *tls.Conn, stop func() bool, class l
 	if !stop() {
 		s.Close(context.Cause(hs))
 	}
-	joined := m.finish(&Session{Session: s, Who: who, Class: class, Path: pathOf(tc)})
+	joined, err := m.finish(&Session{Session: s, Who: who, Class: class, Path: pathOf(tc)}, tc.ConnectionState())
+	if err != nil {
+		return nil, err
+	}
 	m.cfg.Deliver(joined)
 	return joined, nil
 }

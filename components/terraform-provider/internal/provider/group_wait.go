@@ -94,6 +94,12 @@ func heldBy(w written, predicate string) string {
 		return "preserved_state.disk"
 	case rollout.HoldQuorum, rollout.HoldQuorumUnknown, rollout.HoldMayDisrupt, rollout.HoldVoterScaleIn:
 		return "workload.kind"
+	case rollout.HoldActionNotAllowed:
+		return "update_policy.most_disruptive_allowed_action"
+	case rollout.HoldLeaderAsks:
+		return "update_policy.leader"
+	case rollout.HoldStepDelay:
+		return "update_policy.step_delay"
 	case rollout.HoldRolloutFailed:
 		return "update_policy.on_failure"
 	case rollout.HoldDeleteDisks, rollout.HoldScaleInOrder:
@@ -104,5 +110,5 @@ func heldBy(w written, predicate string) string {
 
 // stepsText is a plan in lines, "" when there is nothing to do.
 func stepsText(p rollout.Plan, now time.Time) string {
-	return strings.Join(tell.Steps(p, now), "\n")
+	return strings.Join(append(tell.Steps(p, now), tell.Moves(p)...), "\n")
 }

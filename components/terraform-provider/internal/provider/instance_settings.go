@@ -153,7 +153,8 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 }
 
 func equal(a, b group.InstanceSettings) bool {
-	return a.Ordinal == b.Ordinal && a.ExcludeFromRollout == b.ExcludeFromRollout && a.PreservedState == b.PreservedState && maps.Equal(a.Metadata, b.Metadata)
+	return a.Ordinal == b.Ordinal && a.ExcludeFromRollout == b.ExcludeFromRollout && a.ExcludeFromHealing == b.ExcludeFromHealing &&
+		a.PinnedRevision == b.PinnedRevision && a.PreservedState == b.PreservedState && maps.Equal(a.Metadata, b.Metadata)
 }
 
 // deleteTime bounds how long is tried to take the settings of a slot back.

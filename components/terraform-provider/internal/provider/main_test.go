@@ -44,7 +44,9 @@ func tests(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "terraform-provider-cadre")
-	if out, err := exec.Command("go", "build", "-race=false", "-o", program, "cadre.dev/terraform-provider/cmd/terraform-provider-cadre").CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-race=false", "-trimpath", "-o", program, "cadre.dev/terraform-provider/cmd/terraform-provider-cadre")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		log.Printf("build the provider: %v\n%s", err, out)
 		return 1
 	}

@@ -1,131 +1,17 @@
 package provider
 
-import "cadre.dev/terraform-provider/internal/shape"
+import (
+	"cadre.dev/core/group"
+	"cadre.dev/terraform-provider/internal/shape"
+)
 
-// specWords describe every field of the spec, by its path. A test holds them against the
-// spec's Go types.
-var specWords = shape.Words{
-	"name":              "Name of the group: lower-case letters, digits and `-`, from a letter, at most 40. Another name is another group.",
-	"platform":          "Platform driver. Default `phala`.",
-	"app_id":            "The platform's application, 40 lower-case hex digits. Default: the first create allots it.",
-	"replicas":          "Number of slots: ordinals 0 to `replicas` - 1.",
-	"management_policy": "How slots are created: `ORDERED_READY`, one after the other, or `PARALLEL`. Default `ORDERED_READY`.",
-	"not_secret":        "Entries of `env`, `meta` and `settings` that look like secrets and are none, such as `template.env.TOKEN_URL`.",
-	"meta":              "Handed to the workload as `CADRE_META_<KEY>`; not part of the revision.",
-	"restart_token":     "Part of the revision: another value rolls the group without any other change.",
+// specWords describe every field of the spec, by its path: what its reference says.
+var specWords = wordsOf(group.Fields())
 
-	"template":               "What a revision is made of.",
-	"template.compose":       "Text of the compose file. Every image is pinned by digest.",
-	"template.env":           "Environment, encrypted on its way and not measured: never trusted, and no place for a secret.",
-	"template.instance_type": "The platform's size, such as `tdx.small`.",
-	"template.os_image":      "Guest image, such as `dstack-0.5.7`.",
-	"template.disk_gb":       "Size of the data disk in GB. It only grows.",
-
-	"update_policy":                         "How much of the group a rollout may disturb, and when.",
-	"update_policy.type":                    "`PROACTIVE`: a new revision rolls at once. `OPPORTUNISTIC`: a slot takes it when it is updated by itself, with `cadre_instance` or `cadre instance update`. Default `PROACTIVE`.",
-	"update_policy.max_unavailable_fixed":   "Slots that may be unavailable at a time. Default 1.",
-	"update_policy.max_unavailable_percent": "The same as a share of `replicas`, rounded down, at least 1. Not beside `max_unavailable_fixed`.",
-	"update_policy.max_surge_fixed":         "0 or absent: updates keep each slot's identity and disk, so there are no extra slots.",
-	"update_policy.min_ready_seconds":       "How long a slot is available without a break before it counts, 0 to 3600. Default 30.",
-	"update_policy.partition":               "Ordinals below it stay at the revision that they have. Default 0.",
-	"update_policy.on_failure":              "What a failed rollout does: `PAUSE`.",
-	"update_policy.healthy_deadline":        "From the platform's answer to available, such as `10m`, the default.",
-	"update_policy.progress_deadline":       "Longest time between two slots that arrive. Default three times `healthy_deadline`.",
-	"update_policy.parallel_voters":         "Let more than one voter be in a step at a time, where the quorum bears it. Default `false`.",
-	"update_policy.require_approval":        "Hold each new revision until a person approves it: `cadre admission approve`. Default `false`.",
-	"update_policy.interruption":            "`allow` or `refuse`: whether a rollout may go on that must lose quorum, or interrupt the only slot.",
-
-	"preserved_state":      "What is never deleted, even when a slot is made anew.",
-	"preserved_state.disk": "Name of the data disk.",
-
-	"auto_healing_policies":                   "What breaks by itself is repaired without being asked: the CVM is restarted, a few times, and after that replaced where `replace` says so. Absent: an operator does that.",
-	"auto_healing_policies.health_check":      "Name of the health check whose failure is healed. Absent: only what the platform says, silence, and a workload whose process is down.",
-	"auto_healing_policies.initial_delay_sec": "Seconds after a boot in which failures do not count, 0 to 3600. Default 300.",
-	"auto_healing_policies.replace":           "`ask` or `auto`: whether a slot whose CVM is gone, or that no restart healed, gets another CVM with an empty disk by itself. Default `ask`.",
-
-	"restart_policy":              "Which failures a CVM is restarted for, and how often. Only with `auto_healing_policies`.",
-	"restart_policy.on":           "`unhealthy`: it runs and does not work, or is silent; `exit`: it stopped, does not boot or is gone. Default both.",
-	"restart_policy.max_attempts": "Attempts in a row, 1 to 8. Default 5.",
-	"restart_policy.window":       "Time of health after which attempts are forgotten, `1m` to `24h`. Default `1h`.",
-
-	"instance":                      "Settings of one slot. They are not part of the revision and take effect at once.",
-	"instance.ordinal":              "Which slot, from 0.",
-	"instance.metadata":             "Handed to the workload of this slot with the group's `meta`, and wins over it.",
-	"instance.exclude_from_rollout": "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Default `false`.",
-	"instance.exclude_from_healing": "Leave the slot as it is when it breaks by itself. Default `false`.",
-	"instance.preserved_state":      "What of this slot is never deleted, in a group whose other disks may be.",
-	"instance.preserved_state.disk": "Name of the data disk.",
-
-	"workload":          "The driver that knows the workload: its roles, its quorum, how it hands leadership over.",
-	"workload.kind":     "`consul`, `patroni`, `etcd` or `none`, the default.",
-	"workload.settings": "Settings of the driver.",
-
-	"lifecycle_hook":                   "Work at a point in a slot's life. Exactly one of `http`, `exec`, `wait` and `driver`.",
-	"lifecycle_hook.name":              "Name, unique in the group.",
-	"lifecycle_hook.transition":        "`PRE_TERMINATE`, before anything disturbs the slot, or `POST_LAUNCH`, before it counts as joined.",
-	"lifecycle_hook.http":              "Calls the workload on the CVM's loopback.",
-	"lifecycle_hook.http.method":       "`GET`, `POST`, `PUT` or `DELETE`. Default `POST`.",
-	"lifecycle_hook.http.port":         "Port.",
-	"lifecycle_hook.http.path":         "Path of the request.",
-	"lifecycle_hook.http.expect":       "Status code that means success. Default: any 2xx.",
-	"lifecycle_hook.exec":              "Runs a command in the container of a service; the compose text declares it under the service's `x-cadre` key.",
-	"lifecycle_hook.exec.service":      "Service.",
-	"lifecycle_hook.exec.command":      "Name of the command.",
-	"lifecycle_hook.wait":              "Stays open until the workload completes it at the agent's API.",
-	"lifecycle_hook.driver":            "Asks the workload driver.",
-	"lifecycle_hook.driver.do":         "`transfer` hands leadership over, `drain` stops taking new work.",
-	"lifecycle_hook.heartbeat_timeout": "Longest silence, begun anew by each heartbeat. Default `5m`.",
-	"lifecycle_hook.max_duration":      "Longest time in all; no heartbeat extends it. Default `1h`.",
-	"lifecycle_hook.default_result":    "What a hook that fails or times out decides: `CONTINUE`, `ABANDON` or `HOLD`. Default `ABANDON` before, `HOLD` after.",
-
-	"health_check":                     "Judges the workload from inside the CVM. Exactly one of `http`, `tcp` and `exec`.",
-	"health_check.name":                "Name, unique in the group.",
-	"health_check.http":                "Gets a path on the CVM's loopback.",
-	"health_check.http.port":           "Port.",
-	"health_check.http.request_path":   "Path of the request.",
-	"health_check.http.expect":         "Wanted status code. Default `200`.",
-	"health_check.tcp":                 "Connects to a port on the CVM's loopback.",
-	"health_check.tcp.port":            "Port.",
-	"health_check.exec":                "Runs a command in the container of a service, as that of a hook.",
-	"health_check.exec.service":        "Service.",
-	"health_check.exec.command":        "Name of the command.",
-	"health_check.check_interval_sec":  "Seconds between two checks, 1 to 300. Default 10.",
-	"health_check.timeout_sec":         "Seconds that one may take, at most the interval. Default 5.",
-	"health_check.healthy_threshold":   "Successes in a row that make it healthy, 1 to 10. Default 2.",
-	"health_check.unhealthy_threshold": "Failures in a row that make it unhealthy, 1 to 10. Default 3.",
-
-	"backend":          "A port that slots of this group offer on their virtual addresses.",
-	"backend.name":     "Name, unique in the group.",
-	"backend.protocol": "`tcp`, the default, or `udp`.",
-	"backend.port":     "Port.",
-	"backend.address":  "Where the workload listens: absent for the virtual address, `127.0.0.1` for a TCP service that knows nothing of it.",
-	"backend.allow":    "Other groups that may connect, to the port and to the routes that lead here. Members of this one always may use the port, and the routes where the group names itself.",
-	"backend.workload": "What the backend's service in Consul's catalog ends with, after the group's name and `-`. Default: the backend's name.",
-
-	"backend.registration":        "Who tells the catalog of the backend, where routes lead to it.",
-	"backend.registration.owner":  "`platform`, the default: health comes from the health checks, the role from the workload's driver. `workload`: the workload says both with `PUT /v1/backends/<name>` at the agent.",
-	"backend.registration.parent": "Name of the service in Consul's catalog, unique in the cluster. Default `<group>-<workload>`.",
-	"backend.registration.ttl":    "How long what a workload said holds, `2s` to `1h`. Only for owner `workload`. Default `30s`.",
-
-	"route":              "A name that applications of allowed groups dial as `<name>:<port of the backend>`. It is not part of the revision.",
-	"route.name":         "Name, unique in the cluster. It may be that of the group itself.",
-	"route.backend":      "Backend of this group that it leads to: a TCP one.",
-	"route.role":         "Role that a slot must have: `leader`, `follower` or `learner`, or any tag that a workload publishes itself. Default: any slot that is well.",
-	"route.hold":         "How long callers' agents may hold new connections back while a hand-over moves the role, `100ms` to `30s`. Default: not at all, and `10s` with a pooler.",
-	"route.pooler":       "`pgbouncer` has one pool the connections in each caller's CVM, paused while a hand-over moves the role. Default: none.",
-	"route.pooler_users": "Those who may log in at the pooler, each with the name of the secret of the calling group that holds its password at the database, or `\"\"` where that asks none. That secret has to name the route in its `pooler_routes`. A route with a pooler names at least one.",
-
-	"consul_permissions":               "What the group's Consul token may do beyond what its workload's driver needs. Slots get it with their next renewal.",
-	"consul_permissions.key_prefixes":  "Prefixes of keys that may be written: `service/<group>/`, or what begins with it.",
-	"consul_permissions.session_write": "Whether a slot may make Consul sessions, on its own node. Default `false`.",
-
-	"secret":        "A secret of the group: random, equal on all its slots, made inside the coordinators. No value of it is ever in a spec, in state or in a plan.",
-	"secret.name":   "Name of the file below `/run/mesh/secrets`.",
-	"secret.bytes":  "Bytes of randomness, 16 to 64. Default 24.",
-	"secret.format": "`hex`, the default, `base64` or `raw`.",
-	"secret.owner":  "Owner of the file, `uid` or `uid:gid`. Default `0:0`.",
-	"secret.mode":   "Mode of the file in octal. Default `0600`.",
-	"secret.rotate": "`manual`, the default, or how long a value is used, at least `1h`.",
-
-	"secret.pooler_routes": "Routes of other groups whose pooler, in this group's CVMs, may log in at the database with the secret.",
+func wordsOf(fields []group.Field) shape.Words {
+	words := make(shape.Words, len(fields))
+	for _, f := range fields {
+		words[f.Path] = f.Words()
+	}
+	return words
 }

@@ -1,0 +1,235 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
+)
+
+// markFlags are those of what sets a mark.
+type markFlags struct {
+	length time.Duration
+	reason string
+}
+
+func (f *markFlags) bind(c *cobra.Command) {
+	c.Flags().DurationVar(&f.length, "for", 0, "how long it stands, e.g. 2h (0: until it is taken back)")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for whoever finds it (required)")
+}
+
+func (f *markFlags) check() error {
+	switch {
+	case strings.TrimSpace(f.reason) == "":
+		return usagef("--reason is missing: it is shown to whoever finds the rollout waiting")
+	case f.length < 0:
+		return usagef("--for %s: must be more than 0", f.length)
+	}
+	return nil
+}
+
+// mark sets one and says what that means; text has the name and until when.
+func (a *App) mark(ctx context.Context, cl *client.Client, kind client.MarkKind, name string, f markFlags, text func(until string) string) error {
+	out, err := cl.Mark(ctx, kind, name, f.length, f.reason)
+	if err != nil {
+		return err
+	}
+	until := "until it is taken back"
+	if !out.Until.IsZero() {
+		until = "until " + out.Until.Local().Format("2006-01-02 15:04:05")
+	}
+	return a.show(out, func(render.Style) string { return text(until) + "\n" })
+}
+
+// unmark takes one back.
+func (a *App) unmark(ctx context.Context, kind client.MarkKind, name, done, none string) error {
+	return a.withClient(func(cl *client.Client) error {
+		changed, err := cl.Unmark(ctx, kind, name)
+		if err != nil {
+			return err
+		}
+		return a.show(map[string]bool{"changed": changed}, func(render.Style) string {
+			if !changed {
+				return none + "\n"
+			}
+			return done + "\n"
+		})
+	})
+}
+
+func (a *App) instanceDrain() *cobra.Command {
+	var f markFlags
+	var wait waitFlags
+	c := &cobra.Command{
+		Use: "drain SLOT", Short: "Take one slot out of service for maintenance, and leave it alone", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `The slot hands over what it leads, runs its PRE_TERMINATE hooks and is drained, once its
+group can bear that. It then stays out of service, across reboots of its CVM and changes
+of the leader: nothing updates, heals or removes it, and it counts as unavailable. No
+platform call is made: its CVM runs on, and may be stopped, moved or mended by hand.
+
+` + "`cadre instance undrain`" + ` puts it back, and so does the end of --for.`,
+		Example: "  cadre instance drain postgres-1 --for 2h --reason \"its host gets memory\" --wait",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.withClient(func(cl *client.Client) error {
+				err := a.mark(cmd.Context(), cl, client.MarkDrain, args[0], f, func(until string) string {
+					return fmt.Sprintf("%s is to be out of service %s; it is drained once its group can bear that: `cadre instance describe %s`", args[0], until, args[0])
+				})
+				if err != nil || !wait.wait {
+					return err
+				}
+				return a.waitDrained(cmd.Context(), cl, args[0], wait.timeout)
+			})
+		},
+	}
+	f.bind(c)
+	wait.bind(c, "the slot is drained")
+	return c
+}
+
+// drainPoll is between two looks at a Slot that is to be drained.
+const drainPoll = time.Second
+
+// waitDrained waits until a Slot is drained, and tells what holds it when the time is up.
+func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	why := "nobody told"
+	for {
+		i, err := cl.Instance(ctx, slot)
+		switch {
+		case err == nil && i.Status.State == "Drained" && i.Status.Drain != nil:
+			if a.output != "json" {
+				a.say(slot + " is drained")
+			}
+			return nil
+		case err == nil && i.Status.Drain == nil:
+			why = "the leader has not seen it yet, or it was taken back"
+		case err == nil && len(i.Status.Holds) > 0:
+			why = i.Status.Holds[0].Predicate + ": " + i.Status.Holds[0].Message
+		case err == nil:
+			why = strings.TrimSpace(i.Status.State + ": " + i.Status.Reason)
+		case client.KindOf(err) != client.Unavailable && ctx.Err() == nil:
+			return err
+		}
+		timer := time.NewTimer(drainPoll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return silent{ExitError}
+			}
+			return fmt.Errorf("drain %s: not done after %s (%s); it goes on: %w", slot, limit, why, context.DeadlineExceeded)
+		}
+	}
+}
+
+func (a *App) instanceUndrain() *cobra.Command {
+	return &cobra.Command{
+		Use: "undrain SLOT", Short: "Put a slot back that was drained", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.unmark(cmd.Context(), client.MarkDrain, args[0],
+				args[0]+" goes back into service, and is updated and healed like the others again", args[0]+" was not drained: nothing is changed")
+		},
+	}
+}
+
+func (a *App) instanceProtect() *cobra.Command {
+	var f markFlags
+	c := &cobra.Command{
+		Use: "protect SLOT", Short: "Keep one slot from all that would disrupt it", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `Nothing begins that would take the slot away or cost its disk: no update, restart,
+replacement, drain or removal. The rollout goes around it and waits for it at the end.
+What is known to be down is repaired on its disk all the same.
+
+A group that is deleted is deleted with it.`,
+		Example: "  cadre instance protect postgres-1 --for 4h --reason \"a long report reads from it\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.withClient(func(cl *client.Client) error {
+				return a.mark(cmd.Context(), cl, client.MarkProtect, args[0], f, func(until string) string {
+					return fmt.Sprintf("%s is protected %s; take it back with `cadre instance unprotect %s`", args[0], until, args[0])
+				})
+			})
+		},
+	}
+	f.bind(c)
+	return c
+}
+
+func (a *App) instanceUnprotect() *cobra.Command {
+	return &cobra.Command{
+		Use: "unprotect SLOT", Short: "Take a protection back", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.unmark(cmd.Context(), client.MarkProtect, args[0], args[0]+" is protected no more", args[0]+" was not protected: nothing is changed")
+		},
+	}
+}
+
+func (a *App) freezeCommand() *cobra.Command {
+	var f markFlags
+	c := &cobra.Command{
+		Use: "freeze [GROUP]", Short: "Begin nothing in a group, or anywhere: no rollout, no healing, no change of size", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `A step that was not carried out yet goes back, one that was is finished. Unlike
+` + "`cadre rollout pause`" + `, which stops a group's rollout alone, a freeze stops healing and
+changes of size too. Without a group everything is frozen.`,
+		Example: "  cadre freeze --for 72h --reason \"the shop's big days\"\n  cadre freeze postgres --reason \"we look into the lag\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.withClient(func(cl *client.Client) error {
+				name := strings.Join(args, "")
+				return a.mark(cmd.Context(), cl, client.MarkFreeze, name, f, func(until string) string {
+					return fmt.Sprintf("%s is frozen %s; take it back with `%s`", everything(name), until, strings.TrimSpace("cadre unfreeze "+name))
+				})
+			})
+		},
+	}
+	f.bind(c)
+	return c
+}
+
+func (a *App) unfreezeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "unfreeze [GROUP]", Short: "Take a freeze back", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "Takes back the freeze of a group, or without a group that of everything. Each is a\nfreeze of its own: a group stays frozen while the other one stands.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := strings.Join(args, "")
+			return a.unmark(cmd.Context(), client.MarkFreeze, name, everything(name)+" is frozen no more", everything(name)+" was not frozen: nothing is changed")
+		},
+	}
+}
+
+func everything(name string) string {
+	if name == "" {
+		return "everything"
+	}
+	return name
+}
+
+func (a *App) marksCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "marks [GROUP]", Short: "List what operators drained, protected or froze", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				list, err := cl.Marks(cmd.Context(), strings.Join(args, ""))
+				if err != nil {
+					return err
+				}
+				return a.show(list, func(s render.Style) string { return render.Marks(s, list) })
+			})
+		},
+	}
+}

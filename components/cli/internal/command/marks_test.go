@@ -1,0 +1,77 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"cadre.dev/client/clienttest"
+	"cadre.dev/core/group"
+)
+
+func TestMarkPictures(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", func(g *clienttest.Group) { midRollout(g) })
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"instance_drain_help", []string{"instance", "drain", "--help"}},
+		{"instance_drain", []string{"instance", "drain", "worker-1", "--for", "2h", "--reason", "its host gets memory"}},
+		{"instance_protect", []string{"instance", "protect", "worker-0", "--reason", "a report reads from it"}},
+		{"freeze", []string{"freeze", "--for", "72h", "--reason", "the big days"}},
+		{"freeze_group", []string{"freeze", "worker", "--reason", "we look into the lag"}},
+		{"marks", []string{"marks"}},
+		{"instance_undrain", []string{"instance", "undrain", "worker-1"}},
+		{"instance_unprotect", []string{"instance", "unprotect", "worker-1"}},
+		{"unfreeze", []string{"unfreeze"}},
+		{"marks_left", []string{"marks", "-o", "json"}},
+	} {
+		code, out := b.run(c.args...)
+		if code != ExitOK {
+			t.Errorf("%s: exit %d", c.name, code)
+		}
+		golden(t, c.name, out)
+	}
+}
+
+func TestAMarkNeedsAReason(t *testing.T) {
+	b := newBench(t)
+	for _, args := range [][]string{
+		{"instance", "drain", "worker-1"}, {"instance", "drain", "--reason", "x"}, {"instance", "protect", "worker-1", "--reason", " "},
+		{"freeze"}, {"freeze", "worker", "other", "--reason", "x"}, {"freeze", "worker", "--reason", "x", "--for", "-1h"},
+	} {
+		if code, out := b.run(args...); code != ExitUsage {
+			t.Errorf("%v: exit %d: %s", args, code, out)
+		}
+	}
+}
+
+// Who waits for a drain hears of its end, or of what holds it when the time is up.
+func TestADrainIsWaitedFor(t *testing.T) {
+	b := newBench(t)
+	slot := func(change func(*group.InstanceStatus)) {
+		b.Set("worker", func(g *clienttest.Group) {
+			midRollout(g)
+			change(&g.Status.Instances[0])
+		})
+	}
+	drain := []string{"instance", "drain", "worker-0", "--reason", "its host gets memory", "--wait", "--timeout"}
+	slot(func(i *group.InstanceStatus) {
+		i.Drain = &group.Mark{Reason: "its host gets memory"}
+		i.Holds = []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}
+	})
+	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "max_unavailable: max_unavailable is 1 and worker-1 is not available") {
+		t.Errorf("held: exit %d: %s", code, out)
+	}
+	slot(func(i *group.InstanceStatus) { i.State = "Drained" })
+	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "the leader has not seen it yet") {
+		t.Errorf("drained by a rollout: exit %d: %s", code, out)
+	}
+	slot(func(i *group.InstanceStatus) { i.State, i.Drain = "Drained", &group.Mark{Reason: "its host gets memory"} })
+	if code, out := b.run(append(drain, "10s")...); code != ExitOK || !strings.HasSuffix(out, "worker-0 is drained\n") {
+		t.Errorf("drained: exit %d: %s", code, out)
+	}
+	if code, out := b.run("instance", "describe", "worker-0"); code != ExitOK || !strings.Contains(out, "out of service") || !strings.Contains(out, "its host gets memory") {
+		t.Errorf("describe: exit %d: %s", code, out)
+	}
+}

@@ -1,0 +1,74 @@
+package reconcile_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/store"
+)
+
+// TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds, through the agent and back: it leads no
+// more, nothing is called for it, and when its time is over it is updated like the others and
+// the record goes.
+func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.mu.Lock()
+		slot := w.leader
+		w.mu.Unlock()
+		w.putJSON(store.DrainKey(slot), store.SlotMark{Slot: slot, Reason: "its host is mended", By: "ann", At: time.Now(), Until: time.Now().Add(20 * time.Minute)})
+		w.until("the drain", 2*time.Minute, func() bool { return w.instance(slot).State == "Drained" })
+		if i := w.instance(slot); i.Drain == nil || i.Drain.By != "ann" || i.Drain.Reason != "its host is mended" {
+			t.Errorf("status %+v", i)
+		}
+		w.mu.Lock()
+		leads, calls := w.leader, len(w.calls)
+		w.mu.Unlock()
+		if leads == slot || leads == "" {
+			t.Errorf("%q leads", leads)
+		}
+		w.apply(spec("two"))
+		tick(t.Context(), 10*time.Minute)
+		w.mu.Lock()
+		if called := w.calls[calls:]; len(called) != 0 {
+			t.Errorf("called %v while the group had nobody to spare", called)
+		}
+		w.mu.Unlock()
+		w.until("the end of the drain, and the rollout", 30*time.Minute, w.complete("two"))
+		var drains []operation.Operation
+		for _, o := range w.view().Operations {
+			if o.Value.Kind == operation.Drain {
+				drains = append(drains, o.Value)
+			}
+		}
+		if len(drains) != 1 || drains[0].Phase != operation.Done || drains[0].Calls != 0 || drains[0].Actor != operation.ActorOperator {
+			t.Errorf("drains %+v", drains)
+		}
+		w.until("the record goes", time.Hour, func() bool { return len(w.view().Drains) == 0 })
+	})
+}
+
+// TestR139_AFrozenGroupRestsUntilTheEnd: one group alone, and by itself again after its time.
+func TestR139_AFrozenGroupRestsUntilTheEnd(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		w.putJSON(store.GroupFreezeKey("pg"), store.Freeze{Reason: "the big days", By: "ann", At: time.Now(), Until: time.Now().Add(10 * time.Minute)})
+		w.apply(spec("two"))
+		w.until("the hold", 2*time.Minute, func() bool {
+			return slices.ContainsFunc(w.instance("pg-2").Holds, func(h group.Hold) bool {
+				return h.Predicate == "frozen" && strings.Contains(h.Message, "(ann): the big days, until ") && strings.HasSuffix(h.Message, "cadre unfreeze pg")
+			})
+		})
+		tick(t.Context(), 5*time.Minute)
+		if st := w.status(); st.Updated != 0 || !st.Paused {
+			t.Errorf("updated %d, paused %v", st.Updated, st.Paused)
+		}
+		w.until("the rollout", 15*time.Minute, w.complete("two"))
+	})
+}

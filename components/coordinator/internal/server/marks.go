@@ -1,0 +1,205 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/core/group"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// maxMarkTime bounds how long a mark stands that is to end by itself.
+const maxMarkTime = 366 * 24 * time.Hour
+
+// SetMark implements ControlService.
+func (s *Server) SetMark(ctx context.Context, req *apiv1.SetMarkRequest) (*apiv1.SetMarkResponse, error) {
+	key, err := markKey(req.GetKind(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.decider(ctx, key, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	if err := needReason(req.GetReason()); err != nil {
+		return nil, err
+	}
+	if err := c.marksWhatIsThere(ctx, req.GetKind(), req.GetName()); err != nil {
+		return nil, err
+	}
+	mark := store.SlotMark{Slot: req.GetName(), Reason: req.GetReason(), By: c.by, At: c.now()}
+	if req.GetFor() != nil {
+		length := req.GetFor().AsDuration()
+		if length <= 0 || length > maxMarkTime {
+			return nil, status.Errorf(codes.InvalidArgument, "for: %s is not a time that it can stand: more than 0, at most %s; leave it out to have it stand until it is taken back", length, maxMarkTime)
+		}
+		mark.Until = mark.At.Add(length)
+	}
+	changed, err := c.setMark(ctx, req.GetKind(), key, mark)
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		s.cfg.Log.Info("mark set", "kind", req.GetKind(), "name", req.GetName(), "until", mark.Until, "by", c.by, "reason", mark.Reason)
+	}
+	return &apiv1.SetMarkResponse{Changed: changed, Mark: wireMark(req.GetKind(), req.GetName(), mark)}, nil
+}
+
+// markKey is where a mark stands; the error names the field.
+func markKey(kind apiv1.MarkKind, name string) (string, error) {
+	var key string
+	switch kind {
+	case apiv1.MarkKind_MARK_KIND_FREEZE:
+		if name == "" {
+			return store.FreezeKey(), nil
+		}
+		key = store.GroupFreezeKey(name)
+	case apiv1.MarkKind_MARK_KIND_DRAIN, apiv1.MarkKind_MARK_KIND_PROTECT:
+		if _, _, err := group.ParseSlot(name); err != nil {
+			return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
+		}
+		if key = store.DrainKey(name); kind == apiv1.MarkKind_MARK_KIND_PROTECT {
+			key = store.ProtectKey(name)
+		}
+	case apiv1.MarkKind_MARK_KIND_UNSPECIFIED:
+		return "", status.Error(codes.InvalidArgument, "kind: is missing: use drain, protect or freeze")
+	default:
+		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
+	}
+	if err := store.CheckKey(key); err != nil {
+		return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
+	}
+	return key, nil
+}
+
+// marksWhatIsThere refuses a mark on nothing: a word that is misspelt would protect nobody.
+func (c *caller) marksWhatIsThere(ctx context.Context, kind apiv1.MarkKind, name string) error {
+	if kind != apiv1.MarkKind_MARK_KIND_FREEZE {
+		_, err := c.mayReadSlot(ctx, name)
+		return err
+	}
+	if name == "" {
+		return nil
+	}
+	if err := c.mayRead(ctx, name); err != nil {
+		return err
+	}
+	if !slices.Contains(c.view.Known(), name) {
+		return status.Error(codes.NotFound, "no such group: "+name)
+	}
+	return nil
+}
+
+// setMark writes a mark in place of the one that stands. The same one without an end is no
+// change; one with an end stands anew from now on.
+func (c *caller) setMark(ctx context.Context, kind apiv1.MarkKind, key string, mark store.SlotMark) (changed bool, err error) {
+	freeze := store.Freeze{Reason: mark.Reason, By: mark.By, At: mark.At, Until: mark.Until}
+	before, index, err := readMark(ctx, c.store, kind, key)
+	switch {
+	case err == nil && before.Reason == mark.Reason && before.By == mark.By && before.Until.IsZero() && mark.Until.IsZero():
+		return false, nil
+	case err != nil && !errors.Is(err, store.ErrNotFound) && index == 0:
+		return false, wire(err)
+	}
+	op, err := store.Put(key, mark, index)
+	if kind == apiv1.MarkKind_MARK_KIND_FREEZE {
+		op, err = store.Put(key, freeze, index)
+	}
+	if err != nil {
+		return false, wire(err)
+	}
+	return true, wire(c.store.Commit(ctx, op))
+}
+
+// readMark reads either form of a mark.
+func readMark(ctx context.Context, s store.Store, kind apiv1.MarkKind, key string) (store.SlotMark, uint64, error) {
+	if kind != apiv1.MarkKind_MARK_KIND_FREEZE {
+		return store.Read[store.SlotMark](ctx, s, key)
+	}
+	f, index, err := store.Read[store.Freeze](ctx, s, key)
+	return store.SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until}, index, err
+}
+
+// ClearMark implements ControlService. A mark on what is gone can be taken back too.
+func (s *Server) ClearMark(ctx context.Context, req *apiv1.ClearMarkRequest) (*apiv1.ClearMarkResponse, error) {
+	key, err := markKey(req.GetKind(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.decider(ctx, key, "name", req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	changed, err := c.remove(ctx, key)
+	if err == nil && changed {
+		s.cfg.Log.Info("mark taken back", "kind", req.GetKind(), "name", req.GetName(), "by", c.by)
+	}
+	return &apiv1.ClearMarkResponse{Changed: changed}, err
+}
+
+// ListMarks implements ControlService. What operators may read is asked of Consul.
+func (s *Server) ListMarks(ctx context.Context, req *apiv1.ListMarksRequest) (*apiv1.ListMarksResponse, error) {
+	c, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	readable := map[string]bool{req.GetGroup(): true}
+	if req.GetGroup() == "" {
+		readable, err = c.readable(ctx)
+	} else {
+		err = c.mayRead(ctx, req.GetGroup())
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &apiv1.ListMarksResponse{}
+	add := func(kind apiv1.MarkKind, owner, name string, m store.SlotMark) {
+		ended := !m.Until.IsZero() && !s.cfg.Now().Before(m.Until)
+		if !ended && (owner == "" || readable[owner]) {
+			out.Marks = append(out.Marks, wireMark(kind, name, m))
+		}
+	}
+	slots := func(kind apiv1.MarkKind, slot string, m store.SlotMark) {
+		if owner, _, err := group.ParseSlot(slot); err == nil {
+			add(kind, owner, slot, m)
+		}
+	}
+	for slot, m := range c.view.Drains {
+		slots(apiv1.MarkKind_MARK_KIND_DRAIN, slot, m.Value)
+	}
+	for slot, m := range c.view.Protections {
+		slots(apiv1.MarkKind_MARK_KIND_PROTECT, slot, m.Value)
+	}
+	freeze := func(name string, f store.Freeze) {
+		add(apiv1.MarkKind_MARK_KIND_FREEZE, name, name, store.SlotMark{Reason: f.Reason, By: f.By, At: f.At, Until: f.Until})
+	}
+	for name, f := range c.view.Freezes {
+		freeze(name, f.Value)
+	}
+	if f := c.view.Freeze; f != nil {
+		freeze("", *f)
+	}
+	slices.SortFunc(out.Marks, func(a, b *apiv1.Mark) int {
+		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return out, nil
+}
+
+func wireMark(kind apiv1.MarkKind, name string, m store.SlotMark) *apiv1.Mark {
+	out := &apiv1.Mark{Kind: kind, Name: name, Reason: m.Reason, By: m.By}
+	if !m.At.IsZero() {
+		out.At = timestamppb.New(m.At)
+	}
+	if !m.Until.IsZero() {
+		out.Until = timestamppb.New(m.Until)
+	}
+	return out
+}

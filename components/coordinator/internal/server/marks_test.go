@@ -1,0 +1,107 @@
+package server
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// TestR139_AMarkIsARecordWithAnEnd: who, why and until when stand in the record; setting it
+// again gives it another time, and it is taken back by the same name.
+func TestR139_AMarkIsARecordWithAnEnd(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	drain := &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", For: durationpb.New(2 * time.Hour), Reason: "its host is mended"}
+	out, err := a.SetMark(ctx, drain)
+	if err != nil || !out.GetChanged() {
+		t.Fatalf("%v, %v", out, err)
+	}
+	got, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.DrainKey("pg-0"))
+	if err != nil || got.Slot != "pg-0" || got.Reason != drain.GetReason() || !strings.Contains(got.By, "cadre-operator") || got.Until.Sub(got.At) != 2*time.Hour {
+		t.Errorf("%+v, %v", got, err)
+	}
+	forever := &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "longer"}
+	for _, changed := range []bool{true, false} {
+		if out, err := a.SetMark(ctx, forever); err != nil || out.GetChanged() != changed || out.GetMark().GetUntil() != nil {
+			t.Errorf("%v, %v, want changed %v", out, err, changed)
+		}
+	}
+	for _, changed := range []bool{true, false} {
+		if out, err := a.ClearMark(ctx, &apiv1.ClearMarkRequest{Kind: drain.GetKind(), Name: "pg-0"}); err != nil || out.GetChanged() != changed {
+			t.Errorf("%v, %v, want changed %v", out, err, changed)
+		}
+	}
+	if _, _, err := store.Read[store.SlotMark](t.Context(), a.cfg.Store, store.DrainKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("still there: %v", err)
+	}
+}
+
+func TestMarksThatStandAreListed(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	for _, set := range []*apiv1.SetMarkRequest{
+		{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Reason: "r"},
+		{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "pg", Reason: "r"},
+		{Kind: apiv1.MarkKind_MARK_KIND_PROTECT, Name: "pg-0", Reason: "r"},
+		{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", For: durationpb.New(time.Hour)},
+	} {
+		if _, err := a.SetMark(ctx, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func() (out []string) {
+		list, err := a.ListMarks(ctx, &apiv1.ListMarksRequest{Group: "pg"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list.GetMarks() {
+			out = append(out, strings.TrimPrefix(m.GetKind().String(), "MARK_KIND_")+" "+m.GetName())
+		}
+		return out
+	}
+	if got := strings.Join(names(), ", "); got != "DRAIN pg-0, PROTECT pg-0, FREEZE , FREEZE pg" {
+		t.Errorf("marks %s", got)
+	}
+	a.mu.Lock()
+	a.offset = time.Hour
+	a.mu.Unlock()
+	if got := strings.Join(names(), ", "); got != "PROTECT pg-0, FREEZE , FREEZE pg" {
+		t.Errorf("an hour later: %s", got)
+	}
+}
+
+func TestAMarkOnNothingIsRefused(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	for name, c := range map[string]struct {
+		req  *apiv1.SetMarkRequest
+		want codes.Code
+		text string
+	}{
+		"no kind":          {&apiv1.SetMarkRequest{Name: "pg-0", Reason: "r"}, codes.InvalidArgument, "kind: "},
+		"an unknown kind":  {&apiv1.SetMarkRequest{Kind: 99, Name: "pg-0", Reason: "r"}, codes.InvalidArgument, "kind: "},
+		"no slot's name":   {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg", Reason: "r"}, codes.InvalidArgument, "name: "},
+		"no such slot":     {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_PROTECT, Name: "pg-7", Reason: "r"}, codes.NotFound, "pg-7"},
+		"no such group":    {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "gp", Reason: "r"}, codes.NotFound, "gp"},
+		"no group's name":  {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "../x", Reason: "r"}, codes.InvalidArgument, "name: "},
+		"no reason":        {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0"}, codes.InvalidArgument, "reason: "},
+		"no time":          {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", For: durationpb.New(0)}, codes.InvalidArgument, "for: "},
+		"too long a time":  {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", For: durationpb.New(10000 * time.Hour)}, codes.InvalidArgument, "for: "},
+		"too long a cause": {&apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: strings.Repeat("r", 501)}, codes.InvalidArgument, "reason: "},
+	} {
+		if _, err := a.SetMark(ctx, c.req); status.Code(err) != c.want || !strings.Contains(message(err), c.text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := a.SetMark(as(t.Context(), a.workload), &apiv1.SetMarkRequest{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a member's token: %v", err)
+	}
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// ProposeUndo implements ControlService.
+func (s *Server) ProposeUndo(ctx context.Context, req *apiv1.ProposeUndoRequest) (*apiv1.ProposeUndoResponse, error) {
+	c, err := s.callerFor(ctx, req.GetGroup(), "")
+	if err != nil {
+		return nil, err
+	}
+	stored := c.view.Specs[req.GetGroup()]
+	// As it was written: what is left out stays left out.
+	spec, err := group.Decode(stored.Raw)
+	if err == nil {
+		err = stored.Err
+	}
+	if err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "the stored spec of %s is not valid, so nothing is to be undone: apply a corrected one (%v)", req.GetGroup(), err)
+	}
+	out := &apiv1.ProposeUndoResponse{SpecIndex: stored.Index, FromRevision: spec.Revision()}
+	if out.ToRevision, err = c.undoTo(req.GetGroup(), req.GetRevision(), out.GetFromRevision()); err != nil {
+		return nil, err
+	}
+	record, ok := c.view.Revisions[out.GetToRevision()]
+	if !ok {
+		return nil, status.Errorf(codes.FailedPrecondition, "the content of revision %s is not recorded any more: apply the file that it came from", out.GetToRevision())
+	}
+	back, err := spec.Back(record.Value)
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error()+": apply the file that it came from")
+	}
+	if d := c.view.Gate.Groups[spec.Name].Value.Judge(out.GetToRevision(), group.Content(back.Template), record.Value.ComposeHash); !d.Allowed {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("it is not rolled out all the same: %s: %s", d.Code, d.Message))
+	}
+	out.SpecJson, err = json.Marshal(back)
+	return out, err
+}
+
+// undoTo is the Revision that is gone back to: the one that was typed, or that before.
+func (c *caller) undoTo(name, typed, from string) (string, error) {
+	if typed != "" {
+		one, err := findRevision(c.view, typed, name)
+		if err == nil && one.revision == from {
+			return "", status.Errorf(codes.FailedPrecondition, "revision: %s is what group %s asks for already", one.revision, name)
+		}
+		return one.revision, err
+	}
+	var history []operation.Rollout
+	for _, r := range c.view.RolloutsOf(name) {
+		history = append(history, r.Value)
+	}
+	st := c.view.Statuses[name].Value
+	to := rollout.Before(from, st.Stable, st.FailedRevisions, history)
+	if to == "" {
+		return "", status.Errorf(codes.FailedPrecondition, "group %s has no revision before %s that got to its end: name one with --to, or apply an earlier file", name, from)
+	}
+	return to, nil
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
+)
+
+// TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow: what is proposed is applied like any spec,
+// and refused when somebody changed it meanwhile.
+func TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow(t *testing.T) {
+	a, first, second := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	if _, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "pg"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "no revision before") {
+		t.Errorf("without a history: %v", err)
+	}
+	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Target: second, Stable: first})
+	put(a, t, store.RolloutKey("pg-1"), operation.Rollout{ID: "pg-1", Group: "pg", Generation: 1, To: first, State: operation.Complete})
+	if _, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "pg"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "comes out as") {
+		t.Errorf("a record without its conduct: %v", err)
+	}
+	one := spec(t)
+	record, index, err := store.Read[group.RevisionRecord](t.Context(), a.cfg.Store, store.RevisionKey(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.Conduct = one.Conduct()
+	op, err := store.Put(store.RevisionKey(first), record, index)
+	if err == nil {
+		err = a.cfg.Store.Commit(t.Context(), op)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		v, changed := a.cfg.Views.Latest()
+		if v.Revisions[first].Value.Conduct.Workload.Kind != "" {
+			break
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Until(end)):
+			t.Fatal("the record is not seen")
+		}
+	}
+	for _, typed := range []string{"", first[:8], "#1"} {
+		out, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "pg", Revision: typed})
+		if err != nil || out.GetFromRevision() != second || out.GetToRevision() != first || revisionOf(t, out.GetSpecJson()) != first {
+			t.Fatalf("%q: %v, %v", typed, out, err)
+		}
+		back, err := group.Decode(out.GetSpecJson())
+		if err != nil || !back.UpdatePolicy.RequireApproval {
+			t.Errorf("the rest of the spec did not stay: %+v, %v", back.UpdatePolicy, err)
+		}
+		if len(out.GetWarnings()) != 0 && !strings.Contains(out.GetWarnings()[0], "NOT_APPROVED") {
+			t.Errorf("warnings %q", out.GetWarnings())
+		}
+	}
+	for typed, want := range map[string]codes.Code{second: codes.FailedPrecondition, "abcdabcd": codes.NotFound, "x": codes.InvalidArgument} {
+		if _, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "pg", Revision: typed}); status.Code(err) != want {
+			t.Errorf("%s: %v, want %s", typed, err, want)
+		}
+	}
+	if _, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "gp"}); status.Code(err) != codes.NotFound {
+		t.Errorf("no such group: %v", err)
+	}
+}

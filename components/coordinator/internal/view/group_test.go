@@ -1,0 +1,55 @@
+package view_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/store"
+	"cadre.dev/store/storetest"
+)
+
+// TestAGroupIsReadBesideTheLatestView: what did not change since is shared, what did is read as
+// it is now, and what was changed in place is found.
+func TestAGroupIsReadBesideTheLatestView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storetest.NewMemory()
+		write := func(slot, boot string) {
+			t.Helper()
+			op := store.Op{Kind: store.OpPut, Key: store.AdmissionKey(slot), Value: []byte(`{"slot":"` + slot + `","boot_id":"` + boot + `","token_accessors":["a"]}`)}
+			if err := s.Commit(t.Context(), op); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("pg-0", "one")
+		write("pg-1", "one")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := view.NewWatcher(s, slog.New(slog.DiscardHandler))
+		go func() { _ = w.Run(ctx) }()
+		synctest.Wait()
+		latest, _ := w.Latest()
+		write("pg-1", "two") // no View has it yet
+		v, err := view.ReadGroup(ctx, s, "pg", latest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := v.Admissions["pg-1"].Value.BootID; got != "two" {
+			t.Errorf("pg-1 is held by %q, want what was written last", got)
+		}
+		shared := &v.Admissions["pg-0"].Value.TokenAccessors[0]
+		if shared != &latest.Admissions["pg-0"].Value.TokenAccessors[0] {
+			t.Error("what did not change was decoded again")
+		}
+		if altered := latest.Altered(); len(altered) > 0 {
+			t.Errorf("altered: %v", altered)
+		}
+		*shared = "b"
+		if altered := latest.Altered(); !slices.Equal(altered, []string{store.AdmissionKey("pg-0")}) {
+			t.Errorf("altered: %v, want the one that was changed in place", altered)
+		}
+	})
+}

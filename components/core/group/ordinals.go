@@ -1,0 +1,69 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+)
+
+// skipped are the ordinals that the spec has no Slot for, although it comes past them.
+// What names no Slot of the group is refused by validation, and skips none.
+func (s Spec) skipped() []int {
+	var out []int
+	for _, slot := range s.Without {
+		if name, ordinal, err := ParseSlot(slot); err == nil && name == s.Name {
+			out = append(out, ordinal)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Ordinals are those of the group's Slots, in order: the first Replicas ones that Without
+// does not name. One that it names and that lies beyond the last one skips nothing.
+func (s Spec) Ordinals() []int {
+	out := make([]int, 0, max(s.Replicas, 0))
+	skipped := s.skipped()
+	for n := 0; len(out) < s.Replicas; n++ {
+		if len(skipped) > 0 && skipped[0] == n {
+			skipped = skipped[1:]
+			continue
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// HasOrdinal reports whether the group is to have the Slot of an ordinal.
+func (s Spec) HasOrdinal(ordinal int) bool {
+	before, is := slices.BinarySearch(s.skipped(), ordinal)
+	return !is && ordinal >= 0 && ordinal-before < s.Replicas
+}
+
+// lastOrdinal is the highest one, -1 of a group without any.
+func (s Spec) lastOrdinal() int {
+	all := s.Ordinals()
+	if len(all) == 0 {
+		return -1
+	}
+	return all[len(all)-1]
+}
+
+func (v *validator) without(s Spec) {
+	seen := map[string]bool{}
+	for i, slot := range s.Without {
+		path := fmt.Sprintf("without[%d]", i)
+		name, _, err := ParseSlot(slot)
+		switch {
+		case err != nil:
+			v.add(path, "", "%v", err)
+		case name != s.Name:
+			v.add(path, "", "%q is no slot of group %s: its slots are %s, %s, ...", slot, s.Name, SlotName(s.Name, 0), SlotName(s.Name, 1))
+		case seen[slot]:
+			v.add(path, "", "%q stands twice: keep one", slot)
+		}
+		seen[slot] = true
+	}
+	if n := len(s.Without); s.Replicas <= MaxReplicas && s.Replicas+n > MaxReplicas {
+		v.add("without", "", "%d slots and %d that are left out are %d, at most %d: ordinals stay below that", s.Replicas, n, s.Replicas+n, MaxReplicas)
+	}
+}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"cadre.dev/core/group"
+)
+
+const (
+	groupFile = "../../../../docs/group-file.md"
+	// What stands between these two lines is written by `go test ./internal/rules -update`.
+	fieldsBegin = "<!-- fields: written by `go test ./internal/rules -update` in components/core -->\n"
+	fieldsEnd   = "<!-- end of fields -->\n"
+)
+
+// fieldReference is the table of all fields.
+func fieldReference() string {
+	var b strings.Builder
+	b.WriteString("\n| field | type | default | range | class | |\n|---|---|---|---|---|---|\n")
+	for _, f := range group.Fields() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Path, f.Type, f.Default, f.Range, f.Class, f.Line)
+	}
+	return b.String() + "\n"
+}
+
+func TestTheFieldReferenceIsWhatTheCodeSays(t *testing.T) {
+	text := page(t, groupFile)
+	before, rest, begins := strings.Cut(text, fieldsBegin)
+	told, after, ends := strings.Cut(rest, fieldsEnd)
+	if !begins || !ends {
+		t.Fatalf("%s lacks the lines between which the fields stand", groupFile)
+	}
+	want := fieldReference()
+	if *update && told != want {
+		told = want
+		if err := os.WriteFile(groupFile, []byte(before+fieldsBegin+want+fieldsEnd+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told != want {
+		t.Error("the fields differ from the code: run `go test ./internal/rules -update` in components/core")
+	}
+}

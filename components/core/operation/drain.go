@@ -1,0 +1,65 @@
+package operation
+
+import "time"
+
+// leadsAgainAfter is how long a drained member leads again until it is asked once more to
+// hand over: its cluster may have nobody better just then.
+const leadsAgainAfter = time.Minute
+
+// stayDrained keeps a Slot out of service until that is not wanted any more. Another Boot of
+// it is drained as well, and so is one that leads again. What cannot be drained then stays
+// in the operator's hands all the same: to put it back would be the worse surprise.
+func (op Operation) stayDrained(f Facts, now time.Time) (Operation, []Effect) {
+	if f.Unwanted != "" {
+		return op.giveBack(Done, "", f.Unwanted, now)
+	}
+	if op.UnavailableFrom.IsZero() {
+		op.UnavailableFrom = now
+	}
+	if op.Phase == Draining {
+		return op.drainedAgain(f, now)
+	}
+	another := f.Admission != nil && f.Admission.BootID != op.BootBefore
+	// It was silent when it was taken out of service, and serves now.
+	missed := op.Entered[Draining].IsZero() && !f.ReadySince.IsZero()
+	leads := f.HandOver != nil && now.Sub(op.Entered[Drained]) >= leadsAgainAfter
+	switch {
+	case another, missed:
+		return op.drainAnew(f, "waits for the agent to drain the boot that runs now", now)
+	case leads:
+		return op.drainAnew(f, "leads again, and is asked to hand over", now)
+	}
+	return op.because("out of service until it is undrained"), nil
+}
+
+// drainAnew orders one more drain of what runs now.
+func (op Operation) drainAnew(f Facts, why string, now time.Time) (Operation, []Effect) {
+	op.Attempt++
+	op.SkipDrain, op.Transfer = false, f.HandOver
+	op.DrainDeadline = now.Add(f.Limits.Drain)
+	if f.Admission != nil {
+		op.BootBefore = f.Admission.BootID
+	}
+	return op.enter(Draining, now).because(why), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
+}
+
+// drainedAgain waits for a drain after the first one. It ends in DRAINED whatever came of it.
+func (op Operation) drainedAgain(f Facts, now time.Time) (Operation, []Effect) {
+	step := op.step(f, VerbDrain)
+	op.noteTransfer(step)
+	done := func(why string) (Operation, []Effect) { return op.enter(Drained, now).because(why), nil }
+	switch step.State {
+	case StepDone:
+		return done("drained")
+	case StepAborted, StepFailed:
+		return done("could not be drained again: " + orElse(step.Message, "the agent did not say why"))
+	case StepHeld:
+		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide")), nil
+	case StepRunning:
+		op = op.because(orElse(step.Message, "the agent drains"))
+	}
+	if f.Gone || !now.Before(op.DrainDeadline) {
+		return done("could not be drained again: the drain did not end in time")
+	}
+	return op, nil
+}

@@ -1,0 +1,172 @@
+package operation
+
+import (
+	"testing"
+	"time"
+)
+
+// TestR66_APartThatIsReadBackIsFollowedByTheNext: the answer to the call is lost, the platform
+// shows what it did. That is as good as the answer: the next part is called for, once.
+func TestR66_APartThatIsReadBackIsFollowedByTheNext(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	f.Platform.Shape.InstanceType, f.Platform.Shape.DiskGB = "tdx.large", 40
+	seen := now.Add(time.Second)
+	op, effects := step(t, op, f, seen, Acting)
+	wantNoEffects(t, effects)
+	if op.CallOutcome != OutcomeDone {
+		t.Errorf("outcome %q, want what was read back", op.CallOutcome)
+	}
+	later := seen.Add(time.Second)
+	op, effects = step(t, op, f, later, Drained)
+	wantNoEffects(t, effects)
+	if want := seen.Add(limits.Healthy); !op.HealthyDeadline.Equal(want) {
+		t.Errorf("deadline %s, want %s: it runs from what was read back", op.HealthyDeadline, want)
+	}
+	_, effects = step(t, op, f, later, Acting)
+	if len(effects) != 1 || effects[0].Call != PartOSImage || effects[0].Number != 2 {
+		t.Errorf("effects %+v, want the next part", effects)
+	}
+}
+
+// TestACVMThatIsToGoOrToComeIsNotMissed: to Create, Delete and Replace a CVM that is not listed is
+// what is waited for, or its beginning, and no failure.
+func TestACVMThatIsToGoOrToComeIsNotMissed(t *testing.T) {
+	for kind, want := range map[Kind]Phase{Create: Booting, Delete: Done, Replace: Booting} {
+		op := begun(kind)
+		op.Phase, op.VMUUID, op.InstanceID, op.Calls = Booting, "vm-1", "i-1", 1
+		op.Entered = PhaseTimes{Recorded: start, Acting: start, Booting: start}
+		op.HealthyDeadline = start.Add(limits.Healthy)
+		for n := range 3 {
+			now := start.Add(time.Duration(n+1) * time.Second)
+			f := quiet(now)
+			f.Platform, f.Admission, f.ReadySince = nil, nil, time.Time{}
+			if op.Phase.Ended() {
+				break
+			}
+			op, _ = step(t, op, f, now, want)
+		}
+	}
+}
+
+// TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer is no failure either, and is not called again.
+func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
+	op, now := to(t, Delete, Acting)
+	f := quiet(now)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.Platform = nil, nil
+	for _, want := range []Phase{Booting, Done} {
+		now = now.Add(time.Second)
+		f.ObservedAt = now
+		var effects []Effect
+		op, effects = step(t, op, f, now, want)
+		wantNoEffects(t, effects)
+	}
+	if op.Calls != 1 || op.Cause != "" {
+		t.Errorf("%d calls, cause %q", op.Calls, op.Cause)
+	}
+}
+
+// TestR11_WhatIsNotSeenDoesNotSettle: nobody saw the CVM, so nothing is done by the clock alone.
+func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	op, _ = step(t, op, available(now, now), now, Settling)
+	full := op.AvailableSince.Add(limits.MinReady)
+	f := available(full, op.AvailableSince)
+	f.PlatformKnown, f.Platform = false, nil
+	op, _ = step(t, op, f, full, Settling)
+	step(t, op, available(full, op.AvailableSince), full, Done)
+}
+
+// TestOnlyWhatIsSeenToBeGoneMakesWay: a list that failed twice says nothing of the CVM that a Replace
+// is to delete, and a CVM that an Update names is not given up for another one.
+func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
+	for kind, edit := range map[Kind]func(*Facts){
+		Replace: func(f *Facts) { f.PlatformKnown = false },
+		Update:  func(*Facts) {},
+		Restart: func(*Facts) {},
+	} {
+		op, now := to(t, kind, Drained)
+		for n := range 3 {
+			at := now.Add(time.Duration(n) * time.Second)
+			f := quiet(at)
+			f.Platform = nil
+			edit(&f)
+			var effects []Effect
+			op, effects = step(t, op, f, at, Drained)
+			wantNoEffects(t, effects)
+		}
+		if op.VMUUID != "vm-1" || op.InstanceID != "i-1" {
+			t.Errorf("%s names CVM %q of instance %q", kind, op.VMUUID, op.InstanceID)
+		}
+	}
+	op, now := to(t, Replace, Drained)
+	for n := range 2 {
+		f := quiet(now.Add(time.Duration(n) * time.Second))
+		f.Platform = nil
+		op, _ = step(t, op, f, f.ObservedAt, Drained)
+	}
+	if op.VMUUID != "" {
+		t.Errorf("CVM %s is gone in two lists, and still named", op.VMUUID)
+	}
+}
+
+// TestWhatWasNeverAwayHasNoTimeAway: the bracket of the time without service closes only where it
+// was opened.
+func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
+	for phase, away := range map[Phase]bool{Recorded: false, Draining: true} {
+		op, now := to(t, Update, phase)
+		f := quiet(now)
+		f.Unwanted = "the spec moved on"
+		op.UnavailableFrom = time.Time{}
+		if away {
+			op.UnavailableFrom = start
+		}
+		op, _ = step(t, op, f, now, Aborted)
+		if op.UnavailableUntil.IsZero() == away {
+			t.Errorf("%s: away from %s until %s", phase, op.UnavailableFrom, op.UnavailableUntil)
+		}
+	}
+}
+
+// TestTheNextPartWaitsUntilTheContentShows: the CVM's shape changed while the call for its content was
+// made. What is to be put right then is called for when the platform shows the content, and no
+// sooner.
+func TestTheNextPartWaitsUntilTheContentShows(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	f := quiet(now)
+	f.WantedShape = Shape{InstanceType: "tdx.large"}
+	f.Platform.Shape = Shape{InstanceType: "tdx.small"}
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	for range 3 {
+		now = now.Add(time.Second)
+		f.ObservedAt = now
+		var effects []Effect
+		op, effects = step(t, op, f, now, Acting)
+		wantNoEffects(t, effects)
+	}
+	f.Platform.ComposeHash = f.WantedHash
+	op, _ = step(t, op, f, now, Drained)
+	_, effects := step(t, op, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartResources {
+		t.Errorf("effects %+v, want the change of the shape", effects)
+	}
+}
+
+// TestAMemberThatDrainsAgainIsWaitedFor, also where it is to be replaced, as long as its CVM is there.
+func TestAMemberThatDrainsAgainIsWaitedFor(t *testing.T) {
+	for _, kind := range []Kind{Update, Replace} {
+		op, now := to(t, kind, Drained)
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, StepRunning)
+		_, effects := step(t, op, f, now, Draining)
+		wantNoEffects(t, effects)
+	}
+}

@@ -1,0 +1,135 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// move names two Revisions.
+type move struct{ from, to string }
+
+// changes are the fields in which two Revisions of the group differ. ok is false where one
+// of them is not recorded.
+func (w *world) changes(from, to string) (list []group.Change, ok bool) {
+	if list, ok := w.moves[move{from, to}]; ok {
+		return list, true
+	}
+	before, known := w.contentOf(from)
+	after, wanted := w.contentOf(to)
+	if !known || !wanted {
+		return nil, false
+	}
+	list = group.Changes(before, after)
+	if w.moves == nil {
+		w.moves = make(map[move][]group.Change)
+	}
+	w.moves[move{from, to}] = list
+	return list, true
+}
+
+// contentOf is the spec with what a Revision of the group is made of.
+func (w *world) contentOf(revision string) (group.Spec, bool) {
+	if revision == w.target {
+		return w.spec, true
+	}
+	r, ok := w.rec.Revisions[revision]
+	if !ok || r.Template.Compose == "" {
+		return group.Spec{}, false
+	}
+	s := w.spec.With(r.Conduct)
+	s.Template, s.RestartToken = r.Template, r.RestartToken
+	return s, true
+}
+
+// runs is what m runs as far as is known: proven, or else given.
+func (m *member) runs() string { return orWord(m.observed, m.record.Assigned) }
+
+// takes is what an update of m costs, and the changes that it makes.
+func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {
+	list, _ := w.changes(m.runs(), m.want.revision)
+	// A CVM that is not what its Revision says boots again, whatever changed.
+	return group.Harshest(group.ActionRestart, group.StepAction(w.spec, list)), list
+}
+
+// tooHarsh is the first outdated member whose update takes more than the spec allows, or nil.
+func (w *world) tooHarsh() *member {
+	if len(w.tally.tooHarsh) == 0 {
+		return nil
+	}
+	return w.tally.tooHarsh[0]
+}
+
+// exceeds: the update of m takes more than the spec allows (R132).
+func (w *world) exceeds(m *member) bool {
+	allowed := group.MostDisruptive(w.spec)
+	if !group.ActionRestart.Harsher(allowed) {
+		return false // no update is ever harsher
+	}
+	needed, _ := w.takes(m)
+	return needed.Harsher(allowed)
+}
+
+// holdsOfHarshness is R132: nothing of a rollout is done by half, so one Slot that must not
+// be touched as it would need holds the others too. A Slot that an operator names is updated.
+func (w *world) holdsOfHarshness(c candidate, _ look) []Hold {
+	m := c.m
+	if c.marked {
+		return nil
+	}
+	also := ""
+	if !w.exceeds(m) {
+		if m = w.tooHarsh(); m == nil {
+			return nil
+		}
+		also = ", and nothing of a rollout is done by half"
+	}
+	needed, list := w.takes(m)
+	allowed := group.MostDisruptive(w.spec)
+	return []Hold{hold(HoldActionNotAllowed, "the update of %s takes %s%s and update_policy.most_disruptive_allowed_action is %s%s; allow %s, put back what changed, or update the slot by its name: cadre instance update %s",
+		m.slot, needed, because(group.Exceeding(list, allowed)), allowed, also, needed, m.slot)}
+}
+
+// because names some changes in brackets.
+func because(list []group.Change) string {
+	if len(list) == 0 {
+		return ""
+	}
+	paths := make([]string, len(list))
+	for i, c := range list {
+		paths[i] = c.Path
+	}
+	return fmt.Sprintf(" (%s)", Few(paths, ", "))
+}
+
+// actionOf is what an Action costs its member; empty where there is none yet, or none left.
+func (w *world) actionOf(c candidate) group.UpdateAction {
+	switch c.kind {
+	case operation.Update:
+		needed, _ := w.takes(c.m)
+		return needed
+	case operation.Restart:
+		return group.ActionRestart
+	case operation.Replace:
+		return group.ActionReplace
+	case operation.Create, operation.Delete:
+	}
+	return ""
+}
+
+// movesOf are the different moves among actions, in their order, as far as the Revisions are
+// recorded.
+func (w *world) movesOf(actions []Action) []Move {
+	var out []Move
+	for _, a := range actions {
+		if a.Kind != operation.Update || slices.ContainsFunc(out, func(m Move) bool { return m.From == a.From && m.To == a.To }) {
+			continue
+		}
+		if list, ok := w.changes(a.From, a.To); ok && len(list) > 0 {
+			out = append(out, Move{From: a.From, To: a.To, Changes: list})
+		}
+	}
+	return out
+}

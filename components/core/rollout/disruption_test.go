@@ -1,0 +1,74 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// recorded gives the fixture's Revisions their content, as the leader records it.
+func (f *fixture) recorded() *fixture {
+	for digest, r := range f.rec.Revisions {
+		for _, name := range []string{"A", "B", "C"} {
+			if digest == revisionOf(f.spec, name) {
+				r.Template, r.Conduct = f.spec.Template, f.spec.Conduct()
+				r.Template.Compose = compose(name)
+				f.rec.Revisions[digest] = r
+			}
+		}
+	}
+	return f
+}
+
+func TestR132_ASlotThatMayNotBeTouchedHoldsTheRollout(t *testing.T) {
+	f := newFixture(3, "none").recorded().want("B").rolling()
+	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
+	p := f.plan()
+	wantExecutes(t, p)
+	for _, slot := range f.spec.Members() {
+		wantHeld(t, p, slot, HoldActionNotAllowed)
+	}
+	if text := actionOf(t, p, "db-2").Holds[0].Message; !strings.Contains(text, "RESTART (template.compose)") || !strings.Contains(text, "cadre instance update db-2") {
+		t.Errorf("the hold does not say what it takes and the way out: %s", text)
+	}
+	// Time that a person takes is not the rollout's.
+	f.now = f.now.Add(100 * group.ProgressDeadline(f.spec))
+	f.obs.At = f.now
+	for i := range f.obs.Slots {
+		f.obs.Slots[i].Report.ReceivedAt = f.now
+	}
+	if p := f.plan(); p.Rollout.State != operation.Running {
+		t.Errorf("the rollout is %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+	wantExecutes(t, f.asks("db-1", "q1").plan(), "UPDATE db-1")
+}
+
+func TestR132_WhatIsHeldForItsHarshnessIsHealedWhereItIs(t *testing.T) {
+	f := newFixture(3, "none").recorded().want("B").rolling()
+	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
+	f.spec.AutoHealing = &group.AutoHealing{}
+	wantExecutes(t, f.stopped(1).plan(), "RESTART db-1")
+}
+
+func TestR146_ThePlanSaysWhatChangesAndWhatItTakes(t *testing.T) {
+	f := newFixture(3, "none").recorded().want("B").rolling()
+	f.spec.Template.Env = map[string]string{"X": "1"}
+	p := f.plan()
+	for _, a := range p.Actions {
+		if a.Takes != group.ActionRestart {
+			t.Errorf("%s takes %q", a.Slot, a.Takes)
+		}
+	}
+	if len(p.Moves) != 1 || p.Moves[0].From != actionOf(t, p, "db-0").From || p.Moves[0].To != p.Target {
+		t.Fatalf("moves %+v, want the one from A to the target", p.Moves)
+	}
+	var paths []string
+	for _, c := range p.Moves[0].Changes {
+		paths = append(paths, c.String())
+	}
+	if got := strings.Join(paths, ", "); got != "template.compose (RESTART), template.env.X (RESTART)" {
+		t.Errorf("it changes %s", got)
+	}
+}

@@ -1,0 +1,144 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Mark is what an operator set on a Slot, a group or the cluster, with who, why and until
+// when. The zero value says nothing beyond being set.
+type Mark struct {
+	Reason string
+	By     string
+	// Until is when it ends by itself; zero: when it is taken back.
+	Until time.Time
+	// Group that a freeze is about; empty: all of them.
+	Group string
+}
+
+// text is what is known about the mark, for a message about it.
+func (k Mark) text() string {
+	out := ""
+	if k.By != "" {
+		out += " (" + k.By + ")"
+	}
+	if k.Reason != "" {
+		out += ": " + k.Reason
+	}
+	if !k.Until.IsZero() {
+		out += ", until " + k.Until.UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+// hold is a Hold by the mark; format has one %s for what is known about it.
+func (k Mark) hold(predicate, format string) Hold {
+	return holdUntil(k.Until, predicate, format, k.text())
+}
+
+// told is the mark as the status has it.
+func (k *Mark) told() *group.Mark {
+	if k == nil {
+		return nil
+	}
+	return &group.Mark{Reason: k.Reason, By: k.By, Until: k.Until}
+}
+
+// scope is the argument of `cadre unfreeze` that lifts it.
+func (k Mark) scope() string {
+	if k.Group == "" {
+		return ""
+	}
+	return " " + k.Group
+}
+
+// ended: its time is over.
+func (k *Mark) ended(now time.Time) bool {
+	return k != nil && !k.Until.IsZero() && !now.Before(k.Until)
+}
+
+// dropEndedMarks forgets the marks whose time is over, whoever removes their records.
+func (w *world) dropEndedMarks() {
+	if w.obs.Freeze.ended(w.now) {
+		w.obs.Frozen, w.obs.Freeze = false, Mark{}
+	}
+	for _, m := range w.everyone {
+		for _, mark := range []**Mark{&m.seen.Drain, &m.seen.Protection} {
+			if (*mark).ended(w.now) {
+				*mark = nil
+			}
+		}
+	}
+}
+
+// rests: m was taken out of service and stays so.
+func (m *member) rests() bool {
+	return m != nil && m.open != nil && m.open.Kind == operation.Drain && m.open.Phase == operation.Drained
+}
+
+// drained: an operator wants m out of service. Nothing else is done about it meanwhile.
+func (m *member) drained() bool { return m.seen.Drain != nil }
+
+// keptByHand: an operator's mark keeps the rollout from m; it has no clock of its own.
+func (m *member) keptByHand() bool { return m.drained() || m.seen.Protection != nil }
+
+// drain makes c what takes m out of service, where there is something that could serve.
+func (w *world) drain(m *member, c candidate) candidate {
+	if m.open != nil || m.missing() {
+		return c
+	}
+	c.kind, c.actor, c.marked = operation.Drain, operation.ActorOperator, true
+	c.to = orWord(m.observed, m.record.Assigned)
+	c.broken = w.brokenness(m)
+	c.class = ClassMarked
+	return c
+}
+
+// undrained is why m need not be out of service any more; empty while it is to be.
+func (w *world) undrained(m *member) string {
+	switch {
+	case w.ending():
+		return "the group is being deleted"
+	case !m.drained():
+		return "undrained, or its time ended"
+	}
+	return ""
+}
+
+// unwantedByHand is why op should not begin any more since an operator marked m; empty while
+// it may.
+func (w *world) unwantedByHand(m *member, op operation.Operation) string {
+	switch {
+	case op.Kind == operation.Drain:
+		return w.undrained(m)
+	case w.ending():
+		return ""
+	case m.drained():
+		return "an operator wants it out of service" + m.seen.Drain.text()
+	}
+	c := candidate{m: m, kind: op.Kind, broken: whole}
+	if op.Sick || op.WasUnavailable {
+		c.broken = w.brokenness(m)
+	}
+	if harmOf(op.Kind) < disruptive {
+		return ""
+	}
+	return firstMessage(w.holdsOfProtection(c, look{op: &op}))
+}
+
+// holdsOfProtection keeps m from all that would take it away or cost its disk. What is known
+// to be down is repaired on its disk all the same: that takes nothing away.
+func (w *world) holdsOfProtection(c candidate, _ look) []Hold {
+	p := c.m.seen.Protection
+	if p == nil {
+		return nil
+	}
+	repair := c.broken != whole && c.broken != lost && harmOf(c.kind) != destructive
+	if repair {
+		return nil
+	}
+	return []Hold{p.hold(HoldProtected, fmt.Sprintf("%s is protected by an operator%%s; to go on: cadre instance unprotect %s", c.m.slot, c.m.slot))}
+}

@@ -1,0 +1,63 @@
+package peer
+
+import (
+	"slices"
+	"testing"
+
+	"cadre.dev/overlay/internal/frame"
+	"cadre.dev/overlay/internal/link"
+	"cadre.dev/overlay/internal/session"
+)
+
+// tagged is a Link that holds Sessions with these tags, by number from 1.
+func tagged(tags ...frame.SessionTag) *core {
+	c := &core{sessions: map[uint64]*live{}}
+	c.state, _ = c.state.Step(link.Changed{Facts: link.Facts{Boot: "b1", OnDemand: true}})
+	for i, tag := range tags {
+		number := uint64(i + 1)
+		c.sessions[number] = &live{Session: &session.Session{Number: number, Tag: tag}}
+		c.state, _ = c.state.Step(link.Connected{Session: number, Boot: "b1", Class: link.Gateway, Stray: i > 0})
+	}
+	return c
+}
+
+// Who holds other Sessions than the Peer asks about does not agree: whichever of the two has
+// one that the other has not heard of yet may use it.
+func TestOnlyWhoHoldsWhatIsAskedAboutAgrees(t *testing.T) {
+	one, two, three := frame.SessionTag{1}, frame.SessionTag{2}, frame.SessionTag{3}
+	for name, c := range map[string]struct {
+		holds, asked []frame.SessionTag
+		want         bool
+	}{
+		"the same":                   {[]frame.SessionTag{one, two}, []frame.SessionTag{two, one}, true},
+		"one that the Peer has not":  {[]frame.SessionTag{one, two}, []frame.SessionTag{one}, false},
+		"one that this side has not": {[]frame.SessionTag{one}, []frame.SessionTag{one, two}, false},
+		"as many, and another":       {[]frame.SessionTag{one, two}, []frame.SessionTag{one, three}, false},
+		"none of them, any more":     {nil, []frame.SessionTag{one}, false},
+	} {
+		if got := tagged(c.holds...).holdsJust(c.asked); got != c.want {
+			t.Errorf("%s: agrees: %v, want %v", name, got, c.want)
+		}
+	}
+	// One that the machine has let go of does not count.
+	c := tagged(one, two)
+	c.state, _ = c.state.Step(link.Lost{Session: 2})
+	if !c.holdsJust([]frame.SessionTag{one}) {
+		t.Error("a session that is over is taken for one that the peer does not know")
+	}
+}
+
+// A question names what it is about.
+func TestAQuestionNamesWhatIsToEnd(t *testing.T) {
+	c := tagged(frame.SessionTag{1}, frame.SessionTag{2})
+	if got := c.ending(); len(got) != 0 {
+		t.Errorf("before the question %x are to end", got)
+	}
+	c.state, _ = c.state.Step(link.Wanted{})
+	c.state, _ = c.state.Step(link.Idle{})
+	got := c.ending()
+	slices.SortFunc(got, func(a, b frame.SessionTag) int { return slices.Compare(a[:], b[:]) })
+	if want := []frame.SessionTag{{1}, {2}}; !slices.Equal(got, want) {
+		t.Errorf("the peer is asked about %x, want %x", got, want)
+	}
+}

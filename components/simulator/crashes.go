@@ -1,0 +1,58 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
+)
+
+// Crashed is a run in which coordinators died at points of their work, and what came of it.
+type Crashed struct {
+	Plan plan.Plan
+	// Wrong is what broke, for people; "" where the run kept every promise and came to the same
+	// end as one without a crash.
+	Wrong string
+}
+
+// Steps is how many steps p takes without a crash, with the state that it ends in.
+func Steps(t *testing.T, p plan.Plan) (steps int, ends string) {
+	t.Helper()
+	p.CrashPoints = nil
+	out, broken := Judge(t, p)
+	if len(broken) > 0 {
+		t.Fatalf("without a crash: %s", Explain(p, out, broken))
+	}
+	return out[len(out)-1].Steps, end(out)
+}
+
+// CrashAt runs p with a crash after each of these steps; it is to end as ends says.
+func CrashAt(t *testing.T, p plan.Plan, ends string, points ...int) Crashed {
+	t.Helper()
+	p.CrashPoints = slices.Clone(points)
+	out, broken := Judge(t, p)
+	switch got := end(out); {
+	case len(broken) > 0:
+		return Crashed{p, Explain(p, out, broken)}
+	case got != ends:
+		return Crashed{p, fmt.Sprintf("%s\nit ends as\n%swithout a crash as\n%s", p, got, ends)}
+	}
+	return Crashed{Plan: p}
+}
+
+// end is the state that a run ends in, as far as it does not depend on when it got there.
+func end(out trace.Trace) string {
+	var b strings.Builder
+	last := out[len(out)-1]
+	for _, name := range slices.Sorted(maps.Keys(last.Resting)) {
+		fmt.Fprintf(&b, "group %s: at rest: %t\n", name, last.Resting[name] == "")
+	}
+	for _, c := range last.CVMs {
+		fmt.Fprintf(&b, "%s runs %s\n", c.Name, c.Hash)
+	}
+	return b.String()
+}

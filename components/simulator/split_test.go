@@ -1,0 +1,46 @@
+package simulator_test
+
+import (
+	"slices"
+	"testing"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/simulator"
+	"cadre.dev/simulator/plan"
+	"cadre.dev/simulator/trace"
+)
+
+// TestASplitHealsNobody: a third of a fleet is silent for half an hour, where healing may
+// replace. Nothing is begun: it is the leader that hears nobody. Were one member silent alone,
+// it would be restarted.
+func TestASplitHealsNobody(t *testing.T) {
+	p := read(t, "testdata/split.plan")
+	out, broken := simulator.Judge(t, p)
+	if len(broken) > 0 {
+		t.Errorf("%s", simulator.Explain(p, out, broken))
+	}
+	if begun := healed(out); len(begun) > 0 {
+		t.Errorf("begun in a split: %v", begun)
+	}
+	for i, f := range p.Faults {
+		if f.Kind == plan.Split {
+			p.Faults[i].Kind, p.Faults[i].Target = plan.Mute, "app-3"
+		}
+	}
+	if out, _ = simulator.Judge(t, p); !slices.Contains(healed(out), operation.Restart) {
+		t.Error("a member that is silent alone is not healed, so the split shows nothing")
+	}
+}
+
+// healed are the Operations that healing began.
+func healed(out trace.Trace) []operation.Kind {
+	var begun []operation.Kind
+	seen := map[string]bool{}
+	for _, e := range out {
+		if o := e.Operation; o != nil && o.Actor == operation.ActorHealing && !seen[o.ID] {
+			seen[o.ID] = true
+			begun = append(begun, o.Kind)
+		}
+	}
+	return begun
+}
