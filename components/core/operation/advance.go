@@ -76,7 +76,7 @@ func (op Operation) fromRecorded(f Facts, now time.Time) (Operation, []Effect) {
 		return next, effects
 	}
 	op.DrainDeadline = now.Add(f.Limits.Drain)
-	if op.SkipDrain || op.Kind == Create {
+	if op.SkipDrain || op.Refresh || op.Kind == Create {
 		return op.enter(Drained, now).because("nothing to drain"), nil
 	}
 	return op.enter(Draining, now).because("waits for the agent to drain"), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
@@ -148,6 +148,9 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 			return op.callOff(CauseUnsafe, reason, now)
 		}
 		return op.because(reason), nil
+	}
+	if op.Refresh {
+		return op.refresh(f, now)
 	}
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil

@@ -18,8 +18,11 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if p != nil && (op.Kind == Create || op.Kind == Replace) {
 		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
 	}
-	if p != nil && p.Running && op.PlatformRunning.IsZero() && (!op.hashTells() || p.ComposeHash == op.HashWanted) {
+	if p != nil && p.Running && !op.Refresh && op.PlatformRunning.IsZero() && (!op.hashTells() || p.ComposeHash == op.HashWanted) {
 		op.PlatformRunning = now
+	}
+	if op.newBoot(f) && op.Refresh {
+		return op.enter(Joining, now).because(orElse(f.ReadyReason, "attested again")), nil
 	}
 	if op.newBoot(f) {
 		if f.PostLaunch {
@@ -58,7 +61,7 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	if next, failed := op.lost(f, now); failed {
 		return next, nil
 	}
-	if f.PostLaunch {
+	if f.PostLaunch && !op.Refresh {
 		step := op.step(f, VerbPostLaunch)
 		switch step.State {
 		case StepDone:
@@ -84,7 +87,9 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	// Availability that began before this phase was of something else.
 	op.AvailableSince = latest(f.ReadySince, op.Entered[Joining])
-	op.UnavailableUntil = op.AvailableSince
+	if !op.UnavailableFrom.IsZero() || !op.Refresh {
+		op.UnavailableUntil = op.AvailableSince
+	}
 	return op.enter(Settling, now).because("available; waits for min_ready"), nil
 }
 
@@ -103,7 +108,10 @@ func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if f.ReadySince.After(op.AvailableSince) {
 		// A break that was not seen here, but proven by the report (R8).
-		op.AvailableSince, op.UnavailableUntil = f.ReadySince, f.ReadySince
+		op.AvailableSince = f.ReadySince
+		if !op.Refresh {
+			op.UnavailableUntil = f.ReadySince
+		}
 	}
 	if left := f.Limits.MinReady - now.Sub(op.AvailableSince); left > 0 {
 		return op.because("available; waits for min_ready").overdue(f, now)

@@ -121,6 +121,9 @@ type Operation struct {
 	// WasUnavailable: the Slot was down already when the step was decided, so that the
 	// step took nothing more away (R21).
 	WasUnavailable bool `json:"was_unavailable,omitempty"`
+	// Refresh: To differs from what runs only in what the agent does beside its workload.
+	// Nothing is drained, called for or booted; the Boot attests again, at To.
+	Refresh bool `json:"refresh,omitempty"`
 	// Sick: the member was certainly no part of a working quorum when the step was
 	// decided, so that stopping it takes nothing away (R45).
 	Sick bool `json:"sick,omitempty"`

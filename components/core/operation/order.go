@@ -62,7 +62,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 	o = Order{Operation: op.ID, Attempt: op.Attempt}
 	switch op.Phase {
 	case Draining, Drained, Acting:
-		if op.SkipDrain || op.Kind == Create {
+		if op.SkipDrain || op.Refresh || op.Kind == Create {
 			return Order{}, false
 		}
 		o.Verb, o.Deadline = VerbDrain, op.DrainDeadline
@@ -77,7 +77,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 		}
 		o.Verb = VerbCancelDrain
 	case Booting, Joining, Settling:
-		if op.Kind == Delete {
+		if op.Kind == Delete || op.Refresh {
 			return Order{}, false
 		}
 		o.Verb, o.Deadline = VerbPostLaunch, op.HealthyDeadline

@@ -43,7 +43,7 @@ func (op Operation) CameToNothing() bool {
 // Where op came to nothing the CVM runs on as it was, and the record must say so, or its
 // silence would be taken for a Boot that never came.
 func (op Operation) AssignedAfter(assigned string) string {
-	if op.CameToNothing() && op.To != "" && op.From != "" && assigned == op.To {
+	if (op.CameToNothing() || op.unproven()) && op.To != "" && op.From != "" && assigned == op.To {
 		return op.From
 	}
 	return assigned

@@ -49,6 +49,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		SkipDrain:      a.SkipDrain,
 		WasUnavailable: a.WasUnavailable,
 		Sick:           a.Sick,
+		Refresh:        a.Takes == group.ActionRefresh && a.Kind == operation.Update,
 		BootBefore:     a.BootBefore,
 		Follows:        a.Follows,
 		Down:           a.Down,

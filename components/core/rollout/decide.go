@@ -174,6 +174,9 @@ func (w *world) action(c candidate) Action {
 	// Nothing to drain where nothing serves. A member that is called unavailable but
 	// still votes or leads is drained all the same.
 	a.SkipDrain = m.report == nil || !w.serves(m)
+	if c.refresh {
+		a.Transfer, a.SkipDrain = nil, false // it neither leaves nor stops
+	}
 	return a
 }
 

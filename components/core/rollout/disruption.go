@@ -49,9 +49,34 @@ func (m *member) runs() string { return orWord(m.observed, m.record.Assigned) }
 
 // takes is what an update of m costs, and the changes that it makes.
 func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {
-	list, _ := w.changes(m.runs(), m.want.revision)
-	// A CVM that is not what its Revision says boots again, whatever changed.
-	return group.Harshest(group.ActionRestart, group.StepAction(w.spec, list)), list
+	list, known := w.changes(m.runs(), m.want.revision)
+	needed := group.StepAction(w.spec, list)
+	if known && len(list) > 0 && !needed.Harsher(group.ActionRefresh) && w.attestable(m) {
+		return group.ActionRefresh, list
+	}
+	return group.Harshest(group.ActionRestart, needed), list
+}
+
+// refreshes: the Boot of m, as it runs, can be at what m is wanted at.
+func (w *world) refreshes(m *member) bool {
+	needed, _ := w.takes(m)
+	return needed == group.ActionRefresh
+}
+
+// attestable: the CVM of m is what the wanted Revision measures, as far as is known, and its
+// Boot is admitted at something else, so that it can prove it as it is. A CVM that is not what
+// its Revision says boots again, whatever changed, and so does one that is in a step.
+func (w *world) attestable(m *member) bool {
+	i, wanted := m.seen.Instance, w.rec.Revisions[m.want.revision].ComposeHash
+	switch {
+	case !i.Running(), i.BootError != "", m.observed == "", m.observed == m.want.revision, m.moved != nil, m.provenElsewhere():
+		return false
+	case m.open != nil:
+		return m.open.Refresh && m.open.To == m.want.revision
+	case m.record.Assigned != m.observed && m.record.Assigned != "":
+		return false // it may be about to boot what it was given
+	}
+	return (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(m.want.revision))
 }
 
 // tooHarsh is the first outdated member whose update takes more than the spec allows, or nil.
@@ -109,6 +134,9 @@ func (w *world) actionOf(c candidate) group.UpdateAction {
 	switch c.kind {
 	case operation.Update:
 		needed, _ := w.takes(c.m)
+		if c.marked {
+			needed = group.Harshest(needed, group.ActionRestart) // who asks for a restart gets one
+		}
 		return needed
 	case operation.Restart:
 		return group.ActionRestart

@@ -155,7 +155,7 @@ func (w *world) serves(m *member) bool { return m.ready || w.view.healthy[m.slot
 // of predicates as the first one. op's own Slot counts as gone; what the drain changed
 // about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != ""}
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != "", refresh: op.Refresh}
 	if op.Sick || op.WasUnavailable {
 		c.broken = w.brokenness(m)
 	} else {
@@ -171,11 +171,14 @@ func (w *world) overtaken(m *member, op operation.Operation) string {
 	if op.Phase != operation.Recorded || op.Request != "" || op.Kind == operation.Create {
 		return ""
 	}
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, broken: whole}
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, broken: whole, refresh: op.Refresh}
 	if op.Sick || op.WasUnavailable {
 		c.broken = w.brokenness(m)
 	}
 	l := look{taken: &taken{}, op: &op}
+	if op.Refresh {
+		return firstMessage(w.budgetAgain(c, l)) // no vote is taken away
+	}
 	return firstMessage(append(w.budgetAgain(c, l), w.majorityAgain(c, l)...))
 }
 

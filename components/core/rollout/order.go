@@ -21,6 +21,8 @@ type candidate struct {
 	class  Class
 	broken int
 	marked bool
+	// refresh: the update stops nothing, since only what the agent does changes.
+	refresh bool
 	// why a Slot is healed, and whether it is down by the platform's word.
 	why  string
 	down bool
@@ -81,7 +83,7 @@ func (w *world) need(m *member) candidate {
 	case m.seen.Instance == nil:
 		return c // not listed: nobody knows what it needs
 	case w.outdated(m) && !w.triedAtTarget(m, marked):
-		c.kind = operation.Update
+		c.kind, c.refresh = operation.Update, !marked && w.refreshes(m)
 	case marked && m.open == nil:
 		c.kind, c.to = operation.Restart, orWord(m.observed, m.record.Assigned)
 	default:

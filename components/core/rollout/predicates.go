@@ -54,6 +54,8 @@ type predicate struct {
 	// voluntary: it holds only what nobody needs, not the repair of what is known to be
 	// down. What is only silent may be as well as ever.
 	voluntary bool
+	// stops: it is about taking a member away, so that a refresh is not asked.
+	stops bool
 	// actor: it is about what is done on that one's behalf; "": whoever's.
 	actor operation.Actor
 	// first and again are the two looks. Where there is no second one, once says why the
@@ -77,7 +79,7 @@ var predicates = []predicate{
 		once: "a change of the type is a new decision"},
 	{names: []string{HoldActionNotAllowed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfHarshness,
 		once: "a lower bound makes an Operation unwanted that has not acted"},
-	{names: []string{HoldLeaderAsks}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
+	{names: []string{HoldLeaderAsks}, only: []operation.Kind{operation.Update}, stops: true, voluntary: true, actor: operation.ActorRollout,
 		first: (*world).holdsOfAsking, once: "what was begun was asked for, or did not lead"},
 	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
 		first: (*world).holdsOfDelay, once: "it is about the beginning of a step"},
@@ -105,14 +107,14 @@ var predicates = []predicate{
 		first: (*world).holdsOfHealing, again: (*world).holdsOfHealing},
 
 	{names: []string{HoldAgentsUnheard}, from: disruptive, voluntary: true, first: (*world).holdsOfHearing, again: (*world).holdsOfHearing},
-	{names: []string{HoldNamedLeader}, from: disruptive, first: (*world).holdsOfNamedLeader, again: (*world).holdsOfNamedLeader},
+	{names: []string{HoldNamedLeader}, stops: true, from: disruptive, first: (*world).holdsOfNamedLeader, again: (*world).holdsOfNamedLeader},
 	{names: []string{HoldMaxUnavailable}, from: disruptive, first: (*world).holdsOfBudget, again: (*world).budgetAgain},
 	{names: []string{HoldFailedStep}, from: disruptive, voluntary: true, first: (*world).holdsOfFailedSteps,
 		once: "the Slot whose step failed counts in the budget, which is looked at again"},
 	{names: []string{HoldInterruption, HoldVoterCap, HoldLeaderUnknown, HoldQuorum, HoldQuorumUnknown, HoldSickOneAtATime, HoldWouldLoseQuorum},
-		from: disruptive, first: (*world).holdsOfQuorum, again: (*world).majorityAgain},
-	{names: []string{HoldLeaderLast, HoldTransferBudget, HoldNoCandidate}, from: disruptive, first: (*world).holdsOfLeader, again: (*world).leadsAgain},
-	{names: []string{HoldMayDisrupt}, from: disruptive, first: (*world).holdsOfDriver, again: (*world).driverAgain},
+		stops: true, from: disruptive, first: (*world).holdsOfQuorum, again: (*world).majorityAgain},
+	{names: []string{HoldLeaderLast, HoldTransferBudget, HoldNoCandidate}, stops: true, from: disruptive, first: (*world).holdsOfLeader, again: (*world).leadsAgain},
+	{names: []string{HoldMayDisrupt}, stops: true, from: disruptive, first: (*world).holdsOfDriver, again: (*world).driverAgain},
 	{names: []string{HoldUnknownHealth, HoldBusy, HoldRecovering}, from: disruptive, first: (*world).holdsOfMember,
 		once: "a backup that begins after the drain is told by may_disrupt"},
 }
@@ -122,6 +124,9 @@ var notDelete = []operation.Kind{operation.Create, operation.Update, operation.R
 // appliesTo: the rule is about such an Action at all.
 func (p predicate) appliesTo(w *world, c candidate) bool {
 	if p.actor != "" && c.actor != p.actor {
+		return false
+	}
+	if p.stops && c.refresh {
 		return false
 	}
 	if harmOf(c.kind) < p.from || p.only != nil && !slices.Contains(p.only, c.kind) {

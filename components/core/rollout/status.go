@@ -175,6 +175,9 @@ func phaseWord(op operation.Operation) string {
 		if op.Kind == operation.Delete {
 			return "Deleting"
 		}
+		if op.Refresh {
+			return "Refreshing"
+		}
 		return "Booting"
 	case operation.Joining:
 		return "Joining"

@@ -99,6 +99,13 @@ func operatorEvents() []event {
 			s.wants(func(t *group.Template) { t.Compose = storyCompose(arg[0]) })
 			return nil
 		}},
+		{"operator wants check WORD", func(s *story, arg []string) error {
+			s.c.spec.HealthChecks = []group.HealthCheck{{Name: arg[0], TCP: &group.TCPCheck{Port: 80}}}
+			s.c.spec.Normalize()
+			s.wants(func(*group.Template) {})
+			s.w.checks[s.c.spec.Revision()] = arg[0]
+			return nil
+		}},
 		{"operator wants N replicas", func(s *story, arg []string) error {
 			n, err := strconv.Atoi(arg[0])
 			s.c.spec.Replicas = n

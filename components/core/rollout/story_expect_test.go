@@ -62,6 +62,9 @@ func stateExpectations() []event {
 			if c == nil {
 				return errors.New("it has no CVM")
 			}
+			if revision := s.w.runs(c); revision != "" {
+				return want(s.w.name(revision), arg[1])
+			}
 			return want(storyName(c.content), arg[1])
 		}},
 		{"SLOT is held by REST", func(s *story, arg []string) error {

@@ -154,6 +154,16 @@ func (c *coordinator) allowed(slot, revision string) bool {
 	return false
 }
 
+// given: what the open step of the Slot leads to, or what it was given last.
+func (c *coordinator) given(slot string) string {
+	for _, op := range c.open() {
+		if op.Slot == slot && op.To != "" {
+			return op.To
+		}
+	}
+	return c.store.slots[slot].Assigned
+}
+
 // known are the Slots that have a record.
 func (c *coordinator) known() []string { return slices.Sorted(maps.Keys(c.store.slots)) }
 

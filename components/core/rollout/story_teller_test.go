@@ -51,7 +51,7 @@ func newStory(t testingT, line string) (*story, error) {
 	replicas, _ := strconv.Atoi(m[2])
 	s := &story{t: t, mute: true}
 	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, stuck: map[string]bool{}, nofailover: map[string]bool{}, learners: map[string]bool{},
-		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, log: s.log}
+		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, contents: map[string]group.Template{}, checks: map[string]string{}, log: s.log}
 	s.k = &checker{w: s.w, taken: map[string]bool{}, effects: map[string]int{}, fails: func(format string, args ...any) {
 		text := s.named(fmt.Sprintf(format, args...))
 		s.log("%s", text)
@@ -61,7 +61,7 @@ func newStory(t testingT, line string) (*story, error) {
 		heard: map[string]rollout.Report{}, answers: map[string]operation.CallResult{},
 		store: storyStore{slots: map[string]group.SlotRecord{}, revisions: map[string]group.RevisionRecord{},
 			rollouts: map[string]operation.Rollout{}, operations: map[string]operation.Operation{}}}
-	s.k.c, s.w.allowed = s.c, s.c.allowed
+	s.k.c, s.w.allowed, s.w.given = s.c, s.c.allowed, s.c.given
 	s.w.set = set{disks: map[string]string{}, learners: map[string]bool{}, broke: s.k.broke,
 		membership: func(slot string) *group.Membership { return s.c.store.slots[slot].Membership },
 		founders: func() []string {
@@ -192,8 +192,8 @@ func (s *story) wants(edit func(*group.Template)) {
 // revision is the digest of the content with a name; content that was never asked for
 // has one too.
 func (s *story) revision(name string) string {
-	for digest, t := range s.w.contents {
-		if storyName(t) == name {
+	for digest := range s.w.contents {
+		if s.w.name(digest) == name {
 			return digest
 		}
 	}
@@ -293,7 +293,7 @@ func (s *story) stamp() string {
 // named has the names of Revisions in place of their digests.
 func (s *story) named(text string) string {
 	for _, digest := range slices.Sorted(maps.Keys(s.w.contents)) {
-		name := storyName(s.w.contents[digest])
+		name := s.w.name(digest)
 		text = strings.ReplaceAll(strings.ReplaceAll(text, digest, name), digest[:8], name)
 	}
 	return text

@@ -56,8 +56,12 @@ type world struct {
 	pending []pending
 	// contents of Revisions.
 	contents map[string]group.Template
+	// checks are the health checks of Revisions that have some, by their one name.
+	checks map[string]string
 	// allowed: the Slot's policy lets a Boot of the Revision in.
 	allowed func(slot, revision string) bool
+	// given is what the Slot may run that was allowed last.
+	given func(slot string) string
 	// log tells the story what happened.
 	log func(format string, args ...any)
 }
@@ -135,12 +139,27 @@ func (w *world) serves(c *cvm) bool {
 
 // runs is the Revision that c's content is; empty for what is none.
 func (w *world) runs(c *cvm) string {
-	for digest, t := range w.contents {
-		if t.Compose == c.content.Compose && t.OSImage == c.content.OSImage && t.InstanceType == c.content.InstanceType && t.DiskGB == c.content.DiskGB {
-			return digest
+	// What measures the same may be several Revisions: it is at the one that it is let in at.
+	if c.admitted != nil && w.measures(c, c.admitted.Revision) && w.allowed(c.slot, c.admitted.Revision) {
+		return c.admitted.Revision
+	}
+	same := ""
+	for _, digest := range slices.Sorted(maps.Keys(w.contents)) {
+		if w.measures(c, digest) && (same == "" || w.allowed(c.slot, digest)) {
+			same = digest
 		}
 	}
-	return ""
+	return same
+}
+
+// measures: c's content is that of a Revision.
+func (w *world) measures(c *cvm, revision string) bool {
+	for digest, t := range w.contents {
+		if digest == revision && t.Compose == c.content.Compose && t.OSImage == c.content.OSImage && t.InstanceType == c.content.InstanceType && t.DiskGB == c.content.DiskGB {
+			return true
+		}
+	}
+	return false
 }
 
 // of is the CVM that fills a Slot, or nil.
@@ -186,6 +205,9 @@ func (c *cvm) born(w *world, at time.Time) {
 // ask lets the Boot in when the Slot may run what it is.
 func (c *cvm) ask(w *world) {
 	revision := w.runs(c)
+	if given := w.given(c.slot); w.measures(c, given) {
+		revision = given // of those that measure the same the newest is meant
+	}
 	if c.admitted != nil && c.admitted.BootID == c.boot {
 		return
 	}
@@ -340,6 +362,12 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 // agents do what their orders say, as far as they hear them.
 func (w *world) agents(orders []operation.Operation) {
 	for _, op := range orders {
+		if c := w.of(op.Slot); op.Refresh && op.Phase == operation.Booting && c != nil && w.up(c) && !c.silent && w.measures(c, op.To) {
+			again := *c.admitted
+			again.Revision = op.To
+			c.admitted = &again
+			w.log("%s attests again, at %s", c.slot, w.name(op.To))
+		}
 		order, ok := operation.CurrentOrder(op)
 		c := w.of(op.Slot)
 		if !ok || c == nil || !w.up(c) || c.silent || c.admitted == nil || c.admitted.BootID != c.boot {
@@ -409,7 +437,9 @@ func (w *world) hashOf(t group.Template) string {
 
 // name is a Revision's name in the story.
 func (w *world) name(revision string) string {
-	if t, ok := w.contents[revision]; ok {
+	if t, ok := w.contents[revision]; ok && w.checks[revision] != "" {
+		return storyName(t) + "." + w.checks[revision]
+	} else if ok {
 		return storyName(t)
 	}
 	return revision

@@ -230,7 +230,7 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 	if extra := len(after.Allowed) - maxAllowed; extra > 0 {
 		after.Allowed = after.Allowed[extra:]
 	}
-	changed, err = o.putPolicy(ctx, lease, v, before, after)
+	changed, err = o.putPolicy(ctx, lease, v, before, after, op.Refresh)
 	if err != nil {
 		return false, err
 	}
@@ -242,14 +242,15 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 }
 
 // putPolicy writes what a Slot may run, under what operators approved, revoked and
-// set as the floor. The Epoch grows when the admitted Boot might lose by it.
-func (o *Operator) putPolicy(ctx context.Context, lease store.Lease, v *view.View, before view.Rec[policy.SlotPolicy], after policy.SlotPolicy) (changed bool, err error) {
+// set as the floor. The Epoch grows when the admitted Boot might lose by it, or is to attest
+// again.
+func (o *Operator) putPolicy(ctx context.Context, lease store.Lease, v *view.View, before view.Rec[policy.SlotPolicy], after policy.SlotPolicy, again bool) (changed bool, err error) {
 	after = v.Folded(after)
 	if before.Index != 0 && samePolicy(before.Value, after) {
 		return false, nil
 	}
 	after.Epoch, after.Term = before.Value.Epoch, lease.Term()
-	if before.Index == 0 || policy.Narrows(before.Value, after, v.Admissions[after.Slot].Value.Revision) {
+	if again || before.Index == 0 || policy.Narrows(before.Value, after, v.Admissions[after.Slot].Value.Revision) {
 		after.Epoch++
 	}
 	put, err := store.Put(store.SlotPolicyKey(after.Slot), after, before.Index)

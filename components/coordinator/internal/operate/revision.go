@@ -145,7 +145,7 @@ func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.
 				return a.Revision != record.Assigned && a.Revision != running
 			})
 		}
-		wrote, err := o.putPolicy(ctx, lease, v, before, after)
+		wrote, err := o.putPolicy(ctx, lease, v, before, after, false)
 		if err != nil {
 			return changed, err
 		}

@@ -80,6 +80,8 @@ type world struct {
 	answer func(t platform.Template, p *platform.Provisioned)
 	// offer is what the platform has to choose from; zero: it does not tell.
 	offer platform.Offer
+	// attests: agents attest again when their policy's epoch grew, as real ones do.
+	attests bool
 	// away is the worst number of members that were away at once.
 	away   int
 	listed int // how often the platform was listed; guarded by mu
@@ -397,6 +399,12 @@ func (w *world) tickLocked(ctx context.Context, v *view.View, c *cvm) {
 		c.booted = false // the records name another one: it attests again
 		return
 	case !c.booted && !w.admitLocked(ctx, v, c):
+		return
+	}
+	if p, a := v.Policies[c.slot].Value, v.Admissions[c.slot].Value; w.attests && a.BootID == c.bootID && p.Epoch > a.Epoch {
+		c.forgotten = true // the same key
+		w.admitLocked(ctx, v, c)
+		c.forgotten = false
 		return
 	}
 	if w.leader == "" {

@@ -1,0 +1,23 @@
+package operation
+
+import "time"
+
+// refresh has the running Boot attest again: the shell allowed To before it asked, and took
+// the credentials that rest on older evidence back. Where the platform shows something else
+// than To measures, no Boot could prove it, and the step is planned anew as a restart.
+func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
+	if f.WantedHash == "" {
+		return op.because("waits until what the revision measures is known"), nil
+	}
+	if p := f.Platform; p == nil || p.ComposeHash != f.WantedHash || !p.Shape.Shows(f.WantedShape) {
+		return op.callOff(CauseUnwanted, "planned anew: the platform shows another compose file or size than the revision has, so that it takes a restart", now)
+	}
+	op.HashWanted, op.HealthyDeadline = f.WantedHash, now.Add(f.Limits.Healthy)
+	return op.enter(Booting, now).because("waits until the boot attests again, at the new revision"), nil
+}
+
+// unproven: a refresh that failed before any Boot proved its Revision. Its CVM was told
+// nothing and is what it was.
+func (op Operation) unproven() bool {
+	return op.Refresh && op.Phase == Failed && op.Entered[Joining].IsZero()
+}
