@@ -1,4 +1,5 @@
-# A group of three etcd members. Change `release` and apply again: a rollout starts.
+# A group of etcd members. Change `release` and apply again: a rollout starts. Change `members`:
+# they come into the cluster, or leave it, one at a time.
 variable "cloud" {
   description = "path of the local cloud's cloud.json"
 }
@@ -20,6 +21,16 @@ variable "release" {
   default     = "1"
 }
 
+variable "members" {
+  description = "how many there are; an odd number tolerates the most"
+  default     = 3
+}
+
+variable "surge" {
+  description = "members that join for the time of a rollout, so that none of the others is missed"
+  default     = 0
+}
+
 locals {
   cloud = jsondecode(file(var.cloud))
   # What a workload CVM trusts stands literally in its measured compose file. With the
@@ -30,7 +41,7 @@ locals {
 
 group "etcd" {
   platform = "phala"
-  replicas = 3
+  replicas = var.members
 
   template {
     compose = templatefile("compose/etcd.yaml", {
@@ -55,7 +66,8 @@ group "etcd" {
 
   update_policy {
     type                  = "PROACTIVE"
-    max_unavailable_fixed = 1
+    max_unavailable_fixed = var.surge > 0 ? 0 : 1
+    max_surge_fixed       = var.surge
     min_ready_seconds     = 3
     on_failure            = "PAUSE"
     healthy_deadline      = "5m"

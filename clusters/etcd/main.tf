@@ -1,4 +1,4 @@
-# Three etcd members, and clients that check what they see: the specs of etcd.hcl and app.hcl.
+# Etcd members, and clients that check what they see: the specs of etcd.hcl and app.hcl.
 terraform {
   required_version = ">= 1.11"
   required_providers {
@@ -36,7 +36,7 @@ module "coordinators" {
 
 resource "cadre_group" "etcd" {
   name                = "etcd"
-  replicas            = 3
+  replicas            = var.members
   deletion_protection = var.deletion_protection
   # The first members need each other to form a quorum: none is ready alone.
   management_policy = "PARALLEL"
@@ -56,7 +56,8 @@ resource "cadre_group" "etcd" {
 
   update_policy {
     type                  = "PROACTIVE"
-    max_unavailable_fixed = 1
+    max_unavailable_fixed = var.surge > 0 ? 0 : 1
+    max_surge_fixed       = var.surge
     min_ready_seconds     = 3
     on_failure            = "PAUSE"
     healthy_deadline      = "5m"

@@ -32,6 +32,18 @@ variable "release" {
   default     = "1"
 }
 
+variable "members" {
+  description = "Etcd members. They come into the cluster, or leave it, one at a time."
+  type        = number
+  default     = 3
+}
+
+variable "surge" {
+  description = "Members that join for the time of a rollout, so that none of the others is missed."
+  type        = number
+  default     = 0
+}
+
 variable "coordinators" {
   description = "1, 3 or 5. It cannot change."
   type        = number

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,9 +20,14 @@ const (
 	EtcdApp = "etcd-app"
 )
 
-// ApplyEtcd writes the etcd group's spec with the given release.
-func (r *Rig) ApplyEtcd(ctx context.Context, release string) error {
-	return r.applyEtcdFile(ctx, "etcd.hcl", []string{"agent", "etcd"}, "--var", "release="+release)
+// ApplyEtcd writes the etcd group's spec with the given release, and other variables as
+// "name=value".
+func (r *Rig) ApplyEtcd(ctx context.Context, release string, vars ...string) error {
+	args := []string{"--var", "release=" + release}
+	for _, v := range vars {
+		args = append(args, "--var", v)
+	}
+	return r.applyEtcdFile(ctx, "etcd.hcl", []string{"agent", "etcd"}, args...)
 }
 
 // ApplyEtcdApp writes the group of the clients.
@@ -130,4 +136,31 @@ func (r *Rig) EtcdMemberOf(ctx context.Context, slot string) (EtcdMember, error)
 	marker, err := r.Exec(ctx, r.PlatformName(slot), "etcd", "sh", "-c", `cat "$0" 2>/dev/null || true`, etcdMarker)
 	m.Marker = strings.TrimSpace(marker)
 	return m, err
+}
+
+// EtcdSet is who belongs to the etcd cluster as the Slot's member lists it: the names of those
+// that vote, sorted, and how many do not.
+func (r *Rig) EtcdSet(ctx context.Context, slot string) (voters []string, others int, err error) {
+	out, err := r.Exec(ctx, r.PlatformName(slot), "etcd", "etcdctl", "--endpoints=127.0.0.1:2379", "member", "list", "-w", "json")
+	if err != nil {
+		return nil, 0, fmt.Errorf("ask etcd of %s: %w", slot, err)
+	}
+	var list struct {
+		Members []struct {
+			Name      string `json:"name"`
+			IsLearner bool   `json:"isLearner"`
+		} `json:"members"`
+	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		return nil, 0, fmt.Errorf("read what etcd of %s said: %q: %w", slot, tail(out, 200), err)
+	}
+	for _, m := range list.Members {
+		if m.IsLearner || m.Name == "" {
+			others++
+			continue
+		}
+		voters = append(voters, m.Name)
+	}
+	slices.Sort(voters)
+	return voters, others, nil
 }
