@@ -30,8 +30,9 @@ type cvm struct {
 	booting int
 	// admitted: some coordinator let this Boot in.
 	admitted bool
-	// served: it is what trace says.
-	served bool
+	// well: it runs, is admitted and not ill. served: it is what trace says; of those that
+	// vote none serves without a leader.
+	well, served bool
 	// mute and sick count what ails it.
 	mute, sick int
 	// told is the newest that it was told, in the order of Terms and versions.
@@ -144,30 +145,19 @@ func (w *World) tell(c *cvm, boot string, d *controlv1.Desired) {
 	c.told, c.seenTerm, c.seenState = d, d.GetTerm(), max(c.seenState, d.GetState())
 }
 
-// standLocked notes whether the member serves, and has its group's cluster choose who leads.
+// standLocked notes whether the member runs well, and what its group's cluster makes of that.
 func (w *World) standLocked(c *cvm) {
-	well := c.boot != "" && c.admitted && c.sick == 0
-	switch {
-	case well && !c.served:
-		c.served = true
-		w.noteLocked(trace.Event{Kind: trace.Served, By: c.slot, Group: c.group(), Slot: c.slot, Boot: c.boot})
+	c.well = c.boot != "" && c.admitted && c.sick == 0
+	if c.well {
 		w.workloads[c.group()].join(c.slot)
-	case !well && c.served:
-		w.stopLocked(c, "not well")
 	}
-	w.electLocked(c.group())
+	w.electLocked(c.group(), "not well")
 }
 
-// stopLocked notes that the member does not serve any more; a leader leads no more.
+// stopLocked notes that the member does not run any more.
 func (w *World) stopLocked(c *cvm, why string) {
-	if c.served {
-		c.served = false
-		w.noteLocked(trace.Event{Kind: trace.Stopped, By: c.slot, Group: c.group(), Slot: c.slot, Boot: c.boot, Text: why})
-	}
-	if w.workloads[c.group()].leader == c.slot {
-		w.leadLocked(c.group(), "")
-	}
-	w.electLocked(c.group())
+	c.well = false
+	w.electLocked(c.group(), why)
 }
 
 // reportLocked does what the order says, and is what the agent says of it.
@@ -217,7 +207,7 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 	}
 	if w.workloads[c.group()].leader == c.slot {
 		for _, candidate := range order.GetTransferCandidates() {
-			if w.servesLocked(candidate) {
+			if w.wellLocked(candidate) {
 				w.leadLocked(c.group(), candidate)
 				c.drained[order.GetOperationId()] = candidate
 				break
@@ -230,9 +220,9 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 	return step
 }
 
-func (w *World) servesLocked(slot string) bool {
+func (w *World) wellLocked(slot string) bool {
 	for _, c := range w.cvms {
-		if c.slot == slot && c.served {
+		if c.slot == slot && c.well {
 			return true
 		}
 	}
@@ -276,7 +266,7 @@ func (w *World) removeLocked(c *cvm, why string) {
 	delete(w.cvms, c.Name)
 	if why == deleted {
 		w.workloads[c.group()].leave(c.slot)
-		w.electLocked(c.group())
+		w.electLocked(c.group(), why)
 	}
 }
 

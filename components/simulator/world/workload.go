@@ -35,22 +35,42 @@ func (c *workload) leave(slot string) {
 	c.voters = slices.DeleteFunc(c.voters, func(s string) bool { return s == slot })
 }
 
-// electLocked has a member lead where none does and one can; without a majority nobody does.
-func (w *World) electLocked(name string) {
+// electLocked has a member lead where none does and one can, and notes who serves from now on, and
+// who does not, and why. Without a majority of those that vote nobody leads, and nobody serves.
+func (w *World) electLocked(name, why string) {
 	cluster := w.workloads[name]
-	if !cluster.leads() {
-		return
+	w.serveLocked(name, why, false)
+	if cluster.leads() {
+		able := slices.DeleteFunc(slices.Clone(cluster.voters), func(slot string) bool { return !w.wellLocked(slot) })
+		can := len(able) > 0 && (!cluster.votes() || len(able) >= group.Quorum(len(cluster.voters)))
+		if lead := cluster.leader; lead != "" && (!can || !slices.Contains(able, lead)) {
+			w.leadLocked(name, "")
+		}
+		if can && cluster.leader == "" {
+			w.leadLocked(name, able[0])
+		}
 	}
-	serving := slices.DeleteFunc(slices.Clone(cluster.voters), func(slot string) bool { return !w.servesLocked(slot) })
-	can := len(serving) > 0
-	if cluster.votes() {
-		can = len(serving) >= group.Quorum(len(cluster.voters))
-	}
-	switch {
-	case can && cluster.leader == "":
-		w.leadLocked(name, serving[0])
-	case !can && cluster.leader != "":
-		w.leadLocked(name, "")
+	w.serveLocked(name, why, true)
+}
+
+// serveLocked notes who does not serve any more, and who does where elected.
+func (w *World) serveLocked(name, why string, elected bool) {
+	cluster := w.workloads[name]
+	for _, c := range w.sortedLocked() {
+		if c.group() != name {
+			continue
+		}
+		e := trace.Event{By: c.slot, Group: name, Slot: c.slot, Boot: c.boot}
+		switch serves := c.well && (!cluster.votes() || cluster.leader != ""); {
+		case serves && !c.served && elected:
+			e.Kind = trace.Served
+		case !serves && c.served:
+			e.Kind, e.Text = trace.Stopped, why
+		default:
+			continue
+		}
+		c.served = !c.served
+		w.noteLocked(e)
 	}
 }
 
