@@ -74,6 +74,10 @@ type AllowedRevision struct {
 	Number uint64 `json:"number,omitempty"`
 	// Approved: a person approved the Revision as its compose hash.
 	Approved bool `json:"approved,omitempty"`
+	// Refresh: a step moves the Slot to it without another Boot. Only then does the Boot that
+	// holds the Slot become one of this Revision by attesting again; of what measures the
+	// same it else stays at what it was admitted at.
+	Refresh bool `json:"refresh,omitempty"`
 }
 
 // SlotPolicy is the record at policy/slots/<slot>.

@@ -61,6 +61,8 @@ const (
 	HoldActionNotAllowed = "action_not_allowed"
 	// HoldStepDelay: the spec wants a pause after the step before (R96).
 	HoldStepDelay = "step_delay"
+	// HoldRemovalInProgress: a Slot that is to go goes first (R104).
+	HoldRemovalInProgress = "removal_in_progress"
 	// HoldLeaderAsks: the spec has the leader's step wait for a person.
 	HoldLeaderAsks = "leader_asks"
 	// HoldPredecessor: ORDERED_READY waits for the Slot before.

@@ -254,3 +254,23 @@ func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 		t.Error("an open operation is not told that the boot is gone")
 	}
 }
+
+// Nobody is down and nothing is in a step, so that either could begin: the removal does, and
+// the update waits for it.
+func TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell(t *testing.T) {
+	f := newFixture(4, "none")
+	f.spec.Replicas = 3
+	f.obs.DeleteDisks = []string{"db-3"}
+	f.want("B")
+	p := f.plan()
+	wantExecutes(t, p, "DELETE db-3")
+	for _, slot := range []string{"db-0", "db-1", "db-2"} {
+		wantHeld(t, p, slot, HoldRemovalInProgress)
+	}
+	if p.Actions[0].Slot != "db-3" {
+		t.Errorf("the removal is not the first: %s", describe(p))
+	}
+	// Without the removal each of them could begin.
+	f.obs.DeleteDisks = nil
+	wantExecutes(t, f.plan(), "UPDATE db-2")
+}

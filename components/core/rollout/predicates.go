@@ -79,6 +79,8 @@ var predicates = []predicate{
 		once: "a change of the type is a new decision"},
 	{names: []string{HoldActionNotAllowed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfHarshness,
 		once: "a lower bound makes an Operation unwanted that has not acted"},
+	{names: []string{HoldRemovalInProgress}, only: []operation.Kind{operation.Update}, voluntary: true, first: (*world).holdsOfRemoval,
+		once: "a removal that begins later waits until everybody is available"},
 	{names: []string{HoldLeaderAsks}, only: []operation.Kind{operation.Update}, stops: true, voluntary: true, actor: operation.ActorRollout,
 		first: (*world).holdsOfAsking, once: "what was begun was asked for, or did not lead"},
 	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,

@@ -251,9 +251,15 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 }
 
 // keptRevision is the Revision of a renewing Boot: two Revisions may measure the
-// same, and a running Boot does not become the newer one by renewing. A Revision of
-// which it proves no more than the compose hash is not its own.
+// same, and a running Boot does not become the newer one by renewing, but where the step
+// that leads there says so. A Revision of which it proves no more than the compose hash is
+// not its own.
 func (a *attempt) keptRevision(before string) string {
+	for _, allowed := range a.policy.Allowed {
+		if allowed.Refresh && allowed.Revision == a.revision && a.cfg.Images.Proves(a.claims, allowed) {
+			return a.revision
+		}
+	}
 	for _, allowed := range a.policy.Allowed {
 		if allowed.Revision == before && a.cfg.Images.Proves(a.claims, allowed) {
 			a.revision = before

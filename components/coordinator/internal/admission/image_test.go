@@ -61,3 +61,37 @@ func TestATT15_ATT20_ABootIsAtThePairThatItProved(t *testing.T) {
 	h.boot(composeText, h.seed).mustAdmit()
 	at("a boot of the new image, the only one allowed", target)
 }
+
+// Of Revisions that measure the same a Boot stays at the one that it was admitted at, when it
+// attests again; the step that moves it by just that marks the new one.
+func TestABootBecomesTheRevisionThatItsStepRefreshesItTo(t *testing.T) {
+	const target = "22222222222222222222222222222222"
+	h := newHarness(t)
+	boot := h.boot(composeText, h.seed)
+	boot.mustAdmit()
+	h.narrow(func(sp *policy.SlotPolicy) {
+		next := sp.Allowed[0]
+		next.Revision = target
+		sp.Allowed = append(sp.Allowed, next)
+	})
+	boot.mustAdmit()
+	if got := h.admission(); got.Revision != revision {
+		t.Errorf("it became revision %s by attesting again", got.Revision)
+	}
+	h.narrow(func(sp *policy.SlotPolicy) { sp.Allowed[1].Refresh = true })
+	before := h.admission()
+	boot.mustAdmit()
+	if got := h.admission(); got.Revision != target || got.BootID != before.BootID || got.Generation != before.Generation {
+		t.Errorf("it is recorded as boot %s, generation %d at %s, want %s, %d at %s", got.BootID, got.Generation, got.Revision, before.BootID, before.Generation, target)
+	}
+	// And back, by another such step.
+	h.narrow(func(sp *policy.SlotPolicy) {
+		back := sp.Allowed[0]
+		back.Refresh = true
+		sp.Allowed = []policy.AllowedRevision{sp.Allowed[1], back}
+	})
+	boot.mustAdmit()
+	if got := h.admission(); got.Revision != revision {
+		t.Errorf("it stayed at %s", got.Revision)
+	}
+}

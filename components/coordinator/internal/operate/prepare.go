@@ -217,7 +217,7 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 	}
 	wanted := policy.AllowedRevision{
 		Revision: op.To, ComposeHash: p.hash,
-		ComposeTextSHA256: textDigest(p.content.Compose), EnvNames: measure.EnvNames(p.content), OSImage: p.content.OSImage,
+		ComposeTextSHA256: textDigest(p.content.Compose), EnvNames: measure.EnvNames(p.content), OSImage: p.content.OSImage, Refresh: op.Refresh,
 	}
 	after.Allowed = slices.DeleteFunc(slices.Clone(after.Allowed), func(a policy.AllowedRevision) bool {
 		folded := wanted

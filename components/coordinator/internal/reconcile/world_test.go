@@ -440,6 +440,9 @@ func (w *world) admitLocked(ctx context.Context, v *view.View, c *cvm) bool {
 			Group: "pg", Slot: c.slot, BootID: boot, InstanceID: c.InstanceID, AppID: c.AppID, Revision: a.Revision, Epoch: p.Value.Epoch,
 			Generation: before.Value.Generation + 1, AdmittedAt: time.Now(), TokenAccessors: []string{"token of " + boot},
 		}
+		if c.forgotten && before.Index != 0 && before.Value.Revision != a.Revision && !a.Refresh {
+			continue // a Boot stays at what it was admitted at, of what measures the same
+		}
 		now := p.Value.Revoking(v.Gate.Revocations)
 		if policy.Barred(admission, now).Code != "" || now.RequireApproval && !a.Approved {
 			continue

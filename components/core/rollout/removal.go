@@ -1,0 +1,17 @@
+package rollout
+
+import "cadre.dev/core/operation"
+
+// holdsOfRemoval: a Slot that goes does so only while all others are available, so that an
+// update which began beside it would have its drain called off (R104).
+func (w *world) holdsOfRemoval(c candidate, l look) []Hold {
+	if c.m.open != nil {
+		return nil // it moves already, to another Revision
+	}
+	for _, m := range w.condemned {
+		if m.open != nil && m.open.Kind == operation.Delete || l.taken.has(m) {
+			return []Hold{hold(HoldRemovalInProgress, "waits for the removal of %s", m.slot)}
+		}
+	}
+	return nil
+}
