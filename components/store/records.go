@@ -104,7 +104,7 @@ var Records = []Kind{
 	{"control/drain/<slot>", typeOf[SlotMark](), Operator, 4 * kib,
 		"While it exists and its time has not come, the Slot is out of service: it hands over what it leads, is drained, and nothing is done about it. Delete it to put the Slot back."},
 	{"control/protect/<slot>", typeOf[SlotMark](), Operator, 4 * kib,
-		"While it exists and its time has not come, nothing begins that would disrupt the Slot or cost its disk. What is known to be down is repaired all the same."},
+		"While it exists and its time has not come, nothing begins that would disrupt the Slot or cost its disk. What is known to be down is restarted all the same."},
 	{"control/approvals/<revision>", typeOf[policy.Approval](), Operator, 4 * kib,
 		"A person approved this Revision as the compose hash in it. Delete it to take the approval back."},
 	{"control/revocations/<revocation>", typeOf[policy.Revocation](), Operator, 4 * kib,

@@ -39,16 +39,19 @@ func TestOrdinalsMayHaveGaps(t *testing.T) {
 }
 
 func TestWhatIsLeftOutIsJudged(t *testing.T) {
-	for want, without := range map[string][]string{
-		`without[0]: "1" is not a slot name`:                                 []string{"1"},
-		`without[0]: "web-1" is no slot of group postgres`:                   []string{"web-1"},
-		`without[1]: "postgres-1" stands twice: keep one`:                    []string{"postgres-1", "postgres-1"},
-		`without[0]: slot name "postgres-01": "01" is not an ordinal from 0`: []string{"postgres-01"},
+	for _, c := range []struct {
+		want    string
+		without []string
+	}{
+		{`without[0]: "1" is not a slot name`, []string{"1"}},
+		{`without[0]: "web-1" is no slot of group postgres`, []string{"web-1"}},
+		{`without[1]: "postgres-1" stands twice: keep one`, []string{"postgres-1", "postgres-1"}},
+		{`without[0]: slot name "postgres-01": "01" is not an ordinal from 0`, []string{"postgres-01"}},
 	} {
 		s := goodSpec()
-		s.Without = without
-		if got := strings.Join(problems(t, s), "\n"); !strings.HasPrefix(got, want) {
-			t.Errorf("%v: %s", without, got)
+		s.Without = c.without
+		if got := strings.Join(problems(t, s), "\n"); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%v: %s", c.without, got)
 		}
 	}
 	s := goodSpec()

@@ -130,13 +130,14 @@ func (w *world) unwantedByHand(m *member, op operation.Operation) string {
 }
 
 // holdsOfProtection keeps m from all that would take it away or cost its disk. What is known
-// to be down is repaired on its disk all the same: that takes nothing away.
+// to be down is restarted on its disk all the same: that takes nothing away.
 func (w *world) holdsOfProtection(c candidate, _ look) []Hold {
 	p := c.m.seen.Protection
 	if p == nil {
 		return nil
 	}
-	repair := c.broken != whole && c.broken != lost && harmOf(c.kind) != destructive
+	// An update is none: a reboot of its own is no word for another revision.
+	repair := c.kind == operation.Restart && c.broken != whole && c.broken != lost
 	if repair {
 		return nil
 	}

@@ -22,6 +22,8 @@ import (
 //	I16  at most one call of a Slot is outstanding
 //	I17  an Operation has each of its effects at most once
 //	I18  the call stands in the record before it is made
+//	R139 nothing but its drain begins for a drained Slot, and nothing that takes a protected
+//	     one away while it works
 //	I22  the same input in another order gives the same plan, and a held Action says why
 type checker struct {
 	w     *world
@@ -75,6 +77,18 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 	c := k.w.of(op.Slot)
 	failed := func(r *operation.Rollout) bool {
 		return r != nil && r.ID == op.Rollout && r.State == operation.FailedState
+	}
+	stands := func(marks map[string]*rollout.Mark) bool {
+		m := marks[op.Slot]
+		return m != nil && (m.Until.IsZero() || k.c.clock().Before(m.Until))
+	}
+	switch {
+	case k.c.deleting != nil || op.Kind == operation.Create:
+	case stands(k.c.drains) && op.Kind != operation.Drain:
+		k.broke("R139: %s begins of %s, which is drained", op.Kind, op.Slot)
+	case op.Kind == operation.Restart && op.WasUnavailable: // it was down by what was seen
+	case stands(k.c.protects) && c != nil && k.w.works(c):
+		k.broke("R139: %s begins of %s, which is protected and works", op.Kind, op.Slot)
 	}
 	if op.Kind == operation.Update && c != nil && k.w.works(c) && failed(rec.Rollout) && failed(k.c.plan.Rollout) && a.Class != rollout.ClassMarked {
 		k.broke("I6: the rollout failed, and %s of %s, which works, begins", op.Kind, op.Slot)

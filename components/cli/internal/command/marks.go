@@ -149,7 +149,7 @@ func (a *App) instanceProtect() *cobra.Command {
 		Use: "protect SLOT", Short: "Keep one slot from all that would disrupt it", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		Long: `Nothing begins that would take the slot away or cost its disk: no update, restart,
 replacement, drain or removal. The rollout goes around it and waits for it at the end.
-What is known to be down is repaired on its disk all the same.
+What is known to be down is restarted on its disk all the same, and not updated.
 
 A group that is deleted is deleted with it.`,
 		Example: "  cadre instance protect postgres-1 --for 4h --reason \"a long report reads from it\"",
