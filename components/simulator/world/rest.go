@@ -18,6 +18,9 @@ import (
 // restEvery paces the looks at whether the cluster rests.
 const restEvery = 5 * time.Second
 
+// restAfter all goes right again: by then what happened last is known to whoever says that it rests.
+const restAfter = 20 * time.Second
+
 // spec is what the operator asks for with a move.
 func (w *World) spec(m plan.Move) group.Spec {
 	ready := 2
@@ -61,7 +64,7 @@ func (w *World) Operate(ctx context.Context) error {
 			return err
 		}
 	}
-	if !pause(ctx, w.plan.HealAt+restEvery-time.Since(w.began)) {
+	if !pause(ctx, w.plan.HealAt+restAfter-time.Since(w.began)) {
 		return ctx.Err()
 	}
 	reasons, since, seen := map[string]string{}, time.Now(), -1
