@@ -107,8 +107,8 @@ type UpdatePolicy struct {
 	MaxUnavailableFixed *int `json:"max_unavailable_fixed,omitempty"`
 	// MaxUnavailablePercent of Replicas, rounded down, floor 1 (R12, R13).
 	MaxUnavailablePercent *int `json:"max_unavailable_percent,omitempty"`
-	// MaxSurgeFixed is how many extra Slots the group may have while a rollout runs: they join
-	// at the target first and leave at its end, with their disks. As many more of the others
+	// MaxSurgeFixed is how many extra Slots the group may have while a rollout runs: they join,
+	// are updated first and leave at its end, with their disks. As many more of the others
 	// may be unavailable (R15a). Absent means 0.
 	MaxSurgeFixed *int `json:"max_surge_fixed,omitempty"`
 	// MinReadySeconds is how long a Slot is available without a break before it

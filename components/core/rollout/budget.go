@@ -33,7 +33,7 @@ func (t *taken) add(w *world, c candidate) {
 	if t.order = append(t.order, c.m); c.m.ordinal < t.order[0].ordinal {
 		t.order[0], t.order[len(t.order)-1] = t.order[len(t.order)-1], t.order[0]
 	}
-	if !c.m.condemned && !c.m.unavailable() {
+	if !c.m.condemned && !c.m.extra && !c.m.unavailable() {
 		t.added = append(t.added, c.m)
 	}
 	if c.actor == operation.ActorHealing {
@@ -56,7 +56,7 @@ func (t *taken) add(w *world, c candidate) {
 // (R24). Some of them are named, for people.
 func (w *world) others(m *member, t *taken) (n int, some []string) {
 	n = len(w.tally.unavailable) + len(t.added)
-	if !m.condemned && (!m.extra && m.unavailable() || t.has(m)) {
+	if !m.condemned && !m.extra && (m.unavailable() || t.has(m)) {
 		n--
 	}
 	for _, list := range [][]*member{w.tally.unavailable, t.added} {
@@ -91,7 +91,7 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 		return nil // only while all others are available
 	}
 	n, some := w.others(c.m, l.taken)
-	limit, text := w.budget()
+	limit, text := w.budget(c, l.taken)
 	if c.broken != whole {
 		limit = max(limit, 1) // who may take nobody away repairs one at a time all the same
 	}

@@ -193,7 +193,7 @@ func (w *world) spared(c candidate, op *operation.Operation) bool {
 // its intent.
 func (w *world) budgetAgain(c candidate, l look) []Hold {
 	n, some := w.others(c.m, l.taken)
-	limit, text := w.budget()
+	limit, text := w.budget(c, l.taken)
 	if c.broken != whole {
 		limit = max(limit, 1)
 	}

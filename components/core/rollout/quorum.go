@@ -42,7 +42,7 @@ func (w *world) holdsOfSize(c candidate) []Hold {
 		return nil
 	}
 	switch {
-	case w.spec.Replicas == 1 && w.spare() == 0:
+	case w.spec.Replicas == 1 && !c.m.extra && w.spare(c.m, &taken{}) == 0:
 		return []Hold{hold(HoldInterruption, "the only slot would be interrupted; set update_policy.interruption = \"allow\"")}
 	case w.alone(c.m):
 		return []Hold{hold(HoldInterruption, "%s is the only one that can lead or vote, so the service would be interrupted; set update_policy.interruption = \"allow\"", c.m.slot)}

@@ -7,9 +7,11 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Extra members (R15a): for the time of a rollout a group with max_surge has some more, at
-// the target, so that as many serve as it is to have while one of them is away. They have
-// Slots and disks of their own, of which nobody needs the data when they go.
+// Extra members (R15a): for the time of a rollout a group with max_surge has some more, so
+// that as many serve as it is to have while one of them is away. They are made like every
+// Slot that is made during a rollout, at the stable Revision (R107; a platform makes no CVM at
+// content that no CVM of the app had yet), and updated first: their ordinals are the highest.
+// They have disks of their own, of which nobody needs the data when they go.
 
 // extras are the ordinals of the Slots that the group has for the time of its rollout.
 func (w *world) extras() []int {
@@ -64,24 +66,28 @@ func (w *world) waitsAtWork(r *group.SlotRecord) bool {
 	return r.WasAvailableAt != "" && r.Assigned != w.target
 }
 
-// spare is the number of extra members that are available: as many more of the others may be
-// away.
-func (w *world) spare() (n int) {
+// spare is the number of extra members that are available beside except: as many more of the
+// others may be away.
+func (w *world) spare(except *member, t *taken) (n int) {
 	for _, m := range w.members {
-		if m.extra && m.available {
+		if m.extra && m.available && m != except && !t.has(m) {
 			n++
 		}
 	}
 	return n
 }
 
-// budget is how many of the Slots may be unavailable now, with the words for it.
-func (w *world) budget() (limit int, text string) {
+// budget is how many of the Slots may be away with c, with the words for it. An extra member
+// that is away is not one of them: it is one that the others cannot count on.
+func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	limit = group.MaxUnavailable(w.spec)
 	text = fmt.Sprintf("max_unavailable is %d", limit)
-	if spare := w.spare(); spare > 0 {
+	if spare := w.spare(c.m, t); spare > 0 {
 		limit += spare
 		text += fmt.Sprintf(", %d extra slot(s) are available", spare)
+	}
+	if c.m.extra {
+		limit++
 	}
 	return limit, text
 }

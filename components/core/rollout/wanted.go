@@ -35,8 +35,6 @@ func (w *world) wanted(m *member) want {
 		return want{why: "the rollout that it was made for is over"}
 	case m.condemned:
 		return want{why: w.whyCondemned(m)}
-	case m.extra:
-		return want{revision: w.target, why: "an extra slot for the time of the rollout"}
 	case m.ordinal < w.spec.UpdatePolicy.Partition:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
 	case w.spec.Instance(m.ordinal).ExcludeFromRollout:
