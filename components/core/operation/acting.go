@@ -226,6 +226,16 @@ func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
 	return next.enter(Drained, now).because("the CVM is gone by itself"), true
 }
 
+// quietFor is how long the agent of a CVM that the platform does not list says nothing before
+// nobody is left who could drain: three reports.
+const quietFor = 6 * time.Second
+
+// goneQuiet: the CVM was gone already when its replacement was decided, and its agent's last
+// word, which was fresh then, stays the last one.
+func (op Operation) goneQuiet(f Facts, now time.Time) bool {
+	return op.Kind == Replace && op.VMUUID == "" && f.PlatformKnown && f.Platform == nil && now.Sub(f.LastReportAt) >= quietFor
+}
+
 // adopt takes the CVM under the Slot's name as the one that Create makes (R67).
 func (op Operation) adopt(f Facts, now time.Time) Operation {
 	if p := f.Platform; p != nil {

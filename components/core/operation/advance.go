@@ -90,7 +90,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	if next, gone := op.makesWay(f, now); gone {
 		return next, nil
 	}
-	if f.Gone {
+	if f.Gone || op.goneQuiet(f, now) {
 		// Nobody is left who could answer: waiting for the deadline helps nobody, and
 		// the second look decides whether it is safe to go on.
 		if next, effects, off := op.calledOff(f, now); off {

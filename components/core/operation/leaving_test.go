@@ -91,3 +91,18 @@ func TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne(t *testing.T) {
 		t.Errorf("made while it is listed again: %s", reason)
 	}
 }
+
+// The platform listed the CVM no more when its replacement was decided, and the agent's last
+// word was still fresh: nobody answers the drain.
+func TestR128_WhoIsGoneIsNotWaitedForToDrain(t *testing.T) {
+	op := leavingOp(Replace)
+	op.VMUUID, op.InstanceID, op.Phase = "", "", Draining
+	f := leavingFacts(SetAbsent, true)
+	f.Platform, f.LastReportAt = nil, leavingAt
+	if op, _ = Advance(op, f, leavingAt.Add(5*time.Second)); op.Phase != Draining {
+		t.Errorf("its agent spoke a moment ago: %s", op.Phase)
+	}
+	if op, _ = Advance(op, f, leavingAt.Add(6*time.Second)); op.Phase != Drained {
+		t.Errorf("its agent is silent: %s", op.Phase)
+	}
+}
