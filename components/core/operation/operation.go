@@ -135,6 +135,8 @@ type Operation struct {
 	// Follows is the superseded Operation of the Slot whose call had not shown yet, by another
 	// Boot, when this one was recorded.
 	Follows string `json:"follows,omitempty"`
+	// Joins: the CVM that it makes joins the workload's set, which is there already.
+	Joins bool `json:"joins,omitempty"`
 	// Leaves: the other members of the workload's set are to take the Slot out of it.
 	Leaves bool `json:"leaves,omitempty"`
 	// Part is what the last call changes, Applied the parts whose effect is certain. Parts

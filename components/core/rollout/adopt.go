@@ -227,6 +227,7 @@ func (f AdoptionFacts) address() (vip, missing string) {
 func (a Adoptable) Bind(record group.SlotRecord, before policy.SlotPolicy) (group.SlotRecord, policy.SlotPolicy) {
 	record.AppID, record.InstanceID, record.VMUUID = a.AppID, a.InstanceID, a.VMUUID
 	record.Assigned = a.Revision
+	record.Extra = false // what is on its disk is somebody's
 	record.VIP = cmp.Or(a.VIP, record.VIP)
 	after := policy.SlotPolicy{
 		Group: record.Group, Slot: a.Slot, AppID: a.AppID, InstanceID: a.InstanceID,

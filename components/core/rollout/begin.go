@@ -52,6 +52,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Refresh:        a.Takes == group.ActionRefresh && a.Kind == operation.Update,
 		BootBefore:     a.BootBefore,
 		Follows:        a.Follows,
+		Joins:          a.Joins,
 		Down:           a.Down,
 		Entered:        operation.PhaseTimes{operation.Recorded: now},
 		CreatedAt:      now,
@@ -66,15 +67,20 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		if a.Kind == operation.Create || a.Kind == operation.Update || a.Kind == operation.Replace {
 			p.Slots[i].Assigned = a.To
 		}
-		if a.Kind == operation.Create || a.Kind == operation.Replace {
-			p.Slots[i].Membership = nil
-			if a.Joins {
-				p.Slots[i].Membership = &group.Membership{Joins: true}
-			}
+		if a.Kind == operation.Create {
+			p.Slots[i].Membership = joiner(a.Joins)
 		}
 		noteHeal(&p.Slots[i], a, now)
 	}
 	return op, true
+}
+
+// joiner is the part in the set of a Slot whose CVM is made.
+func joiner(joins bool) *group.Membership {
+	if !joins {
+		return nil
+	}
+	return &group.Membership{Joins: true}
 }
 
 // operationID is the step's number in its rollout; what answers a request is named by

@@ -203,6 +203,9 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 		gone := m.seen.Instance == nil || w.ending() && w.obs.Deletion.KeepCVMs
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent
+		if set == operation.SetAbsent {
+			gone = w.certainlyGone(m)
+		}
 		if w.obs.Complete() && gone && m.open == nil && out {
 			forget = append(forget, m.slot)
 			continue

@@ -34,6 +34,9 @@ func (w *world) message(actions []Action) string {
 	if w.ending() {
 		return "the group is being deleted"
 	}
+	if text := w.setText(); text != "" {
+		return text
+	}
 	for _, m := range w.members {
 		if !m.available {
 			return fmt.Sprintf("waits for %s: %s", m.slot, w.whyNot(m))

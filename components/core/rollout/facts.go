@@ -236,6 +236,9 @@ func (w *world) majorityAgain(c candidate, l look) []Hold {
 		return nil
 	}
 	v := len(w.view.voters)
+	if pending := w.pendingIn(m); group.ChangesSet(w.spec) && c.broken == whole && pending != "" {
+		return []Hold{hold(HoldSetChanging, "no voter is taken away while one comes or goes (R47): %s", pending)}
+	}
 	switch {
 	case w.view.votersDoubt != "":
 		return []Hold{hold(HoldQuorumUnknown, "the members do not agree who votes: %s", w.view.votersDoubt)}

@@ -172,8 +172,12 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 
 // holdsOfOthers: a removal takes nothing while somebody is down, however long its drain
 // took.
-func (w *world) holdsOfOthers(_ candidate, l look) []Hold {
+func (w *world) holdsOfOthers(c candidate, l look) []Hold {
 	blocking := w.tally.notAvailable
+	if blocking == c.m && blocking != nil {
+		// It is wanted again, and what is left of it has to go first all the same.
+		blocking = w.notAvailableBeside(c.m)
+	}
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
 		blocking = l.taken.order[0]
 	}
@@ -181,6 +185,15 @@ func (w *world) holdsOfOthers(_ candidate, l look) []Hold {
 		return nil
 	}
 	return []Hold{hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking))}
+}
+
+func (w *world) notAvailableBeside(m *member) *member {
+	for _, other := range w.members {
+		if other != m && !other.extra && !other.available {
+			return other
+		}
+	}
+	return nil
 }
 
 func (w *world) firstCondemned() *member {

@@ -59,7 +59,7 @@ func (w *world) joins(c candidate) bool {
 	if !making || !group.AddsMembers(w.spec) || !w.formed() {
 		return false
 	}
-	return !c.m.founder() || !slices.Contains(w.view.voters, c.m.slot)
+	return c.kind == operation.Replace || !c.m.founder() || !slices.Contains(w.view.voters, c.m.slot)
 }
 
 // joining: m was made to join the set and does not have its vote yet.
@@ -70,6 +70,7 @@ func (m *member) joining() bool {
 // pendingIn is what is on its way into or out of the set beside m: it blocks other changes
 // (R47, R48). Empty: nothing is.
 func (w *world) pendingIn(m *member) string {
+	before := true // of two that leave, the first one blocks the other
 	for _, slot := range w.view.learners {
 		if slot != m.slot {
 			return slot + " has no vote yet"
@@ -79,9 +80,10 @@ func (w *world) pendingIn(m *member) string {
 		op := other.open
 		switch {
 		case other == m:
+			before = false
 		case other.joining() && !other.condemned:
 			return other.slot + " is joining"
-		case op != nil && op.Leaving() && w.listed(other):
+		case before && op != nil && op.Leaving() && w.listed(other):
 			return other.slot + " is leaving"
 		}
 	}
@@ -97,6 +99,9 @@ func (w *world) holdsOfSet(c candidate, l look) []Hold {
 	case c.kind == operation.Create:
 		return w.holdsOfJoining(c, l)
 	case changes && c.kind == operation.Replace:
+		if w.inSet(c.m) == operation.SetListed {
+			return w.holdsOfLeaving(c, l) // how it joins is asked again when it is out
+		}
 		return append(w.holdsOfLeaving(c, l), w.holdsOfJoining(c, l)...)
 	case changes && w.view.voting:
 		return w.holdsOfLeaving(c, l)
@@ -139,14 +144,17 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 		return nil // it is out of the set, or never was in it
 	}
 	var holds []Hold
-	if pending := w.pendingIn(c.m); pending != "" {
+	votes := slices.Contains(w.view.voters, c.m.slot)
+	// A dead voter goes first (R48): the newcomer may have to wait for just that.
+	dead := votes && !w.view.healthy[c.m.slot]
+	if pending := w.pendingIn(c.m); pending != "" && !dead {
 		holds = append(holds, hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending))
 	}
-	if !slices.Contains(w.view.voters, c.m.slot) {
+	if !votes {
 		return holds
 	}
 	v := len(w.view.voters)
-	left := w.healthyWithout(c.m, l.taken)
+	left := w.votersWithout(c.m, l.taken)
 	decide := len(left)
 	if w.view.healthy[c.m.slot] && group.LeavesAlive(w.spec) {
 		decide++ // its own vote counts for it to go
@@ -160,6 +168,18 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 		holds = append(holds, hold(HoldQuorum, "%s once it left", quorumText(c.m.slot, left, v-1)))
 	}
 	return holds
+}
+
+// votersWithout are the voters but m that are well and stay: one that is drained and at rest
+// votes all the same.
+func (w *world) votersWithout(m *member, taken *taken) []string {
+	left := w.healthyWithout(m, taken)
+	for _, slot := range w.view.voters {
+		if other := w.find(slot); other != nil && other != m && w.view.healthy[slot] && other.rests() {
+			left = append(left, slot)
+		}
+	}
+	return left
 }
 
 // keepMembership brings the Slots' part in the set up to date.
@@ -206,7 +226,7 @@ func (w *world) setChange() (lead *member, change *group.SetChange) {
 		return nil, nil
 	}
 	for _, m := range w.tally.open {
-		if m.open.Phase == operation.Draining && m.open.Transfer != nil {
+		if t := m.open.Transfer; m.open.Phase == operation.Draining && t != nil && !t.Made && !m.held() {
 			return nil, nil
 		}
 	}
@@ -228,13 +248,35 @@ func (w *world) isOut(m *member) bool {
 	if m.open != nil {
 		return m.open.Leaving()
 	}
-	return m.seen.Instance == nil && (m.condemned || m.missing() && !m.founder())
+	return w.certainlyGone(m) && (m.condemned || m.missing() && !m.founder())
+}
+
+// certainlyGone: nothing is left of m, by more than one listing or by our own deletion.
+func (w *world) certainlyGone(m *member) bool {
+	if m.seen.Instance != nil || !w.obs.Platform.Known {
+		return false
+	}
+	missed := m.record.MissedSince
+	switch {
+	case m.missing():
+		return true
+	case m.removal != nil && m.removal.VMUUID == m.record.VMUUID:
+		return true
+	}
+	return m.report == nil && !missed.IsZero() && w.now.Sub(missed) >= goneFor
+}
+
+// held: a hook of its drain waits for a person.
+func (m *member) held() bool {
+	return m.report != nil && m.open != nil && slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
+		return s.Operation == m.open.ID && s.Verb == VerbDrain && s.State == StepHeld
+	})
 }
 
 // joinsBy is the change that brings m on its way into the set; empty: there is none now.
 func (w *world) joinsBy(m *member) group.SetVerb {
 	r := m.report
-	if !group.AddsMembers(w.spec) || !m.joining() || m.condemned || r == nil || !m.admitted() {
+	if !group.AddsMembers(w.spec) || !m.joining() || m.condemned || r == nil || !m.admitted() || m.open != nil && m.open.Leaving() {
 		return ""
 	}
 	v := len(w.view.voters)
@@ -248,7 +290,7 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 		return group.SetAdd
 	case !r.MemberAlive:
 		return "" // it comes up first
-	case v > 1 && len(w.view.healthy) < group.Quorum(v+1):
+	case v > 1 && len(w.votersWithout(m, &taken{})) < group.Quorum(v+1):
 		return "" // with its vote more are needed than are well (R46)
 	}
 	return group.SetPromote

@@ -220,6 +220,10 @@ func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
 	f := newFixture(4, "consul")
 	f.spec.Replicas = 3
 	f.obs.Slots[3] = SlotObservation{Slot: "db-3", Ordinal: 3}
+	if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
+		t.Errorf("one listing lacks it: forgets %v, %q", p.Forget, changeOf(p))
+	}
+	f.rec.Slots[3].MissedSince = f.now.Add(-goneFor)
 	p := f.plan()
 	if len(p.Forget) != 0 || changeOf(p) != "db-0: remove db-3" {
 		t.Errorf("forgets %v, %q", p.Forget, changeOf(p))

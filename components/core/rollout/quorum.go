@@ -138,6 +138,9 @@ func (w *world) holdsOfMajority(c candidate, taken *taken, steps steps) []Hold {
 	}
 	v := len(w.view.voters)
 	left, q := w.healthyWithout(c.m, taken), group.Quorum(v)
+	if pending := w.pendingIn(c.m); group.ChangesSet(w.spec) && !w.isSick(c) && pending != "" {
+		return []Hold{hold(HoldSetChanging, "no voter is taken away while one comes or goes (R47): %s", pending)}
+	}
 	switch {
 	case v == 1:
 		return nil // R18, judged by size

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -25,7 +26,7 @@ func (w *world) extras() []int {
 	if current && (r.State == operation.Complete || r.State == operation.PartitionReached) {
 		return nil
 	}
-	taken, have := map[int]bool{}, map[int]bool{}
+	taken, have, known := map[int]bool{}, map[int]bool{}, map[int]bool{}
 	left := 0
 	for i := range w.rec.Slots {
 		one := &w.rec.Slots[i]
@@ -36,9 +37,16 @@ func (w *world) extras() []int {
 				left++
 			}
 		case one.Extra:
-			have[one.Ordinal] = true
+			have[one.Ordinal] = one.VMUUID != "" || one.InstanceID != "" || w.underWay(one.Slot)
+			known[one.Ordinal] = true
 		default:
 			taken[one.Ordinal] = true // scaled in: it has data of its own
+		}
+	}
+	for i := range w.obs.Slots {
+		// A CVM whose record is lost is nobody's to take for an extra one.
+		if o := &w.obs.Slots[i]; o.Instance != nil && !known[o.Ordinal] {
+			taken[o.Ordinal] = true
 		}
 	}
 	// A rollout that waits for somebody keeps what it has, and makes nothing more.
@@ -54,6 +62,11 @@ func (w *world) extras() []int {
 		}
 	}
 	return out
+}
+
+// underWay: an Operation of the Slot is open.
+func (w *world) underWay(slot string) bool {
+	return slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool { return op.Slot == slot && !op.Phase.Ended() })
 }
 
 // waitsAtWork: the Slot serves at another Revision than the target, and the rollout is to

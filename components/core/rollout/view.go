@@ -36,7 +36,7 @@ func (w *world) look() view {
 		v.voting = v.voting || m.report.QuorumMember
 	}
 	v.leader, v.leaderDoubt = w.findLeader()
-	v.voters, v.votersDoubt = w.findVoters()
+	v.voters, v.votersDoubt = w.findVoters(w.find(v.leader))
 	if lead := w.find(v.leader); lead != nil {
 		v.learners = lead.report.Learners
 	}
@@ -86,14 +86,19 @@ func (w *world) findLeader() (leader, doubt string) {
 
 // findVoters takes V from the members' own configuration; two that differ make it
 // unknown.
-func (w *world) findVoters() (voters []string, doubt string) {
+func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 	var from string
 	for _, m := range w.everyone {
 		if m.report == nil || !m.report.QuorumMember || len(m.report.Voters) == 0 {
 			continue
 		}
-		if m.seen.Instance == nil && w.obs.Platform.Known {
+		switch {
+		case m.seen.Instance == nil && w.obs.Platform.Known:
 			continue // the last word of one that is gone
+		case m.open != nil && m.open.Leaving():
+			continue // the others decide, and it may be out without having heard of it
+		case lead != nil && lead != m && m.report.Leader == "" && !m.report.MemberReady && !slices.Contains(lead.report.Voters, m.slot):
+			continue // it was taken out, and is cut off from those who decided that
 		}
 		mine := slices.Clone(m.report.Voters)
 		slices.Sort(mine)
