@@ -82,7 +82,7 @@ type Agent struct {
 	refused latest.Value[error]
 	// setFault is why a change of the workload's set is not made; nil: none is due, or it is.
 	setFault latest.Value[error]
-	peers   latest.Value[[]overlay.Peer]
+	peers    latest.Value[[]overlay.Peer]
 }
 
 // New checks cfg and prepares the parts; nothing runs yet.

@@ -30,11 +30,7 @@ func (a *Agent) changeSet(ctx context.Context) error {
 		if change == nil {
 			told, made = nil, group.SetChange{}
 		} else {
-			err := a.makeSetChange(ctx, *change, &made)
-			if ctx.Err() != nil {
-				return nil
-			}
-			told = a.tellSetChange(*change, err, told)
+			told = a.tellSetChange(*change, a.makeSetChange(ctx, *change, &made), told)
 			again = time.After(setRetry)
 		}
 		a.setFault.Set(told)

@@ -223,8 +223,8 @@ func environment(info Info) []byte {
 		"CADRE_MEMBER_VIPS": strings.Join(addresses, ","),
 		// Empty: the member is in the set, or founds it with CADRE_MEMBERS.
 		"CADRE_JOIN_MEMBERS": strings.Join(info.JoinMembers, ","),
-		"CADRE_ROUTES":      strings.Join(routes(info), ","),
-		"CONSUL_HTTP_ADDR":  "127.0.0.1:8500",
+		"CADRE_ROUTES":       strings.Join(routes(info), ","),
+		"CONSUL_HTTP_ADDR":   "127.0.0.1:8500",
 	}
 	for key, value := range info.Meta {
 		vars["CADRE_META_"+notName.ReplaceAllString(strings.ToUpper(key), "_")] = value

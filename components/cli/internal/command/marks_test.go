@@ -67,7 +67,9 @@ func TestADrainIsWaitedFor(t *testing.T) {
 	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "the leader has not seen it yet") {
 		t.Errorf("drained by a rollout: exit %d: %s", code, out)
 	}
-	slot(func(i *group.InstanceStatus) { i.State, i.Drain = "Drained", &group.Mark{Reason: "its host gets memory"} })
+	slot(func(i *group.InstanceStatus) {
+		i.State, i.Drain = "Drained", &group.Mark{Reason: "its host gets memory"}
+	})
 	if code, out := b.run(append(drain, "10s")...); code != ExitOK || !strings.HasSuffix(out, "worker-0 is drained\n") {
 		t.Errorf("drained: exit %d: %s", code, out)
 	}

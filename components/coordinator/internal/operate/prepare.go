@@ -58,8 +58,8 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		facts.Safe, facts.SafeReason = false, fmt.Sprintf(format, args...)
 	}
 	switch op.Kind {
-	case operation.Delete:
-		return false, nil
+	case operation.Delete, operation.Drain:
+		return false, nil // nothing boots
 	case operation.Restart:
 		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
 			facts.WantedHash = allowed.ComposeHash
