@@ -47,8 +47,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	s.must("destroy it", s.LoseCVM(ctx, victim.Status.VMUUID))
 	_, err = s.Cadre(ctx, "instance", "replace", lost, "--yes", "--reason", "its disk is gone")
 	s.must("have it replaced", err)
-	s.must("wait for its vote", s.awaitSet(ctx, "etcd-0", "etcd-0", "etcd-1", "etcd-2"))
 	s.must("wait until it serves", s.awaitReplaced(ctx, lost, victim.Status.VMUUID))
+	s.must("wait for its vote", s.awaitSet(ctx, "etcd-0", "etcd-0", "etcd-1", "etcd-2"))
 	if is := s.identities(ctx)[lost]; is.ID == before[lost].ID || is.instance == before[lost].instance {
 		s.Errorf("%s is still member %s in %s", lost, is.ID, is.instance)
 	}
