@@ -70,14 +70,14 @@ func TestValidateSaysWhatGroupApplyWouldSay(t *testing.T) {
 	if got := validate(t, soundSpec(), nil); len(got) > 0 {
 		t.Fatalf("a sound group: %v", got[0])
 	}
-	ten, two := 10, 0
+	many, two := group.MaxReplicas, 0
 	for path, change := range map[string]func(*group.Spec){
 		`AttributeName("replicas")`:                                                                    func(s *group.Spec) { s.Replicas = 0 },
 		`AttributeName("template").AttributeName("compose")`:                                           func(s *group.Spec) { s.Template.Compose += "    privileged: true\n" },
 		`AttributeName("template").AttributeName("instance_type")`:                                     func(s *group.Spec) { s.Template.InstanceType = "" },
 		`AttributeName("template").AttributeName("env").ElementKeyString("LD_PRELOAD")`:                func(s *group.Spec) { s.Template.Env = map[string]string{"LD_PRELOAD": "x"} },
 		`AttributeName("update_policy").AttributeName("max_unavailable_fixed")`:                        func(s *group.Spec) { s.UpdatePolicy.MaxUnavailableFixed = &two },
-		`AttributeName("update_policy").AttributeName("max_surge_fixed")`:                              func(s *group.Spec) { s.UpdatePolicy.MaxSurgeFixed = &ten },
+		`AttributeName("update_policy").AttributeName("max_surge_fixed")`:                              func(s *group.Spec) { s.UpdatePolicy.MaxSurgeFixed = &many },
 		`AttributeName("lifecycle_hook").ElementKeyInt(0).AttributeName("http").AttributeName("port")`: func(s *group.Spec) { s.LifecycleHooks[0].HTTP.Port = 0 },
 		`AttributeName("lifecycle_hook").ElementKeyInt(1)`:                                             func(s *group.Spec) { s.LifecycleHooks[1].Wait = nil },
 		`AttributeName("health_check").ElementKeyInt(0).AttributeName("timeout_sec")`:                  func(s *group.Spec) { s.HealthChecks[0].TimeoutSec = 11 },
