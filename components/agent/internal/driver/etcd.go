@@ -172,12 +172,17 @@ func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Mem
 	case me != e.self:
 		v.Message = fmt.Sprintf("the member is named %q; it must be named as the slot, %q", me, e.self)
 		return
+	case status.IsLearner:
+		v.Role = RoleLearner
 	case status.Leader != 0 && status.Leader == status.Header.MemberId:
 		v.Role = RoleLeader
 	default:
 		v.Role = RoleFollower
 	}
 	switch {
+	case status.IsLearner: // a learner answers no linearizable reads
+		v.CaughtUp = ptr(false)
+		v.Message = "learner"
 	case readErr != nil:
 		v.CaughtUp = nil
 		v.Message = "linearizable read: " + readErr.Error()
