@@ -90,19 +90,23 @@ func reads(t *testing.T, caller *machine, at string, from ...string) {
 }
 
 // settled waits until an Envoy does what it shows: its listeners learn of a change a moment after
-// its admin socket does. Members get requests by turns, so a few in a row tell.
+// its admin socket does. Members get requests by turns, so a few in a row tell, once each of
+// them had one.
 func settled(t *testing.T, caller *machine, at string, to ...string) {
 	t.Helper()
-	row := 0
+	row, seen := 0, map[string]bool{}
 	eventually(t, "requests go where the envoy says", func() error {
 		who, err := caller.request(at)
 		if err != nil {
 			who = ""
 		}
 		if row++; err == nil && !slices.Contains(to, who) || err != nil && len(to) > 0 {
-			row = 0
+			row, seen = 0, map[string]bool{}
 		}
-		if row < 6 {
+		if row > 0 {
+			seen[who] = true
+		}
+		if row < 6 || len(to) > 0 && len(seen) < len(to) {
 			return fmt.Errorf("%d in a row; the last one: %q, %v", row, who, err) //nolint:errorlint // it may be nil
 		}
 		return nil
