@@ -92,9 +92,6 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 	}
 	n, some := w.others(c.m, l.taken)
 	limit, text := w.budget(c, l.taken)
-	if c.broken != whole {
-		limit = max(limit, 1) // who may take nobody away repairs one at a time all the same
-	}
 	certain := c.broken != lost && c.broken != whole || w.view.voting && w.outsideQuorum(c)
 	if n+1 <= limit || c.m.down() && certain {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// delayedUntil is when the pause after the rollout's last step is over, and the Slot of that
+// findDelay is when the pause after the rollout's last step is over, and the Slot of that
 // step; zero where the spec wants none, or none was made. It follows from the record of the
 // Operation, so that a new leader waits for the same moment (R96).
-func (w *world) delayedUntil() (slot string, until time.Time) {
+func (w *world) findDelay() (slot string, until time.Time) {
 	delay := w.spec.UpdatePolicy.StepDelay.D()
 	if delay == 0 {
 		return "", time.Time{}
@@ -35,7 +35,7 @@ func (w *world) delayedUntil() (slot string, until time.Time) {
 // holdsOfDelay: a step that is under way elsewhere, or leads to another Revision by now, is
 // not a new one.
 func (w *world) holdsOfDelay(c candidate, _ look) []Hold {
-	slot, until := w.delayedUntil()
+	slot, until := w.tally.delayedBy, w.tally.delayedUntil
 	if c.m.open != nil || !w.now.Before(until) {
 		return nil
 	}

@@ -194,9 +194,6 @@ func (w *world) spared(c candidate, op *operation.Operation) bool {
 func (w *world) budgetAgain(c candidate, l look) []Hold {
 	n, some := w.others(c.m, l.taken)
 	limit, text := w.budget(c, l.taken)
-	if c.broken != whole {
-		limit = max(limit, 1)
-	}
 	if n+1 <= limit || l.op.WasUnavailable || c.kind == operation.Delete || w.spared(c, l.op) {
 		return nil
 	}
@@ -236,8 +233,8 @@ func (w *world) majorityAgain(c candidate, l look) []Hold {
 		return nil
 	}
 	v := len(w.view.voters)
-	if pending := w.pendingIn(m); group.ChangesSet(w.spec) && c.broken == whole && pending != "" {
-		return []Hold{hold(HoldSetChanging, "no voter is taken away while one comes or goes (R47): %s", pending)}
+	if holds := w.holdsOfNewcomers(m); c.broken == whole && len(holds) > 0 {
+		return holds
 	}
 	switch {
 	case w.view.votersDoubt != "":

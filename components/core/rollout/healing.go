@@ -38,7 +38,7 @@ type ailment struct {
 // never was available at its Revision is the rollout's failure, and the same again would
 // fail again (R99).
 func (w *world) ails(m *member) (a ailment, ill bool) {
-	runs := orWord(m.observed, m.record.Assigned)
+	runs := m.runs()
 	switch {
 	case m.ready, m.condemned, w.spec.AutoHealing == nil, w.spec.Instance(m.ordinal).ExcludeFromHealing:
 		return a, false
@@ -188,7 +188,7 @@ func (w *world) heal(m *member, c *candidate) bool {
 	}
 	c.kind, c.actor, c.why, c.down = kind, operation.ActorHealing, a.why, a.down
 	if kind == operation.Restart {
-		c.to = orWord(m.observed, m.record.Assigned)
+		c.to = m.runs()
 	}
 	return true
 }

@@ -91,7 +91,7 @@ func (w *world) drain(m *member, c candidate) candidate {
 		return c
 	}
 	c.kind, c.actor, c.marked = operation.Drain, operation.ActorOperator, true
-	c.to = orWord(m.observed, m.record.Assigned)
+	c.to = m.runs()
 	c.broken = w.brokenness(m)
 	c.class = ClassMarked
 	return c

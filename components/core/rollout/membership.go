@@ -90,6 +90,18 @@ func (w *world) pendingIn(m *member) string {
 	return ""
 }
 
+// holdsOfNewcomers is R47: no voter that is well is taken away while one comes or goes.
+func (w *world) holdsOfNewcomers(m *member) []Hold {
+	if !group.ChangesSet(w.spec) {
+		return nil
+	}
+	pending := w.pendingIn(m)
+	if pending == "" {
+		return nil
+	}
+	return []Hold{hold(HoldSetChanging, "no voter is taken away while one comes or goes (R47): %s", pending)}
+}
+
 // holdsOfSet are the rules of who comes into the workload's set, and who leaves it.
 func (w *world) holdsOfSet(c candidate, l look) []Hold {
 	changes := group.ChangesSet(w.spec)

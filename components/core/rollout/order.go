@@ -85,7 +85,7 @@ func (w *world) need(m *member) candidate {
 	case w.outdated(m) && !w.triedAtTarget(m, marked):
 		c.kind, c.refresh = operation.Update, !marked && w.refreshes(m)
 	case marked && m.open == nil:
-		c.kind, c.to = operation.Restart, orWord(m.observed, m.record.Assigned)
+		c.kind, c.to = operation.Restart, m.runs()
 	default:
 		return c
 	}

@@ -334,7 +334,7 @@ func failedIn(op *operation.Operation) operation.Phase {
 // end of a hook that was waited for.
 func (w *world) progressSince() time.Time {
 	since := w.rollout.ProgressAt
-	if _, until := w.delayedUntil(); until.After(since) {
+	if until := w.tally.delayedUntil; until.After(since) {
 		since = until // the spec's own pause is not the rollout's time
 	}
 	for _, m := range w.members {

@@ -138,8 +138,8 @@ func (w *world) holdsOfMajority(c candidate, taken *taken, steps steps) []Hold {
 	}
 	v := len(w.view.voters)
 	left, q := w.healthyWithout(c.m, taken), group.Quorum(v)
-	if pending := w.pendingIn(c.m); group.ChangesSet(w.spec) && !w.isSick(c) && pending != "" {
-		return []Hold{hold(HoldSetChanging, "no voter is taken away while one comes or goes (R47): %s", pending)}
+	if holds := w.holdsOfNewcomers(c.m); !w.isSick(c) && len(holds) > 0 {
+		return holds
 	}
 	switch {
 	case v == 1:

@@ -26,7 +26,8 @@ func (w *world) extras() []int {
 	if current && (r.State == operation.Complete || r.State == operation.PartitionReached) {
 		return nil
 	}
-	taken, have, known := map[int]bool{}, map[int]bool{}, map[int]bool{}
+	// have holds the ordinals with an extra Slot, and whether that has a CVM or a step.
+	taken, have := map[int]bool{}, map[int]bool{}
 	left := 0
 	for i := range w.rec.Slots {
 		one := &w.rec.Slots[i]
@@ -38,14 +39,14 @@ func (w *world) extras() []int {
 			}
 		case one.Extra:
 			have[one.Ordinal] = one.VMUUID != "" || one.InstanceID != "" || w.underWay(one.Slot)
-			known[one.Ordinal] = true
 		default:
 			taken[one.Ordinal] = true // scaled in: it has data of its own
 		}
 	}
 	for i := range w.obs.Slots {
 		// A CVM whose record is lost is nobody's to take for an extra one.
-		if o := &w.obs.Slots[i]; o.Instance != nil && !known[o.Ordinal] {
+		o := &w.obs.Slots[i]
+		if _, extra := have[o.Ordinal]; o.Instance != nil && !extra && !w.spec.HasOrdinal(o.Ordinal) {
 			taken[o.Ordinal] = true
 		}
 	}
@@ -82,8 +83,8 @@ func (w *world) waitsAtWork(r *group.SlotRecord) bool {
 // spare is the number of extra members that are available beside except: as many more of the
 // others may be away.
 func (w *world) spare(except *member, t *taken) (n int) {
-	for _, m := range w.members {
-		if m.extra && m.available && m != except && !t.has(m) {
+	for _, m := range w.tally.extras {
+		if m != except && !t.has(m) {
 			n++
 		}
 	}
@@ -91,7 +92,8 @@ func (w *world) spare(except *member, t *taken) (n int) {
 }
 
 // budget is how many of the Slots may be away with c, with the words for it. An extra member
-// that is away is not one of them: it is one that the others cannot count on.
+// that is away is not one of them: it is one that the others cannot count on. A group that may
+// take nobody away repairs one at a time all the same.
 func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	limit = group.MaxUnavailable(w.spec)
 	text = fmt.Sprintf("max_unavailable is %d", limit)
@@ -101,6 +103,9 @@ func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	}
 	if c.m.extra {
 		limit++
+	}
+	if c.broken != whole {
+		limit = max(limit, 1)
 	}
 	return limit, text
 }

@@ -1,6 +1,10 @@
 package rollout
 
-import "cadre.dev/core/operation"
+import (
+	"time"
+
+	"cadre.dev/core/operation"
+)
 
 // tally is what the rules ask about the group as a whole, counted once a pass: a rule
 // that counted for itself would make the pass quadratic.
@@ -16,6 +20,11 @@ type tally struct {
 	failedBack []*member
 	// notAvailable is the first desired member that is not available, or nil.
 	notAvailable *member
+	// extras are the extra members that are available.
+	extras []*member
+	// delayedBy is the Slot whose step the pause before the next one follows, delayedUntil its end.
+	delayedBy    string
+	delayedUntil time.Time
 	// creating have an open Create, steps another open Operation, replacing a Replace.
 	creating, steps, replacing []*member
 	// healing counts the open steps that heal.
@@ -38,7 +47,11 @@ func (w *world) retally() {
 
 func (w *world) takeTally() {
 	t := &w.tally
+	t.delayedBy, t.delayedUntil = w.findDelay()
 	for _, m := range w.members {
+		if m.extra && m.available {
+			t.extras = append(t.extras, m)
+		}
 		if !m.extra && m.unavailable() {
 			t.unavailable = append(t.unavailable, m)
 		}
