@@ -129,8 +129,8 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 			MayDisruptReason: "etcd does not answer"}, nil
 	}
 	v := View{Role: RoleUnknown, Alive: true, Version: status.Version, Epoch: status.RaftTerm}
-	if status.IsLearner {
-		// It answers nothing else: who belongs to the set is told by those who vote.
+	if status.IsLearner && listErr != nil {
+		// It answers little else: who belongs to the set is told by those who vote.
 		v.Role, v.CaughtUp = RoleLearner, ptr(false)
 		v.Message = "it is a learner: it has no vote yet"
 		v.MayDisruptReason = v.Message
