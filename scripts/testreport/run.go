@@ -124,6 +124,26 @@ func (a *attempt) explained() bool {
 	return failed
 }
 
+// dying is how the output of an attempt ended in which tests began that never ended. A panic's
+// text is booked to whichever test spoke last, which may be one that passed.
+func (a *attempt) dying() string {
+	const atMost = 200
+	unended := false
+	for _, t := range a.tests {
+		unended = unended || t.result == ""
+	}
+	if !unended {
+		return ""
+	}
+	lines := strings.SplitAfter(a.output.String(), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return strings.Join(lines[i:min(len(lines), i+atMost)], "")
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-atMost):], "")
+}
+
 // said is what a test and its subtests printed.
 func (a *attempt) said(name string) string {
 	var out strings.Builder

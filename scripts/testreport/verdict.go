@@ -103,6 +103,9 @@ func (r *run) why(a *attempt) string {
 		}
 	}
 	out.WriteString(a.outside.String())
+	if dying := a.dying(); dying != "" {
+		out.WriteString("the last that it printed:\n" + dying)
+	}
 	if a.result == "" {
 		out.WriteString("it did not end\n")
 	}

@@ -71,8 +71,12 @@ func TestVerdict(t *testing.T) {
 		"a subtest's skip does not":     {attemptOf("pass", "TestA pass", "TestA/x skip"), 1, 0, 0, false, "which is a failure:\n  p TestA/x\n", "failed:"},
 		"leaks after the last test":     {attemptOf("fail", "TestA pass"), 1, 1, 0, false, "failed outside of tests: p\nthe end of p\n", "flaky"},
 		// gotestsum tries a TestMain again, which runs nothing.
-		"a leak is not healed":         {attemptOf("fail", "TestA pass") + attemptOf("pass"), 1, 1, 0, false, "failed outside of tests: p", "flaky"},
-		"a test ends the program":      {attemptOf("fail", "TestA fail", "TestB") + attemptOf("pass", "TestA pass"), 1, 1, 0, false, "failed outside of tests: p", "failed:\n"},
+		"a leak is not healed":    {attemptOf("fail", "TestA pass") + attemptOf("pass"), 1, 1, 0, false, "failed outside of tests: p", "flaky"},
+		"a test ends the program": {attemptOf("fail", "TestA fail", "TestB") + attemptOf("pass", "TestA pass"), 1, 1, 0, false, "failed outside of tests: p", "failed:\n"},
+		"a panic is booked to a test that passed": {
+			strings.Replace(attemptOf("fail", "TestB", "TestA pass"), "--- PASS: TestA (0.00s)", "panic: too late", 1),
+			1, 1, 0, false, "the last that it printed:\npanic: too late\n", "flaky",
+		},
 		"the program never ends":       {attemptOf("", "TestA pass"), 1, 1, 0, false, "it did not end", "flaky"},
 		"a build fails":                {attemptOf("pass", "TestA pass") + built, 1, 1, 0, false, "failed outside of tests: q\nq.go:1:1: no such thing\n", "flaky"},
 		"nothing was run":              {"", 0, 0, 0, false, "0 passed, 0 failed, 0 skipped", "slowest"},

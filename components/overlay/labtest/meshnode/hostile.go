@@ -123,16 +123,20 @@ func (h *hostile) meet(ctx context.Context) (signal.Message, error) {
 	for {
 		select {
 		case in := <-h.box.Messages():
-			if in.Message.Type != signal.Offer {
-				continue
+			if in.Message.Type == signal.Offer {
+				return h.accept(ctx, in.Message)
 			}
-			m := signal.Message{Type: signal.Answer, Epoch: in.Message.Epoch, Search: in.Message.Search, Key: make([]byte, signal.KeyLen)}
-			_, _ = rand.Read(m.Key)
-			return m, h.send(ctx, m)
 		case <-ctx.Done():
 			return signal.Message{}, errors.New("the victim began no search")
 		}
 	}
+}
+
+// accept answers the victim's offer of a search.
+func (h *hostile) accept(ctx context.Context, offer signal.Message) (signal.Message, error) {
+	m := signal.Message{Type: signal.Answer, Epoch: offer.Epoch, Search: offer.Search, Key: make([]byte, signal.KeyLen)}
+	_, _ = rand.Read(m.Key)
+	return m, h.send(ctx, m)
 }
 
 func (h *hostile) impostor(ctx context.Context) (Response, error) {
@@ -145,14 +149,7 @@ func (h *hostile) impostor(ctx context.Context) (Response, error) {
 		return Response{}, err
 	}
 	defer local.Close()
-	m := signal.Message{Type: signal.Candidates, Epoch: search.Epoch, Search: search.Search}
-	for _, c := range local.Candidates() {
-		m.TCP = append(m.TCP, signal.TCPCandidate{Kind: string(c.Kind), Addr: c.Addr})
-	}
-	if err := h.send(ctx, m); err != nil {
-		return Response{}, err
-	}
-	remote, err := h.addresses(ctx, search.Search)
+	remote, err := h.exchange(ctx, search, local.Candidates())
 	if err != nil {
 		return Response{}, err
 	}
@@ -185,21 +182,44 @@ func (h *hostile) impostor(ctx context.Context) (Response, error) {
 	return Response{}, nil
 }
 
-// addresses waits for where the victim may be reached over TCP.
-func (h *hostile) addresses(ctx context.Context, search string) ([]punch.Candidate, error) {
+// exchange names own in search and waits for where the victim may be reached over TCP. A search
+// that the victim has given up meanwhile ends with its offer of the next one.
+func (h *hostile) exchange(ctx context.Context, search signal.Message, own []punch.Candidate) ([]punch.Candidate, error) {
+	for {
+		m := signal.Message{Type: signal.Candidates, Epoch: search.Epoch, Search: search.Search}
+		for _, c := range own {
+			m.TCP = append(m.TCP, signal.TCPCandidate{Kind: string(c.Kind), Addr: c.Addr})
+		}
+		if err := h.send(ctx, m); err != nil {
+			return nil, err
+		}
+		remote, next, err := h.addresses(ctx, search.Search)
+		if err != nil || len(remote) > 0 {
+			return remote, err
+		}
+		if search, err = h.accept(ctx, next); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// addresses waits for the victim's addresses of search, or for its offer of another one.
+func (h *hostile) addresses(ctx context.Context, search string) (remote []punch.Candidate, next signal.Message, err error) {
 	for {
 		select {
 		case in := <-h.box.Messages():
+			if !h.controlling && in.Message.Type == signal.Offer && in.Message.Search != search {
+				return nil, in.Message, nil
+			}
 			if in.Message.Search != search || len(in.Message.TCP) == 0 {
 				continue
 			}
-			var out []punch.Candidate
 			for _, c := range in.Message.TCP {
-				out = append(out, punch.Candidate{Kind: punch.Kind(c.Kind), Addr: c.Addr})
+				remote = append(remote, punch.Candidate{Kind: punch.Kind(c.Kind), Addr: c.Addr})
 			}
-			return out, nil
+			return remote, next, nil
 		case <-ctx.Done():
-			return nil, errors.New("the victim named no addresses")
+			return nil, next, errors.New("the victim named no addresses")
 		}
 	}
 }
