@@ -25,6 +25,7 @@ var fields = []Field{
 	{Path: "update_policy.max_unavailable_fixed", Class: ActionNone, Default: "1", Range: "at least 1", Line: "Slots that may be unavailable at a time."},
 	{Path: "update_policy.max_unavailable_percent", Class: ActionNone, Range: "1 to 100", Line: "The same as a share of `replicas`, rounded down, at least 1. Not beside `max_unavailable_fixed`."},
 	{Path: "update_policy.max_surge_fixed", Class: ActionNone, Default: "0", Range: "0 up to what the group may grow by", Line: "Extra slots for the time of a rollout: they join and are updated first, as many more of the others may be away, and they go with their disks at its end."},
+	{Path: "update_policy.max_surge_percent", Class: ActionNone, Range: "0 to 100", Line: "The same as a share of `replicas`, rounded up. Not beside `max_surge_fixed`."},
 	{Path: "update_policy.min_ready_seconds", Class: ActionNone, Default: "30", Range: "0 to 3600", Line: "How long a slot is available without a break before it counts."},
 	{Path: "update_policy.partition", Class: ActionNone, Default: "0", Range: "0 to `replicas`", Line: "Ordinals below it stay at the revision that they have."},
 	{Path: "update_policy.on_failure", Class: ActionNone, Default: "`PAUSE`", Line: "What a failed rollout does: `PAUSE`."},

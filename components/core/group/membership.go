@@ -14,10 +14,15 @@ type Membership struct {
 }
 
 // SetChange is one change of who belongs to a workload's set. To make it twice is to make it
-// once.
+// once, and to make it late is to make nothing: one that removes or promotes names the
+// incarnation that is meant.
 type SetChange struct {
 	Do   SetVerb `json:"do"`
 	Slot string  `json:"slot"`
+	// Member is what the workload knows the incarnation by, as its leader's driver told it
+	// before: the id that etcd gave the member, the id of a Consul server in raft. Empty: the
+	// workload has none yet, or the agent that leads is too old to tell.
+	Member string `json:"member,omitempty"`
 }
 
 // SetVerb is a kind of change.

@@ -27,8 +27,12 @@ func percentOf(percent, size int) int {
 // MaxSurge is how many extra Slots the group may have while a rollout runs (R14, R15a). A
 // percentage is taken of Replicas and rounded up.
 func MaxSurge(s Spec) int {
-	if n := s.UpdatePolicy.MaxSurgeFixed; n != nil {
-		return max(*n, 0)
+	p := s.UpdatePolicy
+	switch {
+	case p.MaxSurgeFixed != nil:
+		return max(*p.MaxSurgeFixed, 0)
+	case p.MaxSurgePercent != nil:
+		return (s.Replicas*max(*p.MaxSurgePercent, 0) + 99) / 100
 	}
 	return 0
 }

@@ -52,6 +52,14 @@ func TestR14_MaxSurge(t *testing.T) {
 			t.Errorf("%v: %d extra slots, want %d", c.fixed, got, c.want)
 		}
 	}
+	for _, c := range []struct{ percent, size, want int }{
+		{10, 4, 1}, {0, 4, 0}, {25, 4, 1}, {26, 4, 2}, {100, 7, 7}, {1, 100, 1}, {1, 101, 2}, {50, 1, 1}, {50, 0, 0}, {-1, 4, 0},
+	} {
+		s := Spec{Replicas: c.size, UpdatePolicy: UpdatePolicy{MaxSurgePercent: ptr(c.percent)}}
+		if got := MaxSurge(s); got != c.want {
+			t.Errorf("%d%% of %d: %d extra slots, want %d", c.percent, c.size, got, c.want)
+		}
+	}
 }
 
 func TestR17_VoterCap(t *testing.T) {

@@ -111,6 +111,8 @@ type UpdatePolicy struct {
 	// are updated first and leave at its end, with their disks. As many more of the others
 	// may be unavailable (R15a). Absent means 0.
 	MaxSurgeFixed *int `json:"max_surge_fixed,omitempty"`
+	// MaxSurgePercent of Replicas, rounded up (R12, R14); not beside MaxSurgeFixed.
+	MaxSurgePercent *int `json:"max_surge_percent,omitempty"`
 	// MinReadySeconds is how long a Slot is available without a break before it
 	// counts (R8); 0..3600, default 30.
 	MinReadySeconds *int `json:"min_ready_seconds,omitempty"`

@@ -64,7 +64,7 @@ func (v *validator) budget(s Spec) {
 	if n := p.MaxUnavailableFixed; n != nil && *n < 0 {
 		v.add(fixed, "", "is %d: must be at least 1", *n)
 	}
-	const zero = "is 0 and so is max_surge_fixed: nothing could ever be updated; set one of them to 1"
+	const zero = "is 0, and so is max_surge_fixed (or max_surge_percent): nothing could ever be updated; set one of them to 1"
 	if n := p.MaxUnavailableFixed; n != nil && *n == 0 && MaxSurge(s) == 0 {
 		v.add(fixed, "R15", zero)
 	}
@@ -74,18 +74,26 @@ func (v *validator) budget(s Spec) {
 	v.surge(s)
 }
 
-// surge bounds the extra Slots of a rollout (R15a).
+// surge bounds the extra Slots of a rollout (R14, R15a).
 func (v *validator) surge(s Spec) {
-	const path = "update_policy.max_surge_fixed"
-	n := s.UpdatePolicy.MaxSurgeFixed
+	const fixed, percent = "update_policy.max_surge_fixed", "update_policy.max_surge_percent"
+	p := s.UpdatePolicy
+	path := fixed
+	if p.MaxSurgePercent != nil {
+		path = percent
+	}
+	n := MaxSurge(s)
 	switch most := mostReplicas(s); {
-	case n == nil:
-	case *n < 0:
-		v.add(path, "R15a", "is %d: must be at least 0", *n)
-	case *n > most-s.Replicas && s.Replicas <= most:
-		v.add(path, "R15a", "is %d: with replicas (%d) the group would have more than %d slots during a rollout; at most %d", *n, s.Replicas, most, most-s.Replicas)
-	case *n == 1 && s.Replicas == 1 && HasVoters(s):
-		v.add(path, "R15a", "is 1: with one voter that makes two, of which none can be spared; use 2")
+	case p.MaxSurgeFixed != nil && p.MaxSurgePercent != nil:
+		v.add(fixed, "", "and max_surge_percent are both set: keep one")
+	case p.MaxSurgeFixed != nil && *p.MaxSurgeFixed < 0:
+		v.add(fixed, "R15a", "is %d: must be at least 0", *p.MaxSurgeFixed)
+	case p.MaxSurgePercent != nil && (*p.MaxSurgePercent < 0 || *p.MaxSurgePercent > 100):
+		v.add(percent, "R14", "is %d: must be 0 to 100", *p.MaxSurgePercent)
+	case n > 0 && n > most-s.Replicas && s.Replicas <= most:
+		v.add(path, "R15a", "makes %d extra slots: with replicas (%d) the group would have more than %d slots during a rollout; at most %d", n, s.Replicas, most, most-s.Replicas)
+	case n == 1 && s.Replicas == 1 && HasVoters(s):
+		v.add(path, "R15a", "makes 1 extra slot: with one voter that makes two, of which none can be spared; use max_surge_fixed = 2")
 	}
 }
 

@@ -140,6 +140,14 @@ func TestR15a_ExtraSlots(t *testing.T) {
 	wantProblem(t, s, "update_policy.max_surge_fixed", "R15a")
 	s.Workload, s.Replicas, s.UpdatePolicy.MaxSurgeFixed = Workload{Kind: WorkloadEtcd}, 1, ptr(1)
 	wantProblem(t, s, "update_policy.max_surge_fixed", "R15a")
+	s.UpdatePolicy.MaxSurgePercent = ptr(50)
+	wantProblem(t, s, "update_policy.max_surge_fixed", "")
+	s.UpdatePolicy.MaxSurgeFixed = nil
+	wantProblem(t, s, "update_policy.max_surge_percent", "R15a")
+	for percent, rule := range map[int]string{-1: "R14", 101: "R14"} {
+		s.UpdatePolicy.MaxSurgePercent = ptr(percent)
+		wantProblem(t, s, "update_policy.max_surge_percent", rule)
+	}
 }
 
 func TestR13_PercentRangeAndExclusion(t *testing.T) {

@@ -98,6 +98,8 @@ type Facts struct {
 	// CVM goes, not after.
 	Set         SetWord
 	LeavesAlive bool
+	// Member is what the set knows the member by; empty: nobody tells.
+	Member string
 
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string

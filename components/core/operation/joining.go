@@ -50,8 +50,7 @@ func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
 		return op.overdue(f, now)
 	}
 	if reason, out := op.outOfSet(f); !out {
-		op.Leaves = op.Leaves || f.Set == SetListed
-		return op.because(reason).overdue(f, now)
+		return op.leaveAs(f).because(reason).overdue(f, now)
 	}
 	return op.end(Done, "", "the CVM is gone", now), nil
 }

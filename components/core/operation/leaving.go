@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -35,6 +36,9 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	case SetUnasked, SetAbsent:
 		return "", true
 	case SetListed:
+		if op.LeavesAs != "" && f.Member != "" && f.Member != op.LeavesAs {
+			return fmt.Sprintf("the set lists %s as member %s, and the one that is to leave was %s: somebody else put it there", op.Slot, f.Member, op.LeavesAs), false
+		}
 		return "waits until the other members take " + op.Slot + " out of their set", false
 	case SetUnknown:
 	}
@@ -51,10 +55,20 @@ func (op Operation) Leaving() bool {
 // leave records that the others are to take the member out of their set. From here on it
 // cannot be called off: the member may be out already.
 func (op Operation) leave(f Facts, now time.Time) Operation {
-	if f.Set != SetListed || op.Leaves {
+	if f.Set == SetListed && !op.Leaves {
+		op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	}
+	return op.leaveAs(f)
+}
+
+// leaveAs records who is to leave, once it is known: the order names that one.
+func (op Operation) leaveAs(f Facts) Operation {
+	if f.Set != SetListed {
 		return op
 	}
 	op.Leaves = true
-	op.HealthyDeadline = now.Add(f.Limits.Healthy)
+	if op.LeavesAs == "" {
+		op.LeavesAs = f.Member
+	}
 	return op
 }

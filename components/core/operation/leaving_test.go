@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -104,5 +105,36 @@ func TestR128_WhoIsGoneIsNotWaitedForToDrain(t *testing.T) {
 	}
 	if op, _ = Advance(op, f, leavingAt.Add(6*time.Second)); op.Phase != Drained {
 		t.Errorf("its agent is silent: %s", op.Phase)
+	}
+}
+
+// Who is to leave is recorded with the leave, and is that one for as long as the step goes on.
+func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
+	f := leavingFacts(SetListed, true)
+	f.Member = "a1"
+	op, _ := Advance(leavingOp(Delete), f, leavingAt)
+	if !op.Leaves || op.LeavesAs != "a1" {
+		t.Fatalf("leaves %t as %q", op.Leaves, op.LeavesAs)
+	}
+	f.Member = "b2"
+	op, effects := Advance(op, f, leavingAt)
+	if op.LeavesAs != "a1" || len(effects) != 0 || op.Phase != Drained || !strings.Contains(op.Reason, "b2") {
+		t.Errorf("another one has its name: leaves as %q, %s, %d effects: %s", op.LeavesAs, op.Phase, len(effects), op.Reason)
+	}
+	if op, effects = Advance(op, leavingFacts(SetAbsent, true), leavingAt); len(effects) != 1 || op.LeavesAs != "a1" {
+		t.Errorf("it is out: %d effects, leaves as %q", len(effects), op.LeavesAs)
+	}
+	// One that was recorded before anybody told ids learns it.
+	op, _ = Advance(leavingOp(Delete), leavingFacts(SetListed, true), leavingAt)
+	if op, _ = Advance(op, f, leavingAt); op.LeavesAs != "b2" {
+		t.Errorf("leaves as %q", op.LeavesAs)
+	}
+	// So does one of which the CVM goes first.
+	op, _ = Advance(leavingOp(Delete), leavingFacts(SetListed, false), leavingAt)
+	f = leavingFacts(SetListed, false)
+	f.Platform, f.Member, f.PlatformKnown = nil, "a1", true
+	op.Phase = Booting
+	if op, _ = Advance(op, f, leavingAt.Add(time.Second)); !op.Leaves || op.LeavesAs != "a1" {
+		t.Errorf("its CVM is gone: leaves %t as %q, %s", op.Leaves, op.LeavesAs, op.Phase)
 	}
 }

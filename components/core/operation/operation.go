@@ -139,6 +139,9 @@ type Operation struct {
 	Joins bool `json:"joins,omitempty"`
 	// Leaves: the other members of the workload's set are to take the Slot out of it.
 	Leaves bool `json:"leaves,omitempty"`
+	// LeavesAs is what the set knew the member by when that was recorded (group.SetChange):
+	// whoever comes under the Slot's name after it does not have to go.
+	LeavesAs string `json:"leaves_as,omitempty"`
 	// Part is what the last call changes, Applied the parts whose effect is certain. Parts
 	// are applied one after the other, one call each.
 	Part    Part   `json:"part,omitempty"`

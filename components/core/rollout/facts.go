@@ -49,6 +49,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	w.addSeen(&f, m)
 	f.AwaitsQuorum = w.awaitsQuorum(m)
 	f.Set, f.LeavesAlive = w.inSet(m), group.LeavesAlive(w.spec)
+	f.Member = w.view.ids[m.slot]
 	f.Unwanted = w.unwanted(m, op)
 	if op.Kind == operation.Drain {
 		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})

@@ -39,7 +39,26 @@ func (w *world) setDoubt() string {
 }
 
 func (w *world) listed(m *member) bool {
-	return slices.Contains(w.view.voters, m.slot) || slices.Contains(w.view.learners, m.slot)
+	return slices.Contains(w.view.voters, m.slot) || slices.Contains(w.view.learners, m.slot) || w.stillThere(m)
+}
+
+// stillThere: the incarnation of m that is to leave is listed, if only by its id. Consul
+// forgets the name of a server before its vote.
+func (w *world) stillThere(m *member) bool {
+	if m.open == nil || !m.open.Leaving() || m.open.LeavesAs == "" {
+		return false
+	}
+	_, there := w.view.ids[m.open.LeavesAs]
+	return there
+}
+
+// idOf is what the set knows the incarnation by that is to be changed. Of one that leaves it
+// is what its step recorded: whoever has its name by now came after it.
+func (w *world) idOf(m *member) string {
+	if m.open != nil && m.open.Leaving() && m.open.LeavesAs != "" {
+		return m.open.LeavesAs
+	}
+	return w.view.ids[m.slot]
 }
 
 // formed: the set was founded, as far as is known.
@@ -244,12 +263,12 @@ func (w *world) setChange() (lead *member, change *group.SetChange) {
 	}
 	for _, m := range w.everyone {
 		if m != lead && w.listed(m) && w.isOut(m) && len(w.holdsOfLeaving(candidate{m: m}, look{taken: &taken{}})) == 0 {
-			return lead, &group.SetChange{Do: group.SetRemove, Slot: m.slot}
+			return lead, &group.SetChange{Do: group.SetRemove, Slot: m.slot, Member: w.idOf(m)}
 		}
 	}
 	for _, m := range w.everyone {
 		if verb := w.joinsBy(m); m != lead && verb != "" {
-			return lead, &group.SetChange{Do: verb, Slot: m.slot}
+			return lead, &group.SetChange{Do: verb, Slot: m.slot, Member: w.idOf(m)}
 		}
 	}
 	return nil, nil

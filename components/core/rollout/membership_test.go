@@ -15,6 +15,9 @@ func changeOf(p Plan) string {
 	for _, r := range p.Slots {
 		if m := r.Membership; m != nil && m.Change != nil {
 			out += fmt.Sprintf("%s: %s %s", r.Slot, m.Change.Do, m.Change.Slot)
+			if m.Change.Member != "" {
+				out += " as " + m.Change.Member
+			}
 		}
 	}
 	return out
@@ -237,5 +240,40 @@ func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
 	}
 	if p = f.plan(); !slices.Equal(p.Forget, []string{"db-3"}) || changeOf(p) != "" {
 		t.Errorf("forgets %v, %q", p.Forget, changeOf(p))
+	}
+}
+
+// A change names the incarnation that the leader's set lists, or the one that its step recorded.
+func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
+	f := newFixture(4, "etcd")
+	f.spec.Replicas = 3
+	f.leavingOp(3)
+	lead := f.obs.Slots[0].Report
+	lead.MemberIDs = map[string]string{"db-3": "b2"}
+	if got := changeOf(f.plan()); got != "db-0: remove db-3 as b2" {
+		t.Errorf("the step recorded none: %q", got)
+	}
+	if facts := f.facts(f.rec.Operations[0]); facts.Member != "b2" {
+		t.Errorf("the step hears of %q", facts.Member)
+	}
+	f.rec.Operations[0].LeavesAs = "a1"
+	if got := changeOf(f.plan()); got != "db-0: remove db-3 as a1" {
+		t.Errorf("the step recorded another one: %q", got)
+	}
+	// The name is gone from the set, and the incarnation is not.
+	for i := range 4 {
+		f.obs.Slots[i].Report.Voters = []string{"a1", "db-0", "db-1", "db-2"}
+	}
+	lead.MemberIDs = map[string]string{"a1": "a1"}
+	if got, facts := changeOf(f.plan()), f.facts(f.rec.Operations[0]); got != "db-0: remove db-3 as a1" || facts.Set != operation.SetListed {
+		t.Errorf("it is listed without a name: %q, the set says %q", got, facts.Set)
+	}
+
+	f = newFixture(4, "etcd")
+	f.joiner(3)
+	f.obs.Slots[0].Report.Learners, f.obs.Slots[0].Report.MemberIDs = []string{"db-3"}, map[string]string{"db-3": "c3"}
+	f.obs.Slots[3].Report.MemberAlive = true
+	if got := changeOf(f.plan()); got != "db-0: promote db-3 as c3" {
+		t.Errorf("listed and up: %q", got)
 	}
 }

@@ -155,6 +155,10 @@ type Report struct {
 	Voters []string
 	// Learners belong to the set without a vote, as the same configuration lists them.
 	Learners []string
+	// MemberIDs are what the same configuration knows the members by, by their Slots; one of
+	// which it does not know the Slot stands there under its id. Workloads without such ids
+	// have none.
+	MemberIDs map[string]string
 	// QuorumMember: the workload has a voter set and this member is asked about it.
 	QuorumMember     bool
 	Busy             []string

@@ -63,7 +63,7 @@ func (w *world) changeSet() {
 		w.set.learners[slot], w.set.disks[slot] = true, c.uuid
 		w.log("%s lists %s", lead.slot, slot)
 	case group.SetPromote:
-		if c == nil || !w.set.learners[slot] || !w.works(c) || w.now.Sub(c.upAt) < catchUpTakes {
+		if c == nil || w.set.disks[slot] != own.Change.Member || !w.set.learners[slot] || !w.works(c) || w.now.Sub(c.upAt) < catchUpTakes {
 			return
 		}
 		delete(w.set.learners, slot)
@@ -71,7 +71,7 @@ func (w *world) changeSet() {
 		slices.Sort(w.voters)
 		w.log("%s gives %s its vote", lead.slot, slot)
 	case group.SetRemove:
-		if !w.set.learners[slot] && !slices.Contains(w.voters, slot) {
+		if !w.set.learners[slot] && !slices.Contains(w.voters, slot) || w.kind == group.WorkloadEtcd && w.set.disks[slot] != own.Change.Member {
 			return
 		}
 		delete(w.set.learners, slot)

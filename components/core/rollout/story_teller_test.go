@@ -145,6 +145,11 @@ func (s *story) option(text string) error {
 		s.c.timing.Settle = length
 		return notLength
 	case "max_surge":
+		if share, ok := strings.CutSuffix(value, "%"); ok {
+			percent, err := strconv.Atoi(share)
+			p.MaxSurgePercent = &percent
+			return err
+		}
 		p.MaxSurgeFixed = &number
 		return notNumber
 	case "max_unavailable":

@@ -350,6 +350,7 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 	}
 	if w.kind != group.WorkloadPatroni {
 		r.Voters, r.Learners, r.QuorumMember = slices.Clone(w.voters), w.listing(), votes
+		r.MemberIDs = maps.Clone(w.set.disks)
 		if w.leader == "" {
 			r.MemberReady, r.CaughtUp, r.Epoch = false, nil, 0
 		}

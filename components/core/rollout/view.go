@@ -22,6 +22,8 @@ type view struct {
 	votersDoubt string
 	// learners are those who belong to the set without a vote, as its leader lists them.
 	learners []string
+	// ids are what the set knows its members by, as its leader lists them.
+	ids map[string]string
 	// healthy is H: voters positively known to vote, on the leader's term, caught up.
 	healthy map[string]bool
 }
@@ -38,7 +40,7 @@ func (w *world) look() view {
 	v.leader, v.leaderDoubt = w.findLeader()
 	v.voters, v.votersDoubt = w.findVoters(w.find(v.leader))
 	if lead := w.find(v.leader); lead != nil {
-		v.learners = lead.report.Learners
+		v.learners, v.ids = lead.report.Learners, lead.report.MemberIDs
 	}
 	w.nameSilent()
 	for _, m := range w.everyone {

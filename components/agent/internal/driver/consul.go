@@ -19,7 +19,8 @@ import (
 // Settings:
 //
 //	http_addr   address of the server's HTTP port, default 127.0.0.1:8500.
-//	token_file  file with a token that has operator = "write"; read for each call.
+//	token_file  file with a token that has operator = "write" and node_prefix "" = "read";
+//	            read for each call.
 type consul struct {
 	self      string
 	base      string
@@ -92,11 +93,14 @@ func (c *consul) Observe(ctx context.Context) (View, error) {
 }
 
 func judgeConsul(v *View, self string, me consulSelf, raft consulRaft, auto consulHealth) {
+	v.MemberIDs = make(map[string]string, len(raft.Servers))
 	for _, s := range raft.Servers {
+		name := s.name()
+		v.MemberIDs[name] = s.ID
 		if s.Voter {
-			v.Voters = append(v.Voters, s.Node)
+			v.Voters = append(v.Voters, name)
 		} else {
-			v.Learners = append(v.Learners, s.Node)
+			v.Learners = append(v.Learners, name)
 		}
 		if s.Leader {
 			v.Leader = s.Node

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -14,11 +15,12 @@ var _ Changer = (*consul)(nil)
 func (c *consul) Join(context.Context, string) error { return nil }
 
 // Promote has nothing to do: autopilot gives a server its vote once it is stable.
-func (c *consul) Promote(context.Context, string) error { return nil }
+func (c *consul) Promote(context.Context, string, string) error { return nil }
 
-// Leave takes a server that is gone out of raft, and out of the gossip, so that its name is
-// free for the next one. One that lives would be listed again at once.
-func (c *consul) Leave(ctx context.Context, slot string) error {
+// Leave takes a server that is gone out of the gossip, so that its name is free for the next
+// one, and out of raft. One that lives is refused: it would be listed again at once, and a
+// forced leave of it stops it only for others.
+func (c *consul) Leave(ctx context.Context, slot, id string) error {
 	if slot == c.self {
 		return fmt.Errorf("%w: %s is this server itself: another one takes it out", ErrUnsafe, slot)
 	}
@@ -26,19 +28,60 @@ func (c *consul) Leave(ctx context.Context, slot string) error {
 	if err != nil {
 		return err
 	}
-	// First the gossip: the leader lists again who is in it.
-	if err := c.put(ctx, http.MethodPut, "/v1/agent/force-leave/"+url.PathEscape(slot)+"?prune=1", header); err != nil {
-		return err
-	}
 	var raft consulRaft
 	if err := c.get(ctx, "/v1/operator/raft/configuration", header, &raft); err != nil {
 		return fmt.Errorf("%w: %w", ErrTransient, err)
 	}
-	id, listed := raft.server(slot)
+	peer, listed := raft.server(slot, id)
+	if listed && id != "" && peer.name() != slot && peer.name() != id {
+		return fmt.Errorf("%w: server %s is %s, not %s", ErrUnsafe, id, peer.Node, slot)
+	}
+	// First the gossip: the leader lists again who is in it.
+	if err := c.forget(ctx, header, slot, id); err != nil {
+		return err
+	}
 	if !listed {
 		return nil
 	}
-	return c.put(ctx, http.MethodDelete, "/v1/operator/raft/peer?id="+url.QueryEscape(id), header)
+	return c.removePeer(ctx, header, peer.ID)
+}
+
+// forget takes slot's server out of the gossip. One that came under its name since has another
+// id, and stays.
+func (c *consul) forget(ctx context.Context, header http.Header, slot, id string) error {
+	var members []consulMember
+	if err := c.get(ctx, "/v1/agent/members", header, &members); err != nil {
+		return fmt.Errorf("%w: %w", ErrTransient, err)
+	}
+	named := func(name string) int {
+		return slices.IndexFunc(members, func(m consulMember) bool { return m.Name == name })
+	}
+	at := named(slot)
+	switch {
+	case named(c.self) < 0: // Consul leaves out what the token may not see
+		return fmt.Errorf("%w: whether %s lives is not known: the token of token_file lacks node_prefix \"\" with policy \"read\"", ErrUnsafe, slot)
+	case at < 0, id != "" && members[at].Tags["id"] != id:
+		return nil
+	case members[at].Status == consulAlive:
+		return fmt.Errorf("%w: %s still takes part in the gossip: a server that lives comes back by itself", ErrUnsafe, slot)
+	}
+	return c.put(ctx, http.MethodPut, "/v1/agent/force-leave/"+url.PathEscape(slot)+"?prune=1", header)
+}
+
+// removePeer takes the server out of raft, if the gossip did not do so already.
+func (c *consul) removePeer(ctx context.Context, header http.Header, id string) error {
+	err := c.put(ctx, http.MethodDelete, "/v1/operator/raft/peer?id="+url.QueryEscape(id), header)
+	if err == nil {
+		return nil
+	}
+	var raft consulRaft
+	if again := c.get(ctx, "/v1/operator/raft/configuration", header, &raft); again != nil {
+		return err
+	}
+	if _, listed := raft.server("", id); !listed {
+		return nil
+	}
+	return err
 }
 
 // put makes a call whose answer is only whether it was done.

@@ -30,14 +30,36 @@ type consulSelf struct {
 	}
 }
 
-type consulRaft struct {
-	Servers []struct {
-		ID     string
-		Node   string
-		Leader bool
-		Voter  bool
-	}
+type consulRaft struct{ Servers []consulPeer }
+
+// consulPeer is a server in raft. Its ID is the node id, which stands on its disk.
+type consulPeer struct {
+	ID     string
+	Node   string
+	Leader bool
+	Voter  bool
 }
+
+// consulUnknown stands where the gossip has forgotten the node of a raft server.
+const consulUnknown = "(unknown)"
+
+// name is the server's Slot, or its id where nobody knows its name any more.
+func (p consulPeer) name() string {
+	if p.Node == "" || p.Node == consulUnknown {
+		return p.ID
+	}
+	return p.Node
+}
+
+// consulMember is a node in the gossip.
+type consulMember struct {
+	Name   string
+	Tags   map[string]string
+	Status int
+}
+
+// consulAlive is serf's StatusAlive.
+const consulAlive = 1
 
 func (r consulRaft) leader() string {
 	for _, s := range r.Servers {
@@ -107,12 +129,13 @@ func (c *consul) keepVoters(ctx context.Context, header http.Header, servers int
 	return strings.TrimSpace(string(answer)) == "true", nil
 }
 
-// server returns the id of whoever is listed under the name node, with a vote or without.
-func (r consulRaft) server(node string) (string, bool) {
+// server returns the server of that id, whatever its name; without an id, whoever is listed
+// under the name node, with a vote or without.
+func (r consulRaft) server(node, id string) (consulPeer, bool) {
 	for _, s := range r.Servers {
-		if s.Node == node {
-			return s.ID, true
+		if id != "" && s.ID == id || id == "" && s.Node == node {
+			return s, true
 		}
 	}
-	return "", false
+	return consulPeer{}, false
 }

@@ -148,7 +148,9 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 
 func (e *etcd) judge(v *View, status *clientv3.StatusResponse, members []*pb.Member, readErr error) {
 	me := ""
+	v.MemberIDs = make(map[string]string, len(members))
 	for _, m := range members {
+		v.MemberIDs[e.nameOf(m)] = etcdID(m)
 		if m.ID == status.Header.MemberId {
 			me = m.Name
 		}
@@ -217,7 +219,7 @@ func (e *etcd) CancelDrain(context.Context) error { return nil }
 
 func memberName(m *pb.Member) string {
 	if m.Name == "" {
-		return fmt.Sprintf("%x", m.ID)
+		return etcdID(m)
 	}
 	return m.Name
 }

@@ -18,10 +18,13 @@ var _ Changer = (*etcd)(nil)
 // etcdChangeLimit bounds one change of the members: a commit, and etcd's own wait for it.
 const etcdChangeLimit = 8 * time.Second
 
+// etcdID is a member's id as etcdctl writes it.
+func etcdID(m *pb.Member) string { return fmt.Sprintf("%x", m.ID) }
+
 // Join lists slot's address as a learner. The address is all that etcd knows of a member
 // before it starts.
 func (e *etcd) Join(ctx context.Context, slot string) error {
-	return e.change(ctx, slot, func(ctx context.Context, list []*pb.Member, found *pb.Member) error {
+	return e.change(ctx, slot, "", func(ctx context.Context, list []*pb.Member, found *pb.Member) error {
 		if found != nil {
 			return nil
 		}
@@ -35,11 +38,11 @@ func (e *etcd) Join(ctx context.Context, slot string) error {
 }
 
 // Promote gives slot its vote; etcd refuses it while slot lags behind.
-func (e *etcd) Promote(ctx context.Context, slot string) error {
-	return e.change(ctx, slot, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
+func (e *etcd) Promote(ctx context.Context, slot, id string) error {
+	return e.change(ctx, slot, id, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
 		switch {
 		case found == nil:
-			return fmt.Errorf("%w: %s is no member", ErrUnsafe, slot)
+			return fmt.Errorf("%w: %s %s is no member", ErrUnsafe, slot, id)
 		case !found.IsLearner:
 			return nil
 		}
@@ -52,11 +55,11 @@ func (e *etcd) Promote(ctx context.Context, slot string) error {
 }
 
 // Leave takes slot off the list; one that runs ends by itself then.
-func (e *etcd) Leave(ctx context.Context, slot string) error {
+func (e *etcd) Leave(ctx context.Context, slot, id string) error {
 	if slot == e.self {
 		return fmt.Errorf("%w: %s is this member itself: another one takes it out", ErrUnsafe, slot)
 	}
-	return e.change(ctx, slot, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
+	return e.change(ctx, slot, id, func(ctx context.Context, _ []*pb.Member, found *pb.Member) error {
 		if found == nil {
 			return nil
 		}
@@ -70,12 +73,16 @@ func (e *etcd) Leave(ctx context.Context, slot string) error {
 
 // change makes one change by a list of members that a majority vouches for. Its errors say
 // what the caller may do.
-func (e *etcd) change(ctx context.Context, slot string, do func(context.Context, []*pb.Member, *pb.Member) error) error {
+func (e *etcd) change(ctx context.Context, slot, id string, do func(context.Context, []*pb.Member, *pb.Member) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, etcdChangeLimit, fmt.Errorf("the members did not decide within %s", etcdChangeLimit))
 	defer cancel()
 	list, err := e.local.MemberList(ctx)
+	var found *pb.Member
 	if err == nil {
-		err = do(ctx, list.Members, e.find(list.Members, slot))
+		found, err = e.incarnation(list.Members, slot, id)
+	}
+	if err == nil {
+		err = do(ctx, list.Members, found)
 	}
 	switch {
 	case err == nil, errors.Is(err, ErrUnsafe), errors.Is(err, ErrTransient):
@@ -87,6 +94,24 @@ func (e *etcd) change(ctx context.Context, slot string, do func(context.Context,
 		return fmt.Errorf("%w: %w", ErrTransient, context.Cause(ctx))
 	}
 	return fmt.Errorf("%w: %w", ErrTransient, err)
+}
+
+// incarnation is slot's member of that id, nil where there is none; without an id, whoever has
+// the name. One of that id that another Slot has is nobody's to change in slot's name.
+func (e *etcd) incarnation(list []*pb.Member, slot, id string) (*pb.Member, error) {
+	if id == "" {
+		return e.find(list, slot), nil
+	}
+	for _, m := range list {
+		if etcdID(m) != id {
+			continue
+		}
+		if name := e.nameOf(m); name != slot && name != id {
+			return nil, fmt.Errorf("%w: member %s is %s, not %s", ErrUnsafe, id, name, slot)
+		}
+		return m, nil
+	}
+	return nil, nil
 }
 
 // find is the member that is named as slot, or that has its address and no name yet.

@@ -7,8 +7,10 @@ import (
 	"cadre.dev/core/group"
 )
 
-func change(do, slot string) group.SetChange {
-	return group.SetChange{Do: group.SetVerb(do), Slot: slot}
+func change(do, slot string) group.SetChange { return changeOf(do, slot, "") }
+
+func changeOf(do, slot, id string) group.SetChange {
+	return group.SetChange{Do: group.SetVerb(do), Slot: slot, Member: id}
 }
 
 // Who asks a workload of which nobody changes the set, or for what is no change, is told so.

@@ -98,6 +98,13 @@ func (p *proc) stop() {
 	_ = p.cmd.Wait() // the exit code says nothing (workload-handover 2.6)
 }
 
+// kill ends the member as its machine's end would: it takes leave of nobody.
+func (p *proc) kill() {
+	p.t.Helper()
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	_ = p.cmd.Wait() // it says that it was killed
+}
+
 // within polls f until it gives nil; the last error is the failure.
 func within(t *testing.T, limit time.Duration, what string, f func(context.Context) error) {
 	t.Helper()

@@ -195,6 +195,7 @@ func TestReportsAreBounded(t *testing.T) {
 		"missing":       nil,
 		"long leader":   {Member: &controlv1.MemberView{Leader: long}},
 		"long voter":    {Member: &controlv1.MemberView{Voters: []string{long}}},
+		"long member":   {Member: &controlv1.MemberView{MemberIds: map[string]string{"pg-0": long}}},
 		"long check":    {Checks: []*controlv1.CheckResult{{Name: long}}},
 		"long id":       {Steps: []*controlv1.StepResult{{OperationId: long}}},
 		"many steps":    {Steps: make([]*controlv1.StepResult, maxSteps+1)},

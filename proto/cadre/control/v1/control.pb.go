@@ -1558,7 +1558,10 @@ type MemberView struct {
 	// False: this member takes no part in quorum (no voters known to the workload).
 	QuorumMember bool `protobuf:"varint,14,opt,name=quorum_member,json=quorumMember,proto3" json:"quorum_member,omitempty"`
 	// Slot names of those who belong to the same configuration without a vote.
-	Learners      []string `protobuf:"bytes,15,rep,name=learners,proto3" json:"learners,omitempty"`
+	Learners []string `protobuf:"bytes,15,rep,name=learners,proto3" json:"learners,omitempty"`
+	// What the workload knows these members by, by Slot name; one without a known Slot stands
+	// under its id.
+	MemberIds     map[string]string `protobuf:"bytes,16,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1694,6 +1697,13 @@ func (x *MemberView) GetQuorumMember() bool {
 func (x *MemberView) GetLearners() []string {
 	if x != nil {
 		return x.Learners
+	}
+	return nil
+}
+
+func (x *MemberView) GetMemberIds() map[string]string {
+	if x != nil {
+		return x.MemberIds
 	}
 	return nil
 }
@@ -2904,7 +2914,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x06health\x18\x02 \x01(\x0e2\x18.cadre.control.v1.HealthR\x06health\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
-	"\vinformative\x18\x05 \x01(\bR\vinformative\"\xe2\x03\n" +
+	"\vinformative\x18\x05 \x01(\bR\vinformative\"\xec\x04\n" +
 	"\n" +
 	"MemberView\x12*\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x12\x14\n" +
@@ -2923,7 +2933,12 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"mayDisrupt\x12,\n" +
 	"\x12may_disrupt_reason\x18\r \x01(\tR\x10mayDisruptReason\x12#\n" +
 	"\rquorum_member\x18\x0e \x01(\bR\fquorumMember\x12\x1a\n" +
-	"\blearners\x18\x0f \x03(\tR\blearnersB\f\n" +
+	"\blearners\x18\x0f \x03(\tR\blearners\x12J\n" +
+	"\n" +
+	"member_ids\x18\x10 \x03(\v2+.cadre.control.v1.MemberView.MemberIdsEntryR\tmemberIds\x1a<\n" +
+	"\x0eMemberIdsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
 	"_caught_upB\f\n" +
 	"\n" +
@@ -3075,7 +3090,7 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Verb)(0),                      // 0: cadre.control.v1.Verb
 	(StepState)(0),                 // 1: cadre.control.v1.StepState
@@ -3123,13 +3138,14 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(*MeshBenchResponse)(nil),      // 43: cadre.control.v1.MeshBenchResponse
 	nil,                            // 44: cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
 	nil,                            // 45: cadre.control.v1.Desired.SecretEpochsEntry
-	nil,                            // 46: cadre.control.v1.Report.SecretEpochsEntry
-	(*timestamppb.Timestamp)(nil),  // 47: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 48: google.protobuf.Duration
-	(*v1.Link)(nil),                // 49: cadre.mesh.v1.Link
-	(*v1.Ping)(nil),                // 50: cadre.mesh.v1.Ping
-	(v1.Direction)(0),              // 51: cadre.mesh.v1.Direction
-	(*v1.Bench)(nil),               // 52: cadre.mesh.v1.Bench
+	nil,                            // 46: cadre.control.v1.MemberView.MemberIdsEntry
+	nil,                            // 47: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),  // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 49: google.protobuf.Duration
+	(*v1.Link)(nil),                // 50: cadre.mesh.v1.Link
+	(*v1.Ping)(nil),                // 51: cadre.mesh.v1.Ping
+	(v1.Direction)(0),              // 52: cadre.mesh.v1.Direction
+	(*v1.Bench)(nil),               // 53: cadre.mesh.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	44, // 0: cadre.control.v1.BeginHandoverResponse.not_holding:type_name -> cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
@@ -3138,67 +3154,68 @@ var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	23, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
 	45, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
 	0,  // 5: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	47, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	48, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
+	48, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	49, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
 	0,  // 8: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
 	1,  // 9: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	47, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	48, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
 	2,  // 11: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	47, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	48, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
 	3,  // 13: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
-	2,  // 14: cadre.control.v1.BackendState.health:type_name -> cadre.control.v1.Health
-	30, // 15: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	29, // 16: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
-	47, // 17: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
-	26, // 18: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
-	25, // 19: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
-	24, // 20: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	48, // 21: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	47, // 22: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	46, // 23: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
-	27, // 24: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
-	34, // 25: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
-	35, // 26: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
-	35, // 27: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
-	4,  // 28: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	49, // 29: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
-	50, // 30: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
-	51, // 31: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
-	48, // 32: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
-	52, // 33: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
-	20, // 34: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	28, // 35: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	32, // 36: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	18, // 37: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
-	9,  // 38: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
-	11, // 39: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
-	7,  // 40: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	36, // 41: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
-	38, // 42: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
-	40, // 43: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
-	42, // 44: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
-	13, // 45: cadre.control.v1.AgentService.HoldRoutes:input_type -> cadre.control.v1.HoldRoutesRequest
-	16, // 46: cadre.control.v1.AgentService.ReleaseRoutes:input_type -> cadre.control.v1.ReleaseRoutesRequest
-	5,  // 47: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
-	21, // 48: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	31, // 49: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	33, // 50: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	19, // 51: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
-	10, // 52: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
-	12, // 53: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
-	8,  // 54: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	37, // 55: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
-	39, // 56: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
-	41, // 57: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
-	43, // 58: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
-	15, // 59: cadre.control.v1.AgentService.HoldRoutes:output_type -> cadre.control.v1.HoldRoutesResponse
-	17, // 60: cadre.control.v1.AgentService.ReleaseRoutes:output_type -> cadre.control.v1.ReleaseRoutesResponse
-	6,  // 61: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
-	48, // [48:62] is the sub-list for method output_type
-	34, // [34:48] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	46, // 14: cadre.control.v1.MemberView.member_ids:type_name -> cadre.control.v1.MemberView.MemberIdsEntry
+	2,  // 15: cadre.control.v1.BackendState.health:type_name -> cadre.control.v1.Health
+	30, // 16: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
+	29, // 17: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
+	48, // 18: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	26, // 19: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
+	25, // 20: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
+	24, // 21: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
+	49, // 22: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	48, // 23: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	47, // 24: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	27, // 25: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
+	34, // 26: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
+	35, // 27: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
+	35, // 28: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
+	4,  // 29: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
+	50, // 30: cadre.control.v1.MeshStatusResponse.links:type_name -> cadre.mesh.v1.Link
+	51, // 31: cadre.control.v1.MeshPingResponse.ping:type_name -> cadre.mesh.v1.Ping
+	52, // 32: cadre.control.v1.MeshBenchRequest.direction:type_name -> cadre.mesh.v1.Direction
+	49, // 33: cadre.control.v1.MeshBenchRequest.duration:type_name -> google.protobuf.Duration
+	53, // 34: cadre.control.v1.MeshBenchResponse.bench:type_name -> cadre.mesh.v1.Bench
+	20, // 35: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	28, // 36: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	32, // 37: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	18, // 38: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
+	9,  // 39: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
+	11, // 40: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
+	7,  // 41: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	36, // 42: cadre.control.v1.AgentService.MeshStatus:input_type -> cadre.control.v1.MeshStatusRequest
+	38, // 43: cadre.control.v1.AgentService.MeshPing:input_type -> cadre.control.v1.MeshPingRequest
+	40, // 44: cadre.control.v1.AgentService.MeshAllowBench:input_type -> cadre.control.v1.MeshAllowBenchRequest
+	42, // 45: cadre.control.v1.AgentService.MeshBench:input_type -> cadre.control.v1.MeshBenchRequest
+	13, // 46: cadre.control.v1.AgentService.HoldRoutes:input_type -> cadre.control.v1.HoldRoutesRequest
+	16, // 47: cadre.control.v1.AgentService.ReleaseRoutes:input_type -> cadre.control.v1.ReleaseRoutesRequest
+	5,  // 48: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	21, // 49: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	31, // 50: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	33, // 51: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	19, // 52: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
+	10, // 53: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
+	12, // 54: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
+	8,  // 55: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	37, // 56: cadre.control.v1.AgentService.MeshStatus:output_type -> cadre.control.v1.MeshStatusResponse
+	39, // 57: cadre.control.v1.AgentService.MeshPing:output_type -> cadre.control.v1.MeshPingResponse
+	41, // 58: cadre.control.v1.AgentService.MeshAllowBench:output_type -> cadre.control.v1.MeshAllowBenchResponse
+	43, // 59: cadre.control.v1.AgentService.MeshBench:output_type -> cadre.control.v1.MeshBenchResponse
+	15, // 60: cadre.control.v1.AgentService.HoldRoutes:output_type -> cadre.control.v1.HoldRoutesResponse
+	17, // 61: cadre.control.v1.AgentService.ReleaseRoutes:output_type -> cadre.control.v1.ReleaseRoutesResponse
+	6,  // 62: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	49, // [49:63] is the sub-list for method output_type
+	35, // [35:49] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
@@ -3213,7 +3230,7 @@ func file_cadre_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

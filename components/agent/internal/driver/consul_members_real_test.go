@@ -1,0 +1,85 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// TestConsulServersLeave takes the server of a lost CVM out of real Consul servers, and lets
+// another one come under its name.
+func TestConsulServersLeave(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three Consul servers")
+	}
+	c := consulServers(t, 5)
+	within(t, c.settle, "form", c.healthy)
+	lead := c.leader(t)
+	lost := (lead + 1) % 3
+	old := c.id(t, consulName(lost))
+	for what, change := range map[string]struct{ slot, id string }{
+		"one that lives":     {consulName(lost), old},
+		"the leader itself":  {consulName(lead), c.id(t, consulName(lead))},
+		"another one's name": {consulName((lead + 2) % 3), old},
+	} {
+		if err := Change(t.Context(), c.drivers[lead], changeOf("remove", change.slot, change.id)); !errors.Is(err, ErrUnsafe) {
+			t.Errorf("%s is taken out: %v", what, err)
+		}
+	}
+	if err := c.healthy(t.Context()); err != nil {
+		t.Fatalf("after refused changes: %v", err)
+	}
+
+	c.procs[lost].kill()
+	c.leaves(t, lost, old)
+	c.leaves(t, lost, old)
+
+	// A new one, with another disk and the same name. One that comes within a second of the
+	// leave is listed when the leader next looks for such, once a minute.
+	c.procs[lost], c.drivers[lost] = startConsul(t, subnet(t, 5), lost, t.TempDir())
+	within(t, 2*c.settle, "the new server gets its vote", c.healthy)
+	if id := c.id(t, consulName(lost)); id == old || id == "" {
+		t.Fatalf("the new server has the id %q, the old one had %q", id, old)
+	}
+	at := c.leader(t)
+	if err := Change(t.Context(), c.drivers[at], changeOf("remove", consulName(lost), old)); err != nil {
+		t.Errorf("what was asked for the old server comes late: %v", err)
+	}
+	if err := c.healthy(t.Context()); err != nil {
+		t.Errorf("it changed something: %v", err)
+	}
+}
+
+// leaves asks the leader until the server of that id is out of raft.
+func (c *realCluster) leaves(t *testing.T, lost int, id string) {
+	t.Helper()
+	within(t, c.settle, "take "+c.names[lost]+" out", func(ctx context.Context) error {
+		for i, d := range c.drivers {
+			v, err := d.Observe(ctx)
+			if i == lost || err != nil || v.Role != RoleLeader {
+				continue
+			}
+			// Refused as long as the gossip has not noticed that it is gone.
+			if err := Change(ctx, d, changeOf("remove", c.names[lost], id)); err != nil {
+				return err
+			}
+			if v, err = d.Observe(ctx); err != nil || len(v.Voters) != 2 || slices.Contains(v.Voters, c.names[lost]) || v.MemberIDs[id] != "" {
+				return fmt.Errorf("voters %v, learners %v: %w", v.Voters, v.Learners, err)
+			}
+			return nil
+		}
+		return errors.New("nobody leads")
+	})
+}
+
+// id is what the leader knows that server by.
+func (c *realCluster) id(t *testing.T, name string) string {
+	t.Helper()
+	v, err := c.drivers[c.leader(t)].Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.MemberIDs[name]
+}

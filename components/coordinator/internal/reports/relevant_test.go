@@ -1,0 +1,20 @@
+package reports
+
+import (
+	"testing"
+
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// Another incarnation under the same name is news: an order names which one is meant.
+func TestAnotherIncarnationIsRelevant(t *testing.T) {
+	of := func(id string) *controlv1.Report {
+		return &controlv1.Report{MemberKnown: true, Member: &controlv1.MemberView{Voters: []string{"etcd-0"}, MemberIds: map[string]string{"etcd-0": id}}}
+	}
+	if relevant(of("a1"), of("a1")) || !relevant(of("a1"), of("b2")) {
+		t.Error("the same report is news, or another member is none")
+	}
+	if got := (Received{Report: of("a1")}).Observed().MemberIDs["etcd-0"]; got != "a1" {
+		t.Errorf("the planner hears of %q", got)
+	}
+}
