@@ -221,12 +221,8 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 }
 
 func (w *World) wellLocked(slot string) bool {
-	for _, c := range w.cvms {
-		if c.slot == slot && c.well {
-			return true
-		}
-	}
-	return false
+	c := w.cvms[Cluster+"-"+slot]
+	return c != nil && c.well
 }
 
 // bootLocked takes the CVM down and brings it up with what hash names, after a while.
@@ -264,6 +260,7 @@ func (w *World) removeLocked(c *cvm, why string) {
 	w.stopLocked(c, why)
 	c.boot = ""
 	delete(w.cvms, c.Name)
+	w.sorted = nil
 	if why == deleted {
 		w.workloads[c.group()].leave(c.slot)
 		w.electLocked(c.group(), why)

@@ -56,21 +56,20 @@ func (w *World) electLocked(name, why string) {
 // serveLocked notes who does not serve any more, and who does where elected.
 func (w *World) serveLocked(name, why string, elected bool) {
 	cluster := w.workloads[name]
+	votes := cluster.votes()
 	for _, c := range w.sortedLocked() {
 		if c.group() != name {
 			continue
 		}
-		e := trace.Event{By: c.slot, Group: name, Slot: c.slot, Boot: c.boot}
-		switch serves := c.well && (!cluster.votes() || cluster.leader != ""); {
+		switch serves := c.well && (!votes || cluster.leader != ""); {
 		case serves && !c.served && elected:
-			e.Kind = trace.Served
+			w.noteLocked(trace.Event{Kind: trace.Served, By: c.slot, Group: name, Slot: c.slot, Boot: c.boot})
 		case !serves && c.served:
-			e.Kind, e.Text = trace.Stopped, why
+			w.noteLocked(trace.Event{Kind: trace.Stopped, By: c.slot, Group: name, Slot: c.slot, Boot: c.boot, Text: why})
 		default:
 			continue
 		}
 		c.served = !c.served
-		w.noteLocked(e)
 	}
 }
 
