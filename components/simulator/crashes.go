@@ -39,9 +39,21 @@ func CrashAt(t *testing.T, p plan.Plan, ends string, points ...int) Crashed {
 	case len(broken) > 0:
 		return Crashed{p, Explain(p, out, broken)}
 	case got != ends:
-		return Crashed{p, fmt.Sprintf("%s\nit ends as\n%swithout a crash as\n%s", p, got, ends)}
+		return Crashed{p, fmt.Sprintf("%s\nit ends as\n%swithout a crash as\n%s%s\n%s", p, got, ends, reasons(out), out)}
 	}
 	return Crashed{Plan: p}
+}
+
+// reasons are what the groups name at the end for why they do not rest.
+func reasons(out trace.Trace) string {
+	var b strings.Builder
+	last := out[len(out)-1]
+	for _, name := range slices.Sorted(maps.Keys(last.Resting)) {
+		if why := last.Resting[name]; why != "" {
+			fmt.Fprintf(&b, "group %s does not rest: %s\n", name, why)
+		}
+	}
+	return b.String()
 }
 
 // end is the state that a run ends in, as far as it does not depend on when it got there.

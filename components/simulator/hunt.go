@@ -50,6 +50,12 @@ type Tally struct {
 	Broken map[uint64]Broken
 }
 
+// String is one line, for logs.
+func (s Tally) String() string {
+	return fmt.Sprintf("%d seeds, %d broken, with %d faults in %.1f virtual hours; %.0f seeds a core-minute",
+		s.Seeds, len(s.Broken), s.Faults, s.Virtual.Hours(), float64(s.Seeds)/s.Core.Minutes())
+}
+
 // Broken is a run that broke promises. Its trace is kept: a replay of the seed may take other
 // steps, and break none.
 type Broken struct {
@@ -118,6 +124,7 @@ func Explain(p plan.Plan, out trace.Trace, broken []check.Violation) string {
 	for _, v := range broken {
 		fmt.Fprintf(&b, "%s broken at %s: %s\n", v.ID, out[v.At].At, v.Message)
 	}
+	b.WriteString(reasons(out))
 	if len(broken) > 0 {
 		out = out[:broken[0].At+1]
 	}

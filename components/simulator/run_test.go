@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,11 +21,13 @@ import (
 )
 
 var (
-	seed   = flag.Uint64("seed", 0, "TestSeed: the seed to run; its trace is printed")
-	file   = flag.String("plan", "", "TestSeed: a file with the plan to run, in place of a seed")
-	times  = flag.Int("times", 1, "TestSeed: how often, at most; it ends where a promise breaks")
-	long   = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
-	report = flag.String("report", "", "TestHunt: where to write the figures")
+	seed     = flag.Uint64("seed", 0, "TestSeed: the seed to run; its trace is printed")
+	file     = flag.String("plan", "", "TestSeed: a file with the plan to run, in place of a seed")
+	many     = flag.Int("seeds", 12, "TestSeeds: how many seeds to run, from 1 on")
+	times    = flag.Int("times", 1, "TestSeed: how often, at most; it ends where a promise breaks")
+	restless = flag.Bool("restless", false, "TestSeed: it ends as well where a group does not rest at the end")
+	long     = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
+	report   = flag.String("report", "", "TestHunt: where to write the figures")
 	// What other commands found goes into the report as it is.
 	mutants = flag.String("mutants", "", "TestHunt: what core-mutants wrote; empty: the report says nothing of it")
 	covered = flag.Float64("covered", 0, "TestHunt: what core-coverage.sh printed; 0: the report says nothing of it")
@@ -32,15 +35,15 @@ var (
 
 // TestSeeds: a few seeds, the same ones each time.
 func TestSeeds(t *testing.T) {
-	const seeds = 12
-	left := seeds
+	left := *many
 	sum := simulator.Hunt(t, 1, runtime.GOMAXPROCS(0), func(simulator.Tally) bool {
 		left--
 		return left >= 0
 	})
-	if sum.Seeds != seeds || sum.Faults == 0 {
-		t.Errorf("%d seeds of %d ran, with %d faults", sum.Seeds, seeds, sum.Faults)
+	if sum.Seeds != *many || sum.Faults == 0 {
+		t.Errorf("%d seeds of %d ran, with %d faults", sum.Seeds, *many, sum.Faults)
 	}
+	fmt.Println(sum)
 	explain(t, sum)
 }
 
@@ -62,7 +65,8 @@ func TestSeed(t *testing.T) {
 	for n := 1; ; n++ {
 		out := simulator.Run(t, p, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		broken := check.Run(out)
-		if len(broken) == 0 && n < *times {
+		calm := !*restless || strings.Join(slices.Collect(maps.Values(out[len(out)-1].Resting)), "") == ""
+		if len(broken) == 0 && calm && n < *times {
 			continue
 		}
 		fmt.Printf("time %d of %d\n%s\n", n, *times, simulator.Explain(p, out, broken))

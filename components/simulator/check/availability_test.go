@@ -77,6 +77,7 @@ func quorumCases() cases {
 			{"a second of three", three("etcd", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"one of three while another is down", three("consul", all).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"one of two", start().spec("etcd", 2).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
+			{"one of three while the set lists a fourth that is gone", three("etcd", all).lists([]string{"pg-0", "pg-1", "pg-2", "pg-3"}).stops("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"the third of five", start().spec("etcd", 5, maxUnavailable(5)).members("pg-0", "pg-1", "pg-2", "pg-3", "pg-4").
 				stops("pg-4").after(EvidenceAge).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 		},
@@ -85,6 +86,7 @@ func quorumCases() cases {
 			{"two of five", start().spec("etcd", 5, maxUnavailable(5)).members("pg-0", "pg-1", "pg-2", "pg-3", "pg-4").
 				phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"the one that is down", three("etcd").stops("pg-1").stops("pg-2").after(EvidenceAge).op("a", "pg-2", operation.Acting, skipDrain)},
+			{"one of three where the set lists no more", three("etcd", all).lists([]string{"pg-0", "pg-1", "pg-2"}).phases("a", "pg-0", draining)},
 			{"one of two where the spec allows it", start().spec("etcd", 2, allow).members("pg-0", "pg-1").phases("a", "pg-0", draining)},
 			{"the only one", start().spec("etcd", 1).members("pg-0").phases("a", "pg-0", draining)},
 			{"members that do not vote", three("patroni", all).phases("a", "pg-0", draining).phases("b", "pg-1", draining)},

@@ -40,6 +40,7 @@ func ofAvailability() []Checker {
 	return []Checker{
 		{"I1", "a voluntary disruption starts only while, with it, no more members are away than max_unavailable allows", each(budget)},
 		{"I2", "a healthy voter is taken away only while the others are a majority", each(quorum)},
+		{"I2-set", "the workload's set changes by one member at a time, and those that are left when one is taken out are a majority of themselves", each(setChanges)},
 		{"I3", "who leads the workload is taken away last, and only after leadership moved off it or its drain's time is over", each(leaderLast)},
 		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides", each(halt)},
 		{"I6-freeze", "while an operator has everything frozen no Operation begins to take a member away", each(freeze)},

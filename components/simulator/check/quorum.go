@@ -8,9 +8,9 @@ import (
 )
 
 // quorum is I2: a voter that is healthy is taken away only where the healthy voters without it
-// are a majority of all. Voters are the members that have joined of a group whose workload
-// votes among its members; one that went down so lately that nobody may know it counts as
-// healthy. A single voter cannot be spared and is interrupted, as one of two is where the spec
+// are a majority of all. Voters are those that the workload's set lists, whether they run or not;
+// where it never told, the members that have joined. One that went down so lately that nobody may
+// know it counts as healthy. A single voter cannot be spared and is interrupted, as one of two is where the spec
 // allows it.
 func quorum(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
@@ -21,7 +21,7 @@ func quorum(s *state, e trace.Event) []string {
 	for _, sp := range s.specsOf(op.Group) {
 		voters := s.voters(sp)
 		left := slices.DeleteFunc(slices.Clone(voters), func(slot string) bool {
-			return slot == op.Slot || s.member(slot).away || s.down(slot)
+			return slot == op.Slot || s.member(slot).away || !s.mayServe(slot)
 		})
 		if s.maySpare(sp, op.Slot, voters) || len(left) >= group.Quorum(len(voters)) {
 			return nil
@@ -42,10 +42,48 @@ func (s *state) maySpare(sp *group.Spec, slot string, voters []string) bool {
 	return false
 }
 
-// voters are the members that have joined, where the workload votes.
+// setChanges is I2 for the set itself: those that are left when a voter is taken out are a
+// majority of themselves. And one member comes or goes at a time: none is listed while another
+// has no vote yet, and no voter that is healthy is taken out or away then.
+func setChanges(s *state, e trace.Event) []string {
+	if op := s.disrupts(e); op != nil {
+		g := s.group(op.Group)
+		waits := len(g.learners) > 0 && s.now-g.learnAt > EvidenceAge && !slices.Contains(g.learners, op.Slot)
+		if waits && slices.Contains(g.voters, op.Slot) && !s.mayBeDown(op.Slot) && !s.ending(op.Group) {
+			return wrong("%s takes %s away while %v came and has no vote yet", op.ID, op.Slot, g.learners)
+		}
+	}
+	if e.Kind != trace.Listed || !s.group(e.Group).set {
+		return nil
+	}
+	before := s.group(e.Group)
+	missing := func(from []string, in ...string) []string {
+		return slices.DeleteFunc(slices.Clone(from), func(slot string) bool { return slices.Contains(in, slot) })
+	}
+	if came := missing(e.Learners, before.learners...); len(came) > 0 && len(before.learners) > 0 {
+		return wrong("%v comes while %v has no vote yet", came, before.learners)
+	}
+	gone := missing(before.voters, e.Voters...)
+	if len(gone) == 0 {
+		return nil
+	}
+	left := slices.DeleteFunc(slices.Clone(e.Voters), func(slot string) bool { return !s.mayServe(slot) })
+	switch needed := group.Quorum(len(e.Voters)); {
+	case len(left) < needed:
+		return wrong("%v is taken out of the set, which leaves %d of %d voters well: %d are needed", gone, len(left), len(e.Voters), needed)
+	case len(before.learners) > 0 && s.now-before.learnAt > EvidenceAge && s.member(gone[0]).serves():
+		return wrong("%v is taken out of the set while %v has no vote yet", gone, before.learners)
+	}
+	return nil
+}
+
+// voters are those of the set, where the workload votes.
 func (s *state) voters(sp *group.Spec) []string {
 	if !group.HasVoters(*sp) {
 		return nil
+	}
+	if g := s.group(sp.Name); g.set {
+		return g.voters
 	}
 	return slices.DeleteFunc(sp.Members(), func(slot string) bool { return !s.member(slot).ever })
 }

@@ -47,6 +47,10 @@ type groupState struct {
 	// leader of the workload, since when.
 	leader string
 	ledAt  time.Duration
+	// set: the workload told who belongs to it: voters, and learners since learnAt.
+	set              bool
+	voters, learners []string
+	learnAt          time.Duration
 }
 
 type dated struct {
@@ -119,6 +123,12 @@ func (s *state) apply(e trace.Event) {
 		if g.leader != e.Slot {
 			g.leader, g.ledAt = e.Slot, s.now
 		}
+	case trace.Listed:
+		g := s.group(e.Group)
+		if len(g.learners) == 0 {
+			g.learnAt = s.now
+		}
+		g.set, g.voters, g.learners = true, e.Voters, e.Learners
 	}
 }
 
@@ -331,6 +341,12 @@ func (s *state) spec(name string) *group.Spec {
 		return all[len(all)-1].spec
 	}
 	return nil
+}
+
+// mayServe reports that the Slot serves, or did so lately that it may still be taken to.
+func (s *state) mayServe(slot string) bool {
+	m := s.member(slot)
+	return m.serves() || m.ever && s.now-m.changed <= EvidenceAge
 }
 
 // condemned reports that the Slot is not wanted, by a spec that a decision may rest on, or

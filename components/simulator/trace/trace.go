@@ -34,6 +34,8 @@ const (
 	Lost Kind = "lost"
 	// Led: the workload of a group is led by a Slot from now on, or by none.
 	Led Kind = "led"
+	// Listed: these belong to the set of a group's workload from now on, whether they run or not.
+	Listed Kind = "listed"
 	// Started and Crashed are processes of coordinators; a crash loses what is not stored.
 	Started Kind = "started"
 	Crashed Kind = "crashed"
@@ -96,6 +98,9 @@ type Event struct {
 	Call    Call
 	Outcome Outcome
 
+	// Voters and Learners of Listed, sorted: the members with a vote, and those without.
+	Voters, Learners []string
+
 	// CVMs of Settled: what the platform has, sorted by name.
 	CVMs []CVM
 	// Resting, of Settled, by group: "" when everything is as the spec wants it, else the
@@ -148,6 +153,8 @@ func (e Event) String() string {
 		put("phase", o.Phase, true)
 		put("reason", o.Reason, o.Reason != "")
 	}
+	put("voters", e.Voters, e.Kind == Listed)
+	put("learners", e.Learners, len(e.Learners) > 0)
 	put("", e.Text, e.Text != "")
 	return strings.TrimRight(b.String(), " ")
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/simulated"
+	"cadre.dev/core/group"
 	"cadre.dev/platform"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"cadre.dev/simulator/plan"
@@ -42,6 +43,11 @@ type cvm struct {
 	// seenTerm and seenState are on its disk.
 	seenTerm, seenState uint64
 	sequence            uint64
+	// joined is on its disk: the workload started as a member of its set. config is the last
+	// that the agent was given, read from configText.
+	joined     bool
+	config     *group.AgentConfig
+	configText []byte
 }
 
 func (c *cvm) group() string { return plan.GroupOf(c.slot) }
@@ -105,7 +111,7 @@ func (w *World) live(c *cvm, processes []*process) {
 	if boot == "" {
 		return
 	}
-	ended := 0
+	ended, told := 0, false
 	if !mute {
 		for _, p := range processes {
 			d, err := p.coordinator.Desired(c.slot, boot)
@@ -114,6 +120,7 @@ func (w *World) live(c *cvm, processes []*process) {
 			case d == nil:
 				ended++
 			default:
+				told = true
 				w.tell(c, boot, d)
 			}
 		}
@@ -124,6 +131,9 @@ func (w *World) live(c *cvm, processes []*process) {
 		c.admitted = false
 	}
 	w.standLocked(c)
+	if told {
+		w.changeSetLocked(c)
+	}
 	report := w.reportLocked(c)
 	w.mu.Unlock()
 	if report == nil || mute {
@@ -143,14 +153,13 @@ func (w *World) tell(c *cvm, boot string, d *controlv1.Desired) {
 		return
 	}
 	c.told, c.seenTerm, c.seenState = d, d.GetTerm(), max(c.seenState, d.GetState())
+	c.configureLocked(d.GetConfigJson())
 }
 
 // standLocked notes whether the member runs well, and what its group's cluster makes of that.
 func (w *World) standLocked(c *cvm) {
-	c.well = c.boot != "" && c.admitted && c.sick == 0
-	if c.well {
-		w.workloads[c.group()].join(c.slot)
-	}
+	w.enterLocked(c)
+	c.well = c.boot != "" && c.admitted && c.sick == 0 && w.workloads[c.group()].started(c)
 	w.electLocked(c.group(), "not well")
 }
 
@@ -170,7 +179,7 @@ func (w *World) reportLocked(c *cvm) *controlv1.Report {
 		Sequence: c.sequence, Term: c.seenTerm, State: c.seenState, MemberKnown: true, BootAt: timestamppb.New(c.bootAt),
 		Member: w.memberLocked(c),
 	}
-	if c.sick == 0 {
+	if c.sick == 0 && w.workloads[c.group()].started(c) {
 		r.HealthyFor = durationpb.New(time.Since(c.bootAt))
 	}
 	if order := c.told.GetOperation(); order != nil {
@@ -190,13 +199,35 @@ func (w *World) memberLocked(c *cvm) *controlv1.MemberView {
 		out.Role = controlv1.Role_ROLE_LEADER
 	}
 	if cluster.votes() && well {
-		led := cluster.leader != ""
-		out.Ready, out.CaughtUp, out.QuorumMember, out.Voters = led, &led, slices.Contains(cluster.voters, c.slot), slices.Clone(cluster.voters)
-		if !led {
-			out.MayDisrupt, out.MayDisruptReason = false, "the members have no leader"
-		}
+		cluster.voteLocked(c, out)
 	}
 	return out
+}
+
+// voteLocked adds what a member says that votes, or is to.
+func (c *workload) voteLocked(m *cvm, out *controlv1.MemberView) {
+	no := false
+	if !c.started(m) {
+		*out = controlv1.MemberView{Role: controlv1.Role_ROLE_UNKNOWN, MayDisruptReason: "it does not answer"}
+		return
+	}
+	out.Voters, out.Learners, out.QuorumMember = slices.Clone(c.voters), slices.Clone(c.learners), slices.Contains(c.voters, m.slot)
+	led := c.leader != ""
+	switch {
+	case slices.Contains(c.learners, m.slot):
+		out.Role, out.Ready, out.CaughtUp = controlv1.Role_ROLE_LEARNER, false, &no
+	case !led || !out.GetQuorumMember():
+		out.Ready, out.CaughtUp = false, nil
+	}
+	for _, slot := range c.learners {
+		out.Busy = append(out.Busy, slot+" joins")
+	}
+	switch {
+	case !led:
+		out.MayDisrupt, out.MayDisruptReason = false, "the members have no leader"
+	case len(out.GetBusy()) > 0:
+		out.MayDisrupt, out.MayDisruptReason = false, "busy: "+out.GetBusy()[0]
+	}
 }
 
 // obeyLocked does a step: a leader that drains hands over to the first candidate that serves.
@@ -207,7 +238,7 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 	}
 	if w.workloads[c.group()].leader == c.slot {
 		for _, candidate := range order.GetTransferCandidates() {
-			if w.wellLocked(candidate) {
+			if w.wellLocked(candidate) && slices.Contains(w.workloads[c.group()].voters, candidate) {
 				w.leadLocked(c.group(), candidate)
 				c.drained[order.GetOperationId()] = candidate
 				break
@@ -221,12 +252,8 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 }
 
 func (w *World) wellLocked(slot string) bool {
-	for _, c := range w.cvms {
-		if c.slot == slot && c.well {
-			return true
-		}
-	}
-	return false
+	c := w.cvms[Cluster+"-"+slot]
+	return c != nil && c.well
 }
 
 // bootLocked takes the CVM down and brings it up with what hash names, after a while.
@@ -256,7 +283,7 @@ func (w *World) haltLocked(c *cvm) {
 	c.booting++
 }
 
-// deleted is why a CVM goes by a call: its workload removes it from its cluster.
+// deleted is why a CVM goes by a call.
 const deleted = "deleted"
 
 // removeLocked takes the CVM and its disk away.
@@ -264,8 +291,9 @@ func (w *World) removeLocked(c *cvm, why string) {
 	w.stopLocked(c, why)
 	c.boot = ""
 	delete(w.cvms, c.Name)
-	if why == deleted {
-		w.workloads[c.group()].leave(c.slot)
+	w.sorted = nil
+	if cluster := w.workloads[c.group()]; why == deleted && !cluster.changes() {
+		cluster.leave(c.slot)
 		w.electLocked(c.group(), why)
 	}
 }

@@ -115,6 +115,7 @@ func (l *platformLink) Create(ctx context.Context, req platform.CreateRequest) (
 			return fmt.Errorf("%w: 409: there is a CVM of that name", platform.ErrRefused)
 		}
 		w.cvms[req.Name] = c
+		w.sorted = nil
 		w.bootLocked(c, req.Provisioned.ComposeHash)
 		return nil
 	})

@@ -13,15 +13,16 @@ type workload struct {
 	kind   string
 	leader string
 	epoch  uint64
-	// voters are the members that its own configuration lists, sorted: each from when it first
-	// serves until it is removed, whether it runs or not.
-	voters []string
+	// voters are the members that its own configuration lists, sorted, whether they run or not;
+	// learners those that it lists without a vote. See set.go. Of one without voters of its own
+	// they are those who may lead, each from when it first runs until it is deleted.
+	voters, learners []string
 }
 
 func (c *workload) leads() bool { return c.kind != plan.NoWorkload }
 
 func (c *workload) votes() bool {
-	return group.HasVoters(group.Spec{Workload: group.Workload{Kind: c.kind}})
+	return group.HasVoters(c.spec())
 }
 
 func (c *workload) join(slot string) {
@@ -32,7 +33,8 @@ func (c *workload) join(slot string) {
 }
 
 func (c *workload) leave(slot string) {
-	c.voters = slices.DeleteFunc(c.voters, func(s string) bool { return s == slot })
+	is := func(s string) bool { return s == slot }
+	c.voters, c.learners = slices.DeleteFunc(c.voters, is), slices.DeleteFunc(c.learners, is)
 }
 
 // electLocked has a member lead where none does and one can, and notes who serves from now on, and
@@ -56,21 +58,20 @@ func (w *World) electLocked(name, why string) {
 // serveLocked notes who does not serve any more, and who does where elected.
 func (w *World) serveLocked(name, why string, elected bool) {
 	cluster := w.workloads[name]
+	votes := cluster.votes()
 	for _, c := range w.sortedLocked() {
 		if c.group() != name {
 			continue
 		}
-		e := trace.Event{By: c.slot, Group: name, Slot: c.slot, Boot: c.boot}
-		switch serves := c.well && (!cluster.votes() || cluster.leader != ""); {
+		switch serves := c.well && (!votes || cluster.leader != "" && slices.Contains(cluster.voters, c.slot)); {
 		case serves && !c.served && elected:
-			e.Kind = trace.Served
+			w.noteLocked(trace.Event{Kind: trace.Served, By: c.slot, Group: name, Slot: c.slot, Boot: c.boot})
 		case !serves && c.served:
-			e.Kind, e.Text = trace.Stopped, why
+			w.noteLocked(trace.Event{Kind: trace.Stopped, By: c.slot, Group: name, Slot: c.slot, Boot: c.boot, Text: why})
 		default:
 			continue
 		}
 		c.served = !c.served
-		w.noteLocked(e)
 	}
 }
 

@@ -35,7 +35,10 @@ type World struct {
 	// cvms by name on the platform; taken counts those that were ever made.
 	cvms  map[string]*cvm
 	taken int
-	calls int
+	// sorted are the CVMs by name, those of each group behind one another; nil after one came or
+	// went.
+	sorted []*cvm
+	calls  int
 	// boots counts the Boots of all CVMs, asked how often they asked to be admitted.
 	boots int
 	asked uint64
@@ -211,11 +214,14 @@ func (w *World) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// sortedLocked are the CVMs, by name.
+// sortedLocked are the CVMs, by name. The caller changes no element: it is made anew when a CVM
+// comes or goes.
 func (w *World) sortedLocked() []*cvm {
-	var out []*cvm
-	for _, name := range slices.Sorted(maps.Keys(w.cvms)) {
-		out = append(out, w.cvms[name])
+	if w.sorted == nil {
+		w.sorted = make([]*cvm, 0, len(w.cvms))
+		for _, name := range slices.Sorted(maps.Keys(w.cvms)) {
+			w.sorted = append(w.sorted, w.cvms[name])
+		}
 	}
-	return out
+	return w.sorted
 }

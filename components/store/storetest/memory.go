@@ -35,10 +35,12 @@ type Memory struct {
 	// written is the index of the last transaction that changed something.
 	written uint64
 	items   map[string]item
+	// keys of items, sorted.
+	keys []string
 	// graves are the indices of deletions.
 	graves map[string]uint64
-	// changed is closed and replaced with each change.
-	changed  chan struct{}
+	// waiters are woken by a change of what they wait for.
+	waiters  map[*waiter]struct{}
 	sessions map[string]*session
 	leases   map[*memoryLease]struct{}
 	sequence int
@@ -52,6 +54,12 @@ type item struct {
 	value   []byte
 	index   uint64
 	session string
+}
+
+// waiter is a Watch that waits for a change below its prefix.
+type waiter struct {
+	prefix string
+	woken  chan struct{}
 }
 
 var _ store.Store = (*Memory)(nil)
@@ -76,7 +84,7 @@ func NewMemoryWith(cfg MemoryConfig) *Memory {
 	return &Memory{
 		cfg: cfg, index: 1, written: 1,
 		items: make(map[string]item), graves: make(map[string]uint64),
-		changed: make(chan struct{}), sessions: make(map[string]*session),
+		waiters: make(map[*waiter]struct{}), sessions: make(map[string]*session),
 		leases: make(map[*memoryLease]struct{}),
 	}
 }
@@ -109,10 +117,8 @@ func (m *Memory) List(ctx context.Context, prefix string) ([]store.Entry, uint64
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entries := []store.Entry{}
-	for _, key := range slices.Sorted(maps.Keys(m.items)) {
-		if strings.HasPrefix(key, prefix) {
-			entries = append(entries, m.items[key].entry(key))
-		}
+	for _, key := range m.belowLocked(prefix) {
+		entries = append(entries, m.items[key].entry(key))
 	}
 	return entries, m.listIndexLocked(prefix), nil
 }
@@ -133,13 +139,41 @@ func (m *Memory) Together(ctx context.Context, what ...string) ([]store.Entry, e
 		if found, ok := m.items[w]; ok && !is {
 			entries = append(entries, found.entry(w))
 		}
-		for key, found := range m.items {
-			if is && strings.HasPrefix(key, prefix) {
-				entries = append(entries, found.entry(key))
-			}
+		if !is {
+			continue
+		}
+		for _, key := range m.belowLocked(prefix) {
+			entries = append(entries, m.items[key].entry(key))
 		}
 	}
 	return store.SortTogether(entries), nil
+}
+
+// belowLocked are the keys below prefix, sorted; the caller changes none.
+func (m *Memory) belowLocked(prefix string) []string {
+	from, _ := slices.BinarySearch(m.keys, prefix)
+	below := m.keys[from:]
+	for n, key := range below {
+		if !strings.HasPrefix(key, prefix) {
+			return below[:n]
+		}
+	}
+	return below
+}
+
+// storeLocked and removeLocked keep keys as those of items.
+func (m *Memory) storeLocked(key string, value item) {
+	if at, known := slices.BinarySearch(m.keys, key); !known {
+		m.keys = slices.Insert(m.keys, at, key)
+	}
+	m.items[key] = value
+}
+
+func (m *Memory) removeLocked(key string) {
+	if at, known := slices.BinarySearch(m.keys, key); known {
+		m.keys = slices.Delete(m.keys, at, at+1)
+	}
+	delete(m.items, key)
 }
 
 func (i item) entry(key string) store.Entry {
@@ -150,10 +184,8 @@ func (i item) entry(key string) store.Entry {
 // there never was one.
 func (m *Memory) listIndexLocked(prefix string) uint64 {
 	var index uint64
-	for key, found := range m.items {
-		if strings.HasPrefix(key, prefix) {
-			index = max(index, found.index)
-		}
+	for _, key := range m.belowLocked(prefix) {
+		index = max(index, m.items[key].index)
 	}
 	for key, grave := range m.graves {
 		if strings.HasPrefix(key, prefix) {
@@ -179,18 +211,27 @@ func (m *Memory) Watch(ctx context.Context, prefix string, index uint64) (uint64
 			return index, watchError(ctx, prefix, err)
 		}
 		m.mu.Lock()
-		now, changed := m.listIndexLocked(prefix), m.changed
+		now, waits := m.listIndexLocked(prefix), &waiter{prefix, make(chan struct{})}
+		if now == index {
+			m.waiters[waits] = struct{}{}
+		}
 		m.mu.Unlock()
 		if now != index {
 			return now, nil
 		}
 		select {
-		case <-changed:
+		case <-waits.woken:
+			continue
 		case <-resync:
-			return now, nil
 		case <-ctx.Done():
+		}
+		m.mu.Lock()
+		delete(m.waiters, waits)
+		m.mu.Unlock()
+		if ctx.Err() != nil {
 			return index, ctx.Err()
 		}
+		return now, nil
 	}
 }
 
@@ -201,9 +242,14 @@ func watchError(ctx context.Context, prefix string, err error) error {
 	return fmt.Errorf("watch %s: %w", prefix, err)
 }
 
-func (m *Memory) wakeLocked() {
-	close(m.changed)
-	m.changed = make(chan struct{})
+// wakeLocked wakes whoever waits for a change of one of these keys; without any, everybody.
+func (m *Memory) wakeLocked(keys ...string) {
+	for w := range m.waiters {
+		if len(keys) == 0 || slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, w.prefix) }) {
+			close(w.woken)
+			delete(m.waiters, w)
+		}
+	}
 }
 
 // Snapshot of everything stored, for Restore.
@@ -227,6 +273,7 @@ func (m *Memory) Restore(s Snapshot) {
 	defer m.mu.Unlock()
 	m.index, m.written = s.index, s.written
 	m.items, m.graves = maps.Clone(s.items), maps.Clone(s.graves)
+	m.keys = slices.Sorted(maps.Keys(m.items))
 	for key, found := range m.items {
 		found.session = ""
 		m.items[key] = found
@@ -243,7 +290,7 @@ func (m *Memory) Restore(s Snapshot) {
 func (m *Memory) Wipe(key string) store.Store {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.items, key)
+	m.removeLocked(key)
 	m.index++
 	m.written, m.graves[key], m.maxTerm = m.index, m.index, 0
 	m.wakeLocked()

@@ -133,16 +133,18 @@ func (t *txn) finishLocked() {
 	if len(t.changes) == 0 {
 		return
 	}
+	var keys []string
 	for key, change := range t.changes {
+		keys = append(keys, key)
 		if change != nil {
-			t.m.items[key] = *change
+			t.m.storeLocked(key, *change)
 			continue
 		}
 		if _, existed := t.m.items[key]; existed {
 			t.m.graves[key] = t.index
 		}
-		delete(t.m.items, key)
+		t.m.removeLocked(key)
 	}
 	t.m.written = t.index
-	t.m.wakeLocked()
+	t.m.wakeLocked(keys...)
 }

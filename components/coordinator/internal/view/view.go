@@ -167,7 +167,7 @@ func (v *View) readSpecs(at moment) {
 			spec.Err = fmt.Errorf("spec: %d bytes, at most %d are allowed: shorten the compose file", len(e.Value), kind.MaxBytes)
 		default:
 			if spec.Value, spec.Err = DecodeSpec(e.Value, name); spec.Err == nil {
-				remember(at.known, e, spec.Value)
+				rememberRecord(at.known, e, spec.Value)
 			}
 		}
 		v.Specs[name] = spec
@@ -252,57 +252,70 @@ func (v *View) OpenOperation(slot string) (Rec[operation.Operation], bool) {
 // store's typed readers can be used on it.
 type moment struct {
 	store.Store
-	entries []store.Entry
-	known   *memo // of earlier moments
+	entries []store.Entry // sorted by key
+	known   *memo         // of earlier moments
 }
 
 func (m moment) List(_ context.Context, prefix string) ([]store.Entry, uint64, error) {
-	var out []store.Entry
-	for _, e := range m.entries {
-		if strings.HasPrefix(e.Key, prefix) {
-			out = append(out, e)
+	from, _ := slices.BinarySearchFunc(m.entries, prefix, byKey)
+	below := m.entries[from:]
+	for n, e := range below {
+		if !strings.HasPrefix(e.Key, prefix) {
+			return below[:n:n], 0, nil
 		}
 	}
-	return out, 0, nil
+	return slices.Clip(below), 0, nil
 }
+
+func byKey(e store.Entry, key string) int { return strings.Compare(e.Key, key) }
 
 func (m moment) below(ctx context.Context, prefix string) []store.Entry {
 	entries, _, _ := m.List(ctx, prefix) // never fails
 	return entries
 }
 
+// keyed are the records below prefix by their keys.
 func keyed[T any](ctx context.Context, m moment, prefix string, errs *[]error) map[string]Rec[T] {
 	out := map[string]Rec[T]{}
-	news := map[string]store.Entry{}
+	each(ctx, m, prefix, errs, func(key string, rec Rec[T]) { out[key] = rec })
+	return out
+}
+
+// collect are the records below prefix by their names. One that names another key than its own
+// is not believed.
+func collect[T any](ctx context.Context, m moment, prefix string, errs *[]error, name func(T) string) map[string]Rec[T] {
+	out := map[string]Rec[T]{}
+	each(ctx, m, prefix, errs, func(key string, rec Rec[T]) {
+		got := name(rec.Value)
+		if !strings.Contains("/"+key+"/", "/"+got+"/") || got == "" {
+			*errs = append(*errs, &store.RecordError{Key: key, Index: rec.Index, Err: fmt.Errorf("names %q", got)})
+			return
+		}
+		out[got] = rec
+	})
+	return out
+}
+
+// each gives take the records below prefix that are a T; errs get those that cannot be read.
+func each[T any](ctx context.Context, m moment, prefix string, errs *[]error, take func(key string, rec Rec[T])) {
 	unknown := moment{}
 	for _, e := range m.below(ctx, prefix) {
 		if value, ok := recall[T](m.known, e); ok {
-			out[e.Key] = Rec[T]{Value: value, Index: e.Index}
-			continue
+			take(e.Key, Rec[T]{Value: value, Index: e.Index})
+		} else if !isOther[T](m.known, e.Key) {
+			unknown.entries = append(unknown.entries, e)
 		}
-		unknown.entries = append(unknown.entries, e)
-		news[e.Key] = e
+	}
+	if len(unknown.entries) == 0 {
+		return
 	}
 	records, _, err := store.ReadAll[T](ctx, unknown, prefix)
 	if err != nil {
 		*errs = append(*errs, err)
 	}
 	for _, r := range records {
-		out[r.Key] = Rec[T]{Value: r.Value, Index: r.Index}
-		remember(m.known, news[r.Key], r.Value)
+		take(r.Key, Rec[T]{Value: r.Value, Index: r.Index})
+		at, _ := slices.BinarySearchFunc(unknown.entries, r.Key, byKey)
+		rememberRecord(m.known, unknown.entries[at], r.Value)
 	}
-	return out
-}
-
-func collect[T any](ctx context.Context, m moment, prefix string, errs *[]error, name func(T) string) map[string]Rec[T] {
-	out := map[string]Rec[T]{}
-	for key, rec := range keyed[T](ctx, m, prefix, errs) {
-		// A record that names another key than its own is not believed.
-		if got := name(rec.Value); !strings.Contains("/"+key+"/", "/"+got+"/") || got == "" {
-			*errs = append(*errs, &store.RecordError{Key: key, Index: rec.Index, Err: fmt.Errorf("names %q", got)})
-			continue
-		}
-		out[name(rec.Value)] = rec
-	}
-	return out
 }

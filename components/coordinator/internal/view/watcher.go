@@ -175,7 +175,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 			pause(ctx, burst)
 		}
 		of, wait := w.takeDirty()
-		later.Reset(wait)
+		if wait > 0 {
+			later.Reset(wait)
+		} else {
+			later.Stop()
+		}
 		if len(of) == 0 {
 			continue
 		}
@@ -267,15 +271,15 @@ func (w *Watcher) nudge() {
 	}
 }
 
-// takeDirty are the kinds to read now, and how long it is until the next one is due: none
-// before each watch answered, so that the first read is one of everything at one moment.
+// takeDirty are the kinds to read now, and how long it is until the next one is due, 0 where
+// none waits: a change tells of itself. There are none before each watch answered, so that the
+// first read is one of everything at one moment.
 func (w *Watcher) takeDirty() (of []kind, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wait = behind
 	for _, one := range w.watches {
 		if !one.answered {
-			return nil, wait
+			return nil, 0
 		}
 	}
 	now := time.Now()
@@ -283,8 +287,9 @@ func (w *Watcher) takeDirty() (of []kind, wait time.Duration) {
 		since, waits := w.dirty[k.id]
 		switch left := w.due[k.id].Sub(now); {
 		case !waits:
+		case left > 0 && (wait == 0 || left < wait):
+			wait = left
 		case left > 0:
-			wait = min(wait, left)
 		default:
 			of = append(of, k)
 			w.reading[k.id] = since

@@ -1,0 +1,142 @@
+package world
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/simulator/trace"
+)
+
+// Who votes in etcd and in Consul is in their own configuration, on the disks of their members. It
+// lists a member whether it runs or not, and is not changed by a CVM that comes or goes: one
+// that is lost counts against the majority until somebody takes it out.
+//
+// etcd's members found it as those whom their first configuration names. One that is made later
+// waits until it is listed, starts without a vote and gets one. Consul's servers found it when as
+// many as they expect have come up, and Consul itself lets in whoever comes later. Both are
+// changed by the agent of the member that leads, which is told what is due, one change at a time.
+
+func (c *workload) spec() group.Spec { return group.Spec{Workload: group.Workload{Kind: c.kind}} }
+
+// changes reports that the set outlasts its members' CVMs.
+func (c *workload) changes() bool { return group.ChangesSet(c.spec()) }
+
+func (c *workload) listed(slot string) bool {
+	return slices.Contains(c.voters, slot) || slices.Contains(c.learners, slot)
+}
+
+// started reports that the workload runs in the CVM, as far as the set lets it.
+func (c *workload) started(m *cvm) bool {
+	return !group.AddsMembers(c.spec()) || m.joined && c.listed(m.slot)
+}
+
+// configureLocked takes the configuration that came with an order; without one the agent keeps
+// what it has.
+func (c *cvm) configureLocked(text []byte) {
+	if len(text) == 0 || bytes.Equal(text, c.configText) {
+		return
+	}
+	config := &group.AgentConfig{}
+	if json.Unmarshal(text, config) == nil {
+		c.config, c.configText = config, text
+	}
+}
+
+// enterLocked has a member that is admitted come into the set, as far as it may.
+func (w *World) enterLocked(c *cvm) {
+	cluster := w.workloads[c.group()]
+	if c.boot == "" || !c.admitted || c.sick > 0 {
+		return
+	}
+	switch {
+	case !cluster.changes():
+		cluster.join(c.slot)
+	case c.config == nil: // nobody told it yet what it is
+	case group.AddsMembers(cluster.spec()):
+		w.enterEtcdLocked(cluster, c)
+	default:
+		w.enterConsulLocked(cluster, c)
+	}
+}
+
+func (w *World) enterEtcdLocked(cluster *workload, c *cvm) {
+	switch m := c.config.Membership; {
+	case c.joined:
+	case m.Waits():
+	case m != nil && m.Joins:
+		c.joined = cluster.listed(c.slot)
+	case len(cluster.voters) == 0:
+		c.joined = true
+		cluster.voters = slices.Sorted(slices.Values(c.config.Members))
+		w.listedLocked(c.group(), c.slot)
+	default:
+		c.joined = slices.Contains(cluster.voters, c.slot)
+	}
+}
+
+func (w *World) enterConsulLocked(cluster *workload, c *cvm) {
+	c.joined = true
+	switch {
+	case cluster.listed(c.slot):
+	case len(cluster.voters) > 0:
+		if cluster.leader != "" {
+			cluster.join(c.slot)
+			w.listedLocked(c.group(), c.slot)
+		}
+	default:
+		var up []string
+		for _, other := range w.sortedLocked() {
+			if other.group() == c.group() && other.joined && other.well || other == c {
+				up = append(up, other.slot)
+			}
+		}
+		if len(up) >= len(c.config.Members) {
+			cluster.voters = up
+			w.listedLocked(c.group(), c.slot)
+		}
+	}
+}
+
+// changeSetLocked has the agent of the member that leads make the change that it was told of. It
+// may fail, and is tried again with the next look.
+func (w *World) changeSetLocked(c *cvm) {
+	cluster := w.workloads[c.group()]
+	if c.config == nil || c.config.Membership == nil || c.config.Membership.Change == nil || !cluster.changes() || cluster.leader != c.slot || !c.well {
+		return
+	}
+	change := *c.config.Membership.Change
+	is := cluster.listed(change.Slot)
+	switch {
+	case change.Do == group.SetAdd && (is || len(cluster.learners) > 0),
+		change.Do == group.SetPromote && (!slices.Contains(cluster.learners, change.Slot) || !w.wellLocked(change.Slot)),
+		change.Do == group.SetRemove && (!is || change.Slot == c.slot):
+		return // it is so already, or the workload refuses it
+	}
+	if odds, r := w.oddsLocked("set " + c.slot); r.Float64() < odds.Never {
+		w.faults++
+		return
+	}
+	switch change.Do {
+	case group.SetAdd:
+		cluster.learners = []string{change.Slot}
+	case group.SetPromote:
+		cluster.learners = nil
+		cluster.join(change.Slot)
+	case group.SetRemove:
+		cluster.leave(change.Slot)
+	}
+	w.listedLocked(c.group(), c.slot)
+	if gone := w.cvms[Cluster+"-"+change.Slot]; gone != nil && !cluster.started(gone) {
+		gone.joined = false
+		w.stopLocked(gone, "taken out of the set")
+	}
+	w.electLocked(c.group(), "the set changed")
+}
+
+// listedLocked notes who belongs to the set from now on.
+func (w *World) listedLocked(name, by string) {
+	cluster := w.workloads[name]
+	w.noteLocked(trace.Event{Kind: trace.Listed, By: by, Group: name, Voters: slices.Clone(cluster.voters), Learners: slices.Clone(cluster.learners)})
+}
