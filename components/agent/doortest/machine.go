@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/agent/internal/backends"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/door"
 	"cadre.dev/agent/internal/driver"
@@ -79,7 +79,7 @@ func NewMachine(cfg MachineConfig) (*Machine, error) {
 	}
 	builder := report.NewBuilder(report.Sources{
 		Member: m.state, Checks: m.envoys.Checks, Results: func() []lifecycle.Result { return nil }, Epochs: func() map[string]uint32 { return nil },
-		Backends: func() []backends.State { return nil }, Faults: m.disk.Faults, BootAt: time.Now(),
+		Backends: func() []words.State { return nil }, Faults: m.disk.Faults, BootAt: time.Now(),
 	})
 	if m.hub, err = control.New(control.Config{Disk: m.disk, Report: builder.Build, ReportChanged: &m.changed, Log: cfg.Log}); err != nil {
 		return nil, err

@@ -103,6 +103,9 @@ func defaultProgress(healthy, heartbeat time.Duration) time.Duration {
 }
 
 func (c *HealthCheck) normalize() {
+	if c.TTL != nil {
+		return // nobody asks
+	}
 	fill(&c.CheckIntervalSec, DefaultCheckIntervalSec)
 	fill(&c.TimeoutSec, min(DefaultCheckTimeoutSec, max(c.CheckIntervalSec, 1)))
 	fill(&c.HealthyThreshold, DefaultHealthyThreshold)

@@ -219,12 +219,15 @@ type DriverAction struct {
 	Do string `json:"do"`
 }
 
-// HealthCheck judges the workload from inside the CVM. Exactly one of HTTP, TCP and Exec is set.
+// HealthCheck judges the workload from inside the CVM. Exactly one of HTTP, TCP, GRPC, Exec and
+// TTL is set. One with TTL asks nobody, so it has no interval, timeout or threshold.
 type HealthCheck struct {
 	Name string      `json:"name"`
 	HTTP *HTTPCheck  `json:"http,omitempty"`
 	TCP  *TCPCheck   `json:"tcp,omitempty"`
+	GRPC *GRPCCheck  `json:"grpc,omitempty"`
 	Exec *ExecAction `json:"exec,omitempty"`
+	TTL  *TTLCheck   `json:"ttl,omitempty"`
 	// CheckIntervalSec default 10, TimeoutSec default 5 and at most the interval.
 	CheckIntervalSec int `json:"check_interval_sec,omitempty"`
 	TimeoutSec       int `json:"timeout_sec,omitempty"`
@@ -244,6 +247,19 @@ type HTTPCheck struct {
 // TCPCheck connects to a port on the CVM's loopback.
 type TCPCheck struct {
 	Port int `json:"port"`
+}
+
+// GRPCCheck asks grpc.health.v1.Health/Check on the CVM's loopback, without TLS.
+type GRPCCheck struct {
+	Port int `json:"port"`
+	// Service that is asked about; "" is the server as a whole.
+	Service string `json:"service,omitempty"`
+}
+
+// TTLCheck is answered by the workload itself, at its agent.
+type TTLCheck struct {
+	// TTLSec is how long a word holds, and how long a workload may say nothing; 2..3600.
+	TTLSec int `json:"ttl_sec"`
 }
 
 // LoopbackAddress is where a workload listens that is not on its VIP.

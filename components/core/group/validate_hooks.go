@@ -5,11 +5,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 const (
 	maxHooks  = 16
 	maxChecks = 16
+	// maxServiceName bounds the name of a gRPC service.
+	maxServiceName = 256
+	maxTTLSec      = 3600
 )
 
 func (v *validator) hooks(hooks []LifecycleHook) {
@@ -88,10 +92,14 @@ func (v *validator) checks(checks []HealthCheck) {
 	for _, c := range checks {
 		path := fmt.Sprintf("health_check[%q]", c.Name)
 		v.item(path, c.Name, seen)
-		if n := countSet(c.HTTP != nil, c.TCP != nil, c.Exec != nil); n != 1 {
-			v.add(path, "", "has %d of http, tcp and exec: exactly one is needed", n)
+		if n := countSet(c.HTTP != nil, c.TCP != nil, c.GRPC != nil, c.Exec != nil, c.TTL != nil); n != 1 {
+			v.add(path, "", "has %d of http, tcp, grpc, exec and ttl: exactly one is needed", n)
 		}
-		v.checkTimes(path, c)
+		if c.TTL != nil {
+			v.ttl(path, c)
+		} else {
+			v.checkTimes(path, c)
+		}
 		if c.HTTP != nil {
 			v.workloadPort(path+".http.port", "HK-01", c.HTTP.Port)
 			v.path(path+".http.request_path", c.HTTP.RequestPath)
@@ -102,8 +110,32 @@ func (v *validator) checks(checks []HealthCheck) {
 		if c.TCP != nil {
 			v.workloadPort(path+".tcp.port", "HK-01", c.TCP.Port)
 		}
+		if c.GRPC != nil {
+			v.workloadPort(path+".grpc.port", "HK-01", c.GRPC.Port)
+			if name := c.GRPC.Service; len(name) > maxServiceName || strings.ContainsFunc(name, isSpaceOrControl) || !utf8.ValidString(name) {
+				v.add(path+".grpc.service", "", "%q is not the name of a gRPC service: at most %d bytes without blanks, or absent for the whole server", name[:min(len(name), maxServiceName)], maxServiceName)
+			}
+		}
 		if c.Exec != nil {
 			v.exec(path+".exec", *c.Exec)
+		}
+	}
+}
+
+// ttl: nobody asks, so nothing says how often, how long and how many times.
+func (v *validator) ttl(path string, c HealthCheck) {
+	if n := c.TTL.TTLSec; n < 2 || n > maxTTLSec {
+		v.add(path+".ttl.ttl_sec", "", "is %d: must be 2 to %d", n, maxTTLSec)
+	}
+	for _, field := range []struct {
+		name  string
+		value int
+	}{
+		{"check_interval_sec", c.CheckIntervalSec}, {"timeout_sec", c.TimeoutSec},
+		{"healthy_threshold", c.HealthyThreshold}, {"unhealthy_threshold", c.UnhealthyThreshold},
+	} {
+		if field.value != 0 {
+			v.add(path+"."+field.name, "", "does nothing in a ttl check, which the workload answers by itself: remove it, and say with ttl.ttl_sec how long a word holds")
 		}
 	}
 }

@@ -74,6 +74,11 @@ func TestCTL11_ValidateRefuses(t *testing.T) {
 		`health_check["ready"]`:                    func(s *Spec) { s.HealthChecks[0].TCP = &TCPCheck{Port: 1} },
 		`health_check["ready"].http.request_path`:  func(s *Spec) { s.HealthChecks[0].HTTP.RequestPath = "ready" },
 		`health_check["ready"].http.expect`:        func(s *Spec) { s.HealthChecks[0].HTTP.Expect = "2xx" },
+		`health_check["g"].grpc.port`:              func(s *Spec) { s.HealthChecks[0] = asked("g", HealthCheck{GRPC: &GRPCCheck{}}) },
+		`health_check["g"].grpc.service`:           func(s *Spec) { s.HealthChecks[0] = asked("g", HealthCheck{GRPC: &GRPCCheck{Port: 1, Service: "a b"}}) },
+		`health_check["t"].ttl.ttl_sec`:            func(s *Spec) { s.HealthChecks[0] = HealthCheck{Name: "t", TTL: &TTLCheck{TTLSec: 1}} },
+		`health_check["t"].check_interval_sec`:     func(s *Spec) { s.HealthChecks[0] = told("t", 1, 0) },
+		`health_check["t"].unhealthy_threshold`:    func(s *Spec) { s.HealthChecks[0] = told("t", 0, 3) },
 		`health_check["ready"].timeout_sec`:        func(s *Spec) { s.HealthChecks[0].TimeoutSec = 11 },
 		`health_check["ready"].check_interval_sec`: func(s *Spec) { s.HealthChecks[0].CheckIntervalSec = 301 },
 		`health_check["ready"].healthy_threshold`:  func(s *Spec) { s.HealthChecks[0].HealthyThreshold = 11 },
@@ -98,6 +103,35 @@ func TestHK01_APathNamesNoHost(t *testing.T) {
 		s = goodSpec()
 		s.HealthChecks[0].HTTP.RequestPath = path
 		wantProblem(t, s, `health_check["ready"].http.request_path`, "")
+	}
+}
+
+// asked is c with a name and the times that a check has by default.
+func asked(name string, c HealthCheck) HealthCheck {
+	c.Name = name
+	c.normalize()
+	return c
+}
+
+// told is a check that the workload answers, with what does nothing in it.
+func told(name string, interval, failures int) HealthCheck {
+	return HealthCheck{Name: name, TTL: &TTLCheck{TTLSec: 30}, CheckIntervalSec: interval, UnhealthyThreshold: failures}
+}
+
+// TestChecksThatAreTaken: a check of each kind, by its defaults.
+func TestChecksThatAreTaken(t *testing.T) {
+	s := goodSpec()
+	s.HealthChecks = []HealthCheck{
+		{Name: "g", GRPC: &GRPCCheck{Port: 9090}},
+		{Name: "s", GRPC: &GRPCCheck{Port: 9090, Service: "shop.v1.Orders"}},
+		{Name: "t", TTL: &TTLCheck{TTLSec: 30}},
+	}
+	s.Normalize()
+	if all := problems(t, s); len(all) > 0 {
+		t.Fatal(all)
+	}
+	if c := s.HealthChecks[2]; c.CheckIntervalSec != 0 || c.TimeoutSec != 0 || c.HealthyThreshold != 0 || c.UnhealthyThreshold != 0 {
+		t.Errorf("a ttl check was given what it has no use for: %+v", c)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"cadre.dev/agent/internal/admit"
 	"cadre.dev/agent/internal/api"
-	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/command"
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/door"
@@ -24,6 +23,7 @@ import (
 	"cadre.dev/agent/internal/mesh"
 	"cadre.dev/agent/internal/report"
 	"cadre.dev/agent/internal/sds"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/attest"
 	"cadre.dev/core/group"
 	"cadre.dev/overlay"
@@ -56,8 +56,8 @@ type Agent struct {
 	hub     *control.Hub
 	door    *door.Door
 	builder *report.Builder
-	// backends are those that the workload speaks for.
-	backends *backends.Registry
+	// backends are those that the workload speaks for, told the checks that it answers.
+	backends, told *words.Registry
 	// service is nil without --xds.
 	service *service
 	changed latest.Value[struct{}]
@@ -121,15 +121,17 @@ func New(cfg Config) (*Agent, error) {
 		}
 	}
 	commands := command.New(cfg.ExecDir, cfg.Log)
+	told := words.Open(filepath.Join(cfg.RunDir, "checks"), boot.ID, cfg.Log)
 	a := &Agent{
 		forgotten: make(chan struct{}, 1), svid: svid,
 		cfg: cfg, trustFile: trustFile, boot: boot, bootAt: time.Now(), held: keeper,
 		guest:    attest.NewGuestClient(cfg.DstackSocket),
 		disk:     disk,
 		member:   member.NewWatcher(cfg.Log),
-		checker:  health.NewChecker(commands, cfg.Log),
+		checker:  health.NewChecker(commands, told, cfg.Log),
 		command:  commands,
-		backends: backends.Open(cfg.RunDir, boot.ID, cfg.Log),
+		told:     told,
+		backends: words.Open(filepath.Join(cfg.RunDir, "words"), boot.ID, cfg.Log),
 		door:     door.New(door.Config{Address: cfg.Consul, Listen: cfg.Parent.Listen, Log: cfg.Log}),
 	}
 	a.admit = admit.New(admit.Config{
@@ -167,7 +169,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	server := api.New(api.Config{
-		Address: listener.Addr(), Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady, Backends: a.backends,
+		Address: listener.Addr(), Instance: a.instance, Lifecycle: a.apiLifecycle, NotReady: a.notReady,
+		Backends: a.backends, Checks: a.told,
 		Metrics: a.metricsHandler(), Log: a.cfg.Log,
 	})
 	a.cfg.Log.Info("agent started", "version", a.cfg.Version, "boot", a.boot.ID, "api", listener.Addr().String())
@@ -179,6 +182,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.member.Run,
 		a.checker.Run,
 		a.backends.Run,
+		a.told.Run,
 		a.runDoor,
 		func(ctx context.Context) error { return a.service.run(ctx, a) },
 		func(inner context.Context) error { return a.runAdmitted(inner, ctx) },

@@ -11,6 +11,7 @@ import (
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/report"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/group"
 	"cadre.dev/overlay"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
@@ -82,8 +83,9 @@ func (a *Agent) applyConfig(data []byte) error {
 		}
 		a.member.SetDriver(d)
 	}
+	a.told.Set(words.OfChecks(next.HealthChecks))
 	a.checker.SetChecks(next.HealthChecks)
-	a.backends.Set(next.Mesh)
+	a.backends.Set(words.OfBackends(next.Mesh))
 	a.configText.Store(&data)
 	a.config.Set(next)
 	if err := a.service.set(a, slot, next.Mesh); err != nil {

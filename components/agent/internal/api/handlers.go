@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/group"
 )
 
@@ -74,13 +74,18 @@ type completeRequest struct {
 }
 
 type backendRequest struct {
-	Status backends.Status `json:"status"`
-	Tags   []string        `json:"tags"`
-	Output string          `json:"output"`
+	Status words.Status `json:"status"`
+	Tags   []string     `json:"tags"`
+	Output string       `json:"output"`
 }
 
-// backendAnswer says for how long the word holds.
-type backendAnswer struct {
+type checkRequest struct {
+	Status words.Status `json:"status"`
+	Output string       `json:"output"`
+}
+
+// wordAnswer says for how long the word holds.
+type wordAnswer struct {
 	TTLSeconds float64 `json:"ttl_seconds"`
 }
 
@@ -186,14 +191,27 @@ func (s *Server) putBackend(w http.ResponseWriter, req *http.Request) {
 	if !readBody(w, req, &body) {
 		return
 	}
-	ttl, err := s.cfg.Backends.Put(req.PathValue("backend"), backends.Word(body))
+	ttl, err := s.cfg.Backends.Put(req.PathValue("backend"), words.Word(body))
+	answerWord(w, ttl, err, "BACKEND_UNKNOWN", `; a backend needs registration { owner = "workload" } in the group's spec, and a route`)
+}
+
+func (s *Server) putCheck(w http.ResponseWriter, req *http.Request) {
+	var body checkRequest
+	if !readBody(w, req, &body) {
+		return
+	}
+	ttl, err := s.cfg.Checks.Put(req.PathValue("check"), words.Word{Status: body.Status, Output: body.Output})
+	answerWord(w, ttl, err, "CHECK_UNKNOWN", "; a health_check needs ttl { } in the revision that this boot runs")
+}
+
+func answerWord(w http.ResponseWriter, ttl time.Duration, err error, unknown, wayOut string) {
 	switch {
-	case errors.Is(err, backends.ErrUnknown):
-		writeError(w, http.StatusNotFound, "BACKEND_UNKNOWN", err.Error())
+	case errors.Is(err, words.ErrUnknown):
+		writeError(w, http.StatusNotFound, unknown, err.Error()+wayOut)
 	case err != nil:
 		writeError(w, http.StatusBadRequest, "BODY_INVALID", err.Error())
 	default:
-		writeJSON(w, http.StatusOK, backendAnswer{TTLSeconds: ttl.Seconds()})
+		writeJSON(w, http.StatusOK, wordAnswer{TTLSeconds: ttl.Seconds()})
 	}
 }
 

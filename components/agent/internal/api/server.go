@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/group"
 )
 
@@ -35,10 +35,10 @@ type Config struct {
 	Lifecycle func() Lifecycle
 	// NotReady says what is missing; empty when ready.
 	NotReady func() string
-	// Backends are those whose registration workloads own.
-	Backends *backends.Registry
-	Metrics  http.Handler
-	Log      *slog.Logger
+	// Backends are those whose registration workloads own, Checks those that they answer.
+	Backends, Checks *words.Registry
+	Metrics          http.Handler
+	Log              *slog.Logger
 }
 
 // Server is the HTTP interface.
@@ -60,6 +60,7 @@ var routes = []route{
 	{http.MethodPost, "/v1/lifecycle/{hook}/complete", (*Server).completeHook},
 	{http.MethodPost, "/v1/lifecycle/{hook}/heartbeat", (*Server).heartbeatHook},
 	{http.MethodPut, "/v1/backends/{backend}", (*Server).putBackend},
+	{http.MethodPut, "/v1/checks/{check}", (*Server).putCheck},
 	{http.MethodGet, "/healthz", (*Server).getHealthz},
 	{http.MethodGet, "/readyz", (*Server).getReadyz},
 	{http.MethodGet, "/metrics", (*Server).getMetrics},

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/latest"
 	"cadre.dev/agent/internal/lifecycle"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/group"
 )
 
@@ -59,7 +59,7 @@ func newTestServer(admitted bool) (*Server, *fakeLifecycle) {
 	return New(Config{
 		Address:  &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070},
 		Instance: func() (Instance, bool) { return Instance{Slot: "web-0"}, admitted },
-		Backends: ownedBackends(),
+		Backends: ownedBackends(), Checks: answeredChecks(),
 		Lifecycle: func() Lifecycle {
 			if admitted {
 				return life
@@ -314,9 +314,40 @@ func (c *watchedConn) Close() error {
 }
 
 // ownedBackends has one backend, "queue".
-func ownedBackends() *backends.Registry {
-	r := backends.New()
-	r.Set(group.Mesh{Proxies: []group.Proxy{{Backend: "queue", Owner: group.OwnerWorkload, TTL: group.Duration(30 * time.Second)}}})
+func ownedBackends() *words.Registry {
+	r := words.New()
+	r.Set(map[string]time.Duration{"queue": 30 * time.Second})
+	return r
+}
+
+func TestACheckOfTheWorkload(t *testing.T) {
+	s, _ := newTestServer(true)
+	for _, c := range []struct {
+		name, body string
+		status     int
+		text       string
+	}{
+		{"alive", `{"status":"warning","output":"slow"}`, 200, `{"ttl_seconds":20}`},
+		{"alive", `{"status":"fine"}`, 400, "status:"},
+		{"alive", `{"status":"passing","tags":["master"]}`, 400, "tags"},
+		{"queue", `{"status":"passing"}`, 404, "CHECK_UNKNOWN"},
+	} {
+		rec := httptest.NewRecorder()
+		req := httptest.NewRequest(http.MethodPut, "http://127.0.0.1:7070/v1/checks/"+c.name, strings.NewReader(c.body))
+		s.Handler().ServeHTTP(rec, req)
+		if rec.Code != c.status || !strings.Contains(rec.Body.String(), c.text) {
+			t.Errorf("PUT %s %.60s: %d %s", c.name, c.body, rec.Code, rec.Body)
+		}
+	}
+	if got := s.cfg.Checks.States(); got[0].Health != "healthy" || got[0].Output != "slow" {
+		t.Errorf("what was refused counts: %+v", got)
+	}
+}
+
+// answeredChecks has one check, "alive".
+func answeredChecks() *words.Registry {
+	r := words.New()
+	r.Set(map[string]time.Duration{"alive": 20 * time.Second})
 	return r
 }
 

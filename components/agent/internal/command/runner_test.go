@@ -82,7 +82,7 @@ func TestHK04_HK07_HK08_OutputIsNeverReported(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("hook: %v, want %s", err, want)
 	}
-	c := health.NewChecker(r, log)
+	c := health.NewChecker(r, nil, log)
 	c.SetChecks([]group.HealthCheck{{Name: "look", Exec: &look, CheckIntervalSec: 1, UnhealthyThreshold: 1}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

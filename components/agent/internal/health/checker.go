@@ -15,6 +15,7 @@ import (
 // Checker runs all checks of a configuration. Safe for concurrent use.
 type Checker struct {
 	commands Commands
+	told     Told
 	log      *slog.Logger
 	specs    latest.Value[[]group.HealthCheck]
 	changes  latest.Value[struct{}]
@@ -29,8 +30,8 @@ type Commands interface {
 }
 
 // NewChecker has no checks yet.
-func NewChecker(commands Commands, log *slog.Logger) *Checker {
-	return &Checker{commands: commands, log: log}
+func NewChecker(commands Commands, told Told, log *slog.Logger) *Checker {
+	return &Checker{commands: commands, told: told, log: log}
 }
 
 // SetChecks replaces the checks; judgements begin anew unless nothing changed.
@@ -73,6 +74,10 @@ func (c *Checker) runChecks(ctx context.Context, specs []group.HealthCheck, inde
 	c.mu.Unlock()
 	c.changes.Set(struct{}{})
 	for i, spec := range specs {
+		if spec.TTL != nil {
+			wg.Go(func() { c.runTold(ctx, i, spec, start[i]) })
+			continue
+		}
 		wg.Go(func() { c.runOne(ctx, i, spec, start[i]) })
 	}
 	select {
@@ -95,23 +100,28 @@ func (c *Checker) runOne(ctx context.Context, at int, spec group.HealthCheck, st
 		case <-timer.C:
 		}
 		probing, cancel := context.WithTimeout(ctx, timeout)
-		problem := c.probe(probing, spec, timeout)
+		seen := c.probe(probing, spec, timeout)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		before := j.result.Health
-		if j.add(problem, time.Now().UTC()) {
-			c.mu.Lock()
-			c.results[at] = j.result
-			c.mu.Unlock()
-			c.changes.Set(struct{}{})
+		if j.add(seen, time.Now().UTC()) {
+			c.set(at, j.result)
 		}
 		if before != j.result.Health {
-			c.log.Info("health check changed", "check", spec.Name, "health", j.result.Health, "reason", problem)
+			c.log.Info("health check changed", "check", spec.Name, "health", j.result.Health, "reason", seen.text)
 		}
 		timer.Reset(j.pause())
 	}
+}
+
+// set replaces a result and wakes whoever reports it.
+func (c *Checker) set(at int, r Result) {
+	c.mu.Lock()
+	c.results[at] = r
+	c.mu.Unlock()
+	c.changes.Set(struct{}{})
 }
 
 func newJudge(spec group.HealthCheck, start Result) *judge {

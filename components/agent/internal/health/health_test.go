@@ -20,7 +20,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	const ok, bad = "", "down"
+	const ok, bad, dunno = "", "down", "who knows"
 	type probe struct {
 		after   time.Duration
 		problem string
@@ -34,10 +34,16 @@ func TestJudge(t *testing.T) {
 			{0, bad, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, bad, rollout.Unknown},
 			{17 * s, bad, rollout.Unhealthy},
 		},
-		"one failure is not unhealthy":    {{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}, {10 * s, bad, rollout.Healthy}, {s, ok, rollout.Healthy}},
-		"few failures are not unhealthy":  {{0, bad, rollout.Unknown}, {30 * s, bad, rollout.Unknown}, {s, bad, rollout.Unhealthy}},
-		"unhealthy needs two to recover":  {{0, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}, {s, ok, rollout.Unhealthy}, {s, ok, rollout.Healthy}},
-		"unknown stays unknown for a mix": {{0, ok, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, ok, rollout.Unknown}, {s, bad, rollout.Unknown}},
+		"one failure is not unhealthy":   {{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}, {10 * s, bad, rollout.Healthy}, {s, ok, rollout.Healthy}},
+		"few failures are not unhealthy": {{0, bad, rollout.Unknown}, {30 * s, bad, rollout.Unknown}, {s, bad, rollout.Unhealthy}},
+		"unhealthy needs two to recover": {{0, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}, {s, ok, rollout.Unhealthy}, {s, ok, rollout.Healthy}},
+		"what cannot be told ends health, in the same time": {
+			{0, ok, rollout.Unknown}, {s, ok, rollout.Healthy}, {10 * s, dunno, rollout.Healthy}, {10 * s, bad, rollout.Healthy}, {10 * s, dunno, rollout.Unknown},
+			{s, ok, rollout.Unknown}, {s, ok, rollout.Healthy},
+		},
+		"what cannot be told is no failure":  {{0, dunno, rollout.Unknown}, {30 * s, dunno, rollout.Unknown}, {s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}},
+		"unhealthy stays so until it passes": {{0, bad, rollout.Unknown}, {10 * s, bad, rollout.Unknown}, {10 * s, bad, rollout.Unhealthy}, {30 * s, dunno, rollout.Unhealthy}, {30 * s, dunno, rollout.Unhealthy}},
+		"unknown stays unknown for a mix":    {{0, ok, rollout.Unknown}, {s, bad, rollout.Unknown}, {s, ok, rollout.Unknown}, {s, bad, rollout.Unknown}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -46,7 +52,14 @@ func TestJudge(t *testing.T) {
 			for i, p := range probes {
 				at = at.Add(p.after)
 				before := j.result.Health
-				j.add(p.problem, at)
+				o := outcome{}
+				switch p.problem {
+				case bad:
+					o = failing(bad)
+				case dunno:
+					o = outcome{unsure, dunno}
+				}
+				j.add(o, at)
 				if before != j.result.Health {
 					since = at
 				}
@@ -97,8 +110,8 @@ func TestProbes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if problem := NewChecker(fakeCommands{}, slog.New(slog.DiscardHandler)).probe(ctx, tc.check, time.Second); (problem == "") != tc.pass {
-				t.Errorf("probe = %q, want pass %t", problem, tc.pass)
+			if seen := NewChecker(fakeCommands{}, nil, slog.New(slog.DiscardHandler)).probe(ctx, tc.check, time.Second); (seen == outcome{}) != tc.pass {
+				t.Errorf("probe = %+v, want pass %t", seen, tc.pass)
 			}
 		})
 	}
@@ -117,7 +130,7 @@ func TestCheckerReportsAndReplaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := NewChecker(nil, slog.New(slog.DiscardHandler))
+	c := NewChecker(nil, nil, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -157,12 +170,12 @@ func TestPauseIsShortUntilHealthy(t *testing.T) {
 		if got := j.pause(); got != 100*time.Millisecond {
 			t.Errorf("pause while unknown = %s, want 100ms", got)
 		}
-		j.add("", time.Now())
-		j.add("", time.Now())
+		j.add(outcome{}, time.Now())
+		j.add(outcome{}, time.Now())
 		if got := j.pause(); got != 10*time.Second {
 			t.Errorf("pause while healthy = %s, want the interval", got)
 		}
-		j.add("down", time.Now())
+		j.add(failing("down"), time.Now())
 		if got := j.pause(); got != 100*time.Millisecond {
 			t.Errorf("pause after a failure = %s, want 100ms", got)
 		}
@@ -188,7 +201,7 @@ func TestHK01_HK02_ChecksReachLoopbackOnly(t *testing.T) {
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
 	for _, path := range []string{"/away", "/@" + at + "/", "/\\" + at, "/..//" + at, "/?u=" + other.URL, "/#@" + at, "/%2f%2f" + at} {
-		problem := NewChecker(nil, slog.New(slog.DiscardHandler)).probe(t.Context(), group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: path}}, time.Second)
+		problem := NewChecker(nil, nil, slog.New(slog.DiscardHandler)).probe(t.Context(), group.HealthCheck{HTTP: &group.HTTPCheck{Port: port, RequestPath: path}}, time.Second).text
 		if path == "/away" && !strings.Contains(problem, "302") {
 			t.Errorf("a redirect: %q", problem)
 		}

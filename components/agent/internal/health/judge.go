@@ -17,6 +17,37 @@ type Result struct {
 	Informative bool
 }
 
+// outcome of one probe. The zero value passes.
+type outcome struct {
+	kind verdict
+	// text says why it does not pass, and nothing else.
+	text string
+}
+
+type verdict int
+
+const (
+	passes verdict = iota
+	fails
+	// unsure: whoever was asked does not know.
+	unsure
+)
+
+func failing(text string) outcome { return outcome{fails, text} }
+
+// row is how many outcomes came one after the other, and since when.
+type row struct {
+	count int
+	since time.Time
+}
+
+func (r *row) add(at time.Time) {
+	if r.count == 0 {
+		r.since = at
+	}
+	r.count++
+}
+
 // judge turns probe outcomes into a three-valued judgement. Probes may come
 // faster than the interval while the check is not healthy, so that a rejoin is
 // seen at once; bad news is still judged on the spec's own time scale: it takes
@@ -25,33 +56,44 @@ type judge struct {
 	healthyAfter, unhealthyAfter int
 	interval                     time.Duration
 
-	result    Result
-	good, bad int
-	badSince  time.Time
+	result Result
+	good   int
+	// failed are failures without anything between, missed all that did not pass.
+	failed, missed row
 }
 
-// add takes one outcome; problem is empty for a success. It reports whether
-// anything but the time changed.
-func (j *judge) add(problem string, at time.Time) bool {
+// add takes one outcome. It reports whether anything but the time changed. Failures make it
+// unhealthy. What cannot be told ends health in the same time, and does not make well or ill:
+// what was unhealthy stays so until it passes.
+func (j *judge) add(o outcome, at time.Time) bool {
 	before := j.result
-	if problem == "" {
-		j.good, j.bad = j.good+1, 0
-		j.result.Message = ""
+	j.result.Message = o.text
+	if o.kind == passes {
+		j.good, j.failed, j.missed = j.good+1, row{}, row{}
 		if j.good >= j.healthyAfter {
 			j.enter(rollout.Healthy, at)
 		}
 		return j.result != before
 	}
-	if j.bad == 0 {
-		j.badSince = at
+	j.good = 0
+	j.missed.add(at)
+	if o.kind == fails {
+		j.failed.add(at)
+	} else {
+		j.failed = row{}
 	}
-	j.good, j.bad = 0, j.bad+1
-	j.result.Message = problem
-	due := j.badSince.Add(time.Duration(j.unhealthyAfter-1) * j.interval)
-	if j.bad >= j.unhealthyAfter && !at.Before(due) {
+	switch {
+	case j.lasts(j.failed, at):
 		j.enter(rollout.Unhealthy, at)
+	case j.lasts(j.missed, at) && j.result.Health == rollout.Healthy:
+		j.enter(rollout.Unknown, at)
 	}
 	return j.result != before
+}
+
+// lasts: r is as long as it takes at the spec's interval and threshold.
+func (j *judge) lasts(r row, at time.Time) bool {
+	return r.count >= j.unhealthyAfter && !at.Before(r.since.Add(time.Duration(j.unhealthyAfter-1)*j.interval))
 }
 
 func (j *judge) enter(h rollout.Health, at time.Time) {
@@ -64,7 +106,7 @@ func (j *judge) enter(h rollout.Health, at time.Time) {
 func (j *judge) pause() time.Duration {
 	// A Slot that is back waits for this: the rollout can go on no sooner.
 	const eager = 100 * time.Millisecond
-	if j.result.Health == rollout.Healthy && j.bad == 0 {
+	if j.result.Health == rollout.Healthy && j.missed.count == 0 {
 		return j.interval
 	}
 	return min(j.interval, eager)

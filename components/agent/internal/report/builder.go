@@ -4,10 +4,10 @@ import (
 	"strings"
 	"time"
 
-	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/rollout"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -22,7 +22,7 @@ type Sources struct {
 	// Epochs of the secrets that this Boot has.
 	Epochs func() map[string]uint32
 	// Backends are those whose registration workloads own.
-	Backends func() []backends.State
+	Backends func() []words.State
 	// Faults are what the agent cannot do as it should, for people.
 	Faults  func() []string
 	Version string

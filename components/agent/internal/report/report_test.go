@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"cadre.dev/agent/internal/backends"
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/agent/internal/health"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/core/rollout"
 	"google.golang.org/protobuf/proto"
 )
@@ -80,7 +80,7 @@ func TestReportWithHostileTextIsEncodable(t *testing.T) {
 	b := NewBuilder(Sources{
 		Faults:   func() []string { return []string{bad} },
 		Epochs:   func() map[string]uint32 { return map[string]uint32{"password": 2} },
-		Backends: func() []backends.State { return nil },
+		Backends: func() []words.State { return nil },
 		Member: func() member.State {
 			return member.State{Known: true, View: driver.View{Message: bad, MayDisruptReason: bad}}
 		},

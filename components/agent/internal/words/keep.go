@@ -1,4 +1,4 @@
-package backends
+package words
 
 import (
 	"bytes"
@@ -12,11 +12,8 @@ import (
 	"cadre.dev/agent/internal/durable"
 )
 
-const (
-	fileName = "words"
-	// limit bounds the file. A group has at most 32 routes, and so as many words.
-	limit = 256 << 10
-)
+// limit bounds the file. A group has at most 32 routes and 16 checks: of either as many words.
+const limit = 256 << 10
 
 // keep is where words outlive a process. Without a path they do not.
 type keep struct {
@@ -43,7 +40,7 @@ type kept struct {
 func (k *keep) load() map[string]kept {
 	f, err := k.read()
 	if err != nil {
-		k.log.Warn("what workloads said of their backends is lost, none is found until it is said again", "error", err)
+		k.log.Warn("what workloads said is lost, nothing of it is known until it is said again", "error", err)
 	}
 	return f.Words
 }
@@ -70,7 +67,7 @@ func (k *keep) read() (file, error) {
 	}
 	for name, w := range out.Words {
 		if err := w.check(); err != nil {
-			return file{}, fmt.Errorf("read %s: backend %q: %w", k.path, name, err)
+			return file{}, fmt.Errorf("read %s: %q: %w", k.path, name, err)
 		}
 	}
 	return out, nil
@@ -84,7 +81,7 @@ func (k *keep) save(words map[string]kept) {
 	}
 	err := durable.WriteJSON(k.path, file{Boot: k.boot, Words: words})
 	if err != nil && !k.failing {
-		k.log.Error("what workloads say of their backends would not outlive this process", "error", err)
+		k.log.Error("what workloads say would not outlive this process", "error", err)
 	}
 	k.failing = err != nil
 }

@@ -1,4 +1,4 @@
-package backends
+package words
 
 import (
 	"context"
@@ -13,12 +13,15 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-func owned(ttl time.Duration) group.Mesh {
-	return group.Mesh{Proxies: []group.Proxy{
+// fileName is where the tests keep words.
+const fileName = "words"
+
+func owned(ttl time.Duration) map[string]time.Duration {
+	return OfBackends(group.Mesh{Proxies: []group.Proxy{
 		{Backend: "queue", Owner: group.OwnerWorkload, TTL: group.Duration(ttl)},
 		{Backend: "web", Owner: group.OwnerPlatform},
 		{Service: "caller"},
-	}}
+	}})
 }
 
 // TestAWordHoldsForItsTime: a workload that says nothing any more is not known to be well.
@@ -105,7 +108,7 @@ func TestAnotherSpec(t *testing.T) {
 	if got := r.States(); got[0].Health != rollout.Unhealthy || got[0].Output != "full" {
 		t.Errorf("another ttl: %+v", got)
 	}
-	r.Set(group.Mesh{})
+	r.Set(nil)
 	r.Set(owned(time.Minute))
 	if got := r.States(); got[0].Health != rollout.Unknown {
 		t.Errorf("it was nobody's meanwhile: %+v", got)

@@ -1,4 +1,4 @@
-package backends
+package words
 
 import (
 	"bytes"
@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"cadre.dev/agent/internal/durable"
-	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
 
 // next is the process of boot that follows, with the log that it writes.
 func next(dir, boot string) (*Registry, *bytes.Buffer) {
 	var log bytes.Buffer
-	return Open(dir, boot, slog.New(slog.NewTextHandler(&log, nil))), &log
+	return Open(filepath.Join(dir, fileName), boot, slog.New(slog.NewTextHandler(&log, nil))), &log
 }
 
 func put(t *testing.T, r *Registry, w Word) {
@@ -130,7 +129,7 @@ func TestWhatIsTakenBackStaysSo(t *testing.T) {
 		t.Errorf("another boot: %+v, %s", got.before, log)
 	}
 	r, _ = next(dir, "one")
-	r.Set(group.Mesh{})
+	r.Set(nil)
 	r.Set(owned(time.Minute))
 	if got := healthOf(t, r); got != rollout.Unknown {
 		t.Errorf("it was nobody's meanwhile: %s", got)

@@ -1,4 +1,4 @@
-package backends
+package words
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +33,7 @@ const (
 	Critical Status = "critical"
 )
 
-// Word is what a workload says of one backend.
+// Word is what a workload says of one backend, or one check.
 type Word struct {
 	Status Status `json:"status"`
 	// Tags are lower-case names; one of them may be the role of a route.
@@ -42,7 +41,7 @@ type Word struct {
 	Output string   `json:"output,omitempty"`
 }
 
-// State is how a backend is by its workload's word.
+// State is how something is by its workload's word.
 type State struct {
 	Name string
 	// Health is unknown while there is no word that holds. A warning is healthy.
@@ -52,19 +51,19 @@ type State struct {
 }
 
 var (
-	// ErrUnknown: there is no such backend, or its registration is the platform's.
-	ErrUnknown = errors.New("the workload owns the registration of no such backend")
+	// ErrUnknown: workloads speak for nothing of that name.
+	ErrUnknown = errors.New("is nothing that the workload speaks for")
 	// ErrInvalid: the word breaks a bound.
 	ErrInvalid = errors.New("not taken")
 )
 
-// Registry has the backends of this CVM. Safe for concurrent use.
+// Registry has what workloads of this CVM said. Safe for concurrent use.
 type Registry struct {
 	changed latest.Value[struct{}]
 	keep    keep
 
 	mu    sync.Mutex
-	ttls  map[string]time.Duration // guarded by mu; of the backends that workloads own
+	ttls  map[string]time.Duration // guarded by mu; of all that workloads speak for
 	words map[string]said          // guarded by mu
 	// before is what an earlier process of the Boot was told, until the first Set. Guarded by mu.
 	before map[string]kept
@@ -79,11 +78,11 @@ type said struct {
 // New returns a Registry that keeps nothing.
 func New() *Registry { return newRegistry(keep{}) }
 
-// Open returns a Registry that keeps in dir, which must be in memory, what is said, and goes
-// on with what an earlier process of the same Boot was told. What it cannot read it does not
-// know.
-func Open(dir, boot string, log *slog.Logger) *Registry {
-	r := newRegistry(keep{path: filepath.Join(dir, fileName), boot: boot, log: log})
+// Open returns a Registry that keeps what is said in the file at path, whose folder must be in
+// memory, and goes on with what an earlier process of the same Boot was told. What it cannot
+// read it does not know.
+func Open(path, boot string, log *slog.Logger) *Registry {
+	r := newRegistry(keep{path: path, boot: boot, log: log})
 	r.before = r.keep.load()
 	return r
 }
@@ -95,15 +94,31 @@ func newRegistry(k keep) *Registry {
 // Changes tells of each change of States.
 func (r *Registry) Changes() *latest.Value[struct{}] { return &r.changed }
 
-// Set names the backends that workloads own, as the group's mesh has them. What was said of
-// one that stays holds.
-func (r *Registry) Set(mesh group.Mesh) {
+// OfBackends are the backends that workloads speak for, as the group's mesh has them, with
+// how long a word holds.
+func OfBackends(mesh group.Mesh) map[string]time.Duration {
 	ttls := map[string]time.Duration{}
 	for _, p := range mesh.Proxies {
 		if p.Owner == group.OwnerWorkload {
 			ttls[p.Backend] = p.TTL.D()
 		}
 	}
+	return ttls
+}
+
+// OfChecks are the checks that workloads answer.
+func OfChecks(checks []group.HealthCheck) map[string]time.Duration {
+	ttls := map[string]time.Duration{}
+	for _, c := range checks {
+		if c.TTL != nil {
+			ttls[c.Name] = time.Duration(c.TTL.TTLSec) * time.Second
+		}
+	}
+	return ttls
+}
+
+// Set names what workloads speak for. What was said of one that stays holds.
+func (r *Registry) Set(ttls map[string]time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.before == nil && maps.Equal(r.ttls, ttls) {
@@ -142,8 +157,7 @@ func (r *Registry) Put(name string, w Word) (ttl time.Duration, err error) {
 	defer r.mu.Unlock()
 	ttl, ok := r.ttls[name]
 	if !ok {
-		return 0, fmt.Errorf("backend %q: %w; it needs registration { owner = %q } in the group's spec, and a route (here: %s)",
-			name, ErrUnknown, group.OwnerWorkload, strings.Join(slices.Sorted(maps.Keys(r.ttls)), ", "))
+		return 0, fmt.Errorf("%.60q %w (here: %s)", name, ErrUnknown, strings.Join(slices.Sorted(maps.Keys(r.ttls)), ", "))
 	}
 	before, had := r.words[name]
 	now := time.Now()
@@ -174,7 +188,7 @@ func (w Word) check() error {
 	return errors.Join(errs...)
 }
 
-// States are the backends that workloads own, sorted by name.
+// States are all that workloads speak for, sorted by name.
 func (r *Registry) States() []State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,75 @@
+package health
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cadre.dev/agent/internal/words"
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+)
+
+func httpPort(t *testing.T) int {
+	t.Helper()
+	s := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().(*net.TCPAddr).Port
+}
+
+// TestTheWorkloadAnswersItsCheck: its word counts at once, and its silence after its time.
+func TestTheWorkloadAnswersItsCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks := []group.HealthCheck{{Name: "alive", TTL: &group.TTLCheck{TTLSec: 10}}}
+		told := words.New()
+		told.Set(words.OfChecks(checks))
+		c := NewChecker(nil, told, slog.New(slog.DiscardHandler))
+		c.SetChecks(checks)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{}, 2)
+		go func() { _ = told.Run(ctx); done <- struct{}{} }()
+		go func() { _ = c.Run(ctx); done <- struct{}{} }()
+		defer func() { cancel(); <-done; <-done }()
+		wants := func(when string, health rollout.Health, message string) {
+			t.Helper()
+			synctest.Wait()
+			if got := c.Results(); len(got) != 1 || got[0].Health != health || got[0].Message != message {
+				t.Errorf("%s: %+v, want %s %q", when, got, health, message)
+			}
+		}
+		say := func(status words.Status, output string) {
+			t.Helper()
+			if _, err := told.Put("alive", words.Word{Status: status, Output: output}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const nothing, silent = "the workload said nothing yet", "the workload said nothing for 10s"
+		wants("before the first word", rollout.Unknown, nothing)
+		time.Sleep(10*time.Second - time.Nanosecond)
+		wants("as long as a word holds", rollout.Unknown, nothing)
+		time.Sleep(time.Nanosecond)
+		wants("silent", rollout.Unhealthy, silent)
+		say(words.Passing, "")
+		wants("a word", rollout.Healthy, "")
+		time.Sleep(9 * time.Second)
+		say(words.Warning, "slow")
+		wants("a warning is no failure", rollout.Healthy, "slow")
+		since := c.Results()[0].Since
+		say(words.Critical, "no disk")
+		wants("critical at once", rollout.Unhealthy, "no disk")
+		time.Sleep(time.Second)
+		say(words.Critical, "still no disk")
+		wants("another text", rollout.Unhealthy, "still no disk")
+		if got := c.Results()[0].Since; got.Equal(since) || time.Since(got) != time.Second {
+			t.Errorf("unhealthy since %s", got)
+		}
+		say(words.Passing, "")
+		time.Sleep(10 * time.Second)
+		wants("silent again", rollout.Unhealthy, silent)
+	})
+}
