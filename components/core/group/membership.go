@@ -9,6 +9,11 @@ type Membership struct {
 	// Set are the Slots that the set lists, this one among them, sorted; empty: it does not
 	// list the Slot yet.
 	Set []string `json:"set,omitempty"`
+	// Founders are the Slots that the set is founded with, this one among them, sorted, as long
+	// as this one may still have to start on an empty disk with that list. It stays as it was
+	// when the first of them began, whatever size the group is to have by now: members that
+	// found with different lists make two sets, each with a majority of its own.
+	Founders []string `json:"founders,omitempty"`
 	// Change is what the member of this Slot is to change about the set now.
 	Change *SetChange `json:"change,omitempty"`
 }
@@ -42,9 +47,18 @@ const (
 const NeedMembership = "membership"
 
 // Join hands m to an agent, which must know what it means where a workload would start.
+// Who founds with others gets them as its group's members.
 func (c *AgentConfig) Join(m *Membership) {
-	c.Membership = m
-	if m != nil && m.Joins {
+	if m == nil {
+		return
+	}
+	if len(m.Founders) > 0 {
+		c.Members = m.Founders
+	}
+	if m.Joins || m.Change != nil {
+		c.Membership = &Membership{Joins: m.Joins, Set: m.Set, Change: m.Change}
+	}
+	if m.Joins {
 		c.MustUnderstand = append(c.MustUnderstand, NeedMembership)
 	}
 }

@@ -290,6 +290,11 @@ func TestScaleInForgetsTheRecordOnceTheCVMIsGone(t *testing.T) {
 	f.spec.Replicas = 3
 	f.obs.Slots = f.obs.Slots[:3]
 	p := f.plan()
+	if len(p.Forget) != 0 {
+		t.Errorf("forgets %v after one listing without its CVM", p.Forget)
+	}
+	f.rec.Slots[3].MissedSince = f.now.Add(-goneFor)
+	p = f.plan()
 	if len(p.Slots) != 3 || len(p.Forget) != 1 || p.Forget[0] != "db-3" {
 		t.Errorf("%d records, forget %v", len(p.Slots), p.Forget)
 	}

@@ -200,12 +200,14 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	condemned := slices.Clone(w.condemned)
 	slices.Reverse(condemned)
 	for _, m := range condemned {
-		gone := m.seen.Instance == nil || w.ending() && w.obs.Deletion.KeepCVMs
+		// Of a group that stays one listing without the CVM is none: to forget a Slot ends the
+		// lease and the tokens of whoever holds it.
+		gone := w.certainlyGone(m) && (w.deleted(m) || m.seen.Protection == nil && !w.obs.Frozen)
+		if w.ending() {
+			gone = m.seen.Instance == nil || w.obs.Deletion.KeepCVMs
+		}
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent
-		if set == operation.SetAbsent {
-			gone = w.certainlyGone(m)
-		}
 		if w.obs.Complete() && gone && m.open == nil && out {
 			forget = append(forget, m.slot)
 			continue

@@ -71,8 +71,10 @@ func (w *world) attestable(m *member) bool {
 	switch {
 	case !i.Running(), i.BootError != "", m.observed == "", m.observed == m.want.revision, m.moved != nil, m.provenElsewhere():
 		return false
-	case m.open != nil:
+	case m.open != nil && m.open.Kind != operation.Drain:
 		return m.open.Refresh && m.open.To == m.want.revision
+	case m.open == nil && w.brokenness(m) < lost:
+		return false // attested anew it were as broken: it is healed, or booted
 	case m.record.Assigned != m.observed && m.record.Assigned != "":
 		return false // it may be about to boot what it was given
 	}

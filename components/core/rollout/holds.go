@@ -196,11 +196,17 @@ func (w *world) notAvailableBeside(m *member) *member {
 	return nil
 }
 
+// firstCondemned is the one that is removed first. What cannot go as long as an operator says
+// nothing else keeps none of the others.
 func (w *world) firstCondemned() *member {
 	for _, m := range w.condemned {
-		if m.seen.Instance != nil || m.open != nil {
+		switch {
+		case m.open != nil && m.open.Kind != operation.Drain:
 			return m
+		case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
+			continue
 		}
+		return m
 	}
 	return nil
 }

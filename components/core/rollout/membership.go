@@ -71,6 +71,43 @@ func (m *member) founder() bool {
 	return m.record.Incarnation == 0 && len(m.record.Lineage) == 0 && m.record.WasAvailableAt == ""
 }
 
+// foundersOf are the Slots that the set is founded with; none: it is not Cadre's to found, or it
+// stands and all that founded it have come up. From when the CVM of one begins on the list is as it was.
+func (w *world) foundersOf() []string {
+	if !group.ChangesSet(w.spec) {
+		return nil
+	}
+	for _, m := range w.everyone {
+		if s := m.record.Membership; s != nil && len(s.Founders) > 0 && (!m.missing() || m.open != nil) {
+			return s.Founders
+		}
+	}
+	if w.formed() {
+		return nil
+	}
+	return w.spec.Members()
+}
+
+// founds: m is to start on an empty disk as one of those that found the set.
+func (w *world) founds(m *member) bool {
+	return m.founder() && slices.Contains(w.founders, m.slot)
+}
+
+// holdsOfFounding: who belongs to a set does not change before it stands. Those that found it
+// wait for each other by a list that some of them have already.
+func (w *world) holdsOfFounding(c candidate) []Hold {
+	if len(w.founders) == 0 || w.formed() {
+		return nil
+	}
+	switch {
+	case c.kind == operation.Create && !slices.Contains(w.founders, c.m.slot):
+		return []Hold{hold(HoldSetChanging, "the set is being founded by %s; %s joins it once it stands", Few(w.founders, ", "), c.m.slot)}
+	case c.kind == operation.Delete && w.founds(c.m) && !c.m.missing():
+		return []Hold{hold(HoldSetChanging, "the set is being founded by %s; %s leaves it once it stands, or goes with the whole group", Few(w.founders, ", "), c.m.slot)}
+	}
+	return nil
+}
+
 // joins: the CVM that c makes comes into a set that is there already, and does not found it
 // together with others.
 func (w *world) joins(c candidate) bool {
@@ -90,6 +127,7 @@ func (m *member) joining() bool {
 // (R47, R48). Empty: nothing is.
 func (w *world) pendingIn(m *member) string {
 	before := true // of two that leave, the first one blocks the other
+	leaves := m.open != nil && m.open.Leaving()
 	for _, slot := range w.view.learners {
 		if slot != m.slot {
 			return slot + " has no vote yet"
@@ -99,7 +137,7 @@ func (w *world) pendingIn(m *member) string {
 		op := other.open
 		switch {
 		case other == m:
-			before = false
+			before = !leaves
 		case other.joining() && !other.condemned:
 			return other.slot + " is joining"
 		case before && op != nil && op.Leaving() && w.listed(other):
@@ -127,6 +165,8 @@ func (w *world) holdsOfSet(c candidate, l look) []Hold {
 	switch {
 	case w.ending():
 		return nil
+	case len(w.holdsOfFounding(c)) > 0:
+		return w.holdsOfFounding(c)
 	case c.kind == operation.Create:
 		return w.holdsOfJoining(c, l)
 	case changes && c.kind == operation.Replace:
@@ -143,10 +183,17 @@ func (w *world) holdsOfSet(c candidate, l look) []Hold {
 	return nil
 }
 
+// returns: c makes another CVM for a Slot that was in the set before, where members are let in
+// by the others without a word of ours. The old vote goes first all the same (R49): the new
+// member would be one more, and with a lost majority nobody could take the old one out.
+func (w *world) returns(c candidate) bool {
+	return c.kind == operation.Create && group.ChangesSet(w.spec) && w.formed() && !c.m.founder()
+}
+
 // holdsOfJoining: one newcomer at a time, into a set that is known and knows nothing of it
 // (R43, R47, R49).
 func (w *world) holdsOfJoining(c candidate, l look) []Hold {
-	if !w.joins(c) {
+	if !w.joins(c) && !w.returns(c) {
 		return nil
 	}
 	if doubt := w.setDoubt(); doubt != "" {
@@ -236,6 +283,9 @@ func (w *world) keepMembership() {
 // membershipOf is m's part in the set without what it is to change there: while it joins, who
 // is listed beside it. A record that others may read is not changed in place.
 func (w *world) membershipOf(m *member) *group.Membership {
+	if w.founds(m) {
+		return &group.Membership{Founders: w.founders}
+	}
 	if !m.joining() {
 		return nil
 	}
@@ -279,7 +329,21 @@ func (w *world) isOut(m *member) bool {
 	if m.open != nil {
 		return m.open.Leaving()
 	}
-	return w.certainlyGone(m) && (m.condemned || m.missing() && !m.founder())
+	if m.condemned {
+		return w.certainlyGone(m) && (w.deleted(m) || w.mayEnd(m))
+	}
+	return m.missing() && !m.founder() && w.certainlyGone(m)
+}
+
+// deleted: the CVM that m is bound to was deleted by us.
+func (w *world) deleted(m *member) bool {
+	return m.missing() || m.removal != nil && m.removal.VMUUID == m.record.VMUUID
+}
+
+// mayEnd: nothing keeps a Slot that is to go, and its disk may go with it. A CVM that is not
+// listed may show again with its disk; a member that was taken out of its set cannot come back.
+func (w *world) mayEnd(m *member) bool {
+	return !w.obs.Frozen && m.seen.Protection == nil && len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) == 0
 }
 
 // certainlyGone: nothing is left of m, by more than one listing or by our own deletion.
@@ -288,10 +352,7 @@ func (w *world) certainlyGone(m *member) bool {
 		return false
 	}
 	missed := m.record.MissedSince
-	switch {
-	case m.missing():
-		return true
-	case m.removal != nil && m.removal.VMUUID == m.record.VMUUID:
+	if w.deleted(m) {
 		return true
 	}
 	return m.report == nil && !missed.IsZero() && w.now.Sub(missed) >= goneFor

@@ -227,6 +227,10 @@ func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
 		t.Errorf("one listing lacks it: forgets %v, %q", p.Forget, changeOf(p))
 	}
 	f.rec.Slots[3].MissedSince = f.now.Add(-goneFor)
+	if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
+		t.Errorf("its disk was not given up, and its CVM may show again: forgets %v, %q", p.Forget, changeOf(p))
+	}
+	f.obs.DeleteDisks = []string{"db-3"}
 	p := f.plan()
 	if len(p.Forget) != 0 || changeOf(p) != "db-0: remove db-3" {
 		t.Errorf("forgets %v, %q", p.Forget, changeOf(p))

@@ -74,7 +74,10 @@ func (w *world) underWay(slot string) bool {
 // update it.
 func (w *world) waitsAtWork(r *group.SlotRecord) bool {
 	own := w.spec.Instance(r.Ordinal)
-	if r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout || own.PinnedRevision != "" {
+	if own.PinnedRevision != "" {
+		return r.WasAvailableAt != "" && r.Assigned != own.PinnedRevision
+	}
+	if r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout {
 		return false
 	}
 	return r.WasAvailableAt != "" && r.Assigned != w.target

@@ -66,7 +66,8 @@ func (w *world) takeTally() {
 		}
 		if w.outdated(m) {
 			t.outdated = append(t.outdated, m)
-			if w.exceeds(m) {
+			// What is taken by a Slot that is in a step, or an operator's, is seen after it.
+			if m.open == nil && !m.drained() && w.exceeds(m) {
 				t.tooHarsh = append(t.tooHarsh, m)
 			}
 			if w.voter(m) {

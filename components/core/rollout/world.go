@@ -38,7 +38,9 @@ type world struct {
 	bySlot    map[string]*member
 	tally     tally
 	view      view
-	appID     string
+	// founders are those that the workload's set is founded with, while that may go on.
+	founders []string
+	appID    string
 	// retry is the operator's word that a failed rollout is to go on.
 	retry *Request
 }
@@ -107,6 +109,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 		w.judge(m)
 	}
 	w.view = w.look()
+	w.founders = w.foundersOf()
 	w.decideWanted()
 	w.takeTally()
 	return w

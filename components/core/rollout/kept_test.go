@@ -1,0 +1,207 @@
+package rollout
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// founding is a group whose CVMs run, and whose workload was not up yet.
+func founding(n int, kind string) *fixture {
+	f := newFixture(n, kind)
+	f.spec.ManagementPolicy = group.Parallel
+	for i := range n {
+		f.rec.Slots[i].WasAvailableAt, f.rec.Slots[i].AvailableSince, f.rec.Slots[i].AvailableBoot = "", time.Time{}, ""
+		r, no := f.obs.Slots[i].Report, false
+		r.MemberAlive, r.MemberReady, r.CaughtUp, r.Voters, r.QuorumMember, r.Role, r.Leader = false, false, &no, nil, false, RoleUnknown, ""
+		r.Health = Unknown
+	}
+	f.rec.Rollout.State, f.rec.Status.Stable = operation.Running, ""
+	f.rec.Slots = f.plan().Slots // as the first pass recorded them
+	return f
+}
+
+// Members that found a set with different lists make two of them, each with a majority.
+func TestR49_WhoFoundsTheSetStaysAsItWas(t *testing.T) {
+	for _, kind := range []string{"etcd", "consul"} {
+		three := []string{"db-0", "db-1", "db-2"}
+		f := founding(3, kind)
+		f.spec.Replicas = 5
+		p := f.plan()
+		for _, r := range p.Slots[:3] {
+			if r.Membership == nil || !slices.Equal(r.Membership.Founders, three) {
+				t.Errorf("%s: %s founds with %+v", kind, r.Slot, r.Membership)
+			}
+		}
+		wantHeld(t, p, "db-3", HoldSetChanging)
+		wantHeld(t, p, "db-4", HoldSetChanging)
+
+		f = founding(3, kind)
+		f.spec.Replicas, f.obs.DeleteDisks = 2, []string{"db-2"}
+		p = f.plan()
+		wantHeld(t, p, "db-2", HoldSetChanging)
+		if got := p.Slots[0].Membership; got == nil || !slices.Equal(got.Founders, three) {
+			t.Errorf("%s: db-0 founds with %+v", kind, got)
+		}
+
+		// Before the first CVM the list is the spec's, whatever an earlier pass recorded.
+		f = founding(3, kind).missing(0).missing(1).missing(2)
+		f.spec.Replicas = 1
+		if got := f.plan().Slots[0].Membership; got == nil || !slices.Equal(got.Founders, three[:1]) {
+			t.Errorf("%s: db-0 founds with %+v", kind, got)
+		}
+	}
+	// One that comes late founds with the list of the others; who is up needs none.
+	f := newFixture(3, "etcd")
+	f.rec.Slots[2].WasAvailableAt, f.obs.Slots[2].Report = "", nil
+	f.rec.Slots[2].Membership = &group.Membership{Founders: []string{"db-0", "db-1", "db-2"}}
+	f.spec.Replicas = 5
+	p := f.plan()
+	if got := p.Slots[2].Membership; got == nil || len(got.Founders) != 3 || p.Slots[0].Membership != nil {
+		t.Errorf("db-2: %+v, db-0: %+v", got, p.Slots[0].Membership)
+	}
+}
+
+// Where members are let in without a word of ours the old vote goes before another CVM comes.
+func TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain(t *testing.T) {
+	f := newFixture(3, "consul")
+	f.spec.ManagementPolicy = group.Parallel
+	f.obs.Slots[2] = SlotObservation{Slot: "db-2", Ordinal: 2}
+	f.rec.Slots[2] = f.rec.Slots[2].Unbound("replaced", f.now.Add(-20*time.Minute))
+	f.rec.Slots[2].Incarnation = 1
+	p := f.plan()
+	wantHeld(t, p, "db-2", HoldSetChanging)
+	if changeOf(p) != "db-0: remove db-2" {
+		t.Errorf("it is to go first: %q", changeOf(p))
+	}
+	f.sick(1)
+	p = f.plan()
+	wantHeld(t, p, "db-2", HoldSetChanging)
+	if changeOf(p) != "" {
+		t.Errorf("with a lost majority: %q", changeOf(p))
+	}
+	f = newFixture(3, "consul")
+	f.obs.Slots[2] = SlotObservation{Slot: "db-2", Ordinal: 2}
+	f.rec.Slots[2] = f.rec.Slots[2].Unbound("replaced", f.now.Add(-20*time.Minute))
+	f.rec.Slots[2].Incarnation = 1
+	for i := range 2 {
+		f.obs.Slots[i].Report.Voters = []string{"db-0", "db-1"}
+	}
+	wantExecutes(t, f.plan(), "CREATE db-2")
+}
+
+// To forget a Slot ends the lease and the tokens of whoever holds it.
+func TestOneListingForgetsNobodyThatReports(t *testing.T) {
+	for _, kind := range []string{"none", "patroni", "etcd"} {
+		f := newFixture(3, kind)
+		f.spec.Replicas = 2
+		f.obs.Slots[2].Instance = nil
+		f.rec.Slots[2].MissedSince = f.now.Add(-time.Hour)
+		if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
+			t.Errorf("%s: its agent reports: forgets %v, %q", kind, p.Forget, changeOf(p))
+		}
+		f.obs.Slots[2].Report, f.obs.DeleteDisks = nil, []string{"db-2"}
+		f.obs.Slots[2].Protection = &Mark{Reason: "its host is away"}
+		if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
+			t.Errorf("%s: protected: forgets %v, %q", kind, p.Forget, changeOf(p))
+		}
+		f.obs.Slots[2].Protection, f.obs.Frozen = nil, true
+		if p := f.plan(); len(p.Forget) != 0 || changeOf(p) != "" {
+			t.Errorf("%s: frozen: forgets %v, %q", kind, p.Forget, changeOf(p))
+		}
+		f.obs.Frozen = false
+		if p := f.plan(); len(p.Forget) == 0 && changeOf(p) == "" {
+			t.Errorf("%s: nothing is left of it, and nothing keeps it", kind)
+		}
+	}
+}
+
+// R47 whatever the order of the Slots.
+func TestR47_WhoLeavesHoldsThoseBeforeItToo(t *testing.T) {
+	two := 2
+	for _, other := range []string{"db-1", "db-3"} {
+		f := newFixture(5, "etcd")
+		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.ParallelVoters = &two, true
+		f.rolling().op(2, operation.Drained, func(op *operation.Operation) {
+			op.Kind, op.Leaves, op.Actor = operation.Replace, true, operation.ActorOperator
+		})
+		wantHeld(t, f.asks(other, "q").plan(), other, HoldSetChanging)
+	}
+}
+
+// What cannot go before an operator says something else keeps none of the others.
+func TestRemovalsGoAroundOneThatIsKept(t *testing.T) {
+	for name, keep := range map[string]func(*fixture){
+		"drained":   func(f *fixture) { f.obs.Slots[4].Drain = &Mark{Reason: "x"} },
+		"protected": func(f *fixture) { f.obs.Slots[4].Protection = &Mark{Reason: "x"} },
+		"its disk":  func(f *fixture) { f.obs.DeleteDisks = []string{"db-3"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(5, "none")
+			f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3", "db-4"}
+			keep(f)
+			wantExecutes(t, f.plan(), "DELETE db-3")
+		})
+	}
+}
+
+// A boot that is broken is no better for being attested anew.
+func TestWhatIsDownIsNotRefreshed(t *testing.T) {
+	f := heals(3, "patroni")
+	f.sick(1)
+	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince, f.rec.Slots[1].DownSince = time.Time{}, f.now.Add(-10*time.Minute), f.now.Add(-10*time.Minute)
+	f.hooks().rolling()
+	for _, a := range f.plan().Actions {
+		if a.Slot == "db-1" && a.Takes != group.ActionRestart {
+			t.Errorf("its update takes %s", a.Takes)
+		}
+	}
+	// Where nothing harsher is allowed it is healed first, at what it runs.
+	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
+	for _, a := range f.plan().Actions {
+		if a.Slot == "db-1" && (a.Kind != operation.Restart || a.Actor != operation.ActorHealing) {
+			t.Errorf("%s of db-1 by %s: %v", a.Kind, a.Actor, a.Holds)
+		}
+	}
+}
+
+// One that an operator took out of service keeps the refresh of no other one.
+func TestADrainedSlotHoldsNoRefresh(t *testing.T) {
+	f := heals(5, "none")
+	two := 2
+	f.spec.UpdatePolicy.MaxUnavailableFixed = &two
+	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
+	f.hooks().rolling()
+	f.op(1, operation.Drained, func(op *operation.Operation) { op.Kind, op.Rollout = operation.Drain, "" })
+	f.obs.Slots[1].Drain = &Mark{Reason: "x"}
+	if p := f.plan(); !slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Execute && a.Kind == operation.Update }) {
+		t.Errorf("nobody is refreshed: %+v", p.Actions)
+	}
+}
+
+// A pin moves its Slot behind an extra one where nobody may be away.
+func TestR15a_APinMovesBehindAnExtraSlot(t *testing.T) {
+	f := newFixture(3, "etcd").recorded()
+	zero, one := 0, 1
+	f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+	f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: revisionOf(f.spec, "B")}}
+	f.rec.Rollout = f.plan().Rollout
+	p := f.plan()
+	if !slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Kind == operation.Create && a.Slot == "db-3" }) {
+		t.Errorf("no extra slot: %+v", p.Actions)
+	}
+}
+
+// hooks changes what no Boot measures: the members prove it as they run.
+func (f *fixture) hooks() *fixture {
+	r := f.rec.Revisions[f.spec.Revision()]
+	r.Conduct, r.Template = f.spec.Conduct(), f.spec.Template
+	f.rec.Revisions[f.spec.Revision()] = r
+	f.spec.HealthChecks = append(slices.Clone(f.spec.HealthChecks), group.HealthCheck{Name: "more", TCP: &group.TCPCheck{Port: 81}})
+	f.spec.Normalize()
+	f.rec.Revisions[f.spec.Revision()] = group.RevisionRecord{Digest: f.spec.Revision(), ComposeHash: hashOf("A"), Template: f.spec.Template, Conduct: f.spec.Conduct()}
+	return f
+}
