@@ -16,6 +16,8 @@ import (
 type UpdateOptions struct {
 	// Revision that is meant; empty: the one that the group asks for, whatever it is.
 	Revision string
+	// Pinned is the Revision that the spec pins the Slot to; it is brought there instead.
+	Pinned string
 	// Reason stands in the record of the Operation.
 	Reason string
 	// Index of the spec that is to be seen before anything is judged, 0: any.
@@ -37,7 +39,7 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 	if err != nil {
 		return group.InstanceStatus{}, &Error{Kind: Invalid, Doing: "update instance " + slot, Message: err.Error()}
 	}
-	u := &update{slot: slot, revision: o.Revision, index: o.Index}
+	u := &update{slot: slot, revision: o.Revision, pinned: o.Pinned, index: o.Index}
 	asked := ""
 	err = Poll(ctx, func(ctx context.Context) (bool, error) {
 		v, err := c.look(ctx, name, o.Lost)
@@ -77,9 +79,9 @@ func (c *Client) requestFailed(ctx context.Context, id string) error {
 // update decides what is next for one Slot from what is seen. The zero value with slot set
 // is ready.
 type update struct {
-	slot, revision string
-	index          uint64
-	status         group.InstanceStatus
+	slot, revision, pinned string
+	index                  uint64
+	status                 group.InstanceStatus
 }
 
 // updateStep is what an update does next.
@@ -102,6 +104,9 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 	}
 	u.status = v.Status.Instances[at]
 	target := v.Status.Target
+	if u.pinned != "" {
+		target = u.pinned
+	}
 	if u.revision != "" && u.revision != target {
 		return updateWait, &Error{Kind: Invalid, Doing: doing, Message: fmt.Sprintf("the group asks for revision %s, not %s", target, u.revision),
 			Hint: "a slot can only be brought to what its group asks for: apply the group first"}
@@ -140,8 +145,12 @@ func (e *HeldError) By(predicate string) bool {
 	return slices.ContainsFunc(e.Holds, func(h rollout.Hold) bool { return h.Predicate == predicate })
 }
 
-// StateAvailable is the state of a Slot that counts.
-const StateAvailable = "Available"
+// StateAvailable is the state of a Slot that counts, StateDrained of one that an operator took
+// out of service.
+const (
+	StateAvailable = "Available"
+	StateDrained   = "Drained"
+)
 
 func planned(p rollout.Plan, slot string) *rollout.Action {
 	for i := range p.Actions {

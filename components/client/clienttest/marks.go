@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,13 +10,15 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cadre.dev/client"
+	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// marksAt is when every mark is set.
+// marksAt is when every mark is set, unless MarksNow says otherwise.
 var marksAt = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// SetMark implements ControlService. All are set at one moment.
+// SetMark implements ControlService.
 func (s *Server) SetMark(ctx context.Context, r *apiv1.SetMarkRequest) (*apiv1.SetMarkResponse, error) {
 	defer s.mu.Unlock()
 	if err := s.enter(ctx, "SetMark"); err != nil {
@@ -25,11 +28,15 @@ func (s *Server) SetMark(ctx context.Context, r *apiv1.SetMarkRequest) (*apiv1.S
 		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it stands in the record of what was done")
 	}
 	m := &apiv1.Mark{Kind: r.GetKind(), Name: r.GetName(), Reason: r.GetReason(), By: "operator", At: timestamppb.New(marksAt)}
+	if s.MarksNow {
+		m.At = timestamppb.Now()
+	}
 	if r.GetFor() != nil {
-		m.Until = timestamppb.New(marksAt.Add(r.GetFor().AsDuration()))
+		m.Until = timestamppb.New(m.GetAt().AsTime().Add(r.GetFor().AsDuration()))
 	}
 	s.clearMarkLocked(r.GetKind(), r.GetName())
 	s.marks = append(s.marks, m)
+	s.obeyLocked(r.GetKind(), r.GetName(), true)
 	return &apiv1.SetMarkResponse{Changed: true, Mark: m}, nil
 }
 
@@ -55,8 +62,42 @@ func (s *Server) clearMarkLocked(kind apiv1.MarkKind, name string) bool {
 	for i, m := range s.marks {
 		if m.GetKind() == kind && m.GetName() == name {
 			s.marks = append(s.marks[:i:i], s.marks[i+1:]...)
+			s.obeyLocked(kind, name, false)
 			return true
 		}
 	}
 	return false
+}
+
+// EndMarks lets the time of all marks be over.
+func (s *Server) EndMarks() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks = nil
+}
+
+// StandingMarks are the marks that stand.
+func (s *Server) StandingMarks() []*apiv1.Mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.marks)
+}
+
+// obeyLocked has a slot do at once what its drain asks for, where MarksNow says so.
+func (s *Server) obeyLocked(kind apiv1.MarkKind, name string, drained bool) {
+	if kind != apiv1.MarkKind_MARK_KIND_DRAIN || !s.MarksNow {
+		return
+	}
+	for _, g := range s.groups {
+		for i := range g.Status.Instances {
+			one := &g.Status.Instances[i]
+			switch {
+			case one.Slot != name:
+			case drained:
+				one.State, one.Drain = client.StateDrained, &group.Mark{Reason: "obeyed"}
+			default:
+				one.State, one.Drain = client.StateAvailable, nil
+			}
+		}
+	}
 }

@@ -87,6 +87,10 @@ type Server struct {
 	// watching gets a value when a watcher waits for a change; never blocks.
 	watching chan struct{}
 
+	// MarksNow has marks set at the real time, and slots drained as soon as they are asked to
+	// be. Set it before Start.
+	MarksNow bool
+
 	mu       sync.Mutex // guards all below
 	groups   map[string]*Group
 	restarts []string

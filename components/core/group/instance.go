@@ -83,8 +83,8 @@ func (v *validator) instances(s Spec) {
 		}
 		seen[one.Ordinal] = true
 		v.meta(path+".metadata", one.Metadata)
-		if pin := one.PinnedRevision; pin != "" && !isHex(pin, revisionHexLen) {
-			v.add(path+".pinned_revision", "", "%q is no revision: give all %d hex digits, as `cadre instance describe` and `cadre rollout history -o json` do", pin, revisionHexLen)
+		if problem := RevisionProblem(one.PinnedRevision); one.PinnedRevision != "" && problem != "" {
+			v.add(path+".pinned_revision", "", "%s", problem)
 		}
 		if one.PinnedRevision != "" && one.ExcludeFromRollout {
 			v.add(path+".pinned_revision", "", "and exclude_from_rollout are both set: one moves the slot, the other keeps it where it is")
@@ -99,4 +99,12 @@ func (v *validator) preservedDisk(path, name string) {
 	if p := nameProblem(name); name != "" && p != "" {
 		v.add(path, "", "%s", p)
 	}
+}
+
+// RevisionProblem is why the text cannot be the name of a Revision, in full; empty: it can.
+func RevisionProblem(text string) string {
+	if isHex(text, revisionHexLen) {
+		return ""
+	}
+	return fmt.Sprintf("%q is no revision: give all %d hex digits, as `cadre instance describe` and `cadre rollout history -o json` do", text, revisionHexLen)
 }

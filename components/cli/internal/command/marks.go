@@ -106,7 +106,7 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 	for {
 		i, err := cl.Instance(ctx, slot)
 		switch {
-		case err == nil && i.Status.State == "Drained" && i.Status.Drain != nil:
+		case err == nil && i.Status.State == client.StateDrained && i.Status.Drain != nil:
 			if a.output != "json" {
 				a.say(slot + " is drained")
 			}

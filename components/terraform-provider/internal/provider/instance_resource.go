@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,9 @@ type instance struct {
 	Metadata       types.Map      `tfsdk:"metadata"`
 	Excluded       types.Bool     `tfsdk:"exclude_from_rollout"`
 	Unhealed       types.Bool     `tfsdk:"exclude_from_healing"`
+	Pinned         types.String   `tfsdk:"pinned_revision"`
+	Drain          types.Object   `tfsdk:"drain"`
+	Protect        types.Object   `tfsdk:"protect"`
 	PreservedState types.Object   `tfsdk:"preserved_state"`
 	PreservedDisk  types.String   `tfsdk:"preserved_disk"`
 	Meta           types.Map      `tfsdk:"meta"`
@@ -68,7 +72,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group. Destroying it takes all but the last back and changes nothing else: the slot is the group's.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain` and `protect` are an operator's marks on it. Destroying it takes all but the preserved disk back and changes nothing else: the slot is the group's.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -82,6 +86,8 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				MarkdownDescription: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Not with `revision`."},
 			"exclude_from_healing": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Leave the slot as it is when it breaks by itself, whatever `auto_healing_policies` of its group say."},
+			"pinned_revision": schema.StringAttribute{Optional: true,
+				MarkdownDescription: "Run this revision, all 32 digits of one that is recorded, whatever the group's template says, and stay there. Applying it moves the slot and waits until it is available at it. Not with `revision` or `exclude_from_rollout`. Without it again the slot goes back with the group's rollout."},
 			"meta":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What the workload is told: the group's `meta`, with `metadata` over it."},
 			"instance_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance that fills the slot."},
 			"vip":         schema.StringAttribute{Computed: true, MarkdownDescription: "Virtual address of the slot, the same for its whole life."},
@@ -91,6 +97,8 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				MarkdownDescription: "What of this slot is never deleted, in a group whose other disks may be. Destroying the resource does not take it back: the disk stays until `delete_disks` of the group gives it up.",
 				Attributes:          map[string]schema.Attribute{"disk": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the data disk."}},
 			},
+			"drain":    markBlock("Take the slot out of service and leave it alone, as `cadre instance drain` does: it hands over what it leads, runs its `PRE_TERMINATE` hooks, and its CVM runs on. Applying it waits until the slot is drained. Meanwhile it is neither updated nor healed. Taking the block out puts the slot back into service."),
+			"protect":  markBlock("Begin nothing that would disrupt the slot or cost its disk, as `cadre instance protect` does. An update of the slot is held with it."),
 			"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true}),
 		},
 	}
@@ -110,6 +118,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		resp.Diagnostics.AddAttributeError(path.Root("ordinal"), "No such slot", fmt.Sprintf("ordinal: is %d: must be 0 to %d", n, group.MaxReplicas-1))
 		return
 	}
+	r.refuseOverMarks(ctx, want, req, &resp.Diagnostics)
 	want.ID = types.StringValue(want.slot())
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), want.ID)...)
 	cl, err := r.connection.open()
@@ -137,6 +146,18 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		return
 	}
 	resp.Diagnostics.AddWarning(fmt.Sprintf("Slot %s is updated: revision %s", i.Slot, tell.Arrow(i.Observed, want.Revision.ValueString())), updateText(v, i))
+}
+
+// refuseOverMarks refuses marks that the plan would set and that have ended.
+func (r *instanceResource) refuseOverMarks(ctx context.Context, want instance, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	var had instance
+	if !req.State.Raw.IsNull() {
+		diags.Append(req.State.Get(ctx, &had)...)
+	}
+	before := had.marks()
+	for i, k := range want.marks() {
+		k.refuseOver(want.slot(), before[i], diags)
+	}
 }
 
 // updateText is what the coordinators would do with one slot.
@@ -228,7 +249,11 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	own, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var p progress
-	if err := r.settle(own, cl, *want, had, p.lost(own)); err != nil {
+	err = r.unmark(own, cl, *want, had, p.lost(own))
+	if err == nil {
+		err = r.settle(own, cl, *want, had, p.lost(own))
+	}
+	if err != nil {
 		if client.KindOf(err) == client.NotFound {
 			noSlot(*want, diags)
 			return false, nil
@@ -245,6 +270,10 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	}
 	if err != nil {
 		updateFailed(want.slot(), timeout, p.last, err, diags)
+		return false, nil
+	}
+	if err = r.mark(own, cl, *want, p.lost(own)); err != nil {
+		addError(diags, "Slot "+want.slot()+" does not get its marks", err)
 		return false, nil
 	}
 	found := false
@@ -264,16 +293,19 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 
 // update brings the slot to the revision that is asked for, and gives where it ended; nil: none is.
 func (r *instanceResource) update(ctx context.Context, cl *client.Client, want instance, p *progress) (*group.InstanceStatus, error) {
-	revision := want.Revision.ValueString()
-	if revision == "" {
+	revision, pin := want.Revision.ValueString(), want.Pinned.ValueString()
+	if revision == "" && pin == "" {
 		return nil, nil
+	}
+	if i, err := cl.Instance(ctx, want.slot()); !want.Drain.IsNull() && err == nil && i.Status.Observed == cmp.Or(pin, revision) {
+		return nil, nil // one that is out of service is not waited for
 	}
 	// What was written before, here or by the group, is to be seen first.
 	var index uint64
 	if g, err := cl.Group(ctx, want.Group.ValueString()); err == nil {
 		index = g.Index
 	}
-	i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
+	i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Pinned: pin, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -325,6 +357,11 @@ func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *insta
 	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.MetaOf(ordinal))
 	m.Meta = meta
 	diags.Append(m.known(ctx, g.Spec.Instance(ordinal))...)
+	standing, err := cl.Marks(ctx, m.Group.ValueString())
+	if err != nil {
+		return false, err
+	}
+	m.Protect, m.Drain = slotMark{client.MarkProtect, m.Protect}.known(standing, m.slot()), slotMark{client.MarkDrain, m.Drain}.known(standing, m.slot())
 	if diags.HasError() {
 		return false, errors.New(diags[0].Detail())
 	}
@@ -362,7 +399,7 @@ func (r *instanceResource) Read(ctx context.Context, req resource.ReadRequest, r
 	}
 }
 
-// ImportState takes a slot over by its name.
+// ImportState takes a slot over by its name, with the marks that stand and its pin.
 func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	name, ordinal, err := group.ParseSlot(req.ID)
 	if err != nil {
@@ -371,4 +408,25 @@ func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportS
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("group"), name)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("ordinal"), int64(ordinal))...)
+	cl := r.connection.lookup("Slot "+req.ID, &resp.Diagnostics)
+	if cl == nil {
+		return
+	}
+	g, err := cl.Group(ctx, name)
+	var standing []client.SlotMark
+	if err == nil {
+		standing, err = cl.Marks(ctx, name)
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Slot "+req.ID+" cannot be read", err)
+		return
+	}
+	if pin := g.Spec.Instance(ordinal).PinnedRevision; pin != "" {
+		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("pinned_revision"), pin)...)
+	}
+	for _, m := range standing {
+		if m.Name == req.ID && (m.Kind == client.MarkDrain || m.Kind == client.MarkProtect) {
+			resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(string(m.Kind)), blockOf(m))...)
+		}
+	}
 }

@@ -32,6 +32,27 @@ func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.Vali
 		resp.Diagnostics.AddAttributeError(path.Root("revision"), "revision and exclude_from_rollout are both set",
 			"A slot that is excluded from rollouts stays at the revision that it has. Take one of them out.")
 	}
+	m.validatePin(&resp.Diagnostics)
+	for _, k := range m.marks() {
+		k.validate(&resp.Diagnostics)
+	}
+}
+
+// validatePin refuses a pin that is no revision, and one beside what says otherwise.
+func (m instance) validatePin(diags *diag.Diagnostics) {
+	at := path.Root("pinned_revision")
+	if m.Pinned.IsNull() {
+		return
+	}
+	if problem := group.RevisionProblem(m.Pinned.ValueString()); problem != "" && !m.Pinned.IsUnknown() {
+		diags.AddAttributeError(at, "pinned_revision is no revision", "pinned_revision: "+problem)
+	}
+	if !m.Revision.IsNull() {
+		diags.AddAttributeError(at, "pinned_revision and revision are both set", "A slot that is pinned does not go to its group's revision. Take one of them out.")
+	}
+	if m.Excluded.ValueBool() {
+		diags.AddAttributeError(at, "pinned_revision and exclude_from_rollout are both set", "One moves the slot, the other keeps it where it is. Take one of them out.")
+	}
 }
 
 // settings are what the resource says of the slot, over what is stored of it: an argument
@@ -51,6 +72,9 @@ func (m instance) settings(ctx context.Context, had instance, stored group.Insta
 	if !m.Unhealed.IsNull() || !had.Unhealed.IsNull() {
 		stored.ExcludeFromHealing = m.Unhealed.ValueBool()
 	}
+	if !m.Pinned.IsNull() || !had.Pinned.IsNull() {
+		stored.PinnedRevision = m.Pinned.ValueString()
+	}
 	if !m.PreservedState.IsNull() || !had.PreservedState.IsNull() {
 		stored.PreservedState.Disk = m.disk()
 	}
@@ -59,7 +83,7 @@ func (m instance) settings(ctx context.Context, had instance, stored group.Insta
 
 // sets reports whether the resource says anything of the slot's own settings.
 func (m instance) sets() bool {
-	return !m.Metadata.IsNull() || !m.Excluded.IsNull() || !m.Unhealed.IsNull() || !m.PreservedState.IsNull()
+	return !m.Metadata.IsNull() || !m.Excluded.IsNull() || !m.Unhealed.IsNull() || !m.Pinned.IsNull() || !m.PreservedState.IsNull()
 }
 
 // disk is the name that the resource preserves the slot's disk by, "" for none.
@@ -84,6 +108,9 @@ func (m *instance) known(ctx context.Context, stored group.InstanceSettings) dia
 	}
 	if !m.Unhealed.IsNull() {
 		m.Unhealed = types.BoolValue(stored.ExcludeFromHealing)
+	}
+	if !m.Pinned.IsNull() {
+		m.Pinned = types.StringValue(stored.PinnedRevision)
 	}
 	if !m.PreservedState.IsNull() {
 		m.PreservedState = preserved(stored.PreservedState.Disk)
@@ -160,7 +187,7 @@ func equal(a, b group.InstanceSettings) bool {
 // deleteTime bounds how long is tried to take the settings of a slot back.
 const deleteTime = 5 * time.Minute
 
-// Delete takes back the settings that the resource gave the slot, but the preservation of its
+// Delete takes back the settings and marks that the resource gave the slot, but the preservation of its
 // disk, and forgets it: the slot is the group's. A disk is given up by its own word, not
 // because it goes in the same run as its group.
 func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -181,7 +208,8 @@ func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteReques
 // takeBack removes the settings that the resource gave its slot; a disk stays preserved.
 func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
 	had.PreservedState = types.ObjectNull(nil)
-	if !had.sets() {
+	marked := !had.Drain.IsNull() || !had.Protect.IsNull()
+	if !had.sets() && !marked {
 		return
 	}
 	turn := r.connection.turn(had.Group.ValueString())
@@ -192,13 +220,16 @@ func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had 
 	defer turn.pass()
 	ctx, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
+	gone := instance{Group: had.Group, Ordinal: had.Ordinal} // all else is null
+	var p progress
+	if err := r.unmark(ctx, cl, gone, had, p.lost(ctx)); err != nil && client.KindOf(err) != client.NotFound {
+		addError(diags, "Marks of slot "+had.slot()+" are not taken back", err)
+	}
 	g, err := cl.Group(ctx, had.Group.ValueString())
 	if err == nil && deleting(g) {
 		return // they go with the group
 	}
-	gone := instance{Group: had.Group, Ordinal: had.Ordinal} // all else is null
 	if err == nil {
-		var p progress
 		err = r.settle(ctx, cl, gone, had, p.lost(ctx))
 	}
 	if err != nil && client.KindOf(err) != client.NotFound {

@@ -23,3 +23,19 @@ resource "cadre_instance" "canary" {
     disk = "data"
   }
 }
+
+# A slot that is out of service until its host is mended, and is updated by nobody meanwhile.
+resource "cadre_instance" "mended" {
+  group   = "db"
+  ordinal = 1
+  drain {
+    reason = "its host gets memory"
+  }
+}
+
+# A slot that stays at a revision that is known to work, all 32 digits.
+resource "cadre_instance" "kept" {
+  group           = "web"
+  ordinal         = 0
+  pinned_revision = "7515dd5e0c1f4b7a9d2e6c83a41b5f60"
+}
