@@ -26,6 +26,7 @@ var (
 	many     = flag.Int("seeds", 12, "TestSeeds: how many seeds to run, from 1 on")
 	times    = flag.Int("times", 1, "TestSeed: how often, at most; it ends where a promise breaks")
 	restless = flag.Bool("restless", false, "TestSeed: it ends as well where a group does not rest at the end")
+	fresh    = flag.Duration("fresh", 0, "TestFreshSeeds: how much time of cores to spend on seeds that nobody ran before; 0: none")
 	long     = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
 	report   = flag.String("report", "", "TestHunt: where to write the figures")
 	// What other commands found goes into the report as it is.
@@ -44,6 +45,23 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("%d seeds of %d ran, with %d faults", sum.Seeds, *many, sum.Faults)
 	}
 	fmt.Println(sum)
+	explain(t, sum)
+}
+
+// TestFreshSeeds runs seeds that nobody ran before, for as long as cores are to work on them. The
+// first is told at once: seeds follow each other, so each can be replayed whatever becomes of
+// the process.
+func TestFreshSeeds(t *testing.T) {
+	if *fresh == 0 {
+		t.Skip("no -fresh: scripts/test.sh")
+	}
+	first := uint64(time.Now().UnixMicro())
+	fmt.Printf("fresh seeds from %d\n", first)
+	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(sum simulator.Tally) bool { return sum.Core < *fresh })
+	if sum.Seeds == 0 || sum.Faults == 0 {
+		t.Errorf("%d seeds ran, with %d faults", sum.Seeds, sum.Faults)
+	}
+	fmt.Printf("fresh seeds from %d: %s; replay one: make sim SEED=%d\n", first, sum, first)
 	explain(t, sum)
 }
 

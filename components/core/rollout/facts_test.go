@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,44 @@ func TestR50_WhatIsOnlyRecordedDoesNotBeginBesideAnotherLoss(t *testing.T) {
 		c.edit(f, &op)
 		if got := f.facts(op).Unwanted; (got != "") != c.off || c.off && !strings.Contains(got, "planned anew: "+HoldMaxUnavailable) {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestR139_TheFactsOfADrainSayWhomToHandOverTo: a member that is to rest gives leadership away,
+// and keeps it where nobody can take it.
+func TestR139_TheFactsOfADrainSayWhomToHandOverTo(t *testing.T) {
+	drain := func(op *operation.Operation) { op.Kind = operation.Drain }
+	for name, c := range map[string]struct {
+		f    *fixture
+		slot int
+		edit func(*operation.Operation)
+		want []string
+	}{
+		"it leads":              {newFixture(3, "patroni"), 0, drain, []string{"db-1", "db-2"}},
+		"another one leads":     {newFixture(3, "patroni"), 1, drain, nil},
+		"an update has its own": {newFixture(3, "patroni"), 0, nil, nil},
+	} {
+		f := c.f.want("B").rolling().op(c.slot, operation.Draining, c.edit)
+		got := f.facts(f.rec.Operations[0]).HandOver
+		switch {
+		case c.want == nil && got != nil:
+			t.Errorf("%s: it hands over to %v", name, got.Candidates)
+		case c.want != nil && (got == nil || !slices.Equal(slices.Sorted(slices.Values(got.Candidates)), c.want)):
+			t.Errorf("%s: it hands over by %+v, want to %v", name, got, c.want)
+		}
+	}
+}
+
+// TestWhoCountsAsAVoter: a member without a part in who leads is none, where the workload has no
+// voters of its own.
+func TestWhoCountsAsAVoter(t *testing.T) {
+	for role, want := range map[Role]bool{RoleFollower: true, RoleLeader: true, RoleLearner: false, RoleNone: false} {
+		f := newFixture(3, "patroni")
+		f.obs.Slots[2].Report.Role = role
+		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+		if got := w.voter(w.find("db-2")); got != want {
+			t.Errorf("a member that is %s counts as a voter: %t", role, got)
 		}
 	}
 }

@@ -42,12 +42,15 @@ func budgetCases() cases {
 			{"the next attempt at one that failed is called off", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Failed).op("c", "pg-0", operation.Recorded, skipDrain).phases("c", "pg-0", operation.Aborted).
 				phases("b", "pg-1", draining)},
+			{"one of three beside an extra one that does not serve", surged().stops("pg-3").after(EvidenceAge).phases("a", "pg-0", draining)},
+			{"a second one beside one extra", surged().phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"a member whose CVM never came up counts", start().spec("none", 3).members("pg-0", "pg-1").binds("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 		},
 		good: []named{
 			{"one after the other", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling, operation.Done).
 				phases("b", "pg-1", draining)},
+			{"one of three beside an extra one", surged().phases("a", "pg-0", draining)},
 			{"one that was called off serves on", three("none").phases("a", "pg-0", draining, operation.Aborted).phases("b", "pg-1", draining)},
 			{"lost a moment before its step was done", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling).stops("pg-0").
@@ -186,12 +189,14 @@ func freezeCases() cases {
 			{"a step of a rollout", frozen().after(time.Minute).phases("a", "pg-0", operation.Recorded, draining)},
 			{"a repair", frozen().after(time.Minute).op("a", "pg-0", draining, byHealing)},
 			{"what was only recorded before", three("none").phases("a", "pg-0", operation.Recorded).operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
+			{"its group is frozen", three("none").operator(freezeSwitch+"/pg").after(time.Minute).phases("a", "pg-0", draining)},
 			{"frozen anew", frozen().removed().operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", draining)},
 		},
 		good: []named{
 			{"a moment after, unknown yet", frozen().phases("a", "pg-0", draining)},
 			{"what is under way", three("none").phases("a", "pg-0", draining).operator(freezeSwitch).after(time.Minute).phases("a", "pg-0", acting)},
 			{"thawed", frozen().after(time.Minute).operator(freezeSwitch).removed().phases("a", "pg-0", draining)},
+			{"another group is frozen", three("none").operator(freezeSwitch+"/kv").after(time.Minute).phases("a", "pg-0", draining)},
 			{"another switch", three("none").operator("control/queue/r1").after(time.Minute).phases("a", "pg-0", draining)},
 		},
 	}
@@ -259,6 +264,7 @@ func diskCases() []cases {
 		good: []named{
 			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"an extra one at the end of its rollout", surged().op("a", "pg-3", operation.Acting, remove).called(trace.Delete, "pg-3")},
 			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(trace.Delete, "pg-2")},
 			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},
 			{"wanted again a moment ago", scaledIn().op("a", "pg-2", operation.Acting, remove).spec("none", 3).called(trace.Delete, "pg-2")},

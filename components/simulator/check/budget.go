@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 
 	"cadre.dev/core/group"
@@ -10,7 +11,8 @@ import (
 // budget is I1: when an Operation starts to take a member away, the members that are away then
 // are no more than max_unavailable, it included. A member is away from the first phase that
 // takes it until it serves again, or when it is down for another reason for longer than that
-// can be unknown. To repair one that is down takes nothing more away, and one that is not
+// can be unknown. As many more may be away as there are extra members that serve: with them a
+// group never has fewer than it is to have. To repair one that is down takes nothing more away, and one that is not
 // wanted any more is nobody's loss.
 func budget(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
@@ -19,11 +21,11 @@ func budget(s *state, e trace.Event) []string {
 	}
 	var message []string
 	for _, sp := range s.specsOf(op.Group) {
-		others, limit := s.othersAway(sp, op.Slot), group.MaxUnavailable(*sp)
-		if len(others)+1 <= limit {
+		others, limit, spare := s.othersAway(sp, op.Slot), group.MaxUnavailable(*sp), s.spare(sp)
+		if len(others)+1 <= limit+spare {
 			return nil
 		}
-		message = wrong("%s takes %s away while %s: max_unavailable is %d", op.ID, op.Slot, away(others), limit)
+		message = wrong("%s takes %s away while %s: max_unavailable is %d, and %d extra ones serve", op.ID, op.Slot, away(others), limit, spare)
 	}
 	return message
 }
@@ -37,6 +39,22 @@ func (s *state) othersAway(sp *group.Spec, slot string) []string {
 		}
 	}
 	return out
+}
+
+// spare are the extra members of the group that serve.
+func (s *state) spare(sp *group.Spec) (n int) {
+	for _, m := range s.slots() {
+		if m.group == sp.Name && s.extra(m.slot) && !slices.Contains(sp.Members(), m.slot) && !m.away && s.mayServe(m.slot) {
+			n++
+		}
+	}
+	return n
+}
+
+// extra reports that the Slot is there for a rollout only.
+func (s *state) extra(slot string) bool {
+	bound := s.member(slot).bound
+	return bound != nil && bound.Extra
 }
 
 func away(others []string) string {

@@ -38,12 +38,13 @@ func All() []Checker {
 
 func ofAvailability() []Checker {
 	return []Checker{
-		{"I1", "a voluntary disruption starts only while, with it, no more members are away than max_unavailable allows", each(budget)},
+		{"I1", "a voluntary disruption starts only while, with it, no more members are away than max_unavailable allows, and as many more as extra members serve", each(budget)},
 		{"I2", "a healthy voter is taken away only while the others are a majority", each(quorum)},
 		{"I2-set", "the workload's set changes by one member at a time, and those that are left when one is taken out are a majority of themselves", each(setChanges)},
 		{"I3", "who leads the workload is taken away last, and only after leadership moved off it or its drain's time is over", each(leaderLast)},
 		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides", each(halt)},
-		{"I6-freeze", "while an operator has everything frozen no Operation begins to take a member away", each(freeze)},
+		{"I6-freeze", "while an operator has everything frozen, or a group, no Operation begins to take a member of it away", each(freeze)},
+		{"R139", "what an operator protects is not taken away, and what an operator drains by nothing but that", each(marks)},
 		{"I7", "within one rollout a Slot comes to each Revision once at most: once forward, once back", onePath},
 		{"I23", "the CVM of a Slot is deleted with its disk only where somebody gave that up: the group or the Slot goes, or is replaced on request", each(disks)},
 	}

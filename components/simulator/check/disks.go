@@ -58,7 +58,9 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 		return "the Slot is wanted"
 	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
 		return "the spec preserves its disk"
-	case !s.switches["control/delete-disks/"+op.Group]:
+	case s.extra(op.Slot):
+		return "" // nobody needs what is on it
+	case !s.switched("control/delete-disks/" + op.Group):
 		return "nobody gave its disk up"
 	}
 	return ""

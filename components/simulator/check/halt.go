@@ -23,17 +23,23 @@ func halt(s *state, e trace.Event) []string {
 	return nil
 }
 
-// freezeSwitch is the operators' key that stops everything while it exists.
+// freezeSwitch is the operators' key that stops everything while it exists; that of a group is
+// below it.
 const freezeSwitch = "control/freeze"
 
-// freeze is I6, as far as an operator says it: while everything is frozen no Operation takes a
-// member away, whoever it is for. What is under way goes on.
+// freeze is I6, as far as an operator says it: while everything is frozen, or the group, no
+// Operation takes a member away, whoever it is for. What is under way goes on.
 func freeze(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
-	if op == nil || s.frozen < 0 || s.now-s.frozen <= EvidenceAge {
+	if op == nil {
 		return nil
 	}
-	return wrong("%s takes %s away, and everything is frozen since %s", op.ID, op.Slot, s.frozen)
+	for _, name := range []string{freezeSwitch, freezeSwitch + "/" + op.Group} {
+		if since, known := s.knownSince(name); known {
+			return wrong("%s takes %s away, and %s is set since %s", op.ID, op.Slot, name, since)
+		}
+	}
+	return nil
 }
 
 // halts reports that failed is evidence against its rollout still.

@@ -35,9 +35,8 @@ type state struct {
 	decidedAt            int
 	// storeIndex is the store's last.
 	storeIndex uint64
-	// switches of the operators that are set. frozen is since when all is, -1 while it is not.
-	switches map[string]bool
-	frozen   time.Duration
+	// switches of the operators that are set, since when.
+	switches map[string]time.Duration
 }
 
 // groupState is what is known of a group.
@@ -87,7 +86,7 @@ type member struct {
 func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	s := &state{
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
-		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]bool{}, frozen: -1,
+		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: -1, switches: map[string]time.Duration{},
 	}
 	for i, e := range t {
 		s.now, s.index = e.At, i
@@ -135,12 +134,10 @@ func (s *state) apply(e trace.Event) {
 // record takes what was written.
 func (s *state) record(e trace.Event) {
 	if name, is := switchKey(e.Key); is {
-		s.switches[name] = !e.Deleted
-		if name == freezeSwitch {
-			s.frozen = -1
-			if !e.Deleted {
-				s.frozen = s.now
-			}
+		if _, set := s.switches[name]; e.Deleted {
+			delete(s.switches, name)
+		} else if !set {
+			s.switches[name] = s.now
 		}
 	}
 	s.storeIndex = max(s.storeIndex, e.Index)
@@ -360,7 +357,19 @@ func (s *state) condemned(groupName, slot string) bool {
 }
 
 // ending: an operator asked for the deletion of the group.
-func (s *state) ending(groupName string) bool { return s.switches["control/delete/"+groupName] }
+func (s *state) ending(groupName string) bool { return s.switched("control/delete/" + groupName) }
+
+// switched reports that an operator's switch is set; knownSince is since when, where everybody
+// may know of it.
+func (s *state) switched(name string) bool {
+	_, set := s.switches[name]
+	return set
+}
+
+func (s *state) knownSince(name string) (since time.Duration, known bool) {
+	since, set := s.switches[name]
+	return since, set && s.now-since > EvidenceAge
+}
 
 // switchKey is the name of an operator's switch: what is behind the store's prefix.
 func switchKey(key string) (name string, is bool) {

@@ -40,6 +40,9 @@ type Group struct {
 	Workload string
 	// Healing is what heals by itself: Unhealed, or the group's replace.
 	Healing string
+	// Surge is how many extra members a rollout may have, with which none of the others may be
+	// missed; 0: there are none, and one may be away.
+	Surge int
 }
 
 // NoWorkload has neither a leader nor voters.
@@ -55,6 +58,10 @@ type Move struct {
 	// Release names the content; Replicas are as many as then.
 	Release  string
 	Replicas int
+	// GiveUp says that the disks of those may go which the group is not to have any more.
+	GiveUp bool
+	// Without are Slots that it is not to have, from then on until the next Move.
+	Without []string
 }
 
 // FaultKind is what goes wrong.
@@ -82,8 +89,12 @@ const (
 	Skew FaultKind = "skew"
 	// Split parts every third member of all groups from all coordinators.
 	Split FaultKind = "split"
-	// Freeze is no fault of anybody: the operator stops everything, for For.
-	Freeze FaultKind = "freeze"
+	// These are no fault of anybody: an operator stops everything or one group, takes a member
+	// out of service, or keeps one from all that would disrupt it, for For.
+	Freeze      FaultKind = "freeze"
+	FreezeGroup FaultKind = "freeze-group"
+	Drain       FaultKind = "drain"
+	Protect     FaultKind = "protect"
 )
 
 // Unhealed: the group's spec has no healing.
@@ -98,8 +109,8 @@ type Fault struct {
 	At   time.Duration
 	// For is how long it lasts, where it does.
 	For time.Duration
-	// Target is the Slot of the coordinator or member that it happens to; All where it happens
-	// to everybody.
+	// Target is the Slot of the coordinator or member, or the group, that it happens to; All
+	// where it happens to everybody.
 	Target string
 	// By is how far a clock is off, of Skew.
 	By time.Duration
@@ -138,7 +149,10 @@ func Draw(seed uint64) Plan {
 		Seed: seed, Coordinators: 1 + 2*r.IntN(2), HealAt: Horizon, Rest: 90 * time.Minute, Still: 40 * time.Minute,
 	}
 	for _, name := range []string{"pg", "app", "kv"}[:1+max(r.IntN(5)-2, 0)] {
-		g := Group{name, 1 + r.IntN(5), workloads[r.IntN(len(workloads))], healings[r.IntN(len(healings))]}
+		g := Group{
+			Name: name, Replicas: 1 + r.IntN(5), Workload: workloads[r.IntN(len(workloads))],
+			Healing: healings[r.IntN(len(healings))], Surge: max(r.IntN(5)-2, 0),
+		}
 		p.Groups = append(p.Groups, g)
 		p.Moves = append(p.Moves, moves(r, g)...)
 	}
@@ -149,13 +163,17 @@ func Draw(seed uint64) Plan {
 
 // moves make a group, and change it once to three times.
 func moves(r *rand.Rand, g Group) []Move {
-	out := []Move{{0, g.Name, "one", g.Replicas}}
+	out := []Move{{Group: g.Name, Release: "one", Replicas: g.Replicas}}
 	for n, at := 0, 90*time.Second; n < 1+r.IntN(3); n++ {
 		at += upTo(r, 2*time.Minute)
-		m := Move{at, g.Name, []string{"two", "three", "one"}[r.IntN(3)], g.Replicas}
-		if r.IntN(4) == 0 {
+		m := Move{At: at, Group: g.Name, Release: []string{"two", "three", "one"}[r.IntN(3)], Replicas: g.Replicas}
+		if r.IntN(3) == 0 {
 			m.Replicas = 1 + r.IntN(5)
 		}
+		if r.IntN(6) == 0 {
+			m.Without = []string{Member(g.Name, r.IntN(g.Replicas))}
+		}
+		m.GiveUp = r.IntN(4) > 0
 		out = append(out, m)
 	}
 	return out
@@ -164,7 +182,7 @@ func moves(r *rand.Rand, g Group) []Move {
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
-var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Halt, Lose, Expire, Skew, Split, Freeze}
+var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Halt, Lose, Expire, Skew, Split, Freeze, FreezeGroup, Drain, Protect}
 
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {
@@ -182,6 +200,8 @@ func faults(r *rand.Rand, p Plan) []Fault {
 		case f.ofMember():
 			g := p.Groups[r.IntN(len(p.Groups))]
 			f.Target = Member(g.Name, r.IntN(g.Replicas))
+		case f.Kind == FreezeGroup:
+			f.Target = p.Groups[r.IntN(len(p.Groups))].Name
 		}
 		if slices.Contains([]FaultKind{Mute, Sicken, Split}, f.Kind) && r.IntN(3) == 0 {
 			f.For = Horizon - at // for long enough to count as lost

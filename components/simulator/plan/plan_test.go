@@ -57,6 +57,15 @@ func size(p Plan) (n int) {
 		if n++; g.Healing != Unhealed {
 			n++
 		}
+		if g.Surge > 0 {
+			n++
+		}
+	}
+	for _, m := range p.Moves {
+		n += len(m.Without)
+		if m.GiveUp {
+			n++
+		}
 	}
 	for _, odds := range p.Odds.named() {
 		if *odds != 0 {

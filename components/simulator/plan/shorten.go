@@ -36,6 +36,14 @@ func Shorter(p Plan) []Plan {
 		}
 		with(func(q *Plan) { q.Moves = slices.Delete(q.Moves, i, i+1) })
 	}
+	for i, m := range p.Moves {
+		if len(m.Without) > 0 {
+			with(func(q *Plan) { q.Moves[i].Without = nil })
+		}
+		if m.GiveUp {
+			with(func(q *Plan) { q.Moves[i].GiveUp = false })
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Odds.named())) {
 		if *p.Odds.named()[name] != 0 {
 			with(func(q *Plan) { *q.Odds.named()[name] = 0 })
@@ -44,6 +52,9 @@ func Shorter(p Plan) []Plan {
 	for i, g := range p.Groups {
 		if g.Healing != Unhealed {
 			with(func(q *Plan) { q.Groups[i].Healing = Unhealed })
+		}
+		if g.Surge > 0 {
+			with(func(q *Plan) { q.Groups[i].Surge = 0 })
 		}
 	}
 	if p.Coordinators > 1 {
@@ -59,14 +70,25 @@ func Shorter(p Plan) []Plan {
 func (p *Plan) drop(group string) {
 	p.Groups = slices.DeleteFunc(p.Groups, func(g Group) bool { return g.Name == group })
 	p.Moves = slices.DeleteFunc(p.Moves, func(m Move) bool { return m.Group == group })
-	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.ofMember() && GroupOf(f.Target) == group })
+	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.group() == group })
 }
 
 // ofMember, ofAll and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Reboot, Halt, Lose}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Reboot, Halt, Lose, Drain, Protect}, f.Kind)
 }
 
 func (f Fault) ofAll() bool { return slices.Contains([]FaultKind{Split, Freeze, Expire}, f.Kind) }
 
-func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() }
+func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && f.Kind != FreezeGroup }
+
+// group that the fault happens to, or to a member of it; "" where it is none of one group.
+func (f Fault) group() string {
+	switch {
+	case f.ofMember():
+		return GroupOf(f.Target)
+	case f.Kind == FreezeGroup:
+		return f.Target
+	}
+	return ""
+}

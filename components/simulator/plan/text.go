@@ -16,10 +16,21 @@ func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\ncoordinators %d\nheal %s\nrest %s\nstill %s\n", p.Seed, p.Coordinators, p.HealAt, p.Rest, p.Still)
 	for _, g := range p.Groups {
-		fmt.Fprintf(&b, "group %s %d %s %s\n", g.Name, g.Replicas, g.Workload, g.Healing)
+		fmt.Fprintf(&b, "group %s %d %s %s", g.Name, g.Replicas, g.Workload, g.Healing)
+		if g.Surge > 0 {
+			fmt.Fprintf(&b, " surge %d", g.Surge)
+		}
+		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
-		fmt.Fprintf(&b, "move %s %s %s %d\n", m.At, m.Group, m.Release, m.Replicas)
+		fmt.Fprintf(&b, "move %s %s %s %d", m.At, m.Group, m.Release, m.Replicas)
+		if m.GiveUp {
+			b.WriteString(" give-up")
+		}
+		if len(m.Without) > 0 {
+			b.WriteString(" without " + strings.Join(m.Without, " "))
+		}
+		b.WriteByte('\n')
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "fault %s %s %s %s %s\n", f.At, f.Kind, f.Target, f.For, f.By)
@@ -81,8 +92,12 @@ func (p Plan) whole() error {
 		}
 	}
 	for _, f := range p.Faults {
-		if f.ofMember() && !names[GroupOf(f.Target)] {
+		switch of := f.group(); {
+		case of == "" || names[of]:
+		case f.ofMember():
 			errs = append(errs, fmt.Errorf("fault at %s: there is no member %q: name it as group-0", f.At, f.Target))
+		default:
+			errs = append(errs, fmt.Errorf("fault at %s: there is no group %q", f.At, f.Target))
 		}
 	}
 	return errors.Join(errs...)
@@ -98,6 +113,9 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Coordinators = int(f.number())
 	case "group":
 		p.Groups = append(p.Groups, Group{Name: f.word(), Replicas: int(f.number()), Workload: f.oneOf(workloads), Healing: f.oneOf(healings)})
+		if f.next("surge") {
+			p.Groups[len(p.Groups)-1].Surge = int(f.number())
+		}
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -105,7 +123,11 @@ func (p *Plan) take(word string, values []string) (err error) {
 	case "still":
 		p.Still = f.time()
 	case "move":
-		p.Moves = append(p.Moves, Move{At: f.time(), Group: f.word(), Release: f.word(), Replicas: int(f.number())})
+		m := Move{At: f.time(), Group: f.word(), Release: f.word(), Replicas: int(f.number()), GiveUp: f.next("give-up")}
+		if f.next("without") {
+			m.Without, f.values = f.values, nil
+		}
+		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
 		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(kinds, kind) {
@@ -147,6 +169,15 @@ func (f *fields) word() string {
 	first := f.values[0]
 	f.values = f.values[1:]
 	return first
+}
+
+// next takes the word where it comes next.
+func (f *fields) next(word string) bool {
+	if len(f.values) == 0 || f.values[0] != word {
+		return false
+	}
+	f.values = f.values[1:]
+	return true
 }
 
 func (f *fields) oneOf(words []string) string {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -63,18 +64,28 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Split:
 		w.ail(ctx, f, w.third()...)
 	case plan.Freeze:
-		w.freeze(ctx, f.For)
+		w.sets(ctx, f.For, store.FreezeKey(), store.Freeze{})
+	case plan.FreezeGroup:
+		w.sets(ctx, f.For, store.FreezePrefix+f.Target, store.Freeze{})
+	case plan.Drain:
+		w.sets(ctx, f.For, store.DrainKey(f.Target), store.SlotMark{Slot: f.Target})
+	case plan.Protect:
+		w.sets(ctx, f.For, store.ProtectKey(f.Target), store.SlotMark{Slot: f.Target})
 	case plan.Reboot, plan.Halt, plan.Lose:
 		w.strike(f.Target, f.Kind)
 	}
 }
 
-// freeze has the operator stop everything for d.
-func (w *World) freeze(ctx context.Context, d time.Duration) {
+// sets has the operator set a switch for d.
+func (w *World) sets(ctx context.Context, d time.Duration, key string, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("%T has no text: %v", value, err)) // they are ours
+	}
 	// The operator's own way to the store is never cut.
-	_ = w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.FreezeKey(), Value: []byte(`{}`)})
+	_ = w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: key, Value: text})
 	w.wait(ctx, d)
-	_ = w.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: store.FreezeKey()})
+	_ = w.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: key})
 }
 
 // process changes what a coordinator's life is like, and gives it; nil: there was none yet.

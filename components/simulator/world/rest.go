@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
 )
 
 // restEvery paces the looks at whether the cluster rests.
@@ -33,7 +35,13 @@ func (w *World) spec(m plan.Move) group.Spec {
 			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
 		},
 		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},
-		Workload:     group.Workload{Kind: g.Workload},
+		Workload:     group.Workload{Kind: g.Workload}, Without: m.Without,
+	}
+	if surge, none := g.Surge, 0; surge > 0 {
+		if m.Replicas == 1 && group.HasVoters(s) {
+			surge = max(surge, 2) // of two voters none can be spared
+		}
+		s.UpdatePolicy.MaxSurgeFixed, s.UpdatePolicy.MaxUnavailableFixed = &surge, &none
 	}
 	if group.HasVoters(s) && m.Replicas == 2 {
 		s.UpdatePolicy.Interruption = group.InterruptionAllow // else such a group is refused
@@ -44,6 +52,20 @@ func (w *World) spec(m plan.Move) group.Spec {
 	}
 	s.Normalize()
 	return s
+}
+
+// giveUp says that the disks may go of those that were members before and are none any more.
+func (w *World) giveUp(ctx context.Context, s group.Spec, before []string) error {
+	now := s.Members()
+	gone := slices.DeleteFunc(before, func(slot string) bool { return slices.Contains(now, slot) })
+	if len(gone) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(store.DeleteDisks{Group: s.Name, Slots: gone, Reason: "they go", By: "operator", At: time.Now()})
+	if err != nil {
+		return err
+	}
+	return w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.DeleteDisksKey(s.Name), Value: text})
 }
 
 func (w *World) group(name string) plan.Group {
@@ -59,9 +81,15 @@ func (w *World) Operate(ctx context.Context) error {
 			return ctx.Err()
 		}
 		w.say(trace.Faulted, "operator", fmt.Sprintf("asks for %s of %s, %d replicas", m.Release, m.Group, m.Replicas))
+		before := last[m.Group].Members()
 		last[m.Group] = w.spec(m)
 		if err := w.Apply(ctx, last[m.Group]); err != nil {
 			return err
+		}
+		if m.GiveUp {
+			if err := w.giveUp(ctx, last[m.Group], before); err != nil {
+				return err
+			}
 		}
 	}
 	if !pause(ctx, w.plan.HealAt+restAfter-time.Since(w.began)) {
@@ -128,6 +156,9 @@ func (w *World) reason(ctx context.Context, s group.Spec) (string, error) {
 	}
 	reasons := []string{fmt.Sprintf("%s: %s", st.RolloutState, st.Message)}
 	for _, one := range st.Instances {
+		if one.Reason != "" {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", one.Slot, one.Reason))
+		}
 		for _, h := range one.Holds {
 			reasons = append(reasons, fmt.Sprintf("%s: %s: %s", one.Slot, h.Predicate, h.Message))
 		}
