@@ -16,13 +16,14 @@ func (l *linter) commands() {
 	}
 }
 
-// Actions judges the exec hooks and checks of a spec against its compose text: each names
-// a command that its service declares. Each finding has the field in File, such as
+// Actions judges the exec hooks and checks of a spec against its compose text, and which service
+// healing restarts: each names a command that its service declares, or one that has some. Each finding has the field in File, such as
 // `lifecycle_hook["drain"].exec.command`. What is wrong with the text itself is for Spec.
 func Actions(spec group.Spec) []Finding {
 	asked := func(h group.LifecycleHook) bool { return h.Exec != nil }
 	if !slices.ContainsFunc(spec.LifecycleHooks, asked) &&
-		!slices.ContainsFunc(spec.HealthChecks, func(c group.HealthCheck) bool { return c.Exec != nil }) {
+		!slices.ContainsFunc(spec.HealthChecks, func(c group.HealthCheck) bool { return c.Exec != nil }) &&
+		(spec.AutoHealing == nil || spec.AutoHealing.Service == "") {
 		return nil
 	}
 	commands, problems := declared.Read(spec.Template.Compose)
@@ -46,6 +47,11 @@ func Actions(spec group.Spec) []Finding {
 	}
 	for _, c := range spec.HealthChecks {
 		judge(fmt.Sprintf("health_check[%q]", c.Name), c.Exec)
+	}
+	if h := spec.AutoHealing; h != nil && h.Service != "" && len(problems) == 0 && commands[h.Service] == nil {
+		out = append(out, Finding{File: "auto_healing_policies.service", Rule: RuleExec, Severity: Error,
+			Message: fmt.Sprintf("%q has no %s key in the compose text, so that its agent cannot restart it", h.Service, declared.Key),
+			Fix:     "add one there, with `exec: {}` if it has no commands"})
 	}
 	return out
 }

@@ -12,6 +12,9 @@ type AutoHealing struct {
 	// HealthCheck names the check whose failure is a reason to heal. Absent: only the
 	// platform's word, silence, and what the workload driver says about the process.
 	HealthCheck string `json:"health_check,omitempty"`
+	// Service of the compose file whose workload is restarted before the CVM is, where the
+	// agent speaks: it has an x-cadre key there. Absent: the CVM is.
+	Service string `json:"service,omitempty"`
 	// InitialDelaySec after a Boot in which failures do not count (R113); 0..3600, default 300.
 	InitialDelaySec *int `json:"initial_delay_sec,omitempty"`
 	// Replace: "ask" leaves the last rung, another CVM with an empty disk, to an operator;
@@ -60,8 +63,10 @@ const (
 // Heals is what was done lately to repair a Slot by itself. It goes with the Slot, also to
 // another CVM (R118).
 type Heals struct {
-	// Attempts in a row, without a whole window of health between.
+	// Attempts in a row, without a whole window of health between; those on one service, that
+	// came before, are Services.
 	Attempts int `json:"attempts"`
+	Services int `json:"services,omitempty"`
 	// Replacements among them.
 	Replacements int `json:"replacements,omitempty"`
 	// LastAt is when the last one began, LastKind and LastWhy what it was.
@@ -94,6 +99,9 @@ func HealWindow(s Spec) time.Duration {
 	return DefaultHealWindow
 }
 
+// ServiceRestarts is how often in a row a service is restarted before the CVM is.
+const ServiceRestarts = 2
+
 // HealsOn reports whether such failures are healed.
 func (s Spec) HealsOn(failure string) bool {
 	return s.AutoHealing != nil && (len(s.RestartPolicy.On) == 0 || slices.Contains(s.RestartPolicy.On, failure))
@@ -105,6 +113,9 @@ func (v *validator) healing(s Spec) {
 	if h := s.AutoHealing; h != nil {
 		if name := h.HealthCheck; name != "" && !slices.ContainsFunc(s.HealthChecks, func(c HealthCheck) bool { return c.Name == name }) {
 			v.add(block+".health_check", "", "%q is the name of no health_check of this group", name)
+		}
+		if name := h.Service; name != "" && nameProblem(name) != "" {
+			v.add(block+".service", "R115", "%s: name a service of the compose text", nameProblem(name))
 		}
 		if n := h.InitialDelaySec; n != nil && (*n < 0 || *n > maxInitialDelaySec) {
 			v.add(block+".initial_delay_sec", "R113", "is %d: must be 0 to %d", *n, maxInitialDelaySec)

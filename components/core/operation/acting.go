@@ -347,8 +347,9 @@ func (op Operation) hashTells() bool {
 // newBoot reports that another Boot than before holds the Slot, at To (R4).
 func (op Operation) newBoot(f Facts) bool {
 	a := f.Admission
-	if a == nil || a.BootID == "" || a.Revision != op.To || a.BootID == op.BootBefore && !op.Refresh {
-		return false // the Boot that a refresh is about may stay, or may have come back meanwhile
+	stays := op.Refresh || op.Service != "" // or may have come back meanwhile
+	if a == nil || a.BootID == "" || a.Revision != op.To || a.BootID == op.BootBefore && !stays {
+		return false
 	}
 	return op.InstanceID == "" || a.InstanceID == op.InstanceID
 }

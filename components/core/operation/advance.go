@@ -21,7 +21,8 @@ import (
 //	DRAINED    still safe and wanted ─► ACTING + the call
 //	ACTING     effect seen or accepted ─► BOOTING; refused ─► FAILED;
 //	           read-back proves no effect ─► ACTING + the call again
-//	BOOTING    a new Boot is admitted at To ─► JOINING; a deleted CVM is gone ─► DONE
+//	BOOTING    a new Boot is admitted at To, or its service is restarted ─► JOINING;
+//	           a deleted CVM is gone ─► DONE
 //	JOINING    hooks done, available but for min_ready ─► SETTLING
 //	SETTLING   available for min_ready ─► DONE; any setback ─► JOINING
 //
@@ -151,6 +152,9 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if op.Refresh {
 		return op.refresh(f, now)
+	}
+	if op.Service != "" {
+		return op.restartService(f, now)
 	}
 	if next, done := op.alreadySo(f, now); done {
 		return next, nil

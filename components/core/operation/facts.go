@@ -38,6 +38,8 @@ const (
 	CauseReplaced Cause = "replaced"
 	// CausePostLaunch: a POST_LAUNCH hook said ABANDON.
 	CausePostLaunch Cause = "post_launch"
+	// CauseService: the agent could not restart the service.
+	CauseService Cause = "service"
 	// CauseDeadline: not available before the healthy deadline (R87).
 	CauseDeadline Cause = "healthy_deadline"
 	// CauseVanished: the platform lists the named CVM no more.
@@ -175,8 +177,10 @@ type CallResult struct {
 
 // Limits are the times that apply, from the spec and the engine's Timing.
 type Limits struct {
-	Drain    time.Duration
-	Healthy  time.Duration
+	Drain   time.Duration
+	Healthy time.Duration
+	// Service takes the place of Healthy where only a service is restarted.
+	Service  time.Duration
 	MinReady time.Duration
 	// Settle is how long after a call its effect may still appear: the driver's word,
 	// minutes on a real platform (R66).

@@ -7,7 +7,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-var limits = Limits{Drain: 10 * time.Minute, Healthy: 10 * time.Minute, MinReady: 30 * time.Second, Settle: 10 * time.Second, Unknown: 10 * time.Minute}
+var limits = Limits{Drain: 10 * time.Minute, Healthy: 10 * time.Minute, Service: 3 * time.Minute, MinReady: 30 * time.Second, Settle: 10 * time.Second, Unknown: 10 * time.Minute}
 
 // begun is an update of db-1 from A to B, recorded at start.
 func begun(kind Kind) Operation {

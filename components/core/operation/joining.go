@@ -14,6 +14,9 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if next, ended := op.gone(f, now); ended {
 		return next, nil
 	}
+	if op.Service != "" {
+		return op.fromRestarting(f, now)
+	}
 	p := f.Platform
 	if p != nil && (op.Kind == Create || op.Kind == Replace) {
 		op.VMUUID, op.InstanceID = orElse(op.VMUUID, p.VMUUID), orElse(op.InstanceID, p.InstanceID)
@@ -25,10 +28,7 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 		return op.enter(Joining, now).because(orElse(f.ReadyReason, "attested again")), nil
 	}
 	if op.newBoot(f) {
-		if f.PostLaunch {
-			return op.enter(Joining, now).because("waits for POST_LAUNCH hooks"), []Effect{{Kind: SendOrder, Verb: VerbPostLaunch}}
-		}
-		return op.enter(Joining, now).because(orElse(f.ReadyReason, "admitted")), []Effect{{Kind: SendOrder, Verb: VerbPostLaunch}}
+		return op.join(f, "admitted", now)
 	}
 	op.forgetOldBootError(f)
 	if next, failed := op.bootError(f, now); failed {
@@ -42,6 +42,15 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 		op = op.because("the CVM runs; waits for its boot to be admitted")
 	}
 	return op.overdue(f, now)
+}
+
+// join goes on to hooks, health and catch-up.
+func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effect) {
+	why = orElse(f.ReadyReason, why)
+	if f.PostLaunch {
+		why = "waits for POST_LAUNCH hooks"
+	}
+	return op.enter(Joining, now).because(why), []Effect{{Kind: SendOrder, Verb: VerbPostLaunch}}
 }
 
 // fromDeleting waits until the platform lists the CVM no more, and the workload's set neither.
@@ -153,11 +162,15 @@ func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
 	if op.HealthyDeadline.IsZero() || now.Before(op.HealthyDeadline) {
 		return op, nil
 	}
+	within, since := f.Limits.Healthy, "the call"
+	if op.Service != "" {
+		within, since = f.Limits.Service, "the order"
+	}
 	if f.Paused {
-		op.HealthyDeadline = now.Add(f.Limits.Healthy)
+		op.HealthyDeadline = now.Add(within)
 		return op, nil
 	}
-	return op.fail(CauseDeadline, fmt.Sprintf("not available %s after the call: %s", f.Limits.Healthy, op.Reason), now)
+	return op.fail(CauseDeadline, fmt.Sprintf("not available %s after %s: %s", within, since, op.Reason), now)
 }
 
 func (op Operation) fail(cause Cause, reason string, now time.Time) (Operation, []Effect) {

@@ -49,7 +49,7 @@ const (
 	Create Kind = "CREATE"
 	// Update moves a Slot to another Revision in place (R131).
 	Update Kind = "UPDATE"
-	// Restart restarts the CVM at its Revision.
+	// Restart restarts the CVM at its Revision, or one service in it (Operation.Service).
 	Restart Kind = "RESTART"
 	// Delete removes the CVM of a condemned Slot.
 	Delete Kind = "DELETE"
@@ -124,6 +124,9 @@ type Operation struct {
 	// Refresh: To differs from what runs only in what the agent does beside its workload.
 	// Nothing is drained, called for or booted; the Boot attests again, at To.
 	Refresh bool `json:"refresh,omitempty"`
+	// Service, of a Restart, is the one whose workload ends and starts anew, by its agent's
+	// hand: the CVM and its Boot stay, and the platform is not called. "": the CVM restarts.
+	Service string `json:"service,omitempty"`
 	// Sick: the member was certainly no part of a working quorum when the step was
 	// decided, so that stopping it takes nothing away (R45).
 	Sick bool `json:"sick,omitempty"`

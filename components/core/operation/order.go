@@ -12,6 +12,8 @@ const (
 	VerbCancelDrain Verb = "cancel_drain"
 	// VerbPostLaunch runs POST_LAUNCH hooks.
 	VerbPostLaunch Verb = "post_launch"
+	// VerbRestartService ends the workload of one service and starts it anew.
+	VerbRestartService Verb = "restart_service"
 )
 
 // StepState is how far an order got.
@@ -52,6 +54,8 @@ type Order struct {
 	Deadline       time.Time
 	ExpectedLeader string
 	Candidates     []string
+	// Service is whose workload VerbRestartService is about.
+	Service string
 }
 
 // CurrentOrder derives the order from the record alone, so that any coordinator
@@ -71,8 +75,10 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 		}
 	case Aborted, Failed:
 		// One that ended before its last call was taken left a member behind that may be
-		// drained, also where an earlier change of several is there.
-		if !op.Entered[Booting].IsZero() || op.Entered[Draining].IsZero() {
+		// drained, also where an earlier change of several is there. So did one whose service
+		// was not restarted: the Boot is the one that was drained.
+		same := op.Service != "" && op.Entered[Joining].IsZero()
+		if !op.Entered[Booting].IsZero() && !same || op.Entered[Draining].IsZero() {
 			return Order{}, false
 		}
 		o.Verb = VerbCancelDrain
@@ -81,6 +87,9 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			return Order{}, false
 		}
 		o.Verb, o.Deadline = VerbPostLaunch, op.HealthyDeadline
+		if op.Service != "" && op.Phase == Booting {
+			o.Verb, o.Service = VerbRestartService, op.Service
+		}
 	case Done:
 		// A Boot that was taken out of service goes back, also one that missed the wake-up.
 		if op.Kind != Drain || op.Entered[Draining].IsZero() {

@@ -54,6 +54,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Follows:        a.Follows,
 		Joins:          a.Joins,
 		Down:           a.Down,
+		Service:        a.Service,
 		Entered:        operation.PhaseTimes{operation.Recorded: now},
 		CreatedAt:      now,
 	}

@@ -28,6 +28,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		Limits: operation.Limits{
 			Drain:    group.DrainDeadline(w.specAt(op.From)),
 			Healthy:  group.HealthyDeadline(w.spec),
+			Service:  min(serviceWithin, group.HealthyDeadline(w.spec)),
 			MinReady: group.MinReady(w.spec),
 			Settle:   w.t.Settle,
 			Unknown:  w.t.UnknownDeadline,
@@ -156,7 +157,7 @@ func (w *world) serves(m *member) bool { return m.ready || w.view.healthy[m.slot
 // of predicates as the first one. op's own Slot counts as gone; what the drain changed
 // about it does not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != "", refresh: op.Refresh}
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, marked: op.Request != "", refresh: op.Refresh, service: op.Service}
 	if op.Sick || op.WasUnavailable {
 		c.broken = w.brokenness(m)
 	} else {
@@ -172,7 +173,7 @@ func (w *world) overtaken(m *member, op operation.Operation) string {
 	if op.Phase != operation.Recorded || op.Request != "" || op.Kind == operation.Create {
 		return ""
 	}
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, broken: whole, refresh: op.Refresh}
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, broken: whole, refresh: op.Refresh, service: op.Service}
 	if op.Sick || op.WasUnavailable {
 		c.broken = w.brokenness(m)
 	}

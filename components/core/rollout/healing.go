@@ -17,6 +17,9 @@ const (
 	// unwellFor is how long a member's process is down before its CVM is restarted for it:
 	// its own supervisor comes first.
 	unwellFor = time.Minute
+	// serviceWithin is how long a restart of a service has to help: where it does not, the
+	// next rung should not wait as long as a boot may take.
+	serviceWithin = 3 * time.Minute
 	// firstHealWait and maxHealWait are between two attempts, doubled each time (R118).
 	firstHealWait = 30 * time.Second
 	maxHealWait   = 10 * time.Minute
@@ -27,8 +30,9 @@ type ailment struct {
 	// on is the failure in the words of restart_policy.
 	on  string
 	why string
-	// down: by the platform's word nothing runs. gone: no CVM is left to restart.
-	down, gone bool
+	// down: by the platform's word nothing runs. gone: no CVM is left to restart. inside: the
+	// agent says what is wrong in its CVM.
+	down, gone, inside bool
 	// at is from when on it is healed; to come: not yet.
 	at time.Time
 }
@@ -86,9 +90,9 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	switch {
 	case w.processDown(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
-		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + orWord(r.Message, "no word from it"), at: at}, true
+		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + orWord(r.Message, "no word from it"), at: at, inside: true}, true
 	case check != "" && slices.Contains(r.Failing, check) && !w.merelyLeaderless(m):
-		return ailment{on: group.OnUnhealthy, why: "its check " + check + " fails", at: booted}, true
+		return ailment{on: group.OnUnhealthy, why: "its check " + check + " fails", at: booted, inside: true}, true
 	}
 	return ailment{}, false
 }
@@ -147,24 +151,44 @@ func later(a, b time.Time) time.Time {
 // stoppedWord: the platform's word for a CVM that stays down.
 func stoppedWord(i *Instance) bool { return i.Status == "stopped" || i.Status == "exited" }
 
-// heals is the rung that m is at: its CVM is restarted, max_attempts times; where that many
-// restarts failed in one outage, or there is no CVM left, it gets another one, once, if the
+// rung is what is done to heal: the service of a Restart, "" for the CVM's.
+type rung struct {
+	kind    operation.Kind
+	service string
+}
+
+// heals is the rung that m is at: the service that the spec names is restarted, where the agent
+// can; then its CVM, max_attempts times; where that many restarts failed in one outage, or there is no CVM left, it gets another one, once, if the
 // spec says "auto" (R115). No CVM goes for that which runs, by the platform's word: an
 // agent that cannot be heard is no reason to give up a disk (R125). ok is false where nothing
 // is to be healed, or only a person may.
-func (w *world) heals(m *member) (kind operation.Kind, a ailment, ok bool) {
+func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
 	a, ill := w.ails(m)
 	if !ill || a.at.After(w.now) {
-		return "", a, false
+		return rung{}, a, false
 	}
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto && !w.outdated(m)
 	switch {
 	case a.gone && !auto:
-		return "", a, false // held as instance_missing, with what an operator can do
+		return rung{}, a, false // held as instance_missing, with what an operator can do
 	case a.gone, auto && a.down && m.failedHeals() >= group.MaxAttempts(w.spec):
-		return operation.Replace, a, true
+		return rung{kind: operation.Replace}, a, true
+	case a.inside && w.spec.AutoHealing.Service != "" && m.speaks && !m.serviceSpent():
+		return rung{operation.Restart, w.spec.AutoHealing.Service}, a, true
 	}
-	return operation.Restart, a, true
+	return rung{kind: operation.Restart}, a, true
+}
+
+// serviceSpent: the service was restarted as often as it is before the CVM is, or the agent
+// cannot do it.
+func (m *member) serviceSpent() bool {
+	if h := m.record.Heals; h != nil && (h.Services >= group.ServiceRestarts || h.Attempts > 0) {
+		return true
+	}
+	outage := m.record.UnavailableSince
+	return slices.ContainsFunc(m.healed, func(op *operation.Operation) bool {
+		return op.Cause == operation.CauseService && !outage.IsZero() && !outage.After(op.CreatedAt)
+	})
 }
 
 // failedHeals counts the restarts of this outage that were made while the CVM was down, and did
@@ -182,12 +206,12 @@ func (m *member) failedHeals() (n int) {
 
 // heal makes c what heals m, if anything is to. An operator's restart is one as well.
 func (w *world) heal(m *member, c *candidate) bool {
-	kind, a, ok := w.heals(m)
+	r, a, ok := w.heals(m)
 	if !ok || c.marked {
 		return false
 	}
-	c.kind, c.actor, c.why, c.down = kind, operation.ActorHealing, a.why, a.down
-	if kind == operation.Restart {
+	c.kind, c.service, c.actor, c.why, c.down = r.kind, r.service, operation.ActorHealing, a.why, a.down
+	if r.kind == operation.Restart {
 		c.to = m.runs()
 	}
 	return true
@@ -198,16 +222,16 @@ func (m *member) attempted() int {
 	if m.record.Heals == nil {
 		return 0
 	}
-	return m.record.Heals.Attempts
+	return m.record.Heals.Attempts + m.record.Heals.Services
 }
 
-// spent: kind was tried as often as it is (R118).
-func (w *world) spent(m *member, kind operation.Kind) bool {
+// spent: the rung was tried as often as it is (R118).
+func (w *world) spent(m *member, r rung) bool {
 	h := m.record.Heals
-	if h == nil {
-		return false
+	if h == nil || r.service != "" {
+		return false // there is a next rung
 	}
-	if kind == operation.Replace {
+	if r.kind == operation.Replace {
 		return h.Replacements > 0
 	}
 	limit := group.MaxAttempts(w.spec)
@@ -219,11 +243,11 @@ func (w *world) spent(m *member, kind operation.Kind) bool {
 
 // quarantined: m is ill, and everything that may be done by itself was (R118).
 func (w *world) quarantined(m *member) bool {
-	kind, _, ok := w.heals(m)
+	r, _, ok := w.heals(m)
 	// One whose new CVM never came in is not ill: it was never well.
 	h := m.record.Heals
 	lost := h != nil && h.LastKind == string(operation.Replace) && !m.admitted() && w.spec.AutoHealing != nil
-	return m.open == nil && (lost || ok && w.spent(m, kind))
+	return m.open == nil && (lost || ok && w.spent(m, r))
 }
 
 // givenUp are the Slots in quarantine.
@@ -292,7 +316,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	if n == 0 {
 		return nil
 	}
-	if w.spent(m, c.kind) {
+	if w.spent(m, rung{c.kind, c.service}) {
 		return []Hold{hold(HoldQuarantined, "%d attempts to heal %s did not last (%s), and no more are made: cadre instance restart %s, or cadre instance replace %s",
 			n, m.slot, m.record.Heals.LastWhy, m.slot, m.slot)}
 	}
@@ -310,8 +334,8 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s", n+1, m.slot, short(until.Sub(w.now)))}
 }
 
-// storm is why the cause is more likely one that many share; "": it is not. A CVM that the
-// platform says is down is made to run all the same: that takes nothing away. A disk is given
+// storm is why the cause is more likely one that many share; "": it is not. What is down is made
+// to run all the same, a CVM or the workload of a service: that takes nothing away. A disk is given
 // up only while everybody else is well.
 func (w *world) storm(c candidate) string {
 	n, all := len(w.tally.unavailable), len(w.members)
@@ -322,7 +346,7 @@ func (w *world) storm(c candidate) string {
 		return fmt.Sprintf("%d other slots are unavailable", others)
 	case c.kind == operation.Replace && w.obs.Fleet.silent()+w.obs.Fleet.Down > 1:
 		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", w.obs.Fleet.Down, w.obs.Fleet.silent())
-	case c.broken == neverBooted:
+	case c.broken == neverBooted, c.service != "" && w.processDown(c.m):
 		return ""
 	case w.quorumLost():
 		return "fewer voters than a majority are healthy"
@@ -338,7 +362,7 @@ func (w *world) storm(c candidate) string {
 func (w *world) healed(m *member, op operation.Operation) string {
 	i := m.seen.Instance
 	busy := i != nil && i.InProgress || i == nil && !w.obs.Platform.Known
-	switch kind, _, ok := w.heals(m); {
+	switch r, a, ok := w.heals(m); {
 	case op.MadeWay():
 		return "" // the old CVM is gone and the Slot unbound: who stops now leaves it empty
 	case w.spec.AutoHealing == nil:
@@ -349,8 +373,10 @@ func (w *world) healed(m *member, op operation.Operation) string {
 		return "" // nobody can tell yet; the call waits for that
 	case !ok:
 		return "the slot does not have any more what was to be healed"
-	case kind != op.Kind:
-		return "planned anew: " + strings.ToLower(string(kind)) + " is what it needs now"
+	case r.kind != op.Kind:
+		return "planned anew: " + strings.ToLower(string(r.kind)) + " is what it needs now"
+	case op.Service != "" && !a.inside:
+		return "planned anew: its CVM is what needs a restart now"
 	}
 	return ""
 }
@@ -363,7 +389,12 @@ func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 		if rec.Heals != nil {
 			h = *rec.Heals
 		}
-		h.Attempts, h.LastAt, h.LastKind, h.LastWhy = h.Attempts+1, now, string(a.Kind), a.Note
+		h.LastAt, h.LastKind, h.LastWhy = now, string(a.Kind), a.Note
+		if a.Service != "" {
+			h.Services++
+		} else {
+			h.Attempts++
+		}
 		if a.Kind == operation.Replace {
 			h.Replacements++
 		}

@@ -43,7 +43,7 @@ func (w *world) findMoved(m *member, boot string) *operation.Operation {
 // re-targets is on the way to be superseded itself.
 func (m *member) follows() string {
 	switch {
-	case m.open != nil && m.seen.Admission != nil && m.open.BootBefore == m.seen.Admission.BootID:
+	case m.open != nil && m.open.Service == "" && m.seen.Admission != nil && m.open.BootBefore == m.seen.Admission.BootID:
 		return m.open.ID
 	case m.moved != nil:
 		return m.moved.ID

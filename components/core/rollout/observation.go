@@ -181,14 +181,15 @@ type StepState = operation.StepState
 
 // The values of Verb and StepState, as in package operation.
 const (
-	VerbDrain       = operation.VerbDrain
-	VerbCancelDrain = operation.VerbCancelDrain
-	VerbPostLaunch  = operation.VerbPostLaunch
-	StepRunning     = operation.StepRunning
-	StepDone        = operation.StepDone
-	StepAborted     = operation.StepAborted
-	StepHeld        = operation.StepHeld
-	StepFailed      = operation.StepFailed
+	VerbDrain          = operation.VerbDrain
+	VerbCancelDrain    = operation.VerbCancelDrain
+	VerbPostLaunch     = operation.VerbPostLaunch
+	VerbRestartService = operation.VerbRestartService
+	StepRunning        = operation.StepRunning
+	StepDone           = operation.StepDone
+	StepAborted        = operation.StepAborted
+	StepHeld           = operation.StepHeld
+	StepFailed         = operation.StepFailed
 )
 
 // SlotObservation joins what is known about one Slot.

@@ -26,6 +26,8 @@ type candidate struct {
 	// why a Slot is healed, and whether it is down by the platform's word.
 	why  string
 	down bool
+	// service is the one that a Restart is about; "" is the CVM.
+	service string
 }
 
 // Degrees of brokenness, most broken first (R31).

@@ -178,6 +178,9 @@ func phaseWord(op operation.Operation) string {
 		if op.Refresh {
 			return "Refreshing"
 		}
+		if op.Service != "" {
+			return "Restarting"
+		}
 		return "Booting"
 	case operation.Joining:
 		return "Joining"

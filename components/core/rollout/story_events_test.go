@@ -232,7 +232,8 @@ func memberEvents() []event {
 		{"SLOTS falls? silent", each(func(_ *story, c *cvm) { c.silent = true })},
 		{"SLOTS (?:is|are) heard again", each(func(_ *story, c *cvm) { c.silent = false })},
 		{"SLOTS (?:is|are) sick", each(func(_ *story, c *cvm) { c.sick = "does not answer" })},
-		{"SLOTS recovers?", each(func(_ *story, c *cvm) { c.sick = "" })},
+		{"SLOTS (?:is|are) sick, beyond a restart of the service", each(func(_ *story, c *cvm) { c.sick, c.deep = "does not answer", true })},
+		{"SLOTS recovers?", each(func(_ *story, c *cvm) { c.sick, c.deep = "", false })},
 		{"SLOTS has caught up", each(func(_ *story, c *cvm) { c.lag = 0 })},
 		{"SLOT lags by N bytes", func(s *story, arg []string) error {
 			n, err := strconv.ParseInt(arg[1], 10, 64)

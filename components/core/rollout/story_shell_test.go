@@ -383,6 +383,9 @@ func (c *coordinator) keep(op operation.Operation) {
 	before, known := c.store.operations[op.ID]
 	c.store.operations[op.ID] = copied(op)
 	subject := string(op.Kind) + " of " + op.Slot
+	if op.Service != "" {
+		subject = string(op.Kind) + " of " + op.Service + " in " + op.Slot
+	}
 	switch {
 	case !known:
 		c.note(subject, "%s%s", op.Phase, arrow(c.w, op))

@@ -168,6 +168,8 @@ func (s *story) option(text string) error {
 		}
 	case "heal":
 		s.c.spec.AutoHealing = &group.AutoHealing{Replace: value}
+	case "heal_service":
+		s.c.spec.AutoHealing.Service = value
 	case "leave":
 		s.c.spec.AutoHealing = nil
 	case "include":

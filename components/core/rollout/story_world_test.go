@@ -81,9 +81,11 @@ type cvm struct {
 	boot  string
 	upAt  time.Time
 	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
-	agentAt  time.Time
-	silent   bool
-	sick     string
+	agentAt time.Time
+	silent  bool
+	sick    string
+	// deep: what makes it sick does not go with a restart of its service.
+	deep     bool
 	lag      int64
 	refuses  string // why it must not be disrupted
 	busy     string
@@ -315,7 +317,7 @@ func (w *world) report(c *cvm) *rollout.Report {
 	works, yes, no := w.works(c), true, false
 	r := &rollout.Report{
 		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(c.agentAt), time.Millisecond),
-		Role: rollout.RoleNone, MemberAlive: works, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
+		Role: rollout.RoleNone, MemberKnown: w.kind != group.WorkloadNone, MemberAlive: works, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
 	}
 	if c.busy != "" {
 		r.Busy = []string{c.busy}
@@ -396,6 +398,12 @@ func (w *world) obey(c *cvm, s *drainStep) {
 		return
 	}
 	s.ended, s.state = way.state != operation.StepHeld, way.state
+	if s.order.Verb == operation.VerbRestartService {
+		w.log("service %s of %s starts anew", s.order.Service, c.slot)
+		if !c.deep {
+			c.sick = ""
+		}
+	}
 	if s.order.Verb != operation.VerbDrain || way.state != operation.StepDone || w.leader != c.slot || s.order.ExpectedLeader != c.slot {
 		return
 	}

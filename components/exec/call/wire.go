@@ -39,8 +39,11 @@ type Request struct {
 	Argv []string `json:"argv"`
 	// Env are CADRE_NAME=value beside the environment of the service.
 	Env []string `json:"env,omitempty"`
-	// Time is when the command is killed, counted from its start.
+	// Time is when the command is killed, counted from its start; of a restart: when the
+	// workload is killed, counted from the signal that asks it to end.
 	Time time.Duration `json:"time"`
+	// Restart has the workload end and start anew; there is no command then.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // End is how a command ended.
@@ -72,7 +75,11 @@ type Reply struct {
 
 // Check names what is wrong with a request.
 func (r Request) Check() error {
-	if len(r.Argv) == 0 || r.Argv[0] == "" {
+	switch {
+	case r.Restart && (len(r.Argv) > 0 || len(r.Env) > 0):
+		return errors.New("restart: stands beside a command")
+	case r.Restart:
+	case len(r.Argv) == 0 || r.Argv[0] == "":
 		return errors.New("argv: is empty")
 	}
 	if err := checkWords("argv", r.Argv); err != nil {

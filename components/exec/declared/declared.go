@@ -133,8 +133,8 @@ func (r *reader) service(s named) {
 
 func (r *reader) names(s named, list, at *yaml.Node) {
 	where := s.path(Key) + ".exec"
-	if list == nil || list.Kind != yaml.MappingNode || len(list.Content) == 0 || len(list.Content) > 2*maxNames {
-		r.refuse(at, where, fmt.Sprintf("is not a mapping of 1 to %d names", maxNames), "write name: [program, argument, ...]")
+	if list == nil || list.Kind != yaml.MappingNode || len(list.Content) > 2*maxNames {
+		r.refuse(at, where, fmt.Sprintf("is not a mapping of at most %d names", maxNames), "write name: [program, argument, ...], or {} for a service that is only restarted")
 		return
 	}
 	r.out[s.name] = map[string][]string{}

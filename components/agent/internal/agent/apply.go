@@ -128,7 +128,7 @@ func orderOf(o *controlv1.OperationOrder) *lifecycle.Order {
 		Key: lifecycle.Key{
 			Operation: o.GetOperationId(), Verb: report.VerbFromProto(o.GetVerb()), Attempt: o.GetAttempt(),
 		},
-		ExpectedLeader: o.GetExpectedLeader(), Candidates: o.GetTransferCandidates(),
+		ExpectedLeader: o.GetExpectedLeader(), Candidates: o.GetTransferCandidates(), Service: o.GetService(),
 	}
 	if o.GetDeadline() != nil {
 		out.Deadline = o.GetDeadline().AsTime()

@@ -42,12 +42,20 @@ func (w *World) appCompose(t testing.TB) []byte {
 	}
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "web-0", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
-		"docker_compose_file": "services: {}\nconfigs:\n  trust:\n    content: '" + string(trust) + "'\n",
+		"docker_compose_file": w.services()+"configs:\n  trust:\n    content: '" + string(trust) + "'\n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// services are those of every CVM's compose text.
+func (w *World) services() string {
+	if w.Services == "" {
+		return "services: {}\n"
+	}
+	return w.Services
 }
 
 // Collateral is what the manufacturer says of the world's machines now.
@@ -71,6 +79,8 @@ type World struct {
 	// Posture is what the manufacturer says of the machines; zero: all is well.
 	Posture attestsim.Posture
 	Gateway *Gateway
+	// Services is the text of the services in every CVM's compose file; "": there are none.
+	Services string
 	// Founding of the cluster.
 	Founding string
 	CA       *x509.Certificate

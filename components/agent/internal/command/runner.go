@@ -16,8 +16,15 @@ import (
 	"cadre.dev/exec/declared"
 )
 
-// retry is the pause between calls to a service that takes no commands yet.
-const retry = 200 * time.Millisecond
+const (
+	// retry is the pause between calls to a service that takes no commands yet.
+	retry = 200 * time.Millisecond
+	// stopWithin is what a workload has to end when it is restarted; then it is killed.
+	stopWithin = 30 * time.Second
+	// backWithin is how long a service that takes no commands is waited for: its container may
+	// be on its way up. The next rung of the ladder helps one that is not.
+	backWithin = 30 * time.Second
+)
 
 // Runner has commands run. Safe for concurrent use.
 type Runner struct {
@@ -86,6 +93,40 @@ func (r *Runner) RunUntil(ctx context.Context, a group.ExecAction, env []string,
 		}
 	}
 }
+
+// Restart ends the workload of a service and starts it anew, in its container. Only a service
+// whose commands the measured compose text declares can be restarted, even if it declares none.
+func (r *Runner) Restart(ctx context.Context, service string) error {
+	commands := r.commands.Load()
+	if commands == nil {
+		return errors.New("what this CVM was measured to run is not known yet")
+	}
+	if _, ok := (*commands)[service]; !ok {
+		return fmt.Errorf("EXEC_FORBIDDEN: service %q has no %s in the measured compose file, so it is not restarted by itself", service, declared.Key)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, backWithin+stopWithin, errLate)
+	defer cancel()
+	up, giveUp := context.WithTimeoutCause(ctx, backWithin, errNotBack)
+	defer giveUp()
+	tick := time.NewTicker(retry)
+	defer tick.Stop()
+	for {
+		err := call.Restart(ctx, filepath.Join(r.dir, service), stopWithin)
+		if !errors.Is(err, call.ErrNotThere) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-up.Done():
+			return context.Cause(up)
+		}
+	}
+}
+
+var (
+	errLate    = errors.New("was not restarted in time")
+	errNotBack = fmt.Errorf("takes no commands: its container did not come up in %s", backWithin)
+)
 
 // verdict is nil for success; every other one says how the command ended and why.
 func verdict(name string, r call.Reply, limit time.Duration) error {

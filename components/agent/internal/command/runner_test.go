@@ -209,3 +209,33 @@ func TestINP11_ALinkInAServicesFolderIsNotFollowed(t *testing.T) {
 		t.Errorf("file: %v", err)
 	}
 }
+
+// TestOnlyWhatIsMeasuredIsRestarted, and what init says is why it was not.
+func TestOnlyWhatIsMeasuredIsRestarted(t *testing.T) {
+	var asked []call.Request
+	answer := call.Reply{End: call.Exited}
+	r, _, log := newRunner(t, slog.LevelInfo, func(req call.Request) call.Reply { asked = append(asked, req); return answer })
+	if err := r.Restart(t.Context(), "db"); err != nil {
+		t.Error(err)
+	}
+	if len(asked) != 1 || !asked[0].Restart || len(asked[0].Argv) > 0 || asked[0].Time <= 0 {
+		t.Errorf("asked %+v", asked)
+	}
+	if err := r.Restart(t.Context(), "web"); err == nil || !strings.Contains(err.Error(), "EXEC_FORBIDDEN") {
+		t.Errorf("a service without the key: %v", err)
+	}
+	answer = call.Reply{End: call.NotStarted, Problem: "it ends or starts anew already"}
+	if err := r.Restart(t.Context(), "db"); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("refused by init: %v", err)
+	}
+	if err := command.New(t.TempDir(), log).Restart(t.Context(), "db"); err == nil {
+		t.Error("restarted before it is known what was measured")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("called off"))
+	gone := command.New(t.TempDir(), log)
+	gone.Declare(compose)
+	if err := gone.Restart(ctx, "db"); err == nil || !strings.Contains(err.Error(), "called off") {
+		t.Errorf("called off: %v", err)
+	}
+}

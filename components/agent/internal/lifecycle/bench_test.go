@@ -155,6 +155,13 @@ func (b *bench) hook(name string) string {
 // fakeCommands does as the names say.
 type fakeCommands struct{}
 
+func (fakeCommands) Restart(_ context.Context, service string) error {
+	if service != "db" {
+		return errors.New("no such service")
+	}
+	return nil
+}
+
 func (fakeCommands) RunUntil(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
 	has := func(start string) bool {
 		return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, start) && len(e) > len(start) })

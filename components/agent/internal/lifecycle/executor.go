@@ -44,9 +44,10 @@ type Callers interface {
 	Release(ctx context.Context, k Key, leader string)
 }
 
-// Commands runs exec hooks in the containers of their services.
+// Commands runs exec hooks in the containers of their services, and restarts these.
 type Commands interface {
 	RunUntil(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error
+	Restart(ctx context.Context, service string) error
 }
 
 // Executor carries out one order at a time. Safe for concurrent use.

@@ -412,3 +412,16 @@ func TestResultsAreBounded(t *testing.T) {
 		t.Errorf("%d results with last attempt %d, want the newest %d", len(again.list), again.list[len(again.list)-1].Attempt, resultsKept)
 	}
 }
+
+func TestAServiceIsRestartedOnce(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 { // and the next process answers from its memory
+		b := newBench(t, dir)
+		for service, want := range map[string]rollout.StepState{"db": rollout.StepDone, "none": rollout.StepFailed} {
+			o := Order{Key: Key{Operation: "op-" + service, Verb: rollout.VerbRestartService, Attempt: 1}, Service: service}
+			b.Apply(&o)
+			b.await(o.Key, want)
+		}
+		b.stop()
+	}
+}

@@ -25,6 +25,8 @@ type Order struct {
 	ExpectedLeader string
 	// Candidates for the transfer, best first.
 	Candidates []string
+	// Service that is to be restarted.
+	Service string
 }
 
 // Result is how far an Order got.

@@ -180,7 +180,7 @@ func stateDuring(v rollout.Verb) State {
 	switch v {
 	case rollout.VerbDrain:
 		return Draining
-	case rollout.VerbPostLaunch:
+	case rollout.VerbPostLaunch, rollout.VerbRestartService:
 		return Launching
 	case rollout.VerbCancelDrain:
 		return InService

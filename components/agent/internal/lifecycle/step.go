@@ -55,6 +55,13 @@ func (s *step) carryOut(ctx, hold context.Context) (rollout.StepState, error) {
 		return s.drain(ctx, hold)
 	case rollout.VerbPostLaunch:
 		return s.runHooks(ctx, hold, group.PostLaunch)
+	case rollout.VerbRestartService:
+		err := s.exec.cfg.Commands.Restart(ctx, s.order.Service)
+		s.exec.cfg.Member.Kick()
+		if err != nil {
+			return rollout.StepFailed, err
+		}
+		return rollout.StepDone, nil
 	case rollout.VerbCancelDrain:
 		if err := s.exec.cfg.Member.Driver().CancelDrain(ctx); err != nil {
 			return rollout.StepFailed, fmt.Errorf("return to service: %w", err)

@@ -80,6 +80,8 @@ func VerbToProto(v rollout.Verb) controlv1.Verb {
 		return controlv1.Verb_VERB_CANCEL_DRAIN
 	case rollout.VerbPostLaunch:
 		return controlv1.Verb_VERB_POST_LAUNCH
+	case rollout.VerbRestartService:
+		return controlv1.Verb_VERB_RESTART_SERVICE
 	}
 	return controlv1.Verb_VERB_UNSPECIFIED
 }
@@ -93,6 +95,8 @@ func VerbFromProto(v controlv1.Verb) rollout.Verb {
 		return rollout.VerbCancelDrain
 	case controlv1.Verb_VERB_POST_LAUNCH:
 		return rollout.VerbPostLaunch
+	case controlv1.Verb_VERB_RESTART_SERVICE:
+		return rollout.VerbRestartService
 	case controlv1.Verb_VERB_UNSPECIFIED:
 	}
 	return ""

@@ -81,8 +81,8 @@ func healField(h *group.Heals, now time.Time) Cell {
 		return Cell{}
 	}
 	attempts := "1 attempt"
-	if h.Attempts > 1 {
-		attempts = fmt.Sprintf("%d attempts in a row", h.Attempts)
+	if n := h.Attempts + h.Services; n > 1 {
+		attempts = fmt.Sprintf("%d attempts in a row", n)
 	}
 	return Cell{fmt.Sprintf("%s, the last %s ago: %s, as %s", attempts, since(h.LastAt, now), strings.ToLower(h.LastKind), h.LastWhy), Warn}
 }

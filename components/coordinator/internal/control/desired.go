@@ -112,7 +112,7 @@ func order(op operation.Operation, bootID string) *controlv1.OperationOrder {
 	}
 	out := &controlv1.OperationOrder{
 		OperationId: current.Operation, Verb: verbs[current.Verb], Attempt: uint32(max(current.Attempt, 0)),
-		ExpectedLeader: current.ExpectedLeader, TransferCandidates: current.Candidates,
+		ExpectedLeader: current.ExpectedLeader, TransferCandidates: current.Candidates, Service: current.Service,
 	}
 	if !current.Deadline.IsZero() {
 		out.Deadline = timestamppb.New(current.Deadline)
@@ -126,15 +126,17 @@ func order(op operation.Operation, bootID string) *controlv1.OperationOrder {
 
 // limitedFrom is the phase whose beginning a verb's deadline was set at.
 var limitedFrom = map[operation.Verb]operation.Phase{
-	operation.VerbDrain:      operation.Draining,
-	operation.VerbPostLaunch: operation.Booting,
+	operation.VerbDrain:          operation.Draining,
+	operation.VerbPostLaunch:     operation.Booting,
+	operation.VerbRestartService: operation.Booting,
 }
 
 // maxLimit is more than any spec allows: the beginning is not recorded.
 const maxLimit = 10 * 365 * 24 * time.Hour
 
 var verbs = map[operation.Verb]controlv1.Verb{
-	operation.VerbDrain:       controlv1.Verb_VERB_DRAIN,
-	operation.VerbCancelDrain: controlv1.Verb_VERB_CANCEL_DRAIN,
-	operation.VerbPostLaunch:  controlv1.Verb_VERB_POST_LAUNCH,
+	operation.VerbDrain:          controlv1.Verb_VERB_DRAIN,
+	operation.VerbCancelDrain:    controlv1.Verb_VERB_CANCEL_DRAIN,
+	operation.VerbPostLaunch:     controlv1.Verb_VERB_POST_LAUNCH,
+	operation.VerbRestartService: controlv1.Verb_VERB_RESTART_SERVICE,
 }

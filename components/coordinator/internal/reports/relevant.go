@@ -132,9 +132,10 @@ func roleOf(report *controlv1.Report) rollout.Role {
 }
 
 var verbs = map[controlv1.Verb]rollout.Verb{
-	controlv1.Verb_VERB_DRAIN:        rollout.VerbDrain,
-	controlv1.Verb_VERB_CANCEL_DRAIN: rollout.VerbCancelDrain,
-	controlv1.Verb_VERB_POST_LAUNCH:  rollout.VerbPostLaunch,
+	controlv1.Verb_VERB_DRAIN:           rollout.VerbDrain,
+	controlv1.Verb_VERB_CANCEL_DRAIN:    rollout.VerbCancelDrain,
+	controlv1.Verb_VERB_POST_LAUNCH:     rollout.VerbPostLaunch,
+	controlv1.Verb_VERB_RESTART_SERVICE: rollout.VerbRestartService,
 }
 
 var states = map[controlv1.StepState]rollout.StepState{

@@ -8,6 +8,9 @@
 //	     └─ reaper    one for each command: ends it with its time, its caller or its server,
 //	         └─ the command and all that came of it
 //
+// Asked by the agent, through the server, init ends the workload and starts it anew, with the
+// environment that the agent wrote last (workload.go); nothing of the one before is left then.
+//
 // Init keeps the container's hosts file as the agent's names are, in place and while it is read
 // (names.go). For that it can be root where workload and commands are another user's (user.go).
 //

@@ -91,44 +91,18 @@ func Init(cfg Config, argv []string) int {
 		return fail(exitFailed, err)
 	}
 	defer end.Close() //nolint:errcheck // its end is the server's
-	workload, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Credential: as}})
-	if err != nil {
-		return fail(exitCannotRun, startProblem(program, err, as))
+	w := &workload{mesh: cfg.Mesh, program: program, argv: argv, as: as}
+	if err := w.begin(); err != nil {
+		return fail(exitCannotRun, err)
 	}
-	if err := mayEnd(workload, as); err != nil {
+	if err := mayEnd(w.pid, as); err != nil {
 		return fail(exitFailed, err) // and the workload with its container
 	}
-	go passOn(signals, workload)
-	return reapUntil(workload, server)
-}
-
-// reapUntil waits for everything that ends until the workload does.
-func reapUntil(workload, server int) int {
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return fail(exitFailed, fmt.Errorf("wait: %w", err))
-		case pid == workload:
-			return exitCode(status)
-		case pid == server:
-			// Without it nobody can tell what commands left behind from what the workload
-			// did: the container starts anew.
-			_ = fail(exitFailed, fmt.Errorf("what runs commands ended with code %d: the workload is stopped", exitCode(status)))
-			_ = syscall.Kill(workload, syscall.SIGTERM)
-		}
+	go w.passOn(signals)
+	if end != nil {
+		go w.takeRestarts(end)
 	}
-}
-
-// passOn gives the workload what is sent to the container.
-func passOn(signals <-chan os.Signal, workload int) {
-	for s := range signals {
-		if sig, ok := forThe(s); ok {
-			_ = syscall.Kill(workload, sig)
-		}
-	}
+	return w.reap(server)
 }
 
 // forThe reports a signal that means the workload: not those of our own children and
@@ -159,7 +133,8 @@ func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
 	}
 }
 
-// startServer starts what takes commands; closing end ends it.
+// startServer starts what takes commands; closing end ends it. What it says there is asked of
+// init.
 func startServer(cfg Config, as *syscall.Credential) (pid int, end *os.File, err error) {
 	info, err := os.Stat(cfg.Commands)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,10 +143,11 @@ func startServer(cfg Config, as *syscall.Credential) (pid int, end *os.File, err
 	if err != nil || !info.IsDir() {
 		return 0, nil, fmt.Errorf("%s is not a folder: %w", cfg.Commands, err)
 	}
-	r, w, err := os.Pipe()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, fmt.Errorf("connect with what runs commands: %w", err)
 	}
+	r, w := os.NewFile(uintptr(pair[0]), "server"), os.NewFile(uintptr(pair[1]), "init")
 	defer r.Close() //nolint:errcheck // the server has it
 	argv := []string{serverRole, cfg.Commands, strconv.Itoa(cfg.AgentUID)}
 	pid, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{r.Fd(), 2, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Credential: as}})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -31,6 +30,7 @@ const (
 type server struct {
 	agent int
 	slots chan struct{}
+	init  *initLink
 
 	// mu is held while a reaper is started, so that nobody takes it for a stray.
 	mu      sync.Mutex
@@ -51,12 +51,12 @@ func serve(dir, agentUID string) int {
 		return fail(exitFailed, fmt.Errorf("take commands: %w; the folder must be a tmpfs volume of the service and the agent alone", err))
 	}
 	surviveSignals()
-	s := &server{agent: agent, slots: make(chan struct{}, maxCommands), reapers: map[int]chan syscall.WaitStatus{}}
+	s := &server{agent: agent, slots: make(chan struct{}, maxCommands), init: newInitLink(os.Stdin), reapers: map[int]chan syscall.WaitStatus{}}
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	go s.reapAll(died)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		s.init.hear()
 		_ = listener.Close() // init is gone, or will be; the reapers see our end as we do its
 	}()
 	for {
@@ -124,6 +124,9 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 		return notStarted(err)
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	if req.Restart {
+		return s.init.restart(req.Time)
+	}
 	p, err := newPipes()
 	if err != nil {
 		return notStarted(err)

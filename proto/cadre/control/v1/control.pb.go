@@ -39,6 +39,8 @@ const (
 	Verb_VERB_CANCEL_DRAIN Verb = 2
 	// Run POST_LAUNCH hooks.
 	Verb_VERB_POST_LAUNCH Verb = 3
+	// End the workload of one service and start it anew, in its container.
+	Verb_VERB_RESTART_SERVICE Verb = 4
 )
 
 // Enum value maps for Verb.
@@ -48,12 +50,14 @@ var (
 		1: "VERB_DRAIN",
 		2: "VERB_CANCEL_DRAIN",
 		3: "VERB_POST_LAUNCH",
+		4: "VERB_RESTART_SERVICE",
 	}
 	Verb_value = map[string]int32{
-		"VERB_UNSPECIFIED":  0,
-		"VERB_DRAIN":        1,
-		"VERB_CANCEL_DRAIN": 2,
-		"VERB_POST_LAUNCH":  3,
+		"VERB_UNSPECIFIED":     0,
+		"VERB_DRAIN":           1,
+		"VERB_CANCEL_DRAIN":    2,
+		"VERB_POST_LAUNCH":     3,
+		"VERB_RESTART_SERVICE": 4,
 	}
 )
 
@@ -1270,7 +1274,9 @@ type OperationOrder struct {
 	TransferCandidates []string `protobuf:"bytes,6,rep,name=transfer_candidates,json=transferCandidates,proto3" json:"transfer_candidates,omitempty"`
 	// How long the step may take, from when the Boot begins it; unset: until deadline. An
 	// agent's clock and a leader's need not agree, so a deadline alone says little.
-	Limit         *durationpb.Duration `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit *durationpb.Duration `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Service of the compose file that VERB_RESTART_SERVICE is about.
+	Service       string `protobuf:"bytes,8,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1352,6 +1358,13 @@ func (x *OperationOrder) GetLimit() *durationpb.Duration {
 		return x.Limit
 	}
 	return nil
+}
+
+func (x *OperationOrder) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
 }
 
 type StepResult struct {
@@ -2889,7 +2902,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x11SecretEpochsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01J\x04\b\n" +
-	"\x10\vR\fgossip_epoch\"\xbc\x02\n" +
+	"\x10\vR\fgossip_epoch\"\xd6\x02\n" +
 	"\x0eOperationOrder\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
 	"\x04verb\x18\x02 \x01(\x0e2\x16.cadre.control.v1.VerbR\x04verb\x12\x18\n" +
@@ -2897,7 +2910,8 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bdeadline\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12'\n" +
 	"\x0fexpected_leader\x18\x05 \x01(\tR\x0eexpectedLeader\x12/\n" +
 	"\x13transfer_candidates\x18\x06 \x03(\tR\x12transferCandidates\x12/\n" +
-	"\x05limit\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05limit\"\xaf\x02\n" +
+	"\x05limit\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05limit\x12\x18\n" +
+	"\aservice\x18\b \x01(\tR\aservice\"\xaf\x02\n" +
 	"\n" +
 	"StepResult\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12*\n" +
@@ -3026,13 +3040,14 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\tdirection\x18\x02 \x01(\x0e2\x18.cadre.mesh.v1.DirectionR\tdirection\x125\n" +
 	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"?\n" +
 	"\x11MeshBenchResponse\x12*\n" +
-	"\x05bench\x18\x01 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench*Y\n" +
+	"\x05bench\x18\x01 \x01(\v2\x14.cadre.mesh.v1.BenchR\x05bench*s\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"VERB_DRAIN\x10\x01\x12\x15\n" +
 	"\x11VERB_CANCEL_DRAIN\x10\x02\x12\x14\n" +
-	"\x10VERB_POST_LAUNCH\x10\x03*\x98\x01\n" +
+	"\x10VERB_POST_LAUNCH\x10\x03\x12\x18\n" +
+	"\x14VERB_RESTART_SERVICE\x10\x04*\x98\x01\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12STEP_STATE_RUNNING\x10\x01\x12\x13\n" +

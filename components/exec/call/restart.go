@@ -1,0 +1,29 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxStop bounds how long a workload may be given to end.
+const MaxStop = 10 * time.Minute
+
+// Restart has the workload of the service that shares dir end and start anew. It is asked to
+// end with SIGTERM, and killed after stop with all that it left behind. nil: the new one was
+// started. ErrNotThere is safe to repeat; after any other error nobody knows whether the
+// workload was ended.
+func Restart(ctx context.Context, dir string, stop time.Duration) error {
+	if stop > MaxStop {
+		return fmt.Errorf("stop: is %s, at most %s are allowed", stop, MaxStop)
+	}
+	reply, err := Do(ctx, dir, Request{Restart: true, Time: stop})
+	switch {
+	case err != nil:
+		return err
+	case reply.End != Exited || reply.Code != 0:
+		return errors.New("was not restarted: " + reply.Problem)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package container
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// workload is what the container is about. It is started anew when the agent asks.
+type workload struct {
+	mesh, program string
+	argv          []string
+	as            *syscall.Credential
+
+	mu sync.Mutex
+	// pid is 0 between two runs. Guarded by mu.
+	pid int
+	// ending: whatever was asked, the container ends with this run. Guarded by mu.
+	ending bool
+	// again has a value from when a restart is asked for until the new run began; it takes what
+	// is wrong, "" for nothing. Guarded by mu.
+	again chan<- string
+}
+
+// begin starts a run. Nobody else holds mu yet, or the caller does.
+func (w *workload) begin() error {
+	pid, err := syscall.ForkExec(w.program, w.argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Credential: w.as}})
+	if err != nil {
+		return startProblem(w.program, err, w.as)
+	}
+	w.pid = pid
+	return nil
+}
+
+// passOn gives the workload what is sent to the container. What ends a container ends it also
+// in the middle of a restart.
+func (w *workload) passOn(signals <-chan os.Signal) {
+	for s := range signals {
+		if sig, ok := forThe(s); ok {
+			w.signal(sig, slices.Contains(endings, sig))
+		}
+	}
+}
+
+func (w *workload) signal(sig syscall.Signal, ends bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ending = w.ending || ends && w.again != nil
+	if w.pid > 0 {
+		_ = syscall.Kill(w.pid, sig)
+	}
+}
+
+// reap waits for everything that ends, until the workload does and is not to start anew.
+func (w *workload) reap(server int) int {
+	code := 0
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fail(exitFailed, fmt.Errorf("wait: %w", err))
+		case pid == server:
+			// Without it nobody can tell what commands left behind from what the workload
+			// did: the container starts anew.
+			_ = fail(exitFailed, fmt.Errorf("what runs commands ended with code %d: the workload is stopped", exitCode(status)))
+			w.last()
+		case w.ended(pid):
+			code = exitCode(status)
+		}
+		if over, problem := w.next(server); problem != nil {
+			return fail(exitCannotRun, problem)
+		} else if over {
+			return code
+		}
+	}
+}
+
+// last ends the run, after which no other begins.
+func (w *workload) last() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ending = true
+	if w.pid > 0 {
+		_ = syscall.Kill(w.pid, syscall.SIGTERM)
+	}
+}
+
+// ended reports that pid was the workload.
+func (w *workload) ended(pid int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if pid != w.pid {
+		return false
+	}
+	w.pid = 0
+	return true
+}
+
+// next begins the next run where one is due: nothing of the one before is left. over: none is.
+func (w *workload) next(server int) (over bool, problem error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.pid > 0:
+		return false, nil
+	case w.again == nil || w.ending:
+		return true, nil
+	case killBelow(func(pid int) bool { return pid == server }) > 0:
+		return false, nil // their end is waited for
+	}
+	err := takeEnv(w.mesh)
+	if err == nil {
+		err = w.begin()
+	}
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	w.again <- said
+	w.again = nil
+	return false, err
+}
+
+// restart asks the workload to end, kills it after stop, and returns what is wrong once the
+// next run began; "" for nothing.
+func (w *workload) restart(stop time.Duration) string {
+	done := make(chan string, 1)
+	w.mu.Lock()
+	if w.again != nil || w.ending || w.pid == 0 {
+		w.mu.Unlock()
+		return "it ends or starts anew already"
+	}
+	w.again = done
+	ends := w.pid
+	_ = syscall.Kill(ends, syscall.SIGTERM)
+	w.mu.Unlock()
+	late := time.AfterFunc(stop, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.pid == ends {
+			_ = syscall.Kill(ends, syscall.SIGKILL)
+		}
+	})
+	defer late.Stop()
+	return <-done // or this process ends
+}
+
+// takeRestarts carries out what the server asks for, one line each: how long the workload has
+// to end. The answer is a line too, empty or what is wrong.
+func (w *workload) takeRestarts(server io.ReadWriter) {
+	for lines := bufio.NewScanner(server); lines.Scan(); {
+		stop, err := time.ParseDuration(lines.Text())
+		said := ""
+		if err != nil {
+			said = err.Error()
+		} else {
+			said = w.restart(stop)
+		}
+		if _, err := fmt.Fprintln(server, strings.ReplaceAll(said, "\n", " ")); err != nil {
+			return // the server is gone, and the container goes
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cadre.dev/exec/call"
+)
+
+// runs are the lines that runs of a workload wrote, one each.
+func (r *rig) runs() []string {
+	data, _ := os.ReadFile(filepath.Join(r.dir, "runs"))
+	if len(data) == 0 {
+		return nil
+	}
+	return lines(string(data))
+}
+
+func (r *rig) restart(stop time.Duration) error {
+	r.t.Helper()
+	r.await("the socket", func() bool { _, err := os.Stat(filepath.Join(r.commands, call.SocketName)); return err == nil })
+	return call.Restart(r.t.Context(), r.commands, stop)
+}
+
+// TestTheWorkloadStartsAnew: in the same container, with the environment as it is by now, and
+// nothing of the run before is left.
+func TestTheWorkloadStartsAnew(t *testing.T) {
+	r := newRig(t)
+	left := newHolder(t, r.dir)
+	r.ready()
+	// What stays behind ignores what asks it to end, in a session of its own.
+	r.start(`if [ -e runs ]; then echo "$CADRE_SLOT" >> runs; exec sleep 600; fi
+		echo "$CADRE_SLOT" >> runs
+		setsid sh -c 'trap "" TERM; echo x; while :; do sleep 1; done' > "` + left.path + `" &
+		trap 'echo bye >> runs; exit 0' TERM; while :; do sleep 0.01; done`)
+	left.begun(t)
+	r.replace("mesh/env", "CADRE_SLOT='web-1'\n")
+	if err := r.restart(soon); err != nil {
+		t.Fatal(err)
+	}
+	left.free(t, soon)
+	r.await("the new run", func() bool { return len(r.runs()) == 3 })
+	if got := strings.Join(r.runs(), " "); got != "web-0 bye web-1" {
+		t.Errorf("runs %q", got)
+	}
+	if reply, err := r.do(t.Context(), soon, "exit 3"); err != nil || reply.End != call.Exited || reply.Code != 3 {
+		t.Errorf("a command after that: %+v, %v", reply, err)
+	}
+	select {
+	case <-r.ended:
+		t.Error("the container ended")
+	default:
+	}
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	if code := r.wait(); code != exitSignalBase+int(syscall.SIGTERM) {
+		t.Errorf("ended with %d", code)
+	}
+}
+
+// TestAHungWorkloadIsKilled once its time is up.
+func TestAHungWorkloadIsKilled(t *testing.T) {
+	r := newRig(t)
+	r.ready()
+	r.start(`trap "" TERM; echo run >> runs; while :; do sleep 0.01; done`)
+	r.await("the first run", func() bool { return len(r.runs()) == 1 })
+	if err := r.restart(50 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the next run", func() bool { return len(r.runs()) == 2 })
+	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it does not hear that: the engine kills it too
+	if err := r.restart(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	r.await("one more run", func() bool { return len(r.runs()) == 3 })
+	_ = r.cmd.Process.Signal(syscall.SIGKILL)
+	r.wait()
+}
+
+// TestTheContainersEndGoesBeforeARestart: what ends the container while the workload is about
+// to start anew ends it.
+func TestTheContainersEndGoesBeforeARestart(t *testing.T) {
+	r := newRig(t)
+	r.ready()
+	r.start(`trap 'echo asked >> runs' TERM; echo run >> runs; until [ -e go ]; do sleep 0.01; done; exit 7`)
+	r.await("the run", func() bool { return len(r.runs()) == 1 })
+	done := make(chan error, 1)
+	go func() { done <- r.restart(soon) }()
+	r.await("the end of the run is asked for", func() bool { return len(r.runs()) == 2 })
+	if err := r.restart(soon); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a second restart beside the first: %v", err)
+	}
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	r.await("the container's end is asked for", func() bool { return len(r.runs()) == 3 })
+	r.write("go", "")
+	if code := r.wait(); code != 7 {
+		t.Errorf("ended with %d", code)
+	}
+	if err := <-done; err == nil {
+		t.Error("a restart that did not come is told as one")
+	}
+	if got := strings.Join(r.runs(), " "); got != "run asked asked" {
+		t.Errorf("runs %q", got)
+	}
+}
+
+func TestARestartCarriesNoCommand(t *testing.T) {
+	for _, req := range []call.Request{
+		{Restart: true},
+		{Restart: true, Time: time.Second, Argv: []string{"x"}},
+		{Restart: true, Time: time.Second, Env: []string{"CADRE_X=1"}},
+	} {
+		if err := req.Check(); err == nil {
+			t.Errorf("%+v is taken", req)
+		}
+	}
+	if err := call.Restart(t.Context(), t.TempDir(), call.MaxStop+1); err == nil {
+		t.Error("a workload is given more than the longest time")
+	}
+}
