@@ -90,6 +90,10 @@ func DrainDeadline(s Spec) time.Duration {
 	return total
 }
 
+// RefreshAllowance is how long a step that drains nobody may wait until it is safe and its
+// Revision allowed: no hook runs in it.
+const RefreshAllowance = transferAllowance
+
 // HasHook reports whether any hook runs at the Transition.
 func HasHook(s Spec, at Transition) bool {
 	for _, h := range s.LifecycleHooks {

@@ -58,6 +58,19 @@ type Order struct {
 	Service string
 }
 
+// AsksNothing: op asks nothing of the agent and did not stop its Boot, now or before it ended,
+// so that the order of the Operation before it stands: a return to service that the agent may
+// not have heard of. A refresh never asks; what is only recorded does not yet.
+func (op Operation) AsksNothing() bool {
+	switch {
+	case op.Refresh, op.Phase == Recorded, op.Phase == "":
+		return true
+	case !op.Phase.Ended():
+		return false
+	}
+	return op.Entered[Draining].IsZero() && op.Entered[Acting].IsZero() && op.Entered[Booting].IsZero()
+}
+
 // CurrentOrder derives the order from the record alone, so that any coordinator
 // gives the same one. ok is false when the agent has nothing to do. An Operation
 // that was called off keeps ordering the return to service, also after it ended,

@@ -16,6 +16,17 @@ func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 	return op.enter(Booting, now).because("waits until the boot attests again, at the new revision"), nil
 }
 
+// OutOfService: the member gives up its duties for op, or did, so that nobody is led to it.
+// A refresh takes none away, in whatever phase it waits.
+func (op Operation) OutOfService() bool {
+	switch op.Phase {
+	case Draining, Drained, Acting:
+		return !op.Refresh
+	case Recorded, Booting, Joining, Settling, Done, Aborted, Failed, Superseded, "":
+	}
+	return false
+}
+
 // unproven: a refresh that failed before any Boot proved its Revision. Its CVM was told
 // nothing and is what it was.
 func (op Operation) unproven() bool {

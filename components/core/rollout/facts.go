@@ -26,7 +26,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		Paused:      w.obs.Frozen || w.pausedFor(op.Kind, op.Actor),
 		PostLaunch:  group.HasHook(w.specAt(op.To), group.PostLaunch),
 		Limits: operation.Limits{
-			Drain:    group.DrainDeadline(w.specAt(op.From)),
+			Drain:    w.drainLimit(op),
 			Healthy:  group.HealthyDeadline(w.spec),
 			Service:  min(serviceWithin, group.HealthyDeadline(w.spec)),
 			MinReady: group.MinReady(w.spec),
@@ -58,6 +58,15 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
 	return f
+}
+
+// drainLimit is how long op may take until it acts: its hooks and its hand-over, where it has
+// any.
+func (w *world) drainLimit(op operation.Operation) time.Duration {
+	if op.Refresh {
+		return group.RefreshAllowance
+	}
+	return group.DrainDeadline(w.specAt(op.From))
 }
 
 // awaitsQuorum: m runs, and the set that it votes in has no majority yet; what makes m

@@ -258,3 +258,16 @@ func TestWhoCountsAsAVoter(t *testing.T) {
 		}
 	}
 }
+
+// No hook runs in a refresh, so that none is waited for either: what cannot be prepared is
+// called off in the time of a step without hooks.
+func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {
+	f := newFixture(3, "consul").want("B")
+	f.spec.LifecycleHooks = []group.LifecycleHook{{Name: "long", Transition: group.PreTerminate, MaxDuration: group.Duration(time.Hour)}}
+	for refresh, want := range map[bool]time.Duration{false: time.Hour + 2*time.Minute, true: 2 * time.Minute} {
+		op := operation.Operation{Slot: "db-1", Kind: operation.Update, Refresh: refresh}
+		if got := f.facts(op).Limits.Drain; got != want {
+			t.Errorf("refresh %t: waits %s, want %s", refresh, got, want)
+		}
+	}
+}

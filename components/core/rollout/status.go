@@ -165,6 +165,9 @@ func phaseWord(op operation.Operation) string {
 	case operation.Draining:
 		return "Draining"
 	case operation.Drained:
+		if op.Refresh {
+			return "Refreshing" // it serves all the while
+		}
 		return "Drained"
 	case operation.Acting:
 		return map[operation.Kind]string{

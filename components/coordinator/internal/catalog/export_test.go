@@ -3,6 +3,8 @@ package catalog
 import (
 	"context"
 	"time"
+
+	"cadre.dev/coordinator/internal/view"
 )
 
 // Idle waits until nothing is due and nothing is being looked at.
@@ -44,4 +46,9 @@ func (w *Writer) RegisterCaller(ctx context.Context, group, slot, boot, vip stri
 	return w.registerCallers(ctx, Entry{Group: group, Slot: slot, Boot: boot, VIP: vip}, []Service{{
 		ID: group + "-sidecar-proxy", Address: "127.0.0.1", Port: 20999, Destination: group, Upstreams: []Upstream{{"r", "127.10.0.1", 80}},
 	}})
+}
+
+// MemberOf is what the records of v say about the Boot of a Slot.
+func MemberOf(v *view.View, slot string) (Member, bool) {
+	return (&Writer{meshes: map[string]meshAt{}}).memberOf(v, slot)
 }

@@ -260,11 +260,8 @@ func (w *Writer) memberOf(v *view.View, slot string) (m Member, ok bool) {
 	}
 	m.Records = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
 	w.takeMesh(v, &m)
-	if op, open := v.OpenOperation(slot); open {
-		switch op.Value.Phase { //nolint:exhaustive // in the others it runs, or is not there
-		case operation.Draining, operation.Drained, operation.Acting:
-			m.Draining, m.HandsOver = true, op.Value.Phase == operation.Draining
-		}
+	if op, open := v.OpenOperation(slot); open && op.Value.OutOfService() {
+		m.Draining, m.HandsOver = true, op.Value.Phase == operation.Draining
 	}
 	return m, true
 }

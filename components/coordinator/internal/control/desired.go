@@ -51,9 +51,7 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	for _, one := range spec.AllSecrets() {
 		out.SecretEpochs[one.Name] = max(epochs[one.Name], 1)
 	}
-	if operations := v.OperationsOf(slot); len(operations) > 0 {
-		out.Operation = order(operations[0].Value, bootID)
-	}
+	out.Operation = orderOf(v, slot, bootID)
 	return out, nil
 }
 
@@ -97,6 +95,17 @@ func version(v *view.View, groupName, slot string) uint64 {
 		out = max(out, o.Index)
 	}
 	return out
+}
+
+// orderOf is what the newest Operation of a Slot that asks anything asks of one Boot. It goes
+// by what is kept of the Slot: no agent misses more steps than that.
+func orderOf(v *view.View, slot, bootID string) *controlv1.OperationOrder {
+	for _, o := range v.OperationsOf(slot) {
+		if !o.Value.AsksNothing() {
+			return order(o.Value, bootID)
+		}
+	}
+	return nil
 }
 
 // order is what an Operation asks of one Boot now; nil: nothing. The Boot that
