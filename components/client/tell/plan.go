@@ -2,6 +2,7 @@ package tell
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,8 @@ func Because(a rollout.Action, now time.Time) string {
 	if a.SkipDrain {
 		parts = append(parts, "nothing to drain")
 	}
-	if a.Quorum != "" {
+	held := func(part string) bool { return strings.Contains(part, a.Quorum) }
+	if a.Quorum != "" && !slices.ContainsFunc(parts, held) {
 		parts = append(parts, a.Quorum)
 	}
 	return strings.Join(parts, "; ")

@@ -18,6 +18,17 @@ func TestAgo(t *testing.T) {
 	}
 }
 
+func TestTheQuorumIsSaidOnce(t *testing.T) {
+	a := rollout.Action{Holds: []rollout.Hold{{Predicate: "quorum", Message: "1 of 3 voters are healthy, 2 needed"}}, Quorum: "1 of 3 voters are healthy, 2 needed"}
+	if got := Because(a, time.Time{}); got != "quorum: 1 of 3 voters are healthy, 2 needed" {
+		t.Errorf("%q", got)
+	}
+	a.Holds = nil
+	if got := Because(a, time.Time{}); got != a.Quorum {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestStepsAreSaidInOrder(t *testing.T) {
 	noon := time.Unix(1000, 0)
 	got := Steps(rollout.Plan{Actions: []rollout.Action{

@@ -68,6 +68,10 @@ func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
 
 // Healing tells how a Slot came back.
 func (n *Narrator) Healing(h Healing) {
+	if h.Kind == "" {
+		n.Say("  %-12s back after %.0f s: its own supervisor started it again", h.Slot, h.DownS)
+		return
+	}
 	n.Say("  %-12s back after %.0f s: noticed after %.1f s, %s: %s", h.Slot, h.DownS, h.NoticedS, h.Kind, phaseText(h.PhasesMS))
 }
 
