@@ -130,9 +130,10 @@ var fields = []Field{
 	{Path: "not_secret", Class: ActionNone, Line: "Entries of `env`, `meta` and `settings` that look like secrets and are none, such as `template.env.TOKEN_URL`."},
 	{Path: "meta", Class: ActionRefresh, Range: "64 KiB in all", Line: "Handed to the workload as `CADRE_META_<KEY>`; not part of the revision."},
 
-	{Path: "instance", Line: "Settings of one slot. They are not part of the revision and take effect at once."},
+	{Path: "instance", Line: "Settings of one slot. They are not part of the revision and, but for `env` and `pinned_revision`, take effect at once."},
 	{Path: "instance.ordinal", Class: ActionNone, Line: "Which slot, from 0."},
 	{Path: "instance.metadata", Class: ActionRefresh, Line: "Handed to the workload of this slot with the group's `meta`, and wins over it."},
+	{Path: "instance.env", Class: ActionRestart, Line: "Values of this slot for names that `template.env` has, over those. A change is a step of the slot alone, which stays at its revision; env values are not measured."},
 	{Path: "instance.exclude_from_rollout", Class: ActionNone, Default: "`false`", Line: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it."},
 	{Path: "instance.pinned_revision", Class: ActionNone, Range: "the 32 hex digits of a revision that is recorded", Line: "Run this revision, whatever the template says. The slot is moved to it by a step, which costs what the two revisions differ in; the rollout is not complete without the slot."},
 	{Path: "instance.exclude_from_healing", Class: ActionNone, Default: "`false`", Line: "Leave the slot as it is when it breaks by itself."},

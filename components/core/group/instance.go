@@ -7,12 +7,16 @@ import (
 )
 
 // InstanceSettings are what one Slot has of its own beside its group. None of them is part
-// of the Revision: they take effect at once, and a Slot is never updated for them.
+// of the Revision: they take effect at once, and a Slot is never updated for them, but for
+// its Env.
 type InstanceSettings struct {
 	// Ordinal of the Slot. One that the group has no Slot for yet waits for it.
 	Ordinal int `json:"ordinal"`
 	// Metadata is handed to the workload with the group's Meta, and wins over it.
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Env are values of this Slot for names that the template's env has, and win over those. A
+	// change is a step of the Slot, which stays at its Revision: what is measured is the same.
+	Env map[string]string `json:"env,omitempty"`
 	// ExcludeFromRollout keeps the Slot at its assigned Revision, as a partition does (R94,
 	// R139). It counts in every budget and quorum all the same.
 	ExcludeFromRollout bool `json:"exclude_from_rollout,omitempty"`
@@ -83,6 +87,7 @@ func (v *validator) instances(s Spec) {
 		}
 		seen[one.Ordinal] = true
 		v.meta(path+".metadata", one.Metadata)
+		v.ownEnv(path+".env", s, one)
 		if problem := RevisionProblem(one.PinnedRevision); one.PinnedRevision != "" && problem != "" {
 			v.add(path+".pinned_revision", "", "%s", problem)
 		}

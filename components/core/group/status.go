@@ -63,6 +63,12 @@ type Mark struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
+// What OwnEnv of an InstanceStatus says.
+const (
+	OwnEnvApplied   = "applied"
+	OwnEnvUnapplied = "unapplied"
+)
+
 // InstanceStatus is the state of one Slot (R137), as the leader reports it at
 // groups/<g>/slots/<slot>.
 type InstanceStatus struct {
@@ -91,6 +97,9 @@ type InstanceStatus struct {
 	Simulated bool `json:"simulated,omitempty"`
 	// Heals are the attempts to repair it by itself; nil: none that counts.
 	Heals *Heals `json:"heals,omitempty"`
+	// OwnEnv tells of values of env that the Slot has of its own: applied, unapplied, or empty
+	// where it has none and was given none (R143).
+	OwnEnv string `json:"own_env,omitempty"`
 	// Drain and Protection are an operator's marks on the Slot, in force (R139).
 	Drain      *Mark `json:"drain,omitempty"`
 	Protection *Mark `json:"protection,omitempty"`
@@ -114,6 +123,8 @@ type SlotRecord struct {
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	// PlatformName is the CVM's name on the platform, unique in the workspace.
 	PlatformName string `json:"platform_name"`
+	// OwnEnv names the values of env of its own that the Slot's CVM was given last (Spec.OwnEnv).
+	OwnEnv string `json:"own_env,omitempty"`
 	// Assigned is the Revision that the leader last decided for this Slot (R5).
 	Assigned string `json:"assigned_revision,omitempty"`
 	// ConfigVersion grows with each change that the agent must see.

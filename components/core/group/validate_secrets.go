@@ -82,6 +82,7 @@ func (v *validator) leaks(s Spec) {
 	check("meta", s.Meta)
 	for _, one := range s.Instances {
 		check(instancePath(one)+".metadata", one.Metadata)
+		check(instancePath(one)+".env", one.Env)
 	}
 	check("workload.settings", s.Workload.Settings)
 	for i, name := range s.NotSecret {

@@ -262,7 +262,7 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 		return op.accepted(f, now), nil // everything is as it should be
 	}
 	op.Part = parts[0]
-	op.HashWanted = f.WantedHash
+	op.HashWanted, op.OwnEnv = f.WantedHash, f.OwnEnv
 	if p := f.Platform; p != nil {
 		op.HashBefore, op.UpdatedBefore, op.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError
 	}

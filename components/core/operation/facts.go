@@ -103,6 +103,12 @@ type Facts struct {
 	// Member is what the set knows the member by; empty: nobody tells.
 	Member string
 
+	// OwnEnv names the values of env of its own that the Slot is to have at To, GivenEnv those
+	// that its CVM was given last.
+	OwnEnv, GivenEnv string
+	// EnvDiffers: the templates of From and To have other env.
+	EnvDiffers bool
+
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
 	// Paused: the group is paused or frozen.

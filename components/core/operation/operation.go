@@ -145,6 +145,10 @@ type Operation struct {
 	// LeavesAs is what the set knew the member by when that was recorded (group.SetChange):
 	// whoever comes under the Slot's name after it does not have to go.
 	LeavesAs string `json:"leaves_as,omitempty"`
+	// ForEnv: it gives the Slot values of env of its own, at the Revision that it has.
+	ForEnv bool `json:"for_env,omitempty"`
+	// OwnEnv names the Slot's own values of env that the last call gives to the CVM.
+	OwnEnv string `json:"own_env,omitempty"`
 	// Part is what the last call changes, Applied the parts whose effect is certain. Parts
 	// are applied one after the other, one call each.
 	Part    Part   `json:"part,omitempty"`

@@ -80,7 +80,8 @@ func (op Operation) parts(f Facts) []Part {
 }
 
 // changes are the parts of an Update: what the platform shows otherwise than wanted. A
-// CVM that shows no difference is moved all the same, for the Boot that proves it.
+// CVM that shows no difference is moved all the same, for the Boot that proves it. Env is
+// shown by no platform; what was given last is recorded.
 func (op Operation) changes(f Facts) []Part {
 	var all []Part
 	p := f.Platform
@@ -91,7 +92,7 @@ func (op Operation) changes(f Facts) []Part {
 		all = append(all, PartOSImage)
 	}
 	same := p != nil && f.WantedHash != "" && p.ComposeHash == f.WantedHash
-	if !same || len(all) == 0 && len(op.Applied) == 0 {
+	if !same || f.EnvDiffers || f.OwnEnv != f.GivenEnv || len(all) == 0 && len(op.Applied) == 0 {
 		all = append(all, PartCompose)
 	}
 	return all

@@ -287,3 +287,22 @@ func TestALeaderWhoseClockIsBehindDoesNotWaitForTheOtherOne(t *testing.T) {
 		t.Error("it is written again and again")
 	}
 }
+
+// Env is shown by no platform: where it is another one it is given by a call of its own, whatever
+// the shape needs beside it.
+func TestR143_EnvIsGivenBesideAnotherShape(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	for what, edit := range map[string]func(*Facts){
+		"the template has another env":         func(f *Facts) { f.EnvDiffers = true },
+		"the Slot has other values of its own": func(f *Facts) { f.OwnEnv, f.GivenEnv = "red", "blue" },
+	} {
+		f := reshaped(now)
+		if got := op.parts(f); !slices.Equal(got, []Part{PartResources, PartOSImage}) {
+			t.Fatalf("the shape alone: %v", got)
+		}
+		edit(&f)
+		if got := op.parts(f); !slices.Equal(got, []Part{PartResources, PartOSImage, PartCompose}) {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,6 +38,15 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 // CameToNothing reports that op ended without any effect on its CVM.
 func (op Operation) CameToNothing() bool {
 	return !op.touched() && (op.Phase == Aborted || op.Phase == Failed && (op.Cause == CauseRefused || op.Cause == CauseResolved))
+}
+
+// OwnEnvAfter names the values of env of its own that the Slot's CVM was given last, where that
+// was given before op.
+func (op Operation) OwnEnvAfter(given string) string {
+	if slices.Contains(op.Applied, PartCompose) || slices.Contains(op.Applied, PartCreate) {
+		return op.OwnEnv
+	}
+	return given
 }
 
 // AssignedAfter is what a Slot is assigned that was assigned something before op ended.

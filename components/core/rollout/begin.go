@@ -53,6 +53,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		BootBefore:     a.BootBefore,
 		Follows:        a.Follows,
 		Joins:          a.Joins,
+		ForEnv:         a.ForEnv,
 		Down:           a.Down,
 		Service:        a.Service,
 		Entered:        operation.PhaseTimes{operation.Recorded: now},

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -137,6 +138,9 @@ func (w *world) action(c candidate) Action {
 	m := c.m
 	a := Action{Slot: m.slot, Ordinal: m.ordinal, Kind: c.kind, Actor: c.actor, Why: m.want.why, From: m.observed, To: c.to, Class: c.class}
 	a.Takes = w.actionOf(c)
+	if a.ForEnv = c.forEnv; c.forEnv {
+		a.Why = fmt.Sprintf("instance[\"%d\"].env", m.ordinal)
+	}
 	if r := m.request; r != nil && c.actor == operation.ActorOperator {
 		a.Request, a.Note, a.By = r.ID, r.Reason, r.By
 	}

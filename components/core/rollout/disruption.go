@@ -50,6 +50,7 @@ func (m *member) runs() string { return orWord(m.observed, m.record.Assigned) }
 // takes is what an update of m costs, and the changes that it makes.
 func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {
 	list, known := w.changes(m.runs(), m.want.revision)
+	list = w.withEnv(m, list)
 	needed := group.StepAction(w.spec, list)
 	if known && len(list) > 0 && !needed.Harsher(group.ActionRefresh) && w.attestable(m) {
 		return group.ActionRefresh, list
@@ -154,10 +155,15 @@ func (w *world) actionOf(c candidate) group.UpdateAction {
 func (w *world) movesOf(actions []Action) []Move {
 	var out []Move
 	for _, a := range actions {
-		if a.Kind != operation.Update || slices.ContainsFunc(out, func(m Move) bool { return m.From == a.From && m.To == a.To }) {
+		known := a.From != a.To && slices.ContainsFunc(out, func(m Move) bool { return m.From == a.From && m.To == a.To })
+		if a.Kind != operation.Update || known {
 			continue
 		}
-		if list, ok := w.changes(a.From, a.To); ok && len(list) > 0 {
+		list, ok := w.changes(a.From, a.To)
+		if m := w.find(a.Slot); m != nil && a.From == a.To {
+			list = w.withEnv(m, list)
+		}
+		if ok && len(list) > 0 {
 			out = append(out, Move{From: a.From, To: a.To, Changes: list})
 		}
 	}

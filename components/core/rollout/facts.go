@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"cadre.dev/core/group"
@@ -51,6 +52,8 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.AwaitsQuorum = w.awaitsQuorum(m)
 	f.Set, f.LeavesAlive = w.inSet(m), group.LeavesAlive(w.spec)
 	f.Member = w.view.ids[m.slot]
+	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
+	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
 	f.Unwanted = w.unwanted(m, op)
 	if op.Kind == operation.Drain {
 		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})

@@ -23,6 +23,8 @@ type candidate struct {
 	marked bool
 	// refresh: the update stops nothing, since only what the agent does changes.
 	refresh bool
+	// forEnv: the update is for values of env of the Slot's own, and for nothing else.
+	forEnv bool
 	// why a Slot is healed, and whether it is down by the platform's word.
 	why  string
 	down bool
@@ -85,7 +87,7 @@ func (w *world) need(m *member) candidate {
 	case m.seen.Instance == nil:
 		return c // not listed: nobody knows what it needs
 	case w.outdated(m) && !w.triedAtTarget(m, marked):
-		c.kind, c.refresh = operation.Update, !marked && w.refreshes(m)
+		c.kind, c.refresh, c.forEnv = operation.Update, !marked && w.refreshes(m), w.onlyEnv(m)
 	case marked && m.open == nil:
 		c.kind, c.to = operation.Restart, m.runs()
 	default:
@@ -108,7 +110,7 @@ func (w *world) triedAtTarget(m *member, marked bool) bool {
 	}
 	last := m.last()
 	return last != nil && last.Phase == operation.Failed && last.Cause != operation.CauseRefused &&
-		last.To == m.want.revision && last.Kind != operation.Restart
+		last.To == m.want.revision && last.Kind != operation.Restart && w.sameEnv(m, *last)
 }
 
 // retargetable: the open Operation acted already and its outcome is decided, but

@@ -83,6 +83,8 @@ type Action struct {
 	Incarnation uint64 `json:"incarnation,omitempty"`
 	// Joins: what it makes joins the workload's set, which is there already.
 	Joins bool `json:"joins,omitempty"`
+	// ForEnv: the update gives the Slot values of env of its own, at the Revision that it has.
+	ForEnv bool `json:"for_env,omitempty"`
 	// Extra: what it makes is there for the time of a rollout (max_surge).
 	Extra bool `json:"extra,omitempty"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.

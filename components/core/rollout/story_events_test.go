@@ -124,6 +124,10 @@ func operatorEvents() []event {
 			s.c.spec.Instances = []group.InstanceSettings{{Ordinal: ordinal, PinnedRevision: pin.Revision()}}
 			return err
 		}},
+		{"operator gives SLOT the color WORD", func(s *story, arg []string) error {
+			return s.ownColor(arg[0], map[string]string{"COLOR": arg[1]})
+		}},
+		{"operator gives SLOT no color", func(s *story, arg []string) error { return s.ownColor(arg[0], nil) }},
 		{"operator wants os_image WORD", func(s *story, arg []string) error {
 			s.wants(func(t *group.Template) { t.OSImage = arg[0] })
 			return nil
@@ -432,4 +436,14 @@ func (s *story) action(slot string) (rollout.Action, bool) {
 		}
 	}
 	return rollout.Action{}, false
+}
+
+// ownColor gives a Slot values of env of its own.
+func (s *story) ownColor(slot string, env map[string]string) error {
+	_, ordinal, err := group.ParseSlot(slot)
+	s.c.spec.Instances = nil
+	if env != nil {
+		s.c.spec.Instances = []group.InstanceSettings{{Ordinal: ordinal, Env: env}}
+	}
+	return err
 }

@@ -67,6 +67,8 @@ func stateExpectations() []event {
 			}
 			return want(storyName(c.content), arg[1])
 		}},
+		{"SLOT has the color WORD", func(s *story, arg []string) error { return want(s.w.told[arg[0]]["COLOR"], arg[1]) }},
+		{"env of SLOT is WORD", func(s *story, arg []string) error { return want(s.instance(arg[0]).OwnEnv, arg[1]) }},
 		{"SLOT is held by REST", func(s *story, arg []string) error {
 			a, ok := s.action(arg[0])
 			if !ok {

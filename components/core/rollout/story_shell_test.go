@@ -427,6 +427,7 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 	}
 	c.keep(next)
 	record := c.store.slots[next.Slot]
+	record.OwnEnv = next.OwnEnvAfter(record.OwnEnv)
 	if record.Assigned = next.AssignedAfter(record.Assigned); record.Slot != "" {
 		c.store.slots[next.Slot] = record
 	}
@@ -459,7 +460,13 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		return
 	}
 	c.check.called(op, e)
-	result, took := c.w.call(e.Call, op.Slot, e.VMUUID, op.To, func() { c.check.effective(op, e) })
+	env := c.envOf(op)
+	result, took := c.w.call(e.Call, op.Slot, e.VMUUID, op.To, func() {
+		c.check.effective(op, e)
+		if e.Call == operation.PartCompose || e.Call == operation.PartCreate {
+			c.w.told[op.Slot] = env
+		}
+	})
 	result.Number = e.Number
 	c.note(string(op.Kind)+" of "+op.Slot, "call %d (%s) %s%s", e.Number, e.Call, result.Outcome, because(result.Message))
 	if took > 0 {
@@ -493,4 +500,13 @@ func (c *coordinator) sweep() {
 			delete(c.store.operations, op.ID)
 		}
 	}
+}
+
+// envOf is the env that a call for op gives to its CVM.
+func (c *coordinator) envOf(op operation.Operation) map[string]string {
+	_, ordinal, err := group.ParseSlot(op.Slot)
+	if err != nil {
+		panic(err)
+	}
+	return c.spec.EnvOf(ordinal, c.w.contents[op.To])
 }

@@ -53,6 +53,8 @@ type world struct {
 	faults    map[string]*fault
 	// blind: the platform's listing does not answer.
 	blind   bool
+	// told is the env that each Slot's CVM was given.
+	told map[string]map[string]string
 	pending []pending
 	// contents of Revisions.
 	contents map[string]group.Template

@@ -26,7 +26,7 @@ func (w *world) holdsOfLeader(c candidate, _ look) []Hold {
 		if w.alone(c.m) {
 			return holds // nobody can take over: its service is interrupted (R18)
 		}
-		if w.transfersMade() > 0 && !interim {
+		if w.transfersMade() > 0 && !interim && !c.forEnv {
 			holds = append(holds, hold(HoldTransferBudget,
 				"the one planned transfer of this rollout was made and %s leads again; move leadership to an updated member by hand", c.m.slot))
 		}
@@ -48,7 +48,7 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 	}
 	relief := c.broken != whole
 	candidates, interim := w.transferCandidates(c)
-	if c.kind == operation.Update && w.transfersMade() > 0 && !relief && !interim {
+	if c.kind == operation.Update && w.transfersMade() > 0 && !relief && !interim && !c.forEnv {
 		return nil
 	}
 	if len(candidates) == 0 {
@@ -120,7 +120,7 @@ func (w *world) transfersMade() int {
 }
 
 func madeTransfer(op operation.Operation) int {
-	if op.Kind == operation.Update && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
+	if op.Kind == operation.Update && !op.ForEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
 		return 1
 	}
 	return 0

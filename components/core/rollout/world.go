@@ -232,7 +232,7 @@ func (w *world) outdated(m *member) bool {
 	case m.observed == "":
 		return !w.givenTarget(m)
 	}
-	return m.observed != m.want.revision || w.givenOther(m) || w.shownOther(m)
+	return m.observed != m.want.revision || w.givenOther(m) || w.shownOther(m) || w.envUnapplied(m)
 }
 
 // shownOther: the platform shows another size or image than wanted, which no Boot proves:

@@ -39,6 +39,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"boot", Cell{st.BootID, Plain}},
 		Field{"root of trust", rootField(st.Simulated)},
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
+		Field{"env of its own", Cell{st.OwnEnv, Plain}},
 		Field{"out of service", markField(st.Drain)},
 		Field{"protected", markField(st.Protection)},
 		Field{"healing", healField(st.Heals, now)},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/platform"
 	"cadre.dev/store"
@@ -57,7 +59,7 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 			return fmt.Errorf("%w: %w", platform.ErrRefused, err)
 		}
 		accepted, err := o.cfg.Platform.Update(ctx, platform.UpdateRequest{
-			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, Env: p.template.Env,
+			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, Env: envOf(seen, op, p.content),
 		})
 		result.Correlation = accepted.Correlation
 		return err
@@ -103,6 +105,7 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 		return fmt.Errorf("%w: the creation is not prepared any more", platform.ErrBusy)
 	}
 	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template}
+	req.Template.Env = envOf(seen, op, p.content)
 	if !p.newApp {
 		req.AppID = p.provisioned.AppID
 	}
@@ -152,4 +155,28 @@ func awaitRemaining(ctx context.Context, lease store.Lease) time.Duration {
 		case <-ticker.C:
 		}
 	}
+}
+
+// givesEnv: the call gives the CVM its env.
+func givesEnv(effect operation.Effect) bool {
+	return effect.Call == operation.PartCompose || effect.Call == operation.PartCreate
+}
+
+// envOf is the env of the CVM of op's Slot, with the values that the Slot has of its own.
+func envOf(seen observe.Seen, op operation.Operation, t group.Template) map[string]string {
+	_, ordinal, err := group.ParseSlot(op.Slot)
+	if err != nil {
+		return t.Env
+	}
+	return seen.Spec.EnvOf(ordinal, t)
+}
+
+// ownEnv names the values of env of its own that op's Slot is to have.
+func ownEnv(v *view.View, seen observe.Seen, op operation.Operation) string {
+	t, _ := templateOf(v, seen.Spec, op.To)
+	_, ordinal, err := group.ParseSlot(op.Slot)
+	if err != nil {
+		return ""
+	}
+	return seen.Spec.OwnEnv(ordinal, t)
 }

@@ -159,6 +159,9 @@ func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Op
 			reason, ok = fmt.Sprintf("%s: %s", d.Code, d.Message), false
 		}
 	}
+	if ok && givesEnv(effect) && ownEnv(v, seen, op) != op.OwnEnv {
+		reason, ok = "the slot's own env changed since the call was recorded", false
+	}
 	if !ok {
 		o.notMade(op, effect, reason)
 		return
@@ -182,8 +185,10 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 		return err
 	}
 	ops := []store.Op{put}
-	if slot := v.Slots[next.Slot]; slot.Index != 0 && next.AssignedAfter(slot.Value.Assigned) != slot.Value.Assigned {
-		slot.Value.Assigned = next.AssignedAfter(slot.Value.Assigned)
+	slot := v.Slots[next.Slot]
+	assigned, ownEnv := next.AssignedAfter(slot.Value.Assigned), next.OwnEnvAfter(slot.Value.OwnEnv)
+	if slot.Index != 0 && (assigned != slot.Value.Assigned || ownEnv != slot.Value.OwnEnv) {
+		slot.Value.Assigned, slot.Value.OwnEnv = assigned, ownEnv
 		put, err := store.Put(store.SlotKey(next.Group, next.Slot), slot.Value, slot.Index)
 		if err != nil {
 			return err

@@ -102,7 +102,7 @@ func (w *world) Create(_ context.Context, req platform.CreateRequest) (platform.
 		if _, exists := w.cvms[req.Name]; exists {
 			w.t.Errorf("%s created twice", req.Name)
 		}
-		w.cvms[req.Name] = c
+		w.cvms[req.Name], c.env = c, req.Template.Env
 		w.boot(c, req.Provisioned.ComposeHash)
 	})
 	if err != nil {
@@ -123,6 +123,7 @@ func (w *world) Update(_ context.Context, req platform.UpdateRequest) (platform.
 		if w.leader == c.slot {
 			w.t.Errorf("%s is updated while it leads", c.slot)
 		}
+		c.env = req.Env
 		w.boot(c, req.ComposeHash)
 	})
 	return platform.Accepted{}, err

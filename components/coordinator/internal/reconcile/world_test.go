@@ -90,6 +90,7 @@ type world struct {
 type cvm struct {
 	platform.Instance
 	slot   string
+	env    map[string]string // as the last call gave it
 	booted bool
 	// forgotten: the records of its Slot were lost while it ran.
 	forgotten bool

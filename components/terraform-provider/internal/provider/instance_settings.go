@@ -181,7 +181,7 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 
 func equal(a, b group.InstanceSettings) bool {
 	return a.Ordinal == b.Ordinal && a.ExcludeFromRollout == b.ExcludeFromRollout && a.ExcludeFromHealing == b.ExcludeFromHealing &&
-		a.PinnedRevision == b.PinnedRevision && a.PreservedState == b.PreservedState && maps.Equal(a.Metadata, b.Metadata)
+		a.PinnedRevision == b.PinnedRevision && a.PreservedState == b.PreservedState && maps.Equal(a.Metadata, b.Metadata) && maps.Equal(a.Env, b.Env)
 }
 
 // deleteTime bounds how long is tried to take the settings of a slot back.

@@ -1,0 +1,72 @@
+package group
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// A Slot's own env has other values for names that the template has, and no other names: the
+// names are measured, and the Slot is to run what its Revision says. So the Slot proves the same
+// Revision with any values, and the leader's record says which ones its CVM was given (R143).
+
+// EnvOf is the env of a Slot's CVM at a template, which may be that of another Revision than the
+// spec's. The caller must not change it.
+func (s Spec) EnvOf(ordinal int, t Template) map[string]string {
+	own := s.ownEnv(ordinal, t)
+	if len(own) == 0 {
+		return t.Env
+	}
+	out := maps.Clone(t.Env)
+	maps.Copy(out, own)
+	return out
+}
+
+// OwnEnv names the values that a Slot has of its own at a template; empty: none. The same
+// values have the same name.
+func (s Spec) OwnEnv(ordinal int, t Template) string {
+	own := s.ownEnv(ordinal, t)
+	if len(own) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	put(h, "cadre/own-env/v1")
+	put(h, SlotName(s.Name, ordinal))
+	for _, name := range sortedKeys(own) {
+		put(h, name)
+		put(h, own[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))[:contentHexLen]
+}
+
+// ownEnv are the values that differ from those of the template.
+func (s Spec) ownEnv(ordinal int, t Template) map[string]string {
+	own := maps.Clone(s.Instance(ordinal).Env)
+	maps.DeleteFunc(own, func(name, value string) bool {
+		has, ok := t.Env[name]
+		return !ok || has == value
+	})
+	return own
+}
+
+// ownEnv refuses names that the group has not, and values that cannot be.
+func (v *validator) ownEnv(path string, s Spec, one InstanceSettings) {
+	total := 0
+	for name, value := range s.EnvOf(one.Ordinal, s.Template) {
+		total += len(name) + len(value)
+	}
+	for _, name := range sortedKeys(one.Env) {
+		at := fmt.Sprintf("%s[%q]", path, name)
+		if _, ok := s.Template.Env[name]; !ok {
+			v.add(at, "R143", "is not in template.env: one slot has its own value of a name that the group has; add the name there")
+		}
+		if strings.ContainsRune(one.Env[name], 0) {
+			v.add(at, "", "contains a zero byte")
+		}
+	}
+	if total > maxEnvBytes {
+		v.add(path, "", "makes %d bytes of env in all, at most %d are allowed", total, maxEnvBytes)
+	}
+}

@@ -1,0 +1,87 @@
+package rollout
+
+import (
+	"slices"
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// coloured is a fixture at its target whose second Slot is to have a value of its own.
+func coloured(t *testing.T) (f *fixture, name string) {
+	t.Helper()
+	f = newFixture(3, "none")
+	f.spec.Template.Env = map[string]string{"COLOR": "blue"}
+	at := f.spec.Revision()
+	f.rec.Revisions[at] = group.RevisionRecord{Digest: at, ComposeHash: hashOf("A"), Template: f.spec.Template}
+	f.rec.Status.Target, f.rec.Status.Stable, f.rec.Rollout.To = at, at, at
+	for i := range f.rec.Slots {
+		f.rec.Slots[i].Assigned, f.rec.Slots[i].WasAvailableAt, f.obs.Slots[i].Admission.Revision = at, at, at
+	}
+	f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, Env: map[string]string{"COLOR": "red"}}}
+	return f, f.spec.OwnEnv(1, f.spec.Template)
+}
+
+func TestR143_AValueOfOneSlotIsAStepOfItAlone(t *testing.T) {
+	f, name := coloured(t)
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	a := p.Actions[0]
+	if a.From != a.To || a.Takes != group.ActionRestart || a.Why != `instance["1"].env` {
+		t.Errorf("%+v", a)
+	}
+	if !slices.ContainsFunc(p.Moves, func(m Move) bool {
+		return len(m.Changes) == 1 && m.Changes[0].Path == `instance["1"].env` && m.Changes[0].Class == group.ActionRestart
+	}) {
+		t.Errorf("moves %+v", p.Moves)
+	}
+	words := func(p Plan) (out []string) {
+		for _, i := range p.Status.Instances {
+			out = append(out, i.OwnEnv)
+		}
+		return out
+	}
+	if got := words(p); !slices.Equal(got, []string{"", group.OwnEnvUnapplied, ""}) {
+		t.Errorf("told before: %q", got)
+	}
+	f.rec.Slots[1].OwnEnv = name
+	p = f.plan()
+	if got := words(p); len(p.Actions) != 0 || !slices.Equal(got, []string{"", group.OwnEnvApplied, ""}) {
+		t.Errorf("told after: %q, and %d actions", got, len(p.Actions))
+	}
+	f.spec.Instances = nil
+	wantExecutes(t, f.plan(), "UPDATE db-1") // to take it back is a step too
+}
+
+// It goes by the rules of updates: what may not be restarted is not restarted for it.
+func TestR143_AValueIsHeldLikeAnUpdate(t *testing.T) {
+	f, _ := coloured(t)
+	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
+	wantHeld(t, f.plan(), "db-1", HoldActionNotAllowed)
+	f, _ = coloured(t)
+	f.spec.UpdatePolicy.Type = group.Opportunistic
+	wantHeld(t, f.plan(), "db-1", HoldOpportunistic)
+	f, _ = coloured(t)
+	f.spec.Instances[0].ExcludeFromRollout = true
+	if p := f.plan(); len(p.Actions) != 0 || p.Status.Instances[1].OwnEnv != group.OwnEnvUnapplied {
+		t.Errorf("excluded: %d actions, told %q", len(p.Actions), p.Status.Instances[1].OwnEnv)
+	}
+}
+
+func TestR143_WhatIsGivenIsRecordedWithTheCall(t *testing.T) {
+	f, name := coloured(t)
+	f.op(1, operation.Drained, func(op *operation.Operation) { op.From, op.To = f.spec.Revision(), f.spec.Revision() })
+	facts := f.facts(f.rec.Operations[0])
+	if facts.OwnEnv != name || facts.GivenEnv != "" {
+		t.Errorf("to give %q, given %q", facts.OwnEnv, facts.GivenEnv)
+	}
+	op := operation.Operation{OwnEnv: name, Applied: []operation.Part{operation.PartResources}}
+	if got := op.OwnEnvAfter("x"); got != "x" {
+		t.Errorf("a resize gave it %q", got)
+	}
+	op.Applied = append(op.Applied, operation.PartCompose)
+	if got := op.OwnEnvAfter("x"); got != name {
+		t.Errorf("after the call it has %q", got)
+	}
+}
