@@ -43,9 +43,10 @@ type cvm struct {
 	// seenTerm and seenState are on its disk.
 	seenTerm, seenState uint64
 	sequence            uint64
-	// joined is on its disk: the workload started as a member of its set. config is the last
+	// joined is on its disk: the workload started as a member of its set, at joinedAt. config is the last
 	// that the agent was given, read from configText.
 	joined     bool
+	joinedAt   time.Time
 	config     *group.AgentConfig
 	configText []byte
 }
