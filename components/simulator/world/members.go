@@ -318,7 +318,14 @@ func (w *World) ail(ctx context.Context, f plan.Fault, slots ...string) {
 				w.standLocked(c)
 				continue
 			}
-			c.mute += by
+			was := c.mute > 0
+			if c.mute += by; was != (c.mute > 0) {
+				kind := trace.Heard
+				if c.mute > 0 {
+					kind = trace.Muted
+				}
+				w.noteLocked(trace.Event{Kind: kind, By: "fault", Group: c.group(), Slot: c.slot})
+			}
 		}
 	}
 	change(1)
