@@ -77,3 +77,26 @@ func TestOPS12_ExceptionsMustEndAndSayWhy(t *testing.T) {
 		t.Errorf("33 exceptions: %v", err)
 	}
 }
+
+// TestACollateralMarkNeverFalls: each part keeps the highest that was seen, whichever of two
+// collaterals is the newer one in which part.
+func TestACollateralMarkNeverFalls(t *testing.T) {
+	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	mark := CollateralMark{FMSPC: "00806f050000", TCBEvaluation: 17, QEEvaluation: 5, IssuedAt: at}
+	for name, c := range map[string]struct{ other, want CollateralMark }{
+		"all older": {CollateralMark{TCBEvaluation: 16, QEEvaluation: 4, IssuedAt: at.Add(-time.Hour)}, mark},
+		"all newer": {CollateralMark{TCBEvaluation: 18, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)},
+			CollateralMark{FMSPC: mark.FMSPC, TCBEvaluation: 18, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)}},
+		"signed later about an older state": {CollateralMark{TCBEvaluation: 16, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)},
+			CollateralMark{FMSPC: mark.FMSPC, TCBEvaluation: 17, QEEvaluation: 6, IssuedAt: at.Add(time.Hour)}},
+		"the same": {mark, mark},
+	} {
+		c.other.FMSPC = mark.FMSPC
+		if got := mark.Raised(c.other); !got.Equal(c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		if got := c.other.Raised(mark); !got.Equal(c.want) {
+			t.Errorf("%s, the other way: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -43,6 +43,10 @@ func budgetCases() cases {
 				phases("a", "pg-0", operation.Booting, operation.Failed).op("c", "pg-0", operation.Recorded, skipDrain).phases("c", "pg-0", operation.Aborted).
 				phases("b", "pg-1", draining)},
 			{"one of three beside an extra one that does not serve", surged().stops("pg-3").after(EvidenceAge).phases("a", "pg-0", draining)},
+			{"one of three, where nobody may be spared and another one is not heard", start().spec("none", 3, maxUnavailable(0)).members("pg-0", "pg-1", "pg-2").
+				mutes("pg-1").after(lostAfter).phases("a", "pg-0", draining)},
+			{"one that is not heard for a moment, where nobody may be spared", start().spec("none", 3, maxUnavailable(0)).members("pg-0", "pg-1", "pg-2").
+				mutes("pg-0").after(EvidenceAge).phases("a", "pg-0", draining)},
 			{"a second one beside one extra", surged().phases("a", "pg-0", draining).phases("b", "pg-1", draining)},
 			{"a member whose CVM never came up counts", start().spec("none", 3).members("pg-0", "pg-1").binds("pg-2").after(EvidenceAge).phases("a", "pg-0", draining)},
 		},
@@ -50,6 +54,8 @@ func budgetCases() cases {
 			{"one after the other", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").
 				phases("a", "pg-0", operation.Booting, operation.Joining).serves("pg-0").phases("a", "pg-0", operation.Settling, operation.Done).
 				phases("b", "pg-1", draining)},
+			{"one that nobody hears, where nobody may be spared", start().spec("none", 3, maxUnavailable(0)).members("pg-0", "pg-1", "pg-2").
+				mutes("pg-0").after(lostAfter).phases("a", "pg-0", draining)},
 			{"one of three beside an extra one", surged().phases("a", "pg-0", draining)},
 			{"one that was called off serves on", three("none").phases("a", "pg-0", draining, operation.Aborted).phases("b", "pg-1", draining)},
 			{"lost a moment before its step was done", three("none").phases("a", "pg-0", draining, acting).stops("pg-0").

@@ -12,8 +12,9 @@ import (
 // are no more than max_unavailable, it included. A member is away from the first phase that
 // takes it until it serves again, or when it is down for another reason for longer than that
 // can be unknown. As many more may be away as there are extra members that serve: with them a
-// group never has fewer than it is to have. To repair one that is down takes nothing more away, and one that is not
-// wanted any more is nobody's loss.
+// group never has fewer than it is to have. One that may spare nobody still repairs a member whose
+// agent nobody heard for long, well or not. To repair one that is down takes nothing more away, and
+// one that is not wanted any more is nobody's loss.
 func budget(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) {
@@ -21,6 +22,9 @@ func budget(s *state, e trace.Event) []string {
 	}
 	var message []string
 	for _, sp := range s.specsOf(op.Group) {
+		if group.MaxUnavailable(*sp) == 0 && s.silent(op.Slot) {
+			return nil // it is repaired all the same
+		}
 		others, limit, spare := s.othersAway(sp, op.Slot), group.MaxUnavailable(*sp), s.spare(sp)
 		if len(others)+1 <= limit+spare {
 			return nil

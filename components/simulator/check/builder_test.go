@@ -101,6 +101,11 @@ func (r *run) stops(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Stopped, By: slot, Group: "pg", Slot: slot, Boot: "boot-1-of-" + slot})
 }
 
+// mutes has nobody hear the agent of slot.
+func (r *run) mutes(slot string) *run {
+	return r.add(trace.Event{Kind: trace.Muted, By: "fault", Group: "pg", Slot: slot})
+}
+
 func (r *run) leads(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Led, By: slot, Group: "pg", Slot: slot})
 }

@@ -76,6 +76,9 @@ type member struct {
 	servedAt int
 	// changed is when it last began or ceased to serve; without any, when it got a CVM.
 	changed time.Duration
+	// muted: nobody hears its agent, since mutedAt.
+	muted   bool
+	mutedAt time.Duration
 	// away: an Operation takes it away, or took it away and it did not serve again yet.
 	// takenAt is the event at which it began to.
 	away    bool
@@ -117,6 +120,11 @@ func (s *state) apply(e trace.Event) {
 		if before > 0 && len(m.serving) == 0 {
 			m.changed = s.now
 		}
+	case trace.Muted:
+		m := s.memberOf(e.Group, e.Slot)
+		m.muted, m.mutedAt = true, s.now
+	case trace.Heard:
+		s.memberOf(e.Group, e.Slot).muted = false
 	case trace.Led:
 		g := s.group(e.Group)
 		if g.leader != e.Slot {
@@ -338,6 +346,16 @@ func (s *state) spec(name string) *group.Spec {
 		return all[len(all)-1].spec
 	}
 	return nil
+}
+
+// lostAfter is how long an agent is not heard until its member counts as down (R31).
+var lostAfter = rollout.Timing{}.OrDefault().LostAfter
+
+// silent reports that nobody heard the Slot's agent for so long that its member counts as down,
+// whatever it does.
+func (s *state) silent(slot string) bool {
+	m := s.member(slot)
+	return m.muted && s.now-m.mutedAt >= lostAfter
 }
 
 // mayServe reports that the Slot serves, or did so lately that it may still be taken to.

@@ -30,6 +30,9 @@ const (
 	// whatever the reason.
 	Served  Kind = "served"
 	Stopped Kind = "stopped"
+	// Muted: no coordinator hears a Slot's agent, whatever it does; Heard: they do again.
+	Muted Kind = "muted"
+	Heard Kind = "heard"
 	// Lost: the platform lost the CVM of a Slot, with its disk.
 	Lost Kind = "lost"
 	// Led: the workload of a group is led by a Slot from now on, or by none.

@@ -43,9 +43,10 @@ type cvm struct {
 	// seenTerm and seenState are on its disk.
 	seenTerm, seenState uint64
 	sequence            uint64
-	// joined is on its disk: the workload started as a member of its set. config is the last
+	// joined is on its disk: the workload started as a member of its set, at joinedAt. config is the last
 	// that the agent was given, read from configText.
 	joined     bool
+	joinedAt   time.Time
 	config     *group.AgentConfig
 	configText []byte
 }
@@ -317,7 +318,14 @@ func (w *World) ail(ctx context.Context, f plan.Fault, slots ...string) {
 				w.standLocked(c)
 				continue
 			}
-			c.mute += by
+			was := c.mute > 0
+			if c.mute += by; was != (c.mute > 0) {
+				kind := trace.Heard
+				if c.mute > 0 {
+					kind = trace.Muted
+				}
+				w.noteLocked(trace.Event{Kind: kind, By: "fault", Group: c.group(), Slot: c.slot})
+			}
 		}
 	}
 	change(1)

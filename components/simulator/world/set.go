@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/simulator/trace"
@@ -61,12 +62,15 @@ func (w *World) enterLocked(c *cvm) {
 	}
 }
 
+// catchesUp is how long a learner takes until it has what the others have.
+const catchesUp = 25 * time.Second
+
 func (w *World) enterEtcdLocked(cluster *workload, c *cvm) {
 	switch m := c.config.Membership; {
 	case c.joined:
 	case m.Waits():
 	case m != nil && m.Joins:
-		c.joined = cluster.listed(c.slot)
+		c.joined, c.joinedAt = cluster.listed(c.slot), time.Now()
 	case len(cluster.voters) == 0:
 		c.joined = true
 		cluster.voters = slices.Sorted(slices.Values(c.config.Members))
@@ -110,7 +114,7 @@ func (w *World) changeSetLocked(c *cvm) {
 	is := cluster.listed(change.Slot)
 	switch {
 	case change.Do == group.SetAdd && (is || len(cluster.learners) > 0),
-		change.Do == group.SetPromote && (!slices.Contains(cluster.learners, change.Slot) || !w.wellLocked(change.Slot)),
+		change.Do == group.SetPromote && !w.caughtUpLocked(cluster, change.Slot),
 		change.Do == group.SetRemove && (!is || change.Slot == c.slot):
 		return // it is so already, or the workload refuses it
 	}
@@ -133,6 +137,12 @@ func (w *World) changeSetLocked(c *cvm) {
 		w.stopLocked(gone, "taken out of the set")
 	}
 	w.electLocked(c.group(), "the set changed")
+}
+
+// caughtUpLocked reports that a learner may get its vote.
+func (w *World) caughtUpLocked(cluster *workload, slot string) bool {
+	c := w.cvms[Cluster+"-"+slot]
+	return slices.Contains(cluster.learners, slot) && c != nil && c.well && time.Since(c.joinedAt) >= catchesUp
 }
 
 // listedLocked notes who belongs to the set from now on.
