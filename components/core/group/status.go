@@ -44,8 +44,22 @@ type Status struct {
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	Paused    bool             `json:"paused,omitempty"`
 	Term      uint64           `json:"term"`
+	// SharedCause is why several boots failed in the same way; nil: nothing of the kind.
+	SharedCause *SharedCause `json:"shared_cause,omitempty"`
 	// At is when it last said something new, by the clock of the leader of Term.
 	At time.Time `json:"at"`
+}
+
+// SharedCause is one cause that boots of several Slots failed by (R122).
+type SharedCause struct {
+	// Way is how they failed, Slots the first of them.
+	Way   string    `json:"way"`
+	Slots []string  `json:"slots"`
+	Since time.Time `json:"since"`
+	// SpecIndex is the KV index of the spec that was in force: an edit ends it.
+	SpecIndex uint64 `json:"spec_index"`
+	// Ended is from when on nothing waits for it; what failed before is no evidence any more.
+	Ended time.Time `json:"ended,omitzero"`
 }
 
 // Hold is one reason why the next step of a Slot waits.

@@ -39,8 +39,10 @@ type world struct {
 	tally     tally
 	view      view
 	appID     string
-	// retry is the operator's word that a failed rollout is to go on.
+	// retry is the operator's word that a failed rollout, or healing, is to go on.
 	retry *Request
+	// shared is why boots of several Slots failed, also one that ended lately; nil: none.
+	shared *group.SharedCause
 }
 
 // member is one Slot of the pass.
@@ -109,6 +111,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.view = w.look()
 	w.decideWanted()
 	w.takeTally()
+	w.keepShared()
 	return w
 }
 
