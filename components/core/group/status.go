@@ -155,6 +155,9 @@ type SlotRecord struct {
 	MissedSince time.Time `json:"missed_since,omitzero"`
 	// Heals are the attempts to repair the Slot by itself; nil: none that counts.
 	Heals *Heals `json:"heals,omitempty"`
+	// RecoveriesSec is how many seconds its last boots took from their admission until they
+	// were ready, oldest first.
+	RecoveriesSec []int `json:"recoveries_sec,omitempty"`
 	// Membership is the Slot's part in who belongs to the workload's set; nil: none now.
 	Membership *Membership `json:"membership,omitempty"`
 	// Extra: the Slot was made for the time of a rollout (max_surge), and goes with its disk

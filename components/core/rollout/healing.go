@@ -86,7 +86,7 @@ func (w *world) ailing(m *member) (ailment, bool) {
 // member that merely has no leader is well (R34). Right after a Boot nothing counts (R113).
 func (w *world) unwell(m *member) (ailment, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
-	booted := m.seen.Admission.AdmittedAt.Add(group.InitialDelay(w.spec))
+	booted := m.seen.Admission.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
 	switch {
 	case w.processDown(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
