@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"cadre.dev/agent/internal/words"
 	"cadre.dev/agent/internal/control"
 	"cadre.dev/agent/internal/door"
 	"cadre.dev/agent/internal/driver"
@@ -22,6 +21,7 @@ import (
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/member"
 	"cadre.dev/agent/internal/report"
+	"cadre.dev/agent/internal/words"
 	"cadre.dev/agent/internal/xdsrelay"
 	"cadre.dev/core/group"
 	"cadre.dev/overlay"

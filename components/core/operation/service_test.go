@@ -42,7 +42,7 @@ func TestR115_AServiceIsRestartedByItsAgent(t *testing.T) {
 	f.Steps = answer(VerbRestartService, StepRunning)
 	op, _ = step(t, op, f, now, Booting)
 	f.Steps = answer(VerbRestartService, StepDone)
-	op, effects = step(t, op, f, now, Joining)
+	_, effects = step(t, op, f, now, Joining)
 	wantOrder(t, effects, VerbPostLaunch)
 	if op, _ = serviceOp(t, Done); op.Calls != 0 || len(op.Applied) != 0 {
 		t.Errorf("the platform was called: %d, %v", op.Calls, op.Applied)

@@ -214,6 +214,7 @@ func (w *world) keepClock(m *member) {
 		}
 		return
 	}
+	m.noteRecovery(w.now)
 	boot := m.seen.Admission.BootID
 	switch {
 	case rec.AvailableSince.IsZero() || rec.AvailableBoot != "" && rec.AvailableBoot != boot:

@@ -49,6 +49,10 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		return f
 	}
 	w.addSeen(&f, m)
+	if op.Actor == operation.ActorHealing {
+		f.Limits.Healthy = m.patience(f.Limits.Healthy)
+		f.Limits.Service = min(m.patience(f.Limits.Service), f.Limits.Healthy)
+	}
 	f.AwaitsQuorum = w.awaitsQuorum(m)
 	f.Set, f.LeavesAlive = w.inSet(m), group.LeavesAlive(w.spec)
 	f.Member = w.view.ids[m.slot]

@@ -86,7 +86,7 @@ func (w *world) ailing(m *member) (ailment, bool) {
 // member that merely has no leader is well (R34). Right after a Boot nothing counts (R113).
 func (w *world) unwell(m *member) (ailment, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
-	booted := m.seen.Admission.AdmittedAt.Add(group.InitialDelay(w.spec))
+	booted := m.seen.Admission.AdmittedAt.Add(m.patience(group.InitialDelay(w.spec)))
 	switch {
 	case w.processDown(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
@@ -303,6 +303,9 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	}
 	if why := w.storm(c); why != "" {
 		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: cadre instance restart %s", why, m.slot, m.slot))
+	}
+	if w.sharedHolds() && c.service == "" {
+		holds = append(holds, hold(HoldSharedCause, "%s", w.sharedText()))
 	}
 	if disk := w.spec.PreservedDisk(m.ordinal); c.kind == operation.Replace && disk != "" && m.seen.Instance != nil {
 		holds = append(holds, hold(HoldHealDisk, "another CVM would cost the disk %q of %s, which the spec preserves: cadre instance replace %s", disk, m.slot, m.slot))

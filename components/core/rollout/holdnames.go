@@ -111,6 +111,8 @@ const (
 	HoldHealInProgress = "heal_in_progress"
 	// HoldHealStorm: so many are ill that the cause is one that they share (R119, R120).
 	HoldHealStorm = "heal_storm"
+	// HoldSharedCause: boots of several Slots failed in the same way (R122).
+	HoldSharedCause = "shared_cause"
 	// HoldHealDisk: healing would cost a disk that the spec preserves (R135).
 	HoldHealDisk = "heal_disk"
 	// HoldUnadopted: a CVM carries the Slot's name, and no record binds it.

@@ -36,6 +36,9 @@ const (
 	ConditionStrangers = "Strangers"
 	// ConditionQuarantined: Slots that healing gave up; an operator decides (R118).
 	ConditionQuarantined = "Quarantined"
+	// ConditionSharedCause: boots of several Slots failed in the same way, and healing waits
+	// for somebody who mends that (R122).
+	ConditionSharedCause = "SharedCause"
 	// ConditionSimulated: admissions happened under a root that is not Intel's.
 	ConditionSimulated = "Simulated"
 )
@@ -57,6 +60,7 @@ func (w *world) status(p Plan) group.Status {
 		Transfers:       w.rollout.Transfers,
 		Paused:          w.obs.Paused || w.obs.Frozen,
 		Term:            w.rec.Status.Term,
+		SharedCause:     w.shared,
 		At:              w.now,
 	}
 	for _, m := range w.members {
@@ -228,6 +232,9 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	if given := w.givenUp(); len(given) > 0 {
 		add(ConditionQuarantined, true, "HealingGaveUp", "healing gave up "+Few(given, ", ")+": cadre instance restart, or cadre instance replace")
+	}
+	if w.sharedHolds() {
+		add(ConditionSharedCause, true, "BootsFailAlike", w.sharedText())
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)

@@ -265,6 +265,8 @@ func memberEvents() []event {
 		{"revision WORD is broken", func(s *story, arg []string) error { s.w.broken[s.revision(arg[0])] = true; return nil }},
 		{"revision WORD works", func(s *story, arg []string) error { delete(s.w.broken, s.revision(arg[0])); return nil }},
 		{"revision WORD does not boot", func(s *story, arg []string) error { s.w.stuck[s.revision(arg[0])] = true; return nil }},
+		{"the key service is away", func(s *story, _ []string) error { s.w.keyless = true; return nil }},
+		{"the key service is back", func(s *story, _ []string) error { s.w.keyless = false; return nil }},
 		{"drains of SLOT take TIME", func(s *story, arg []string) error {
 			d, err := time.ParseDuration(arg[1])
 			s.w.drain[arg[0]] = drainWay{takes: d, state: operation.StepDone}

@@ -41,8 +41,10 @@ type world struct {
 	// founders are those that the workload's set is founded with, while that may go on.
 	founders []string
 	appID    string
-	// retry is the operator's word that a failed rollout is to go on.
+	// retry is the operator's word that a failed rollout, or healing, is to go on.
 	retry *Request
+	// shared is why boots of several Slots failed, also one that ended lately; nil: none.
+	shared *group.SharedCause
 }
 
 // member is one Slot of the pass.
@@ -112,6 +114,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.founders = w.foundersOf()
 	w.decideWanted()
 	w.takeTally()
+	w.keepShared()
 	return w
 }
 

@@ -42,7 +42,7 @@ func (w *World) appCompose(t testing.TB) []byte {
 	}
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": "web-0", "runner": "docker-compose", "kms_enabled": true, "key_provider": "kms", "secure_time": true,
-		"docker_compose_file": w.services()+"configs:\n  trust:\n    content: '" + string(trust) + "'\n",
+		"docker_compose_file": w.services() + "configs:\n  trust:\n    content: '" + string(trust) + "'\n",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,8 @@ func (s *Server) RetryRollout(ctx context.Context, req *apiv1.RetryRolloutReques
 	}
 	current := c.view.Rollouts[c.view.Statuses[name].Value.Rollout].Value
 	out := &apiv1.RetryRolloutResponse{RequestId: req.GetRequestId(), Rollout: current.ID, RolloutState: string(current.State)}
-	if current.State != operation.FailedState {
+	shared := c.view.Statuses[name].Value.SharedCause
+	if current.State != operation.FailedState && (shared == nil || !shared.Ended.IsZero()) {
 		return out, nil
 	}
 	out.Changed = true

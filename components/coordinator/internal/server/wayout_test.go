@@ -131,7 +131,8 @@ func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
 	}
 }
 
-func TestOnlyAFailedRolloutIsRetried(t *testing.T) {
+// TestOnlyWhatWaitsIsRetried: a failed rollout, and healing that a shared cause stopped.
+func TestOnlyWhatWaitsIsRetried(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	rollout := func(state operation.RolloutState) {
@@ -146,6 +147,17 @@ func TestOnlyAFailedRolloutIsRetried(t *testing.T) {
 	out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "the host is back"})
 	if q := a.queue(t)[out.GetRequestId()]; err != nil || !out.GetChanged() || q.Kind != store.RequestRetry || q.Group != "pg" || q.Check() != nil {
 		t.Errorf("%v, %v: %+v", out, err, q)
+	}
+	rollout(operation.Complete)
+	cause := group.SharedCause{Way: "no keys", Slots: []string{"pg-0", "pg-1"}}
+	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Rollout: "pg.1", SharedCause: &cause})
+	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "the key service is back"}); err != nil || !out.GetChanged() {
+		t.Errorf("healing that waits is not let go on: %v, %v", out, err)
+	}
+	cause.Ended = time.Now()
+	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Rollout: "pg.1", SharedCause: &cause})
+	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "r"}); err != nil || out.GetChanged() {
+		t.Errorf("nothing waits: %v, %v", out, err)
 	}
 	if _, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without a reason: %v", err)

@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+)
+
+// A database that replays its log for eight minutes after each boot is not helped by another
+// restart after five. How long the boots of a Slot took lately is measured, and prolongs how
+// long healing waits for the next one (R38, R87).
+
+const (
+	// keptRecoveries bounds what is kept of a Slot.
+	keptRecoveries = 5
+	// longestRecovery bounds one: longer ones waited for something else.
+	longestRecovery = 24 * time.Hour
+	// patienceOf is how much of the longest recovery is waited for: the next one may be longer.
+	patienceOf = 2
+	// mostPatience bounds what is waited for, in times of what the spec says.
+	mostPatience = 4
+)
+
+// noteRecovery measures a boot that was admitted in this outage and is ready now, the first
+// time. A leader that was away takes its own absence for part of it, within the bounds.
+func (m *member) noteRecovery(now time.Time) {
+	rec, admitted := &m.record, m.seen.Admission.AdmittedAt
+	if rec.UnavailableSince.IsZero() || admitted.Before(rec.UnavailableSince) || now.Before(admitted) {
+		return // it was ready before, or clocks differ
+	}
+	took := min(now.Sub(admitted), longestRecovery)
+	list := append(slices.Clone(rec.RecoveriesSec), int((took+time.Second-1)/time.Second))
+	rec.RecoveriesSec = list[max(0, len(list)-keptRecoveries):]
+}
+
+// patience is how long m is waited for that may take as long as the spec says: never shorter,
+// longer by what was measured, and mostPatience times that at most.
+func (m *member) patience(says time.Duration) time.Duration {
+	if len(m.record.RecoveriesSec) == 0 {
+		return says
+	}
+	longest := time.Duration(slices.Max(m.record.RecoveriesSec)) * time.Second
+	return max(says, min(patienceOf*longest, mostPatience*says))
+}

@@ -1,0 +1,148 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Boots of several Slots that fail in the same way, one soon after the other, have one cause,
+// which no more boots mend: the key service, the registry, the collateral of attestation. The
+// group is healed no more then, until somebody decides or one of them is back (R122).
+
+const (
+	// sharedWithin is how long a failed boot may be one of several.
+	sharedWithin = 15 * time.Minute
+	// sharedBy is how many Slots make a cause a shared one.
+	sharedBy = 2
+	// maxWay bounds the text of a way to fail.
+	maxWay = 120
+)
+
+// keepShared takes the recorded cause over, ends it, or finds one.
+func (w *world) keepShared() {
+	was := w.rec.Status.SharedCause
+	if was != nil {
+		cause := *was
+		w.shared = &cause
+	}
+	switch {
+	case w.spec.AutoHealing == nil:
+		w.shared = nil
+	case w.shared == nil || !w.shared.Ended.IsZero():
+		w.findShared()
+	case w.sharedIsOver():
+		w.shared.Ended = w.now
+	}
+}
+
+// sharedHolds: healing waits for the end of a shared cause.
+func (w *world) sharedHolds() bool { return w.shared != nil && w.shared.Ended.IsZero() }
+
+// sharedIsOver: an operator lets the group go on, the spec was edited, or one of the Slots is
+// back, or none of them is there any more.
+func (w *world) sharedIsOver() bool {
+	if w.retry != nil || w.shared.SpecIndex != w.rec.SpecIndex {
+		return true
+	}
+	there := 0
+	for _, m := range w.members {
+		if slices.Contains(w.shared.Slots, m.slot) {
+			there++
+			if m.ready {
+				return true
+			}
+		}
+	}
+	return there == 0 && w.obs.Complete()
+}
+
+// findShared looks for the way in which most Slots failed lately; an ended cause is forgotten
+// with what it rested on.
+func (w *world) findShared() {
+	from := w.now.Add(-sharedWithin)
+	if w.shared != nil {
+		from = later(from, w.shared.Ended)
+		if w.now.Sub(w.shared.Ended) > sharedWithin {
+			w.shared = nil
+		}
+	}
+	failed := map[string][]string{}
+	for _, m := range w.members {
+		if way, at := w.failedBoot(m); way != "" && at.After(from) && !at.After(w.now) {
+			failed[way] = append(failed[way], m.slot)
+		}
+	}
+	found := ""
+	for way, slots := range failed {
+		if n := len(slots); n >= sharedBy && (n > len(failed[found]) || n == len(failed[found]) && way < found) {
+			found = way
+		}
+	}
+	if found != "" {
+		slots := failed[found]
+		w.shared = &group.SharedCause{Way: found, Slots: slots[:min(len(slots), named)], Since: w.now, SpecIndex: w.rec.SpecIndex}
+	}
+}
+
+// failedBoot is how the newest boot of m failed, in words that are the same for the same cause,
+// and when; "": it did not, or m is well.
+func (w *world) failedBoot(m *member) (way string, at time.Time) {
+	if m.ready || m.condemned {
+		return "", at
+	}
+	if r, a := m.seen.Refusal, m.seen.Admission; r != nil && (a == nil || r.At.After(a.AdmittedAt)) {
+		way, at = "admission refused: "+string(r.Code), r.At
+	}
+	for _, op := range m.healed {
+		if text := failedWay(op); text != "" && op.EndedAt.After(at) {
+			way, at = text, op.EndedAt
+		}
+	}
+	return way, at
+}
+
+// failedWay is how the boot that op waited for failed; "": it came, or there was none.
+func failedWay(op *operation.Operation) string {
+	if op.Phase != operation.Failed || op.Service != "" || !op.Entered[operation.Joining].IsZero() {
+		return ""
+	}
+	_, refused, isRefused := strings.Cut(op.Reason, "admission refused: ")
+	switch {
+	case op.Cause == operation.CauseBootError:
+		return sameWords(op.Reason)
+	case op.Cause == operation.CauseDeadline && isRefused:
+		code, _, _ := strings.Cut(refused, ":")
+		return "admission refused: " + code
+	case op.Cause == operation.CauseDeadline:
+		return "the CVM was started and no boot of it came"
+	}
+	return ""
+}
+
+// sameWords leaves what differs between two CVMs out of a text: numbers and names with digits.
+func sameWords(text string) string {
+	words := strings.Fields(text)
+	for i, word := range words {
+		if strings.ContainsFunc(word, unicode.IsDigit) {
+			words[i] = "#"
+		}
+	}
+	text = strings.Join(words, " ")
+	for n := min(len(text), maxWay); ; n-- {
+		if n == len(text) || n == 0 || text[n]&0xC0 != 0x80 {
+			return text[:n]
+		}
+	}
+}
+
+// sharedText tells of the cause, for people.
+func (w *world) sharedText() string {
+	return "boots of " + strings.Join(w.shared.Slots, ", ") + " failed in the same way (" + w.shared.Way +
+		"), and more boots do not mend what they share; once that is mended: cadre rollout retry " + w.spec.Name +
+		", or cadre instance restart " + w.shared.Slots[0]
+}

@@ -1,0 +1,170 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
+)
+
+// failedBoot ends a healing restart of ordinal i without a boot, some time ago.
+func (f *fixture) failedBoot(i int, ago time.Duration, cause operation.Cause, reason string) {
+	f.stopped(i)
+	f.op(i, operation.Failed, func(op *operation.Operation) {
+		op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause, op.Reason = operation.Restart, operation.ActorHealing, "", 1, cause, reason
+		op.To = f.spec.Revision()
+		op.CreatedAt, op.EndedAt = f.now.Add(-ago-time.Minute), f.now.Add(-ago)
+	})
+}
+
+// fresh has everybody who reports do so now.
+func (f *fixture) fresh() {
+	f.obs.At = f.now
+	for i := range f.obs.Slots {
+		if f.obs.Slots[i].Report != nil {
+			f.back(i)
+		}
+	}
+}
+
+// back makes ordinal i run and report that it is well.
+func (f *fixture) back(i int) {
+	f.obs.Slots[i].Instance.Status = "running"
+	f.obs.Slots[i].Report = healthyReport(f.obs.Slots[i].Slot, f.now, "none", f.spec.Members())
+}
+
+const noKeys = "the CVM does not boot: key service did not answer in 30s, boot %d"
+
+// alike is a group of five, two of which failed to boot in the same way.
+func alike() *fixture {
+	f := heals(5, "none")
+	f.failedBoot(1, 5*time.Minute, operation.CauseBootError, strings.Replace(noKeys, "%d", "17", 1))
+	f.failedBoot(3, 2*time.Minute, operation.CauseBootError, strings.Replace(noKeys, "%d", "99", 1))
+	return f
+}
+
+// TestR122_BootsThatFailAlikeStopHealing, by a hold and a condition that name the way.
+func TestR122_BootsThatFailAlikeStopHealing(t *testing.T) {
+	p := alike().plan()
+	wantHeld(t, p, "db-1", HoldSharedCause)
+	wantHeld(t, p, "db-3", HoldSharedCause)
+	cause := p.Status.SharedCause
+	if cause == nil || !strings.Contains(cause.Way, "key service") || len(cause.Slots) != 2 || cause.SpecIndex != 7 || !cause.Ended.IsZero() {
+		t.Fatalf("%+v", cause)
+	}
+	told := false
+	for _, c := range p.Status.Conditions {
+		told = told || c.Type == ConditionSharedCause && c.Status && strings.Contains(c.Message, "db-1, db-3") && strings.Contains(c.Message, "retry")
+	}
+	if !told {
+		t.Errorf("no condition tells of it: %+v", p.Status.Conditions)
+	}
+}
+
+// TestR122_WhatIsNoSharedCause: another way, another time, one Slot alone, one that is well
+// again, a restart of a service, and a boot that came and then did not work.
+func TestR122_WhatIsNoSharedCause(t *testing.T) {
+	boot := strings.Replace(noKeys, "%d", "1", 1)
+	for name, edit := range map[string]func(f *fixture){
+		"one alone": func(f *fixture) {},
+		"another way": func(f *fixture) {
+			f.failedBoot(3, time.Minute, operation.CauseBootError, "the CVM does not boot: disk is full")
+		},
+		"long before":     func(f *fixture) { f.failedBoot(3, sharedWithin, operation.CauseBootError, boot) },
+		"refused by call": func(f *fixture) { f.failedBoot(3, time.Minute, operation.CauseRefused, boot) },
+		"the boot came": func(f *fixture) {
+			f.failedBoot(3, time.Minute, operation.CauseDeadline, boot)
+			f.rec.Operations[1].Entered = operation.PhaseTimes{operation.Joining: f.now}
+		},
+		"a service's": func(f *fixture) {
+			f.failedBoot(3, time.Minute, operation.CauseBootError, boot)
+			f.rec.Operations[1].Service = "app"
+		},
+		"no healing": func(f *fixture) {
+			f.failedBoot(3, time.Minute, operation.CauseBootError, boot)
+			f.spec.AutoHealing = nil
+		},
+	} {
+		f := heals(5, "none")
+		f.failedBoot(1, 2*time.Minute, operation.CauseBootError, boot)
+		edit(f)
+		if got := f.plan().Status.SharedCause; got != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestR122_RefusalsAreAWay: by their code, whatever else they say.
+func TestR122_RefusalsAreAWay(t *testing.T) {
+	f := heals(5, "none")
+	for _, i := range []int{1, 3} {
+		f.obs.Slots[i].Report = nil
+		f.obs.Slots[i].Refusal = &policy.Refusal{Slot: f.obs.Slots[i].Slot, InstanceID: f.obs.Slots[i].Admission.InstanceID, BootID: "another",
+			Code: "TCB_OUT_OF_DATE", Message: strings.Repeat("x", i), At: f.now.Add(-time.Minute)}
+	}
+	f.stopped(4)
+	p := f.plan()
+	wantHeld(t, p, "db-4", HoldSharedCause)
+	if p.Status.SharedCause.Way != "admission refused: TCB_OUT_OF_DATE" {
+		t.Errorf("%+v", p.Status.SharedCause)
+	}
+}
+
+// TestR122_ItStandsUntilSomebodyDecides: the failures may be old by then. An operator's word, an
+// edit of the spec and a boot that comes end it, and what failed before is no evidence then.
+func TestR122_ItStandsUntilSomebodyDecides(t *testing.T) {
+	later := func() *fixture {
+		f := alike()
+		f.rec.Status.SharedCause = f.plan().Status.SharedCause
+		f.now = f.now.Add(2 * sharedWithin)
+		f.fresh()
+		return f
+	}
+	f := later()
+	f.stopped(4)
+	p := f.plan()
+	wantHeld(t, p, "db-4", HoldSharedCause)
+	if got := p.Status.SharedCause; got == nil || !got.Since.Equal(f.rec.Status.SharedCause.Since) {
+		t.Errorf("%+v", got)
+	}
+	for name, end := range map[string]func(f *fixture){
+		"an operator's word":  func(f *fixture) { f.obs.Requests = []Request{{ID: "r", Kind: RequestRetry, By: "op"}} },
+		"an edit of the spec": func(f *fixture) { f.rec.SpecIndex++ },
+		"one is back":         func(f *fixture) { f.back(3) },
+	} {
+		f := later()
+		end(f)
+		p := f.plan()
+		if got := p.Status.SharedCause; got == nil || !got.Ended.Equal(f.now) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if a := actionOf(t, p, "db-1"); !a.Execute {
+			t.Errorf("%s: %+v", name, a.Holds)
+		}
+	}
+	f = alike()
+	f.rec.Status.SharedCause = &group.SharedCause{Way: "w", Slots: []string{"db-1"}, SpecIndex: 7, Ended: f.now.Add(-time.Minute)}
+	if got := f.plan().Status.SharedCause; got == nil || got.Ended.IsZero() {
+		t.Errorf("what failed before its end counts again: %+v", got)
+	}
+	f.rec.Status.SharedCause.Ended = f.now.Add(-sharedWithin - time.Second)
+	if got := f.plan().Status.SharedCause; got == nil || !got.Ended.IsZero() || got.Way == "w" {
+		t.Errorf("a new cause after an old one: %+v", got)
+	}
+}
+
+func TestSameWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"volume vm-17f3 is busy since 12:03:04": "volume # is busy since #",
+		"no  room":                              "no room",
+		strings.Repeat("é", 100):                strings.Repeat("é", 60),
+		"":                                      "",
+	} {
+		if got := sameWords(text); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
