@@ -29,12 +29,45 @@ func (op Operation) stayDrained(f Facts, now time.Time) (Operation, []Effect) {
 	case leads:
 		return op.drainAnew(f, "leads again, and is asked to hand over", now)
 	}
-	return op.because("out of service until it is undrained"), nil
+	return op.atRest(f), nil
+}
+
+// atRest tells whether what runs is out of service, and why it is not where it could not be
+// drained again or leads all the same.
+func (op Operation) atRest(f Facts) Operation {
+	switch step := op.step(f, VerbDrain); step.State {
+	case StepDone:
+		op.Cause = "" // later than it was waited for
+	case StepAborted, StepFailed:
+		op = op.notDrained(CauseHook, step.Message)
+	case StepRunning, StepHeld, "":
+	}
+	switch {
+	case op.Cause != "":
+		return op // what was said then stands
+	case f.Leads && f.HandOver == nil:
+		return op.because("leads, and nobody can take over: it is asked to hand over once somebody can")
+	case f.Leads:
+		return op.because("leads again, and is asked to hand over after a moment")
+	}
+	return op.because("out of service until it is undrained")
+}
+
+// NotDrained: op is at rest, and what runs could not be drained.
+func (op Operation) NotDrained() bool {
+	return op.Kind == Drain && op.Phase == Drained && op.Cause != ""
+}
+
+// notDrained notes why what runs could not be drained.
+func (op Operation) notDrained(cause Cause, why string) Operation {
+	op.Cause = cause
+	return op.because("could not be drained again: " + orElse(why, "the agent did not say why") + "; undrain and drain it to ask once more")
 }
 
 // drainAnew orders one more drain of what runs now.
 func (op Operation) drainAnew(f Facts, why string, now time.Time) (Operation, []Effect) {
 	op.Attempt++
+	op.Cause = ""
 	op.SkipDrain, op.Transfer = false, f.HandOver
 	op.DrainDeadline = now.Add(f.Limits.Drain)
 	if f.Admission != nil {
@@ -47,19 +80,18 @@ func (op Operation) drainAnew(f Facts, why string, now time.Time) (Operation, []
 func (op Operation) drainedAgain(f Facts, now time.Time) (Operation, []Effect) {
 	step := op.step(f, VerbDrain)
 	op.noteTransfer(step)
-	done := func(why string) (Operation, []Effect) { return op.enter(Drained, now).because(why), nil }
 	switch step.State {
 	case StepDone:
-		return done("drained")
+		return op.enter(Drained, now).because("drained"), nil
 	case StepAborted, StepFailed:
-		return done("could not be drained again: " + orElse(step.Message, "the agent did not say why"))
+		return op.enter(Drained, now).notDrained(CauseHook, step.Message), nil
 	case StepHeld:
 		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide")), nil
 	case StepRunning:
 		op = op.because(orElse(step.Message, "the agent drains"))
 	}
 	if f.Gone || !now.Before(op.DrainDeadline) {
-		return done("could not be drained again: the drain did not end in time")
+		return op.enter(Drained, now).notDrained(CauseDrainDeadline, "the drain did not end in time"), nil
 	}
 	return op, nil
 }

@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -76,5 +77,48 @@ func TestR139_ADrainedMemberGivesLeadershipAway(t *testing.T) {
 	op, _ := operation.Advance(drained(at), f, at.Add(time.Minute))
 	if o, ok := operation.CurrentOrder(op); !ok || o.ExpectedLeader != "web-1" || len(o.Candidates) != 1 || o.Attempt != 2 {
 		t.Fatalf("is %s, orders %+v, %v", op.Phase, o, ok)
+	}
+}
+
+// What could not be drained does not pass for drained with the next look: the reason stands, whoever
+// leads and whether the agent is heard or not, until the drain succeeds or another one is ordered.
+func TestR139_WhatCouldNotBeDrainedIsNotDrained(t *testing.T) {
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},
+		Limits: operation.Limits{Drain: time.Minute}}
+	again, _ := operation.Advance(drained(at), f, at)
+	answer := func(state operation.StepState) operation.Facts {
+		f := f
+		f.Steps = []operation.StepReport{{Operation: again.ID, Verb: operation.VerbDrain, Attempt: 2, State: state, Message: "no room"}}
+		return f
+	}
+	for name, c := range map[string]struct {
+		came operation.Facts
+		why  string
+	}{
+		"failed":     {answer(operation.StepFailed), "could not be drained again: no room"},
+		"called off": {answer(operation.StepAborted), "could not be drained again: no room"},
+		"overdue":    {f, "could not be drained again: the drain did not end in time"},
+	} {
+		op, _ := operation.Advance(again, c.came, at.Add(2*time.Minute))
+		for _, next := range []operation.Facts{c.came, f, c.came} {
+			if !op.NotDrained() || !strings.HasPrefix(op.Reason, c.why) {
+				t.Fatalf("%s: not drained %t, %q", name, op.NotDrained(), op.Reason)
+			}
+			op, _ = operation.Advance(op, next, at.Add(3*time.Minute))
+		}
+		if late, _ := operation.Advance(op, answer(operation.StepDone), at.Add(4*time.Minute)); late.NotDrained() || late.Reason != "out of service until it is undrained" {
+			t.Errorf("%s, then done: not drained %t, %q", name, late.NotDrained(), late.Reason)
+		}
+		other := f
+		other.Admission = &operation.AdmissionView{BootID: "b3", InstanceID: "i1"}
+		if next, _ := operation.Advance(op, other, at.Add(4*time.Minute)); next.Phase != operation.Draining || next.Cause != "" {
+			t.Errorf("%s, then another boot: %s, cause %q", name, next.Phase, next.Cause)
+		}
+	}
+	f.Admission.BootID, f.Leads = "b1", true
+	op, _ := operation.Advance(drained(at), f, at.Add(time.Hour))
+	if op.Phase != operation.Drained || !strings.HasPrefix(op.Reason, "leads, and nobody can take over") {
+		t.Errorf("leads: %s, %q", op.Phase, op.Reason)
 	}
 }

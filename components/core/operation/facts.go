@@ -115,6 +115,8 @@ type Facts struct {
 	Paused bool
 	// Resolved is what an operator said about the Operation; nil when nobody did.
 	Resolved *Resolution
+	// Leads: the member leads, by its own word or by that of those who follow it.
+	Leads bool
 	// HandOver is how a drained member that leads again gives that away; nil: it does not lead,
 	// or nobody can take over.
 	HandOver *Transfer

@@ -172,7 +172,8 @@ type Operation struct {
 	// BootErrorBefore is a boot error that stood before the call: it proves nothing
 	// about the new boot.
 	BootErrorBefore string `json:"boot_error_before,omitempty"`
-	// Cause says why it was called off or failed, for counting (R80, R90).
+	// Cause says why it was called off or failed, for counting (R80, R90), and of a Drain at
+	// rest why what runs could not be drained.
 	Cause Cause `json:"cause,omitempty"`
 	// Correlation is the platform's handle for the call, if it gave one.
 	Correlation string `json:"correlation,omitempty"`

@@ -69,14 +69,14 @@ func (w *world) stepMessage(m *member) string {
 	case operation.Recorded, operation.Draining, operation.Drained, operation.Acting, operation.Booting,
 		operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
 	}
-	return fmt.Sprintf("waits for %s: %s: %s", m.slot, phaseWord(*op), orWord(op.Reason, m.reason))
+	return fmt.Sprintf("waits for %s: %s: %s", m.slot, m.stepWord(), orWord(op.Reason, m.reason))
 }
 
 // whyNot is why m is not available.
 func (w *world) whyNot(m *member) string {
 	switch {
 	case m.open != nil:
-		return phaseWord(*m.open) + ": " + orWord(m.open.Reason, "in a step")
+		return m.stepWord() + ": " + orWord(m.open.Reason, "in a step")
 	case m.missing():
 		return "not created yet"
 	}

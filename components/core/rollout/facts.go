@@ -60,6 +60,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
 	f.Unwanted = w.unwanted(m, op)
 	if op.Kind == operation.Drain {
+		f.Leads = m.leads() || m.named
 		f.HandOver = w.transfer(candidate{m: m, kind: op.Kind, to: op.To, broken: whole})
 	}
 	f.SafeReason = w.unsafe(m, op)

@@ -21,7 +21,17 @@ func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 	if d.Code == policy.CodeRevisionBelowFloor {
 		predicate, way = HoldBelowFloor, "a floor never falls: go forward with a newer revision"
 	}
+	if w.pinRefused(c.m) && c.to == c.m.want.revision {
+		way += fmt.Sprintf("; or take instance[\"%d\"].pinned_revision of %s away, which names it", c.m.ordinal, c.m.slot)
+	}
 	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}
+}
+
+// pinRefused: m is pinned to a Revision that it does not run, and that may not run. It waits for
+// the person who pinned it, or who judges Revisions; the others do not wait for m.
+func (w *world) pinRefused(m *member) bool {
+	pin := w.spec.Instance(m.ordinal).PinnedRevision
+	return pin != "" && pin == m.want.revision && w.outdated(m) && !w.gate(pin).Allowed
 }
 
 // gate judges a Revision by the group's policy, once a pass: its content is hashed for it.

@@ -121,3 +121,34 @@ func TestProblemsBecomeACondition(t *testing.T) {
 	}
 	t.Errorf("conditions %+v", f.plan().Status.Conditions)
 }
+
+// A pin to what may not run waits for a person: it is named as the pin that it is, and no
+// verdict about the rollout of the others.
+func TestR139_APinToWhatMayNotRunIsNoFailureOfTheOthers(t *testing.T) {
+	for hold, refuse := range map[string]func(*policy.GroupPolicy, *fixture){
+		HoldRevoked: func(gp *policy.GroupPolicy, f *fixture) {
+			gp.Revoked = []policy.Revocation{{Kind: policy.RevokedRevision, ID: revisionOf(f.spec, "A"), Reason: "a hole"}}
+		},
+		HoldBelowFloor: func(gp *policy.GroupPolicy, _ *fixture) { gp.Floor.Number = 2 },
+		HoldNotApproved: func(gp *policy.GroupPolicy, f *fixture) {
+			gp.RequireApproval = true
+			gp.Approvals = map[string]policy.Approval{revisionOf(f.spec, "B"): {ComposeHash: hashOf("B")}}
+		},
+	} {
+		f := newFixture(3, "none").want("B")
+		for i := range 3 {
+			f.at(i, "B")
+		}
+		f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revisionOf(f.spec, "A")}}
+		gp := f.order()
+		refuse(&gp, f)
+		f.rec.Policy = gp
+		f.rolling()
+		f.rec.Rollout.State, f.rec.Rollout.ProgressAt = operation.Running, f.now.Add(-24*time.Hour)
+		p := f.plan()
+		wantHeld(t, p, "db-1", hold)
+		if p.Rollout.State != operation.Running || !strings.Contains(p.Message, `instance["1"].pinned_revision`) {
+			t.Errorf("%s: %s (%s), message %q", hold, p.Rollout.State, p.Rollout.Reason, p.Message)
+		}
+	}
+}

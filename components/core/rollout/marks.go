@@ -79,6 +79,11 @@ func (m *member) rests() bool {
 	return m != nil && m.open != nil && m.open.Kind == operation.Drain && m.open.Phase == operation.Drained
 }
 
+// notDrained: it was, and what runs by now could not be, or leads all the same.
+func (m *member) notDrained() bool {
+	return m.rests() && (m.open.NotDrained() || m.leads() || m.named)
+}
+
 // drained: an operator wants m out of service. Nothing else is done about it meanwhile.
 func (m *member) drained() bool { return m.seen.Drain != nil }
 

@@ -222,10 +222,11 @@ func (w *world) keepProgressClock() {
 	}
 }
 
-// waitsForMarks: a Slot that the rollout has to bring to the target is an operator's for now.
+// waitsForMarks: a Slot that the rollout has to bring to the target is an operator's for now, by
+// a mark or by a pin to what may not run.
 func (w *world) waitsForMarks() bool {
 	return slices.ContainsFunc(w.members, func(m *member) bool {
-		return m.keptByHand() && w.inScope(m) && (!m.available || w.outdated(m))
+		return (m.keptByHand() || w.pinRefused(m)) && w.inScope(m) && (!m.available || w.outdated(m))
 	})
 }
 

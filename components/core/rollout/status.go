@@ -138,7 +138,7 @@ func (m *member) since() time.Time {
 // stateWord is one word for people.
 func (w *world) stateWord(m *member) string {
 	if m.open != nil {
-		return phaseWord(*m.open)
+		return m.stepWord()
 	}
 	last := m.last()
 	switch {
@@ -160,6 +160,14 @@ func (w *world) stateWord(m *member) string {
 		return "Booting"
 	}
 	return "Unavailable"
+}
+
+// stepWord is one word for the step that m is in.
+func (m *member) stepWord() string {
+	if m.notDrained() {
+		return "NotDrained"
+	}
+	return phaseWord(*m.open)
 }
 
 func phaseWord(op operation.Operation) string {

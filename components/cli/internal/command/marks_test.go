@@ -68,6 +68,12 @@ func TestADrainIsWaitedFor(t *testing.T) {
 		t.Errorf("drained by a rollout: exit %d: %s", code, out)
 	}
 	slot(func(i *group.InstanceStatus) {
+		i.State, i.Reason, i.Drain = "NotDrained", "leads, and nobody can take over", &group.Mark{Reason: "its host gets memory"}
+	})
+	if code, out := b.run(append(drain, "50ms")...); code != ExitTimeout || !strings.Contains(out, "NotDrained: leads, and nobody can take over") {
+		t.Errorf("it leads: exit %d: %s", code, out)
+	}
+	slot(func(i *group.InstanceStatus) {
 		i.State, i.Drain = "Drained", &group.Mark{Reason: "its host gets memory"}
 	})
 	if code, out := b.run(append(drain, "10s")...); code != ExitOK || !strings.HasSuffix(out, "worker-0 is drained\n") {

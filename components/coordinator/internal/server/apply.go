@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -38,10 +39,11 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {
 		return nil, refused(err)
 	}
-	if err := c.pinsKnown(spec); err != nil {
+	pins, err := c.pinsJudged(spec)
+	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: group.Warnings(spec)}
+	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: append(group.Warnings(spec), pins...)}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	// What a plain KV edit left there, however large, can be replaced.
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrTooLarge) {
@@ -125,17 +127,36 @@ func deletingUnread(name string, err error) string {
 		name, err, name)
 }
 
-// pinsKnown refuses a spec that pins a Slot to a Revision whose content nobody has: it would
-// stay where it is, and say so to nobody who applies.
-func (c *caller) pinsKnown(spec group.Spec) error {
+// pinsJudged refuses a spec that pins a Slot to a Revision whose content nobody has, that is
+// revoked or below the floor: it would stay where it is, and say so to nobody who applies. One
+// that waits for an approval is told.
+func (c *caller) pinsJudged(spec group.Spec) (warnings []string, err error) {
+	var problems []string
 	for _, one := range spec.Instances {
-		_, recorded := c.view.Revisions[one.PinnedRevision]
-		if one.PinnedRevision != "" && !recorded && one.PinnedRevision != spec.Revision() {
-			return status.Errorf(codes.FailedPrecondition, "instance[%q].pinned_revision: revision %s is not recorded any more, or never was: use one of `cadre rollout history %s`, or the one that the slot runs: `cadre instance describe %s`",
-				one.Label(), one.PinnedRevision, spec.Name, group.SlotName(spec.Name, one.Ordinal))
+		pin := one.PinnedRevision
+		if pin == "" || pin == spec.Revision() {
+			continue // the target is judged as such
+		}
+		field := fmt.Sprintf("instance[%q].pinned_revision", one.Label())
+		record, recorded := c.view.Revisions[pin]
+		if !recorded {
+			problems = append(problems, fmt.Sprintf("%s: revision %s is not recorded any more, or never was: use one of `cadre rollout history %s`, or the one that the slot runs: `cadre instance describe %s`",
+				field, pin, spec.Name, group.SlotName(spec.Name, one.Ordinal)))
+			continue
+		}
+		d := c.view.Gate.Groups[spec.Name].Value.Judge(pin, group.Content(record.Value.Template), record.Value.ComposeHash)
+		switch {
+		case d.Allowed:
+		case d.Code == policy.CodeRevisionNotApproved:
+			warnings = append(warnings, fmt.Sprintf("%s: the slot stays where it is until that is approved: %s: %s", field, d.Code, d.Message))
+		default:
+			problems = append(problems, fmt.Sprintf("%s: %s: %s: pin the slot to another one, or take the pin away", field, d.Code, d.Message))
 		}
 	}
-	return nil
+	if len(problems) > 0 {
+		return nil, status.Error(codes.FailedPrecondition, strings.Join(problems, "; "))
+	}
+	return warnings, nil
 }
 
 // refused tells why a spec is, with the code that says most.

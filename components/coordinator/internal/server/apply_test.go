@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
@@ -170,6 +171,18 @@ func TestANewGroupIsMadeOnce(t *testing.T) {
 	}
 }
 
+// awaitView waits until the coordinator has seen what was written.
+func awaitView(t *testing.T, a *api, seen func(*view.View) bool) {
+	t.Helper()
+	for v, changed := a.cfg.Views.Latest(); !seen(v); v, changed = a.cfg.Views.Latest() {
+		select {
+		case <-changed:
+		case <-t.Context().Done():
+			t.Fatal("it is not seen")
+		}
+	}
+}
+
 // A Slot is pinned to what is recorded, and to nothing else; what the group leaves out is told
 // by name.
 func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
@@ -177,14 +190,27 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	ctx := as(t.Context(), operatorToken)
 	pinned := func(revision string) *apiv1.ApplyGroupRequest {
 		return &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: changed(t, func(s *group.Spec) {
+			s.Template.Compose += "    environment:\n      RELEASE: two\n"
 			s.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revision}}
 		})}
 	}
 	if _, err := a.ApplyGroup(ctx, pinned(strings.Repeat("ab", 16))); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(message(err), `instance["1"].pinned_revision: `) {
 		t.Errorf("a revision that nobody knows: %v", err)
 	}
-	if _, err := a.ApplyGroup(ctx, pinned(first)); err != nil {
-		t.Errorf("a revision that is recorded: %v", err)
+	awaitView(t, a, func(v *view.View) bool { return v.Gate.Groups["pg"].Value.RequireApproval })
+	if out, err := a.ApplyGroup(ctx, pinned(first)); err != nil || !strings.Contains(strings.Join(out.GetWarnings(), "\n"), "REVISION_NOT_APPROVED") {
+		t.Errorf("a revision that is recorded and waits for an approval: %v, %v", out, err)
+	}
+	v, err := view.Read(ctx, a.cfg.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := v.Gate.Groups["pg"].Value
+	gate.Floor.Number = 2
+	put(a, t, store.GroupPolicyKey("pg"), gate)
+	awaitView(t, a, func(v *view.View) bool { return v.Gate.Groups["pg"].Value.Floor.Number == 2 })
+	if _, err := a.ApplyGroup(ctx, pinned(first)); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "REVISION_BELOW_FLOOR") {
+		t.Errorf("a revision below the floor: %v", err)
 	}
 	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm"})
 	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", DryRun: true, SpecJson: changed(t, func(s *group.Spec) {
