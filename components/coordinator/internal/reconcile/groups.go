@@ -94,9 +94,10 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 			}
 		case <-listen.C:
 			now := time.Now()
-			stale := r.cfg.Timing.OrDefault().StaleAfter
-			for _, slot := range r.cfg.Reports.Overdue(stale, stale+now.Sub(heard)) {
-				g.wakeFor(slot)
+			for _, after := range r.silences() {
+				for _, slot := range r.cfg.Reports.Overdue(after, after+now.Sub(heard)) {
+					g.wakeFor(slot)
+				}
 			}
 			heard = now
 			g.listened()
@@ -288,4 +289,13 @@ type pace struct {
 // spread is about d, so that what happens to all groups at once does not again later.
 func spread(d time.Duration) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // nobody gains from guessing it
+}
+
+// silences are how long after an agent's last report its group is looked at again.
+func (r *Reconciler) silences() []time.Duration {
+	stale := r.cfg.Timing.OrDefault().StaleAfter
+	if missedAfter >= stale {
+		return []time.Duration{stale}
+	}
+	return []time.Duration{missedAfter, stale}
 }

@@ -131,9 +131,9 @@ func (p *pass) restless() bool {
 		s.Available < s.Replicas || p.seen.Listing.Err != nil || len(p.plan.Slots) != len(p.view.Slots) || p.silentSlot()
 }
 
-// silentSlot: a Slot's agent is not heard.
+// silentSlot: a Slot's agent is not heard, or missed a heartbeat.
 func (p *pass) silentSlot() bool {
-	stale := p.cfg.Timing.OrDefault().StaleAfter
+	stale := min(missedAfter, p.cfg.Timing.OrDefault().StaleAfter)
 	return slices.ContainsFunc(p.seen.Now.Slots, func(s rollout.SlotObservation) bool {
 		return s.Report == nil || p.now.Sub(s.Report.ReceivedAt) > stale
 	})

@@ -31,6 +31,10 @@ const (
 	listBusy = time.Second
 	// calmest is the longest pause of a group that something is the matter with.
 	calmest = time.Minute
+	// missedAfter is how long after its last report an agent missed a heartbeat, which comes every
+	// 5 s at most: the platform is asked then what became of its CVM. Its report counts on, until
+	// it is stale; the platform's word that the CVM stopped counts at once.
+	missedAfter = 7 * time.Second
 	// listenEvery is how often it is looked for agents that fell silent.
 	listenEvery = time.Second
 	// burst lets changes that come together be seen together.

@@ -42,6 +42,6 @@ func TestAGroupAtRestWritesNothing(t *testing.T) {
 			t.Errorf("the platform was listed %d times in an hour", lists)
 		}
 		w.vanish("pg-1")
-		w.until("the loss is told", 20*time.Second, func() bool { return w.instance("pg-1").State == "Vanished" })
+		w.until("the loss is told", 10*time.Second, func() bool { return w.instance("pg-1").State == "Vanished" })
 	})
 }
