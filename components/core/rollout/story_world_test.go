@@ -52,9 +52,9 @@ type world struct {
 	drain     map[string]drainWay
 	faults    map[string]*fault
 	// blind: the platform's listing does not answer.
-	blind   bool
+	blind bool
 	// told is the env that each Slot's CVM was given.
-	told map[string]map[string]string
+	told    map[string]map[string]string
 	pending []pending
 	// contents of Revisions.
 	contents map[string]group.Template
