@@ -50,8 +50,7 @@ func (w *world) extras() []int {
 			taken[o.Ordinal] = true
 		}
 	}
-	// A rollout that waits for somebody keeps what it has, and makes nothing more.
-	making := current && r.State == operation.Running && w.spec.UpdatePolicy.Type != group.Opportunistic && !w.obs.Paused && !w.obs.Frozen
+	making := current && r.State == operation.Running && !w.surgeWaits()
 	var out []int
 	first := 0
 	if all := w.spec.Ordinals(); len(all) > 0 {
@@ -70,17 +69,67 @@ func (w *world) underWay(slot string) bool {
 	return slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool { return op.Slot == slot && !op.Phase.Ended() })
 }
 
-// waitsAtWork: the Slot serves at another Revision than the target, and the rollout is to
-// update it.
-func (w *world) waitsAtWork(r *group.SlotRecord) bool {
-	own := w.spec.Instance(r.Ordinal)
-	if own.PinnedRevision != "" {
-		return r.WasAvailableAt != "" && r.Assigned != own.PinnedRevision
+// surgeWaits: the rollout waits for somebody, so that it keeps the extra members that it has and
+// makes none: nothing would be updated behind one.
+func (w *world) surgeWaits() bool {
+	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.obs.Paused || w.obs.Frozen || !w.gate(w.target).Allowed {
+		return true
 	}
-	if r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout {
+	// Nothing of a rollout is done by half: one Slot that needs more than is allowed holds all.
+	allowed := group.MostDisruptive(w.spec)
+	return slices.ContainsFunc(w.rec.Slots, func(r group.SlotRecord) bool { return w.stepOf(&r).Harsher(allowed) })
+}
+
+// waitsAtWork: the Slot serves, and the rollout is to take it away for its update.
+func (w *world) waitsAtWork(r *group.SlotRecord) bool {
+	return r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r)
+}
+
+// stepOf is what the rollout's step of a Slot costs, by its record and what is seen of it: before
+// who the members are is settled. ActionNone: there is no step. One that nothing is known of boots.
+func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
+	own := w.spec.Instance(r.Ordinal)
+	to := orWord(own.PinnedRevision, w.target)
+	kept := !w.spec.HasOrdinal(r.Ordinal) || own.PinnedRevision == "" && (r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout)
+	env := w.spec.OwnEnv(r.Ordinal, w.spec.Template) != r.OwnEnv
+	if kept || r.Assigned == "" || r.Assigned == to && !env {
+		return group.ActionNone
+	}
+	list, known := w.changes(r.Assigned, to)
+	needed := group.StepAction(w.spec, list)
+	if known && len(list) > 0 && !env && !needed.Harsher(group.ActionRefresh) && w.bootsAsWanted(r, to) {
+		return group.ActionRefresh
+	}
+	return group.Harshest(group.ActionRestart, needed)
+}
+
+// bootsAsWanted: the Boot of the Slot is at what it was given, and its CVM is what the Revision
+// to measures, so that it can prove that as it runs.
+func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
+	o := w.seenAt(r.Ordinal)
+	if o == nil || o.Instance == nil || o.Admission == nil || o.Admission.Revision != r.Assigned {
 		return false
 	}
-	return r.WasAvailableAt != "" && r.Assigned != w.target
+	i, wanted := o.Instance, w.rec.Revisions[to].ComposeHash
+	return i.Running() && i.BootError == "" && (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(to))
+}
+
+// leftAlone: an operator's mark keeps the Slot from its update.
+func (w *world) leftAlone(r *group.SlotRecord) bool {
+	o := w.seenAt(r.Ordinal)
+	stands := func(m *Mark) bool { return m != nil && !m.ended(w.now) }
+	return o != nil && (stands(o.Drain) || stands(o.Protection))
+}
+
+// seenAt is what is seen of the Slot of an ordinal, nil for nothing.
+func (w *world) seenAt(ordinal int) *SlotObservation {
+	if w.seenBy == nil {
+		w.seenBy = make(map[int]*SlotObservation, len(w.obs.Slots))
+		for i := range w.obs.Slots {
+			w.seenBy[w.obs.Slots[i].Ordinal] = &w.obs.Slots[i]
+		}
+	}
+	return w.seenBy[ordinal]
 }
 
 // spare is the number of extra members that are available beside except: as many more of the
@@ -96,7 +145,7 @@ func (w *world) spare(except *member, t *taken) (n int) {
 
 // budget is how many of the Slots may be away with c, with the words for it. An extra member
 // that is away is not one of them: it is one that the others cannot count on. A group that may
-// take nobody away repairs one at a time all the same.
+// take nobody away repairs one at a time all the same, and refreshes one: that stops nothing.
 func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	limit = group.MaxUnavailable(w.spec)
 	text = fmt.Sprintf("max_unavailable is %d", limit)
@@ -107,7 +156,7 @@ func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	if c.m.extra {
 		limit++
 	}
-	if c.broken != whole {
+	if c.broken != whole || c.refresh {
 		limit = max(limit, 1)
 	}
 	return limit, text

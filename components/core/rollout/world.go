@@ -29,6 +29,8 @@ type world struct {
 	judged map[string]policy.Decision
 	// moves are the differences between Revisions that were asked for in this pass.
 	moves map[move][]group.Change
+	// seenBy is what is seen of the Slots, by ordinal; built on demand.
+	seenBy map[int]*SlotObservation
 
 	// members are the desired Slots by ordinal; condemned those to be removed,
 	// highest first; everyone is both.
