@@ -198,6 +198,37 @@ func TestThreat_ATT_15_AnApprovalDoesNotCarryOverToAnotherHash(t *testing.T) {
 	}
 }
 
+// TestATT15_AnApprovalThatIsTakenBackCountsNoMore: the leader's own is kept, while approval is
+// required and the Revision is known; those of operators are where operators have them.
+func TestATT15_AnApprovalThatIsTakenBackCountsNoMore(t *testing.T) {
+	hash := digits("d", 64)
+	target := known(2)
+	target.ComposeHash = hash
+	asked := Asked{Group: "db", RequireApproval: true, Target: target, Approvals: []Approval{{Revision: rev(2), ComposeHash: hash, By: "ops"}}}
+	gp, _ := GroupPolicy{}.Fold(asked, noon)
+	if d := gp.Judge(rev(2), "c2", hash); !d.Allowed {
+		t.Fatalf("it was approved: %+v", d)
+	}
+	asked.Approvals = nil
+	if gp, _ = gp.Fold(asked, noon); gp.Judge(rev(2), "c2", hash).Code != CodeRevisionNotApproved {
+		t.Errorf("the approval was taken back, and counts on: %+v", gp.Approvals)
+	}
+
+	ran := known(1)
+	ran.ComposeHash = hash
+	own := history(GroupPolicy{}, Asked{Stable: rev(1)}, ran)
+	own = history(own, Asked{Stable: rev(1), RequireApproval: true}, ran)
+	if len(own.Approvals) != 1 {
+		t.Fatalf("what ran counts as approved: %+v", own.Approvals)
+	}
+	if gone := history(own, Asked{RequireApproval: true}, known(3)); len(gone.Approvals) != 0 {
+		t.Errorf("nothing names the revision any more, and its approval is kept: %+v", gone.Approvals)
+	}
+	if free := history(own, Asked{}, ran); len(free.Approvals) != 0 {
+		t.Errorf("no approval is required any more, and one is kept: %+v", free.Approvals)
+	}
+}
+
 func TestATT15_WhatRanWhenApprovalBecameRequiredCounts(t *testing.T) {
 	hash := digits("d", 64)
 	ran := known(1)
