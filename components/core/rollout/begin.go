@@ -55,6 +55,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Joins:          a.Joins,
 		Down:           a.Down,
 		Service:        a.Service,
+		Force:          a.Force,
 		Entered:        operation.PhaseTimes{operation.Recorded: now},
 		CreatedAt:      now,
 	}

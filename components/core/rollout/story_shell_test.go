@@ -459,9 +459,14 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		return
 	}
 	c.check.called(op, e)
+	c.w.force = e.Force
+	how := string(e.Call)
+	if e.Force {
+		how = "forced " + how
+	}
 	result, took := c.w.call(e.Call, op.Slot, e.VMUUID, op.To, func() { c.check.effective(op, e) })
 	result.Number = e.Number
-	c.note(string(op.Kind)+" of "+op.Slot, "call %d (%s) %s%s", e.Number, e.Call, result.Outcome, because(result.Message))
+	c.note(string(op.Kind)+" of "+op.Slot, "call %d (%s) %s%s", e.Number, how, result.Outcome, because(result.Message))
 	if took > 0 {
 		c.elapse(took)
 	}
