@@ -37,8 +37,11 @@ type Platform interface {
 	// Resize gives one CVM another shape in place: same disk, same identity. A running
 	// CVM is restarted by it. A disk only grows: a smaller one is ErrRefused.
 	Resize(ctx context.Context, vmUUID string, s Shape) (Accepted, error)
-	// Restart restarts one CVM on its disk.
+	// Restart restarts one CVM on its disk; its guest is asked to shut down.
 	Restart(ctx context.Context, vmUUID string) (Accepted, error)
+	// ForceRestart restarts one CVM on its disk without asking its guest, as after a power
+	// cut: for one that hangs.
+	ForceRestart(ctx context.Context, vmUUID string) (Accepted, error)
 	Stop(ctx context.Context, vmUUID string) (Accepted, error)
 	Start(ctx context.Context, vmUUID string) (Accepted, error)
 	// Delete removes one CVM and its disk; not found is success (R68).

@@ -201,6 +201,11 @@ func (p *Platform) Restart(_ context.Context, vm string) (platform.Accepted, err
 	return platform.Accepted{}, platform.ErrNotFound
 }
 
+// ForceRestart implements platform.Platform.
+func (p *Platform) ForceRestart(ctx context.Context, vm string) (platform.Accepted, error) {
+	return p.Restart(ctx, vm)
+}
+
 // Stop implements platform.Platform.
 func (p *Platform) Stop(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, platform.ErrRefused

@@ -278,7 +278,7 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 		op = op.enter(Acting, now)
 	}
 	op = op.because(fmt.Sprintf("platform call %d issued: %s", op.Calls, op.Part))
-	return op, []Effect{{Kind: CallPlatform, Call: op.Part, Shape: op.change(f), VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
+	return op, []Effect{{Kind: CallPlatform, Call: op.Part, Force: op.Force && op.Part == PartRestart, Shape: op.change(f), VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
 }
 
 // calledOff ends an Operation that is not wanted any more and has done nothing

@@ -215,6 +215,8 @@ type Effect struct {
 	Verb Verb
 	// Call is what to ask of the platform.
 	Call Part
+	// Force: the guest is not asked to shut down.
+	Force bool
 	// Shape that a change of it leads to; a field that stays is zero.
 	Shape Shape
 	// VMUUID and InstanceID name the CVM; empty for Create.

@@ -127,6 +127,9 @@ type Operation struct {
 	// Service, of a Restart, is the one whose workload ends and starts anew, by its agent's
 	// hand: the CVM and its Boot stay, and the platform is not called. "": the CVM restarts.
 	Service string `json:"service,omitempty"`
+	// Force, of a Restart of a CVM: its guest is not asked, since the last restart, which asked
+	// it, brought no boot.
+	Force bool `json:"force,omitempty"`
 	// Sick: the member was certainly no part of a working quorum when the step was
 	// decided, so that stopping it takes nothing away (R45).
 	Sick bool `json:"sick,omitempty"`

@@ -214,7 +214,9 @@ func (w *world) keepClock(m *member) {
 		}
 		return
 	}
-	m.noteRecovery(w.now)
+	if w.spec.AutoHealing != nil {
+		m.noteRecovery(w.now) // nothing else goes by it
+	}
 	boot := m.seen.Admission.BootID
 	switch {
 	case rec.AvailableSince.IsZero() || rec.AvailableBoot != "" && rec.AvailableBoot != boot:

@@ -56,6 +56,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		ForEnv:         a.ForEnv,
 		Down:           a.Down,
 		Service:        a.Service,
+		Force:          a.Force,
 		Entered:        operation.PhaseTimes{operation.Recorded: now},
 		CreatedAt:      now,
 	}

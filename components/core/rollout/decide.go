@@ -127,7 +127,7 @@ func (w *world) inProgress() []Action {
 		actions = append(actions, Action{
 			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, Note: op.Note, By: op.By, From: op.From, To: op.To, Execute: true,
 			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, SkipDrain: op.SkipDrain, Sick: op.Sick, WasUnavailable: op.WasUnavailable, Quorum: op.QuorumSnapshot,
-			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Follows: op.Follows, Attempt: op.Attempt, Service: op.Service,
+			InstanceID: op.InstanceID, VMUUID: op.VMUUID, BootBefore: op.BootBefore, Follows: op.Follows, Attempt: op.Attempt, Service: op.Service, Force: op.Force,
 		})
 	}
 	return actions
@@ -146,6 +146,7 @@ func (w *world) action(c candidate) Action {
 	}
 	if c.actor == operation.ActorHealing {
 		a.Why, a.Note, a.Down, a.Service = "heals: "+c.why, c.why, c.down, c.service
+		a.Force = c.kind == operation.Restart && c.service == "" && !c.down && m.hangs()
 	}
 	if a.From == "" {
 		a.From = m.record.Assigned

@@ -204,6 +204,17 @@ func (m *member) failedHeals() (n int) {
 	return n
 }
 
+// hangs: the last restart of m's CVM in this outage, which asked its guest, brought no boot.
+func (m *member) hangs() bool {
+	for _, op := range slices.Backward(m.healed) {
+		if op.Kind == operation.Restart && op.Service == "" {
+			outage := m.record.UnavailableSince
+			return failedWay(op) == noBoot && op.Calls > 0 && !outage.IsZero() && !outage.After(op.CreatedAt)
+		}
+	}
+	return false
+}
+
 // heal makes c what heals m, if anything is to. An operator's restart is one as well.
 func (w *world) heal(m *member, c *candidate) bool {
 	r, a, ok := w.heals(m)

@@ -492,3 +492,38 @@ func TestR70_AServicesRestartGoesOn(t *testing.T) {
 		t.Errorf("unwanted %q", got.Unwanted)
 	}
 }
+
+// TestR115_AGuestThatHangsIsNotAskedTwice: force follows a restart of this outage that brought no
+// boot, where the CVM runs; not one whose boot came, and not the restart of a service.
+func TestR115_AGuestThatHangsIsNotAskedTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(op *operation.Operation)
+		want bool
+	}{
+		"no boot came":      {func(*operation.Operation) {}, true},
+		"a boot came":       {func(op *operation.Operation) { op.Entered[operation.Joining] = op.CreatedAt }, false},
+		"it was refused":    {func(op *operation.Operation) { op.Cause = operation.CauseRefused }, false},
+		"never called":      {func(op *operation.Operation) { op.Calls = 0 }, false},
+		"a service's":       {func(op *operation.Operation) { op.Service = "app" }, false},
+		"an earlier outage": {func(op *operation.Operation) { op.CreatedAt = epoch }, false},
+	} {
+		f := heals(3, "none").silent(1, epoch.Add(24*time.Hour-30*time.Minute)).tried(1, 1, 10*time.Minute)
+		f.op(1, operation.Failed, func(op *operation.Operation) {
+			op.Kind, op.Actor, op.Rollout, op.Calls, op.Cause = operation.Restart, operation.ActorHealing, "", 1, operation.CauseDeadline
+			op.To, op.Entered = f.spec.Revision(), operation.PhaseTimes{}
+			op.CreatedAt, op.EndedAt = f.now.Add(-20*time.Minute), f.now.Add(-10*time.Minute)
+			c.edit(op)
+		})
+		p := f.plan()
+		a := actionOf(t, p, "db-1")
+		op, ok := p.Begin(a, 3, f.now)
+		if !ok || op.Force != c.want {
+			t.Errorf("%s: %t, force %t: %+v", name, ok, op.Force, a)
+		}
+		if c.want {
+			if a := actionOf(t, f.stopped(1).plan(), "db-1"); a.Force {
+				t.Errorf("what does not run is forced: %+v", a)
+			}
+		}
+	}
+}

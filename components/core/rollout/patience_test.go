@@ -37,6 +37,11 @@ func TestR38_RecoveriesAreMeasured(t *testing.T) {
 	if got := f.plan().Slots[1].RecoveriesSec; !slices.Equal(got, []int{2, 3, 4, 5, 60}) {
 		t.Errorf("%v", got)
 	}
+	f = recovered(time.Minute, 10*time.Minute)
+	f.spec.AutoHealing = nil
+	if got := f.plan().Slots[1].RecoveriesSec; got != nil {
+		t.Errorf("measured where nothing heals: %v", got)
+	}
 	f = recovered(time.Minute, 10*time.Minute).failing(1, "ready")
 	if got := f.plan().Slots[1].RecoveriesSec; got != nil {
 		t.Errorf("not ready, and measured: %v", got)

@@ -74,6 +74,8 @@ type Action struct {
 	BootBefore string `json:"boot_before,omitempty"`
 	// Down: by the platform's word nothing runs.
 	Down bool `json:"down,omitempty"`
+	// Force, of a Restart: the guest is not asked.
+	Force bool `json:"force,omitempty"`
 	// Service, of a Restart, is the one that starts anew; "" is the CVM.
 	Service string `json:"service,omitempty"`
 	// Follows is a superseded Operation whose call did not show yet: the Boot before it still

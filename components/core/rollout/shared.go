@@ -19,6 +19,8 @@ const (
 	sharedWithin = 15 * time.Minute
 	// sharedBy is how many Slots make a cause a shared one.
 	sharedBy = 2
+	// noBoot is the way of a boot of which nothing was seen.
+	noBoot = "the CVM was started and no boot of it came"
 	// maxWay bounds the text of a way to fail.
 	maxWay = 120
 )
@@ -119,7 +121,7 @@ func failedWay(op *operation.Operation) string {
 		code, _, _ := strings.Cut(refused, ":")
 		return "admission refused: " + code
 	case op.Cause == operation.CauseDeadline:
-		return "the CVM was started and no boot of it came"
+		return noBoot
 	}
 	return ""
 }

@@ -234,6 +234,7 @@ func memberEvents() []event {
 	}
 	return []event{
 		{"SLOTS falls? silent", each(func(_ *story, c *cvm) { c.silent = true })},
+		{"the guest of SLOTS hangs", each(func(_ *story, c *cvm) { c.silent, c.hung = true, true })},
 		{"SLOTS (?:is|are) heard again", each(func(_ *story, c *cvm) { c.silent = false })},
 		{"SLOTS (?:is|are) sick", each(func(_ *story, c *cvm) { c.sick = "does not answer" })},
 		{"SLOTS (?:is|are) sick, beyond a restart of the service", each(func(_ *story, c *cvm) { c.sick, c.deep = "does not answer", true })},

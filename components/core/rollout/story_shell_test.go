@@ -460,6 +460,11 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		return
 	}
 	c.check.called(op, e)
+	c.w.force = e.Force
+	how := string(e.Call)
+	if e.Force {
+		how = "forced " + how
+	}
 	env := c.envOf(op)
 	result, took := c.w.call(e.Call, op.Slot, e.VMUUID, op.To, func() {
 		c.check.effective(op, e)
@@ -468,7 +473,7 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		}
 	})
 	result.Number = e.Number
-	c.note(string(op.Kind)+" of "+op.Slot, "call %d (%s) %s%s", e.Number, e.Call, result.Outcome, because(result.Message))
+	c.note(string(op.Kind)+" of "+op.Slot, "call %d (%s) %s%s", e.Number, how, result.Outcome, because(result.Message))
 	if took > 0 {
 		c.elapse(took)
 	}

@@ -37,6 +37,8 @@ type world struct {
 	made int
 	// broken Revisions never become healthy; stuck ones never boot.
 	broken, stuck map[string]bool
+	// force: the call under way asks no guest.
+	force bool
 	// keyless: boots that begin fail, since nobody gives them keys.
 	keyless bool
 	// leader of the workload, since when there is none, and its term.
@@ -87,7 +89,9 @@ type cvm struct {
 	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
 	agentAt time.Time
 	silent  bool
-	sick    string
+	// hung: the guest is silent, and does not shut down when it is asked.
+	hung bool
+	sick string
 	// deep: what makes it sick does not go with a restart of its service.
 	deep     bool
 	lag      int64
@@ -524,6 +528,10 @@ func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
 		c.content.InstanceType, c.content.DiskGB = wanted.InstanceType, wanted.DiskGB
 		c.reboot(w)
 	case operation.PartRestart:
+		if c.hung && !w.force {
+			break
+		}
+		c.silent, c.hung = c.silent && !c.hung, false
 		c.reboot(w)
 	case operation.PartDelete:
 		c.status, c.inProgress = "terminating", true

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -233,4 +235,22 @@ func FuzzDecodeCVM(f *testing.F) {
 			t.Errorf("message %q has control characters", e.Message)
 		}
 	})
+}
+
+// TestAForcedRestartAsksNoGuest: the two differ in one field.
+func TestAForcedRestartAsksNoGuest(t *testing.T) {
+	var asked []string
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.Method+" "+path.Base(r.URL.Path)+" "+strings.TrimSpace(string(data)))
+		_, _ = w.Write([]byte(`{}`))
+	})
+	for _, call := range []func(context.Context, string) (platform.Accepted, error){client.Restart, client.ForceRestart} {
+		if _, err := call(t.Context(), "cvm_1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{`POST restart {"force":false}`, `POST restart {"force":true}`}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
 }

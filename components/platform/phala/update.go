@@ -58,6 +58,11 @@ func (c *Client) Restart(ctx context.Context, vmUUID string) (platform.Accepted,
 	return c.power(ctx, vmUUID, "restart", map[string]any{"force": false})
 }
 
+// ForceRestart implements platform.Platform.
+func (c *Client) ForceRestart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return c.power(ctx, vmUUID, "restart", map[string]any{"force": true})
+}
+
 // Stop implements platform.Platform; it lets the guest shut down.
 func (c *Client) Stop(ctx context.Context, vmUUID string) (platform.Accepted, error) {
 	return c.power(ctx, vmUUID, "shutdown", nil)

@@ -100,6 +100,7 @@ func (s *suite) life() {
 		want func(platform.Instance) bool
 	}{
 		{"restart", s.p.Restart, platform.Instance.Running},
+		{"force restart", s.p.ForceRestart, platform.Instance.Running},
 		{"stop", s.p.Stop, func(i platform.Instance) bool { return i.Status == "stopped" && !i.InProgress }},
 		{"start", s.p.Start, platform.Instance.Running},
 	} {
@@ -162,10 +163,11 @@ func (s *suite) absent() {
 	const nobody = "00000000-0000-4000-8000-00000000dead"
 	_, describe := s.p.Describe(s.Context(), nobody)
 	_, restart := s.p.Restart(s.Context(), nobody)
+	_, force := s.p.ForceRestart(s.Context(), nobody)
 	_, update := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: nobody, ComposeHash: strings.Repeat("ab", 32)})
 	_, image := s.p.SetOSImage(s.Context(), nobody, s.Template(0).OSImage)
 	_, resize := s.p.Resize(s.Context(), nobody, platform.Shape{DiskGB: 1 << 10})
-	for call, err := range map[string]error{"describe": describe, "restart": restart, "update": update, "set os image": image, "resize": resize} {
+	for call, err := range map[string]error{"describe": describe, "restart": restart, "force restart": force, "update": update, "set os image": image, "resize": resize} {
 		if !errors.Is(err, platform.ErrNotFound) || !errors.Is(err, platform.ErrRefused) {
 			s.Errorf("%s of an absent cvm: %v, want ErrNotFound and ErrRefused", call, err)
 		}

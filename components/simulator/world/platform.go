@@ -177,6 +177,11 @@ func (l *platformLink) change(ctx context.Context, call trace.Call, apply func(*
 	})
 }
 
+// ForceRestart is a Restart: guests of this world do not hang.
+func (l *platformLink) ForceRestart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return l.Restart(ctx, vmUUID)
+}
+
 func (l *platformLink) Stop(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, platform.ErrRefused
 }

@@ -135,6 +135,11 @@ func (c *Cloud) Restart(ctx context.Context, vmUUID string) (platform.Accepted, 
 	return c.again(ctx, vmUUID, func(*platform.Instance) {})
 }
 
+// ForceRestart implements platform.Platform.
+func (c *Cloud) ForceRestart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return c.Restart(ctx, vmUUID)
+}
+
 func (c *Cloud) again(ctx context.Context, vmUUID string, change func(*platform.Instance)) (platform.Accepted, error) {
 	c.mu.Lock()
 	c.calls++

@@ -161,4 +161,9 @@ func (c *Client) Restart(ctx context.Context, vmUUID string) (platform.Accepted,
 	return out.Accepted, err
 }
 
+// ForceRestart implements platform.Platform.
+func (c *Client) ForceRestart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return c.Restart(ctx, vmUUID)
+}
+
 var _ platform.Platform = (*Client)(nil)

@@ -65,8 +65,11 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 		return err
 	case operation.PartRestart:
 		again := o.cfg.Platform.Restart
-		if stopped(seen, effect.VMUUID) {
+		switch {
+		case stopped(seen, effect.VMUUID):
 			again = o.cfg.Platform.Start // there is nothing to shut down
+		case effect.Force:
+			again = o.cfg.Platform.ForceRestart
 		}
 		accepted, err := again(ctx, effect.VMUUID)
 		result.Correlation = accepted.Correlation

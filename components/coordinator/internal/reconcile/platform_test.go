@@ -165,6 +165,10 @@ func (w *world) Offer(context.Context) (platform.Offer, error) {
 
 func (w *world) Settle() time.Duration { return 0 }
 
+func (w *world) ForceRestart(ctx context.Context, vm string) (platform.Accepted, error) {
+	return w.Restart(ctx, vm)
+}
+
 func (w *world) Restart(_ context.Context, vmUUID string) (platform.Accepted, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
