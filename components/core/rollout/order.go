@@ -67,7 +67,7 @@ func (w *world) need(m *member) candidate {
 	marked := m.asked(RequestRestart)
 	c := candidate{m: m, to: m.want.revision, marked: marked, actor: operation.ActorRollout}
 	switch {
-	case m.open != nil && !w.retargetable(m) && !(m.drained() && m.rests()):
+	case m.open != nil && !w.retargetable(m) && (!m.drained() || !m.rests()):
 		return c
 	case m.drained():
 		return w.drain(m, c)
