@@ -53,7 +53,7 @@ func (op Operation) atRest(f Facts) Operation {
 	return op.because("out of service until it is undrained")
 }
 
-// NotDrained: op is at rest, and what runs could not be drained.
+// NotDrained reports that op is at rest, and what runs could not be drained.
 func (op Operation) NotDrained() bool {
 	return op.Kind == Drain && op.Phase == Drained && op.Cause != ""
 }

@@ -58,9 +58,9 @@ type Order struct {
 	Service string
 }
 
-// AsksNothing: op asks nothing of the agent and did not stop its Boot, now or before it ended,
-// so that the order of the Operation before it stands: a return to service that the agent may
-// not have heard of. A refresh never asks; what is only recorded does not yet.
+// AsksNothing reports that op asks nothing of the agent and did not stop its Boot, now or
+// before it ended, so that the order of the Operation before it stands: a return to service
+// that the agent may not have heard of. A refresh never asks; what is only recorded does not yet.
 func (op Operation) AsksNothing() bool {
 	switch {
 	case op.Refresh, op.Phase == Recorded, op.Phase == "":

@@ -16,8 +16,8 @@ func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 	return op.enter(Booting, now).because("waits until the boot attests again, at the new revision"), nil
 }
 
-// OutOfService: the member gives up its duties for op, or did, so that nobody is led to it.
-// A refresh takes none away, in whatever phase it waits.
+// OutOfService reports that the member gives up its duties for op, or did, so that nobody is
+// led to it. A refresh takes none away, in whatever phase it waits.
 func (op Operation) OutOfService() bool {
 	switch op.Phase {
 	case Draining, Drained, Acting:

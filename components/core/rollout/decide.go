@@ -170,7 +170,7 @@ func (w *world) action(c candidate) Action {
 			a.InstanceID, a.VMUUID = "", "" // what it names is what it makes
 		}
 	}
-	if m.open != nil {
+	if m.open != nil && !m.rests() {
 		a.Retarget = m.open.ID
 	}
 	a.Follows = m.follows()

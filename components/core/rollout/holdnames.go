@@ -15,6 +15,8 @@ const (
 	HoldFrozen = "frozen"
 	// HoldProtected: an operator protects the Slot from what disrupts it (R139).
 	HoldProtected = "protected"
+	// HoldDrained: an operator took the Slot out of service, and it is left alone (R139).
+	HoldDrained = "drained"
 	// HoldRolloutFailed: the rollout failed, nothing voluntary moves (R99).
 	HoldRolloutFailed = "rollout_failed"
 	// HoldFailedStep: another Slot's step failed and it is not back (R40).

@@ -90,16 +90,45 @@ func (m *member) drained() bool { return m.seen.Drain != nil }
 // keptByHand: an operator's mark keeps the rollout from m; it has no clock of its own.
 func (m *member) keptByHand() bool { return m.drained() || m.seen.Protection != nil }
 
-// drain makes c what takes m out of service, where there is something that could serve.
+// drain makes c what takes m out of service, where there is something that could serve. What
+// is needed or asked for beside that is held while the drain stands, and told as such. What is
+// down of one that is protected as well is repaired all the same, since a protection promises
+// that, and keeps the drain itself.
 func (w *world) drain(m *member, c candidate) candidate {
-	if m.open != nil || m.missing() {
+	switch {
+	case m.rests() && m.asked(RequestReplace):
+		c.kind, c.actor = operation.Replace, operation.ActorOperator
+	case m.rests() && m.asked(RequestRestart) && !m.vanished():
+		c.kind, c.actor, c.to = operation.Restart, operation.ActorOperator, m.runs()
+	case m.open != nil:
 		return c
+	case m.missing() && w.obs.Platform.Known:
+		c.kind, c.actor = operation.Create, operation.ActorScaling
+		return c
+	case m.missing():
+		return c
+	case m.seen.Protection != nil && w.heal(m, &c) && c.kind == operation.Restart:
+	default:
+		c.kind, c.actor, c.marked = operation.Drain, operation.ActorOperator, true
+		c.to, c.why, c.down = m.runs(), "", false
 	}
-	c.kind, c.actor, c.marked = operation.Drain, operation.ActorOperator, true
-	c.to = m.runs()
 	c.broken = w.brokenness(m)
-	c.class = ClassMarked
+	c.class = w.class(m, c)
 	return c
+}
+
+// repairsProtected: an Action that a drain leaves alone, since the drain itself is held.
+func (m *member) repairsProtected(kind operation.Kind, actor operation.Actor) bool {
+	return m.seen.Protection != nil && kind == operation.Restart && actor == operation.ActorHealing
+}
+
+// holdsOfDrain keeps m as the operator left it.
+func (w *world) holdsOfDrain(c candidate, _ look) []Hold {
+	d := c.m.seen.Drain
+	if d == nil || w.ending() || c.m.repairsProtected(c.kind, c.actor) {
+		return nil
+	}
+	return []Hold{d.hold(HoldDrained, fmt.Sprintf("%s was taken out of service by an operator%%s; to go on: cadre instance undrain %s", c.m.slot, c.m.slot))}
 }
 
 // undrained is why m need not be out of service any more; empty while it is to be.
@@ -121,7 +150,7 @@ func (w *world) unwantedByHand(m *member, op operation.Operation) string {
 		return w.undrained(m)
 	case w.ending():
 		return ""
-	case m.drained():
+	case m.drained() && !m.repairsProtected(op.Kind, op.Actor):
 		return "an operator wants it out of service" + m.seen.Drain.text()
 	}
 	c := candidate{m: m, kind: op.Kind, broken: whole}

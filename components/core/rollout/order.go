@@ -58,10 +58,7 @@ func (w *world) candidates() []candidate {
 	}
 	for _, m := range w.condemned {
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
-		if m.drained() && !w.ending() {
-			continue // it is the operator's until it is undrained
-		}
-		if m.open == nil && m.seen.Instance != nil && !keep {
+		if (m.open == nil || m.rests()) && m.seen.Instance != nil && !keep {
 			deletes = append(deletes, candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)})
 		}
 	}
@@ -74,7 +71,7 @@ func (w *world) need(m *member) candidate {
 	marked := m.asked(RequestRestart)
 	c := candidate{m: m, to: m.want.revision, marked: marked, actor: operation.ActorRollout}
 	switch {
-	case m.open != nil && !w.retargetable(m):
+	case m.open != nil && !w.retargetable(m) && (!m.drained() || !m.rests()):
 		return c
 	case m.drained():
 		return w.drain(m, c)

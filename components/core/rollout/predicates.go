@@ -71,6 +71,8 @@ var predicates = []predicate{
 	{names: []string{HoldIncomplete}, first: (*world).holdsOfBlindness, again: (*world).holdsOfBlindness},
 	{names: []string{HoldPaused, HoldFrozen}, first: (*world).holdsOfSwitches,
 		once: "a pause calls an Operation off that has not acted (R92)"},
+	{names: []string{HoldDrained}, only: notDrain, first: (*world).holdsOfDrain,
+		once: "a drain calls an Operation off that has not acted"},
 	{names: []string{HoldProtected}, from: disruptive, first: (*world).holdsOfProtection,
 		once: "a protection calls an Operation off that has not acted"},
 	{names: []string{HoldRolloutFailed}, only: []operation.Kind{operation.Update}, first: (*world).holdsOfFailure,
@@ -120,6 +122,8 @@ var predicates = []predicate{
 	{names: []string{HoldUnknownHealth, HoldBusy, HoldRecovering}, from: disruptive, first: (*world).holdsOfMember,
 		once: "a backup that begins after the drain is told by may_disrupt"},
 }
+
+var notDrain = []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace}
 
 var notDelete = []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Replace}
 

@@ -222,12 +222,35 @@ func (w *world) keepProgressClock() {
 	}
 }
 
-// waitsForMarks: a Slot that the rollout has to bring to the target is an operator's for now, by
-// a mark or by a pin to what may not run.
+// waitsForMarks: what is left is an operator's for now, by a mark or by a pin to what may not
+// run. A Slot beside that which is in a step or in trouble has the rollout's time, and so has
+// one that waits for its turn, unless it is those that are away by hand who hold it.
 func (w *world) waitsForMarks() bool {
-	return slices.ContainsFunc(w.members, func(m *member) bool {
-		return (m.keptByHand() || w.pinRefused(m)) && w.inScope(m) && (!m.available || w.outdated(m))
-	})
+	var waiting []*member
+	kept, away := false, 0
+	for _, m := range w.members {
+		switch {
+		case !w.inScope(m) || m.available && !w.outdated(m):
+		case m.keptByHand(), w.pinRefused(m):
+			kept = true
+			if m.unavailable() {
+				away++
+			}
+		case m.open != nil || !m.available:
+			return false
+		default:
+			waiting = append(waiting, m)
+		}
+	}
+	return kept && !slices.ContainsFunc(waiting, func(m *member) bool { return !w.heldByAbsence(m, away) })
+}
+
+// heldByAbsence: that many Slots away leave no room to take m, in the budget or in the quorum.
+func (w *world) heldByAbsence(m *member, away int) bool {
+	limit, _ := w.budget(candidate{m: m, broken: whole}, &taken{})
+	v := len(w.view.voters)
+	short := w.view.voting && w.voter(m) && v > 0 && len(w.healthyWithout(m, &taken{})) < group.Quorum(v)
+	return away > 0 && (away >= limit || short)
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the
@@ -339,8 +362,8 @@ func (w *world) progressSince() time.Time {
 		since = until // the spec's own pause is not the rollout's time
 	}
 	for _, m := range w.members {
-		if m.open == nil {
-			continue
+		if m.open == nil || m.open.Kind == operation.Drain {
+			continue // an operator's drain is no step of the rollout
 		}
 		if at := m.open.Entered[operation.Drained]; at.After(since) {
 			since = at
@@ -359,7 +382,7 @@ func (w *world) waitsForPeople() bool {
 		return true
 	}
 	return slices.ContainsFunc(w.members, func(m *member) bool {
-		if m.open == nil || m.open.Phase != operation.Draining || m.report == nil {
+		if m.open == nil || m.open.Kind == operation.Drain || m.open.Phase != operation.Draining || m.report == nil {
 			return false
 		}
 		return slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {

@@ -82,8 +82,10 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 		m := marks[op.Slot]
 		return m != nil && (m.Until.IsZero() || k.c.clock().Before(m.Until))
 	}
+	// A protection promises that what is down is restarted, and keeps the drain itself.
+	repair := op.Kind == operation.Restart && op.WasUnavailable && stands(k.c.protects)
 	switch {
-	case k.c.deleting != nil || op.Kind == operation.Create:
+	case k.c.deleting != nil || op.Kind == operation.Create && !stands(k.c.drains) || repair:
 	case stands(k.c.drains) && op.Kind != operation.Drain:
 		k.broke("R139: %s begins of %s, which is drained", op.Kind, op.Slot)
 	case op.Kind == operation.Restart && op.WasUnavailable: // it was down by what was seen

@@ -15,10 +15,32 @@ func Before(target, stable string, failed []string, history []operation.Rollout)
 		return stable
 	}
 	for _, r := range history {
-		arrived := r.State == operation.Complete || r.State == operation.PartitionReached
-		if arrived && r.To != target && !slices.Contains(failed, r.To) {
+		if arrived(r) && r.To != target && !slices.Contains(failed, r.To) {
 			return r.To
 		}
 	}
 	return ""
+}
+
+// WentBackFrom is the Revision that a group left for its target, where it ran before, although it
+// had not arrived: to go back once more could mean that one or an earlier one. "": the target
+// is no way back, or what was left had arrived.
+func WentBackFrom(target string, history []operation.Rollout) string {
+	from := ""
+	for _, r := range history {
+		switch {
+		case r.To == target && from != "":
+			return from
+		case r.To == target:
+		case from == "" && arrived(r):
+			return ""
+		case from == "":
+			from = r.To
+		}
+	}
+	return ""
+}
+
+func arrived(r operation.Rollout) bool {
+	return r.State == operation.Complete || r.State == operation.PartitionReached
 }

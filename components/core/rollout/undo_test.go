@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"strings"
 	"testing"
 
 	"cadre.dev/core/operation"
@@ -27,10 +28,37 @@ func TestR103_UndoGoesBackToWhatWasProven(t *testing.T) {
 		"past what failed later":    {"c", "c", []string{"b"}, history("c", "COMPLETE", "b", "COMPLETE", "a", "PARTITION_REACHED"), "a"},
 		"the first one":             {"a", "a", nil, history("a", "COMPLETE"), ""},
 		"none yet":                  {"a", "", nil, history("a", "RUNNING"), ""},
+		"undone after a failure":    {"a", "a", []string{"b"}, history("a", "COMPLETE", "b", "FAILED", "a", "COMPLETE", "z", "COMPLETE"), "z"},
 		"undone and undone again":   {"a", "a", nil, history("a", "COMPLETE", "b", "COMPLETE", "a", "COMPLETE"), "b"},
 	} {
 		if got := rollout.Before(c.target, c.stable, c.failed, c.history); got != c.want {
 			t.Errorf("%s: goes back to %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// To undo an undo means two things where what was undone never got to its end.
+func TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout(t *testing.T) {
+	for name, c := range map[string]struct {
+		target, history, want string
+	}{
+		"it failed":                     {"a", "a COMPLETE b FAILED a COMPLETE z COMPLETE", "b"},
+		"it was cut short":              {"a", "a RUNNING b SUPERSEDED a COMPLETE", "b"},
+		"two did not arrive":            {"a", "a COMPLETE c FAILED b FAILED a COMPLETE", "c"},
+		"undone twice before":           {"a", "a COMPLETE a COMPLETE b FAILED a COMPLETE", "b"},
+		"it had arrived":                {"a", "a COMPLETE b COMPLETE a COMPLETE", ""},
+		"forward past a failure":        {"c", "c COMPLETE b FAILED a COMPLETE", ""},
+		"back past one that arrived":    {"a", "a COMPLETE c FAILED b COMPLETE a COMPLETE", "c"},
+		"the first one":                 {"a", "a COMPLETE", ""},
+		"under way, and nothing before": {"b", "b RUNNING a COMPLETE", ""},
+	} {
+		words := strings.Fields(c.history)
+		var history []operation.Rollout
+		for i := 0; i < len(words); i += 2 {
+			history = append(history, operation.Rollout{To: words[i], State: operation.RolloutState(words[i+1])})
+		}
+		if got := rollout.WentBackFrom(c.target, history); got != c.want {
+			t.Errorf("%s: went back from %q, want %q", name, got, c.want)
 		}
 	}
 }

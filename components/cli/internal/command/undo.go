@@ -24,7 +24,8 @@ other spec, and rolls by the same rules; a revision that is revoked or below the
 not come back.
 
 Without --to it is the stable revision, or, where the present one is that, the one before
-it that got to its end. Undone twice is done again.
+it that got to its end. An undo is undone by another one where the later revision had got
+to its end; where it had not, say with --to whether that one or an earlier one is meant.
 
 Without --confirm or --yes it only says what would change, and what the leader would do.
 The group's file still says the later one: change it too, or its next apply brings it back.`,

@@ -63,6 +63,14 @@ func (c *caller) undoTo(name, typed, from string) (string, error) {
 	}
 	st := c.view.Statuses[name].Value
 	to := rollout.Before(from, st.Stable, st.FailedRevisions, history)
+	unproven := st.Stable != "" && st.Stable != from // the way back from it is clear
+	if left := rollout.WentBackFrom(from, history); left != "" && !unproven {
+		choices := fmt.Sprintf("--to %s goes there again", left)
+		if to != "" {
+			choices += fmt.Sprintf(", --to %s further back", to)
+		}
+		return "", status.Errorf(codes.FailedPrecondition, "group %s went back to %s from %s, which had not arrived, so that two things may be meant: %s", name, from, left, choices)
+	}
 	if to == "" {
 		return "", status.Errorf(codes.FailedPrecondition, "group %s has no revision before %s that got to its end: name one with --to, or apply an earlier file", name, from)
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -71,5 +72,25 @@ func TestR103_AnUndoIsTheEarlierRevisionInTheSpecOfNow(t *testing.T) {
 	}
 	if _, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "gp"}); status.Code(err) != codes.NotFound {
 		t.Errorf("no such group: %v", err)
+	}
+}
+
+// After an undo of what never arrived, the next one asks which way is meant.
+func TestR103_AnUndoThatMayMeanTwoThingsNamesThem(t *testing.T) {
+	a, first, second := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	other := strings.Repeat("ab", 16)
+	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Target: second, Stable: second})
+	for i, r := range []operation.Rollout{
+		{ID: "pg-1", To: first, State: operation.Complete}, {ID: "pg-2", To: second, State: operation.Complete},
+		{ID: "pg-3", To: other, State: operation.FailedState}, {ID: "pg-4", To: second, State: operation.Complete},
+	} {
+		r.Group, r.Generation = "pg", uint64(i+1)
+		put(a, t, store.RolloutKey(r.ID), r)
+	}
+	awaitView(t, a, func(v *view.View) bool { return len(v.Rollouts) == 4 && v.Statuses["pg"].Value.Stable == second })
+	_, err := a.ProposeUndo(ctx, &apiv1.ProposeUndoRequest{Group: "pg"})
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "--to "+other) || !strings.Contains(message(err), "--to "+first) {
+		t.Errorf("an undo of an undo: %v", err)
 	}
 }
