@@ -117,6 +117,23 @@ func (k slotMark) known(standing []client.SlotMark, slot string) types.Object {
 	return blockOf(standing[at])
 }
 
+// knownMarks takes over how the marks stand that are said here; nobody is asked about others.
+func (m *instance) knownMarks(ctx context.Context, cl *client.Client) error {
+	var standing []client.SlotMark
+	if m.marked() {
+		var err error
+		if standing, err = cl.Marks(ctx, m.Group.ValueString()); err != nil {
+			return err
+		}
+	}
+	m.Protect = slotMark{client.MarkProtect, m.Protect}.known(standing, m.slot())
+	m.Drain = slotMark{client.MarkDrain, m.Drain}.known(standing, m.slot())
+	return nil
+}
+
+// marked: the resource says something of the slot's marks.
+func (m instance) marked() bool { return !m.Drain.IsNull() || !m.Protect.IsNull() }
+
 func (k slotMark) find(standing []client.SlotMark, slot string) int {
 	return slices.IndexFunc(standing, func(m client.SlotMark) bool { return m.Kind == k.kind && m.Name == slot })
 }

@@ -357,11 +357,9 @@ func (r *instanceResource) read(ctx context.Context, cl *client.Client, m *insta
 	meta, diags := types.MapValueFrom(ctx, types.StringType, g.Spec.MetaOf(ordinal))
 	m.Meta = meta
 	diags.Append(m.known(ctx, g.Spec.Instance(ordinal))...)
-	standing, err := cl.Marks(ctx, m.Group.ValueString())
-	if err != nil {
+	if err := m.knownMarks(ctx, cl); err != nil {
 		return false, err
 	}
-	m.Protect, m.Drain = slotMark{client.MarkProtect, m.Protect}.known(standing, m.slot()), slotMark{client.MarkDrain, m.Drain}.known(standing, m.slot())
 	if diags.HasError() {
 		return false, errors.New(diags[0].Detail())
 	}

@@ -208,8 +208,7 @@ func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteReques
 // takeBack removes the settings that the resource gave its slot; a disk stays preserved.
 func (r *instanceResource) takeBack(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
 	had.PreservedState = types.ObjectNull(nil)
-	marked := !had.Drain.IsNull() || !had.Protect.IsNull()
-	if !had.sets() && !marked {
+	if !had.sets() && !had.marked() {
 		return
 	}
 	turn := r.connection.turn(had.Group.ValueString())
