@@ -114,7 +114,7 @@ func newBench(t *testing.T, dir string, hooks ...group.LifecycleHook) *bench {
 // await waits for a result of key in one of states.
 func (b *bench) await(key Key, states ...rollout.StepState) Result {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -137,7 +137,7 @@ func (b *bench) await(key Key, states ...rollout.StepState) Result {
 // hook waits until the named hook is open and returns its token.
 func (b *bench) hook(name string) string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	for {
 		s, index := b.Status()
