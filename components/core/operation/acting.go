@@ -311,6 +311,9 @@ func presence(there, settled bool) effectSight {
 // whether the old Boot still reports.
 func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effectSight {
 	p := f.Platform
+	if op.givesUnseen(f) {
+		return op.readBackEnv(f, settled)
+	}
 	if op.newBoot(f) {
 		return effectSeen
 	}
@@ -334,6 +337,27 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	}
 	alive := op.BootBefore != "" && f.LastReportOf == op.BootBefore && !f.LastReportAt.Before(op.CallIssuedAt.Add(f.Limits.Settle))
 	if settled && alive {
+		return effectAbsent
+	}
+	return effectUnknown
+}
+
+// givesUnseen: the call gives values of env under a compose hash that stays. Any Boot proves the
+// Revision then, also one that came by itself before the call was made.
+func (op Operation) givesUnseen(f Facts) bool {
+	return op.Part == PartCompose && op.Kind == Update && !op.hashTells() && (f.EnvDiffers || op.OwnEnv != f.GivenEnv)
+}
+
+// readBackEnv goes by the platform's update time. Where that does not tell, the values are given
+// once more: the same ones, at the price of one more boot in the step of this Slot.
+func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
+	p := f.Platform
+	switch {
+	case p == nil || p.InProgress || op.replaced(f):
+		return effectUnknown
+	case !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore):
+		return effectSeen
+	case settled:
 		return effectAbsent
 	}
 	return effectUnknown

@@ -183,6 +183,11 @@ func (op *Operation) setBack(now time.Time) {
 	}
 }
 
+// forces: the guest is not asked. One whose agent was heard since the step was recorded is.
+func (op Operation) forces(f Facts) bool {
+	return op.Force && op.Part == PartRestart && !f.LastReportAt.After(op.CreatedAt)
+}
+
 // mayAct is everything that must hold right before the irreversible call.
 func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	switch {
@@ -278,7 +283,7 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 		op = op.enter(Acting, now)
 	}
 	op = op.because(fmt.Sprintf("platform call %d issued: %s", op.Calls, op.Part))
-	return op, []Effect{{Kind: CallPlatform, Call: op.Part, Force: op.Force && op.Part == PartRestart, Shape: op.change(f), VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
+	return op, []Effect{{Kind: CallPlatform, Call: op.Part, Force: op.forces(f), Shape: op.change(f), VMUUID: op.VMUUID, InstanceID: op.InstanceID, Number: op.Calls}}
 }
 
 // calledOff ends an Operation that is not wanted any more and has done nothing

@@ -170,3 +170,46 @@ func TestAMemberThatDrainsAgainIsWaitedFor(t *testing.T) {
 		wantNoEffects(t, effects)
 	}
 }
+
+// Values of env are shown by nothing but the platform's update time: a Boot that came by itself
+// before the call was made proves the Revision, and not them.
+func TestR143_ABootProvesNoEnv(t *testing.T) {
+	op, now := to(t, Update, Acting)
+	op.ForEnv, op.From, op.HashBefore, op.OwnEnv = true, op.To, op.HashWanted, "red"
+	f := quiet(now)
+	f.GivenEnv = "blue"
+	f.Admission.BootID, f.Admission.Revision = "by-itself", op.To
+	f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle)
+	now = f.ObservedAt
+	if got := op.readBack(f, now); got != effectAbsent {
+		t.Errorf("nothing of the call shows, and the boot counts as its effect: %d", got)
+	}
+	f.ObservedAt = op.CallIssuedAt.Add(f.Limits.Settle - 1)
+	if got := op.readBack(f, now); got != effectUnknown {
+		t.Errorf("before the call had the time to show: %d", got)
+	}
+	op.UpdatedBefore = op.CallIssuedAt.Add(-1)
+	f.Platform.UpdatedAt = op.CallIssuedAt
+	if got := op.readBack(f, now); got != effectSeen {
+		t.Errorf("the platform tells of it: %d", got)
+	}
+	f.GivenEnv, f.Platform.UpdatedAt = "red", op.UpdatedBefore
+	if got := op.readBack(f, now); got != effectSeen {
+		t.Errorf("the env is no other one, so that the new boot is the effect: %d", got)
+	}
+}
+
+// A guest whose agent was heard since the step was recorded is asked.
+func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
+	op, now := to(t, Restart, Acting)
+	op.Force = true
+	f := quiet(now)
+	f.LastReportAt = op.CreatedAt
+	if !op.forces(f) {
+		t.Error("its guest hangs, and is asked")
+	}
+	f.LastReportAt = op.CreatedAt.Add(1)
+	if op.forces(f) {
+		t.Error("its agent speaks, and it is forced")
+	}
+}

@@ -204,15 +204,24 @@ func (m *member) failedHeals() (n int) {
 	return n
 }
 
-// hangs: the last restart of m's CVM in this outage, which asked its guest, brought no boot.
+// hangs: the last restart of m's CVM in this outage, which asked its guest, brought no boot, also
+// not a late one. A guest whose agent speaks can be asked.
 func (m *member) hangs() bool {
+	if m.report != nil {
+		return false
+	}
 	for _, op := range slices.Backward(m.healed) {
 		if op.Kind == operation.Restart && op.Service == "" {
 			outage := m.record.UnavailableSince
-			return failedWay(op) == noBoot && op.Calls > 0 && !outage.IsZero() && !outage.After(op.CreatedAt)
+			return failedWay(op) == noBoot && op.Calls > 0 && !m.cameAfter(op.EndedAt) && !outage.IsZero() && !outage.After(op.CreatedAt)
 		}
 	}
 	return false
+}
+
+// cameAfter: a Boot of m was admitted after at.
+func (m *member) cameAfter(at time.Time) bool {
+	return m.seen.Admission != nil && m.seen.Admission.AdmittedAt.After(at)
 }
 
 // heal makes c what heals m, if anything is to. An operator's restart is one as well.

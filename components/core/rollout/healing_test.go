@@ -521,6 +521,12 @@ func TestR115_AGuestThatHangsIsNotAskedTwice(t *testing.T) {
 			t.Errorf("%s: %t, force %t: %+v", name, ok, op.Force, a)
 		}
 		if c.want {
+			at := f.obs.Slots[1].Admission.AdmittedAt
+			f.obs.Slots[1].Admission.AdmittedAt = op.CreatedAt.Add(-time.Minute) // late, after the deadline
+			if a := actionOf(t, f.plan(), "db-1"); a.Force {
+				t.Errorf("its boot came late, and it is forced: %+v", a)
+			}
+			f.obs.Slots[1].Admission.AdmittedAt = at
 			if a := actionOf(t, f.stopped(1).plan(), "db-1"); a.Force {
 				t.Errorf("what does not run is forced: %+v", a)
 			}

@@ -205,3 +205,37 @@ func (f *fixture) hooks() *fixture {
 	f.rec.Revisions[f.spec.Revision()] = group.RevisionRecord{Digest: f.spec.Revision(), ComposeHash: hashOf("A"), Template: f.spec.Template, Conduct: f.spec.Conduct()}
 	return f
 }
+
+// A Slot has one Operation at a time, also in the moment in which it is put back.
+func TestARemovalFollowsTheEndOfADrain(t *testing.T) {
+	f := newFixture(4, "none")
+	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
+	f.op(3, operation.Drained, func(op *operation.Operation) { op.Kind, op.Rollout, op.Order = operation.Drain, "", 40 })
+	wantExecutes(t, f.plan())
+	f.obs.Slots[3].Drain = &Mark{Reason: "x"}
+	wantExecutes(t, f.plan())
+}
+
+// What a pinned Slot is given of its own is judged by what it is pinned to.
+func TestR15a_APinnedSlotsEnvIsItsPins(t *testing.T) {
+	for _, c := range []struct {
+		own   string
+		waits bool
+	}{{"red", false}, {"blue", true}} {
+		f := newFixture(3, "none").recorded()
+		pin := revisionOf(f.spec, "A")
+		old := f.rec.Revisions[pin]
+		old.Template.Env = map[string]string{"COLOR": "red"}
+		f.rec.Revisions[pin] = old
+		f.want("B")
+		f.spec.Template.Env = map[string]string{"COLOR": "blue"}
+		f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: pin, Env: map[string]string{"COLOR": c.own}}}
+		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+		if got := w.envUnapplied(w.find("db-1")); got != c.waits {
+			t.Fatalf("%s: unapplied %t", c.own, got)
+		}
+		if got := w.stepOf(&f.rec.Slots[1]) != group.ActionNone; got != c.waits {
+			t.Errorf("%s: a step follows %t, want %t", c.own, got, c.waits)
+		}
+	}
+}

@@ -58,7 +58,7 @@ func (w *world) candidates() []candidate {
 	}
 	for _, m := range w.condemned {
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
-		if (m.open == nil || m.rests()) && m.seen.Instance != nil && !keep {
+		if (m.open == nil || m.rests() && m.drained() && !w.ending()) && m.seen.Instance != nil && !keep {
 			deletes = append(deletes, candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, broken: w.brokenness(m)})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 )
 
 // Boots of several Slots that fail in the same way, one soon after the other, have one cause,
@@ -55,8 +56,8 @@ func (w *world) sharedIsOver() bool {
 	for _, m := range w.members {
 		if slices.Contains(w.shared.Slots, m.slot) {
 			there++
-			if m.ready {
-				return true
+			if m.ready || m.cameAfter(w.shared.Since) {
+				return true // boots come in again, whatever becomes of them then
 			}
 		}
 	}
@@ -97,11 +98,11 @@ func (w *world) failedBoot(m *member) (way string, at time.Time) {
 	if m.ready || m.condemned {
 		return "", at
 	}
-	if r, a := m.seen.Refusal, m.seen.Admission; r != nil && (a == nil || r.At.After(a.AdmittedAt)) {
+	if r := m.seen.Refusal; r != nil && !policy.Passing(r.Code) && !m.cameAfter(r.At) {
 		way, at = "admission refused: "+string(r.Code), r.At
 	}
 	for _, op := range m.healed {
-		if text := failedWay(op); text != "" && op.EndedAt.After(at) {
+		if text := failedWay(op); text != "" && op.EndedAt.After(at) && !m.cameAfter(op.EndedAt) {
 			way, at = text, op.EndedAt
 		}
 	}
@@ -119,6 +120,9 @@ func failedWay(op *operation.Operation) string {
 		return sameWords(op.Reason)
 	case op.Cause == operation.CauseDeadline && isRefused:
 		code, _, _ := strings.Cut(refused, ":")
+		if policy.Passing(policy.Code(code)) {
+			return ""
+		}
 		return "admission refused: " + code
 	case op.Cause == operation.CauseDeadline:
 		return noBoot

@@ -168,3 +168,37 @@ func TestSameWords(t *testing.T) {
 		}
 	}
 }
+
+// TestR122_WhatPassesIsNoWay: a Boot that waits for its turn failed at nothing, and one that came
+// late came.
+func TestR122_WhatPassesIsNoWay(t *testing.T) {
+	refused := func(f *fixture, code policy.Code) {
+		for _, i := range []int{1, 3} {
+			f.obs.Slots[i].Report = nil
+			f.obs.Slots[i].Refusal = &policy.Refusal{Slot: f.obs.Slots[i].Slot, InstanceID: f.obs.Slots[i].Admission.InstanceID, BootID: "another",
+				Code: code, At: f.now.Add(-time.Minute)}
+		}
+	}
+	f := heals(5, "none")
+	refused(f, policy.CodeInstanceConflict)
+	if got := f.plan().Status.SharedCause; got != nil {
+		t.Errorf("two wait for the leases of their last boots: %+v", got)
+	}
+	f = alike()
+	for _, i := range []int{1, 3} {
+		f.obs.Slots[i].Admission.AdmittedAt = f.now.Add(-time.Second)
+	}
+	if got := f.plan().Status.SharedCause; got != nil {
+		t.Errorf("their boots came late: %+v", got)
+	}
+	// A cause that was found is over when a boot comes in again, ready or not.
+	f = heals(5, "none")
+	refused(f, policy.CodeTCBOutOfDate)
+	f.rec.Status.SharedCause = f.plan().Status.SharedCause
+	f.now = f.now.Add(time.Hour)
+	f.fresh()
+	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-time.Minute)
+	if got := f.plan().Status.SharedCause; f.rec.Status.SharedCause == nil || got == nil || got.Ended.IsZero() {
+		t.Errorf("it stands: %+v", got)
+	}
+}

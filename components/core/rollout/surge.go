@@ -91,7 +91,7 @@ func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
 	own := w.spec.Instance(r.Ordinal)
 	to := orWord(own.PinnedRevision, w.target)
 	kept := !w.spec.HasOrdinal(r.Ordinal) || r.Ordinal < w.spec.UpdatePolicy.Partition || own.ExcludeFromRollout
-	env := w.spec.OwnEnv(r.Ordinal, w.spec.Template) != r.OwnEnv
+	env := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv
 	if kept || r.Assigned == "" || r.Assigned == to && !env {
 		return group.ActionNone
 	}
