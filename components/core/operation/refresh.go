@@ -17,12 +17,15 @@ func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 }
 
 // OutOfService reports that the member gives up its duties for op, or did, so that nobody is
-// led to it. A refresh takes none away, in whatever phase it waits.
+// led to it. A refresh takes none away, in whatever phase it waits. While a service is restarted
+// its Boot stays and may say that it serves: the service ends and starts in that time.
 func (op Operation) OutOfService() bool {
 	switch op.Phase {
 	case Draining, Drained, Acting:
 		return !op.Refresh
-	case Recorded, Booting, Joining, Settling, Done, Aborted, Failed, Superseded, "":
+	case Booting:
+		return op.Service != ""
+	case Recorded, Joining, Settling, Done, Aborted, Failed, Superseded, "":
 	}
 	return false
 }

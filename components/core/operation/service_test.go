@@ -35,6 +35,9 @@ func TestR115_AServiceIsRestartedByItsAgent(t *testing.T) {
 	if o, ok := CurrentOrder(op); !ok || o.Verb != VerbRestartService || o.Service != "db" || !o.Deadline.Equal(now.Add(limits.Service)) {
 		t.Errorf("the order is %+v, %t", o, ok)
 	}
+	if joins, _ := serviceOp(t, Joining); !op.OutOfService() || joins.OutOfService() {
+		t.Error("callers are led to it while it ends and starts, or not any more after that")
+	}
 	// Nothing is told by a Boot that merely lives.
 	op, effects = step(t, op, quiet(now), now, Booting)
 	wantNoEffects(t, effects)

@@ -40,6 +40,8 @@ type Group struct {
 	Workload string
 	// Healing is what heals by itself: Unhealed, or the group's replace.
 	Healing string
+	// Service: healing restarts the workload's service before its CVM. No seed draws that.
+	Service bool
 	// Surge is how many extra members a rollout may have, with which none of the others may be
 	// missed; 0: there are none, and one may be away.
 	Surge int
@@ -79,6 +81,8 @@ const (
 	// Mute parts a member from all coordinators; Sicken has it answer that it is not well.
 	Mute   FaultKind = "mute"
 	Sicken FaultKind = "sicken"
+	// Hang has a member's workload hang until it, or its CVM, is restarted. No seed draws that.
+	Hang FaultKind = "hang"
 	// Reboot restarts a CVM behind everybody's back, Halt stops it, Lose destroys it.
 	Reboot FaultKind = "reboot"
 	Halt   FaultKind = "halt"
@@ -183,6 +187,9 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
 var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Halt, Lose, Expire, Skew, Split, Freeze, FreezeGroup, Drain, Protect}
+
+// written are kinds of faults that a plan has only where somebody writes them.
+var written = []FaultKind{Hang}
 
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {

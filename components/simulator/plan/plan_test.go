@@ -14,7 +14,7 @@ func TestTextKeepsAPlan(t *testing.T) {
 		if again := Draw(seed); !reflect.DeepEqual(p, again) {
 			t.Fatalf("seed %d: %v and %v", seed, p, again)
 		}
-		p.CrashPoints = []int{int(seed) + 1, 900}
+		p.CrashPoints, p.Groups[0].Service = []int{int(seed) + 1, 900}, true
 		read, err := Parse(p.String())
 		if err != nil || !reflect.DeepEqual(read, p) {
 			t.Fatalf("seed %d: %v\n%s\n%s", seed, err, p, read)
@@ -40,6 +40,7 @@ func TestParseNamesEveryLine(t *testing.T) {
 func TestShorterIsShorter(t *testing.T) {
 	for seed := range uint64(50) {
 		p := Draw(seed)
+		p.Groups[0].Service = true
 		before := p.String()
 		for _, less := range Shorter(p) {
 			if size(less) >= size(p) {
@@ -58,6 +59,9 @@ func size(p Plan) (n int) {
 			n++
 		}
 		if g.Surge > 0 {
+			n++
+		}
+		if g.Service {
 			n++
 		}
 	}

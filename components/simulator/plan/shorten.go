@@ -56,6 +56,9 @@ func Shorter(p Plan) []Plan {
 		if g.Surge > 0 {
 			with(func(q *Plan) { q.Groups[i].Surge = 0 })
 		}
+		if g.Service {
+			with(func(q *Plan) { q.Groups[i].Service = false })
+		}
 	}
 	if p.Coordinators > 1 {
 		with(func(q *Plan) {
@@ -75,7 +78,7 @@ func (p *Plan) drop(group string) {
 
 // ofMember, ofAll and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Reboot, Halt, Lose, Drain, Protect}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Hang, Reboot, Halt, Lose, Drain, Protect}, f.Kind)
 }
 
 func (f Fault) ofAll() bool { return slices.Contains([]FaultKind{Split, Freeze, Expire}, f.Kind) }

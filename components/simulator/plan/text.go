@@ -20,6 +20,9 @@ func (p Plan) String() string {
 		if g.Surge > 0 {
 			fmt.Fprintf(&b, " surge %d", g.Surge)
 		}
+		if g.Service {
+			b.WriteString(" service")
+		}
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -116,6 +119,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if f.next("surge") {
 			p.Groups[len(p.Groups)-1].Surge = int(f.number())
 		}
+		p.Groups[len(p.Groups)-1].Service = f.next("service")
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -130,8 +134,8 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
-		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(kinds, kind) {
-			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, kinds))
+		if kind, all := p.Faults[len(p.Faults)-1].Kind, slices.Concat(kinds, written); !slices.Contains(all, kind) {
+			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, all))
 		}
 	case "crash-point":
 		p.CrashPoints = append(p.CrashPoints, int(f.number()))

@@ -36,10 +36,14 @@ type cvm struct {
 	well, served bool
 	// mute and sick count what ails it.
 	mute, sick int
+	// hung: its workload hangs until it is started anew.
+	hung bool
 	// told is the newest that it was told, in the order of Terms and versions.
 	told *controlv1.Desired
 	// drained are the Operations that it drained for, with who leads since; "" moved nothing.
 	drained map[string]string
+	// restarted are the Operations that it restarted its service for.
+	restarted map[string]bool
 	// seenTerm and seenState are on its disk.
 	seenTerm, seenState uint64
 	sequence            uint64
@@ -52,6 +56,9 @@ type cvm struct {
 }
 
 func (c *cvm) group() string { return plan.GroupOf(c.slot) }
+
+// ill: its workload answers that it is not well.
+func (c *cvm) ill() bool { return c.sick > 0 || c.hung }
 
 // membersLook is how often a member looks at its orders, and reports.
 const membersLook = 500 * time.Millisecond
@@ -160,7 +167,7 @@ func (w *World) tell(c *cvm, boot string, d *controlv1.Desired) {
 // standLocked notes whether the member runs well, and what its group's cluster makes of that.
 func (w *World) standLocked(c *cvm) {
 	w.enterLocked(c)
-	c.well = c.boot != "" && c.admitted && c.sick == 0 && w.workloads[c.group()].started(c)
+	c.well = c.boot != "" && c.admitted && !c.ill() && w.workloads[c.group()].started(c)
 	w.electLocked(c.group(), "not well")
 }
 
@@ -180,7 +187,7 @@ func (w *World) reportLocked(c *cvm) *controlv1.Report {
 		Sequence: c.sequence, Term: c.seenTerm, State: c.seenState, MemberKnown: true, BootAt: timestamppb.New(c.bootAt),
 		Member: w.memberLocked(c),
 	}
-	if c.sick == 0 && w.workloads[c.group()].started(c) {
+	if !c.ill() && w.workloads[c.group()].started(c) {
 		r.HealthyFor = durationpb.New(time.Since(c.bootAt))
 	}
 	if order := c.told.GetOperation(); order != nil {
@@ -190,7 +197,7 @@ func (w *World) reportLocked(c *cvm) *controlv1.Report {
 }
 
 func (w *World) memberLocked(c *cvm) *controlv1.MemberView {
-	cluster, well := w.workloads[c.group()], c.sick == 0
+	cluster, well := w.workloads[c.group()], !c.ill()
 	out := &controlv1.MemberView{Alive: well, Ready: well, CaughtUp: &well, MayDisrupt: true, Role: controlv1.Role_ROLE_NONE}
 	if !cluster.leads() {
 		return out
@@ -234,6 +241,11 @@ func (c *workload) voteLocked(m *cvm, out *controlv1.MemberView) {
 // obeyLocked does a step: a leader that drains hands over to the first candidate that serves.
 func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.StepResult {
 	step := &controlv1.StepResult{OperationId: order.GetOperationId(), Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE}
+	if order.GetVerb() == controlv1.Verb_VERB_RESTART_SERVICE && !c.restarted[order.GetOperationId()] {
+		c.restarted[order.GetOperationId()] = true
+		w.stopLocked(c, restarted)
+		c.hung = false // it serves from the next look on
+	}
 	if order.GetVerb() != controlv1.Verb_VERB_DRAIN {
 		return step
 	}
@@ -251,6 +263,9 @@ func (w *World) obeyLocked(c *cvm, order *controlv1.OperationOrder) *controlv1.S
 	}
 	return step
 }
+
+// restarted is why the workload of a CVM that stays ends.
+const restarted = "its service restarts"
 
 func (w *World) wellLocked(slot string) bool {
 	c := w.cvms[Cluster+"-"+slot]
@@ -273,6 +288,7 @@ func (w *World) bootLocked(c *cvm, hash string) {
 		w.boots++
 		c.InProgress, c.Status, c.ComposeHash, c.UpdatedAt = false, "running", hash, time.Now()
 		c.boot, c.bootAt, c.drained, c.sequence = fmt.Sprintf("boot-%d", w.boots), time.Now(), map[string]string{}, 0
+		c.restarted, c.hung = map[string]bool{}, false
 	})
 }
 
@@ -331,6 +347,16 @@ func (w *World) ail(ctx context.Context, f plan.Fault, slots ...string) {
 	change(1)
 	w.wait(ctx, f.For)
 	change(-1)
+}
+
+// hang has a member's workload hang until something starts it anew.
+func (w *World) hang(slot string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.cvms[Cluster+"-"+slot]; c != nil && c.boot != "" {
+		c.hung = true
+		w.standLocked(c)
+	}
 }
 
 // third are every third of all members that there are.

@@ -61,6 +61,8 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.store.ExpireSession()
 	case plan.Mute, plan.Sicken:
 		w.ail(ctx, f, f.Target)
+	case plan.Hang:
+		w.hang(f.Target)
 	case plan.Split:
 		w.ail(ctx, f, w.third()...)
 	case plan.Freeze:

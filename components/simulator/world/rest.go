@@ -30,8 +30,7 @@ func (w *World) spec(m plan.Move) group.Spec {
 	s := group.Spec{
 		Name: m.Group, Platform: "phala", Replicas: m.Replicas, ManagementPolicy: group.Parallel,
 		Template: group.Template{
-			Compose: "services:\n  " + m.Group + ":\n    image: example.org/" + m.Group + "@sha256:" + strings.Repeat("a", 64) +
-				"\n    environment:\n      RELEASE: " + m.Release + "\n",
+			Compose: compose(g, m.Release),
 			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
 		},
 		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},
@@ -49,9 +48,29 @@ func (w *World) spec(m plan.Move) group.Spec {
 	if g.Healing != plan.Unhealed {
 		delay := 10
 		s.AutoHealing = &group.AutoHealing{InitialDelaySec: &delay, Replace: g.Healing}
+		if g.Service {
+			s.AutoHealing.Service = m.Group
+		}
 	}
 	s.Normalize()
 	return s
+}
+
+// compose is the text of a release; what the agent may restart says so in it.
+func compose(g plan.Group, release string) string {
+	image := "@sha256:" + strings.Repeat("a", 64)
+	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      RELEASE: " + release + "\n"
+	if !g.Service {
+		return text
+	}
+	return text + `    command: [/run/mesh/exec, --, serve]
+    volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec"]
+    x-cadre: { exec: {} }
+  cadre:
+    image: example.org/cadre` + image + `
+    volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec/` + g.Name + `"]
+volumes: { mesh: {}, commands: { driver_opts: { type: tmpfs, device: tmpfs } } }
+`
 }
 
 // giveUp says that the disks may go of those that were members before and are none any more.

@@ -48,7 +48,7 @@ func (c *cvm) configureLocked(text []byte) {
 // enterLocked has a member that is admitted come into the set, as far as it may.
 func (w *World) enterLocked(c *cvm) {
 	cluster := w.workloads[c.group()]
-	if c.boot == "" || !c.admitted || c.sick > 0 {
+	if c.boot == "" || !c.admitted || c.ill() {
 		return
 	}
 	switch {

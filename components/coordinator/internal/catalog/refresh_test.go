@@ -29,3 +29,20 @@ func TestARefreshLeavesItsMemberInTheRoutes(t *testing.T) {
 		}
 	}
 }
+
+// Routes lead to nobody whose service is restarted, though its Boot stays and may say, for a
+// moment, that it serves.
+func TestRoutesDoNotLeadToAServiceThatIsRestarted(t *testing.T) {
+	for phase, stopped := range map[operation.Phase]bool{
+		operation.Recorded: false, operation.Draining: true, operation.Drained: true, operation.Booting: true, operation.Joining: false, operation.Settling: false,
+	} {
+		v := &view.View{
+			Admissions: map[string]view.Rec[policy.Admission]{slot: {Value: policy.Admission{Group: "pg", Slot: slot, BootID: "b1"}}},
+			Slots:      map[string]view.Rec[group.SlotRecord]{slot: {Value: group.SlotRecord{Group: "pg", Slot: slot, VIP: vip}}},
+			Operations: map[string]view.Rec[operation.Operation]{"op": {Value: operation.Operation{ID: "op", Slot: slot, Kind: operation.Restart, Service: "db", Phase: phase}}},
+		}
+		if m, ok := catalog.MemberOf(v, slot); !ok || m.Draining != stopped {
+			t.Errorf("%s: draining %t, %t", phase, m.Draining, ok)
+		}
+	}
+}

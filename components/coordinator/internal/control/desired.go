@@ -110,10 +110,16 @@ func orderOf(v *view.View, slot, bootID string) *controlv1.OperationOrder {
 
 // order is what an Operation asks of one Boot now; nil: nothing. The Boot that
 // was drained stays drained until it is gone: the order after the platform call
-// is for the Boot that comes next.
+// is for the Boot that comes next. Where a service is restarted, no Boot comes next, unless
+// the CVM boots by itself: then all of it has started anew, and is not ended once more.
 func order(op operation.Operation, bootID string) *controlv1.OperationOrder {
-	if op.Phase == operation.Booting && op.BootBefore != "" && op.BootBefore == bootID {
-		op.Phase = operation.Acting
+	if op.Phase == operation.Booting {
+		switch before := op.BootBefore != "" && op.BootBefore == bootID; {
+		case before && op.Service == "":
+			op.Phase = operation.Acting
+		case !before && op.Service != "":
+			op.Phase = operation.Joining
+		}
 	}
 	current, ok := operation.CurrentOrder(op)
 	if !ok {

@@ -51,3 +51,35 @@ func TestAReturnToServiceStandsUntilSomethingElseIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// TestAServiceIsRestartedByTheBootThatStays: it is the one that obeys. A Boot that came by
+// itself has started all of its services anew, and none is ended once more.
+func TestAServiceIsRestartedByTheBootThatStays(t *testing.T) {
+	t0 := time.Unix(1000, 0)
+	const drain, restart, launch = controlv1.Verb_VERB_DRAIN, controlv1.Verb_VERB_RESTART_SERVICE, controlv1.Verb_VERB_POST_LAUNCH
+	for phase, want := range map[operation.Phase]struct{ stays, next controlv1.Verb }{
+		operation.Drained:  {drain, drain},
+		operation.Booting:  {restart, launch},
+		operation.Joining:  {launch, launch},
+		operation.Settling: {launch, launch},
+		operation.Failed:   {controlv1.Verb_VERB_CANCEL_DRAIN, controlv1.Verb_VERB_CANCEL_DRAIN},
+	} {
+		for _, skipDrain := range []bool{false, true} {
+			if skipDrain && (phase == operation.Drained || phase == operation.Failed) {
+				continue // nobody was drained
+			}
+			op := step("op", phase, t0, 20)
+			op.Value.Kind, op.Value.Service, op.Value.SkipDrain = operation.Restart, "db", skipDrain
+			op.Value.Entered[operation.Booting], op.Value.HealthyDeadline = t0, t0.Add(time.Minute)
+			for boot, verb := range map[string]controlv1.Verb{"boot": want.stays, "next": want.next} {
+				got := desired(t, records(op), boot).GetOperation()
+				if got.GetVerb() != verb || (got.GetService() == "db") != (verb == restart) {
+					t.Errorf("%s, without a drain %t: %s is asked for %s of %q, want %s", phase, skipDrain, boot, got.GetVerb(), got.GetService(), verb)
+				}
+				if verb != drain && phase != operation.Failed && got.GetLimit().AsDuration() != time.Minute {
+					t.Errorf("%s: %s has %s for it, want a minute", phase, boot, got.GetLimit().AsDuration())
+				}
+			}
+		}
+	}
+}

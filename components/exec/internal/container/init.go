@@ -115,6 +115,10 @@ func forThe(s os.Signal) (syscall.Signal, bool) {
 // endings are the signals that end a program which says nothing else.
 var endings = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP}
 
+// stops are the signals that engines end a container with, unless its image names a rarer one.
+// SIGHUP is none of them: workloads reload on it.
+var stops = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT}
+
 // awaitReady waits for admission; a signal that would end the workload ends the wait.
 func awaitReady(mesh string, signals <-chan os.Signal) syscall.Signal {
 	tick := time.NewTicker(readyPoll)

@@ -22,7 +22,7 @@ type workload struct {
 	mu sync.Mutex
 	// pid is 0 between two runs. Guarded by mu.
 	pid int
-	// ending: whatever was asked, the container ends with this run. Guarded by mu.
+	// ending: whatever is asked, the container ends with this run. Guarded by mu.
 	ending bool
 	// again has a value from when a restart is asked for until the new run began; it takes what
 	// is wrong, "" for nothing. Guarded by mu.
@@ -40,11 +40,11 @@ func (w *workload) begin() error {
 }
 
 // passOn gives the workload what is sent to the container. What ends a container ends it also
-// in the middle of a restart.
+// in the middle of a restart, and no restart follows it.
 func (w *workload) passOn(signals <-chan os.Signal) {
 	for s := range signals {
 		if sig, ok := forThe(s); ok {
-			w.signal(sig, slices.Contains(endings, sig))
+			w.signal(sig, slices.Contains(stops, sig))
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (w *workload) passOn(signals <-chan os.Signal) {
 func (w *workload) signal(sig syscall.Signal, ends bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ending = w.ending || ends && w.again != nil
+	w.ending = w.ending || ends
 	if w.pid > 0 {
 		_ = syscall.Kill(w.pid, sig)
 	}
@@ -135,9 +135,13 @@ func (w *workload) next(server int) (over bool, problem error) {
 func (w *workload) restart(stop time.Duration) string {
 	done := make(chan string, 1)
 	w.mu.Lock()
-	if w.again != nil || w.ending || w.pid == 0 {
+	switch {
+	case w.ending || w.pid == 0 && w.again == nil:
 		w.mu.Unlock()
-		return "it ends or starts anew already"
+		return "the container ends"
+	case w.again != nil:
+		w.mu.Unlock()
+		return "it starts anew already"
 	}
 	w.again = done
 	ends := w.pid

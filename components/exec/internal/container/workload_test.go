@@ -71,13 +71,48 @@ func TestAHungWorkloadIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await("the next run", func() bool { return len(r.runs()) == 2 })
-	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it does not hear that: the engine kills it too
 	if err := r.restart(time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	r.await("one more run", func() bool { return len(r.runs()) == 3 })
-	_ = r.cmd.Process.Signal(syscall.SIGKILL)
+	_ = r.cmd.Process.Signal(syscall.SIGKILL) // as the engine does, since it hears nothing else
 	r.wait()
+}
+
+// TestNoRestartFollowsTheContainersEnd: a workload that takes its time to end, as it was told, is
+// not started anew meanwhile. What it merely reloads on tells it nothing of the kind.
+func TestNoRestartFollowsTheContainersEnd(t *testing.T) {
+	for _, stop := range stops {
+		t.Run(stop.String(), func(t *testing.T) {
+			r := newRig(t)
+			r.ready()
+			r.start(`trap 'echo reload >> runs' HUP; for s in TERM INT QUIT; do trap 'echo asked >> runs; until [ -e go ]; do sleep 0.01; done; exit 7' $s; done
+				echo run >> runs; while :; do sleep 0.01; done`)
+			r.await("the run", func() bool { return len(r.runs()) == 1 })
+			_ = r.cmd.Process.Signal(syscall.SIGHUP)
+			r.await("the reload", func() bool { return len(r.runs()) == 2 })
+			r.write("go", "")
+			if err := r.restart(soon); err != nil {
+				t.Errorf("a restart after a reload: %v", err)
+			}
+			r.await("the next run", func() bool { return len(r.runs()) == 4 })
+			if err := os.Remove(filepath.Join(r.dir, "go")); err != nil {
+				t.Fatal(err)
+			}
+			_ = r.cmd.Process.Signal(stop)
+			r.await("the end is asked for", func() bool { return len(r.runs()) == 5 })
+			if err := r.restart(soon); err == nil || !strings.Contains(err.Error(), "the container ends") {
+				t.Errorf("a restart after that: %v", err)
+			}
+			r.write("go", "")
+			if code := r.wait(); code != 7 {
+				t.Errorf("ended with %d", code)
+			}
+			if got := strings.Join(r.runs(), " "); got != "run reload asked run asked" {
+				t.Errorf("runs %q", got)
+			}
+		})
+	}
 }
 
 // TestTheContainersEndGoesBeforeARestart: what ends the container while the workload is about
