@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -36,7 +37,7 @@ func (s *Server) SetMark(ctx context.Context, r *apiv1.SetMarkRequest) (*apiv1.S
 	}
 	s.clearMarkLocked(r.GetKind(), r.GetName())
 	s.marks = append(s.marks, m)
-	s.obeyLocked(r.GetKind(), r.GetName(), true)
+	s.obeyLocked(r.GetName())
 	return &apiv1.SetMarkResponse{Changed: true, Mark: m}, nil
 }
 
@@ -46,7 +47,9 @@ func (s *Server) ClearMark(ctx context.Context, r *apiv1.ClearMarkRequest) (*api
 	if err := s.enter(ctx, "ClearMark"); err != nil {
 		return nil, err
 	}
-	return &apiv1.ClearMarkResponse{Changed: s.clearMarkLocked(r.GetKind(), r.GetName())}, nil
+	changed := s.clearMarkLocked(r.GetKind(), r.GetName())
+	s.obeyLocked(r.GetName())
+	return &apiv1.ClearMarkResponse{Changed: changed}, nil
 }
 
 // ListMarks implements ControlService.
@@ -62,7 +65,6 @@ func (s *Server) clearMarkLocked(kind apiv1.MarkKind, name string) bool {
 	for i, m := range s.marks {
 		if m.GetKind() == kind && m.GetName() == name {
 			s.marks = append(s.marks[:i:i], s.marks[i+1:]...)
-			s.obeyLocked(kind, name, false)
 			return true
 		}
 	}
@@ -73,7 +75,11 @@ func (s *Server) clearMarkLocked(kind apiv1.MarkKind, name string) bool {
 func (s *Server) EndMarks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ended := s.marks
 	s.marks = nil
+	for _, m := range ended {
+		s.obeyLocked(m.GetName())
+	}
 }
 
 // StandingMarks are the marks that stand.
@@ -83,21 +89,42 @@ func (s *Server) StandingMarks() []*apiv1.Mark {
 	return slices.Clone(s.marks)
 }
 
-// obeyLocked has a slot do at once what its drain asks for, where MarksNow says so.
-func (s *Server) obeyLocked(kind apiv1.MarkKind, name string, drained bool) {
-	if kind != apiv1.MarkKind_MARK_KIND_DRAIN || !s.MarksNow {
+// obeyLocked has a slot be at once what its marks ask for, where MarksNow says so. Like the
+// leader it holds the drain of a protected slot; one that is drained already stays so.
+func (s *Server) obeyLocked(slot string) {
+	if !s.MarksNow {
 		return
 	}
 	for _, g := range s.groups {
 		for i := range g.Status.Instances {
-			one := &g.Status.Instances[i]
-			switch {
-			case one.Slot != name:
-			case drained:
-				one.State, one.Drain = client.StateDrained, &group.Mark{Reason: "obeyed"}
-			default:
-				one.State, one.Drain = client.StateAvailable, nil
+			if one := &g.Status.Instances[i]; one.Slot == slot {
+				one.Drain = s.markLocked(apiv1.MarkKind_MARK_KIND_DRAIN, slot)
+				one.Protection = s.markLocked(apiv1.MarkKind_MARK_KIND_PROTECT, slot)
+				obey(one)
 			}
 		}
 	}
+}
+
+func obey(one *group.InstanceStatus) {
+	one.Holds = nil
+	switch {
+	case one.State == client.StateDrained && one.Drain == nil:
+		one.State = client.StateAvailable
+	case one.State == client.StateDrained || one.Drain == nil:
+	case one.Protection != nil:
+		one.Holds = []group.Hold{{Predicate: rollout.HoldProtected, Message: one.Slot + " is protected by an operator: " + one.Protection.Reason}}
+	default:
+		one.State = client.StateDrained
+	}
+}
+
+// markLocked is the mark as the status of a slot has it; nil: it does not stand.
+func (s *Server) markLocked(kind apiv1.MarkKind, name string) *group.Mark {
+	for _, m := range s.marks {
+		if m.GetKind() == kind && m.GetName() == name {
+			return &group.Mark{Reason: m.GetReason(), By: m.GetBy()}
+		}
+	}
+	return nil
 }

@@ -88,7 +88,7 @@ type Server struct {
 	watching chan struct{}
 
 	// MarksNow has marks set at the real time, and slots drained as soon as they are asked to
-	// be. Set it before Start.
+	// be and are not protected. Set it before Start.
 	MarksNow bool
 
 	mu       sync.Mutex // guards all below

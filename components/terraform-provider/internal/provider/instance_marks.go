@@ -43,7 +43,7 @@ func markBlock(text string) schema.SingleNestedBlock {
 	}
 }
 
-// marks are the blocks of m, the harmless one first.
+// marks are the blocks of m, of which one at most is set.
 func (m instance) marks() []slotMark {
 	return []slotMark{{client.MarkProtect, m.Protect}, {client.MarkDrain, m.Drain}}
 }
@@ -63,6 +63,25 @@ func (k slotMark) until() (time.Time, error) {
 		return time.Time{}, nil
 	}
 	return time.Parse(time.RFC3339, text)
+}
+
+// validateMarks refuses what can be no mark, and a drain that would be waited for in vain: the
+// leader holds the drain of a protected slot for as long as the protection stands.
+func (m instance) validateMarks(diags *diag.Diagnostics) {
+	both := true
+	for _, k := range m.marks() {
+		k.validate(diags)
+		both = both && k.sure()
+	}
+	if both {
+		diags.AddAttributeError(path.Root(string(client.MarkDrain)), "drain and protect are both set",
+			"A protection holds the drain, and the slot would never be drained. Take one of them out: drain takes the slot out of service, and nothing else is done about it meanwhile; protect keeps it in service.")
+	}
+}
+
+// sure: the block is there. One that a dynamic block may make, or not, comes with its reason unknown.
+func (k slotMark) sure() bool {
+	return !k.said.IsNull() && !k.said.IsUnknown() && !k.text("reason").IsUnknown()
 }
 
 // validate refuses what can be no mark.

@@ -49,6 +49,19 @@ func standing(s *clienttest.Server) string {
 	return strings.Join(out, "; ")
 }
 
+func stands(t *testing.T, s *clienttest.Server, what, want string) {
+	t.Helper()
+	if got := standing(s); got != want {
+		t.Errorf("%s: %q stands, want %q", what, got, want)
+	}
+}
+
+// Blocks of a slot that is marked until they are taken out.
+const (
+	itsHost   = "  drain {\n    reason = \"its host gets memory\"\n  }\n"
+	aCopyRuns = "  protect {\n    reason = \"a copy runs\"\n  }\n"
+)
+
 // byHand is another client of the same cluster.
 func byHand(t *testing.T, s *clienttest.Server) *client.Client {
 	t.Helper()
@@ -60,49 +73,125 @@ func byHand(t *testing.T, s *clienttest.Server) *client.Client {
 	return cl
 }
 
-func TestASlotIsDrainedAndProtected(t *testing.T) {
+func TestASlotIsDrained(t *testing.T) {
 	program := tofu(t)
 	s, _ := aside(t, markedServer)
 	f := newFolder(t, program)
-	stands := func(what, want string) {
-		t.Helper()
-		if got := standing(s); got != want {
-			t.Errorf("%s: %q stands, want %q", what, got, want)
-		}
-	}
 	later := time.Now().Add(3 * time.Hour).UTC().Format(time.RFC3339)
 	drain := "  drain {\n    reason = \"its host gets memory\"\n    until  = \"" + later + "\"\n  }\n"
-	protect := "  protect {\n    reason = \"a copy runs\"\n  }\n"
-
-	f.write("main.tf", markedSlot(drain+protect))
+	f.write("main.tf", markedSlot(drain))
 	f.must("apply", "-auto-approve")
-	stands("applied", "drain web-1: its host gets memory until a time; protect web-1: a copy runs until taken back")
+	stands(t, s, "applied", "drain web-1: its host gets memory until a time")
 	wants(t, "after it", f.must("plan"), "No changes")
 
-	// Another hand gives the protection another reason, and takes the drain back.
-	cl := byHand(t, s)
-	if _, err := cl.Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
+	if _, err := byHand(t, s).Unmark(t.Context(), client.MarkDrain, "web-1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cl.Unmark(t.Context(), client.MarkDrain, "web-1"); err != nil {
-		t.Fatal(err)
-	}
-	wants(t, "a change by hand", f.must("plan"), `"mine" -> "a copy runs"`, "+ drain {")
+	wants(t, "taken back by hand", f.must("plan"), "+ drain {")
 	f.must("apply", "-auto-approve")
-	stands("put back", "drain web-1: its host gets memory until a time; protect web-1: a copy runs until taken back")
-
-	// An import takes over what stands.
-	other := newFolder(t, program)
-	other.write("main.tf", markedSlot(drain+protect))
-	other.must("import", "cadre_group.web", "web")
-	other.must("import", "cadre_instance.one", "web-1")
-	wants(t, "what was imported", other.must("state", "show", "cadre_instance.one"), "its host gets memory", "a copy runs")
-
-	f.write("main.tf", markedSlot(protect))
-	f.must("apply", "-auto-approve")
-	stands("the drain is taken out", "protect web-1: a copy runs until taken back")
+	stands(t, s, "put back", "drain web-1: its host gets memory until a time")
 	f.must("destroy", "-auto-approve", "-target=cadre_instance.one")
-	stands("destroyed", "")
+	stands(t, s, "destroyed", "")
+}
+
+func TestASlotIsProtected(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, markedServer)
+	f := newFolder(t, program)
+	f.write("main.tf", markedSlot(aCopyRuns))
+	f.must("apply", "-auto-approve")
+	stands(t, s, "applied", "protect web-1: a copy runs until taken back")
+
+	if _, err := byHand(t, s).Mark(t.Context(), client.MarkProtect, "web-1", 0, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "another reason by hand", f.must("plan"), `"mine" -> "a copy runs"`)
+	f.must("apply", "-auto-approve")
+	stands(t, s, "put back", "protect web-1: a copy runs until taken back")
+	f.write("main.tf", markedSlot(""))
+	f.must("apply", "-auto-approve")
+	stands(t, s, "taken out", "")
+}
+
+// A protection holds a drain: one gives way before the other is set.
+func TestADrainAndAProtectionTakeTurns(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, markedServer)
+	f := newFolder(t, program)
+	for _, one := range []struct{ body, stands string }{
+		{aCopyRuns, "protect web-1: a copy runs until taken back"},
+		{itsHost, "drain web-1: its host gets memory until taken back"},
+		{aCopyRuns, "protect web-1: a copy runs until taken back"},
+	} {
+		f.write("main.tf", markedSlot(one.body))
+		f.must("apply", "-auto-approve")
+		stands(t, s, "applied", one.stands)
+		wants(t, "after it", f.must("plan"), "No changes")
+	}
+}
+
+// An import takes over what stands, and the configuration says which of the two is to stay.
+func TestBothMarksAreImported(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, markedServer)
+	f := newFolder(t, program)
+	f.write("main.tf", groupOf("one", 2, quick))
+	f.must("apply", "-auto-approve")
+	cl := byHand(t, s)
+	for _, m := range []struct {
+		kind   client.MarkKind
+		reason string
+	}{{client.MarkProtect, "a copy runs"}, {client.MarkDrain, "its host gets memory"}} {
+		if _, err := cl.Mark(t.Context(), m.kind, "web-1", 0, m.reason); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.write("main.tf", markedSlot(itsHost))
+	f.must("import", "cadre_instance.one", "web-1")
+	wants(t, "what was imported", f.must("state", "show", "cadre_instance.one"), "its host gets memory", "a copy runs")
+	wants(t, "a plan", f.must("plan"), "- protect {")
+	f.must("apply", "-auto-approve")
+	stands(t, s, "applied", "drain web-1: its host gets memory until taken back")
+}
+
+// The leader holds the drain of a protected slot, and an apply would wait for it in vain.
+func TestADrainBesideAProtectionIsRefused(t *testing.T) {
+	program := tofu(t)
+	s, _ := aside(t, markedServer)
+	f := newFolder(t, program)
+	f.write("main.tf", markedSlot(itsHost+aCopyRuns))
+	out, ok := f.run("validate")
+	if wants(t, "both", out, "drain and protect are both set", "Take one of them out"); ok {
+		t.Error("it is valid")
+	}
+
+	// A block that is not known yet may be none; it is refused as soon as it is known.
+	maybe := func(kept string) string {
+		return "variable \"kept\" { type = bool }\nresource \"terraform_data\" \"kept\" { input = var.kept }\n" + markedSlot(itsHost+`  dynamic "protect" {
+    for_each = `+kept+` ? [1] : []
+    content { reason = "a copy runs" }
+  }
+`)
+	}
+	f.write("main.tf", maybe("var.kept"))
+	f.must("validate")
+	for _, run := range []struct {
+		kept string
+		args []string
+	}{
+		{"var.kept", []string{"plan", "-var=kept=true"}},
+		{"terraform_data.kept.output", []string{"apply", "-auto-approve", "-var=kept=true"}},
+	} {
+		f.write("main.tf", maybe(run.kept))
+		out, ok = f.run(run.args...)
+		if wants(t, run.args[0], out, "drain and protect are both set"); ok {
+			t.Errorf("%s goes through", run.args[0])
+		}
+		stands(t, s, run.args[0], "")
+	}
+	f.write("main.tf", maybe("var.kept"))
+	f.must("apply", "-auto-approve", "-var=kept=false")
+	stands(t, s, "only one of them", "drain web-1: its host gets memory until taken back")
 }
 
 // What nobody said here is left to the hands that set it.

@@ -33,9 +33,7 @@ func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.Vali
 			"A slot that is excluded from rollouts stays at the revision that it has. Take one of them out.")
 	}
 	m.validatePin(&resp.Diagnostics)
-	for _, k := range m.marks() {
-		k.validate(&resp.Diagnostics)
-	}
+	m.validateMarks(&resp.Diagnostics)
 }
 
 // validatePin refuses a pin that is no revision, and one beside what says otherwise.

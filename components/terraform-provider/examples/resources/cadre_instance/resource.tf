@@ -33,6 +33,15 @@ resource "cadre_instance" "mended" {
   }
 }
 
+# A slot that stays in service while a copy of its disk runs.
+resource "cadre_instance" "copied" {
+  group   = "db"
+  ordinal = 2
+  protect {
+    reason = "a copy runs"
+  }
+}
+
 # A slot that stays at a revision that is known to work, all 32 digits.
 resource "cadre_instance" "kept" {
   group           = "web"
