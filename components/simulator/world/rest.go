@@ -30,7 +30,7 @@ func (w *World) spec(m plan.Move) group.Spec {
 	s := group.Spec{
 		Name: m.Group, Platform: "phala", Replicas: m.Replicas, ManagementPolicy: group.Parallel,
 		Template: group.Template{
-			Compose: compose(g, m.Release),
+			Compose:      compose(g, m.Release),
 			InstanceType: "tdx.small", OSImage: "dstack-0.5.7",
 		},
 		UpdatePolicy: group.UpdatePolicy{MinReadySeconds: &ready},

@@ -224,8 +224,8 @@ func TestOnlyWhatIsMeasuredIsRestarted(t *testing.T) {
 	if err := r.Restart(t.Context(), "web"); err == nil || !strings.Contains(err.Error(), "EXEC_FORBIDDEN") {
 		t.Errorf("a service without the key: %v", err)
 	}
-	answer = call.Reply{End: call.NotStarted, Problem: "it ends or starts anew already"}
-	if err := r.Restart(t.Context(), "db"); err == nil || !strings.Contains(err.Error(), "already") {
+	answer = call.Reply{End: call.NotStarted, Problem: "the container ends"}
+	if err := r.Restart(t.Context(), "db"); err == nil || !strings.Contains(err.Error(), "container ends") {
 		t.Errorf("refused by init: %v", err)
 	}
 	if err := command.New(t.TempDir(), log).Restart(t.Context(), "db"); err == nil {

@@ -43,7 +43,7 @@ func markBlock(text string) schema.SingleNestedBlock {
 	}
 }
 
-// marks are the blocks of m, of which one at most is set.
+// marks are the blocks of m. A configuration has one of them at most; an import may find both.
 func (m instance) marks() []slotMark {
 	return []slotMark{{client.MarkProtect, m.Protect}, {client.MarkDrain, m.Drain}}
 }
