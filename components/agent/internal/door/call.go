@@ -190,6 +190,15 @@ func (c *counted) Close() error {
 	return nil
 }
 
+// cut reports that nobody reads the body to its end any more: its answer came before that.
+func (c *counted) cut() bool {
+	if c == nil || !c.touched.Load() {
+		return false
+	}
+	err := c.err.Load()
+	return err == nil || !errors.Is(*err, io.EOF)
+}
+
 // failed is why reading the body ended before its end; nil: it did not.
 func (c *counted) failed() error {
 	if c == nil {

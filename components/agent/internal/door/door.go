@@ -192,6 +192,11 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}}
 	}
 	res, err := d.answer(r.Context(), c)
+	if c.body.cut() && r.ProtoMajor == 1 {
+		// The connection ends with the body. A client that was not told would send its next
+		// request on it, and have no answer.
+		w.Header().Set("Connection", "close")
+	}
 	if err != nil {
 		d.fail(w, r, err)
 		return

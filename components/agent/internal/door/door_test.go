@@ -385,6 +385,42 @@ func TestBodiesStream(t *testing.T) {
 	})
 }
 
+// An answer that comes before the body's end ends the connection, and says so: the next request
+// of the workload has one of its own, and is not lost.
+func TestAnAnswerBeforeTheBodysEndTellsThatTheConnectionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.open()
+		w.servers[0].handle = func(rw http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut {
+				return false
+			}
+			_, _ = io.ReadFull(r.Body, make([]byte, 4))
+			rw.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		body, in := io.Pipe()
+		defer in.Close()
+		go func() { _, _ = io.WriteString(in, "one\n") }()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://127.0.0.1:8500/v1/kv/x", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = 8
+		res, err := w.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusForbidden || !res.Close {
+			t.Errorf("answered %s, and that the connection ends: %t", res.Status, res.Close)
+		}
+		if status, text, _ := w.ask(http.MethodGet, "/v1/kv/x", nil); status != http.StatusOK {
+			t.Errorf("the next request: %d %s", status, text)
+		}
+	})
+}
+
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
