@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +24,12 @@ func (r *rig) runs() []string {
 func (r *rig) restart(stop time.Duration) error {
 	r.t.Helper()
 	r.await("the socket", func() bool { _, err := os.Stat(filepath.Join(r.commands, call.SocketName)); return err == nil })
-	return call.Restart(r.t.Context(), r.commands, stop)
+	// The socket stands there a moment before anybody listens.
+	for end := time.Now().Add(soon); ; time.Sleep(2 * time.Millisecond) {
+		if err := call.Restart(r.t.Context(), r.commands, stop); !errors.Is(err, call.ErrNotThere) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // TestTheWorkloadStartsAnew: in the same container, with the environment as it is by now, and
@@ -35,8 +41,9 @@ func TestTheWorkloadStartsAnew(t *testing.T) {
 	// What stays behind ignores what asks it to end, in a session of its own.
 	r.start(`if [ -e runs ]; then echo "$CADRE_SLOT" >> runs; exec sleep 600; fi
 		echo "$CADRE_SLOT" >> runs
+		trap 'echo bye >> runs; exit 0' TERM
 		setsid sh -c 'trap "" TERM; echo x; while :; do sleep 1; done' > "` + left.path + `" &
-		trap 'echo bye >> runs; exit 0' TERM; while :; do sleep 0.01; done`)
+		while :; do sleep 0.01; done`)
 	left.begun(t)
 	r.replace("mesh/env", "CADRE_SLOT='web-1'\n")
 	if err := r.restart(soon); err != nil {
