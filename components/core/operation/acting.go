@@ -329,7 +329,7 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 		}
 		return effectUnknown
 	}
-	if !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore) {
+	if op.updated(p) {
 		return effectSeen
 	}
 	if op.Part == PartRestart && settled && !p.Running && now.Sub(op.Entered[Acting]) < f.Limits.Unknown {
@@ -352,15 +352,15 @@ func (op Operation) givesUnseen(f Facts) bool {
 // once more: the same ones, at the price of one more boot in the step of this Slot.
 func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
 	p := f.Platform
-	switch {
-	case p == nil || p.InProgress || op.replaced(f):
+	if p == nil || p.InProgress || op.replaced(f) {
 		return effectUnknown
-	case !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore):
-		return effectSeen
-	case settled:
-		return effectAbsent
 	}
-	return effectUnknown
+	return presence(op.updated(p), settled)
+}
+
+// updated: the platform tells of a change of the CVM after the call was decided.
+func (op Operation) updated(p *PlatformView) bool {
+	return !op.UpdatedBefore.IsZero() && p.UpdatedAt.After(op.UpdatedBefore)
 }
 
 // hashTells reports that the compose hash shows which content the CVM has.

@@ -80,7 +80,7 @@ func (m *member) former(i *Instance) bool {
 // removed: the Slot is wanted again, and its CVM is gone by our own deletion, which
 // somebody asked for with its disk: it did not get lost.
 func (w *world) removed(m *member) bool {
-	return !m.condemned && m.vanished() && w.obs.Platform.Known && m.removal != nil && m.removal.VMUUID == m.record.VMUUID
+	return !m.condemned && m.vanished() && w.obs.Platform.Known && m.tookAway()
 }
 
 // unbind moves the CVM that a Replace makes way for into the Slot's lineage, once it is

@@ -68,7 +68,7 @@ func (w *world) refreshes(m *member) bool {
 // Boot is admitted at something else, so that it can prove it as it is. A CVM that is not what
 // its Revision says boots again, whatever changed, and so does one that is in a step.
 func (w *world) attestable(m *member) bool {
-	i, wanted := m.seen.Instance, w.rec.Revisions[m.want.revision].ComposeHash
+	i := m.seen.Instance
 	switch {
 	case !i.Running(), i.BootError != "", m.observed == "", m.observed == m.want.revision, m.moved != nil, m.provenElsewhere():
 		return false
@@ -79,7 +79,13 @@ func (w *world) attestable(m *member) bool {
 	case m.record.Assigned != m.observed && m.record.Assigned != "":
 		return false // it may be about to boot what it was given
 	}
-	return (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(m.want.revision))
+	return w.measuredAs(i, m.want.revision)
+}
+
+// measuredAs: the CVM is what the Revision measures, as far as is known.
+func (w *world) measuredAs(i *Instance, revision string) bool {
+	wanted := w.rec.Revisions[revision].ComposeHash
+	return (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(revision))
 }
 
 // tooHarsh is the first outdated member whose update takes more than the spec allows, or nil.

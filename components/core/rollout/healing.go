@@ -158,8 +158,8 @@ type rung struct {
 }
 
 // heals is the rung that m is at: the service that the spec names is restarted, where the agent
-// can; then its CVM, max_attempts times; where that many restarts failed in one outage, or there is no CVM left, it gets another one, once, if the
-// spec says "auto" (R115). No CVM goes for that which runs, by the platform's word: an
+// can; then its CVM, max_attempts times; where that many restarts failed in one outage, or there
+// is no CVM left, it gets another one, once, if the spec says "auto" (R115). No CVM goes for that which runs, by the platform's word: an
 // agent that cannot be heard is no reason to give up a disk (R125). ok is false where nothing
 // is to be healed, or only a person may.
 func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
@@ -185,9 +185,8 @@ func (m *member) serviceSpent() bool {
 	if h := m.record.Heals; h != nil && (h.Services >= group.ServiceRestarts || h.Attempts > 0) {
 		return true
 	}
-	outage := m.record.UnavailableSince
 	return slices.ContainsFunc(m.healed, func(op *operation.Operation) bool {
-		return op.Cause == operation.CauseService && !outage.IsZero() && !outage.After(op.CreatedAt)
+		return op.Cause == operation.CauseService && m.inOutage(op)
 	})
 }
 
@@ -195,9 +194,8 @@ func (m *member) serviceSpent() bool {
 // not help. Those of a CVM that ran say nothing about one that is down.
 func (m *member) failedHeals() (n int) {
 	for _, op := range m.healed {
-		outage := m.record.UnavailableSince
 		failed := op.Phase == operation.Failed && (op.Cause == operation.CauseDeadline || op.Cause == operation.CauseBootError)
-		if op.Kind == operation.Restart && op.Down && failed && op.Calls > 0 && !outage.IsZero() && !outage.After(op.CreatedAt) {
+		if op.Kind == operation.Restart && op.Down && failed && op.Calls > 0 && m.inOutage(op) {
 			n++
 		}
 	}
@@ -212,11 +210,16 @@ func (m *member) hangs() bool {
 	}
 	for _, op := range slices.Backward(m.healed) {
 		if op.Kind == operation.Restart && op.Service == "" {
-			outage := m.record.UnavailableSince
-			return failedWay(op) == noBoot && op.Calls > 0 && !m.cameAfter(op.EndedAt) && !outage.IsZero() && !outage.After(op.CreatedAt)
+			return failedWay(op) == noBoot && op.Calls > 0 && !m.cameAfter(op.EndedAt) && m.inOutage(op)
 		}
 	}
 	return false
+}
+
+// inOutage: op was recorded since m is away.
+func (m *member) inOutage(op *operation.Operation) bool {
+	away := m.record.UnavailableSince
+	return !away.IsZero() && !away.After(op.CreatedAt)
 }
 
 // cameAfter: a Boot of m was admitted after at.

@@ -161,12 +161,14 @@ func (w *world) holdsOfNewcomers(m *member) []Hold {
 
 // holdsOfSet are the rules of who comes into the workload's set, and who leaves it.
 func (w *world) holdsOfSet(c candidate, l look) []Hold {
+	if w.ending() {
+		return nil
+	}
+	if holds := w.holdsOfFounding(c); len(holds) > 0 {
+		return holds
+	}
 	changes := group.ChangesSet(w.spec)
 	switch {
-	case w.ending():
-		return nil
-	case len(w.holdsOfFounding(c)) > 0:
-		return w.holdsOfFounding(c)
 	case c.kind == operation.Create:
 		return w.holdsOfJoining(c, l)
 	case changes && c.kind == operation.Replace:
@@ -337,8 +339,11 @@ func (w *world) isOut(m *member) bool {
 
 // deleted: the CVM that m is bound to was deleted by us.
 func (w *world) deleted(m *member) bool {
-	return m.missing() || m.removal != nil && m.removal.VMUUID == m.record.VMUUID
+	return m.missing() || m.tookAway()
 }
+
+// tookAway: the last deletion of ours was of the CVM that m is bound to.
+func (m *member) tookAway() bool { return m.removal != nil && m.removal.VMUUID == m.record.VMUUID }
 
 // mayEnd: nothing keeps a Slot that is to go, and its disk may go with it. A CVM that is not
 // listed may show again with its disk; a member that was taken out of its set cannot come back.

@@ -110,8 +110,7 @@ func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
 	if o == nil || o.Instance == nil || o.Admission == nil || o.Admission.Revision != r.Assigned {
 		return false
 	}
-	i, wanted := o.Instance, w.rec.Revisions[to].ComposeHash
-	return i.Running() && i.BootError == "" && (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(to))
+	return o.Instance.Running() && o.Instance.BootError == "" && w.measuredAs(o.Instance, to)
 }
 
 // leftAlone: an operator's mark keeps the Slot from its update.
