@@ -179,6 +179,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return runAll(parts,
 		func(ctx context.Context) error { return server.Run(ctx, listener) },
 		a.disk.Run,
+		a.runBeat,
 		a.member.Run,
 		a.checker.Run,
 		a.backends.Run,

@@ -19,6 +19,9 @@ type Parent interface {
 	NewKey() (*ecdsa.PrivateKey, error)
 	// Run is how many processes there were before this one.
 	Run() (uint32, error)
+	// Beat says that this process gets on. After the first one it is ended when it says so no
+	// more for a minute, and another takes its place.
+	Beat() error
 	// Listen and ListenPacket are as overlay.Listener wants them.
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 	ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
@@ -62,3 +65,6 @@ func (a *alone) NewKey() (*ecdsa.PrivateKey, error) { return a.Key() }
 
 // Run implements Parent.
 func (*alone) Run() (uint32, error) { return 0, nil }
+
+// Beat implements Parent.
+func (*alone) Beat() error { return nil }

@@ -36,6 +36,9 @@ type Watcher struct {
 	state   atomic.Pointer[State]
 	changes latest.Value[struct{}]
 	active  atomic.Bool
+	// began is when the observation under way began, in ns since started; 0: there is none.
+	began   atomic.Int64
+	started time.Time
 	kick    chan struct{}
 	// changed is when the view last moved; of Run's goroutine alone.
 	changed time.Time
@@ -47,7 +50,7 @@ type Watcher struct {
 
 // NewWatcher starts with the driver "none" as unknown.
 func NewWatcher(log *slog.Logger) *Watcher {
-	w := &Watcher{log: log, kick: make(chan struct{}, 1)}
+	w := &Watcher{log: log, kick: make(chan struct{}, 1), started: time.Now()}
 	w.state.Store(&State{View: driver.View{Role: driver.RoleUnknown}})
 	return w
 }
@@ -75,6 +78,15 @@ func (w *Watcher) Driver() driver.Driver {
 
 // State returns the newest state.
 func (w *Watcher) State() State { return *w.state.Load() }
+
+// Looking is for how long the present observation has been under way; 0 between two. It should
+// stay near what one may take (2 s): a driver that hears no context hangs.
+func (w *Watcher) Looking() time.Duration {
+	if began := w.began.Load(); began > 0 {
+		return time.Since(w.started) - time.Duration(began)
+	}
+	return 0
+}
 
 // Changes wakes whoever waits for another state; small moves of the lag do not count.
 func (w *Watcher) Changes() *latest.Value[struct{}] { return &w.changes }
@@ -130,6 +142,8 @@ func (w *Watcher) observe(ctx context.Context) {
 	if d == nil {
 		return
 	}
+	w.began.Store(max(1, int64(time.Since(w.started))))
+	defer w.began.Store(0)
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	view, err := d.Observe(ctx)

@@ -7,6 +7,7 @@
 //	     │ ─── the key ──────────────────────────────► │
 //	     │ ◄── run ─────────────────────────────────── │
 //	     │ ─── how many workers there were before ───► │
+//	     │ ◄── beat, each 5 s ──────────────────────── │
 //	     │ ◄── listen tcp 127.0.10.1:5432 ──────────── │
 //	     │ ─── the socket (SCM_RIGHTS) ──────────────► │
 //	     │ ◄── release tcp 127.0.10.1:5432 ─────────── │
@@ -14,6 +15,9 @@
 // A worker that dies is started again at once and is the same Boot, since it gets the same
 // key. Connections that come meanwhile wait in the sockets' backlogs. The container's end is
 // the parent's end, and so the Boot's.
+//
+// A worker that said it gets on, and says nothing for a minute, hangs: it prints where each of
+// its goroutines is (SIGQUIT), and another one takes its place.
 //
 // The parent talks to nobody but its worker, and parses nothing that comes from outside.
 // The worker could do all that the parent does for it: the protocol is bounded so that a

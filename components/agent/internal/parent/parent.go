@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -28,7 +29,7 @@ type Config struct {
 	Log *slog.Logger
 
 	// Smaller in tests; zero means the default.
-	steady, stop time.Duration
+	steady, stop, look time.Duration
 }
 
 // Run keeps a worker running until ctx ends, and then stops it in order. It returns the
@@ -46,6 +47,9 @@ func Run(ctx context.Context, cfg Config) int {
 	if cfg.stop == 0 {
 		cfg.stop = stopLimit
 	}
+	if cfg.look == 0 {
+		cfg.look = lookEvery
+	}
 	var sessions []name
 	for network, address := range cfg.Sessions {
 		sessions = append(sessions, name{network: network, address: address})
@@ -60,12 +64,15 @@ func Run(ctx context.Context, cfg Config) int {
 	return code
 }
 
-// parent is owned by one goroutine at a time: run's, and while a worker runs that of serve.
+// parent is owned by one goroutine at a time: run's, and while a worker runs that of serve. Of it
+// only beats is read by run then.
 type parent struct {
 	cfg     Config
 	key     []byte
 	started uint32
 	sockets *sockets
+	// beats of the present worker.
+	beats atomic.Uint64
 }
 
 func (p *parent) run(ctx context.Context) (int, error) {
@@ -125,6 +132,7 @@ func (p *parent) once(ctx context.Context) (exit, error) {
 		return exit{}, err
 	}
 	p.started++
+	p.beats.Store(0)
 	p.sockets.begin(time.Now())
 	served := make(chan struct{})
 	go func() { //nolint:contextcheck // it ends with the worker, and waits for nobody else
@@ -135,22 +143,49 @@ func (p *parent) once(ctx context.Context) (exit, error) {
 		_ = conn.Close()
 		<-served
 	}()
-	select {
-	case ended := <-worker.done:
+	if ended, over := p.watch(ctx, worker); over {
 		return ended, nil
-	case <-ctx.Done():
 	}
-	worker.signal(syscall.SIGTERM)
+	return p.end(worker, syscall.SIGTERM), nil
+}
+
+// watch waits for the worker's end, or for ctx's: then it still runs. One that hangs is ended.
+func (p *parent) watch(ctx context.Context, worker process) (_ exit, over bool) {
+	var (
+		look  = time.NewTicker(p.cfg.look)
+		known pulse
+		hung  bool
+	)
+	defer look.Stop()
+	for {
+		select {
+		case ended := <-worker.done:
+			return ended, true
+		case <-ctx.Done():
+			return exit{}, false
+		case <-look.C:
+		}
+		if known, hung = known.look(p.beats.Load()); hung {
+			p.cfg.Log.Error("the worker hangs: it tells what it is at, and is started again")
+			// Go programs print where each goroutine is, and end.
+			return p.end(worker, syscall.SIGQUIT), true
+		}
+	}
+}
+
+// end tells the worker to end, and kills it when it does not.
+func (p *parent) end(worker process, how syscall.Signal) exit {
+	worker.signal(how)
 	limit := time.NewTimer(p.cfg.stop)
 	defer limit.Stop()
 	select {
 	case ended := <-worker.done:
-		return ended, nil
+		return ended
 	case <-limit.C:
 	}
 	p.cfg.Log.Warn("the worker does not end, it is killed", "after", p.cfg.stop.String())
 	worker.signal(syscall.SIGKILL)
-	return <-worker.done, nil
+	return <-worker.done
 }
 
 // serve answers a worker until it has gone or says what no worker says.
@@ -192,6 +227,8 @@ func (p *parent) answer(conn *net.UnixConn, r request) error {
 		value = p.key
 	case verbRun:
 		value = strconv.AppendUint(nil, uint64(p.started-1), 10)
+	case verbBeat:
+		p.beats.Add(1)
 	case verbRelease:
 		p.sockets.release(r.name, time.Now())
 	case verbListen:

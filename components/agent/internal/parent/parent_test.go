@@ -46,6 +46,7 @@ func playParent() {
 	os.Exit(Run(ctx, Config{
 		Command: append([]string{os.Args[0]}, os.Args[1:]...), Sessions: map[string]string{"udp4": "0.0.0.0:0"},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), steady: steadyOf(), stop: 300 * time.Millisecond,
+		look: 20 * time.Millisecond,
 	}))
 }
 
@@ -148,6 +149,11 @@ func (p *part) talk(conn net.Conn) {
 			p.key = key
 			p.mu.Unlock()
 			p.tell(conn)
+		case "beat":
+			must(p.worker.Beat())
+		case "beat and stop":
+			must(p.worker.Beat())
+			must(syscall.Kill(os.Getpid(), syscall.SIGSTOP))
 		case "orphan":
 			// A child of a child that has ended.
 			out, err := exec.Command("sh", "-c", "sleep 0 & echo $!").Output()
@@ -259,6 +265,28 @@ func TestAWorkerThatDiesIsTheSameBootAgain(t *testing.T) {
 	}
 	if text := r.log.String(); !strings.Contains(text, "signal=killed") || !strings.Contains(text, "code=2") || !strings.Contains(text, "code=3") {
 		t.Errorf("the log does not say how the workers ended:\n%s", text)
+	}
+}
+
+// One that hangs so that it still can, says where; one that is stopped cannot, and is killed.
+func TestAWorkerThatHangsIsStartedAgain(t *testing.T) {
+	for _, how := range []string{"beat", "beat and stop"} {
+		r := begin(t)
+		conn, d, before := r.dial()
+		say(t, conn, how)              // and nothing more
+		for d.Decode(&told{}) == nil { //nolint:revive // until its end
+		}
+		_, _, after := r.dial()
+		if after.Boot != before.Boot || after.Run != before.Run+1 {
+			t.Errorf("%s: %+v, before %+v", how, after, before)
+		}
+		text := r.log.String()
+		if !strings.Contains(text, "the worker hangs") {
+			t.Errorf("%s: the log does not say why it ended:\n%s", how, text)
+		}
+		if how == "beat" && (!strings.Contains(text, "SIGQUIT: quit") || !strings.Contains(text, "playWorker")) {
+			t.Errorf("it does not tell where it hangs:\n%s", text)
+		}
 	}
 }
 

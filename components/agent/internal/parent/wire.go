@@ -25,6 +25,8 @@ const (
 	verbNewKey verb = "new-key"
 	// verbRun asks how many workers there were before this one.
 	verbRun verb = "run"
+	// verbBeat says that the worker gets on.
+	verbBeat verb = "beat"
 	// verbListen asks for a socket.
 	verbListen verb = "listen"
 	// verbRelease says that the worker needs a socket no more.
@@ -58,7 +60,7 @@ func parseRequest(data []byte) (request, error) {
 	fields := strings.Split(string(data), " ")
 	r := request{verb: verb(fields[0])}
 	switch r.verb {
-	case verbKey, verbNewKey, verbRun:
+	case verbKey, verbNewKey, verbRun, verbBeat:
 		if len(fields) == 1 {
 			return r, nil
 		}

@@ -8,7 +8,7 @@ import (
 
 func TestTOK22_ARequestIsReadStrictly(t *testing.T) {
 	for _, r := range []request{
-		{verb: verbKey}, {verb: verbNewKey}, {verb: verbRun},
+		{verb: verbKey}, {verb: verbNewKey}, {verb: verbRun}, {verb: verbBeat},
 		{verb: verbListen, name: name{"tcp", "127.0.0.1:80"}}, {verb: verbRelease, name: name{"tcp", "[::1]:80"}},
 	} {
 		if got, err := parseRequest(r.encode()); err != nil || got != r {
@@ -16,7 +16,7 @@ func TestTOK22_ARequestIsReadStrictly(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", " ", "key ", "key x", "keys", "listen", "listen tcp", "listen tcp a b", "LISTEN tcp a",
+		"", " ", "key ", "key x", "keys", "beat 1", "listen", "listen tcp", "listen tcp a b", "LISTEN tcp a",
 		"listen tcp " + strings.Repeat("a", requestLimit),
 	} {
 		if got, err := parseRequest([]byte(text)); err == nil {

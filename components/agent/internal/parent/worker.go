@@ -59,6 +59,13 @@ func (w *Worker) Run() (uint32, error) {
 	return uint32(n), nil
 }
 
+// Beat tells the parent that this worker gets on. After the first one the parent ends a worker that
+// says so no more for a minute, and starts another of the same Boot: call it each BeatEvery.
+func (w *Worker) Beat() error {
+	_, _, err := w.ask(request{verb: verbBeat})
+	return err
+}
+
 func (w *Worker) key(v verb) (*ecdsa.PrivateKey, error) {
 	value, _, err := w.ask(request{verb: v})
 	if err != nil {
