@@ -2,7 +2,7 @@ package parent
 
 import "testing"
 
-func TestR121_WhenAWorkerHangs(t *testing.T) {
+func TestWhenAWorkerHangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		beats []uint64 // heard by each look
 		want  bool
