@@ -90,7 +90,7 @@ var fields = []Field{
 	{Path: "auto_healing_policies.replace", Class: ActionNone, Default: "`ask`", Line: "`ask` or `auto`: whether a slot whose CVM is gone, or that no restart healed, gets another CVM with an empty disk by itself."},
 
 	{Path: "restart_policy", Line: "Which failures a CVM is restarted for, and how often. Only with `auto_healing_policies`."},
-	{Path: "restart_policy.on", Class: ActionNone, Default: "both", Line: "`unhealthy`: it runs and does not work, or is silent; `exit`: it stopped, does not boot or is gone."},
+	{Path: "restart_policy.on", Class: ActionNone, Default: "both", Line: "`unhealthy`: it runs and does not work, or is silent; `exit`: it stopped, does not boot or is gone, also because its host rebooted. `always` is both; `never` neither, so that what is ill is shown and left alone."},
 	{Path: "restart_policy.max_attempts", Class: ActionNone, Default: "5", Range: "1 to 8", Line: "Attempts in a row."},
 	{Path: "restart_policy.window", Class: ActionNone, Default: "`1h`", Range: "`1m` to `24h`", Line: "Time of health after which attempts are forgotten."},
 

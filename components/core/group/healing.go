@@ -31,7 +31,8 @@ const (
 // RestartPolicy says which failures healing restarts a CVM for, and how often.
 type RestartPolicy struct {
 	// On: "unhealthy", a member that runs and does not work, or is silent; "exit", a CVM that
-	// stopped, did not boot or is gone. Absent: both.
+	// stopped, did not boot or is gone, also because its host rebooted. "always" is both, and so
+	// is absent; "never" is neither, so that a group shows what is ill and is left alone.
 	On []string `json:"on,omitempty"`
 	// MaxAttempts in a row, 1..8, default 5. After them the next rung follows, or the Slot
 	// is left as it is for an operator (R118).
@@ -44,7 +45,12 @@ type RestartPolicy struct {
 const (
 	OnUnhealthy = "unhealthy"
 	OnExit      = "exit"
+	OnAlways    = "always"
+	OnNever     = "never"
 )
+
+// hostReboot is a word of the field that no platform can answer for.
+const hostReboot = "host_reboot"
 
 // Defaults and bounds of healing.
 const (
@@ -104,7 +110,8 @@ const ServiceRestarts = 2
 
 // HealsOn reports whether such failures are healed.
 func (s Spec) HealsOn(failure string) bool {
-	return s.AutoHealing != nil && (len(s.RestartPolicy.On) == 0 || slices.Contains(s.RestartPolicy.On, failure))
+	on := s.RestartPolicy.On
+	return s.AutoHealing != nil && (len(on) == 0 || slices.Contains(on, OnAlways) || slices.Contains(on, failure))
 }
 
 func (v *validator) healing(s Spec) {
@@ -129,8 +136,12 @@ func (v *validator) healing(s Spec) {
 	for i, on := range p.On {
 		path := fmt.Sprintf("%s.on[%d]", policy, i)
 		switch {
-		case on != OnUnhealthy && on != OnExit:
-			v.add(path, "", "%q is unknown: use %q or %q", on, OnUnhealthy, OnExit)
+		case on == hostReboot:
+			v.add(path, "", "%q is not told apart by any platform: use %q, which a reboot of the host shows as", on, OnExit)
+		case on != OnUnhealthy && on != OnExit && on != OnAlways && on != OnNever:
+			v.add(path, "", "%q is unknown: use %q, %q, %q or %q", on, OnUnhealthy, OnExit, OnAlways, OnNever)
+		case len(p.On) > 1 && (on == OnAlways || on == OnNever):
+			v.add(path, "", "%q stands alone: remove it, or the others", on)
 		case slices.Contains(p.On[:i], on):
 			v.add(path, "", "%q stands twice", on)
 		}

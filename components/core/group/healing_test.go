@@ -26,7 +26,16 @@ func TestHealingHasDefaults(t *testing.T) {
 	if s.HealsOn(OnUnhealthy) || !s.HealsOn(OnExit) {
 		t.Error("a policy that names one failure heals another")
 	}
-	s.AutoHealing = nil
+	for on, want := range map[string]bool{OnAlways: true, OnNever: false} {
+		s.RestartPolicy.On = []string{on}
+		if s.HealsOn(OnUnhealthy) != want || s.HealsOn(OnExit) != want {
+			t.Errorf("%s heals otherwise", on)
+		}
+		if got := problems(t, s); len(got) > 0 {
+			t.Errorf("%s: %v", on, got)
+		}
+	}
+	s.AutoHealing, s.RestartPolicy.On = nil, nil
 	if s.HealsOn(OnExit) {
 		t.Error("healed without auto_healing_policies")
 	}
@@ -42,13 +51,15 @@ func TestHealingIsNoPartOfTheRevision(t *testing.T) {
 func TestHealingIsJudgedAtOnce(t *testing.T) {
 	s := healing(func(s *Spec) {
 		s.AutoHealing = &AutoHealing{HealthCheck: "nobody", InitialDelaySec: ptr(4000), Replace: "always"}
-		s.RestartPolicy = RestartPolicy{On: []string{"exit", "host_reboot", "exit"}, MaxAttempts: ptr(0), Window: Duration(time.Second)}
+		s.RestartPolicy = RestartPolicy{On: []string{"exit", "host_reboot", "exit", "sometimes", "never"}, MaxAttempts: ptr(0), Window: Duration(time.Second)}
 	})
 	want := []string{
 		`auto_healing_policies.health_check: "nobody" is the name of no health_check of this group`,
 		"auto_healing_policies.initial_delay_sec: is 4000: must be 0 to 3600",
 		`auto_healing_policies.replace: "always" is unknown: use "ask" or "auto"`,
-		`restart_policy.on[1]: "host_reboot" is unknown: use "unhealthy" or "exit"`,
+		`restart_policy.on[1]: "host_reboot" is not told apart by any platform: use "exit", which a reboot of the host shows as`,
+		`restart_policy.on[3]: "sometimes" is unknown: use "unhealthy", "exit", "always" or "never"`,
+		`restart_policy.on[4]: "never" stands alone: remove it, or the others`,
 		`restart_policy.on[2]: "exit" stands twice`,
 		"restart_policy.max_attempts: is 0: must be 1 to 8",
 		"restart_policy.window: is 1s: must be 1m0s to 24h0m0s",
