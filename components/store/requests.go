@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,6 +49,13 @@ type QueueRequest struct {
 	Group string `json:"group,omitempty"`
 	// Slot of a restart, replace or release.
 	Slot string `json:"slot,omitempty"`
+	// VMUUID and InstanceID are the CVM that a restart or replace is about; "" is whichever the
+	// Slot has when its turn comes. Once the Slot has another, nothing is done.
+	VMUUID     string `json:"vm_uuid,omitempty"`
+	InstanceID string `json:"instance_id,omitempty"`
+	// Gone of a replace: the platform did not list the CVM when it was asked for. One that is
+	// listed again by its turn is not replaced.
+	Gone bool `json:"gone,omitempty"`
 	// Operation and As of a resolve.
 	Operation string     `json:"operation,omitempty"`
 	As        Resolution `json:"as,omitempty"`
@@ -113,6 +121,12 @@ func (q QueueRequest) checkValues() error {
 		}
 	}
 	switch {
+	case (q.VMUUID != "" || q.InstanceID != "") && q.Kind != RequestRestart && q.Kind != RequestReplace:
+		return fmt.Errorf("vm_uuid, instance_id: a %s has none", q.Kind)
+	case len(q.VMUUID) > 128 || len(q.InstanceID) > 128:
+		return errors.New("vm_uuid, instance_id: at most 128 bytes each")
+	case q.Gone && q.Kind != RequestReplace:
+		return fmt.Errorf("gone: a %s has none", q.Kind)
 	case q.Kind == RequestRetry && !nameGrammar.MatchString(q.Group):
 		return fmt.Errorf("group: %.80q is not the name of a group", q.Group)
 	case q.Operation != "" && !idGrammar.MatchString(q.Operation):

@@ -80,7 +80,7 @@ func (w *world) answered() []string {
 		switch r.Kind {
 		case RequestRestart, RequestReplace:
 			m := w.find(r.Slot)
-			done = done || m == nil || m.missing() && m.open == nil
+			done = done || m == nil || m.open == nil && (m.missing() || w.outlived(m, r))
 			if m != nil && r.Kind == RequestRestart {
 				// Nothing is there to restart, and what takes its place is not meant.
 				done = done || m.vanished() && m.open == nil && w.obs.Platform.Known

@@ -30,6 +30,11 @@ type Request struct {
 	As     string
 	Reason string
 	By     string
+	// VMUUID and InstanceID are the CVM that is meant by a restart or replace, as its Slot was
+	// bound when it was asked for; "" is whichever the Slot has. Gone: the platform did not list it.
+	VMUUID     string
+	InstanceID string
+	Gone       bool
 	// Spent: an Operation bears its id already, so that nothing is to be done.
 	Spent bool
 }
@@ -60,7 +65,7 @@ func (w *world) joinRequests() {
 		switch r.Kind {
 		case RequestRestart, RequestReplace:
 			m := w.find(r.Slot)
-			if m != nil && (m.request == nil || r.before(*m.request)) {
+			if m != nil && !w.outlived(m, r) && (m.request == nil || r.before(*m.request)) {
 				m.request = &r
 			}
 		case RequestRetry:
@@ -70,6 +75,13 @@ func (w *world) joinRequests() {
 		case RequestResolve:
 		}
 	}
+}
+
+// outlived: what was asked for is about a CVM that m has no more, or that was gone and is back. It may
+// have waited for days, or stand twice: the disk that it would cost now is another one, or well.
+func (w *world) outlived(m *member, r Request) bool {
+	other := r.VMUUID != "" && r.VMUUID != m.record.VMUUID || r.InstanceID != "" && r.InstanceID != m.record.InstanceID
+	return other || r.Gone && w.obs.Platform.Known && m.seen.Instance != nil
 }
 
 // asked: an operator asks for kind at m.

@@ -92,6 +92,10 @@ func operatorEvents() []event {
 			s.asked++
 			r.ID = fmt.Sprintf("q%d", s.asked)
 		}
+		if r.Slot != "" { // as the API asks
+			bound := s.c.store.slots[r.Slot]
+			r.VMUUID, r.InstanceID, r.Gone = bound.VMUUID, bound.InstanceID, r.Kind == rollout.RequestReplace && len(s.c.w.listed(r.Slot)) == 0
+		}
 		s.c.store.requests = append(s.c.store.requests, r)
 	}
 	return []event{

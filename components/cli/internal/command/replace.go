@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/core/operation"
 )
 
 func (a *App) instanceReplace() *cobra.Command {
@@ -52,10 +53,13 @@ func (a *App) rolloutRetry() *cobra.Command {
 	var reason string
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "retry GROUP", Short: "Let a rollout go on that has failed", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "retry GROUP", Short: "Let go on what a group gave up: a failed rollout, healing, a refused step", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: `For a rollout that is FAILED and whose cause is mended: a full host, a missing image, a
 platform that was down. Its clocks begin anew, the steps that failed are forgiven, and
 it goes on to the revision that it was going to.
+
+So does healing that stands still for a shared cause (the condition SharedCause), and a step
+that the platform refused six times in a row (the hold refused), whatever the rollout's state.
 
 This is not ` + "`cadre rollout resume`" + `, which takes back a pause that an operator made and does
 nothing about a failure. To go to another revision, apply another spec.`,
@@ -70,8 +74,11 @@ nothing about a failure. To go to another revision, apply another spec.`,
 					return err
 				}
 				if err := a.show(out, func(render.Style) string {
-					if !out.Changed {
-						return fmt.Sprintf("the rollout of %s has not failed (%s): nothing is changed\n", args[0], orNone(out.State))
+					switch {
+					case !out.Changed:
+						return fmt.Sprintf("the rollout of %s has not failed (%s), and nothing else waits for a retry: nothing is changed\n", args[0], orNone(out.State))
+					case operation.RolloutState(out.State) != operation.FailedState:
+						return fmt.Sprintf("what %s gave up is tried again; `cadre rollout plan %s` tells what waits for what\n", args[0], args[0])
 					}
 					return fmt.Sprintf("rollout %s goes on; watch it with `cadre rollout watch %s`\n", out.Rollout, args[0])
 				}); err != nil || !out.Changed || !wait.wait {

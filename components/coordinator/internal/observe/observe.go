@@ -146,8 +146,8 @@ func requests(v *view.View, name string) []rollout.Request {
 			continue // not for the planner
 		}
 		out = append(out, rollout.Request{
-			ID: id, Kind: rollout.RequestKind(q.Kind), Slot: q.Slot, Operation: q.Operation, As: string(q.As), Reason: q.Reason, By: q.By,
-			Spent: spent[id],
+			ID: id, Kind: rollout.RequestKind(q.Kind), Slot: q.Slot, VMUUID: q.VMUUID, InstanceID: q.InstanceID, Gone: q.Gone,
+			Operation: q.Operation, As: string(q.As), Reason: q.Reason, By: q.By, Spent: spent[id],
 		})
 	}
 	return out

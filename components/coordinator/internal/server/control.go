@@ -59,6 +59,7 @@ func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstance
 	}
 	id, err := c.enqueue(ctx, store.QueueRequest{
 		ID: req.GetRequestId(), Kind: store.RequestRestart, Group: record.Group, Slot: req.GetSlot(), Reason: req.GetReason(),
+		VMUUID: record.VMUUID, InstanceID: record.InstanceID,
 	})
 	if err != nil {
 		return nil, err

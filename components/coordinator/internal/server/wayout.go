@@ -14,6 +14,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -34,7 +35,8 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 	if record.VMUUID == "" && record.InstanceID == "" {
 		return nil, status.Errorf(codes.FailedPrecondition, "slot %s is bound to no CVM: there is none to replace; `cadre rollout plan %s` says what it waits for", record.Slot, record.Group)
 	}
-	out.PlatformStatus, out.Warnings = c.lost(ctx, record)
+	var gone bool
+	out.PlatformStatus, gone, out.Warnings = c.lost(ctx, record)
 	if req.GetDryRun() {
 		return out, nil
 	}
@@ -43,20 +45,21 @@ func (s *Server) ReplaceInstance(ctx context.Context, req *apiv1.ReplaceInstance
 	}
 	out.RequestId, err = c.enqueue(ctx, store.QueueRequest{
 		ID: req.GetRequestId(), Kind: store.RequestReplace, Group: record.Group, Slot: record.Slot, DeleteDisk: true, Reason: req.GetReason(),
+		VMUUID: record.VMUUID, InstanceID: record.InstanceID, Gone: gone,
 	})
 	return out, err
 }
 
-// lost says what the platform has of a Slot whose CVM is to be replaced, and what is odd
-// about replacing it.
-func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformStatus string, warnings []string) {
-	listing := c.server.cfg.Platform.List(ctx, record.Group, listAge)
+// lost says what the platform has of a Slot whose CVM is to be replaced, whether it says that it has
+// none, and what is odd about replacing it.
+func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformStatus string, gone bool, warnings []string) {
+	found, listing := false, c.server.cfg.Platform.List(ctx, record.Group, listAge)
 	if listing.Err != nil {
 		warnings = append(warnings, "the platform does not answer, so nobody knows whether the CVM is there: "+listing.Err.Error())
 	}
 	for _, i := range listing.Instances {
 		if id := cmp.Or(i.VMUUID, i.ID); record.VMUUID != "" && id == record.VMUUID || record.VMUUID == "" && i.InstanceID == record.InstanceID {
-			platformStatus = i.Status
+			platformStatus, found = i.Status, true
 			warnings = append(warnings, fmt.Sprintf("the platform has the CVM (%s): it and its disk are deleted", i.Status))
 		}
 	}
@@ -66,7 +69,7 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 	if spec, _, ok := c.view.InForce(record.Group); ok && spec.PreservedDisk(record.Ordinal) != "" {
 		warnings = append(warnings, fmt.Sprintf("the spec preserves the disk %q: this is the one way to lose it", spec.PreservedDisk(record.Ordinal)))
 	}
-	return platformStatus, warnings
+	return platformStatus, listing.Err == nil && !found, warnings
 }
 
 // RetryRollout implements OperationService.
@@ -87,13 +90,28 @@ func (s *Server) RetryRollout(ctx context.Context, req *apiv1.RetryRolloutReques
 	}
 	current := c.view.Rollouts[c.view.Statuses[name].Value.Rollout].Value
 	out := &apiv1.RetryRolloutResponse{RequestId: req.GetRequestId(), Rollout: current.ID, RolloutState: string(current.State)}
-	shared := c.view.Statuses[name].Value.SharedCause
-	if current.State != operation.FailedState && (shared == nil || !shared.Ended.IsZero()) {
-		return out, nil
+	if waits, err := c.waitsForRetry(ctx, name, current.State); err != nil || !waits {
+		return out, err
 	}
 	out.Changed = true
 	out.RequestId, err = c.enqueue(ctx, store.QueueRequest{ID: req.GetRequestId(), Kind: store.RequestRetry, Group: name, Reason: req.GetReason()})
 	return out, err
+}
+
+// waitsForRetry: the rollout failed, healing stands still for a shared cause, or the platform refused
+// a step so often that it is not asked again; that last also where the rollout is complete.
+func (c *caller) waitsForRetry(ctx context.Context, name string, state operation.RolloutState) (bool, error) {
+	shared := c.view.Statuses[name].Value.SharedCause
+	if state == operation.FailedState || shared != nil && shared.Ended.IsZero() {
+		return true, nil
+	}
+	plan, err := c.server.plan(ctx, c.view, name, nil)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(plan.Actions, func(a rollout.Action) bool {
+		return slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool { return h.Predicate == rollout.HoldRefused })
+	}), nil
 }
 
 // DeleteGroup implements OperationService.

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,10 @@ func TestAReplacementNamesWhatIsLost(t *testing.T) {
 	if got := a.queue(t)[out.GetRequestId()]; err != nil || got.Kind != store.RequestReplace || !got.DeleteDisk || got.Slot != "pg-0" || got.Check() != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
+	// It is about this CVM, which nobody lists.
+	if got := a.queue(t)[out.GetRequestId()]; got.InstanceID != boundInstance || !got.Gone {
+		t.Errorf("%+v names no CVM", got)
+	}
 }
 
 func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
@@ -131,9 +136,10 @@ func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWaitsIsRetried: a failed rollout, and healing that a shared cause stopped.
+// TestOnlyWhatWaitsIsRetried: a failed rollout, healing that a shared cause stopped, and what the platform
+// refused too often.
 func TestOnlyWhatWaitsIsRetried(t *testing.T) {
-	a, _, _ := newAsked(t)
+	a, _, second := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	rollout := func(state operation.RolloutState) {
 		put(a, t, store.RolloutKey("pg.1"), operation.Rollout{ID: "pg.1", Group: "pg", State: state})
@@ -158,6 +164,25 @@ func TestOnlyWhatWaitsIsRetried(t *testing.T) {
 	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Rollout: "pg.1", SharedCause: &cause})
 	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "r"}); err != nil || out.GetChanged() {
 		t.Errorf("nothing waits: %v, %v", out, err)
+	}
+	for id := range a.queue(t) { // as the leader answers them
+		if err := a.cfg.Store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: store.QueueKey(id)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	current := "pg-1-" + second[:8]
+	put(a, t, store.RolloutKey(current), operation.Rollout{ID: current, Group: "pg", Generation: 1, To: second, State: operation.Complete})
+	put(a, t, store.GroupStatusKey("pg"), group.Status{Group: "pg", Rollout: current, Generation: 1, Target: second, Stable: second, Replicas: 3})
+	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1})
+	for n := range 6 {
+		id := fmt.Sprintf("%s.%d.pg-1", current, n)
+		put(a, t, store.OperationKey(id), operation.Operation{
+			ID: id, Rollout: current, Order: n + 1, Group: "pg", Slot: "pg-1", Kind: operation.Create, To: second,
+			Phase: operation.Failed, Cause: operation.CauseRefused, Reason: "the platform refused: no room", CreatedAt: time.Now(), EndedAt: time.Now(),
+		})
+	}
+	if out, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "there is room"}); err != nil || !out.GetChanged() {
+		t.Errorf("what was refused too often is not let go on: %v, %v", out, err)
 	}
 	if _, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without a reason: %v", err)

@@ -576,7 +576,8 @@ func (x *RetryRolloutRequest) GetRequestId() string {
 
 type RetryRolloutResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when the rollout has not failed: nothing is written.
+	// False when nothing waits for it: the rollout has not failed, healing does not stand still, and
+	// no step was refused too often. Nothing is written then.
 	Changed       bool   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Rollout       string `protobuf:"bytes,3,opt,name=rollout,proto3" json:"rollout,omitempty"`
