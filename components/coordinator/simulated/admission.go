@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
@@ -15,6 +16,9 @@ type Evidence struct {
 	Serial uint64
 	// InstanceID and AppID are the CVM's, ComposeHash and OSImage what it measured.
 	InstanceID, AppID, ComposeHash, OSImage string
+	// Epoch is the policy's that the Boot was told of: it is admitted anew where it was
+	// admitted at an older one.
+	Epoch uint64
 }
 
 // Admit records the Boot as the one that holds its Slot, if the Slot's policy lets it; else it
@@ -29,16 +33,20 @@ func (c *Coordinator) Admit(ctx context.Context, e Evidence) (bool, error) {
 		return false, nil
 	}
 	before := v.Admissions[e.Slot]
-	if before.Value.BootID == e.Boot {
+	holds := before.Value.BootID == e.Boot
+	if holds && before.Value.Epoch >= e.Epoch {
 		return true, nil
 	}
 	for _, a := range slices.Backward(p.Value.Allowed) {
 		if a.ComposeHash != e.ComposeHash || e.OSImage != "" && a.OSImage != e.OSImage {
 			continue
 		}
+		if holds && a.Revision != before.Value.Revision && !a.Refresh {
+			continue // a Boot stays at what it was admitted at, of what measures the same
+		}
 		admission := policy.Admission{
 			Group: p.Value.Group, Slot: e.Slot, BootID: e.Boot, InstanceID: e.InstanceID, AppID: e.AppID, Revision: a.Revision,
-			Epoch: p.Value.Epoch, Generation: e.Serial, AdmittedAt: c.cfg.Now(), By: c.cfg.Slot,
+			Epoch: p.Value.Epoch, Generation: e.Serial, AdmittedAt: c.cfg.Now(), By: c.cfg.Slot, TokenAccessors: []string{"token of " + e.Boot},
 		}
 		now := p.Value.Revoking(v.Gate.Revocations)
 		if policy.Barred(admission, now).Code != "" || now.RequireApproval && !a.Approved {
@@ -60,11 +68,9 @@ func (c *Coordinator) guard(ctx context.Context, lease store.Lease) {
 		v, changed := c.views.Latest()
 		if v != nil {
 			for slot, a := range v.Admissions {
-				if v.Unfit(a.Value, v.Policies[slot].Value).Code == "" {
-					continue
+				if why := v.Unfit(a.Value, v.Policies[slot].Value); why.Code != "" {
+					c.evict(ctx, lease, a, why.Code)
 				}
-				// What is behind fails on its index, and the next View has it.
-				_ = c.cfg.Store.Commit(ctx, append(lease.Fence(), store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(slot), Index: a.Index})...)
 			}
 		}
 		select {
@@ -72,5 +78,18 @@ func (c *Coordinator) guard(ctx context.Context, lease store.Lease) {
 			return
 		case <-changed:
 		}
+	}
+}
+
+// evict takes the Slot away from its Boot. What is behind fails on its index, and the next View
+// has it.
+func (c *Coordinator) evict(ctx context.Context, lease store.Lease, a view.Rec[policy.Admission], code policy.Code) {
+	end := store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(a.Value.Slot), Index: a.Index}
+	if c.cfg.Store.Commit(ctx, append(lease.Fence(), end)...) != nil {
+		return
+	}
+	_ = c.cfg.Tokens.Retire(ctx, a.Value.Slot, a.Value.TokenAccessors...) // they end by themselves
+	if c.cfg.Evicted != nil {
+		c.cfg.Evicted(a.Value.Slot, code)
 	}
 }

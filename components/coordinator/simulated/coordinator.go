@@ -36,7 +36,7 @@ const warmup = reports.LiveWithin + 6*time.Second
 // ErrUnreadable says that the coordinator has not read the records yet.
 var ErrUnreadable = errors.New("the records are not readable yet")
 
-// Config of a Coordinator. All fields are required.
+// Config of a Coordinator. All fields are required, but those that say what nil is.
 type Config struct {
 	// Cluster and the Slot of the coordinator.
 	Cluster, Slot string
@@ -53,6 +53,15 @@ type Config struct {
 	// Passed is told of each look at a group and what it is to be, with how it ended.
 	Passed func(result string)
 	Log    *slog.Logger
+
+	// Tokens of members, which are named after their Boots; nil: there are none.
+	Tokens reconcile.Tokens
+	// Members is what Consul knows about who is in the cluster, and LeaseNode the one that
+	// sessions are on; nil: nobody asks.
+	Members   reconcile.Members
+	LeaseNode string
+	// Evicted is told of each Boot that was taken its Slot, and why; nil: nobody is.
+	Evicted func(slot string, code policy.Code)
 }
 
 // Coordinator is one process. What it has in memory is lost with it: make a new one. Its methods
@@ -61,6 +70,7 @@ type Coordinator struct {
 	cfg     Config
 	views   *view.Watcher
 	reports *reports.Reports
+	ratchet *ratchet.Ratchet
 	loop    *reconcile.Reconciler
 
 	mu sync.Mutex
@@ -78,20 +88,23 @@ type told struct {
 
 // New makes one; it does nothing before Run.
 func New(cfg Config) *Coordinator {
+	if cfg.Tokens == nil {
+		cfg.Tokens = noTokens{}
+	}
 	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now), told: map[string]told{}}
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
-	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
+	c.ratchet = ratchet.New(cfg.Store, c.reports, cfg.Now)
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
-		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Cluster: cfg.Cluster, Timing: timing, Ratchet: c.ratchet, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	c.loop = reconcile.New(reconcile.Config{
-		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
-		Operator: operator, Tokens: noTokens{}, Vet: judge, Images: cfg.Images, Guard: c.guard,
+		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: c.ratchet,
+		Operator: operator, Tokens: cfg.Tokens, Vet: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
 		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	return c
@@ -122,6 +135,11 @@ func (c *Coordinator) Altered() []string {
 		return nil
 	}
 	return v.Altered()
+}
+
+// Standing is how far the records have come, as far as this process knows.
+func (c *Coordinator) Standing(ctx context.Context) (ratchet.Standing, error) {
+	return c.ratchet.Standing(ctx)
 }
 
 // Hear takes a report of the Boot that holds slot.

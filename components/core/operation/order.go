@@ -1,6 +1,9 @@
 package operation
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Verb is what an Operation asks of the agent.
 type Verb string
@@ -50,18 +53,49 @@ type Order struct {
 	Operation string
 	Verb      Verb
 	Attempt   int
-	// Deadline is absolute and does not move with retries or takeovers (R79).
+	// Deadline is absolute and does not move with retries or takeovers (R79). It is by the
+	// clock of the leader that set it; Limit is how long that was from then on, by any clock.
+	// Zero: there is none, or the record does not tell.
 	Deadline       time.Time
+	Limit          time.Duration
 	ExpectedLeader string
 	Candidates     []string
 	// Service is whose workload VerbRestartService is about.
 	Service string
 }
 
-// AsksNothing reports that op asks nothing of the agent and did not stop its Boot, now or
+// OrderFor is what the Operations of one Slot, newest first, ask of one Boot of it. The newest that asks
+// anything decides; those that are not kept any more are of steps that no agent misses.
+func OrderFor(newest iter.Seq[Operation], boot string) (o Order, ok bool) {
+	for op := range newest {
+		if !op.asksNothing() {
+			return CurrentOrder(op.seenBy(boot))
+		}
+	}
+	return Order{}, false
+}
+
+// seenBy is op as it concerns one Boot. The Boot that was drained stays drained until it is gone:
+// the order after the platform call is for the Boot that comes next. Where a service is
+// restarted, no Boot comes next, unless the CVM boots by itself: then all of it has started
+// anew, and is not ended once more.
+func (op Operation) seenBy(boot string) Operation {
+	if op.Phase != Booting {
+		return op
+	}
+	switch drained := op.BootBefore != "" && op.BootBefore == boot; {
+	case drained && op.Service == "":
+		op.Phase = Acting
+	case !drained && op.Service != "":
+		op.Phase = Joining
+	}
+	return op
+}
+
+// asksNothing reports that op asks nothing of the agent and did not stop its Boot, now or
 // before it ended, so that the order of the Operation before it stands: a return to service
 // that the agent may not have heard of. A refresh never asks; what is only recorded does not yet.
-func (op Operation) AsksNothing() bool {
+func (op Operation) asksNothing() bool {
 	switch {
 	case op.Refresh, op.Phase == Recorded, op.Phase == "":
 		return true
@@ -112,5 +146,12 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 	case Recorded, Superseded, "":
 		return Order{}, false
 	}
+	// Both times are of one clock, and their distance is true by any.
+	if since := op.Entered[begins[o.Verb]]; !since.IsZero() && o.Deadline.After(since) {
+		o.Limit = o.Deadline.Sub(since)
+	}
 	return o, true
 }
+
+// begins is the phase at whose beginning a verb's deadline was set.
+var begins = map[Verb]Phase{VerbDrain: Draining, VerbPostLaunch: Booting, VerbRestartService: Booting}

@@ -1,7 +1,6 @@
 package rollout_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -182,11 +181,8 @@ func (s *story) holds(slot string) []string {
 
 // last is the newest Operation of a Slot.
 func (s *story) last(slot string) operation.Operation {
-	var newest operation.Operation
-	for _, op := range s.c.store.operations {
-		if op.Slot == slot && cmp.Or(cmp.Compare(op.Term, newest.Term), op.CreatedAt.Compare(newest.CreatedAt), cmp.Compare(op.Order, newest.Order)) >= 0 {
-			newest = op
-		}
+	if of := s.c.of(slot); len(of) > 0 {
+		return of[0]
 	}
-	return newest
+	return operation.Operation{}
 }

@@ -156,10 +156,8 @@ func (c *coordinator) allowed(slot, revision string) bool {
 
 // given: what the open step of the Slot leads to, or what it was given last.
 func (c *coordinator) given(slot string) string {
-	for _, op := range c.open() {
-		if op.Slot == slot && op.To != "" {
-			return op.To
-		}
+	if of := c.of(slot); len(of) > 0 && !of[0].Phase.Ended() && of[0].To != "" {
+		return of[0].To
 	}
 	return c.store.slots[slot].Assigned
 }
@@ -207,24 +205,36 @@ func btoi(b bool) int {
 
 // work goes on until there is nothing left to do at this instant.
 func (c *coordinator) work() {
-	c.w.agents(c.open())
+	c.w.agents(c.orders)
 	for range passesInARow {
 		if !c.pass() || c.dead {
 			return
 		}
-		c.w.agents(c.open())
+		c.w.agents(c.orders)
 	}
 	c.check.broke("the group does not come to rest: %d passes in a row wrote something", passesInARow)
 }
 
-func (c *coordinator) open() []operation.Operation {
-	var out []operation.Operation
-	for _, id := range slices.Sorted(maps.Keys(c.store.operations)) {
-		op := c.store.operations[id]
-		if order, ok := operation.CurrentOrder(op); !op.Phase.Ended() || ok && order.Verb == operation.VerbCancelDrain {
+// orders are what a Slot's Boot is asked for, and at which Revision it is to attest again.
+func (c *coordinator) orders(slot, boot string) (order operation.Order, asked bool, refresh string) {
+	of := c.of(slot)
+	if len(of) > 0 && of[0].Refresh && of[0].Phase == operation.Booting {
+		refresh = of[0].To
+	}
+	order, asked = operation.OrderFor(slices.Values(of), boot)
+	return order, asked, refresh
+}
+
+// of are the Operations of a Slot, newest first.
+func (c *coordinator) of(slot string) (out []operation.Operation) {
+	for _, op := range c.store.operations {
+		if op.Slot == slot {
 			out = append(out, op)
 		}
 	}
+	slices.SortFunc(out, func(a, b operation.Operation) int {
+		return cmp.Or(cmp.Compare(btoi(!b.Phase.Ended()), btoi(!a.Phase.Ended())), cmp.Compare(b.Term, a.Term), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Order, a.Order))
+	})
 	return out
 }
 

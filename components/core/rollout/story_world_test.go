@@ -379,17 +379,19 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 }
 
 // agents do what their orders say, as far as they hear them.
-func (w *world) agents(orders []operation.Operation) {
-	for _, op := range orders {
-		if c := w.of(op.Slot); op.Refresh && op.Phase == operation.Booting && c != nil && w.up(c) && !c.silent && w.measures(c, op.To) {
-			again := *c.admitted
-			again.Revision = op.To
-			c.admitted = &again
-			w.log("%s attests again, at %s", c.slot, w.name(op.To))
+func (w *world) agents(orders func(slot, boot string) (order operation.Order, asked bool, refresh string)) {
+	for _, c := range w.cvms {
+		if !w.up(c) || c.silent || c.admitted == nil {
+			continue
 		}
-		order, ok := operation.CurrentOrder(op)
-		c := w.of(op.Slot)
-		if !ok || c == nil || !w.up(c) || c.silent || c.admitted == nil || c.admitted.BootID != c.boot {
+		order, asked, refresh := orders(c.slot, c.boot)
+		if c.admitted.Revision != refresh && refresh != "" && w.measures(c, refresh) {
+			again := *c.admitted
+			again.Revision = refresh
+			c.admitted = &again
+			w.log("%s attests again, at %s", c.slot, w.name(refresh))
+		}
+		if !asked || c.admitted.BootID != c.boot {
 			continue
 		}
 		key := fmt.Sprintf("%s %s %d", order.Operation, order.Verb, order.Attempt)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -97,31 +96,15 @@ func version(v *view.View, groupName, slot string) uint64 {
 	return out
 }
 
-// orderOf is what the newest Operation of a Slot that asks anything asks of one Boot. It goes
-// by what is kept of the Slot: no agent misses more steps than that.
+// orderOf is what is asked of one Boot now, as it travels; nil: nothing.
 func orderOf(v *view.View, slot, bootID string) *controlv1.OperationOrder {
-	for _, o := range v.OperationsOf(slot) {
-		if !o.Value.AsksNothing() {
-			return order(o.Value, bootID)
+	current, ok := operation.OrderFor(func(yield func(operation.Operation) bool) {
+		for _, o := range v.OperationsOf(slot) {
+			if !yield(o.Value) {
+				return
+			}
 		}
-	}
-	return nil
-}
-
-// order is what an Operation asks of one Boot now; nil: nothing. The Boot that
-// was drained stays drained until it is gone: the order after the platform call
-// is for the Boot that comes next. Where a service is restarted, no Boot comes next, unless
-// the CVM boots by itself: then all of it has started anew, and is not ended once more.
-func order(op operation.Operation, bootID string) *controlv1.OperationOrder {
-	if op.Phase == operation.Booting {
-		switch before := op.BootBefore != "" && op.BootBefore == bootID; {
-		case before && op.Service == "":
-			op.Phase = operation.Acting
-		case !before && op.Service != "":
-			op.Phase = operation.Joining
-		}
-	}
-	current, ok := operation.CurrentOrder(op)
+	}, bootID)
 	if !ok {
 		return nil
 	}
@@ -132,22 +115,11 @@ func order(op operation.Operation, bootID string) *controlv1.OperationOrder {
 	if !current.Deadline.IsZero() {
 		out.Deadline = timestamppb.New(current.Deadline)
 	}
-	// Both times are of one clock, the leader's, and their distance is true by any.
-	if limit := current.Deadline.Sub(op.Entered[limitedFrom[current.Verb]]); limit > 0 && limit < maxLimit {
-		out.Limit = durationpb.New(limit)
+	if current.Limit > 0 {
+		out.Limit = durationpb.New(current.Limit)
 	}
 	return out
 }
-
-// limitedFrom is the phase whose beginning a verb's deadline was set at.
-var limitedFrom = map[operation.Verb]operation.Phase{
-	operation.VerbDrain:          operation.Draining,
-	operation.VerbPostLaunch:     operation.Booting,
-	operation.VerbRestartService: operation.Booting,
-}
-
-// maxLimit is more than any spec allows: the beginning is not recorded.
-const maxLimit = 10 * 365 * 24 * time.Hour
 
 var verbs = map[operation.Verb]controlv1.Verb{
 	operation.VerbDrain:          controlv1.Verb_VERB_DRAIN,

@@ -42,8 +42,8 @@ func (w *world) loseRecords() {
 func (w *world) prove(text, vipOf string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.cvms {
-		p, ok := policy.NewProof("pg", c.slot, c.bootID, "", policy.Claims{
+	for _, c := range w.membersLocked() {
+		p, ok := policy.NewProof("pg", c.slot, c.boot, "", policy.Claims{
 			AppID: c.AppID, InstanceID: c.InstanceID, ComposeHash: c.ComposeHash, ComposeText: text, KeyProviderName: "kms", KeyProviderID: "ab",
 			MRTD: measured.MRTD, RTMR0: measured.RTMR0, RTMR1: measured.RTMR1, RTMR2: measured.RTMR2,
 			TCB: policy.TCB{Status: "UpToDate", ValidUntil: time.Now().Add(time.Hour)},
@@ -61,8 +61,8 @@ func (w *world) boots() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := map[string]string{}
-	for _, c := range w.cvms {
-		out[c.slot] = c.bootID
+	for _, c := range w.membersLocked() {
+		out[c.slot] = c.boot
 	}
 	return out
 }
@@ -71,8 +71,7 @@ func (w *world) boots() map[string]string {
 func (w *world) adoptAll(change func(*store.Adoption)) {
 	w.mu.Lock()
 	request := store.Adoption{Group: "pg", Reason: "the snapshot was too old", By: "somebody"}
-	for _, name := range sortedNames(w.cvms) {
-		c := w.cvms[name]
+	for _, c := range w.membersLocked() {
 		request.Members = append(request.Members, store.Adopted{Slot: c.slot, InstanceID: c.InstanceID, ComposeHash: c.ComposeHash})
 	}
 	w.mu.Unlock()
@@ -112,7 +111,9 @@ func TestLostRecordsAreAdoptedWithoutARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for slot, record := range v.Slots {
-			cvm := w.cvms["demo-"+slot]
+			w.mu.Lock()
+			cvm := w.memberLocked(slot)
+			w.mu.Unlock()
 			s := spec("one")
 			if r := record.Value; r.InstanceID != cvm.InstanceID || r.VMUUID != cvm.VMUUID || !strings.HasPrefix(r.VIP, "127.50.9.") || r.Assigned != s.Revision() {
 				t.Errorf("%s: %+v", slot, r)

@@ -1,12 +1,10 @@
 package reconcile_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/operate"
@@ -32,31 +30,20 @@ func TestLeadersWhoseClocksAreMinutesApart(t *testing.T) {
 }
 
 func takeOver(t *testing.T, apart time.Duration, at string) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		w := newWorld(t)
-		waitWorld := w.start(ctx)
-		first, stop := context.WithCancel(ctx)
-		var armed atomic.Bool
-		waitFirst := w.coordinatorAt(first, "coordinator-0", apart, func(name string) {
-			if armed.Load() && name == at {
-				stop()
-			}
-		})
+	begin(t, func(t *testing.T, w *world) {
+		first := w.coordinator("coordinator-0", clock(func() time.Duration { return apart }), stopsAt(at))
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		if at != "rest" {
-			armed.Store(true)
+			first.armed.Store(true)
 			w.apply(spec("two"))
-			w.until(at, 3*time.Minute, func() bool { return first.Err() != nil })
+			w.until(at, 3*time.Minute, first.over)
 		}
-		stop()
-		waitFirst()
+		first.stop()
 		var commits atomic.Int64
 		w.store.OnCommit(func([]store.Op) storetest.Fault { commits.Add(1); return storetest.None })
 		began := time.Now()
-		waitSecond := w.coordinatorAt(ctx, "coordinator-1", 0, nil)
+		w.coordinator("coordinator-1")
 		if at == "rest" {
 			w.apply(spec("two"))
 		}
@@ -87,9 +74,6 @@ func takeOver(t *testing.T, apart time.Duration, at string) {
 		if n := commits.Load(); n > 2*60/10+5 {
 			t.Errorf("%d commits in 2 minutes at rest", n)
 		}
-		cancel()
-		waitSecond()
-		waitWorld()
 	})
 }
 
@@ -99,13 +83,10 @@ func takeOver(t *testing.T, apart time.Duration, at string) {
 func TestAClockThatIsSetEndsNoWait(t *testing.T) {
 	for _, by := range []time.Duration{30 * time.Second, time.Hour, -30 * time.Second, -time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				w := newWorld(t)
+			begin(t, func(t *testing.T, w *world) {
 				w.settle = time.Minute
-				waitWorld := w.start(ctx)
 				var off atomic.Int64
-				waitFirst := w.coordinatorBy(ctx, "coordinator-0", func() time.Duration { return time.Duration(off.Load()) }, nil)
+				w.coordinator("coordinator-0", clock(func() time.Duration { return time.Duration(off.Load()) }))
 				w.apply(spec("one"))
 				w.until("creation", 2*time.Minute, w.complete("one"))
 				loseCall(w, func() {
@@ -122,9 +103,6 @@ func TestAClockThatIsSetEndsNoWait(t *testing.T) {
 				w.apply(spec("two"))
 				w.until("update", 10*time.Minute, w.complete("two"))
 				notRepeated(t, w)
-				cancel()
-				waitFirst()
-				waitWorld()
 			})
 		})
 	}
@@ -133,25 +111,17 @@ func TestAClockThatIsSetEndsNoWait(t *testing.T) {
 // TestASuccessorWhoseClockIsAheadEndsNoWait: the same when it dies, and the clock of whoever
 // goes on is ahead by less than tells from the time that nobody led.
 func TestASuccessorWhoseClockIsAheadEndsNoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		w := newWorld(t)
+	begin(t, func(t *testing.T, w *world) {
 		w.settle = time.Minute
-		waitWorld := w.start(ctx)
-		first, stop := context.WithCancel(ctx)
-		waitFirst := w.coordinator(first, "coordinator-0", nil)
+		first := w.coordinator("coordinator-0")
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
-		loseCall(w, stop)
+		loseCall(w, first.cancel)
 		w.apply(spec("two"))
-		w.until("a call", time.Minute, func() bool { return first.Err() != nil })
-		waitFirst()
-		waitSecond := w.coordinatorAt(ctx, "coordinator-1", 20*time.Second, nil)
+		w.until("a call", time.Minute, first.over)
+		w.coordinator("coordinator-1", clock(func() time.Duration { return 20 * time.Second }))
 		w.until("update", 10*time.Minute, w.complete("two"))
 		notRepeated(t, w)
-		cancel()
-		waitSecond()
-		waitWorld()
 	})
 }
 

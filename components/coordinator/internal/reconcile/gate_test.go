@@ -1,14 +1,12 @@
 package reconcile_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/control"
@@ -236,17 +234,11 @@ func TestRevocationCutsAnInstanceOffAndTheAgentsLearnOfIt(t *testing.T) {
 // TestRevocationBitesWithoutALeader: every coordinator leaves the instance out of its
 // peer map by itself.
 func TestRevocationBitesWithoutALeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		w := newWorld(t)
-		waitWorld := w.start(ctx)
-		leading, stop := context.WithCancel(ctx)
-		waitLeader := w.coordinator(leading, "coordinator-0", nil)
+	begin(t, func(t *testing.T, w *world) {
+		leader := w.coordinator("coordinator-0")
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
-		stop()
-		waitLeader()
+		leader.stop()
 		var directory control.Directory
 		directory.Update(w.view(), nil, nil)
 		id := w.view().Slots["pg-1"].Value.InstanceID
@@ -259,12 +251,10 @@ func TestRevocationBitesWithoutALeader(t *testing.T) {
 				t.Errorf("pg-0 still knows %v", p)
 			}
 		}
-		revoked, err := view.Revocations(ctx, w.store)
+		revoked, err := view.Revocations(t.Context(), w.store)
 		if err != nil || len(revoked) != 1 || revoked[0].ID != id {
 			t.Errorf("revocations %+v, %v", revoked, err)
 		}
-		cancel()
-		waitWorld()
 	})
 }
 

@@ -1,12 +1,10 @@
 package reconcile_test
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/control"
@@ -46,24 +44,18 @@ func (w *world) condition(kind, reason string) func() bool {
 // TestOpenStepEndsThoughTheSpecTurnsInvalid breaks the spec while a CVM is away,
 // and lets another coordinator take over that never saw a valid one.
 func TestOpenStepEndsThoughTheSpecTurnsInvalid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		w := newWorld(t)
-		waitWorld := w.start(ctx)
-		first, stop := context.WithCancel(ctx)
-		waitFirst := w.coordinator(first, "coordinator-0", nil)
+	begin(t, func(t *testing.T, w *world) {
+		first := w.coordinator("coordinator-0")
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		w.apply(spec("two"))
 		w.until("the first call", time.Minute, func() bool { return len(w.made("update")) == 1 })
 		w.put(store.GroupSpecKey("pg"), []byte("oops"))
-		stop()
-		waitFirst()
-		waitSecond := w.coordinator(ctx, "coordinator-1", nil)
+		first.stop()
+		w.coordinator("coordinator-1")
 		w.until("the condition", time.Minute, w.condition("SpecValid", "SPEC_INVALID"))
 		w.until("the end of the step", 2*time.Minute, func() bool { return len(w.openOperations()) == 0 })
-		tick(ctx, time.Minute)
+		tick(t.Context(), time.Minute)
 		if got := w.made("update"); len(got) != 1 {
 			t.Errorf("updates under an invalid spec: %v", got)
 		}
@@ -72,9 +64,6 @@ func TestOpenStepEndsThoughTheSpecTurnsInvalid(t *testing.T) {
 		}
 		w.apply(spec("two"))
 		w.until("the rest", 5*time.Minute, w.complete("two"))
-		cancel()
-		waitSecond()
-		waitWorld()
 	})
 }
 

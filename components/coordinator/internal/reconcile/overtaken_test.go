@@ -15,7 +15,7 @@ func TestCTL06_ALeaderBelowWhatAgentsSawPlansNothing(t *testing.T) {
 		say := func(terms map[string]uint64) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.seenTerm = terms
+			w.saysTerm = terms
 		}
 		say(map[string]uint64{"pg-0": 50, "pg-1": 50})
 		tick(t.Context(), time.Second) // until they have reported it

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/platform"
 )
 
 // says reports whether the status tells the text about the group or a Slot.
@@ -75,18 +76,14 @@ func TestIDN07_AcceptedSpecInTheCoordinatorsAppMakesNoCVM(t *testing.T) {
 // The platform is not trusted: where it chooses the app, its answer is judged.
 func TestIDN07_PlatformThatAnswersWithTheCoordinatorsAppMakesNoCVM(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		w.mu.Lock()
-		w.app = ownApp
-		w.mu.Unlock()
+		w.answers(func(_ platform.Template, p *platform.Provisioned) { p.AppID = ownApp })
 		w.apply(spec("one"))
 		w.until("the reason", time.Minute, w.says("IDENTITY_FORBIDDEN"))
 		tick(t.Context(), time.Minute)
 		if got := w.made(""); len(got) != 0 {
 			t.Errorf("calls: %v", got)
 		}
-		w.mu.Lock()
-		w.app = groupApp
-		w.mu.Unlock()
+		w.answers(nil)
 		w.until("creation", 3*time.Minute, w.complete("one"))
 	})
 }
@@ -97,7 +94,7 @@ func TestIDN07_MemberListedInTheCoordinatorsAppIsNotUpdated(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		w.mu.Lock()
-		for _, c := range w.cvms {
+		for _, c := range w.membersLocked() {
 			c.AppID = ownApp
 		}
 		w.mu.Unlock()

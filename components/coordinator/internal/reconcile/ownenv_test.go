@@ -52,9 +52,9 @@ func TestASlotIsGivenItsOwnEnv(t *testing.T) {
 func (w *world) given(s group.Spec) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range w.cvms {
+	for _, c := range w.membersLocked() {
 		_, ordinal, err := group.ParseSlot(c.slot)
-		if err != nil || c.env["COLOR"] != s.EnvOf(ordinal, s.Template)["COLOR"] {
+		if err != nil || c.Env["COLOR"] != s.EnvOf(ordinal, s.Template)["COLOR"] {
 			return false
 		}
 	}

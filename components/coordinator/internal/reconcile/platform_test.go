@@ -1,210 +1,97 @@
 package reconcile_test
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/platform"
 )
 
-var _ platform.Platform = (*world)(nil)
-
-// act runs one call with an effect through the injected fault.
-func (w *world) act(call string, apply func()) error {
-	w.calls = append(w.calls, call)
-	if w.fault != nil {
-		do, err := w.fault(call)
-		switch {
-		case do:
-			apply()
-		case w.late > 0:
-			time.AfterFunc(w.late, func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				apply()
-			})
-		}
-		return err
-	}
-	apply()
-	return nil
+// link is the coordinators' way to the platform.
+type link struct {
+	*cloud.Link[*member]
+	w *world
 }
 
-func (w *world) List(_ context.Context, appID string) ([]platform.Instance, error) {
+var _ platform.Platform = link{}
+
+// carry has the call fail as the test says.
+func (w *world) carry(_ context.Context, call cloud.Call, effect func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.listed++
-	var out []platform.Instance
-	for _, name := range sortedNames(w.cvms) {
-		if c := w.cvms[name]; appID == "" || c.AppID == appID {
-			out = append(out, c.Instance)
-		}
+	text := string(call.Verb) + " " + call.Name
+	w.calls = append(w.calls, text)
+	w.check(call)
+	if w.fault == nil {
+		return effect()
 	}
-	return out, nil
+	do, err := w.fault(text)
+	switch {
+	case do:
+		_ = effect() // its answer is the fault's
+	case w.late > 0:
+		time.AfterFunc(w.late, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			_ = effect() // nobody waits for its answer any more
+		})
+	}
+	return err
 }
 
-func (w *world) Describe(_ context.Context, vmUUID string) (platform.Instance, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.byID(vmUUID); c != nil {
-		return c.Instance, nil
+// check: whatever leads there, these calls are never made.
+func (w *world) check(call cloud.Call) {
+	there := w.cloud.NamedLocked(call.Name)
+	switch {
+	case call.Verb == cloud.Create && there != nil:
+		w.t.Errorf("%s created twice", call.Name)
+	case there == nil:
+	case there.AppID == ownApp:
+		w.t.Errorf("%s in the coordinators' own app", call.Verb)
+	case slices.Contains([]cloud.Verb{cloud.Update, cloud.Image, cloud.Resize}, call.Verb) && w.leader == there.Guest.slot:
+		w.t.Errorf("%s changes by %s while it leads", call.Name, call.Verb)
 	}
-	return platform.Instance{}, platform.ErrNotFound
 }
 
-func (w *world) byID(vmUUID string) *cvm {
-	for _, c := range w.cvms {
-		if c.VMUUID == vmUUID {
-			return c
-		}
-	}
-	return nil
-}
-
-func (w *world) Provision(_ context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mustNotBeOwn("provision", t.AppID)
-	if c := w.byID(vmUUID); c != nil {
-		w.mustNotBeOwn("provision through "+c.Name, c.AppID)
-	}
-	p := platform.Provisioned{ComposeHash: hashOf(t), AppID: w.app}
-	if vmUUID != "" && w.byID(vmUUID) == nil {
-		return p, platform.ErrNotFound
-	}
-	if w.answer != nil {
-		w.answer(t, &p)
-	}
-	return p, nil
-}
-
-// mustNotBeOwn: whatever leads there, no call reaches the coordinators' app.
-func (w *world) mustNotBeOwn(call string, apps ...string) {
+// mustNotBeOwn: no content reaches the coordinators' app either.
+func (l link) mustNotBeOwn(call string, apps ...string) {
 	if slices.Contains(apps, ownApp) {
-		w.t.Errorf("%s in the coordinators' own app", call)
+		l.w.t.Errorf("%s in the coordinators' own app", call)
 	}
 }
 
-func (w *world) Create(_ context.Context, req platform.CreateRequest) (platform.Instance, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mustNotBeOwn("create", req.AppID, req.Provisioned.AppID, req.Template.AppID)
-	n := w.createdLocked
-	w.createdLocked++
-	c := &cvm{slot: req.Name[len("demo-"):], Instance: platform.Instance{
-		InstanceType: req.Template.InstanceType, OSImage: req.Template.OSImage, DiskGB: req.Template.DiskGB,
-		Name: req.Name, VMUUID: fmt.Sprintf("vm-%d", n), InstanceID: fmt.Sprintf("%040d", 100+n), AppID: req.Provisioned.AppID,
-	}}
-	err := w.act("create "+req.Name, func() {
-		if _, exists := w.cvms[req.Name]; exists {
-			w.t.Errorf("%s created twice", req.Name)
-		}
-		w.cvms[req.Name], c.env = c, req.Template.Env
-		w.boot(c, req.Provisioned.ComposeHash)
-	})
-	if err != nil {
-		return platform.Instance{}, err
+func (l link) List(ctx context.Context, appID string) ([]platform.Instance, error) {
+	l.w.mu.Lock()
+	l.w.listed++
+	l.w.mu.Unlock()
+	return l.Link.List(ctx, appID)
+}
+
+func (l link) Provision(ctx context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
+	l.mustNotBeOwn("provision", t.AppID)
+	if there, err := l.Describe(ctx, vmUUID); err == nil {
+		l.mustNotBeOwn("provision through "+there.Name, there.AppID)
 	}
-	return c.Instance, nil
-}
-
-func (w *world) Update(_ context.Context, req platform.UpdateRequest) (platform.Accepted, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.byID(req.VMUUID)
-	if c == nil {
-		return platform.Accepted{}, platform.ErrNotFound
+	p, err := l.Link.Provision(ctx, vmUUID, t)
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	if l.w.answer != nil && err == nil {
+		l.w.answer(t, &p)
 	}
-	w.mustNotBeOwn("update", c.AppID)
-	err := w.act("update "+c.Name, func() {
-		if w.leader == c.slot {
-			w.t.Errorf("%s is updated while it leads", c.slot)
-		}
-		c.env = req.Env
-		w.boot(c, req.ComposeHash)
-	})
-	return platform.Accepted{}, err
+	return p, err
 }
 
-func (w *world) SetOSImage(_ context.Context, vmUUID, image string) (platform.Accepted, error) {
-	return w.change("os-image", vmUUID, func(c *cvm) { c.OSImage = image })
+func (l link) Create(ctx context.Context, req platform.CreateRequest) (platform.Instance, error) {
+	l.mustNotBeOwn("create", req.AppID, req.Provisioned.AppID, req.Template.AppID)
+	return l.Link.Create(ctx, req)
 }
 
-func (w *world) Resize(_ context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
-	return w.change("resize", vmUUID, func(c *cvm) {
-		c.InstanceType, c.DiskGB = cmp.Or(s.InstanceType, c.InstanceType), cmp.Or(s.DiskGB, c.DiskGB)
-	})
+func (l link) Offer(context.Context) (platform.Offer, error) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	return l.w.offer, nil
 }
 
-// change is an update in place that restarts the CVM.
-func (w *world) change(call, vmUUID string, apply func(*cvm)) (platform.Accepted, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.byID(vmUUID)
-	if c == nil {
-		return platform.Accepted{}, platform.ErrNotFound
-	}
-	w.mustNotBeOwn(call, c.AppID)
-	return platform.Accepted{}, w.act(call+" "+c.Name, func() {
-		if w.leader == c.slot {
-			w.t.Errorf("%s is changed while it leads", c.slot)
-		}
-		apply(c)
-		w.boot(c, c.ComposeHash)
-	})
-}
-
-func (w *world) Offer(context.Context) (platform.Offer, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.offer, nil
-}
-
-func (w *world) Settle() time.Duration { return 0 }
-
-func (w *world) ForceRestart(ctx context.Context, vm string) (platform.Accepted, error) {
-	return w.Restart(ctx, vm)
-}
-
-func (w *world) Restart(_ context.Context, vmUUID string) (platform.Accepted, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.byID(vmUUID)
-	if c == nil {
-		return platform.Accepted{}, platform.ErrNotFound
-	}
-	return platform.Accepted{}, w.act("restart "+c.Name, func() { w.boot(c, c.ComposeHash) })
-}
-
-func (w *world) Stop(context.Context, string) (platform.Accepted, error) {
-	return platform.Accepted{}, platform.ErrRefused
-}
-
-func (w *world) Start(context.Context, string) (platform.Accepted, error) {
-	return platform.Accepted{}, platform.ErrRefused
-}
-
-func (w *world) Delete(_ context.Context, vmUUID string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.byID(vmUUID)
-	if c == nil {
-		return nil
-	}
-	return w.act("delete "+c.Name, func() { delete(w.cvms, c.Name) })
-}
-
-func (w *world) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }
-
-// boot takes the CVM down and brings it up with another content after a while.
-func (w *world) boot(c *cvm, hash string) {
-	c.booted, c.InProgress, c.Status = false, true, "updating"
-	time.AfterFunc(bootTime, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		c.InProgress, c.Status, c.ComposeHash, c.UpdatedAt = false, "running", hash, time.Now()
-	})
-}
+func (l link) Settle() time.Duration { return l.w.settle }

@@ -18,9 +18,6 @@ func TestAChangeOfChecksIsProvenByTheBootsThatRun(t *testing.T) {
 		for slot, a := range w.view().Admissions {
 			boots[slot] = a.Value.BootID
 		}
-		w.mu.Lock()
-		w.attests = true
-		w.mu.Unlock()
 		calls := len(w.made(""))
 		next := spec("one")
 		next.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh

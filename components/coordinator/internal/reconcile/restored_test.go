@@ -1,12 +1,10 @@
 package reconcile_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/coordinator/internal/ratchet"
@@ -27,10 +25,18 @@ func (w *world) restart(slot string) {
 	w.until("restart of "+slot, 3*time.Minute, func() bool { return len(w.made("restart")) > before && w.complete("one")() })
 }
 
+// standing is what the coordinator that began last knows.
+func (w *world) standing() (ratchet.Standing, error) {
+	w.mu.Lock()
+	last := w.coordinators[len(w.coordinators)-1]
+	w.mu.Unlock()
+	return last.Standing(w.t.Context())
+}
+
 // recovery is what "cadre recover" would write now.
 func (w *world) recovery() []byte {
 	w.t.Helper()
-	now, err := ratchet.New(w.store, w.reports, time.Now).Standing(w.t.Context())
+	now, err := w.standing()
 	if err != nil || now.Halted == nil {
 		w.t.Fatalf("the records went back, and nothing is halted: %+v, %v", now, err)
 	}
@@ -48,41 +54,31 @@ func (w *world) recovery() []byte {
 func TestCTL06_ARestoreWithinOneTermIsNoticed(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		t.Run(fmt.Sprintf("new coordinators %t", fresh), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				w := newWorld(t)
-				waitWorld := w.start(ctx)
-				first, stop := context.WithCancel(ctx)
-				defer stop()
-				waitLeader := w.coordinator(first, "coordinator-0", nil)
+			begin(t, func(t *testing.T, w *world) {
+				first := w.coordinator("coordinator-0")
 				w.apply(spec("one"))
 				w.until("creation", 2*time.Minute, w.complete("one"))
 				before := w.store.Snapshot()
 				w.restart("pg-2")
-				tick(ctx, 10*time.Second) // until the agents were told
+				tick(t.Context(), 10*time.Second) // until the agents were told
 				if fresh {
-					stop()
-					waitLeader()
+					first.stop()
 				}
 				w.store.Restore(before)
 				if fresh {
-					waitLeader = w.coordinator(ctx, "coordinator-1", nil)
+					w.coordinator("coordinator-1")
 				}
 				calls := len(w.made(""))
 				w.apply(spec("two"))
-				tick(ctx, 10*time.Minute)
+				tick(t.Context(), 10*time.Minute)
 				if got := w.made(""); len(got) != calls {
 					t.Fatalf("calls from records that went back: %v", got[calls:])
 				}
-				if _, _, err := store.Read[store.StateRecord](ctx, w.store, store.StateKey); err != nil {
+				if _, _, err := store.Read[store.StateRecord](t.Context(), w.store, store.StateKey); err != nil {
 					t.Fatal(err)
 				}
 				w.put(store.RecoverKey(), w.recovery())
 				w.until("the update, after the recovery", 10*time.Minute, w.complete("two"))
-				cancel()
-				waitLeader()
-				waitWorld()
 			})
 		})
 	}
@@ -94,11 +90,11 @@ func TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		w.mu.Lock()
-		w.seenState["pg-1"] = 1 << 63
+		w.memberLocked("pg-1").seenState = 1 << 63
 		w.mu.Unlock()
 		w.apply(spec("two"))
 		w.until("update past a liar", 5*time.Minute, w.complete("two"))
-		now, err := ratchet.New(w.store, w.reports, time.Now).Standing(t.Context())
+		now, err := w.standing()
 		if err != nil || now.Halted != nil || now.Agents.Any.State != 1<<63 {
 			t.Fatalf("%+v, %v", now, err)
 		}

@@ -1,11 +1,9 @@
 package reconcile_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cadre.dev/core/operation"
@@ -14,21 +12,6 @@ import (
 
 	"cadre.dev/coordinator/internal/view"
 )
-
-// run gives a test a world in virtual time with one coordinator.
-func run(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		w := newWorld(t)
-		waitWorld := w.start(ctx)
-		waitLeader := w.coordinator(ctx, "coordinator-0", nil)
-		test(t, w)
-		cancel()
-		waitLeader()
-		waitWorld()
-	})
-}
 
 func TestGroupIsCreatedAndUpdated(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
@@ -115,47 +98,29 @@ func TestPLT06_CreateWhoseAnswerIsLostIsFoundByItsName(t *testing.T) {
 // TestCTL03_ACallOfTheLastLeaderLandsLate: the successor waits it out and finds it.
 // The call is made at the end of the dead leader's Lease, long after its record.
 func TestCTL03_ACallOfTheLastLeaderLandsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
 		const pause = 30 * time.Second // from the record to the end of the Lease
-		ctx, cancel := context.WithCancel(t.Context())
-		w := newWorld(t)
-		waitWorld := w.start(ctx)
-		first, kill := context.WithCancel(ctx)
-		reached, hang := make(chan struct{}), make(chan struct{})
-		armed := false
-		waitFirst := w.coordinator(first, "coordinator-0", func(name string) {
-			w.mu.Lock()
-			hit := armed && name == "after-platform-call"
-			w.mu.Unlock()
-			if hit {
-				close(reached)
-				<-hang
-			}
-		})
+		first := w.coordinator("coordinator-0", diesAt("after-platform-call"))
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		w.mu.Lock()
-		armed, w.late = true, pause+8*time.Second
+		w.late = pause + 8*time.Second
 		w.fault = func(string) (bool, error) {
 			w.fault = nil
 			return false, errors.New("no answer")
 		}
 		w.mu.Unlock()
+		first.armed.Store(true)
 		w.apply(spec("two"))
-		<-reached
+		<-first.died
 		tick(t.Context(), pause)
 		w.store.ExpireSession()
-		waitSecond := w.coordinator(ctx, "coordinator-1", nil)
+		w.coordinator("coordinator-1")
 		w.until("update", 10*time.Minute, w.complete("two"))
 		if got := w.made("update"); len(got) != 3 {
 			t.Errorf("updates: %v, want one for each slot", got)
 		}
-		kill()
-		close(hang)
-		waitFirst()
-		cancel()
-		waitSecond()
-		waitWorld()
+		first.stop()
 	})
 }
 
@@ -186,41 +151,20 @@ func TestCTL16_UnknownCallWithoutEffectIsRepeatedOnce(t *testing.T) {
 func TestCTL16_TakeoverInEveryPhase(t *testing.T) {
 	for _, point := range []string{"after-operation-recorded", "during-drain", "after-handover", "after-platform-call", "before-min-ready-ends"} {
 		t.Run(point, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { takeover(t, point) })
+			begin(t, func(t *testing.T, w *world) { takeover(t, w, point) })
 		})
 	}
 }
 
-func takeover(t *testing.T, point string) {
-	ctx, cancel := context.WithCancel(t.Context())
-	w := newWorld(t)
-	waitWorld := w.start(ctx)
-	armed := false
-	first, kill := context.WithCancel(ctx)
-	reached := make(chan struct{})
-	hang := make(chan struct{})
-	waitFirst := w.coordinator(first, "coordinator-0", func(name string) {
-		w.mu.Lock()
-		hit := armed && name == point
-		if hit {
-			armed = false
-		}
-		w.mu.Unlock()
-		if hit {
-			// The process is gone: it does nothing more, and its session ends.
-			close(reached)
-			<-hang
-		}
-	})
+func takeover(t *testing.T, w *world, point string) {
+	first := w.coordinator("coordinator-0", diesAt(point))
 	w.apply(spec("one"))
 	w.until("creation", 2*time.Minute, w.complete("one"))
-	w.mu.Lock()
-	armed = true
-	w.mu.Unlock()
+	first.armed.Store(true)
 	w.apply(spec("two"))
-	<-reached
+	<-first.died
 	w.store.ExpireSession()
-	waitSecond := w.coordinator(ctx, "coordinator-1", nil)
+	w.coordinator("coordinator-1")
 	w.until("update", 10*time.Minute, w.complete("two"))
 	if got := w.made("update"); len(got) != 3 {
 		t.Errorf("updates: %v, want one for each slot", got)
@@ -229,15 +173,10 @@ func takeover(t *testing.T, point string) {
 		t.Errorf("transfers: %v, want one", got)
 	}
 	before := w.status()
-	kill()
-	close(hang)
-	waitFirst()
+	first.stop()
 	if after := w.status(); after.Term != before.Term {
 		t.Errorf("the dead leader wrote: term %d after %d", after.Term, before.Term)
 	}
-	cancel()
-	waitSecond()
-	waitWorld()
 }
 
 // TestCTL02_PausedLeaderIsFenced lets a leader wake up after its successor began.
@@ -245,7 +184,6 @@ func TestCTL02_PausedLeaderIsFenced(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
-		ctx, cancel := context.WithCancel(t.Context())
 		stale := false
 		w.store.OnCommit(func(ops []store.Op) (f storetest.Fault) {
 			if !stale && len(ops) > 2 && strings.HasPrefix(ops[2].Key, "operations/") {
@@ -254,7 +192,7 @@ func TestCTL02_PausedLeaderIsFenced(t *testing.T) {
 			}
 			return f
 		})
-		waitSecond := w.coordinator(ctx, "coordinator-1", nil)
+		w.coordinator("coordinator-1")
 		w.apply(spec("two"))
 		w.until("update", 10*time.Minute, w.complete("two"))
 		w.store.OnCommit(nil)
@@ -277,7 +215,5 @@ func TestCTL02_PausedLeaderIsFenced(t *testing.T) {
 		if open != 0 || v.Term < 2 {
 			t.Errorf("open operations %d, term %d", open, v.Term)
 		}
-		cancel()
-		waitSecond()
 	})
 }

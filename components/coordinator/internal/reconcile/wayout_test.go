@@ -21,10 +21,7 @@ import (
 func (w *world) vanish(slot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.cvms, "demo-"+slot)
-	if w.leader == slot {
-		w.leader = ""
-	}
+	w.cloud.RemoveLocked(w.memberLocked(slot).cvm, "vanished")
 }
 
 func (w *world) instance(slot string) group.InstanceStatus {
@@ -76,10 +73,10 @@ func TestChangesOfShapeReachThePlatform(t *testing.T) {
 		})
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for _, name := range []string{"demo-pg-0", "demo-pg-1", "demo-pg-2"} {
-			c := w.cvms[name]
+		for _, slot := range []string{"pg-0", "pg-1", "pg-2"} {
+			c := w.memberLocked(slot)
 			if c.InstanceType != "tdx.large" || c.OSImage != "dstack-0.5.8" || c.DiskGB != 40 {
-				t.Errorf("%s: %s, %s, %d GB", name, c.InstanceType, c.OSImage, c.DiskGB)
+				t.Errorf("%s: %s, %s, %d GB", slot, c.InstanceType, c.OSImage, c.DiskGB)
 			}
 		}
 		if calls := strings.Join(w.calls, ", "); strings.Count(calls, "resize") != 3 || strings.Count(calls, "os-image") != 3 || strings.Contains(calls, "update") {
@@ -170,7 +167,7 @@ func TestAGroupIsDeleted(t *testing.T) {
 					want = 3
 				}
 				w.mu.Lock()
-				left := len(w.cvms)
+				left := len(w.membersLocked())
 				w.mu.Unlock()
 				if left != want {
 					t.Errorf("%d CVMs are left, want %d", left, want)

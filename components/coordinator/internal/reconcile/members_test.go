@@ -1,0 +1,195 @@
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"cadre.dev/coordinator/simulated"
+	"cadre.dev/coordinator/simulated/cloud"
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+type cvm = cloud.CVM[*member]
+
+// member is what runs in a CVM: an agent that obeys at once, and a workload of which one leads.
+// Guarded by the world's mu.
+type member struct {
+	*cvm
+	w    *world
+	slot string
+	// boot names its Boot while it runs, since bootAt; admitted: some coordinator let it in, at epoch.
+	boot     string
+	bootAt   time.Time
+	admitted bool
+	epoch    uint64
+	// told is the newest that it was told; drained are the Operations that it drained for.
+	told     *controlv1.Desired
+	drained  map[string]bool
+	sequence uint64
+	// seenTerm and seenState are on its disk.
+	seenTerm, seenState uint64
+}
+
+func (w *world) guest(c *cvm) *member {
+	return &member{cvm: c, w: w, slot: strings.TrimPrefix(c.Name, cluster+"-")}
+}
+
+func (w *world) membersLocked() (out []*member) {
+	for _, c := range w.cloud.AllLocked() {
+		out = append(out, c.Guest)
+	}
+	return out
+}
+
+// memberLocked is in the CVM of the Slot, which there is.
+func (w *world) memberLocked(slot string) *member {
+	return w.cloud.NamedLocked(cluster + "-" + slot).Guest
+}
+
+func (m *member) Boots() {
+	m.w.bootings++
+	m.boot, m.bootAt, m.drained, m.sequence = fmt.Sprintf("boot-%d", m.w.bootings), time.Now(), map[string]bool{}, 0
+}
+
+func (m *member) Ends(string) {
+	m.boot = ""
+	m.leave()
+}
+
+// leave: cut off from the others, it leads nobody.
+func (m *member) leave() {
+	m.admitted, m.epoch, m.told = false, 0, nil
+	if m.w.leader == m.slot {
+		m.w.lead("")
+	}
+}
+
+func (w *world) lead(slot string) {
+	w.leader = slot
+	w.epoch++
+}
+
+// members runs what is in the CVMs until ctx ends.
+func (w *world) members(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		all, coordinators := w.membersLocked(), w.aliveLocked()
+		w.mu.Unlock()
+		for _, m := range all {
+			m.attest(ctx, coordinators)
+			m.listen(coordinators)
+		}
+		w.mu.Lock()
+		down := 0
+		for _, m := range all {
+			if !m.admitted {
+				down++
+			}
+		}
+		if len(all) == 3 && w.leader != "" {
+			w.away = max(w.away, down)
+		}
+		w.mu.Unlock()
+		tick(ctx, 250*time.Millisecond)
+	}
+}
+
+// attest asks to be let in, and anew when the policy's epoch grew.
+func (m *member) attest(ctx context.Context, coordinators []*life) {
+	m.w.mu.Lock()
+	epoch := m.told.GetPolicyEpoch()
+	asks := m.boot != "" && (!m.admitted || epoch > m.epoch)
+	m.w.proofs++
+	e := simulated.Evidence{
+		Slot: m.slot, Boot: m.boot, Serial: m.w.proofs, InstanceID: m.InstanceID, AppID: m.AppID, ComposeHash: m.ComposeHash, OSImage: m.OSImage, Epoch: epoch,
+	}
+	m.w.mu.Unlock()
+	for _, c := range coordinators {
+		if !asks {
+			return
+		}
+		in, err := c.Admit(ctx, e)
+		m.w.mu.Lock()
+		if in && err == nil && m.boot == e.Boot {
+			m.admitted, m.epoch, asks = true, epoch, false
+		}
+		m.w.mu.Unlock()
+	}
+}
+
+// listen has it take its orders, do them and report.
+func (m *member) listen(coordinators []*life) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	if m.boot == "" || len(coordinators) == 0 {
+		return
+	}
+	ended := 0
+	for _, c := range coordinators {
+		switch d, err := c.Desired(m.slot, m.boot); {
+		case err != nil:
+		case d == nil:
+			ended++
+		case d.GetTerm() > m.seenTerm || d.GetTerm() == m.seenTerm && d.GetVersion() >= m.told.GetVersion():
+			m.told, m.seenTerm, m.seenState = d, d.GetTerm(), max(m.seenState, d.GetState())
+		}
+	}
+	if ended == len(coordinators) {
+		m.leave() // another Boot holds the Slot, or none: it asks again
+	}
+	if !m.admitted || m.told == nil {
+		return
+	}
+	if m.w.leader == "" {
+		m.w.lead(m.slot)
+	}
+	report := m.report(m.obey(m.told.GetOperation()))
+	for _, c := range coordinators {
+		c.Hear(m.slot, m.boot, report)
+	}
+}
+
+// obey does what the order says: who leads hands over to the first candidate.
+func (m *member) obey(order *controlv1.OperationOrder) []*controlv1.StepResult {
+	if order == nil {
+		return nil
+	}
+	id := order.GetOperationId()
+	if order.GetVerb() == controlv1.Verb_VERB_DRAIN && m.w.leader == m.slot && len(order.GetTransferCandidates()) > 0 {
+		m.w.lead(order.GetTransferCandidates()[0])
+		m.w.calls = append(m.w.calls, "transfer "+m.slot+" to "+m.w.leader)
+		m.drained[id] = true
+	}
+	step := &controlv1.StepResult{OperationId: id, Verb: order.GetVerb(), Attempt: order.GetAttempt(), State: controlv1.StepState_STEP_STATE_DONE}
+	if m.drained[id] {
+		step.Transferred, step.NewLeader = true, m.w.leader
+	}
+	return []*controlv1.StepResult{step}
+}
+
+func (m *member) report(steps []*controlv1.StepResult) *controlv1.Report {
+	m.sequence++
+	role, caught := controlv1.Role_ROLE_FOLLOWER, true
+	if m.w.leader == m.slot {
+		role = controlv1.Role_ROLE_LEADER
+	}
+	var lag *int64
+	if !m.w.behind.IsZero() && m.bootAt.After(m.w.behind) {
+		bytes := int64(m.sequence) * 704
+		caught, lag = false, &bytes
+	}
+	term := m.seenTerm
+	if said, lies := m.w.saysTerm[m.slot]; lies {
+		term = said
+	}
+	return &controlv1.Report{
+		Sequence: m.sequence, Term: term, State: m.seenState, MemberKnown: true, Steps: steps,
+		HealthyFor: durationpb.New(time.Since(m.bootAt)), BootAt: timestamppb.New(m.bootAt),
+		Member: &controlv1.MemberView{Role: role, Alive: true, Ready: true, CaughtUp: &caught, Leader: m.w.leader, Epoch: m.w.epoch, MayDisrupt: true, LagBytes: lag},
+	}
+}

@@ -1,0 +1,204 @@
+package cloud
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"cadre.dev/platform"
+)
+
+// Verb of a call with an effect.
+type Verb string
+
+// Verbs.
+const (
+	Create  Verb = "create"
+	Update  Verb = "update"
+	Image   Verb = "os-image"
+	Resize  Verb = "resize"
+	Restart Verb = "restart"
+	Delete  Verb = "delete"
+)
+
+// Call is a call with an effect, about one CVM.
+type Call struct {
+	Verb Verb
+	// Name of the CVM, and its VMUUID; that of a create is the one that it is to get.
+	Name, VMUUID string
+	// Hash of what it is to run; empty: what it runs.
+	Hash string
+}
+
+// Carry takes a call to the cloud and the answer back. It runs effect under the lock once, at
+// once or later, or never; what that says is an honest answer, and Carry's is what the caller gets.
+type Carry func(ctx context.Context, call Call, effect func() error) error
+
+// Link is somebody's way to the cloud.
+type Link[G Guest] struct {
+	*Cloud[G]
+
+	carry Carry
+}
+
+// Link makes one.
+func (c *Cloud[G]) Link(carry Carry) *Link[G] { return &Link[G]{Cloud: c, carry: carry} }
+
+// AppOf is the app that the cloud makes for a document: that of its group's name.
+func AppOf(document []byte) string {
+	var named struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(document, &named) // what says no name is of an app without one
+	sum := sha256.Sum256([]byte(named.Name))
+	return hex.EncodeToString(sum[:20])
+}
+
+// List implements [platform.Platform].
+func (l *Link[G]) List(_ context.Context, appID string) ([]platform.Instance, error) {
+	l.cfg.Lock.Lock()
+	defer l.cfg.Lock.Unlock()
+	var out []platform.Instance
+	for _, one := range l.AllLocked() {
+		if appID == "" || one.AppID == appID {
+			out = append(out, one.Instance)
+		}
+	}
+	return out, nil
+}
+
+// Describe implements [platform.Platform].
+func (l *Link[G]) Describe(_ context.Context, vmUUID string) (platform.Instance, error) {
+	l.cfg.Lock.Lock()
+	defer l.cfg.Lock.Unlock()
+	if one := l.byIDLocked(vmUUID); one != nil {
+		return one.Instance, nil
+	}
+	return platform.Instance{}, platform.ErrNotFound
+}
+
+// Provision implements [platform.Platform]: it measures what it is sent.
+func (l *Link[G]) Provision(ctx context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
+	sum := sha256.Sum256(t.AppCompose)
+	p := platform.Provisioned{ComposeHash: hex.EncodeToString(sum[:]), AppID: AppOf(t.AppCompose)}
+	if vmUUID == "" {
+		return p, nil
+	}
+	_, err := l.Describe(ctx, vmUUID)
+	return p, err
+}
+
+// Create implements [platform.Platform].
+func (l *Link[G]) Create(ctx context.Context, req platform.CreateRequest) (platform.Instance, error) {
+	l.cfg.Lock.Lock()
+	l.asked++
+	one := &CVM[G]{Env: req.Template.Env, Instance: platform.Instance{
+		InstanceType: req.Template.InstanceType, OSImage: req.Template.OSImage, DiskGB: req.Template.DiskGB,
+		Name: req.Name, VMUUID: fmt.Sprintf("vm-%d", l.asked), InstanceID: fmt.Sprintf("%040d", 100+l.asked), AppID: req.Provisioned.AppID,
+	}}
+	one.Guest = l.cfg.Guest(one)
+	l.cfg.Lock.Unlock()
+	err := l.carry(ctx, Call{Verb: Create, Name: one.Name, VMUUID: one.VMUUID, Hash: req.Provisioned.ComposeHash}, func() error {
+		if l.cvms[one.Name] != nil {
+			return fmt.Errorf("%w: 409: there is a CVM of that name", platform.ErrRefused)
+		}
+		l.cvms[one.Name], l.sorted = one, nil
+		l.bootLocked(one, req.Provisioned.ComposeHash)
+		return nil
+	})
+	if err != nil {
+		return platform.Instance{}, err
+	}
+	l.cfg.Lock.Lock()
+	defer l.cfg.Lock.Unlock()
+	return one.Instance, nil
+}
+
+// Update implements [platform.Platform].
+func (l *Link[G]) Update(ctx context.Context, req platform.UpdateRequest) (platform.Accepted, error) {
+	return l.change(ctx, Call{Verb: Update, VMUUID: req.VMUUID, Hash: req.ComposeHash}, func(one *CVM[G]) {
+		one.Env = req.Env
+		l.bootLocked(one, req.ComposeHash)
+	})
+}
+
+// SetOSImage implements [platform.Platform].
+func (l *Link[G]) SetOSImage(ctx context.Context, vmUUID, image string) (platform.Accepted, error) {
+	return l.change(ctx, Call{Verb: Image, VMUUID: vmUUID}, func(one *CVM[G]) {
+		one.OSImage = image
+		l.RebootLocked(one)
+	})
+}
+
+// Resize implements [platform.Platform].
+func (l *Link[G]) Resize(ctx context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
+	return l.change(ctx, Call{Verb: Resize, VMUUID: vmUUID}, func(one *CVM[G]) {
+		one.InstanceType, one.DiskGB = cmp.Or(s.InstanceType, one.InstanceType), cmp.Or(s.DiskGB, one.DiskGB)
+		l.RebootLocked(one)
+	})
+}
+
+// Restart implements [platform.Platform].
+func (l *Link[G]) Restart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return l.change(ctx, Call{Verb: Restart, VMUUID: vmUUID}, l.RebootLocked)
+}
+
+// ForceRestart is a Restart: no guest of this cloud refuses to go down.
+func (l *Link[G]) ForceRestart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return l.Restart(ctx, vmUUID)
+}
+
+// Start is a Restart of what does not run; what runs already goes on.
+func (l *Link[G]) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return l.change(ctx, Call{Verb: Restart, VMUUID: vmUUID}, func(one *CVM[G]) {
+		if !one.Running() && !one.InProgress {
+			l.RebootLocked(one)
+		}
+	})
+}
+
+// Stop is refused.
+func (l *Link[G]) Stop(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+// Delete implements [platform.Platform].
+func (l *Link[G]) Delete(ctx context.Context, vmUUID string) error {
+	_, err := l.change(ctx, Call{Verb: Delete, VMUUID: vmUUID}, func(one *CVM[G]) { l.RemoveLocked(one, Deleted) })
+	if errors.Is(err, platform.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// change is a call about a CVM that there is.
+func (l *Link[G]) change(ctx context.Context, call Call, apply func(*CVM[G])) (platform.Accepted, error) {
+	l.cfg.Lock.Lock()
+	one := l.byIDLocked(call.VMUUID)
+	l.cfg.Lock.Unlock()
+	if one == nil {
+		return platform.Accepted{}, platform.ErrNotFound
+	}
+	call.Name = one.Name
+	return platform.Accepted{}, l.carry(ctx, call, func() error {
+		if l.cvms[one.Name] != one {
+			return platform.ErrNotFound
+		}
+		apply(one)
+		return nil
+	})
+}
+
+// Nodes tells of none.
+func (l *Link[G]) Nodes(context.Context) ([]platform.Node, error) { return nil, nil }
+
+// Offer does not tell what there is to choose from.
+func (l *Link[G]) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
+
+// Settle implements [platform.Platform].
+func (l *Link[G]) Settle() time.Duration { return l.cfg.Settle }

@@ -1,0 +1,80 @@
+package operation
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestR81_EachBootIsAskedForItsOwn: the Boot that was drained stays so until it is gone, and the
+// next one comes back into service. Where a service is restarted the Boot stays, and one that
+// came by itself has started it already.
+func TestR81_EachBootIsAskedForItsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		op            Operation
+		drained, next Verb
+	}{
+		"while it drains":                      {Operation{Phase: Draining}, VerbDrain, VerbDrain},
+		"after the call":                       {Operation{Phase: Booting}, VerbDrain, VerbPostLaunch},
+		"after the call, with no drain before": {Operation{Phase: Booting, SkipDrain: true}, "", VerbPostLaunch},
+		"once the next one is in":              {Operation{Phase: Joining}, VerbPostLaunch, VerbPostLaunch},
+		"a service restarts":                   {Operation{Phase: Booting, Service: "db"}, VerbRestartService, VerbPostLaunch},
+		"a service was restarted":              {Operation{Phase: Joining, Service: "db"}, VerbPostLaunch, VerbPostLaunch},
+		"called off":                           {Operation{Phase: Aborted, Entered: PhaseTimes{Draining: start}}, VerbCancelDrain, VerbCancelDrain},
+		"done":                                 {Operation{Phase: Done}, "", ""},
+	} {
+		c.op.ID, c.op.Kind, c.op.BootBefore = "op", Update, "drained"
+		for boot, want := range map[string]Verb{"drained": c.drained, "next": c.next} {
+			got, ok := OrderFor(slices.Values([]Operation{c.op}), boot)
+			if got.Verb != want || ok != (want != "") || (got.Service != "") != (want == VerbRestartService) {
+				t.Errorf("%s: the boot that was %s is asked for %q of %q, %t; want %q", name, boot, got.Verb, got.Service, ok, want)
+			}
+		}
+		// Of a CVM whose Boot nobody knew, every one is the next.
+		c.op.BootBefore = ""
+		if got, _ := OrderFor(slices.Values([]Operation{c.op}), ""); got.Verb != c.next {
+			t.Errorf("%s: a boot without a name is asked for %q, want %q", name, got.Verb, c.next)
+		}
+	}
+}
+
+// TestAnOrderStandsUntilSomethingElseIsAsked: a return to service that an agent did not hear of.
+func TestAnOrderStandsUntilSomethingElseIsAsked(t *testing.T) {
+	calledOff := Operation{ID: "before", Phase: Aborted, Entered: PhaseTimes{Draining: start}}
+	for name, c := range map[string]struct {
+		next Operation
+		want string
+	}{
+		"a step is recorded":    {Operation{Phase: Recorded}, "before"},
+		"it is called off":      {Operation{Phase: Aborted}, "before"},
+		"a refresh is done":     {Operation{Phase: Done, Refresh: true}, "before"},
+		"it drains":             {Operation{Phase: Draining}, "next"},
+		"another boot was told": {Operation{Phase: Done, Entered: PhaseTimes{Booting: start}}, ""},
+	} {
+		c.next.ID = "next"
+		if got, _ := OrderFor(slices.Values([]Operation{c.next, calledOff}), "boot"); got.Operation != c.want {
+			t.Errorf("%s: ordered by %q, want %q", name, got.Operation, c.want)
+		}
+	}
+	if got, ok := OrderFor(slices.Values([]Operation(nil)), "boot"); ok {
+		t.Errorf("no operation asks for %+v", got)
+	}
+}
+
+// TestAnOrderTellsHowLongItMayTake: from where its deadline was set, if that is recorded.
+func TestAnOrderTellsHowLongItMayTake(t *testing.T) {
+	op := Operation{
+		ID: "op", Kind: Update, Phase: Drained, DrainDeadline: start.Add(10 * time.Minute), HealthyDeadline: start.Add(time.Hour),
+		Entered: PhaseTimes{Draining: start, Drained: start.Add(time.Minute), Booting: start.Add(20 * time.Minute)},
+	}
+	for phase, want := range map[Phase]time.Duration{Drained: 10 * time.Minute, Settling: 40 * time.Minute, Aborted: 0} {
+		op.Phase = phase
+		if got, _ := CurrentOrder(op); got.Limit != want {
+			t.Errorf("%s: %s, want %s", phase, got.Limit, want)
+		}
+	}
+	op.Phase, op.Entered = Settling, nil
+	if got, _ := CurrentOrder(op); got.Limit != 0 || got.Deadline.IsZero() {
+		t.Errorf("with no beginning: %+v", got)
+	}
+}
