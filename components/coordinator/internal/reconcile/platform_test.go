@@ -183,8 +183,14 @@ func (w *world) Stop(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, platform.ErrRefused
 }
 
-func (w *world) Start(context.Context, string) (platform.Accepted, error) {
-	return platform.Accepted{}, platform.ErrRefused
+func (w *world) Start(_ context.Context, vmUUID string) (platform.Accepted, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.byID(vmUUID)
+	if c == nil {
+		return platform.Accepted{}, platform.ErrNotFound
+	}
+	return platform.Accepted{}, w.act("start "+c.Name, func() { w.boot(c, c.ComposeHash) })
 }
 
 func (w *world) Delete(_ context.Context, vmUUID string) error {

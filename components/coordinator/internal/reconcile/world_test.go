@@ -137,6 +137,9 @@ type skewed struct {
 func (s skewed) Of(slot string) (reports.Received, bool) {
 	got, ok := s.Reports.Of(slot)
 	got.At = got.At.Add(s.by())
+	if !got.CutAt.IsZero() {
+		got.CutAt = got.CutAt.Add(s.by())
+	}
 	return got, ok
 }
 
@@ -386,7 +389,7 @@ func sortedNames(m map[string]*cvm) []string {
 }
 
 func (w *world) tickLocked(ctx context.Context, v *view.View, c *cvm) {
-	if c.InProgress {
+	if c.InProgress || c.Status == "stopped" {
 		return
 	}
 	_, admitted := v.Admissions[c.slot]
