@@ -108,9 +108,11 @@ resource "cadre_group" "consul" {
     unhealthy_threshold = 3
   }
 
-  # A server that stops, or whose check fails for long, is restarted by itself.
+  # A server that hangs, or whose check fails, is restarted in its CVM; a CVM that stopped is
+  # started again.
   auto_healing_policies {
     health_check      = "ready"
+    service           = "consul"
     initial_delay_sec = 60
   }
 

@@ -93,6 +93,11 @@ group "etcd" {
     unhealthy_threshold = 3
   }
 
+  # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
+  auto_healing_policies {
+    service = "etcd"
+  }
+
   backend "etcd" {
     port  = 2379
     allow = ["etcd-app"]

@@ -88,6 +88,11 @@ resource "cadre_group" "etcd" {
     unhealthy_threshold = 3
   }
 
+  # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
+  auto_healing_policies {
+    service = "etcd"
+  }
+
   backend {
     name  = "etcd"
     port  = 2379

@@ -141,8 +141,10 @@ resource "cadre_group" "postgres" {
     unhealthy_threshold = 3
   }
 
-  # What breaks by itself is repaired by itself: a CVM that stopped is started again.
+  # What breaks by itself is repaired by itself: Patroni and its database where they hang, a
+  # CVM that stopped.
   auto_healing_policies {
+    service = "postgres"
     replace = var.replace
   }
   restart_policy {

@@ -109,8 +109,20 @@ func (c *Client) request(ctx context.Context, doing, kind string, call func(ctx 
 // Restart queues a restart of one Slot under the group's budget and quorum
 // rules and returns the request's id.
 func (c *Client) Restart(ctx context.Context, slot, reason string) (id string, err error) {
-	err = c.request(ctx, "restart instance "+slot, "restart", func(ctx context.Context, request string) error {
-		r, err := c.api.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: slot, Reason: reason, RequestId: request})
+	return c.restart(ctx, "restart instance "+slot, &apiv1.RestartInstanceRequest{Slot: slot, Reason: reason})
+}
+
+// RestartService queues a restart of one service of a Slot, by its agent and in its container,
+// under the same rules, and returns the request's id. It is refused, FailedPrecondition, where
+// the agent is silent or the service has no x-cadre key in what the Slot runs.
+func (c *Client) RestartService(ctx context.Context, slot, service, reason string) (id string, err error) {
+	return c.restart(ctx, "restart service "+service+" of "+slot, &apiv1.RestartInstanceRequest{Slot: slot, Service: service, Reason: reason})
+}
+
+func (c *Client) restart(ctx context.Context, doing string, req *apiv1.RestartInstanceRequest) (id string, err error) {
+	err = c.request(ctx, doing, "restart", func(ctx context.Context, request string) error {
+		req.RequestId = request
+		r, err := c.api.RestartInstance(ctx, req)
 		id = r.GetRequestId()
 		return err
 	})

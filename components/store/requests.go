@@ -12,7 +12,7 @@ import (
 type RequestKind string
 
 const (
-	// RequestRestart asks for a restart of one Slot at its Revision.
+	// RequestRestart asks for a restart of one Slot at its Revision, or of one service in it.
 	RequestRestart RequestKind = "restart"
 	// RequestReplace asks for a new CVM with a new disk for one Slot: what the old one
 	// had is lost.
@@ -56,6 +56,8 @@ type QueueRequest struct {
 	// Gone of a replace: the platform did not list the CVM when it was asked for. One that is
 	// listed again by its turn is not replaced.
 	Gone bool `json:"gone,omitempty"`
+	// Service of a restart is the one whose workload starts anew in its container; "": the CVM.
+	Service string `json:"service,omitempty"`
 	// Operation and As of a resolve.
 	Operation string     `json:"operation,omitempty"`
 	As        Resolution `json:"as,omitempty"`
@@ -92,6 +94,9 @@ func (q QueueRequest) Check() error {
 			return fmt.Errorf("%s: is missing: a %s needs it", f.name, q.Kind)
 		}
 	}
+	if q.Service != "" && q.Kind != RequestRestart {
+		return fmt.Errorf("service: a %s has none", q.Kind)
+	}
 	return q.checkValues()
 }
 
@@ -119,6 +124,9 @@ func (q QueueRequest) checkValues() error {
 		if q.Group != "" && q.Group != g {
 			return fmt.Errorf("group: %.80q is not the group of slot %s", q.Group, q.Slot)
 		}
+	}
+	if p := group.NameProblem(q.Service); q.Service != "" && p != "" {
+		return fmt.Errorf("service: %.80q %s", q.Service, p)
 	}
 	switch {
 	case (q.VMUUID != "" || q.InstanceID != "") && q.Kind != RequestRestart && q.Kind != RequestReplace:

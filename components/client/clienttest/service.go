@@ -252,7 +252,11 @@ func (s *Server) RestartInstance(ctx context.Context, r *apiv1.RestartInstanceRe
 		return nil, err
 	}
 	if len(s.decided) > before {
-		s.restarts = append(s.restarts, r.GetSlot()+": "+r.GetReason())
+		what := r.GetSlot()
+		if r.GetService() != "" {
+			what += "/" + r.GetService()
+		}
+		s.restarts = append(s.restarts, what+": "+r.GetReason())
 	}
 	s.requests["req-1"] = s.requests[r.GetRequestId()]
 	if name, _, err := group.ParseSlot(r.GetSlot()); err == nil && s.OnRestart != nil && s.groups[name] != nil {

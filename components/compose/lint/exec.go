@@ -50,8 +50,24 @@ func Actions(spec group.Spec) []Finding {
 	}
 	if h := spec.AutoHealing; h != nil && h.Service != "" && len(problems) == 0 && commands[h.Service] == nil {
 		out = append(out, Finding{File: "auto_healing_policies.service", Rule: RuleExec, Severity: Error,
-			Message: fmt.Sprintf("%q has no %s key in the compose text, so that its agent cannot restart it", h.Service, declared.Key),
-			Fix:     "add one there, with `exec: {}` if it has no commands"})
+			Message: notRestartable(h.Service), Fix: "add one there, with `exec: {}` if it has no commands"})
 	}
 	return out
+}
+
+// Restartable is why the agent of a CVM that runs the compose text cannot restart the service in
+// its container; "": it can.
+func Restartable(text, service string) string {
+	commands, problems := declared.Read(text)
+	switch {
+	case len(problems) > 0:
+		return problems[0].String()
+	case commands[service] == nil:
+		return notRestartable(service)
+	}
+	return ""
+}
+
+func notRestartable(service string) string {
+	return fmt.Sprintf("%q has no %s key in the compose text, so that its agent cannot restart it", service, declared.Key)
 }

@@ -145,6 +145,9 @@ func (c *Coordinator) Standing(ctx context.Context) (ratchet.Standing, error) {
 // Hear takes a report of the Boot that holds slot.
 func (c *Coordinator) Hear(slot, boot string, r *controlv1.Report) { c.reports.Put(slot, boot, r) }
 
+// Connect notes that an agent has a session open; the caller calls the result at its end.
+func (c *Coordinator) Connect(slot, boot string) (disconnect func()) { return c.reports.Connect(slot, boot) }
+
 // Desired is what an agent is told: nil while this coordinator does not take the Boot for the
 // one that holds the Slot.
 func (c *Coordinator) Desired(slot, boot string) (*controlv1.Desired, error) {

@@ -5,7 +5,7 @@ import "cadre.dev/core/group"
 // asks: the step of m waits for a person, since m leads. One who names the Slot has said so
 // already; the step goes last all the same.
 func (w *world) asks(m *member) bool {
-	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && m.leads() && m.open == nil && !m.asked(RequestRestart)
+	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && m.leads() && m.open == nil && !m.namesSlot()
 }
 
 // onlyLeaderAsks: nothing else is left of the rollout than what a person is asked about.

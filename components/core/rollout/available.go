@@ -12,7 +12,7 @@ import (
 // recorded start: the way of a report takes time.
 const gapSlack = 2 * time.Second
 
-// liveWithin is how long a live Boot may be silent: three reports.
+// liveWithin is how long a live Boot may be silent: it reports at least every 5 s.
 const liveWithin = 6 * time.Second
 
 // judge fills in what is known about m: fresh report, attested Revision, whether
@@ -31,6 +31,7 @@ func (w *world) judge(m *member) {
 		m.report = r
 	}
 	m.speaks = m.report != nil && w.now.Sub(m.report.ReceivedAt) < liveWithin
+	m.cut = m.report != nil && !m.report.CutAt.IsZero() && !w.obs.At.Before(m.report.CutAt)
 	m.reason = w.notReady(m)
 	m.ready = m.reason == ""
 	w.keepClock(m)

@@ -142,7 +142,7 @@ func (w *world) action(c candidate) Action {
 		a.Why = fmt.Sprintf("instance[\"%d\"].env", m.ordinal)
 	}
 	if r := m.request; r != nil && c.actor == operation.ActorOperator {
-		a.Request, a.Note, a.By = r.ID, r.Reason, r.By
+		a.Request, a.Note, a.By, a.Service = r.ID, r.Reason, r.By, c.service
 	}
 	if c.actor == operation.ActorHealing {
 		a.Why, a.Note, a.Down, a.Service = "heals: "+c.why, c.why, c.down, c.service

@@ -104,9 +104,9 @@ func (w *world) processDown(m *member) bool {
 }
 
 // silentAt is when the last report is so old that a live Boot would have sent another: one that
-// speaks is not down, whatever a listing says.
+// speaks is not down, whatever a listing says. One that is cut says nothing more.
 func (m *member) silentAt() time.Time {
-	if m.report == nil {
+	if m.report == nil || m.cut {
 		return time.Time{}
 	}
 	return m.report.ReceivedAt.Add(liveWithin)

@@ -146,6 +146,11 @@ func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 	f.obs.Slots[0].Instance.Status = "stopped"
 	wantExecutes(t, f.plan()) // it spoke a moment ago: the listing may be wrong
 	f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-liveWithin)
+	wantExecutes(t, f.plan(), "RESTART db-0")
+	f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-time.Second)
+	f.obs.Slots[0].Report.CutAt = f.obs.At.Add(time.Millisecond)
+	wantExecutes(t, f.plan()) // its connection ended, and the listing is older than that
+	f.obs.Slots[0].Report.CutAt = f.obs.At
 	p := f.plan()
 	wantExecutes(t, p, "RESTART db-0")
 	a := actionOf(t, p, "db-0")

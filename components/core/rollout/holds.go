@@ -214,6 +214,9 @@ func (w *world) firstCondemned() *member {
 // holdsOfMember are what the workload itself asks for.
 func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	m, r := c.m, c.m.report
+	if c.service != "" && c.actor == operation.ActorOperator && !m.speaks {
+		return []Hold{hold(HoldUnknownHealth, "%s is silent, and hears no order to restart service %s; ask for a restart of its CVM: cadre instance restart %s", m.slot, c.service, m.slot)}
+	}
 	if until := w.lostAt(m); r == nil && c.broken == whole && !m.ready && m.open == nil {
 		return []Hold{holdUntil(until, HoldUnknownHealth, "%s is silent; it counts as lost at %s", m.slot, until.UTC().Format(time.TimeOnly))}
 	}

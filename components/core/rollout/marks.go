@@ -99,7 +99,7 @@ func (w *world) drain(m *member, c candidate) candidate {
 	case m.rests() && m.asked(RequestReplace):
 		c.kind, c.actor = operation.Replace, operation.ActorOperator
 	case m.rests() && m.asked(RequestRestart) && !m.vanished():
-		c.kind, c.actor, c.to = operation.Restart, operation.ActorOperator, m.runs()
+		c.kind, c.actor, c.to, c.service = operation.Restart, operation.ActorOperator, m.runs(), m.request.Service
 	case m.open != nil:
 		return c
 	case m.missing() && w.obs.Platform.Known:

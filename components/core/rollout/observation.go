@@ -131,7 +131,10 @@ type Report struct {
 	BootID string
 	// ReceivedAt by the coordinator's clock; staleness is judged on it (R11).
 	ReceivedAt time.Time
-	Health     Health
+	// CutAt is when the last connection ended over which the Boot was heard here, by the same
+	// clock; zero while one is open. An agent that lives makes the next one at once.
+	CutAt  time.Time
+	Health Health
 	// HealthReason is the first failing or unknown check.
 	HealthReason string
 	// Failing are the names of the checks that certainly fail.

@@ -68,7 +68,7 @@ func (w *world) candidates() []candidate {
 
 // need is the Action that brings m to what it is wanted at; an empty Kind for none.
 func (w *world) need(m *member) candidate {
-	marked := m.asked(RequestRestart)
+	marked := m.namesSlot()
 	c := candidate{m: m, to: m.want.revision, marked: marked, actor: operation.ActorRollout}
 	switch {
 	case m.open != nil && !w.retargetable(m) && (!m.drained() || !m.rests()):
@@ -77,6 +77,8 @@ func (w *world) need(m *member) candidate {
 		return w.drain(m, c)
 	case m.open == nil && m.asked(RequestReplace) && !m.missing():
 		c.kind, c.actor = operation.Replace, operation.ActorOperator
+	case m.namesService() && m.open == nil && m.seen.Instance != nil && m.speaks:
+		w.restartService(m, &c)
 	case w.heal(m, &c):
 	case m.seen.Instance == nil && w.obs.Platform.Known:
 		c.kind, c.actor = operation.Create, operation.ActorScaling
@@ -87,15 +89,22 @@ func (w *world) need(m *member) candidate {
 		c.kind, c.refresh, c.forEnv = operation.Update, !marked && w.refreshes(m), w.onlyEnv(m)
 	case marked && m.open == nil:
 		c.kind, c.to = operation.Restart, m.runs()
+	case m.namesService() && m.open == nil:
+		w.restartService(m, &c) // held: its agent is silent
 	default:
 		return c
 	}
-	if marked {
+	if c.marked {
 		c.actor = operation.ActorOperator
 	}
 	c.broken = w.brokenness(m)
 	c.class = w.class(m, c)
 	return c
+}
+
+// restartService makes c the restart of the service that an operator named, whatever else m needs.
+func (w *world) restartService(m *member, c *candidate) {
+	c.kind, c.to, c.service, c.marked = operation.Restart, m.runs(), m.request.Service, true
 }
 
 // triedAtTarget: the CVM was moved to what it is wanted at already and never became

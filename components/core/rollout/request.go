@@ -7,7 +7,7 @@ type RequestKind string
 
 const (
 	// RequestRestart asks for a restart of one Slot, or, while it is outdated, for its
-	// update now.
+	// update now; with a Service for a restart of that alone.
 	RequestRestart RequestKind = "restart"
 	// RequestReplace asks for another CVM with an empty disk in place of one Slot's.
 	RequestReplace RequestKind = "replace"
@@ -24,7 +24,9 @@ type Request struct {
 	ID   string
 	Kind RequestKind
 	// Slot of a restart or replace, Operation of a resolve.
-	Slot      string
+	Slot string
+	// Service, of a restart, is the one that starts anew; "": the CVM.
+	Service   string
 	Operation string
 	// As is how a resolved Operation ended: "done" or "failed".
 	As     string
@@ -83,6 +85,12 @@ func (w *world) outlived(m *member, r Request) bool {
 	other := r.VMUUID != "" && r.VMUUID != m.record.VMUUID || r.InstanceID != "" && r.InstanceID != m.record.InstanceID
 	return other || r.Gone && w.obs.Platform.Known && m.seen.Instance != nil
 }
+
+// namesService: an operator asks for a restart of one service of m, and of nothing else.
+func (m *member) namesService() bool { return m.asked(RequestRestart) && m.request.Service != "" }
+
+// namesSlot: an operator asks for a restart of m's CVM, or, while it is outdated, its update now.
+func (m *member) namesSlot() bool { return m.asked(RequestRestart) && m.request.Service == "" }
 
 // asked: an operator asks for kind at m.
 func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.request.Kind == kind }

@@ -123,7 +123,7 @@ func (m *member) stopped() bool { return m.seen.Instance != nil && !m.seen.Insta
 // agent does not say otherwise.
 func (m *member) halted() bool {
 	i := m.seen.Instance
-	return i != nil && !i.InProgress && stoppedWord(i) && !m.speaks
+	return i != nil && !i.InProgress && stoppedWord(i) && (!m.speaks || m.cut)
 }
 
 // votes: positively known to take part now. Health checks of the application do

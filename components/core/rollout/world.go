@@ -63,6 +63,9 @@ type member struct {
 	report *Report
 	// speaks: its agent was heard within the time in which one that lives reports.
 	speaks bool
+	// cut: its agent was heard lately, the connection ended, and what the platform says was asked
+	// for after that. It is a reason to believe the platform, and none to think the agent dead.
+	cut bool
 	// named: it is silent, and those who follow still name it as their leader.
 	named bool
 	// request is what an operator asked for about the Slot, or nil.

@@ -103,29 +103,47 @@ func (a *App) updateInstance(ctx context.Context, cl *client.Client, slot string
 }
 
 func (a *App) instanceRestart() *cobra.Command {
-	var reason string
+	var reason, service string
 	var wait waitFlags
 	c := &cobra.Command{
 		Use: "restart SLOT", Short: "Ask for a restart of one slot, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Example: "  cadre instance restart postgres-1 --reason \"it leaks\" --wait",
+		Long: `The slot is drained and its CVM restarts on its disk.
+
+With --service only that service's workload starts anew, in its container: the CVM and what
+it proved stay, and the platform is not called. The compose file has an x-cadre key for such
+a service, and the agent must be there to do it; otherwise it is refused at once.`,
+		Example: "  cadre instance restart postgres-1 --reason \"it leaks\" --wait\n  cadre instance restart postgres-1 --service postgres --reason \"a new library path\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
-				id, err := cl.Restart(cmd.Context(), args[0], reason)
-				if err != nil {
-					return err
-				}
-				if a.output == "json" {
-					if err := a.json(map[string]string{"slot": args[0], "request_id": id}); err != nil {
-						return err
-					}
-					return a.waitRequest(cmd.Context(), cl, wait, id, "restart "+args[0])
-				}
-				a.say(fmt.Sprintf("restart of %s is queued (%s); it is drained first and waits for its turn: `cadre instance describe %s`", args[0], id, args[0]))
-				return a.waitRequest(cmd.Context(), cl, wait, id, "restart "+args[0])
+				return a.restartInstance(cmd.Context(), cl, args[0], service, reason, wait)
 			})
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&service, "service", "", "restart only this `service`, in its container")
 	wait.bind(c, "the slot is available again")
 	return c
+}
+
+func (a *App) restartInstance(ctx context.Context, cl *client.Client, slot, service, reason string, wait waitFlags) error {
+	what, who, ask := slot, "it", func() (string, error) { return cl.Restart(ctx, slot, reason) }
+	if service != "" {
+		what, who, ask = "service "+service+" of "+slot, "the slot", func() (string, error) { return cl.RestartService(ctx, slot, service, reason) }
+	}
+	id, err := ask()
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		out := map[string]string{"slot": slot, "request_id": id}
+		if service != "" {
+			out["service"] = service
+		}
+		if err := a.json(out); err != nil {
+			return err
+		}
+	} else {
+		a.say(fmt.Sprintf("restart of %s is queued (%s); %s is drained first and waits for its turn: `cadre instance describe %s`", what, id, who, slot))
+	}
+	return a.waitRequest(ctx, cl, wait, id, "restart "+what)
 }

@@ -86,9 +86,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		return next{again: fresh}, err
 	}
 	p.decide()
-	if p.now.Sub(p.seen.Listing.At) > listIdle && p.restless() {
+	if maxAge := p.tooOld(); maxAge > 0 {
 		// Whatever is to be done rests on what the platform says now.
-		p.look(ctx, listIdle)
+		p.look(ctx, maxAge)
 		if ctx.Err() != nil {
 			return next{}, ctx.Err()
 		}
@@ -123,6 +123,18 @@ func (p *pass) decide() {
 	p.hold()
 }
 
+// tooOld is how old the listing may be at most, where what was planned from is older; else zero.
+func (p *pass) tooOld() time.Duration {
+	age := p.now.Sub(p.seen.Listing.At)
+	switch {
+	case age > listBusy && p.cut():
+		return listBusy
+	case age > listIdle && p.restless():
+		return listIdle
+	}
+	return 0
+}
+
 // restless: something is to be done, or waited for, that may change without a record or a
 // report that tells of it.
 func (p *pass) restless() bool {
@@ -131,11 +143,19 @@ func (p *pass) restless() bool {
 		s.Available < s.Replicas || p.seen.Listing.Err != nil || len(p.plan.Slots) != len(p.view.Slots) || p.silentSlot()
 }
 
-// silentSlot: a Slot's agent is not heard, or missed a heartbeat.
+// silentSlot: a Slot's agent is not heard, or missed a heartbeat, or is cut.
 func (p *pass) silentSlot() bool {
 	stale := min(missedAfter, p.cfg.Timing.OrDefault().StaleAfter)
 	return slices.ContainsFunc(p.seen.Now.Slots, func(s rollout.SlotObservation) bool {
-		return s.Report == nil || p.now.Sub(s.Report.ReceivedAt) > stale
+		return s.Report == nil || p.now.Sub(s.Report.ReceivedAt) > stale || !s.Report.CutAt.IsZero()
+	})
+}
+
+// cut: a Slot's agent was heard a moment ago, and its last connection ended: the platform is
+// asked again and again what became of its CVM, until it is back or its report is stale.
+func (p *pass) cut() bool {
+	return slices.ContainsFunc(p.seen.Now.Slots, func(s rollout.SlotObservation) bool {
+		return s.Report != nil && !s.Report.CutAt.IsZero() && p.now.Sub(s.Report.ReceivedAt) <= p.cfg.Timing.OrDefault().StaleAfter
 	})
 }
 
@@ -232,7 +252,7 @@ func (p *pass) act(ctx context.Context) (again bool, err error) {
 func (p *pass) wake() time.Duration {
 	in := spread(resync)
 	switch {
-	case p.open() > 0:
+	case p.open() > 0, p.cut():
 		in, p.pace.calm = listBusy, 0
 	case p.restless():
 		in = spread(min(listIdle<<min(p.pace.calm, 8), calmest))

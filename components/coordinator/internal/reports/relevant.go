@@ -44,7 +44,7 @@ func (r Received) Observed() *rollout.Report {
 	report, member := r.Report, r.Report.GetMember()
 	health, reason := healthOf(report, func(check *controlv1.CheckResult) bool { return !check.GetInformative() })
 	out := &rollout.Report{
-		BootID: r.BootID, ReceivedAt: r.At, Health: health, HealthReason: reason,
+		BootID: r.BootID, ReceivedAt: r.At, CutAt: r.CutAt, Health: health, HealthReason: reason,
 		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
 		Role: roleOf(report), MemberKnown: report.GetMemberKnown(), MemberAlive: member.GetAlive(), MemberReady: member.GetReady(),
 		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(), MemberIDs: member.GetMemberIds(),

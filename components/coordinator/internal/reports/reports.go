@@ -27,6 +27,8 @@ type Received struct {
 	Sequence uint64
 	// HealthyFor is for how long everything had been healthy at At.
 	HealthyFor time.Duration
+	// CutAt is when the Boot's last session ended; zero while one is open.
+	CutAt time.Time
 }
 
 // Reports is safe for concurrent use.
@@ -100,7 +102,7 @@ func (r *Reports) Beat(slot, bootID string, beat *controlv1.Heartbeat) *controlv
 	healthy := time.Duration(min(beat.GetHealthyMs(), maxHealthy)) * time.Millisecond
 	// One that was silent is heard again, though it says what it said.
 	news := (healthy == 0) != (last.HealthyFor == 0) || r.now().Sub(last.At) > late
-	last.At, last.Sequence, last.HealthyFor = r.now(), beat.GetSequence(), healthy
+	last.At, last.Sequence, last.HealthyFor, last.CutAt = r.now(), beat.GetSequence(), healthy, time.Time{}
 	r.last[slot] = last
 	if news {
 		r.noteLocked(slot)
@@ -233,7 +235,8 @@ func (r *Reports) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// Connect notes an open control session; the caller calls the result at its end.
+// Connect notes an open control session; the caller calls the result at its end. The end of
+// the last one of the Boot that reported is news: an agent that lives makes the next one at once.
 func (r *Reports) Connect(slot, bootID string) (disconnect func()) {
 	handle := new(int)
 	r.mu.Lock()
@@ -242,14 +245,36 @@ func (r *Reports) Connect(slot, bootID string) (disconnect func()) {
 		r.live[slot] = map[*int]string{}
 	}
 	r.live[slot][handle] = bootID
+	r.cutLocked(slot, bootID, time.Time{})
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if delete(r.live[slot], handle); len(r.live[slot]) == 0 {
 			delete(r.live, slot)
 		}
+		if !r.openLocked(slot, bootID) {
+			r.cutLocked(slot, bootID, r.now())
+		}
 		r.noteLocked(slot)
 	}
+}
+
+// cutLocked notes that the last session of the Boot ended; zero: one is open.
+func (r *Reports) cutLocked(slot, bootID string, at time.Time) {
+	if last, had := r.last[slot]; had && last.BootID == bootID {
+		last.CutAt = at
+		r.last[slot] = last
+	}
+}
+
+// openLocked: the Boot has a session here.
+func (r *Reports) openLocked(slot, bootID string) bool {
+	for _, boot := range r.live[slot] {
+		if boot == bootID {
+			return true
+		}
+	}
+	return false
 }
 
 // Live reports whether the Boot holds an open session and reported lately.
@@ -260,12 +285,7 @@ func (r *Reports) Live(slot, bootID string) bool {
 	if !ok || got.BootID != bootID || r.now().Sub(got.At) > LiveWithin {
 		return false
 	}
-	for _, boot := range r.live[slot] {
-		if boot == bootID {
-			return true
-		}
-	}
-	return false
+	return r.openLocked(slot, bootID)
 }
 
 // Connected counts the Slots with an open session.

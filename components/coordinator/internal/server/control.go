@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/compose/lint"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -57,14 +59,38 @@ func (s *Server) RestartInstance(ctx context.Context, req *apiv1.RestartInstance
 	if err != nil {
 		return nil, err
 	}
+	if req.GetService() != "" {
+		if err := c.mayRestartService(record.Slot, req.GetService()); err != nil {
+			return nil, err
+		}
+	}
 	id, err := c.enqueue(ctx, store.QueueRequest{
-		ID: req.GetRequestId(), Kind: store.RequestRestart, Group: record.Group, Slot: req.GetSlot(), Reason: req.GetReason(),
+		ID: req.GetRequestId(), Kind: store.RequestRestart, Group: record.Group, Slot: req.GetSlot(), Service: req.GetService(), Reason: req.GetReason(),
 		VMUUID: record.VMUUID, InstanceID: record.InstanceID,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &apiv1.RestartInstanceResponse{RequestId: id}, nil
+}
+
+// mayRestartService refuses at once what the Slot's agent would refuse, or would not hear.
+func (c *caller) mayRestartService(slot, service string) error {
+	admission, ok := c.view.Admissions[slot]
+	heard, reported := c.server.cfg.Reports.Of(slot)
+	late := c.server.cfg.Now().Sub(heard.At) > c.server.cfg.Timing.OrDefault().StaleAfter
+	if !ok || !reported || heard.BootID != admission.Value.BootID || late {
+		return status.Errorf(codes.FailedPrecondition, "service: the agent of %s is silent, and hears no order to restart %q: `cadre instance restart %s` restarts its CVM", slot, service, slot)
+	}
+	// What the Boot was measured to run. Where it is not recorded any more the agent judges.
+	runs, ok := c.view.Revisions[admission.Value.Revision]
+	if !ok || runs.Value.Template.Compose == "" {
+		return nil
+	}
+	if why := lint.Restartable(runs.Value.Template.Compose, service); why != "" {
+		return status.Errorf(codes.FailedPrecondition, "service: %s; `cadre instance restart %s` restarts its CVM", why, slot)
+	}
+	return nil
 }
 
 // callerFor authenticates a call about an existing group.

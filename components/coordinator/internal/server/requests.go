@@ -60,7 +60,7 @@ func (c *caller) requested(id string) (store.QueueRequest, bool) {
 	}
 	for _, o := range c.view.Operations {
 		if op := o.Value; op.Request == id && id != "" {
-			q := store.QueueRequest{ID: id, Kind: store.RequestRestart, Group: op.Group, Slot: op.Slot, Reason: op.Note, By: op.By}
+			q := store.QueueRequest{ID: id, Kind: store.RequestRestart, Group: op.Group, Slot: op.Slot, Service: op.Service, Reason: op.Note, By: op.By}
 			if op.Kind == operation.Replace {
 				q.Kind = store.RequestReplace
 			}
@@ -72,7 +72,7 @@ func (c *caller) requested(id string) (store.QueueRequest, bool) {
 
 // sameRequest refuses an id that stands for something else.
 func sameRequest(known, q store.QueueRequest) error {
-	if known.Kind == q.Kind && known.Slot == q.Slot && known.Operation == q.Operation && known.As == q.As &&
+	if known.Kind == q.Kind && known.Slot == q.Slot && known.Service == q.Service && known.Operation == q.Operation && known.As == q.As &&
 		(known.Group == q.Group || q.Slot != "") && known.Reason == q.Reason {
 		return nil
 	}

@@ -23,6 +23,9 @@ type harm struct {
 
 var harms = []harm{
 	{name: "dead_service", await: (*Rig).AwaitServer, do: (*Rig).killServer},
+	{name: "hung_service", await: (*Rig).AwaitHealed, do: func(r *Rig, ctx context.Context, slot, _ string) error {
+		return r.Hang(ctx, slot, "postgres", "cadre-patroni", "patroni", "postgres")
+	}},
 	{name: "dead_cvm", await: (*Rig).AwaitHealed, do: func(r *Rig, ctx context.Context, slot, _ string) error {
 		return r.Kill(ctx, r.PlatformName(slot))
 	}},

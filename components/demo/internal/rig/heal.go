@@ -25,6 +25,27 @@ type Healing struct {
 	PlatformS float64 `json:"platform_s,omitempty"`
 }
 
+// Hang stops the processes of a Slot's service that have one of these names, so that they
+// neither end nor answer: SIGSTOP.
+func (r *Rig) Hang(ctx context.Context, slot, service string, names ...string) error {
+	const script = `
+		hung=
+		for process in /proc/[0-9]*; do
+			read -r name < "$process/comm" || continue
+			for one; do
+				if [ "$one" = "$name" ]; then
+					kill -STOP "${process#/proc/}" && hung=1
+				fi
+			done
+		done
+		[ -n "$hung" ]`
+	_, err := r.Exec(ctx, r.PlatformName(slot), service, append([]string{"sh", "-c", script, "hang"}, names...)...)
+	if err != nil {
+		return fmt.Errorf("hang service %s of %s: %w", service, slot, err)
+	}
+	return nil
+}
+
 // healTime bounds how long a Slot may need to come back.
 const healTime = 5 * time.Minute
 
@@ -149,6 +170,10 @@ func (r *Rig) healing(ctx context.Context, slot, harm string, from time.Time, op
 		return h, nil
 	}
 	h.NoticedS, h.PhasesMS, h.DownS = op.CreatedAt.Sub(from).Seconds(), phases(op), op.EndedAt.Sub(from).Seconds()
+	if op.Service != "" {
+		h.Kind += " of service " + op.Service
+		return h, nil // the platform was not called
+	}
 	cvms, err := r.CVMs(ctx)
 	if err != nil {
 		return h, err

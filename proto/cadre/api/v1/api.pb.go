@@ -1323,7 +1323,10 @@ type RestartInstanceRequest struct {
 	// Made by the caller once and repeated when the call is tried again: the same one
 	// twice is one restart, and with other content it is refused. Empty: made here, and
 	// each call is a restart of its own.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The service of the compose text whose workload starts anew in its container; empty: the
+	// CVM restarts. It is refused where the agent could not do it.
+	Service       string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,6 +1378,13 @@ func (x *RestartInstanceRequest) GetReason() string {
 func (x *RestartInstanceRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RestartInstanceRequest) GetService() string {
+	if x != nil {
+		return x.Service
 	}
 	return ""
 }
@@ -2343,12 +2353,13 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\rinstance_json\x18\x01 \x01(\fR\finstanceJson\x12'\n" +
 	"\x0foperations_json\x18\x02 \x03(\fR\x0eoperationsJson\x12'\n" +
 	"\x0fadmissions_json\x18\x03 \x03(\fR\x0eadmissionsJson\x12!\n" +
-	"\flineage_json\x18\x04 \x03(\fR\vlineageJson\"c\n" +
+	"\flineage_json\x18\x04 \x03(\fR\vlineageJson\"}\n" +
 	"\x16RestartInstanceRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"8\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\x12\x18\n" +
+	"\aservice\x18\x04 \x01(\tR\aservice\"8\n" +
 	"\x17RestartInstanceResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\"\x13\n" +

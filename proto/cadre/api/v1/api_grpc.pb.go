@@ -62,7 +62,8 @@ type ClusterServiceClient interface {
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
 	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
 	DescribeInstance(ctx context.Context, in *DescribeInstanceRequest, opts ...grpc.CallOption) (*DescribeInstanceResponse, error)
-	// RestartInstance queues a restart of one Slot; budget and quorum rules apply.
+	// RestartInstance queues a restart of one Slot, or of one service in it; budget and quorum
+	// rules apply.
 	RestartInstance(ctx context.Context, in *RestartInstanceRequest, opts ...grpc.CallOption) (*RestartInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error)
@@ -295,7 +296,8 @@ type ClusterServiceServer interface {
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
 	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
 	DescribeInstance(context.Context, *DescribeInstanceRequest) (*DescribeInstanceResponse, error)
-	// RestartInstance queues a restart of one Slot; budget and quorum rules apply.
+	// RestartInstance queues a restart of one Slot, or of one service in it; budget and quorum
+	// rules apply.
 	RestartInstance(context.Context, *RestartInstanceRequest) (*RestartInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error)

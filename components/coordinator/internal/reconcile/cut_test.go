@@ -1,0 +1,61 @@
+package reconcile_test
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+)
+
+// stop has the platform say that a Slot's CVM stopped, and its agent say nothing more.
+func (w *world) stop(slot string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cloud.HaltLocked(w.memberLocked(slot).cvm)
+}
+
+// TestTheEndOfAConnectionHasThePlatformAsked: a CVM that stopped is started right after the last
+// connection of its agent ended, and without such an end after a heartbeat that did not come.
+// One that runs, by the platform's word, is left alone, and so is one that connects again.
+func TestTheEndOfAConnectionHasThePlatformAsked(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
+		leader := w.coordinator("coordinator-0")
+		s := spec("one")
+		s.AutoHealing = &group.AutoHealing{}
+		w.apply(s)
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		connect := func(slot string) func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return leader.Connect(slot, w.memberLocked(slot).boot)
+		}
+		ends := map[string]func(){}
+		for _, slot := range []string{"pg-0", "pg-1", "pg-2"} {
+			ends[slot] = connect(slot)
+		}
+		again := func(call string, within time.Duration) time.Duration {
+			began := time.Now()
+			w.until(call, within, func() bool { return len(w.made(call)) > 0 })
+			return time.Since(began)
+		}
+		tick(t.Context(), time.Minute)
+		ends["pg-0"]()
+		tick(t.Context(), time.Second)
+		connect("pg-0")
+		tick(t.Context(), time.Minute)
+		if made := w.made("restart"); len(made) > 0 {
+			t.Fatalf("a connection ended, and %v", made)
+		}
+
+		w.stop("pg-1")
+		ends["pg-1"]()
+		if took := again("restart demo-pg-1", time.Minute); took > 200*time.Millisecond {
+			t.Errorf("started after %s", took)
+		}
+		w.until("it is back", 2*time.Minute, w.complete("one"))
+		w.stop("pg-2")
+		if took := again("restart demo-pg-2", time.Minute); took < 6*time.Second || took > 10*time.Second {
+			t.Errorf("without an end started after %s", took)
+		}
+	})
+}

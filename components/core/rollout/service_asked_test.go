@@ -1,0 +1,75 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/core/operation"
+)
+
+// asksService has an operator ask for a restart of one service of a Slot.
+func (f *fixture) asksService(slot, service string) *fixture {
+	f.obs.Requests = append(f.obs.Requests, Request{ID: "r", Kind: RequestRestart, Slot: slot, Service: service, Reason: "it leaks", By: "somebody"})
+	return f
+}
+
+// TestR115_AnOperatorNamesAService: that alone is restarted, at what the Slot runs, also where
+// it is outdated or ill; by the rules that hold a restart, and answered by one Operation.
+func TestR115_AnOperatorNamesAService(t *testing.T) {
+	for name, f := range map[string]*fixture{
+		"at rest":          newFixture(3, "patroni"),
+		"outdated":         newFixture(3, "patroni").want("B"),
+		"ill":              heals(3, "none").failing(1, "ready"),
+		"healed otherwise": onService(),
+	} {
+		runs := f.obs.Slots[1].Admission.Revision
+		p := f.asksService("db-1", "web").plan()
+		a := actionOf(t, p, "db-1")
+		if !a.Execute || a.Kind != operation.Restart || a.Service != "web" || a.Actor != operation.ActorOperator || a.To != runs || a.Class != ClassMarked {
+			t.Errorf("%s: %+v", name, a)
+			continue
+		}
+		op, ok := p.Begin(a, 3, f.now)
+		if !ok || op.Service != "web" || op.Request != "r" || op.Rollout != "" || op.By != "somebody" {
+			t.Errorf("%s: begins %+v", name, op)
+		}
+		f.rec.Operations = append(f.rec.Operations, op)
+		if got := f.plan().Answered; len(got) != 1 {
+			t.Errorf("%s: answered %v", name, got)
+		}
+	}
+}
+
+// TestR115_AServiceIsNotOrderedFromWhoDoesNotHear: the request waits, and says for what; the
+// budget holds it like any other restart, and a CVM that is gone answers it.
+func TestR115_AServiceIsNotOrderedFromWhoDoesNotHear(t *testing.T) {
+	f := newFixture(3, "none").asksService("db-1", "web")
+	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-liveWithin)
+	wantHeld(t, f.plan(), "db-1", HoldUnknownHealth)
+	f = newFixture(3, "none").asksService("db-1", "web").silent(1, f.now.Add(-time.Hour))
+	wantHeld(t, f.plan(), "db-1", HoldUnknownHealth)
+
+	f = newFixture(3, "none").asksService("db-1", "web").sick(2)
+	wantHeld(t, f.plan(), "db-1", HoldMaxUnavailable)
+
+	f = newFixture(3, "none").asksService("db-1", "web").gone(1, time.Hour)
+	if got := f.plan().Answered; len(got) != 1 {
+		t.Errorf("answered %v", got)
+	}
+}
+
+// TestR115_ANamedServiceIsNoWordAboutTheSlot: a leader whose step waits for a person still does.
+func TestR115_ANamedServiceIsNoWordAboutTheSlot(t *testing.T) {
+	f := newFixture(3, "patroni").want("B")
+	f.spec.UpdatePolicy.Leader = "ask"
+	w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+	lead := w.find("db-0")
+	if !w.asks(lead) {
+		t.Fatal("nobody is asked")
+	}
+	f.asksService("db-0", "web")
+	w = newWorld(f.spec, f.rec, f.obs, f.now, f.t)
+	if !w.asks(w.find("db-0")) {
+		t.Error("who names a service has said nothing about the step")
+	}
+}
