@@ -62,6 +62,12 @@ variable "replace" {
   default     = "ask"
 }
 
+variable "heal_delay" {
+  description = "Seconds after a boot in which nothing that a member says of itself is healed."
+  type        = number
+  default     = 300
+}
+
 variable "heal_window" {
   description = "Time of health after which attempts to heal are forgotten."
   type        = string

@@ -93,8 +93,9 @@ resource "cadre_group" "postgres" {
   # What breaks by itself is repaired by itself: Patroni and its database where they hang, a
   # CVM that stopped.
   auto_healing_policies {
-    service = "postgres"
-    replace = var.replace
+    service           = "postgres"
+    replace           = var.replace
+    initial_delay_sec = var.heal_delay
   }
   restart_policy {
     window = var.heal_window

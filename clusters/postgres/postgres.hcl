@@ -35,6 +35,11 @@ variable "replace" {
   default     = "ask"
 }
 
+variable "heal_delay" {
+  description = "seconds after a boot in which nothing that a member says of itself is healed"
+  default     = 300
+}
+
 variable "heal_window" {
   description = "time of health after which attempts to heal are forgotten"
   default     = "1h"
@@ -104,8 +109,9 @@ group "postgres" {
   # What breaks by itself is repaired by itself: Patroni and its database where they hang, a
   # CVM that stopped.
   auto_healing_policies {
-    service = "postgres"
-    replace = var.replace
+    service           = "postgres"
+    replace           = var.replace
+    initial_delay_sec = var.heal_delay
   }
   restart_policy {
     window = var.heal_window

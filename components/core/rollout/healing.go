@@ -327,9 +327,7 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	if why := w.storm(c); why != "" {
 		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: cadre instance restart %s", why, m.slot, m.slot))
 	}
-	if w.sharedHolds() && c.service == "" {
-		holds = append(holds, hold(HoldSharedCause, "%s", w.sharedText()))
-	}
+	holds = append(holds, w.holdsOfShared(c, l)...)
 	if disk := w.spec.PreservedDisk(m.ordinal); c.kind == operation.Replace && disk != "" && m.seen.Instance != nil {
 		holds = append(holds, hold(HoldHealDisk, "another CVM would cost the disk %q of %s, which the spec preserves: cadre instance replace %s", disk, m.slot, m.slot))
 	}

@@ -13,13 +13,16 @@ import (
 
 // Boots of several Slots that fail in the same way, one soon after the other, have one cause,
 // which no more boots mend: the key service, the registry, the collateral of attestation. The
-// group is healed no more then, until somebody decides or one of them is back (R122).
+// group is healed no more then, until somebody decides or one of them is back (R122). One boot at
+// a time is tried meanwhile, seldom.
 
 const (
 	// sharedWithin is how long a failed boot may be one of several.
 	sharedWithin = 15 * time.Minute
 	// sharedBy is how many Slots make a cause a shared one.
 	sharedBy = 2
+	// trialEvery is how long after the last boot that failed one is tried again.
+	trialEvery = sharedWithin
 	// noBoot is the way of a boot of which nothing was seen.
 	noBoot = "the CVM was started and no boot of it came"
 	// maxWay bounds the text of a way to fail.
@@ -45,6 +48,62 @@ func (w *world) keepShared() {
 
 // sharedHolds: healing waits for the end of a shared cause.
 func (w *world) sharedHolds() bool { return w.shared != nil && w.shared.Ended.IsZero() }
+
+// holdsOfShared holds every boot that healing would make but one: from time to time a single one is
+// tried, so that a cause that went away by itself ends when nobody watches.
+func (w *world) holdsOfShared(c candidate, l look) []Hold {
+	if !w.sharedHolds() || c.service != "" {
+		return nil
+	}
+	at := w.triedAt().Add(trialEvery)
+	trial := c.kind == operation.Restart && w.onTrial(c.m) && w.tally.healing+l.taken.healing == 0
+	switch {
+	case l.op != nil && l.op.CreatedAt.After(w.shared.Since):
+		return nil // it is the trial
+	case l.op != nil || !trial:
+		return []Hold{hold(HoldSharedCause, "%s", w.sharedText())}
+	case w.now.Before(at):
+		return []Hold{holdUntil(at, HoldSharedCause, "%s; one boot is tried in %s", w.sharedText(), short(at.Sub(w.now)))}
+	}
+	return nil
+}
+
+// onTrial: of the Slots whose boots failed, which a restart may heal and whose attempts are not
+// spent, m was tried longest ago: one that is broken in its own way tells nothing about the others.
+func (w *world) onTrial(m *member) bool {
+	var first *member
+	for _, other := range w.members {
+		r, _, ok := w.heals(other)
+		if !ok || r.kind != operation.Restart || r.service != "" || w.spent(other, r) || !slices.Contains(w.shared.Slots, other.slot) {
+			continue
+		}
+		if first == nil || other.healedAt().Before(first.healedAt()) {
+			first = other
+		}
+	}
+	return first == m
+}
+
+// healedAt is when the last attempt to heal m began; zero: there was none.
+func (m *member) healedAt() time.Time {
+	if m.record.Heals == nil {
+		return time.Time{}
+	}
+	return m.record.Heals.LastAt
+}
+
+// triedAt is when the last boot failed, or the cause was found.
+func (w *world) triedAt() time.Time {
+	at := w.shared.Since
+	for _, m := range w.members {
+		for _, op := range m.healed {
+			if op.Service == "" {
+				at = later(at, op.EndedAt)
+			}
+		}
+	}
+	return at
+}
 
 // sharedIsOver: an operator lets the group go on, the spec was edited, or one of the Slots is
 // back, or none of them is there any more.

@@ -202,3 +202,42 @@ func TestR122_WhatPassesIsNoWay(t *testing.T) {
 		t.Errorf("it stands: %+v", got)
 	}
 }
+
+// TestR122_OneBootIsTriedMeanwhile: a quarter of an hour after the last one failed, of the Slots
+// that the cause names and one at a time; a leader that takes over does not call it off.
+func TestR122_OneBootIsTriedMeanwhile(t *testing.T) {
+	later := func(by time.Duration) *fixture {
+		f := alike()
+		f.stopped(4)
+		f.rec.Status.SharedCause = f.plan().Status.SharedCause
+		f.now = f.now.Add(by)
+		f.fresh()
+		return f
+	}
+	f := later(trialEvery - time.Second)
+	p := f.plan()
+	wantExecutes(t, p)
+	if want := f.now.Add(time.Second); p.Clock.After(want) || p.Clock.IsZero() {
+		t.Errorf("looks again at %s, want %s", p.Clock, want)
+	}
+	f = later(trialEvery)
+	f.rec.Slots[1].Heals = &group.Heals{Attempts: 1, LastAt: f.now.Add(-time.Hour)}
+	f.rec.Slots[3].Heals = &group.Heals{Attempts: 1, LastAt: f.now.Add(-2 * time.Hour)}
+	p = f.plan()
+	wantExecutes(t, p, "RESTART db-3")
+	op, ok := p.Begin(actionOf(t, p, "db-3"), 3, f.now)
+	if !ok {
+		t.Fatal("it does not begin")
+	}
+	op.Phase = operation.Drained
+	f.rec.Operations = append(f.rec.Operations, op)
+	if facts := f.facts(op); !facts.Safe || facts.Unwanted != "" {
+		t.Errorf("unsafe: %q, unwanted: %q", facts.SafeReason, facts.Unwanted)
+	}
+	wantExecutes(t, f.plan()) // no other beside it
+	f = later(trialEvery)
+	for _, i := range []int{1, 3} {
+		f.rec.Slots[i].Heals = &group.Heals{Attempts: 2 * group.DefaultMaxAttempts, LastAt: f.now.Add(-time.Hour)}
+	}
+	wantExecutes(t, f.plan()) // db-4 would tell nothing about the others
+}

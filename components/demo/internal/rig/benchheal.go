@@ -50,8 +50,8 @@ func (r *Rig) killServer(ctx context.Context, slot, _ string) error {
 // in the result all the same.
 func (r *Rig) BenchHeal(ctx context.Context, n *Narrator) (result figures.Result, err error) {
 	result = figures.Result{Name: "heal", Rounds: HealRounds, Machine: figures.ThisMachine()}
-	// Attempts that count would make the next one wait.
-	r.postgresVars = append(slices.Clone(replaceAuto), "--var", "heal_window=1m")
+	// Attempts that count would make the next one wait, and so would the boot before it.
+	r.postgresVars = append(slices.Clone(replaceAuto), "--var", "heal_window=1m", "--var", "heal_delay=10")
 	if err := r.Deploy(ctx, n); err != nil {
 		return result, err
 	}
@@ -86,19 +86,27 @@ func (r *Rig) BenchHeal(ctx context.Context, n *Narrator) (result figures.Result
 }
 
 // healFigures are the times of each harm: from it to available again, which includes
-// min_ready_seconds. A dead CVM's is held against what the platform and that take at least.
+// min_ready_seconds, and how they were spent. A dead CVM's is held against what the platform and that take at least.
 func healFigures(seen map[string][]Healing) []figures.Figure {
 	var out []figures.Figure
 	for _, h := range harms {
-		var down, noticed, platform, over []float64
+		var down, over []float64
+		parts := map[string][]float64{}
 		for _, one := range seen[h.name] {
-			down, noticed, platform = append(down, one.DownS), append(noticed, one.NoticedS), append(platform, one.PlatformS)
-			over = append(over, one.DownS/(one.PlatformS+minReady.Seconds()))
+			down, over = append(down, one.DownS), append(over, one.DownS/(one.PlatformS+minReady.Seconds()))
+			for name, s := range one.line() {
+				parts[name] = append(parts[name], s)
+			}
 		}
 		if len(down) == 0 {
 			continue
 		}
-		detail := map[string]float64{"noticed_s": figures.Median(noticed), "platform_s": figures.Median(platform), "min_ready_s": minReady.Seconds()}
+		detail := map[string]float64{"min_ready_s": minReady.Seconds()}
+		for name, all := range parts {
+			if m := figures.Median(all); m != 0 {
+				detail[name] = m
+			}
+		}
 		out = append(out, figures.New(h.name+"_to_available_s", "s", "", down, detail))
 		if h.name == "dead_cvm" {
 			out = append(out, figures.New("dead_cvm_to_available_over_platform", "ratio", "<= 1.1", over, detail))

@@ -23,6 +23,17 @@ type Healing struct {
 	PhasesMS map[string]int64 `json:"phases,omitempty"`
 	// PlatformS is from the first call that brought it back to the start of its first service.
 	PlatformS float64 `json:"platform_s,omitempty"`
+	// AdmittedS is from there to the admission of its Boot. Where a service was restarted
+	// RestartedS is from the order to its end, and both others are zero.
+	AdmittedS  float64 `json:"admitted_s,omitempty"`
+	RestartedS float64 `json:"restarted_s,omitempty"`
+	// JoinedS is from then until the member was ready; min_ready_seconds follow.
+	JoinedS float64 `json:"joined_s,omitempty"`
+}
+
+// line is how the time was spent, by name, in seconds.
+func (h Healing) line() map[string]float64 {
+	return map[string]float64{"noticed_s": h.NoticedS, "platform_s": h.PlatformS, "admitted_s": h.AdmittedS, "restarted_s": h.RestartedS, "joined_s": h.JoinedS}
 }
 
 // Hang stops the processes of a Slot's service that have one of these names, so that they
@@ -170,15 +181,18 @@ func (r *Rig) healing(ctx context.Context, slot, harm string, from time.Time, op
 		return h, nil
 	}
 	h.NoticedS, h.PhasesMS, h.DownS = op.CreatedAt.Sub(from).Seconds(), phases(op), op.EndedAt.Sub(from).Seconds()
+	h.JoinedS = op.Entered[operation.Settling].Sub(op.Entered[operation.Joining]).Seconds()
 	if op.Service != "" {
 		h.Kind += " of service " + op.Service
+		h.RestartedS = op.Entered[operation.Joining].Sub(op.Entered[operation.Booting]).Seconds()
 		return h, nil // the platform was not called
 	}
 	cvms, err := r.CVMs(ctx)
 	if err != nil {
 		return h, err
 	}
-	h.PlatformS = cvms[r.PlatformName(slot)].FirstStart().Sub(op.Entered[operation.Acting]).Seconds()
+	first := cvms[r.PlatformName(slot)].FirstStart()
+	h.PlatformS, h.AdmittedS = first.Sub(op.Entered[operation.Acting]).Seconds(), op.Entered[operation.Joining].Sub(first).Seconds()
 	return h, nil
 }
 
