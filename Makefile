@@ -176,12 +176,12 @@ sim-crash: commands ## have coordinators die at every point of their work in a f
 	@$(SIM) -run TestCrashPoints -every 1 -pairs $${PAIRS:-40}
 
 .PHONY: core-mutants
-core-mutants: commands ## break the deciding code of core in N=30 places, one at a time, and count how often a test notices (SEED=1 PACKAGES=operation,rollout,policy)
+core-mutants: commands ## break the deciding code of core in N=100 places, one at a time, and count how often a test notices (SEED=1 PACKAGES=operation,rollout,policy OWN=1)
 	@mkdir -p .out
-	@cd components/simulator && go run ./cmd/core-mutants -n $${N:-30} -seed $${SEED:-1} -packages $${PACKAGES:-operation,rollout,policy} -out $(CURDIR)/.out/core-mutants.json
+	@cd components/simulator && go run ./cmd/core-mutants $(if $(OWN),-own) -n $${N:-100} -seed $${SEED:-1} -packages $${PACKAGES:-operation,rollout,policy} $(if $(OWN),,-out $(CURDIR)/.out/core-mutants.json)
 
 .PHONY: sim-report
-sim-report: core-mutants ## run mutants of core (N=30), crash points and two minutes of fresh seeds, and write the figures (FOR=10m)
+sim-report: core-mutants ## run mutants of core (N=100), crash points and two minutes of fresh seeds, and write the figures (FOR=10m)
 	@mkdir -p .out
 	@covered=$$(scripts/core-coverage.sh) && $(SIM) -run TestHunt -for $${FOR:-2m} -report $(CURDIR)/.out/bench-sim.json \
 		-mutants $(CURDIR)/.out/core-mutants.json -covered $$covered -pairs $${PAIRS:-40}

@@ -37,7 +37,7 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	}
 	op.Term = f.Term
 	if op.Phase == "" {
-		op.enter(Recorded, now)
+		op = op.enter(Recorded, now)
 	}
 	if next, effects, resolved := op.resolve(f, now); resolved {
 		return next, effects

@@ -122,3 +122,88 @@ func TestR139_WhatCouldNotBeDrainedIsNotDrained(t *testing.T) {
 		t.Errorf("leads: %s, %q", op.Phase, op.Reason)
 	}
 }
+
+// What a drained Slot says of itself, and what its record keeps of the drain.
+func TestR139_WhatADrainedSlotSays(t *testing.T) {
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
+		Limits: operation.Limits{Drain: time.Minute}}
+	op, _ := operation.Advance(drained(at), f, at.Add(time.Minute))
+	if !op.UnavailableFrom.Equal(at.Add(time.Minute)) || op.Reason != "out of service until it is undrained" {
+		t.Errorf("away since %s: %q", op.UnavailableFrom, op.Reason)
+	}
+	if op, _ = operation.Advance(op, f, at.Add(time.Hour)); !op.UnavailableFrom.Equal(at.Add(time.Minute)) {
+		t.Errorf("away since %s", op.UnavailableFrom)
+	}
+	leads := f
+	leads.Leads, leads.HandOver = true, &operation.Transfer{ExpectedLeader: "web-1", Candidates: []string{"web-2"}}
+	op, _ = operation.Advance(drained(at), leads, at.Add(time.Second))
+	if op.Phase != operation.Drained || op.Reason != "leads again, and is asked to hand over after a moment" {
+		t.Errorf("leads: %s, %q", op.Phase, op.Reason)
+	}
+	// What could not be handed over in time is asked for with a time of its own.
+	op, effects := operation.Advance(drained(at), leads, at.Add(time.Hour))
+	if op.Phase != operation.Draining || !op.DrainDeadline.Equal(at.Add(time.Hour+time.Minute)) || len(effects) != 1 || effects[0].Verb != operation.VerbDrain {
+		t.Errorf("%s until %s, effects %+v", op.Phase, op.DrainDeadline, effects)
+	}
+	done := f
+	done.Steps = []operation.StepReport{{Operation: op.ID, Verb: operation.VerbDrain, Attempt: 2, State: operation.StepDone, Transferred: true, NewLeader: "web-2"}}
+	if op, _ = operation.Advance(op, done, at.Add(time.Hour)); op.Phase != operation.Drained || !op.Transfer.Made || op.Transfer.To != "web-2" {
+		t.Errorf("%s, transfer %+v", op.Phase, op.Transfer)
+	}
+}
+
+// Who was silent when it was taken out of service is drained once it serves, as it leads or not.
+func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
+		Limits: operation.Limits{Drain: time.Minute}}
+	silent := drained(at)
+	silent.SkipDrain = true
+	silent.Entered = operation.PhaseTimes{operation.Recorded: at, operation.Drained: at}
+	if op, _ := operation.Advance(silent, f, at); op.Phase != operation.Drained {
+		t.Errorf("silent: %s", op.Phase)
+	}
+	f.ReadySince = at
+	op, _ := operation.Advance(silent, f, at)
+	if o, ok := operation.CurrentOrder(op); op.Phase != operation.Draining || !ok || o.Verb != operation.VerbDrain {
+		t.Errorf("serves: %s, orders %+v, %v", op.Phase, o, ok)
+	}
+	if op, _ = operation.Advance(drained(at), f, at); op.Phase != operation.Drained {
+		t.Errorf("one that was drained and is ready: %s", op.Phase)
+	}
+	// Nobody is admitted: there is no other Boot.
+	f.Admission, f.ReadySince = nil, time.Time{}
+	if op, _ = operation.Advance(drained(at), f, at); op.Phase != operation.Drained {
+		t.Errorf("nobody is admitted: %s", op.Phase)
+	}
+}
+
+// A drain after the first one ends when its Boot is gone, says what holds it, and is waited for meanwhile.
+func TestR139_ADrainAfterTheFirstOne(t *testing.T) {
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},
+		Limits: operation.Limits{Drain: time.Minute}}
+	op, _ := operation.Advance(drained(at), f, at)
+	for state, want := range map[operation.StepState]string{
+		operation.StepHeld:    "held by a hook: an operator must decide",
+		operation.StepRunning: "the agent drains",
+	} {
+		said := f
+		said.Steps = []operation.StepReport{{Operation: op.ID, Verb: operation.VerbDrain, Attempt: 2, State: state}}
+		if next, _ := operation.Advance(op, said, at.Add(time.Second)); next.Phase != operation.Draining || next.Reason != want {
+			t.Errorf("%s: %s, %q", state, next.Phase, next.Reason)
+		}
+	}
+	gone := f
+	gone.Gone = true
+	if next, _ := operation.Advance(op, gone, at.Add(time.Second)); next.Phase != operation.Drained || !next.NotDrained() {
+		t.Errorf("its boot is gone: %s", next.Phase)
+	}
+	if next, _ := operation.Advance(op, f, at.Add(time.Minute-1)); next.Phase != operation.Draining {
+		t.Errorf("before its time is over: %s", next.Phase)
+	}
+	if next, _ := operation.Advance(op, f, at.Add(time.Minute)); next.Phase != operation.Drained {
+		t.Errorf("when its time is over: %s", next.Phase)
+	}
+}

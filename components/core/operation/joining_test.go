@@ -150,3 +150,102 @@ func TestR80_ResultsOfPostLaunch(t *testing.T) {
 		step(t, op, f, now, want)
 	}
 }
+
+// TestR131_WhatThePlatformMustShow: a Boot that is available proves its Revision, and neither the
+// size nor the image of its CVM.
+func TestR131_WhatThePlatformMustShow(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*Facts)
+		want string // of the reason; "": it settles
+	}{
+		"all of it":            {func(*Facts) {}, ""},
+		"nothing":              {func(f *Facts) { f.Platform = nil }, ""},
+		"another compose hash": {func(f *Facts) { f.Platform.ComposeHash = "hash-A" }, "compose hash"},
+		"another size":         {func(f *Facts) { f.WantedShape.InstanceType = "tdx.large" }, "instance type"},
+	} {
+		op, now := to(t, Update, Joining)
+		f := available(now, now)
+		f.Platform.Shape = Shape{InstanceType: "tdx.small"}
+		c.edit(&f)
+		want := Settling
+		if c.want != "" {
+			want = Joining
+		}
+		if op, _ = step(t, op, f, now, want); !strings.Contains(op.Reason, c.want) {
+			t.Errorf("%s: %q", name, op.Reason)
+		}
+		if c.want != "" {
+			late := op.HealthyDeadline
+			f.ReadySince, f.ObservedAt = late, late
+			step(t, op, f, late, Failed)
+		}
+	}
+	op, now := to(t, Restart, Joining) // its size is no business of a restart
+	f := available(now, now)
+	f.Admission.Revision, f.WantedShape.InstanceType, f.Platform.Shape = "A", "tdx.large", Shape{InstanceType: "tdx.small"}
+	step(t, op, f, now, Settling)
+}
+
+// TestR87_WhatBootingRecords: the CVM that was made, and when the platform first said that it runs.
+func TestR87_WhatBootingRecords(t *testing.T) {
+	for _, kind := range []Kind{Create, Update} {
+		op, now := to(t, kind, Booting)
+		op.VMUUID, op.InstanceID = "", ""
+		f := rebooting(now)
+		op, _ = step(t, op, f, now, Booting)
+		if made := op.VMUUID == "vm-1" && op.InstanceID == "i-1"; made != (kind == Create) {
+			t.Errorf("%s: names CVM %q", kind, op.VMUUID)
+		}
+		if !op.PlatformRunning.IsZero() {
+			t.Errorf("%s: runs since %s, and does not", kind, op.PlatformRunning)
+		}
+		f.Platform.Running, f.Platform.InProgress = true, false
+		now = now.Add(time.Second)
+		op, _ = step(t, op, f, now, Booting)
+		later := now.Add(time.Second)
+		if op, _ = step(t, op, f, later, Booting); !op.PlatformRunning.Equal(now) || !strings.HasPrefix(op.Reason, "the CVM runs") {
+			t.Errorf("%s: runs since %s, want %s: %q", kind, op.PlatformRunning, now, op.Reason)
+		}
+	}
+	op, now := to(t, Update, Booting) // the CVM that is about to stop runs
+	f := quiet(now)
+	if op, _ = step(t, op, f, now, Booting); !op.PlatformRunning.IsZero() {
+		t.Errorf("runs since %s with the compose file of before", op.PlatformRunning)
+	}
+}
+
+// TestR8_AFallBackSaysWhy, and a deletion waits for the listing, not for an agent.
+func TestR8_AFallBackSaysWhy(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	op, _ = step(t, op, available(now, now), now, Settling)
+	f := available(now, now)
+	f.Admission.BootID = "boot-old" // whoever is available is not the boot that was waited for
+	if op, _ = step(t, op, f, now, Joining); op.Reason != "fell back: not available" {
+		t.Errorf("reason %q", op.Reason)
+	}
+	op, now = to(t, Delete, Booting)
+	f = quiet(now)
+	f.PlatformKnown, f.Platform = false, nil
+	step(t, op, f, now, Booting)
+}
+
+// TestR89_ABootErrorOfWhoServes is of a boot before, and one whose quorum waits for others is done.
+func TestR89_ABootErrorOfWhoServes(t *testing.T) {
+	op, now := to(t, Update, Joining)
+	f := available(now, now)
+	f.Platform.BootError = "no such image"
+	step(t, op, f, now, Settling)
+	f = booted(now)
+	f.Platform.InProgress, f.Platform.BootError = true, "no such image"
+	step(t, op, f, now, Joining)
+	f = booted(now)
+	f.AwaitsQuorum = true
+	if op, _ := step(t, op, f, now, Done); !strings.Contains(op.Reason, "quorum") {
+		t.Errorf("reason %q", op.Reason)
+	}
+	f.Admission.BootID = "boot-old"
+	step(t, op, f, now, Joining)
+	f = available(now, now)
+	f.AwaitsQuorum = true // it serves as it should: nothing is waited for
+	step(t, op, f, now, Settling)
+}

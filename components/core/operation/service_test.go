@@ -76,3 +76,52 @@ func TestR115_AServiceThatIsNotRestarted(t *testing.T) {
 	f.Admission.Revision = "B"
 	step(t, op, f, now, Booting)
 }
+
+// TestR115_WhatAServiceRestartRecords: the Boot that holds the Slot, unless it is another
+// instance's, and when the member went away first.
+func TestR115_WhatAServiceRestartRecords(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*Operation, *Facts)
+		boot string
+	}{
+		"the boot that runs":  {func(_ *Operation, f *Facts) { f.Admission.BootID = "boot-2" }, "boot-2"},
+		"another instance's":  {func(_ *Operation, f *Facts) { f.Admission.BootID, f.Admission.InstanceID = "boot-2", "i-2" }, "boot-old"},
+		"of no instance":      {func(op *Operation, f *Facts) { op.InstanceID, f.Admission.BootID = "", "boot-2" }, "boot-2"},
+		"nobody is admitted":  {func(_ *Operation, f *Facts) { f.Admission = nil }, "boot-old"},
+		"it was away already": {func(op *Operation, _ *Facts) { op.UnavailableFrom = start.Add(-time.Hour) }, "boot-old"},
+	} {
+		op, now := serviceOp(t, Drained)
+		op.UnavailableFrom = time.Time{}
+		f := quiet(now)
+		c.edit(&op, &f)
+		away := now
+		if !op.UnavailableFrom.IsZero() {
+			away = op.UnavailableFrom
+		}
+		op, _ = step(t, op, f, now, Booting)
+		if op.BootBefore != c.boot || !op.UnavailableFrom.Equal(away) {
+			t.Errorf("%s: boot %s, away since %s", name, op.BootBefore, op.UnavailableFrom)
+		}
+	}
+}
+
+// TestR115_WhatTheAgentSaysOfAService is what the step says.
+func TestR115_WhatTheAgentSaysOfAService(t *testing.T) {
+	for said, want := range map[string]string{"": "the agent restarts service db", "waits for its port": "waits for its port"} {
+		op, now := serviceOp(t, Booting)
+		f := quiet(now)
+		f.Steps = answer(VerbRestartService, StepRunning)
+		f.Steps[0].Message = said
+		if op, _ = step(t, op, f, now, Booting); op.Reason != want {
+			t.Errorf("%q: %q", said, op.Reason)
+		}
+	}
+	op, now := serviceOp(t, Booting)
+	late := now.Add(limits.Service)
+	f := quiet(late)
+	f.Paused = true
+	op, _ = step(t, op, f, late, Booting)
+	if !op.HealthyDeadline.Equal(late.Add(limits.Service)) {
+		t.Errorf("paused, it has until %s", op.HealthyDeadline)
+	}
+}

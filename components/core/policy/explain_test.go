@@ -95,3 +95,88 @@ func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
 		t.Errorf("next %q", x.Next)
 	}
 }
+
+// TestWhyNobodyIsIn: of a recorded refusal and one that was only noted, the newer one.
+func TestWhyNobodyIsIn(t *testing.T) {
+	refused := func(at time.Time) Decisions {
+		return Decisions{}.Append("db-1", DecisionEntry{What: DecidedRefuse, Code: CodeRevisionNotAllowed, Message: "recorded", At: at})
+	}
+	for name, c := range map[string]struct {
+		decisions Decisions
+		noted     *Refusal
+		want      Code
+	}{
+		"nothing":            {Decisions{}, nil, ""},
+		"recorded":           {refused(noon), nil, CodeRevisionNotAllowed},
+		"noted":              {Decisions{}, &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon}, CodeQuoteInvalid},
+		"noted after it":     {refused(noon), &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon.Add(1)}, CodeQuoteInvalid},
+		"noted before it":    {refused(noon), &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon.Add(-1)}, CodeRevisionNotAllowed},
+		"admitted, and gone": {Decisions{}.Append("db-1", DecisionEntry{What: DecidedAdmit, BootID: "b", At: noon}), nil, ""},
+	} {
+		f := admissible().facts(nil)
+		f.Decisions, f.Refusal = c.decisions, c.noted
+		s := Stand(f, noon)
+		if s.Code != c.want || (s.Why == "") != (c.want == "") {
+			t.Errorf("%s: %s %q", name, s.Code, s.Why)
+		}
+		if recorded := c.decisions.Last().Number > 0; (s.Last != nil) != recorded {
+			t.Errorf("%s: last %+v", name, s.Last)
+		}
+	}
+}
+
+// TestWhenABootIsToAttestAgain, and what is told of the root that its evidence is under.
+func TestWhenABootIsToAttestAgain(t *testing.T) {
+	e := admissible()
+	a := e.admitted()
+	s := Stand(e.facts(&a), noon)
+	if !s.ReattestBy.Equal(a.AttestedAt.Add(ReattestAfter)) || !s.ExpiresAt.Equal(a.ExpiresAt) || s.Simulated || s.TCBStatus != "UpToDate" {
+		t.Errorf("%+v", s)
+	}
+	if s := Stand(e.facts(&a), a.ExpiresAt); s.State != StateExpired {
+		t.Errorf("at its end: %s", s.State)
+	}
+	for _, edit := range []func(){func() { a.Simulated = true }, func() { a.Simulated, a.Claims.Simulated = false, true }} {
+		edit()
+		if !Stand(e.facts(&a), noon).Simulated {
+			t.Errorf("%+v is not told to be simulated", a)
+		}
+	}
+	a.AttestedAt, a.ExpiresAt = time.Time{}, time.Time{}
+	if s := Stand(e.facts(&a), noon); !s.ReattestBy.IsZero() || s.State == StateExpired {
+		t.Errorf("%+v of a record without times", s)
+	}
+}
+
+// TestExplainNamesTheRevisionThatIsMeant: the newest one with the very problem.
+func TestExplainNamesTheRevisionThatIsMeant(t *testing.T) {
+	e := admissible()
+	e.sp.RequireApproval = true
+	a := e.admitted()
+	x := Explain(e.facts(&a), noon)
+	if len(x.Next) != 1 || !strings.Contains(x.Next[0], "cadre admission approve new") {
+		t.Errorf("what runs is not approved, and next is %q", x.Next)
+	}
+	e.sp.Allowed[1].Approved = true
+	if x = Explain(e.facts(nil), noon); !strings.Contains(strings.Join(x.Next, "\n"), "revision old waits: `cadre admission approve old`") {
+		t.Errorf("the old one waits, and next is %q", x.Next)
+	}
+	if len(x.Now) != 0 || len(x.Approvals) != 1 || x.ChainProblem != "" {
+		t.Errorf("findings %+v, approvals %+v, chain %q", x.Now, x.Approvals, x.ChainProblem)
+	}
+	f := e.facts(nil)
+	f.Refusal = &Refusal{Code: CodeRevisionNotApproved, Message: "m", At: noon}
+	if x = Explain(f, noon); len(x.Next) != 1 || !strings.Contains(x.Next[0], "cadre admission approve old") {
+		t.Errorf("refused for want of approval, and next is %q", x.Next)
+	}
+	// Decisions are told newest first.
+	f.Decisions = chain(3)
+	if x = Explain(f, noon); x.Decisions[0].Number != 3 || x.Decisions[2].Number != 1 {
+		t.Errorf("decisions %+v", x.Decisions)
+	}
+	// Who is shut out though nobody contests the slot is not released.
+	f.Refusal = &Refusal{Code: CodeInstanceConflict, Message: "m", At: noon.Add(time.Hour * 24 * 365 * 100)}
+	if x = Explain(f, noon); strings.Contains(strings.Join(x.Next, " "), "cadre admission release") {
+		t.Errorf("next %q", x.Next)
+	}
+}

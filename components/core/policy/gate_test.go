@@ -461,3 +461,150 @@ func TestParseRevocation(t *testing.T) {
 		}
 	}
 }
+
+// TestATT25_BarredIsWhatRunsAndNothingElse: of what the policy lists, only the entry that was measured counts.
+func TestATT25_BarredIsWhatRunsAndNothingElse(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*exchange, *Admission)
+		want Code
+	}{
+		"all is well":                   {func(*exchange, *Admission) {}, ""},
+		"below the floor":               {func(e *exchange, _ *Admission) { e.sp.Floor, e.sp.Allowed[1].Number = 3, 2 }, CodeRevisionBelowFloor},
+		"another one is below it":       {func(e *exchange, _ *Admission) { e.sp.Floor, e.sp.Allowed[0].Number, e.sp.Allowed[1].Number = 3, 2, 3 }, ""},
+		"its name with another hash":    {func(e *exchange, _ *Admission) { e.sp.Floor, e.sp.Allowed[1].ComposeHash = 3, digits("9", 64) }, ""},
+		"a record without its hash":     {func(e *exchange, a *Admission) { e.sp.Floor, a.Claims.ComposeHash = 3, "" }, CodeRevisionBelowFloor},
+		"approval is for what comes":    {func(e *exchange, _ *Admission) { e.sp.RequireApproval = true }, ""},
+		"nobody is in":                  {func(e *exchange, a *Admission) { e.sp.Floor = 3; *a = Admission{} }, ""},
+		"a record without its instance": {func(e *exchange, a *Admission) { a.Claims.InstanceID = ""; revoking(RevokedInstance, a.InstanceID)(e) }, CodePeerRevoked},
+		"its hash is revoked, not listed": {func(e *exchange, a *Admission) {
+			revoking(RevokedRevision, a.Claims.ComposeHash)(e)
+			e.sp.Allowed = nil
+		}, CodeRevisionNotAllowed},
+	} {
+		e := admissible()
+		a := e.admitted()
+		c.edit(&e, &a)
+		if d := Barred(a, e.sp); d.Code != c.want {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+	}
+}
+
+// TestIDN01_WhoMayStay: not the Boot of an instance that is not bound any more.
+func TestIDN01_WhoMayStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*exchange, *Admission)
+		want Code
+	}{
+		"bound":            {func(*exchange, *Admission) {}, ""},
+		"another is bound": {func(e *exchange, _ *Admission) { e.sp.InstanceID = digits("9", 40) }, CodeInstanceMismatch},
+		"nobody is":        {func(e *exchange, _ *Admission) { e.sp.InstanceID = "" }, ""},
+		"revoked":          {func(e *exchange, a *Admission) { revoking(RevokedInstance, a.InstanceID)(e) }, CodePeerRevoked},
+	} {
+		e := admissible()
+		a := e.admitted()
+		c.edit(&e, &a)
+		if d := MayStay(a, e.sp); d.Code != c.want || d.Allowed != (c.want == "") {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
+	}
+}
+
+// TestATT32_WhatRevokesABoot: the names that a transaction checks for.
+func TestATT32_WhatRevokesABoot(t *testing.T) {
+	c := Claims{ComposeHash: "0x" + strings.ToUpper(digits("c", 64)), KeyProviderID: "00FF"}
+	got := strings.Join(RevokedAs("I1", "r1", c), " ")
+	for _, want := range []Revocation{
+		{Kind: RevokedInstance, ID: "I1"}, {Kind: RevokedInstance, ID: "i1"}, {Kind: RevokedRevision, ID: "r1"},
+		{Kind: RevokedRevision, ID: digits("c", 64)}, {Kind: RevokedKeyProvider, ID: "00FF"}, {Kind: RevokedKeyProvider, ID: "00ff"},
+	} {
+		if !strings.Contains(" "+got+" ", " "+want.Name()+" ") {
+			t.Errorf("%s is not among %s", want.Name(), got)
+		}
+	}
+	if names := RevokedAs("", "", Claims{}); len(names) != 0 {
+		t.Errorf("nothing is named by %q", names)
+	}
+}
+
+// TestATT32_WhatASlotPolicyTakesFromItsGroup: floor, approvals and what is revoked, as they stand now.
+func TestATT32_WhatASlotPolicyTakesFromItsGroup(t *testing.T) {
+	e := admissible()
+	gp := history(GroupPolicy{}, Asked{}, Known{Revision: "old", Content: "c1"}, Known{Revision: "new", Content: "c2", ComposeHash: digits("c", 64)})
+	gp.RequireApproval, gp.Floor.Number = true, 2
+	gp.Approvals = map[string]Approval{"new": {Revision: "new", ComposeHash: digits("c", 64)}}
+	sp := e.sp.Under(gp, []Revocation{{Kind: RevokedRevision, ID: "elsewhere"}})
+	if !sp.RequireApproval || sp.Floor != 2 || len(sp.Revoked) != 0 {
+		t.Errorf("policy %+v", sp)
+	}
+	if old, now := sp.Allowed[0], sp.Allowed[1]; old.Approved || !now.Approved || old.Number != 1 || now.Number != 2 {
+		t.Errorf("allowed %+v", sp.Allowed)
+	}
+	if e.sp.Allowed[1].Number != 0 {
+		t.Error("the policy that was given is changed")
+	}
+	// What is lifted is lifted: revocations are those that stand now.
+	sp.Revoked = []Revocation{{Kind: RevokedRevision, ID: "new"}}
+	if sp = sp.Under(gp, nil); sp.Revoked != nil {
+		t.Errorf("revoked %+v", sp.Revoked)
+	}
+}
+
+// TestATT25_AFloorSaysWhoseItIs: what was asked for is in the record, and an equal one changes nothing.
+func TestATT25_AFloorSaysWhoseItIs(t *testing.T) {
+	gp := history(GroupPolicy{}, Asked{}, known(1), known(2))
+	gp = history(gp, Asked{Floor: &Floor{Number: 2, Reason: "leaked", By: "ann", At: noon}}, known(2))
+	want := AcceptedFloor{Number: 2, Reason: "leaked", By: "ann", At: noon, Accepted: noon}
+	if gp.Floor != want {
+		t.Errorf("floor %+v", gp.Floor)
+	}
+	if gp = history(gp, Asked{FloorSeen: 2, Floor: &Floor{Number: 2, Reason: "again", By: "bob"}}, known(2)); gp.Floor != want {
+		t.Errorf("floor %+v, accepted twice", gp.Floor)
+	}
+	if gp.Group != "db" || gp.Revisions[rev(1)].At != noon {
+		t.Errorf("policy %+v", gp)
+	}
+}
+
+// TestRevocationsOfAGroupAreOfItsRevisions, in the order of their names.
+func TestRevocationsOfAGroupAreOfItsRevisions(t *testing.T) {
+	target := known(2)
+	target.ComposeHash = digits("d", 64)
+	gp := history(GroupPolicy{}, Asked{Recorded: []Known{known(1)}, Revoked: []Revocation{
+		{Kind: RevokedRevision, ID: rev(2)}, {Kind: RevokedRevision, ID: rev(7)}, {Kind: RevokedInstance, ID: rev(1)},
+		{Kind: RevokedRevision, ID: digits("d", 64)}, {Kind: RevokedRevision, ID: rev(1)},
+	}}, target)
+	var got []string
+	for _, r := range gp.Revoked {
+		got = append(got, r.ID)
+	}
+	if want := rev(1) + " " + rev(2) + " " + digits("d", 64); strings.Join(got, " ") != want {
+		t.Errorf("revoked %q, want %q", got, want)
+	}
+	if gp = history(gp, Asked{}, target); gp.Revoked != nil {
+		t.Errorf("lifted, and still %+v", gp.Revoked)
+	}
+}
+
+// TestATT15_ApprovalEndsWithItsNeed: nothing is kept of it, and what the leader approved only for as long.
+func TestATT15_ApprovalEndsWithItsNeed(t *testing.T) {
+	one := known(1)
+	one.ComposeHash = digits("d", 64)
+	gp := history(GroupPolicy{}, Asked{RequireApproval: true, Stable: rev(1)}, one)
+	a := gp.Approvals[rev(1)]
+	if a.By != ApprovedByLeader || a.ComposeHash != digits("d", 64) || a.Revision != rev(1) || a.Group != "db" || a.At != noon {
+		t.Errorf("approval %+v", a)
+	}
+	// It is not given a second time, to what runs later.
+	two := known(2)
+	two.ComposeHash = digits("e", 64)
+	if gp = history(gp, Asked{RequireApproval: true, Stable: rev(2), Recorded: []Known{one}}, two); gp.Approved(rev(2), "") || !gp.Approved(rev(1), "") {
+		t.Errorf("approvals %+v", gp.Approvals)
+	}
+	if gp = history(gp, Asked{Stable: rev(2), Recorded: []Known{one}}, two); gp.Approvals != nil || gp.RequireApproval {
+		t.Errorf("approvals %+v, and none is required", gp.Approvals)
+	}
+	if gp = history(GroupPolicy{}, Asked{RequireApproval: true}, one); gp.Approvals != nil {
+		t.Errorf("approvals %+v, and nothing ran", gp.Approvals)
+	}
+}

@@ -1,23 +1,22 @@
 // Command core-mutants breaks the deciding code of core, one place at a time, and counts how often
 // a test notices: core's own tests first, then a few seeds and the scenarios of the simulator. The
-// code itself stays as it is: a broken copy of one file takes its place for one build.
+// code itself stays as it is: the tests are built once from a copy in which every place asks
+// whether it is the one that is broken.
 //
-// Usage: core-mutants [-n 30] [-seed 1] [-packages operation,rollout,policy] [-out file], in
+// Usage: core-mutants [-n 100] [-seed 1] [-packages operation,rollout,policy] [-out file], in
 // components/simulator.
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 )
 
 func main() {
@@ -29,6 +28,8 @@ func main() {
 
 // Result is what came of a run; the report of the simulator reads it.
 type Result struct {
+	// Places is how many there are, Tried how many of them were broken.
+	Places   int      `json:"places"`
 	Tried    int      `json:"tried"`
 	Killed   int      `json:"killed"`
 	Survived []string `json:"survived"`
@@ -36,50 +37,58 @@ type Result struct {
 }
 
 func run() error {
-	n := flag.Int("n", 30, "how many mutants to try")
+	n := flag.Int("n", 100, "how many places to break; 0: all")
 	seed := flag.Uint64("seed", 1, "which ones")
 	packages := flag.String("packages", "operation,rollout,policy", "packages of core to break, with commas between")
+	at := flag.String("at", "", "break the places of one file or line alone, such as rollout/order.go or rollout/order.go:17; empty: any")
+	own := flag.Bool("own", false, "ask nobody but the tests of a place's own package that take no longer than half a second: the first look for tests to write")
 	out := flag.String("out", "", "where to write the result as JSON; empty: nowhere")
 	flag.Parse()
 	core, err := filepath.Abs("../core")
 	if err != nil {
 		return err
 	}
-	all, err := sites(core, strings.Split(*packages, ","))
+	names := strings.Split(*packages, ",")
+	all, files, err := weave(core, names)
 	if err != nil {
 		return err
 	}
-	r := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // it must repeat
-	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	dir, err := os.MkdirTemp("", "core-mutants-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	result := Result{Seed: *seed, Survived: []string{}}
+	who, err := notice(core, dir, names, files, *own)
+	if err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // it must repeat
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	result := Result{Seed: *seed, Places: len(all), Survived: []string{}}
 	for _, s := range all {
-		if result.Tried == *n {
+		if *at != "" && s.place() != *at && !strings.HasPrefix(s.place(), *at+":") {
+			continue
+		}
+		if result.Tried == *n && *n > 0 {
 			break
 		}
-		killer, err := try(core, dir, s)
+		killer, err := who.noticed(s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
-		switch killer {
-		case notBuilt:
-			continue
-		case nobody:
+		if killer == "" {
 			result.Survived = append(result.Survived, s.String())
-		default:
+			killer = "SURVIVED"
+		} else {
 			result.Killed++
 		}
 		result.Tried++
 		fmt.Printf("%3d %-9s %s\n", result.Tried, killer, s)
 	}
 	if result.Tried == 0 {
-		return errors.New("no mutant was built: name packages of core by -packages")
+		return errors.New("no place was broken: name packages of core by -packages, and places of them by -at")
 	}
-	fmt.Printf("%d of %d killed: %.0f %%\n", result.Killed, result.Tried, 100*float64(result.Killed)/float64(result.Tried))
+	fmt.Printf("%d of %d killed: %.1f %% (%d places)\n", result.Killed, result.Tried, 100*float64(result.Killed)/float64(result.Tried), len(all))
 	return write(*out, result)
 }
 
@@ -94,53 +103,62 @@ func write(path string, result Result) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // figures are for everybody
 }
 
-// killer says which tests noticed a mutant.
-type killer string
+// witnesses are all who may notice, in the order in which they are asked.
+type witnesses []suite
 
-const (
-	nobody    killer = "SURVIVED"
-	notBuilt  killer = "not built"
-	ownTests  killer = "core"
-	simulator killer = "simulator"
-)
+// deciding are the packages whose tests are asked beside a place's own.
+var deciding = []string{"operation", "policy", "rollout"}
 
-// try builds a mutant and has the tests look for it.
-func try(core, dir string, s site) (killer, error) {
-	text, err := s.mutated()
+func notice(core, dir string, names []string, files map[string]woven, own bool) (witnesses, error) {
+	over, err := overlay(dir, files)
 	if err != nil {
-		return nobody, err
+		return nil, err
 	}
-	broken, overlay := filepath.Join(dir, filepath.Base(s.file)), filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(broken, text, 0o600); err != nil {
-		return nobody, err
-	}
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {s.file: broken}})
-	if err != nil {
-		return nobody, err
-	}
-	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
-		return nobody, err
-	}
-	if !passes(core, "build", "-overlay", overlay, "./...") {
-		return notBuilt, nil
-	}
-	// Most are noticed where they are, and the other packages take far longer.
-	for _, packages := range [][]string{{"./" + filepath.Base(filepath.Dir(s.file)) + "/..."}, {"./operation/...", "./rollout/...", "./policy/..."}} {
-		if !passes(core, append([]string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", "3m"}, packages...)...) {
-			return ownTests, nil
+	var all witnesses
+	if own {
+		for _, name := range names {
+			some, err := suites(name, filepath.Join(core, name), dir, over, "")
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, some[0])
 		}
+		return all, nil
 	}
-	if !passes(".", "test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", "5m", "-run", "TestSeeds|TestScenarios", ".") {
-		return simulator, nil
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, deciding)))) {
+		some, err := suites(name, filepath.Join(core, name), dir, over, "")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
 	}
-	return nobody, nil
+	some, err := suites("simulator", ".", dir, over, "^(TestSeeds|TestScenarios)$")
+	return append(all, some...), err
 }
 
-// passes runs go with these arguments in a folder; what takes too long does not pass.
-func passes(folder string, args ...string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = folder
-	return cmd.Run() == nil
+// noticed is who noticed that a place is broken; empty: nobody. Most are noticed in their own package.
+func (w witnesses) noticed(s site) (string, error) {
+	mine := slices.Clone(w)
+	slices.SortStableFunc(mine, func(a, b suite) int { return s.far(a) - s.far(b) })
+	for _, one := range mine {
+		if !one.reached[s.n] {
+			continue
+		}
+		if passed, _, err := one.run(s.n, "", one.patience()); err != nil || !passed {
+			return one.name, err
+		}
+	}
+	return "", nil
+}
+
+// far is how late a suite is asked.
+func (s site) far(one suite) int {
+	switch one.name {
+	case s.pkg():
+		return 0
+	case "simulator":
+		return 2
+	default:
+		return 1
+	}
 }

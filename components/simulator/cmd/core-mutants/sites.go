@@ -1,123 +1,145 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"go/ast"
-	"go/format"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // site is one place that can be broken in one way.
 type site struct {
+	// n is its number, from 1 on, among those of all packages.
+	n    int
 	file string
-	// line it is in, n is its number among those of the file.
-	line, n int
+	line int
 	// what is done to it, for people.
 	what string
 }
 
-func (s site) String() string {
-	return fmt.Sprintf("%s/%s:%d %s", filepath.Base(filepath.Dir(s.file)), filepath.Base(s.file), s.line, s.what)
+// pkg is the package of core that the site is in.
+func (s site) pkg() string { return filepath.Base(filepath.Dir(s.file)) }
+
+// place is where it is: package, file and line.
+func (s site) place() string { return fmt.Sprintf("%s/%s:%d", s.pkg(), filepath.Base(s.file), s.line) }
+
+func (s site) String() string { return s.place() + " " + s.what }
+
+// woven is a file whose every site asks at run time whether it is the one that is broken.
+type woven struct {
+	pkg  string
+	text []byte
 }
 
-// sites are all places of packages below core.
-func sites(core string, packages []string) ([]site, error) {
-	var out []site
+// weave finds the places of packages below core, and what takes the place of their files, by path.
+func weave(core string, packages []string) ([]site, map[string]woven, error) {
+	var all []site
+	files := map[string]woven{}
 	for _, name := range packages {
-		files, err := filepath.Glob(filepath.Join(core, name, "*.go"))
-		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("package %q: core has no such package with Go files", name)
+		found, err := filepath.Glob(filepath.Join(core, name, "*.go"))
+		if err != nil || len(found) == 0 {
+			return nil, nil, fmt.Errorf("package %q: core has no such package with Go files", name)
 		}
-		for _, file := range files {
+		for _, file := range found {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
-			set, tree, err := parse(file)
+			text, err := os.ReadFile(file)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			visit(tree, func(n int, node ast.Node, what string, _ func()) bool {
-				out = append(out, site{file, set.Position(node.Pos()).Line, n, what})
-				return true
-			})
+			w := weaver{file: file, text: text, first: len(all) + 1}
+			if err := w.run(); err != nil {
+				return nil, nil, err
+			}
+			all = append(all, w.sites...)
+			files[file] = woven{w.pkg, w.result()}
 		}
 	}
-	return out, nil
+	return all, files, nil
 }
 
-func parse(file string) (*token.FileSet, *ast.File, error) {
-	text, err := os.ReadFile(file)
+// weaver rewrites the text of one file in place, so that each line keeps its number.
+type weaver struct {
+	file  string
+	text  []byte
+	first int
+	set   *token.FileSet
+	pkg   string
+	sites []site
+	edits []edit
+}
+
+// edit puts text at an offset of the file, in the place of cut bytes. What closes there comes
+// before what opens; the order of opening is outer first, that of closing is the other way.
+type edit struct {
+	at, cut int
+	closes  bool
+	text    string
+}
+
+func (w *weaver) run() error {
+	w.set = token.NewFileSet()
+	tree, err := parser.ParseFile(w.set, w.file, w.text, parser.SkipObjectResolution)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	set := token.NewFileSet()
-	tree, err := parser.ParseFile(set, file, text, parser.ParseComments)
-	return set, tree, err
-}
-
-// mutated is the text of the file with the site broken.
-func (s site) mutated() ([]byte, error) {
-	set, tree, err := parse(s.file)
-	if err != nil {
-		return nil, err
-	}
-	visit(tree, func(n int, _ ast.Node, _ string, breakIt func()) bool {
-		if n == s.n {
-			breakIt()
-		}
-		return n != s.n
-	})
-	var b bytes.Buffer
-	err = format.Node(&b, set, tree)
-	return b.Bytes(), err
-}
-
-// swaps are operators with what takes their place.
-var swaps = map[token.Token]token.Token{
-	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
-	token.LAND: token.LOR, token.LOR: token.LAND,
-}
-
-// visit numbers the sites of a file, each with what breaks it, until found says false.
-func visit(tree *ast.File, found func(n int, node ast.Node, what string, breakIt func()) bool) {
-	n, goes := 0, true
-	tell := func(node ast.Node, what string, breakIt func()) {
-		if goes {
-			goes = found(n, node, what, breakIt)
-			n++
-		}
-	}
+	w.pkg = tree.Name.Name
 	ast.Inspect(tree, func(node ast.Node) bool {
 		switch e := node.(type) {
 		case *ast.BinaryExpr:
-			if other, swapped := swaps[e.Op]; swapped {
-				tell(e, fmt.Sprintf("%s becomes %s", e.Op, other), func() { e.Op = other })
-			}
+			w.operator(e)
 		case *ast.IfStmt:
-			tell(e, "the condition never holds", func() { e.Cond = both(e.Cond, token.LAND, "false") })
-			tell(e, "the condition always holds", func() { e.Cond = both(e.Cond, token.LOR, "true") })
+			never, always := w.site(e, "the condition never holds"), w.site(e, "the condition always holds")
+			w.around(e.Cond, "((", fmt.Sprintf(") && !mutantOn(%d) || mutantOn(%d))", never, always))
 		case *ast.CaseClause:
-			dropFrom(e.Body, func(list []ast.Stmt) { e.Body = list }, tell)
+			w.statements(e.Body)
 		case *ast.BlockStmt:
-			dropFrom(e.List, func(list []ast.Stmt) { e.List = list }, tell)
+			w.statements(e.List)
 		}
-		return goes
+		return true
 	})
+	return nil
 }
 
-// both joins a condition with a constant, so that what it uses is used still.
-func both(cond ast.Expr, op token.Token, constant string) ast.Expr {
-	return &ast.BinaryExpr{X: &ast.ParenExpr{X: cond}, Op: op, Y: ast.NewIdent(constant)}
+// swaps are operators with what takes their place, and what is called to tell them apart.
+var swaps = map[token.Token]struct {
+	other token.Token
+	call  string
+}{
+	token.EQL: {token.NEQ, ""}, token.NEQ: {token.EQL, ""},
+	token.LSS: {token.LEQ, "mutantLess"}, token.LEQ: {token.LSS, "mutantLessOrSame"},
+	token.GTR: {token.GEQ, "mutantMore"}, token.GEQ: {token.GTR, "mutantMoreOrSame"},
+	token.LAND: {token.LOR, "mutantAnd"}, token.LOR: {token.LAND, "mutantOr"},
 }
 
-// dropFrom offers to drop each statement that sets or calls something.
-func dropFrom(list []ast.Stmt, set func([]ast.Stmt), tell func(ast.Node, string, func())) {
-	for i, s := range list {
+func (w *weaver) operator(e *ast.BinaryExpr) {
+	swap, swapped := swaps[e.Op]
+	if !swapped {
+		return
+	}
+	n := w.site(e, fmt.Sprintf("%s becomes %s", e.Op, swap.other))
+	switch e.Op {
+	case token.EQL, token.NEQ:
+		w.around(e, "((", fmt.Sprintf(") != mutantOn(%d))", n))
+	case token.LAND, token.LOR:
+		// The right side is asked only where it was. Its parenthesis keeps a line end behind the operator harmless.
+		w.around(e, fmt.Sprintf("%s(%d, ", swap.call, n), ") })")
+		w.edits = append(w.edits, edit{at: w.offset(e.OpPos), cut: len(e.Op.String()), text: ", func() bool { return ("})
+	default:
+		w.around(e, fmt.Sprintf("%s(%d, ", swap.call, n), ")")
+		w.edits = append(w.edits, edit{at: w.offset(e.OpPos), cut: len(e.Op.String()), text: ","})
+	}
+}
+
+// statements offers to drop each statement that sets or calls something.
+func (w *weaver) statements(list []ast.Stmt) {
+	for _, s := range list {
 		switch s := s.(type) {
 		case *ast.AssignStmt:
 			if s.Tok == token.DEFINE {
@@ -127,8 +149,41 @@ func dropFrom(list []ast.Stmt, set func([]ast.Stmt), tell func(ast.Node, string,
 		default:
 			continue
 		}
-		tell(s, "the statement is dropped", func() {
-			set(append(append([]ast.Stmt{}, list[:i]...), list[i+1:]...))
-		})
+		w.around(s, fmt.Sprintf("if !mutantOn(%d) { ", w.site(s, "the statement is dropped")), " }")
 	}
+}
+
+// site counts a place, and is its number.
+func (w *weaver) site(node ast.Node, what string) int {
+	n := w.first + len(w.sites)
+	w.sites = append(w.sites, site{n, w.file, w.set.Position(node.Pos()).Line, what})
+	return n
+}
+
+func (w *weaver) around(node ast.Node, opens, closes string) {
+	w.edits = append(w.edits, edit{at: w.offset(node.Pos()), text: opens}, edit{at: w.offset(node.End()), text: closes, closes: true})
+}
+
+func (w *weaver) offset(p token.Pos) int { return w.set.Position(p).Offset }
+
+// result is the text with all edits made.
+func (w *weaver) result() []byte {
+	var closing, opening []edit
+	for _, e := range w.edits {
+		if e.closes {
+			closing = append(closing, e)
+		} else {
+			opening = append(opening, e)
+		}
+	}
+	slices.Reverse(closing)
+	all := slices.Concat(closing, opening)
+	slices.SortStableFunc(all, func(a, b edit) int { return cmp.Compare(a.at, b.at) })
+	var out []byte
+	done := 0
+	for _, e := range all {
+		out = append(append(out, w.text[done:e.at]...), e.text...)
+		done = e.at + e.cut
+	}
+	return append(out, w.text[done:]...)
 }

@@ -8,42 +8,124 @@ import (
 	"testing"
 )
 
-// TestEachSiteIsBrokenByItself: each mutant is Go, differs from the file and from the others.
-func TestEachSiteIsBrokenByItself(t *testing.T) {
-	core := t.TempDir()
-	text := "package p\n\nfunc f(a, b int) (n int) {\n\tif a < b && b != 3 {\n\t\tn = a\n\t}\n\tn++\n\treturn n\n}\n"
-	if err := os.Mkdir(filepath.Join(core, "p"), 0o700); err != nil {
-		t.Fatal(err)
+const broken = `package p
+
+import "fmt"
+
+func f(a, b int) (n int) {
+	if a < b &&
+		b != 3 {
+		n = a
 	}
-	for name, text := range map[string]string{"f.go": text, "f_test.go": "package p\n"} {
-		if err := os.WriteFile(filepath.Join(core, "p", name), []byte(text), 0o600); err != nil {
+	n++
+	return n
+}
+
+func asked() bool { fmt.Print("asked "); return true }
+
+func answers() string {
+	return fmt.Sprint(f(1, 2), f(1, 3), f(2, 2), f(2, 1), true || asked(), false || asked(), 2 <= 2, 2 >= 2, 3 > 3)
+}
+`
+
+const asking = `package p
+
+import "testing"
+
+func TestAnswers(t *testing.T) { t.Log(answers()) }
+`
+
+// TestEachPlaceIsBrokenByItself: nothing is broken by number 0, and each number breaks its place alone.
+func TestEachPlaceIsBrokenByItself(t *testing.T) {
+	core := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "p/f.go": broken, "p/f_test.go": asking} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(core, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(core, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, err := sites(core, []string{"p"})
+	t.Setenv("GOWORK", "off")
+	all, files, err := weave(core, []string{"p"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three operators, the condition twice, two statements.
-	if len(all) != 7 {
-		t.Errorf("%d sites: %v", len(all), all)
+	text := files[filepath.Join(core, "p", "f.go")].text
+	if _, err := format.Source(text); err != nil || strings.Count(string(text), "\n") != strings.Count(broken, "\n") {
+		t.Errorf("%v\n%s", err, text)
 	}
-	seen := map[string]site{}
+	dir := t.TempDir()
+	over, err := overlay(dir, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := suites("p", filepath.Join(core, "p"), dir, over, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// answers, by what is done to which line. fmt.Print of a test that passes goes nowhere without -v.
+	want := map[string]string{
+		"p/f.go:6 the condition never holds":  "1 1 1 1 true true true true false",
+		"p/f.go:6 the condition always holds": "2 2 3 3 true true true true false",
+		"p/f.go:6 && becomes ||":              "2 2 3 3 true true true true false",
+		"p/f.go:6 < becomes <=":               "2 1 3 1 true true true true false",
+		"p/f.go:7 != becomes ==":              "1 2 1 1 true true true true false",
+		"p/f.go:8 the statement is dropped":   "1 1 1 1 true true true true false",
+		"p/f.go:10 the statement is dropped":  "1 0 0 0 true true true true false",
+		"p/f.go:14 the statement is dropped":  "2 1 1 1 true true true true false",
+		"p/f.go:17 <= becomes <":              "2 1 1 1 true true false true false",
+		"p/f.go:17 >= becomes >":              "2 1 1 1 true true true false false",
+		"p/f.go:17 > becomes >=":              "2 1 1 1 true true true true true",
+	}
+	answers := func(n int) string {
+		passed, out, err := found[0].run(n, "", found[0].patience(), "-test.v")
+		if err != nil || !passed {
+			t.Fatalf("%d: %v\n%s", n, err, out)
+		}
+		_, after, _ := strings.Cut(out, "f_test.go:5: ")
+		line, _, _ := strings.Cut(after, "\n")
+		return line
+	}
+	if got := answers(0); got != "2 1 1 1 true true true true false" {
+		t.Errorf("nothing is broken: %s", got)
+	}
+	ors := 0
 	for _, s := range all {
-		broken, err := s.mutated()
-		if err != nil {
+		if !found[0].reached[s.n] {
+			t.Errorf("%s is not reached", s)
+		}
+		if s.what == "|| becomes &&" {
+			ors++
+			continue
+		}
+		if got := answers(s.n); got != want[s.String()] {
+			t.Errorf("%s: %s, want %s", s, got, want[s.String()])
+		}
+	}
+	if len(all) != len(want)+2 || ors != 2 {
+		t.Errorf("%d places: %v", len(all), all)
+	}
+	if _, _, err := weave(core, []string{"q"}); err == nil || !strings.Contains(err.Error(), `"q"`) {
+		t.Errorf("a package that is not there: %v", err)
+	}
+}
+
+// TestWhatFailsUnbrokenIsNoWitness: a test that fails anyway would notice everything.
+func TestWhatFailsUnbrokenIsNoWitness(t *testing.T) {
+	core := t.TempDir()
+	t.Setenv("GOWORK", "off")
+	for name, text := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "f.go": "package p\n", "f_test.go": "package p\n\nimport \"testing\"\n\nfunc TestNever(t *testing.T) { t.Error() }\n"} {
+		if err := os.WriteFile(filepath.Join(core, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		again, err := format.Source(broken)
-		if err != nil || string(broken) == text {
-			t.Errorf("%s: %v\n%s", s, err, again)
-		}
-		if other, twice := seen[string(broken)]; twice {
-			t.Errorf("%s is the same as %s", s, other)
-		}
-		seen[string(broken)] = s
 	}
-	if _, err := sites(core, []string{"q"}); err == nil || !strings.Contains(err.Error(), `"q"`) {
-		t.Errorf("a package that is not there: %v", err)
+	dir := t.TempDir()
+	over, err := overlay(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := suites("p", core, dir, over, ""); err == nil || !strings.Contains(err.Error(), "where nothing is broken") {
+		t.Errorf("it is taken: %v", err)
 	}
 }

@@ -1,0 +1,162 @@
+package operation
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// entered are the phases that an Operation came through.
+func entered(phases ...Phase) PhaseTimes {
+	out := PhaseTimes{}
+	for _, p := range phases {
+		out[p] = start
+	}
+	return out
+}
+
+// TestR82_WhichOrderStands: what an agent is to do follows from the record alone, also after the
+// Operation ended.
+func TestR82_WhichOrderStands(t *testing.T) {
+	transfer := &Transfer{ExpectedLeader: "db-1", Candidates: []string{"db-2"}}
+	for name, c := range map[string]struct {
+		op   Operation
+		want Verb // "": none
+	}{
+		"recorded":                               {Operation{Phase: Recorded}, ""},
+		"drains":                                 {Operation{Phase: Draining, Transfer: transfer}, VerbDrain},
+		"drained":                                {Operation{Phase: Drained}, VerbDrain},
+		"acts":                                   {Operation{Phase: Acting}, VerbDrain},
+		"acts, and nothing was drained":          {Operation{Phase: Acting, SkipDrain: true}, ""},
+		"acts on a refresh":                      {Operation{Phase: Drained, Refresh: true}, ""},
+		"acts on what is to be made":             {Operation{Phase: Acting, Kind: Create}, ""},
+		"boots":                                  {Operation{Phase: Booting}, VerbPostLaunch},
+		"settles":                                {Operation{Phase: Settling}, VerbPostLaunch},
+		"is deleted":                             {Operation{Phase: Booting, Kind: Delete}, ""},
+		"joins after a refresh":                  {Operation{Phase: Joining, Refresh: true}, ""},
+		"restarts a service":                     {Operation{Phase: Booting, Service: "db"}, VerbRestartService},
+		"restarted a service":                    {Operation{Phase: Joining, Service: "db"}, VerbPostLaunch},
+		"called off before it drained":           {Operation{Phase: Aborted, Entered: entered(Recorded)}, ""},
+		"called off while it drained":            {Operation{Phase: Aborted, Entered: entered(Draining)}, VerbCancelDrain},
+		"refused":                                {Operation{Phase: Failed, Entered: entered(Draining, Acting)}, VerbCancelDrain},
+		"did not come back":                      {Operation{Phase: Failed, Entered: entered(Draining, Acting, Booting)}, ""},
+		"did not restart its service":            {Operation{Phase: Failed, Service: "db", Entered: entered(Draining, Booting)}, VerbCancelDrain},
+		"restarted it, and is not available":     {Operation{Phase: Failed, Service: "db", Entered: entered(Draining, Booting, Joining)}, ""},
+		"did not restart it, and never drained":  {Operation{Phase: Failed, Service: "db", Entered: entered(Booting)}, ""},
+		"done":                                   {Operation{Phase: Done, Entered: entered(Draining)}, ""},
+		"is back in service":                     {Operation{Phase: Done, Kind: Drain, Entered: entered(Draining)}, VerbCancelDrain},
+		"is back in service, and never was away": {Operation{Phase: Done, Kind: Drain, Entered: entered(Drained)}, ""},
+		"superseded":                             {Operation{Phase: Superseded, Entered: entered(Draining)}, ""},
+	} {
+		c.op.ID, c.op.Attempt = "op", 2
+		c.op.DrainDeadline, c.op.HealthyDeadline = start.Add(time.Minute), start.Add(time.Hour)
+		o, ok := CurrentOrder(c.op)
+		if ok != (c.want != "") || o.Verb != c.want {
+			t.Errorf("%s: %+v, %t, want %q", name, o, ok, c.want)
+		}
+		deadline := map[Verb]time.Time{VerbDrain: c.op.DrainDeadline, VerbPostLaunch: c.op.HealthyDeadline, VerbRestartService: c.op.HealthyDeadline}[c.want]
+		if ok && (o.Operation != "op" || o.Attempt != 2 || !o.Deadline.Equal(deadline)) {
+			t.Errorf("%s: %+v", name, o)
+		}
+		if leader := o.ExpectedLeader == "db-1" && slices.Equal(o.Candidates, transfer.Candidates); leader != (c.op.Transfer != nil) {
+			t.Errorf("%s: hands over: %+v", name, o)
+		}
+	}
+}
+
+// TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding, unless it ended a Boot or drained it.
+func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
+	for name, c := range map[string]struct {
+		op   Operation
+		want bool
+	}{
+		"new":                            {Operation{}, true},
+		"recorded":                       {Operation{Phase: Recorded}, true},
+		"drains":                         {Operation{Phase: Draining, Entered: entered(Recorded)}, false},
+		"refreshes":                      {Operation{Phase: Booting, Refresh: true, Entered: entered(Booting)}, true},
+		"was called off at once":         {Operation{Phase: Aborted, Entered: entered(Recorded)}, true},
+		"was called off in its drain":    {Operation{Phase: Aborted, Entered: entered(Recorded, Draining)}, false},
+		"was refused without a drain":    {Operation{Phase: Failed, Entered: entered(Recorded, Acting)}, false},
+		"booted without drain and call":  {Operation{Phase: Failed, Entered: entered(Recorded, Booting)}, false},
+		"was called off after no drain":  {Operation{Phase: Aborted, Entered: entered(Recorded, Drained)}, true},
+		"was done by a CVM that is gone": {Operation{Phase: Done, Entered: entered(Recorded, Drained)}, true},
+	} {
+		if got := c.op.AsksNothing(); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestWhoIsOutOfService: nobody is led to a member from its drain until its Boot is to come.
+func TestWhoIsOutOfService(t *testing.T) {
+	out := map[Phase]bool{Draining: true, Drained: true, Acting: true}
+	for _, p := range []Phase{"", Recorded, Draining, Drained, Acting, Booting, Joining, Settling, Done, Aborted, Failed, Superseded} {
+		if got := (Operation{Phase: p}).OutOfService(); got != out[p] {
+			t.Errorf("%q: %t", p, got)
+		}
+		if (Operation{Phase: p, Refresh: true}).OutOfService() {
+			t.Errorf("%q: a refresh takes a member away", p)
+		}
+		if got, want := (Operation{Phase: p, Service: "db"}).OutOfService(), out[p] || p == Booting; got != want {
+			t.Errorf("%q, of a service: %t", p, got)
+		}
+	}
+}
+
+// TestWhatTellsMoreThanItsRollout is kept when another rollout is the current one.
+func TestWhatTellsMoreThanItsRollout(t *testing.T) {
+	for name, op := range map[string]Operation{
+		"superseded": {Phase: Superseded}, "follows one that was": {Phase: Done, Follows: "op-1"},
+		"healed": {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
+	} {
+		if !op.OutlivesRollout() {
+			t.Errorf("%s: it goes with its rollout", name)
+		}
+	}
+	if (Operation{Phase: Done, Kind: Update, Actor: ActorRollout}).OutlivesRollout() {
+		t.Error("a step like any other outlives its rollout")
+	}
+}
+
+// TestWhatCameToNothing: the Slot is assigned what it was before, where its CVM was told nothing.
+func TestWhatCameToNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		op           Operation
+		nothing, old bool
+	}{
+		"called off":                         {Operation{Phase: Aborted}, true, true},
+		"refused":                            {Operation{Phase: Failed, Cause: CauseRefused}, true, true},
+		"resolved as failed":                 {Operation{Phase: Failed, Cause: CauseResolved}, true, true},
+		"late":                               {Operation{Phase: Failed, Cause: CauseDeadline}, false, false},
+		"at work":                            {Operation{Phase: Acting, Cause: CauseRefused}, false, false},
+		"done":                               {Operation{Phase: Done}, false, false},
+		"refused after half of it":           {Operation{Phase: Failed, Cause: CauseRefused, Applied: []Part{PartResources}}, false, false},
+		"called off after it began to go":    {Operation{Phase: Aborted, Leaves: true}, false, false},
+		"a refresh that no boot proved":      {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true}, false, true},
+		"a refresh at work":                  {Operation{Phase: Booting, Refresh: true}, false, false},
+		"a refresh that was proved, and ...": {Operation{Phase: Failed, Cause: CauseDeadline, Refresh: true, Entered: entered(Joining)}, false, false},
+	} {
+		c.op.From, c.op.To = "A", "B"
+		if got := c.op.CameToNothing(); got != c.nothing {
+			t.Errorf("%s: came to nothing: %t", name, got)
+		}
+		want := "B"
+		if c.old {
+			want = "A"
+		}
+		if got := c.op.AssignedAfter("B"); got != want {
+			t.Errorf("%s: assigned %s", name, got)
+		}
+		if got := c.op.AssignedAfter("C"); got != "C" {
+			t.Errorf("%s: assigned %s, and another step had moved it to C", name, got)
+		}
+		c.op.From = ""
+		if got := c.op.AssignedAfter("B"); got != "B" {
+			t.Errorf("%s: assigned %q, and it was nothing before", name, got)
+		}
+		c.op.From, c.op.To = "A", ""
+		if got := c.op.AssignedAfter(""); got != "" {
+			t.Errorf("%s: assigned %q by what leads nowhere", name, got)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package operation
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// refreshing is an Update that changes only what the agent does, drained of nothing.
+func refreshing(t *testing.T) (Operation, time.Time) {
+	t.Helper()
+	op := begun(Update)
+	op.Refresh = true
+	op, effects := step(t, op, quiet(start), start, Drained)
+	wantNoEffects(t, effects)
+	return op, start
+}
+
+// TestARefreshIsNoBoot: the Boot that runs attests again, and nothing is called for.
+func TestARefreshIsNoBoot(t *testing.T) {
+	op, now := refreshing(t)
+	f := quiet(now)
+	f.Platform.ComposeHash = "hash-B"
+	op, effects := step(t, op, f, now, Booting)
+	wantNoEffects(t, effects)
+	if op.HashWanted != "hash-B" || !op.HealthyDeadline.Equal(now.Add(limits.Healthy)) || op.Calls != 0 {
+		t.Errorf("record %+v", op)
+	}
+	f.Admission.Revision = "B" // the boot before, at the new revision
+	op, effects = step(t, op, f, now, Joining)
+	wantNoEffects(t, effects)
+	if !op.PlatformRunning.IsZero() {
+		t.Error("a boot is measured that nobody asked for")
+	}
+	f.PostLaunch = true // no hook is waited for: nothing was launched
+	f.ReadySince = now
+	op, _ = step(t, op, f, now, Settling)
+	if !op.UnavailableFrom.IsZero() || !op.UnavailableUntil.IsZero() {
+		t.Errorf("away from %s until %s", op.UnavailableFrom, op.UnavailableUntil)
+	}
+}
+
+// TestARefreshNeedsWhatItIsToProve: it waits to know that, and is planned anew where no Boot could.
+func TestARefreshNeedsWhatItIsToProve(t *testing.T) {
+	op, now := refreshing(t)
+	f := quiet(now)
+	f.WantedHash = ""
+	if op, _ := step(t, op, f, now, Drained); !strings.Contains(op.Reason, "is known") {
+		t.Errorf("reason %q", op.Reason)
+	}
+	for name, edit := range map[string]func(*Facts){
+		"another compose file": func(f *Facts) { f.Platform.ComposeHash = "hash-A" },
+		"another size":         func(f *Facts) { f.WantedShape.InstanceType = "tdx.large" },
+	} {
+		f := quiet(now)
+		f.Platform.ComposeHash, f.Platform.Shape = "hash-B", Shape{InstanceType: "tdx.small"}
+		edit(&f)
+		op, effects := step(t, op, f, now, Aborted)
+		wantNoEffects(t, effects)
+		if op.Cause != CauseUnwanted || !strings.HasPrefix(op.Reason, "planned anew") {
+			t.Errorf("%s: %s, %q", name, op.Cause, op.Reason)
+		}
+	}
+}
+
+// TestWhatHasNoPhaseIsRecorded: a record without one goes the way of all.
+func TestWhatHasNoPhaseIsRecorded(t *testing.T) {
+	op := begun(Update)
+	op.Phase, op.Entered = "", nil
+	op, effects := step(t, op, quiet(start), start, Draining)
+	wantOrder(t, effects, VerbDrain)
+	if op.Entered[Recorded] != start {
+		t.Errorf("entered %v", op.Entered)
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed asks.go.txt
+var asks string
+
+// overlay writes the woven files, and gives the file that has the go command build them instead.
+func overlay(dir string, files map[string]woven) (string, error) {
+	replace := map[string]string{}
+	put := func(path string, text []byte) error {
+		at := filepath.Join(dir, strconv.Itoa(len(replace))+".go")
+		replace[path] = at
+		return os.WriteFile(at, text, 0o600)
+	}
+	packages := map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if err := put(path, files[path].text); err != nil {
+			return "", err
+		}
+		packages[filepath.Dir(path)] = files[path].pkg
+	}
+	for folder, name := range packages {
+		if err := put(filepath.Join(folder, "mutant_on.go"), []byte(strings.Replace(asks, "PACKAGE", name, 1))); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+// suite is some tests of one package, built once with every place in them.
+type suite struct {
+	name           string
+	folder, binary string
+	flags          []string
+	// took is how long it takes where nothing is broken.
+	took time.Duration
+	// reached are the places that it comes by; of a slow test, those of its package's tests.
+	reached map[int]bool
+}
+
+// slow is what a test takes that is run by itself, after the others, which mostly notice first.
+const slow = 500 * time.Millisecond
+
+// suites builds the tests of a package: the quick ones, then each that is slow, the slowest last.
+// only: a pattern of the tests to run, in one suite; empty: all. All of them pass where nothing is
+// broken, or there is an error.
+func suites(name, folder, dir, over, only string) ([]suite, error) {
+	binary := filepath.Join(dir, name+".test")
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", over, "-o", binary, ".")
+	build.Dir = folder
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the tests of %s: %w\n%s", name, err, out)
+	}
+	all := suite{name: name, folder: folder, binary: binary}
+	if only != "" {
+		all.flags = append(all.flags, "-test.run="+only)
+	}
+	// A failure is not made small, and leaves no file behind.
+	if rapid, err := regexp.Match(`pgregory\.net/rapid`, sources(folder)); err != nil {
+		return nil, err
+	} else if rapid {
+		all.flags = append(all.flags, "-rapid.nofailfile", "-rapid.shrinktime=1ns")
+	}
+	out, err := all.measure(dir)
+	if err != nil || only != "" {
+		return []suite{all}, err
+	}
+	quick, rest := all, []suite{}
+	for _, m := range regexp.MustCompile(`(?m)^--- PASS: (\S+) \(([0-9.]+)s\)`).FindAllStringSubmatch(out, -1) {
+		seconds, err := strconv.ParseFloat(m[2], 64)
+		if took := time.Duration(seconds * float64(time.Second)); err == nil && took > slow {
+			one := all
+			one.flags, one.took = append(slices.Clone(all.flags), "-test.run=^"+m[1]+"$"), took
+			rest = append(rest, one)
+		}
+	}
+	if len(rest) == 0 {
+		return []suite{all}, nil
+	}
+	slices.SortStableFunc(rest, func(a, b suite) int { return cmp.Compare(a.took, b.took) })
+	var long []string
+	for _, one := range rest {
+		long = append(long, strings.TrimPrefix(one.flags[len(one.flags)-1], "-test.run="))
+	}
+	quick.flags = append(slices.Clone(all.flags), "-test.skip="+strings.Join(long, "|"))
+	_, err = quick.measure(dir)
+	return append([]suite{quick}, rest...), err
+}
+
+// sources are the test files of a folder, one behind the other.
+func sources(folder string) []byte {
+	var out []byte
+	files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		out = append(out, text...)
+	}
+	return out
+}
+
+// measure runs the suite where nothing is broken, for its time and what it reaches.
+func (s *suite) measure(dir string) (out string, err error) {
+	seen := filepath.Join(dir, "seen")
+	if err := os.WriteFile(seen, nil, 0o600); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	passed, out, err := s.run(0, seen, 15*time.Minute, "-test.v")
+	s.took = time.Since(began)
+	if err != nil || !passed {
+		return "", s.unfit(out, err)
+	}
+	text, err := os.ReadFile(seen)
+	if err != nil {
+		return "", err
+	}
+	s.reached = map[int]bool{}
+	for line := range strings.Lines(string(text)) {
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			return "", err
+		}
+		s.reached[n] = true
+	}
+	return out, nil
+}
+
+// unfit is why a suite can tell nothing: it would notice everything.
+func (s suite) unfit(out string, err error) error {
+	return errors.Join(fmt.Errorf("the tests of %s fail where nothing is broken:\n%s", s.name, out), err)
+}
+
+// patience is how long a suite may take before a place that makes it go on for ever counts as noticed.
+func (s suite) patience() time.Duration { return 30*time.Second + 6*s.took }
+
+// run runs the suite with one place broken, 0: none. Who takes all memory there is fails as well.
+func (s suite) run(broken int, seen string, patience time.Duration, more ...string) (passed bool, out string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience+10*time.Second)
+	defer cancel()
+	args := slices.Concat([]string{"-c", `ulimit -v 6000000; exec "$0" "$@"`, s.binary, "-test.failfast", "-test.timeout=" + patience.String()}, s.flags, more)
+	cmd := exec.CommandContext(ctx, "sh", args...)
+	cmd.Dir = s.folder
+	cmd.Env = append(os.Environ(), "CADRE_MUTANT="+strconv.Itoa(broken), "CADRE_MUTANTS_SEEN="+seen)
+	var b bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &b, &b
+	err = cmd.Run()
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
+		return false, b.String(), nil
+	}
+	return err == nil, b.String(), err
+}
