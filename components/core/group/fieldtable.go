@@ -16,7 +16,7 @@ var fields = []Field{
 	{Path: "template.os_image", Class: ActionRestart, Line: "Guest image, such as `dstack-0.5.7`."},
 	{Path: "template.disk_gb", Class: ActionRestart, Default: "the platform's", Range: "0 to 65536", Line: "Size of the data disk in GB. It only grows."},
 
-	{Path: "management_policy", Class: ActionNone, Default: "`ORDERED_READY`", Line: "How slots are created: `ORDERED_READY`, one after the other, or `PARALLEL`."},
+	{Path: "management_policy", Class: ActionNone, Default: "`ORDERED_READY`", Line: "How slots are created: `ORDERED_READY`, one after the other but for those that found a set of voters, or `PARALLEL`."},
 
 	{Path: "update_policy", Line: "How much of the group a rollout may disturb, and when."},
 	{Path: "update_policy.type", Class: ActionNone, Default: "`PROACTIVE`", Line: "`PROACTIVE`: a new revision rolls at once. `OPPORTUNISTIC`: a slot takes it when it is updated by itself, with `cadre_instance` or `cadre instance update`."},

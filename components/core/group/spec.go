@@ -68,7 +68,8 @@ type ManagementPolicy string
 
 const (
 	// OrderedReady creates one Slot at a time in ordinal order, each after its
-	// predecessor is available. The default.
+	// predecessor is available. Those that found a set are made together: none of them is
+	// available without the others. The default.
 	OrderedReady ManagementPolicy = "ORDERED_READY"
 	// Parallel creates all missing Slots at once.
 	Parallel ManagementPolicy = "PARALLEL"

@@ -17,7 +17,7 @@ import (
 // the record and its own facts goes on where the last one stopped (R70).
 //
 //	RECORDED   agent must drain ─► DRAINING; nothing to drain ─► DRAINED
-//	DRAINING   agent is done ─► DRAINED; abort or deadline ─► ABORTED
+//	DRAINING   agent is done ─► DRAINED; abort or deadline ─► ABORTED, of half a step ─► DRAINED
 //	DRAINED    still safe and wanted ─► ACTING + the call
 //	ACTING     effect seen or accepted ─► BOOTING; refused ─► FAILED;
 //	           read-back proves no effect ─► ACTING + the call again
@@ -109,7 +109,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	case StepDone:
 		return op.enter(Drained, now).because("drained"), nil
 	case StepAborted, StepFailed:
-		return op.callOff(CauseHook, orElse(step.Message, "the drain was called off by the agent"), now)
+		return op.undrainable(CauseHook, orElse(step.Message, "the drain was called off by the agent"), now)
 	case StepHeld:
 		// Stays, beyond the deadline too, until an operator decides (R80).
 		return op.because("held by a hook: " + orElse(step.Message, "an operator must decide") + "; pause or change the spec to call it off"), nil
@@ -117,9 +117,19 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 		op = op.because(orElse(step.Message, "the agent drains"))
 	}
 	if !now.Before(op.DrainDeadline) {
-		return op.callOff(CauseDrainDeadline, "the drain did not end in time", now)
+		return op.undrainable(CauseDrainDeadline, "the drain did not end in time", now)
 	}
 	return op, nil
+}
+
+// undrainable ends a drain that came to nothing: the member returns to service. One that was
+// told to leave its set may be out of it already, and half of a change cannot be taken back
+// either: those go on.
+func (op Operation) undrainable(cause Cause, reason string, now time.Time) (Operation, []Effect) {
+	if op.touched() {
+		return op.enter(Drained, now).because(reason + "; the step is half done and goes on"), nil
+	}
+	return op.callOff(cause, reason, now)
 }
 
 // fromDrained looks a second time, then commits to the one call (R50, R60).
@@ -130,7 +140,8 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if next, gone := op.makesWay(f, now); gone {
 		return next, nil
 	}
-	if gone := op.Kind == Replace && op.VMUUID == ""; !gone && op.step(f, VerbDrain).State == StepRunning {
+	gone, endless := op.Kind == Replace && op.VMUUID == "", op.touched() && !now.Before(op.DrainDeadline)
+	if !gone && !endless && op.step(f, VerbDrain).State == StepRunning {
 		// The member was given duties again: drained is not for ever (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}

@@ -138,3 +138,42 @@ func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
 		t.Errorf("its CVM is gone: leaves %t as %q, %s", op.Leaves, op.LeavesAs, op.Phase)
 	}
 }
+
+// A member that was told to leave and is given duties again may be out already while it drains
+// anew: whatever comes of that drain, nothing is called off.
+func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
+	told, _ := Advance(leavingOp(Replace), leavingFacts(SetListed, true), leavingAt)
+	listed := leavingFacts(SetListed, true)
+	listed.Limits.Healthy = time.Hour
+	told.HealthyDeadline = leavingAt.Add(time.Hour)
+	at := func(state StepState) Facts {
+		f := listed
+		f.Steps = []StepReport{{Operation: "x", Verb: VerbDrain, State: state}}
+		return f
+	}
+	again, _ := Advance(told, at(StepRunning), leavingAt)
+	if again.Phase != Draining {
+		t.Fatalf("given duties again: %s", again.Phase)
+	}
+	for _, state := range []StepState{StepAborted, StepFailed} {
+		if op, _ := Advance(again, at(state), leavingAt); op.Phase != Drained || !op.Leaving() {
+			t.Errorf("its drain %s: %s", state, op.Phase)
+		}
+	}
+	late := leavingAt.Add(2 * time.Minute)
+	op, _ := Advance(again, at(StepRunning), late)
+	if op.Phase != Drained || !op.Leaving() {
+		t.Fatalf("drains longer than it may: %s", op.Phase)
+	}
+	if op, _ = Advance(op, at(StepRunning), late); op.Phase != Drained {
+		t.Errorf("begins to wait anew: %s", op.Phase)
+	}
+	out := at(StepRunning)
+	out.Set = SetAbsent
+	if next, effects := Advance(op, out, late); len(effects) != 1 || effects[0].Call != PartDelete {
+		t.Errorf("it is out: %s, %d effects", next.Phase, len(effects))
+	}
+	if op, _ = Advance(op, at(StepRunning), leavingAt.Add(time.Hour)); op.Phase != Failed || op.Cause != CauseDeadline {
+		t.Errorf("never let out: %s %s", op.Phase, op.Cause)
+	}
+}

@@ -81,7 +81,7 @@ func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 		"was called off after no drain":  {Operation{Phase: Aborted, Entered: entered(Recorded, Drained)}, true},
 		"was done by a CVM that is gone": {Operation{Phase: Done, Entered: entered(Recorded, Drained)}, true},
 	} {
-		if got := c.op.AsksNothing(); got != c.want {
+		if got := c.op.asksNothing(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -99,7 +99,7 @@ func (w *world) unbind(m *member) {
 	m.record = m.record.Unbound(orWord(op.Note, "replaced"), w.now)
 	m.record.Incarnation = op.Incarnation
 	// Not before: the member that makes way is in the set until then, and joins nothing.
-	m.record.Membership = joiner(op.Joins)
+	m.record.Membership = partOf(nil, op.Joins)
 }
 
 // admitted: a Boot of the bound CVM holds the Slot. A Boot of another Instance

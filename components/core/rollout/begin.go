@@ -71,19 +71,23 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 			p.Slots[i].Assigned = a.To
 		}
 		if a.Kind == operation.Create {
-			p.Slots[i].Membership = joiner(a.Joins)
+			p.Slots[i].Membership = partOf(p.Slots[i].Membership, a.Joins)
 		}
 		noteHeal(&p.Slots[i], a, now)
 	}
 	return op, true
 }
 
-// joiner is the part in the set of a Slot whose CVM is made.
-func joiner(joins bool) *group.Membership {
-	if !joins {
-		return nil
+// partOf is the part in the set of a Slot whose CVM is made: of one that does not join the list
+// that it founds with stays.
+func partOf(was *group.Membership, joins bool) *group.Membership {
+	switch {
+	case joins:
+		return &group.Membership{Joins: true}
+	case was != nil && len(was.Founders) > 0:
+		return &group.Membership{Founders: was.Founders}
 	}
-	return &group.Membership{Joins: true}
+	return nil
 }
 
 // operationID is the step's number in its rollout; what answers a request is named by

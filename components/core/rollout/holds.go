@@ -111,7 +111,8 @@ func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
 // holdsOfCreate: creations follow the management policy and never meet a step.
 func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	var holds []Hold
-	if w.spec.ManagementPolicy != group.Parallel {
+	// None of those that found a set is available before a majority of them runs.
+	if w.spec.ManagementPolicy != group.Parallel && !w.founds(c.m) {
 		if before := w.predecessor(c.m, l.taken); before != nil {
 			holds = append(holds, hold(HoldPredecessor, "waits for %s: %s", before.slot, w.whyNot(before)))
 		}

@@ -60,11 +60,15 @@ func (k *Mark) ended(now time.Time) bool {
 	return k != nil && !k.Until.IsZero() && !now.Before(k.Until)
 }
 
-// dropEndedMarks forgets the marks whose time is over, whoever removes their records.
-func (w *world) dropEndedMarks() {
+// dropEndedFreeze forgets a freeze whose time is over, whoever removes its record.
+func (w *world) dropEndedFreeze() {
 	if w.obs.Freeze.ended(w.now) {
 		w.obs.Frozen, w.obs.Freeze = false, Mark{}
 	}
+}
+
+// dropEndedMarks forgets the marks of Slots whose time is over.
+func (w *world) dropEndedMarks() {
 	for _, m := range w.everyone {
 		for _, mark := range []**Mark{&m.seen.Drain, &m.seen.Protection} {
 			if (*mark).ended(w.now) {

@@ -72,25 +72,29 @@ func (m *member) founder() bool {
 }
 
 // foundersOf are the Slots that the set is founded with; none: it is not Cadre's to found, or it
-// stands and all that founded it have come up. From when the CVM of one begins on the list is as it was.
+// stands and all that founded it have come up. From when the CVM of one begins on the list is as it
+// was, also for one whose CVM could not be made until the others had formed the set: that lists it.
 func (w *world) foundersOf() []string {
 	if !group.ChangesSet(w.spec) {
 		return nil
 	}
+	formed := w.formed()
 	for _, m := range w.everyone {
-		if s := m.record.Membership; s != nil && len(s.Founders) > 0 && (!m.missing() || m.open != nil) {
+		if s := m.record.Membership; s != nil && len(s.Founders) > 0 && (formed || !m.missing() || m.open != nil) {
 			return s.Founders
 		}
 	}
-	if w.formed() {
+	if formed {
 		return nil
 	}
 	return w.spec.Members()
 }
 
-// founds: m is to start on an empty disk as one of those that found the set.
+// founds: m is to start on an empty disk as one of those that found the set. One that was taken
+// out of it before it was made, and is wanted again, joins it.
 func (w *world) founds(m *member) bool {
-	return m.founder() && slices.Contains(w.founders, m.slot)
+	joins := m.record.Membership != nil && m.record.Membership.Joins
+	return m.founder() && !joins && slices.Contains(w.founders, m.slot)
 }
 
 // holdsOfFounding: who belongs to a set does not change before it stands. Those that found it

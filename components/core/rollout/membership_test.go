@@ -218,6 +218,29 @@ func TestR49_FoundersDoNotJoin(t *testing.T) {
 	}
 }
 
+// Two founders were never made. One was taken out of the set since, and joins it when it is
+// wanted again; the other is listed still, and founds with the list.
+func TestR49_AFounderThatWasTakenOutJoins(t *testing.T) {
+	f := newFixture(5, "etcd")
+	all := []string{"db-0", "db-1", "db-2", "db-3", "db-4"}
+	for _, i := range []int{3, 4} {
+		slot := all[i]
+		f.rec.Slots[i] = group.SlotRecord{Group: "db", Slot: slot, Ordinal: i, Membership: &group.Membership{Founders: all}}
+		f.obs.Slots[i] = SlotObservation{Slot: slot, Ordinal: i}
+	}
+	f.rec.Slots[3].Membership = &group.Membership{Joins: true}
+	for i := range 3 {
+		f.obs.Slots[i].Report.Voters = []string{"db-0", "db-1", "db-2", "db-4"}
+	}
+	p := f.plan()
+	if got := p.Slots[3].Membership; got == nil || !got.Joins || len(got.Founders) > 0 {
+		t.Errorf("db-3: %+v", got)
+	}
+	if got := p.Slots[4].Membership; got == nil || got.Joins || !slices.Equal(got.Founders, all) {
+		t.Errorf("db-4: %+v", got)
+	}
+}
+
 // The record of who is gone stays as long as the set lists it, or nobody knows.
 func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
 	f := newFixture(4, "consul")

@@ -170,7 +170,7 @@ func TestR145_AFirstMemberThatNeverCameUpCanBeChanged(t *testing.T) {
 }
 
 func TestOrderedReadyCreatesOneAfterTheOther(t *testing.T) {
-	f := newFixture(3, "consul").missing(0).missing(1).missing(2)
+	f := newFixture(3, "none").missing(0).missing(1).missing(2)
 	f.rec.Status, f.rec.Rollout = group.Status{}, nil
 	p := f.plan()
 	wantExecutes(t, p, "CREATE db-0")

@@ -16,17 +16,26 @@ type set struct {
 	// membership is what a Slot's agent was told, founders who found the set together.
 	membership func(slot string) *group.Membership
 	founders   func() []string
-	broke      func(format string, args ...any)
+	// founded is the list that the set was founded with.
+	founded []string
+	broke   func(format string, args ...any)
 }
 
 // enter makes c a founder, or lets it wait until it is listed.
 func (w *world) enter(c *cvm) {
-	own := w.set.membership(c.slot)
+	own, list := w.set.membership(c.slot), w.set.founders()
+	if own != nil && len(own.Founders) > 0 {
+		list = own.Founders
+	}
 	switch known := w.set.disks[c.slot]; {
 	case own != nil && own.Joins, known == c.uuid:
 		return
 	case len(w.voters) == 0:
-		w.voters = slices.Clone(w.set.founders())
+		w.set.founded = slices.Clone(list)
+		w.voters = slices.Clone(list)
+	case !slices.Equal(list, w.set.founded):
+		w.set.broke("%s founds with %v a set that was founded with %v", c.slot, list, w.set.founded)
+		return
 	case !slices.Contains(w.voters, c.slot) || known != "":
 		w.set.broke("%s founds a set of its own beside %v", c.slot, w.voters)
 		return

@@ -64,12 +64,7 @@ func newStory(t testingT, line string) (*story, error) {
 	s.k.c, s.w.allowed, s.w.given = s.c, s.c.allowed, s.c.given
 	s.w.set = set{disks: map[string]string{}, learners: map[string]bool{}, broke: s.k.broke,
 		membership: func(slot string) *group.Membership { return s.c.store.slots[slot].Membership },
-		founders: func() []string {
-			if s.c.spec.ManagementPolicy == group.Parallel {
-				return s.c.spec.Members()
-			}
-			return s.c.spec.Members()[:1]
-		}}
+		founders:   func() []string { return s.c.spec.Members() }}
 	s.c.spec = group.Spec{Name: m[1], Platform: "phala", AppID: storyApp, Replicas: replicas, Workload: group.Workload{Kind: m[3]},
 		Template: group.Template{Compose: storyCompose("A"), InstanceType: "tdx.small", OSImage: "dstack-0.5.7"}}
 	s.base = s.c.spec.Template

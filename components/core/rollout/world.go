@@ -107,6 +107,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.target = spec.Revision()
 	w.stable = rec.Status.Stable
 	w.generation = w.nextGeneration()
+	w.dropEndedFreeze() // who the members are depends on it
 	w.joinSlots()
 	w.joinOperations()
 	w.joinRequests()

@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"time"
-
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
@@ -18,14 +16,18 @@ func mark(of map[string]view.Rec[store.SlotMark], slot string) *rollout.Mark {
 	return &rollout.Mark{Reason: m.Value.Reason, By: m.Value.By, Until: m.Value.Until}
 }
 
-// freeze is the one that holds the group now: that of all groups first, as it is lifted last.
-func freeze(v *view.View, name string, now time.Time) (frozen bool, why rollout.Mark) {
-	stands := func(f store.Freeze) bool { return f.Until.IsZero() || now.Before(f.Until) }
-	if f := v.Freeze; f != nil && stands(*f) {
-		return true, rollout.Mark{Reason: f.Reason, By: f.By, Until: f.Until}
+// freeze is the one that holds the group the longest, of the two that it may have: that of all
+// groups where both end together, as it is lifted last.
+func freeze(v *view.View, name string) (frozen bool, why rollout.Mark) {
+	if f, ok := v.Freezes[name]; ok {
+		frozen, why = true, rollout.Mark{Reason: f.Value.Reason, By: f.Value.By, Until: f.Value.Until, Group: name}
 	}
-	if f, ok := v.Freezes[name]; ok && stands(f.Value) {
-		return true, rollout.Mark{Reason: f.Value.Reason, By: f.Value.By, Until: f.Value.Until, Group: name}
+	if v.Freeze == nil {
+		return frozen, why
 	}
-	return false, rollout.Mark{}
+	all := v.Freeze.Value
+	if shorter := !all.Until.IsZero() && (why.Until.IsZero() || why.Until.After(all.Until)); frozen && shorter {
+		return frozen, why
+	}
+	return true, rollout.Mark{Reason: all.Reason, By: all.By, Until: all.Until}
 }

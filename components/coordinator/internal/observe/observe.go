@@ -43,7 +43,7 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 		Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,
 	}
 	_, seen.Now.Paused = v.Pauses[spec.Name]
-	seen.Now.Frozen, seen.Now.Freeze = freeze(v, spec.Name, listing.At)
+	seen.Now.Frozen, seen.Now.Freeze = freeze(v, spec.Name)
 	if d, asked := v.Deletes[spec.Name]; asked {
 		seen.Now.Deletion = &rollout.Deletion{KeepCVMs: d.Value.KeepCVMs, Reason: d.Value.Reason, By: d.Value.By}
 	}

@@ -43,6 +43,9 @@ func (r *Reconciler) endedMarks(v *view.View) []store.Op {
 	for slot, m := range v.Protections {
 		ended(store.ProtectKey(slot), m.Value.Until, m.Index)
 	}
+	if f := v.Freeze; f != nil {
+		ended(store.FreezeKey(), f.Value.Until, f.Index)
+	}
 	for name, f := range v.Freezes {
 		ended(store.GroupFreezeKey(name), f.Value.Until, f.Index)
 	}

@@ -185,7 +185,7 @@ func (s *Server) ListMarks(ctx context.Context, req *apiv1.ListMarksRequest) (*a
 		freeze(name, f.Value)
 	}
 	if f := c.view.Freeze; f != nil {
-		freeze("", *f)
+		freeze("", f.Value)
 	}
 	slices.SortFunc(out.Marks, func(a, b *apiv1.Mark) int {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))

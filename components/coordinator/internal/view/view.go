@@ -68,7 +68,7 @@ type View struct {
 	// Secrets and Rotates by group and name: epochs, and requests for new ones.
 	Secrets map[SecretName]Rec[store.SecretRecord]
 	Rotates map[SecretName]Rec[store.RotateRequest]
-	Freeze  *store.Freeze
+	Freeze  *Rec[store.Freeze]
 	Gate    Gate
 	Term    uint64
 	// State is how far the records have come.
@@ -203,8 +203,7 @@ func (v *View) readSwitches(ctx context.Context, at moment, errs *[]error) {
 			v.Freezes[name] = Rec[store.Freeze]{Value: freezes[e.Key].Value, Index: e.Index}
 		}
 		if e.Key == store.FreezeKey() {
-			freeze := freezes[e.Key].Value
-			v.Freeze = &freeze
+			v.Freeze = &Rec[store.Freeze]{Value: freezes[e.Key].Value, Index: e.Index}
 		}
 	}
 }

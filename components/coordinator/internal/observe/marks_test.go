@@ -1,0 +1,49 @@
+package observe_test
+
+import (
+	"testing"
+	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/reports"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+type noReports struct{}
+
+func (noReports) Of(string) (reports.Received, bool) { return reports.Received{}, false }
+
+// TestTheFreezeThatEndsLastIsSeen, whatever the time is: which one is over the planner judges by
+// its own clock, a moment after the platform's list was made.
+func TestTheFreezeThatEndsLastIsSeen(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	soon, late, never := now.Add(time.Second), now.Add(time.Hour), time.Time{}
+	for _, c := range []struct {
+		name          string
+		global, group *time.Time
+		want          string
+	}{
+		{"none", nil, nil, ""},
+		{"of everything alone", &soon, nil, "everything"},
+		{"of the group alone", nil, &soon, "pg"},
+		{"the group's is longer", &soon, &late, "pg"},
+		{"the group's has no end", &soon, &never, "pg"},
+		{"that of everything is longer", &late, &soon, "everything"},
+		{"that of everything has no end", &never, &late, "everything"},
+		{"neither has an end", &never, &never, "everything"},
+	} {
+		v := &view.View{Freezes: map[string]view.Rec[store.Freeze]{}}
+		if c.global != nil {
+			v.Freeze = &view.Rec[store.Freeze]{Value: store.Freeze{Reason: "everything", Until: *c.global}}
+		}
+		if c.group != nil {
+			v.Freezes["pg"] = view.Rec[store.Freeze]{Value: store.Freeze{Reason: "pg", Until: *c.group}}
+		}
+		seen := observe.Group(v, group.Spec{Name: "pg"}, "prod", observe.Listing{At: now}, noReports{}).Now
+		if seen.Frozen != (c.want != "") || seen.Freeze.Reason != c.want {
+			t.Errorf("%s: frozen %t by %+v, want %q", c.name, seen.Frozen, seen.Freeze, c.want)
+		}
+	}
+}
