@@ -36,7 +36,7 @@ const warmup = reports.LiveWithin + 6*time.Second
 // ErrUnreadable says that the coordinator has not read the records yet.
 var ErrUnreadable = errors.New("the records are not readable yet")
 
-// Config of a Coordinator. All fields are required.
+// Config of a Coordinator. All fields but Wake are required.
 type Config struct {
 	// Cluster and the Slot of the coordinator.
 	Cluster, Slot string
@@ -52,7 +52,9 @@ type Config struct {
 	Failpoint func(name string)
 	// Passed is told of each look at a group and what it is to be, with how it ended.
 	Passed func(result string)
-	Log    *slog.Logger
+	// Wake is called when what the Boots of a Slot are told may have changed. It must not wait.
+	Wake func(slot string, r *controlv1.WakeRequest)
+	Log  *slog.Logger
 }
 
 // Coordinator is one process. What it has in memory is lost with it: make a new one. Its methods
@@ -86,7 +88,7 @@ func New(cfg Config) *Coordinator {
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
 		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
-		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
+		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: look.Look,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	c.loop = reconcile.New(reconcile.Config{
@@ -111,6 +113,9 @@ func (c *Coordinator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = c.views.Run(ctx) }) // it ends with ctx
 	all.Go(func() { _ = c.loop.Run(ctx) })
+	if c.cfg.Wake != nil {
+		all.Go(func() { control.FollowSlots(ctx, c.views, c.wake) })
+	}
 	all.Wait()
 }
 
