@@ -29,6 +29,9 @@ func (r *worker) die() {
 	r.end()
 }
 
+// dialTakes is how long a session takes until it is up.
+const dialTakes = 100 * time.Millisecond
+
 // againAfter is from the end of an agent's process until the next one of the Boot begins.
 const againAfter = time.Second
 
@@ -143,7 +146,11 @@ func (w *World) work(ctx context.Context, c *cvm, r *worker) (lost bool) {
 			if now[p] = true; sessions[p] == nil {
 				session, over := context.WithCancel(life)
 				sessions[p] = over
-				all.Go(func() { r.agent.Talk(session, p.slot, &control{w: w, c: c, r: r, p: p}) })
+				all.Go(func() {
+					if pause(session, dialTakes) {
+						r.agent.Talk(session, p.slot, &control{w: w, c: c, r: r, p: p})
+					}
+				})
 			}
 		}
 		for p, over := range sessions {
