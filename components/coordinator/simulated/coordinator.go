@@ -62,6 +62,9 @@ type Config struct {
 	LeaseNode string
 	// Evicted is told of each Boot that was taken its Slot, and why; nil: nobody is.
 	Evicted func(slot string, code policy.Code)
+	// Wake is called when what the Boots of a Slot are told may have changed, and does not wait;
+	// nil: nobody is woken.
+	Wake func(slot string, r *controlv1.WakeRequest)
 }
 
 // Coordinator is one process. What it has in memory is lost with it: make a new one. Its methods
@@ -99,7 +102,7 @@ func New(cfg Config) *Coordinator {
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
 		Cluster: cfg.Cluster, Timing: timing, Ratchet: c.ratchet, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
-		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
+		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: look.Look,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	c.loop = reconcile.New(reconcile.Config{
@@ -124,6 +127,9 @@ func (c *Coordinator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = c.views.Run(ctx) }) // it ends with ctx
 	all.Go(func() { _ = c.loop.Run(ctx) })
+	if c.cfg.Wake != nil {
+		all.Go(func() { control.FollowSlots(ctx, c.views, c.wake) })
+	}
 	all.Wait()
 }
 
@@ -146,7 +152,9 @@ func (c *Coordinator) Standing(ctx context.Context) (ratchet.Standing, error) {
 func (c *Coordinator) Hear(slot, boot string, r *controlv1.Report) { c.reports.Put(slot, boot, r) }
 
 // Connect notes that an agent has a session open; the caller calls the result at its end.
-func (c *Coordinator) Connect(slot, boot string) (disconnect func()) { return c.reports.Connect(slot, boot) }
+func (c *Coordinator) Connect(slot, boot string) (disconnect func()) {
+	return c.reports.Connect(slot, boot)
+}
 
 // Desired is what an agent is told: nil while this coordinator does not take the Boot for the
 // one that holds the Slot.

@@ -195,10 +195,10 @@ type Operation struct {
 }
 
 // OutlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
-// is the current one: what told its CVM to boot, what followed that, what healed it, and how
-// often it could not be drained.
+// is the current one: what told its CVM to boot, what followed that, what healed it, how
+// often it could not be drained, and what deleted its CVM.
 func (op Operation) OutlivesRollout() bool {
-	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain
+	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
 }
 
 // Transfer is a planned hand-over of leadership (R53).

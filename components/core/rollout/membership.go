@@ -346,8 +346,8 @@ func (w *world) deleted(m *member) bool {
 	return m.missing() || m.tookAway()
 }
 
-// tookAway: the last deletion of ours was of the CVM that m is bound to.
-func (m *member) tookAway() bool { return m.removal != nil && m.removal.VMUUID == m.record.VMUUID }
+// tookAway: the CVM that m is bound to is gone by a deletion of ours.
+func (m *member) tookAway() bool { return m.removal != nil }
 
 // mayEnd: nothing keeps a Slot that is to go, and its disk may go with it. A CVM that is not
 // listed may show again with its disk; a member that was taken out of its set cannot come back.

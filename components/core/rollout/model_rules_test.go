@@ -357,6 +357,22 @@ func TestR134_ABoundCVMThatVanishedIsNotReplacedByItself(t *testing.T) {
 	}
 }
 
+// TestR134_ASlotThatIsWantedAgainAfterItsRemovalIsFilled: the removal was of an earlier rollout;
+// another one began while its call was still to show.
+func TestR134_ASlotThatIsWantedAgainAfterItsRemovalIsFilled(t *testing.T) {
+	f := newFixture(3, "none")
+	f.rec.Rollout.ID = "db-0-removes"
+	f.op(2, operation.Done, func(op *operation.Operation) { op.Kind, op.To = operation.Delete, "" })
+	f.rec.Rollout.ID = "db-1-wants-it"
+	f.obs.Slots[2].Instance, f.obs.Slots[2].Admission, f.obs.Slots[2].Report = nil, nil, nil
+	p := f.plan()
+	if a := actionOf(t, p, "db-2"); a.Kind != operation.Create || p.Slots[2].VMUUID != "" {
+		t.Errorf("%s, bound to %q", a.Kind, p.Slots[2].VMUUID)
+	}
+	f.rec.Operations[0].VMUUID = "vm-of-before"
+	wantHeld(t, f.plan(), "db-2", HoldInstanceMissing)
+}
+
 func TestR131_OPS15_UpdatesAreInPlace(t *testing.T) {
 	p := newFixture(3, "none").want("B").plan()
 	for _, a := range p.Actions {

@@ -89,7 +89,7 @@ type member struct {
 	// moved is the one of superseded that told the CVM to boot something else than what is
 	// admitted, and no new Boot showed yet; nil: there is none.
 	moved *operation.Operation
-	// removal is the last deletion of the Slot's CVM that was done, or nil.
+	// removal is the deletion that was done of the CVM that the Slot is bound to, or nil.
 	removal *operation.Operation
 	// observed is the attested Revision, or empty (R4).
 	observed  string
@@ -206,7 +206,8 @@ func (w *world) joinOperations() {
 		if m != nil && mine && makes(op) {
 			m.makers = append(m.makers, op)
 		}
-		if m != nil && mine && op.Kind == operation.Delete && op.Phase == operation.Done {
+		// Of whatever rollout: the one that took it away was overtaken where the Slot is wanted again.
+		if m != nil && op.Kind == operation.Delete && op.Phase == operation.Done && op.VMUUID == m.record.VMUUID {
 			m.removal = op
 		}
 		if m != nil {

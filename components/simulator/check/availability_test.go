@@ -270,6 +270,8 @@ func diskCases() []cases {
 		good: []named{
 			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
 			{"the group goes", three("none").operator("control/delete/pg").op("a", "pg-2", operation.Acting, remove).called(trace.Delete, "pg-2")},
+			{"a Slot that is wanted again, whose member left its set", three("etcd").operator("control/delete-disks/pg").op("a", "pg-2", operation.Acting, remove,
+				func(op *operation.Operation) { op.Leaves = true }).called(trace.Delete, "pg-2")},
 			{"an extra one at the end of its rollout", surged().op("a", "pg-3", operation.Acting, remove).called(trace.Delete, "pg-3")},
 			{"a replacement on request", three("none").op("a", "pg-2", operation.Acting, replace).called(trace.Delete, "pg-2")},
 			{"by healing, as the spec says", three("none").spec("none", 3, healing(group.ReplaceAuto)).op("a", "pg-2", operation.Acting, heals).called(trace.Delete, "pg-2")},

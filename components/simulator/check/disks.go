@@ -54,7 +54,7 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	sp := s.spec(op.Group)
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	switch {
-	case !s.condemned(op.Group, op.Slot):
+	case !s.condemned(op.Group, op.Slot) && !op.Leaves: // out of the set, what is on it serves nobody
 		return "the Slot is wanted"
 	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
 		return "the spec preserves its disk"

@@ -27,6 +27,7 @@ type cut struct {
 func (w *World) sever(ctx context.Context, c cut, d time.Duration) {
 	w.mu.Lock()
 	w.cuts[c]++
+	w.relinkLocked()
 	w.mu.Unlock()
 	if c.to == toStore {
 		w.store.PauseRenewalsOf(c.coordinator, true)
@@ -35,6 +36,7 @@ func (w *World) sever(ctx context.Context, c cut, d time.Duration) {
 	w.mu.Lock()
 	w.cuts[c]--
 	whole := w.cuts[c] == 0
+	w.relinkLocked()
 	w.mu.Unlock()
 	if c.to == toStore && whole {
 		w.store.PauseRenewalsOf(c.coordinator, false)

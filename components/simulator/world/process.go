@@ -47,6 +47,7 @@ func (p *process) die(how string) {
 	p.w.mu.Lock()
 	lease := p.lease
 	p.w.noteLocked(trace.Event{Kind: trace.Crashed, By: p.slot, Text: how})
+	p.w.relinkLocked()
 	p.w.mu.Unlock()
 	p.w.store.PauseRenewalsOf(p.slot, true)
 	if lease != nil {
@@ -93,11 +94,13 @@ func (w *World) keep(ctx context.Context, slot string) {
 		p := &process{w: w, slot: slot, end: end, off: off}
 		p.coordinator = simulated.New(simulated.Config{
 			Cluster: Cluster, Slot: slot, OwnApp: ownApp, Store: storeLink{w.store, w, p}, Platform: &platformLink{w: w, p: p},
-			Images: policy.ImagePolicy{}, Now: p.now, Failpoint: p.failpoint, Passed: w.passed, Log: w.log.With("self", slot),
+			Images: policy.ImagePolicy{}, Now: p.now, Failpoint: p.failpoint, Passed: w.passed,
+			Wake: p.wake, Log: w.log.With("self", slot),
 		})
 		w.mu.Lock()
 		w.coordinators[slot] = p
 		w.noteLocked(trace.Event{Kind: trace.Started, By: slot})
+		w.relinkLocked()
 		w.mu.Unlock()
 		p.coordinator.Run(life)
 		end()

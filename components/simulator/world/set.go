@@ -1,11 +1,11 @@
 package world
 
 import (
-	"bytes"
-	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
+	agent "cadre.dev/agent/simulated"
 	"cadre.dev/core/group"
 	"cadre.dev/simulator/trace"
 )
@@ -31,18 +31,6 @@ func (c *workload) listed(slot string) bool {
 // started reports that the workload runs in the CVM, as far as the set lets it.
 func (c *workload) started(m *cvm) bool {
 	return !group.AddsMembers(c.spec()) || m.joined && c.listed(m.slot)
-}
-
-// configureLocked takes the configuration that came with an order; without one the agent keeps
-// what it has.
-func (c *cvm) configureLocked(text []byte) {
-	if len(text) == 0 || bytes.Equal(text, c.configText) {
-		return
-	}
-	config := &group.AgentConfig{}
-	if json.Unmarshal(text, config) == nil {
-		c.config, c.configText = config, text
-	}
 }
 
 // enterLocked has a member that is admitted come into the set, as far as it may.
@@ -103,24 +91,21 @@ func (w *World) enterConsulLocked(cluster *workload, c *cvm) {
 	}
 }
 
-// changeSetLocked has the agent of the member that leads make the change that it was told of. It
-// may fail, and is tried again with the next look.
-func (w *World) changeSetLocked(c *cvm) {
+// changeSetLocked makes a change of the set through c, which leads it. One that was made before
+// is made.
+func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 	cluster := w.workloads[c.group()]
-	if c.config == nil || c.config.Membership == nil || c.config.Membership.Change == nil || !cluster.changes() || cluster.leader != c.slot || !c.well {
-		return
-	}
-	change := *c.config.Membership.Change
 	is := cluster.listed(change.Slot)
 	switch {
-	case change.Do == group.SetAdd && (is || len(cluster.learners) > 0),
-		change.Do == group.SetPromote && !w.caughtUpLocked(cluster, change.Slot),
-		change.Do == group.SetRemove && (!is || change.Slot == c.slot):
-		return // it is so already, or the workload refuses it
-	}
-	if odds, r := w.oddsLocked("set " + c.slot); r.Float64() < odds.Never {
-		w.faults++
-		return
+	case !cluster.changes() || cluster.leader != c.slot || !c.well:
+		return fmt.Errorf("%w: %s does not lead", agent.ErrTransient, c.slot)
+	case change.Do == group.SetAdd && is, change.Do == group.SetRemove && !is,
+		change.Do == group.SetPromote && slices.Contains(cluster.voters, change.Slot):
+		return nil
+	case change.Do == group.SetAdd && len(cluster.learners) > 0, change.Do == group.SetPromote && !w.caughtUpLocked(cluster, change.Slot):
+		return agent.ErrBusy
+	case change.Slot == c.slot:
+		return fmt.Errorf("%w: a member that leads does not take itself out", agent.ErrUnsafe)
 	}
 	switch change.Do {
 	case group.SetAdd:
@@ -133,10 +118,11 @@ func (w *World) changeSetLocked(c *cvm) {
 	}
 	w.listedLocked(c.group(), c.slot)
 	if gone := w.cvms[Cluster+"-"+change.Slot]; gone != nil && !cluster.started(gone) {
-		gone.joined = false
-		w.stopLocked(gone, "taken out of the set")
+		gone.joined, gone.well = false, false
+		w.electLocked(c.group(), "taken out of the set")
 	}
-	w.electLocked(c.group(), "the set changed")
+	w.standLocked(c.group(), "the set changed")
+	return nil
 }
 
 // caughtUpLocked reports that a learner may get its vote.

@@ -60,6 +60,10 @@ type World struct {
 	faults int
 	// steps that coordinators made: see plan.Plan.CrashPoints.
 	steps int
+	// relinked closes when a coordinator can be reached by a member, or not, unlike before.
+	relinked chan struct{}
+	// spawn runs f until the world ends, or what it gives is called; see Run.
+	spawn func(f func(context.Context)) context.CancelFunc
 	// altered are records that coordinators changed in place.
 	altered []string
 }
@@ -74,7 +78,8 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 		full: full,
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
 		cvms: map[string]*cvm{}, workloads: map[string]*workload{}, coordinators: map[string]*process{},
-		cuts: map[cut]int{}, draws: map[string]uint64{},
+		cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
+		spawn: func(func(context.Context)) context.CancelFunc { return func() {} },
 	}
 	for _, g := range p.Groups {
 		w.workloads[g.Name] = &workload{kind: g.Workload, epoch: 1}
@@ -206,10 +211,18 @@ func (w *World) Apply(ctx context.Context, s group.Spec) error {
 // Run runs the coordinators, the members and what goes wrong, until ctx ends.
 func (w *World) Run(ctx context.Context) {
 	var all sync.WaitGroup
+	w.mu.Lock()
+	w.spawn = func(f func(context.Context)) context.CancelFunc {
+		life, end := context.WithCancel(ctx)
+		if ctx.Err() == nil {
+			all.Go(func() { f(life) })
+		}
+		return end
+	}
+	w.mu.Unlock()
 	for n := range w.plan.Coordinators {
 		all.Go(func() { w.keep(ctx, plan.Coordinator(n)) })
 	}
-	all.Go(func() { w.members(ctx) })
 	all.Go(func() { w.misfortunes(ctx) })
 	all.Wait()
 }

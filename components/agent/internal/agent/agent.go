@@ -56,6 +56,7 @@ type Agent struct {
 	hub     *control.Hub
 	door    *door.Door
 	builder *report.Builder
+	set     *member.SetChanger
 	// backends are those that the workload speaks for, told the checks that it answers.
 	backends, told *words.Registry
 	// service is nil without --xds.
@@ -80,9 +81,7 @@ type Agent struct {
 	configText atomic.Pointer[[]byte]
 	// refused is why the newest configuration is not in force; nil: it is.
 	refused latest.Value[error]
-	// setFault is why a change of the workload's set is not made; nil: none is due, or it is.
-	setFault latest.Value[error]
-	peers    latest.Value[[]overlay.Peer]
+	peers   latest.Value[[]overlay.Peer]
 }
 
 // New checks cfg and prepares the parts; nothing runs yet.
@@ -151,6 +150,14 @@ func New(cfg Config) (*Agent, error) {
 		Member: a.member.State, Checks: a.checks, Results: a.results,
 		Epochs: a.epochs, Backends: a.backends.States, Faults: a.faults, Version: cfg.Version, BootAt: a.bootAt,
 	})
+	a.set = &member.SetChanger{
+		Watcher: a.member, Config: &a.config, Log: cfg.Log,
+		Connected: func() bool {
+			sessions, _ := a.hub.Sessions().Get()
+			return sessions > 0
+		},
+		Ended: func() bool { return a.ended.Load() != nil },
+	}
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
 		Mesh: a.meshServer(), Holder: holder{a}, Run: run,
@@ -236,7 +243,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 		a.applyDesired,
 		a.applyPeers,
 		a.writeMesh,
-		a.changeSet,
+		a.set.Run,
 		a.keepHeld,
 		a.watchHealth,
 	)

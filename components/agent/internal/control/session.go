@@ -47,39 +47,64 @@ func (h *Hub) Serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 	}
 	defer client.Close() //nolint:errcheck // ends with the session
 	s := &session{hub: h, peer: peer.ID, conn: client, end: cancel, client: controlv1.NewCoordinatorServiceClient(client), fetch: make(chan struct{}, 1)}
-	h.mu.Lock()
-	h.live[s] = struct{}{}
-	h.mu.Unlock()
-	h.sessions.Update(func(n int) int { return n + 1 })
-	h.cfg.Log.Info("control session up", "peer", peer.ID.Slot)
-
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		err := grpcconn.Serve(ctx, conns.Second, func(g *grpc.Server) {
 			controlv1.RegisterAgentServiceServer(g, &wakeServer{hub: h, from: peer.ID})
 		}, grpcserver.Limits{Message: askedLimit})
 		cancel(errors.Join(errors.New("control session closed"), err))
 	})
+	s.run(ctx, func() {
+		// A session that is up but whose gRPC died would be useless for ever: closing
+		// the connections makes the overlay dial anew.
+		_ = conns.First.Close()
+		_ = conns.Second.Close()
+	})
+	serving.Wait()
+}
+
+// Talk runs one control session with a coordinator that is called in other ways than over the
+// overlay, until ctx ends: a simulated one. It does what Serve does, without connections.
+func (h *Hub) Talk(ctx context.Context, peer overlay.ID, client controlv1.CoordinatorServiceClient) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &session{hub: h, peer: peer, end: cancel, client: client, fetch: make(chan struct{}, 1)}
+	s.run(ctx, func() {})
+}
+
+// Wake is what a coordinator may call of an agent that it talks with so; from is its name.
+func (h *Hub) Wake(ctx context.Context, from overlay.ID, r *controlv1.WakeRequest) error {
+	_, err := (&wakeServer{hub: h, from: from}).Wake(ctx, r)
+	return err
+}
+
+// run fetches and reports until ctx ends; then it has shut called, so that no call lasts.
+func (s *session) run(ctx context.Context, shut func()) {
+	h := s.hub
+	h.mu.Lock()
+	h.live[s] = struct{}{}
+	h.mu.Unlock()
+	h.sessions.Update(func(n int) int { return n + 1 })
+	h.cfg.Log.Info("control session up", "peer", s.peer.Slot)
+
+	var wg sync.WaitGroup
 	wg.Go(func() { s.fetchLoop(ctx) })
 	wg.Go(func() { s.reportLoop(ctx) })
 	<-ctx.Done()
-	// A session that is up but whose gRPC died would be useless for ever: closing
-	// the connections makes the overlay dial anew.
-	_ = conns.First.Close()
-	_ = conns.Second.Close()
+	shut()
 	wg.Wait()
 	h.mu.Lock()
 	delete(h.live, s)
 	h.mu.Unlock()
 	h.sessions.Update(func(n int) int { return n - 1 })
-	h.cfg.Log.Info("control session down", "peer", peer.ID.Slot, "error", context.Cause(ctx))
+	h.cfg.Log.Info("control session down", "peer", s.peer.Slot, "error", context.Cause(ctx))
 }
 
 // session is the client side towards one coordinator.
 type session struct {
 	hub    *Hub
 	peer   overlay.ID
-	conn   *grpc.ClientConn
+	conn   *grpc.ClientConn // nil: there is none to lose
 	end    context.CancelCauseFunc
 	client controlv1.CoordinatorServiceClient
 	failed sync.Map      // call name → last error text, so that each is logged once
@@ -163,7 +188,7 @@ func (s *session) note(ctx context.Context, call string, err error) {
 		return
 	}
 	s.hub.noteEnded(s.peer, err)
-	if s.conn.GetState() == connectivity.Shutdown {
+	if s.conn != nil && s.conn.GetState() == connectivity.Shutdown {
 		s.end(err) // its one connection is gone: nothing can be called any more
 		return
 	}

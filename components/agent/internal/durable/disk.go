@@ -24,6 +24,7 @@ type Disk struct {
 	dir   string
 	log   *slog.Logger
 	write func(path string, data []byte) error
+	read  func(path string, limit int64) (data []byte, exists bool, err error)
 
 	mu     sync.Mutex
 	behind map[string]behind // guarded by mu; by file name
@@ -40,6 +41,7 @@ func OpenDisk(dir string, log *slog.Logger) *Disk {
 	return &Disk{
 		dir: dir, log: log, behind: map[string]behind{},
 		write: func(path string, data []byte) error { return WriteFile(path, data, 0o600) },
+		read:  ReadFile,
 	}
 }
 
@@ -48,7 +50,7 @@ func (d *Disk) Path(name string) string { return filepath.Join(d.dir, name) }
 
 // Read decodes name into v and reports whether the file exists, as ReadJSON does.
 func (d *Disk) Read(name string, limit int64, v any) (bool, error) {
-	return ReadJSON(d.Path(name), limit, v)
+	return decode(d.Path(name), limit, v, d.read)
 }
 
 // Put writes v as name. After an error the disk has the old content, and the new one is

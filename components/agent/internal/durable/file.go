@@ -76,7 +76,11 @@ func WriteJSON(path string, v any) error {
 // ReadJSON decodes path into v and reports whether the file exists. A file over
 // limit bytes is an error: the writer bounds what it writes.
 func ReadJSON(path string, limit int64, v any) (bool, error) {
-	data, exists, err := ReadFile(path, limit)
+	return decode(path, limit, v, ReadFile)
+}
+
+func decode(path string, limit int64, v any, read func(string, int64) ([]byte, bool, error)) (bool, error) {
+	data, exists, err := read(path, limit)
 	if err != nil || !exists {
 		return false, err
 	}

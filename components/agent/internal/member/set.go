@@ -1,0 +1,101 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"cadre.dev/agent/internal/driver"
+	"cadre.dev/agent/internal/latest"
+	"cadre.dev/core/group"
+)
+
+// setRetry is between two tries of a change of the set, and after one until the coordinator
+// saw it: a change that is made twice is made once.
+const setRetry = time.Second
+
+// SetChanger makes the changes of the workload's set that this member is told to make. All
+// exported fields are required and are not changed. Safe for concurrent use.
+type SetChanger struct {
+	Watcher *Watcher
+	// Config is the newest configuration; nil: there is none.
+	Config *latest.Value[*group.AgentConfig]
+	// Connected reports that a coordinator is connected, Ended that this Boot is its Slot no more.
+	Connected, Ended func() bool
+	Log              *slog.Logger
+
+	fault latest.Value[error]
+}
+
+// Fault is why the change that is due is not made; nil: none is due, or it is.
+func (s *SetChanger) Fault() error {
+	err, _ := s.fault.Get()
+	return err
+}
+
+// Run makes the change of the workload's set that this member is told to make, again
+// and again until it is told otherwise, until ctx ends. It is made only while the member leads
+// its set and a coordinator is connected: what one of yesterday wanted may be the opposite by now.
+func (s *SetChanger) Run(ctx context.Context) error {
+	var (
+		told error
+		made group.SetChange
+	)
+	for {
+		_, seen := s.Config.Get()
+		change := s.due()
+		var again <-chan time.Time
+		if change == nil {
+			told, made = nil, group.SetChange{}
+		} else {
+			told = s.tell(*change, s.make(ctx, *change, &made), told)
+			again = time.After(setRetry)
+		}
+		s.fault.Set(told)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Config.Changed(seen):
+		case <-again:
+		}
+	}
+}
+
+func (s *SetChanger) due() *group.SetChange {
+	config, _ := s.Config.Get()
+	if config == nil || config.Membership == nil || s.Ended() {
+		return nil
+	}
+	return config.Membership.Change
+}
+
+// make makes change, unless it is not this member's turn; made is the last one that
+// was, for the log.
+func (s *SetChanger) make(ctx context.Context, change group.SetChange, made *group.SetChange) error {
+	if !s.Connected() {
+		return nil // told again once one is there
+	}
+	if state := s.Watcher.State(); state.View.Role != driver.RoleLeader {
+		return nil // whoever leads is told next
+	}
+	err := driver.Change(ctx, s.Watcher.Driver(), change)
+	s.Watcher.Kick()
+	if err == nil && *made != change {
+		*made = change
+		s.Log.Info("the set of the workload is changed", "do", change.Do, "slot", change.Slot)
+	}
+	return err
+}
+
+// tell logs what is new, and gives what stands in the report.
+func (s *SetChanger) tell(change group.SetChange, err, before error) error {
+	if err == nil {
+		return nil
+	}
+	told := fmt.Errorf("%s %s: %w", change.Do, change.Slot, err)
+	if before == nil || before.Error() != told.Error() {
+		s.Log.Warn("the set of the workload is not changed yet", "error", told)
+	}
+	return told
+}

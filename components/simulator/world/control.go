@@ -1,0 +1,66 @@
+package world
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	controlv1 "cadre.dev/proto/cadre/control/v1"
+)
+
+// control is an agent's session with a coordinator.
+type control struct {
+	controlv1.CoordinatorServiceClient // nothing else is called
+
+	w *World
+	c *cvm
+	r *worker
+	p *process
+}
+
+// up is an error while neither end hears the other.
+func (k *control) up() error {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if k.r.gone.Load() || k.c.worker != k.r || !slices.Contains(k.w.heardByLocked(k.c), k.p) {
+		return status.Error(codes.Unavailable, errUnheard.Error())
+	}
+	return nil
+}
+
+func (k *control) GetDesired(ctx context.Context, req *controlv1.GetDesiredRequest, _ ...grpc.CallOption) (*controlv1.GetDesiredResponse, error) {
+	if err := k.up(); err != nil {
+		return nil, err
+	}
+	return k.p.coordinator.GetDesired(ctx, k.c.slot, k.r.boot, req)
+}
+
+// GetPeers: there is no overlay, and no map of it.
+func (*control) GetPeers(context.Context, *controlv1.GetPeersRequest, ...grpc.CallOption) (*controlv1.GetPeersResponse, error) {
+	return &controlv1.GetPeersResponse{}, nil
+}
+
+func (k *control) Report(ctx context.Context, req *controlv1.ReportRequest, _ ...grpc.CallOption) (*controlv1.ReportResponse, error) {
+	if err := k.up(); err != nil {
+		return nil, err
+	}
+	return k.p.coordinator.Report(ctx, k.c.slot, k.r.boot, req)
+}
+
+// wake tells a member that a coordinator has something new for it.
+func (p *process) wake(slot string, r *controlv1.WakeRequest) {
+	w := p.w
+	w.mu.Lock()
+	c := w.cvms[Cluster+"-"+slot]
+	var to *worker
+	if c != nil && slices.Contains(w.heardByLocked(c), p) {
+		to = c.worker
+	}
+	w.mu.Unlock()
+	if to != nil {
+		_ = to.agent.Wake(context.Background(), p.slot, r) // one of an older Term is not taken
+	}
+}

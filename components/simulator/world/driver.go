@@ -1,0 +1,174 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	agent "cadre.dev/agent/simulated"
+	"cadre.dev/core/group"
+)
+
+// driver is how an agent knows the workload in its CVM.
+type driver struct {
+	w *World
+	c *cvm
+	r *worker
+}
+
+var (
+	_ agent.Driver  = (*driver)(nil)
+	_ agent.Changer = (*driver)(nil)
+)
+
+var errGone = errors.New("the agent is gone")
+
+// hereLocked is an error where the agent's process is none of the CVM any more.
+func (d *driver) hereLocked() error {
+	if d.r.gone.Load() || d.c.boot != d.r.boot {
+		return errGone
+	}
+	return nil
+}
+
+func (d *driver) Observe(context.Context) (agent.View, error) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err := d.hereLocked(); err != nil {
+		return agent.View{}, err
+	}
+	return d.w.viewLocked(d.c), nil
+}
+
+// handoverTakes is how long leadership takes to move.
+const handoverTakes = 300 * time.Millisecond
+
+// Transfer has the first candidate lead that serves.
+func (d *driver) Transfer(ctx context.Context, r agent.TransferRequest) (agent.Transferred, error) {
+	f := d.fate("transfer")
+	if !pause(ctx, handoverTakes+f.slow) {
+		return agent.Transferred{}, fmt.Errorf("%w: %w", agent.ErrTransient, context.Cause(ctx))
+	}
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err := d.hereLocked(); err != nil {
+		return agent.Transferred{}, err
+	}
+	cluster := d.w.workloads[d.c.group()]
+	able := slices.DeleteFunc(slices.Clone(r.Candidates), func(slot string) bool {
+		return !d.w.wellLocked(slot) || !slices.Contains(cluster.voters, slot)
+	})
+	switch {
+	case cluster.leader != r.ExpectedLeader:
+		return agent.Transferred{Leader: cluster.leader, Epoch: cluster.epoch}, nil
+	case f.refused:
+		return agent.Transferred{}, fmt.Errorf("%w: it does something else", agent.ErrBusy)
+	case len(able) == 0:
+		return agent.Transferred{}, fmt.Errorf("%w: none of %v can lead", agent.ErrUnsafe, r.Candidates)
+	}
+	if f.applied {
+		d.w.leadLocked(d.c.group(), able[0])
+		d.w.standLocked(d.c.group(), "hands over")
+	}
+	if f.silent {
+		return agent.Transferred{}, agent.ErrTransient
+	}
+	return agent.Transferred{Moved: true, Leader: cluster.leader, Epoch: cluster.epoch}, nil
+}
+
+// fate of something that the workload is asked for.
+func (d *driver) fate(what string) fate {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	odds, r := d.w.oddsLocked(what + " " + d.c.slot)
+	odds.Late = 0
+	f := fateOf(odds, r)
+	if f.slow > 0 || !f.applied || f.silent {
+		d.w.faults++
+	}
+	return f
+}
+
+func (d *driver) Drain(context.Context) error       { return nil }
+func (d *driver) CancelDrain(context.Context) error { return nil }
+
+func (d *driver) Join(ctx context.Context, slot string) error {
+	return d.change(ctx, group.SetChange{Do: group.SetAdd, Slot: slot})
+}
+
+func (d *driver) Promote(ctx context.Context, slot, _ string) error {
+	return d.change(ctx, group.SetChange{Do: group.SetPromote, Slot: slot})
+}
+
+func (d *driver) Leave(ctx context.Context, slot, _ string) error {
+	return d.change(ctx, group.SetChange{Do: group.SetRemove, Slot: slot})
+}
+
+func (d *driver) change(ctx context.Context, change group.SetChange) error {
+	f := d.fate("set")
+	if !pause(ctx, f.slow) {
+		return fmt.Errorf("%w: %w", agent.ErrTransient, context.Cause(ctx))
+	}
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if err := d.hereLocked(); err != nil {
+		return err
+	}
+	if f.refused {
+		return agent.ErrBusy
+	}
+	if f.applied {
+		if err := d.w.changeSetLocked(d.c, change); err != nil {
+			return err
+		}
+	}
+	if f.silent {
+		return agent.ErrTransient
+	}
+	return nil
+}
+
+// viewLocked is what a member's workload says of itself.
+func (w *World) viewLocked(c *cvm) agent.View {
+	cluster, well := w.workloads[c.group()], !c.ill()
+	out := agent.View{Alive: well, Ready: well, CaughtUp: &well, MayDisrupt: true, Role: agent.RoleNone}
+	if !cluster.leads() {
+		return out
+	}
+	out.Leader, out.Epoch, out.Role = cluster.leader, cluster.epoch, agent.RoleFollower
+	if cluster.leader == c.slot {
+		out.Role = agent.RoleLeader
+	}
+	if cluster.votes() && well {
+		cluster.voteLocked(c, &out)
+	}
+	return out
+}
+
+// voteLocked adds what a member says that votes, or is to.
+func (c *workload) voteLocked(m *cvm, out *agent.View) {
+	no := false
+	if !c.started(m) {
+		*out = agent.View{Role: agent.RoleUnknown, MayDisruptReason: "it does not answer"}
+		return
+	}
+	out.Voters, out.Learners, out.QuorumMember = slices.Clone(c.voters), slices.Clone(c.learners), slices.Contains(c.voters, m.slot)
+	led := c.leader != ""
+	switch {
+	case slices.Contains(c.learners, m.slot):
+		out.Role, out.Ready, out.CaughtUp = agent.RoleLearner, false, &no
+	case !led || !out.QuorumMember:
+		out.Ready, out.CaughtUp = false, nil
+	}
+	for _, slot := range c.learners {
+		out.Busy = append(out.Busy, slot+" joins")
+	}
+	switch {
+	case !led:
+		out.MayDisrupt, out.MayDisruptReason = false, "the members have no leader"
+	case len(out.Busy) > 0:
+		out.MayDisrupt, out.MayDisruptReason = false, "busy: "+out.Busy[0]
+	}
+}
