@@ -385,5 +385,5 @@ func (op Operation) refusalReason(f Facts) (string, bool) {
 	if r == nil || r.At.Before(op.CallIssuedAt) || r.At.Before(op.CreatedAt) {
 		return "", false
 	}
-	return fmt.Sprintf("admission refused: %s: %s", r.Code, r.Message), true
+	return r.Told(), true
 }

@@ -1,6 +1,9 @@
 package operation
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Outcomes of a platform call (R65).
 const (
@@ -168,7 +171,30 @@ type AdmissionView struct {
 type RefusalView struct {
 	Code    string
 	Message string
-	At      time.Time
+	// Proven: the Boot that was refused is one of the Slot's own CVM.
+	Proven bool
+	At     time.Time
+}
+
+// refusedBoot begins the reason of a step whose own Boot was refused.
+const refusedBoot = "admission refused: "
+
+// Told is the refusal for people. What proved nothing may be anybody's, and reads so.
+func (r RefusalView) Told() string {
+	if r.Proven {
+		return refusedBoot + r.Code + ": " + r.Message
+	}
+	return "refused a boot that did not prove to be of this CVM: " + r.Code + ": " + r.Message
+}
+
+// RefusedWith is the code in the reason of a step whose own Boot was refused; "": it was not.
+func RefusedWith(reason string) string {
+	_, refused, found := strings.Cut(reason, refusedBoot)
+	if !found {
+		return ""
+	}
+	code, _, _ := strings.Cut(refused, ":")
+	return code
 }
 
 // CallResult is the answer to one platform call.

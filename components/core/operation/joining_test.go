@@ -131,8 +131,12 @@ func TestRefusedAdmissionIsShownAndWaitedFor(t *testing.T) {
 	f := rebooting(now)
 	f.Refusal = &RefusalView{Code: "REVISION_NOT_ALLOWED", Message: "not now", At: now}
 	op, _ = step(t, op, f, now, Booting)
-	if !strings.Contains(op.Reason, "REVISION_NOT_ALLOWED") {
+	if !strings.Contains(op.Reason, "REVISION_NOT_ALLOWED") || RefusedWith(op.Reason) != "" {
 		t.Errorf("reason %q", op.Reason)
+	}
+	f.Refusal.Proven = true
+	if proven, _ := step(t, op, f, now, Booting); RefusedWith(proven.Reason) != "REVISION_NOT_ALLOWED" {
+		t.Errorf("reason %q", proven.Reason)
 	}
 	f.Refusal.At = op.CallIssuedAt.Add(-time.Second)
 	op, _ = step(t, op, f, now, Booting)

@@ -38,14 +38,21 @@ func appraise(sp SlotPolicy, ip ImagePolicy, st Statement, c Claims, text string
 		func() Decision { return identity(sp, st, c) },
 		func() Decision { return keyProvider(ip, c) },
 		func() Decision { return measured(ip, c) },
-		func() Decision { return AppraiseTCB(ip.TCB, c.TCB, now) },
-		func() Decision { return revokedBoot(sp, c) },
 	} {
 		if d := check(); d.Code != "" {
 			return d
 		}
 	}
-	return revision(sp, ip, c, text)
+	// From here on the event log is one that a named image wrote: the instance is who it says.
+	d := AppraiseTCB(ip.TCB, c.TCB, now)
+	if d.Code == "" {
+		d = revokedBoot(sp, c)
+	}
+	if d.Code == "" {
+		d = revision(sp, ip, c, text)
+	}
+	d.Proven = true
+	return d
 }
 
 // stated: what the Boot asserts is what its quote commits to (ATT-23).

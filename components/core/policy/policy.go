@@ -135,13 +135,26 @@ type Admission struct {
 
 // Refusal is the record at refusals/<slot>: the last refused admission.
 type Refusal struct {
-	Slot       string    `json:"slot"`
-	BootID     string    `json:"boot_id"`
-	InstanceID string    `json:"instance_id"`
-	Code       Code      `json:"code"`
-	Message    string    `json:"message"`
-	At         time.Time `json:"at"`
-	By         string    `json:"by"`
+	Slot       string `json:"slot"`
+	BootID     string `json:"boot_id"`
+	InstanceID string `json:"instance_id"`
+	Code       Code   `json:"code"`
+	Message    string `json:"message"`
+	// Proven: the Boot proved to be one of the Slot's own CVM. Where it did not, anybody who knows
+	// the instance may have asked, and nothing is decided by it.
+	Proven bool `json:"proven,omitempty"`
+	// Since is when this Boot was refused so first, At when it was last.
+	Since time.Time `json:"since,omitzero"`
+	At    time.Time `json:"at"`
+	By    string    `json:"by"`
+}
+
+// Began is when the Boot was refused first, as far as that is recorded.
+func (r Refusal) Began() time.Time {
+	if r.Since.IsZero() {
+		return r.At
+	}
+	return r.Since
 }
 
 // ImagePolicy is what a named OS image measures to, and the trust anchors that
@@ -176,4 +189,7 @@ type Decision struct {
 	Revision string
 	Code     Code
 	Message  string
+	// Proven: the evidence is that of the instance that the Slot is bound to, under an OS image that
+	// this cluster names, so that what is refused is that CVM and no stranger who names it.
+	Proven bool
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 )
 
 // gapSlack is how far a report's proof of health may seem to start after the
@@ -194,9 +196,13 @@ func caughtUp(r *Report) bool {
 
 func (m *member) notAdmitted() string {
 	if r := m.seen.Refusal; r != nil {
-		return fmt.Sprintf("admission refused: %s: %s", r.Code, r.Message)
+		return refusalView(r).Told()
 	}
 	return "its boot is not admitted"
+}
+
+func refusalView(r *policy.Refusal) operation.RefusalView {
+	return operation.RefusalView{Code: string(r.Code), Message: r.Message, Proven: r.Proven, At: r.At}
 }
 
 // keepClock is the clock of R8: started at the transition to ready, persisted, and

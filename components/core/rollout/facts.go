@@ -106,7 +106,8 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 		f.Admission = &operation.AdmissionView{BootID: a.BootID, Revision: a.Revision, InstanceID: a.InstanceID}
 	}
 	if r := m.seen.Refusal; r != nil {
-		f.Refusal = &operation.RefusalView{Code: string(r.Code), Message: r.Message, At: r.At}
+		told := refusalView(r)
+		f.Refusal = &told
 	}
 	if r := m.seen.Report; r != nil {
 		f.LastReportOf, f.LastReportAt = r.BootID, r.ReceivedAt

@@ -112,10 +112,11 @@ func (m *member) silentAt() time.Time {
 	return m.report.ReceivedAt.Add(liveWithin)
 }
 
-// refused: another Boot of the Slot's CVM was, in this outage and a moment ago.
+// refused: another Boot of the Slot's CVM was, in this outage and a moment ago. It proved that it is
+// one: the word of a stranger who names the instance keeps no silent CVM from its restart.
 func (w *world) refused(m *member) bool {
 	r, a, since := m.seen.Refusal, m.seen.Admission, m.record.UnavailableSince
-	if r == nil || a == nil || r.InstanceID != a.InstanceID || r.BootID == a.BootID {
+	if r == nil || a == nil || !r.Proven || r.InstanceID != a.InstanceID || r.BootID == a.BootID {
 		return false
 	}
 	return !since.IsZero() && !r.At.Before(since) && w.now.Sub(r.At) < w.t.LostAfter

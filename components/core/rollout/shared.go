@@ -157,8 +157,10 @@ func (w *world) failedBoot(m *member) (way string, at time.Time) {
 	if m.ready || m.condemned {
 		return "", at
 	}
-	if r := m.seen.Refusal; r != nil && !policy.Passing(r.Code) && !m.cameAfter(r.At) {
-		way, at = "admission refused: "+string(r.Code), r.At
+	// By when it was refused first: a Boot that asks again for ever is the one failure that it was. What
+	// proved nothing is no Boot of this CVM.
+	if r := m.seen.Refusal; r != nil && r.Proven && !policy.Passing(r.Code) && !m.cameAfter(r.Began()) && !r.Began().Before(m.record.UnavailableSince.Add(-w.t.StaleAfter)) {
+		way, at = refusedWay(r.Code), r.Began()
 	}
 	for _, op := range m.healed {
 		if text := failedWay(op); text != "" && op.EndedAt.After(at) && !m.cameAfter(op.EndedAt) {
@@ -173,21 +175,19 @@ func failedWay(op *operation.Operation) string {
 	if op.Phase != operation.Failed || op.Service != "" || !op.Entered[operation.Joining].IsZero() {
 		return ""
 	}
-	_, refused, isRefused := strings.Cut(op.Reason, "admission refused: ")
+	refused := policy.Code(operation.RefusedWith(op.Reason))
 	switch {
 	case op.Cause == operation.CauseBootError:
 		return sameWords(op.Reason)
-	case op.Cause == operation.CauseDeadline && isRefused:
-		code, _, _ := strings.Cut(refused, ":")
-		if policy.Passing(policy.Code(code)) {
-			return ""
-		}
-		return "admission refused: " + code
-	case op.Cause == operation.CauseDeadline:
-		return noBoot
+	case op.Cause != operation.CauseDeadline, policy.Passing(refused):
+		return ""
+	case refused != "":
+		return refusedWay(refused)
 	}
-	return ""
+	return noBoot
 }
+
+func refusedWay(code policy.Code) string { return "admission refused: " + string(code) }
 
 // sameWords leaves what differs between two CVMs out of a text: numbers and names with digits.
 func sameWords(text string) string {

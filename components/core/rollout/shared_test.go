@@ -102,7 +102,8 @@ func TestR122_RefusalsAreAWay(t *testing.T) {
 	f := heals(5, "none")
 	for _, i := range []int{1, 3} {
 		f.obs.Slots[i].Report = nil
-		f.obs.Slots[i].Refusal = &policy.Refusal{Slot: f.obs.Slots[i].Slot, InstanceID: f.obs.Slots[i].Admission.InstanceID, BootID: "another",
+		f.rec.Slots[i].UnavailableSince = f.now.Add(-2 * time.Minute)
+		f.obs.Slots[i].Refusal = &policy.Refusal{Slot: f.obs.Slots[i].Slot, InstanceID: f.obs.Slots[i].Admission.InstanceID, BootID: "another", Proven: true,
 			Code: "TCB_OUT_OF_DATE", Message: strings.Repeat("x", i), At: f.now.Add(-time.Minute)}
 	}
 	f.stopped(4)
@@ -169,13 +170,45 @@ func TestSameWords(t *testing.T) {
 	}
 }
 
+// TestR122_OnlyTheOwnBootFailsAndOnce: whoever names an instance is refused in its name, what was refused before
+// an outage or before an operator let go on says nothing, and one Boot that asks for ever failed once.
+func TestR122_OnlyTheOwnBootFailsAndOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture, r *policy.Refusal)
+		want bool
+	}{
+		"its own":                  {func(*fixture, *policy.Refusal) {}, true},
+		"its own, asking for long": {func(f *fixture, r *policy.Refusal) { r.Since, r.At = f.now.Add(-3*time.Minute), f.now }, true},
+		"a stranger's":             {func(_ *fixture, r *policy.Refusal) { r.Proven = false }, false},
+		"of before the outage":     {func(f *fixture, r *policy.Refusal) { r.At = f.now.Add(-7 * time.Minute) }, false},
+		"of before the retry": {func(f *fixture, r *policy.Refusal) {
+			r.Since, r.At = f.now.Add(-3*time.Minute), f.now
+			f.rec.Status.SharedCause = &group.SharedCause{Way: "it", Slots: []string{"db-1"}, Since: f.now.Add(-4 * time.Minute), Ended: f.now.Add(-time.Minute), SpecIndex: f.rec.SpecIndex}
+		}, false},
+	} {
+		f := heals(5, "none")
+		for _, i := range []int{1, 3} {
+			s := &f.obs.Slots[i]
+			s.Report = nil
+			f.rec.Slots[i].UnavailableSince, f.rec.Slots[i].AvailableSince = f.now.Add(-5*time.Minute), time.Time{}
+			s.Refusal = &policy.Refusal{Slot: s.Slot, InstanceID: s.Admission.InstanceID, BootID: "another", Proven: true, Code: "TCB_OUT_OF_DATE", At: f.now.Add(-2 * time.Minute)}
+			c.edit(f, s.Refusal)
+		}
+		got := f.plan().Status.SharedCause
+		if found := got != nil && got.Ended.IsZero(); found != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestR122_WhatPassesIsNoWay: a Boot that waits for its turn failed at nothing, and one that came
 // late came.
 func TestR122_WhatPassesIsNoWay(t *testing.T) {
 	refused := func(f *fixture, code policy.Code) {
 		for _, i := range []int{1, 3} {
 			f.obs.Slots[i].Report = nil
-			f.obs.Slots[i].Refusal = &policy.Refusal{Slot: f.obs.Slots[i].Slot, InstanceID: f.obs.Slots[i].Admission.InstanceID, BootID: "another",
+			f.rec.Slots[i].UnavailableSince = f.now.Add(-2 * time.Minute)
+			f.obs.Slots[i].Refusal = &policy.Refusal{Slot: f.obs.Slots[i].Slot, InstanceID: f.obs.Slots[i].Admission.InstanceID, BootID: "another", Proven: true,
 				Code: code, At: f.now.Add(-time.Minute)}
 		}
 	}

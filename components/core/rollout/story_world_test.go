@@ -234,7 +234,7 @@ func (c *cvm) ask(w *world) {
 			w.log("%s is refused admission", c.slot)
 		}
 		c.refusal = &policy.Refusal{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Code: policy.CodeRevisionNotAllowed,
-			Message: "the slot may not run " + w.contentName(c), At: w.now}
+			Message: "the slot may not run " + w.contentName(c), Proven: true, At: w.now}
 		return
 	}
 	c.admitted = &policy.Admission{Slot: c.slot, BootID: c.boot, InstanceID: c.instance, Revision: revision, AdmittedAt: w.now}

@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/attest/statement"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
+	"cadre.dev/store"
 )
 
 func TestAdmission(t *testing.T) {
@@ -95,6 +96,9 @@ func TestRefusals(t *testing.T) {
 			h.service.mu.Lock()
 			clear(h.service.noted) // each case records its refusal
 			h.service.mu.Unlock()
+			if err := h.store.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: store.RefusalKey("pg-0")}); err != nil {
+				t.Fatal(err)
+			}
 			test(t)
 		})
 	}

@@ -57,6 +57,8 @@ type attempt struct {
 	admission policy.Admission
 	// renewal: this Boot held the Slot already.
 	renewal bool
+	// proven: the evidence is that of the CVM that the Slot is bound to.
+	proven bool
 }
 
 // run is the order of admission. Everything cheap comes before the quote is
@@ -234,6 +236,7 @@ func (a *attempt) appraise(ctx context.Context, claims policy.Claims) *refusal {
 		Cluster: a.stated.Cluster, Group: a.stated.Group, Slot: a.stated.Slot,
 		AppID: a.stated.AppID, InstanceID: a.stated.InstanceID, ComposeHash: a.stated.ComposeHash,
 	}, claims, a.now())
+	a.proven = decision.Proven
 	if !decision.Allowed {
 		return refuse(decision.Code, "%s", decision.Message)
 	}

@@ -104,6 +104,8 @@ func asRefusal(err error) *refusal {
 const (
 	refusalEvery  = 2 * time.Second
 	strangerEvery = 20 * time.Second
+	// provenKept is how long what the CVM itself proved is not written over by who proved nothing.
+	provenKept = 15 * time.Minute
 )
 
 // noted is when refusals of one Slot were written last.
@@ -128,6 +130,19 @@ func (n *noted) due(r *refusal, now time.Time) bool {
 // maxRefusalText bounds the stored message.
 const maxRefusalText = 1 << 10
 
+// after is what is recorded of a refusal that comes after the one before: since when its Boot is
+// refused so; nothing, while what the Slot's own CVM proved stands and this one proved nothing.
+func after(before, next policy.Refusal) (_ policy.Refusal, write bool) {
+	if before.Proven && !next.Proven && next.At.Sub(before.At) < provenKept {
+		return before, false
+	}
+	next.Since = next.At
+	if before.BootID == next.BootID && before.Code == next.Code && before.Proven == next.Proven {
+		next.Since = before.Began()
+	}
+	return next, true
+}
+
 // note writes the Slot's last refusal. It never changes the answer.
 func (s *Service) note(ctx context.Context, a *attempt, r *refusal) {
 	slot, bootID, instanceID := a.slot, a.bootID, a.stated.InstanceID
@@ -150,13 +165,17 @@ func (s *Service) note(ctx context.Context, a *attempt, r *refusal) {
 		message = message[:maxRefusalText]
 	}
 	err := func() error {
-		_, index, err := store.Read[policy.Refusal](ctx, s.store, store.RefusalKey(slot))
+		before, index, err := store.Read[policy.Refusal](ctx, s.store, store.RefusalKey(slot))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		op, err := store.Put(store.RefusalKey(slot), policy.Refusal{
-			Slot: slot, BootID: bootID, InstanceID: instanceID, Code: r.code, Message: message, At: now.UTC(), By: s.self,
-		}, index)
+		next, write := after(before, policy.Refusal{
+			Slot: slot, BootID: bootID, InstanceID: instanceID, Code: r.code, Message: message, Proven: a.proven, At: now.UTC(), By: s.self,
+		})
+		if !write {
+			return nil
+		}
+		op, err := store.Put(store.RefusalKey(slot), next, index)
 		if err != nil {
 			return err
 		}

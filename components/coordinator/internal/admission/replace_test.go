@@ -11,6 +11,7 @@ import (
 
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
 
@@ -127,6 +128,30 @@ func TestStrangersDoNotBuryARefusal(t *testing.T) {
 		now = now.Add(c.after)
 		if got := n.due(c.r, now); got != c.want {
 			t.Errorf("%s at %v: due %v", c.r.code, now, got)
+		}
+	}
+}
+
+// TestWhatIsKeptOfRefusals: since when a Boot is refused, and what the CVM itself proved.
+func TestWhatIsKeptOfRefusals(t *testing.T) {
+	at := func(minute int) time.Time { return time.Unix(0, 0).Add(time.Duration(minute) * time.Minute) }
+	own := policy.Refusal{BootID: "a", Code: "TCB_OUT_OF_DATE", Proven: true, Since: at(1), At: at(5)}
+	for name, c := range map[string]struct {
+		before, next policy.Refusal
+		write        bool
+		since        time.Time
+	}{
+		"the first":              {policy.Refusal{}, policy.Refusal{BootID: "a", At: at(1)}, true, at(1)},
+		"the same again":         {own, policy.Refusal{BootID: "a", Code: own.Code, Proven: true, At: at(6)}, true, at(1)},
+		"for another reason":     {own, policy.Refusal{BootID: "a", Code: "REVISION_NOT_ALLOWED", Proven: true, At: at(6)}, true, at(6)},
+		"another boot":           {own, policy.Refusal{BootID: "b", Code: own.Code, Proven: true, At: at(6)}, true, at(6)},
+		"a stranger":             {own, policy.Refusal{BootID: "a", Code: own.Code, At: at(6)}, false, at(1)},
+		"a stranger, long after": {own, policy.Refusal{BootID: "c", Code: codeQuote, At: at(20)}, true, at(20)},
+		"of an older version, which says nothing of since": {policy.Refusal{BootID: "a", At: at(2)}, policy.Refusal{BootID: "a", At: at(3)}, true, at(2)},
+	} {
+		got, write := after(c.before, c.next)
+		if write != c.write || !got.Since.Equal(c.since) {
+			t.Errorf("%s: %+v, written %v", name, got, write)
 		}
 	}
 }

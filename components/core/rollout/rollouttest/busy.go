@@ -158,7 +158,7 @@ func (b *busy) disturb(which int, record *group.SlotRecord, seen *rollout.SlotOb
 		seen.Report.Health, record.AvailableSince, record.UnavailableSince = rollout.Unhealthy, time.Time{}, away
 	case 19:
 		seen.Admission, seen.Report = nil, nil
-		seen.Refusal = &policy.Refusal{Slot: record.Slot, InstanceID: record.InstanceID, Code: policy.CodeRevisionNotAllowed, Message: "not allowed", At: away}
+		seen.Refusal = &policy.Refusal{Slot: record.Slot, InstanceID: record.InstanceID, Code: policy.CodeRevisionNotAllowed, Message: "not allowed", Proven: true, At: away}
 		record.AvailableSince, record.UnavailableSince = time.Time{}, away
 	case 20:
 		seen.Duplicates = []rollout.Instance{*seen.Instance}
