@@ -136,6 +136,15 @@ type Facts struct {
 	Limits Limits
 }
 
+// TakenOver holds op back, in Facts of a leader that took the Lease at took, while a call of the
+// leader before it may still be on its way: longest is how long one lasts (R62).
+func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Duration) {
+	if op.CallIssuedAt.IsZero() || op.CallIssuedAt.After(took) || now.Sub(took) >= longest {
+		return
+	}
+	f.Safe, f.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
+}
+
 // PlatformView is what the platform says about one CVM. Never evidence of what runs.
 type PlatformView struct {
 	VMUUID      string

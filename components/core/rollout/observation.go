@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -121,6 +123,24 @@ type Instance struct {
 	BootError   string
 	// UpdatedAt is the platform's own time of the last change; zero when it gives none.
 	UpdatedAt time.Time
+}
+
+// Filling is which of the CVMs that carry a Slot's name fills it, the bound one where it is among
+// them; the others are duplicates (R67). found is sorted in place.
+func Filling(bound string, found []Instance) (*Instance, []Instance) {
+	if len(found) == 0 {
+		return nil, nil
+	}
+	other := func(i Instance) int {
+		if bound != "" && i.VMUUID == bound {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(found, func(a, b Instance) int {
+		return cmp.Or(cmp.Compare(other(a), other(b)), cmp.Compare(a.VMUUID, b.VMUUID))
+	})
+	return &found[0], found[1:]
 }
 
 // Running reports that the platform says the CVM runs and no task is in progress.

@@ -224,7 +224,7 @@ func (w *world) keepProgressClock() {
 
 // waitsForMarks: what is left is an operator's for now, by a mark or by a pin to what may not
 // run. A Slot beside that which is in a step or in trouble has the rollout's time, and so has
-// one that waits for its turn, unless it is those that are away by hand who hold it.
+// one that waits for its turn, unless it is those kept by hand who hold it.
 func (w *world) waitsForMarks() bool {
 	var waiting []*member
 	kept, away := false, 0
@@ -242,15 +242,21 @@ func (w *world) waitsForMarks() bool {
 			waiting = append(waiting, m)
 		}
 	}
-	return kept && !slices.ContainsFunc(waiting, func(m *member) bool { return !w.heldByAbsence(m, away) })
+	return kept && !slices.ContainsFunc(waiting, func(m *member) bool { return !w.heldByKept(m, away) })
 }
 
-// heldByAbsence: that many Slots away leave no room to take m, in the budget or in the quorum.
-func (w *world) heldByAbsence(m *member, away int) bool {
-	limit, _ := w.budget(candidate{m: m, broken: whole}, &taken{})
-	v := len(w.view.voters)
-	short := w.view.voting && w.voter(m) && v > 0 && len(w.healthyWithout(m, &taken{})) < group.Quorum(v)
-	return away > 0 && (away >= limit || short)
+// heldByKept: m's step waits for those that are kept by hand. All others are available and in no
+// step: where as many are away, a hold for room or for a quorum is for them; and a leader waits for
+// those behind it whether they are away or not.
+func (w *world) heldByKept(m *member, away int) bool {
+	c := candidate{m: m, kind: operation.Update, to: m.want.revision, actor: operation.ActorRollout, broken: whole, refresh: w.refreshes(m)}
+	return slices.ContainsFunc(w.holdsOf(c, &taken{}), func(h Hold) bool {
+		switch h.Predicate {
+		case HoldMaxUnavailable, HoldVoterCap, HoldQuorum, HoldWouldLoseQuorum:
+			return away > 0
+		}
+		return h.Predicate == HoldLeaderLast
+	})
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the

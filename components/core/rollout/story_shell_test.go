@@ -104,9 +104,13 @@ func (c *coordinator) records() rollout.Records {
 			rec.Rollout = &one
 		}
 	}
+	current := ""
+	if rec.Rollout != nil {
+		current = rec.Rollout.ID
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.operations)) {
 		op := s.operations[id]
-		if !op.Phase.Ended() || op.OutlivesRollout() || rec.Rollout != nil && op.Rollout == rec.Rollout.ID {
+		if op.Counts(current) {
 			rec.Operations = append(rec.Operations, op)
 		}
 	}
@@ -169,11 +173,8 @@ func (c *coordinator) look(slot string) rollout.SlotObservation {
 	_, ordinal, _ := group.ParseSlot(slot)
 	o := rollout.SlotObservation{Slot: slot, Ordinal: ordinal, Drain: c.drains[slot], Protection: c.protects[slot]}
 	bound := c.store.slots[slot].VMUUID
-	if found := c.w.listed(slot); len(found) > 0 && !c.w.blind {
-		slices.SortStableFunc(found, func(a, b rollout.Instance) int {
-			return cmp.Compare(btoi(b.VMUUID == bound), btoi(a.VMUUID == bound))
-		})
-		o.Instance, o.Duplicates = &found[0], found[1:]
+	if !c.w.blind {
+		o.Instance, o.Duplicates = rollout.Filling(bound, c.w.listed(slot))
 	}
 	for _, m := range c.w.cvms {
 		if m.slot != slot {
@@ -425,9 +426,7 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 		c.elapse(c.provisioning)
 		now = c.clock()
 	}
-	if !op.CallIssuedAt.IsZero() && !op.CallIssuedAt.After(c.took) && now.Sub(c.took) < c.timing.MaxCallTimeout {
-		facts.Safe, facts.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
-	}
+	facts.TakenOver(op, c.took, now, c.timing.MaxCallTimeout)
 	next, effects := operation.Advance(op, facts, now)
 	if len(effects) == 0 && stillText(op.Reason) == stillText(next.Reason) {
 		next.Reason = op.Reason

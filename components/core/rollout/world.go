@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -191,13 +192,23 @@ func (w *world) joinSlots() {
 	}
 }
 
-// joinOperations gives each member its Operations by the order in which they were
-// recorded: Term and number, never a clock, since leaders' clocks differ.
+// recorded orders Operations as they were recorded: by Term and number, never by a clock, since
+// leaders' clocks differ. Each rollout counts anew, also those that are none of its steps, by
+// which their ids begin; what belongs to the current one came after all others.
+func (w *world) recorded(a, b operation.Operation) int {
+	late := func(op operation.Operation) int {
+		if w.rec.Rollout != nil && strings.HasPrefix(op.ID, w.rec.Rollout.ID+".") {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
+}
+
+// joinOperations gives each member its Operations by the order in which they were recorded.
 func (w *world) joinOperations() {
 	ops := slices.Clone(w.rec.Operations)
-	slices.SortFunc(ops, func(a, b operation.Operation) int {
-		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(ops, w.recorded)
 	for i := range ops {
 		op := &ops[i]
 		m := w.bySlot[op.Slot]

@@ -107,7 +107,7 @@ func records(v *view.View, name string) rollout.Records {
 		}
 		counts, _ := v.Past(slot, current)
 		for _, o := range counts {
-			if o.Value.Rollout == current && current != "" || o.Value.OutlivesRollout() {
+			if o.Value.Counts(current) {
 				rec.Operations = append(rec.Operations, o.Value)
 			}
 		}
@@ -184,19 +184,7 @@ func instances(record group.SlotRecord, listing Listing) (*rollout.Instance, []r
 			Shape: operation.Shape{InstanceType: i.InstanceType, OSImage: i.OSImage, DiskGB: i.DiskGB},
 		})
 	}
-	if len(same) == 0 {
-		return nil, nil
-	}
-	slices.SortFunc(same, func(a, b rollout.Instance) int {
-		mine := func(i rollout.Instance) int {
-			if record.VMUUID != "" && i.VMUUID == record.VMUUID {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(mine(a), mine(b)), cmp.Compare(a.VMUUID, b.VMUUID))
-	})
-	return &same[0], same[1:]
+	return rollout.Filling(record.VMUUID, same)
 }
 
 func ofGroup(name, cluster, groupName string) bool {

@@ -111,7 +111,7 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	if err != nil || changed {
 		return changed, err
 	}
-	o.quiet(op.Value, &facts)
+	facts.TakenOver(op.Value, o.tookAt(), o.cfg.Now(), o.cfg.Timing.MaxCallTimeout)
 
 	next, effects := operation.Advance(op.Value, facts, now)
 	next = clip.Operation(next)
@@ -226,18 +226,10 @@ func (o *Operator) transition(old, next operation.Operation) {
 	}
 }
 
-// quiet holds back a repeated call while a call of an earlier holder may still
-// be on its way (R62).
-func (o *Operator) quiet(op operation.Operation, facts *operation.Facts) {
+func (o *Operator) tookAt() time.Time {
 	o.mu.Lock()
-	took := o.took
-	o.mu.Unlock()
-	if op.CallIssuedAt.IsZero() || op.CallIssuedAt.After(took) {
-		return
-	}
-	if o.cfg.Now().Sub(took) < o.cfg.Timing.MaxCallTimeout {
-		facts.Safe, facts.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
-	}
+	defer o.mu.Unlock()
+	return o.took
 }
 
 func (o *Operator) answer(id string) (operation.CallResult, bool) {

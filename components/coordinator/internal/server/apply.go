@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,9 +128,10 @@ func deletingUnread(name string, err error) string {
 		name, err, name)
 }
 
-// pinsJudged refuses a spec that pins a Slot to a Revision whose content nobody has, that is
+// pinsJudged refuses a spec that newly pins a Slot to a Revision whose content nobody has, that is
 // revoked or below the floor: it would stay where it is, and say so to nobody who applies. One
-// that waits for an approval is told.
+// that waits for an approval is told, and so is a pin that stood there before it came to that: its
+// Slot is held, and no other edit of the group is.
 func (c *caller) pinsJudged(spec group.Spec) (warnings []string, err error) {
 	var problems []string
 	for _, one := range spec.Instances {
@@ -138,25 +140,46 @@ func (c *caller) pinsJudged(spec group.Spec) (warnings []string, err error) {
 			continue // the target is judged as such
 		}
 		field := fmt.Sprintf("instance[%q].pinned_revision", one.Label())
-		record, recorded := c.view.Revisions[pin]
-		if !recorded {
-			problems = append(problems, fmt.Sprintf("%s: revision %s is not recorded any more, or never was: use one of `cadre rollout history %s`, or the one that the slot runs: `cadre instance describe %s`",
-				field, pin, spec.Name, group.SlotName(spec.Name, one.Ordinal)))
-			continue
-		}
-		d := c.view.Gate.Groups[spec.Name].Value.Judge(pin, group.Content(record.Value.Template), record.Value.ComposeHash)
+		why, waits := c.pinHeld(spec.Name, one)
 		switch {
-		case d.Allowed:
-		case d.Code == policy.CodeRevisionNotApproved:
-			warnings = append(warnings, fmt.Sprintf("%s: the slot stays where it is until that is approved: %s: %s", field, d.Code, d.Message))
+		case why == "":
+		case waits:
+			warnings = append(warnings, fmt.Sprintf("%s: the slot stays where it is until that is approved: %s", field, why))
+		case c.pinStands(spec.Name, one):
+			warnings = append(warnings, fmt.Sprintf("%s: the slot stays where it is: %s", field, why))
 		default:
-			problems = append(problems, fmt.Sprintf("%s: %s: %s: pin the slot to another one, or take the pin away", field, d.Code, d.Message))
+			problems = append(problems, fmt.Sprintf("%s: %s", field, why))
 		}
 	}
 	if len(problems) > 0 {
 		return nil, status.Error(codes.FailedPrecondition, strings.Join(problems, "; "))
 	}
 	return warnings, nil
+}
+
+// pinHeld is why a Slot cannot be moved to the Revision that it is pinned to, with the way out;
+// "": it can. waits: until somebody approves.
+func (c *caller) pinHeld(name string, one group.InstanceSettings) (why string, waits bool) {
+	record, recorded := c.view.Revisions[one.PinnedRevision]
+	if !recorded {
+		return fmt.Sprintf("revision %s is not recorded any more, or never was: use one of `cadre rollout history %s`, or the one that the slot runs: `cadre instance describe %s`",
+			one.PinnedRevision, name, group.SlotName(name, one.Ordinal)), false
+	}
+	d := c.view.Gate.Groups[name].Value.Judge(one.PinnedRevision, group.Content(record.Value.Template), record.Value.ComposeHash)
+	switch {
+	case d.Allowed:
+		return "", false
+	case d.Code == policy.CodeRevisionNotApproved:
+		return fmt.Sprintf("%s: %s", d.Code, d.Message), true
+	}
+	return fmt.Sprintf("%s: %s: pin the slot to another one, or take the pin away", d.Code, d.Message), false
+}
+
+// pinStands: the group is run by that pin already, or was asked to be.
+func (c *caller) pinStands(name string, one group.InstanceSettings) bool {
+	return slices.ContainsFunc(c.view.SpecsAsked()[name], func(s group.Spec) bool {
+		return s.Instance(one.Ordinal).PinnedRevision == one.PinnedRevision
+	})
 }
 
 // refused tells why a spec is, with the code that says most.

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -188,10 +190,13 @@ func awaitView(t *testing.T, a *api, seen func(*view.View) bool) {
 func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	a, first, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
-	pinned := func(revision string) *apiv1.ApplyGroupRequest {
+	pinned := func(revision string, ordinals ...int) *apiv1.ApplyGroupRequest {
 		return &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: changed(t, func(s *group.Spec) {
 			s.Template.Compose += "    environment:\n      RELEASE: two\n"
-			s.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revision}}
+			s.Meta = map[string]string{"pins": fmt.Sprint(ordinals)}
+			for _, n := range append(ordinals, 1) {
+				s.Instances = append(s.Instances, group.InstanceSettings{Ordinal: n, PinnedRevision: revision})
+			}
 		})}
 	}
 	if _, err := a.ApplyGroup(ctx, pinned(strings.Repeat("ab", 16))); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(message(err), `instance["1"].pinned_revision: `) {
@@ -209,11 +214,19 @@ func TestPinsAndSlotsThatAreLeftOut(t *testing.T) {
 	gate.Floor.Number = 2
 	put(a, t, store.GroupPolicyKey("pg"), gate)
 	awaitView(t, a, func(v *view.View) bool { return v.Gate.Groups["pg"].Value.Floor.Number == 2 })
-	if _, err := a.ApplyGroup(ctx, pinned(first)); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "REVISION_BELOW_FLOOR") {
+	if _, err := a.ApplyGroup(ctx, pinned(first, 0)); status.Code(err) != codes.FailedPrecondition || !strings.HasPrefix(message(err), `instance["0"].pinned_revision: REVISION_BELOW_FLOOR`) ||
+		strings.Contains(message(err), `instance["1"]`) {
 		t.Errorf("a revision below the floor: %v", err)
 	}
+	// That is a matter of the Slot that was pinned before, and of no other edit.
+	edit := pinned(first)
+	edit.SpecJson = bytes.Replace(edit.GetSpecJson(), []byte(`"pins":"[]"`), []byte(`"pins":"as they were"`), 1)
+	out, err := a.ApplyGroup(ctx, edit)
+	if warnings := strings.Join(out.GetWarnings(), "\n"); err != nil || !out.GetChanged() || !strings.Contains(warnings, `instance["1"].pinned_revision: the slot stays where it is: REVISION_BELOW_FLOOR`) {
+		t.Errorf("an edit beside a pin that stood before: %v, %v", out, err)
+	}
 	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm"})
-	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", DryRun: true, SpecJson: changed(t, func(s *group.Spec) {
+	out, err = a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", DryRun: true, SpecJson: changed(t, func(s *group.Spec) {
 		s.Replicas, s.Without = 2, []string{"pg-1"}
 	})})
 	if err != nil || strings.Join(out.GetLeaving(), " ") != "pg-1" || strings.Join(out.GetHeldDisks(), " ") != "pg-1" {
