@@ -31,6 +31,11 @@ variable "surge" {
   default     = 0
 }
 
+variable "heal_delay" {
+  description = "seconds after a boot in which nothing that a member says of itself is healed"
+  default     = 300
+}
+
 locals {
   cloud = jsondecode(file(var.cloud))
   # What a workload CVM trusts stands literally in its measured compose file. With the
@@ -95,7 +100,8 @@ group "etcd" {
 
   # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
   auto_healing_policies {
-    service = "etcd"
+    service           = "etcd"
+    initial_delay_sec = var.heal_delay
   }
 
   backend "etcd" {

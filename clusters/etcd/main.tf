@@ -90,7 +90,8 @@ resource "cadre_group" "etcd" {
 
   # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
   auto_healing_policies {
-    service = "etcd"
+    service           = "etcd"
+    initial_delay_sec = var.heal_delay
   }
 
   backend {

@@ -44,6 +44,12 @@ variable "surge" {
   default     = 0
 }
 
+variable "heal_delay" {
+  description = "Seconds after a boot in which nothing that a member says of itself is healed."
+  type        = number
+  default     = 300
+}
+
 variable "coordinators" {
   description = "1, 3 or 5. It cannot change."
   type        = number
