@@ -18,6 +18,10 @@ type UpdateOptions struct {
 	Revision string
 	// Pinned is the Revision that the spec pins the Slot to; it is brought there instead.
 	Pinned string
+	// OwnEnv: the Slot is given the values of env of its own, and is moved to no other Revision
+	// for it. Where a step to another one is held until it is asked for, or where none is
+	// planned, it gets them later, and its status says so.
+	OwnEnv bool
 	// Reason stands in the record of the Operation.
 	Reason string
 	// Index of the spec that is to be seen before anything is judged, 0: any.
@@ -39,7 +43,7 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 	if err != nil {
 		return group.InstanceStatus{}, &Error{Kind: Invalid, Doing: "update instance " + slot, Message: err.Error()}
 	}
-	u := &update{slot: slot, revision: o.Revision, pinned: o.Pinned, index: o.Index}
+	u := &update{slot: slot, revision: o.Revision, pinned: o.Pinned, index: o.Index, ownEnv: o.OwnEnv}
 	asked := ""
 	err = Poll(ctx, func(ctx context.Context) (bool, error) {
 		v, err := c.look(ctx, name, o.Lost)
@@ -81,6 +85,7 @@ func (c *Client) requestFailed(ctx context.Context, id string) error {
 type update struct {
 	slot, revision, pinned string
 	index                  uint64
+	ownEnv                 bool
 	status                 group.InstanceStatus
 }
 
@@ -111,10 +116,10 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 		return updateWait, &Error{Kind: Invalid, Doing: doing, Message: fmt.Sprintf("the group asks for revision %s, not %s", target, u.revision),
 			Hint: "a slot can only be brought to what its group asks for: apply the group first"}
 	}
-	if u.status.Observed == target && u.status.State == StateAvailable {
+	action := planned(v.Plan, u.slot)
+	if u.there(target, action) {
 		return updateDone, nil
 	}
-	action := planned(v.Plan, u.slot)
 	switch {
 	case asked || action != nil && (action.Operation != "" || action.Execute):
 		return updateWait, nil
@@ -124,7 +129,7 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 		return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "no step is planned for it: " + orNone(v.Plan.Message),
 			Hint: "update_policy.partition keeps lower ordinals at their revision, and exclude_from_rollout or pinned_revision of an instance that slot"}
 	}
-	others := slices.DeleteFunc(slices.Clone(action.Holds), func(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic })
+	others := slices.DeleteFunc(slices.Clone(action.Holds), opportunistic)
 	if len(others) == 0 {
 		return updateAsk, nil
 	}
@@ -134,6 +139,26 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 	return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "it is not updated now: " + holdsText(others),
 		Hint: "see `cadre rollout plan " + v.Status.Group + "`", cause: &HeldError{Holds: others}}
 }
+
+// there reports that nothing is left to do: the Slot is available where it is to be, with the
+// values of env that it is to have, unless no step gives it those.
+func (u *update) there(target string, step *rollout.Action) bool {
+	switch {
+	case u.status.State != StateAvailable:
+		return false
+	case u.status.OwnEnv == group.OwnEnvUnapplied && step != nil && !u.later(*step):
+		return false
+	}
+	return u.ownEnv || u.status.Observed == target
+}
+
+// later: the step would move a Slot that is to be given its env and nothing else, and waits to
+// be asked for.
+func (u *update) later(step rollout.Action) bool {
+	return u.ownEnv && !step.ForEnv && slices.ContainsFunc(step.Holds, opportunistic)
+}
+
+func opportunistic(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic }
 
 // HeldError is why a step is not carried out now.
 type HeldError struct{ Holds []rollout.Hold }

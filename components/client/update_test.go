@@ -56,3 +56,39 @@ func TestUpdateDecides(t *testing.T) {
 		t.Errorf("a slot that is not there: %v", err)
 	}
 }
+
+// What is next for a slot that is to be given env of its own (R143), alone or with its revision.
+func TestR143_UpdateGivesOwnEnv(t *testing.T) {
+	opportunistic := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}
+	quorum := rollout.Hold{Predicate: rollout.HoldQuorum, Message: "2 of 3 voters are healthy"}
+	gives := func(holds ...rollout.Hold) []rollout.Action {
+		return []rollout.Action{{Slot: "web-1", ForEnv: true, Holds: holds}}
+	}
+	for name, c := range map[string]struct {
+		state, observed, env string
+		only                 bool
+		actions              []rollout.Action
+		want                 updateStep
+		err                  string
+	}{
+		"given":                                                  {state: StateAvailable, observed: "new", env: group.OwnEnvApplied, only: true, want: updateDone},
+		"given, and not available":                               {state: "Booting", observed: "new", env: group.OwnEnvApplied, only: true, want: updateWait},
+		"given, at an old revision":                              {state: StateAvailable, observed: "old", env: group.OwnEnvApplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},
+		"its step is not asked for":                              {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: gives(opportunistic), want: updateAsk},
+		"nor where the revision is meant too":                    {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, actions: gives(opportunistic), want: updateAsk},
+		"its step begins by itself":                              {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", ForEnv: true, Execute: true}}, want: updateWait},
+		"the quorum does not bear it":                            {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: gives(opportunistic, quorum), err: "quorum"},
+		"no step is planned: it keeps its env":                   {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, want: updateDone},
+		"only a move to another revision would give it":          {state: StateAvailable, observed: "old", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},
+		"a rollout moves it there by itself":                     {state: StateAvailable, observed: "old", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Execute: true}}, want: updateWait},
+		"such a move is asked for where the revision is meant":   {state: StateAvailable, observed: "old", env: group.OwnEnvUnapplied, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateAsk},
+		"at the revision, and nobody gives it env that it lacks": {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, want: updateDone},
+	} {
+		u := &update{slot: "web-1", ownEnv: c.only}
+		v := View{Status: group.Status{Group: "web", Target: "new", Instances: []group.InstanceStatus{{Slot: "web-1", State: c.state, Observed: c.observed, OwnEnv: c.env}}}, Plan: rollout.Plan{Actions: c.actions}}
+		got, err := u.next(v, false)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, %v; want %v, %q", name, got, err, c.want, c.err)
+		}
+	}
+}

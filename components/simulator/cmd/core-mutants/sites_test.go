@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const broken = `package p
@@ -127,5 +128,13 @@ func TestWhatFailsUnbrokenIsNoWitness(t *testing.T) {
 	}
 	if _, err := suites("p", core, dir, over, ""); err == nil || !strings.Contains(err.Error(), "where nothing is broken") {
 		t.Errorf("it is taken: %v", err)
+	}
+}
+
+// TestPartsCountForTheirTest, also those that ran beside each other.
+func TestPartsCountForTheirTest(t *testing.T) {
+	got := times("=== RUN   TestA\n--- PASS: TestA (0.25s)\n    --- PASS: TestA/one_thing (1.50s)\n        --- PASS: TestA/one_thing/deep (0.25s)\n--- PASS: TestB (0.01s)\nPASS\n")
+	if len(got) != 2 || got["TestA"] != 2*time.Second || got["TestB"] != 10*time.Millisecond {
+		t.Errorf("%v", got)
 	}
 }

@@ -91,11 +91,10 @@ func suites(name, folder, dir, over, only string) ([]suite, error) {
 		return []suite{all}, err
 	}
 	quick, rest := all, []suite{}
-	for _, m := range regexp.MustCompile(`(?m)^--- PASS: (\S+) \(([0-9.]+)s\)`).FindAllStringSubmatch(out, -1) {
-		seconds, err := strconv.ParseFloat(m[2], 64)
-		if took := time.Duration(seconds * float64(time.Second)); err == nil && took > slow {
+	for name, took := range times(out) {
+		if took > slow {
 			one := all
-			one.flags, one.took = append(slices.Clone(all.flags), "-test.run=^"+m[1]+"$"), took
+			one.flags, one.took = append(slices.Clone(all.flags), "-test.run=^"+name+"$"), took
 			rest = append(rest, one)
 		}
 	}
@@ -110,6 +109,17 @@ func suites(name, folder, dir, over, only string) ([]suite, error) {
 	quick.flags = append(slices.Clone(all.flags), "-test.skip="+strings.Join(long, "|"))
 	_, err = quick.measure(dir)
 	return append([]suite{quick}, rest...), err
+}
+
+// times are what each test took. One whose parts run beside each other does not count them itself.
+func times(out string) map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for _, m := range regexp.MustCompile(`(?m)^ *--- PASS: ([^/\s]+)\S* \(([0-9.]+)s\)`).FindAllStringSubmatch(out, -1) {
+		if seconds, err := strconv.ParseFloat(m[2], 64); err == nil {
+			all[m[1]] += time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return all
 }
 
 // sources are the test files of a folder, one behind the other.

@@ -20,10 +20,12 @@ type connection struct {
 	mu     sync.Mutex
 	client *client.Client   // guarded by mu; nil until it is opened
 	turns  map[string]*turn // guarded by mu; one for each group
+	// owners names the resource of each slot that was planned; guarded by mu.
+	owners map[string]string
 }
 
 func newConnection(s settings) *connection {
-	return &connection{settings: s, turns: map[string]*turn{}}
+	return &connection{settings: s, turns: map[string]*turn{}, owners: map[string]string{}}
 }
 
 // errNotYet: the provider's settings come from something that is not made yet.

@@ -43,6 +43,7 @@ type instance struct {
 	Ordinal        types.Int64    `tfsdk:"ordinal"`
 	Revision       types.String   `tfsdk:"revision"`
 	Metadata       types.Map      `tfsdk:"metadata"`
+	Env            types.Map      `tfsdk:"env"`
 	Excluded       types.Bool     `tfsdk:"exclude_from_rollout"`
 	Unhealed       types.Bool     `tfsdk:"exclude_from_healing"`
 	Pinned         types.String   `tfsdk:"pinned_revision"`
@@ -72,7 +73,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain` and `protect` are an operator's marks on it. Destroying it takes all but the preserved disk back and changes nothing else: the slot is the group's.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain` and `protect` are an operator's marks on it. Destroying it takes all but the preserved disk back and changes nothing else: the slot is the group's.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -82,6 +83,8 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 			"preserved_disk": schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the disk that the slot keeps whatever happens, by `preserved_state` here or in its group; empty if none."},
 			"metadata": schema.MapAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Handed to the workload of this slot with the group's `meta`, and wins over it. It stands in the group's spec; say the settings of one slot here or in an `instance` block of its `cadre_group`, not in both."},
+			"env": schema.MapAttribute{Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Values of this slot for names that `template.env` of its group has, over those, and for no other names. No place for a secret. A change is a step of this slot alone, by the rules of an update; it stays at its revision. Applying it waits until the CVM was given them; one that is excluded or below the partition keeps those that it has, and a warning says so. To take it out is such a step too."},
 			"exclude_from_rollout": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Not with `revision`."},
 			"exclude_from_healing": schema.BoolAttribute{Optional: true,
@@ -119,6 +122,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		return
 	}
 	r.refuseOverMarks(ctx, want, req, &resp.Diagnostics)
+	r.claim(ctx, want, req, resp)
 	want.ID = types.StringValue(want.slot())
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), want.ID)...)
 	cl, err := r.connection.open()
@@ -133,6 +137,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	if !ok {
 		return
 	}
+	r.tellOfEnv(ctx, want, req, &resp.Diagnostics)
 	var configured types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &configured)...)
 	if configured.IsNull() {
@@ -158,6 +163,18 @@ func (r *instanceResource) refuseOverMarks(ctx context.Context, want instance, r
 	for i, k := range want.marks() {
 		k.refuseOver(want.slot(), before[i], diags)
 	}
+}
+
+// tellOfEnv says what a change of the slot's env costs.
+func (r *instanceResource) tellOfEnv(ctx context.Context, want instance, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	var had instance
+	if !req.State.Raw.IsNull() {
+		diags.Append(req.State.Get(ctx, &had)...)
+	}
+	if want.Env.IsNull() && had.Env.IsNull() || want.Env.Equal(had.Env) {
+		return
+	}
+	diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" is restarted for its env", "It is given other values, by the rules of an update of this slot alone, and stays at its revision.")
 }
 
 // updateText is what the coordinators would do with one slot.
@@ -189,9 +206,13 @@ func (r *instanceResource) Create(ctx context.Context, req resource.CreateReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.bring(ctx, &want, instance{}, timeout, &resp.Diagnostics) {
+	switch r.bring(ctx, &want, instance{}, timeout, &resp.Diagnostics) {
+	case brought:
 		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
 		return
+	case refused:
+		return
+	case failed:
 	}
 	// Nothing is recorded, and nobody would take the settings back that were written.
 	if cl := r.connection.use(&resp.Diagnostics); cl != nil {
@@ -212,18 +233,30 @@ func (r *instanceResource) Update(ctx context.Context, req resource.UpdateReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if r.bring(ctx, &want, had, timeout, &resp.Diagnostics) {
+	if r.bring(ctx, &want, had, timeout, &resp.Diagnostics) == brought {
 		resp.Diagnostics.Append(resp.State.Set(ctx, want)...)
 	}
 }
 
+// outcome is what came of bringing a slot to what is said of it.
+type outcome int
+
+const (
+	// failed: some of it may be written.
+	failed outcome = iota
+	// refused: nothing is written, since the slot is somebody else's.
+	refused
+	// brought: all of it is as it should be.
+	brought
+)
+
 // bring gives the slot its settings, updates it when a revision is asked for, and reads what
 // became of it. One slot of a group at a time: each finds the others in their places. One that
 // leads goes after those of the same run.
-func (r *instanceResource) bring(ctx context.Context, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) bool {
+func (r *instanceResource) bring(ctx context.Context, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) outcome {
 	cl := r.connection.use(diags)
 	if cl == nil {
-		return false
+		return failed
 	}
 	turn := r.connection.turn(want.Group.ValueString())
 	err := turn.take(ctx)
@@ -231,11 +264,19 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, had instan
 		var again bool
 		if again, err = r.try(ctx, cl, turn, want, had, timeout, diags); err == nil && !again {
 			turn.pass()
-			return !diags.HasError()
+			if diags.HasError() {
+				return failed
+			}
+			return brought
+		}
+		if _, is := errors.AsType[*takenError](err); is {
+			turn.pass()
+			diags.AddError("Slot "+want.slot()+" has settings already", err.Error())
+			return refused
 		}
 	}
 	addError(diags, "Slot "+want.slot()+" did not have its turn", err)
-	return false
+	return failed
 }
 
 // goFirst is how long a slot that leads waits for others of its group to be asked for.
@@ -243,7 +284,7 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, had instan
 const goFirst = 3 * time.Second
 
 // try does what bring says, in the slot's turn. again: others went first, and it is the slot's
-// turn again; an error: the turn is gone.
+// turn again; an error: the turn is gone, or, of a *takenError, nothing was written.
 func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *turn, want *instance, had instance, timeout time.Duration, diags *diag.Diagnostics) (again bool, err error) {
 	// The time is this slot's own, not that of those before it.
 	own, cancel := context.WithTimeout(ctx, timeout)
@@ -253,6 +294,9 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	if err == nil {
 		err = r.settle(own, cl, *want, had, p.lost(own))
 	}
+	if _, is := errors.AsType[*takenError](err); is {
+		return false, err
+	}
 	if err != nil {
 		if client.KindOf(err) == client.NotFound {
 			noSlot(*want, diags)
@@ -261,7 +305,7 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 		addError(diags, "Slot "+want.slot()+" does not get its settings", err)
 		return false, nil
 	}
-	reached, err := r.update(own, cl, *want, &p)
+	reached, err := r.update(own, cl, *want, had, &p)
 	if held, is := errors.AsType[*client.HeldError](err); is && held.By(rollout.HoldLeaderLast) {
 		given, gone := turn.yield(ctx, goFirst)
 		if given || gone != nil {
@@ -271,6 +315,9 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	if err != nil {
 		updateFailed(want.slot(), timeout, p.last, err, diags)
 		return false, nil
+	}
+	if reached != nil && reached.OwnEnv == group.OwnEnvUnapplied && want.Drain.IsNull() {
+		diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" keeps the env that it has", "The values stand in the group's spec, and its CVM is given them by its next step: it is excluded from rollouts, below the partition, or waits for an update that nobody asked for. `cadre instance describe "+want.slot()+"` says when it has them.")
 	}
 	if err = r.mark(own, cl, *want, p.lost(own)); err != nil {
 		addError(diags, "Slot "+want.slot()+" does not get its marks", err)
@@ -291,13 +338,15 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	return false, nil
 }
 
-// update brings the slot to the revision that is asked for, and gives where it ended; nil: none is.
-func (r *instanceResource) update(ctx context.Context, cl *client.Client, want instance, p *progress) (*group.InstanceStatus, error) {
+// update brings the slot to the revision that is asked for, with the env of its own, and gives
+// where it ended; nil: neither is asked for.
+func (r *instanceResource) update(ctx context.Context, cl *client.Client, want, had instance, p *progress) (*group.InstanceStatus, error) {
 	revision, pin := want.Revision.ValueString(), want.Pinned.ValueString()
-	if revision == "" && pin == "" {
+	onlyEnv := revision == "" && pin == ""
+	if onlyEnv && want.Env.IsNull() && had.Env.IsNull() {
 		return nil, nil
 	}
-	if i, err := cl.Instance(ctx, want.slot()); !want.Drain.IsNull() && err == nil && i.Status.Observed == cmp.Or(pin, revision) {
+	if i, err := cl.Instance(ctx, want.slot()); !want.Drain.IsNull() && err == nil && (onlyEnv || i.Status.Observed == cmp.Or(pin, revision)) {
 		return nil, nil // one that is out of service is not waited for
 	}
 	// What was written before, here or by the group, is to be seen first.
@@ -305,7 +354,7 @@ func (r *instanceResource) update(ctx context.Context, cl *client.Client, want i
 	if g, err := cl.Group(ctx, want.Group.ValueString()); err == nil {
 		index = g.Index
 	}
-	i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Pinned: pin, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
+	i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Pinned: pin, OwnEnv: onlyEnv, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
 	if err != nil {
 		return nil, err
 	}

@@ -56,13 +56,14 @@ func (m instance) validatePin(diags *diag.Diagnostics) {
 // settings are what the resource says of the slot, over what is stored of it: an argument
 // that is not set, and was not before, is somebody else's.
 func (m instance) settings(ctx context.Context, had instance, stored group.InstanceSettings) (group.InstanceSettings, error) {
+	var err error
 	if !m.Metadata.IsNull() || !had.Metadata.IsNull() {
-		stored.Metadata = map[string]string{}
+		stored.Metadata, err = textsOf(ctx, "metadata", m.Metadata)
 	}
-	if !m.Metadata.IsNull() {
-		if d := m.Metadata.ElementsAs(ctx, &stored.Metadata, false); d.HasError() {
-			return stored, errors.New("metadata: " + d[0].Detail())
-		}
+	if !m.Env.IsNull() || !had.Env.IsNull() {
+		var bad error
+		stored.Env, bad = textsOf(ctx, "env", m.Env)
+		err = errors.Join(err, bad)
 	}
 	if !m.Excluded.IsNull() || !had.Excluded.IsNull() {
 		stored.ExcludeFromRollout = m.Excluded.ValueBool()
@@ -76,12 +77,24 @@ func (m instance) settings(ctx context.Context, had instance, stored group.Insta
 	if !m.PreservedState.IsNull() || !had.PreservedState.IsNull() {
 		stored.PreservedState.Disk = m.disk()
 	}
-	return stored, nil
+	return stored, err
+}
+
+// textsOf is a map of the configuration; empty where it is null.
+func textsOf(ctx context.Context, name string, m types.Map) (map[string]string, error) {
+	out := map[string]string{}
+	if m.IsNull() {
+		return out, nil
+	}
+	if d := m.ElementsAs(ctx, &out, false); d.HasError() {
+		return nil, errors.New(name + ": " + d[0].Detail())
+	}
+	return out, nil
 }
 
 // sets reports whether the resource says anything of the slot's own settings.
 func (m instance) sets() bool {
-	return !m.Metadata.IsNull() || !m.Excluded.IsNull() || !m.Unhealed.IsNull() || !m.Pinned.IsNull() || !m.PreservedState.IsNull()
+	return !m.Metadata.IsNull() || !m.Env.IsNull() || !m.Excluded.IsNull() || !m.Unhealed.IsNull() || !m.Pinned.IsNull() || !m.PreservedState.IsNull()
 }
 
 // disk is the name that the resource preserves the slot's disk by, "" for none.
@@ -113,14 +126,20 @@ func (m *instance) known(ctx context.Context, stored group.InstanceSettings) dia
 	if !m.PreservedState.IsNull() {
 		m.PreservedState = preserved(stored.PreservedState.Disk)
 	}
-	if m.Metadata.IsNull() {
-		return nil
-	}
-	if stored.Metadata == nil {
-		stored.Metadata = map[string]string{}
-	}
 	var diags diag.Diagnostics
-	m.Metadata, diags = types.MapValueFrom(ctx, types.StringType, stored.Metadata)
+	keep := func(said *types.Map, there map[string]string) {
+		if said.IsNull() {
+			return
+		}
+		if there == nil {
+			there = map[string]string{}
+		}
+		var more diag.Diagnostics
+		*said, more = types.MapValueFrom(ctx, types.StringType, there)
+		diags.Append(more...)
+	}
+	keep(&m.Metadata, stored.Metadata)
+	keep(&m.Env, stored.Env)
 	return diags
 }
 
@@ -166,6 +185,9 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 	}
 	before := spec.Instance(int(want.Ordinal.ValueInt64()))
 	now, err := want.settings(ctx, had, before)
+	if taken := replacedBy(before, now); err == nil && len(taken) > 0 && had.ID.IsNull() {
+		return &takenError{want.slot(), taken}
+	}
 	if err != nil || equal(before, now) {
 		return err
 	}

@@ -48,3 +48,10 @@ resource "cadre_instance" "kept" {
   ordinal         = 0
   pinned_revision = "7515dd5e0c1f4b7a9d2e6c83a41b5f60"
 }
+
+# A slot with another value of one name that env of its group's template has.
+resource "cadre_instance" "louder" {
+  group   = "web"
+  ordinal = 1
+  env     = { LOG_LEVEL = "debug" }
+}
