@@ -72,6 +72,7 @@ func (a *App) instanceDrain() *cobra.Command {
 group can bear that. It then stays out of service, across reboots of its CVM and changes
 of the leader: nothing updates, heals or removes it, and it counts as unavailable. No
 platform call is made: its CVM runs on, and may be stopped, moved or mended by hand.
+A protected slot is not drained: take its protection back first.
 
 ` + "`cadre instance undrain`" + ` puts it back, and so does the end of --for.`,
 		Example: "  cadre instance drain postgres-1 --for 2h --reason \"its host gets memory\" --wait",
