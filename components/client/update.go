@@ -24,6 +24,9 @@ type UpdateOptions struct {
 	OwnEnv bool
 	// Reason stands in the record of the Operation.
 	Reason string
+	// ByHand: a person names the Slot, and means it also while the group is paused, or where the
+	// step takes more than most_disruptive_allowed_action. Otherwise these are told like any hold.
+	ByHand bool
 	// Index of the spec that is to be seen before anything is judged, 0: any.
 	Index uint64
 	// See gets each view, Lost each try that no coordinator answered.
@@ -31,9 +34,10 @@ type UpdateOptions struct {
 	Lost func(error)
 }
 
-// UpdateInstance brings one Slot to the Revision that its group asks for and returns its
-// status once it is available there. Of a group whose updates are OPPORTUNISTIC it asks for
-// that Slot's update; elsewhere the rollout does it, and it only waits.
+// UpdateInstance brings one Slot to the Revision that its group asks for, and to the values of
+// env of its own, and returns its status once it is available there. Where nothing but a person
+// is waited for, as while updates are OPPORTUNISTIC, it asks for
+// that Slot's update (rollout.PassedByName); elsewhere the rollout does it, and it only waits.
 //
 // An update that something else than time holds, such as the quorum, is refused at once
 // with every hold, Kind Conflict around a *HeldError; while another step is under way, it waits for that first.
@@ -43,7 +47,7 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 	if err != nil {
 		return group.InstanceStatus{}, &Error{Kind: Invalid, Doing: "update instance " + slot, Message: err.Error()}
 	}
-	u := &update{slot: slot, revision: o.Revision, pinned: o.Pinned, index: o.Index, ownEnv: o.OwnEnv}
+	u := &update{slot: slot, revision: o.Revision, pinned: o.Pinned, byHand: o.ByHand, index: o.Index, ownEnv: o.OwnEnv}
 	asked := ""
 	err = Poll(ctx, func(ctx context.Context) (bool, error) {
 		v, err := c.look(ctx, name, o.Lost)
@@ -84,6 +88,7 @@ func (c *Client) requestFailed(ctx context.Context, id string) error {
 // is ready.
 type update struct {
 	slot, revision, pinned string
+	byHand                 bool
 	index                  uint64
 	ownEnv                 bool
 	status                 group.InstanceStatus
@@ -117,19 +122,22 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 			Hint: "a slot can only be brought to what its group asks for: apply the group first"}
 	}
 	action := planned(v.Plan, u.slot)
-	if u.there(target, action) {
+	there := u.there(target, action)
+	if there && u.status.State == StateAvailable {
 		return updateDone, nil
 	}
 	switch {
 	case asked || action != nil && (action.Operation != "" || action.Execute):
 		return updateWait, nil
-	case action == nil && u.status.Observed == target:
+	case action == nil && there:
 		return updateWait, nil // it comes back
 	case action == nil:
 		return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "no step is planned for it: " + orNone(v.Plan.Message),
 			Hint: "update_policy.partition keeps lower ordinals at their revision, and exclude_from_rollout or pinned_revision of an instance that slot"}
 	}
-	others := slices.DeleteFunc(slices.Clone(action.Holds), opportunistic)
+	others := slices.DeleteFunc(slices.Clone(action.Holds), func(h rollout.Hold) bool {
+		return rollout.PassedByName(h.Predicate) && (u.byHand || h.Predicate != rollout.HoldPaused && h.Predicate != rollout.HoldActionNotAllowed)
+	})
 	if len(others) == 0 {
 		return updateAsk, nil
 	}
@@ -140,13 +148,13 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 		Hint: "see `cadre rollout plan " + v.Status.Group + "`", cause: &HeldError{Holds: others}}
 }
 
-// there reports that nothing is left to do: the Slot is available where it is to be, with the
-// values of env that it is to have, unless no step gives it those.
+// there reports that the Slot is where it is to be, with the values of env that it is to have. Who does
+// not ask by hand may have to wait for those: where no step gives any, or, where nothing else is
+// asked for, one that waits to be asked for.
 func (u *update) there(target string, step *rollout.Action) bool {
 	switch {
-	case u.status.State != StateAvailable:
-		return false
-	case u.status.OwnEnv == group.OwnEnvUnapplied && step != nil && !u.later(*step):
+	case u.status.OwnEnv != group.OwnEnvUnapplied:
+	case step == nil && u.byHand, step != nil && !u.later(*step):
 		return false
 	}
 	return u.ownEnv || u.status.Observed == target

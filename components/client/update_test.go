@@ -22,8 +22,8 @@ func TestUpdateDecides(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		state, observed string
-		revision        string
-		asked           bool
+		revision, env   string
+		asked, byHand   bool
 		actions         []rollout.Action
 		want            updateStep
 		err             string
@@ -41,11 +41,20 @@ func TestUpdateDecides(t *testing.T) {
 			a.Holds = append(a.Holds, rollout.Hold{Predicate: rollout.HoldDeferred, Until: time.Unix(9, 0)})
 		})}, want: updateWait},
 		"no step is planned":            {state: StateAvailable, observed: "old", err: "no step is planned for it", kind: Conflict},
+		"the group is paused":           {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldPaused}}}}, err: "paused", kind: Conflict},
+		"a person passes the pause":     {state: StateAvailable, observed: "old", byHand: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldPaused}}}}, want: updateAsk},
+		"it leads, and is asked about":  {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldLeaderAsks}}}}, want: updateAsk},
+		"it takes more than is allowed": {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldActionNotAllowed}}}}, err: "action_not_allowed", kind: Conflict},
+		"a person allows it":            {state: StateAvailable, observed: "old", byHand: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldActionNotAllowed}}}}, want: updateAsk},
+		"everything is frozen":          {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldFrozen}}}}, err: "frozen", kind: Conflict},
+		"its env waits":                 {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, actions: []rollout.Action{step("web-1", nil)}, want: updateAsk},
+		"its env is there":              {state: StateAvailable, observed: "new", env: group.OwnEnvApplied, want: updateDone},
+		"its env is kept back":          {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, byHand: true, err: "no step is planned for it", kind: Conflict},
 		"another revision is asked for": {state: StateAvailable, observed: "old", revision: "third", err: "the group asks for revision new, not third", kind: Invalid},
 		"that revision is asked for":    {state: StateAvailable, observed: "new", revision: "new", want: updateDone},
 	} {
-		u := &update{slot: "web-1", revision: c.revision}
-		v := View{Status: group.Status{Group: "web", Target: "new", Instances: []group.InstanceStatus{{Slot: "web-0"}, {Slot: "web-1", State: c.state, Observed: c.observed}}}, Plan: rollout.Plan{Actions: c.actions}}
+		u := &update{slot: "web-1", revision: c.revision, byHand: c.byHand}
+		v := View{Status: group.Status{Group: "web", Target: "new", Instances: []group.InstanceStatus{{Slot: "web-0"}, {Slot: "web-1", State: c.state, Observed: c.observed, OwnEnv: c.env}}}, Plan: rollout.Plan{Actions: c.actions}}
 		got, err := u.next(v, c.asked)
 		if (err == nil) != (c.err == "") || got != c.want || err != nil && (!strings.Contains(err.Error(), c.err) || KindOf(err) != c.kind) {
 			t.Errorf("%s: %v, %v; want %v, %q", name, got, err, c.want, c.err)

@@ -184,6 +184,30 @@ func TestR15a_ExtraSlots(t *testing.T) {
 	}
 }
 
+// A single voter gets extra ones only where the last two can part again.
+func TestR15a_ExtraSlotsOfASingleVoter(t *testing.T) {
+	for _, c := range []struct {
+		kind  string
+		extra int
+		says  string
+	}{
+		{WorkloadEtcd, 1, "use max_surge_fixed = 2"}, {WorkloadEtcd, 2, ""}, {WorkloadPatroni, 1, ""},
+		{WorkloadConsul, 1, "replicas = 3"}, {WorkloadConsul, 2, "replicas = 3"}, {WorkloadConsul, 4, "replicas = 3"},
+	} {
+		s := goodSpec()
+		s.Workload, s.Replicas, s.UpdatePolicy.MaxSurgeFixed = Workload{Kind: c.kind}, 1, ptr(c.extra)
+		said := ""
+		for _, p := range problems(t, s) {
+			if strings.HasPrefix(p, "update_policy.max_surge_fixed") {
+				said += p
+			}
+		}
+		if (said == "") != (c.says == "") || !strings.Contains(said, c.says) {
+			t.Errorf("%s and %d more: %q, want %q", c.kind, c.extra, said, c.says)
+		}
+	}
+}
+
 func TestR13_PercentRangeAndExclusion(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxUnavailablePercent = nil, ptr(101)

@@ -26,17 +26,23 @@ func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 		holds = append(holds, w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope()))
 	}
 	if w.pausedFor(c.kind, c.actor) {
-		holds = append(holds, hold(HoldPaused, "the group is paused by an operator; resume it to go on"))
+		also := ""
+		if c.kind == operation.Update {
+			also = ", or for this slot alone: cadre instance update " + c.m.slot
+		}
+		holds = append(holds, hold(HoldPaused, "the group is paused by an operator; to go on: cadre rollout resume %s%s", w.spec.Name, also))
 	}
 	return holds
 }
 
 // pausedFor: the group's pause is about such Actions. Healing (R92) and scaling out (R108) go on,
-// and who deletes the group wants it gone all the same. Both looks ask here: what one let
+// so does what an operator asks for by a Slot's name, since who paused has something to mend, and
+// who deletes the group wants it gone all the same. Both looks ask here: what one let
 // begin and the other called off would begin for ever.
 func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 	scaleOut := k == operation.Create && w.stable != ""
-	return w.obs.Paused && !scaleOut && k != operation.Drain && by != operation.ActorHealing && !w.ending()
+	passes := by == operation.ActorHealing || by == operation.ActorOperator
+	return w.obs.Paused && !passes && !scaleOut && !w.ending()
 }
 
 // holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).

@@ -17,6 +17,16 @@ const (
 	RequestRetry RequestKind = "retry"
 )
 
+// PassedByName reports that a hold of a rollout's step is none for an operator who asks for a
+// restart of that Slot by its name.
+func PassedByName(predicate string) bool {
+	switch predicate {
+	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderAsks, HoldStepDelay:
+		return true
+	}
+	return false
+}
+
 // Request is what an operator asked for, until it is answered.
 type Request struct {
 	// ID is the caller's; it names the Operation that answers, so that asking twice is

@@ -50,6 +50,9 @@ func (w *world) extras() []int {
 			taken[o.Ordinal] = true
 		}
 	}
+	if left == 1 && w.spec.Replicas == 1 && group.HasVoters(w.spec) {
+		left = 2 // of two voters none can be spared
+	}
 	making := current && r.State == operation.Running && !w.surgeWaits()
 	var out []int
 	first := 0

@@ -154,6 +154,7 @@ func (e *Executor) reconcile(ctx context.Context, at *running, order *Order, reg
 	old, finished := e.results.find(order.Key)
 	e.mu.Unlock()
 	if !finished {
+		clear(regains)         // an order that another one followed does not come back
 		regains[order.Key] = 0 // finished by this Boot from here on
 		return e.start(ctx, *order, Result{})
 	}

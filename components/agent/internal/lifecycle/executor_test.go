@@ -393,6 +393,20 @@ func TestRegainedLeadershipIsHandedOverAgain(t *testing.T) {
 	}
 }
 
+// Of the orders of a process that lives for months only the one at work is remembered.
+func TestRegainsOfOtherOrdersAreForgotten(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	regains := map[Key]int{}
+	for attempt := range uint32(3) {
+		order := drainOrder(attempt + 1)
+		at := b.reconcile(t.Context(), nil, order, regains)
+		<-at.done
+		if _, counted := regains[order.Key]; len(regains) != 1 || !counted {
+			t.Errorf("after %v: %v", order.Key, regains)
+		}
+	}
+}
+
 func TestResultsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	r, err := openResults(durable.OpenDisk(dir, slog.New(slog.DiscardHandler)))

@@ -66,10 +66,13 @@ func (a *App) instanceUpdate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "update SLOT", Short: "Bring one slot to its group's revision now, and wait until it is available", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		Long: `For a group whose updates are OPPORTUNISTIC: this slot takes the revision that the spec
-asks for, and no other one does. Elsewhere the rollout updates it, and this waits for it.
+asks for, and no other one does. So it is while the group is paused, and where the rollout
+waits for a person: the leader is asked about, or the step takes more than
+most_disruptive_allowed_action. Elsewhere the rollout updates it, and this waits for it.
+Values of env that the slot has for itself are brought to it in the same way.
 
 What the group cannot bear now is refused at once, with every reason: a quorum that would
-be lost, a pause, a failed rollout. While another slot is in a step, it is waited for.`,
+be lost, a freeze, a failed rollout. While another slot is in a step, it is waited for.`,
 		Example: "  cadre instance update consul-1 --reason \"one at a time, by hand\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error { return a.updateInstance(cmd.Context(), cl, args[0], o, timeout) })
@@ -85,6 +88,7 @@ func (a *App) updateInstance(ctx context.Context, cl *client.Client, slot string
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	screen := a.newScreen()
+	o.ByHand = true
 	o.See, o.Lost = screen.see, screen.lost
 	status, err := cl.UpdateInstance(ctx, slot, o)
 	screen.end()

@@ -72,6 +72,7 @@ func (a *App) instanceDrain() *cobra.Command {
 group can bear that. It then stays out of service, across reboots of its CVM and changes
 of the leader: nothing updates, heals or removes it, and it counts as unavailable. No
 platform call is made: its CVM runs on, and may be stopped, moved or mended by hand.
+A protected slot is not drained: take its protection back first.
 
 ` + "`cadre instance undrain`" + ` puts it back, and so does the end of --for.`,
 		Example: "  cadre instance drain postgres-1 --for 2h --reason \"its host gets memory\" --wait",
@@ -182,8 +183,8 @@ func (a *App) freezeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "freeze [GROUP]", Short: "Begin nothing in a group, or anywhere: no rollout, no healing, no change of size", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: `A step that was not carried out yet goes back, one that was is finished. Unlike
-` + "`cadre rollout pause`" + `, which stops a group's rollout alone, a freeze stops healing and
-changes of size too. Without a group everything is frozen.`,
+` + "`cadre rollout pause`" + `, which holds a group's rollout and removals, a freeze stops healing,
+new slots and what is asked for by a slot's name too. Without a group everything is frozen.`,
 		Example: "  cadre freeze --for 72h --reason \"the shop's big days\"\n  cadre freeze postgres --reason \"we look into the lag\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {

@@ -108,13 +108,17 @@ func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow 
 func (a *App) rolloutPause() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "pause GROUP", Short: "Begin nothing new for a group; steps under way are finished", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "pause GROUP", Short: "Hold the rollout of a group; steps under way are finished", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `A slot that is being changed is finished, one that only drains goes back. Until the pause is
+taken back no slot is updated or removed by itself. Healing and new slots go on, and so does
+what is asked for by a slot's name: restart, replace, update and drain of an instance. What
+stops these too is ` + "`cadre freeze`" + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				if err := cl.Pause(cmd.Context(), args[0], reason); err != nil {
 					return err
 				}
-				a.say(fmt.Sprintf("rollout of %s is paused: a slot that is being changed is finished, nothing new begins; take it back with `cadre rollout resume %s`", args[0], args[0]))
+				a.say(fmt.Sprintf("rollout of %s is paused: a slot that is being changed is finished, no other is updated or removed by itself; take it back with `cadre rollout resume %s`", args[0], args[0]))
 				return nil
 			})
 		},

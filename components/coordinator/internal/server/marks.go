@@ -43,6 +43,11 @@ func (s *Server) SetMark(ctx context.Context, req *apiv1.SetMarkRequest) (*apiv1
 		}
 		mark.Until = mark.At.Add(length)
 	}
+	if req.GetKind() == apiv1.MarkKind_MARK_KIND_DRAIN {
+		if err := c.notProtected(ctx, req.GetName()); err != nil {
+			return nil, err
+		}
+	}
 	changed, err := c.setMark(ctx, req.GetKind(), key, mark)
 	if err != nil {
 		return nil, err
@@ -96,6 +101,25 @@ func (c *caller) marksWhatIsThere(ctx context.Context, kind apiv1.MarkKind, name
 		return status.Error(codes.NotFound, "no such group: "+name)
 	}
 	return nil
+}
+
+// notProtected refuses to begin a drain that a protection would hold for as long as it stands.
+// Where the caller may not read that one, the hold tells of it.
+func (c *caller) notProtected(ctx context.Context, slot string) error {
+	stands := func(key string) (mark store.SlotMark, ok bool) {
+		mark, index, err := store.Read[store.SlotMark](ctx, c.store, key)
+		return mark, (err == nil || index != 0) && (mark.Until.IsZero() || c.now().Before(mark.Until))
+	}
+	p, protected := stands(store.ProtectKey(slot))
+	if _, drains := stands(store.DrainKey(slot)); !protected || drains {
+		return nil
+	}
+	until := ""
+	if !p.Until.IsZero() {
+		until = ", until " + p.Until.UTC().Format(time.RFC3339)
+	}
+	return status.Errorf(codes.FailedPrecondition, "name: %s is protected (%s: %s%s), and is not drained while that stands; take it back first: cadre instance unprotect %s",
+		slot, cmp.Or(p.By, "unknown"), p.Reason, until, slot)
 }
 
 // setMark writes a mark in place of the one that stands. The same one without an end is no

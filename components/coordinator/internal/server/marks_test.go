@@ -50,8 +50,8 @@ func TestMarksThatStandAreListed(t *testing.T) {
 	for _, set := range []*apiv1.SetMarkRequest{
 		{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Reason: "r"},
 		{Kind: apiv1.MarkKind_MARK_KIND_FREEZE, Name: "pg", Reason: "r"},
-		{Kind: apiv1.MarkKind_MARK_KIND_PROTECT, Name: "pg-0", Reason: "r"},
 		{Kind: apiv1.MarkKind_MARK_KIND_DRAIN, Name: "pg-0", Reason: "r", For: durationpb.New(time.Hour)},
+		{Kind: apiv1.MarkKind_MARK_KIND_PROTECT, Name: "pg-0", Reason: "r"},
 	} {
 		if _, err := a.SetMark(ctx, set); err != nil {
 			t.Fatal(err)
@@ -75,6 +75,35 @@ func TestMarksThatStandAreListed(t *testing.T) {
 	a.mu.Unlock()
 	if got := strings.Join(names(), ", "); got != "PROTECT pg-0, FREEZE , FREEZE pg" {
 		t.Errorf("an hour later: %s", got)
+	}
+}
+
+// TestR139_ADrainOfAProtectedSlotIsRefused, since it would be held for as long as the protection
+// stands. One that stands already can be given another time.
+func TestR139_ADrainOfAProtectedSlotIsRefused(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	set := func(kind apiv1.MarkKind, length *durationpb.Duration) error {
+		_, err := a.SetMark(ctx, &apiv1.SetMarkRequest{Kind: kind, Name: "pg-0", Reason: "a report runs on it", For: length})
+		return err
+	}
+	const drain, protect = apiv1.MarkKind_MARK_KIND_DRAIN, apiv1.MarkKind_MARK_KIND_PROTECT
+	if err := set(protect, durationpb.New(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	err := set(drain, nil)
+	if text := message(err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(text, "a report runs on it") ||
+		!strings.Contains(text, "cadre instance unprotect pg-0") || !strings.Contains(text, "until ") {
+		t.Errorf("protected: %v", err)
+	}
+	a.mu.Lock()
+	a.offset = time.Hour
+	a.mu.Unlock()
+	if err := set(drain, nil); err != nil {
+		t.Errorf("the protection is over: %v", err)
+	}
+	if err := errors.Join(set(protect, nil), set(drain, durationpb.New(time.Hour))); err != nil {
+		t.Errorf("drained before it was protected: %v", err)
 	}
 }
 
