@@ -51,6 +51,9 @@ const (
 	RoleNone     = driver.RoleNone
 )
 
+// HookHeld is the State of a Hook that holds its step until somebody completes it.
+const HookHeld = lifecycle.HookHeld
+
 // Errors of a Driver.
 var (
 	ErrBusy      = driver.ErrBusy

@@ -44,12 +44,13 @@ func (s *state) maySpare(sp *group.Spec, slot string, voters []string) bool {
 
 // setChanges is I2 for the set itself: those that are left when a voter is taken out are a
 // majority of themselves. And one member comes or goes at a time: none is listed while another
-// has no vote yet, and no voter that is healthy is taken out or away then.
+// has no vote yet, and no voter that is healthy is taken out or away then. One whose agent nobody heard
+// for long is repaired all the same: the other one may not get its vote while it counts as down.
 func setChanges(s *state, e trace.Event) []string {
 	if op := s.disrupts(e); op != nil {
 		g := s.group(op.Group)
 		waits := len(g.learners) > 0 && s.now-g.learnAt > EvidenceAge && !slices.Contains(g.learners, op.Slot)
-		if waits && slices.Contains(g.voters, op.Slot) && !s.mayBeDown(op.Slot) && !s.ending(op.Group) {
+		if waits && slices.Contains(g.voters, op.Slot) && !s.mayBeDown(op.Slot) && !s.silent(op.Slot) && !s.ending(op.Group) {
 			return wrong("%s takes %s away while %v came and has no vote yet", op.ID, op.Slot, g.learners)
 		}
 	}

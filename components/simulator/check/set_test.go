@@ -30,6 +30,8 @@ func setCases() cases {
 			{"one that is down goes before another has its vote", set().lists(all, "pg-3").after(time.Minute).stops("pg-2").after(EvidenceAge).lists([]string{"pg-0", "pg-1"}, "pg-3")},
 			{"nobody may know yet that another is down", set().stops("pg-2").lists([]string{"pg-1", "pg-2"})},
 			{"the one that waits is taken away", set().lists(all, "pg-3").after(time.Minute).phases("a", "pg-3", draining)},
+			{"one whose agent nobody hears is repaired while one waits for its vote",
+				set().lists(all, "pg-3").mutes("pg-1").after(lostAfter).phases("a", "pg-1", draining)},
 			{"the first that it lists", three("etcd").lists([]string{"pg-0"})},
 		},
 	}

@@ -40,12 +40,21 @@ type Group struct {
 	Workload string
 	// Healing is what heals by itself: Unhealed, or the group's replace.
 	Healing string
-	// Service: healing restarts the workload's service before its CVM. No seed draws that.
+	// Service: healing restarts the workload's service before its CVM.
 	Service bool
+	// Hook is what comes of a hook of its drains that fails or takes too long: Unhooked, where it
+	// has none, or one of the results that hooks have, in small letters.
+	Hook string
 	// Surge is how many extra members a rollout may have, with which none of the others may be
 	// missed; 0: there are none, and one may be away.
 	Surge int
 }
+
+// Unhooked: its drains have no hook.
+const Unhooked = ""
+
+// hooks are the other values of Group.Hook.
+var hooks = []string{"continue", "abandon", "hold"}
 
 // NoWorkload has neither a leader nor voters.
 const NoWorkload = "none"
@@ -81,8 +90,11 @@ const (
 	// Mute parts a member from all coordinators; Sicken has it answer that it is not well.
 	Mute   FaultKind = "mute"
 	Sicken FaultKind = "sicken"
-	// Hang has a member's workload hang until it, or its CVM, is restarted. No seed draws that.
+	// Hang has a member's workload hang until it, or its CVM, is restarted; where nothing heals, a
+	// person starts it anew after For.
 	Hang FaultKind = "hang"
+	// AgentCrash ends a member's agent; the workload goes on, and it starts again after For.
+	AgentCrash FaultKind = "agent-crash"
 	// Reboot restarts a CVM behind everybody's back, Halt stops it, Lose destroys it.
 	Reboot FaultKind = "reboot"
 	Halt   FaultKind = "halt"
@@ -141,6 +153,9 @@ type Odds struct {
 	BlindList, StaleList float64
 	// LostWrite and LostAck of a transaction: not applied, and applied, without an answer.
 	LostWrite, LostAck float64
+	// Hook of a drain is slow, fails or hangs. Handover of leadership, and each change of a
+	// workload's set: slow, refused for now, or done or not done without an answer.
+	Hook, Handover float64
 }
 
 // Horizon is how long things go wrong in a drawn plan.
@@ -152,10 +167,15 @@ func Draw(seed uint64) Plan {
 	p := Plan{
 		Seed: seed, Coordinators: 1 + 2*r.IntN(2), HealAt: Horizon, Rest: 90 * time.Minute, Still: 40 * time.Minute,
 	}
+	conduct := Source(seed, "conduct", 0)
 	for _, name := range []string{"pg", "app", "kv"}[:1+max(r.IntN(5)-2, 0)] {
 		g := Group{
 			Name: name, Replicas: 1 + r.IntN(5), Workload: workloads[r.IntN(len(workloads))],
 			Healing: healings[r.IntN(len(healings))], Surge: max(r.IntN(5)-2, 0),
+		}
+		g.Service = g.Healing != Unhealed && conduct.IntN(2) == 0
+		if conduct.IntN(3) == 0 {
+			g.Hook = hooks[conduct.IntN(len(hooks))]
 		}
 		p.Groups = append(p.Groups, g)
 		p.Moves = append(p.Moves, moves(r, g)...)
@@ -186,10 +206,7 @@ func moves(r *rand.Rand, g Group) []Move {
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // kinds are those of faults. A crash between two effects is what is drawn most.
-var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Reboot, Halt, Lose, Expire, Skew, Split, Freeze, FreezeGroup, Drain, Protect}
-
-// written are kinds of faults that a plan has only where somebody writes them.
-var written = []FaultKind{Hang}
+var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Split, Freeze, FreezeGroup, Drain, Protect}
 
 // faults are up to six, each of any kind.
 func faults(r *rand.Rand, p Plan) []Fault {
@@ -213,6 +230,9 @@ func faults(r *rand.Rand, p Plan) []Fault {
 		if slices.Contains([]FaultKind{Mute, Sicken, Split}, f.Kind) && r.IntN(3) == 0 {
 			f.For = Horizon - at // for long enough to count as lost
 		}
+		if f.Kind == AgentCrash && r.IntN(2) == 0 {
+			f.For = upTo(r, 2*time.Second) // it is back before anybody misses it
+		}
 		if f.Kind == Skew {
 			f.By = []time.Duration{-time.Hour, -time.Minute, -2 * time.Second, 2 * time.Second, time.Minute, time.Hour}[r.IntN(6)]
 		}
@@ -228,7 +248,7 @@ func odds(r *rand.Rand) Odds {
 	}
 	return Odds{
 		LostAnswer: draw(0.3), Never: draw(0.3), Late: draw(0.2), Refused: draw(0.2), Slow: draw(0.3),
-		BlindList: draw(0.3), StaleList: draw(0.3), LostWrite: draw(0.1), LostAck: draw(0.1),
+		BlindList: draw(0.3), StaleList: draw(0.3), LostWrite: draw(0.1), LostAck: draw(0.1), Hook: draw(0.6), Handover: draw(0.4),
 	}
 }
 

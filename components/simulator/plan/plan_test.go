@@ -64,6 +64,9 @@ func size(p Plan) (n int) {
 		if g.Service {
 			n++
 		}
+		if g.Hook != Unhooked {
+			n++
+		}
 	}
 	for _, m := range p.Moves {
 		n += len(m.Without)

@@ -51,13 +51,16 @@ func Shorter(p Plan) []Plan {
 	}
 	for i, g := range p.Groups {
 		if g.Healing != Unhealed {
-			with(func(q *Plan) { q.Groups[i].Healing = Unhealed })
+			with(func(q *Plan) { q.Groups[i].Healing, q.Groups[i].Service = Unhealed, false })
 		}
 		if g.Surge > 0 {
 			with(func(q *Plan) { q.Groups[i].Surge = 0 })
 		}
 		if g.Service {
 			with(func(q *Plan) { q.Groups[i].Service = false })
+		}
+		if g.Hook != Unhooked {
+			with(func(q *Plan) { q.Groups[i].Hook = Unhooked })
 		}
 	}
 	if p.Coordinators > 1 {
@@ -78,7 +81,7 @@ func (p *Plan) drop(group string) {
 
 // ofMember, ofAll and ofCoordinator report whom the fault happens to.
 func (f Fault) ofMember() bool {
-	return slices.Contains([]FaultKind{Mute, Sicken, Hang, Reboot, Halt, Lose, Drain, Protect}, f.Kind)
+	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, Reboot, Halt, Lose, Drain, Protect}, f.Kind)
 }
 
 func (f Fault) ofAll() bool { return slices.Contains([]FaultKind{Split, Freeze, Expire}, f.Kind) }

@@ -23,6 +23,9 @@ func (p Plan) String() string {
 		if g.Service {
 			b.WriteString(" service")
 		}
+		if g.Hook != Unhooked {
+			b.WriteString(" hook " + g.Hook)
+		}
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -55,6 +58,7 @@ func (o *Odds) named() map[string]*float64 {
 	return map[string]*float64{
 		"lost-answer": &o.LostAnswer, "never": &o.Never, "late": &o.Late, "refused": &o.Refused, "slow": &o.Slow,
 		"blind-list": &o.BlindList, "stale-list": &o.StaleList, "lost-write": &o.LostWrite, "lost-ack": &o.LostAck,
+		"hook": &o.Hook, "handover": &o.Handover,
 	}
 }
 
@@ -120,6 +124,9 @@ func (p *Plan) take(word string, values []string) (err error) {
 			p.Groups[len(p.Groups)-1].Surge = int(f.number())
 		}
 		p.Groups[len(p.Groups)-1].Service = f.next("service")
+		if f.next("hook") {
+			p.Groups[len(p.Groups)-1].Hook = f.oneOf(hooks)
+		}
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -134,8 +141,8 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
-		if kind, all := p.Faults[len(p.Faults)-1].Kind, slices.Concat(kinds, written); !slices.Contains(all, kind) {
-			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, all))
+		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(kinds, kind) {
+			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, kinds))
 		}
 	case "crash-point":
 		p.CrashPoints = append(p.CrashPoints, int(f.number()))

@@ -2,10 +2,12 @@ package world
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	agent "cadre.dev/agent/simulated"
 	"cadre.dev/core/group"
+	"cadre.dev/simulator/plan"
 )
 
 // commands is how an agent restarts a service of its CVM, and runs its hooks.
@@ -17,9 +19,46 @@ type commands struct {
 
 var _ agent.Commands = (*commands)(nil)
 
-// RunUntil runs a hook.
-func (*commands) RunUntil(context.Context, group.ExecAction, []string, time.Duration) error {
+const (
+	// hookLimit is how long a hook may take, hookTakes how long one takes that goes well.
+	hookLimit = 45 * time.Second
+	hookTakes = 500 * time.Millisecond
+)
+
+var errHook = errors.New("the command ended with code 1")
+
+// RunUntil runs a hook, which may be slow, fail or hang.
+func (m *commands) RunUntil(ctx context.Context, _ group.ExecAction, _ []string, _ time.Duration) error {
+	f := m.w.fateIn("hook "+m.c.slot, func(o plan.Odds) float64 { return o.Hook })
+	switch {
+	case f.silent:
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case !pause(ctx, hookTakes+2*f.slow):
+		return context.Cause(ctx)
+	case f.refused:
+		return errHook
+	}
 	return nil
+}
+
+// decides is how often a person looks at the hooks that hold a step.
+const decides = 30 * time.Second
+
+// decide ends the hooks of a process that hold a step, as a person does after a while.
+func (w *World) decide(ctx context.Context, c *cvm, r *worker) {
+	for pause(ctx, decides) {
+		for _, h := range r.agent.Hooks() {
+			odds, chance := w.odds("person " + c.slot)
+			switch {
+			case h.State != agent.HookHeld || chance.IntN(3) == 0:
+			case chance.Float64() < odds.Hook:
+				r.agent.Complete(h.Name, h.Token, group.HookAbandon)
+			default:
+				r.agent.Complete(h.Name, h.Token, group.HookContinue)
+			}
+		}
+	}
 }
 
 // startTakes is how long the workload of a CVM that stays takes to start.

@@ -9,6 +9,7 @@ import (
 
 	agent "cadre.dev/agent/simulated"
 	"cadre.dev/core/group"
+	"cadre.dev/simulator/plan"
 )
 
 // driver is how an agent knows the workload in its CVM.
@@ -78,17 +79,32 @@ func (d *driver) Transfer(ctx context.Context, r agent.TransferRequest) (agent.T
 	return agent.Transferred{Moved: true, Leader: cluster.leader, Epoch: cluster.epoch}, nil
 }
 
-// fate of something that the workload is asked for.
-func (d *driver) fate(what string) fate {
-	d.w.mu.Lock()
-	defer d.w.mu.Unlock()
-	odds, r := d.w.oddsLocked(what + " " + d.c.slot)
-	odds.Late = 0
-	f := fateOf(odds, r)
+// fateIn is what becomes of something that is asked for in a CVM, which goes wrong as often as
+// of says.
+func (w *World) fateIn(what string, of func(plan.Odds) float64) fate {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all, r := w.oddsLocked(what)
+	odds, f := of(all), fate{applied: true}
+	if r.Float64() < odds {
+		f.slow = time.Duration(r.Int64N(int64(callLimit)))
+	}
+	switch chance := 3 * r.Float64(); {
+	case chance < odds:
+		f.applied, f.refused = false, true
+	case chance < 2*odds:
+		f.silent = true
+	case chance < 3*odds:
+		f.applied, f.silent = false, true
+	}
 	if f.slow > 0 || !f.applied || f.silent {
-		d.w.faults++
+		w.faults++
 	}
 	return f
+}
+
+func (d *driver) fate(what string) fate {
+	return d.w.fateIn(what+" "+d.c.slot, func(o plan.Odds) float64 { return o.Handover })
 }
 
 func (d *driver) Drain(context.Context) error       { return nil }

@@ -170,14 +170,34 @@ func (w *World) ail(ctx context.Context, f plan.Fault, slots ...string) {
 	change(-1)
 }
 
-// hang has a member's workload hang until something starts it anew.
-func (w *World) hang(slot string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.cvms[Cluster+"-"+slot]; c != nil && c.boot != "" {
-		c.hung = true
+// hang has a member's workload hang until something starts it anew, or a person where nothing
+// heals.
+func (w *World) hang(ctx context.Context, f plan.Fault) {
+	hangs := func(yes bool) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		c := w.cvms[Cluster+"-"+f.Target]
+		if c == nil || c.boot == "" || c.hung == yes {
+			return false
+		}
+		c.hung = yes
 		w.standLocked(c.group(), notWell)
+		return true
 	}
+	if hangs(true) && w.group(plan.GroupOf(f.Target)).Healing == plan.Unhealed {
+		w.wait(ctx, f.For)
+		hangs(false)
+	}
+}
+
+// crashAgent ends a member's agent, which starts again after a while.
+func (w *World) crashAgent(ctx context.Context, f plan.Fault) {
+	w.mu.Lock()
+	if c := w.cvms[Cluster+"-"+f.Target]; c != nil && c.worker != nil {
+		c.worker.die()
+	}
+	w.mu.Unlock()
+	w.ail(ctx, f, f.Target)
 }
 
 // third are every third of all members that there are.

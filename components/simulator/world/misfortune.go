@@ -62,7 +62,9 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.Mute, plan.Sicken:
 		w.ail(ctx, f, f.Target)
 	case plan.Hang:
-		w.hang(f.Target)
+		w.hang(ctx, f)
+	case plan.AgentCrash:
+		w.crashAgent(ctx, f)
 	case plan.Split:
 		w.ail(ctx, f, w.third()...)
 	case plan.Freeze:

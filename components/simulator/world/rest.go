@@ -52,6 +52,12 @@ func (w *World) spec(m plan.Move) group.Spec {
 			s.AutoHealing.Service = m.Group
 		}
 	}
+	if g.Hook != plan.Unhooked {
+		s.LifecycleHooks = []group.LifecycleHook{{
+			Name: "drain", Transition: group.PreTerminate, Exec: &group.ExecAction{Service: m.Group, Command: "drain"},
+			MaxDuration: group.Duration(hookLimit), DefaultResult: group.HookResult(strings.ToUpper(g.Hook)),
+		}}
+	}
 	s.Normalize()
 	return s
 }
@@ -60,12 +66,16 @@ func (w *World) spec(m plan.Move) group.Spec {
 func compose(g plan.Group, release string) string {
 	image := "@sha256:" + strings.Repeat("a", 64)
 	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      RELEASE: " + release + "\n"
-	if !g.Service {
+	if !g.Service && g.Hook == plan.Unhooked {
 		return text
+	}
+	commands := ""
+	if g.Hook != plan.Unhooked {
+		commands = " drain: [drain] "
 	}
 	return text + `    command: [/run/mesh/exec, --, serve]
     volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec"]
-    x-cadre: { exec: {} }
+    x-cadre: { exec: {` + commands + `} }
   cadre:
     image: example.org/cadre` + image + `
     volumes: ["mesh:/run/mesh", "commands:/run/cadre-exec/` + g.Name + `"]

@@ -52,10 +52,18 @@ func (w *World) live(ctx context.Context, c *cvm) {
 			held, run = nil, 0
 			w.anew(c, boot)
 		}
-		if !pause(ctx, againAfter) {
-			return
+		for more := true; more; more = w.isMute(c) {
+			if !pause(ctx, againAfter) {
+				return
+			}
 		}
 	}
+}
+
+func (w *World) isMute(c *cvm) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.mute > 0
 }
 
 // untilAdmitted has a Boot ask the coordinators in turn to let it in; "" when ctx ended before.
@@ -136,6 +144,9 @@ func (w *World) work(ctx context.Context, c *cvm, r *worker) (lost bool) {
 	w.mu.Unlock()
 	var all sync.WaitGroup
 	all.Go(func() { r.agent.Run(life) })
+	if w.group(c.group()).Hook != plan.Unhooked {
+		all.Go(func() { w.decide(life, c, r) })
+	}
 	sessions := map[*process]context.CancelFunc{}
 	for open := true; open; {
 		w.mu.Lock()

@@ -76,12 +76,11 @@ func (h *Hub) tell(due bool) bool {
 	defer h.mu.Unlock()
 	r.Term, r.State = h.term.highest()
 	r.DesiredVersion = h.desiredVersion
-	content := contentOf(r)
-	if !due && proto.Equal(urgent(content), urgent(h.content)) {
+	if !due && sameUrgent(r, h.content) {
 		return false
 	}
 	h.sequence++
-	if h.contentSequence == 0 || !proto.Equal(content, h.content) {
+	if content := contentOf(r); h.contentSequence == 0 || !proto.Equal(content, h.content) {
 		h.content, h.contentSequence = content, h.sequence
 	}
 	r.Sequence, r.At = h.sequence, timestamppb.Now()
@@ -93,26 +92,33 @@ func (h *Hub) tell(due bool) bool {
 // long all has been healthy, it keeps whether it is.
 func contentOf(r *controlv1.Report) *controlv1.Report {
 	out := proto.CloneOf(r)
-	if out.GetHealthyFor().AsDuration() > 0 {
-		out.HealthyFor = durationpb.New(1)
-	} else {
-		out.HealthyFor = nil
-	}
+	out.HealthyFor = whether(r)
 	return out
 }
 
-// urgent is the part of a report's content that is told at once. How far a replica lags in
-// bytes, and how far the records have come, decide nothing.
-func urgent(content *controlv1.Report) *controlv1.Report {
-	out := proto.CloneOf(content)
-	if out == nil {
-		return nil
+func whether(r *controlv1.Report) *durationpb.Duration {
+	if r.GetHealthyFor().AsDuration() > 0 {
+		return durationpb.New(1)
 	}
-	out.Term, out.State, out.DesiredVersion = 0, 0, 0
-	if out.GetMember() != nil {
-		out.Member.LagBytes = nil
+	return nil
+}
+
+// sameUrgent reports that r says nothing else than content did but for what is not told at once:
+// how far a replica lags in bytes, and how far the records have come, decide nothing. It changes
+// r for as long as it takes: a copy of each report costs more than all else of it.
+func sameUrgent(r, content *controlv1.Report) bool {
+	if content == nil {
+		return false
 	}
-	return out
+	healthy, term, state, version := r.HealthyFor, r.Term, r.State, r.DesiredVersion
+	r.HealthyFor, r.Term, r.State, r.DesiredVersion = whether(r), content.GetTerm(), content.GetState(), content.GetDesiredVersion()
+	defer func() { r.HealthyFor, r.Term, r.State, r.DesiredVersion = healthy, term, state, version }()
+	if mine, theirs := r.GetMember(), content.GetMember(); mine != nil && theirs != nil {
+		lag := mine.LagBytes
+		mine.LagBytes = theirs.LagBytes
+		defer func() { mine.LagBytes = lag }()
+	}
+	return proto.Equal(r, content)
 }
 
 // reportLoop tells one coordinator.

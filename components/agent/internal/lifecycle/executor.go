@@ -189,10 +189,11 @@ func (e *Executor) callOff(ctx context.Context, was Order, now *Order) {
 	}
 }
 
-// regained reports that a drained member leads again although it was to hand over (R86).
+// regained reports that a drained member leads again although it was to hand over (R86). What
+// was seen before the drain ended says nothing about that.
 func (e *Executor) regained(o Order, r Result) bool {
 	s := e.cfg.Member.State()
-	return o.Verb == rollout.VerbDrain && r.State == rollout.StepDone && o.ExpectedLeader == e.cfg.Slot &&
+	return !s.At.Before(r.At) && o.Verb == rollout.VerbDrain && r.State == rollout.StepDone && o.ExpectedLeader == e.cfg.Slot &&
 		s.Known && s.View.Role == driver.RoleLeader && s.View.Leader == e.cfg.Slot
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/core/rollout"
@@ -67,4 +69,41 @@ func TestNobodyWaitsForWhatCanBeDoneBefore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slow is a fakeDriver of which each answer takes a while.
+type slow struct{ *fakeDriver }
+
+func (d slow) Observe(ctx context.Context) (driver.View, error) {
+	view, err := d.fakeDriver.Observe(ctx)
+	time.Sleep(20 * time.Millisecond)
+	return view, err
+}
+
+func (d slow) Transfer(ctx context.Context, r driver.TransferRequest) (driver.Transferred, error) {
+	time.Sleep(50 * time.Millisecond)
+	return d.fakeDriver.Transfer(ctx, r)
+}
+
+// TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership: the member is still known as the
+// leader when its drain ends, since nobody looked since.
+func TestR86_WhatWasSeenBeforeTheHandoverIsNoRegainedLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, t.TempDir())
+		b.driver.lead(self)
+		b.cfg.Member.SetDriver(slow{b.driver})
+		time.Sleep(time.Second)
+		o := drainOrder(1)
+		b.Apply(o)
+		time.Sleep(5 * time.Second)
+		if got := b.driver.did(); got != "transfer drain" {
+			t.Errorf("calls %q: it was drained again", got)
+		}
+		b.driver.lead(self)
+		time.Sleep(5 * time.Second)
+		if got := b.driver.did(); got != "transfer drain transfer drain" {
+			t.Errorf("calls %q: leadership that came back was kept", got)
+		}
+		b.stop()
+	})
 }

@@ -28,6 +28,8 @@ type State struct {
 	View driver.View
 	// Known is false until the driver answered, and again while it cannot.
 	Known bool
+	// At is when the driver was asked; zero before the first time.
+	At time.Time
 }
 
 // Watcher observes one driver. Safe for concurrent use.
@@ -146,6 +148,7 @@ func (w *Watcher) observe(ctx context.Context) {
 	defer w.began.Store(0)
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
+	at := time.Now()
 	view, err := d.Observe(ctx)
 	w.mu.Lock()
 	stale := epoch != w.epoch
@@ -157,13 +160,13 @@ func (w *Watcher) observe(ctx context.Context) {
 		if w.State().Known {
 			w.log.Warn("workload cannot be observed", "error", err)
 		}
-		w.publish(State{View: driver.View{Role: driver.RoleUnknown, Message: err.Error()}})
+		w.publish(State{View: driver.View{Role: driver.RoleUnknown, Message: err.Error()}, At: at})
 		return
 	}
 	if moved(w.State().View, view) {
 		w.changed = time.Now()
 	}
-	w.publish(State{View: view, Known: true})
+	w.publish(State{View: view, Known: true, At: at})
 }
 
 // moved reports whether who leads changed, or what the member is good for. What a member that
