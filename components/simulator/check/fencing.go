@@ -42,11 +42,14 @@ func singleWriter(t trace.Trace) []Violation {
 type pending struct {
 	call trace.Call
 	by   string
-	// crashed: its caller will not hear an answer; it is under way until its deadline.
-	crashed bool
+	// crashed: its caller will not hear an answer; it is under way until its deadline, or until it
+	// took effect, which whoever leads next may see. Whether it makes the same once more is I17.
+	crashed, effected bool
 }
 
-func (p pending) over(now time.Duration) bool { return p.crashed && now >= p.call.Deadline }
+func (p pending) over(now time.Duration) bool {
+	return p.crashed && (p.effected || now >= p.call.Deadline)
+}
 
 // fencedCalls is I16: from when a call is sent until its caller has an outcome, or would have
 // given it up had it not crashed, no coordinator sends another one for that Slot.
@@ -65,6 +68,10 @@ func fencedCalls(t trace.Trace) []Violation {
 			under[slot] = append(under[slot], pending{call: e.Call, by: e.By})
 		case trace.Answered:
 			under[slot] = without(under[slot], e.Call.ID)
+		case trace.Effected:
+			for n, p := range under[slot] {
+				under[slot][n].effected = p.effected || p.call.ID == e.Call.ID
+			}
 		case trace.Crashed:
 			for _, calls := range under {
 				for n := range calls {
