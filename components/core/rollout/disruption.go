@@ -50,12 +50,20 @@ func (m *member) runs() string { return orWord(m.observed, m.record.Assigned) }
 // takes is what an update of m costs, and the changes that it makes.
 func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {
 	list, known := w.changes(m.runs(), m.want.revision)
-	list = w.withEnv(m, list)
-	needed := group.StepAction(w.spec, list)
-	if known && len(list) > 0 && !needed.Harsher(group.ActionRefresh) && w.attestable(m) {
-		return group.ActionRefresh, list
+	if w.envUnapplied(m) {
+		list = withEnv(m.ordinal, list)
 	}
-	return group.Harshest(group.ActionRestart, needed), list
+	return w.costs(list, known, func() bool { return w.attestable(m) }), list
+}
+
+// costs is what a step takes that makes these changes, of which known says that they are all: a
+// restart at least, but where the Boot that runs can prove the result.
+func (w *world) costs(list []group.Change, known bool, proves func() bool) group.UpdateAction {
+	needed := group.StepAction(w.spec, list)
+	if known && len(list) > 0 && !needed.Harsher(group.ActionRefresh) && proves() {
+		return group.ActionRefresh
+	}
+	return group.Harshest(group.ActionRestart, needed)
 }
 
 // refreshes: the Boot of m, as it runs, can be at what m is wanted at.
@@ -166,8 +174,8 @@ func (w *world) movesOf(actions []Action) []Move {
 			continue
 		}
 		list, ok := w.changes(a.From, a.To)
-		if m := w.find(a.Slot); m != nil && a.From == a.To {
-			list = w.withEnv(m, list)
+		if m := w.find(a.Slot); m != nil && a.From == a.To && w.envUnapplied(m) {
+			list = withEnv(m.ordinal, list)
 		}
 		if ok && len(list) > 0 {
 			out = append(out, Move{From: a.From, To: a.To, Changes: list})

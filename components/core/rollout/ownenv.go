@@ -30,12 +30,9 @@ func (w *world) sameEnv(m *member, op operation.Operation) bool {
 	return op.OwnEnv == w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision))
 }
 
-// withEnv are the changes of an update of m with that of its own env.
-func (w *world) withEnv(m *member, list []group.Change) []group.Change {
-	if !w.envUnapplied(m) {
-		return list
-	}
-	path := fmt.Sprintf("instance[\"%d\"].env", m.ordinal)
+// withEnv are changes of a Slot with that of its own env.
+func withEnv(ordinal int, list []group.Change) []group.Change {
+	path := fmt.Sprintf("instance[\"%d\"].env", ordinal)
 	return append(list[:len(list):len(list)], group.Change{Path: path, Class: group.ClassOf(path)})
 }
 

@@ -99,11 +99,10 @@ func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
 		return group.ActionNone
 	}
 	list, known := w.changes(r.Assigned, to)
-	needed := group.StepAction(w.spec, list)
-	if known && len(list) > 0 && !env && !needed.Harsher(group.ActionRefresh) && w.bootsAsWanted(r, to) {
-		return group.ActionRefresh
+	if env {
+		list = withEnv(r.Ordinal, list)
 	}
-	return group.Harshest(group.ActionRestart, needed)
+	return w.costs(list, known, func() bool { return w.bootsAsWanted(r, to) })
 }
 
 // bootsAsWanted: the Boot of the Slot is at what it was given, and its CVM is what the Revision
