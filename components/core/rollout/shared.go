@@ -11,14 +11,17 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Boots of several Slots that fail in the same way, one soon after the other, have one cause,
-// which no more boots mend: the key service, the registry, the collateral of attestation. The
-// group is healed no more then, until somebody decides or one of them is back (R122). One boot at
-// a time is tried meanwhile, seldom.
+// Boots of several Slots, of one group or of several, that fail in the same way, one soon after the
+// other, have one cause, which no more boots mend: the key service, the registry, the collateral of
+// attestation. A group of which one failed so is healed no more then, until somebody decides or one
+// of them is back (R122). One boot at a time is tried meanwhile, seldom.
 
 const (
 	// sharedWithin is how long a failed boot may be one of several.
 	sharedWithin = 15 * time.Minute
+	// notedWithin is how long after its beginning an outage may be noted: an agent's last report
+	// counts for so long, and its next Boot may be refused meanwhile.
+	notedWithin = 15 * time.Second
 	// sharedBy is how many Slots make a cause a shared one.
 	sharedBy = 2
 	// trialEvery is how long after the last boot that failed one is tried again.
@@ -120,11 +123,16 @@ func (w *world) sharedIsOver() bool {
 			}
 		}
 	}
+	for _, b := range w.obs.Elsewhere {
+		if slices.Contains(w.shared.Slots, b.Slot) && b.AdmittedAt.After(w.shared.Since) {
+			return true
+		}
+	}
 	return there == 0 && w.obs.Complete()
 }
 
-// findShared looks for the way in which most Slots failed lately; an ended cause is forgotten
-// with what it rested on.
+// findShared looks for the way in which most Slots failed lately, one of this group at least; an
+// ended cause is forgotten with what it rested on.
 func (w *world) findShared() {
 	from := w.now.Add(-sharedWithin)
 	if w.shared != nil {
@@ -139,6 +147,16 @@ func (w *world) findShared() {
 			failed[way] = append(failed[way], m.slot)
 		}
 	}
+	var elsewhere []Boot
+	for _, b := range w.obs.Elsewhere {
+		if failed[b.Way] != nil && b.At.After(from) && !b.At.After(w.now) {
+			elsewhere = append(elsewhere, b)
+		}
+	}
+	slices.SortFunc(elsewhere, func(a, b Boot) int { return strings.Compare(a.Slot, b.Slot) })
+	for _, b := range elsewhere {
+		failed[b.Way] = append(failed[b.Way], b.Slot)
+	}
 	found := ""
 	for way, slots := range failed {
 		if n := len(slots); n >= sharedBy && (n > len(failed[found]) || n == len(failed[found]) && way < found) {
@@ -146,29 +164,52 @@ func (w *world) findShared() {
 		}
 	}
 	if found != "" {
-		slots := failed[found]
+		slots := failed[found] // its own first
 		w.shared = &group.SharedCause{Way: found, Slots: slots[:min(len(slots), named)], Since: w.now, SpecIndex: w.rec.SpecIndex}
 	}
 }
 
-// failedBoot is how the newest boot of m failed, in words that are the same for the same cause,
-// and when; "": it did not, or m is well.
+// failedBoot is FailedBoot of m; "" while m is well.
 func (w *world) failedBoot(m *member) (way string, at time.Time) {
 	if m.ready || m.condemned {
 		return "", at
 	}
+	return FailedBoot(m.seen.Admission, m.seen.Refusal, m.record.UnavailableSince, m.healed)
+}
+
+// FailedBoot is how the newest boot of a Slot failed, in words that are the same for the same
+// cause, and when; "": it came, or there was none. a is the Slot's last admission and r its last
+// refusal, nil where there is none; away is since when it is unavailable; healed are ended
+// Operations that healed it.
+func FailedBoot(a *policy.Admission, r *policy.Refusal, away time.Time, healed []*operation.Operation) (way string, at time.Time) {
+	came := func(after time.Time) bool { return a != nil && a.AdmittedAt.After(after) }
 	// By when it was refused first: a Boot that asks again for ever is the one failure that it was. What
-	// proved nothing is no Boot of this CVM.
-	if r := m.seen.Refusal; r != nil && r.Proven && !policy.Passing(r.Code) && !m.cameAfter(r.Began()) && !r.Began().Before(m.record.UnavailableSince.Add(-w.t.StaleAfter)) {
+	// proved nothing is no Boot of this CVM, and one of before is none of this outage, which is noted
+	// once reports are old.
+	if r != nil && r.Proven && !policy.Passing(r.Code) && !came(r.Began()) && !r.Began().Before(away.Add(-notedWithin)) {
 		way, at = refusedWay(r.Code), r.Began()
 	}
-	for _, op := range m.healed {
-		if text := failedWay(op); text != "" && op.EndedAt.After(at) && !m.cameAfter(op.EndedAt) {
+	for _, op := range healed {
+		if text := failedWay(op); text != "" && op.EndedAt.After(at) && !came(op.EndedAt) {
 			way, at = text, op.EndedAt
 		}
 	}
 	return way, at
 }
+
+// Boot is what is known of the newest boot of another group's Slot.
+type Boot struct {
+	Slot string
+	// Way is how it failed, by FailedBoot, and At when; "": it did not.
+	Way string
+	At  time.Time
+	// AdmittedAt is when the Slot's last Boot was admitted; zero: none was.
+	AdmittedAt time.Time
+}
+
+// MayShare reports whether a boot that failed at a time may be one of several that share a cause:
+// whoever has one is to be told of those of other groups.
+func MayShare(at, now time.Time) bool { return now.Sub(at) < sharedWithin && !at.After(now) }
 
 // failedWay is how the boot that op waited for failed; "": it came, or there was none.
 func failedWay(op *operation.Operation) string {

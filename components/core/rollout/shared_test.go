@@ -274,3 +274,49 @@ func TestR122_OneBootIsTriedMeanwhile(t *testing.T) {
 	}
 	wantExecutes(t, f.plan()) // db-4 would tell nothing about the others
 }
+
+// TestR122_GroupsShareACause: of a group one failed boot is enough where one of another group
+// failed in the same way; boots of others alone hold nobody. Any of them ends it when it comes.
+func TestR122_GroupsShareACause(t *testing.T) {
+	way := "the CVM does not boot: key service did not answer in # boot #"
+	one := func(edit func(b *Boot)) *fixture {
+		f := heals(3, "none")
+		f.failedBoot(1, 5*time.Minute, operation.CauseBootError, strings.Replace(noKeys, "%d", "17", 1))
+		b := Boot{Slot: "web-0", Way: way, At: f.now.Add(-time.Minute)}
+		edit(&b)
+		f.obs.Elsewhere = []Boot{b}
+		return f
+	}
+	f := one(func(*Boot) {})
+	p := f.plan()
+	wantHeld(t, p, "db-1", HoldSharedCause)
+	if got := p.Status.SharedCause; got == nil || strings.Join(got.Slots, " ") != "db-1 web-0" {
+		t.Errorf("%+v", got)
+	}
+	f.rec.Status.SharedCause = p.Status.SharedCause
+	f.now = f.now.Add(time.Minute)
+	f.fresh()
+	wantHeld(t, f.plan(), "db-1", HoldSharedCause)
+	f.obs.Elsewhere = []Boot{{Slot: "web-0", AdmittedAt: f.now.Add(-time.Second)}}
+	p = f.plan()
+	wantExecutes(t, p, "RESTART db-1")
+	if got := p.Status.SharedCause; got == nil || got.Ended.IsZero() {
+		t.Errorf("a boot came, and it stands: %+v", got)
+	}
+	for name, edit := range map[string]func(b *Boot){
+		"another way": func(b *Boot) { b.Way = "the CVM does not boot: disk is full" },
+		"it came":     func(b *Boot) { b.Way = "" },
+		"long before": func(b *Boot) { b.At = b.At.Add(-sharedWithin) },
+	} {
+		if got := one(edit).plan().Status.SharedCause; got != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	f = heals(3, "none").stopped(1)
+	f.obs.Elsewhere = []Boot{{Slot: "web-0", Way: way, At: f.now.Add(-time.Minute)}, {Slot: "web-1", Way: way, At: f.now.Add(-time.Minute)}}
+	p = f.plan()
+	wantExecutes(t, p, "RESTART db-1")
+	if p.Status.SharedCause != nil {
+		t.Errorf("nothing of this group failed: %+v", p.Status.SharedCause)
+	}
+}

@@ -65,6 +65,9 @@ func Group(v *view.View, spec group.Spec, cluster string, listing Listing, agent
 		}
 	}
 	slices.Sort(seen.Now.Orphans)
+	if spec.AutoHealing != nil {
+		seen.Now.Elsewhere = elsewhere(v, spec.Name, seen.Records.Status.SharedCause, listing.At)
+	}
 	if silent(seen.Now) {
 		seen.Now.Fleet = fleet(v, agents, listing.At)
 	}
