@@ -49,8 +49,10 @@ type cvm struct {
 	sequence            uint64
 	// joined is on its disk: the workload started as a member of its set, at joinedAt. config is the last
 	// that the agent was given, read from configText.
-	joined     bool
-	joinedAt   time.Time
+	joined   bool
+	joinedAt time.Time
+	// outAt is when it was taken out of a set; zero: it never was.
+	outAt      time.Time
 	config     *group.AgentConfig
 	configText []byte
 }
