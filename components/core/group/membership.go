@@ -74,6 +74,7 @@ func ChangesSet(s Spec) bool { return workloadKinds[s.Workload.Kind].set.changes
 // Other workloads let members in by themselves.
 func AddsMembers(s Spec) bool { return workloadKinds[s.Workload.Kind].set.adds }
 
-// LeavesAlive reports whether a member leaves the set before its CVM goes. Others are taken
-// off the list once they are gone: as long as they live they come back by themselves.
+// LeavesAlive reports whether each member leaves the set before its CVM goes. Others are taken
+// off the list once they are gone, but for one of the last two: as long as they live they come
+// back by themselves.
 func LeavesAlive(s Spec) bool { return workloadKinds[s.Workload.Kind].set.leavesAlive }

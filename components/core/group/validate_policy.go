@@ -92,8 +92,6 @@ func (v *validator) surge(s Spec) {
 		v.add(percent, "R14", "is %d: must be 0 to 100", *p.MaxSurgePercent)
 	case n > 0 && n > most-s.Replicas && s.Replicas <= most:
 		v.add(path, "R15a", "makes %d extra slots: with replicas (%d) the group would have more than %d slots during a rollout; at most %d", n, s.Replicas, most, most-s.Replicas)
-	case n > 0 && s.Replicas == 1 && ChangesSet(s) && !LeavesAlive(s):
-		v.add(path, "R15a", "makes %d extra slot(s), which could not go again: of the last two voters of a %s cluster none can be taken out, since one that lives comes back by itself, and without it the other is no majority; use 0 and bear the interruption, or replicas = 3", n, s.Workload.Kind)
 	case n == 1 && s.Replicas == 1 && HasVoters(s):
 		v.add(path, "R15a", "makes 1 extra slot: with one voter that makes two, of which none can be spared; use max_surge_fixed = 2")
 	}

@@ -54,7 +54,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		f.Limits.Service = min(m.patience(f.Limits.Service), f.Limits.Healthy)
 	}
 	f.AwaitsQuorum = w.awaitsQuorum(m)
-	f.Set, f.LeavesAlive = w.inSet(m), group.LeavesAlive(w.spec)
+	f.Set, f.LeavesAlive = w.inSet(m), w.leavesAlive(m)
 	f.Member = w.view.ids[m.slot]
 	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
 	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)

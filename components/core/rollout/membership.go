@@ -240,7 +240,7 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	v := len(w.view.voters)
 	left := w.votersWithout(c.m, l.taken)
 	decide := len(left)
-	if w.view.healthy[c.m.slot] && group.LeavesAlive(w.spec) {
+	if w.view.healthy[c.m.slot] && w.leavesAlive(c.m) {
 		decide++ // its own vote counts for it to go
 	}
 	switch {
@@ -252,6 +252,13 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 		holds = append(holds, hold(HoldQuorum, "%s once it left", quorumText(c.m.slot, left, v-1)))
 	}
 	return holds
+}
+
+// leavesAlive: m is out of the set before its CVM goes. So is one of the last two of a kind whose
+// members come back by themselves as long as they live: once its CVM is gone the other could not
+// decide that it goes.
+func (w *world) leavesAlive(m *member) bool {
+	return group.LeavesAlive(w.spec) || group.ChangesSet(w.spec) && len(w.view.voters) == 2 && slices.Contains(w.view.voters, m.slot)
 }
 
 // votersWithout are the voters but m that are well and stay: one that is drained and at rest

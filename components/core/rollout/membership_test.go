@@ -43,7 +43,7 @@ func TestR46_OPS01_WhoMayLeave(t *testing.T) {
 	}{
 		{3, 0, "etcd", ""}, {3, 1, "etcd", HoldQuorum}, {4, 0, "etcd", ""}, {4, 1, "etcd", HoldQuorum},
 		{5, 1, "etcd", ""}, {5, 2, "etcd", HoldQuorum}, {7, 2, "etcd", ""}, {7, 3, "etcd", HoldQuorum}, {2, 0, "etcd", HoldQuorum},
-		{5, 1, "consul", ""}, {5, 2, "consul", HoldQuorum},
+		{5, 1, "consul", ""}, {5, 2, "consul", HoldQuorum}, {2, 0, "consul", HoldQuorum},
 	} {
 		f := newFixture(c.voters, c.kind)
 		last := c.voters - 1
@@ -63,12 +63,12 @@ func TestR46_OPS01_WhoMayLeave(t *testing.T) {
 	}
 }
 
-// A healthy voter of two may go where its own vote counts for that, and the last never does.
+// A healthy voter of two may go, since its own vote counts for that, and the last never does.
 func TestR46_TheLastVoters(t *testing.T) {
 	for _, c := range []struct {
 		voters     int
 		kind, want string
-	}{{2, "etcd", ""}, {2, "consul", HoldQuorum}, {1, "etcd", HoldWouldLoseQuorum}} {
+	}{{2, "etcd", ""}, {2, "consul", ""}, {1, "consul", HoldWouldLoseQuorum}, {1, "etcd", HoldWouldLoseQuorum}} {
 		f := newFixture(c.voters, c.kind)
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
 		got := ""
@@ -77,6 +77,21 @@ func TestR46_TheLastVoters(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%d voters of %s: held by %q, want %q", c.voters, c.kind, got, c.want)
+		}
+	}
+}
+
+// A Consul server is taken out once its CVM is gone, but for one of the last two.
+func TestR46_WhoIsOutBeforeItsCVMGoes(t *testing.T) {
+	for _, c := range []struct {
+		voters int
+		kind   string
+		want   bool
+	}{{3, "etcd", true}, {2, "etcd", true}, {3, "consul", false}, {2, "consul", true}, {3, "patroni", false}, {2, "patroni", false}} {
+		f := newFixture(c.voters, c.kind)
+		f.leavingOp(c.voters - 1)
+		if got := f.facts(f.rec.Operations[0]).LeavesAlive; got != c.want {
+			t.Errorf("%d of %s: %t", c.voters, c.kind, got)
 		}
 	}
 }

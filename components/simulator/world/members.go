@@ -44,6 +44,8 @@ type cvm struct {
 	joined   bool
 	joinedAt time.Time
 	config   *group.AgentConfig
+	// outAt is when it was taken out of a set; zero: it never was.
+	outAt time.Time
 }
 
 func (c *cvm) group() string { return plan.GroupOf(c.slot) }

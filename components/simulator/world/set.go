@@ -16,8 +16,9 @@ import (
 //
 // etcd's members found it as those whom their first configuration names. One that is made later
 // waits until it is listed, starts without a vote and gets one. Consul's servers found it when as
-// many as they expect have come up, and Consul itself lets in whoever comes later. Both are
-// changed by the agent of the member that leads, which is told what is due, one change at a time.
+// many as they expect have come up, and Consul itself lets in whoever comes later, also one that
+// was taken out and lives: that one without a vote at first. Both are changed by the agent of
+// the member that leads, which is told what is due, one change at a time.
 
 func (c *workload) spec() group.Spec { return group.Spec{Workload: group.Workload{Kind: c.kind}} }
 
@@ -68,10 +69,28 @@ func (w *World) enterEtcdLocked(cluster *workload, c *cvm) {
 	}
 }
 
+// A Consul server that was taken out and lives is listed again after relists, and gets its vote
+// after stabilizes.
+const (
+	relists    = 20 * time.Second
+	stabilizes = 10 * time.Second
+)
+
 func (w *World) enterConsulLocked(cluster *workload, c *cvm) {
 	c.joined = true
-	switch {
-	case cluster.listed(c.slot):
+	switch out := !c.outAt.IsZero(); {
+	case slices.Contains(cluster.learners, c.slot):
+		if cluster.leader != "" && time.Since(c.outAt) >= relists+stabilizes {
+			cluster.leave(c.slot)
+			cluster.join(c.slot)
+			w.listedLocked(c.group(), c.slot)
+		}
+	case cluster.listed(c.slot), out && time.Since(c.outAt) < relists:
+	case out && len(cluster.voters) > 0:
+		if cluster.leader != "" && len(cluster.learners) == 0 {
+			cluster.learners, c.outAt = []string{c.slot}, time.Now().Add(-relists)
+			w.listedLocked(c.group(), c.slot)
+		}
 	case len(cluster.voters) > 0:
 		if cluster.leader != "" {
 			cluster.join(c.slot)
@@ -115,6 +134,9 @@ func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 		cluster.join(change.Slot)
 	case group.SetRemove:
 		cluster.leave(change.Slot)
+		if out := w.cvms[Cluster+"-"+change.Slot]; out != nil {
+			out.outAt = time.Now()
+		}
 	}
 	w.listedLocked(c.group(), c.slot)
 	if gone := w.cvms[Cluster+"-"+change.Slot]; gone != nil && !cluster.started(gone) {

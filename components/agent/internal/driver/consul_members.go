@@ -19,7 +19,9 @@ func (c *consul) Promote(context.Context, string, string) error { return nil }
 
 // Leave takes a server that is gone out of the gossip, so that its name is free for the next
 // one, and out of raft. One that lives is refused: it would be listed again at once, and a
-// forced leave of it stops it only for others.
+// forced leave of it stops it only for others. The last one beside this server is taken out of
+// raft while it lives, since nobody could decide it afterwards: within a minute it is listed
+// again without a vote, gets one ten seconds later, and is taken out anew if it is still there.
 func (c *consul) Leave(ctx context.Context, slot, id string) error {
 	if slot == c.self {
 		return fmt.Errorf("%w: %s is this server itself: another one takes it out", ErrUnsafe, slot)
@@ -37,7 +39,7 @@ func (c *consul) Leave(ctx context.Context, slot, id string) error {
 		return fmt.Errorf("%w: server %s is %s, not %s", ErrUnsafe, id, peer.Node, slot)
 	}
 	// First the gossip: the leader lists again who is in it.
-	if err := c.forget(ctx, header, slot, id); err != nil {
+	if err := c.forget(ctx, header, slot, id, raft.leaves(peer) == c.self); err != nil {
 		return err
 	}
 	if !listed {
@@ -47,8 +49,8 @@ func (c *consul) Leave(ctx context.Context, slot, id string) error {
 }
 
 // forget takes slot's server out of the gossip. One that came under its name since has another
-// id, and stays.
-func (c *consul) forget(ctx context.Context, header http.Header, slot, id string) error {
+// id, and stays; so does one that lives where it may.
+func (c *consul) forget(ctx context.Context, header http.Header, slot, id string, mayLive bool) error {
 	var members []consulMember
 	if err := c.get(ctx, "/v1/agent/members", header, &members); err != nil {
 		return fmt.Errorf("%w: %w", ErrTransient, err)
@@ -61,6 +63,8 @@ func (c *consul) forget(ctx context.Context, header http.Header, slot, id string
 	case named(c.self) < 0: // Consul leaves out what the token may not see
 		return fmt.Errorf("%w: whether %s lives is not known: the token of token_file lacks node_prefix \"\" with policy \"read\"", ErrUnsafe, slot)
 	case at < 0, id != "" && members[at].Tags["id"] != id:
+		return nil
+	case members[at].Status == consulAlive && mayLive:
 		return nil
 	case members[at].Status == consulAlive:
 		return fmt.Errorf("%w: %s still takes part in the gossip: a server that lives comes back by itself", ErrUnsafe, slot)

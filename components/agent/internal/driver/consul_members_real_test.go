@@ -52,6 +52,48 @@ func TestConsulServersLeave(t *testing.T) {
 	}
 }
 
+// TestTheLastTwoConsulServersPart: of two that vote one is taken out while it lives, and the other
+// serves on alone, also when that one is gone; then another one comes under its name.
+func TestTheLastTwoConsulServersPart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three Consul servers")
+	}
+	c := consulServers(t, 6)
+	within(t, c.settle, "form", c.healthy)
+	lead := c.leader(t)
+	lost := (lead + 1) % 3
+	old := c.id(t, consulName(lost))
+	c.procs[lost].kill()
+	c.leaves(t, lost, old)
+	lead = c.leader(t)
+	other := 3 - lead - lost
+	id := c.id(t, consulName(other))
+	for range 2 {
+		if err := Change(t.Context(), c.drivers[lead], changeOf("remove", consulName(other), id)); err != nil {
+			t.Fatalf("of two that live: %v", err)
+		}
+	}
+	voters := func(n int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			v, err := c.drivers[lead].Observe(ctx)
+			if err != nil || v.Role != RoleLeader || len(v.Voters) != n {
+				return fmt.Errorf("role %s, voters %v, learners %v: %w", v.Role, v.Voters, v.Learners, err)
+			}
+			return nil
+		}
+	}
+	if err := voters(1)(t.Context()); err != nil {
+		t.Fatalf("after the leave: %v", err)
+	}
+	c.procs[other].kill()
+	c.drivers[other] = nil
+	if err := voters(1)(t.Context()); err != nil {
+		t.Fatalf("after its CVM went: %v", err)
+	}
+	c.procs[other], c.drivers[other] = startConsul(t, subnet(t, 6), other, t.TempDir())
+	within(t, 2*c.settle, "the new server gets its vote", voters(2))
+}
+
 // leaves asks the leader until the server of that id is out of raft.
 func (c *realCluster) leaves(t *testing.T, lost int, id string) {
 	t.Helper()

@@ -51,6 +51,21 @@ func (p consulPeer) name() string {
 	return p.Node
 }
 
+// leaves is the voter that is left without peer; "" where that is not exactly one.
+func (r consulRaft) leaves(peer consulPeer) string {
+	left := ""
+	for _, s := range r.Servers {
+		switch {
+		case s.ID == peer.ID || !s.Voter:
+		case left != "":
+			return ""
+		default:
+			left = s.Node
+		}
+	}
+	return left
+}
+
 // consulMember is a node in the gossip.
 type consulMember struct {
 	Name   string
