@@ -7,6 +7,9 @@ const (
 	fleetShare = 10
 	// darkShare and darkFrom: of so many agents or more, one in three silent is a split.
 	darkShare, darkFrom = 3, 10
+	// silentTogether is how far apart silences with one cause begin, at most: twice what it takes
+	// to believe one. Members that fell silent on other days are no reason to leave this one alone.
+	silentTogether = 10 * time.Minute
 )
 
 // Fleet is how much is heard of all groups' agents: a leader that hears few of them is more
@@ -17,16 +20,47 @@ type Fleet struct {
 	Expected, Heard int
 	// Down are the members whose CVM is known to be down or gone.
 	Down int
+	// Silences are since when the Slots of silent agents are unavailable, as it was recorded. One
+	// that nobody noted yet is not among them.
+	Silences []time.Time
 }
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 
-// manySilent: more than single members that failed by themselves.
-func (f Fleet) manySilent() bool { return f.silent() > 1 && f.silent()*fleetShare > f.Expected }
+// with counts the silent agents but those whose silence began at quite another time than at; zero:
+// all of them.
+func (f Fleet) with(at time.Time) int {
+	n := f.silent()
+	for _, other := range f.Silences {
+		if apart := other.Sub(at).Abs(); !at.IsZero() && apart > silentTogether {
+			n--
+		}
+	}
+	return max(n, 0)
+}
 
-// dark: so many agents are silent that silence says nothing about a member.
-func (f Fleet) dark() bool {
-	return f.Expected >= darkFrom && f.silent()*darkShare >= f.Expected
+// manySilent: more than single members that failed by themselves, when one did at that time.
+func (f Fleet) manySilent(at time.Time) bool {
+	n := f.with(at)
+	return n > 1 && n*fleetShare > f.Expected
+}
+
+// dark: so many agents fell silent at about that time that silence says nothing about a member.
+func (f Fleet) dark(at time.Time) bool {
+	return f.Expected >= darkFrom && f.with(at)*darkShare >= f.Expected
+}
+
+// split is how many fell silent together, so many that the fleet is dark; 0: it is not.
+func (f Fleet) split() (n int) {
+	for _, at := range f.Silences {
+		if f.dark(at) {
+			n = max(n, f.with(at))
+		}
+	}
+	if len(f.Silences) == 0 && f.dark(time.Time{}) {
+		return f.silent()
+	}
+	return n
 }
 
 // keepSilence lets silence not count towards lost_after while the fleet is dark, and count
@@ -37,7 +71,7 @@ func (w *world) keepSilence(m *member) {
 		rec.SilenceFrom = time.Time{}
 		return
 	}
-	if w.obs.Fleet.dark() && (w.now.Sub(rec.SilenceFrom) > w.t.LostAfter/2 || rec.SilenceFrom.After(w.now)) {
+	if w.obs.Fleet.dark(rec.UnavailableSince) && (w.now.Sub(rec.SilenceFrom) > w.t.LostAfter/2 || rec.SilenceFrom.After(w.now)) {
 		rec.SilenceFrom = w.now
 	}
 }

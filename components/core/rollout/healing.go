@@ -160,7 +160,9 @@ type rung struct {
 
 // heals is the rung that m is at: the service that the spec names is restarted, where the agent
 // can; then its CVM, max_attempts times; where that many restarts failed in one outage, or there
-// is no CVM left, it gets another one, once, if the spec says "auto" (R115). No CVM goes for that which runs, by the platform's word: an
+// is no CVM left, it gets another one, once, if the spec says "auto" (R115). While that may not be,
+// since the spec preserves the disk or somebody else is not well, what is down is started again as
+// often as where a person is to be asked. No CVM goes for that which runs, by the platform's word: an
 // agent that cannot be heard is no reason to give up a disk (R125). ok is false where nothing
 // is to be healed, or only a person may.
 func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
@@ -169,10 +171,11 @@ func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
 		return rung{}, a, false
 	}
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto && !w.outdated(m)
+	failed := a.down && m.failedHeals() >= group.MaxAttempts(w.spec) && w.spec.PreservedDisk(m.ordinal) == ""
 	switch {
 	case a.gone && !auto:
 		return rung{}, a, false // held as instance_missing, with what an operator can do
-	case a.gone, auto && a.down && m.failedHeals() >= group.MaxAttempts(w.spec):
+	case a.gone, auto && failed && (w.costly(m) == "" || w.spent(m, rung{kind: operation.Restart})):
 		return rung{kind: operation.Replace}, a, true
 	case a.inside && w.spec.AutoHealing.Service != "" && m.speaks && !m.serviceSpent():
 		return rung{operation.Restart, w.spec.AutoHealing.Service}, a, true
@@ -329,9 +332,6 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: cadre instance restart %s", why, m.slot, m.slot))
 	}
 	holds = append(holds, w.holdsOfShared(c, l)...)
-	if disk := w.spec.PreservedDisk(m.ordinal); c.kind == operation.Replace && disk != "" && m.seen.Instance != nil {
-		holds = append(holds, hold(HoldHealDisk, "another CVM would cost the disk %q of %s, which the spec preserves: cadre instance replace %s", disk, m.slot, m.slot))
-	}
 	return holds
 }
 
@@ -364,21 +364,30 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 // up only while everybody else is well.
 func (w *world) storm(c candidate) string {
 	n, all := len(w.tally.unavailable), len(w.members)
-	others, _ := w.others(c.m, &taken{})
-	silent := w.obs.Fleet.manySilent()
+	since := c.m.record.UnavailableSince
 	switch {
-	case c.kind == operation.Replace && others > 0:
-		return fmt.Sprintf("%d other slots are unavailable", others)
-	case c.kind == operation.Replace && w.obs.Fleet.silent()+w.obs.Fleet.Down > 1:
-		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", w.obs.Fleet.Down, w.obs.Fleet.silent())
+	case c.kind == operation.Replace && w.costly(c.m) != "":
+		return w.costly(c.m)
 	case c.broken == neverBooted, c.service != "" && w.processDown(c.m):
 		return ""
 	case w.quorumLost():
 		return "fewer voters than a majority are healthy"
 	case all > 2 && 2*n > all:
 		return fmt.Sprintf("%d of %d slots are unavailable", n, all)
-	case c.broken == lost && silent:
-		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.silent(), w.obs.Fleet.Expected)
+	case c.broken == lost && w.obs.Fleet.manySilent(since):
+		return fmt.Sprintf("%d of the cluster's %d agents are silent", w.obs.Fleet.with(since), w.obs.Fleet.Expected)
+	}
+	return ""
+}
+
+// costly is why nobody gives m's disk up by himself now: somebody else is not well; "": all are.
+func (w *world) costly(m *member) string {
+	f := w.obs.Fleet
+	if others, _ := w.others(m, &taken{}); others > 0 {
+		return fmt.Sprintf("%d other slots are unavailable", others)
+	}
+	if f.silent()+f.Down > 1 {
+		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", f.Down, f.silent())
 	}
 	return ""
 }

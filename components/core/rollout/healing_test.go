@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,9 +228,25 @@ func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	wantExecutes(t, f.plan(), "REPLACE db-1")
 	f.rec.Slots[1].Heals.Replacements = 1
 	wantHeld(t, f.plan(), "db-1", HoldQuarantined)
-	f = spent(0)
-	f.spec.PreservedState.Disk = "data"
-	wantHeld(t, f.plan(), "db-1", HoldHealDisk)
+}
+
+// TestR115_WhatMayNotBeReplacedIsStartedAgain: as often as where a person is to be asked, and then it is
+// left, and says so.
+func TestR115_WhatMayNotBeReplacedIsStartedAgain(t *testing.T) {
+	kept := spent(0)
+	kept.spec.PreservedState.Disk = "data"
+	wantExecutes(t, kept.plan(), "RESTART db-1")
+	kept.rec.Slots[1].Heals.Attempts = 10
+	wantHeld(t, kept.plan(), "db-1", HoldQuarantined)
+	if got := kept.plan().Status.Instances[1]; got.Slot != "db-1" || got.State != "Quarantined" {
+		t.Errorf("%s is %s", got.Slot, got.State)
+	}
+	beside := spent(0).failing(0, "ready")
+	if got := executes(beside.plan()); !slices.Contains(got, "RESTART db-1") {
+		t.Errorf("beside another one that is ill: %v", got)
+	}
+	beside.rec.Slots[1].Heals.Attempts = 10
+	wantHeld(t, beside.plan(), "db-1", HoldHealStorm)
 }
 
 // spent is a group whose db-1 is down and was restarted as often as it is, but for some of
@@ -366,6 +383,13 @@ func TestR120_ASplitIsNotHealed(t *testing.T) {
 	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
 	f.obs.Fleet.Heard = 90
 	wantExecutes(t, f.plan(), "RESTART db-1")
+	// Eleven are silent, ten of them since another day.
+	f.obs.Fleet.Heard = 89
+	for range 10 {
+		f.obs.Fleet.Silences = append(f.obs.Fleet.Silences, f.now.Add(-24*time.Hour))
+	}
+	wantExecutes(t, f.plan(), "RESTART db-1")
+	f.obs.Fleet.Silences = nil
 	f.obs.Fleet.Heard = 66
 	p := f.plan()
 	wantExecutes(t, p)

@@ -115,8 +115,6 @@ const (
 	HoldHealStorm = "heal_storm"
 	// HoldSharedCause: boots of several Slots failed in the same way (R122).
 	HoldSharedCause = "shared_cause"
-	// HoldHealDisk: healing would cost a disk that the spec preserves (R135).
-	HoldHealDisk = "heal_disk"
 	// HoldUnadopted: a CVM carries the Slot's name, and no record binds it.
 	HoldUnadopted = "unadopted"
 	// HoldScaleInOrder: the highest ordinal goes first, one at a time (R109).

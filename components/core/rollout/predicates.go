@@ -106,7 +106,7 @@ var predicates = []predicate{
 		first: (*world).holdsOfScaleIn, again: (*world).holdsOfOthers},
 	{names: []string{HoldNoSource, HoldReplaceInProgress}, only: []operation.Kind{operation.Replace},
 		first: (*world).holdsOfReplace, again: (*world).holdsOfReplace},
-	{names: []string{HoldQuarantined, HoldHealDeferred, HoldHealInProgress, HoldHealStorm, HoldSharedCause, HoldHealDisk}, from: disruptive,
+	{names: []string{HoldQuarantined, HoldHealDeferred, HoldHealInProgress, HoldHealStorm, HoldSharedCause}, from: disruptive,
 		only: []operation.Kind{operation.Restart, operation.Replace}, actor: operation.ActorHealing,
 		first: (*world).holdsOfHealing, again: (*world).holdsOfHealing},
 

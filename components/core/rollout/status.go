@@ -232,8 +232,8 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	if why := w.unheard(); why != "" {
 		add(ConditionAgentsHeard, false, "AgentsSilent", why)
-	} else if f := w.obs.Fleet; f.dark() {
-		add(ConditionAgentsHeard, false, "FleetSilent", fmt.Sprintf("%d of the cluster's %d agents are silent: silence does not count until most are heard", f.silent(), f.Expected))
+	} else if n := w.obs.Fleet.split(); n > 0 {
+		add(ConditionAgentsHeard, false, "FleetSilent", fmt.Sprintf("%d of the cluster's %d agents are silent: silence does not count until most are heard", n, w.obs.Fleet.Expected))
 	}
 	if why := w.withoutQuorum(); why != "" {
 		add(ConditionQuorum, false, "QuorumLost", why)
