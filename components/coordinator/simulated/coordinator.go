@@ -142,6 +142,9 @@ func (c *Coordinator) Standing(ctx context.Context) (ratchet.Standing, error) {
 	return c.ratchet.Standing(ctx)
 }
 
+// Connect notes that a session of the Boot opened, until ended is called.
+func (c *Coordinator) Connect(slot, boot string) (ended func()) { return c.reports.Connect(slot, boot) }
+
 // Hear takes a report of the Boot that holds slot.
 func (c *Coordinator) Hear(slot, boot string, r *controlv1.Report) { c.reports.Put(slot, boot, r) }
 
