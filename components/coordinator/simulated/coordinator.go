@@ -94,16 +94,17 @@ func New(cfg Config) *Coordinator {
 	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now), told: map[string]told{}}
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
-	c.ratchet = ratchet.New(cfg.Store, c.reports, cfg.Now)
+	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
+	c.ratchet = turns
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
-		Cluster: cfg.Cluster, Timing: timing, Ratchet: c.ratchet, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: func(string) {}, Look: look.Look,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	c.loop = reconcile.New(reconcile.Config{
-		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: c.ratchet,
+		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
 		Operator: operator, Tokens: cfg.Tokens, Vet: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
 		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
