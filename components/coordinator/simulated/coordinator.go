@@ -97,16 +97,17 @@ func New(cfg Config) *Coordinator {
 	c := &Coordinator{cfg: cfg, views: view.NewWatcher(cfg.Store, cfg.Log), reports: reports.New(cfg.Now), told: map[string]told{}}
 	listing := observe.NewPlatform(cfg.Platform, cfg.Now, listWithin)
 	judge := judgeOf(cfg.OwnApp)
-	c.ratchet = ratchet.New(cfg.Store, c.reports, cfg.Now)
+	turns := ratchet.New(cfg.Store, c.reports, cfg.Now)
+	c.ratchet = turns
 	look := observe.Looker{Cluster: cfg.Cluster, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports}
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
-		Cluster: cfg.Cluster, Timing: timing, Ratchet: c.ratchet, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: look.Look,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
 	c.loop = reconcile.New(reconcile.Config{
-		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: c.ratchet,
+		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
 		Operator: operator, Tokens: cfg.Tokens, Vet: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
 		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: passes(cfg.Passed),
 	})
@@ -148,13 +149,11 @@ func (c *Coordinator) Standing(ctx context.Context) (ratchet.Standing, error) {
 	return c.ratchet.Standing(ctx)
 }
 
+// Connect notes that a session of the Boot opened, until ended is called.
+func (c *Coordinator) Connect(slot, boot string) (ended func()) { return c.reports.Connect(slot, boot) }
+
 // Hear takes a report of the Boot that holds slot.
 func (c *Coordinator) Hear(slot, boot string, r *controlv1.Report) { c.reports.Put(slot, boot, r) }
-
-// Connect notes that an agent has a session open; the caller calls the result at its end.
-func (c *Coordinator) Connect(slot, boot string) (disconnect func()) {
-	return c.reports.Connect(slot, boot)
-}
 
 // Desired is what an agent is told: nil while this coordinator does not take the Boot for the
 // one that holds the Slot.

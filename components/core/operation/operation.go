@@ -194,17 +194,17 @@ type Operation struct {
 	EndedAt          time.Time  `json:"ended_at,omitzero"`
 }
 
+// OutlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
+// is the current one: what told its CVM to boot, what followed that, what healed it, how
+// often it could not be drained, and what deleted its CVM.
+func (op Operation) OutlivesRollout() bool {
+	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+}
+
 // Counts reports that op tells something to a decision while rollout is its group's current one; "": there
 // is none.
 func (op Operation) Counts(rollout string) bool {
-	return !op.Phase.Ended() || op.outlivesRollout() || rollout != "" && op.Rollout == rollout
-}
-
-// outlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
-// is the current one: what told its CVM to boot, what followed that, what healed it, how
-// often it could not be drained, and what deleted its CVM.
-func (op Operation) outlivesRollout() bool {
-	return op.Phase == Superseded || op.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+	return !op.Phase.Ended() || op.OutlivesRollout() || rollout != "" && op.Rollout == rollout
 }
 
 // Transfer is a planned hand-over of leadership (R53).

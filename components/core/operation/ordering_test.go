@@ -109,11 +109,11 @@ func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 		"superseded": {Phase: Superseded}, "follows one that was": {Phase: Done, Follows: "op-1"},
 		"healed": {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
 	} {
-		if !op.outlivesRollout() {
+		if !op.OutlivesRollout() {
 			t.Errorf("%s: it goes with its rollout", name)
 		}
 	}
-	if (Operation{Phase: Done, Kind: Update, Actor: ActorRollout}).outlivesRollout() {
+	if (Operation{Phase: Done, Kind: Update, Actor: ActorRollout}).OutlivesRollout() {
 		t.Error("a step like any other outlives its rollout")
 	}
 }

@@ -43,18 +43,18 @@ func TestTheEndOfAConnectionHasThePlatformAsked(t *testing.T) {
 		tick(t.Context(), time.Second)
 		connect("pg-0")
 		tick(t.Context(), time.Minute)
-		if made := w.made("restart"); len(made) > 0 {
+		if made := append(w.made("restart"), w.made("start")...); len(made) > 0 {
 			t.Fatalf("a connection ended, and %v", made)
 		}
 
 		w.stop("pg-1")
 		ends["pg-1"]()
-		if took := again("restart demo-pg-1", time.Minute); took > 200*time.Millisecond {
+		if took := again("start demo-pg-1", time.Minute); took > 200*time.Millisecond {
 			t.Errorf("started after %s", took)
 		}
 		w.until("it is back", 2*time.Minute, w.complete("one"))
 		w.stop("pg-2")
-		if took := again("restart demo-pg-2", time.Minute); took < 6*time.Second || took > 10*time.Second {
+		if took := again("start demo-pg-2", time.Minute); took < 6*time.Second || took > 10*time.Second {
 			t.Errorf("without an end started after %s", took)
 		}
 	})

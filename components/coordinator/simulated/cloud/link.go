@@ -23,6 +23,7 @@ const (
 	Image   Verb = "os-image"
 	Resize  Verb = "resize"
 	Restart Verb = "restart"
+	Start   Verb = "start"
 	Delete  Verb = "delete"
 )
 
@@ -153,9 +154,9 @@ func (l *Link[G]) ForceRestart(ctx context.Context, vmUUID string) (platform.Acc
 	return l.Restart(ctx, vmUUID)
 }
 
-// Start is a Restart of what does not run; what runs already goes on.
+// Start boots what does not run; what runs already goes on.
 func (l *Link[G]) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
-	return l.change(ctx, Call{Verb: Restart, VMUUID: vmUUID}, func(one *CVM[G]) {
+	return l.change(ctx, Call{Verb: Start, VMUUID: vmUUID}, func(one *CVM[G]) {
 		if !one.Running() && !one.InProgress {
 			l.RebootLocked(one)
 		}
