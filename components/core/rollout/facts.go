@@ -99,7 +99,8 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress,
-			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt, Former: m.former(i) || m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID && m.open != nil && m.open.Kind == operation.Replace && m.open.VMUUID == "" && !m.open.MadeWay(),
+			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
+			Former: m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.VMUUID == "" && !m.open.MadeWay(),
 		}
 	}
 	if a := m.seen.Admission; a != nil {
@@ -165,7 +166,12 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 // the call any CVM of the Slot's name is taken for it.
 func (w *world) isBack(m *member, op operation.Operation) bool {
 	i := m.seen.Instance
-	return i != nil && (op.Part == "" || m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID)
+	return i != nil && (op.Part == "" || m.bound(i))
+}
+
+// bound: i is the CVM that the Slot's record names.
+func (m *member) bound(i *Instance) bool {
+	return m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID
 }
 
 // serves: stopping m without a drain would be felt.

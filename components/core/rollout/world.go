@@ -212,30 +212,29 @@ func (w *world) joinOperations() {
 	for i := range ops {
 		op := &ops[i]
 		m := w.bySlot[op.Slot]
+		if m == nil {
+			continue
+		}
+		m.joinSuperseded(op)
 		// Those of other rollouts have numbers of their own, and no order among these.
-		mine := !op.Phase.Ended() || w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
-		if m != nil && mine && makes(op) {
+		ofRollout := w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
+		if !op.Phase.Ended() {
+			m.open = op
+		} else if ofRollout && op.Order > w.rec.Rollout.Forgiven {
+			m.past = append(m.past, *op)
+		}
+		if (ofRollout || !op.Phase.Ended()) && makes(op) {
 			m.makers = append(m.makers, op)
 		}
 		// Of whatever rollout: the one that took it away was overtaken where the Slot is wanted again.
-		if m != nil && op.Kind == operation.Delete && op.Phase == operation.Done && op.VMUUID == m.record.VMUUID {
+		if op.Kind == operation.Delete && op.Phase == operation.Done && op.VMUUID == m.record.VMUUID {
 			m.removal = op
 		}
-		if m != nil {
-			m.joinSuperseded(op)
-		}
-		if m != nil && op.Actor == operation.ActorHealing && op.Phase.Ended() {
+		if op.Actor == operation.ActorHealing && op.Phase.Ended() {
 			m.healed = append(m.healed, op)
 		}
-		if m != nil && op.Kind == operation.Drain && op.Phase.Ended() {
+		if op.Kind == operation.Drain && op.Phase.Ended() {
 			m.drains = append(m.drains, *op)
-		}
-		switch {
-		case m == nil:
-		case !op.Phase.Ended():
-			m.open = op
-		case w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID && op.Order > w.rec.Rollout.Forgiven:
-			m.past = append(m.past, *op)
 		}
 	}
 }
