@@ -42,14 +42,18 @@ func singleWriter(t trace.Trace) []Violation {
 type pending struct {
 	call trace.Call
 	by   string
-	// crashed: its caller will not hear an answer; it is under way until its deadline.
-	crashed bool
+	// crashed: its caller will not hear an answer; it is under way until its deadline, or until
+	// it is effected, which whoever leads next may see.
+	crashed, effected bool
 }
 
-func (p pending) over(now time.Duration) bool { return p.crashed && now >= p.call.Deadline }
+func (p pending) over(now time.Duration) bool {
+	return p.crashed && (p.effected || now >= p.call.Deadline)
+}
 
-// fencedCalls is I16: from when a call is sent until its caller has an outcome, or would have
-// given it up had it not crashed, no coordinator sends another one for that Slot.
+// fencedCalls is I16: from when a call is sent until its caller has an outcome, or, had it not
+// crashed, would have given it up, no coordinator sends another one for that Slot. One whose
+// caller crashed is over once it took effect.
 func fencedCalls(t trace.Trace) []Violation {
 	var f findings
 	under := map[string][]pending{} // by Slot
@@ -63,6 +67,10 @@ func fencedCalls(t trace.Trace) []Violation {
 				}
 			}
 			under[slot] = append(under[slot], pending{call: e.Call, by: e.By})
+		case trace.Effected:
+			for n := range under[slot] {
+				under[slot][n].effected = under[slot][n].effected || under[slot][n].call.ID == e.Call.ID
+			}
 		case trace.Answered:
 			under[slot] = without(under[slot], e.Call.ID)
 		case trace.Crashed:

@@ -47,6 +47,7 @@ func fencedCases() cases {
 			{"after the answer", start().called(update, "pg-0").answered(1, trace.OK).called(update, "pg-0")},
 			{"after an unknown outcome", start().called(update, "pg-0").answered(1, trace.Unknown).called(update, "pg-0").effected(1)},
 			{"the caller crashed and its call is over", start().called(update, "pg-0").crashed("coordinator-0").after(30*time.Second).lead("coordinator-1", 2).called(update, "pg-0")},
+			{"the caller crashed and its call took effect", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).called(update, "pg-0")},
 			{"two Slots", start().called(update, "pg-0").called(update, "pg-1")},
 		},
 	}
