@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +50,10 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 		if len(drains) != 1 || drains[0].Phase != operation.Done || drains[0].Calls != 0 || drains[0].Actor != operation.ActorOperator {
 			t.Errorf("drains %+v", drains)
 		}
-		w.until("the record goes", time.Hour, func() bool { return len(w.view().Drains) == 0 })
+		w.until("the record goes", time.Hour, func() bool {
+			_, err := w.store.Get(t.Context(), store.DrainKey(slot))
+			return errors.Is(err, store.ErrNotFound)
+		})
 	})
 }
 
