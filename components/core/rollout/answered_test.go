@@ -1,0 +1,103 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// TestI17_WhichRequestsAreAnswered: their Operation is recorded, or there is nothing that could answer.
+func TestI17_WhichRequestsAreAnswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		r    Request
+		edit func(*fixture)
+		want bool
+	}{
+		"a restart that waits":          {Request{Kind: RequestRestart, Slot: "db-2"}, nil, false},
+		"a restart that is recorded":    {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.op(2, operation.Draining, func(op *operation.Operation) { op.Request = "q" }) }, true},
+		"a restart of no slot":          {Request{Kind: RequestRestart, Slot: "db-9"}, nil, true},
+		"a restart of what never was":   {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.missing(2) }, true},
+		"a restart of what is gone":     {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil }, true},
+		"one that may be gone":          {Request{Kind: RequestRestart, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil; f.blind("the platform") }, false},
+		"a replacement of what is gone": {Request{Kind: RequestReplace, Slot: "db-2"}, func(f *fixture) { f.obs.Slots[2].Instance = nil }, false},
+		"one that is spent":             {Request{Kind: RequestRestart, Slot: "db-2", Spent: true}, nil, true},
+		"a word about what is open":     {Request{Kind: RequestResolve, Operation: "op"}, func(f *fixture) { f.op(2, operation.Acting, func(op *operation.Operation) { op.ID = "op" }) }, false},
+		"a word about what is over":     {Request{Kind: RequestResolve, Operation: "op"}, func(f *fixture) { f.op(2, operation.Done, func(op *operation.Operation) { op.ID = "op" }) }, true},
+		"a word about nothing":          {Request{Kind: RequestResolve, Operation: "op"}, nil, true},
+		"to go on":                      {Request{Kind: RequestRetry}, nil, true},
+	} {
+		f := newFixture(3, "none")
+		if c.edit != nil {
+			c.edit(f)
+		}
+		c.r.ID = "q"
+		f.obs.Requests = []Request{c.r}
+		if got := f.plan().Answered; slices.Contains(got, "q") != c.want {
+			t.Errorf("%s: answered %v", name, got)
+		}
+	}
+}
+
+// TestR103_ToGoOnIsAboutAFailedRollout, and leaves the state of another one as it is.
+func TestR103_ToGoOnIsAboutAFailedRollout(t *testing.T) {
+	for state, want := range map[operation.RolloutState]operation.RolloutState{operation.FailedState: operation.Running, operation.Running: operation.Running} {
+		f := newFixture(3, "none").want("B").rolling()
+		f.rec.Rollout.State, f.rec.Rollout.Reason = state, "before"
+		f.blind("the platform") // so that nothing else moves it
+		f.obs.Requests = []Request{{ID: "q", Kind: RequestRetry, Reason: "mended"}}
+		r := f.plan().Rollout
+		if said := strings.Contains(r.Reason, "mended"); r.State != want || said != (state == operation.FailedState) {
+			t.Errorf("%s: %s, %q", state, r.State, r.Reason)
+		}
+	}
+}
+
+// TestR139_WhoIsKeptBackIsNamed, with the field of the first one.
+func TestR139_WhoIsKeptBackIsNamed(t *testing.T) {
+	f := newFixture(4, "none").want("B")
+	for i := range 4 {
+		f.at(i, "B")
+	}
+	f.at(0, "A").at(1, "A").at(2, "A")
+	f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revisionOf(f.spec, "A")}, {Ordinal: 2, ExcludeFromRollout: true}, {Ordinal: 3, ExcludeFromRollout: true}}
+	f.spec.UpdatePolicy.Partition = 1
+	if slots, by := seenBy(f).excluded(); slots != "db-1, db-2" || by != "pinned_revision" {
+		t.Errorf("%q by %q", slots, by)
+	}
+	f.spec.Instances, f.spec.UpdatePolicy.Partition = nil, 0
+	if slots, by := seenBy(f).excluded(); slots != "" || by != "" {
+		t.Errorf("%q by %q", slots, by)
+	}
+}
+
+// TestTimingHasDefaults for what is left out, and keeps what is said.
+func TestTimingHasDefaults(t *testing.T) {
+	d := DefaultTiming()
+	d.Settle = d.MaxCallTimeout
+	if got := (Timing{}).OrDefault(); got != d {
+		t.Errorf("%+v", got)
+	}
+	said := Timing{StaleAfter: 1, MaxCallTimeout: 2, Settle: 3, UnknownDeadline: 4, LostAfter: 5}
+	if got := said.OrDefault(); got != said {
+		t.Errorf("%+v", got)
+	}
+	if got := (Timing{MaxCallTimeout: time.Hour}).OrDefault(); got.Settle != time.Hour {
+		t.Errorf("settles in %s", got.Settle)
+	}
+}
+
+// TestR65_WhatIsRefusedOftenIsLeftToAPerson, not a time sooner.
+func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
+	for n, want := range map[int]string{maxRefusals - 1: HoldDeferred, maxRefusals: HoldRefused} {
+		op := operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Failed, Cause: operation.CauseRefused, EndedAt: epoch}
+		w := &world{now: epoch}
+		h := w.holdsOfTries(candidate{m: &member{past: slices.Repeat([]operation.Operation{op}, n)}, kind: operation.Update, to: "B"}, look{})
+		if len(h) != 1 || h[0].Predicate != want {
+			t.Errorf("after %d: %+v, want %s", n, h, want)
+		}
+	}
+}
