@@ -38,6 +38,28 @@ type Asked struct {
 	At        time.Time `json:"at,omitzero"`
 }
 
+// Requests lists what was asked for and nothing was done about yet, oldest first; of all groups when
+// name is empty.
+func (c *Client) Requests(ctx context.Context, name string) ([]Asked, error) {
+	const doing = "list requests"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.operations.ListOperations(ctx, &apiv1.ListOperationsRequest{Group: name})
+	if err != nil {
+		return nil, c.wrap(doing, err)
+	}
+	return decodeAll[Asked](doing, r.GetRequestsJson())
+}
+
+// CancelRequest takes a request back that nothing was done about yet; changed is false when there is
+// none of that id. Kind Conflict when it is carried out already.
+func (c *Client) CancelRequest(ctx context.Context, id string) (changed bool, err error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	r, err := c.operations.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: id})
+	return r.GetChanged(), c.wrap("cancel request "+id, err)
+}
+
 // Operation is one Operation, or the request for one that waits in the queue.
 type Operation struct {
 	Operation *operation.Operation `json:"operation,omitempty"`

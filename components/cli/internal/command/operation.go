@@ -21,7 +21,7 @@ func (a *App) operationCommand() *cobra.Command {
 replacement, a deletion. It is recorded before anything is done, so that whoever
 leads next goes on where it stands.`,
 	}
-	c.AddCommand(a.operationList(), a.operationShow(), a.operationResolve())
+	c.AddCommand(a.operationList(), a.operationShow(), a.operationRequests(), a.operationCancel(), a.operationResolve())
 	return c
 }
 
@@ -42,6 +42,48 @@ func (a *App) operationList() *cobra.Command {
 	}
 	c.Flags().BoolVar(&all, "all", false, "also what has ended and is kept")
 	return c
+}
+
+func (a *App) operationRequests() *cobra.Command {
+	return &cobra.Command{
+		Use: "requests [GROUP]", Short: "List what was asked for and has not begun, oldest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `A restart or a replacement of a slot that was asked for waits here until nothing holds it:
+a quorum, a budget, a drain, a freeze. ` + "`cadre rollout plan GROUP`" + ` tells what each waits for.
+One whose CVM is gone or another by then is dropped.`,
+		Example: "  cadre operation requests\n  cadre operation requests postgres",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				list, err := cl.Requests(cmd.Context(), first(args))
+				if err != nil {
+					return err
+				}
+				return a.show(list, func(s render.Style) string { return render.Requests(s, list, a.now()) })
+			})
+		},
+	}
+}
+
+func (a *App) operationCancel() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel REQUEST", Short: "Take back a request that has not begun", Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Long: `REQUEST is an id of ` + "`cadre operation requests`" + `. What has begun goes on: a step is safest
+at its end.`,
+		Example: "  cadre operation cancel restart-0f3a...",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(cl *client.Client) error {
+				changed, err := cl.CancelRequest(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.show(map[string]any{"request_id": args[0], "changed": changed}, func(render.Style) string {
+					if !changed {
+						return fmt.Sprintf("no request %s waits: nothing is changed\n", args[0])
+					}
+					return fmt.Sprintf("request %s is taken back\n", args[0])
+				})
+			})
+		},
+	}
 }
 
 func (a *App) operationShow() *cobra.Command {

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,20 @@ func Operations(s Style, list []operation.Operation, now time.Time) string {
 		})
 	}
 	return s.Table([]string{"OPERATION", "SLOT", "ACTION", "PHASE", "FOR", "TOOK", "UNTIL", "REASON"}, rows)
+}
+
+// Requests is what was asked for and has not begun.
+func Requests(s Style, list []client.Asked, now time.Time) string {
+	if len(list) == 0 {
+		return "nothing waits to begin\n"
+	}
+	rows := [][]Cell{}
+	for _, q := range list {
+		rows = append(rows, []Cell{
+			C(q.ID), C(q.Kind), T(cmp.Or(q.Slot, q.Operation, q.Group), Bold), C(tell.Ago(now.Sub(q.At))), C(q.By), C(q.Reason),
+		})
+	}
+	return s.Table([]string{"REQUEST", "KIND", "ABOUT", "WAITS", "BY", "REASON"}, rows)
 }
 
 func ended(o operation.Operation, now time.Time) time.Time {

@@ -30,7 +30,49 @@ func (s *Server) ListOperations(ctx context.Context, req *apiv1.ListOperationsRe
 			return nil, err
 		}
 	}
+	for _, q := range all.waiting(req.GetGroup()) {
+		if err := appendJSON(&out.RequestsJson, q); err != nil {
+			return nil, err
+		}
+	}
 	return out, nil
+}
+
+// CancelRequest implements OperationService. What a leader began meanwhile goes on: it deletes the
+// request in the same transaction.
+func (s *Server) CancelRequest(ctx context.Context, req *apiv1.CancelRequestRequest) (*apiv1.CancelRequestResponse, error) {
+	all, err := s.readableOperations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id := req.GetRequestId()
+	q, ok := all.view.Queue[id]
+	if !ok || !all.mayKnow(q.Value) {
+		if op, err := all.find(id); err == nil && op.Request == id {
+			return nil, status.Errorf(codes.FailedPrecondition, "request %s is carried out already: `cadre operation show %s`", id, op.ID)
+		}
+		return &apiv1.CancelRequestResponse{}, nil
+	}
+	c, err := s.decider(ctx, store.QueuePrefix, "request_id", id)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := c.remove(ctx, store.QueueKey(id))
+	if changed && err == nil {
+		s.cfg.Log.Info("request taken back", "request", id, "kind", q.Value.Kind, "slot", q.Value.Slot, "by", c.by)
+	}
+	return &apiv1.CancelRequestResponse{Changed: changed}, err
+}
+
+// waiting are the requests about the group, "" for all, that nothing was done about yet, oldest first.
+func (k known) waiting(name string) (out []store.QueueRequest) {
+	for _, q := range k.view.Queue {
+		if k.mayKnow(q.Value) && (name == "" || k.groupOf(q.Value) == name) {
+			out = append(out, q.Value)
+		}
+	}
+	slices.SortFunc(out, func(a, b store.QueueRequest) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	return out
 }
 
 // GetOperation implements OperationService.
@@ -141,12 +183,11 @@ func (s *Server) readableOperations(ctx context.Context) (known, error) {
 	return out, nil
 }
 
-func (k known) mayKnow(q store.QueueRequest) bool {
-	if q.Group != "" {
-		return k.readable[q.Group]
-	}
-	record, ok := k.view.Slots[q.Slot]
-	return ok && k.readable[record.Value.Group]
+func (k known) mayKnow(q store.QueueRequest) bool { return k.readable[k.groupOf(q)] }
+
+// groupOf is the group that a request is about; "" where there is none.
+func (k known) groupOf(q store.QueueRequest) string {
+	return cmp.Or(q.Group, k.view.Slots[q.Slot].Value.Group)
 }
 
 // find gives the Operation with the id, or the only one whose id begins so.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,53 @@ func TestAReplacementNamesWhatIsLost(t *testing.T) {
 	// It is about this CVM, which nobody lists.
 	if got := a.queue(t)[out.GetRequestId()]; got.InstanceID != boundInstance || !got.Gone {
 		t.Errorf("%+v names no CVM", got)
+	}
+}
+
+// TestWhatWaitsIsListedAndTakenBack: until a leader began it.
+func TestWhatWaitsIsListedAndTakenBack(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	for _, id := range []string{"one", "two"} {
+		if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "leaks", RequestId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := func(name string) (ids []string) {
+		list, err := a.ListOperations(ctx, &apiv1.ListOperationsRequest{Group: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range list.GetRequestsJson() {
+			var q store.QueueRequest
+			if err := json.Unmarshal(text, &q); err != nil || q.InstanceID != boundInstance {
+				t.Errorf("%s: %v", text, err)
+			}
+			ids = append(ids, q.ID)
+		}
+		slices.Sort(ids) // both were asked for in the same millisecond, perhaps
+		return ids
+	}
+	if got := waiting("pg"); !slices.Equal(got, []string{"one", "two"}) || len(waiting("web")) != 0 {
+		t.Errorf("%v wait", got)
+	}
+	for _, want := range []bool{true, false} {
+		if out, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: "one"}); err != nil || out.GetChanged() != want {
+			t.Errorf("%v, %v, want %v", out, err, want)
+		}
+	}
+	if got := waiting(""); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("%v wait", got)
+	}
+	put(a, t, store.OperationKey("r1.1.pg-0"), operation.Operation{ID: "r1.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Restart, Request: "begun", Phase: operation.Draining, CreatedAt: time.Now()})
+	if _, err := a.CancelRequest(ctx, &apiv1.CancelRequestRequest{RequestId: "begun"}); status.Code(err) != codes.FailedPrecondition || !strings.Contains(message(err), "r1.1.pg-0") {
+		t.Errorf("what is carried out: %v", err)
+	}
+	if _, err := a.CancelRequest(as(t.Context(), "00000000-0000-4000-8000-000000000bad"), &apiv1.CancelRequestRequest{RequestId: "two"}); err == nil {
+		t.Error("a stranger takes a request back")
+	}
+	if got := waiting(""); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("%v wait", got)
 	}
 }
 

@@ -79,8 +79,10 @@ type ListOperationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each is the JSON of core/operation.Operation, newest first.
 	OperationsJson [][]byte `protobuf:"bytes,1,rep,name=operations_json,json=operationsJson,proto3" json:"operations_json,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Each is the JSON of a request at control/queue/ that nothing was done about yet, oldest first.
+	RequestsJson  [][]byte `protobuf:"bytes,2,rep,name=requests_json,json=requestsJson,proto3" json:"requests_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListOperationsResponse) Reset() {
@@ -120,6 +122,103 @@ func (x *ListOperationsResponse) GetOperationsJson() [][]byte {
 	return nil
 }
 
+func (x *ListOperationsResponse) GetRequestsJson() [][]byte {
+	if x != nil {
+		return x.RequestsJson
+	}
+	return nil
+}
+
+type CancelRequestRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request's id.
+	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRequestRequest) Reset() {
+	*x = CancelRequestRequest{}
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequestRequest) ProtoMessage() {}
+
+func (x *CancelRequestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequestRequest.ProtoReflect.Descriptor instead.
+func (*CancelRequestRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CancelRequestRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type CancelRequestResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False when there is no such request, or it was answered.
+	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRequestResponse) Reset() {
+	*x = CancelRequestResponse{}
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequestResponse) ProtoMessage() {}
+
+func (x *CancelRequestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequestResponse.ProtoReflect.Descriptor instead.
+func (*CancelRequestResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CancelRequestResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type GetOperationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An Operation, the beginning of its id that no other one has, or the id of the
@@ -131,7 +230,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[2]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -143,7 +242,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[2]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -156,7 +255,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{2}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetOperationRequest) GetOperation() string {
@@ -178,7 +277,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[3]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -190,7 +289,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[3]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -203,7 +302,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{3}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetOperationResponse) GetOperationJson() []byte {
@@ -235,7 +334,7 @@ type ResolveOperationRequest struct {
 
 func (x *ResolveOperationRequest) Reset() {
 	*x = ResolveOperationRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[4]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +346,7 @@ func (x *ResolveOperationRequest) String() string {
 func (*ResolveOperationRequest) ProtoMessage() {}
 
 func (x *ResolveOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[4]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +359,7 @@ func (x *ResolveOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveOperationRequest.ProtoReflect.Descriptor instead.
 func (*ResolveOperationRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{4}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResolveOperationRequest) GetOperation() string {
@@ -310,7 +409,7 @@ type ResolveOperationResponse struct {
 
 func (x *ResolveOperationResponse) Reset() {
 	*x = ResolveOperationResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[5]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +421,7 @@ func (x *ResolveOperationResponse) String() string {
 func (*ResolveOperationResponse) ProtoMessage() {}
 
 func (x *ResolveOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[5]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +434,7 @@ func (x *ResolveOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveOperationResponse.ProtoReflect.Descriptor instead.
 func (*ResolveOperationResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{5}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResolveOperationResponse) GetRequestId() string {
@@ -372,7 +471,7 @@ type ReplaceInstanceRequest struct {
 
 func (x *ReplaceInstanceRequest) Reset() {
 	*x = ReplaceInstanceRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +483,7 @@ func (x *ReplaceInstanceRequest) String() string {
 func (*ReplaceInstanceRequest) ProtoMessage() {}
 
 func (x *ReplaceInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[6]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +496,7 @@ func (x *ReplaceInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceInstanceRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{6}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReplaceInstanceRequest) GetSlot() string {
@@ -444,7 +543,7 @@ type ReplaceInstanceResponse struct {
 
 func (x *ReplaceInstanceResponse) Reset() {
 	*x = ReplaceInstanceResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[7]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +555,7 @@ func (x *ReplaceInstanceResponse) String() string {
 func (*ReplaceInstanceResponse) ProtoMessage() {}
 
 func (x *ReplaceInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[7]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +568,7 @@ func (x *ReplaceInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceInstanceResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{7}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReplaceInstanceResponse) GetRequestId() string {
@@ -525,7 +624,7 @@ type RetryRolloutRequest struct {
 
 func (x *RetryRolloutRequest) Reset() {
 	*x = RetryRolloutRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[8]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +636,7 @@ func (x *RetryRolloutRequest) String() string {
 func (*RetryRolloutRequest) ProtoMessage() {}
 
 func (x *RetryRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[8]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +649,7 @@ func (x *RetryRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRolloutRequest.ProtoReflect.Descriptor instead.
 func (*RetryRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{8}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RetryRolloutRequest) GetGroup() string {
@@ -588,7 +687,7 @@ type RetryRolloutResponse struct {
 
 func (x *RetryRolloutResponse) Reset() {
 	*x = RetryRolloutResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[9]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +699,7 @@ func (x *RetryRolloutResponse) String() string {
 func (*RetryRolloutResponse) ProtoMessage() {}
 
 func (x *RetryRolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[9]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +712,7 @@ func (x *RetryRolloutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRolloutResponse.ProtoReflect.Descriptor instead.
 func (*RetryRolloutResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{9}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RetryRolloutResponse) GetChanged() bool {
@@ -660,7 +759,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +771,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[10]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +784,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{10}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteGroupRequest) GetGroup() string {
@@ -743,7 +842,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +854,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[11]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +867,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{11}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteGroupResponse) GetChanged() bool {
@@ -801,7 +900,7 @@ type ListAdoptableRequest struct {
 
 func (x *ListAdoptableRequest) Reset() {
 	*x = ListAdoptableRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +912,7 @@ func (x *ListAdoptableRequest) String() string {
 func (*ListAdoptableRequest) ProtoMessage() {}
 
 func (x *ListAdoptableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +925,7 @@ func (x *ListAdoptableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdoptableRequest.ProtoReflect.Descriptor instead.
 func (*ListAdoptableRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{12}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListAdoptableRequest) GetGroup() string {
@@ -847,7 +946,7 @@ type ListAdoptableResponse struct {
 
 func (x *ListAdoptableResponse) Reset() {
 	*x = ListAdoptableResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +958,7 @@ func (x *ListAdoptableResponse) String() string {
 func (*ListAdoptableResponse) ProtoMessage() {}
 
 func (x *ListAdoptableResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +971,7 @@ func (x *ListAdoptableResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdoptableResponse.ProtoReflect.Descriptor instead.
 func (*ListAdoptableResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{13}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAdoptableResponse) GetAdoptableJson() [][]byte {
@@ -894,7 +993,7 @@ type AdoptGroupRequest struct {
 
 func (x *AdoptGroupRequest) Reset() {
 	*x = AdoptGroupRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1005,7 @@ func (x *AdoptGroupRequest) String() string {
 func (*AdoptGroupRequest) ProtoMessage() {}
 
 func (x *AdoptGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1018,7 @@ func (x *AdoptGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptGroupRequest.ProtoReflect.Descriptor instead.
 func (*AdoptGroupRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{14}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AdoptGroupRequest) GetGroup() string {
@@ -954,7 +1053,7 @@ type AdoptMember struct {
 
 func (x *AdoptMember) Reset() {
 	*x = AdoptMember{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1065,7 @@ func (x *AdoptMember) String() string {
 func (*AdoptMember) ProtoMessage() {}
 
 func (x *AdoptMember) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1078,7 @@ func (x *AdoptMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptMember.ProtoReflect.Descriptor instead.
 func (*AdoptMember) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{15}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AdoptMember) GetSlot() string {
@@ -1014,7 +1113,7 @@ type AdoptGroupResponse struct {
 
 func (x *AdoptGroupResponse) Reset() {
 	*x = AdoptGroupResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1125,7 @@ func (x *AdoptGroupResponse) String() string {
 func (*AdoptGroupResponse) ProtoMessage() {}
 
 func (x *AdoptGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1138,7 @@ func (x *AdoptGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptGroupResponse.ProtoReflect.Descriptor instead.
 func (*AdoptGroupResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{16}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AdoptGroupResponse) GetChanged() bool {
@@ -1063,9 +1162,15 @@ const file_cadre_api_v1_operations_proto_rawDesc = "" +
 	"\x1dcadre/api/v1/operations.proto\x12\fcadre.api.v1\"?\n" +
 	"\x15ListOperationsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x10\n" +
-	"\x03all\x18\x02 \x01(\bR\x03all\"A\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\"f\n" +
 	"\x16ListOperationsResponse\x12'\n" +
-	"\x0foperations_json\x18\x01 \x03(\fR\x0eoperationsJson\"3\n" +
+	"\x0foperations_json\x18\x01 \x03(\fR\x0eoperationsJson\x12#\n" +
+	"\rrequests_json\x18\x02 \x03(\fR\frequestsJson\"5\n" +
+	"\x14CancelRequestRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\"1\n" +
+	"\x15CancelRequestResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\"3\n" +
 	"\x13GetOperationRequest\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\"`\n" +
 	"\x14GetOperationResponse\x12%\n" +
@@ -1135,11 +1240,12 @@ const file_cadre_api_v1_operations_proto_rawDesc = "" +
 	"\fcompose_hash\x18\x03 \x01(\tR\vcomposeHash\"D\n" +
 	"\x12AdoptGroupResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x14\n" +
-	"\x05slots\x18\x02 \x03(\tR\x05slots2\xdf\x05\n" +
+	"\x05slots\x18\x02 \x03(\tR\x05slots2\xb9\x06\n" +
 	"\x10OperationService\x12[\n" +
 	"\x0eListOperations\x12#.cadre.api.v1.ListOperationsRequest\x1a$.cadre.api.v1.ListOperationsResponse\x12U\n" +
 	"\fGetOperation\x12!.cadre.api.v1.GetOperationRequest\x1a\".cadre.api.v1.GetOperationResponse\x12a\n" +
-	"\x10ResolveOperation\x12%.cadre.api.v1.ResolveOperationRequest\x1a&.cadre.api.v1.ResolveOperationResponse\x12^\n" +
+	"\x10ResolveOperation\x12%.cadre.api.v1.ResolveOperationRequest\x1a&.cadre.api.v1.ResolveOperationResponse\x12X\n" +
+	"\rCancelRequest\x12\".cadre.api.v1.CancelRequestRequest\x1a#.cadre.api.v1.CancelRequestResponse\x12^\n" +
 	"\x0fReplaceInstance\x12$.cadre.api.v1.ReplaceInstanceRequest\x1a%.cadre.api.v1.ReplaceInstanceResponse\x12U\n" +
 	"\fRetryRollout\x12!.cadre.api.v1.RetryRolloutRequest\x1a\".cadre.api.v1.RetryRolloutResponse\x12R\n" +
 	"\vDeleteGroup\x12 .cadre.api.v1.DeleteGroupRequest\x1a!.cadre.api.v1.DeleteGroupResponse\x12X\n" +
@@ -1159,46 +1265,50 @@ func file_cadre_api_v1_operations_proto_rawDescGZIP() []byte {
 	return file_cadre_api_v1_operations_proto_rawDescData
 }
 
-var file_cadre_api_v1_operations_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_cadre_api_v1_operations_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_cadre_api_v1_operations_proto_goTypes = []any{
 	(*ListOperationsRequest)(nil),    // 0: cadre.api.v1.ListOperationsRequest
 	(*ListOperationsResponse)(nil),   // 1: cadre.api.v1.ListOperationsResponse
-	(*GetOperationRequest)(nil),      // 2: cadre.api.v1.GetOperationRequest
-	(*GetOperationResponse)(nil),     // 3: cadre.api.v1.GetOperationResponse
-	(*ResolveOperationRequest)(nil),  // 4: cadre.api.v1.ResolveOperationRequest
-	(*ResolveOperationResponse)(nil), // 5: cadre.api.v1.ResolveOperationResponse
-	(*ReplaceInstanceRequest)(nil),   // 6: cadre.api.v1.ReplaceInstanceRequest
-	(*ReplaceInstanceResponse)(nil),  // 7: cadre.api.v1.ReplaceInstanceResponse
-	(*RetryRolloutRequest)(nil),      // 8: cadre.api.v1.RetryRolloutRequest
-	(*RetryRolloutResponse)(nil),     // 9: cadre.api.v1.RetryRolloutResponse
-	(*DeleteGroupRequest)(nil),       // 10: cadre.api.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),      // 11: cadre.api.v1.DeleteGroupResponse
-	(*ListAdoptableRequest)(nil),     // 12: cadre.api.v1.ListAdoptableRequest
-	(*ListAdoptableResponse)(nil),    // 13: cadre.api.v1.ListAdoptableResponse
-	(*AdoptGroupRequest)(nil),        // 14: cadre.api.v1.AdoptGroupRequest
-	(*AdoptMember)(nil),              // 15: cadre.api.v1.AdoptMember
-	(*AdoptGroupResponse)(nil),       // 16: cadre.api.v1.AdoptGroupResponse
+	(*CancelRequestRequest)(nil),     // 2: cadre.api.v1.CancelRequestRequest
+	(*CancelRequestResponse)(nil),    // 3: cadre.api.v1.CancelRequestResponse
+	(*GetOperationRequest)(nil),      // 4: cadre.api.v1.GetOperationRequest
+	(*GetOperationResponse)(nil),     // 5: cadre.api.v1.GetOperationResponse
+	(*ResolveOperationRequest)(nil),  // 6: cadre.api.v1.ResolveOperationRequest
+	(*ResolveOperationResponse)(nil), // 7: cadre.api.v1.ResolveOperationResponse
+	(*ReplaceInstanceRequest)(nil),   // 8: cadre.api.v1.ReplaceInstanceRequest
+	(*ReplaceInstanceResponse)(nil),  // 9: cadre.api.v1.ReplaceInstanceResponse
+	(*RetryRolloutRequest)(nil),      // 10: cadre.api.v1.RetryRolloutRequest
+	(*RetryRolloutResponse)(nil),     // 11: cadre.api.v1.RetryRolloutResponse
+	(*DeleteGroupRequest)(nil),       // 12: cadre.api.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),      // 13: cadre.api.v1.DeleteGroupResponse
+	(*ListAdoptableRequest)(nil),     // 14: cadre.api.v1.ListAdoptableRequest
+	(*ListAdoptableResponse)(nil),    // 15: cadre.api.v1.ListAdoptableResponse
+	(*AdoptGroupRequest)(nil),        // 16: cadre.api.v1.AdoptGroupRequest
+	(*AdoptMember)(nil),              // 17: cadre.api.v1.AdoptMember
+	(*AdoptGroupResponse)(nil),       // 18: cadre.api.v1.AdoptGroupResponse
 }
 var file_cadre_api_v1_operations_proto_depIdxs = []int32{
-	15, // 0: cadre.api.v1.AdoptGroupRequest.members:type_name -> cadre.api.v1.AdoptMember
+	17, // 0: cadre.api.v1.AdoptGroupRequest.members:type_name -> cadre.api.v1.AdoptMember
 	0,  // 1: cadre.api.v1.OperationService.ListOperations:input_type -> cadre.api.v1.ListOperationsRequest
-	2,  // 2: cadre.api.v1.OperationService.GetOperation:input_type -> cadre.api.v1.GetOperationRequest
-	4,  // 3: cadre.api.v1.OperationService.ResolveOperation:input_type -> cadre.api.v1.ResolveOperationRequest
-	6,  // 4: cadre.api.v1.OperationService.ReplaceInstance:input_type -> cadre.api.v1.ReplaceInstanceRequest
-	8,  // 5: cadre.api.v1.OperationService.RetryRollout:input_type -> cadre.api.v1.RetryRolloutRequest
-	10, // 6: cadre.api.v1.OperationService.DeleteGroup:input_type -> cadre.api.v1.DeleteGroupRequest
-	12, // 7: cadre.api.v1.OperationService.ListAdoptable:input_type -> cadre.api.v1.ListAdoptableRequest
-	14, // 8: cadre.api.v1.OperationService.AdoptGroup:input_type -> cadre.api.v1.AdoptGroupRequest
-	1,  // 9: cadre.api.v1.OperationService.ListOperations:output_type -> cadre.api.v1.ListOperationsResponse
-	3,  // 10: cadre.api.v1.OperationService.GetOperation:output_type -> cadre.api.v1.GetOperationResponse
-	5,  // 11: cadre.api.v1.OperationService.ResolveOperation:output_type -> cadre.api.v1.ResolveOperationResponse
-	7,  // 12: cadre.api.v1.OperationService.ReplaceInstance:output_type -> cadre.api.v1.ReplaceInstanceResponse
-	9,  // 13: cadre.api.v1.OperationService.RetryRollout:output_type -> cadre.api.v1.RetryRolloutResponse
-	11, // 14: cadre.api.v1.OperationService.DeleteGroup:output_type -> cadre.api.v1.DeleteGroupResponse
-	13, // 15: cadre.api.v1.OperationService.ListAdoptable:output_type -> cadre.api.v1.ListAdoptableResponse
-	16, // 16: cadre.api.v1.OperationService.AdoptGroup:output_type -> cadre.api.v1.AdoptGroupResponse
-	9,  // [9:17] is the sub-list for method output_type
-	1,  // [1:9] is the sub-list for method input_type
+	4,  // 2: cadre.api.v1.OperationService.GetOperation:input_type -> cadre.api.v1.GetOperationRequest
+	6,  // 3: cadre.api.v1.OperationService.ResolveOperation:input_type -> cadre.api.v1.ResolveOperationRequest
+	2,  // 4: cadre.api.v1.OperationService.CancelRequest:input_type -> cadre.api.v1.CancelRequestRequest
+	8,  // 5: cadre.api.v1.OperationService.ReplaceInstance:input_type -> cadre.api.v1.ReplaceInstanceRequest
+	10, // 6: cadre.api.v1.OperationService.RetryRollout:input_type -> cadre.api.v1.RetryRolloutRequest
+	12, // 7: cadre.api.v1.OperationService.DeleteGroup:input_type -> cadre.api.v1.DeleteGroupRequest
+	14, // 8: cadre.api.v1.OperationService.ListAdoptable:input_type -> cadre.api.v1.ListAdoptableRequest
+	16, // 9: cadre.api.v1.OperationService.AdoptGroup:input_type -> cadre.api.v1.AdoptGroupRequest
+	1,  // 10: cadre.api.v1.OperationService.ListOperations:output_type -> cadre.api.v1.ListOperationsResponse
+	5,  // 11: cadre.api.v1.OperationService.GetOperation:output_type -> cadre.api.v1.GetOperationResponse
+	7,  // 12: cadre.api.v1.OperationService.ResolveOperation:output_type -> cadre.api.v1.ResolveOperationResponse
+	3,  // 13: cadre.api.v1.OperationService.CancelRequest:output_type -> cadre.api.v1.CancelRequestResponse
+	9,  // 14: cadre.api.v1.OperationService.ReplaceInstance:output_type -> cadre.api.v1.ReplaceInstanceResponse
+	11, // 15: cadre.api.v1.OperationService.RetryRollout:output_type -> cadre.api.v1.RetryRolloutResponse
+	13, // 16: cadre.api.v1.OperationService.DeleteGroup:output_type -> cadre.api.v1.DeleteGroupResponse
+	15, // 17: cadre.api.v1.OperationService.ListAdoptable:output_type -> cadre.api.v1.ListAdoptableResponse
+	18, // 18: cadre.api.v1.OperationService.AdoptGroup:output_type -> cadre.api.v1.AdoptGroupResponse
+	10, // [10:19] is the sub-list for method output_type
+	1,  // [1:10] is the sub-list for method input_type
 	1,  // [1:1] is the sub-list for extension type_name
 	1,  // [1:1] is the sub-list for extension extendee
 	0,  // [0:1] is the sub-list for field type_name
@@ -1215,7 +1325,7 @@ func file_cadre_api_v1_operations_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_operations_proto_rawDesc), len(file_cadre_api_v1_operations_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

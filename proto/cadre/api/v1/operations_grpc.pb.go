@@ -22,6 +22,7 @@ const (
 	OperationService_ListOperations_FullMethodName   = "/cadre.api.v1.OperationService/ListOperations"
 	OperationService_GetOperation_FullMethodName     = "/cadre.api.v1.OperationService/GetOperation"
 	OperationService_ResolveOperation_FullMethodName = "/cadre.api.v1.OperationService/ResolveOperation"
+	OperationService_CancelRequest_FullMethodName    = "/cadre.api.v1.OperationService/CancelRequest"
 	OperationService_ReplaceInstance_FullMethodName  = "/cadre.api.v1.OperationService/ReplaceInstance"
 	OperationService_RetryRollout_FullMethodName     = "/cadre.api.v1.OperationService/RetryRollout"
 	OperationService_DeleteGroup_FullMethodName      = "/cadre.api.v1.OperationService/DeleteGroup"
@@ -44,6 +45,8 @@ type OperationServiceClient interface {
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error)
 	// ResolveOperation says what became of a platform call that nobody can tell.
 	ResolveOperation(ctx context.Context, in *ResolveOperationRequest, opts ...grpc.CallOption) (*ResolveOperationResponse, error)
+	// CancelRequest takes back a request that nothing was done about yet.
+	CancelRequest(ctx context.Context, in *CancelRequestRequest, opts ...grpc.CallOption) (*CancelRequestResponse, error)
 	// ReplaceInstance asks for a new CVM with a new disk for a Slot.
 	ReplaceInstance(ctx context.Context, in *ReplaceInstanceRequest, opts ...grpc.CallOption) (*ReplaceInstanceResponse, error)
 	// RetryRollout lets a group's rollout go on that has failed.
@@ -89,6 +92,16 @@ func (c *operationServiceClient) ResolveOperation(ctx context.Context, in *Resol
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResolveOperationResponse)
 	err := c.cc.Invoke(ctx, OperationService_ResolveOperation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operationServiceClient) CancelRequest(ctx context.Context, in *CancelRequestRequest, opts ...grpc.CallOption) (*CancelRequestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelRequestResponse)
+	err := c.cc.Invoke(ctx, OperationService_CancelRequest_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +173,8 @@ type OperationServiceServer interface {
 	GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error)
 	// ResolveOperation says what became of a platform call that nobody can tell.
 	ResolveOperation(context.Context, *ResolveOperationRequest) (*ResolveOperationResponse, error)
+	// CancelRequest takes back a request that nothing was done about yet.
+	CancelRequest(context.Context, *CancelRequestRequest) (*CancelRequestResponse, error)
 	// ReplaceInstance asks for a new CVM with a new disk for a Slot.
 	ReplaceInstance(context.Context, *ReplaceInstanceRequest) (*ReplaceInstanceResponse, error)
 	// RetryRollout lets a group's rollout go on that has failed.
@@ -189,6 +204,9 @@ func (UnimplementedOperationServiceServer) GetOperation(context.Context, *GetOpe
 }
 func (UnimplementedOperationServiceServer) ResolveOperation(context.Context, *ResolveOperationRequest) (*ResolveOperationResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ResolveOperation not implemented")
+}
+func (UnimplementedOperationServiceServer) CancelRequest(context.Context, *CancelRequestRequest) (*CancelRequestResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method CancelRequest not implemented")
 }
 func (UnimplementedOperationServiceServer) ReplaceInstance(context.Context, *ReplaceInstanceRequest) (*ReplaceInstanceResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ReplaceInstance not implemented")
@@ -276,6 +294,24 @@ func _OperationService_ResolveOperation_Handler(srv interface{}, ctx context.Con
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OperationServiceServer).ResolveOperation(ctx, req.(*ResolveOperationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperationService_CancelRequest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelRequestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperationServiceServer).CancelRequest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperationService_CancelRequest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperationServiceServer).CancelRequest(ctx, req.(*CancelRequestRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -388,6 +424,10 @@ var OperationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResolveOperation",
 			Handler:    _OperationService_ResolveOperation_Handler,
+		},
+		{
+			MethodName: "CancelRequest",
+			Handler:    _OperationService_CancelRequest_Handler,
 		},
 		{
 			MethodName: "ReplaceInstance",
