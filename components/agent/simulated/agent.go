@@ -33,9 +33,10 @@ type (
 	Changer = driver.Changer
 	// View is what a Driver sees.
 	View = driver.View
-	// TransferRequest and Transferred are a hand-over of leadership, asked for and made.
+	// TransferRequest asks for a hand-over of leadership.
 	TransferRequest = driver.TransferRequest
-	Transferred     = driver.Transferred
+	// Transferred is one that was made.
+	Transferred = driver.Transferred
 	// Commands run hooks, and restart services.
 	Commands = lifecycle.Commands
 	// Hook is one of the order at work.
