@@ -1,6 +1,9 @@
 package rollout
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestR120_WhenAFleetIsDark: from so many agents on, and from so great a share that is silent.
 func TestR120_WhenAFleetIsDark(t *testing.T) {
@@ -17,7 +20,7 @@ func TestR120_WhenAFleetIsDark(t *testing.T) {
 		"too few":             {Fleet{Expected: darkFrom - 1}, false},
 		"more than expected":  {Fleet{Expected: large, Heard: large + 1}, false},
 	} {
-		if got := c.f.dark(); got != c.want {
+		if got := c.f.dark(time.Time{}); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
