@@ -72,14 +72,13 @@ func (m *commands) Restart(ctx context.Context, _ string) error {
 		w.mu.Unlock()
 		return errGone
 	}
-	booting := c.booting
 	c.starting = true
 	w.standLocked(c.group(), restarted)
 	w.mu.Unlock()
 	time.AfterFunc(startTakes, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if c.booting == booting {
+		if c.boot == m.r.boot {
 			c.starting, c.hung = false, false
 			w.standLocked(c.group(), restarted)
 		}

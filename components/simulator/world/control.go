@@ -54,7 +54,7 @@ func (k *control) Report(ctx context.Context, req *controlv1.ReportRequest, _ ..
 func (p *process) wake(slot string, r *controlv1.WakeRequest) {
 	w := p.w
 	w.mu.Lock()
-	c := w.cvms[Cluster+"-"+slot]
+	c := w.cvmLocked(slot)
 	var to *worker
 	if c != nil && slices.Contains(w.heardByLocked(c), p) {
 		to = c.worker

@@ -3,27 +3,25 @@ package world
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	agent "cadre.dev/agent/simulated"
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
-	"cadre.dev/platform"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 )
 
-// cvm is a CVM with the agent and the workload in it. Guarded by World.mu, but for disk.
+// cvm is what runs in a CVM: the agent and the workload. Guarded by World.mu, but for disk.
 type cvm struct {
-	platform.Instance
+	*cloud.CVM[*cvm]
 
+	w    *World
 	slot string
-	// next is the hash of what it boots, or booted last.
-	next string
-	// boot names its Boot while it runs; bootAt is since when. booting counts, so that a
-	// restart within a restart counts once.
-	boot    string
-	bootAt  time.Time
-	booting int
+	// boot names its Boot while it runs; bootAt is since when.
+	boot   string
+	bootAt time.Time
 	// off ends what runs in it; nil: nothing does.
 	off context.CancelFunc
 	// admitted: some coordinator let this Boot in.
@@ -57,7 +55,8 @@ func (c *cvm) ill() bool { return c.sick > 0 || c.hung || c.starting }
 // their agents look.
 func (w *World) standLocked(name, why string) {
 	for range 2 { // who is well may let others in
-		for _, c := range w.sortedLocked() {
+		for _, one := range w.cloud.AllLocked() {
+			c := one.Guest
 			if c.group() == name {
 				w.enterLocked(c)
 				c.well = c.boot != "" && c.admitted && !c.ill() && w.workloads[name].started(c)
@@ -65,7 +64,8 @@ func (w *World) standLocked(name, why string) {
 		}
 		w.electLocked(name, why)
 	}
-	for _, c := range w.sortedLocked() {
+	for _, one := range w.cloud.AllLocked() {
+		c := one.Guest
 		if c.group() == name && c.worker != nil {
 			c.worker.agent.Kick()
 		}
@@ -93,47 +93,37 @@ const (
 )
 
 func (w *World) wellLocked(slot string) bool {
-	c := w.cvms[Cluster+"-"+slot]
+	c := w.cvmLocked(slot)
 	return c != nil && c.well
 }
 
-// bootLocked takes the CVM down and brings it up with what hash names, after a while.
-func (w *World) bootLocked(c *cvm, hash string) {
-	w.stopLocked(c, "restarts")
-	c.InProgress, c.Status, c.next = true, "updating", hash
-	c.booting++
-	mine := c.booting
-	time.AfterFunc(bootTakes, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if c.booting != mine || w.cvms[c.Name] != c {
-			return
-		}
-		w.boots++
-		c.InProgress, c.Status, c.ComposeHash, c.UpdatedAt = false, "running", hash, time.Now()
-		c.boot, c.bootAt, c.hung, c.starting = fmt.Sprintf("boot-%d", w.boots), time.Now(), false, false
-		c.off = w.spawn(func(ctx context.Context) { w.live(ctx, c) })
-	})
+// guest is what is to run in a CVM that is made.
+func (w *World) guest(one *cloud.CVM[*cvm]) *cvm {
+	return &cvm{CVM: one, w: w, slot: strings.TrimPrefix(one.Name, Cluster+"-")}
 }
 
-// haltLocked stops the CVM, as its host's death does: nobody but a call starts it again.
-func (w *World) haltLocked(c *cvm) {
-	w.stopLocked(c, "stopped")
-	c.InProgress, c.Status, c.ComposeHash, c.UpdatedAt = false, "stopped", c.next, time.Now()
-	c.booting++
+// cvmLocked is that of the Slot; nil: there is none.
+func (w *World) cvmLocked(slot string) *cvm {
+	if one := w.cloud.NamedLocked(Cluster + "-" + slot); one != nil {
+		return one.Guest
+	}
+	return nil
 }
 
-// deleted is why a CVM goes by a call.
-const deleted = "deleted"
+// Boots begins a Boot.
+func (c *cvm) Boots() {
+	w := c.w
+	w.boots++
+	c.boot, c.bootAt, c.hung, c.starting = fmt.Sprintf("boot-%d", w.boots), time.Now(), false, false
+	c.off = w.spawn(func(ctx context.Context) { w.live(ctx, c) })
+}
 
-// removeLocked takes the CVM and its disk away.
-func (w *World) removeLocked(c *cvm, why string) {
-	w.stopLocked(c, why)
-	delete(w.cvms, c.Name)
-	w.sorted = nil
-	if cluster := w.workloads[c.group()]; why == deleted && !cluster.changes() {
+// Ends ends it. Members of a cluster without a set of its own leave that with their CVMs.
+func (c *cvm) Ends(why string) {
+	c.w.stopLocked(c, why)
+	if cluster := c.w.workloads[c.group()]; why == cloud.Deleted && !cluster.changes() {
 		cluster.leave(c.slot)
-		w.standLocked(c.group(), why)
+		c.w.standLocked(c.group(), why)
 	}
 }
 
@@ -142,7 +132,7 @@ func (w *World) ail(ctx context.Context, f plan.Fault, slots ...string) {
 	var all []*cvm
 	w.mu.Lock()
 	for _, slot := range slots {
-		if c := w.cvms[Cluster+"-"+slot]; c != nil {
+		if c := w.cvmLocked(slot); c != nil {
 			all = append(all, c)
 		}
 	}
@@ -178,7 +168,7 @@ func (w *World) hang(ctx context.Context, f plan.Fault) {
 	hangs := func(yes bool) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		c := w.cvms[Cluster+"-"+f.Target]
+		c := w.cvmLocked(f.Target)
 		if c == nil || c.boot == "" || c.hung == yes {
 			return false
 		}
@@ -195,7 +185,7 @@ func (w *World) hang(ctx context.Context, f plan.Fault) {
 // crashAgent ends a member's agent, which starts again after a while.
 func (w *World) crashAgent(ctx context.Context, f plan.Fault) {
 	w.mu.Lock()
-	if c := w.cvms[Cluster+"-"+f.Target]; c != nil && c.worker != nil {
+	if c := w.cvmLocked(f.Target); c != nil && c.worker != nil {
 		c.worker.die()
 	}
 	w.mu.Unlock()
@@ -207,9 +197,9 @@ func (w *World) third() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
-	for n, c := range w.sortedLocked() {
+	for n, one := range w.cloud.AllLocked() {
 		if n%3 == 0 {
-			out = append(out, c.slot)
+			out = append(out, one.Guest.slot)
 		}
 	}
 	return out
@@ -219,15 +209,15 @@ func (w *World) third() []string {
 func (w *World) strike(slot string, kind plan.FaultKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.cvms[Cluster+"-"+slot]
+	c := w.cvmLocked(slot)
 	switch {
 	case c == nil:
 	case kind == plan.Reboot:
-		w.bootLocked(c, c.next)
+		w.cloud.RebootLocked(c.CVM)
 	case kind == plan.Halt:
-		w.haltLocked(c)
+		w.cloud.HaltLocked(c.CVM)
 	default:
-		w.removeLocked(c, "lost")
+		w.cloud.RemoveLocked(c.CVM, "lost")
 		w.noteLocked(trace.Event{Kind: trace.Lost, By: "fault", Group: c.group(), Slot: slot})
 	}
 }

@@ -93,7 +93,7 @@ func (w *World) keep(ctx context.Context, slot string) {
 		life, end := context.WithCancel(ctx)
 		p := &process{w: w, slot: slot, end: end, off: off}
 		p.coordinator = simulated.New(simulated.Config{
-			Cluster: Cluster, Slot: slot, OwnApp: ownApp, Store: storeLink{w.store, w, p}, Platform: &platformLink{w: w, p: p},
+			Cluster: Cluster, Slot: slot, OwnApp: ownApp, Store: storeLink{w.store, w, p}, Platform: w.linkOf(p),
 			Images: policy.ImagePolicy{}, Now: p.now, Failpoint: p.failpoint, Passed: w.passed,
 			Wake: p.wake, Log: w.log.With("self", slot),
 		})

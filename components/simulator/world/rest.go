@@ -199,7 +199,8 @@ func (w *World) settle(resting map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := trace.Event{Kind: trace.Settled, By: "operator", Resting: resting, Faults: w.faults, Steps: w.steps}
-	for _, c := range w.sortedLocked() {
+	for _, one := range w.cloud.AllLocked() {
+		c := one.Guest
 		e.CVMs = append(e.CVMs, trace.CVM{Name: c.Name, VMUUID: c.VMUUID, InstanceID: c.InstanceID, Hash: c.ComposeHash})
 	}
 	w.noteLocked(e)

@@ -98,7 +98,8 @@ func (w *World) enterConsulLocked(cluster *workload, c *cvm) {
 		}
 	default:
 		var up []string
-		for _, other := range w.sortedLocked() {
+		for _, one := range w.cloud.AllLocked() {
+			other := one.Guest
 			if other.group() == c.group() && other.joined && other.well || other == c {
 				up = append(up, other.slot)
 			}
@@ -134,12 +135,12 @@ func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 		cluster.join(change.Slot)
 	case group.SetRemove:
 		cluster.leave(change.Slot)
-		if out := w.cvms[Cluster+"-"+change.Slot]; out != nil {
+		if out := w.cvmLocked(change.Slot); out != nil {
 			out.outAt = time.Now()
 		}
 	}
 	w.listedLocked(c.group(), c.slot)
-	if gone := w.cvms[Cluster+"-"+change.Slot]; gone != nil && !cluster.started(gone) {
+	if gone := w.cvmLocked(change.Slot); gone != nil && !cluster.started(gone) {
 		gone.joined, gone.well = false, false
 		w.electLocked(c.group(), "taken out of the set")
 	}
@@ -149,7 +150,7 @@ func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 
 // caughtUpLocked reports that a learner may get its vote.
 func (w *World) caughtUpLocked(cluster *workload, slot string) bool {
-	c := w.cvms[Cluster+"-"+slot]
+	c := w.cvmLocked(slot)
 	return slices.Contains(cluster.learners, slot) && c != nil && c.well && time.Since(c.joinedAt) >= catchesUp
 }
 

@@ -59,7 +59,8 @@ func (w *World) electLocked(name, why string) {
 func (w *World) serveLocked(name, why string, elected bool) {
 	cluster := w.workloads[name]
 	votes := cluster.votes()
-	for _, c := range w.sortedLocked() {
+	for _, one := range w.cloud.AllLocked() {
+		c := one.Guest
 		if c.group() != name {
 			continue
 		}

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"cadre.dev/coordinator/simulated/cloud"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/simulator/plan"
@@ -32,13 +32,9 @@ type World struct {
 	mu sync.Mutex
 	// All below are guarded by mu.
 	trace trace.Trace
-	// cvms by name on the platform; taken counts those that were ever made.
-	cvms  map[string]*cvm
-	taken int
-	// sorted are the CVMs by name, those of each group behind one another; nil after one came or
-	// went.
-	sorted []*cvm
-	calls  int
+	// cloud has the CVMs; calls counts what it was asked to do.
+	cloud *cloud.Cloud[*cvm]
+	calls int
 	// boots counts the Boots of all CVMs, asked how often they asked to be admitted.
 	boots int
 	asked uint64
@@ -77,10 +73,11 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 	w := &World{
 		full: full,
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
-		cvms: map[string]*cvm{}, workloads: map[string]*workload{}, coordinators: map[string]*process{},
+		workloads: map[string]*workload{}, coordinators: map[string]*process{},
 		cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
 		spawn: func(func(context.Context)) context.CancelFunc { return func() {} },
 	}
+	w.cloud = cloud.New(cloud.Config[*cvm]{Lock: &w.mu, Guest: w.guest, BootTakes: bootTakes, Settle: settle})
 	for _, g := range p.Groups {
 		w.workloads[g.Name] = &workload{kind: g.Workload, epoch: 1}
 	}
@@ -225,16 +222,4 @@ func (w *World) Run(ctx context.Context) {
 	}
 	all.Go(func() { w.misfortunes(ctx) })
 	all.Wait()
-}
-
-// sortedLocked are the CVMs, by name. The caller changes no element: it is made anew when a CVM
-// comes or goes.
-func (w *World) sortedLocked() []*cvm {
-	if w.sorted == nil {
-		w.sorted = make([]*cvm, 0, len(w.cvms))
-		for _, name := range slices.Sorted(maps.Keys(w.cvms)) {
-			w.sorted = append(w.sorted, w.cvms[name])
-		}
-	}
-	return w.sorted
 }
