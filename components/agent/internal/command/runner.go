@@ -79,10 +79,15 @@ func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limi
 
 // RunUntil is Run that waits for a service which takes no commands yet.
 func (r *Runner) RunUntil(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
+	return untilThere(ctx, func() error { return r.Run(ctx, a, env, limit) })
+}
+
+// untilThere tries until a container is there to take it, or ctx ends: then the error says both.
+func untilThere(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(retry)
 	defer tick.Stop()
 	for {
-		err := r.Run(ctx, a, env, limit)
+		err := try()
 		if !errors.Is(err, call.ErrNotThere) {
 			return err
 		}
@@ -108,19 +113,11 @@ func (r *Runner) Restart(ctx context.Context, service string) error {
 	defer cancel()
 	up, giveUp := context.WithTimeoutCause(ctx, backWithin, errNotBack)
 	defer giveUp()
-	tick := time.NewTicker(retry)
-	defer tick.Stop()
-	for {
-		err := call.Restart(ctx, filepath.Join(r.dir, service), stopWithin)
-		if !errors.Is(err, call.ErrNotThere) {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-up.Done():
-			return context.Cause(up)
-		}
+	err := untilThere(up, func() error { return call.Restart(ctx, filepath.Join(r.dir, service), stopWithin) })
+	if errors.Is(err, call.ErrNotThere) {
+		return context.Cause(up)
 	}
+	return err
 }
 
 var (
